@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What `longhaul run --ack-ratio` and `--ack-pace` do to real transfers and to those who wait for them.
+"""What `longhaul run --ack-ratio` and `--ack-rate` do to real transfers and to those who wait for them.
 
     bench/acks/run.py [--only bulk,answers,pace] [--ratios 1,2,4,8,16,32,64] [--rounds 5]
 
@@ -16,8 +16,8 @@ import contextlib, json, pathlib, socket, sys, threading, time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
-from namespaces import Program, ack_each, apart, hosts, inside, iperf3, link, must, wire
-from results import Results, by, names, options, spread, table, told
+from namespaces import Program, add_veth, emulated_link, enable_quickack, hosts, iperf3, netns_exec, run_command, run_in_namespaces
+from results import Results, argument_parser, comma_separated, group_by, median_range, parse_args, table
 
 SENDER, RECEIVER = ("sender", "10.79.0.1/30"), ("receiver", "10.79.0.2/30")
 HOST, PORT = "10.79.0.1", 7200
@@ -25,27 +25,27 @@ ANSWER = 100_000
 
 
 def emulated(longhaul):
-    return link(longhaul, SENDER, RECEIVER, "--delay", "10ms", "--rate", "200mbit", "--delivery", "exact", "--no-offload", "--realtime")
+    return emulated_link(longhaul, SENDER, RECEIVER, "--delay", "10ms", "--rate", "200mbit", "--delivery", "exact", "--no-offload", "--realtime")
 
 
 @contextlib.contextmanager
 def veth(_):
-    wire(SENDER, RECEIVER, segments=True)
+    add_veth(SENDER, RECEIVER, offload=False)
     for host in (SENDER[0], RECEIVER[0]):
-        must("ip", "-n", host, "link", "set", "wan0", "gso_max_segs", "1")
-    ack_each(RECEIVER[0], "10.79.0.0/30")
+        run_command("ip", "-n", host, "link", "set", "wan0", "gso_max_segs", "1")
+    enable_quickack(RECEIVER[0], "10.79.0.0/30")
     yield
 
 
 def packets():
     """Received and sent by the receiver's interface so far."""
-    counts = json.loads(must("ip", "-n", RECEIVER[0], "-s", "-j", "link", "show", "wan0"))[0]["stats64"]
+    counts = json.loads(run_command("ip", "-n", RECEIVER[0], "-s", "-j", "link", "show", "wan0"))[0]["stats64"]
     return counts["rx"]["packets"], counts["tx"]["packets"]
 
 
 def troubles():
     """Time-outs and loss probes of the sender so far."""
-    keys, values = must(*inside(SENDER[0], "cat", "/proc/net/netstat")).splitlines()[:2]
+    keys, values = run_command(*netns_exec(SENDER[0], "cat", "/proc/net/netstat")).splitlines()[:2]
     counts = dict(zip(keys.split(), values.split()))
     return int(counts["TCPTimeouts"]), int(counts["TCPLossProbes"])
 
@@ -53,7 +53,7 @@ def troubles():
 def under(args, flags, program, *words):
     """One program at the receiver; its output, and what its interface and the sender counted."""
     before, hurt = packets(), troubles()
-    output = program(RECEIVER[0], *words, through=[args.longhaul, "run", *flags, "--"])
+    output = program(RECEIVER[0], *words, prefix=[args.longhaul, "run", *flags, "--"])
     after, harm = packets(), troubles()
     return output, {"received": after[0] - before[0], "sent": after[1] - before[1],
                     "time_outs": harm[0] - hurt[0], "loss_probes": harm[1] - hurt[1]}
@@ -71,13 +71,13 @@ def bulk(args, ratio):
 
 
 def answers(args, ratio):
-    asking = lambda host, *words, through: json.loads(must(*inside(host, *through, *words)))
+    asking = lambda host, *words, through: json.loads(run_command(*netns_exec(host, *through, *words)))
     took, counts = under(args, ["--ack-ratio", ratio], asking, sys.executable, __file__, "--ask")
     return {"ratio": ratio, **took, "time_outs": counts["time_outs"], "loss_probes": counts["loss_probes"]}
 
 
 def pace(args, rate):
-    flags = ["--ack-pace", rate, "--ack-interface", "wan0"] if rate else ["--ack-ratio", 1]
+    flags = ["--ack-rate", rate, "--ack-interface", "wan0"] if rate else ["--ack-ratio", 1]
     end, counts = download(args, flags, "-M", 536)
     return {"told": rate, "acks_s": counts["sent"] / end["sum_received"]["seconds"], "mbit_s": end["sum_received"]["bits_per_second"] / 1e6}
 
@@ -124,8 +124,8 @@ def percentile(values, share):
 
 def bulk_table(rows):
     return table(["ratio", "packets an ACK", "goodput, Mbit/s", "retransmitted", "time-outs"],
-                 ((ratio, spread(own, "packets_per_ack", ".1f"), spread(own, "mbit_s"), spread(own, "retransmits"),
-                   sum(row["time_outs"] for row in own)) for (ratio,), own in by(rows, "ratio")))
+                 ((ratio, median_range(own, "packets_per_ack", ".1f"), median_range(own, "mbit_s"), median_range(own, "retransmits"),
+                   sum(row["time_outs"] for row in own)) for (ratio,), own in group_by(rows, "ratio")))
 
 
 def answers_table(rows):
@@ -135,12 +135,12 @@ def answers_table(rows):
             yield ", ".join(f"{percentile(all_ms, share):.1f}" for share in (0.5, 0.99, 1))
         yield ", ".join(str(sum(row[key] for row in own)) for key in ("time_outs", "loss_probes"))
     return table(["ratio", "kept: median, p99, most, ms", "new: median, p99, most, ms", "time-outs, loss probes"],
-                 ((ratio, *line(ratio, own)) for (ratio,), own in by(rows, "ratio")))
+                 ((ratio, *line(ratio, own)) for (ratio,), own in group_by(rows, "ratio")))
 
 
 def pace_table(rows):
     return table(["told, a second", "ACKs a second", "goodput, Mbit/s"],
-                 ((rate or "nothing", spread(own, "acks_s"), spread(own, "mbit_s")) for (rate,), own in by(rows, "told")))
+                 ((rate or "nothing", median_range(own, "acks_s"), median_range(own, "mbit_s")) for (rate,), own in group_by(rows, "told")))
 
 
 PARTS = {
@@ -153,23 +153,23 @@ PARTS = {
 def main():
     if sys.argv[1:] in (["--serve"], ["--ask"]):
         return serve() if sys.argv[1] == "--serve" else ask()
-    parser = options(__doc__)
-    parser.add_argument("--only", type=names, default=list(PARTS), metavar="PART,...")
-    parser.add_argument("--ratios", type=lambda text: list(map(int, names(text))), default=[1, 2, 4, 8, 16, 32, 64], metavar="N,...")
-    args = told(parser, needs=["iperf3"])
-    apart()
+    parser = argument_parser(__doc__)
+    parser.add_argument("--only", type=comma_separated, default=list(PARTS), metavar="PART,...")
+    parser.add_argument("--ratios", type=lambda text: list(map(int, comma_separated(text))), default=[1, 2, 4, 8, 16, 32, 64], metavar="N,...")
+    args = parse_args(parser, required=["iperf3"])
+    run_in_namespaces()
     args.seconds = 1 if args.quick else 4
     values = {"bulk": args.ratios, "answers": [1, 8], "pace": [0, 2_000, 20_000, 60_000]}
     results, lines = Results(args, ["iperf3"]), []
     for part in args.only:
         wiring, server, port, measure, shown = PARTS[part]
-        with results.trying(part), hosts(SENDER[0], RECEIVER[0], sysctls=["net.ipv4.tcp_no_metrics_save=1"]), \
+        with results.catch_errors(part), hosts(SENDER[0], RECEIVER[0], sysctls=["net.ipv4.tcp_no_metrics_save=1"]), \
                 wiring(args.longhaul), Program(SENDER[0], *server, ready=port):
             for value in values[part] * args.rounds:
-                with results.trying(f"{part} {value}"):
+                with results.catch_errors(f"{part} {value}"):
                     results.add({"part": part, **measure(args, value)})
         lines += [f"\n{part}\n", *shown([row for row in results.rows if row["part"] == part])]
-    return results.close(lines)
+    return results.finish(lines)
 
 
 if __name__ == "__main__":

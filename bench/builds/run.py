@@ -17,8 +17,8 @@ import os, pathlib, statistics, sys, tempfile, time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
-from namespaces import Program, apart, hosts, iperf3, leave, link, must
-from results import Results, by, names, options, spread, table, told
+from namespaces import Program, emulated_link, hosts, iperf3, run_command, run_in_namespaces, skip_benchmark
+from results import Results, argument_parser, comma_separated, group_by, median_range, parse_args, table
 
 LEFT, RIGHT = ("left", "10.9.0.1/30"), ("right", "10.9.0.2/30")
 FILES, FILE_BYTES = 40, 25 << 20
@@ -32,7 +32,7 @@ def relay(build, args, directory):
 
 
 def over_link(build, args, directory, *flags):
-    with hosts("left", "right"), link(build, LEFT, RIGHT, *flags), \
+    with hosts("left", "right"), emulated_link(build, LEFT, RIGHT, *flags), \
             Program("right", "iperf3", "--server", "--one-off", ready=5201):
         end = iperf3("left", "--client", "10.9.0.2", "--time", args.seconds, "--omit", 1)
         return end["sum_received"]["bits_per_second"] / 1e9
@@ -40,7 +40,7 @@ def over_link(build, args, directory, *flags):
 
 def seconds(*command):
     began = time.monotonic()
-    must(*command)
+    run_command(*command)
     return time.monotonic() - began
 
 
@@ -51,7 +51,7 @@ def copy(build, args, directory):
         for number in range(FILES):
             (source / str(number)).write_bytes(os.urandom(FILE_BYTES))
     took = seconds(build, "copy", source, directory / "target")
-    must("rm", "-r", directory / "target")
+    run_command("rm", "-r", directory / "target")
     return FILES * FILE_BYTES / 1e6 / took
 
 
@@ -59,11 +59,11 @@ def analyze(build, args, directory):
     trace = directory / "trace.pcapng"
     if not trace.exists():
         with hosts("left", "right"), \
-                link(args.longhaul, LEFT, RIGHT, "--no-offload", "--delay", "10ms", "--rate", "1gbit", "--loss", "0.01%", "--tap", trace), \
+                emulated_link(args.longhaul, LEFT, RIGHT, "--no-offload", "--delay", "10ms", "--rate", "1gbit", "--loss", "0.01%", "--tap", trace), \
                 Program("right", "iperf3", "--server", "--one-off", ready=5201):
             iperf3("left", "--client", "10.9.0.2", "--bytes", "1000M")
     took = seconds(build, "tap", "analyze", trace, "-o", directory / "analysis")
-    must("rm", "-r", directory / "analysis")
+    run_command("rm", "-r", directory / "analysis")
     return 1 / took
 
 
@@ -82,36 +82,36 @@ def ratio(rows, of=statistics.median):
 
 
 def line(case, rows):
-    by_round = [one for one in (ratio(own) for _, own in by(rows, "round")) if one]
+    by_round = [one for one in (ratio(own) for _, own in group_by(rows, "round")) if one]
     whole = ratio(rows)
     shown = f"{whole:.3f} ({min(by_round):.3f}–{max(by_round):.3f})" if whole else "–"
-    builds = (spread([row for row in rows if row["build"] == build], "figure", ".4g") for build in ("longhaul", "beside"))
+    builds = (median_range([row for row in rows if row["build"] == build], "figure", ".4g") for build in ("longhaul", "beside"))
     return [f"{case}, {CASES[case][1]}", *builds, shown]
 
 
 def main():
-    parser = options(__doc__, rounds=9)
+    parser = argument_parser(__doc__, rounds=9)
     parser.add_argument("--beside", type=pathlib.Path, default=os.environ.get("BESIDE"), metavar="PATH")
-    parser.add_argument("--only", type=names, default=list(CASES), metavar="NAME,...")
+    parser.add_argument("--only", type=comma_separated, default=list(CASES), metavar="NAME,...")
     parser.add_argument("--seconds", type=int, default=5)
-    args = told(parser, needs=["iperf3"], seconds=1)
+    args = parse_args(parser, required=["iperf3"], seconds=1)
     if not args.beside:
-        leave("no other build: give --beside PATH, or BESIDE=PATH in the environment")
+        skip_benchmark("no other build: give --beside PATH, or BESIDE=PATH in the environment")
     if not os.access(args.beside, os.X_OK):
         parser.error(f"--beside {args.beside}: no program")
     if unknown := set(args.only) - CASES.keys():
         parser.error(f"--only {','.join(sorted(unknown))}: there are {', '.join(CASES)}")
     builds = {"longhaul": args.longhaul, "beside": args.beside.resolve()}
-    apart(rootless=True)
+    run_in_namespaces(rootless=True)
     results = Results(args, ["iperf3"], beside=str(args.beside))
     with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
         for turn in range(args.rounds):
             for case in args.only:
                 for build in sorted(builds, reverse=turn % 2 == 0):
-                    with results.trying(f"{case} by {build}"):
+                    with results.catch_errors(f"{case} by {build}"):
                         figure = CASES[case][0](builds[build], args, pathlib.Path(directory))
                         results.add({"case": case, "build": build, "round": turn, "figure": figure})
-    return results.close(table(["case", "longhaul", "beside", "ratio"], (line(case, rows) for (case,), rows in by(results.rows, "case"))))
+    return results.finish(table(["case", "longhaul", "beside", "ratio"], (line(case, rows) for (case,), rows in group_by(results.rows, "case"))))
 
 
 if __name__ == "__main__":

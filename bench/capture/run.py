@@ -17,8 +17,8 @@ import collections, json, pathlib, re, signal, struct, sys, tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
-from namespaces import Program, apart, hosts, iperf3, link, wire
-from results import Results, by, names, options, spread, table, told
+from namespaces import Program, add_veth, emulated_link, hosts, iperf3, run_in_namespaces
+from results import Results, argument_parser, comma_separated, group_by, median_range, parse_args, table
 
 SENDER, RECEIVER = ("sender", "10.80.0.1/30"), ("receiver", "10.80.0.2/30")
 HOST, PORT = "10.80.0.2", 5201
@@ -52,7 +52,7 @@ class Tcpdump(Program):
 
     def counted(self):
         self.output()
-        number = lambda what: int(re.search(rf"(\d+) packets {what}", self.text(self.err))[1])
+        number = lambda what: int(re.search(rf"(\d+) packets {what}", self.read(self.err))[1])
         return number("captured"), number("dropped by kernel"), None
 
 
@@ -62,13 +62,13 @@ LOOKERS = {"nobody": None, "longhaul": Longhaul, "tcpdump": Tcpdump}
 def cost(args, looker, offload, directory):
     row, path = {"part": "cost", "looker": looker, "offload": offload}, directory / "trace"
     with hosts(SENDER[0], RECEIVER[0]):
-        wire(SENDER, RECEIVER, segments=not offload)
+        add_veth(SENDER, RECEIVER, offload=offload)
         with serving():
             if LOOKERS[looker] is None:
                 return row | {"gbit_s": gbit_s(args.seconds)}
             with LOOKERS[looker](args, path) as program:
                 row["gbit_s"] = gbit_s(args.seconds)
-                program.end()
+                program.terminate()
                 packets, dropped, segments = program.counted()
     row |= {"packets": packets, "dropped": dropped, "wire_segments": segments, "cpu_s": program.cpu_s,
             "packets_s": packets / args.seconds, "cpu_s_a_million": program.cpu_s / packets * 1e6, "bytes": path.stat().st_size}
@@ -107,10 +107,10 @@ def name_of(packet):
 def times(args, directory):
     truth, trace = directory / "truth.pcapng", directory / "trace.pcapng"
     with hosts(SENDER[0], RECEIVER[0]):
-        with link(args.longhaul, SENDER, RECEIVER, "--delay", "5ms", "--rate", "200mbit", "--delivery", "exact", "--no-offload",
+        with emulated_link(args.longhaul, SENDER, RECEIVER, "--delay", "5ms", "--rate", "200mbit", "--delivery", "exact", "--no-offload",
                   "--realtime", "--tap", truth), serving(), Longhaul(args, trace) as program:
             gbit_s(args.seconds)
-            program.end()
+            program.terminate()
             packets, dropped, _ = program.counted()
     true_times = collections.defaultdict(list)
     for interface, at, outbound, packet in blocks(truth):
@@ -135,9 +135,9 @@ def quantiles(values):
 
 def cost_table(rows):
     heads = ["packets", "looker", "goodput, Gbit/s", "packets/s", "dropped", "CPU s a million"]
-    return table(heads, (("super-packets" if offload else "segments", looker, spread(own, "gbit_s", ",.2f"), spread(own, "packets_s", ",.0f"),
-                          sum(row.get("dropped", 0) for row in own), spread(own, "cpu_s_a_million", ",.2f"))
-                         for (offload, looker), own in by(rows, "offload", "looker")))
+    return table(heads, (("super-packets" if offload else "segments", looker, median_range(own, "gbit_s", ",.2f"), median_range(own, "packets_s", ",.0f"),
+                          sum(row.get("dropped", 0) for row in own), median_range(own, "cpu_s_a_million", ",.2f"))
+                         for (offload, looker), own in group_by(rows, "offload", "looker")))
 
 
 def times_table(rows):
@@ -147,23 +147,23 @@ def times_table(rows):
 
 
 def main():
-    parser = options(__doc__)
-    parser.add_argument("--only", type=names, default=["cost", "times"], metavar="PART,...")
+    parser = argument_parser(__doc__)
+    parser.add_argument("--only", type=comma_separated, default=["cost", "times"], metavar="PART,...")
     parser.add_argument("--seconds", type=int, default=4)
-    args = told(parser, needs=["iperf3", "ethtool"], seconds=1)
-    apart()
+    args = parse_args(parser, required=["iperf3", "ethtool"], seconds=1)
+    run_in_namespaces()
     results, tables = Results(args, ["iperf3", "tcpdump"]), {"cost": cost_table, "times": times_table}
-    lookers = ["nobody", "longhaul", *results.present({"tcpdump": "tcpdump"})]
+    lookers = ["nobody", "longhaul", *results.available({"tcpdump": "tcpdump"})]
     with tempfile.TemporaryDirectory(dir=args.out) as directory:
         directory = pathlib.Path(directory)
         cells = [(offload, looker) for offload in (True, False) for looker in lookers]
         for offload, looker in cells * args.rounds * ("cost" in args.only):
-            with results.trying(f"cost, {looker}", peer=looker == "tcpdump"):
+            with results.catch_errors(f"cost, {looker}", peer=looker == "tcpdump"):
                 results.add(cost(args, looker, offload, directory))
         for _ in range(args.rounds * ("times" in args.only)):
-            with results.trying("times"):
+            with results.catch_errors("times"):
                 results.add(times(args, directory))
-    return results.close(line for part in args.only for line in tables[part]([row for row in results.rows if row["part"] == part]))
+    return results.finish(line for part in args.only for line in tables[part]([row for row in results.rows if row["part"] == part]))
 
 
 if __name__ == "__main__":

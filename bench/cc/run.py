@@ -20,8 +20,8 @@ import collections, contextlib, json, os, pathlib, platform, re, sys, tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
-from namespaces import Failed, Program, ack_each, apart, hosts, inside, iperf3, loaded, must, wire
-from results import ROOT, Results, by, options, spread, table, told
+from namespaces import Program, ProgramError, add_veth, enable_quickack, hosts, iperf3, load_control, netns_exec, run_command, run_in_namespaces
+from results import ROOT, Results, argument_parser, group_by, median_range, parse_args, table
 
 SENDER, RECEIVER = ("sender", "10.78.1.1/30"), ("receiver", "10.78.1.2/30")
 SAMPLES_PER_S = 20_000
@@ -36,11 +36,11 @@ OURS = re.compile(r"^(bpf__tcp_congestion_ops|bpf_trampoline_|__bpf_prog_(enter|
 @contextlib.contextmanager
 def testbed():
     with hosts(SENDER[0], RECEIVER[0]):
-        wire(SENDER, RECEIVER, segments=True)
+        add_veth(SENDER, RECEIVER, offload=False)
         for host in (SENDER[0], RECEIVER[0]):
-            must("ip", "-n", host, "link", "set", "wan0", "gso_max_segs", "1")
-        ack_each(RECEIVER[0], "10.78.1.0/30")
-        must("tc", "-n", SENDER[0], "qdisc", "add", "dev", "wan0", "root", "tbf", "rate", "800mbit", "burst", "64kb", "limit", "600kb")
+            run_command("ip", "-n", host, "link", "set", "wan0", "gso_max_segs", "1")
+        enable_quickack(RECEIVER[0], "10.78.1.0/30")
+        run_command("tc", "-n", SENDER[0], "qdisc", "add", "dev", "wan0", "root", "tbf", "rate", "800mbit", "burst", "64kb", "limit", "600kb")
         with Program(RECEIVER[0], "iperf3", "-s", ready=5201):
             yield
 
@@ -58,7 +58,7 @@ def counting():
 
 def acks():
     """Segments that came in at the sender."""
-    names, values = [line.split() for line in must(*inside(SENDER[0], "cat", "/proc/net/snmp")).splitlines() if line.startswith("Tcp:")]
+    names, values = [line.split() for line in run_command(*netns_exec(SENDER[0], "cat", "/proc/net/snmp")).splitlines() if line.startswith("Tcp:")]
     return int(values[names.index("InSegs")])
 
 
@@ -66,7 +66,7 @@ def programs(control):
     """Run time in ns and number of runs of each of its programs."""
     name = re.compile(f"^{control.removeprefix('lh_')}_(init|release|ssthresh|cong_avoid|pkts_acked|set_state|undo_cwnd)")
     times, runs = collections.Counter(), collections.Counter()
-    for program in json.loads(must("bpftool", "prog", "show", "--json")):
+    for program in json.loads(run_command("bpftool", "prog", "show", "--json")):
         if match := name.match(program.get("name", "")):
             times[match[1]] += program.get("run_time_ns", 0)
             runs[match[1]] += program.get("run_cnt", 0)
@@ -102,7 +102,7 @@ def perf_record(data):
 def sampled(data, functions):
     """Samples in functions whose names match."""
     # perf leaves a symbol blank whose address is not asked for, too.
-    lines = must("perf", "script", "-i", data, "-F", "ip,sym").splitlines()
+    lines = run_command("perf", "script", "-i", data, "-F", "ip,sym").splitlines()
     return sum(1 for line in lines if functions.match(line.strip().partition(" ")[2]))
 
 
@@ -111,34 +111,34 @@ def by_call(work):
     """The kernel has a cubic that is called by programs within the block."""
     headers = max((ROOT / "target").glob("*/build/*bpf-*/out/include"), key=os.path.getmtime, default=None)
     if headers is None:
-        raise Failed("no libbpf headers: build the tree")
+        raise ProgramError("no libbpf headers: build the tree")
     architecture = {"aarch64": "arm64", "x86_64": "x86"}.get(platform.machine(), platform.machine())
-    must("clang", "-target", "bpf", "-mcpu=v3", "-O2", "-g", "-c", f"-D__TARGET_ARCH_{architecture}", "-I", headers,
+    run_command("clang", "-target", "bpf", "-mcpu=v3", "-O2", "-g", "-c", f"-D__TARGET_ARCH_{architecture}", "-I", headers,
          "-I", ROOT / "crates/congestion/src/bpf", pathlib.Path(__file__).with_name("cubic_by_call.bpf.c"), "-o", work / "by_call.o")
-    must("bpftool", "struct_ops", "register", work / "by_call.o")
+    run_command("bpftool", "struct_ops", "register", work / "by_call.o")
     try:
         yield
     finally:
-        must("bpftool", "struct_ops", "unregister", "name", BY_CALL)
+        run_command("bpftool", "struct_ops", "unregister", "name", BY_CALL)
 
 
 def main():
-    parser = options(__doc__, rounds=3)
+    parser = argument_parser(__doc__, rounds=3)
     parser.add_argument("controls", nargs="*", metavar="CONTROL", default=CONTROLS)
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--perf", action="store_true")
-    args = told(parser, needs=["iperf3", "ethtool", "bpftool", *["perf"] * parser.parse_args().perf], seconds=1)
-    apart()
+    args = parse_args(parser, required=["iperf3", "ethtool", "bpftool", *["perf"] * parser.parse_args().perf], seconds=1)
+    run_in_namespaces()
     results = Results(args, ["iperf3", "bpftool", "clang", "perf"])
     with tempfile.TemporaryDirectory() as work, counting(), testbed():
         work = pathlib.Path(work)
         for control in args.controls * args.rounds:
-            with results.trying(control, peer=control == BY_CALL), \
-                    by_call(work) if control == BY_CALL else loaded(args.longhaul, control):
+            with results.catch_errors(control, peer=control == BY_CALL), \
+                    by_call(work) if control == BY_CALL else load_control(args.longhaul, control):
                 results.add(run(control, args.seconds, work / "perf.data" if args.perf else None))
     shown = ["stats_ns", "cong_avoid_ns", "pkts_acked_ns", "perf_ns", "acks", "mbit_s"]
-    return results.close(table(["control", "ns an ACK (stats)", "cong_avoid", "pkts_acked", "ns an ACK (perf)", "ACKs", "Mbit/s"],
-                               ((control, *(spread(own, key) for key in shown)) for (control,), own in by(results.rows, "control"))))
+    return results.finish(table(["control", "ns an ACK (stats)", "cong_avoid", "pkts_acked", "ns an ACK (perf)", "ACKs", "Mbit/s"],
+                               ((control, *(median_range(own, key) for key in shown)) for (control,), own in group_by(results.rows, "control"))))
 
 
 if __name__ == "__main__":

@@ -118,7 +118,7 @@ def start_and_watch(bed, tool, words, watch, limit_s, stop_at):
         end = attend(process, watch, began, limit_s, stop_at)
         record = {"seconds": time.monotonic() - began, "end": end}
         record["left_processes"] = sum(group.sweep(PATIENCE_S if end == "done" else 0) for group in bed.groups.values())
-        text = process.said()
+        text = process.log()
     if end == "failed":
         record["said"] = text[-600:]
     if end == "done" and tool.name.startswith("longhaul"):
@@ -137,15 +137,15 @@ def own_balance(said):
 
 def attend(process, watch, began, limit_s, stop_at):
     wait_s = 0.0
-    while not process.ended(wait_s):
+    while not process.wait(wait_s):
         now_s = time.monotonic() - began
         wait_s = watch.look(now_s)
         stopped = stop_at is not None and watch.came() >= stop_at
         if stopped or now_s > limit_s or now_s > limit_s / 2 and watch.is_hopeless():
-            process.end()
+            process.terminate()
             return "stopped" if stopped else "cut"
     watch.look(time.monotonic() - began)
-    return "failed" if process.code else "done"
+    return "failed" if process.exit_code else "done"
 
 
 def last_object(text):

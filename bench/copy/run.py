@@ -22,17 +22,17 @@ import argparse, contextlib, json, os, pathlib, shutil, sys, tempfile, time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
 import groups, jobs, measure, parts, tables, testbed, tools
-from namespaces import apart, leave, must
-from results import Results, names, options, told
+from namespaces import run_command, run_in_namespaces, skip_benchmark
+from results import Results, argument_parser, comma_separated, parse_args
 
 NAME = "longhaul-bench-copy"
 PROGRAMS = ("ssh", "rsync", "rclone", "aria2c", "nginx", "globus-url-copy", "globus-gridftp-server")
 
 
 def arguments():
-    parser = options(__doc__)
+    parser = argument_parser(__doc__)
     add = parser.add_argument
-    add("--parts", type=names, default=list(parts.PARTS), metavar="PART,...")
+    add("--parts", type=comma_separated, default=list(parts.PARTS), metavar="PART,...")
     add("--only", action="append", default=[], metavar="KEY=V|V")
     add("--limit", type=float, default=60, help="seconds a run may take (60)")
     add("--minutes", type=float, default=float("inf"), help="begin no run after so many")
@@ -46,7 +46,7 @@ def arguments():
     add("--work", type=pathlib.Path, default=pathlib.Path("/var/tmp"), help="where files are copied: a disk (/var/tmp)")
     add("--again", action="store_true", help="keep the runs that DIR has and do those that are missing")
     add("--estimate", action="store_true")
-    args = told(parser, limit=15)
+    args = parse_args(parser, limit=15)
     args.only = dict(divide(parser, word) for word in args.only)
     if unknown := [part for part in args.parts if part not in parts.PARTS]:
         parser.error(f"no part is called {unknown[0]}; there are: {', '.join(parts.PARTS)}")
@@ -104,7 +104,7 @@ def tell(args):
     """What is going to be, and how long it takes; exits where there is nothing."""
     cells, _ = present(args)
     if not cells:
-        leave("nothing is left of --parts and --only")
+        skip_benchmark("nothing is left of --parts and --only")
     for part in args.parts:
         mine = [cell for cell in cells if cell.part == part]
         bounds = [parts.cost_s(cell, size(cell.job, args), args.limit) for cell in mine]
@@ -130,7 +130,7 @@ class Bench:
     def run(self):
         cells, absent = present(self.args)
         for program in sorted(absent):
-            self.results.leave_out(program, "it is not on this machine")
+            self.results.skip(program, "it is not on this machine")
         args, wanted = self.args, sorted({cell.job for cell in cells})
         print(f"making {', '.join(wanted)} in {self.work}", file=sys.stderr, flush=True)
         self.jobs = {name: jobs.make(name, self.root, args.quick, args.large, args.long) for name in wanted}
@@ -149,10 +149,10 @@ class Bench:
     def over(self, path, cells, turn):
         """The runs of a round over one path."""
         rest = self.results, self.args, self.servers, self.root, self.cgroup
-        with self.results.trying(f"{cells[0].part}, {path or 'here'}"):
+        with self.results.catch_errors(f"{cells[0].part}, {path or 'here'}"):
             with testbed.Testbed(path, *rest) if path else testbed.Here(*rest) as bed:
                 for cell in cells:
-                    if time.monotonic() < self.until and not self.results.left_out.keys() & set(cell.tool.programs):
+                    if time.monotonic() < self.until and not self.results.skipped.keys() & set(cell.tool.programs):
                         self.keep(cell, {**cell.key(), "round": turn, "load": os.getloadavg()[0], **self.measure(bed, cell)})
             if path:
                 self.results.add({"part": cells[0].part, **vars(path), "round": turn, "link": bed.lateness()})
@@ -171,7 +171,7 @@ class Bench:
     def keep(self, cell, row):
         self.results.add(row, tables.line(row))
         if row["end"] in ("failed", "wrong"):
-            note = self.results.fail if "longhaul" in cell.tool.programs else self.results.leave_out
+            note = self.results.fail if "longhaul" in cell.tool.programs else self.results.skip
             note(tables.line(row).split(":")[0].strip(), row["said"] or "it failed without a word")
 
 
@@ -181,24 +181,24 @@ def identity(row):
 
 def facts(args):
     buffers = {name: testbed.machine_buffer(name).split() for name in testbed.BUFFERS}
-    return {"file_system": must("stat", "-f", "-c", "%T", args.work).strip(), "limit_s": args.limit, "congestion_control": "cubic",
+    return {"file_system": run_command("stat", "-f", "-c", "%T", args.work).strip(), "limit_s": args.limit, "congestion_control": "cubic",
             "buffers_by_default": ", ".join(f"{name} {' '.join(words)}" for name, words in buffers.items())}
 
 
 def main():
     args = arguments()
     if groups.place() is None:
-        leave("cgroups of version 2, which count CPU time, are needed")
+        skip_benchmark("cgroups of version 2, which count CPU time, are needed")
     if args.estimate:
         return tell(args)
-    work, cgroup = map(pathlib.Path, json.loads(apart(lambda: places(args))))
+    work, cgroup = map(pathlib.Path, json.loads(run_in_namespaces(lambda: places(args))))
     testbed.name_hosts(work)
-    results = Results(args, [*PROGRAMS, args.bbcp, args.mscp], again=args.again, **facts(args))
+    results = Results(args, [*PROGRAMS, args.bbcp, args.mscp], resume=args.again, **facts(args))
     # Whoever interrupts it wants to see what it has.
     with contextlib.suppress(SystemExit):
         Bench(args, results, work, cgroup).run()
     about = {"command": results.head["command"], **results.head["machine"]}
-    return results.close(tables.render(about | about.pop("versions") | tables.lateness(results.rows), results.rows))
+    return results.finish(tables.render(about | about.pop("versions") | tables.lateness(results.rows), results.rows))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import contextlib, dataclasses, json, os, pathlib, platform, shutil
 
 from groups import Group
-from namespaces import Program, hosts, inside, link, must
+from namespaces import Program, emulated_link, hosts, netns_exec, run_command
 from results import PAYLOAD
 
 SOURCE, TARGET = "source", "target"
@@ -41,7 +41,7 @@ def name_hosts(directory):
     """In this mount namespace: names of hosts, which GridFTP and bbcp look up."""
     names = {"localhost": "127.0.0.1", platform.node(): "127.0.0.1"} | ADDRESS
     (directory / "hosts").write_text("".join(f"{address} {host}\n" for host, address in names.items()))
-    must("mount", "--bind", directory / "hosts", "/etc/hosts")
+    run_command("mount", "--bind", directory / "hosts", "/etc/hosts")
 
 
 class Here:
@@ -94,13 +94,13 @@ class Testbed(Here):
         up, options = self.stack.enter_context, self.options
         ends = [(host, f"{ADDRESS[host]}/30") for host in self.names]
         up(hosts(*self.names, sysctls=self.path.sysctls()))
-        up(link(options.link, *ends, "--rate", f"{RATE_BPS // 10**6}mbit", "--delay", f"{self.path.rtt_ms / 2:g}ms",
+        up(emulated_link(options.link, *ends, "--rate", f"{RATE_BPS // 10**6}mbit", "--delay", f"{self.path.rtt_ms / 2:g}ms",
                 "--loss", f"{self.path.loss * 100:.4f}%", "--counters", self.counters, *["--realtime"] * options.realtime))
         self.choose_control()
         self.sshd = up(self.sshd_program())
         for program, server in (("nginx", self.nginx), ("globus-gridftp-server", self.gridftp)):
-            if shutil.which(program) and program not in self.results.left_out:
-                with self.results.trying(program, peer=True):
+            if shutil.which(program) and program not in self.results.skipped:
+                with self.results.catch_errors(program, peer=True):
                     up(server())
         for group in self.groups.values():
             group.keep()
@@ -108,7 +108,7 @@ class Testbed(Here):
     def choose_control(self):
         """Of the route, since a namespace may not make any control its default that the machine reserves to root."""
         for host in self.names:
-            must("ip", "-n", host, "route", "replace", NETWORK, "dev", "wan0", "proto", "kernel", "scope", "link",
+            run_command("ip", "-n", host, "route", "replace", NETWORK, "dev", "wan0", "proto", "kernel", "scope", "link",
                  "src", ADDRESS[host], "congctl", "cubic")
 
     def sshd_program(self):
@@ -116,7 +116,7 @@ class Testbed(Here):
         pathlib.Path("/run/sshd").mkdir(exist_ok=True)
         for key in ("host_key", "user_key"):
             if not (d / key).exists():
-                must("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", d / key)
+                run_command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", d / key)
         (d / "authorized_keys").write_text((d / "user_key.pub").read_text())
         (d / "known_hosts").write_text("".join(f"{name} {(d / 'host_key.pub').read_text()}" for name in (TARGET, ADDRESS[TARGET])))
         (d / "sshd_config").write_text(
@@ -157,7 +157,7 @@ class Testbed(Here):
 
     def sent_by_connection(self):
         """Bytes that were acknowledged on each of the source's connections so far."""
-        listed = must(*inside(SOURCE, "ss", "-HtinO", "state", "established"))
+        listed = run_command(*netns_exec(SOURCE, "ss", "-HtinO", "state", "established"))
         words = (word for line in listed.splitlines() for word in line.split())
         return [int(word.partition(":")[2]) for word in words if word.startswith("bytes_acked:")]
 

@@ -16,8 +16,8 @@ import contextlib, json, os, pathlib, sys, tempfile, time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
-from namespaces import Program, apart, hosts, iperf3, link, loaded
-from results import PAYLOAD, Results, by, names, options, spread, table, told
+from namespaces import Program, emulated_link, hosts, iperf3, load_control, run_in_namespaces
+from results import PAYLOAD, Results, argument_parser, comma_separated, group_by, median_range, parse_args, table
 
 LEFT, RIGHT = ("left", "10.77.0.1/30"), ("right", "10.77.0.2/30")
 PORT = 5201
@@ -34,7 +34,7 @@ def bits(rate):
 @contextlib.contextmanager
 def testbed(args, counters):
     with hosts(LEFT[0], RIGHT[0], sysctls=SYSCTLS), \
-            link(os.environ.get("LONGHAUL_LINK", args.longhaul), LEFT, RIGHT, "--delay", args.delay, "--rate", args.rate,
+            emulated_link(os.environ.get("LONGHAUL_LINK", args.longhaul), LEFT, RIGHT, "--delay", args.delay, "--rate", args.rate,
                  "--queue", args.queue, "--counters", counters, *["--realtime"] * args.realtime), \
             Program(RIGHT[0], "iperf3", "--server", "--port", PORT, ready=PORT):
         yield
@@ -43,12 +43,12 @@ def testbed(args, counters):
 def measure(args, streams, control, mode):
     name, _, share = control.partition(":")
     gap = [f"rate_mbit={int(bits(args.rate) * PAYLOAD / streams / 1e6)}"] * (share == "share")
-    with tempfile.TemporaryDirectory() as directory, loaded(args.longhaul, name, *gap):
+    with tempfile.TemporaryDirectory() as directory, load_control(args.longhaul, name, *gap):
         counters = pathlib.Path(directory) / "link.jsonl"
         with testbed(args, counters), contextlib.ExitStack() as stack:
             decp = None
             if MODES[mode] is not None:
-                decp = stack.enter_context(Program(None, args.longhaul, "decp", "--netns", LEFT[0], "--match", f"dport {PORT}",
+                decp = stack.enter_context(Program(None, args.longhaul, "decp", "--netns", LEFT[0], "--filter", f"dport {PORT}",
                                                    "--json", *MODES[mode]))
             began = time.monotonic()
             end = iperf3(LEFT[0], "--client", "10.77.0.2", "--port", PORT, "--parallel", streams, "--time", args.seconds,
@@ -56,8 +56,8 @@ def measure(args, streams, control, mode):
             halves = {"utilisation_second_half": second_half(args, counters, time.monotonic() - began - args.seconds)}
             row = {"streams": streams, "control": control, "mode": mode, **figures(args, end), **halves}
             if decp:
-                decp.end()
-                looks = decp.text(decp.out)
+                decp.terminate()
+                looks = decp.read(decp.out)
                 (args.out / f"looks-{streams}-{control}-{mode}.jsonl").write_text(looks)
                 row["decp"] = json.loads(looks.splitlines()[-1])["summary"]
             return row
@@ -81,25 +81,25 @@ def figures(args, end):
 
 
 def main():
-    parser = options(__doc__, rounds=1)
+    parser = argument_parser(__doc__, rounds=1)
     for flag, value in (("streams", ["16", "32"]), ("control", ["reno", "cubic"]), ("modes", list(MODES))):
-        parser.add_argument(f"--{flag}", type=names, default=value)
+        parser.add_argument(f"--{flag}", type=comma_separated, default=value)
     for flag, value in (("rate", "1gbit"), ("delay", "175ms"), ("queue", "1bdp")):
         parser.add_argument(f"--{flag}", default=value)
     parser.add_argument("--seconds", type=int, default=120)
     parser.add_argument("--realtime", action="store_true", help="the link goes before whatever else this machine does")
-    args = told(parser, needs=["iperf3"], streams=["4"], seconds=4, rate="100mbit", delay="10ms")
-    apart()
+    args = parse_args(parser, required=["iperf3"], streams=["4"], seconds=4, rate="100mbit", delay="10ms")
+    run_in_namespaces()
     results = Results(args, ["iperf3"])
     cells = [(int(streams), control, mode) for streams in args.streams for control in args.control for mode in args.modes]
     for cell in cells * args.rounds:
-        with results.trying(" ".join(map(str, cell))):
+        with results.catch_errors(" ".join(map(str, cell))):
             results.add(measure(args, *cell))
     shown = [("utilisation", ".3f"), ("utilisation_second_half", ".3f"), ("jain", ".3f"), ("slowest_to_fastest", ".3f"),
              ("retransmits", ".0f"), ("load", ".1f")]
-    return results.close(table(["streams, control, mode", "utilisation", "second half", "Jain", "slowest/fastest", "retransmitted", "load"],
-                               ((" ".join(map(str, key)), *(spread(own, *one) for one in shown))
-                                for key, own in by(results.rows, "streams", "control", "mode"))))
+    return results.finish(table(["streams, control, mode", "utilisation", "second half", "Jain", "slowest/fastest", "retransmitted", "load"],
+                               ((" ".join(map(str, key)), *(median_range(own, *one) for one in shown))
+                                for key, own in group_by(results.rows, "streams", "control", "mode"))))
 
 
 if __name__ == "__main__":

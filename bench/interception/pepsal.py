@@ -16,8 +16,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
 import fidelity, run
 from fidelity import CLIENT, SERVER
-from namespaces import Failed, Program, apart, hosts, inside, iperf3, must, wire
-from results import ROOT, Results, by, names, options, spread, table, told
+from namespaces import Program, ProgramError, add_veth, hosts, iperf3, netns_exec, run_command, run_in_namespaces
+from results import ROOT, Results, argument_parser, comma_separated, group_by, median_range, parse_args, table
 
 THEIRS = "pepsal"
 LONGHAUL = ["--transparent", "127.0.0.1:3129", "--intercept", "10.9.2.0/24",
@@ -45,7 +45,7 @@ PROCESSES = 2
 def line(args, device, left, right, flags):
     """A pair of veth, or an emulated line if there are flags."""
     if not flags:
-        wire(left, right, device)
+        add_veth(left, right, device)
         yield
         return
     ends = [f"{host}:{device}:{address}" for host, address in (left, right)]
@@ -62,27 +62,27 @@ def testbed(args, way, near=None, far=None):
         stack.enter_context(line(args, "far0", ("router", "10.9.2.2/24"), ("server", f"{SERVER}/24"), far))
         for host, device, net in (("client", "near0", "10.9.1."), ("server", "far0", "10.9.2.")):
             for at, last in ((host, 1), ("router", 2)):
-                must("ip", "-n", at, "route", "change", f"{net}0/24", "dev", device, "src", f"{net}{last}", *CUBIC)
-            must("ip", "-n", host, "route", "add", "default", "via", f"{net}2", *CUBIC)
-            must(*inside(host, "sysctl", "-qw", *ENDS))
-        must(*inside("router", "sysctl", "-qw", *ROUTER))
+                run_command("ip", "-n", at, "route", "change", f"{net}0/24", "dev", device, "src", f"{net}{last}", *CUBIC)
+            run_command("ip", "-n", host, "route", "add", "default", "via", f"{net}2", *CUBIC)
+            run_command(*netns_exec(host, "sysctl", "-qw", *ENDS))
+        run_command(*netns_exec("router", "sysctl", "-qw", *ROUTER))
         rules("server", fidelity.RULES)
         if way == THEIRS:
             rules("router", DIVERT)
-            must("ip", "-n", "router", "rule", "add", "fwmark", 1, "lookup", 100)
-            must("ip", "-n", "router", "route", "add", "local", "default", "dev", "lo", "table", 100)
+            run_command("ip", "-n", "router", "rule", "add", "fwmark", 1, "lookup", 100)
+            run_command("ip", "-n", "router", "route", "add", "local", "default", "dev", "lo", "table", 100)
         yield
 
 
 def add_ipv6():
     for host, device, net in (("client", "near0", "fd00:9:1::"), ("server", "far0", "fd00:9:2::")):
         for at, last in ((host, 1), ("router", 2)):
-            must("ip", "-n", at, "address", "add", f"{net}{last}/64", "dev", device, "nodad")
-        must("ip", "-n", host, "route", "add", "default", "via", f"{net}2")
+            run_command("ip", "-n", at, "address", "add", f"{net}{last}/64", "dev", device, "nodad")
+        run_command("ip", "-n", host, "route", "add", "default", "via", f"{net}2")
 
 
 def rules(host, text):
-    subprocess.run(inside(host, "nft", "-f", "-"), input=text, text=True, check=True)
+    subprocess.run(netns_exec(host, "nft", "-f", "-"), input=text, text=True, check=True)
 
 
 @contextlib.contextmanager
@@ -99,8 +99,8 @@ def proxy(args, way):
 
 
 def must_live(program):
-    if program and program.ended(0):
-        raise Failed(f"it ended with {program.code}: {program.said()[-400:]}")
+    if program and program.wait(0):
+        raise ProgramError(f"it ended with {program.exit_code}: {program.log()[-400:]}")
 
 
 def cpu_seconds(program):
@@ -166,13 +166,13 @@ def probe(args, way, which):
     """What the client sees, with a server and a proxy that nothing was tried on before."""
     server = Program("server", sys.executable, fidelity.__file__, "serve", ready="ready")
     with server, proxy(args, way) as program:
-        saw = must(*inside("client", sys.executable, fidelity.__file__, "probe", which)).strip()
-        return saw + "; the proxy ended" * bool(program and program.ended(0))
+        saw = run_command(*netns_exec("client", sys.executable, fidelity.__file__, "probe", which)).strip()
+        return saw + "; the proxy ended" * bool(program and program.wait(0))
 
 
 def probe_all(args, results, ways):
     for way in ways:
-        with results.trying(f"fidelity, {way}", peer=way == THEIRS), testbed(args, way):
+        with results.catch_errors(f"fidelity, {way}", peer=way == THEIRS), testbed(args, way):
             add_ipv6()
             for which in fidelity.PROBES:
                 results.add({"case": "fidelity", "way": way, "probe": which, "saw": probe(args, way, which)})
@@ -182,8 +182,8 @@ def measured_table(rows):
     figures = {"mbit_s": ("Mbit/s", ".0f"), "cpu_s_gb": ("CPU s/GB", ".2f"), "machine_s_gb": ("of the machine", ".2f"),
                "per_s": ("connections a second", ".0f"), "cpu_ms": ("CPU ms each", ".3f"), "kept": ("ports kept, %", ".0f"),
                "failed": ("failed", ".0f")}
-    lines = ([f"{case}, {way}", *(spread(own, key, form) for key, (_, form) in figures.items())]
-             for (case, way), own in by([row for row in rows if row["case"] in CASES], "case", "way"))
+    lines = ([f"{case}, {way}", *(median_range(own, key, form) for key, (_, form) in figures.items())]
+             for (case, way), own in group_by([row for row in rows if row["case"] in CASES], "case", "way"))
     return table(["case", *(head for head, _ in figures.values())], lines)
 
 
@@ -194,15 +194,15 @@ def fidelity_table(rows, ways):
 
 
 def arguments():
-    parser = options(__doc__)
+    parser = argument_parser(__doc__)
     parser.prog = "bench/interception/pepsal.py"
     parser.add_argument("--pepsal", default=os.environ.get("PEPSAL", THEIRS), metavar="PATH", help="its program (PEPSAL, or pepsal)")
-    parser.add_argument("--only", type=names, default=[*CASES, "fidelity"], metavar="CASE,...")
+    parser.add_argument("--only", type=comma_separated, default=[*CASES, "fidelity"], metavar="CASE,...")
     parser.add_argument("--seconds", type=int, default=10, metavar="N", help="of bulk data (10)")
     parser.add_argument("--connections", type=int, default=20000, metavar="N", help="short ones of one measurement (20000)")
     parser.add_argument("--limit", type=int, default=20, metavar="N", help="seconds that these may take (20)")
     parser.set_defaults(out=ROOT / "out/bench/interception-pepsal")
-    args = told(parser, needs=["nft", "iperf3"], seconds=2, connections=2000, limit=5)
+    args = parse_args(parser, required=["nft", "iperf3"], seconds=2, connections=2000, limit=5)
     if unknown := [case for case in args.only if case not in (*CASES, "fidelity")]:
         parser.error(f"no case is called {unknown[0]}; there are: {', '.join(CASES)}, fidelity")
     return args
@@ -210,22 +210,22 @@ def arguments():
 
 def main():
     args = arguments()
-    apart()
+    run_in_namespaces()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     results = Results(args)
-    results.present({THEIRS: args.pepsal})
-    ways = [way for way in WAYS if way not in results.left_out]
+    results.available({THEIRS: args.pepsal})
+    ways = [way for way in WAYS if way not in results.skipped]
     for turn in range(args.rounds):
         # The same packets are lost for everybody.
         args.seed = turn + 1
         for case in (case for case in CASES if case in args.only):
             for way in [way for way in ways if case == "many" or way in BULK_WAYS][:: -1 if turn % 2 else 1]:
-                with results.trying(f"{case}, {way}", peer=way == THEIRS):
+                with results.catch_errors(f"{case}, {way}", peer=way == THEIRS):
                     results.add({"case": case, "way": way, "round": turn, **measure(args, way, case)})
     if "fidelity" in args.only:
         probe_all(args, results, ways)
-    return results.close([*measured_table(results.rows), "", *fidelity_table(results.rows, ways)])
+    return results.finish([*measured_table(results.rows), "", *fidelity_table(results.rows, ways)])
 
 
 if __name__ == "__main__":

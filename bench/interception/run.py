@@ -12,8 +12,8 @@ import os, pathlib, socket, statistics, struct, subprocess, sys, time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
-from namespaces import Program, apart, hosts, inside, must, wire
-from results import Results, by, options, spread, table, told
+from namespaces import Program, add_veth, hosts, netns_exec, run_command, run_in_namespaces
+from results import Results, argument_parser, group_by, median_range, parse_args, table
 
 CLIENT, OTHER, SERVER, PORT, SILENT = "10.9.1.1", "10.9.1.7", "10.9.2.1", 8080, 9090
 RELAY = ["--transparent", "127.0.0.1:3129", "--intercept", f"{SERVER}:{PORT},{SILENT}"]
@@ -97,7 +97,7 @@ def here(host, role, *words, **how):
 
 def many(args):
     began = time.monotonic()
-    clients = [subprocess.Popen(inside("client", sys.executable, __file__, "connect_many", args.connections // PROCESSES),
+    clients = [subprocess.Popen(netns_exec("client", sys.executable, __file__, "connect_many", args.connections // PROCESSES),
                                 stdout=subprocess.PIPE, text=True) for _ in range(PROCESSES)]
     kept, moved, failed = (sum(column) for column in zip(*(map(int, client.communicate()[0].split()) for client in clients)))
     took = time.monotonic() - began
@@ -106,20 +106,20 @@ def many(args):
 
 def beside_a_flood(args):
     with here("client", "flood", ready="ready"):
-        done, failed, median, most = map(float, must(*inside("client", sys.executable, __file__, "connect_for", args.seconds)).split())
+        done, failed, median, most = map(float, run_command(*netns_exec("client", sys.executable, __file__, "connect_for", args.seconds)).split())
     return {"per_s": done / args.seconds, "failed": int(failed), "median_ms": median, "most_ms": most}
 
 
 def measure(args, way, case):
     with hosts("client", "router", "server"):
-        wire(("client", f"{CLIENT}/24"), ("router", "10.9.1.2/24"), "near0")
-        wire(("router", "10.9.2.2/24"), ("server", f"{SERVER}/24"), "far0")
-        must("ip", "-n", "client", "address", "add", f"{OTHER}/24", "dev", "near0")
-        must("ip", "-n", "client", "route", "add", "default", "via", "10.9.1.2")
-        must("ip", "-n", "server", "route", "add", "default", "via", "10.9.2.2")
-        must(*inside("router", "sysctl", "-qw", "net.ipv4.ip_forward=1"))
+        add_veth(("client", f"{CLIENT}/24"), ("router", "10.9.1.2/24"), "near0")
+        add_veth(("router", "10.9.2.2/24"), ("server", f"{SERVER}/24"), "far0")
+        run_command("ip", "-n", "client", "address", "add", f"{OTHER}/24", "dev", "near0")
+        run_command("ip", "-n", "client", "route", "add", "default", "via", "10.9.1.2")
+        run_command("ip", "-n", "server", "route", "add", "default", "via", "10.9.2.2")
+        run_command(*netns_exec("router", "sysctl", "-qw", "net.ipv4.ip_forward=1"))
         rules = f"table ip silent {{ chain c {{ type filter hook input priority 0\ntcp dport {SILENT} drop\n}}\n}}\n"
-        subprocess.run(inside("server", "nft", "-f", "-"), input=rules, text=True, check=True)
+        subprocess.run(netns_exec("server", "nft", "-f", "-"), input=rules, text=True, check=True)
         servers = [here("server", "serve", ready="ready") for _ in range(PROCESSES)]
         relay = [] if WAYS[way] is None else [Program("router", args.longhaul, "relay", *RELAY, *WAYS[way], ready="listening transparent")]
         with servers[0], servers[1]:
@@ -134,24 +134,24 @@ CASES = {"many": many, "flood": beside_a_flood}
 
 
 def lines(rows):
-    for (case, way), own in by(rows, "case", "way"):
-        kept = spread([row | {"kept": 100 * row["kept"]} for row in own if "kept" in row], "kept")
-        yield [f"{case}, {way}", spread(own, "per_s"), kept, spread(own, "failed"), spread(own, "median_ms", ".2f"), spread(own, "most_ms")]
+    for (case, way), own in group_by(rows, "case", "way"):
+        kept = median_range([row | {"kept": 100 * row["kept"]} for row in own if "kept" in row], "kept")
+        yield [f"{case}, {way}", median_range(own, "per_s"), kept, median_range(own, "failed"), median_range(own, "median_ms", ".2f"), median_range(own, "most_ms")]
 
 
 def main():
-    parser = options(__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--connections", type=int, default=20000, metavar="N", help="of one measurement (20000)")
     parser.add_argument("--seconds", type=int, default=8, metavar="N", help="of a flood (8)")
-    args = told(parser, needs=["nft"], connections=2000, seconds=2)
-    apart()
+    args = parse_args(parser, required=["nft"], connections=2000, seconds=2)
+    run_in_namespaces()
     results = Results(args)
     for turn in range(args.rounds):
         for way in list(WAYS)[:: 1 if turn % 2 else -1]:
             for case in CASES:
-                with results.trying(f"{case}, {way}"):
+                with results.catch_errors(f"{case}, {way}"):
                     results.add({"case": case, "way": way, "round": turn, **measure(args, way, CASES[case])})
-    return results.close(table(["case", "connections a second", "ports kept, %", "failed", "median, ms", "longest, ms"], lines(results.rows)))
+    return results.finish(table(["case", "connections a second", "ports kept, %", "failed", "median, ms", "longest, ms"], lines(results.rows)))
 
 
 ROLES = {"serve": serve, "flood": flood, "connect_many": lambda: connect_many(int(sys.argv[2])), "connect_for": lambda: connect_for(float(sys.argv[2]))}

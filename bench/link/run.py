@@ -16,8 +16,8 @@ import contextlib, json, os, pathlib, statistics, sys, tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
-from namespaces import Program, apart, hosts, iperf3, link, must, wire
-from results import RELEASE, Results, by, options, spread, table, told
+from namespaces import Program, add_veth, emulated_link, hosts, iperf3, run_command, run_in_namespaces
+from results import RELEASE, Results, argument_parser, group_by, median_range, parse_args, table
 
 LEFT, RIGHT = ("left", "10.9.0.1/30"), ("right", "10.9.0.2/30")
 RATTAN = """[env]
@@ -41,18 +41,18 @@ def joined(carrier, args, directory):
     """The two hosts, within the block."""
     with hosts("left", "right"):
         if carrier == "veth":
-            wire(LEFT, RIGHT)
+            add_veth(LEFT, RIGHT)
             yield
         elif carrier == "copy":
             with Program(None, args.copy, "left", "10.9.0.1", "right", "10.9.0.2", ready="^ready"):
                 yield
         else:
             trace = directory / "tap.pcapng"
-            with link(args.longhaul, LEFT, RIGHT, *["--tap", trace] * (carrier == "tap")) as program:
+            with emulated_link(args.longhaul, LEFT, RIGHT, *["--tap", trace] * (carrier == "tap")) as program:
                 yield
-                program.end()
+                program.terminate()
                 # So that nobody takes for cheap what was left out.
-                sys.stderr.writelines(f"  {line}\n" for line in program.said().splitlines() if line.startswith("tap "))
+                sys.stderr.writelines(f"  {line}\n" for line in program.log().splitlines() if line.startswith("tap "))
             trace.unlink(missing_ok=True)
 
 
@@ -74,30 +74,30 @@ def through_rattan(args, directory):
     right.write_text("exec iperf3 --server --one-off >/dev/null\n")
     left.write_text(f'sleep 1; exec iperf3 --json --client "$RATTAN_BASE" --time {args.seconds} --omit 1 >{said}\n')
     said.unlink(missing_ok=True)
-    must(args.rattan, "run", "--config", config, "--left", "bash", left, "--right", "bash", right, timeout=args.seconds + 30)
+    run_command(args.rattan, "run", "--config", config, "--left", "bash", left, "--right", "bash", right, timeout=args.seconds + 30)
     return mbit_s(json.loads(said.read_text())["end"])
 
 
 def main():
-    parser = options(__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--rattan", default=os.environ.get("RATTAN", "rattan"), metavar="PATH")
-    args = told(parser, needs=["iperf3"], seconds=1)
+    args = parse_args(parser, required=["iperf3"], seconds=1)
     args.copy = RELEASE / "examples/tun_copy"
-    apart(rootless=True)
+    run_in_namespaces(rootless=True)
     results = Results(args, ["iperf3", args.rattan])
     peers = {"copy": args.copy, "rattan": args.rattan}
-    results.present(peers)
-    carriers = [carrier for carrier in ("veth", "copy", "link", "tap", "rattan") if carrier not in results.left_out]
+    results.available(peers)
+    carriers = [carrier for carrier in ("veth", "copy", "link", "tap", "rattan") if carrier not in results.skipped]
     with tempfile.TemporaryDirectory(dir="/run") as directory:
         for turn in range(args.rounds):
             for carrier in carriers:
-                with results.trying(carrier, peer=carrier in peers):
+                with results.catch_errors(carrier, peer=carrier in peers):
                     results.add({"carrier": carrier, "round": turn, "gbit_s": measure(carrier, args, pathlib.Path(directory)) / 1000})
-    middle = {carrier: statistics.median(row["gbit_s"] for row in own) for (carrier,), own in by(results.rows, "carrier")}
-    return results.close(table(["one TCP flow, MTU 1500", "Gbit/s", "of veth"],
-                               ((carrier, spread(own, "gbit_s", ".2f"), f"{middle[carrier] / middle['veth']:.0%}" if "veth" in middle else "–")
-                                for (carrier,), own in by(results.rows, "carrier"))))
+    middle = {carrier: statistics.median(row["gbit_s"] for row in own) for (carrier,), own in group_by(results.rows, "carrier")}
+    return results.finish(table(["one TCP flow, MTU 1500", "Gbit/s", "of veth"],
+                               ((carrier, median_range(own, "gbit_s", ".2f"), f"{middle[carrier] / middle['veth']:.0%}" if "veth" in middle else "–")
+                                for (carrier,), own in group_by(results.rows, "carrier"))))
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def measure(binary, connections, size, had_request):
     with tempfile.NamedTemporaryFile() as counters, \
             Program(None, binary, "relay", "--http", "127.0.0.1:0", "--workers", "1", "--handshake-timeout", "10m", "--memory", "8GiB",
                     "--counters", counters.name, "--interval", "200ms", ready="listening http ") as relay:
-        port = int(re.search(r"listening http .*:(\d+)$", relay.said(), re.M)[1])
+        port = int(re.search(r"listening http .*:(\d+)$", relay.log(), re.M)[1])
         before, clients = settled(relay), []
         for _ in range(connections):
             client = socket.create_connection(("127.0.0.1", port))

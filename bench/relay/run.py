@@ -17,8 +17,8 @@ import contextlib, json, os, pathlib, resource, statistics, subprocess, sys, tem
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
 import heads
-from namespaces import Program, apart, hosts, inside, leave, must, wire
-from results import RELEASE, Results, by, names, options, table, told
+from namespaces import Program, add_veth, hosts, netns_exec, run_command, run_in_namespaces, skip_benchmark
+from results import RELEASE, Results, argument_parser, comma_separated, group_by, parse_args, table
 
 LOAD = RELEASE / "examples/relay_load"
 CLIENT, RELAY, SERVER = "client", "relay", "server"
@@ -34,11 +34,11 @@ SYSCTLS = ["net.ipv4.ip_local_port_range=1024 65535", "net.ipv4.tcp_tw_reuse=1",
 def testbed():
     """The hosts, and the origin on the last one."""
     with hosts(CLIENT, RELAY, SERVER, sysctls=SYSCTLS):
-        wire((CLIENT, "10.77.1.1/30"), (RELAY, f"{NEAR}/30"), device="near")
-        wire((RELAY, f"{FAR}/30"), (SERVER, "10.77.2.2/30"), device="far")
-        must("ip", "-n", CLIENT, "route", "add", "default", "via", NEAR)
-        must("ip", "-n", SERVER, "route", "add", "default", "via", FAR)
-        must(*inside(RELAY, "sysctl", "-qw", "net.ipv4.ip_forward=1"))
+        add_veth((CLIENT, "10.77.1.1/30"), (RELAY, f"{NEAR}/30"), device="near")
+        add_veth((RELAY, f"{FAR}/30"), (SERVER, "10.77.2.2/30"), device="far")
+        run_command("ip", "-n", CLIENT, "route", "add", "default", "via", NEAR)
+        run_command("ip", "-n", SERVER, "route", "add", "default", "via", FAR)
+        run_command(*netns_exec(RELAY, "sysctl", "-qw", "net.ipv4.ip_forward=1"))
         with Program(SERVER, LOAD, "serve", ORIGIN, ready=7001):
             yield
 
@@ -214,10 +214,10 @@ class Subject:
 
     def load(self, job, **flags):
         words = [word for key, value in flags.items() for word in (f"--{key}", value)]
-        return inside(CLIENT, LOAD, job, "--via", self.via, "--relay", self.address, "--to", ORIGIN, *words)
+        return netns_exec(CLIENT, LOAD, job, "--via", self.via, "--relay", self.address, "--to", ORIGIN, *words)
 
     def ask(self, job, **flags):
-        return json.loads(must(*self.load(job, **flags), timeout=120))
+        return json.loads(run_command(*self.load(job, **flags), timeout=120))
 
     def __exit__(self, *_):
         self.stack.close()
@@ -270,20 +270,20 @@ def run(results, args, case):
     ours = {"direct": (None, None), "longhaul": (longhaul, args.longhaul)}
     subjects = ours | PEERS | {"longhaul socks5": (longhaul_socks5, args.longhaul), "longhaul connect": (longhaul_http, args.longhaul)}
     for turn in range(min(args.rounds, most)):
-        for name in (name for name in subjects if name not in results.left_out):
+        for name in (name for name in subjects if name not in results.skipped):
             peer = name in PEERS
-            with results.trying(name, peer), Subject(*subjects[name]) as subject, results.trying(f"{case}, {name}", peer):
+            with results.catch_errors(name, peer), Subject(*subjects[name]) as subject, results.catch_errors(f"{case}, {name}", peer):
                 results.add({"case": case, "relay": name, "turn": turn, **measure(subject, args.quick)})
 
 
 def lines(rows):
-    for (case,), mine in by(rows, "case"):
+    for (case,), mine in group_by(rows, "case"):
         if case == "heads":
             yield from heads.table(mine)
             continue
         keys = [key for key in dict.fromkeys(key for row in mine for key in row) if key not in ("case", "relay", "turn", "load")]
         medians = {name: {key: statistics.median(row[key] for row in own if key in row) for key in keys if any(key in row for row in own)}
-                   for (name,), own in by(mine, "relay")}
+                   for (name,), own in group_by(mine, "relay")}
         shown = [(name, *(f"{found[key]:.4g}" if key in found else "" for key in keys)) for name, found in medians.items()]
         others = [found for name, found in medians.items() if name in PEERS]
         if others and "longhaul" in medians:
@@ -294,26 +294,26 @@ def lines(rows):
 
 
 def main():
-    parser = options(__doc__)
-    parser.add_argument("--only", type=names, default=[*CASES, "heads"], metavar="CASE,...")
-    args = told(parser)
+    parser = argument_parser(__doc__)
+    parser.add_argument("--only", type=comma_separated, default=[*CASES, "heads"], metavar="CASE,...")
+    args = parse_args(parser)
     if unknown := [case for case in args.only if case not in (*CASES, "heads")]:
         parser.error(f"no case is called {unknown[0]}; there are: {', '.join(CASES)}, heads")
     if not LOAD.exists():
-        leave(f"no program at {LOAD}: build it (scripts/cargo build --release -p longhaul-relay --example relay_load)")
-    apart()
+        skip_benchmark(f"no program at {LOAD}: build it (scripts/cargo build --release -p longhaul-relay --example relay_load)")
+    run_in_namespaces()
     resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
     results = Results(args, [program for _, program in PEERS.values()], descriptors=DESCRIPTORS)
-    results.present({name: program for name, (_, program) in PEERS.items()})
+    results.available({name: program for name, (_, program) in PEERS.items()})
     for case in args.only:
-        with results.trying(case):
+        with results.catch_errors(case):
             if case == "heads":
                 for row in heads.rows(args.longhaul, connections=200 if args.quick else 2000):
                     results.add({"case": case, **row})
             else:
                 with testbed():
                     run(results, args, case)
-    return results.close(lines(results.rows))
+    return results.finish(lines(results.rows))
 
 
 if __name__ == "__main__":

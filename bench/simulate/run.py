@@ -18,8 +18,8 @@ import contextlib, json, os, pathlib, socket, statistics, struct, sys, threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
-from namespaces import Program, ack_each, apart, hosts, inside, link, loaded, must
-from results import PAYLOAD, Results, names, options, table, told
+from namespaces import Program, emulated_link, enable_quickack, hosts, load_control, netns_exec, run_command, run_in_namespaces
+from results import PAYLOAD, Results, argument_parser, comma_separated, parse_args, table
 
 NEAR, FAR = ("near", "10.78.0.1/30"), ("far", "10.78.0.2/30")
 HOST, PORT = "10.78.0.2", 7100
@@ -68,9 +68,9 @@ def testbed(case, longhaul):
         shape += ["--forward", "loss=at:" + ",".join(map(str, case.losses))]
     if case.each:
         shape += ["--delivery", "exact"]
-    with hosts(NEAR[0], FAR[0], sysctls=SYSCTLS), link(longhaul, NEAR, FAR, "--realtime", *shape):
+    with hosts(NEAR[0], FAR[0], sysctls=SYSCTLS), emulated_link(longhaul, NEAR, FAR, "--realtime", *shape):
         if case.each:
-            ack_each(FAR[0], "10.78.0.0/30")
+            enable_quickack(FAR[0], "10.78.0.0/30")
         yield
 
 
@@ -120,10 +120,10 @@ FIELDS = ("at", "state", "cwnd", "ssthresh", "rtt_us", "retransmits", "acked")
 
 
 def measure(case, args):
-    far = inside(FAR[0], sys.executable, __file__, "--sink")
-    near = inside(NEAR[0], sys.executable, __file__, "--source", case.cc, int(case.paced), args.seconds)
-    with loaded(args.longhaul, case.cc, *case.parameters), testbed(case, args.longhaul), Program(None, *BEFORE_OTHERS, *far, ready="ready"):
-        samples = json.loads(must(*BEFORE_OTHERS, *near, timeout=args.seconds + 60))
+    far = netns_exec(FAR[0], sys.executable, __file__, "--sink")
+    near = netns_exec(NEAR[0], sys.executable, __file__, "--source", case.cc, int(case.paced), args.seconds)
+    with load_control(args.longhaul, case.cc, *case.parameters), testbed(case, args.longhaul), Program(None, *BEFORE_OTHERS, *far, ready="ready"):
+        samples = json.loads(run_command(*BEFORE_OTHERS, *near, timeout=args.seconds + 60))
     return [dict(zip(FIELDS, sample)) for sample in samples]
 
 
@@ -152,10 +152,10 @@ def simulate(case, args):
     if case.each:
         command += ["--ack-ratio", "1", "--gro", "0ms"]
     if case.paced:
-        command += ["--pace"]
+        command += ["--pacing"]
     if loss:
         command += ["--loss", "at:" + ",".join(map(str, loss))]
-    records = [json.loads(line) for line in must(*command).splitlines()]
+    records = [json.loads(line) for line in run_command(*command).splitlines()]
     flows = [r for r in records if r["record"] == "flow"]
     backoffs = [{"at": r["at_s"], "ssthresh": r["ssthresh_packets"]}
                 for r in records if r["record"] == "backoff"]
@@ -206,17 +206,17 @@ def main():
     if sys.argv[1:2] == ["--source"]:
         cc, paced, seconds = sys.argv[2:]
         return source(cc, paced == "1", float(seconds))
-    parser = options(__doc__, rounds=1)
+    parser = argument_parser(__doc__, rounds=1)
     parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--mbit", type=int, default=1000, help="the link's rate")
-    parser.add_argument("--only", type=names, default=["kernel"], help=f"cases, or a set of them: {', '.join(SETS)}")
-    args = told(parser, seconds=4, only=["reno-40ms-losses", "cubic-40ms-overflow", "lh_bic:ack_shift=3-40ms-each"])
-    apart()
+    parser.add_argument("--only", type=comma_separated, default=["kernel"], help=f"cases, or a set of them: {', '.join(SETS)}")
+    args = parse_args(parser, seconds=4, only=["reno-40ms-losses", "cubic-40ms-overflow", "lh_bic:ack_shift=3-40ms-each"])
+    run_in_namespaces()
     results = Results(args)
     for name in [name for word in args.only for name in SETS.get(word, [word])] * args.rounds:
-        with results.trying(name):
+        with results.catch_errors(name):
             results.add(compare(Case(name, args.mbit), args))
-    return results.close(table(["case", "to 90 %, s", "utilisation", "best second", "latter half", "backoffs", "goodput, simulated / measured",
+    return results.finish(table(["case", "to 90 %, s", "utilisation", "best second", "latter half", "backoffs", "goodput, simulated / measured",
                                 "seconds within a tenth", "load"], lines(results.rows)))
 
 

@@ -17,8 +17,8 @@ import multiprocessing, pathlib, shutil, signal, struct, sys, time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
-from namespaces import Program, apart, hosts, iperf3, link
-from results import Results, by, names, options, spread, table, told
+from namespaces import Program, emulated_link, hosts, iperf3, run_in_namespaces
+from results import Results, argument_parser, comma_separated, group_by, median_range, parse_args, table
 
 LEFT, RIGHT = ("left", "10.80.1.1/30"), ("right", "10.80.1.2/30")
 ETHERNET = bytes(12) + b"\x08\x00"
@@ -29,7 +29,7 @@ FIN_SYN_RST = 7
 def record(longhaul, path):
     """A transfer of iperf3 at 1 Gbit/s and 20 ms with a little loss, segment by segment."""
     with hosts(LEFT[0], RIGHT[0]), \
-            link(longhaul, LEFT, RIGHT, "--no-offload", "--delay", "10ms", "--rate", "1gbit", "--loss", "0.01%"), \
+            emulated_link(longhaul, LEFT, RIGHT, "--no-offload", "--delay", "10ms", "--rate", "1gbit", "--loss", "0.01%"), \
             Program(LEFT[0], "tcpdump", "-Z", "root", "-i", "wan0", "-B", 65536, "-s", 96, "-w", path, "tcp",
                     ready="listening on", stop=signal.SIGINT), \
             Program(RIGHT[0], "iperf3", "-s", ready=5201):
@@ -156,7 +156,7 @@ def timed(command, out):
     shutil.rmtree(out, ignore_errors=True)
     began = time.monotonic()
     with Program(None, *command) as program:
-        program.ended()
+        program.wait()
         seconds = time.monotonic() - began
         program.output()
         return {"seconds": seconds, "cpu_s": program.cpu_s, "mb": program.peak_mb}
@@ -178,12 +178,12 @@ def commands(args, file, out):
 
 
 def main():
-    parser = options(__doc__)
-    parser.add_argument("--only", type=names, default=["bulk", "many"], metavar="KIND,...")
+    parser = argument_parser(__doc__)
+    parser.add_argument("--only", type=comma_separated, default=["bulk", "many"], metavar="KIND,...")
     parser.add_argument("--packets", type=int, default=3_000_000)
     parser.add_argument("--tshark-rounds", type=int, default=1)
-    args = told(parser, needs=["tcpdump", "iperf3"], packets=100_000)
-    apart()
+    args = parse_args(parser, required=["tcpdump", "iperf3"], packets=100_000)
+    run_in_namespaces()
     results = Results(args, ["tcpdump", "iperf3", "tcptrace", "tshark"], packets=args.packets)
     # In a process of its own: a program's peak memory counts from that of whoever starts it.
     maker = multiprocessing.Process(target=make, args=(args,))
@@ -191,21 +191,21 @@ def main():
     maker.join()
     if maker.exitcode:
         results.fail("captures", "none were made")
-        return results.close([])
+        return results.finish([])
     contenders = commands(args, None, None)
-    present = results.present({who: str(words[0]) for who, words in contenders.items()})
+    present = results.available({who: str(words[0]) for who, words in contenders.items()})
     for name in args.only:
         file, out = args.out / f"{name}.pcap", args.out / "analysis"
         for turn in range(args.rounds):
             for who in present:
                 if who.startswith("tshark") and turn >= args.tshark_rounds:
                     continue
-                with results.trying(f"{name}, {who}", peer="longhaul" not in who):
+                with results.catch_errors(f"{name}, {who}", peer="longhaul" not in who):
                     run = timed(commands(args, file, out)[who], out)
                     results.add({"kind": name, "who": who, **run, "million_packets_s": args.packets / run["seconds"] / 1e6})
-    return results.close(table(["", "", "M packets/s", "CPU s", "peak MB"],
-                               ((*key, *(spread(own, figure, ".3g") for figure in ("million_packets_s", "cpu_s", "mb")))
-                                for key, own in by(results.rows, "kind", "who"))))
+    return results.finish(table(["", "", "M packets/s", "CPU s", "peak MB"],
+                               ((*key, *(median_range(own, figure, ".3g") for figure in ("million_packets_s", "cpu_s", "mb")))
+                                for key, own in group_by(results.rows, "kind", "who"))))
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ import contextlib, dataclasses, pathlib, sys, tempfile, time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
-from namespaces import Failed, Program, apart, hosts, link, must
-from results import ROOT, Results, by, names, options, spread, table, told
+from namespaces import Program, ProgramError, emulated_link, hosts, run_command, run_in_namespaces
+from results import ROOT, Results, argument_parser, comma_separated, group_by, median_range, parse_args, table
 
 SOURCE, TARGET = ("source", "10.78.0.1/30"), ("target", "10.78.0.2/30")
 ADDRESS, PORT = "10.78.0.2", 9000
@@ -73,11 +73,11 @@ def seconds(pair, args, file):
             while not file.is_there():
                 if time.monotonic() > began + PATIENCE_S:
                     arrived = file.target.stat().st_size if file.target.exists() else 0
-                    raise Failed(f"not done in {PATIENCE_S} s: {arrived} bytes")
+                    raise ProgramError(f"not done in {PATIENCE_S} s: {arrived} bytes")
                 time.sleep(0.002)
             took = time.monotonic() - began
     if not file.is_whole():
-        raise Failed("other bytes arrived")
+        raise ProgramError("other bytes arrived")
     return took
 
 
@@ -86,41 +86,41 @@ def a_round(args, results, turn, file):
     begin = turn % len(args.pairs)
     for delay in args.delays:
         flags = ("--rate", RATE, "--delay", f"{delay}ms", "--loss", f"{args.loss}%", *args.queue)
-        with hosts(SOURCE[0], TARGET[0]), link(args.longhaul, SOURCE, TARGET, *flags):
+        with hosts(SOURCE[0], TARGET[0]), emulated_link(args.longhaul, SOURCE, TARGET, *flags):
             for pair in args.pairs[begin:] + args.pairs[:begin]:
-                with results.trying(f"{delay} ms: {pair}", peer=pair == f"{THEIRS}-{THEIRS}"):
+                with results.catch_errors(f"{delay} ms: {pair}", peer=pair == f"{THEIRS}-{THEIRS}"):
                     results.add({"delay_ms": delay, "pair": pair, "round": turn, "seconds": seconds(pair, args, file)})
 
 
 def arguments():
-    parser = options(__doc__)
+    parser = argument_parser(__doc__)
     parser.prog = "bench/udt/files.py"
     parser.add_argument("--bytes", type=int, default=20_000_000, help="of a file (20000000)")
-    parser.add_argument("--delays", type=names, default=["0.1", "1", "10"], metavar="MS,...", help="one way (0.1,1,10)")
+    parser.add_argument("--delays", type=comma_separated, default=["0.1", "1", "10"], metavar="MS,...", help="one way (0.1,1,10)")
     parser.add_argument("--loss", default="0", metavar="PERCENT", help="each way (0)")
     parser.add_argument("--queue", type=lambda text: ("--queue", text), default=(), help="of the path, as of `longhaul link` (its default)")
     parser.add_argument("--beside", metavar="PATH", help="another build of longhaul")
-    parser.add_argument("--pairs", type=names, default=PAIRS, metavar="NAME-NAME,...", help=f"senders and receivers ({','.join(PAIRS)})")
+    parser.add_argument("--pairs", type=comma_separated, default=PAIRS, metavar="NAME-NAME,...", help=f"senders and receivers ({','.join(PAIRS)})")
     parser.set_defaults(out=ROOT / "out/bench/udt-files")
-    return told(parser, delays=["1"])
+    return parse_args(parser, delays=["1"])
 
 
 def main():
     args = arguments()
-    apart()
+    run_in_namespaces()
     results = Results(args)
     with tempfile.TemporaryDirectory() as directory:
         directory = pathlib.Path(directory)
         args.libudt = directory / "libudt"
         peer = ROOT / "crates/udt/tests/udt/libudt/peer.cpp"
-        must("c++", "-std=c++17", "-O2", "-o", args.libudt, peer, "-ludt", "-lpthread")
+        run_command("c++", "-std=c++17", "-O2", "-o", args.libudt, peer, "-ludt", "-lpthread")
         file = File(directory / "from", directory / "to", args.bytes)
         with open("/dev/urandom", "rb") as random:
             file.source.write_bytes(random.read(args.bytes))
         for turn in range(args.rounds):
             a_round(args, results, turn, file)
-    lines = ((f"{delay} ms", pair.replace("-", " → "), spread(rows, "seconds", ".2f")) for (delay, pair), rows in by(results.rows, "delay_ms", "pair"))
-    return results.close(table(("delay, one way", "from → to", "s: median (least–most)"), lines))
+    lines = ((f"{delay} ms", pair.replace("-", " → "), median_range(rows, "seconds", ".2f")) for (delay, pair), rows in group_by(results.rows, "delay_ms", "pair"))
+    return results.finish(table(("delay, one way", "from → to", "s: median (least–most)"), lines))
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ import contextlib, dataclasses, json, pathlib, statistics, sys, tempfile, time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
-from namespaces import Failed, Program, apart, hosts, link, must, wire
-from results import Results, by, names, options, table, told
+from namespaces import Program, ProgramError, add_veth, emulated_link, hosts, run_command, run_in_namespaces
+from results import Results, argument_parser, comma_separated, group_by, parse_args, table
 
 THEIRS = "libudt"
 SOURCE, TARGET = ("source", "10.78.0.1/30"), ("target", "10.78.0.2/30")
@@ -53,10 +53,10 @@ PATHS = [Path(0, 0.0)] + [Path(rtt_ms, loss) for rtt_ms in (38, 180) for loss in
 def joined(path, args, record):
     with hosts(SOURCE[0], TARGET[0]):
         if not path.rtt_ms:
-            wire(SOURCE, TARGET)
+            add_veth(SOURCE, TARGET)
             yield
             return
-        with link(args.longhaul, SOURCE, TARGET, "--rate", f"{RATE_BPS}bit", "--delay", f"{path.rtt_ms / 2:g}ms",
+        with emulated_link(args.longhaul, SOURCE, TARGET, "--rate", f"{RATE_BPS}bit", "--delay", f"{path.rtt_ms / 2:g}ms",
                   "--loss", f"{path.loss * 100:g}%", "--counters", record, *["--realtime"] * args.realtime):
             yield
 
@@ -74,7 +74,7 @@ class Ours:
 
     def __init__(self, path, args, name):
         options = ["--window", path.window(), "--control", name.removeprefix("longhaul ")]
-        self.receives = [args.longhaul, "udt", "bench", "--at", f"{ADDRESS}:{PORT}", *options]
+        self.receives = [args.longhaul, "udt", "bench", "--listen", f"{ADDRESS}:{PORT}", *options]
         self.sends = [args.longhaul, "udt", "bench", f"{ADDRESS}:{PORT}", "--time", f"{args.seconds}s",
                       "--interval", "100ms", "--json", *options]
 
@@ -95,9 +95,9 @@ class Theirs:
         self.sends = [args.libudt, "send", ADDRESS, PORT, path.window()]
 
     def came(self, client, server):
-        client.end()
-        server.end()
-        lines = server.text(server.out).splitlines()
+        client.terminate()
+        server.terminate()
+        lines = server.read(server.out).splitlines()
         return [(float(at), int(bytes_)) for at, bytes_ in (line.split() for line in lines)]
 
 
@@ -112,8 +112,8 @@ def watch(client, server, seconds):
     """The time and both CPU times, in the middle and at the end."""
     began, looks = time.time(), []
     for moment in (seconds / 2, seconds):
-        if client.ended(max(0.0, began + moment - time.time())):
-            raise Failed(f"the sender ended: {client.said()[-400:]}")
+        if client.wait(max(0.0, began + moment - time.time())):
+            raise ProgramError(f"the sender ended: {client.log()[-400:]}")
         looks.append((time.time(), cpu_s(client.pid), cpu_s(server.pid)))
     return looks
 
@@ -148,17 +148,17 @@ def a_round(args, results, turn, subjects, directory):
     for path in args.paths:
         mine, record = [], directory / "link.jsonl"
         record.unlink(missing_ok=True)
-        with results.trying(str(path)), joined(path, args, record):
+        with results.catch_errors(str(path)), joined(path, args, record):
             for name in subjects[begin:] + subjects[:begin]:
                 subject = (Theirs if name == THEIRS else Ours)(path, args, name)
-                with results.trying(f"{path}: {name}", peer=name == THEIRS):
+                with results.catch_errors(f"{path}: {name}", peer=name == THEIRS):
                     mine.append({**dataclasses.asdict(path), "subject": name, "round": turn, **run(subject, args.seconds)})
         for row in mine:
             results.add(row | {"link_late": lateness_us(record)})
 
 
 def lines(rows):
-    found = {key: {name: statistics.median(row[name] for row in mine) for name in FIGURES} for key, mine in by(rows, "rtt_ms", "loss", "subject")}
+    found = {key: {name: statistics.median(row[name] for row in mine) for name in FIGURES} for key, mine in group_by(rows, "rtt_ms", "loss", "subject")}
     for (rtt_ms, loss, name), median in found.items():
         used = f"{median['mbps'] * 1e6 / RATE_BPS / PAYLOAD:.3f}" if rtt_ms else ""
         theirs = found.get((rtt_ms, loss, THEIRS))
@@ -168,12 +168,12 @@ def lines(rows):
 
 
 def arguments():
-    parser = options(__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--seconds", type=float, default=20, help="of a run, of which the second half counts (20)")
     parser.add_argument("--only", action="append", default=[], metavar="KEY=VALUE|VALUE", help="paths with these: rtt_ms (0, 38, 180), loss")
-    parser.add_argument("--ours", type=names, default=["native", "bbr"], metavar="NAME,...", help="rate controls of ours (native,bbr)")
+    parser.add_argument("--ours", type=comma_separated, default=["native", "bbr"], metavar="NAME,...", help="rate controls of ours (native,bbr)")
     parser.add_argument("--realtime", action="store_true", help="the link runs before all ordinary threads")
-    args = told(parser, seconds=2)
+    args = parse_args(parser, seconds=2)
     args.paths = [path for path in PATHS if all(matches(parser, path, word) for word in args.only)]
     if not args.paths:
         parser.error("no path is left of --only")
@@ -189,19 +189,19 @@ def matches(parser, path, word):
 
 def main():
     args = arguments()
-    apart()
+    run_in_namespaces()
     results = Results(args, rmem_max=int(pathlib.Path("/proc/sys/net/core/rmem_max").read_text()))
     subjects = [f"longhaul {control}" for control in args.ours]
     with tempfile.TemporaryDirectory() as directory:
         directory = pathlib.Path(directory)
         args.libudt = directory / "libudt"
-        with results.trying(THEIRS, peer=True):
-            must("c++", "-std=c++17", "-O2", "-o", args.libudt, pathlib.Path(__file__).with_name("libudt.cpp"), "-ludt", "-lpthread")
+        with results.catch_errors(THEIRS, peer=True):
+            run_command("c++", "-std=c++17", "-O2", "-o", args.libudt, pathlib.Path(__file__).with_name("libudt.cpp"), "-ludt", "-lpthread")
             subjects.append(THEIRS)
         for turn in range(args.rounds):
             a_round(args, results, turn, subjects, directory)
     heads = ("path", "", "Mbit/s", "of the path", "CPU s/GB: sender", "receiver", "MB a CPU s", "times libudt's")
-    return results.close(table(heads, lines(results.rows)))
+    return results.finish(table(heads, lines(results.rows)))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Several hosts of either side at one copy, `longhaul copy --apart`, beside one pair of them.
+"""Several hosts of either side at one copy, `longhaul copy --distributed`, beside one pair of them.
 
-    bench/apart/run.py [--hosts 3] [--rate 100] [--mb 400] [--rounds 5] [--work DIR]
+    bench/distributed/run.py [--hosts 3] [--rate 100] [--mb 400] [--rounds 5] [--work DIR]
 
 Namespaces on one switch, each of which sends at most --rate Mbit/s and has a directory of its own as its disk, but for the
 sources, which have one in common. One file of --mb: from one host to one, spread over --hosts, moved on to as many others, gathered from
@@ -15,8 +15,8 @@ import contextlib, hashlib, pathlib, random, shutil, statistics, sys, tempfile, 
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
-from namespaces import Failed, apart, hosts, inside, must
-from results import Results, options, table, told
+from namespaces import ProgramError, hosts, netns_exec, run_command, run_in_namespaces
+from results import Results, argument_parser, parse_args, table
 
 NETWORK = "10.79.0"
 STEPS = ("one pair", "spread", "moved on", "gathered")
@@ -32,7 +32,7 @@ class Switch:
     @contextlib.contextmanager
     def up(self):
         with hosts("switch", *self.names):
-            must("ip", "-n", "switch", "link", "add", "switch", "up", "type", "bridge")
+            run_command("ip", "-n", "switch", "link", "add", "switch", "up", "type", "bridge")
             self.disk.mkdir()
             for number, name in enumerate(self.names, 1):
                 self.plug(name, f"{NETWORK}.{number}/24")
@@ -45,17 +45,17 @@ class Switch:
             yield self
 
     def plug(self, name, address):
-        must("ip", "-n", "switch", "link", "add", name, "type", "veth", "peer", "name", "wire", "netns", name)
-        must("ip", "-n", "switch", "link", "set", name, "up", "master", "switch")
-        must("ip", "-n", name, "addr", "add", address, "dev", "wire")
-        must("ip", "-n", name, "link", "set", "wire", "up")
-        must("tc", "-n", name, "qdisc", "add", "dev", "wire", "root", "tbf", "rate", f"{self.args.rate}mbit", "burst", "256kb", "latency", "50ms")
+        run_command("ip", "-n", "switch", "link", "add", name, "type", "veth", "peer", "name", "wire", "netns", name)
+        run_command("ip", "-n", "switch", "link", "set", name, "up", "master", "switch")
+        run_command("ip", "-n", name, "addr", "add", address, "dev", "wire")
+        run_command("ip", "-n", name, "link", "set", "wire", "up")
+        run_command("tc", "-n", name, "qdisc", "add", "dev", "wire", "root", "tbf", "rate", f"{self.args.rate}mbit", "burst", "256kb", "latency", "50ms")
         (self.directory / "disks" / name).mkdir(parents=True)
 
     def copy(self, flags, sources, targets):
         """Seconds that it takes."""
         began = time.monotonic()
-        must(*inside("t1", self.args.longhaul, "copy", "--quiet", "--streams", "4", *flags, "--ssh", self.ssh,
+        run_command(*netns_exec("t1", self.args.longhaul, "copy", "--quiet", "--streams", "4", *flags, "--ssh", self.ssh,
                      "--remote-program", self.args.longhaul, sources, targets))
         return time.monotonic() - began
 
@@ -80,16 +80,16 @@ def make(path, megabytes):
 
 
 def a_round(switch, source, digest):
-    disk, spread, seconds = switch.disk, ["--apart", "target", "--stripe", "16MB"], {}
+    disk, spread, seconds = switch.disk, ["--distributed", "target", "--stripe", "16MB"], {}
     switch.forget()
     seconds["one pair"] = switch.copy([], f"s1:{source}", f"d1:{disk}/alone")
     switch.forget()
     seconds["spread"] = switch.copy(spread, f"{switch.each('s')}:{source}", f"{switch.each('d')}:{disk}")
-    seconds["moved on"] = switch.copy(["--apart", "both"], f"{switch.each('d')}:{disk}/", f"{switch.each('e')}:{disk}")
-    seconds["gathered"] = switch.copy(["--apart", "source"], f"{switch.each('e')}:{disk}/", f"t1:{disk}")
+    seconds["moved on"] = switch.copy(["--distributed", "both"], f"{switch.each('d')}:{disk}/", f"{switch.each('e')}:{disk}")
+    seconds["gathered"] = switch.copy(["--distributed", "source"], f"{switch.each('e')}:{disk}/", f"t1:{disk}")
     with open(switch.directory / "disks/t1/file", "rb") as came:
         if hashlib.file_digest(came, "sha256").hexdigest() != digest:
-            raise Failed("what was gathered is not what was spread")
+            raise ProgramError("what was gathered is not what was spread")
     return seconds
 
 
@@ -102,21 +102,21 @@ def lines(args, rows):
 
 
 def main():
-    parser = options(__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--hosts", type=int, default=3, choices=range(2, 9), metavar="2-8", help="of each side (3)")
     parser.add_argument("--rate", type=int, default=100, help="Mbit/s that each sends at most (100)")
     parser.add_argument("--mb", type=int, default=400, help="the file (400)")
     parser.add_argument("--work", type=pathlib.Path, default="/var/tmp", metavar="DIR", help="where files are copied (/var/tmp)")
-    args = told(parser, mb=40)
-    directory = pathlib.Path(apart(lambda: tempfile.TemporaryDirectory(prefix="longhaul-bench-apart-", dir=args.work)))
+    args = parse_args(parser, mb=40)
+    directory = pathlib.Path(run_in_namespaces(lambda: tempfile.TemporaryDirectory(prefix="longhaul-bench-distributed-", dir=args.work)))
     results = Results(args)
     source = directory / "source/file"
     digest = make(source, args.mb)
     with Switch(args, directory).up() as switch:
         for turn in range(args.rounds):
-            with results.trying(f"round {turn + 1}"):
+            with results.catch_errors(f"round {turn + 1}"):
                 results.add(a_round(switch, source, digest))
-    return results.close(table([f"{args.mb} MB, hosts that send {args.rate} Mbit/s", "seconds", "Mbit/s", "times one pair's rate"],
+    return results.finish(table([f"{args.mb} MB, hosts that send {args.rate} Mbit/s", "seconds", "Mbit/s", "times one pair's rate"],
                                lines(args, results.rows)))
 
 
