@@ -112,7 +112,7 @@ impl Bottleneck {
             Self::ReceiveWindow => "receive windows (net.ipv4.tcp_rmem at the target)",
             Self::Loss => "losses on the path",
             Self::Path => "the path's rate",
-            Self::Pacing => "--pace",
+            Self::Pacing => "--pacing",
             Self::Limit => "--limit",
             Self::Peer => "a silent endpoint",
         }

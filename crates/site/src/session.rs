@@ -17,7 +17,7 @@ use super::{
 };
 use anyhow::{Context as _, Result, ensure};
 use longhaul_transfer::{
-    SILENCE_TIMEOUT,
+    IDLE_TIMEOUT,
     protocol::{
         auth::{AUTH_TIMEOUT, AuthRequest, AuthResponse, ExportScope, PROTOCOL, REQUEST_LEN_MAX},
         message,
@@ -187,7 +187,7 @@ async fn authenticate(
     socket: TcpStream,
     client: SocketAddr,
 ) -> Result<Option<(TlsConnection, Admission)>> {
-    enable_keepalive(&socket, SILENCE_TIMEOUT)?;
+    enable_keepalive(&socket, IDLE_TIMEOUT)?;
     socket.set_nodelay(true)?;
     // A dual-stack socket reports IPv4-mapped IPv6 addresses.
     let local_address = socket.local_addr()?.ip().to_canonical();

@@ -228,7 +228,7 @@ mod tests {
     use longhaul_transfer::protocol::{
         control::{Rendezvous, Task},
         hello::Hello,
-        options::{Options, Pace, Streams, Switch, Transport},
+        options::{Options, Pacing, Streams, Switch, Transport},
         sources::Sources,
     };
 
@@ -272,13 +272,13 @@ mod tests {
             paths: vec![path.to_vec()],
             options: Options {
                 streams: Streams::Auto,
-                pace: Pace::Auto,
+                pacing: Pacing::Auto,
                 congestion_control: None,
                 transport: Transport::Tcp,
                 encrypt: Switch::On,
                 hash: Switch::On,
                 limit: None,
-                silence: 60_000,
+                idle_timeout_ms: 60_000,
                 dry_run: false,
                 checksum: false,
                 delete: false,

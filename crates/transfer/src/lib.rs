@@ -16,7 +16,7 @@
 //! | `copy/endpoint` | the processes at both ends; `source` reads and sends, `receiver` writes and syncs |
 //! | `copy/progress` | reports of the endpoints, displayed and recorded |
 //! | `copy/workers` | `--leases`: several workers share one copy through a database |
-//! | `copy/distributed` | `--apart`: hosts without a shared file system store a share each |
+//! | `copy/distributed` | `--distributed`: hosts without a shared file system store a share each |
 //! | `copy/verify` | `copy verify`: a tree compared with its recorded hashes |
 //!
 //! Types on the wire are those of `protocol`, never those of the store or of the command line.
@@ -41,4 +41,4 @@ pub mod copy;
 pub mod protocol;
 mod transport;
 
-pub use transport::connection::SILENCE_TIMEOUT;
+pub use transport::connection::IDLE_TIMEOUT;

@@ -32,15 +32,15 @@ fn no_command_takes_a_size_for_a_rate() {
     for line in [
         "doctor --rate 100MB --rtt 10ms",
         "copy --limit 100MB from to",
-        "copy --pace 100MB from to",
+        "copy --pacing 100MB from to",
         &format!("{ends} --rate 100MB"),
         &format!("{ends} --backward rate=100MB"),
-        "run --pace 100MB true",
+        "run --pacing 100MB true",
         "plan path --rate 100MB --rtt 10ms",
-        "plan probe serve --limit 100MB",
+        "plan measure serve --limit 100MB",
         "cc simulate --rate 100MB --rtt 10ms",
-        "cc simulate --rate 1gbit --rtt 10ms --pace 100MB",
-        "cc simulate --rate 1gbit --rtt 10ms --flow cc=reno,pace=100MB",
+        "cc simulate --rate 1gbit --rtt 10ms --pacing 100MB",
+        "cc simulate --rate 1gbit --rtt 10ms --flow cc=reno,pacing=100MB",
         "probe 127.0.0.1 --expect rate=100MB",
     ] {
         let words: Vec<_> = line.split(' ').collect();
@@ -102,7 +102,7 @@ fn a_rate_is_no_size() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     for size in ["64mbit", "64MB/s", "64Mb"] {
-        for option in ["--memory", "--tap-memory"] {
+        for option in ["--memory", "--capture-memory"] {
             let ends = ["--left", "a:10.0.0.1/30", "--right", "b:10.0.0.2/30"];
             let words = [&["link"], &ends[..], &[option, size]].concat();
             refused(at, &words, &[size]);

@@ -31,7 +31,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use longhaul_transfer::{SILENCE_TIMEOUT, protocol::auth::AUTH_TIMEOUT};
+use longhaul_transfer::{IDLE_TIMEOUT, protocol::auth::AUTH_TIMEOUT};
 use longhaul_transport::blocking::enable_keepalive;
 use std::{
     convert::Infallible,
@@ -118,7 +118,7 @@ impl HttpServer {
         let Some(connection) = self.limiter.try_acquire(client.ip()) else {
             return refuse_crowded();
         };
-        if enable_keepalive(&socket, SILENCE_TIMEOUT).is_err() {
+        if enable_keepalive(&socket, IDLE_TIMEOUT).is_err() {
             return;
         }
         let begin = Instant::now();

@@ -48,7 +48,7 @@ pub enum SpreadError {
     Open(#[from] OpenError),
     /// The bytes are damaged.
     #[error(
-        "{SPREAD_FILE}: damaged, or written by a later version; remove it; a copy with the same --apart target records it again"
+        "{SPREAD_FILE}: damaged, or written by a later version; remove it; a copy with the same --distributed target records it again"
     )]
     Damaged,
     /// The record is longer than [`LEN_MAX`].

@@ -47,7 +47,7 @@ impl Config {
         if self.leases.is_none() && self.distributed.is_none() && self.pair_count() > 1 {
             return Err(Refusal::usage(
                 "several hosts that share a file system divide the work through a database: --leases postgresql://…; if each has \
-                 files of its own: --apart source, target or both (or name one host)",
+                 files of its own: --distributed source, target or both (or name one host)",
             ));
         }
         Ok(())

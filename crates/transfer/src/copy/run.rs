@@ -21,7 +21,7 @@ use std::time::Instant;
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    if args.attended {
+    if args.exit_at_stdin_eof {
         threads::spawn(endpoint::reports::exit_at_stdin_eof)?;
     }
     match &args.command {
@@ -29,7 +29,7 @@ pub fn run(args: &Args) -> Result<()> {
         Some(Command::Jobs(args)) => {
             workers::jobs::run(&args.leases, args.forget.as_deref(), args.json)
         }
-        None if args.end => endpoint::process::run(args.confined),
+        None if args.endpoint => endpoint::process::run(args.access_scope),
         None => copy(&args.config()?),
     }
 }

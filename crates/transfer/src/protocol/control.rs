@@ -155,7 +155,7 @@ mod tests {
     use crate::protocol::{
         hello::Hello,
         message::{read, write},
-        options::{Pace, Rule, Streams, Switch, Transport},
+        options::{Pacing, Rule, Streams, Switch, Transport},
         report::{Action, PlannedAction, Progress, Report, StreamStats},
     };
     use longhaul_store::tree::preserve::Preserve;
@@ -170,13 +170,13 @@ mod tests {
             options: Options {
                 origin: [0; 32],
                 streams: Streams::Exactly(16),
-                pace: Pace::Auto,
+                pacing: Pacing::Auto,
                 congestion_control: Some("lh_hstcp".to_owned()),
                 transport: Transport::Udt,
                 encrypt: Switch::On,
                 hash: Switch::Off,
                 limit: Some(1_000_000),
-                silence: 60_000,
+                idle_timeout_ms: 60_000,
                 dry_run: false,
                 checksum: true,
                 delete: true,

@@ -10,7 +10,7 @@ use super::{
     hello::{GREETING, Hello, PROTOCOL_VERSION},
     measured::{LimiterTimes, Measured, Network},
     message::{MissingBlocks, Outcome, Portion, SourceMsg, TargetMsg, write},
-    options::{Options, Pace, Ports, Rule, Streams, Switch, Transport},
+    options::{Options, Pacing, Ports, Rule, Streams, Switch, Transport},
     report::{Action, FoundEntry, PlannedAction, Progress, Report, StreamStats},
     sources::{FileIdentity, SourceLocation, Sources},
     spread::{self, Placement},
@@ -184,13 +184,13 @@ fn version() -> Version {
 fn options() -> Options {
     Options {
         streams: Streams::Exactly(16),
-        pace: Pace::Rate(1_000_000),
+        pacing: Pacing::Rate(1_000_000),
         congestion_control: Some("bbr".to_owned()),
         transport: Transport::Udt,
         encrypt: Switch::Off,
         hash: Switch::On,
         limit: Some(2_000_000),
-        silence: 60_000,
+        idle_timeout_ms: 60_000,
         dry_run: true,
         checksum: false,
         delete: true,
@@ -496,8 +496,8 @@ fn messages_have_stable_bytes() {
     lines.each(task_label, &tasks());
     lines.each(rendezvous_label, &rendezvous_all());
     lines.message("streams auto", &Streams::Auto);
-    lines.message("pace auto", &Pace::Auto);
-    lines.message("pace off", &Pace::Off);
+    lines.message("pace auto", &Pacing::Auto);
+    lines.message("pace off", &Pacing::Off);
     lines.message("transport tcp", &Transport::Tcp);
     lines.each(control_label, &control_msgs());
     lines.each(report_label, &reports());

@@ -17,7 +17,7 @@ pub struct Options {
     /// Number of data connections.
     pub streams: Streams,
     /// Pacing of their packets.
-    pub pace: Pace,
+    pub pacing: Pacing,
     /// Congestion control of their sockets; `None` leaves the choice to the copy.
     pub congestion_control: Option<String>,
     /// Transport protocol of the data connections.
@@ -29,7 +29,7 @@ pub struct Options {
     /// Rate limit, in bits per second.
     pub limit: Option<u64>,
     /// Time without an answer after which a connection is given up, in milliseconds.
-    pub silence: u32,
+    pub idle_timeout_ms: u32,
     /// Only report the actions, and perform none.
     pub dry_run: bool,
     /// Compare files by contents, not by size and modification time.
@@ -60,8 +60,8 @@ impl Options {
     }
 
     /// Returns the time without an answer after which a connection is given up.
-    pub fn silence(&self) -> Duration {
-        Duration::from_millis(self.silence.into())
+    pub fn idle_timeout(&self) -> Duration {
+        Duration::from_millis(self.idle_timeout_ms.into())
     }
 
     /// Returns the fixed number of streams; `None` if the copy adapts it.
@@ -102,7 +102,7 @@ pub enum Streams {
 
 /// Pacing of the packets of all streams together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Pace {
+pub enum Pacing {
     /// TCP paces each stream by its window and round-trip time (net/ipv4/tcp_input.c, `tcp_update_pacing_rate`).
     Auto,
     /// No pacing: packets leave as soon as the window allows.

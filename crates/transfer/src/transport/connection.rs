@@ -145,7 +145,7 @@ impl Connection {
 }
 
 /// Default time that sent data may stay unacknowledged. TCP handles shorter interruptions of a path.
-pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn complete_handshake<C, S>(connection: &mut C, socket: &mut BufferedConnection) -> Result<()>
 where

@@ -83,7 +83,7 @@ impl LinkTestbed {
     fn start(&self, to: &Path) -> Child {
         let mut command = Command::new(longhaul_testbed::longhaul());
         inside(&mut command, &self.bed.left);
-        command.args(["copy", "--json", "--streams", "3", "--silence", "1s"]);
+        command.args(["copy", "--json", "--streams", "3", "--idle-timeout", "1s"]);
         command.args(["--transport", self.transport, "--ssh", &self.ssh()]);
         command.args(["--remote-program", longhaul_testbed::longhaul()]);
         let far = format!("far:{}", to.display());

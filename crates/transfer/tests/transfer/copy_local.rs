@@ -240,9 +240,9 @@ fn copies_the_same_tree_with_all_transport_options() {
     let from = folder.path().join("from");
     make_tree(&from);
     let option_sets: [&[&str]; 6] = [
-        &["--encrypt", "on", "--pace", "off"],
+        &["--encrypt", "on", "--pacing", "off"],
         &["--encrypt", "off", "--hash", "off"],
-        &["--streams", "auto", "--pace", "800mbit"],
+        &["--streams", "auto", "--pacing", "800mbit"],
         &["--streams", "7"],
         &["--cc", "reno", "--encrypt", "on", "--hash", "off"],
         &["--limit", "2gbit"],

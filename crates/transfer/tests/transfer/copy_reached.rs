@@ -74,7 +74,7 @@ impl RemoteTestbed {
     fn start(&self, ssh: &str, options: &[&str], from: &str, to: &str) -> Child {
         let mut command = self.hosts.on("near", longhaul_testbed::longhaul());
         let program = longhaul_testbed::longhaul();
-        command.args(["copy", "--json", "--streams", "3", "--silence", "1s"]);
+        command.args(["copy", "--json", "--streams", "3", "--idle-timeout", "1s"]);
         command.args(["--ssh", ssh, "--remote-program", program]);
         capture_output(command.args(options).args([from, to]))
             .spawn()

@@ -161,7 +161,7 @@ fn refuses_a_target_in_the_source() {
         &["far:src", "src/sub/new"],
         &["far:src", "far:link/new"],
         &["--dry-run", "src", "src/new"],
-        &["--apart", "target", "src", "b1,b2:src/sub/new"],
+        &["--distributed", "target", "src", "b1,b2:src/sub/new"],
         &["--exclude", "other", "src", "src/new"],
         &["-x", "src", "src/new"],
     ] {

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the binary's copy commands, with real sockets, files and processes.
 
-mod copy_apart;
 mod copy_bad_disks;
 mod copy_changes;
 mod copy_checksum;
 mod copy_crashes;
+mod copy_distributed;
 mod copy_dry_run;
 mod copy_faults;
 mod copy_limits;
 mod copy_links;
 mod copy_local;
-mod copy_movers;
 mod copy_reached;
 mod copy_reports;
 mod copy_targets;
 mod copy_testbed;
 mod copy_turmoil;
 mod copy_verify;
+mod copy_workers;
 mod corpus;

@@ -5,8 +5,8 @@ use super::{
     patterns::Patterns,
     preserve::PreserveArgs,
     values::{
-        DistributedSide, Switch, Transport, parse_extent, parse_lease_time, parse_limit,
-        parse_silence,
+        DistributedSide, Switch, Transport, parse_extent, parse_idle_timeout, parse_lease_time,
+        parse_limit,
     },
 };
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
         config::{Config, all_local},
         location::Location,
     },
-    protocol::options::{Options, Pace, Ports, Streams},
+    protocol::options::{Options, Pacing, Ports, Streams},
 };
 use anyhow::{Context as _, Result};
 use longhaul_command::exit::Refusal;
@@ -45,8 +45,8 @@ Examples:
       list what would be created, changed and removed
   longhaul copy --leases postgresql://longhaul@db/longhaul a1,a2:/data/run42 b1,b2:/archive
       two pairs of hosts with a shared file system on each side divide the work
-  longhaul copy --apart target data/ b1,b2,b3:/scratch/data
-      distribute over three hosts with disks of their own; --apart source b1,b2,b3:/scratch/data/ DIR gathers it
+  longhaul copy --distributed target data/ b1,b2,b3:/scratch/data
+      distribute over three hosts with disks of their own; --distributed source b1,b2,b3:/scratch/data/ DIR gathers it
   longhaul copy verify /srv/data
       check that all files are unchanged since the copy";
 
@@ -73,7 +73,7 @@ pub struct Args {
 
     /// Sources, and the target last: PATH, HOST:PATH (over ssh) or longhaul://SITE/EXPORT/PATH. SRC/ copies the
     /// contents of a directory, SRC the directory itself
-    #[arg(value_name = "LOCATION", required_unless_present = "end", num_args = 1..)]
+    #[arg(value_name = "LOCATION", required_unless_present = "endpoint", num_args = 1..)]
     locations: Vec<OsString>,
 
     /// Number of data connections, 1 to 256, or auto: 4 to 64, as many as make the copy faster. Each takes 4 MiB and
@@ -81,9 +81,9 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value = "auto")]
     streams: Streams,
 
-    /// Pace packets: auto (by the window and the round-trip time), off, or at this total rate
-    #[arg(long, value_name = "RATE", default_value = "auto")]
-    pace: Pace,
+    /// Pacing of packets: auto (by the window and the round-trip time), off, or a total rate
+    #[arg(long, alias = "pace", value_name = "RATE", default_value = "auto")]
+    pacing: Pacing,
 
     /// Congestion control of the data connections, such as bbr or lh_hstcp [default: the sending host's]. With
     /// --transport udt: native or bbr [default: bbr]
@@ -120,9 +120,10 @@ pub struct Args {
     )]
     hash: Switch,
 
-    /// Close a connection that has no answer for this time, 1s to 1h, and open it again
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_silence)]
-    silence: u32,
+    /// Close a connection without an answer for this time, 1s to 1h, and open it again
+    #[arg(long, alias = "silence", value_name = "TIME", default_value = "60s", value_parser = parse_idle_timeout)]
+    idle_timeout: u32,
+
     /// Only print what would be created, changed and removed at the target
     #[arg(long, short = 'n')]
     dry_run: bool,
@@ -178,18 +179,18 @@ pub struct Args {
 
     /// Number of workers, 1 to 64. Each is a pair of source and target; hosts take turns [default: the larger number of
     /// hosts of a side]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64), requires = "leases")]
-    movers: Option<u8>,
+    #[arg(long, alias = "movers", value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64), requires = "leases")]
+    workers: Option<u8>,
 
     /// Copy to or from several hosts (a1,a2:PATH), each with a share on its own disks. target distributes entries over
     /// the target hosts, large files in stripes; source gathers them again; both copies each share to the host at the
     /// same position of the other list. DST is a directory then
-    #[arg(long, value_name = "SIDE", hide_possible_values = true, conflicts_with_all = ["leases", "dry_run", "checksum"])]
-    apart: Option<DistributedSide>,
+    #[arg(long, alias = "apart", value_name = "SIDE", hide_possible_values = true, conflicts_with_all = ["leases", "dry_run", "checksum"])]
+    distributed: Option<DistributedSide>,
 
-    /// Length of a stripe of a large file on one host, with --apart target: 16MB to 64GB [default: a 1024th of a file, 64 MiB
+    /// Length of a stripe of a large file on one host, with --distributed target: 16MB to 64GB [default: a 1024th of a file, 64 MiB
     /// to 64 GiB]
-    #[arg(long, value_name = "SIZE", value_parser = parse_extent, requires = "apart")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_extent, requires = "distributed")]
     stripe: Option<Bytes>,
 
     /// Size of an extent, the unit of work of a worker: 16MB to 64GB [default: a 64th of a file, 1 GiB to 64 GiB]
@@ -212,17 +213,19 @@ pub struct Args {
     #[arg(long, short)]
     quiet: bool,
 
+    // The three hidden flags are for processes of longhaul. Their names stay: a host or a site with another version uses
+    // them.
     /// Run as an endpoint of a copy, controlled over standard input
-    #[arg(long, hide = true)]
-    pub(crate) end: bool,
+    #[arg(long = "end", hide = true)]
+    pub(crate) endpoint: bool,
 
-    /// End when standard input ends, because the parent process is gone
-    #[arg(long, hide = true)]
-    pub(crate) attended: bool,
+    /// Exit when standard input ends, because the parent process has exited
+    #[arg(long = "attended", hide = true)]
+    pub(crate) exit_at_stdin_eof: bool,
 
     /// Read the permitted scope of access first
-    #[arg(long, hide = true, requires = "end")]
-    pub(crate) confined: bool,
+    #[arg(long = "confined", hide = true, requires = "endpoint")]
+    pub(crate) access_scope: bool,
 }
 
 impl Args {
@@ -242,8 +245,8 @@ impl Args {
             remote_program: self.remote_program.clone(),
             token_file: self.token_file.clone(),
             leases: self.leases.clone(),
-            workers: self.movers,
-            distributed: self.apart.map(Into::into),
+            workers: self.workers,
+            distributed: self.distributed.map(Into::into),
             stripe: self.stripe,
             extent: self.extent,
             lease_time: self.lease_time,
@@ -270,7 +273,7 @@ impl Args {
                 Streams::Auto if is_local => Streams::Exactly(STREAMS_LOCAL),
                 streams => streams,
             },
-            pace: self.pace,
+            pacing: self.pacing,
             congestion_control: self.cc.clone(),
             transport: self.transport.into(),
             encrypt: self
@@ -282,7 +285,7 @@ impl Args {
                 .into(),
             hash: self.hash.into(),
             limit: self.limit.map(BitRate::bits),
-            silence: self.silence,
+            idle_timeout_ms: self.idle_timeout,
             dry_run: self.dry_run,
             checksum: self.checksum,
             delete: self.delete,
@@ -302,7 +305,7 @@ impl Args {
         let contents = |location: &Location| is_contents_only(Path::new(&location.path));
         sources.len() > 1
             || self.leases.is_some()
-            || self.apart.is_some()
+            || self.distributed.is_some()
             || target.iter().any(slash)
             || sources.iter().flatten().any(contents)
     }
@@ -326,14 +329,14 @@ impl Args {
 
     /// Checks the options of UDT, which has a rate control of its own and paces all packets.
     fn check_transport(&self) -> Result<(), &'static str> {
-        match (self.transport, self.cc.as_deref(), self.pace) {
+        match (self.transport, self.cc.as_deref(), self.pacing) {
             (Transport::Tcp, ..) => Ok(()),
             (_, Some(cc), ..) if Control::from_name(cc).is_none() => {
                 Err("--cc: --transport udt supports native and bbr")
             }
-            (_, _, Pace::Auto) => Ok(()),
+            (_, _, Pacing::Auto) => Ok(()),
             _ => Err(
-                "--transport udt has a rate control of its own: use --limit to bound it, not --pace",
+                "--transport udt has a rate control of its own: use --limit to bound it, not --pacing",
             ),
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::{
     copy::config,
-    protocol::options::{self, Pace, Ports, Streams},
+    protocol::options::{self, Pacing, Ports, Streams},
 };
 use clap::ValueEnum;
 use longhaul_units::{BitRate, Bytes, Time};
@@ -27,9 +27,9 @@ impl FromStr for Streams {
 }
 
 /// Minimum rate, in bits per second. At lower rates a window of ten segments takes seconds.
-const PACE_MIN: u64 = 100_000;
+const PACING_RATE_MIN: u64 = 100_000;
 
-impl FromStr for Pace {
+impl FromStr for Pacing {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -37,7 +37,7 @@ impl FromStr for Pace {
             "auto" => Ok(Self::Auto),
             "off" => Ok(Self::Off),
             _ => match text.parse::<BitRate>() {
-                Ok(rate) if rate.bits() >= PACE_MIN => Ok(Self::Rate(rate.bits())),
+                Ok(rate) if rate.bits() >= PACING_RATE_MIN => Ok(Self::Rate(rate.bits())),
                 Ok(_) => Err("want auto, off or a rate of 100kbit or more, as 900mbit".to_owned()),
                 Err(error) => Err(format!("{error}; want auto, off or a rate")),
             },
@@ -47,7 +47,7 @@ impl FromStr for Pace {
 
 pub(super) fn parse_limit(text: &str) -> Result<BitRate, String> {
     let rate = text.parse::<BitRate>().map_err(|error| error.to_string())?;
-    let rate = Some(rate).filter(|rate| rate.bits() >= PACE_MIN);
+    let rate = Some(rate).filter(|rate| rate.bits() >= PACING_RATE_MIN);
     rate.ok_or_else(|| "want a rate of 100kbit or more, as 500mbit".to_owned())
 }
 
@@ -61,8 +61,8 @@ pub(super) fn parse_lease_time(text: &str) -> Result<Time, String> {
     time.ok_or_else(|| "want a time from 2s to 1h, as 30s".to_owned())
 }
 
-/// Parses a time of silence, in milliseconds.
-pub(super) fn parse_silence(text: &str) -> Result<u32, String> {
+/// Parses an idle timeout. Returns it in milliseconds.
+pub(super) fn parse_idle_timeout(text: &str) -> Result<u32, String> {
     let time = parse_within(text, &(Time::from_secs(1)..=Time::from_secs(3600)));
     let millis = time.and_then(|time| u32::try_from(time.as_nanos() / 1_000_000).ok());
     millis.ok_or_else(|| "want a time from 1s to 1h, as 20s".to_owned())
@@ -144,17 +144,17 @@ mod tests {
         assert_eq!("auto".parse(), Ok(Streams::Auto));
         assert_eq!("256".parse(), Ok(Streams::Exactly(256)));
         assert!("0".parse::<Streams>().is_err() && "257".parse::<Streams>().is_err());
-        assert_eq!("off".parse(), Ok(Pace::Off));
-        assert_eq!("900mbit".parse(), Ok(Pace::Rate(900_000_000)));
-        assert!("10kbit".parse::<Pace>().is_err() && "fast".parse::<Pace>().is_err());
+        assert_eq!("off".parse(), Ok(Pacing::Off));
+        assert_eq!("900mbit".parse(), Ok(Pacing::Rate(900_000_000)));
+        assert!("10kbit".parse::<Pacing>().is_err() && "fast".parse::<Pacing>().is_err());
     }
 
     #[test]
-    fn bounds_the_time_of_silence() {
-        assert_eq!(parse_silence("1500ms"), Ok(1500));
-        assert_eq!(parse_silence("3600s"), Ok(3_600_000));
+    fn rejects_idle_timeouts_out_of_range() {
+        assert_eq!(parse_idle_timeout("1500ms"), Ok(1500));
+        assert_eq!(parse_idle_timeout("3600s"), Ok(3_600_000));
         for text in ["999ms", "3601s", "soon", ""] {
-            assert!(parse_silence(text).is_err(), "{text}");
+            assert!(parse_idle_timeout(text).is_err(), "{text}");
         }
     }
 

@@ -63,7 +63,7 @@ pub(super) fn scan_hosts(job: &Job<'_>, monitor: &CopyMonitor) -> Result<u64> {
     while let Some((key, host, found)) = merged.next() {
         if let Some(other) = merged.find_conflict(&key, host, &found) {
             return Err(Refusal::usage(format!(
-                "{}: {} and {} have different entries of this name: one is outdated, and --apart target --delete from the source removes it",
+                "{}: {} and {} have different entries of this name: one is outdated, and --distributed target --delete from the source removes it",
                 found.path,
                 job.source_name(other),
                 job.source_name(host),

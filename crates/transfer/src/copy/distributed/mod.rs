@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul copy --apart`: distributed copies, in which hosts without a shared file system store a share each.
+//! `longhaul copy --distributed`: distributed copies, in which hosts without a shared file system store a share each.
 //!
 //! One session runs to or from each host, all at the same time. A session is resumable as in any copy, and finds the data
 //! that is at the target. There is no division of work at run time. The host of an entry follows from its name
@@ -69,16 +69,16 @@ fn check_hosts(job: &Job<'_>, side: DistributedSide) -> Result<()> {
     let targets = job.config.target.len();
     let why = match side {
         DistributedSide::Target if targets < 2 => {
-            "--apart target wants several hosts to copy to: b1,b2:PATH"
+            "--distributed target wants several hosts to copy to: b1,b2:PATH"
         }
         DistributedSide::Source if sources < 2 => {
-            "--apart source wants several hosts to copy from: a1,a2:PATH"
+            "--distributed source wants several hosts to copy from: a1,a2:PATH"
         }
         DistributedSide::Source if job.config.options.delete => {
-            "no host of --apart source knows what the others have, so nothing can be deleted: leave --delete out"
+            "no host of --distributed source knows what the others have, so nothing can be deleted: leave --delete out"
         }
         DistributedSide::Both if sources < 2 || sources != targets => {
-            "--apart both wants the same number of hosts on both sides: a1,a2:PATH b1,b2:PATH"
+            "--distributed both wants the same number of hosts on both sides: a1,a2:PATH b1,b2:PATH"
         }
         _ => return Ok(()),
     };

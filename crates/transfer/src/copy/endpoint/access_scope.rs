@@ -260,7 +260,7 @@ impl ExportScope {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::options::{Pace, Streams, Transport};
+    use crate::protocol::options::{Pacing, Streams, Transport};
     use std::{fs, os::unix::fs::symlink};
     use tempfile::TempDir;
 
@@ -288,9 +288,9 @@ mod tests {
 
     fn options(into_directory: bool) -> Options {
         Options {
-            silence: 60_000,
+            idle_timeout_ms: 60_000,
             streams: Streams::Auto,
-            pace: Pace::Auto,
+            pacing: Pacing::Auto,
             congestion_control: None,
             transport: Transport::Tcp,
             encrypt: Switch::On,

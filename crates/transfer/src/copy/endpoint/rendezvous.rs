@@ -184,7 +184,7 @@ const STREAMS_MAX: usize = 256;
 const HANDSHAKES_MAX: usize = 300;
 /// Maximum addresses of one host that are tried.
 const ADDRESSES_MAX: usize = 4;
-/// Minimum time for a UDT handshake, if `--silence` is shorter.
+/// Minimum time for a UDT handshake, if `--idle-timeout` is shorter.
 const UDT_HANDSHAKE_MIN: Duration = Duration::from_secs(3);
 /// Ports that are tried if any port is allowed.
 const BIND_ATTEMPTS: usize = 16;
@@ -198,7 +198,7 @@ pub(super) fn connect_endpoints<S: StreamHandler>(
     reporter: &Reporter,
     streams: Arc<S>,
 ) -> Result<ControlConnections> {
-    let (encrypt, silence) = (begin.options.encrypt, begin.options.silence());
+    let (encrypt, idle_timeout) = (begin.options.encrypt, begin.options.idle_timeout());
     let transport = begin.options.transport;
     match &begin.rendezvous {
         Rendezvous::Wait => bail!("the coordinator sent no address of the peer"),
@@ -214,7 +214,7 @@ pub(super) fn connect_endpoints<S: StreamHandler>(
                 udt: udt.map(Arc::new),
                 initiator,
                 encrypt,
-                silence,
+                idle_timeout,
             };
             open_all(&peer, first, &begin.options, &streams)
         }
@@ -237,7 +237,7 @@ pub(super) fn connect_endpoints<S: StreamHandler>(
                 let acceptor = acceptor.clone();
                 threads::spawn(move || acceptor.accept_udt(&socket))?;
             }
-            threads::spawn(move || acceptor.accept_tcp(&listener, silence))?;
+            threads::spawn(move || acceptor.accept_tcp(&listener, idle_timeout))?;
             reporter.send(&Report::Listening(port));
             receive_control_connections(&from)
         }
@@ -282,10 +282,10 @@ fn bind_listener<T>(
 fn bind_udt(at: SocketAddr, options: &Options) -> io::Result<Socket> {
     let config = longhaul_udt::Config {
         connect_timeout: options
-            .silence()
+            .idle_timeout()
             .clamp(UDT_HANDSHAKE_MIN, HANDSHAKE_TIMEOUT)
             .into(),
-        idle_timeout: options.silence().into(),
+        idle_timeout: options.idle_timeout().into(),
         ..longhaul_udt::Config::default()
     };
     let control = options
@@ -303,7 +303,7 @@ struct Peer {
     udt: Option<Arc<Socket>>,
     initiator: Initiator,
     encrypt: Switch,
-    silence: Duration,
+    idle_timeout: Duration,
 }
 
 /// Opens all connections. The first one measures the RTT, from which the number of streams is guessed. The
@@ -373,11 +373,11 @@ fn keep_streams_open<S: StreamHandler>(peer: &Peer, streams: &Arc<S>) {
     }
 }
 
-/// Gives up if no stream has opened for the silence timeout. Then a middlebox passes the control connections
+/// Gives up if no stream has opened for the idle timeout. Then a middlebox passes the control connections
 /// and no further ones.
 fn give_up_if_none_opens<S: StreamHandler>(peer: &Peer, streams: &S, error: anyhow::Error) {
     let opener = streams.opener();
-    if opener.record_failure() >= peer.silence && !streams.is_over() {
+    if opener.record_failure() >= peer.idle_timeout && !streams.is_over() {
         opener.give_up(error.context("no stream can be opened"));
     }
 }
@@ -436,7 +436,7 @@ impl Peer {
     }
 
     fn handshake(&self, socket: TcpStream, purpose: Purpose) -> Result<Connection> {
-        enable_keepalive(&socket, self.silence)?;
+        enable_keepalive(&socket, self.idle_timeout)?;
         Connection::open(
             blocking::Connection::Tcp(socket),
             &self.initiator,
@@ -457,10 +457,10 @@ struct Acceptor<S> {
 }
 
 impl<S: StreamHandler> Acceptor<S> {
-    fn accept_tcp(self: &Arc<Self>, listener: &TcpListener, silence: Duration) {
+    fn accept_tcp(self: &Arc<Self>, listener: &TcpListener, idle_timeout: Duration) {
         for socket in listener.incoming() {
             match socket {
-                Ok(socket) if enable_keepalive(&socket, silence).is_ok() => {
+                Ok(socket) if enable_keepalive(&socket, idle_timeout).is_ok() => {
                     self.start_handshake(blocking::Connection::Tcp(socket));
                 }
                 // The connection is already broken.

@@ -22,7 +22,7 @@ pub(crate) fn check_target_shared(job: &Job<'_>) -> Result<()> {
     };
     Err(Refusal::usage(format!(
         "{other} does not see what is in the target's directory on {first}: name hosts that share a file system, or let each keep a \
-         share: --apart target",
+         share: --distributed target",
     )))
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn check_target_not_shared(job: &Job<'_>) -> Result<()> {
         return Ok(());
     };
     Err(Refusal::usage(format!(
-        "{seeing} sees what is in the target's directory on {first}: hosts that share it cannot be --apart; use --leases to share \
+        "{seeing} sees what is in the target's directory on {first}: hosts that share it cannot be --distributed; use --leases to share \
          the work",
     )))
 }
@@ -54,7 +54,7 @@ pub(crate) fn check_sources_shared(job: &Job<'_>) -> Result<()> {
     let (first, other) = (job.source_name(first), job.source_name(other));
     Err(Refusal::usage(format!(
         "{path} on {other} is not the same as on {first}: name source hosts that share a file system; to copy what each host \
-         has of its own, use --apart source, or --apart both to move shares"
+         has of its own, use --distributed source, or --distributed both to move shares"
     )))
 }
 

@@ -9,7 +9,7 @@ use crate::{
         message,
         token::Token,
     },
-    transport::connection::SILENCE_TIMEOUT,
+    transport::connection::IDLE_TIMEOUT,
 };
 use anyhow::{Context as _, Result, bail};
 use longhaul_command::{console::escape, exit::Refusal};
@@ -55,7 +55,7 @@ fn connect(site: &Address) -> io::Result<TcpStream> {
             Ok(socket) => {
                 socket.set_nodelay(true)?;
                 socket.set_read_timeout(Some(AUTH_TIMEOUT))?;
-                enable_keepalive(&socket, SILENCE_TIMEOUT)?;
+                enable_keepalive(&socket, IDLE_TIMEOUT)?;
                 return Ok(socket);
             }
             Err(error) => failure = error,

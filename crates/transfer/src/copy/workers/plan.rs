@@ -86,7 +86,7 @@ impl Worker<'_> {
     }
 }
 
-/// Returns a file whose data workers copy. The last session copies other entries, and only `--apart` copies pieces.
+/// Returns a file whose data workers copy. The last session copies other entries, and only `--distributed` copies pieces.
 fn regular_file(found: FoundEntry) -> Option<(FoundEntry, Version)> {
     match found.kind {
         Kind::File { version, .. } if found.piece_blocks.is_none() => Some((found, version)),

@@ -32,7 +32,7 @@ use std::{
 #[test]
 fn reports_that_no_stream_can_be_opened() {
     let options = Options {
-        silence: 10,
+        idle_timeout_ms: 10,
         ..options()
     };
     let mut peer = HostilePeer::start_with_options(options, Role::Target);

@@ -165,10 +165,10 @@ pub(super) fn describe_missing(share: &Spread, task: Task) -> Option<String> {
     (share.hosts.len() > 1).then(|| match task {
         // Shares are counted only for the source itself, not for trees below it.
         Task::Gather(_) => format!(
-            "it was spread over {hosts}; longhaul copy --apart source of it alone finds out whether all of it is there"
+            "it was spread over {hosts}; longhaul copy --distributed source of it alone finds out whether all of it is there"
         ),
         _ => format!(
-            "only one host's share of it is here: it was spread over {hosts}; longhaul copy --apart source brings all of them together"
+            "only one host's share of it is here: it was spread over {hosts}; longhaul copy --distributed source copies all of them together"
         ),
     })
 }

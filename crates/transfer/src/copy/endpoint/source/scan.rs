@@ -71,7 +71,7 @@ impl Source {
                 }
                 ScanItem::Piece { entry, .. } if !self.copies_pieces() => {
                     self.report_unreadable(&format!(
-                        "{}: only a piece of it is here: longhaul copy --apart source brings all of them together",
+                        "{}: only a piece of it is here: longhaul copy --distributed source gathers all of them",
                         entry.path
                     ));
                 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Settings of data connections at the sender: congestion control and pacing.
 
-use crate::protocol::options::{Options, Pace, Transport};
+use crate::protocol::options::{Options, Pacing, Transport};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_congestion::{
@@ -27,7 +27,7 @@ const UNSENT_MAX: u64 = 16 << 20;
 #[derive(Debug)]
 pub(super) struct StreamTuning {
     congestion_control: Option<String>,
-    pace: Pace,
+    pacing: Pacing,
     /// Keeps a congestion control of ours loaded.
     _hold: Option<Lease>,
 }
@@ -50,7 +50,7 @@ impl StreamTuning {
         };
         Ok(Self {
             congestion_control: choice.as_ref().map(Choice::system_name),
-            pace: options.pace,
+            pacing: options.pacing,
             _hold: hold,
         })
     }
@@ -65,7 +65,7 @@ impl StreamTuning {
             // The congestion control was there a moment ago; without it the data is still sent.
             let _ = rustix::net::sockopt::set_tcp_congestion(stream, name);
         }
-        if self.pace == Pace::Auto {
+        if self.pacing == Pacing::Auto {
             let _ = socket::set_pacing_rate(stream, PACING_RATE_UNLIMITED);
         }
     }
@@ -79,7 +79,9 @@ impl StreamTuning {
 
     /// Divides the requested rate equally among the streams.
     pub(super) fn divide_rate<'a>(&self, streams: impl ExactSizeIterator<Item = &'a Handle>) {
-        let Pace::Rate(bits) = self.pace else { return };
+        let Pacing::Rate(bits) = self.pacing else {
+            return;
+        };
         let share = bits / 8 / streams.len().max(1) as u64;
         for stream in streams.filter_map(|stream| stream.connection().tcp()) {
             let _ = socket::set_pacing_rate(stream, share);

@@ -3,7 +3,7 @@
 //! disconnected, stopped, or joined by another command; the database may be killed. The result is always the same tree
 //! without leftover files, and an empty database.
 //!
-//! The time of an event is a number of finished extents. `COPY_MOVER_KILLS` is the number of rounds of random kills
+//! The time of an event is a number of finished extents. `COPY_WORKER_KILLS` is the number of rounds of random kills
 //! (default 2), `COPY_SEED` the first seed.
 
 use crate::copy_testbed::{
@@ -123,7 +123,7 @@ impl WorkerTestbed {
         let extent = EXTENT.to_string();
         let mut command = self.hosts.on(on, program);
         command.args(["copy", "--json", "--streams", "2", "--extent", &extent]);
-        command.args(["--lease-time", "2s", "--silence", "3s"]);
+        command.args(["--lease-time", "2s", "--idle-timeout", "3s"]);
         command.args(["--ssh", ssh, "--remote-program", program]);
         command
             .args(["--leases", &self.database])
@@ -203,7 +203,10 @@ fn two_pairs_of_hosts_share_a_tree_and_its_largest_file() {
         assert!(sent > 1_000_000, "{host} sent {sent} bytes only");
     }
     testbed.assert_complete("first");
-    let again = record(&finish(testbed.start("d1", 2, &["--movers", "1"])), "again");
+    let again = record(
+        &finish(testbed.start("d1", 2, &["--workers", "1"])),
+        "again",
+    );
     assert_eq!(
         (&again["sent_bytes"], &again["made"]),
         (&0.into(), &0.into())
@@ -238,9 +241,9 @@ fn dead_or_disconnected_hosts_lose_only_their_leased_extents() {
 #[test]
 fn second_command_shares_the_work_and_finishes_alone() {
     let testbed = WorkerTestbed::new();
-    let mut first = testbed.start("d1", 1, &["--movers", "1"]);
+    let mut first = testbed.start("d1", 1, &["--workers", "1"]);
     testbed.wait_for(2, &mut first);
-    let mut second = testbed.start("d2", 2, &["--movers", "1"]);
+    let mut second = testbed.start("d2", 2, &["--workers", "1"]);
     testbed.wait_for(4, &mut second);
     kill(first.id());
     assert!(!finish(first).status.success());
@@ -365,7 +368,7 @@ fn lists_and_removes_jobs() {
             .collect()
     };
     assert_eq!(listed(), [0; 0]);
-    let mut command = testbed.start("d1", 1, &["--movers", "1"]);
+    let mut command = testbed.start("d1", 1, &["--workers", "1"]);
     testbed.wait_for(1, &mut command);
     kill(command.id());
     drop(finish(command));
@@ -391,7 +394,7 @@ fn lists_and_removes_jobs() {
 #[test]
 fn movers_of_a_removed_job_exit() {
     let testbed = WorkerTestbed::new();
-    let mut command = testbed.start("d1", 1, &["--movers", "2", "--limit", "30mbit"]);
+    let mut command = testbed.start("d1", 1, &["--workers", "2", "--limit", "30mbit"]);
     testbed.wait_for(1, &mut command);
     let job_store = testbed.job_store();
     let [job] = &job_store.jobs().unwrap()[..] else {
@@ -450,7 +453,7 @@ fn round(testbed: &mut WorkerTestbed, seed: u64) {
 fn completes_a_copy_after_random_kills() {
     let first = number("COPY_SEED", 1);
     let mut testbed = WorkerTestbed::with_its_own_database();
-    for seed in first..first + number("COPY_MOVER_KILLS", 2) {
+    for seed in first..first + number("COPY_WORKER_KILLS", 2) {
         round(&mut testbed, seed);
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Distributed copies: a tree is distributed over hosts with disks of their own, copied to other hosts, and gathered. The
-//! result is the same tree. After a kill of any process, the same command resumes. `COPY_APART_KILLS` is the number of
+//! result is the same tree. After a kill of any process, the same command resumes. `COPY_DISTRIBUTED_KILLS` is the number of
 //! rounds of random kills (default 2), `COPY_SEED` the first seed.
 
 use crate::copy_testbed::{
@@ -61,7 +61,7 @@ impl DistributedTestbed {
         let program = longhaul_testbed::longhaul();
         let place = |(hosts, path): (&str, &str)| format!("{hosts}:{}", self.path(path).display());
         let mut command = self.hosts.on("t1", program);
-        command.args(["copy", "--json", "--streams", "2", "--silence", "3s"]);
+        command.args(["copy", "--json", "--streams", "2", "--idle-timeout", "3s"]);
         command.args(["--ssh", &self.ssh, "--remote-program", program]);
         command.args(arguments).args([place(from), place(to)]);
         capture_output(&mut command).spawn().unwrap()
@@ -69,7 +69,7 @@ impl DistributedTestbed {
 
     fn spread(&self, arguments: &[&str], hosts: &str) -> Child {
         let stripe = STRIPE.to_string();
-        let apart = ["--apart", "target", "--stripe", &stripe];
+        let apart = ["--distributed", "target", "--stripe", &stripe];
         self.start(
             &[&apart, arguments].concat(),
             ("s1,s2", "from/tree"),
@@ -78,7 +78,11 @@ impl DistributedTestbed {
     }
 
     fn gather(&self, hosts: &str) -> Child {
-        self.start(&["--apart", "source"], (hosts, "disk/tree"), ("t1", "disk"))
+        self.start(
+            &["--distributed", "source"],
+            (hosts, "disk/tree"),
+            ("t1", "disk"),
+        )
     }
 
     fn bytes(&self) -> u64 {
@@ -199,7 +203,7 @@ fn copies_shares_to_other_hosts() {
     record(testbed.spread(&[], HOSTS), "spread");
     let both = |context| {
         let moved = testbed.start(
-            &["--apart", "both", "--delete"],
+            &["--distributed", "both", "--delete"],
             (HOSTS, "disk/tree"),
             ("e1,e2,e3", "disk"),
         );
@@ -218,7 +222,7 @@ fn failed_hosts_do_not_stop_the_others() {
     let testbed = DistributedTestbed::new();
     let stripe = STRIPE.to_string();
     let spread = |hosts| {
-        let arguments = ["--apart", "target", "--stripe", &stripe];
+        let arguments = ["--distributed", "target", "--stripe", &stripe];
         testbed.start(&arguments, ("s1,s2", "from/tree"), (hosts, "disk/below"))
     };
     let partly = |hosts, named: &str| {
@@ -238,7 +242,7 @@ fn failed_hosts_do_not_stop_the_others() {
     assert!((1..testbed.bytes() / 2).contains(&sent), "{sent}");
     let from = ("d1,d2,d3", "disk/below/tree");
     record(
-        testbed.start(&["--apart", "source"], from, ("t1", "disk")),
+        testbed.start(&["--distributed", "source"], from, ("t1", "disk")),
         "gathered",
     );
     testbed.assert_gathered("all are there");
@@ -273,7 +277,7 @@ fn names_a_missing_share_of_small_files() {
         fs::write(small.join(number.to_string()), "x").unwrap();
     }
     let copy = |side: &str, from: (&str, &str), to: (&str, &str)| {
-        finish(testbed.start(&["--apart", side], from, to))
+        finish(testbed.start(&["--distributed", side], from, to))
     };
     let spread = copy("target", ("s1", "from/small"), (HOSTS, "disk"));
     assert!(spread.status.success(), "{}", stderr(&spread));
@@ -321,7 +325,7 @@ fn names_a_missing_share_of_small_files() {
     for (arguments, hosts, lacking) in [
         (&[][..], "d1", "only one host's share of it is here"),
         (
-            &["--apart", "source"],
+            &["--distributed", "source"],
             HOSTS,
             "it was spread over d1, d2, d3; ",
         ),
@@ -362,7 +366,7 @@ fn refuses_source_hosts_with_different_entries() {
         fs::write(testbed.on_disk(host, "own").join(host), host).unwrap();
     }
     let output = finish(testbed.start(
-        &["--apart", "target"],
+        &["--distributed", "target"],
         ("s1,s2", "disk/own"),
         ("d1,d2", "disk"),
     ));
@@ -383,7 +387,7 @@ fn names_a_damaged_share_record() {
     fs::write(testbed.path("from/small/file"), "x").unwrap();
     let spread = || {
         finish(testbed.start(
-            &["--apart", "target"],
+            &["--distributed", "target"],
             ("s1", "from/small/"),
             ("d1,d2", "disk/small"),
         ))
@@ -391,7 +395,7 @@ fn names_a_damaged_share_record() {
     assert!(spread().status.success());
     fs::write(testbed.on_disk("d1", "small/.longhaul-spread"), "damaged").unwrap();
     let gather = finish(testbed.start(
-        &["--apart", "source"],
+        &["--distributed", "source"],
         ("d1,d2", "disk/small"),
         ("t1", "disk"),
     ));
@@ -565,27 +569,27 @@ fn refuses_invalid_distributions_before_any_change() {
     );
     fs::create_dir(testbed.path("shared")).unwrap();
     let shared = testbed.start(
-        &["--apart", "target"],
+        &["--distributed", "target"],
         ("s1", "from/tree"),
         ("d1,d2", "shared"),
     );
     refused(shared, "d2 sees what is in the target's directory on d1");
     let apart =
-        |side, from, to| testbed.start(&["--apart", side], (from, "from/tree"), (to, "disk"));
+        |side, from, to| testbed.start(&["--distributed", side], (from, "from/tree"), (to, "disk"));
     refused(
         apart("target", "s1", "t1"),
-        "--apart target wants several hosts to copy to",
+        "--distributed target wants several hosts to copy to",
     );
     refused(
         apart("source", "s1", "t1"),
-        "--apart source wants several hosts to copy from",
+        "--distributed source wants several hosts to copy from",
     );
     refused(
         apart("both", "s1,s2", "t1"),
-        "--apart both wants the same number of hosts on both sides",
+        "--distributed both wants the same number of hosts on both sides",
     );
     let delete = testbed.start(
-        &["--apart", "source", "--delete"],
+        &["--distributed", "source", "--delete"],
         ("d1,d2", "disk/tree"),
         ("t1", "disk"),
     );
@@ -596,7 +600,7 @@ fn refuses_invalid_distributions_before_any_change() {
 #[test]
 fn resumes_distributed_copies_after_random_kills() {
     let number = |name, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
-    let (rounds, first) = (number("COPY_APART_KILLS", 2), number("COPY_SEED", 1));
+    let (rounds, first) = (number("COPY_DISTRIBUTED_KILLS", 2), number("COPY_SEED", 1));
     let testbed = DistributedTestbed::new();
     for seed in first..first + rounds {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
