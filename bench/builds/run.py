@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Two builds of longhaul beside each other in one run: has a change cost speed?
+"""Compares the speed of two builds of longhaul in one run.
 
-    bench/builds/run.py --beside PATH [--longhaul PATH] [--only relay,link,copy,analyze,simulate] [--rounds 9]
+    bench/builds/run.py --baseline PATH [--longhaul PATH] [--only relay,link,copy,analyze,simulate] [--rounds 9]
 
   relay     one iperf3 flow through a relay on loopback, Gbit/s
   link      one iperf3 flow over a link without shaping, Gbit/s
-  copy      files in memory to a directory in memory, MB/s
-  analyze   `tap analyze` of a capture of a gigabyte, times a second
-  simulate  `cc simulate`: an hour of 1 Gbit/s over 100 ms, simulated seconds a second
+  copy      files from one directory in memory to another, MB/s
+  analyze   `tap analyze` of a capture of a transfer of 1 GB, runs a second
+  simulate  `cc simulate` of an hour at 1 Gbit/s and 100 ms, simulated seconds a second
 
-The builds take turns, and which is first changes from round to round. The figure is the ratio of the two medians (more than 1: --longhaul is
-faster), with the ratios of the rounds from least to most. Needs iperf3, no root.
+The builds alternate, and each round begins with the other one. The figure is the ratio of the two medians, with the minimum
+and maximum of the ratios of single rounds. A ratio above 1 means that --longhaul is faster. Needs iperf3, no root.
 """
 import os, pathlib, statistics, sys, tempfile, time
 
@@ -25,13 +25,13 @@ FILES, FILE_BYTES = 40, 25 << 20
 
 
 def relay(build, args, directory):
-    with hosts("here"), Program("here", "iperf3", "--server", "--one-off", ready=5201), \
-            Program("here", build, "relay", "--forward", "127.0.0.1:5300=127.0.0.1:5201", ready=5300):
-        end = iperf3("here", "--client", "127.0.0.1", "--port", 5300, "--time", args.seconds, "--omit", 1)
+    with hosts("relay"), Program("relay", "iperf3", "--server", "--one-off", ready=5201), \
+            Program("relay", build, "relay", "--forward", "127.0.0.1:5300=127.0.0.1:5201", ready=5300):
+        end = iperf3("relay", "--client", "127.0.0.1", "--port", 5300, "--time", args.seconds, "--omit", 1)
         return end["sum_received"]["bits_per_second"] / 1e9
 
 
-def over_link(build, args, directory, *flags):
+def link(build, args, directory, *flags):
     with hosts("left", "right"), emulated_link(build, LEFT, RIGHT, *flags), \
             Program("right", "iperf3", "--server", "--one-off", ready=5201):
         end = iperf3("left", "--client", "10.9.0.2", "--time", args.seconds, "--omit", 1)
@@ -39,9 +39,9 @@ def over_link(build, args, directory, *flags):
 
 
 def seconds(*command):
-    began = time.monotonic()
+    started = time.monotonic()
     run_command(*command)
-    return time.monotonic() - began
+    return time.monotonic() - started
 
 
 def copy(build, args, directory):
@@ -50,21 +50,21 @@ def copy(build, args, directory):
         source.mkdir()
         for number in range(FILES):
             (source / str(number)).write_bytes(os.urandom(FILE_BYTES))
-    took = seconds(build, "copy", source, directory / "target")
+    elapsed_s = seconds(build, "copy", source, directory / "target")
     run_command("rm", "-r", directory / "target")
-    return FILES * FILE_BYTES / 1e6 / took
+    return FILES * FILE_BYTES / 1e6 / elapsed_s
 
 
 def analyze(build, args, directory):
     trace = directory / "trace.pcapng"
     if not trace.exists():
         with hosts("left", "right"), \
-                emulated_link(args.longhaul, LEFT, RIGHT, "--no-offload", "--delay", "10ms", "--rate", "1gbit", "--loss", "0.01%", "--tap", trace), \
+                emulated_link(args.longhaul, LEFT, RIGHT, "--no-offload", "--delay", "10ms", "--rate", "1gbit", "--loss", "0.01%", "--capture", trace), \
                 Program("right", "iperf3", "--server", "--one-off", ready=5201):
             iperf3("left", "--client", "10.9.0.2", "--bytes", "1000M")
-    took = seconds(build, "tap", "analyze", trace, "-o", directory / "analysis")
+    elapsed_s = seconds(build, "tap", "analyze", trace, "-o", directory / "analysis")
     run_command("rm", "-r", directory / "analysis")
-    return 1 / took
+    return 1 / elapsed_s
 
 
 def simulate(build, args, directory):
@@ -72,46 +72,47 @@ def simulate(build, args, directory):
     return minutes * 60 / seconds(build, "cc", "simulate", "--cc", "bic", "--rate", "1gbit", "--rtt", "100ms", "--duration", f"{minutes}min", "--json")
 
 
-CASES = {"relay": (relay, "Gbit/s"), "link": (over_link, "Gbit/s"), "copy": (copy, "MB/s"), "analyze": (analyze, "a second"),
+CASES = {"relay": (relay, "Gbit/s"), "link": (link, "Gbit/s"), "copy": (copy, "MB/s"), "analyze": (analyze, "runs a second"),
          "simulate": (simulate, "times real time")}
 
 
-def ratio(rows, of=statistics.median):
-    own, other = ([row["figure"] for row in rows if row["build"] == build] for build in ("longhaul", "beside"))
-    return of(own) / of(other) if own and other else None
+def ratio(rows):
+    """Median rate of --longhaul over that of --baseline; None if one is missing."""
+    measured, baseline = ([row["rate"] for row in rows if row["build"] == build] for build in ("longhaul", "baseline"))
+    return statistics.median(measured) / statistics.median(baseline) if measured and baseline else None
 
 
 def line(case, rows):
-    by_round = [one for one in (ratio(own) for _, own in group_by(rows, "round")) if one]
-    whole = ratio(rows)
-    shown = f"{whole:.3f} ({min(by_round):.3f}–{max(by_round):.3f})" if whole else "–"
-    builds = (median_range([row for row in rows if row["build"] == build], "figure", ".4g") for build in ("longhaul", "beside"))
-    return [f"{case}, {CASES[case][1]}", *builds, shown]
+    round_ratios = [value for value in (ratio(own) for _, own in group_by(rows, "round")) if value]
+    overall = ratio(rows)
+    text = f"{overall:.3f} ({min(round_ratios):.3f}–{max(round_ratios):.3f})" if overall else "–"
+    builds = (median_range([row for row in rows if row["build"] == build], "rate", ".4g") for build in ("longhaul", "baseline"))
+    return [f"{case}, {CASES[case][1]}", *builds, text]
 
 
 def main():
     parser = argument_parser(__doc__, rounds=9)
-    parser.add_argument("--beside", type=pathlib.Path, default=os.environ.get("BESIDE"), metavar="PATH")
+    parser.add_argument("--baseline", type=pathlib.Path, default=os.environ.get("BASELINE"), metavar="PATH", help="the other build (BASELINE)")
     parser.add_argument("--only", type=comma_separated, default=list(CASES), metavar="NAME,...")
     parser.add_argument("--seconds", type=int, default=5)
     args = parse_args(parser, required=["iperf3"], seconds=1)
-    if not args.beside:
-        skip_benchmark("no other build: give --beside PATH, or BESIDE=PATH in the environment")
-    if not os.access(args.beside, os.X_OK):
-        parser.error(f"--beside {args.beside}: no program")
+    if not args.baseline:
+        skip_benchmark("no other build: give --baseline PATH, or BASELINE=PATH in the environment")
+    if not os.access(args.baseline, os.X_OK):
+        parser.error(f"--baseline {args.baseline}: no such program")
     if unknown := set(args.only) - CASES.keys():
-        parser.error(f"--only {','.join(sorted(unknown))}: there are {', '.join(CASES)}")
-    builds = {"longhaul": args.longhaul, "beside": args.beside.resolve()}
+        parser.error(f"--only {','.join(sorted(unknown))}: no such case; the cases are {', '.join(CASES)}")
+    builds = {"longhaul": args.longhaul, "baseline": args.baseline.resolve()}
     run_in_namespaces(rootless=True)
-    results = Results(args, ["iperf3"], beside=str(args.beside))
+    results = Results(args, ["iperf3"], baseline=str(args.baseline))
     with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
-        for turn in range(args.rounds):
+        for round_ in range(args.rounds):
             for case in args.only:
-                for build in sorted(builds, reverse=turn % 2 == 0):
+                for build in sorted(builds, reverse=round_ % 2 == 0):
                     with results.catch_errors(f"{case} by {build}"):
-                        figure = CASES[case][0](builds[build], args, pathlib.Path(directory))
-                        results.add({"case": case, "build": build, "round": turn, "figure": figure})
-    return results.finish(table(["case", "longhaul", "beside", "ratio"], (line(case, rows) for (case,), rows in group_by(results.rows, "case"))))
+                        rate = CASES[case][0](builds[build], args, pathlib.Path(directory))
+                        results.add({"case": case, "build": build, "round": round_, "rate": rate})
+    return results.finish(table(["case", "longhaul", "baseline", "ratio"], (line(case, rows) for (case,), rows in group_by(results.rows, "case"))))
 
 
 if __name__ == "__main__":

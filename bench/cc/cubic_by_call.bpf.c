@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The kernel's own cubic behind eBPF programs that only call it, so that kernel.bpf_stats_enabled
- * times it as it times ours. */
+/* eBPF programs that only call the kernel's cubic, so that kernel.bpf_stats_enabled measures it as it
+ * measures longhaul's controls. */
 #include "kernel.h"
 
 #include <bpf/bpf_helpers.h>
