@@ -58,16 +58,20 @@ pub(crate) fn sender_control(scenario: &Scenario, host: &str, flow: &Flow) -> St
 }
 
 /// Congestion control of a relay for a direction. Clients connect to relays, so uploaded data
-/// leaves by the far side.
+/// leaves on the upstream leg.
 fn relay_control(scenario: &Scenario, host: &str, direction: Direction) -> Option<CcSpec> {
-    let side = match direction {
-        Direction::Download => "cc_near",
-        Direction::Upload => "cc_far",
+    // The second is the option's old name.
+    let names = match direction {
+        Direction::Download => ["cc_downstream", "cc_near"],
+        Direction::Upload => ["cc_upstream", "cc_far"],
     };
     let mut here = scenario
         .relays()
         .filter(|(_, on, relay)| *on == host && relay.enabled);
-    let text = here.find_map(|(_, _, relay)| relay.options.get(side)?.as_str());
+    let text = here.find_map(|(_, _, relay)| {
+        let mut named = names.iter().filter_map(|name| relay.options.get(*name));
+        named.next()?.as_str()
+    });
     text?.parse().ok()
 }
 

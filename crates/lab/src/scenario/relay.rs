@@ -109,7 +109,11 @@ pub(crate) fn check_leg_controls(
 
 /// Whether an option of a relay names the congestion control of a leg.
 fn is_leg_control(key: &str) -> bool {
-    matches!(key.replace('-', "_").as_str(), "cc_near" | "cc_far")
+    // The relay knows the last two as old names of the flags.
+    matches!(
+        key.replace('-', "_").as_str(),
+        "cc_downstream" | "cc_upstream" | "cc_near" | "cc_far"
+    )
 }
 
 /// Returns the congestion controls of a relay's legs, in its options and in the profiles of its

@@ -4,8 +4,12 @@
 mod settings;
 
 use crate::config::settings::{Mode, PeerAddress, SendProxy, socket_address};
-use clap::{Args as _, Command, FromArgMatches as _, ValueEnum, builder::PossibleValue};
+use clap::{
+    Args as _, Command, FromArgMatches as _, ValueEnum,
+    builder::{NonEmptyStringValueParser, PossibleValue, RangedI64ValueParser},
+};
 use longhaul_command::exit::{self, Refusal};
+use longhaul_congestion::sockets::initial_window;
 use longhaul_interception::target::Target;
 use longhaul_protocol::networks::Prefix;
 use longhaul_protocol::{convert, destination::Destination};
@@ -146,22 +150,26 @@ pub struct Args {
     pub(crate) no_direct_fallback: bool,
 
     /// Congestion control of the legs towards clients [default: the system's]
-    #[arg(long, value_name = "NAME", help_heading = "Legs")]
-    pub(crate) cc_near: Option<String>,
+    #[arg(long, alias = "cc-near", value_name = "NAME", help_heading = "Legs",
+          value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) cc_downstream: Option<String>,
 
     /// Congestion control of the legs towards destinations and peers [default: the system's]
-    #[arg(long, value_name = "NAME", help_heading = "Legs")]
-    pub(crate) cc_far: Option<String>,
+    #[arg(long, alias = "cc-far", value_name = "NAME", help_heading = "Legs",
+          value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) cc_upstream: Option<String>,
 
     /// Segments that legs towards clients may send before the first acknowledgement [default: 10, or
     /// the route's initcwnd]. Needs CAP_BPF, CAP_NET_ADMIN and cgroup2
-    #[arg(long, value_name = "SEGMENTS", help_heading = "Legs")]
-    pub(crate) initial_window_near: Option<u32>,
+    #[arg(long, alias = "initial-window-near", value_name = "SEGMENTS", help_heading = "Legs",
+          value_parser = initial_window_range())]
+    pub(crate) initial_window_downstream: Option<u32>,
 
     /// Segments that legs towards destinations and peers may send before the first acknowledgement
     /// [default: 10, or the route's initcwnd]. Needs CAP_BPF, CAP_NET_ADMIN and cgroup2
-    #[arg(long, value_name = "SEGMENTS", help_heading = "Legs")]
-    pub(crate) initial_window_far: Option<u32>,
+    #[arg(long, alias = "initial-window-far", value_name = "SEGMENTS", help_heading = "Legs",
+          value_parser = initial_window_range())]
+    pub(crate) initial_window_upstream: Option<u32>,
 
     /// Discover the path MTU by probing, for paths that drop large packets and filter ICMP. While
     /// the relay runs, net.ipv4.tcp_mtu_probing of its network namespace is 1. Needs CAP_NET_ADMIN
@@ -259,7 +267,7 @@ Examples:
       a SOCKS5 proxy for this machine
   longhaul relay --http 10.1.0.1:3128 --allow-from 10.1.0.0/16 --peer 192.0.2.9
       a web proxy for a network, whose connections leave through the relay at 192.0.2.9
-  longhaul relay --convert 192.0.2.9 --allow-from 198.51.100.7 --cc-near bbr
+  longhaul relay --convert 192.0.2.9 --allow-from 198.51.100.7 --cc-downstream bbr
       that relay: it serves 198.51.100.7 only, and uses bbr on the long leg
   longhaul relay --transparent 127.0.0.1:3129 --intercept 10.0.0.0/8:80,443 --verify-connect
       relays what this router forwards to web servers in 10.0.0.0/8; sets its own rules
@@ -288,6 +296,12 @@ impl Args {
         let args = found.and_then(|found| Self::from_arg_matches(&found));
         args.map_err(|error| Refusal::usage(exit::first_line(&error.to_string())))
     }
+}
+
+/// Returns the parser of an initial window in segments.
+fn initial_window_range() -> RangedI64ValueParser<u32> {
+    let (least, most) = (initial_window::RANGE.start(), initial_window::RANGE.end());
+    clap::value_parser!(u32).range(i64::from(*least)..=i64::from(*most))
 }
 
 /// Value of `--forward`: `LISTEN=DESTINATION`.

@@ -6,6 +6,7 @@ use crate::{
     config::{
         Config,
         file::{self, File},
+        profile::{DOWNSTREAM, UPSTREAM},
         settings::{
             KindName, ListenerSettings, PeerAddress, PeerSettings, RouteSettings, Settings,
             Transport,
@@ -53,24 +54,37 @@ impl Args {
         settings.allow_local |= self.allow_local;
         settings.mtu_probing |= self.mtu_probing;
         add_peers(&self.peer, (self.peer_pool, self.streams), settings);
-        for (name, cc) in [("near", self.cc_near), ("far", self.cc_far)] {
+        for (name, cc, flag) in [
+            (DOWNSTREAM, self.cc_downstream, "--cc-downstream"),
+            (UPSTREAM, self.cc_upstream, "--cc-upstream"),
+        ] {
             if cc.is_some() {
                 let profile = settings.profile.entry(name.to_owned()).or_default();
                 profile.congestion_control = cc;
+                profile.flags.congestion_control = Some(flag);
             }
         }
-        for (name, segments) in [
-            ("near", self.initial_window_near),
-            ("far", self.initial_window_far),
+        for (name, segments, flag) in [
+            (
+                DOWNSTREAM,
+                self.initial_window_downstream,
+                "--initial-window-downstream",
+            ),
+            (
+                UPSTREAM,
+                self.initial_window_upstream,
+                "--initial-window-upstream",
+            ),
         ] {
             if segments.is_some() {
                 let profile = settings.profile.entry(name.to_owned()).or_default();
                 profile.initial_window = segments;
+                profile.flags.initial_window = Some(flag);
             }
         }
         if let Some(mode) = self.mode {
-            let far = settings.profile.entry("far".to_owned()).or_default();
-            far.mode = Some(mode);
+            let upstream = settings.profile.entry(UPSTREAM.to_owned()).or_default();
+            upstream.mode = Some(mode);
         }
         let limits = &mut settings.limits;
         override_with(&mut limits.connections, self.max_connections);

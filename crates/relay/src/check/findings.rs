@@ -9,6 +9,7 @@ use crate::{
         listener::{Kind, ListenerConfig},
         location::{Finding, Table},
         policy::{Chain, RouteTarget},
+        profile::{DOWNSTREAM, UPSTREAM},
         settings::Settings,
     },
 };
@@ -138,7 +139,7 @@ fn unused_profiles(settings: &Settings) -> Vec<Finding> {
     let routes = settings.route.iter().map(|r| &r.profile);
     let used: BTreeSet<&String> = listeners.chain(peers).chain(routes).flatten().collect();
     let is_unused =
-        |name: &&String| !["near", "far"].contains(&name.as_str()) && !used.contains(name);
+        |name: &&String| ![DOWNSTREAM, UPSTREAM].contains(&name.as_str()) && !used.contains(name);
     let unused = settings.profile.keys().filter(is_unused);
     unused
         .map(|name| {

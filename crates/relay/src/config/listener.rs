@@ -4,7 +4,7 @@
 use crate::config::{
     certificates::identity::Responder,
     limits::{IDLE_TIMEOUT_DEFAULT, positive},
-    profile::{Profile, Profiles, check_transport, profile_named},
+    profile::{DOWNSTREAM, Profile, Profiles, check_transport, profile_named},
     settings::{KindName, ListenerSettings, SendProxy, Settings, Transport},
     users::Users,
 };
@@ -96,7 +96,7 @@ impl ListenerConfig {
         let refused = |problem: &str| Refusal::usage(format!("{owner}: {problem}"));
         check_keys(listener_settings).map_err(refused)?;
         let kind = kind(listener_settings).map_err(refused)?;
-        let profile = listener_settings.profile.as_deref().unwrap_or("near");
+        let profile = listener_settings.profile.as_deref().unwrap_or(DOWNSTREAM);
         let profile = profile_named(profile, profiles, &owner)?;
         let responder = |tls| Responder::new(tls, &owner).map(Arc::new);
         let tls = listener_settings.tls.as_ref().map(responder).transpose()?;

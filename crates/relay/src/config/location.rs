@@ -2,6 +2,7 @@
 //! Locations in the configuration file for messages. A message names its subject, a key or a value;
 //! the caller supplies the table.
 
+use crate::config::renamed;
 use longhaul_command::exit::Refusal;
 use std::fmt;
 use toml::de::{DeTable, DeValue};
@@ -86,7 +87,11 @@ pub(crate) fn locate(
 /// Byte offset of the subject of `message` in `text`: the value or key that the message names, else
 /// the table.
 pub(crate) fn offset(text: &str, table: &Table, message: &str) -> Option<usize> {
-    let whole = DeTable::parse(text).ok()?;
+    if message.starts_with("--") {
+        return None;
+    }
+    let mut whole = DeTable::parse(text).ok()?;
+    renamed::rename(whole.get_mut());
     let (start, found) = find(whole.get_ref(), table)?;
     let mut entries = Vec::new();
     collect(found, &mut entries);

@@ -10,6 +10,7 @@ pub(crate) mod peer;
 pub(crate) mod policy;
 pub(crate) mod profile;
 pub(crate) mod reference;
+pub(crate) mod renamed;
 pub(crate) mod settings;
 pub(crate) mod users;
 
@@ -20,7 +21,7 @@ use crate::config::{
     location::{InTable as _, Table},
     peer::{PeerConfig, peers},
     policy::{Policy, Rule, policy},
-    profile::{Profile, Profiles, profiles},
+    profile::{Profile, Profiles, UPSTREAM, profiles},
     settings::Settings,
 };
 use longhaul_admission::descriptors::DescriptorDemand;
@@ -47,7 +48,7 @@ pub(crate) struct Config {
     /// All profiles by name.
     pub(crate) profiles: Profiles,
     /// Profile of legs towards relays that only a request names.
-    pub(crate) far_profile: Arc<Profile>,
+    pub(crate) upstream_profile: Arc<Profile>,
     /// Pool of pipes or buffers of each worker.
     pub(crate) pool: PoolConfig,
     pub(crate) limits: Limits,
@@ -85,7 +86,7 @@ impl Config {
     fn check(settings: &Settings) -> anyhow::Result<Self> {
         let profiles = profiles(settings)?;
         let peers = peers(settings, &profiles)?;
-        let far_profile = profiles["far"].clone();
+        let upstream_profile = profiles[UPSTREAM].clone();
         let config = Self {
             listeners: listeners(settings, &profiles)?,
             policy: policy(settings, &peers, &profiles)?,
@@ -95,7 +96,7 @@ impl Config {
             limits: limits(settings).in_table(Table::Limits)?,
             peers,
             profiles,
-            far_profile,
+            upstream_profile,
             counters: settings.counters.file.clone(),
             interval: interval(settings.counters.interval).in_table(Table::Counters)?,
             admin: admin(settings).in_table(Table::Admin)?,
@@ -233,9 +234,15 @@ mod tests {
         let listener = "[[listener]]\nkind = 'socks5'\naddress = '127.0.0.1:1080'\n";
         for (text, word) in [
             ("[[route]]\nvia = ['tokyo']", "no peer is called tokyo"),
-            ("[[route]]\ndeny = true\nprofile = 'far'", "deny excludes"),
+            (
+                "[[route]]\ndeny = true\nprofile = 'upstream'",
+                "deny excludes",
+            ),
             ("[[route]]\nlistener = ['web']", "no listener is called web"),
-            ("[[route]]\nprofile = 'long'", "there are: far, near"),
+            (
+                "[[route]]\nprofile = 'long'",
+                "there are: downstream, upstream",
+            ),
             ("[profile.long]\ndscp = 64", "0 to 63"),
             ("[profile.long]\nmss = 40", "88"),
             ("[peer.p]\naddress = '10.0.0.1'\nstreams = 17", "1 to 16"),

@@ -5,7 +5,7 @@ use crate::config::{
     certificates::identity::Initiator,
     limits::positive,
     location::{InTable as _, Table},
-    profile::{Profile, Profiles, check_transport, profile_named},
+    profile::{Profile, Profiles, UPSTREAM, check_transport, profile_named},
     settings::{PeerSettings, RouteSettings, Settings, Transport},
 };
 use longhaul_command::exit::Refusal;
@@ -61,7 +61,7 @@ pub(crate) fn peers(
     let chains = || settings.route.iter().flat_map(RouteSettings::chains);
     let peer = |(name, peer_settings): (&String, &PeerSettings)| {
         let begins = chains().any(|via| via.first() == Some(name));
-        let profile = peer_settings.profile.as_deref().unwrap_or("far");
+        let profile = peer_settings.profile.as_deref().unwrap_or(UPSTREAM);
         let owner = format!("peer {name}");
         let profile = profile_named(profile, profiles, &owner)?;
         check_transport(

@@ -4,7 +4,7 @@
 use crate::config::{
     location::{InTable as _, Table},
     peer::PeerConfig,
-    profile::{Profile, Profiles, profile_named},
+    profile::{Profile, Profiles, UPSTREAM, profile_named},
     settings::{RouteSettings, Settings},
 };
 use longhaul_command::exit::Refusal;
@@ -174,7 +174,7 @@ pub(crate) fn policy(
         rules: rules.collect::<Result<_, _>>()?,
         default_target: RouteTarget {
             chains: vec![Chain::new()],
-            profile: profiles["far"].clone(),
+            profile: profiles[UPSTREAM].clone(),
         },
     })
 }
@@ -196,7 +196,7 @@ fn rule(
             .chains()
             .map(|via| chain(via, peers, name))
             .collect::<Result<_, _>>()?,
-        profile: profile_named(route.profile.as_deref().unwrap_or("far"), profiles, name)?,
+        profile: profile_named(route.profile.as_deref().unwrap_or(UPSTREAM), profiles, name)?,
     };
     Ok(Rule {
         listeners: route.listener.clone(),

@@ -3,7 +3,7 @@
 
 use crate::config::{
     location::{InTable as _, Table},
-    settings::{ListenerSettings, Mode, ProfileSettings, Settings, Transport},
+    settings::{ListenerSettings, Mode, ProfileFlags, ProfileSettings, Settings, Transport},
 };
 use longhaul_command::exit::Refusal;
 use longhaul_congestion::sockets::initial_window;
@@ -11,6 +11,11 @@ use longhaul_linux::{netfilter::marks::OWN_MARK, socket::Options};
 use longhaul_transport::port::Control;
 use longhaul_units::{BitRate, Bytes, Time};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// Default profile of legs towards clients.
+pub(crate) const DOWNSTREAM: &str = "downstream";
+/// Default profile of legs towards destinations and peers.
+pub(crate) const UPSTREAM: &str = "upstream";
 
 /// Transport settings of a leg. The default leaves all to the system.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,6 +30,8 @@ pub(crate) struct Profile {
     pub(crate) mode: Option<Mode>,
     /// Rate control of legs over UDT.
     pub(crate) udt_control: Option<Control>,
+    /// Flags that gave values, for errors.
+    pub(crate) flags: ProfileFlags,
 }
 
 impl Profile {
@@ -39,6 +46,7 @@ impl Profile {
             ecn: settings.ecn,
             mode: settings.mode,
             udt_control: settings.udt_control,
+            flags: settings.flags,
         })
     }
 }
@@ -136,11 +144,11 @@ pub(crate) type Profiles = BTreeMap<String, Arc<Profile>>;
 
 pub(crate) fn profiles(settings: &Settings) -> anyhow::Result<Profiles> {
     let mut profile_settings = settings.profile.clone();
-    for always in ["near", "far"] {
+    for always in [DOWNSTREAM, UPSTREAM] {
         profile_settings.entry(always.to_owned()).or_default();
     }
     // The mark keeps the relay's own packets from being intercepted, and distinguishes them from a
-    // near leg with the same addresses.
+    // downstream leg with the same addresses.
     let intercepts = |l: &ListenerSettings| !l.intercept.is_empty();
     let needs_mark = |l: &ListenerSettings| l.intercept_local || intercepts(l) && l.keep_source;
     let marked = settings.listener.iter().any(needs_mark);

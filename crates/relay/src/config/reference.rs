@@ -269,7 +269,9 @@ mod tests {
             .map(|row| row.0)
             .collect();
         let tables = tables();
-        let profile = tables.iter().find(|table| table.path() == "profile.far");
+        let profile = tables
+            .iter()
+            .find(|table| table.path() == "profile.upstream");
         let in_file: BTreeSet<_> = profile
             .unwrap()
             .entries

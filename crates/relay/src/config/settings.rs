@@ -35,7 +35,7 @@ pub(crate) struct Settings {
     /// Routes; the first whose conditions all match decides. Without any, connections go directly
     /// to the destination.
     pub(crate) route: Vec<RouteSettings>,
-    /// Profiles of legs. `near` is for legs towards clients, and `far` for legs towards
+    /// Profiles of legs. `downstream` is for legs towards clients, and `upstream` for legs towards
     /// destinations and peers, unless a listener, peer or route names another profile.
     pub(crate) profile: BTreeMap<String, ProfileSettings>,
     pub(crate) limits: LimitSettings,
@@ -253,6 +253,15 @@ pub(crate) struct ProfileSettings {
     pub(crate) udt_control: Option<Control>,
     /// Mode of moving bytes between this leg and the client's; the outgoing leg's profile decides.
     pub(crate) mode: Option<Mode>,
+    #[serde(skip)]
+    pub(crate) flags: ProfileFlags,
+}
+
+/// Flags that gave values of a profile. Errors about these values name the flags.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ProfileFlags {
+    pub(crate) congestion_control: Option<&'static str>,
+    pub(crate) initial_window: Option<&'static str>,
 }
 
 /// Settings of limits; docs/relay.md lists their costs.

@@ -49,22 +49,28 @@ pub(crate) fn set_initial_window(profile: &Profile, socket: &impl AsFd) -> io::R
 
 fn bpf_error(profile: &Profile, key: &str, error: &initial_window::Error) -> anyhow::Error {
     let why = error.source().map(ToString::to_string).unwrap_or_default();
-    Refusal::unsupported(format!("profile {}: {key}: {error} ({why})", profile.name))
+    let name = &profile.name;
+    let subject = match profile.flags.initial_window {
+        Some(flag) if key == "initial_window" => flag.to_owned(),
+        _ => format!("profile {name}: {key}"),
+    };
+    Refusal::unsupported(format!("{subject}: {error} ({why})"))
 }
 
 fn socket_error(profile: &Profile, error: &io::Error) -> anyhow::Result<()> {
     let cc = profile.options.congestion_control.as_deref().unwrap_or("");
+    let subject = match profile.flags.congestion_control {
+        Some(flag) => format!("{flag} "),
+        None => format!("profile {}: ", profile.name),
+    };
     let profile = &profile.name;
     Err(match error.kind() {
         io::ErrorKind::NotFound => {
             let available = socket::congestion_controls()?.join(", ");
-            Refusal::usage(format!(
-                "profile {profile}: {}",
-                unavailable_message(cc, &available)
-            ))
+            Refusal::usage(format!("{subject}{}", unavailable_message(cc, &available)))
         }
         io::ErrorKind::PermissionDenied => Refusal::unsupported(format!(
-            "profile {profile}: {cc}: needs CAP_NET_ADMIN, or {cc} in \
+            "{subject}{cc}: needs CAP_NET_ADMIN, or {cc} in \
              net.ipv4.tcp_allowed_congestion_control"
         )),
         kind => anyhow::Error::new(io::Error::from(kind)).context(format!("profile {profile}")),

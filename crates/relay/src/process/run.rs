@@ -471,8 +471,9 @@ fn counters_record(relay: &Relay) -> Record {
 mod tests {
     #[test]
     fn refuses_congestion_control_that_kernel_lacks() {
-        let flags = ["--socks5", "127.0.0.1:0", "--cc-far", "no-such"].map(str::to_owned);
+        let flags = ["--socks5", "127.0.0.1:0", "--cc-upstream", "no-such"].map(str::to_owned);
         let refusal = crate::check_socket_options(&flags).unwrap_err().to_string();
-        assert!(refusal.contains("there are: "), "{refusal}");
+        let begin = "--cc-upstream no-such: no such congestion control here; there are: ";
+        assert!(refusal.starts_with(begin), "{refusal}");
     }
 }

@@ -169,7 +169,7 @@ impl Route<'_> {
     fn peer_at(&self, address: SocketAddr) -> Arc<Peer> {
         let known = self.peers.find_by_address(address).cloned();
         known.unwrap_or_else(|| {
-            Peer::named_by_request(address, self.config.far_profile.clone()).into()
+            Peer::named_by_request(address, self.config.upstream_profile.clone()).into()
         })
     }
 

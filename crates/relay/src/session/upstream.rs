@@ -189,7 +189,7 @@ impl Session {
             true => Mode::Copy,
             false => far
                 .mode
-                .or(self.config.far_profile.mode)
+                .or(self.config.upstream_profile.mode)
                 .unwrap_or_default(),
         };
         self.lock_upstream().mode = Some(mode);

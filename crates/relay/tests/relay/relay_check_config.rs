@@ -70,12 +70,12 @@ fn summary_lists_clients_routes_and_limits() {
     let text = stdout_of(&check(SITE, &[]));
     for line in [
         "web: http 10.1.0.1:3128, for this machine and 10.1.0.0/16, not 10.1.9.0/24, 1 Gbit/s a \
-         client (profile near)",
-        "tokyo: 192.0.2.9:5124, plain, 8 ready a worker (profile far)",
+         client (profile downstream)",
+        "tokyo: 192.0.2.9:5124, plain, 8 ready a worker (profile upstream)",
         "1  to 169.254.0.0/16 or *.internal.example.org: refused",
         "2  to *.example.jp, port 80 or 8000-8999: through tokyo and osaka, else through osaka, \
-         else straight (profile far)",
-        "3  everything else: straight (profile far)",
+         else straight (profile upstream)",
+        "3  everything else: straight (profile upstream)",
         "1000 at once, 2 workers",
         "three quarters of the connections at most, 64 lookups of names",
         "at 3.22 GB in sockets, new connections wait\n",
@@ -192,7 +192,7 @@ fn locates_invalid_values() {
             "tokyo",
         ),
         (
-            "[[route]]\ndeny = true\nprofile = 'far'",
+            "[[route]]\ndeny = true\nprofile = 'upstream'",
             "5:1",
             "deny excludes",
         ),
@@ -262,7 +262,7 @@ fn locates_invalid_values() {
         ("[limits]\nmemory = '0B'", "5:1", "or more"),
         ("[limits]\nmemory_per_client = '2'", "5:1", "or more"),
         (
-            "[profile.near]\ncongestion_control = ''",
+            "[profile.downstream]\ncongestion_control = ''",
             "5:1",
             "want a name",
         ),
@@ -460,10 +460,10 @@ fn warns_of_useless_chains() {
         again[0].contains("fallback has a chain that was tried before: b"),
         "{again:?}"
     );
-    let profile = later("via = ['b']\nprofile = 'far'");
+    let profile = later("via = ['b']\nprofile = 'upstream'");
     assert!(profile[0].contains("profile has no effect"), "{profile:?}");
     assert_eq!(
-        later("via = ['b']\nprofile = 'far'\nfallback = [[]]"),
+        later("via = ['b']\nprofile = 'upstream'\nfallback = [[]]"),
         Vec::<String>::new()
     );
 }

@@ -46,7 +46,7 @@ fn keepalive(leg: &TcpStream) -> Option<Duration> {
 #[test]
 fn every_leg_has_keepalive_by_default() {
     let minute = Some(Duration::from_secs(60));
-    let off = "[profile.near]\nkeepalive = '0s'\n[profile.far]\nkeepalive = '0s'\n";
+    let off = "[profile.downstream]\nkeepalive = '0s'\n[profile.upstream]\nkeepalive = '0s'\n";
     for (profiles, wanted) in [("", minute), (off, None)] {
         let (listener, address) = origin();
         let relay = Relay::configured(&(listeners(address) + profiles), KINDS.len());
@@ -149,7 +149,7 @@ fn detects_vanished_client() {
     let text = format!(
         "allow_from = ['10.77.1.0/24']\n[[listener]]\nkind = 'forward'\naddress = '{near}:80'\n\
          destination = '{}'\n[[listener]]\nkind = 'http'\naddress = '{near}:3128'\n\
-         [profile.near]\nkeepalive = '1s'\n",
+         [profile.downstream]\nkeepalive = '1s'\n",
         IPV4.server_port(8080),
         near = IPV4.near
     );

@@ -127,7 +127,11 @@ fn profile_dscp_takes_precedence() {
     let bed = Testbed::new("dscp-own");
     let file = tempfile::NamedTempFile::new().unwrap();
     let listener = "[[listener]]\nkind = 'transparent'\naddress = '127.0.0.1:3129'\nintercept = ['10.77.2.0/24:8080']\n";
-    std::fs::write(file.path(), format!("{listener}[profile.far]\ndscp = 0\n")).unwrap();
+    std::fs::write(
+        file.path(),
+        format!("{listener}[profile.upstream]\ndscp = 0\n"),
+    )
+    .unwrap();
     let _relay = Relay::spawn_waiting(bed.command(&["--config", file.path().to_str().unwrap()]), 1);
     assert!(unmarked(&bed, &BOTH[0]) > 2 * SYN_ACK);
 }

@@ -697,7 +697,7 @@ fn pausing_client_does_not_time_out() {
 #[test]
 fn slowly_read_upload_does_not_time_out() {
     const BODY: usize = 6 << 20;
-    let small = "[profile.far]\nsend_buffer = '64KiB'\n";
+    let small = "[profile.upstream]\nsend_buffer = '64KiB'\n";
     let text = format!("{small}[[listener]]\nkind = 'convert'\naddress = '{ANY}'\n");
     let far = Relay::configured(&text, 1);
     let peer = far.address("convert").to_string();

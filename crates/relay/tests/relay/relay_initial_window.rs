@@ -25,13 +25,13 @@ use std::{
 const ANY: &str = "127.0.0.1:0";
 /// Flags with reno, which changes a window as little as possible.
 const WINDOWS: [&str; 8] = [
-    "--initial-window-near",
+    "--initial-window-downstream",
     "33",
-    "--initial-window-far",
+    "--initial-window-upstream",
     "64",
-    "--cc-near",
+    "--cc-downstream",
     "reno",
-    "--cc-far",
+    "--cc-upstream",
     "reno",
 ];
 
@@ -119,7 +119,13 @@ fn keeps_kernel_default_without_profile_window() {
     }
     let (listener, address) = origin();
     let forward = format!("{ANY}={address}");
-    let args = ["relay", "--forward", &forward, "--initial-window-far", "64"];
+    let args = [
+        "relay",
+        "--forward",
+        &forward,
+        "--initial-window-upstream",
+        "64",
+    ];
     let mut command = Command::new(longhaul_testbed::longhaul());
     command.args(args);
     let relay = Relay::spawn(command);
@@ -248,13 +254,13 @@ fn reports_missing_rights_only_if_profile_needs_them() {
     let (code, stderr) = check(&WINDOWS);
     assert_eq!(code, Some(3), "{stderr}");
     assert!(
-        stderr.contains("initial_window") && stderr.contains("CAP_BPF"),
+        stderr.contains("--initial-window-downstream: ") && stderr.contains("CAP_BPF"),
         "{stderr}"
     );
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
-    let (code, stderr) = check(&["--initial-window-far", "1025"]);
+    let (code, stderr) = check(&["--initial-window-upstream", "1025"]);
     assert_eq!(code, Some(2));
-    assert!(stderr.contains("1 to 1024"), "{stderr}");
+    assert!(stderr.contains("1..=1024"), "{stderr}");
 }
 
 /// Counters in the server's namespace: SYNs that offer ECN (RFC 3168 §6.1.1), and others.
@@ -275,7 +281,7 @@ fn offers_ecn_if_profile_enables_it() {
     let bed = Testbed::new("ecn");
     let [v4, _] = BOTH;
     run_with_input(&bed.server, "nft", &["-f", "-"], SYNS);
-    for (profile, offered) in [("", 0), ("[profile.far]\necn = true\n", 1)] {
+    for (profile, offered) in [("", 0), ("[profile.upstream]\necn = true\n", 1)] {
         let file = tempfile::NamedTempFile::new().unwrap();
         let listener = "[[listener]]\nkind = 'transparent'\naddress = '127.0.0.1:3129'\nintercept = ['10.77.2.0/24']\n";
         std::fs::write(file.path(), [listener, profile].concat()).unwrap();

@@ -121,7 +121,9 @@ fn rate_limits_apply_to_sum_of_connections() {
     for key in ["rate", "rate_per_client"] {
         for mode in ["splice", "copy"] {
             let (listener, address) = origin();
-            let relay = socks5(&format!("{key} = '40mbit'\n[profile.far]\nmode = '{mode}'"));
+            let relay = socks5(&format!(
+                "{key} = '40mbit'\n[profile.upstream]\nmode = '{mode}'"
+            ));
             let pairs = [(); 3].map(|()| {
                 let client = ask(&relay, &address.to_string()).unwrap();
                 (client, accept(&listener))

@@ -147,10 +147,10 @@ fn buffers_are_autotuned_without_profile() {
 
 /// Only splice needs pipes in a relay.
 #[test]
-fn mode_of_far_profile_selects_splice_or_copy() {
+fn mode_of_upstream_profile_selects_splice_or_copy() {
     for (mode, splices) in [("splice", true), ("copy", false)] {
         let (listener, address) = origin();
-        let profile = format!("[profile.far]\nmode = '{mode}'\n");
+        let profile = format!("[profile.upstream]\nmode = '{mode}'\n");
         let relay = forwarding("127.0.0.1:0", address, &profile);
         let before = relay.descriptors("pipe:").len();
         let ([client, server], _legs) = joined(&relay, &listener);

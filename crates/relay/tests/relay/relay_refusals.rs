@@ -187,7 +187,10 @@ fn invalid_arguments_exit_with_code_2() {
     for (args, word) in [
         (vec![], "no listener"),
         (vec!["--socks5", "0.0.0.0:1"], "--allow-from"),
-        (vec!["--socks5", ANY, "--cc-near", "no-such"], "cubic"),
+        (
+            vec!["--socks5", ANY, "--cc-downstream", "no-such"],
+            "--cc-downstream no-such: ",
+        ),
         (vec!["--forward", "127.0.0.1:1"], "LISTEN=DESTINATION"),
         (
             vec!["--socks5", ANY, "--peer", "no host"],

@@ -746,9 +746,9 @@ fn lossy(bed: &Testbed, streams: &str, mib: u64) -> std::time::Duration {
     bed.right.run(up).unwrap();
     let [near_any, far_any] = [left, right].map(|ip| SocketAddr::from((ip, 0)).to_string());
     let reno = [
-        "--cc-near",
+        "--cc-downstream",
         "reno",
-        "--cc-far",
+        "--cc-upstream",
         "reno",
         "--allow-from",
         "10.0.0.0/8",

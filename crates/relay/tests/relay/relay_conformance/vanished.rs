@@ -35,7 +35,7 @@ fn listener_address() -> SocketAddr {
 
 fn relay(bed: &Testbed) -> Relay {
     let mut profile = tempfile::NamedTempFile::new().unwrap();
-    writeln!(profile, "[profile.far]\nuser_timeout = '1s'").unwrap();
+    writeln!(profile, "[profile.upstream]\nuser_timeout = '1s'").unwrap();
     let forward = format!(
         "{}={}",
         listener_address(),

@@ -41,7 +41,7 @@ const FEATURES: [(&str, Attempt); 7] = [
     ("run --gap", may_disable_gso),
     (THINNING, || in_cgroup(thinned)),
     ("decp", || Ok(trials::window_caps()?)),
-    ("relay --initial-window-far", || {
+    ("relay --initial-window-upstream", || {
         Ok(trials::initial_window()?)
     }),
 ];
