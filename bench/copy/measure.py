@@ -130,8 +130,8 @@ def start_and_watch(bed, tool, words, watch, limit_s, stop_at):
 def own_balance(said):
     """Of the rates of its streams, as longhaul counts them; those that came late are none to compare."""
     streams = said.get("streams", [])
-    longest = max((stream["lasted_s"] for stream in streams), default=0)
-    rates = [stream["acked_bytes"] / stream["lasted_s"] for stream in streams if stream["lasted_s"] > longest / 2]
+    longest = max((stream["duration_s"] for stream in streams), default=0)
+    rates = [stream["acked_bytes"] / stream["duration_s"] for stream in streams if stream["duration_s"] > longest / 2]
     return min(rates) / max(rates) if len(rates) > 1 and max(rates) > 0 else None
 
 

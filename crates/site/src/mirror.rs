@@ -37,7 +37,7 @@ const OUTPUT_LEN_MAX: u64 = 64 << 10;
 /// Summary that a copy prints (docs/copy.md, `--json`).
 #[derive(Debug, Deserialize)]
 struct CopyReport {
-    made: u64,
+    copied: u64,
     removed: u64,
     failed: u64,
     sent_bytes: u64,
@@ -87,7 +87,7 @@ fn report(
     );
     let why = match report {
         Ok(report) if report.failed == 0 => {
-            let entries = report.made + report.removed;
+            let entries = report.copied + report.removed;
             if entries > 0 || !is_synced {
                 records.write(&Record::Synced {
                     export,

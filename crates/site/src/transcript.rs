@@ -130,7 +130,7 @@ impl CopyTranscript {
             copy,
             role: self.role.map(|role| role.name().to_owned()),
             paths: self.paths.clone(),
-            made: self.progress.made,
+            made: self.progress.copied,
             removed: self.progress.removed,
             failed: self.progress.failed,
             bytes: self.bytes(),
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn parses_reports_across_any_chunks() {
         let progress = |made, durable| Progress {
-            made,
+            copied: made,
             durable,
             ..Progress::default()
         };
@@ -262,7 +262,7 @@ mod tests {
                 account.observe_endpoint(part);
             }
             assert_eq!(account.outcome, Outcome::Completed, "{piece}");
-            assert_eq!((account.progress.made, account.bytes()), (7, 70));
+            assert_eq!((account.progress.copied, account.bytes()), (7, 70));
         }
     }
 

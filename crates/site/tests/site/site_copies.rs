@@ -38,7 +38,7 @@ fn copies_to_a_site_and_back_and_to_another_site() {
     assert_eq!(listing(&back), listing(&from));
     let again = client.copy(&[&a.at("/from/"), &b.at("/renamed")]);
     assert_eq!(
-        (&again["made"], &again["sent_bytes"]),
+        (&again["copied"], &again["sent_bytes"]),
         (&0.into(), &0.into())
     );
     // The whole export, by its name.
@@ -582,7 +582,7 @@ fn sends_no_privileges_unless_the_source_is_trusted() {
         assert!(!to(name).join("null").exists() && !to(name).join("fifo").exists());
         // A second run changes nothing.
         let again = client.copy(&[arguments, &[from, text(&to(name))]].concat());
-        assert_eq!(again["made"], 0, "{again}");
+        assert_eq!(again["copied"], 0, "{again}");
     }
     for (name, arguments, from) in [
         ("trusted", &["--trust-source"][..], site_tree.as_str()),

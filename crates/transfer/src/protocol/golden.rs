@@ -99,7 +99,7 @@ fn report_label(report: &Report) -> &'static str {
         Report::Found(_) => "report found",
         Report::ExtentDone { .. } => "report done",
         Report::Planned(planned) => match planned.action {
-            Action::Make => "report planned make",
+            Action::Create => "report planned make",
             Action::Change => "report planned change",
             Action::Remove => "report planned remove",
         },
@@ -152,11 +152,11 @@ fn target_label(message: &TargetMsg) -> &'static str {
         },
         TargetMsg::HashRequest { .. } => "answer hash",
         TargetMsg::EntryDone { outcome, .. } => match outcome {
-            Outcome::Same => "answer settled same",
-            Outcome::Made => "answer settled made",
+            Outcome::Unchanged => "answer settled same",
+            Outcome::Copied => "answer settled made",
             Outcome::Newer => "answer settled newer",
-            Outcome::LeftOut => "answer settled not taken",
-            Outcome::MadeWithout(_) => "answer settled made without",
+            Outcome::Skipped => "answer settled not taken",
+            Outcome::CopiedWithout(_) => "answer settled made without",
             Outcome::Failed(_) => "answer settled failed",
         },
         TargetMsg::Received { .. } => "answer received",
@@ -262,14 +262,14 @@ fn progress() -> Progress {
         entries: 1,
         bytes: 2,
         scanned: true,
-        same: 3,
-        made: 4,
-        left_out: 5,
+        unchanged: 3,
+        copied: 4,
+        skipped: 5,
         failed: 6,
         removed: 7,
         sent: 8,
         durable: 9,
-        repeated: 10,
+        duplicate: 10,
         present: 11,
         measured,
     }
@@ -328,7 +328,7 @@ fn control_msgs() -> Vec<ControlMsg> {
 }
 
 fn reports() -> Vec<Report> {
-    let planned = [Action::Make, Action::Change, Action::Remove].map(|action| {
+    let planned = [Action::Create, Action::Change, Action::Remove].map(|action| {
         Report::Planned(PlannedAction {
             action,
             path: b"a".to_vec(),
@@ -442,11 +442,11 @@ fn target_msgs() -> Vec<TargetMsg> {
         MissingBlocks::Blocks(std::iter::once(1..300).collect()),
     ];
     let outcomes = [
-        Outcome::Same,
-        Outcome::Made,
+        Outcome::Unchanged,
+        Outcome::Copied,
         Outcome::Newer,
-        Outcome::LeftOut,
-        Outcome::MadeWithout(vec!["a".to_owned()]),
+        Outcome::Skipped,
+        Outcome::CopiedWithout(vec!["a".to_owned()]),
         Outcome::Failed("a".to_owned()),
     ];
     let mut messages = Vec::new();

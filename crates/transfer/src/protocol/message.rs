@@ -155,16 +155,16 @@ pub enum MissingBlocks {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// The target has the entry already.
-    Same,
+    Unchanged,
     /// The entry was created or changed.
-    Made,
+    Copied,
     /// The target's file is newer, and `--update` leaves it alone.
     Newer,
     /// The options exclude entries of this kind.
-    LeftOut,
+    Skipped,
     /// The entry was created or changed, but without the listed metadata: the file system or the user's rights did not
     /// allow it.
-    MadeWithout(Vec<String>),
+    CopiedWithout(Vec<String>),
     /// The entry could not be copied. The text gives its name and the reason.
     Failed(String),
 }

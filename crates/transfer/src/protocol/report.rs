@@ -75,7 +75,7 @@ pub struct PlannedAction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action {
     /// Creates an entry that does not exist.
-    Make,
+    Create,
     /// Changes an entry that differs.
     Change,
     /// Removes an entry that no source has.
@@ -105,11 +105,11 @@ pub struct Progress {
     /// Whether the scan is complete.
     pub scanned: bool,
     /// Entries that the target had already.
-    pub same: u64,
+    pub unchanged: u64,
     /// Entries created or changed.
-    pub made: u64,
+    pub copied: u64,
     /// Entries of a kind that the options leave out.
-    pub left_out: u64,
+    pub skipped: u64,
     /// Entries not copied, or not completely.
     pub failed: u64,
     /// Entries removed at the target.
@@ -119,7 +119,7 @@ pub struct Progress {
     /// Bytes that are durable at the target.
     pub durable: u64,
     /// Bytes sent a second time on another stream, because their first stream was slow.
-    pub repeated: u64,
+    pub duplicate: u64,
     /// Bytes that need not be sent, because the target has them already.
     pub present: u64,
     /// Measurements of the endpoint in this session.
@@ -147,9 +147,9 @@ impl Progress {
     /// Counts the result of an entry.
     pub fn count(&mut self, outcome: &Outcome) {
         match outcome {
-            Outcome::Same | Outcome::Newer => self.same += 1,
-            Outcome::Made | Outcome::MadeWithout(_) => self.made += 1,
-            Outcome::LeftOut => self.left_out += 1,
+            Outcome::Unchanged | Outcome::Newer => self.unchanged += 1,
+            Outcome::Copied | Outcome::CopiedWithout(_) => self.copied += 1,
+            Outcome::Skipped => self.skipped += 1,
             Outcome::Failed(_) => self.failed += 1,
         }
     }

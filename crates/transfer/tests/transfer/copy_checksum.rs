@@ -56,13 +56,13 @@ fn compares_contents_and_corrects_times() {
     set_time(&from.join("touched"), earlier);
     let planned = copy(&["--dry-run", "--checksum"], &from.join(""), &to);
     assert_eq!(
-        (&planned["plan"]["change"], &planned["plan"]["make"]),
+        (&planned["plan"]["change"], &planned["plan"]["create"]),
         (&3.into(), &0.into())
     );
     assert_eq!(planned["plan"]["bytes"], 10 + LARGE);
     assert_ne!(time(&to.join("touched")), earlier);
     let done = copy(&["--checksum"], &from.join(""), &to);
-    assert_eq!(done["made"], 3, "{done}");
+    assert_eq!(done["copied"], 3, "{done}");
     assert_eq!(
         done["sent_bytes"],
         10 + LARGE,
@@ -77,7 +77,7 @@ fn compares_contents_and_corrects_times() {
     }
     let again = copy(&["--checksum"], &from.join(""), &to);
     assert_eq!(
-        (&again["made"], &again["sent_bytes"]),
+        (&again["copied"], &again["sent_bytes"]),
         (&0.into(), &0.into())
     );
 }

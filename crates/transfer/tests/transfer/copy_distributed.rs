@@ -173,7 +173,7 @@ fn gathers_a_tree_distributed_over_three_hosts() {
     }
     let again = record(testbed.spread(&[], "d3,d1,d2"), "spread again");
     assert_eq!(
-        (&again["sent_bytes"], &again["made"]),
+        (&again["sent_bytes"], &again["copied"]),
         (&0.into(), &0.into())
     );
     // A change of metadata alone sends no data, and is applied to each piece.
@@ -181,7 +181,7 @@ fn gathers_a_tree_distributed_over_three_hosts() {
     fs::set_permissions(&large, fs::Permissions::from_mode(0o751)).unwrap();
     let third = record(testbed.spread(&[], HOSTS), "with another mode");
     assert_eq!(
-        (&third["sent_bytes"], &third["made"]),
+        (&third["sent_bytes"], &third["copied"]),
         (&0.into(), &3.into())
     );
 
@@ -190,7 +190,7 @@ fn gathers_a_tree_distributed_over_three_hosts() {
     testbed.assert_gathered("gathered");
     let again = record(testbed.gather("d2,d3,d1"), "gather again");
     assert_eq!(
-        (&again["sent_bytes"], &again["made"]),
+        (&again["sent_bytes"], &again["copied"]),
         (&0.into(), &0.into())
     );
     testbed.assert_gathered("gathered again");

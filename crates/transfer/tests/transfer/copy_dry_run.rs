@@ -41,7 +41,7 @@ fn state(top: &Path) -> BTreeSet<(String, i64, i64)> {
 }
 
 fn planned(lines: &[Value], action: &str) -> BTreeSet<String> {
-    let of = lines.iter().filter(|line| line["would"] == action);
+    let of = lines.iter().filter(|line| line["action"] == action);
     of.map(|line| line["path"].as_str().unwrap().to_owned())
         .collect()
 }
@@ -75,7 +75,7 @@ fn prints_the_actions_and_performs_none() {
     let arguments = ["--dry-run", "--delete", "--exclude", "*.log"];
     let lines = copy(&arguments, &from.join(""), &to);
     assert_eq!(state(&to), before);
-    let made = planned(&lines, "make");
+    let made = planned(&lines, "create");
     assert_eq!(made, names(&["again", "dir/new", "link"]));
     let changed = planned(&lines, "change");
     assert!(
@@ -86,7 +86,7 @@ fn prints_the_actions_and_performs_none() {
     let removed = planned(&lines, "remove");
     assert_eq!(removed, names(&["extra", "extra/deep", "extra/deep/file"]));
     let plan = &lines.last().unwrap()["plan"];
-    assert_eq!((&plan["make"], &plan["remove"]), (&3.into(), &3.into()));
+    assert_eq!((&plan["create"], &plan["remove"]), (&3.into(), &3.into()));
     assert_eq!(plan["bytes"], 18 + 3);
     let done = copy(&arguments[1..], &from.join(""), &to);
     assert_eq!(done.last().unwrap()["removed"], 3);
@@ -101,11 +101,11 @@ fn does_not_create_a_missing_target() {
     fs::create_dir_all(from.join("dir")).unwrap();
     fs::write(from.join("dir/file"), "x").unwrap();
     let lines = copy(&["--dry-run", "--delete"], &from.join(""), &to);
-    assert_eq!(planned(&lines, "make"), names(&["to/dir", "to/dir/file"]));
+    assert_eq!(planned(&lines, "create"), names(&["to/dir", "to/dir/file"]));
     assert_eq!(planned(&lines, "remove"), names(&[]));
     let lines = copy(&["--dry-run"], &from, &to);
     assert_eq!(
-        planned(&lines, "make"),
+        planned(&lines, "create"),
         names(&["to", "to/dir", "to/dir/file"])
     );
     let left: Vec<_> = fs::read_dir(folder.path()).unwrap().flatten().collect();

@@ -194,7 +194,7 @@ fn copies_a_tree_and_a_second_run_does_nothing() {
         "{blocks} blocks of a sparse file"
     );
     let second = copy(&[], &from.join(""), &to);
-    assert_eq!(second["made"], 0, "{second}");
+    assert_eq!(second["copied"], 0, "{second}");
     assert_eq!(second["sent_bytes"], 0);
     assert_eq!(listing(&from), listing(&to));
 }
@@ -427,7 +427,10 @@ fn renames_a_complete_part_file() {
     part.commit().unwrap();
     drop(part);
     let done = copy(&[], &from, &to);
-    assert_eq!((&done["made"], &done["sent_bytes"]), (&1.into(), &0.into()));
+    assert_eq!(
+        (&done["copied"], &done["sent_bytes"]),
+        (&1.into(), &0.into())
+    );
     assert_eq!(fs::read(&to).unwrap(), contents);
     assert_eq!(internal_files(folder.path()), Vec::<PathBuf>::new());
 }
@@ -475,7 +478,10 @@ fn counts_an_unchanged_file_while_another_copy_holds_its_journal() {
     copy(&[], &from, &to);
     let other_copy = open_part(folder.path(), "to");
     let again = copy(&[], &from, &to);
-    assert_eq!((&again["same"], &again["failed"]), (&1.into(), &0.into()));
+    assert_eq!(
+        (&again["unchanged"], &again["failed"]),
+        (&1.into(), &0.into())
+    );
     drop(other_copy);
     copy(&[], &from, &to);
     assert_eq!(internal_files(folder.path()), Vec::<PathBuf>::new());

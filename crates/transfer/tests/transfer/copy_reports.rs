@@ -46,8 +46,8 @@ fn json_totals_are_consistent() {
         ("bytes", length),
         ("sent_bytes", length),
         ("durable_bytes", length),
-        ("there_bytes", 0),
-        ("made", 1),
+        ("present_bytes", 0),
+        ("copied", 1),
     ] {
         assert_eq!(last[name], value, "{name} of {last}");
     }
@@ -56,7 +56,7 @@ fn json_totals_are_consistent() {
     assert!(last.get("limited_by").is_some());
     let again = &lines(&run(&["--json"], &from, &to))[0];
     assert_eq!(
-        (&again["there_bytes"], &again["sent_bytes"]),
+        (&again["present_bytes"], &again["sent_bytes"]),
         (&length.into(), &0.into())
     );
 }
@@ -84,7 +84,7 @@ fn counts_blocks_of_an_earlier_copy_as_there() {
     part.commit().unwrap();
     drop(part);
     let done = &lines(&run(&["--json"], &from, &to))[0];
-    assert_eq!(done["there_bytes"], BLOCK);
+    assert_eq!(done["present_bytes"], BLOCK);
     assert_eq!(done["sent_bytes"], BLOCK + 9);
     assert_eq!(done["durable_bytes"], BLOCK + 9);
     assert_eq!(fs::read(&to).unwrap(), contents);

@@ -418,7 +418,7 @@ fn reports_metadata_that_the_user_may_not_set_once() {
     assert_eq!(stderr.lines().count(), 3, "{stderr}");
     let planned = copy(&["--dry-run"]);
     let plan = String::from_utf8(planned.stdout).unwrap();
-    assert!(plan.contains("0 would be made, 0 changed"), "{plan}");
+    assert!(plan.contains("0 would be created, 0 changed"), "{plan}");
     assert_eq!(copy(&["--quiet"]).stderr, b"", "nothing is left to do");
     let mode = fs::metadata(home.join("many/0")).unwrap().mode();
     assert_eq!(
@@ -585,7 +585,10 @@ fn reports_files_of_another_owner_once() {
     };
     // The manifest is the first new file in the directory.
     let planned = String::from_utf8(copy(&["--dry-run"]).stdout).unwrap();
-    assert!(planned.contains("0 would be made, 0 changed"), "{planned}");
+    assert!(
+        planned.contains("0 would be created, 0 changed"),
+        "{planned}"
+    );
     let done = copy(&[]);
     let (stdout, stderr) = (done.stdout, String::from_utf8(done.stderr).unwrap());
     let stdout = String::from_utf8(stdout).unwrap();
@@ -628,8 +631,8 @@ fn copies_hard_links_of_devices_and_fifos() {
             command.current_dir(folder.path()).args(["copy", "--json"]);
             let output = run(command.args(arguments).args(["src/", &format!("./{to}")]));
             let record: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-            assert_eq!(record["left_out"], 2 * left.len(), "{record}");
-            let all = ["same", "made", "left_out"].map(|what| record[what].as_u64().unwrap());
+            assert_eq!(record["skipped"], 2 * left.len(), "{record}");
+            let all = ["unchanged", "copied", "skipped"].map(|what| record[what].as_u64().unwrap());
             assert_eq!(
                 all.iter().sum::<u64>(),
                 record["entries"].as_u64().unwrap(),

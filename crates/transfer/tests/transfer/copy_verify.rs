@@ -38,10 +38,10 @@ fn verify(top: &Path) -> (BTreeMap<String, String>, Value, i32) {
     let (totals, findings) = lines.split_last().unwrap();
     let text = |line: &Value, name: &str| line[name].as_str().unwrap_or_default().to_owned();
     let finding = |line: &Value| {
-        let why = text(line, "why");
+        let why = text(line, "reason");
         (
             text(line, "path"),
-            format!("{} {why}", text(line, "found")).trim().to_owned(),
+            format!("{} {why}", text(line, "status")).trim().to_owned(),
         )
     };
     let findings = findings.iter().map(finding).collect();
@@ -70,7 +70,7 @@ fn names_changed_missing_and_unknown_files() {
     fs::remove_dir_all(&from).unwrap();
     let (findings, totals, code) = verify(&to);
     assert_eq!((findings.len(), code), (0, 0), "{findings:?}");
-    assert_eq!(totals["same"], 8);
+    assert_eq!(totals["unchanged"], 8);
     assert_eq!(totals["bytes"], 1 + 3 * BLOCK + 5 * BLOCK + 17 + 7);
 
     let large = format!("dir/{}", 5 * BLOCK + 17);
@@ -136,7 +136,11 @@ fn verifies_any_directory_of_a_copy() {
         (folder.path().to_owned(), 8),
     ] {
         let (findings, totals, code) = verify(&dir);
-        assert_eq!((&totals["same"], code), (&same.into(), 0), "{findings:?}");
+        assert_eq!(
+            (&totals["unchanged"], code),
+            (&same.into(), 0),
+            "{findings:?}"
+        );
         assert_eq!(totals["missing"], 0);
     }
     fs::write(to.join("dir/1"), "x").unwrap();

@@ -197,7 +197,7 @@ fn two_pairs_of_hosts_share_a_tree_and_its_largest_file() {
         testbed.bytes(),
         "all, and nothing twice"
     );
-    assert_eq!(done["brought"]["movers"], 2);
+    assert_eq!(done["workers"]["count"], 2);
     for (host, before) in ["a1", "a2"].into_iter().zip(before) {
         let sent = testbed.hosts.sent(host) - before;
         assert!(sent > 1_000_000, "{host} sent {sent} bytes only");
@@ -208,7 +208,7 @@ fn two_pairs_of_hosts_share_a_tree_and_its_largest_file() {
         "again",
     );
     assert_eq!(
-        (&again["sent_bytes"], &again["made"]),
+        (&again["sent_bytes"], &again["copied"]),
         (&0.into(), &0.into())
     );
     testbed.assert_complete("again");

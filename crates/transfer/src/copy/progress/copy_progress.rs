@@ -30,10 +30,10 @@ pub(crate) struct CopyProgress {
     target: RecentSamples,
     /// Bytes sent, sent twice and made durable in earlier sessions.
     sent_before: u64,
-    repeated_before: u64,
+    duplicate_before: u64,
     durable_before: u64,
     /// Entries copied in the previous pass. The current pass counts these as unchanged.
-    made_before: u64,
+    copied_before: u64,
     /// Last reports of the previous session. A new session scans from the start.
     source_before: Progress,
     target_before: Progress,
@@ -54,9 +54,9 @@ impl CopyProgress {
             source: RecentSamples::default(),
             target: RecentSamples::default(),
             sent_before: 0,
-            repeated_before: 0,
+            duplicate_before: 0,
             durable_before: 0,
-            made_before: 0,
+            copied_before: 0,
             source_before: Progress::default(),
             target_before: Progress::default(),
             gain: SessionGain::default(),
@@ -69,14 +69,14 @@ impl CopyProgress {
     pub(crate) fn add_workers(&mut self, totals: WorkerTotals, record: &Record) {
         self.workers = Some(totals);
         self.sent_before += record.sent_bytes;
-        self.repeated_before += record.repeated_bytes;
+        self.duplicate_before += record.duplicate_bytes;
         self.durable_before += record.durable_bytes;
     }
 
     /// Starts a new session, in which both endpoints count from 0.
     pub(crate) fn start_session(&mut self) {
         self.sent_before += self.source.last().sent;
-        self.repeated_before += self.source.last().repeated;
+        self.duplicate_before += self.source.last().duplicate;
         self.durable_before += self.target.last().durable;
         self.gain.start_session();
         // A session that broke before its first report adds nothing.
@@ -89,7 +89,7 @@ impl CopyProgress {
 
     /// Starts another pass, in which a new session finds the copied data at the target.
     pub(crate) fn start_pass(&mut self) {
-        self.made_before += self.source.last().made;
+        self.copied_before += self.source.last().copied;
         self.start_session();
         (self.source_before, self.target_before) = (Progress::default(), Progress::default());
     }
@@ -113,9 +113,9 @@ impl CopyProgress {
     pub(crate) fn snapshot(&self, now: Instant) -> Record {
         let mut record = self.record(now);
         let rate = self.target.rate();
-        record.now_bps = rate;
+        record.current_bps = rate;
         let remaining = record.remaining_bytes().filter(|_| record.scanned);
-        record.left_s = remaining
+        record.remaining_s = remaining
             .zip(rate)
             .and_then(|(bytes, rate)| (rate > 0).then(|| bytes as f64 * 8.0 / rate as f64));
         let recent = || Verdict::of(&self.source.recent(), &self.target.recent());
@@ -143,15 +143,15 @@ impl CopyProgress {
             entries: found.entries,
             bytes: found.bytes,
             scanned: found.scanned,
-            same: source.same.saturating_sub(self.made_before),
-            made: self.made_before + source.made,
-            left_out: source.left_out,
+            unchanged: source.unchanged.saturating_sub(self.copied_before),
+            copied: self.copied_before + source.copied,
+            skipped: source.skipped,
             failed: source.failed.max(target.failed),
             removed: source.removed,
-            there_bytes: source.present,
+            present_bytes: source.present,
             sent_bytes: self.sent_before + source.sent,
             durable_bytes: durable,
-            repeated_bytes: self.repeated_before + source.repeated,
+            duplicate_bytes: self.duplicate_before + source.duplicate,
             seconds,
             average_bps: (durable as f64 * 8.0 / seconds.max(1e-9)) as u64,
             open_streams: network.streams,
@@ -248,12 +248,12 @@ mod tests {
         let mut progress = CopyProgress::new(started_at);
         progress.receive(Role::Source, source(10_000_000, 1_000_000), after(1));
         progress.receive(Role::Target, target(1_000_000), after(1));
-        assert_eq!(progress.snapshot(after(1)).now_bps, None);
+        assert_eq!(progress.snapshot(after(1)).current_bps, None);
         progress.receive(Role::Target, target(3_000_000), after(2));
         let now = progress.snapshot(after(4));
-        assert_eq!(now.now_bps, Some(16_000_000));
+        assert_eq!(now.current_bps, Some(16_000_000));
         assert_eq!(now.average_bps, 6_000_000);
-        assert_eq!(now.left_s, Some(3.0));
+        assert_eq!(now.remaining_s, Some(3.0));
         insta::assert_snapshot!(now.amount(), @"4 MB of 10 MB, 0 of 40 entries, about 3 s left");
         insta::assert_snapshot!(now.speed(), @"now 16 Mbit/s, 6 Mbit/s on average; 0 streams, 0 segments retransmitted");
     }
@@ -269,7 +269,7 @@ mod tests {
         progress.receive(Role::Source, source(12, 5), started_at);
         progress.receive(Role::Target, target(7), started_at);
         let record = progress.finish(started_at + Duration::from_secs(1), Vec::new());
-        assert_eq!((record.durable_bytes, record.there_bytes), (12, 5));
+        assert_eq!((record.durable_bytes, record.present_bytes), (12, 5));
         assert_eq!(record.remaining_bytes(), Some(0));
     }
 
@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn hides_the_time_left_when_nothing_is_left() {
         let record = Record {
-            left_s: Some(0.0),
+            remaining_s: Some(0.0),
             ..Record::default()
         };
         assert!(!record.amount().contains("left"), "{}", record.amount());
@@ -314,14 +314,14 @@ mod tests {
         let progress = |bytes, made| {
             let mut progress = CopyProgress::new(started_at);
             let first = Progress {
-                made,
+                copied: made,
                 ..source(bytes, 0)
             };
             progress.receive(Role::Source, first, started_at);
             progress.receive(Role::Target, target(bytes), started_at);
             progress.start_pass();
             let last = Progress {
-                same: made,
+                unchanged: made,
                 failed: 1,
                 ..source(bytes, bytes)
             };
@@ -329,7 +329,7 @@ mod tests {
             progress.finish(started_at + Duration::from_secs(2), Vec::new())
         };
         let all = Record::sum(vec![progress(100, 3), progress(50, 4)]);
-        assert_eq!((all.made, all.same, all.failed), (7, 0, 2));
+        assert_eq!((all.copied, all.unchanged, all.failed), (7, 0, 2));
         assert_eq!(
             (all.bytes, all.durable_bytes, all.remaining_bytes()),
             (150, 150, Some(0))
@@ -343,7 +343,7 @@ mod tests {
         let record = progress.finish(progress.started_at, Vec::new());
         assert_eq!(
             record.to_string(),
-            "0 copied, 0 there already, no data sent in 0.0 s"
+            "0 copied, 0 unchanged, no data sent in 0.0 s"
         );
     }
 

@@ -11,7 +11,7 @@ use std::fmt;
 /// Totals of the actions that a copy would perform.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Plan {
-    make: u64,
+    create: u64,
     change: u64,
     remove: u64,
     /// Bytes that would be sent.
@@ -21,7 +21,7 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) fn add(&mut self, planned: &PlannedAction) {
         let count = match planned.action {
-            Action::Make => &mut self.make,
+            Action::Create => &mut self.create,
             Action::Change => &mut self.change,
             Action::Remove => &mut self.remove,
         };
@@ -33,7 +33,7 @@ impl Plan {
 impl Action {
     fn name(self) -> &'static str {
         match self {
-            Self::Make => "make",
+            Self::Create => "create",
             Self::Change => "change",
             Self::Remove => "remove",
         }
@@ -49,7 +49,7 @@ impl PlannedAction {
         } = self;
         with_path(
             path,
-            serde_json::json!({ "would": action.name(), "bytes": bytes }),
+            serde_json::json!({ "action": action.name(), "bytes": bytes }),
         )
     }
 }
@@ -77,7 +77,7 @@ impl fmt::Display for PlannedAction {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            make,
+            create: make,
             change,
             remove,
             bytes,
@@ -85,7 +85,7 @@ impl fmt::Display for Plan {
         let bytes = Bytes::new(*bytes);
         write!(
             f,
-            "{make} would be made, {change} changed, {remove} removed, {bytes} of data sent"
+            "{make} would be created, {change} changed, {remove} removed, {bytes} of data sent"
         )
     }
 }
@@ -103,17 +103,17 @@ mod tests {
             bytes,
         };
         let all = [
-            planned(Action::Make, 2000),
+            planned(Action::Create, 2000),
             planned(Action::Change, 0),
-            planned(Action::Make, 500),
+            planned(Action::Create, 500),
             planned(Action::Remove, 0),
         ];
         all.iter().for_each(|planned| plan.add(planned));
         assert_eq!(
             plan.to_string(),
-            "2 would be made, 1 changed, 1 removed, 2.5 KB of data sent"
+            "2 would be created, 1 changed, 1 removed, 2.5 KB of data sent"
         );
-        assert_eq!(all[0].to_string(), "make a (2 KB)");
+        assert_eq!(all[0].to_string(), "create a (2 KB)");
         assert_eq!(all[3].to_string(), "remove a");
     }
 

@@ -16,25 +16,25 @@ pub(crate) struct Record {
     pub(super) bytes: u64,
     /// Whether the scan is complete.
     pub(super) scanned: bool,
-    pub(super) same: u64,
-    pub(super) made: u64,
+    pub(super) unchanged: u64,
+    pub(super) copied: u64,
     /// Entries of a kind that the options leave out.
-    pub(super) left_out: u64,
+    pub(super) skipped: u64,
     pub(crate) failed: u64,
     pub(super) removed: u64,
     /// Bytes that were at the target already, that were sent, and that were made durable.
-    pub(super) there_bytes: u64,
+    pub(super) present_bytes: u64,
     pub(super) sent_bytes: u64,
     pub(super) durable_bytes: u64,
     /// Bytes sent a second time, on another stream, near the end.
-    pub(super) repeated_bytes: u64,
+    pub(super) duplicate_bytes: u64,
     pub(super) seconds: f64,
     pub(super) average_bps: u64,
     /// Rate in the last seconds; not in the final record.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) now_bps: Option<u64>,
+    pub(super) current_bps: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) left_s: Option<f64>,
+    pub(super) remaining_s: Option<f64>,
     /// Streams open now; in the final record, the maximum.
     pub(super) open_streams: u32,
     pub(super) rtt_us: u32,
@@ -45,7 +45,7 @@ pub(crate) struct Record {
     /// Actions that a copy would perform, in a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) plan: Option<Plan>,
-    #[serde(rename = "brought", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) workers: Option<WorkerTotals>,
     /// Statistics of each stream; only in the final record.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,10 +58,8 @@ pub(crate) struct Record {
 /// Statistics of one stream.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct StreamRecord {
-    #[serde(rename = "lasted_s")]
     duration_s: f64,
     acked_bytes: u64,
-    #[serde(rename = "sent_again_bytes")]
     retransmitted_bytes: u64,
     rtt_us: u32,
 }
@@ -101,8 +99,7 @@ fn limited_by<S: Serializer>(verdict: &Option<Verdict>, to: S) -> Result<S::Ok, 
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct WorkerTotals {
     /// Workers of this process.
-    #[serde(rename = "movers")]
-    pub(crate) workers: usize,
+    pub(crate) count: usize,
     /// Extents, failed extents and bytes of the workers of all processes.
     pub(crate) extents: u64,
     pub(crate) failed: u64,
@@ -115,7 +112,7 @@ impl Record {
     /// workers of any process.
     pub(crate) fn of_workers(workers: Vec<Self>, left: u64, done: u64) -> Self {
         let slowest = workers.iter().filter(|record| record.limited_by.is_some());
-        let slowest = slowest.min_by_key(|record| record.now_bps);
+        let slowest = slowest.min_by_key(|record| record.current_bps);
         let limited_by = slowest.and_then(|record| record.limited_by.clone());
         let mut all = Self {
             limited_by,
@@ -126,8 +123,9 @@ impl Record {
             all.add(&record);
         }
         all.at_target_bytes = all.at_target_bytes.max(done).min(all.bytes);
-        let rate = all.now_bps.filter(|rate| *rate > 0);
-        all.left_s = rate.map(|rate| (all.bytes - all.at_target_bytes) as f64 * 8.0 / rate as f64);
+        let rate = all.current_bps.filter(|rate| *rate > 0);
+        all.remaining_s =
+            rate.map(|rate| (all.bytes - all.at_target_bytes) as f64 * 8.0 / rate as f64);
         all
     }
 
@@ -149,20 +147,20 @@ impl Record {
     }
 
     fn add(&mut self, record: &Self) {
-        self.same += record.same;
-        self.made += record.made;
-        self.left_out += record.left_out;
+        self.unchanged += record.unchanged;
+        self.copied += record.copied;
+        self.skipped += record.skipped;
         self.entries += record.entries;
-        self.there_bytes += record.there_bytes;
+        self.present_bytes += record.present_bytes;
         self.sent_bytes += record.sent_bytes;
-        self.repeated_bytes += record.repeated_bytes;
+        self.duplicate_bytes += record.duplicate_bytes;
         self.durable_bytes += record.durable_bytes;
         self.seconds = self.seconds.max(record.seconds);
         self.average_bps += record.average_bps;
-        self.now_bps = self
-            .now_bps
+        self.current_bps = self
+            .current_bps
             .into_iter()
-            .chain(record.now_bps)
+            .chain(record.current_bps)
             .reduce(|a, b| a + b);
         self.open_streams += record.open_streams;
         self.rtt_us = self.rtt_us.max(record.rtt_us);
@@ -174,7 +172,7 @@ impl Record {
     /// Returns the record of a dry run, which performed nothing.
     pub(crate) fn with_plan(self, plan: Plan) -> Self {
         Self {
-            made: 0,
+            copied: 0,
             removed: 0,
             limited_by: None,
             plan: Some(plan),
@@ -198,10 +196,10 @@ impl Record {
             Bytes::new(self.at_target_bytes.min(self.bytes)),
             Bytes::new(self.bytes),
         );
-        let done = self.same + self.made + self.left_out + self.failed;
+        let done = self.unchanged + self.copied + self.skipped + self.failed;
         let more = if self.scanned { "" } else { " found so far" };
         let left = self
-            .left_s
+            .remaining_s
             .filter(|left| *left > 0.0)
             .map(|left| format!(", about {} left", Time::from_secs(left.ceil() as u64)));
         format!(
@@ -214,7 +212,7 @@ impl Record {
     /// Describes the rates and the streams.
     pub(crate) fn speed(&self) -> String {
         let rate = BitRate::measured;
-        let now = self.now_bps.map(|now| format!("now {}, ", rate(now)));
+        let now = self.current_bps.map(|now| format!("now {}, ", rate(now)));
         let rtt = Time::from_micros(self.rtt_us.into());
         let rtt = (self.rtt_us > 0).then(|| format!(", RTT {rtt}"));
         format!(
@@ -250,14 +248,14 @@ impl Record {
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.plan {
-            Some(plan) => write!(f, "{plan}; {} there already", self.same)?,
+            Some(plan) => write!(f, "{plan}; {} unchanged", self.unchanged)?,
             None => {
-                write!(f, "{} copied, {} there already, ", self.made, self.same)?;
+                write!(f, "{} copied, {} unchanged, ", self.copied, self.unchanged)?;
                 self.write_sent(f)?;
             }
         }
         for (count, what) in [
-            (self.left_out, "left out"),
+            (self.skipped, "skipped"),
             (self.failed, "failed"),
             (self.removed, "removed"),
         ] {
@@ -269,7 +267,7 @@ impl fmt::Display for Record {
             write!(
                 f,
                 "\n{}, {}, {:.1} s of the total",
-                count(totals.workers as u64, "worker", "workers"),
+                count(totals.count as u64, "worker", "workers"),
                 count(totals.extents, "extent", "extents"),
                 totals.seconds
             )?;
@@ -310,7 +308,7 @@ mod tests {
         let limited_by = r#""limited_by":{"bottleneck":"peer","evidence":"#;
         assert!(json.contains(limited_by), "{json}");
         let streams =
-            r#""streams":[{"lasted_s":1.5,"acked_bytes":2,"sent_again_bytes":3,"rtt_us":4}]"#;
+            r#""streams":[{"duration_s":1.5,"acked_bytes":2,"retransmitted_bytes":3,"rtt_us":4}]"#;
         assert!(json.contains(streams), "{json}");
         let unknown = serde_json::to_string(&Record::default()).unwrap();
         assert!(unknown.contains(r#""limited_by":null"#), "{unknown}");

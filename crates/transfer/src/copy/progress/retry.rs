@@ -30,8 +30,8 @@ impl SessionGain {
     /// Adds a report.
     pub(crate) fn receive(&mut self, role: Role, progress: &Progress) {
         match role {
-            Role::Source => self.settled = progress.same + progress.made + progress.left_out,
-            Role::Target => self.durable = progress.durable + progress.made,
+            Role::Source => self.settled = progress.unchanged + progress.copied + progress.skipped,
+            Role::Target => self.durable = progress.durable + progress.copied,
         }
     }
 
@@ -80,7 +80,7 @@ mod tests {
     fn gain_counts_only_progress_beyond_earlier_sessions() {
         let mut gain = SessionGain::default();
         let found = |same| Progress {
-            same,
+            unchanged: same,
             ..Progress::default()
         };
         for (same, further) in [(3, 3), (3, 0), (1, 0), (4, 1)] {

@@ -81,7 +81,7 @@ impl<'a> ReaderPool<'a> {
     fn report_result(&self, in_progress: &FileInProgress, result: Result<(), FindingKind>) {
         let mut report = self.report.lock();
         match result {
-            Ok(()) => report.count_same(),
+            Ok(()) => report.count_unchanged(),
             Err(kind) => report.report_finding(&Finding {
                 path: in_progress.file.path.as_bytes().to_vec(),
                 kind,

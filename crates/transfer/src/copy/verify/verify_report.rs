@@ -32,7 +32,7 @@ pub(super) struct VerifyReport {
 /// Numbers of files, by finding.
 #[derive(Debug, Default, Serialize)]
 struct Totals {
-    same: u64,
+    unchanged: u64,
     differ: u64,
     missing: u64,
     unknown: u64,
@@ -67,8 +67,8 @@ impl VerifyReport {
     }
 
     /// Counts a file that is unchanged since the copy.
-    pub(super) fn count_same(&mut self) {
-        self.totals.same += 1;
+    pub(super) fn count_unchanged(&mut self) {
+        self.totals.unchanged += 1;
     }
 
     /// Counts and prints a finding.
@@ -102,10 +102,10 @@ impl VerifyReport {
 
 impl Finding {
     fn json(&self) -> serde_json::Value {
-        let (found, why) = self.kind.label();
+        let (status, reason) = self.kind.label();
         with_path(
             &self.path,
-            serde_json::json!({ "found": found, "why": why }),
+            serde_json::json!({ "status": status, "reason": reason }),
         )
     }
 }
@@ -134,7 +134,7 @@ impl fmt::Display for Finding {
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rate = BitRate::measured((self.bytes as f64 * 8.0 / self.seconds.max(1e-9)) as u64);
-        write!(f, "{} as they were copied", self.same)?;
+        write!(f, "{} unchanged", self.unchanged)?;
         for (count, what) in [
             (self.differ, "differ"),
             (self.missing, "missing"),

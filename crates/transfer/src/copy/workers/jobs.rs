@@ -17,13 +17,12 @@ struct JobRecord {
     sources: Vec<String>,
     target: String,
     age_s: u64,
-    quiet_s: u64,
+    idle_s: u64,
     extents: u64,
     done_extents: u64,
     failed_extents: u64,
     bytes: u64,
     done_bytes: u64,
-    #[serde(rename = "movers")]
     workers: Vec<String>,
 }
 
@@ -50,7 +49,7 @@ fn show(job_store: &JobStore, job: &JobSummary, json: bool) -> Result<()> {
         sources: spec.sources.iter().map(ToString::to_string).collect(),
         target: spec.target.to_string(),
         age_s: job.age.as_secs(),
-        quiet_s: job.idle.as_secs(),
+        idle_s: job.idle.as_secs(),
         extents: job.tasks,
         done_extents: status.done.tasks,
         failed_extents: status.failed.tasks,
@@ -92,7 +91,7 @@ impl fmt::Display for JobRecord {
         if self.failed_extents > 0 {
             write!(f, ", {} failed", self.failed_extents)?;
         }
-        let (age, quiet) = (time(self.age_s), time(self.quiet_s));
+        let (age, quiet) = (time(self.age_s), time(self.idle_s));
         write!(f, "; started {age} ago, last activity {quiet} ago")?;
         self.workers
             .iter()

@@ -177,7 +177,7 @@ impl WorkerMonitor {
 
     fn totals(&self) -> WorkerTotals {
         WorkerTotals {
-            workers: self.workers.len(),
+            count: self.workers.len(),
             // The plan itself is an extent in the database.
             extents: self.job_status.done.tasks.saturating_sub(1),
             failed: self.job_status.failed.tasks,

@@ -160,7 +160,7 @@ fn never_writes_through_symlinks() {
     peer.announce(1, "way/small", file(3));
     peer.announce(2, "way/large", file(BLOCK_LEN + 1));
     peer.announce(3, "way/deep", Kind::Directory);
-    assert_eq!(peer.wait_for_outcome(0), Outcome::Made);
+    assert_eq!(peer.wait_for_outcome(0), Outcome::Copied);
     for number in 1..4 {
         assert!(
             matches!(peer.wait_for_outcome(number), Outcome::Failed(_)),
@@ -179,7 +179,7 @@ fn never_writes_through_symlinks() {
     let moved = names(&peer.path("to/moved"));
     assert_eq!(
         moved.len(),
-        usize::from(outcome == Outcome::Made),
+        usize::from(outcome == Outcome::Copied),
         "{outcome:?}"
     );
     let (result, _folder) = peer.disconnect();
@@ -228,7 +228,7 @@ fn rejects_misplaced_and_damaged_blocks() {
             "{number}"
         );
     }
-    assert_eq!(peer.wait_for_outcome(0), Outcome::Made);
+    assert_eq!(peer.wait_for_outcome(0), Outcome::Copied);
     let (_, directory) = peer.disconnect();
     let to = directory.path().join("to");
     assert_eq!(names(&to), ["good"]);
@@ -269,7 +269,7 @@ fn counts_only_whole_blocks_of_broken_stream() {
         file: 0,
         hash: None,
     });
-    assert_eq!(peer.wait_for_outcome(0), Outcome::Made);
+    assert_eq!(peer.wait_for_outcome(0), Outcome::Copied);
     drop(peer.disconnect());
 }
 

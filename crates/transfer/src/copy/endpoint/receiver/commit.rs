@@ -2,7 +2,7 @@
 //! Commit thread: makes written data durable in batches, and renames files to their final names.
 
 use super::{
-    large_file::{LargeFile, made_outcome, size, with_directory},
+    large_file::{LargeFile, copied_outcome, size, with_directory},
     state::{FinalizedFile, State, WrittenFile},
     target::Target,
 };
@@ -105,10 +105,10 @@ impl Target {
             number,
             entry,
             small,
-            left_out,
+            skipped_metadata,
         } in batch
         {
-            entries.push((number, entry, left_out));
+            entries.push((number, entry, skipped_metadata));
             files.push(small);
         }
         let outcomes = small::commit(files, |hashes| {
@@ -118,14 +118,14 @@ impl Target {
             self.record_hashes(manifest, &hash_records);
         });
         let mut done = Vec::new();
-        for ((number, entry, left_out), outcome) in entries.into_iter().zip(outcomes) {
+        for ((number, entry, skipped_metadata), outcome) in entries.into_iter().zip(outcomes) {
             match outcome {
                 Ok(_) => {
                     self.report_durable(size(&entry));
                     done.push(FinalizedFile {
                         number,
                         entry,
-                        left_out,
+                        skipped_metadata,
                         finished: None,
                     });
                 }
@@ -177,7 +177,7 @@ impl Target {
                 self.shared
                     .update(|state| state.large_files.remove(&number));
                 let Some(named) = named else {
-                    self.complete(number, &large.entry.path, Outcome::Made);
+                    self.complete(number, &large.entry.path, Outcome::Copied);
                     self.open_waiting();
                     return None;
                 };
@@ -237,7 +237,11 @@ impl Target {
             self.reporter
                 .send_problem(with_directory(&file.entry, &error));
         }
-        self.complete(file.number, &file.entry.path, made_outcome(file.left_out));
+        self.complete(
+            file.number,
+            &file.entry.path,
+            copied_outcome(file.skipped_metadata),
+        );
     }
 }
 

@@ -3,7 +3,7 @@
 //! the hash is requested; this endpoint reads its own when the hash has arrived.
 
 use super::{
-    large_file::{describe_left_out, made_outcome, remove_leftovers_of, size},
+    large_file::{copied_outcome, describe_skipped, remove_leftovers_of, size},
     state::{Comparison, State},
     target::Target,
 };
@@ -102,10 +102,10 @@ impl Target {
             ..Options::default()
         };
         match TreeWriter::new(&self.root, options).correct_metadata(entry, file) {
-            Ok((WriteOutcome::Unchanged, _)) if self.options.dry_run => Outcome::Same,
+            Ok((WriteOutcome::Unchanged, _)) if self.options.dry_run => Outcome::Unchanged,
             Ok((WriteOutcome::Unchanged, _)) => self.present_outcome(entry),
             Ok((placed, _)) if self.options.dry_run => self.plan_entry(entry, &placed),
-            Ok((_, left_out)) => made_outcome(describe_left_out(&left_out)),
+            Ok((_, skipped_metadata)) => copied_outcome(describe_skipped(&skipped_metadata)),
             Err(failure) => Outcome::Failed(failure.to_string()),
         }
     }
@@ -114,7 +114,7 @@ impl Target {
     pub(super) fn present_outcome(&self, entry: &Entry) -> Outcome {
         match (size(entry) > BLOCK_LEN).then(|| remove_leftovers_of(&self.root, entry)) {
             Some(Err(why)) => Outcome::Failed(why),
-            _ => Outcome::Same,
+            _ => Outcome::Unchanged,
         }
     }
 }

@@ -20,7 +20,7 @@ impl Target {
     /// Reports that a differing entry would be made or changed; returns its outcome.
     pub(super) fn plan_entry(&self, entry: &Entry, placed: &WriteOutcome) -> Outcome {
         let action = match inspect(&self.root, &entry.path) {
-            Ok(Existing::Missing) | Err(_) => Action::Make,
+            Ok(Existing::Missing) | Err(_) => Action::Create,
             Ok(_) => Action::Change,
         };
         let bytes = match placed {
@@ -28,7 +28,7 @@ impl Target {
             _ => 0,
         };
         self.report_planned(action, &entry.path, bytes);
-        Outcome::Made
+        Outcome::Copied
     }
 
     /// Reports that an extra entry would be removed; returns the number of entries.

@@ -50,7 +50,7 @@ impl Target {
         };
         let all = wanted.intersection(&held) == wanted.ranges() && label.metadata == metadata;
         all.then(|| match self.remove_whole_file(entry) {
-            Ok(()) => Outcome::Same,
+            Ok(()) => Outcome::Unchanged,
             Err(why) => Outcome::Failed(why),
         })
     }

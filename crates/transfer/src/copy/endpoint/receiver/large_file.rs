@@ -51,19 +51,22 @@ pub(super) enum OpenedFile {
 
 /// Completes a file that an earlier run renamed.
 pub(super) fn finish_renamed(entry: &Entry, renamed: RenamedFile) -> Result<CompletedFile, String> {
-    let mut left_out = Vec::new();
+    let mut skipped_metadata = Vec::new();
     let finished = renamed.finish(|file| {
-        left_out = apply_metadata(&entry.metadata, file)?;
+        skipped_metadata = apply_metadata(&entry.metadata, file)?;
         Ok(())
     });
     let finished = finished.map_err(|error| with_directory(entry, &error))?;
-    Ok(CompletedFile { finished, left_out })
+    Ok(CompletedFile {
+        finished,
+        skipped_metadata,
+    })
 }
 
 /// File under its final name, with the metadata that could not be set.
 pub(super) struct CompletedFile {
     pub(super) finished: FinishedFile,
-    pub(super) left_out: Vec<String>,
+    pub(super) skipped_metadata: Vec<String>,
 }
 
 impl LargeFile {
@@ -230,13 +233,16 @@ impl LargeFile {
     fn rename(&self, part: Part) -> Result<CompletedFile, String> {
         // The hash of the whole is unknown for a file that was in pieces.
         let expected = self.expected_hash();
-        let mut left_out = Vec::new();
+        let mut skipped_metadata = Vec::new();
         let finished = part.finish(expected, |file| {
-            left_out = apply_metadata(&self.entry.metadata, file)?;
+            skipped_metadata = apply_metadata(&self.entry.metadata, file)?;
             Ok(())
         });
         let finished = finished.map_err(|error| with_directory(&self.entry, &error))?;
-        Ok(CompletedFile { finished, left_out })
+        Ok(CompletedFile {
+            finished,
+            skipped_metadata,
+        })
     }
 
     /// Returns whether the file remains a piece here.
@@ -323,20 +329,20 @@ pub(super) fn open_directory(root: &Root, path: &RelPath) -> Result<Dir, String>
 /// Sets metadata of an open file; describes what could not be set.
 pub(super) fn apply_metadata(metadata: &Metadata, file: &File) -> io::Result<Vec<String>> {
     let applied = metadata.apply_to_file(file)?;
-    Ok(describe_left_out(&applied.skipped))
+    Ok(describe_skipped(&applied.skipped))
 }
 
 /// Describes metadata that could not be set.
-pub(super) fn describe_left_out(left_out: &[SkippedField]) -> Vec<String> {
+pub(super) fn describe_skipped(skipped_metadata: &[SkippedField]) -> Vec<String> {
     let describe = |what: &SkippedField| format!("its {} ({})", what.field, what.errno);
-    left_out.iter().map(describe).collect()
+    skipped_metadata.iter().map(describe).collect()
 }
 
 /// Returns the outcome of a made entry, with the metadata that it lacks.
-pub(super) fn made_outcome(left_out: Vec<String>) -> Outcome {
-    match left_out.is_empty() {
-        true => Outcome::Made,
-        false => Outcome::MadeWithout(left_out),
+pub(super) fn copied_outcome(skipped_metadata: Vec<String>) -> Outcome {
+    match skipped_metadata.is_empty() {
+        true => Outcome::Copied,
+        false => Outcome::CopiedWithout(skipped_metadata),
     }
 }
 

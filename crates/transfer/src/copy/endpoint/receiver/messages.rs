@@ -3,7 +3,7 @@
 
 use super::{
     block_set::reduce_version,
-    large_file::{describe_left_out, made_outcome},
+    large_file::{copied_outcome, describe_skipped},
     state::State,
     target::Target,
 };
@@ -258,7 +258,7 @@ impl Target {
         match entry.kind {
             _ if !accepted => {
                 entries.refused += 1;
-                self.complete(number, &entry.path, Outcome::LeftOut);
+                self.complete(number, &entry.path, Outcome::Skipped);
             }
             Kind::HardLink { .. } => entries.links.push((number, entry)),
             _ => self.place_entry(entries, number, entry, portion),
@@ -341,7 +341,7 @@ impl Target {
         }
         let placed = placed.map(|placed| self.report_foreign(&mut entries.reported, placed));
         let outcome = match placed {
-            Ok((WriteOutcome::Unchanged, _)) if self.options.dry_run => Outcome::Same,
+            Ok((WriteOutcome::Unchanged, _)) if self.options.dry_run => Outcome::Unchanged,
             Ok((placed @ (WriteOutcome::Changed | WriteOutcome::Transfer), _))
                 if self.options.dry_run =>
             {
@@ -352,9 +352,9 @@ impl Target {
                 self.present_outcome(&entry)
             }
             Ok((WriteOutcome::KeptNewer, _)) => Outcome::Newer,
-            Ok((WriteOutcome::Changed, left_out)) => {
+            Ok((WriteOutcome::Changed, skipped_metadata)) => {
                 entries.to_sync = true;
-                made_outcome(describe_left_out(&left_out))
+                copied_outcome(describe_skipped(&skipped_metadata))
             }
             Ok((WriteOutcome::Compare, _)) => {
                 match entries.placer.make_parent_writable(&entry.path) {
@@ -402,16 +402,16 @@ impl Target {
     fn report_foreign(
         &self,
         reported: &mut BTreeSet<&'static str>,
-        (placed, left_out): (WriteOutcome, Vec<SkippedField>),
+        (placed, skipped_metadata): (WriteOutcome, Vec<SkippedField>),
     ) -> (WriteOutcome, Vec<SkippedField>) {
-        let (foreign, left_out): (Vec<_>, Vec<_>) = left_out
+        let (foreign, skipped_metadata): (Vec<_>, Vec<_>) = skipped_metadata
             .into_iter()
             .partition(|left| left.field == MetadataField::OwnerOnly);
         let why = "permissions and times of entries that belong to another user are not set";
         if !foreign.is_empty() && reported.insert(why) {
             self.reporter.send_problem(why.to_owned());
         }
-        (placed, left_out)
+        (placed, skipped_metadata)
     }
 
     /// Returns whether an entry is the directory that gets the name of the whole copy.

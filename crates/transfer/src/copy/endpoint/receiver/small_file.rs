@@ -40,7 +40,7 @@ impl Target {
                     number,
                     entry,
                     small,
-                    left_out: skipped_metadata,
+                    skipped_metadata,
                 };
                 self.shared
                     .update_if(|state| state.batch.push(written), State::needs_commit);
@@ -56,10 +56,10 @@ impl Target {
         hash: Option<FileHash>,
     ) -> Result<(SmallFile, Vec<String>), String> {
         let dir = open_directory(&self.root, &entry.path)?;
-        let mut left_out = Vec::new();
+        let mut skipped_metadata = Vec::new();
         let write = || {
             let prepare = |file: &File| {
-                left_out = apply_metadata(&entry.metadata, file)?;
+                skipped_metadata = apply_metadata(&entry.metadata, file)?;
                 Ok(())
             };
             let sparse = has_holes(entry);
@@ -70,7 +70,7 @@ impl Target {
             |small| matches!(small, Err(error) if error.is_busy()),
         );
         let small = small.map_err(|error| with_directory(entry, &error))?;
-        Ok((small, left_out))
+        Ok((small, skipped_metadata))
     }
 }
 

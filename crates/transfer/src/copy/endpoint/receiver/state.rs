@@ -152,18 +152,21 @@ pub(super) struct Comparison {
 pub(super) struct FinalizedFile {
     pub(super) number: u64,
     pub(super) entry: Arc<Entry>,
-    pub(super) left_out: Vec<String>,
+    pub(super) skipped_metadata: Vec<String>,
     /// `None` for a small file, which has no journal.
     pub(super) finished: Option<FinishedFile>,
 }
 
 impl FinalizedFile {
     pub(super) fn of(number: u64, entry: Arc<Entry>, completed: CompletedFile) -> Self {
-        let CompletedFile { finished, left_out } = completed;
+        let CompletedFile {
+            finished,
+            skipped_metadata,
+        } = completed;
         Self {
             number,
             entry,
-            left_out,
+            skipped_metadata,
             finished: Some(finished),
         }
     }
@@ -174,7 +177,7 @@ pub(super) struct WrittenFile {
     pub(super) number: u64,
     pub(super) entry: Arc<Entry>,
     pub(super) small: SmallFile,
-    pub(super) left_out: Vec<String>,
+    pub(super) skipped_metadata: Vec<String>,
 }
 
 impl Ends for State {

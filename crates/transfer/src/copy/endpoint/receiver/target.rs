@@ -41,7 +41,7 @@ impl Target {
     pub(super) fn complete(&self, number: u64, path: &RelPath, outcome: Outcome) {
         self.counters.update(|progress| progress.count(&outcome));
         match &outcome {
-            Outcome::MadeWithout(what) => {
+            Outcome::CopiedWithout(what) => {
                 let what = what.join(", ");
                 self.reporter
                     .send_problem(format!("{path}: copied without {what}"));

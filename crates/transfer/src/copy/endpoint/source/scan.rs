@@ -54,12 +54,12 @@ impl Source {
                 ScanItem::Entry {
                     source,
                     entry,
-                    skipped: left_out,
+                    skipped,
                 } => {
                     let Some(share) = self.portion_of(&sources[source], &entry) else {
                         continue;
                     };
-                    self.report_left_out(&entry.path, &left_out);
+                    self.report_skipped(&entry.path, &skipped);
                     let file = source_file(&entry, &sources, source);
                     let file = file.map(|file| {
                         Arc::new(SourceFile {
@@ -93,11 +93,8 @@ impl Source {
                     let file = self.piece(&entry, held, &sources, source);
                     self.announce_entry(entry, file.map(Arc::new));
                 }
-                ScanItem::Top {
-                    metadata,
-                    skipped: left_out,
-                } => {
-                    self.report_left_out(".", &left_out);
+                ScanItem::Top { metadata, skipped } => {
+                    self.report_skipped(".", &skipped);
                     self.to_target
                         .push(SourceMsg::RootMetadata(metadata.into()));
                 }
@@ -140,7 +137,7 @@ impl Source {
         self.report_failure(why.to_string());
     }
 
-    fn report_left_out(&self, path: impl Display, what: &[SkippedField]) {
+    fn report_skipped(&self, path: impl Display, what: &[SkippedField]) {
         for what in what {
             let problem = format!("{path}: could not read its {}", what.field);
             self.reporter.send_problem(problem);

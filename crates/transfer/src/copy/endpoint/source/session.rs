@@ -226,7 +226,7 @@ impl Source {
         let bytes = file.as_ref().map_or(0, |file| file.bytes());
         self.counters.update(|progress| {
             progress.count(outcome);
-            if matches!(outcome, Outcome::Same | Outcome::Newer) {
+            if matches!(outcome, Outcome::Unchanged | Outcome::Newer) {
                 progress.present += bytes;
             }
         });

@@ -50,7 +50,7 @@ struct Stream {
 /// Properties of a block that is about to be sent.
 struct OutgoingBlock {
     /// Whether another stream has the block in flight, but is slow.
-    repeated: bool,
+    is_duplicate: bool,
     /// Set if the block completes the reading of its file: the file's hash, if it is known.
     sealed: Option<Option<FileHash>>,
 }
@@ -142,9 +142,16 @@ impl Source {
             }
             let last = outgoing.record_read(block, BlockHash(header.hash));
             let sealed = last.then(|| outgoing.hash());
-            Ok(Some(OutgoingBlock { repeated, sealed }))
+            Ok(Some(OutgoingBlock {
+                is_duplicate: repeated,
+                sealed,
+            }))
         });
-        let Some(OutgoingBlock { repeated, sealed }) = outgoing_block? else {
+        let Some(OutgoingBlock {
+            is_duplicate: repeated,
+            sealed,
+        }) = outgoing_block?
+        else {
             return Ok(());
         };
         // Valid even if this stream breaks now: the file was read as announced, and lost blocks are
@@ -158,7 +165,7 @@ impl Source {
             self.send_bytes(stream)?;
         }
         self.counters.update(|progress| match repeated {
-            true => progress.repeated += length,
+            true => progress.duplicate += length,
             false => progress.sent += length,
         });
         Ok(())
