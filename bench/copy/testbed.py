@@ -164,4 +164,4 @@ class Testbed(Here):
     def lateness(self):
         """What the link says of itself at its end, a direction each."""
         lines = (json.loads(line) for line in self.counters.read_text().splitlines())
-        return [line for line in lines if line.get("record") == "selfcheck"]
+        return [line for line in lines if line.get("record") == "timing_report"]

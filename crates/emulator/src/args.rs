@@ -6,14 +6,14 @@
 )]
 
 use crate::{
+    capture::CaptureOptions,
     config::{self, Config, Endpoint, Link, file},
     counters::Direction,
-    tap,
+    old_names,
 };
 use anyhow::Result;
 use clap::{Args as _, FromArgMatches};
 use longhaul_command::exit::{self, Refusal};
-use longhaul_netem::Delivery;
 use longhaul_units::{Bytes, Time};
 use std::path::PathBuf;
 
@@ -28,7 +28,7 @@ Examples:
   Several links from a file:
     longhaul link --config path.toml
   With a record of every segment at both ends:
-    longhaul link … --tap wan.pcapng
+    longhaul link … --capture wan.pcapng
   A change of the running link that was started with --name wan:
     longhaul link set wan delay 40ms
   Back to the default; then print the current settings:
@@ -98,7 +98,7 @@ pub(super) struct StartArgs {
     #[arg(long, value_name = "END", required_unless_present = "config")]
     pub(super) right: Option<String>,
     /// TOML file with any number of links, instead of the flags
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["left", "right", "name", "shape"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["left", "right", "name", "link_config"])]
     pub(super) config: Option<PathBuf>,
     /// Name in records, and for `longhaul link set` and `show`
     #[arg(long, default_value = "link")]
@@ -108,9 +108,9 @@ pub(super) struct StartArgs {
     /// Largest packet in bytes, 1280 to 9000
     #[arg(long, default_value_t = 1500)]
     pub(super) mtu: u32,
-    /// Delivery of segments: exact (each at its own time) or bulk[:QUANTUM] (those due within QUANTUM together)
-    #[arg(long, default_value = "bulk")]
-    pub(super) delivery: Delivery,
+    /// Delivery of segments: per-packet (each at its own time) or batched[:QUANTUM] (those due within QUANTUM together)
+    #[arg(long, value_name = "DELIVERY", default_value = "batched")]
+    pub(super) delivery: String,
     /// Disable super-packets (GSO): the kernel cuts data to MTU size before the link reads it. Slow
     #[arg(long)]
     pub(super) no_offload: bool,
@@ -130,14 +130,26 @@ pub(super) struct StartArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) counters: Option<PathBuf>,
     /// Record each segment's headers at both ends, and its outcome on the link, to this pcapng file
-    #[arg(long, value_name = "FILE", conflicts_with = "config")]
-    pub(super) tap: Option<PathBuf>,
-    /// Most header bytes that --tap records of a segment, 40 to 256
-    #[arg(long, default_value_t = 128, value_name = "BYTES", requires = "tap")]
-    pub(super) tap_snap: u32,
-    /// Most memory for records that --tap has not written yet; beyond it records are dropped, never segments
-    #[arg(long, default_value = "256MB", value_name = "SIZE", requires = "tap")]
-    pub(super) tap_memory: Bytes,
+    #[arg(long, alias = "tap", value_name = "FILE", conflicts_with = "config")]
+    pub(super) capture: Option<PathBuf>,
+    /// Most header bytes that --capture records of a segment, 40 to 256
+    #[arg(
+        long,
+        alias = "tap-snap",
+        default_value_t = 128,
+        value_name = "BYTES",
+        requires = "capture"
+    )]
+    pub(super) snap_length: u32,
+    /// Most memory for records that --capture has not written yet; beyond it records are dropped, never segments
+    #[arg(
+        long,
+        alias = "tap-memory",
+        default_value = "256MB",
+        value_name = "SIZE",
+        requires = "capture"
+    )]
+    pub(super) capture_memory: Bytes,
     /// Interval at which counters are written and shown, at least 1ms
     #[arg(long, default_value = "1s", value_name = "TIME")]
     pub(super) interval: Time,
@@ -148,7 +160,7 @@ pub(super) struct StartArgs {
 
 /// One flag for each setting; the grammar of the values is that of the model.
 #[derive(clap::Args)]
-#[group(id = "shape", multiple = true)]
+#[group(id = "link_config", multiple = true)]
 pub(super) struct LinkConfigArgs {
     /// Propagation delay, one way, such as 13ms
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
@@ -156,10 +168,9 @@ pub(super) struct LinkConfigArgs {
     /// Random part of the delay: [normal:|uniform:|pareto:]TIME[,reorder]
     #[arg(long, value_name = "JITTER", allow_hyphen_values = true)]
     jitter: Option<String>,
-    /// Order of segments after a change of delay: keep, or switch (new ones may overtake those in flight) [default:
-    /// keep]
-    #[arg(long, value_name = "ORDER")]
-    order: Option<String>,
+    /// Whether segments sent after a change to a shorter delay may overtake those in flight: no or yes [default: no]
+    #[arg(long, alias = "order", value_name = "NO|YES")]
+    allow_reordering: Option<String>,
     /// Rate in bits per second, such as 100mbit or 10gbit [default: unlimited]
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<String>,
@@ -172,9 +183,9 @@ pub(super) struct LinkConfigArgs {
     /// Queue limit: 64KB, 1000p, 1bdp or default [default: 1bdp, but at least 1000p]
     #[arg(long, value_name = "LIMIT", allow_hyphen_values = true)]
     queue: Option<String>,
-    /// Queue discipline (AQM): tail, codel[:target=5ms,interval=100ms], red[:min=100KB,max=300KB,p=10%]
-    #[arg(long, value_name = "RULE")]
-    rule: Option<String>,
+    /// Active queue management: tail, codel[:target=5ms,interval=100ms], red[:min=100KB,max=300KB,p=10%]
+    #[arg(long, alias = "rule", value_name = "AQM")]
+    aqm: Option<String>,
     /// Loss: 0.1%, gilbert:p=1%,r=30%[,good=0%,bad=100%], at:5,17,100-110 (counted from 1), none
     #[arg(long, value_name = "LOSS", allow_hyphen_values = true)]
     loss: Option<String>,
@@ -216,11 +227,11 @@ impl LinkConfigArgs {
         [
             ("delay", &self.delay),
             ("jitter", &self.jitter),
-            ("order", &self.order),
+            ("allow-reordering", &self.allow_reordering),
             ("rate", &self.rate),
             ("overhead", &self.overhead),
             ("queue", &self.queue),
-            ("rule", &self.rule),
+            ("aqm", &self.aqm),
             ("loss", &self.loss),
             ("duplicate", &self.duplicate),
             ("corrupt", &self.corrupt),
@@ -241,6 +252,20 @@ impl Args {
         let command = Self::augment_args(clap::Command::new("link"));
         let names = command.get_arguments().filter_map(clap::Arg::get_long);
         names.map(str::to_owned).collect()
+    }
+
+    /// Returns the old name of each renamed option, with its new name.
+    pub(super) fn old_options() -> Vec<(String, String)> {
+        let command = Self::augment_args(clap::Command::new("link"));
+        let mut renamed = Vec::new();
+        for arg in command.get_arguments() {
+            let visible = arg.get_visible_aliases().unwrap_or_default();
+            let old = arg.get_all_aliases().unwrap_or_default().into_iter();
+            let old = old.filter(|name| !visible.contains(name));
+            let new = arg.get_long().unwrap_or_default();
+            renamed.extend(old.map(|old| (old.to_owned(), new.to_owned())));
+        }
+        renamed
     }
 
     /// Parses flags as a shell passes them.
@@ -274,6 +299,23 @@ impl StartArgs {
         config.check()
     }
 
+    /// Prints a warning for each old name in the values of the flags. The program itself warns of old flags.
+    pub(super) fn warn_of_old_values(&self) {
+        let shared = self.link_config.settings();
+        shared.for_each(|(key, value)| old_names::warn_of_setting(key, value));
+        for change in self
+            .link_config
+            .forward
+            .iter()
+            .chain(&self.link_config.backward)
+        {
+            old_names::warn_of_override(change);
+        }
+        let changes = self.link_config.at.iter();
+        changes.for_each(|change| old_names::warn_of_change(change));
+        old_names::warn_of_delivery(&self.delivery);
+    }
+
     fn link(&self) -> Result<Link> {
         let end = |text: &Option<String>| Endpoint::parse(text.as_deref().unwrap_or_default());
         let both = self.both_directions()?;
@@ -284,13 +326,16 @@ impl StartArgs {
             forward: with_overrides(&both, &self.link_config.forward)?,
             backward: with_overrides(&both, &self.link_config.backward)?,
             mtu: self.mtu,
-            delivery: self.delivery,
+            delivery: self
+                .delivery
+                .parse()
+                .map_err(|error: String| Refusal::usage(error))?,
             offload: !self.no_offload,
             seed: self.seed,
-            tap: self.tap.clone().map(|path| tap::TapOptions {
+            capture: self.capture.clone().map(|path| CaptureOptions {
                 path,
-                snap: self.tap_snap,
-                memory: self.tap_memory,
+                snap_length: self.snap_length,
+                memory: self.capture_memory,
             }),
         })
     }

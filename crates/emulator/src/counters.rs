@@ -29,8 +29,8 @@ pub(super) struct Counters {
     /// Packets dropped because the memory was full.
     pub(super) no_memory: u64,
     refused: u64,
-    /// Records that the tap dropped, if there is a tap.
-    pub(super) tap_missed: Option<DroppedRecords>,
+    /// Records that the capture dropped, if there is a capture.
+    pub(super) capture_dropped: Option<DroppedRecords>,
     lateness: Histogram<u64>,
 }
 
@@ -62,12 +62,14 @@ pub(crate) struct Drops {
     /// Dropped by a full queue.
     pub(crate) overflow: u64,
     /// Dropped by CoDel or RED.
-    pub(crate) queue_rule: u64,
-    /// Dropped by ACK thinning or pacing.
-    pub(crate) ack_rule: u64,
+    #[serde(alias = "queue_rule")]
+    pub(crate) aqm: u64,
+    /// Dropped by ACK filtering: thinning or pacing.
+    #[serde(alias = "ack_rule")]
+    pub(crate) ack_filtering: u64,
 }
 
-/// Tap records that are not in the file.
+/// Capture records that are not in the file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DroppedRecords {
     /// Records of arrivals, before the queue.
@@ -129,13 +131,9 @@ pub(crate) struct Snapshot {
     pub(crate) queue_delay_us: f64,
     /// Segments in flight.
     pub(crate) in_flight: usize,
-    /// Records that the tap dropped; absent without a tap.
-    #[serde(
-        rename = "tap_missed",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub(crate) tap_missed: Option<DroppedRecords>,
+    /// Records that the capture dropped; absent without a capture.
+    #[serde(alias = "tap_missed", default, skip_serializing_if = "Option::is_none")]
+    pub(crate) capture_dropped: Option<DroppedRecords>,
     /// Lateness of deliveries so far.
     pub(crate) lateness: Lateness,
 }
@@ -148,13 +146,13 @@ impl fmt::Display for Snapshot {
         let drops = self.drops;
         write!(
             f,
-            "{} segments arrived, {} delivered; dropped {} by loss, {} by overflow, {} by AQM, {} ACKs; queue {}, {:.1} ms",
+            "{} segments arrived, {} delivered; dropped {} by loss, {} by overflow, {} by AQM, {} by ACK filtering; queue {}, {:.1} ms",
             self.segments,
             self.delivered_segments,
             drops.loss,
             drops.overflow,
-            drops.queue_rule,
-            drops.ack_rule,
+            drops.aqm,
+            drops.ack_filtering,
             longhaul_units::Bytes::new(self.queue_bytes),
             self.queue_delay_us / 1_000.0
         )
@@ -180,7 +178,7 @@ impl Counters {
             malformed: 0,
             no_memory: 0,
             refused: 0,
-            tap_missed: None,
+            capture_dropped: None,
             lateness: lateness.expect("1 to 60 s with two digits is a valid range"),
         }
     }
@@ -195,8 +193,8 @@ impl Counters {
         match cause {
             DropCause::Loss => self.drops.loss += 1,
             DropCause::Overflow => self.drops.overflow += 1,
-            DropCause::Aqm => self.drops.queue_rule += 1,
-            DropCause::AckFiltering => self.drops.ack_rule += 1,
+            DropCause::Aqm => self.drops.aqm += 1,
+            DropCause::AckFiltering => self.drops.ack_filtering += 1,
         }
     }
 
@@ -240,7 +238,7 @@ impl Counters {
             queue_segments: line.backlog_segments(),
             queue_delay_us: micros(line.queue_delay(now).as_nanos()),
             in_flight: line.in_flight(),
-            tap_missed: self.tap_missed,
+            capture_dropped: self.capture_dropped,
             lateness: self.lateness(),
         }
     }
@@ -299,7 +297,7 @@ impl fmt::Display for DirectionState {
 
 /// Last record of a direction: what happened to its segments, and the accuracy of the times.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "record", rename = "selfcheck")]
+#[serde(tag = "record", rename = "timing_report")]
 pub(crate) struct TimingReport {
     /// The link's name.
     pub(crate) link: String,
@@ -320,13 +318,9 @@ pub(crate) struct TimingReport {
     pub(crate) device_overflow: u64,
     /// Packets dropped because the memory was full.
     pub(crate) no_memory: u64,
-    /// Records that the tap dropped; absent without a tap.
-    #[serde(
-        rename = "tap_missed",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub(crate) tap_missed: Option<DroppedRecords>,
+    /// Records that the capture dropped; absent without a capture.
+    #[serde(alias = "tap_missed", default, skip_serializing_if = "Option::is_none")]
+    pub(crate) capture_dropped: Option<DroppedRecords>,
     /// Lateness of deliveries.
     pub(crate) lateness: Lateness,
 }
@@ -343,7 +337,7 @@ impl TimingReport {
             drops: last.drops,
             device_overflow,
             no_memory: last.no_memory,
-            tap_missed: last.tap_missed,
+            capture_dropped: last.capture_dropped,
             lateness: last.lateness,
         }
     }
@@ -357,7 +351,7 @@ impl fmt::Display for TimingReport {
         write!(
             f,
             "link {} {}: {} of {} segments delivered ({}), lost {} by loss, {} to a full queue, \
-             {} to the queue rule, {} to ACK rules, {} before the link, {} for lack of memory; \
+             {} to the AQM, {} to ACK filtering, {} before the link, {} for lack of memory; \
              late by {:.0} µs median, {:.0} µs p99, {:.0} µs at most",
             self.link,
             self.direction.name(),
@@ -366,8 +360,8 @@ impl fmt::Display for TimingReport {
             self.delivery,
             drops.loss,
             drops.overflow,
-            drops.queue_rule,
-            drops.ack_rule,
+            drops.aqm,
+            drops.ack_filtering,
             self.device_overflow,
             self.no_memory,
             lateness.median_us,

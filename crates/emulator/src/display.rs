@@ -141,14 +141,14 @@ fn progress(before: &Snapshot, now: &Snapshot) -> String {
     let rate = (seconds > 0.0).then(|| BitRate::measured((bytes as f64 * 8.0 / seconds) as u64));
     let drops = now.drops;
     format!(
-        "{:>12}  queue {:>9} {:>9.1} ms  drops {} loss, {} overflow, {} rule, {} ack  late p99 {:.0} µs",
+        "{:>12}  queue {:>9} {:>9.1} ms  drops {} loss, {} overflow, {} AQM, {} ACK filtering  late p99 {:.0} µs",
         rate.unwrap_or_else(|| "idle".to_owned()),
         Bytes::new(now.queue_bytes).to_string(),
         now.queue_delay_us / 1_000.0,
         drops.loss,
         drops.overflow,
-        drops.queue_rule,
-        drops.ack_rule,
+        drops.aqm,
+        drops.ack_filtering,
         now.lateness.p99_us
     )
 }

@@ -3,9 +3,9 @@
 //! the other device. Each direction has one reader and no lock.
 
 use super::{
+    capture::CapturePoint,
     counters::{Counters, Direction, Snapshot},
     packet_ring::PacketRing,
-    tap::TapPoint,
 };
 use longhaul_linux::{clock, tun::Tun, wait::Waker};
 use longhaul_netem::{
@@ -62,8 +62,8 @@ pub(super) struct Forwarder {
     pub(super) packets: PacketRing,
     /// Counters of this direction.
     pub(super) counters: Counters,
-    /// Tap, if any.
-    pub(super) tap: Option<TapPoint>,
+    /// Capture, if any.
+    pub(super) capture: Option<CapturePoint>,
     /// Buffer in which corrupt segments are built.
     pub(super) corrupt_buffer: Vec<u8>,
 }
@@ -182,13 +182,13 @@ impl ForwardingLoop {
             line,
             packets,
             counters,
-            tap,
+            capture,
             ..
         }) = forwarder
         {
             packets.grow(memory);
             line.set(clock::now(), setting, &mut |event| {
-                apply_event(event, packets, counters, tap);
+                apply_event(event, packets, counters, capture);
             });
         }
     }
@@ -196,7 +196,10 @@ impl ForwardingLoop {
     /// Sends snapshots. If the channel is full, they are dropped: forwarding never waits for them.
     fn send_snapshots(&mut self, now: Time) {
         for forwarder in &mut self.forwarders {
-            forwarder.counters.tap_missed = forwarder.tap.as_ref().map(TapPoint::dropped_records);
+            forwarder.counters.capture_dropped = forwarder
+                .capture
+                .as_ref()
+                .map(CapturePoint::dropped_records);
             drop(
                 self.snapshots
                     .try_send(forwarder.counters.snapshot(now, &forwarder.line)),
@@ -255,7 +258,7 @@ impl Forwarder {
             line,
             packets,
             counters,
-            tap,
+            capture,
             ..
         } = self;
         for index in 0..layout.segments() {
@@ -267,7 +270,7 @@ impl Forwarder {
                 len: layout.segment_len(index),
             };
             line.offer(now, segment, ack_class, &mut |event| {
-                apply_event(event, packets, counters, tap);
+                apply_event(event, packets, counters, capture);
             });
         }
     }
@@ -280,7 +283,7 @@ impl Forwarder {
             packets,
             counters,
             egress,
-            tap,
+            capture,
             corrupt_buffer,
             ..
         } = self;
@@ -289,8 +292,8 @@ impl Forwarder {
         };
         line.poll(now, &mut |event| match event {
             Event::Deliver(out) => {
-                if let Some(tap) = tap {
-                    tap.record_departure(&out, packets);
+                if let Some(capture) = capture {
+                    capture.record_departure(&out, packets);
                 }
                 let Delivered {
                     at,
@@ -301,37 +304,41 @@ impl Forwarder {
                     write(batch, packets, counters);
                 });
             }
-            other => apply_event(other, packets, counters, tap),
+            other => apply_event(other, packets, counters, capture),
         });
         if let Some(batch) = coalescer.flush(now) {
             write(batch, packets, counters);
         }
-        if let Some(tap) = tap {
-            tap.flush(now);
+        if let Some(capture) = capture {
+            capture.flush(now);
         }
     }
 
     /// Returns the earliest deadline.
     fn next_deadline(&mut self) -> Option<Time> {
-        let tap = self.tap.as_ref().and_then(TapPoint::deadline);
-        [self.line.next_deadline(), self.coalescer.deadline(), tap]
-            .into_iter()
-            .flatten()
-            .min()
+        let capture = self.capture.as_ref().and_then(CapturePoint::deadline);
+        [
+            self.line.next_deadline(),
+            self.coalescer.deadline(),
+            capture,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 }
 
-/// Applies an event of the line to packet ring, counters and tap: a verdict, a drop or a copy.
+/// Applies an event of the line to packet ring, counters and capture: a verdict, a drop or a copy.
 fn apply_event(
     event: Event,
     packets: &mut PacketRing,
     counters: &mut Counters,
-    tap: &mut Option<TapPoint>,
+    capture: &mut Option<CapturePoint>,
 ) {
     match event {
         Event::Verdict(verdict) => {
-            if let Some(tap) = tap {
-                tap.record_arrival(&verdict, packets);
+            if let Some(capture) = capture {
+                capture.record_arrival(&verdict, packets);
             }
         }
         Event::Drop { segment, cause } => {

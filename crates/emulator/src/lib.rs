@@ -10,15 +10,16 @@
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
 mod args;
+mod capture;
 mod config;
 mod control;
 mod counters;
 mod display;
 mod forwarding;
 mod link;
+mod old_names;
 mod packet_ring;
 mod run;
-mod tap;
 
 pub use args::Args;
 use args::{Command, DirectionArg};
@@ -27,13 +28,19 @@ use longhaul_netem::{LinkConfig, Schedule};
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.command {
-        None => run::run(&args.start.config()?),
+        None => {
+            args.start.warn_of_old_values();
+            run::run(&args.start.config()?)
+        }
         Some(Command::Set {
             name,
             key,
             value,
             direction,
-        }) => control::set(&name, key, value, direction.map(DirectionArg::direction)),
+        }) => {
+            old_names::warn_of_setting(&key, &value);
+            control::set(&name, key, value, direction.map(DirectionArg::direction))
+        }
         Some(Command::Show { name, json }) => control::show(&name, json),
     }
 }
@@ -41,6 +48,11 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 /// Returns the names of all options, as typed after `--`.
 pub fn options() -> Vec<String> {
     Args::options()
+}
+
+/// Returns the old name of each renamed option, with its new name. The next version rejects the old names.
+pub fn old_options() -> Vec<(String, String)> {
+    Args::old_options()
 }
 
 /// Returns the configurations that these flags mean, from left to right and from right to left, without creating a
@@ -52,6 +64,7 @@ pub fn link_configs(flags: &[String]) -> anyhow::Result<[LinkConfig; 2]> {
 /// Returns the configurations as [`link_configs`] does, each with its schedule of changes.
 pub fn scheduled_configs(flags: &[String]) -> anyhow::Result<[(LinkConfig, Schedule); 2]> {
     let link = Args::parse(flags)?.start.config()?.links.remove(0);
-    link.tap.as_ref().map_or(Ok(()), tap::TapOptions::check)?;
+    let capture = link.capture.as_ref();
+    capture.map_or(Ok(()), capture::CaptureOptions::check)?;
     Ok([link.forward, link.backward].map(|direction| (direction.initial, direction.schedule)))
 }

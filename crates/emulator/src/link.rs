@@ -2,11 +2,11 @@
 //! A running link: creates the interfaces, starts the threads, and changes settings.
 
 use super::{
+    capture::{Capture, CapturePoint},
     config::{Config, DirectionConfig, Endpoint, Link},
     counters::{Counters, Direction, DirectionState, Snapshot, TimingReport},
     forwarding::{Forwarder, ForwardingLoop, LoopCommand},
     packet_ring::PacketRing,
-    tap::{Tap, TapPoint},
 };
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
@@ -35,7 +35,7 @@ pub(super) struct RunningLink {
     interfaces: [(Netns, String); 2],
     directions: [DirectionHandle; 2],
     threads: Vec<ForwardingThread>,
-    tap: Option<Tap>,
+    capture: Option<Capture>,
 }
 
 /// Handle of one direction, for use outside its thread.
@@ -57,20 +57,21 @@ impl RunningLink {
         link: &Link,
         ends: (Netns, Netns),
         config: &Config,
-        tap: Option<File>,
+        capture: Option<File>,
         snapshots: &Sender<Snapshot>,
     ) -> Result<Self> {
         let left = create_interface(&ends.0, &link.left, link)?;
         let right = create_interface(&ends.1, &link.right, link)?;
-        let tap = link.tap.as_ref().zip(tap);
-        let tap = tap
-            .map(|(options, file)| Tap::start(options, file))
+        let capture = link.capture.as_ref().zip(capture);
+        let capture = capture
+            .map(|(options, file)| Capture::start(options, file))
             .transpose()?;
-        let (tap, points) = tap.unzip();
-        let [forward_tap, backward_tap] = points.map_or([None, None], |points| points.map(Some));
+        let (capture, points) = capture.unzip();
+        let [forward_capture, backward_capture] =
+            points.map_or([None, None], |points| points.map(Some));
         let forwarders = [
-            forwarder(link, Direction::Forward, &left, &right, forward_tap)?,
-            forwarder(link, Direction::Backward, &right, &left, backward_tap)?,
+            forwarder(link, Direction::Forward, &left, &right, forward_capture)?,
+            forwarder(link, Direction::Backward, &right, &left, backward_capture)?,
         ];
         let directions = [
             (&link.forward, 0),
@@ -90,7 +91,7 @@ impl RunningLink {
             delivery: link.delivery,
             directions: [forward, backward],
             threads: threads.collect::<Result<_>>()?,
-            tap,
+            capture,
             interfaces: [
                 (ends.0, link.left.interface.clone()),
                 (ends.1, link.right.interface.clone()),
@@ -188,8 +189,8 @@ impl RunningLink {
         }
     }
 
-    /// Waits for all threads. Returns their result, the last reports, and the tap.
-    pub(super) fn join(self) -> (Result<()>, Vec<TimingReport>, Option<Tap>) {
+    /// Waits for all threads. Returns their result, the last reports, and the capture.
+    pub(super) fn join(self) -> (Result<()>, Vec<TimingReport>, Option<Capture>) {
         let ended = self.threads.into_iter().map(ForwardingThread::join);
         let ended = ended.fold(Ok(()), Result::and);
         let mut checks = Vec::new();
@@ -198,7 +199,7 @@ impl RunningLink {
             let latest = handle.latest_snapshot.into_inner();
             checks.extend(latest.map(|last| TimingReport::new(&last, self.delivery, overflow)));
         }
-        (ended, checks, self.tap)
+        (ended, checks, self.capture)
     }
 }
 
@@ -207,7 +208,7 @@ fn forwarder(
     direction: Direction,
     ingress: &Tun,
     egress: &Tun,
-    tap: Option<TapPoint>,
+    capture: Option<CapturePoint>,
 ) -> Result<Forwarder> {
     let config = match direction {
         Direction::Forward => &link.forward,
@@ -221,14 +222,14 @@ fn forwarder(
         direction,
         ingress: ingress.try_clone()?,
         egress: egress.try_clone()?,
-        line: match tap {
+        line: match capture {
             Some(_) => line.observed(),
             None => line,
         },
         coalescer: Coalescer::new(link.delivery),
         packets: PacketRing::new(config.memory_bytes()?),
         counters: Counters::new(&link.name, direction, start),
-        tap,
+        capture,
         corrupt_buffer: Vec::new(),
     })
 }

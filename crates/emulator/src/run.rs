@@ -2,12 +2,12 @@
 //! Run of `longhaul link`, from its start to its end.
 
 use super::{
+    capture::CaptureOptions,
     config::{Config, Link},
     control,
     counters::Snapshot,
     display::Display,
     link::RunningLink,
-    tap::TapOptions,
 };
 use anyhow::{Context, Result};
 use futures_util::future::select_all;
@@ -35,15 +35,15 @@ pub(super) fn run(config: &Config) -> Result<()> {
     // Control sockets are bound before files are opened: a second link of the same name must not truncate the files of
     // the first.
     let sockets = map_links(links, |link| control::listen(&link.name))?;
-    let taps = map_links(links, |link| {
-        link.tap.as_ref().map(TapOptions::open).transpose()
+    let captures = map_links(links, |link| {
+        link.capture.as_ref().map(CaptureOptions::open).transpose()
     })?;
     let mut display = Display::open(config)?;
     let runtime = longhaul_command::event_loop::current_thread()?;
     let (snapshots, mut inbox) = channel(SNAPSHOTS_MAX);
     let mut running = Vec::new();
-    for ((link, ends), tap) in links.iter().zip(namespaces).zip(taps) {
-        running.push(RunningLink::start(link, ends, config, tap, &snapshots)?);
+    for ((link, ends), capture) in links.iter().zip(namespaces).zip(captures) {
+        running.push(RunningLink::start(link, ends, config, capture, &snapshots)?);
     }
     drop(snapshots);
     let ended = runtime.block_on(async {
@@ -126,10 +126,10 @@ fn finish(
     ends.fold(result, Result::and)
 }
 
-/// Shows the reports of a link and finishes its tap.
+/// Shows the reports of a link and finishes its capture.
 fn finish_link(link: RunningLink, display: &mut Display) -> Result<()> {
-    let (ended, checks, tap) = link.join();
+    let (ended, checks, capture) = link.join();
     let result = checks.iter().map(|check| display.show_report(check));
     let result = result.fold(ended, Result::and);
-    result.and(tap.map_or(Ok(()), |tap| tap.finish(&checks)))
+    result.and(capture.map_or(Ok(()), |capture| capture.finish(&checks)))
 }

@@ -32,7 +32,7 @@ const CASES: [Case; 4] = [
             ("jitter", "1ms,reorder"),
             ("rate", "9gbit"),
             ("queue", "1bdp"),
-            ("rule", "codel"),
+            ("aqm", "codel"),
             ("loss", "gilbert:p=0.1%,r=30%"),
             ("duplicate", "0.1%"),
             ("corrupt", "0.1%"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Delivery of segments that are due: one by one, or joined into runs of the super-packet that they arrived in.
+//! Delivery of segments that are due: one by one, or joined into batches of the super-packet that they arrived in.
 
 use super::Segment;
 use longhaul_units::Time;
@@ -12,7 +12,7 @@ pub enum Delivery {
     /// inter-packet gaps. Costs one system call a segment: a core delivers about 1 Gbit/s.
     PerPacket,
     /// Neighbours of one super-packet together, as a NIC with interrupt coalescing delivers them. A
-    /// run holds the segments that are due within `quantum` of its first. It is delivered when its last segment
+    /// batch holds the segments that are due within `quantum` of its first. It is delivered when its last segment
     /// is due: no segment is early, and none is later than `quantum`. Suits rates above 1 Gbit/s.
     Batched {
         /// Longest time that a segment waits for its neighbours.
@@ -33,23 +33,44 @@ impl FromStr for Delivery {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            None if text == "exact" => Ok(Self::PerPacket),
-            None if text == "bulk" => Ok(Self::default()),
-            Some(("bulk", quantum)) => quantum
+        let (mode, quantum) = match text.split_once(':') {
+            Some((mode, quantum)) => (mode, Some(quantum)),
+            None => (text, None),
+        };
+        match (present_mode(mode), quantum) {
+            ("per-packet", None) => Ok(Self::PerPacket),
+            ("batched", None) => Ok(Self::default()),
+            ("batched", Some(quantum)) => quantum
                 .parse()
                 .map(|quantum| Self::Batched { quantum })
-                .map_err(|error| error.to_string()),
-            _ => Err(format!("delivery {text:?} is not exact, bulk or bulk:TIME")),
+                .map_err(|error: longhaul_units::ParseError| error.to_string()),
+            _ => Err(format!(
+                "delivery {text:?} is not per-packet, batched or batched:TIME"
+            )),
         }
     }
+}
+
+/// Old names of delivery modes, each with its new name. The next version rejects them.
+const OLD_MODES: [(&str, &str); 2] = [("exact", "per-packet"), ("bulk", "batched")];
+
+fn present_mode(mode: &str) -> &str {
+    let renamed = OLD_MODES.iter().find(|(old, _)| *old == mode);
+    renamed.map_or(mode, |(_, new)| new)
+}
+
+/// Old name of the mode in the text of a [`Delivery`], with its new name.
+#[must_use]
+pub fn old_name(text: &str) -> Option<(&'static str, &'static str)> {
+    let mode = text.split(':').next()?;
+    OLD_MODES.into_iter().find(|(old, _)| *old == mode)
 }
 
 impl fmt::Display for Delivery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::PerPacket => f.write_str("exact"),
-            Self::Batched { quantum } => write!(f, "bulk:{}", quantum.exact()),
+            Self::PerPacket => f.write_str("per-packet"),
+            Self::Batched { quantum } => write!(f, "batched:{}", quantum.exact()),
         }
     }
 }
@@ -63,11 +84,11 @@ pub struct Batch {
     pub segments: Range<u16>,
     /// Time at which the first segment was due.
     pub due: Time,
-    /// Number that selects the bit to flip. `None` for an intact run; a corrupt run has one segment.
+    /// Number that selects the bit to flip. `None` for an intact batch; a corrupt batch has one segment.
     pub corrupt: Option<u32>,
 }
 
-/// Joins due segments into runs.
+/// Joins due segments into batches.
 #[derive(Debug)]
 pub struct Coalescer {
     delivery: Delivery,
@@ -75,7 +96,7 @@ pub struct Coalescer {
 }
 
 impl Coalescer {
-    /// Runs for this delivery mode; none is open.
+    /// Coalescer of this delivery mode without an open batch.
     #[must_use]
     pub fn new(delivery: Delivery) -> Self {
         Self {
@@ -84,7 +105,7 @@ impl Coalescer {
         }
     }
 
-    /// Adds the next due segment, and emits each run that it completes.
+    /// Adds the next due segment, and emits each batch that it completes.
     pub fn push(
         &mut self,
         due: Time,
@@ -107,32 +128,32 @@ impl Coalescer {
         }
     }
 
-    /// Adds the segment to the open run, and returns whether it belongs there.
+    /// Adds the segment to the open batch, and returns whether it belongs there.
     fn extend(&mut self, due: Time, segment: Segment, corrupt: Option<u32>) -> bool {
-        let (Some(run), Delivery::Batched { quantum }) = (&mut self.open, self.delivery) else {
+        let (Some(batch), Delivery::Batched { quantum }) = (&mut self.open, self.delivery) else {
             return false;
         };
-        let continues = run.packet == segment.packet
-            && run.segments.end == segment.index
-            && due.since(run.due) <= quantum
+        let continues = batch.packet == segment.packet
+            && batch.segments.end == segment.index
+            && due.since(batch.due) <= quantum
             && corrupt.is_none();
         if continues {
-            run.segments.end += 1;
+            batch.segments.end += 1;
         }
         continues
     }
 
-    /// Time at which the open run must be delivered, even if its next segment is not due yet. `None` without an
-    /// open run.
+    /// Time at which the open batch must be delivered, even if its next segment is not due yet. `None` without an
+    /// open batch.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         let Delivery::Batched { quantum } = self.delivery else {
             return None;
         };
-        self.open.as_ref().map(|run| run.due + quantum)
+        self.open.as_ref().map(|batch| batch.due + quantum)
     }
 
-    /// Takes the open run if its [`deadline`](Self::deadline) is at or before `now`.
+    /// Takes the open batch if its [`deadline`](Self::deadline) is at or before `now`.
     pub fn flush(&mut self, now: Time) -> Option<Batch> {
         self.deadline().filter(|deadline| *deadline <= now)?;
         self.open.take()
@@ -143,8 +164,8 @@ impl Coalescer {
 mod tests {
     use super::*;
 
-    fn runs(delivery: Delivery, due: &[(u64, u64, u16, bool)]) -> Vec<(u64, Range<u16>)> {
-        let mut regroup = Coalescer::new(delivery);
+    fn batches(delivery: Delivery, due: &[(u64, u64, u16, bool)]) -> Vec<(u64, Range<u16>)> {
+        let mut coalescer = Coalescer::new(delivery);
         let mut out = Vec::new();
         for &(at, packet, index, last) in due {
             let segment = Segment {
@@ -153,29 +174,31 @@ mod tests {
                 last,
                 len: 1500,
             };
-            regroup.push(Time::from_micros(at), segment, None, |run| out.push(run));
+            coalescer.push(Time::from_micros(at), segment, None, |batch| {
+                out.push(batch)
+            });
         }
-        out.extend(regroup.flush(Time::MAX));
+        out.extend(coalescer.flush(Time::MAX));
         out.into_iter()
-            .map(|run| (run.packet, run.segments))
+            .map(|batch| (batch.packet, batch.segments))
             .collect()
     }
 
     #[test]
-    fn delivers_one_by_one_when_exact() {
+    fn delivers_one_by_one_when_per_packet() {
         let due = [(0, 1, 0, false), (0, 1, 1, true)];
-        assert_eq!(runs(Delivery::PerPacket, &due), [(1, 0..1), (1, 1..2)]);
+        assert_eq!(batches(Delivery::PerPacket, &due), [(1, 0..1), (1, 1..2)]);
     }
 
     #[test]
     fn joins_neighbours_up_to_the_quantum_exactly() {
-        let bulk = Delivery::default();
+        let batched = Delivery::default();
         let due = [(0, 1, 0, false), (100, 1, 1, false), (101, 1, 2, true)];
-        assert_eq!(runs(bulk, &due), [(1, 0..2), (1, 2..3)]);
+        assert_eq!(batches(batched, &due), [(1, 0..2), (1, 2..3)]);
     }
 
     #[test]
-    fn ends_a_run_at_a_gap_or_a_new_packet() {
+    fn ends_a_batch_at_a_gap_or_a_new_packet() {
         let due = [
             (0, 1, 0, false),
             (0, 1, 2, false),
@@ -183,14 +206,14 @@ mod tests {
             (0, 2, 1, true),
         ];
         assert_eq!(
-            runs(Delivery::default(), &due),
+            batches(Delivery::default(), &due),
             [(1, 0..1), (1, 2..3), (2, 0..2)]
         );
     }
 
     #[test]
     fn emits_the_last_segment_of_a_packet_at_once() {
-        let mut regroup = Coalescer::new(Delivery::default());
+        let mut coalescer = Coalescer::new(Delivery::default());
         let mut out = 0;
         let segment = Segment {
             packet: 1,
@@ -198,13 +221,13 @@ mod tests {
             last: true,
             len: 52,
         };
-        regroup.push(Time::ZERO, segment, None, |_| out += 1);
-        assert_eq!((out, regroup.deadline()), (1, None));
+        coalescer.push(Time::ZERO, segment, None, |_| out += 1);
+        assert_eq!((out, coalescer.deadline()), (1, None));
     }
 
     #[test]
-    fn keeps_a_corrupt_segment_in_a_run_of_its_own() {
-        let mut regroup = Coalescer::new(Delivery::default());
+    fn keeps_a_corrupt_segment_in_a_batch_of_its_own() {
+        let mut coalescer = Coalescer::new(Delivery::default());
         let mut out = Vec::new();
         for (index, corrupt) in [(0, None), (1, Some(5)), (2, None)] {
             let segment = Segment {
@@ -213,16 +236,28 @@ mod tests {
                 last: index == 2,
                 len: 1500,
             };
-            regroup.push(Time::ZERO, segment, corrupt, |run| out.push(run.segments));
+            coalescer.push(Time::ZERO, segment, corrupt, |batch| {
+                out.push(batch.segments)
+            });
         }
         assert_eq!(out, [0..1, 1..2, 2..3]);
     }
 
     #[test]
     fn parses_its_own_text() {
-        for text in ["exact", "bulk:100us", "bulk:1ms"] {
+        for text in ["per-packet", "batched:100us", "batched:1ms"] {
             assert_eq!(text.parse::<Delivery>().unwrap().to_string(), text);
         }
-        assert!("bulky".parse::<Delivery>().is_err());
+        assert!("batches".parse::<Delivery>().is_err());
+        assert!("per-packet:1ms".parse::<Delivery>().is_err());
+    }
+
+    #[test]
+    fn accepts_old_names_and_knows_their_new_ones() {
+        for (old, new) in [("exact", "per-packet"), ("bulk:1ms", "batched:1ms")] {
+            assert_eq!(old.parse::<Delivery>(), new.parse());
+        }
+        assert_eq!(old_name("bulk:1ms"), Some(("bulk", "batched")));
+        assert_eq!(old_name("batched:1ms"), None);
     }
 }

@@ -20,8 +20,8 @@ pub enum Setting {
     Delay(Time),
     /// Random part of the delay.
     Jitter(Jitter),
-    /// Order of segments after a change of delay.
-    Order(Order),
+    /// Whether segments sent after a change to a shorter delay may overtake those in flight.
+    AllowReordering(bool),
     /// Rate of the transmitter.
     Rate(Rate),
     /// Bytes added to each segment for its sending time. Ethernet adds 38: preamble, header, frame
@@ -31,7 +31,7 @@ pub enum Setting {
     EndTrace,
     /// Queue limit; `None` is the default.
     Queue(Option<QueueLimit>),
-    /// Queue rule.
+    /// Active queue management.
     Aqm(QueueDiscipline),
     /// Loss ahead of the queue.
     Loss(Loss),
@@ -62,12 +62,12 @@ const KEYS: [Key; 16] = [
         "2ms, uniform:2ms, pareto:2ms, normal:2ms,reorder or none",
         "none",
     ),
-    ("order", "keep or switch", "keep"),
+    ("allow-reordering", "no or yes", "no"),
     ("rate", "10gbit or unlimited", "unlimited"),
     ("trace", "none; a file is read by longhaul link", "none"),
     ("overhead", "38", "0"),
     ("queue", "1bdp, 64KB, 1000p or default", "default"),
-    ("rule", "tail, codel, red or red:min=100KB", "tail"),
+    ("aqm", "tail, codel, red or red:min=100KB", "tail"),
     ("loss", "0.1%, gilbert:p=1%,r=30%, at:5,17 or none", "none"),
     ("duplicate", "0.1% or none", "none"),
     ("corrupt", "0.1% or none", "none"),
@@ -81,6 +81,11 @@ const KEYS: [Key; 16] = [
     ),
     ("ack-buffer", "1000", "1000"),
 ];
+
+/// Old names of keys, each with its new name. The next version rejects them.
+const OLD_KEYS: [(&str, &str); 2] = [("order", "allow-reordering"), ("rule", "aqm")];
+/// Old values of `allow-reordering`, each with its new one. The next version rejects them.
+const OLD_REORDERING: [(&str, &str); 2] = [("keep", "no"), ("switch", "yes")];
 
 /// Error in a setting, or in a combination of settings.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -114,9 +119,10 @@ impl Setting {
     ///
     /// An unknown key, or a value that is not valid for it.
     pub fn parse(key: &str, value: &str) -> Result<Self, SettingError> {
+        let present = present_key(key);
         let (key, example, default) = *KEYS
             .iter()
-            .find(|(name, ..)| *name == key)
+            .find(|(name, ..)| *name == present)
             .ok_or_else(|| SettingError::UnknownKey(key.to_owned()))?;
         let text = match value.trim() {
             "default" => default,
@@ -133,14 +139,14 @@ impl Setting {
         match key {
             "delay" => parse_text(value).map(Self::Delay),
             "jitter" => parse_rule(value).map(Self::Jitter),
-            "order" => parse_text(value).map(Self::Order),
+            "allow-reordering" => parse_yes_or_no(value).map(Self::AllowReordering),
             "rate" => parse_unless("unlimited", value, parse_text::<BitRate>)
                 .map(|rate| Self::Rate(rate.map_or(Rate::Unlimited, Rate::Constant))),
             "trace" if value == "none" => Ok(Self::EndTrace),
             "trace" => Err("not none".to_owned()),
             "overhead" => parse_whole(value, 0, 1_000).map(Self::Overhead),
             "queue" => parse_unless("default", value, parse_text).map(Self::Queue),
-            "rule" => parse_rule(value).map(Self::Aqm),
+            "aqm" => parse_rule(value).map(Self::Aqm),
             "loss" => parse_rule(value).map(Self::Loss),
             "duplicate" => parse_text(value).map(|share: Percentage| Self::Duplicate(share.0)),
             "corrupt" => parse_text(value).map(|share: Percentage| Self::Corrupt(share.0)),
@@ -151,6 +157,35 @@ impl Setting {
                 .map(Self::AckPace),
             _ => parse_whole(value, 1, 1_000_000).map(Self::AckBuffer),
         }
+    }
+}
+
+/// Name of a key in this version. Underscores are dashes, as in a file.
+fn present_key(key: &str) -> String {
+    let key = key.replace('_', "-");
+    let renamed = OLD_KEYS.iter().find(|(old, _)| *old == key);
+    renamed.map_or(key, |(_, new)| (*new).to_owned())
+}
+
+/// Old names in a key and its value, each with its new name.
+#[must_use]
+pub fn old_names(key: &str, value: &str) -> Vec<(String, String)> {
+    let (present, value) = (present_key(key), value.trim());
+    let is_old = OLD_KEYS.iter().any(|(old, _)| *old == key);
+    let old_key = is_old.then(|| (key.to_owned(), present.clone()));
+    let mut values = OLD_REORDERING.iter();
+    let renamed = values.find(|(old, _)| present == "allow-reordering" && *old == value);
+    let old_value =
+        renamed.map(|(old, new)| (format!("{present} {old}"), format!("{present} {new}")));
+    old_key.into_iter().chain(old_value).collect()
+}
+
+fn parse_yes_or_no(value: &str) -> Result<bool, String> {
+    let renamed = OLD_REORDERING.iter().find(|(old, _)| *old == value);
+    match renamed.map_or(value, |(_, new)| new) {
+        "no" => Ok(false),
+        "yes" => Ok(true),
+        _ => Err("not no or yes".to_owned()),
     }
 }
 
@@ -169,29 +204,6 @@ fn parse_unless<T>(
         Ok(None)
     } else {
         parse(value).map(Some)
-    }
-}
-
-/// Order of segments after a change of delay.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Order {
-    /// The wire becomes longer or shorter: no segment overtakes an earlier one.
-    #[default]
-    Fifo,
-    /// The path is switched: segments in flight keep their arrival times, and segments sent after a
-    /// change to a shorter path overtake them.
-    Reroute,
-}
-
-impl FromStr for Order {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "keep" => Ok(Self::Fifo),
-            "switch" => Ok(Self::Reroute),
-            _ => Err("not keep or switch"),
-        }
     }
 }
 
@@ -218,15 +230,6 @@ impl FromStr for Reorder {
         Ok(Self {
             probability,
             hold: parse_text(hold)?,
-        })
-    }
-}
-
-impl fmt::Display for Order {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Fifo => "keep",
-            Self::Reroute => "switch",
         })
     }
 }
@@ -261,8 +264,9 @@ pub struct LinkConfig {
     pub delay: Time,
     /// Random part of the delay.
     pub jitter: Jitter,
-    /// Order of segments after a change of delay.
-    pub order: Order,
+    /// Whether segments sent after a change to a shorter delay may overtake those in flight. If so, the path was
+    /// switched, and segments in flight keep their arrival times. If not, the wire became shorter.
+    pub allow_reordering: bool,
     /// Rate of the transmitter.
     pub rate: Rate,
     /// Bytes added to each segment for its sending time.
@@ -270,7 +274,7 @@ pub struct LinkConfig {
     /// Queue limit; `None` is 1 BDP, or 1,000 segments if 1 BDP is less than 1,000 × 1,500 bytes. That
     /// is enough for a window-limited flow on any path. Memory: rate × RTT.
     pub queue: Option<QueueLimit>,
-    /// Queue rule.
+    /// Active queue management.
     pub aqm: QueueDiscipline,
     /// Loss ahead of the queue.
     pub loss: Loss,
@@ -292,7 +296,7 @@ impl Default for LinkConfig {
         Self {
             delay: Time::ZERO,
             jitter: Jitter::default(),
-            order: Order::Fifo,
+            allow_reordering: false,
             rate: Rate::Unlimited,
             overhead: 0,
             queue: None,
@@ -323,13 +327,13 @@ impl LinkConfig {
         match setting {
             Setting::Delay(delay) => self.delay = delay,
             Setting::Jitter(jitter) => self.jitter = jitter,
-            Setting::Order(order) => self.order = order,
+            Setting::AllowReordering(allow) => self.allow_reordering = allow,
             Setting::Rate(rate) => self.rate = rate,
             Setting::Overhead(bytes) => self.overhead = bytes,
             Setting::EndTrace if matches!(self.rate, Rate::Trace(_)) => self.rate = Rate::Unlimited,
             Setting::EndTrace => {}
             Setting::Queue(limit) => self.queue = limit,
-            Setting::Aqm(rule) => self.aqm = rule,
+            Setting::Aqm(discipline) => self.aqm = discipline,
             Setting::Loss(loss) => self.loss = loss,
             Setting::Duplicate(ratio) => self.duplicate = ratio,
             Setting::Corrupt(ratio) => self.corrupt = ratio,
@@ -345,7 +349,7 @@ impl LinkConfig {
     ///
     /// # Errors
     ///
-    /// A queue in BDPs without a rate or a delay, or a queue limit or queue rule at an unlimited rate.
+    /// A queue in BDPs without a rate or a delay, or a queue limit or an AQM at an unlimited rate.
     pub fn check(&self) -> Result<(), SettingError> {
         let is_limited = self.rate.mean().is_some();
         if matches!(self.queue, Some(QueueLimit::Bdp(_)))
@@ -398,7 +402,10 @@ impl LinkConfig {
         vec![
             ("delay", self.delay.exact()),
             ("jitter", self.jitter.to_string()),
-            ("order", self.order.to_string()),
+            (
+                "allow-reordering",
+                if self.allow_reordering { "yes" } else { "no" }.to_owned(),
+            ),
             ("rate", rate),
             ("trace", trace),
             ("overhead", self.overhead.to_string()),
@@ -406,7 +413,7 @@ impl LinkConfig {
                 "queue",
                 text_or(self.queue.map(|limit| limit.to_string()), "default"),
             ),
-            ("rule", self.aqm.to_string()),
+            ("aqm", self.aqm.to_string()),
             ("loss", self.loss.to_string()),
             ("duplicate", share(self.duplicate)),
             ("corrupt", share(self.corrupt)),
@@ -421,8 +428,8 @@ impl LinkConfig {
         ]
     }
 
-    /// Queue rule with all its parameters; RED's thresholds may follow from the queue limit.
-    pub(crate) fn rule_with_defaults(&self) -> QueueDiscipline {
+    /// AQM with all its parameters; RED's thresholds may follow from the queue limit.
+    pub(crate) fn aqm_with_defaults(&self) -> QueueDiscipline {
         self.aqm.with_defaults(self.limit(), self.mtu)
     }
 
@@ -478,7 +485,7 @@ mod tests {
             ("duplicate", "1"),
             ("corrupt", "0.5"),
             ("reorder", "1:5ms"),
-            ("rule", "red:p=1"),
+            ("aqm", "red:p=1"),
             ("trace", "file"),
         ] {
             let text = message(key, value);
@@ -502,11 +509,11 @@ mod tests {
         let set = [
             ("delay", "13ms"),
             ("jitter", "uniform:2ms,reorder"),
-            ("order", "switch"),
+            ("allow-reordering", "yes"),
             ("rate", "10Mbit/s"),
             ("overhead", "38"),
             ("queue", "0.5bdp"),
-            ("rule", "red:p=5%,weight=0.2%"),
+            ("aqm", "red:p=5%,weight=0.2%"),
             ("loss", "0.7%"),
             ("duplicate", "1%"),
             ("corrupt", "2%"),
@@ -533,10 +540,27 @@ mod tests {
     }
 
     #[test]
+    fn accepts_old_names_and_lists_their_new_ones() {
+        let old = shape(&[("order", "switch"), ("rule", "codel")]);
+        let new = shape(&[("allow_reordering", "yes"), ("aqm", "codel")]);
+        assert_eq!(old.settings(), new.settings());
+        let pair = |old: &str, new: &str| (old.to_owned(), new.to_owned());
+        assert_eq!(old_names("rule", "codel"), [pair("rule", "aqm")]);
+        assert_eq!(
+            old_names("order", "keep"),
+            [
+                pair("order", "allow-reordering"),
+                pair("allow-reordering keep", "allow-reordering no")
+            ]
+        );
+        assert_eq!(old_names("aqm", "tail"), []);
+    }
+
+    #[test]
     fn derives_red_thresholds_from_the_limit() {
         let thresholds =
-            |queue, rule| match shape(&[("rate", "1gbit"), ("queue", queue), ("rule", rule)])
-                .rule_with_defaults()
+            |queue, aqm| match shape(&[("rate", "1gbit"), ("queue", queue), ("aqm", aqm)])
+                .aqm_with_defaults()
             {
                 QueueDiscipline::Red { thresholds, .. } => {
                     thresholds.map(|(min, max)| (min.get(), max.get()))

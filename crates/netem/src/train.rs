@@ -321,7 +321,7 @@ fn unsupported_setting(shape: &LinkConfig) -> Option<&'static str> {
     [
         (matches!(shape.rate, Rate::Trace(_)), "a trace"),
         (!shape.jitter.is_none(), "jitter"),
-        (shape.aqm != QueueDiscipline::Tail, "a queue rule"),
+        (shape.aqm != QueueDiscipline::Tail, "an AQM"),
         (shape.duplicate.get() > 0.0, "duplication"),
         (shape.corrupt.get() > 0.0, "corruption"),
         (shape.reorder.probability.get() > 0.0, "reordering"),

@@ -38,7 +38,7 @@ fn allocates_nothing_in_steady_state() {
         ("duplicate", "1%"),
         ("corrupt", "1%"),
         ("reorder", "1%:1ms"),
-        ("rule", "codel"),
+        ("aqm", "codel"),
     ] {
         shape.apply(Setting::parse(key, value).unwrap());
     }

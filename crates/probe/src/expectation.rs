@@ -384,7 +384,7 @@ mod tests {
             (vec!["loss=at:5"], "from its start"),
             (vec!["loss=gilbert:p=1%,r=25%,bad=50%"], "gilbert"),
             (vec!["ack-thin=3"], "ack-thin"),
-            (vec!["order=switch"], "order"),
+            (vec!["allow-reordering=yes"], "allow-reordering"),
             (vec!["delay=1ms", "rate=0.1mbit"], "--interval"),
         ] {
             let settings: Vec<_> = settings.iter().map(|text| (*text).to_owned()).collect();

@@ -2,26 +2,28 @@
 //! Links from a configuration file.
 
 use super::{DirectionConfig, Endpoint, Link, parse_setting, read_trace, resets_trace};
-use crate::tap;
+use crate::{capture::CaptureOptions, old_names};
 use anyhow::Result;
-use longhaul_command::exit::Refusal;
+use longhaul_command::{deprecated, exit::Refusal};
 use longhaul_netem::grammar::number_text;
 use longhaul_units::Bytes;
+use serde::Deserialize;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
+use toml::de::DeTable;
 
 /// Configuration file with links: `[[links]]`, each with its ends and its settings by the names of the flags.
 /// `[links.forward]` and `[links.backward]` override settings of one direction.
-#[derive(serde::Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     #[serde(default)]
     links: Vec<LinkTable>,
 }
 
-#[derive(serde::Deserialize)]
+#[derive(Deserialize)]
 struct LinkTable {
     name: String,
     left: String,
@@ -31,11 +33,11 @@ struct LinkTable {
     offload: Option<bool>,
     seed: Option<u64>,
     memory: Option<Bytes>,
-    tap: Option<PathBuf>,
-    #[serde(rename = "tap-snap")]
-    tap_snap: Option<u32>,
-    #[serde(rename = "tap-memory")]
-    tap_memory: Option<Bytes>,
+    capture: Option<PathBuf>,
+    #[serde(rename = "snap-length", alias = "snap_length")]
+    snap_length: Option<u32>,
+    #[serde(rename = "capture-memory", alias = "capture_memory")]
+    capture_memory: Option<Bytes>,
     #[serde(default)]
     forward: BTreeMap<String, toml::Value>,
     #[serde(default)]
@@ -46,8 +48,8 @@ struct LinkTable {
 }
 
 /// Defaults of the flags.
-const TAP_SNAP: u32 = 128;
-const TAP_MEMORY: Bytes = Bytes::new(256_000_000);
+const SNAP_LENGTH: u32 = 128;
+const CAPTURE_MEMORY: Bytes = Bytes::new(256_000_000);
 
 /// Reads all links of a file.
 ///
@@ -57,7 +59,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Link>> {
     let with_path =
         |error: &dyn std::fmt::Display| Refusal::usage(format!("{}: {error}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| with_path(&error))?;
-    let file: File = toml::from_str(&text).map_err(|error| with_path(&error))?;
+    let file = parse(path, &text).map_err(|error| with_path(&error))?;
     if file.links.is_empty() {
         return Err(with_path(&"no links; give at least one [[links]]"));
     }
@@ -74,11 +76,23 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Link>> {
     Ok(links)
 }
 
+/// Parses a file; old keys get their new names, each with a warning.
+fn parse(path: &Path, text: &str) -> Result<File, toml::de::Error> {
+    let mut table = DeTable::parse(text)?;
+    for key in deprecated::rename_keys(table.get_mut(), &old_names::RENAMED_KEYS) {
+        old_names::warn_of_key(&path.display(), text, &key);
+    }
+    File::deserialize(toml::de::Deserializer::from(table)).map_err(|mut error| {
+        error.set_input(Some(text));
+        error
+    })
+}
+
 impl LinkTable {
     fn link(self, base: &Path) -> Result<Link> {
         let mtu = self.mtu.unwrap_or(1_500);
-        if self.tap.is_none() && (self.tap_snap.is_some() || self.tap_memory.is_some()) {
-            let message = "tap-snap and tap-memory configure tap, which is missing: give tap, too";
+        if self.capture.is_none() && (self.snap_length.is_some() || self.capture_memory.is_some()) {
+            let message = "snap-length and capture-memory configure capture, which is missing: give capture, too";
             return Err(Refusal::usage(message));
         }
         let mut both = DirectionConfig {
@@ -90,7 +104,8 @@ impl LinkTable {
         let (mut forward, mut backward) = (both.clone(), both);
         apply(&mut forward, &self.forward, base)?;
         apply(&mut backward, &self.backward, base)?;
-        let delivery = self.delivery.as_deref().unwrap_or("bulk");
+        let delivery = self.delivery.as_deref().unwrap_or("batched");
+        old_names::warn_of_delivery(delivery);
         Ok(Link {
             name: self.name,
             left: Endpoint::parse(&self.left)?,
@@ -103,10 +118,10 @@ impl LinkTable {
                 .map_err(|error: String| Refusal::usage(error))?,
             offload: self.offload.unwrap_or(true),
             seed: self.seed.unwrap_or(1),
-            tap: self.tap.map(|path| tap::TapOptions {
+            capture: self.capture.map(|path| CaptureOptions {
                 path: base.join(path),
-                snap: self.tap_snap.unwrap_or(TAP_SNAP),
-                memory: self.tap_memory.unwrap_or(TAP_MEMORY),
+                snap_length: self.snap_length.unwrap_or(SNAP_LENGTH),
+                memory: self.capture_memory.unwrap_or(CAPTURE_MEMORY),
             }),
         })
     }
@@ -121,18 +136,22 @@ fn apply(
         match (key.as_str(), value) {
             ("at", toml::Value::Array(changes)) => {
                 for change in changes {
+                    let change = text_of(change);
+                    old_names::warn_of_change(&change);
                     direction
                         .schedule
-                        .add_text(&text_of(change))
+                        .add_text(&change)
                         .map_err(Refusal::usage)?;
                 }
             }
             ("trace", toml::Value::String(path)) if !resets_trace(path) => {
                 direction.initial.apply(read_trace(&base.join(path))?);
             }
-            _ => direction
-                .initial
-                .apply(parse_setting(key, &value_of(key, value))?),
+            _ => {
+                let value = value_of(key, value);
+                old_names::warn_of_setting(key, &value);
+                direction.initial.apply(parse_setting(key, &value)?);
+            }
         }
     }
     Ok(())

@@ -3,7 +3,7 @@
 
 pub(super) mod file;
 
-use super::tap;
+use super::capture::CaptureOptions;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_linux::{
@@ -59,8 +59,8 @@ pub(super) struct Link {
     pub(super) offload: bool,
     /// Seed of all random decisions.
     pub(super) seed: u64,
-    /// Options of the tap, if any.
-    pub(super) tap: Option<tap::TapOptions>,
+    /// Options of the capture, if any.
+    pub(super) capture: Option<CaptureOptions>,
 }
 
 /// Configuration of one direction.
@@ -241,7 +241,7 @@ impl Config {
     /// Exit code 2: the error, with the link's name.
     pub(super) fn check(self) -> Result<Self> {
         self.links.iter().try_for_each(check_link)?;
-        check_taps(&self.links, self.counters.as_deref())?;
+        check_captures(&self.links, self.counters.as_deref())?;
         Ok(self)
     }
 }
@@ -269,26 +269,26 @@ fn check_link(link: &Link) -> Result<()> {
     };
     link.forward.check().map_err(with_link_name)?;
     link.backward.check().map_err(with_link_name)?;
-    link.tap
+    link.capture
         .as_ref()
-        .map_or(Ok(()), |tap| tap.check().map_err(with_link_name))
+        .map_or(Ok(()), |capture| capture.check().map_err(with_link_name))
 }
 
-/// Checks that no two links, and no tap and the counters, write to the same file.
-fn check_taps(links: &[Link], counters: Option<&Path>) -> Result<()> {
+/// Checks that no two links, and no capture and the counters, write to the same file.
+fn check_captures(links: &[Link], counters: Option<&Path>) -> Result<()> {
     let counters = counters.filter(|path| *path != Path::new("-"));
     let counters = counters.map(canonical_path);
     let mut paths = BTreeSet::new();
     for path in links
         .iter()
-        .filter_map(|link| Some(&link.tap.as_ref()?.path))
+        .filter_map(|link| Some(&link.capture.as_ref()?.path))
     {
         let conflict = match is_device(path) {
             true => continue,
             false if counters == Some(canonical_path(path)) => {
-                "a tap and --counters both have the file"
+                "a capture and --counters both have the file"
             }
-            false if !paths.insert(canonical_path(path)) => "two links have the tap",
+            false if !paths.insert(canonical_path(path)) => "two links have the capture file",
             false => continue,
         };
         return Err(Refusal::usage(format!(

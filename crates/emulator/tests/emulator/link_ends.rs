@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of the ways in which `longhaul link` ends: each direction has its report and each tap its statistics.
+//! Tests of the ways in which `longhaul link` ends: each direction has its report and each capture its statistics.
 
 use longhaul_testnet::{
-    link_process::{Testbed, may_use_namespaces, tap_file::TapFile, traffic::datagrams},
+    link_process::{Testbed, capture_file::CaptureFile, may_use_namespaces, traffic::datagrams},
     relay_testbed::run_ip,
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -96,9 +96,9 @@ fn stops_right_after_ready() {
     assert!(text.contains("ready\nlink "), "{text}");
 }
 
-/// Asserts that each direction has its report, on standard error and in the tap.
-fn assert_reports(stderr: &str, link: &str, tap: &Path) {
-    let file = TapFile::read(fs::read(tap).unwrap());
+/// Asserts that each direction has its report, on standard error and in the capture.
+fn assert_reports(stderr: &str, link: &str, capture: &Path) {
+    let file = CaptureFile::read(fs::read(capture).unwrap());
     assert_eq!(file.damage, [], "the file ends with a whole block");
     assert_eq!(file.statistics.len(), 2, "{stderr}");
     for direction in ["forward", "backward"] {
@@ -110,14 +110,14 @@ fn assert_reports(stderr: &str, link: &str, tap: &Path) {
     }
 }
 
-/// Runs two links with a tap each, whose counters cannot be written.
+/// Runs two links with a capture each, whose counters cannot be written.
 fn run_without_disk(interval: &str, end: impl FnOnce(&Child)) {
     let directory = tempfile::tempdir().unwrap();
-    let tap = |name: &str| directory.path().join(format!("{name}.pcapng"));
+    let capture = |name: &str| directory.path().join(format!("{name}.pcapng"));
     let describe = |(name, network): (&str, u8)| {
-        let tap = tap(name);
+        let capture = capture(name);
         format!(
-            "[[links]]\nname = \"{name}\"\ntap = {tap:?}\n\
+            "[[links]]\nname = \"{name}\"\ntap = {capture:?}\n\
              left = \"{name}0:10.66.{network}.1/30\"\nright = \"{name}1:10.66.{network}.2/30\"\n"
         )
     };
@@ -139,12 +139,12 @@ fn run_without_disk(interval: &str, end: impl FnOnce(&Child)) {
     assert_eq!(link.wait().unwrap().code(), Some(1), "{text}");
     assert!(text.contains("No space left on device"), "{text}");
     for name in ["a", "b"] {
-        assert_reports(&text, name, &tap(name));
+        assert_reports(&text, name, &capture(name));
     }
 }
 
 #[test]
-fn completes_taps_when_counters_fail() {
+fn completes_captures_when_counters_fail() {
     if !may_use_namespaces() {
         return;
     }
@@ -152,7 +152,7 @@ fn completes_taps_when_counters_fail() {
 }
 
 #[test]
-fn completes_taps_when_last_counters_fail() {
+fn completes_captures_when_last_counters_fail() {
     if !may_use_namespaces() {
         return;
     }
@@ -161,13 +161,13 @@ fn completes_taps_when_last_counters_fail() {
 
 /// No snapshot or write is due when the interface is deleted.
 #[test]
-fn completes_tap_when_interface_is_deleted() {
+fn completes_capture_when_interface_is_deleted() {
     if !may_use_namespaces() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let tap = directory.path().join("tap.pcapng");
-    let flags = ["--interval", "1h", "--tap", tap.to_str().unwrap()];
+    let capture = directory.path().join("wan.pcapng");
+    let flags = ["--interval", "1h", "--capture", capture.to_str().unwrap()];
     let bed = Testbed::start("deleted", ["10.66.33.1/30", "10.66.33.2/30"], &flags);
     assert_eq!(datagrams(&bed, 10, 10).len(), 10);
     let name = format!("deleted-{}", std::process::id());
@@ -178,8 +178,13 @@ fn completes_tap_when_interface_is_deleted() {
         stderr.contains("an interface of the link was removed"),
         "{stderr}"
     );
-    assert_reports(&stderr, &name, &tap);
+    assert_reports(&stderr, &name, &capture);
     let forward = format!("link {name} forward: 10 of 10 segments delivered");
     assert!(stderr.contains(&forward), "{stderr}");
-    assert_eq!(TapFile::read(fs::read(&tap).unwrap()).segments.len(), 20);
+    assert_eq!(
+        CaptureFile::read(fs::read(&capture).unwrap())
+            .segments
+            .len(),
+        20
+    );
 }

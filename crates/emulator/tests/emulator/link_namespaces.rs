@@ -39,7 +39,7 @@ fn tcp_survives_all_impairments() {
         ["10.66.0.1/30", "10.66.0.2/30"],
         ["fd66::1/64", "fd66::2/64"],
     ] {
-        for delivery in ["bulk", "exact"] {
+        for delivery in ["batched", "per-packet"] {
             let flags = [troubles.as_slice(), &["--delivery", delivery]].concat();
             let bed = Testbed::start("trouble", addresses, &flags);
             transfer(&bed, 4 << 20);
@@ -99,11 +99,11 @@ fn shows_settings_and_restores_defaults() {
     let set = [
         ("delay", "1ms"),
         ("jitter", "uniform:1ms"),
-        ("order", "switch"),
+        ("allow-reordering", "yes"),
         ("rate", "100mbit"),
         ("overhead", "38"),
         ("queue", "500p"),
-        ("rule", "red"),
+        ("aqm", "red"),
         ("loss", "0.1%"),
         ("duplicate", "0.1%"),
         ("corrupt", "0.1%"),
@@ -131,8 +131,8 @@ fn shows_settings_and_restores_defaults() {
             (&"500p".into(), &"0.1%".into())
         );
         assert_eq!(
-            (&now["order"], &now["ack-hold"]),
-            (&"switch".into(), &"20ms".into())
+            (&now["allow-reordering"], &now["ack-hold"]),
+            (&"yes".into(), &"20ms".into())
         );
     }
     let text = bed.show(&[]);
@@ -144,7 +144,7 @@ fn shows_settings_and_restores_defaults() {
     ] {
         assert!(text.contains(line), "{line:?} is not in {text}");
     }
-    for key in ["rule", "queue", "trace"]
+    for key in ["aqm", "queue", "trace"]
         .into_iter()
         .chain(set.map(|(key, _)| key))
     {
@@ -298,12 +298,15 @@ fn counters_add_up() {
     let bed = Testbed::start("counters", ["10.66.6.1/30", "10.66.6.2/30"], &flags);
     assert_eq!(datagrams(&bed, 100, 60).len(), 60);
     let records = bed.records_after_stop();
-    let checks: Vec<_> = records
+    let reports: Vec<_> = records
         .iter()
-        .filter(|r| r["record"] == "selfcheck")
+        .filter(|r| r["record"] == "timing_report")
         .collect();
-    assert_eq!(checks.len(), 2);
-    let forward = checks.iter().find(|r| r["direction"] == "forward").unwrap();
+    assert_eq!(reports.len(), 2);
+    let forward = reports
+        .iter()
+        .find(|r| r["direction"] == "forward")
+        .unwrap();
     assert_eq!(forward["segments"], 100);
     assert_eq!(forward["delivered_segments"], 60);
     assert_eq!(forward["drops"]["loss"], 40);

@@ -63,7 +63,7 @@ fn rejects_values_out_of_range() {
 fn names_setting_error_once() {
     for (flag, value) in [
         ("--loss", "5"),
-        ("--rule", "red:p=5"),
+        ("--aqm", "red:p=5"),
         ("--jitter", "normal"),
     ] {
         let args = [&ENDS, [flag, value].as_slice()].concat();
@@ -97,15 +97,87 @@ fn checks_schedules_and_overrides_before_start() {
     assert_setting_refused("--forward", "lose=1%", &["lose"]);
 }
 
+/// Ends in a missing namespace: a link with them is refused after its settings were read.
+const ABSENT_ENDS: [&str; 4] = [
+    "--left",
+    "nosuchns:w0:10.9.0.1/30",
+    "--right",
+    "nosuchns:w1:10.9.0.2/30",
+];
+
+/// Asserts that a link is refused only for its namespaces, after one warning for each of `renamed`.
+fn assert_warned(args: &[&str], renamed: &[&str]) {
+    let stderr = String::from_utf8(link(args).stderr).unwrap();
+    assert!(stderr.contains("ip netns add nosuchns"), "{stderr}");
+    for names in renamed {
+        let warning = format!("{names}; the next version rejects the old name");
+        assert!(stderr.contains(&warning), "{names:?} is not in {stderr}");
+    }
+    assert_eq!(stderr.lines().count(), renamed.len() + 1, "{stderr}");
+}
+
+#[test]
+fn accepts_old_flags_and_values_with_warning() {
+    let old = [
+        "--order=switch",
+        "--rule=codel",
+        "--rate=1gbit",
+        "--tap=/dev/null",
+        "--tap-snap=60",
+        "--tap-memory=8MB",
+        "--delivery=bulk:1ms",
+        "--forward=rule=tail",
+        "--at=3s: order keep",
+    ];
+    assert_warned(
+        &[&ABSENT_ENDS, old.as_slice()].concat(),
+        &[
+            "--order is now --allow-reordering",
+            "--rule is now --aqm",
+            "--tap is now --capture",
+            "--tap-snap is now --snap-length",
+            "--tap-memory is now --capture-memory",
+            "warning: allow-reordering switch is now allow-reordering yes",
+            "warning: rule is now aqm",
+            "warning: order is now allow-reordering",
+            "warning: allow-reordering keep is now allow-reordering no",
+            "warning: delivery bulk is now delivery batched",
+        ],
+    );
+}
+
+#[test]
+fn accepts_old_keys_of_file_with_warning() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("path.toml");
+    let file = path.to_str().unwrap();
+    let text = "[[links]]\nname = 'a'\nleft = 'nosuchns:w0:10.9.0.1/30'\nright = 'nosuchns:w1:10.9.0.2/30'\n\
+                rate = '1gbit'\norder = 'keep'\ndelivery = 'exact'\ntap = '/dev/null'\ntap-snap = 60\n\
+                tap-memory = '8MB'\nat = ['3s: rule tail']\n[links.backward]\nrule = 'red'\n";
+    std::fs::write(&path, text).unwrap();
+    let at = |line: usize, old: &str, new: &str| format!("{file}:{line}: {old} is now {new}");
+    let keys = [
+        at(6, "order", "allow-reordering"),
+        at(8, "tap", "capture"),
+        at(9, "tap-snap", "snap-length"),
+        at(10, "tap-memory", "capture-memory"),
+        at(13, "rule", "aqm"),
+    ];
+    let values = [
+        "warning: allow-reordering keep is now allow-reordering no",
+        "warning: delivery exact is now delivery per-packet",
+        "warning: rule is now aqm",
+    ];
+    let all: Vec<_> = keys.iter().map(String::as_str).chain(values).collect();
+    assert_warned(&["--config", file], &all);
+    std::fs::write(&path, text.replace("snap = 60", "snap = 'x'")).unwrap();
+    let stderr = String::from_utf8(link(&["--config", file]).stderr).unwrap();
+    assert!(stderr.contains("line 9"), "{stderr}");
+}
+
 #[test]
 fn missing_namespace_error_names_command() {
-    let ends = [
-        "--left",
-        "nosuchns:w0:10.9.0.1/30",
-        "--right",
-        "nosuchns:w1:10.9.0.2/30",
-    ];
-    assert_refused(&ends, &["nosuchns", "ip netns add nosuchns"]);
+    assert_refused(&ABSENT_ENDS, &["nosuchns", "ip netns add nosuchns"]);
 }
 
 #[test]
@@ -114,40 +186,43 @@ fn rejects_missing_trace() {
 }
 
 #[test]
-fn rejects_invalid_tap_options() {
+fn rejects_invalid_capture_options() {
     let name = format!("refused-{}", std::process::id());
-    let tap = |more: &[&str], words: &[&str]| {
-        let tap = ["--tap", "/nonexistent/tap", "--name", &name];
-        assert_refused(&[&ENDS, tap.as_slice(), more].concat(), words);
+    let refused = |more: &[&str], words: &[&str]| {
+        let capture = ["--capture", "/nonexistent/file", "--name", &name];
+        assert_refused(&[&ENDS, capture.as_slice(), more].concat(), words);
     };
-    tap(&[], &["/nonexistent/tap", "No such file"]);
-    tap(&["--tap-snap", "39"], &["tap-snap 39", "40 to 256"]);
-    tap(&["--tap-snap", "257"], &["tap-snap 257", "40 to 256"]);
-    tap(&["--tap-memory", "1MB"], &["tap-memory 1 MB", "at least 4"]);
-    tap(
-        &["--tap-memory", "65GB"],
-        &["tap-memory 65 GB", "at most 64 GB"],
-    );
-    tap(
-        &["--tap-memory", "99999TB"],
-        &["tap-memory 99999 TB", "at most"],
-    );
+    refused(&[], &["/nonexistent/file", "No such file"]);
+    for length in ["39", "257"] {
+        let words = [&format!("snap-length {length}"), "40 to 256"];
+        refused(&["--snap-length", length], &words);
+    }
+    for (memory, words) in [
+        ("1MB", ["capture-memory 1 MB", "at least 4"]),
+        ("65GB", ["capture-memory 65 GB", "at most 64 GB"]),
+        ("99999TB", ["capture-memory 99999 TB", "at most"]),
+    ] {
+        refused(&["--capture-memory", memory], &words);
+    }
     let alone = |flag, value| link(&[&ENDS, [flag, value].as_slice()].concat());
-    for output in [alone("--tap-snap", "40"), alone("--tap-memory", "8MB")] {
+    for output in [
+        alone("--snap-length", "40"),
+        alone("--capture-memory", "8MB"),
+    ] {
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{stderr}");
-        assert!(stderr.contains("--tap <FILE>"), "{stderr}");
+        assert!(stderr.contains("--capture <FILE>"), "{stderr}");
     }
 }
 
 /// Two spellings of one path.
 #[test]
-fn rejects_tap_and_counters_in_same_file() {
+fn rejects_capture_and_counters_in_same_file() {
     let directory = tempfile::tempdir().unwrap();
     let parent = directory.path().to_str().unwrap();
-    let (tap, counters) = (format!("{parent}/out"), format!("{parent}/./out"));
-    let both = ["--tap", &tap, "--counters", &counters];
-    let expected = ["a tap and --counters", "give each its own"];
+    let (capture, counters) = (format!("{parent}/out"), format!("{parent}/./out"));
+    let both = ["--capture", &capture, "--counters", &counters];
+    let expected = ["a capture and --counters", "give each its own"];
     assert_refused(&[&ENDS, both.as_slice()].concat(), &expected);
     assert!(!directory.path().join("out").exists());
 }
@@ -190,21 +265,21 @@ fn config_errors_name_file_and_key() {
             vec!["path.toml", "queue", "10p"],
         ),
         (
-            "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"\nright = \"w1:10.0.0.2/30\"\ntap-snap = 60",
-            vec!["path.toml", "link \"a\"", "tap-snap", "give tap"],
+            "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"\nright = \"w1:10.0.0.2/30\"\nsnap-length = 60",
+            vec!["path.toml", "link \"a\"", "snap-length", "give capture"],
         ),
         ("[[link]]", vec!["path.toml", "link"]),
         ("links = []", vec!["path.toml", "no links"]),
         ("", vec!["path.toml", "no links", "[[links]]"]),
         (
-            "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"\nright = \"w1:10.0.0.2/30\"\ntap = \"t\"\n\
-             [[links]]\nname = \"b\"\nleft = \"w2:10.0.1.1/30\"\nright = \"w3:10.0.1.2/30\"\ntap = \"t\"",
+            "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"\nright = \"w1:10.0.0.2/30\"\ncapture = \"t\"\n\
+             [[links]]\nname = \"b\"\nleft = \"w2:10.0.1.1/30\"\nright = \"w3:10.0.1.2/30\"\ncapture = \"t\"",
             vec!["two links", "t: give each its own"],
         ),
         (
             "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"\nright = \"w1:10.0.0.2/30\"\n\
-             tap = \"t\"\ntap-snap = 20",
-            vec!["link \"a\"", "tap-snap 20"],
+             capture = \"t\"\nsnap-length = 20",
+            vec!["link \"a\"", "snap-length 20"],
         ),
     ] {
         std::fs::write(&path, text).unwrap();

@@ -179,13 +179,13 @@ pub(crate) const TESTBED_CASES: &[InvalidCase] = &[
     ),
     (
         "delay = '1ms'",
-        "tap = true\ntap_snap = ¦10",
-        "tap-snap 10: 40 to 256",
+        "tap = true\nsnap_length = ¦10",
+        "snap-length 10: 40 to 256",
     ),
     (
         "delay = '1ms'",
-        "tap = true\ntap_memory = ¦'1KB'",
-        "tap-memory 1 KB: at least",
+        "tap = true\ncapture_memory = ¦'1KB'",
+        "capture-memory 1 KB: at least",
     ),
     (
         "delay = '1ms'",

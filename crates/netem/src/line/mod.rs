@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The line decides nothing ahead of time: a segment waits in a real queue until the transmitter
-//! takes it. So a change of rate, delay or queue rule (AQM) finds the state that a real device would
+//! takes it. So a change of rate, delay or AQM finds the state that a real device would
 //! have.
 
 pub(crate) mod observer;
@@ -23,7 +23,7 @@ use super::{
     queue::discipline::{Aqm, Verdict},
     random,
     schedule::Schedule,
-    setting::{Limit, LinkConfig, Order, Setting},
+    setting::{Limit, LinkConfig, Setting},
     transmitter::Transmitter,
 };
 use longhaul_units::{Ratio, Time};
@@ -55,8 +55,8 @@ pub struct Line {
     in_service: Option<Transmission>,
     /// Segments between the transmitter and the exit.
     propagating: PropagationQueue<Frame>,
-    /// Latest exit so far. No later segment comes out before it, unless jitter may reorder segments or the
-    /// path was switched ([`Order::Reroute`]).
+    /// Latest exit so far. No later segment comes out before it, unless jitter or
+    /// a change of delay ([`LinkConfig::allow_reordering`]) may reorder segments.
     latest_exit: Time,
     /// State of the generator that selects the bit to flip in a corrupt segment.
     corrupt_bit_state: u32,
@@ -112,9 +112,10 @@ impl Line {
             reorder: chance(shape.reorder.probability, "reorder"),
             jitter: JitterProcess::new(&shape.jitter, random::stream(seed, "jitter")),
             aqm: Aqm::new(
-                &shape.rule_with_defaults(),
+                &shape.aqm_with_defaults(),
                 shape.mtu,
                 shape.drain_rate(),
+                // The name of the stream is part of every seed's results.
                 random::stream(seed, "queue rule"),
             ),
             transmitter: Transmitter::new(&shape.rate, start),
@@ -342,7 +343,7 @@ impl Line {
     }
 
     /// Puts a segment into the queue, or straight on the wire at an unlimited rate; drops it if the queue
-    /// limit or the queue rule refuses it.
+    /// limit or the AQM refuses it.
     fn enqueue(
         &mut self,
         now: Time,
@@ -381,7 +382,7 @@ impl Line {
         }
     }
 
-    /// Gives the idle transmitter the next segment that the queue rule does not drop.
+    /// Gives the idle transmitter the next segment that the AQM does not drop.
     fn serve(&mut self, now: Time, emit: &mut impl FnMut(Event)) {
         while let Some(queued) = self.queue.pop_front() {
             let segment = queued.frame.segment;
@@ -446,7 +447,7 @@ impl Line {
     fn apply(&mut self, now: Time, setting: Setting, emit: &mut impl FnMut(Event)) {
         self.config.apply(setting.clone());
         match setting {
-            Setting::Delay(_) if self.config.order == Order::Reroute => self.latest_exit = now,
+            Setting::Delay(_) if self.config.allow_reordering => self.latest_exit = now,
             Setting::Rate(_) => self.change_rate(now),
             Setting::Aqm(_) => self.change_aqm(),
             Setting::EndTrace => self.change_rate(now),
@@ -482,15 +483,15 @@ impl Line {
     /// Changes the queue limit, and the RED thresholds that follow from it.
     fn change_limit(&mut self) {
         self.limit = self.config.limit();
-        if self.config.rule_with_defaults() != self.config.aqm {
+        if self.config.aqm_with_defaults() != self.config.aqm {
             self.change_aqm();
         }
     }
 
     fn change_aqm(&mut self) {
-        let rule = self.config.rule_with_defaults();
+        let discipline = self.config.aqm_with_defaults();
         self.aqm
-            .change(&rule, self.config.mtu, self.config.drain_rate());
+            .change(&discipline, self.config.mtu, self.config.drain_rate());
     }
 
     /// Returns the number that selects the bit to flip, a different one for each corrupt segment. Uses the

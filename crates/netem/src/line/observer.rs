@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 ///
 /// The verdict is known at once, unless the ACK rules hold the segment or CoDel decides on it at the
 /// head of the queue. Each offered segment gets one verdict. A duplicated segment has the verdict
-/// of its first copy. A segment that waits while the queue rule becomes CoDel was reported as passed.
+/// of its first copy. A segment that waits while the AQM becomes CoDel was reported as passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentVerdict {
     /// Time at which the segment was offered.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Queue rules: tail drop, and active queue management (AQM) by CoDel or RED.
+//! Queue disciplines: tail drop, and active queue management (AQM) by CoDel or RED.
 //!
-//! Each rule holds beside the queue limit, which the line itself enforces (tail drop).
+//! Each holds beside the queue limit, which the line itself enforces (tail drop).
 
 use super::codel::CoDel;
 pub use super::codel::Verdict;
@@ -12,7 +12,7 @@ use longhaul_units::{BitRate, Bytes, Ratio, Time};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{fmt, str::FromStr};
 
-/// A queue rule.
+/// Queue discipline.
 ///
 /// Text forms: `tail`, `codel[:target=5ms,interval=100ms]`,
 /// `red[:min=100KB,max=300KB,p=10%,weight=0.2%]`.
@@ -66,7 +66,7 @@ impl FromStr for QueueDiscipline {
                     .to_owned(),
             ),
         };
-        parsed.map_err(|reason| RuleError::new("queue rule", input, reason))
+        parsed.map_err(|reason| RuleError::new("aqm", input, reason))
     }
 }
 
@@ -121,7 +121,7 @@ fn red_thresholds(
 }
 
 impl QueueDiscipline {
-    /// This rule with default thresholds from the queue limit. `mtu` is the largest segment in bytes.
+    /// This discipline with default thresholds from the queue limit. `mtu` is the largest segment in bytes.
     #[must_use]
     pub fn with_defaults(&self, limit: Limit, mtu: u32) -> Self {
         let Self::Red {
@@ -176,10 +176,10 @@ impl fmt::Display for QueueDiscipline {
 
 serde_as_text!(
     QueueDiscipline,
-    "a queue rule such as \"tail\", \"codel\" or \"red:min=100KB\""
+    "a queue discipline such as \"tail\", \"codel\" or \"red:min=100KB\""
 );
 
-/// State of a queue rule for one queue.
+/// State of a queue discipline for one queue.
 ///
 /// Call [`admit`](Self::admit) for each arrival that the queue limit admits. Call
 /// [`decide`](Self::decide) for each segment taken from the head, also for the one after a drop.
@@ -189,7 +189,7 @@ pub struct Aqm {
     rng: Xoshiro256PlusPlus,
 }
 
-/// State of each kind of queue rule.
+/// State of each kind of queue discipline.
 #[derive(Debug, Clone)]
 enum Algorithm {
     Tail,
@@ -198,7 +198,7 @@ enum Algorithm {
 }
 
 impl Aqm {
-    /// A rule for an empty queue. `mtu` is the largest segment in bytes. `rate` is the transmitter's
+    /// State for an empty queue. `mtu` is the largest segment in bytes. `rate` is the transmitter's
     /// rate, from which RED computes how fast an idle queue drains. Draws from `rng` only.
     #[must_use]
     pub fn new(
@@ -211,7 +211,7 @@ impl Aqm {
         Self { algorithm, rng }
     }
 
-    /// Changes rule, MTU and rate, and starts with new state.
+    /// Changes discipline, MTU and rate, and starts with new state.
     pub fn change(&mut self, discipline: &QueueDiscipline, mtu: u32, rate: BitRate) {
         self.algorithm = Algorithm::new(discipline, mtu, rate);
     }
@@ -282,8 +282,8 @@ mod tests {
             "red:p=2%",
             "red:max=300KB",
         ] {
-            let rule: QueueDiscipline = text.parse().unwrap();
-            assert_eq!(rule.to_string().parse(), Ok(rule), "{text}");
+            let discipline: QueueDiscipline = text.parse().unwrap();
+            assert_eq!(discipline.to_string().parse(), Ok(discipline), "{text}");
         }
     }
 

@@ -121,8 +121,8 @@ fn reports_the_cause_before_the_drop() {
 
 #[test]
 fn reports_codel_verdicts_at_the_head_of_the_queue() {
-    let rule = ("rule", "codel:target=1ms,interval=10ms");
-    let mut sim = Sim::new(&[RATE, rule, ("queue", "1000p"), ("delay", "1ms")]);
+    let aqm = ("aqm", "codel:target=1ms,interval=10ms");
+    let mut sim = Sim::new(&[RATE, aqm, ("queue", "1000p"), ("delay", "1ms")]);
     (0..100).for_each(|packet| sim.offer(micros(3), packet));
     assert_eq!(sim.verdicts(), [(0, 3, 0, None)], "the others still wait");
     sim.poll(Time::from_secs(1));
@@ -131,8 +131,8 @@ fn reports_codel_verdicts_at_the_head_of_the_queue() {
     let verdicts = sim.verdicts();
     let numbers: Vec<_> = verdicts.iter().map(|judged| judged.0).collect();
     assert_eq!(numbers, (0..100).collect::<Vec<_>>());
-    let rule = Some(DropCause::Aqm);
-    assert_eq!(verdicts.iter().filter(|j| j.3 == rule).count(), dropped);
+    let by_aqm = Some(DropCause::Aqm);
+    assert_eq!(verdicts.iter().filter(|j| j.3 == by_aqm).count(), dropped);
     assert!(
         verdicts.iter().all(|judged| judged.1 == 3),
         "times of arrival"
@@ -192,8 +192,8 @@ fn reports_a_duplicated_segment_once() {
 fn reports_each_segment_once_across_a_change_to_codel() {
     let mut sim = Sim::new(&[RATE, ("queue", "1000p"), ("delay", "1ms")]);
     (0..50).for_each(|packet| sim.offer(micros(3), packet));
-    let rule = Setting::parse("rule", "codel:target=1ms,interval=10ms").unwrap();
-    sim.line.set(micros(4), rule, &mut |_| {});
+    let aqm = Setting::parse("aqm", "codel:target=1ms,interval=10ms").unwrap();
+    sim.line.set(micros(4), aqm, &mut |_| {});
     (50..100).for_each(|packet| sim.offer(micros(5), packet));
     sim.poll(Time::from_secs(1));
     let numbers: Vec<_> = sim.verdicts().iter().map(|judged| judged.0).collect();
@@ -201,16 +201,16 @@ fn reports_each_segment_once_across_a_change_to_codel() {
 }
 
 fn settings() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
-    let rule = prop_oneof![
+    let aqm = prop_oneof![
         Just("tail"),
         Just("codel:target=1ms,interval=10ms"),
         Just("red:min=10KB")
     ];
     let rate = prop_oneof![Just("10mbit"), Just("1gbit")];
     let thin = prop_oneof![Just("0"), Just("2")];
-    (rule, rate, thin).prop_map(|(rule, rate, thin)| {
+    (aqm, rate, thin).prop_map(|(aqm, rate, thin)| {
         vec![
-            ("rule", rule),
+            ("aqm", aqm),
             ("rate", rate),
             ("ack-thin", thin),
             ("queue", "40p"),

@@ -173,7 +173,7 @@ fn names_the_unsupported_setting() {
         ("jitter", "1ms", "jitter"),
         ("duplicate", "1%", "duplication"),
         ("ack-thin", "2", "thinning"),
-        ("rule", "codel", "queue rule"),
+        ("aqm", "codel", "AQM"),
     ] {
         let error: UnsupportedSetting =
             TrainLine::new(shape(&[(key, value.to_owned())]), 1).unwrap_err();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Running `longhaul link` between two namespaces of its own.
-pub mod tap_file;
+pub mod capture_file;
 pub mod traffic;
 
 use crate::timeouts::await_readable;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Buffer of tap records: headers once for a super-packet, and a few bytes for each segment.
+//! Buffer of capture records: headers once for a super-packet, and a few bytes for each segment.
 
 use super::super::counters::Direction;
 use longhaul_netem::{Delivered, DropCause, SegmentVerdict};
@@ -40,7 +40,7 @@ pub(super) struct FullBuffer {
     pub(super) buffer: RecordBuffer,
 }
 
-/// Record of one segment at one tap point.
+/// Record of one segment at one capture point.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SegmentRecord {
     /// Time of arrival or departure.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tap points of one direction, before its queue and at its end, on the side of the forwarding loop.
+//! Capture points of one direction, before its queue and at its end, on the side of the forwarding loop.
 
 use super::{
     super::{
@@ -14,7 +14,7 @@ use longhaul_units::Time;
 use std::sync::mpsc::{Receiver, SyncSender};
 
 /// Records segments, and submits the records in buffers.
-pub(crate) struct TapPoint {
+pub(crate) struct CapturePoint {
     direction: Direction,
     full: SyncSender<FullBuffer>,
     /// Buffers that have been written.
@@ -33,7 +33,7 @@ pub(crate) struct TapPoint {
     corrupt_buffer: Vec<u8>,
 }
 
-impl TapPoint {
+impl CapturePoint {
     pub(super) fn new(
         direction: Direction,
         full: SyncSender<FullBuffer>,
@@ -137,7 +137,7 @@ impl TapPoint {
     }
 }
 
-impl Drop for TapPoint {
+impl Drop for CapturePoint {
     fn drop(&mut self) {
         self.submit();
     }

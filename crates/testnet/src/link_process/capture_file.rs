@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Capture file of `longhaul link --tap`.
+//! Capture file of `longhaul link --capture`.
 
 use longhaul_packet::capture::{DamagedRange, EmulatorRecord, Reader, Record, Statistics, Step};
 
 /// Contents of a file as far as it can be read.
 #[derive(Default)]
-pub struct TapFile {
+pub struct CaptureFile {
     /// Names of the interfaces.
     pub interfaces: Vec<String>,
     /// Segments, in the order of the file.
@@ -33,7 +33,7 @@ pub struct Segment {
     pub emulator_record: Option<EmulatorRecord>,
 }
 
-impl TapFile {
+impl CaptureFile {
     /// Reads a capture file.
     pub fn read(bytes: Vec<u8>) -> Self {
         let mut file = Self::default();
@@ -80,9 +80,9 @@ impl TapFile {
         self.select(1 - direction, false)
     }
 
-    fn select(&self, interface: u32, with_truth: bool) -> Vec<Segment> {
+    fn select(&self, interface: u32, with_verdict: bool) -> Vec<Segment> {
         let here = |segment: &&Segment| {
-            segment.interface == interface && segment.emulator_record.is_some() == with_truth
+            segment.interface == interface && segment.emulator_record.is_some() == with_verdict
         };
         let mut segments: Vec<_> = self.segments.iter().filter(here).cloned().collect();
         segments.sort_by_key(|segment| segment.timestamp_ns);

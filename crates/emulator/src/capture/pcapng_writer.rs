@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Thread that writes the pcapng file of a tap.
+//! Thread that writes the pcapng file of a capture.
 
 use super::{
     super::counters::{Direction, TimingReport},
@@ -28,7 +28,7 @@ const WRITE_MIN: usize = 256 << 10;
 /// Writes records in order of time as they arrive, in whole blocks of pcapng.
 pub(super) struct PcapngWriter {
     file: File,
-    snap: usize,
+    snap_length: usize,
     epoch_offset: Time,
     started_at: Time,
     inbox: Receiver<FullBuffer>,
@@ -48,7 +48,7 @@ impl PcapngWriter {
     /// Writes the header of the file. At most `most` buffers of each direction may wait for their order.
     pub(super) fn start(
         file: File,
-        snap: u32,
+        snap_length: u32,
         since_1970: Time,
         inbox: Receiver<FullBuffer>,
         spare: [Sender<RecordBuffer>; 2],
@@ -56,7 +56,7 @@ impl PcapngWriter {
     ) -> io::Result<Self> {
         let mut writer = Self {
             file,
-            snap: snap as usize,
+            snap_length: snap_length as usize,
             epoch_offset: since_1970,
             started_at: clock::now(),
             inbox,
@@ -69,13 +69,13 @@ impl PcapngWriter {
             dropped: [0; 2],
             write_error: None,
         };
-        write_header(&mut writer.out, snap);
+        write_header(&mut writer.out, snap_length);
         writer.file.write_all(&writer.out)?;
         writer.out.clear();
         Ok(writer)
     }
 
-    /// Runs until all tap points are dropped.
+    /// Runs until all capture points are dropped.
     pub(super) fn run(mut self) -> Self {
         loop {
             let ended = self.receive();
@@ -94,7 +94,7 @@ impl PcapngWriter {
         }
     }
 
-    /// Waits for a buffer, or until records may be written; returns whether all tap points are dropped.
+    /// Waits for a buffer, or until records may be written; returns whether all capture points are dropped.
     fn receive(&mut self) -> bool {
         let received = match self.merger.is_empty() {
             true => self
@@ -116,7 +116,7 @@ impl PcapngWriter {
             self.write_record(index);
             if let Some((direction, mut buffer)) = self.merger.release(index) {
                 buffer.clear();
-                // A dropped tap point needs no buffers.
+                // A dropped capture point needs no buffers.
                 drop(self.spare[direction as usize].send(buffer));
             }
             if self.out.len() >= WRITE_MIN {
@@ -137,7 +137,7 @@ impl PcapngWriter {
             interface: at as u32,
             link_type: LinkType::Raw,
             wire_len,
-            bytes: &self.headers[..self.headers.len().min(self.snap)],
+            bytes: &self.headers[..self.headers.len().min(self.snap_length)],
             segment_size: 0,
             truth: record.emulator_record,
         };
@@ -154,7 +154,7 @@ impl PcapngWriter {
         if !self.out.is_empty() && self.write_error.is_none() {
             self.write_error = self.file.write_all(&self.out).err();
             if let Some(error) = &self.write_error {
-                errln!("the tap ends here: {error}");
+                errln!("the capture ends here: {error}");
             }
         }
         self.out.clear();
@@ -170,9 +170,9 @@ impl PcapngWriter {
     /// Writes the statistics of both interfaces; returns the numbers of written and of dropped records.
     pub(super) fn finish(&mut self, checks: &[TimingReport], now: Time) -> [u64; 2] {
         for check in checks {
-            let missed = check.tap_missed.unwrap_or_default();
-            self.dropped[interface(check.direction, false)] += missed.arrivals;
-            self.dropped[interface(check.direction, true)] += missed.departures;
+            let dropped = check.capture_dropped.unwrap_or_default();
+            self.dropped[interface(check.direction, false)] += dropped.arrivals;
+            self.dropped[interface(check.direction, true)] += dropped.departures;
         }
         for direction in [Direction::Backward, Direction::Forward] {
             let check = checks.iter().find(|check| check.direction == direction);
@@ -207,7 +207,7 @@ const fn interface(direction: Direction, is_departure: bool) -> usize {
     direction as usize ^ is_departure as usize
 }
 
-fn write_header(out: &mut Vec<u8>, snap: u32) {
+fn write_header(out: &mut Vec<u8>, snap_length: u32) {
     let system = rustix::system::uname();
     let release = system.release().to_string_lossy();
     let origin = SectionInfo {
@@ -220,7 +220,7 @@ fn write_header(out: &mut Vec<u8>, snap: u32) {
         let interface = Interface {
             name,
             link_type: LinkType::Raw,
-            snaplen: snap,
+            snaplen: snap_length,
             filter: "",
         };
         writer::interface(out, &interface);

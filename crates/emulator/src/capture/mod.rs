@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--tap FILE`: records each segment at both ends of the link, as a capture there would, with the times of the model.
+//! `--capture FILE`: records each segment at both ends of the link, as a capture there would, with the times of the model.
 //!
 //! ```text
-//! ForwardingLoop: TapPoint (fills a RecordBuffer) ── bounded channel of buffers ── thread: RecordMerger (by time) ── pcapng
+//! ForwardingLoop: CapturePoint (fills a RecordBuffer) ── bounded channel of buffers ── thread: RecordMerger (by time) ── pcapng
 //! ```
 //!
 //! The forwarding loop only stores records and never waits: without a free buffer, records are dropped and counted.
 //! docs/tap-format.md describes the file.
 
+mod capture_point;
 mod merger;
 mod pcapng_writer;
 mod record_buffer;
-mod tap_point;
 
 use super::counters::{Direction, TimingReport};
 use anyhow::{Context, Result};
+pub(super) use capture_point::CapturePoint;
 use longhaul_command::errln;
 use longhaul_command::exit::Refusal;
 use longhaul_linux::clock;
@@ -26,40 +27,39 @@ use std::{
     sync::mpsc::{channel, sync_channel},
     thread::{self, JoinHandle},
 };
-pub(super) use tap_point::TapPoint;
 
-/// Options of a tap.
+/// Options of a capture.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct TapOptions {
+pub(super) struct CaptureOptions {
     /// Path of the file.
     pub(super) path: PathBuf,
     /// Most header bytes that are recorded of a segment.
-    pub(super) snap: u32,
+    pub(super) snap_length: u32,
     /// Memory for records that are not written yet, both directions together.
     pub(super) memory: Bytes,
 }
 
 /// Least header bytes of a segment (IPv4 and TCP without options).
-const SNAP_MIN: u32 = 40;
+const SNAP_LENGTH_MIN: u32 = 40;
 /// Most header bytes of a super-packet (`longhaul_packet::super_packet`).
-const SNAP_MAX: u32 = 256;
+const SNAP_LENGTH_MAX: u32 = 256;
 /// Least number of buffers of one direction: one that fills, one that is written, and as many between.
 const BUFFERS_MIN: usize = 4;
 /// Most memory for records: the channel has a slot for each buffer from the start.
 const MEMORY_MAX: Bytes = Bytes::new(64_000_000_000);
 
-impl TapOptions {
+impl CaptureOptions {
     /// Checks the options.
     pub(super) fn check(&self) -> Result<()> {
-        if !(SNAP_MIN..=SNAP_MAX).contains(&self.snap) {
+        if !(SNAP_LENGTH_MIN..=SNAP_LENGTH_MAX).contains(&self.snap_length) {
             return Err(Refusal::usage(format!(
-                "tap-snap {}: {SNAP_MIN} to {SNAP_MAX} bytes of headers",
-                self.snap
+                "snap-length {}: {SNAP_LENGTH_MIN} to {SNAP_LENGTH_MAX} bytes of headers",
+                self.snap_length
             )));
         }
         if self.buffers_max() < BUFFERS_MIN || self.memory > MEMORY_MAX {
             return Err(Refusal::usage(format!(
-                "tap-memory {}: at least {}, at most {MEMORY_MAX}",
+                "capture-memory {}: at least {}, at most {MEMORY_MAX}",
                 self.memory,
                 Bytes::new((2 * BUFFERS_MIN * record_buffer::BUFFER_BYTES) as u64)
             )));
@@ -73,7 +73,7 @@ impl TapOptions {
         options.write(true).create(true).truncate(false);
         options.open(&self.path).map_err(|error| {
             let path = self.path.display();
-            Refusal::usage(format!("cannot write a tap to {path}: {error}"))
+            Refusal::usage(format!("cannot write a capture to {path}: {error}"))
         })
     }
 
@@ -84,14 +84,14 @@ impl TapOptions {
 }
 
 /// File that a link records its segments to.
-pub(super) struct Tap {
+pub(super) struct Capture {
     path: PathBuf,
     writer: JoinHandle<PcapngWriter>,
 }
 
-impl Tap {
-    /// Starts the writer with an empty file; returns the tap points of both directions, forward first.
-    pub(super) fn start(options: &TapOptions, file: File) -> Result<(Self, [TapPoint; 2])> {
+impl Capture {
+    /// Starts the writer with an empty file; returns the capture points of both directions, forward first.
+    pub(super) fn start(options: &CaptureOptions, file: File) -> Result<(Self, [CapturePoint; 2])> {
         if file.metadata()?.is_file() {
             file.set_len(0)?;
         }
@@ -100,29 +100,36 @@ impl Tap {
         let (give_forward, forward) = channel();
         let (give_backward, backward) = channel();
         let points = [
-            TapPoint::new(Direction::Forward, full.clone(), forward, most),
-            TapPoint::new(Direction::Backward, full, backward, most),
+            CapturePoint::new(Direction::Forward, full.clone(), forward, most),
+            CapturePoint::new(Direction::Backward, full, backward, most),
         ];
         let epoch_offset = clock::wall() - clock::now();
         let spare = [give_forward, give_backward];
-        let writer = PcapngWriter::start(file, options.snap, epoch_offset, inbox, spare, most / 2)
-            .with_context(|| format!("cannot write {}", options.path.display()))?;
-        let tap = Self {
+        let writer = PcapngWriter::start(
+            file,
+            options.snap_length,
+            epoch_offset,
+            inbox,
+            spare,
+            most / 2,
+        )
+        .with_context(|| format!("cannot write {}", options.path.display()))?;
+        let capture = Self {
             path: options.path.clone(),
             writer: thread::Builder::new()
-                .name("tap".to_owned())
+                .name("capture".to_owned())
                 .spawn(|| writer.run())?,
         };
-        Ok((tap, points))
+        Ok((capture, points))
     }
 
-    /// Finishes the file with the reports of each direction, once both tap points are dropped.
+    /// Finishes the file with the reports of each direction, once both capture points are dropped.
     pub(super) fn finish(self, checks: &[TimingReport]) -> Result<()> {
         let writer = self.writer.join();
-        let mut writer = writer.map_err(|_| anyhow::anyhow!("the tap's thread panicked"))?;
+        let mut writer = writer.map_err(|_| anyhow::anyhow!("the capture's thread panicked"))?;
         let [written, dropped] = writer.finish(checks, clock::now());
         errln!(
-            "tap {}: {written} records, {dropped} missing",
+            "capture {}: {written} records, {dropped} dropped",
             self.path.display()
         );
         writer

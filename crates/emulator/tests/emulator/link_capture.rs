@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of `longhaul link --tap`: the file has every segment, with times exact to the nanosecond.
+//! Tests of `longhaul link --capture`: the file has every segment, with times exact to the nanosecond.
 
 use longhaul_packet::capture::Verdict;
 use longhaul_testnet::link_process::{
-    Testbed, may_use_namespaces,
-    tap_file::{Segment, TapFile},
+    Testbed,
+    capture_file::{CaptureFile, Segment},
+    may_use_namespaces,
     traffic::{datagrams, transfer},
 };
 use serde_json::Value;
@@ -20,17 +21,17 @@ use std::{
 const FORWARD: u32 = 0;
 const BACKWARD: u32 = 1;
 
-/// A link with a tap, and the directory of its file.
-struct TappedLink {
+/// A link with a capture, and the directory of its file.
+struct CapturedLink {
     bed: Testbed,
     directory: tempfile::TempDir,
 }
 
-impl TappedLink {
+impl CapturedLink {
     fn start(name: &str, addresses: [&str; 2], flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("tap.pcapng");
-        let flags = [&["--tap", path.to_str().unwrap()], flags].concat();
+        let path = directory.path().join("wan.pcapng");
+        let flags = [&["--capture", path.to_str().unwrap()], flags].concat();
         Self {
             bed: Testbed::start(name, addresses, &flags),
             directory,
@@ -38,28 +39,28 @@ impl TappedLink {
     }
 
     fn path(&self) -> PathBuf {
-        self.directory.path().join("tap.pcapng")
+        self.directory.path().join("wan.pcapng")
     }
 
-    fn read(&self) -> TapFile {
-        TapFile::read(std::fs::read(self.path()).unwrap())
+    fn read(&self) -> CaptureFile {
+        CaptureFile::read(std::fs::read(self.path()).unwrap())
     }
 
     /// Ends the link; returns the file and the reports, forward first.
-    fn end(self) -> (TapFile, [Value; 2]) {
+    fn end(self) -> (CaptureFile, [Value; 2]) {
         let Self { bed, directory } = self;
         let records = bed.records_after_stop();
-        let file = TapFile::read(std::fs::read(directory.path().join("tap.pcapng")).unwrap());
+        let file = CaptureFile::read(std::fs::read(directory.path().join("wan.pcapng")).unwrap());
         assert_eq!(file.damage, [], "the file ends with a whole block");
         assert_eq!(file.interfaces, ["left", "right"]);
-        (file, self_checks(&records))
+        (file, timing_reports(&records))
     }
 }
 
-fn self_checks(records: &[Value]) -> [Value; 2] {
+fn timing_reports(records: &[Value]) -> [Value; 2] {
     ["forward", "backward"].map(|direction| {
-        let mut checks = records.iter().filter(|r| r["record"] == "selfcheck");
-        checks
+        let mut reports = records.iter().filter(|r| r["record"] == "timing_report");
+        reports
             .find(|r| r["direction"] == direction)
             .unwrap()
             .clone()
@@ -137,44 +138,44 @@ fn records_transfer_to_the_nanosecond() {
         delay_ns: 5_000_000,
         queue_limit: 30_000,
     };
-    let shape = ["--rate", "100mbit", "--delay", "5ms", "--queue", "30KB"];
+    let settings = ["--rate", "100mbit", "--delay", "5ms", "--queue", "30KB"];
     let loss = ["--backward", "loss=at:50,60-62,700"];
     for flags in [
-        ["--threads", "1", "--delivery", "bulk"],
-        ["--threads", "2", "--delivery", "exact"],
+        ["--threads", "1", "--delivery", "batched"],
+        ["--threads", "2", "--delivery", "per-packet"],
     ] {
-        let flags = [&shape[..], &loss, &flags].concat();
-        let tapped = TappedLink::start("tap", ["10.66.20.1/30", "10.66.20.2/30"], &flags);
-        transfer(&tapped.bed, 4 << 20);
-        let (file, checks) = tapped.end();
+        let flags = [&settings[..], &loss, &flags].concat();
+        let captured = CapturedLink::start("capture", ["10.66.20.1/30", "10.66.20.2/30"], &flags);
+        transfer(&captured.bed, 4 << 20);
+        let (file, reports) = captured.end();
         for direction in [FORWARD, BACKWARD] {
             let (arrivals, departures) = (file.arrivals(direction), file.departures(direction));
             model.check(&arrivals, &departures);
-            let check = &checks[direction as usize];
-            assert_eq!(check["segments"], arrivals.len());
-            assert_eq!(check["delivered_segments"], departures.len());
+            let report = &reports[direction as usize];
+            assert_eq!(report["segments"], arrivals.len());
+            assert_eq!(report["delivered_segments"], departures.len());
             let dropped = numbers(&arrivals, Verdict::Dropped).len();
-            assert_eq!(check["drops"]["overflow"], dropped);
+            assert_eq!(report["drops"]["overflow"], dropped);
             assert_eq!(dropped > 0, direction == BACKWARD, "slow start overflows");
-            assert_eq!(check["tap_missed"]["arrivals"], 0);
+            assert_eq!(report["capture_dropped"]["arrivals"], 0);
         }
         let lost = numbers(&file.arrivals(BACKWARD), Verdict::Lost);
         assert_eq!(lost, [50, 60, 61, 62, 700]);
         assert!(numbers(&file.arrivals(FORWARD), Verdict::Lost).is_empty());
-        assert_complete_statistics(&file, &checks);
+        assert_complete_statistics(&file, &reports);
     }
 }
 
-/// Asserts that the statistics of each interface count all arrivals and departures there, and none missing.
-fn assert_complete_statistics(file: &TapFile, checks: &[Value; 2]) {
-    for (interface, out) in [(0, &checks[1]), (1, &checks[0])] {
+/// Asserts that the statistics of each interface count all arrivals and departures there, and none dropped.
+fn assert_complete_statistics(file: &CaptureFile, reports: &[Value; 2]) {
+    for (interface, out) in [(0, &reports[1]), (1, &reports[0])] {
         let statistics = &file.statistics[interface];
         let here = |segment: &&Segment| segment.interface == interface as u32;
         let segments = file.segments.iter().filter(here).count() as u64;
         assert_eq!(statistics.received, Some(segments));
         assert_eq!(statistics.if_dropped, Some(0));
         let comment = format!("\"direction\":{}", out["direction"]);
-        assert!(file.contains(&comment), "its self-check is there");
+        assert!(file.contains(&comment), "its self-report is there");
     }
 }
 
@@ -183,9 +184,9 @@ fn each_segment_of_super_packet_has_own_headers() {
     if !may_use_namespaces() {
         return;
     }
-    let tapped = TappedLink::start("headers", ["10.66.21.1/30", "10.66.21.2/30"], &[]);
-    transfer(&tapped.bed, 1 << 20);
-    let (file, _) = tapped.end();
+    let captured = CapturedLink::start("headers", ["10.66.21.1/30", "10.66.21.2/30"], &[]);
+    transfer(&captured.bed, 1 << 20);
+    let (file, _) = captured.end();
     let sent = file.arrivals(BACKWARD);
     let first = TcpSegment::of(&sent[0]).seq;
     let mut next = first;
@@ -231,9 +232,9 @@ fn records_numbered_losses() {
         return;
     }
     let flags = ["--forward", "loss=at:2,5-7", "--delay", "1ms"];
-    let tapped = TappedLink::start("lost", ["10.66.22.1/30", "10.66.22.2/30"], &flags);
-    assert_eq!(datagrams(&tapped.bed, 10, 6), [1, 3, 4, 8, 9, 10]);
-    let (file, _) = tapped.end();
+    let captured = CapturedLink::start("lost", ["10.66.22.1/30", "10.66.22.2/30"], &flags);
+    assert_eq!(datagrams(&captured.bed, 10, 6), [1, 3, 4, 8, 9, 10]);
+    let (file, _) = captured.end();
     let arrivals = file.arrivals(FORWARD);
     assert_eq!(numbers(&arrivals, Verdict::Lost), [2, 5, 6, 7]);
     let delays = numbers(&arrivals, Verdict::Passed)
@@ -253,13 +254,13 @@ fn records_duplicates_and_corruption_at_departure() {
         return;
     }
     let flags = ["--forward", "duplicate=100%", "--forward", "corrupt=100%"];
-    let tapped = TappedLink::start("damage", ["10.66.23.1/30", "10.66.23.2/30"], &flags);
+    let captured = CapturedLink::start("damage", ["10.66.23.1/30", "10.66.23.2/30"], &flags);
     assert_eq!(
-        datagrams(&tapped.bed, 50, 50).len(),
+        datagrams(&captured.bed, 50, 50).len(),
         50,
         "the copies are sound"
     );
-    let (file, _) = tapped.end();
+    let (file, _) = captured.end();
     let (arrivals, departures) = (file.arrivals(FORWARD), file.departures(FORWARD));
     assert_eq!((arrivals.len(), departures.len()), (50, 100));
     let wrong_bits = |pair: &[Segment], arrival: &Segment| -> u32 {
@@ -282,12 +283,12 @@ fn distinguishes_thinned_from_lost_acks() {
         return;
     }
     let flags = ["--forward", "ack-thin=2", "--delay", "2ms"];
-    let tapped = TappedLink::start("thinned", ["10.66.24.1/30", "10.66.24.2/30"], &flags);
-    transfer(&tapped.bed, 8 << 20);
-    let (file, checks) = tapped.end();
+    let captured = CapturedLink::start("thinned", ["10.66.24.1/30", "10.66.24.2/30"], &flags);
+    transfer(&captured.bed, 8 << 20);
+    let (file, reports) = captured.end();
     let thinned = numbers(&file.arrivals(FORWARD), Verdict::AckFiltered).len();
     assert!(thinned > 0);
-    assert_eq!(checks[0]["drops"]["ack_rule"], thinned);
+    assert_eq!(reports[0]["drops"]["ack_filtering"], thinned);
 }
 
 #[test]
@@ -295,15 +296,15 @@ fn killed_link_leaves_readable_file() {
     if !may_use_namespaces() {
         return;
     }
-    let tapped = TappedLink::start("tapkill", ["10.66.25.1/30", "10.66.25.2/30"], &[]);
-    assert_eq!(datagrams(&tapped.bed, 10, 10).len(), 10);
+    let captured = CapturedLink::start("capkill", ["10.66.25.1/30", "10.66.25.2/30"], &[]);
+    assert_eq!(datagrams(&captured.bed, 10, 10).len(), 10);
     let begun = Instant::now();
-    while tapped.read().segments.len() < 20 && begun.elapsed() < Duration::from_secs(20) {
+    while captured.read().segments.len() < 20 && begun.elapsed() < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_millis(20));
     }
-    let TappedLink { bed, directory } = tapped;
+    let CapturedLink { bed, directory } = captured;
     let _bed = bed.kill();
-    let file = TapFile::read(std::fs::read(directory.path().join("tap.pcapng")).unwrap());
+    let file = CaptureFile::read(std::fs::read(directory.path().join("wan.pcapng")).unwrap());
     assert_eq!(
         (file.arrivals(FORWARD).len(), file.departures(FORWARD).len()),
         (10, 10)
@@ -323,7 +324,7 @@ fn failed_start_keeps_old_file() {
     let first = format!("taken-{}", std::process::id());
     let end = |end: &str| format!("link-{first}-{end}:wan0:10.66.29.1/30");
     let second = Command::new(longhaul_testbed::longhaul())
-        .args(["link", "--name", &format!("{first}-again"), "--tap"])
+        .args(["link", "--name", &format!("{first}-again"), "--capture"])
         .arg(&old)
         .args(["--left", &end("l"), "--right", &end("r")])
         .output()
@@ -345,35 +346,43 @@ fn stalled_disk_drops_records_but_no_traffic() {
         let pipe = pipe.clone();
         move || read_later(&pipe, &wait)
     });
-    let flags = ["--tap", pipe.to_str().unwrap(), "--tap-memory", "5MB"];
+    let flags = [
+        "--capture",
+        pipe.to_str().unwrap(),
+        "--capture-memory",
+        "5MB",
+    ];
     let bed = Testbed::start("stall", ["10.66.26.1/30", "10.66.26.2/30"], &flags);
     transfer(&bed, 48 << 20);
     go.send(()).unwrap();
-    let checks = self_checks(&bed.records_after_stop());
-    let file = TapFile::read(reader.join().unwrap());
+    let reports = timing_reports(&bed.records_after_stop());
+    let file = CaptureFile::read(reader.join().unwrap());
     for direction in [FORWARD, BACKWARD] {
-        let check = &checks[direction as usize];
-        let missed = |which: &str| check["tap_missed"][which].as_u64().unwrap();
-        let arrivals = file.arrivals(direction).len() as u64 + missed("arrivals");
-        let departures = file.departures(direction).len() as u64 + missed("departures");
-        assert_eq!(check["segments"], arrivals);
-        assert_eq!(check["delivered_segments"], departures);
-        assert_eq!(check["no_memory"], 0);
+        let report = &reports[direction as usize];
+        let dropped = |which: &str| report["capture_dropped"][which].as_u64().unwrap();
+        let arrivals = file.arrivals(direction).len() as u64 + dropped("arrivals");
+        let departures = file.departures(direction).len() as u64 + dropped("departures");
+        assert_eq!(report["segments"], arrivals);
+        assert_eq!(report["delivered_segments"], departures);
+        assert_eq!(report["no_memory"], 0);
     }
-    let missing =
-        |direction: usize, which| checks[direction]["tap_missed"][which].as_u64().unwrap();
+    let records_dropped = |direction: usize, which| {
+        reports[direction]["capture_dropped"][which]
+            .as_u64()
+            .unwrap()
+    };
     assert!(
-        missing(1, "arrivals") > 0,
+        records_dropped(1, "arrivals") > 0,
         "48 MiB need more than 5 MB of records"
     );
-    let left = missing(0, "arrivals") + missing(1, "departures");
-    let right = missing(1, "arrivals") + missing(0, "departures");
-    let dropped: Vec<_> = file
+    let left = records_dropped(0, "arrivals") + records_dropped(1, "departures");
+    let right = records_dropped(1, "arrivals") + records_dropped(0, "departures");
+    let in_file: Vec<_> = file
         .statistics
         .iter()
         .map(|statistics| statistics.if_dropped)
         .collect();
-    assert_eq!(dropped, [Some(left), Some(right)]);
+    assert_eq!(in_file, [Some(left), Some(right)]);
 }
 
 /// The file is a pipe whose reader closes it.
@@ -393,7 +402,7 @@ fn disk_error_ends_file_but_not_link() {
                 .unwrap();
         }
     });
-    let flags = ["--tap", pipe.to_str().unwrap()];
+    let flags = ["--capture", pipe.to_str().unwrap()];
     let bed = Testbed::start("broken", ["10.66.28.1/30", "10.66.28.2/30"], &flags);
     transfer(&bed, 8 << 20);
     reader.join().unwrap();
@@ -401,10 +410,10 @@ fn disk_error_ends_file_but_not_link() {
     let (status, stderr) = bed.stop_with_status();
     assert_eq!(status.code(), Some(1), "{stderr}");
     assert!(
-        stderr.contains("the tap ends here: Broken pipe"),
+        stderr.contains("the capture ends here: Broken pipe"),
         "{stderr}"
     );
-    assert!(!stderr.contains(" 0 missing"), "{stderr}");
+    assert!(!stderr.contains(" 0 dropped"), "{stderr}");
 }
 
 fn fifo(directory: &Path) -> PathBuf {
@@ -434,12 +443,12 @@ fn tshark_counts_agree() {
         return;
     }
     let flags = ["--delay", "1ms", "--forward", "loss=at:3"];
-    let tapped = TappedLink::start("tshark", ["10.66.27.1/30", "10.66.27.2/30"], &flags);
-    transfer(&tapped.bed, 1 << 20);
-    let TappedLink { bed, directory } = tapped;
+    let captured = CapturedLink::start("tshark", ["10.66.27.1/30", "10.66.27.2/30"], &flags);
+    transfer(&captured.bed, 1 << 20);
+    let CapturedLink { bed, directory } = captured;
     bed.stop();
-    let path = directory.path().join("tap.pcapng");
-    let file = TapFile::read(std::fs::read(&path).unwrap());
+    let path = directory.path().join("wan.pcapng");
+    let file = CaptureFile::read(std::fs::read(&path).unwrap());
     let output = Command::new("tshark")
         .args(["-q", "-z", "io,stat,0", "-r"])
         .arg(&path)

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Old names in settings and files. They work for one version, and each use prints a warning with the new name.
+
+use longhaul_command::deprecated::{self, RenamedKey};
+use longhaul_netem::{Schedule, coalescer, setting};
+use std::fmt;
+
+/// Old keys of `[[links]]` in a file.
+pub(super) const RENAMED_KEYS: [RenamedKey; 9] = [
+    renamed("links", "tap", "capture"),
+    renamed("links", "tap-snap", "snap-length"),
+    renamed("links", "tap-memory", "capture-memory"),
+    renamed("links", "order", "allow-reordering"),
+    renamed("links", "rule", "aqm"),
+    renamed("links.forward", "order", "allow-reordering"),
+    renamed("links.forward", "rule", "aqm"),
+    renamed("links.backward", "order", "allow-reordering"),
+    renamed("links.backward", "rule", "aqm"),
+];
+
+const fn renamed(table: &'static str, old: &'static str, new: &'static str) -> RenamedKey {
+    RenamedKey { table, old, new }
+}
+
+/// Prints a warning for an old key, and for an old value.
+pub(super) fn warn_of_setting(key: &str, value: &str) {
+    for (old, new) in setting::old_names(key, value) {
+        deprecated::warn(&old, &new);
+    }
+}
+
+/// Prints a warning for an old name in `KEY=VALUE`.
+pub(super) fn warn_of_override(text: &str) {
+    if let Some((key, value)) = text.split_once('=') {
+        warn_of_setting(key.trim(), value);
+    }
+}
+
+/// Prints a warning for an old name in `TIME: KEY VALUE`.
+pub(super) fn warn_of_change(text: &str) {
+    if let Ok((_, key, value)) = Schedule::split(text) {
+        warn_of_setting(key, value);
+    }
+}
+
+/// Prints a warning for the old name of a delivery mode.
+pub(super) fn warn_of_delivery(text: &str) {
+    if let Some((old, new)) = coalescer::old_name(text) {
+        deprecated::warn(&format!("delivery {old}"), &format!("delivery {new}"));
+    }
+}
+
+/// Prints a warning for an old key of a file, with its line.
+pub(super) fn warn_of_key(path: &dyn fmt::Display, text: &str, key: &deprecated::OldKey) {
+    let line = text[..key.at].matches('\n').count() + 1;
+    deprecated::warn(
+        &format!("{path}:{line}: {}", key.renamed.old),
+        key.renamed.new,
+    );
+}
