@@ -17,14 +17,14 @@ def read(path):
 # Rows that doctor has other words for. The settings of `run` are a finding each where they lack.
 DOCTORS = {
     "cc watch, --count-acks": "cc watch",
-    "run --gap, --gso off": "run --gap",
+    "run --inter-packet-gap, --gso off": "run --inter-packet-gap",
     "run --cc lh_htcp": "cc load htcp",
     "run --cc lh_bic --param": "cc load bic",
     "run, other settings": "run",
     "relay --transparent --keep-source": "relay --transparent",
 }
 DOCTOR = "doctor: "
-OWN_ROW = ("run --gap", "run --ack-ratio", "run --ack-pace")
+OWN_ROW = ("run --inter-packet-gap", "run --ack-ratio", "run --ack-rate")
 
 
 def said(found, feature):

@@ -12,7 +12,7 @@ What counts is the second half of each run, at the receiver; of CPU time user's 
 scheduler counts it. What the kernel does in soft interrupts is charged to whom it interrupts, or to nobody.
 
   --only 'rtt_ms=38|180' --only loss=0      some of the paths
-  --ours bbr                                some of ours, as `longhaul udt bench --control NAME`
+  --ours bbr                                some of ours, as `longhaul udt bench --cc NAME`
 
 Needs root; libudt needs c++ and libudt-dev.
 """
@@ -64,7 +64,7 @@ def joined(path, args, record):
 def lateness_us(record):
     """By how much the link itself was late, after its end: median and p99 of the worse direction."""
     lines = record.read_text().splitlines() if record.exists() else []
-    checks = [line["lateness"] for line in map(json.loads, lines) if line.get("record") == "selfcheck"]
+    checks = [line["lateness"] for line in map(json.loads, lines) if line.get("record") == "timing_report"]
     return {key: max(check[key] for check in checks) for key in ("median_us", "p99_us")} if checks else None
 
 
@@ -73,7 +73,7 @@ class Ours:
     READY = "serving"
 
     def __init__(self, path, args, name):
-        options = ["--window", path.window(), "--control", name.removeprefix("longhaul ")]
+        options = ["--window", path.window(), "--cc", name.removeprefix("longhaul ")]
         self.receives = [args.longhaul, "udt", "bench", "--listen", f"{ADDRESS}:{PORT}", *options]
         self.sends = [args.longhaul, "udt", "bench", f"{ADDRESS}:{PORT}", "--time", f"{args.seconds}s",
                       "--interval", "100ms", "--json", *options]

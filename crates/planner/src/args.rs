@@ -10,11 +10,11 @@ Examples:
       throughput and limit of each congestion control, and the streams that would fill the link
   longhaul plan split --sites sites.toml --from tokyo --to kagoshima
       best places for relays, and the gain of each
-  longhaul plan probe --serve 192.0.2.7:5990 --for 10min
+  longhaul plan measure --serve 192.0.2.7:5990 --duration 10min
       let others measure the path to this host
-  longhaul plan probe 192.0.2.7:5990
+  longhaul plan measure 192.0.2.7:5990
       round trip, loss, path MTU and capacity from here
-  longhaul plan check out/result.json
+  longhaul plan validate out/result.json
       predictions compared with measurements of the lab
 
 docs/plan.md has the formulas with their sources and errors.";
@@ -34,9 +34,11 @@ pub(crate) enum Command {
     /// Find the best relays among candidate sites
     Split(split::Args),
     /// Measure round trip, loss, path MTU and capacity, or let others measure
-    Probe(probe::Args),
+    #[command(alias = "probe")]
+    Measure(probe::Args),
     /// Compare predictions with results of the lab
-    Check(check::Args),
+    #[command(alias = "check")]
+    Validate(check::Args),
 }
 
 /// Values of `--method` of `plan path` and `plan split`.

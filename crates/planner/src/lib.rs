@@ -41,7 +41,7 @@ pub fn run(args: Args) -> Result<()> {
     match args.command {
         Command::Path(args) => path::run(&args.config()?),
         Command::Split(args) => split::run(&args.config()?),
-        Command::Probe(args) => probe::run(args.task()?),
-        Command::Check(args) => check::run(&args.config()?),
+        Command::Measure(args) => probe::run(args.task()?),
+        Command::Validate(args) => check::run(&args.config()?),
     }
 }

@@ -70,8 +70,13 @@ pub struct Args {
     mirror: Vec<NamedDirectory>,
 
     /// Interval between scans of a mirrored export for changes that were not made through this site
-    #[arg(long, value_name = "TIME", default_value = "30s")]
-    mirror_every: Time,
+    #[arg(
+        long,
+        alias = "mirror-every",
+        value_name = "TIME",
+        default_value = "30s"
+    )]
+    mirror_interval: Time,
 
     /// Also remove at the other site what was removed from a mirrored export
     #[arg(long, requires = "mirror")]
@@ -177,7 +182,7 @@ impl Args {
                 export: name.clone(),
                 directory: export.directory.clone(),
                 target: to.clone(),
-                interval: self.mirror_every.into(),
+                interval: self.mirror_interval.into(),
                 delete: self.mirror_delete,
             });
         }

@@ -52,10 +52,10 @@ impl Filter {
     /// Every connection.
     pub(crate) const EVERYTHING: Self = Self::All(Vec::new());
 
-    /// Parses the value of `--match`.
+    /// Parses the value of `--filter`.
     pub(crate) fn of_flag(text: &str) -> anyhow::Result<Self> {
         text.parse()
-            .map_err(|why: String| Refusal::usage(format!("--match {:?}: {why}", truncate(text))))
+            .map_err(|why: String| Refusal::usage(format!("--filter {:?}: {why}", truncate(text))))
     }
 
     /// Whether the connection between these ends matches.

@@ -15,7 +15,7 @@
 //! use longhaul_tuning::decp::model::Settings;
 //!
 //! let settings = Settings::default();
-//! assert!(!settings.hold);
+//! assert!(!settings.keep_caps);
 //! ```
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]

@@ -9,27 +9,34 @@ use toml::de::{DeTable, DeValue};
 /// The lab's own keys of `[[links]]`.
 const LINK: [&str; 8] = [
     "name",
-    "between",
+    "endpoints",
     "kind",
     "addresses",
     "mtu",
-    "like",
-    "tap",
-    "tap_keep",
+    "same_as",
+    "capture",
+    "keep_capture",
 ];
 /// Options of `longhaul link` that the lab sets itself, or that would end it during a run.
 const SET_FOR_LINKS: [&str; 5] = ["left", "right", "config", "counters", "duration"];
 /// The lab's own keys of `[relays.HOST]`.
-const RELAY: [&str; 3] = ["when", "host", "program"];
+const RELAY: [&str; 3] = ["enabled", "host", "program"];
 /// The lab's own keys of relays with the program `longhaul`.
 const LONGHAUL: [&str; 2] = ["intercept", "config"];
 /// Options with which `longhaul relay` would not relay.
 const NOT_FOR_RELAYS: [&str; 2] = ["check-config", "make-certificates"];
 
 /// The lab's own keys of `[decp.HOST]`.
-const DECP: [&str; 1] = ["when"];
+const DECP: [&str; 1] = ["enabled"];
 /// Options of `longhaul decp` that the lab sets itself, or with which it would not limit flows.
-const NOT_FOR_DECP: [&str; 5] = ["netns", "json", "duration", "dry-run", "lift"];
+const NOT_FOR_DECP: [&str; 6] = [
+    "netns",
+    "json",
+    "duration",
+    "dry-run",
+    "remove-caps",
+    "lift",
+];
 
 /// Computed once, because a scenario is read for each of its cells.
 static OF_LINKS: LazyLock<BTreeSet<String>> =
@@ -151,7 +158,7 @@ mod tests {
     #[test]
     fn options_pass_with_either_dash() {
         let text = "[[links]]\nname = 'a'\nno-offload = true\nack_thin = 3\n\
-                    [relays.r]\nwhen = true\nallow_from = []\npipe-size = 1\n";
+                    [relays.r]\nenabled = true\nallow_from = []\npipe-size = 1\n";
         assert_eq!(key_at(text), None);
     }
 
@@ -159,8 +166,8 @@ mod tests {
     fn reports_the_position_of_the_first_unknown_key() {
         let text = "[[links]]\ndelay = 1\n[[links]]\n  dealy = 1\nlater = 2\n";
         assert_eq!(key_at(text), Some(("dealy".to_owned(), 32)));
-        let text = "relays = { r = { peer = 'x', wehn = true } }";
-        assert_eq!(key_at(text), Some(("wehn".to_owned(), 29)));
+        let text = "relays = { r = { peer = 'x', enabeld = true } }";
+        assert_eq!(key_at(text), Some(("enabeld".to_owned(), 29)));
     }
 
     #[test]
@@ -172,7 +179,7 @@ mod tests {
 
     #[test]
     fn decp_has_its_own_options() {
-        let decp = |key| key_at(&format!("[decp.left]\nwhen = true\n{key}"));
+        let decp = |key| key_at(&format!("[decp.left]\nenabled = true\n{key}"));
         assert_eq!(decp("match = 'dport 5201'\nrefill = true"), None);
         assert!(decp("netns = 'x'").is_some() && decp("delay = '1ms'").is_some());
     }

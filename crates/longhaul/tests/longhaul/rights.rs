@@ -43,10 +43,10 @@ const REFUSED: [(&str, [&str; 3]); 30] = [
     ("cc watch --once", [ROOT, MACHINE, ROOT]),
     ("run true", [ROOT, MACHINE, ROOT]),
     ("run --cc lh_htcp true", [ROOT, MACHINE, ROOT]),
-    ("run --gap 1ms true", [ROOT, MACHINE, ROOT]),
+    ("run --inter-packet-gap 1ms true", [ROOT, MACHINE, ROOT]),
     ("run --ack-ratio 4 true", [ROOT, MACHINE, ROOT]),
     (
-        "run --ack-pace 9 --ack-interface lo true",
+        "run --ack-rate 9 --ack-interface lo true",
         [ROOT, MACHINE, ROOT],
     ),
     (
@@ -87,7 +87,7 @@ const REFUSED: [(&str, [&str; 3]); 30] = [
         [NET_ADMIN, MAY, NET_ADMIN],
     ),
     (
-        "relay --socks5 127.0.0.1:0 --initial-window-far 40",
+        "relay --socks5 127.0.0.1:0 --initial-window-upstream 40",
         ["CAP_BPF and CAP_NET_ADMIN"; 3],
     ),
     ("relay --socks5 127.0.0.1:PRIVILEGED", [LOW_PORT, MAY, MAY]),
@@ -100,11 +100,11 @@ const REFUSED: [(&str, [&str; 3]); 30] = [
         [LOW_PORT, MAY, MAY],
     ),
     (
-        "plan probe --serve 127.0.0.1:PRIVILEGED",
+        "plan measure --serve 127.0.0.1:PRIVILEGED",
         [LOW_PORT, MAY, MAY],
     ),
     (
-        "udt receive --at 127.0.0.1:PRIVILEGED DIR/c",
+        "udt receive --listen 127.0.0.1:PRIVILEGED DIR/c",
         [LOW_PORT, MAY, MAY],
     ),
     (
@@ -269,7 +269,7 @@ const ENOUGH: [(&str, &str); 7] = [
     ),
     (
         "net_admin,+bpf",
-        "relay --socks5 127.0.0.1:0 --initial-window-far 40",
+        "relay --socks5 127.0.0.1:0 --initial-window-upstream 40",
     ),
     ("net_bind_service", "relay --socks5 127.0.0.1:1"),
     ("net_raw", "tap capture -i lo -w DIR/a --duration 100ms"),

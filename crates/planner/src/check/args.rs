@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Command line of `longhaul plan check`.
+//! Command line of `longhaul plan validate`.
 
 use super::config::Config;
 use anyhow::Result;
@@ -8,12 +8,12 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
-  longhaul plan check out/relay-efficiency
+  longhaul plan validate out/relay-efficiency
       predicted and measured goodput of every flow in every cell
-  longhaul plan check --scenario mine.toml --set edge=50mbit out/mine
+  longhaul plan validate --scenario mine.toml --set edge=50mbit out/mine
       the same for a scenario that is not built in, run with another parameter";
 
-/// Arguments of `longhaul plan check`.
+/// Arguments of `longhaul plan validate`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

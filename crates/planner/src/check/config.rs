@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-/// Validated configuration of `plan check`.
+/// Validated configuration of `plan validate`.
 #[derive(Debug)]
 pub(crate) struct Config {
     /// Directories of runs, or their result files.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul plan check`: compares predictions with measurements of the lab.
+//! `longhaul plan validate`: compares predictions with measurements of the lab.
 
 mod args;
 mod config;

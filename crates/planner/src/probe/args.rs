@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Command line of `longhaul plan probe`.
+//! Command line of `longhaul plan measure`.
 #![allow(
     rustdoc::broken_intra_doc_links,
     reason = "help texts are printed as they stand"
@@ -18,23 +18,23 @@ use std::net::SocketAddr;
 const EXAMPLES: &str = "\
 Examples:
   Let others measure the path to this host, for ten minutes:
-    longhaul plan probe --serve 192.0.2.7:5990 --for 10min
+    longhaul plan measure --serve 192.0.2.7:5990 --duration 10min
   Round trip, loss, path MTU and capacity to it from here:
-    longhaul plan probe osaka=192.0.2.7:5990
+    longhaul plan measure osaka=192.0.2.7:5990
   By ICMP echo, to a host without longhaul (no capacity):
-    longhaul plan probe 192.0.2.7
+    longhaul plan measure 192.0.2.7
   Input of longhaul plan split; run it at each site with all later ones as hosts:
-    longhaul plan probe --here tokyo --json osaka=192.0.2.7:5990 fukuoka=192.0.2.8:5990 >tokyo.json
+    longhaul plan measure --name tokyo --json osaka=192.0.2.7:5990 fukuoka=192.0.2.8:5990 >tokyo.json
 
 A probe of one host takes some ten seconds and at most 2,000 packets. With an MTU of 1,500 bytes
 that is 1 MB besides the trains. The responder never sends more bytes than it received, and at most
 --limit; only clients that returned its cookie get full replies.";
 
-/// Arguments of `longhaul plan probe`.
+/// Arguments of `longhaul plan measure`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Hosts to measure the path to: [NAME=]HOST[:PORT], with the PORT of plan probe --serve
+    /// Hosts to measure the path to: [NAME=]HOST[:PORT], with the PORT of plan measure --serve
     #[arg(
         value_name = "HOST",
         required_unless_present = "serve",
@@ -55,15 +55,16 @@ pub(crate) struct Args {
     limit: BitRate,
     /// With --serve: end after this time
     #[arg(
-        long = "for",
+        long,
+        alias = "for",
         value_name = "TIME",
         requires = "serve",
         conflicts_with = "hosts"
     )]
-    span: Option<Time>,
+    duration: Option<Time>,
     /// Name of this site [default: its host name]
-    #[arg(long, value_name = "SITE")]
-    here: Option<String>,
+    #[arg(long, alias = "here", value_name = "SITE")]
+    name: Option<String>,
     /// Protocol of the probe: udp and tcp need a PORT
     #[arg(long, value_enum, default_value_t)]
     method: Method,
@@ -77,8 +78,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=20))]
     trains: u32,
     /// Packets of a train; 2 is a packet pair
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..=64))]
-    train: u32,
+    #[arg(long, alias = "train", value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..=64))]
+    train_length: u32,
     /// Print JSON for longhaul plan split
     #[arg(long)]
     json: bool,
@@ -94,7 +95,7 @@ impl Args {
             Some(address) => Ok(Task::Serve(Service {
                 address,
                 limit: self.limit,
-                span: self.span,
+                duration: self.duration,
             })),
             None => self.config().map(Task::Measure),
         }
@@ -116,12 +117,12 @@ impl Args {
             .map(|text| Target::parse(text, self.method));
         Ok(Config {
             targets: targets.collect::<Result<_>>()?,
-            here: self.here.unwrap_or_else(host_name),
+            name: self.name.unwrap_or_else(host_name),
             method: self.method,
             count: self.count,
             interval: self.interval,
             trains: self.trains,
-            train: self.train,
+            train_length: self.train_length,
             json: self.json,
         })
     }
@@ -140,7 +141,7 @@ impl ValueEnum for Method {
     fn to_possible_value(&self) -> Option<PossibleValue> {
         let (name, help) = match self {
             Self::Auto => ("auto", "With a PORT, UDP, else TCP; otherwise ICMP"),
-            Self::Udp => ("udp", "The responder of plan probe --serve"),
+            Self::Udp => ("udp", "The responder of plan measure --serve"),
             Self::Icmp => ("icmp", "Echo, answered by the remote host's kernel"),
             Self::Tcp => ("tcp", "Time to open a connection, or until it is refused"),
         };

@@ -36,7 +36,7 @@ pub(super) fn measure(
     let mut rates = Vec::new();
     let mut slow_sender = 0;
     for _ in 0..config.trains {
-        let train = train(responder, mtu as usize, config.train, timeout)?;
+        let train = train(responder, mtu as usize, config.train_length, timeout)?;
         let Some(rate) = train.arrival_bps(mtu) else {
             continue;
         };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Validated configuration of `plan probe`.
+//! Validated configuration of `plan measure`.
 
 use super::target::{Method, Target};
 use longhaul_units::{BitRate, Time};
@@ -19,19 +19,19 @@ pub(crate) struct Service {
     /// Greatest rate of all replies together, IP bytes.
     pub(super) limit: BitRate,
     /// Time after which it ends.
-    pub(super) span: Option<Time>,
+    pub(super) duration: Option<Time>,
 }
 
 /// Configuration of measurements.
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(super) targets: Vec<Target>,
-    pub(super) here: String,
+    pub(super) name: String,
     pub(super) method: Method,
     pub(super) count: u32,
     pub(super) interval: Time,
     pub(super) trains: u32,
-    pub(super) train: u32,
+    pub(super) train_length: u32,
     pub(super) json: bool,
 }
 

@@ -30,7 +30,7 @@ pub(super) fn measure(target: &Target, ip: IpAddr, config: &Config) -> Result<Me
         .with_context(|| format!("cannot send ICMP echo to {ip}"))?;
     if samples.times.is_empty() {
         bail!(
-            "{ip} answers no ICMP echo: give a port for --method tcp, or run plan probe --serve there"
+            "{ip} answers no ICMP echo: give a port for --method tcp, or run plan measure --serve there"
         );
     }
     let mut measured = Measurement::new(target, "icmp", samples);

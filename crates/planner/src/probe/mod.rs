@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul plan probe`: measures the paths from this host, or responds to others' probes.
+//! `longhaul plan measure`: measures the paths from this host, or responds to others' probes.
 
 mod args;
 mod capacity;
@@ -30,8 +30,8 @@ pub(super) fn run(task: Task) -> Result<()> {
         Task::Serve(Service {
             address,
             limit,
-            span,
-        }) => serve::run(address, limit, span, &mut |text| outln!("{text}")),
+            duration,
+        }) => serve::run(address, limit, duration, &mut |text| outln!("{text}")),
     }
 }
 
@@ -40,7 +40,7 @@ fn measure_all(config: &Config) -> Result<()> {
     for target in &config.targets {
         let found = measure(target, config)?;
         if !config.json {
-            outln!("{}", report::text(&config.here, &found));
+            outln!("{}", report::text(&config.name, &found));
         }
         all.push(found);
     }

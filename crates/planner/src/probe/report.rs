@@ -110,7 +110,7 @@ fn round_trips(measured: &Measurement) -> String {
 
 fn capacity(found: Option<&Capacity>) -> String {
     let Some(found) = found else {
-        return "not measured: it needs plan probe --serve at the remote host".to_owned();
+        return "not measured: it needs plan measure --serve at the remote host".to_owned();
     };
     format!(
         "{}{}, {} to {} over {} trains",
@@ -133,7 +133,7 @@ pub(super) fn json(config: &Config, all: &[Measurement]) -> Result<String> {
 
 fn leg(config: &Config, measured: &Measurement) -> sites::Leg {
     sites::Leg {
-        from: config.here.clone(),
+        from: config.name.clone(),
         to: measured.name.clone(),
         rtt: measured.rtt(0.5).unwrap_or(Time::from_secs(100)),
         loss: Ratio::new(measured.loss()).unwrap_or(Ratio::ONE),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Responder of `plan probe --serve`: replies to requests with their arrival times.
+//! Responder of `plan measure --serve`: replies to requests with their arrival times.
 
 use super::message::{CookieGenerator, Kind, LEN, Message};
 use anyhow::Result;
@@ -13,18 +13,18 @@ const RECEIVE_TIMEOUT: Duration = Duration::from_millis(200);
 /// Bytes of the IPv6 and UDP headers of a reply.
 const HEADERS: u64 = 48;
 
-/// Responds until `span` is over, or forever.
+/// Responds until `duration` is over, or forever.
 pub(super) fn run(
     address: SocketAddr,
     limit: BitRate,
-    span: Option<Time>,
+    duration: Option<Time>,
     say: &mut dyn FnMut(&str),
 ) -> Result<()> {
     let exchange = TimestampSocket::responder(address)
         .map_err(|error| port_not_opened(format!("cannot answer probes at {address}"), error))?;
     let mut responder = ProbeServer::new(limit)?;
     say(&format!("answering probes at {}", exchange.address()?));
-    let end = span.map(|span| clock::now() + span);
+    let end = duration.map(|duration| clock::now() + duration);
     while end.is_none_or(|end| clock::now() < end) {
         responder.next(&exchange)?;
     }

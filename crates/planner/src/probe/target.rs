@@ -11,7 +11,7 @@ pub(super) enum Method {
     /// UDP, then TCP, with a port; else ICMP.
     #[default]
     Auto,
-    /// The responder of `plan probe --serve`.
+    /// The responder of `plan measure --serve`.
     Udp,
     /// Echo by the kernel of the remote host.
     Icmp,
@@ -38,7 +38,7 @@ impl Target {
         })?;
         if port == Some(0) {
             return Err(Refusal::usage(format!(
-                "{text:?}: port 0 cannot be reached; give the port of plan probe --serve, or none for ICMP"
+                "{text:?}: port 0 cannot be reached; give the port of plan measure --serve, or none for ICMP"
             )));
         }
         if port.is_none() && matches!(method, Method::Udp | Method::Tcp) {

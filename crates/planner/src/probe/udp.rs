@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Probes by UDP, with a responder of `plan probe --serve`.
+//! Probes by UDP, with a responder of `plan measure --serve`.
 
 use super::{
     capacity,
@@ -19,7 +19,7 @@ use std::{io, net::SocketAddr, time::Duration};
 /// Error: no reply by UDP.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "no reply from {0} by UDP: run 'longhaul plan probe --serve ADDRESS:PORT' there, or use --method icmp or tcp"
+    "no reply from {0} by UDP: run 'longhaul plan measure --serve ADDRESS:PORT' there, or use --method icmp or tcp"
 )]
 pub(super) struct NoReply(SocketAddr);
 

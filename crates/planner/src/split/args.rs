@@ -20,7 +20,7 @@ Examples:
   longhaul plan split --sites sites.toml --from yoron --to tokyo
       the best chain with at most three relays
   longhaul plan split --sites a.json --sites b.json --from a --to b --overhead 9%
-      from the output of longhaul plan probe --json at two sites; a relay costs 9 %
+      from the output of longhaul plan measure --json at two sites; a relay costs 9 %
   longhaul plan split --sites sites.toml --from a --to b --cc cubic --window 1400KB --size 100MB
       all legs with CUBIC and windows of 1400 KB; time to transfer 100 MB
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sites and the legs between them, from files, which `plan probe --json` can write.
+//! Sites and the legs between them, from files, which `plan measure --json` can write.
 
 use super::super::path;
 use anyhow::Result;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul plan probe` across a running `longhaul link`. A busy machine delays packets; it never sends them early,
+//! `longhaul plan measure` across a running `longhaul link`. A busy machine delays packets; it never sends them early,
 //! and never restores packets that the link dropped.
 
 use longhaul_testnet::link_process::{Testbed, may_use_namespaces};
@@ -16,7 +16,14 @@ impl Responder {
     fn start(bed: &Testbed) -> Self {
         let address = format!("{}:5990", bed.right_address());
         let mut command = Command::new(longhaul_testbed::longhaul());
-        command.args(["plan", "probe", "--for", "10min", "--serve", &address]);
+        command.args([
+            "plan",
+            "measure",
+            "--duration",
+            "10min",
+            "--serve",
+            &address,
+        ]);
         command.stdout(Stdio::piped());
         let mut child = bed.right.run(|| command.spawn()).unwrap();
         let mut line = String::new();
@@ -37,7 +44,7 @@ impl Drop for Responder {
 /// Returns the only leg in the output of a probe from the left.
 fn probe(bed: &Testbed, flags: &[&str], host: &str) -> Value {
     let mut command = Command::new(longhaul_testbed::longhaul());
-    command.args(["plan", "probe", "--json", "--here", "left"]);
+    command.args(["plan", "measure", "--json", "--name", "left"]);
     command.args(flags).arg(host);
     let output = bed.left.run(|| command.output()).unwrap();
     assert!(

@@ -47,24 +47,33 @@ fn plan_path_names_invalid_input() {
 
 #[test]
 fn plan_probe_names_invalid_input() {
-    refused(&["probe"], "HOST");
-    refused(&["probe", "a:b:c"], "a:b:c");
-    refused(&["probe", "--method", "udp", "127.0.0.1"], "port");
-    refused(&["probe", "--interval", "2s", "127.0.0.1:9"], "--interval");
-    refused(&["probe", "--serve", "127.0.0.1:0", "127.0.0.1"], "--serve");
-    refused(&["probe", "--limit", "5mbit", "127.0.0.1:9"], "--limit");
-    refused(&["probe", "--for", "1s", "127.0.0.1:9"], "--for");
-    refused(&["probe", "127.0.0.1:0"], "port 0");
+    refused(&["measure"], "HOST");
+    refused(&["measure", "a:b:c"], "a:b:c");
+    refused(&["measure", "--method", "udp", "127.0.0.1"], "port");
+    refused(
+        &["measure", "--interval", "2s", "127.0.0.1:9"],
+        "--interval",
+    );
+    refused(
+        &["measure", "--serve", "127.0.0.1:0", "127.0.0.1"],
+        "--serve",
+    );
+    refused(&["measure", "--limit", "5mbit", "127.0.0.1:9"], "--limit");
+    refused(
+        &["measure", "--duration", "1s", "127.0.0.1:9"],
+        "--duration",
+    );
+    refused(&["measure", "127.0.0.1:0"], "port 0");
 }
 
 #[test]
 fn plan_check_requires_a_result() {
     refused(
-        &["check", "/nonexistent/result.json"],
+        &["validate", "/nonexistent/result.json"],
         "/nonexistent/result.json",
     );
     refused(
-        &["check", env!("CARGO_MANIFEST_PATH")],
+        &["validate", env!("CARGO_MANIFEST_PATH")],
         "give a directory that 'longhaul lab run --out' wrote",
     );
 }
@@ -112,7 +121,7 @@ fn plan_check_requires_the_scenario_that_was_run() {
             .unwrap();
         assert!(run.status.success(), "{run:?}");
         let set: &[&str] = if n == 3 { options } else { &[] };
-        let check = [&["check", "--scenario", &file, &out], set].concat();
+        let check = [&["validate", "--scenario", &file, &out], set].concat();
         let (code, _, error) = plan(&check);
         assert_eq!((code, error.as_str()), (Some(0), ""), "{options:?}");
 
@@ -129,10 +138,17 @@ fn plan_check_requires_the_scenario_that_was_run() {
     fs::write(&file, SCENARIO).unwrap();
     let (run, way) = (path("out0"), "give the scenario of the run");
     refused(
-        &["check", "--scenario", &file, "--set", "rate=80mbit", &run],
+        &[
+            "validate",
+            "--scenario",
+            &file,
+            "--set",
+            "rate=80mbit",
+            &run,
+        ],
         way,
     );
-    refused(&["check", "--scenario", &file, &path("out3")], way);
+    refused(&["validate", "--scenario", &file, &path("out3")], way);
 }
 
 const SITES: &str = "

@@ -50,7 +50,7 @@ impl MirrorPair {
             "127.0.0.1:0",
             "--mirror",
             &to,
-            "--mirror-every",
+            "--mirror-interval",
             every,
         ];
         let mut command = self.near.command(&[&mirror, arguments].concat());

@@ -58,8 +58,8 @@ struct Receive {
     /// File to write; - is standard output. The file appears under its name when it is complete
     file: PathBuf,
     /// Address and port to listen on
-    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = any_address())]
-    at: SocketAddr,
+    #[arg(long, alias = "at", value_name = "ADDRESS:PORT", default_value_t = any_address())]
+    listen: SocketAddr,
     #[command(flatten)]
     port: Port,
     /// Print the result as one JSON object
@@ -73,8 +73,8 @@ struct Bench {
     #[arg(value_parser = parse_host)]
     to: Option<SocketAddr>,
     /// Address and port to serve on
-    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = any_address(), conflicts_with = "to")]
-    at: SocketAddr,
+    #[arg(long, alias = "at", value_name = "ADDRESS:PORT", default_value_t = any_address(), conflicts_with = "to")]
+    listen: SocketAddr,
     /// Duration of the test, 0.1 s to an hour
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration, requires = "to")]
     time: Time,
@@ -82,8 +82,8 @@ struct Bench {
     #[arg(long, value_name = "SIZE", requires = "to", conflicts_with = "time", value_parser = parse_size)]
     bytes: Option<Bytes>,
     /// Number of parallel connections, 1 to 64
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64), requires = "to")]
-    parallel: u16,
+    #[arg(long, alias = "parallel", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64), requires = "to")]
+    streams: u16,
     /// Send from the server to the client
     #[arg(long, requires = "to")]
     reverse: bool,
@@ -110,13 +110,19 @@ struct Port {
     window: u32,
     /// Congestion control of this sender: bbr for every path, above all those with loss that is not from congestion;
     /// native, UDT's own, for links shared with other UDT programs and for comparison
-    #[arg(long, value_name = "CONTROL", value_enum, default_value_t)]
-    control: Control,
+    #[arg(
+        long,
+        alias = "control",
+        value_name = "NAME",
+        value_enum,
+        default_value_t
+    )]
+    cc: Control,
     /// Connect timeout, 1s to 1h
-    #[arg(long = "patience", value_name = "TIME", default_value = "10s", value_parser = parse_connect_timeout)]
+    #[arg(long, alias = "patience", value_name = "TIME", default_value = "10s", value_parser = parse_connect_timeout)]
     connect_timeout: Time,
     /// Idle timeout: a connection without packets for this time fails, 2s to 1h
-    #[arg(long = "silence", value_name = "TIME", default_value = "45s", value_parser = parse_idle_timeout)]
+    #[arg(long, alias = "silence", value_name = "TIME", default_value = "45s", value_parser = parse_idle_timeout)]
     idle_timeout: Time,
 }
 
@@ -146,7 +152,7 @@ impl Receive {
     fn config(self) -> config::Receive {
         config::Receive {
             file: self.file,
-            at: self.at,
+            listen: self.listen,
             port: self.port.config(),
             json: self.json,
         }
@@ -157,12 +163,15 @@ impl Bench {
     fn config(self) -> config::Config {
         let port = self.port.config();
         match self.to {
-            None => config::Config::Serve(config::Serve { at: self.at, port }),
+            None => config::Config::Serve(config::Serve {
+                listen: self.listen,
+                port,
+            }),
             Some(to) => config::Config::Bench(config::Bench {
                 to,
                 time: self.time,
                 bytes: self.bytes,
-                parallel: self.parallel,
+                streams: self.streams,
                 reverse: self.reverse,
                 interval: self.interval,
                 port,
@@ -182,7 +191,7 @@ impl Port {
                 connect_timeout: self.connect_timeout,
                 idle_timeout: self.idle_timeout,
             },
-            control: self.control,
+            control: self.cc,
         }
     }
 }

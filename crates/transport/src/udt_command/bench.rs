@@ -99,7 +99,7 @@ impl StreamResult {
 #[derive(Debug, Serialize)]
 struct BenchReport {
     to: SocketAddr,
-    parallel: u16,
+    streams: u16,
     reverse: bool,
     /// Throughput at the receiver.
     bits_per_second: u64,
@@ -111,7 +111,7 @@ struct BenchReport {
 
 pub(super) async fn run(config: &Bench) -> Result<()> {
     let request = BenchRequest {
-        streams: config.parallel,
+        streams: config.streams,
         reverse: config.reverse,
         milliseconds: milliseconds(config.time),
         bytes: config.bytes.map(longhaul_units::Bytes::get),
@@ -125,7 +125,7 @@ pub(super) async fn run(config: &Bench) -> Result<()> {
     };
     let record = BenchReport {
         to: config.to,
-        parallel: config.parallel,
+        streams: config.streams,
         reverse: config.reverse,
         bits_per_second: receiver.bits_per_second,
         interval_seconds: request.interval_milliseconds.map(|each| each as f64 / 1e3),

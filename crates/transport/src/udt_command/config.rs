@@ -29,7 +29,7 @@ pub(super) struct Send {
 pub(super) struct Receive {
     /// `-` is standard output.
     pub(super) file: PathBuf,
-    pub(super) at: SocketAddr,
+    pub(super) listen: SocketAddr,
     pub(super) port: Port,
     pub(super) json: bool,
 }
@@ -42,7 +42,7 @@ pub(super) struct Bench {
     /// Total bytes to send instead of a duration.
     pub(super) bytes: Option<Bytes>,
     /// Number of parallel connections.
-    pub(super) parallel: u16,
+    pub(super) streams: u16,
     /// Whether the server sends to the client.
     pub(super) reverse: bool,
     /// Length of the reported intervals.
@@ -54,7 +54,7 @@ pub(super) struct Bench {
 /// Bench server.
 #[derive(Debug)]
 pub(super) struct Serve {
-    pub(super) at: SocketAddr,
+    pub(super) listen: SocketAddr,
     pub(super) port: Port,
 }
 

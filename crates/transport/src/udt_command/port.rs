@@ -13,7 +13,7 @@ impl Port {
     pub(super) fn bind(&self, at: SocketAddr) -> Result<Socket> {
         bind(at, self.udt, self.control).map_err(|error| {
             let message =
-                format!("cannot bind {at} (use --at 0.0.0.0:9000 on a host without IPv6)");
+                format!("cannot bind {at} (use --listen 0.0.0.0:9000 on a host without IPv6)");
             port_not_opened(message, error)
         })
     }

@@ -34,7 +34,7 @@ type PendingBenches = Rc<RefCell<HashMap<u64, UnboundedSender<Stream>>>>;
 
 /// Serves benches until the process ends.
 pub(super) async fn run(config: &Serve) -> Result<()> {
-    let socket = config.port.bind(config.at)?;
+    let socket = config.port.bind(config.listen)?;
     socket.listen();
     info!("serving at {}", socket.local_addr());
     let pending = PendingBenches::default();

@@ -63,7 +63,7 @@ pub(super) async fn receive(config: &Receive) -> Result<()> {
     let is_file = config.file != Path::new("-");
     let mut signals = is_file.then(TerminationSignals::listen).transpose()?;
     let to = Destination::create(&config.file)?;
-    let socket = config.port.bind(config.at)?;
+    let socket = config.port.bind(config.listen)?;
     socket.listen();
     errln!("longhaul udt: listening at {}", socket.local_addr());
     let mut stream = tokio::select! {

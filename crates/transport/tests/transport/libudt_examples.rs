@@ -132,7 +132,7 @@ fn appserver_receives_a_file() {
 #[test]
 fn receives_from_appclient() {
     for (bed, program) in paths("appclient") {
-        let mut receiver = longhaul(&["receive", "-", "--at", &format!("0.0.0.0:{PORT}")]);
+        let mut receiver = longhaul(&["receive", "-", "--listen", &format!("0.0.0.0:{PORT}")]);
         let mut receiver = KillOnDrop(inside(&mut receiver, &bed.right).spawn().unwrap());
         let mut line = String::new();
         let mut output = BufReader::new(receiver.0.stderr.take().unwrap());

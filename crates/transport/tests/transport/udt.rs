@@ -56,7 +56,7 @@ fn transfers_a_file_and_both_report_its_hash() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     fs::write(at("from"), bytes(5_000_000)).unwrap();
-    let mut receiver = longhaul(&["receive", &at("to"), "--at", "[::]:0", "--json"])
+    let mut receiver = longhaul(&["receive", &at("to"), "--listen", "[::]:0", "--json"])
         .spawn()
         .unwrap();
     let (port, _stderr) = port(&mut receiver);
@@ -86,7 +86,7 @@ fn transfers_a_file_and_both_report_its_hash() {
 
 #[test]
 fn transfers_standard_input_to_standard_output() {
-    let mut receiver = longhaul(&["receive", "-", "--at", "127.0.0.1:0"])
+    let mut receiver = longhaul(&["receive", "-", "--listen", "127.0.0.1:0"])
         .spawn()
         .unwrap();
     let (port, _stderr) = port(&mut receiver);
@@ -110,9 +110,9 @@ fn an_incomplete_transfer_leaves_no_file() {
     let mut receiver = longhaul(&[
         "receive",
         to.to_str().unwrap(),
-        "--at",
+        "--listen",
         "127.0.0.1:0",
-        "--silence",
+        "--idle-timeout",
         "2s",
     ]);
     let mut receiver = receiver.spawn().unwrap();
@@ -132,7 +132,7 @@ fn an_incomplete_transfer_leaves_no_file() {
 fn start_transfer(folder: &Path, by: &[&str], from: &str) -> [Child; 2] {
     let mut receiver = Command::new(by[0]);
     receiver.args(&by[1..]).arg(longhaul_testbed::longhaul());
-    receiver.args(["udt", "receive", "to", "--at", "127.0.0.1:0"]);
+    receiver.args(["udt", "receive", "to", "--listen", "127.0.0.1:0"]);
     let mut receiver = piped(receiver).current_dir(folder).spawn().unwrap();
     let (port, stderr) = port(&mut receiver);
     receiver.stderr = Some(stderr.into_inner());
@@ -216,7 +216,7 @@ fn a_signal_before_a_connection_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let to = folder.path().join("to").display().to_string();
     let mut receiver = Command::new(longhaul_testbed::longhaul());
-    receiver.args(["udt", "receive", &to, "--at", "127.0.0.1:0"]);
+    receiver.args(["udt", "receive", &to, "--listen", "127.0.0.1:0"]);
     let mut receiver = piped(receiver).spawn().unwrap();
     let (_port, _stderr) = port(&mut receiver);
     signal(&receiver, "INT");
@@ -227,11 +227,11 @@ fn a_signal_before_a_connection_leaves_no_file() {
 #[test]
 fn bench_measures_both_directions() {
     let mut server = Command::new(longhaul_testbed::longhaul());
-    server.args(["udt", "bench", "--at", "127.0.0.1:0"]);
+    server.args(["udt", "bench", "--listen", "127.0.0.1:0"]);
     let mut server = piped(server).spawn().unwrap();
     let (port, _stderr) = port(&mut server);
     let to = format!("127.0.0.1:{port}");
-    for more in [&[][..], &["--reverse"], &["--parallel", "3"]] {
+    for more in [&[][..], &["--reverse"], &["--streams", "3"]] {
         let mut bench = longhaul(&["bench", &to, "--bytes", "6MB", "--json"]);
         let record = json(&bench.args(more).output().unwrap());
         for end in ["sender", "receiver"] {
@@ -260,7 +260,7 @@ fn bench_measures_both_directions() {
 #[test]
 fn bench_reports_intervals() {
     let mut server = Command::new(longhaul_testbed::longhaul());
-    server.args(["udt", "bench", "--at", "127.0.0.1:0"]);
+    server.args(["udt", "bench", "--listen", "127.0.0.1:0"]);
     let mut server = piped(server).spawn().unwrap();
     let (port, _stderr) = port(&mut server);
     let to = format!("127.0.0.1:{port}");
@@ -306,7 +306,11 @@ fn reports_invalid_arguments() {
     refused(&["bench", "127.0.0.1", "--time", "1ms"], 2, "100ms to 1h");
     refused(&["bench", "127.0.0.1", "--bytes", "0"], 2, "above 0");
     refused(&["bench", "--reverse"], 2, "<TO>");
-    refused(&["receive", "-", "--at", "192.0.2.1:9"], 1, "192.0.2.1:9");
+    refused(
+        &["receive", "-", "--listen", "192.0.2.1:9"],
+        1,
+        "192.0.2.1:9",
+    );
 }
 
 /// A device would be replaced by a regular file, for every program of the machine.
@@ -327,7 +331,7 @@ fn refuses_targets_that_are_not_regular_files() {
         ("link", "is a pipe"),
     ] {
         let kind = before(name);
-        let output = longhaul(&["receive", &at(name), "--at", "127.0.0.1:0"])
+        let output = longhaul(&["receive", &at(name), "--listen", "127.0.0.1:0"])
             .output()
             .unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
@@ -342,7 +346,7 @@ fn an_empty_file_shows_neither_rate_nor_cpu_time() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     fs::write(at("empty"), "").unwrap();
-    let mut receiver = longhaul(&["receive", &at("there"), "--at", "127.0.0.1:0"])
+    let mut receiver = longhaul(&["receive", &at("there"), "--listen", "127.0.0.1:0"])
         .spawn()
         .unwrap();
     let (port, mut stderr) = port(&mut receiver);
@@ -423,7 +427,7 @@ fn libudt_receives(bed: &Testbed, control: &str, kind: &str, calls: [&str; 2]) -
         .unwrap();
     let at = bed.right_address().to_string();
     let from = from.to_str().unwrap();
-    let mut ours = longhaul(&["send", from, &at, "--json", "--control", control]);
+    let mut ours = longhaul(&["send", from, &at, "--json", "--cc", control]);
     let ours = inside(&mut ours, &bed.left).output().unwrap();
     assert!(peer.wait().unwrap().success());
     let all = fs::read(to).unwrap();
@@ -491,7 +495,14 @@ fn libudt_sends_over_a_lossy_link() {
     }
     let Some(program) = libudt() else { return };
     let bed = lossy_link("udtreceive");
-    let mut ours = longhaul(&["receive", "-", "--at", "0.0.0.0:9000", "--silence", "2s"]);
+    let mut ours = longhaul(&[
+        "receive",
+        "-",
+        "--listen",
+        "0.0.0.0:9000",
+        "--idle-timeout",
+        "2s",
+    ]);
     let mut ours = inside(&mut ours, &bed.right).spawn().unwrap();
     let (_port, mut stderr) = port(&mut ours);
     let to = bed.right_address().to_string();

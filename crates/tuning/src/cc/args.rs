@@ -57,9 +57,9 @@ The default before load --default is restored.";
 const WATCH_EXAMPLES: &str = "\
 Examples:
   sudo longhaul cc watch
-  sudo longhaul cc watch bic --match 'dport 5201 and dst 10.9.0.0/16'
+  sudo longhaul cc watch bic --filter 'dport 5201 and dst 10.9.0.0/16'
   sudo longhaul cc watch --once --json
-  sudo longhaul cc watch --every 100ms --json > windows.jsonl
+  sudo longhaul cc watch --interval 100ms --json > windows.jsonl
 
 It reads the kernel's state of each connection, in every network namespace, at no cost to the
 connections. longhaul cc show NAME has the units of the last column. Ctrl-C ends it.
@@ -167,16 +167,17 @@ struct Watch {
     /// Congestion control of longhaul, with or without lh_ [default: all that are loaded]
     name: Option<String>,
     /// Only connections that match: 'dport 5201 and not dst 10.0.0.0/8' …
-    #[arg(long = "match", value_name = "FILTER")]
+    #[arg(long, alias = "match", value_name = "FILTER")]
     filter: Option<String>,
     /// Sampling interval, at least 10ms
     #[arg(
         long,
+        alias = "every",
         value_name = "TIME",
         default_value = "1s",
         conflicts_with = "once"
     )]
-    every: Time,
+    interval: Time,
     /// Take one sample and exit
     #[arg(long)]
     once: bool,
@@ -291,14 +292,14 @@ impl Watch {
     fn config(&self) -> Result<config::Watch> {
         let filter = self.filter.as_deref();
         let filter = filter.map_or(Ok(Filter::EVERYTHING), Filter::of_flag)?;
-        if self.every < Time::from_millis(10) {
-            let text = self.every.exact();
-            return Err(Refusal::usage(format!("--every {text}: at least 10ms")));
+        if self.interval < Time::from_millis(10) {
+            let text = self.interval.exact();
+            return Err(Refusal::usage(format!("--interval {text}: at least 10ms")));
         }
         Ok(config::Watch {
             only: self.name.as_deref().map(named).transpose()?,
             filter,
-            every: (!self.once).then_some(self.every),
+            interval: (!self.once).then_some(self.interval),
             pins: self.place.pins(),
             json: self.json,
         })

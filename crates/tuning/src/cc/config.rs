@@ -54,7 +54,7 @@ pub(super) struct Watch {
     pub(super) only: Option<Algorithm>,
     pub(super) filter: Filter,
     /// Sampling interval; `None` takes a single sample.
-    pub(super) every: Option<Time>,
+    pub(super) interval: Option<Time>,
     pub(super) pins: Pins,
     pub(super) json: bool,
 }

@@ -67,10 +67,10 @@ pub(super) fn run(config: &config::Watch) -> Result<()> {
     loop {
         let seen = snapshot(&watch, &wanted()?, &config.filter)?;
         show(config, &seen)?;
-        let Some(every) = config.every else {
+        let Some(interval) = config.interval else {
             return Ok(());
         };
-        std::thread::sleep(every.into());
+        std::thread::sleep(interval.into());
     }
 }
 
@@ -113,7 +113,7 @@ fn show(config: &config::Watch, seen: &[WatchedConnection]) -> Result<()> {
         let lines = seen.iter().map(|seen| format!("{}\n", seen.json(&at)));
         return print(&lines.collect::<String>());
     }
-    let live = stdout().is_terminal() && config.every.is_some();
+    let live = stdout().is_terminal() && config.interval.is_some();
     let (clear, rows) = match live {
         true => ("\x1b[H\x1b[2J", ROWS_MAX),
         false => ("", usize::MAX),

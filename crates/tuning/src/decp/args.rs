@@ -20,16 +20,16 @@ use std::path::{Path, PathBuf};
 const EXAMPLES: &str = "\
 Examples:
   32 streams of iperf3, while they run (as root, on the host that sends):
-    longhaul decp --match 'dport 5201'
+    longhaul decp --filter 'dport 5201'
   What it would do, without touching anything or being root:
-    longhaul decp --match 'dst 10.9.0.0/16 and dport 50000-51000' --dry-run
+    longhaul decp --filter 'dst 10.9.0.0/16 and dport 50000-51000' --dry-run
   GridFTP's data connections of one service, with records for a program:
-    longhaul decp --match 'sport 50000-51000' --cgroup /sys/fs/cgroup/system.slice/gridftp.service \\
+    longhaul decp --filter 'sport 50000-51000' --cgroup /sys/fs/cgroup/system.slice/gridftp.service \\
         --json > decp.jsonl
   A dedicated path, without other traffic:
-    longhaul decp --match 'dport 5201' --refill
+    longhaul decp --filter 'dport 5201' --slow-start
   Remove caps that an ended run left behind:
-    longhaul decp --match 'dport 5201' --lift
+    longhaul decp --filter 'dport 5201' --remove-caps
 
 A filter is made of: dport N, sport N, port N (or N-M); dst ADDRESS[/LENGTH], src …, host …; and, or,
 not, ( ). dst and dport are the other end of the connection, as ss(8) has them.
@@ -40,7 +40,7 @@ It caps the congestion windows of this host's own sockets: run it on the sending
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Connections to balance: 'dport 5201', 'dst 10.0.0.0/8 and not dport 22' …
-    #[arg(long = "match", value_name = "FILTER")]
+    #[arg(long, alias = "match", value_name = "FILTER")]
     filter: String,
     /// Only connections of this cgroup (a directory of a cgroup2 file system) and of cgroups below
     /// it
@@ -56,22 +56,22 @@ pub struct Args {
     #[arg(long, value_name = "SHARE", default_value = "10%")]
     headroom: Ratio,
     /// Smallest cap in segments, 2 to 100000
-    #[arg(long, value_name = "SEGMENTS", default_value_t = 10,
+    #[arg(long, alias = "floor", value_name = "SEGMENTS", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(2..=100_000))]
-    floor: u32,
+    cap_min: u32,
     /// Keep caps when all connections have equal rates
-    #[arg(long)]
-    hold: bool,
+    #[arg(long, alias = "hold")]
+    keep_caps: bool,
     /// Grow windows that losses have reduced, by slow start, up to the equal share. Only for links
     /// without other traffic
-    #[arg(long)]
-    refill: bool,
+    #[arg(long, alias = "refill")]
+    slow_start: bool,
     /// Only observe, and print what would be capped
     #[arg(long)]
     dry_run: bool,
     /// Remove the caps of the connections, whoever set them, and exit
-    #[arg(long, conflicts_with_all = ["dry_run", "hold", "refill", "duration", "json"])]
-    lift: bool,
+    #[arg(long, alias = "lift", conflicts_with_all = ["dry_run", "keep_caps", "slow_start", "duration", "json"])]
+    remove_caps: bool,
     /// End after this time [default: run until a signal]
     #[arg(long, value_name = "TIME")]
     duration: Option<Time>,
@@ -81,10 +81,13 @@ pub struct Args {
 }
 
 impl Args {
-    /// The names of all options, as typed behind `--`.
+    /// The names of all options, as typed behind `--`, old names included.
     pub(super) fn options() -> Vec<String> {
         let command = Self::augment_args(clap::Command::new("decp"));
-        let names = command.get_arguments().filter_map(clap::Arg::get_long);
+        let names = command.get_arguments().flat_map(|arg| {
+            let old_names = arg.get_all_aliases().unwrap_or_default();
+            arg.get_long().into_iter().chain(old_names)
+        });
         names.map(str::to_owned).collect()
     }
 
@@ -121,12 +124,12 @@ impl Args {
             interval: self.interval,
             settings: Settings {
                 headroom: self.headroom,
-                floor_segments: self.floor,
-                hold: self.hold,
-                refill: self.refill,
+                cap_min_segments: self.cap_min,
+                keep_caps: self.keep_caps,
+                slow_start: self.slow_start,
             },
             dry_run: self.dry_run,
-            lift: self.lift,
+            remove_caps: self.remove_caps,
             duration: self.duration,
             json: self.json,
         })

@@ -94,7 +94,7 @@ fn load(way_out: &str) -> Result<Caps> {
 
 /// Checks that this caller may cap windows; observing needs no rights.
 pub(super) fn permitted(config: &Config) -> Result<()> {
-    let way_out = if config.lift { "" } else { LOOKING };
+    let way_out = if config.remove_caps { "" } else { LOOKING };
     window_cap::permitted().map_err(|error| Refusal::unsupported(format!("{error}{way_out}")))
 }
 

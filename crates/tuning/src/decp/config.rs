@@ -17,7 +17,7 @@ pub(super) struct Config {
     pub(super) settings: Settings,
     pub(super) dry_run: bool,
     /// Whether to remove the caps that exist, and do nothing else.
-    pub(super) lift: bool,
+    pub(super) remove_caps: bool,
     pub(super) duration: Option<Time>,
     pub(super) json: bool,
 }

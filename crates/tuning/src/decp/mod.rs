@@ -37,7 +37,7 @@ pub fn run(args: &Args) -> Result<()> {
         cap_controller::permitted(&config)?;
     }
     let mut sampler = Sampler::new(&config)?;
-    if config.lift {
+    if config.remove_caps {
         return cap_controller::lift(&sampler.connections()?);
     }
     let cap_controller = (!config.dry_run)

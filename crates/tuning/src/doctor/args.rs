@@ -34,11 +34,12 @@ pub struct Args {
     /// With --fix: only settings whose names have this prefix; repeatable
     #[arg(
         long,
+        alias = "only",
         value_name = "PREFIX",
         requires = "fix",
         help_heading = "Changes (root)"
     )]
-    pub(super) only: Vec<String>,
+    pub(super) filter: Vec<String>,
     /// With --fix: also write the settings to FILE, for the next boot [default FILE:
     /// /etc/sysctl.d/90-longhaul.conf]
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, requires = "fix",
@@ -60,7 +61,7 @@ Examples:
       and for a transparent relay on a shorter path?
   sudo longhaul doctor --fix --persist; sudo longhaul doctor --undo
       apply the kernel settings, also for the next boot; put the old ones back
-  sudo longhaul doctor --fix --only net.ipv4.tcp_
+  sudo longhaul doctor --fix --filter net.ipv4.tcp_
       apply TCP's only
   ssh far longhaul doctor --json | longhaul doctor --facts - --rtt 350ms
       check another host

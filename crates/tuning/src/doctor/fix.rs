@@ -117,7 +117,7 @@ fn refuse_unknown(only: &[String]) -> Result<()> {
     match only.iter().find(|prefix| !known(prefix)) {
         None => Ok(()),
         Some(prefix) => Err(Refusal::usage(format!(
-            "--only {prefix}: no checked setting has this prefix (try net.ipv4.tcp_ or fs.)"
+            "--filter {prefix}: no checked setting has this prefix (try net.ipv4.tcp_ or fs.)"
         ))),
     }
 }

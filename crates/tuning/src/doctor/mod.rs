@@ -107,7 +107,7 @@ fn change(args: &Args, path: Path) -> Result<()> {
         "--fix" => {
             // Facts are read before the store is locked: programs run for them could inherit the lock.
             let findings = checks::all(&host_facts::read_all(), path);
-            fix::apply(&open()?, &findings, &args.only, args.persist.as_deref())?
+            fix::apply(&open()?, &findings, &args.filter, args.persist.as_deref())?
         }
         "--undo" => fix::undo(&open()?)?,
         _ => fix::clean(&open()?)?,

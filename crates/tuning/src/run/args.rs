@@ -10,15 +10,15 @@ use std::{ffi::OsString, path::PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
-  sudo longhaul run --cc htcp --pace 900mbit --cwnd-cap 8MB --user $USER -- curl -O https://far.example/f
+  sudo longhaul run --cc htcp --pacing-rate 900mbit --cwnd-cap 8MB --user $USER -- curl -O https://far.example/f
       H-TCP (the kernel's own, else longhaul's), spaced to 900 Mbit/s, at most 8 MB in flight
   sudo longhaul run --cc lh_bic+pace --param ack_shift=3 -v -- iperf3 -c far.example -P 8
       longhaul's BIC with a parameter, paced from the first packet; a summary on stderr
-  sudo longhaul run --gap 120us -- rsync -a dir far.example:
+  sudo longhaul run --inter-packet-gap 120us -- rsync -a dir far.example:
       one full packet each 120 microseconds
   sudo longhaul run --ack-ratio 8 -- curl -O https://far.example/f
       one acknowledgement for eight full-sized segments that come in
-  sudo longhaul run --ack-pace 60000 --ack-interface eth0 -- iperf3 -c far.example -R
+  sudo longhaul run --ack-rate 60000 --ack-interface eth0 -- iperf3 -c far.example -R
       acknowledgements at least 16.7 microseconds apart
   sudo longhaul run --initial-window 64 --notsent-lowat 128KiB -- nginx -g 'daemon off;'
       accepted connections have the settings, too
@@ -42,13 +42,18 @@ pub struct Args {
     #[arg(long, value_name = "NAME=VALUE", requires = "cc")]
     pub(super) param: Vec<String>,
     /// Pacing rate of payload, 8kbit to 34gbit
-    #[arg(long, value_name = "RATE")]
-    pub(super) pace: Option<BitRate>,
+    #[arg(long, alias = "pace", value_name = "RATE")]
+    pub(super) pacing_rate: Option<BitRate>,
     /// Interval between full packets, 100ns to 1s: paces at one segment per interval
-    #[arg(long, value_name = "TIME", conflicts_with = "pace")]
-    pub(super) gap: Option<Time>,
+    #[arg(
+        long,
+        alias = "gap",
+        value_name = "TIME",
+        conflicts_with = "pacing_rate"
+    )]
+    pub(super) inter_packet_gap: Option<Time>,
     /// Send trains of segments (on), or single segments so that each packet is paced (off)
-    /// [default: off with --gap, else on]
+    /// [default: off with --inter-packet-gap, else on]
     #[arg(long, value_enum, value_name = "on|off")]
     pub(super) gso: Option<Switch>,
     /// Most payload that each connection may have in flight, 4KiB to 4GiB
@@ -63,13 +68,13 @@ pub struct Args {
     pub(super) ack_ratio: Option<u32>,
     /// Longest delay of an acknowledgement, 1ms to 100ms; a quarter of a connection's
     /// round trip, if that is shorter
-    #[arg(long, value_name = "TIME", default_value = "10ms", requires = "ack_ratio", help_heading = ACKS)]
-    pub(super) ack_hold: Time,
+    #[arg(long, alias = "ack-hold", value_name = "TIME", default_value = "10ms", requires = "ack_ratio", help_heading = ACKS)]
+    pub(super) max_ack_delay: Time,
     /// Most acknowledgements a second on --ack-interface, 1 to 10000000; others wait
-    #[arg(long, value_name = "PACKETS", requires = "ack_interface", help_heading = ACKS)]
-    pub(super) ack_pace: Option<u32>,
+    #[arg(long, alias = "ack-pace", value_name = "PACKETS", requires = "ack_interface", help_heading = ACKS)]
+    pub(super) ack_rate: Option<u32>,
     /// Interface on which ACKs are paced; its queueing discipline must be the kernel's default
-    #[arg(long, value_name = "NAME", requires = "ack_pace", help_heading = ACKS)]
+    #[arg(long, value_name = "NAME", requires = "ack_rate", help_heading = ACKS)]
     pub(super) ack_interface: Option<String>,
     /// Most unsent bytes in a socket, 4KiB to 1GiB
     #[arg(long, value_name = "BYTES", help_heading = "Other socket options")]

@@ -57,7 +57,7 @@ impl Attachments {
             wanted.single_segments,
         );
         let profile = profile.map_err(Error::refusal)?;
-        let ack_pacing = wanted.ack_pace.as_ref();
+        let ack_pacing = wanted.ack_rate.as_ref();
         let ack_pacing = ack_pacing.map(|(device, rate)| pace(device, *rate));
         let ack_pacing = ack_pacing.transpose()?;
         let acks = wanted.acks.map(|settings| ack_thin::Settings {

@@ -28,7 +28,7 @@ pub(super) struct ProgramConfig {
     /// Thinning of acknowledgements.
     pub(super) acks: Option<ack_thin::Settings>,
     /// Interface for pacing of acknowledgements, and their number a second.
-    pub(super) ack_pace: Option<(String, u32)>,
+    pub(super) ack_rate: Option<(String, u32)>,
 }
 
 impl ProgramConfig {
@@ -40,7 +40,7 @@ impl ProgramConfig {
         let congestion_control = name.map(choose).transpose()?;
         profile.congestion_control = congestion_control.as_ref().map(Choice::system_name);
         profile.parameters = own_parameter_value(args, congestion_control.as_ref())?;
-        let gso = args.gso.unwrap_or(match args.gap {
+        let gso = args.gso.unwrap_or(match args.inter_packet_gap {
             Some(_) => Switch::Off,
             None => Switch::On,
         });
@@ -49,7 +49,7 @@ impl ProgramConfig {
             congestion_control,
             single_segments: gso == Switch::Off,
             acks: acks(args)?,
-            ack_pace: ack_pace(args)?,
+            ack_rate: ack_rate(args)?,
         })
     }
 }
@@ -57,14 +57,14 @@ impl ProgramConfig {
 fn acks(args: &Args) -> Result<Option<ack_thin::Settings>> {
     let most = u64::from(ack_thin::RATIO_MAX);
     let ratio = number("--ack-ratio", args.ack_ratio, 1..=most, "1 to 256 segments")?;
-    let hold = args.ack_hold.as_nanos();
+    let hold = args.max_ack_delay.as_nanos();
     within(
-        "--ack-hold",
+        "--max-ack-delay",
         Some(hold),
         1_000_000..=100_000_000,
         "1ms to 100ms",
     )?;
-    let any = ratio.or(args.ack_pace.map(|_| 1));
+    let any = ratio.or(args.ack_rate.map(|_| 1));
     Ok(any.map(|ratio| ack_thin::Settings {
         ratio,
         hold_max: Duration::from_nanos(hold),
@@ -72,10 +72,10 @@ fn acks(args: &Args) -> Result<Option<ack_thin::Settings>> {
     }))
 }
 
-fn ack_pace(args: &Args) -> Result<Option<(String, u32)>> {
+fn ack_rate(args: &Args) -> Result<Option<(String, u32)>> {
     let (least, most) = (*ack_pacing::RATE.start(), *ack_pacing::RATE.end());
     let range = u64::from(least)..=u64::from(most);
-    let rate = number("--ack-pace", args.ack_pace, range, "1 to 10000000 a second")?;
+    let rate = number("--ack-rate", args.ack_rate, range, "1 to 10000000 a second")?;
     Ok(args.ack_interface.clone().zip(rate))
 }
 
@@ -131,14 +131,24 @@ fn own_parameter_value(args: &Args, chosen: Option<&Choice>) -> Result<Option<[u
 fn settings(args: &Args, paced: bool) -> Result<Profile> {
     let seconds = |time: Time| Duration::from(time).as_secs();
     let milliseconds = |time: Time| Duration::from(time).as_millis() as u32;
-    let pace = args.pace.map(|rate| rate.bits() / 8);
-    let pace = within("--pace", pace, 1000..=u64::from(PACED), "8kbit to 34gbit")?;
-    let gap = args.gap.map(Time::as_nanos);
+    let pace = args.pacing_rate.map(|rate| rate.bits() / 8);
+    let pace = within(
+        "--pacing-rate",
+        pace,
+        1000..=u64::from(PACED),
+        "8kbit to 34gbit",
+    )?;
+    let gap = args.inter_packet_gap.map(Time::as_nanos);
     let user_timeout = args.user_timeout.map(seconds);
     within("--user-timeout", user_timeout, 1..=86400, "1s to 24h")?;
     Ok(Profile {
         pacing_bytes_per_s: pace.map(|rate| rate as u32).or(paced.then_some(PACED)),
-        gap_ns: within("--gap", gap, 100..=1_000_000_000, "100ns to 1s")?,
+        gap_ns: within(
+            "--inter-packet-gap",
+            gap,
+            100..=1_000_000_000,
+            "100ns to 1s",
+        )?,
         cwnd_cap_bytes: bytes("--cwnd-cap", args.cwnd_cap, 4 << 30, "4KiB to 4GiB")?,
         initial_window: number(
             "--initial-window",
@@ -225,7 +235,7 @@ mod tests {
     #[test]
     fn converts_quantities_to_kernel_units() {
         let all = wanted(&[
-            "--pace",
+            "--pacing-rate",
             "900mbit",
             "--cwnd-cap",
             "8MB",
@@ -252,18 +262,18 @@ mod tests {
 
     #[test]
     fn gap_disables_gso_by_default() {
-        let gap = wanted(&["--gap", "13us"]).unwrap();
+        let gap = wanted(&["--inter-packet-gap", "13us"]).unwrap();
         assert_eq!(
             (gap.profile.gap_ns, gap.single_segments),
             (Some(13_000), true)
         );
         assert!(
-            !wanted(&["--gap", "13us", "--gso", "on"])
+            !wanted(&["--inter-packet-gap", "13us", "--gso", "on"])
                 .unwrap()
                 .single_segments
         );
         assert!(
-            wanted(&["--pace", "1gbit", "--gso", "off"])
+            wanted(&["--pacing-rate", "1gbit", "--gso", "off"])
                 .unwrap()
                 .single_segments
         );
@@ -290,8 +300,8 @@ mod tests {
     #[test]
     fn checks_both_bounds_of_each_range() {
         for (flag, good, bad) in [
-            ("--pace", ["8kbit", "34gbit"], ["7999bit", "35gbit"]),
-            ("--gap", ["100ns", "1s"], ["99ns", "1001ms"]),
+            ("--pacing-rate", ["8kbit", "34gbit"], ["7999bit", "35gbit"]),
+            ("--inter-packet-gap", ["100ns", "1s"], ["99ns", "1001ms"]),
             ("--cwnd-cap", ["4KiB", "4GiB"], ["4095B", "5GiB"]),
             ("--initial-window", ["1", "1024"], ["0", "1025"]),
             ("--notsent-lowat", ["4KiB", "1GiB"], ["4095B", "2GiB"]),

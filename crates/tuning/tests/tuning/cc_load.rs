@@ -138,7 +138,9 @@ fn watch_applies_the_filter() {
     let one = Connection::open(Some(NAME)).unwrap();
     let _other = Connection::open(Some(NAME)).unwrap();
     let ports = |matching: &str| {
-        let said = host.output_of(&["watch", "scalable", "--once", "--json", "--match", matching]);
+        let said = host.output_of(&[
+            "watch", "scalable", "--once", "--json", "--filter", matching,
+        ]);
         said.lines().count()
     };
     assert_eq!(ports(&format!("sport {}", one.port())), 1);

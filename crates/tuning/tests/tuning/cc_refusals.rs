@@ -57,8 +57,8 @@ fn unknown_names_are_refused_with_the_known_ones() {
         &["load", "scalable", "--per-socket", "/no/such"],
         "cgroup of version 2",
     );
-    refused(&["watch", "--match", "dport"], "'sport N'");
-    refused(&["watch", "--every", "1ms"], "10ms");
+    refused(&["watch", "--filter", "dport"], "'sport N'");
+    refused(&["watch", "--interval", "1ms"], "10ms");
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn refuses_bad_input_in_one_line() {
     refused(&["--mss", "100"], &["mss 100", "536"]);
     refused(&["--window", "1KB"], &["window", "1 KB"]);
     refused(&["--interval", "2h"], &["interval", "1 min"]);
-    refused(&["--pace", "fast"], &["pace", "fast", "on"]);
+    refused(&["--pacing", "fast"], &["pacing", "fast", "on"]);
     refused(&["--flow", "cc=reno,colour=red"], &["colour", "streams"]);
     refused(&["--flow", "reno"], &["\"reno\"", "KEY=VALUE"]);
     refused(&["--flow", "streams=many"], &["many"]);

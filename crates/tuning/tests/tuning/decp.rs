@@ -18,16 +18,16 @@ fn path(flows: usize, buffer_bdp: f64) -> Path {
     }
 }
 
-fn hold() -> Settings {
+fn keep_caps() -> Settings {
     Settings {
-        hold: true,
+        keep_caps: true,
         ..Settings::default()
     }
 }
 
-fn refill() -> Settings {
+fn slow_start() -> Settings {
     Settings {
-        refill: true,
+        slow_start: true,
         ..Settings::default()
     }
 }
@@ -61,7 +61,7 @@ fn host_delay_does_not_reduce_utilisation() {
             ..path(16, 1.0)
         };
         let without = run(path, None, 200.0);
-        for settings in [Settings::default(), hold(), refill()] {
+        for settings in [Settings::default(), keep_caps(), slow_start()] {
             let with = run(path, Some(settings), 200.0);
             let what = format!("{noise} {settings:?}: {with:?} {without:?}");
             assert!(with.utilisation >= without.utilisation - 0.05, "{what}");
@@ -70,7 +70,7 @@ fn host_delay_does_not_reduce_utilisation() {
 }
 
 #[test]
-fn lifts_caps_when_rates_are_equal_unless_hold_is_set() {
+fn removes_caps_when_rates_are_equal_unless_keep_caps_is_set() {
     let capped = |settings| {
         let mut fluid = FluidModel::new(path(16, 1.0), 3);
         let mut controller = Controller::new(settings);
@@ -85,7 +85,7 @@ fn lifts_caps_when_rates_are_equal_unless_hold_is_set() {
     assert!(most >= 2 && last == 0, "{most} {last}");
     assert_eq!(estimate.phase, Phase::Open);
     assert!(estimate.spread < 1.3, "{}", estimate.spread);
-    let (_, last, estimate) = capped(hold());
+    let (_, last, estimate) = capped(keep_caps());
     assert_eq!((last, estimate.phase), (16, Phase::Level));
     // Nothing is lost any more, and the queue is as long as the headroom.
     assert!((estimate.queue - 0.1).abs() < 0.03, "{estimate:?}");
@@ -94,7 +94,7 @@ fn lifts_caps_when_rates_are_equal_unless_hold_is_set() {
 #[test]
 fn held_caps_rarely_move() {
     let mut fluid = FluidModel::new(path(32, 1.0), 5);
-    let mut controller = Controller::new(hold());
+    let mut controller = Controller::new(keep_caps());
     fluid.run(600.0, Some(&mut controller), |_| ());
     let (before, lost) = (fluid.caps(), fluid.losses);
     let mut seen = Vec::new();
@@ -117,7 +117,7 @@ fn held_connections_fill_a_faster_link_as_fast_as_uncapped_ones() {
         fluid.run(300.0, controller.as_mut(), |_| ());
         fluid.delivered().iter().sum::<f64>() - before
     };
-    let (with, without) = (carried(Some(hold())), carried(None));
+    let (with, without) = (carried(Some(keep_caps())), carried(None));
     assert!(with >= 0.98 * without, "{with} {without}");
 }
 

@@ -58,7 +58,7 @@ impl Iperf3Testbed {
         command
             .args([
                 "decp",
-                "--match",
+                "--filter",
                 "dport 5201",
                 "--interval",
                 "50ms",
@@ -141,7 +141,7 @@ fn caps_fast_streams_and_lifts_caps_at_the_end() {
         return;
     }
     let mut bulk = Iperf3Testbed::start("decp-end");
-    let mut decp = bulk.decp(&["--hold", "--json"]);
+    let mut decp = bulk.decp(&["--keep-caps", "--json"]);
     wait("caps", || !bulk.caps_in_force().is_empty());
     wait("windows within their caps", || {
         let caps = bulk.caps_in_force();
@@ -187,7 +187,7 @@ fn lifts_caps_after_sigkill_and_sigstop() {
         return;
     }
     let mut bulk = Iperf3Testbed::start("decp-kill");
-    let mut decp = bulk.decp(&["--hold"]);
+    let mut decp = bulk.decp(&["--keep-caps"]);
     wait("caps", || !bulk.caps_in_force().is_empty());
 
     send(&decp, Signal::STOP);
@@ -232,7 +232,7 @@ fn dry_run_sets_no_caps_and_lift_removes_leftovers() {
         bulk.bed.left.run(walk).unwrap();
         bulk.caps.cap_in_force(cookie) == Some(5)
     });
-    let output = bulk.decp(&["--lift"]).wait_with_output().unwrap();
+    let output = bulk.decp(&["--remove-caps"]).wait_with_output().unwrap();
     assert!(
         output.status.success(),
         "{}",

@@ -21,35 +21,35 @@ fn refused(flags: &[&str]) -> String {
 #[test]
 fn names_bad_input() {
     for (flags, says) in [
-        (&["--match", "dport http"][..], "http"),
-        (&["--match", ""], "empty"),
-        (&["--match", "dport 1 or"], "missing"),
-        (&["--match", "dport 1", "--headroom", "0.5%"], "--headroom"),
-        (&["--match", "dport 1", "--interval", "1ms"], "--interval"),
+        (&["--filter", "dport http"][..], "http"),
+        (&["--filter", ""], "empty"),
+        (&["--filter", "dport 1 or"], "missing"),
+        (&["--filter", "dport 1", "--headroom", "0.5%"], "--headroom"),
+        (&["--filter", "dport 1", "--interval", "1ms"], "--interval"),
         (
-            &["--match", "dport 1", "--netns", "no-such-namespace"],
+            &["--filter", "dport 1", "--netns", "no-such-namespace"],
             "no-such-namespace",
         ),
         (
-            &["--match", "dport 1", "--cgroup", "/no/such/cgroup"],
+            &["--filter", "dport 1", "--cgroup", "/no/such/cgroup"],
             "/no/such/cgroup",
         ),
-        (&["--match", "dport 1", "--cgroup", "/tmp"], "/tmp"),
+        (&["--filter", "dport 1", "--cgroup", "/tmp"], "/tmp"),
     ] {
         let said = refused(flags);
         assert!(said.contains(says), "{flags:?}: {said}");
         assert_eq!(said.trim_end().lines().count(), 1, "one line: {said}");
     }
-    assert!(refused(&[]).contains("--match"));
-    assert!(refused(&["--match", "dport 1", "--floor", "1"]).contains("--floor"));
+    assert!(refused(&[]).contains("--filter"));
+    assert!(refused(&["--filter", "dport 1", "--cap-min", "1"]).contains("--cap-min"));
 }
 
 #[test]
 fn names_missing_rights_and_dry_run_needs_none() {
     if !rustix::process::geteuid().is_root() {
-        let output = decp(&["--match", "dport 1", "--duration", "100ms"]);
+        let output = decp(&["--filter", "dport 1", "--duration", "100ms"]);
         assert_eq!(output.status.code(), Some(3), "{output:?}");
     }
-    let output = decp(&["--match", "dport 1", "--duration", "100ms", "--dry-run"]);
+    let output = decp(&["--filter", "dport 1", "--duration", "100ms", "--dry-run"]);
     assert!(output.status.success(), "{output:?}");
 }

@@ -9,9 +9,9 @@ fn lift() -> Settings {
     Settings::default()
 }
 
-fn refill() -> Settings {
+fn slow_start() -> Settings {
     Settings {
-        refill: true,
+        slow_start: true,
         ..lift()
     }
 }
@@ -152,10 +152,10 @@ fn streams_with_early_losses_catch_up() {
 }
 
 #[test]
-fn refill_raises_utilisation_of_a_short_buffer() {
+fn slow_start_raises_utilisation_of_a_short_buffer() {
     for streams in [16, 32] {
         let bed = Experiment::iperf3(200, 0.05, streams, 60);
-        let (without, with) = (mean(&bed, None, 2), mean(&bed, Some(refill()), 2));
+        let (without, with) = (mean(&bed, None, 2), mean(&bed, Some(slow_start()), 2));
         let what = format!("{with:?} {without:?}");
         assert!(with.utilisation > without.utilisation + 0.12, "{what}");
         assert!(with.jain > 0.99, "{what}");

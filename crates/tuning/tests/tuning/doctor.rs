@@ -52,7 +52,7 @@ impl Host {
 
     /// Runs `--fix` for settings that belong to the namespace.
     fn fix(&self, more: &[&str]) -> (i32, String) {
-        self.doctor(&[&["--fix", "--only", "net.ipv4."], more].concat())
+        self.doctor(&[&["--fix", "--filter", "net.ipv4."], more].concat())
     }
 
     fn get(&self, key: &str) -> String {
@@ -208,7 +208,7 @@ fn undo_reverts_a_killed_fix() {
     for round in 0..40_u64 {
         let mut command = Command::new(longhaul_testbed::longhaul());
         command
-            .args(["doctor", "--fix", "--only", "net.ipv4."])
+            .args(["doctor", "--fix", "--filter", "net.ipv4."])
             .env("XDG_STATE_HOME", host.state.path())
             .stdout(std::process::Stdio::null());
         let mut child = longhaul_linux::process::inside(&mut command, &host.netns)
@@ -383,9 +383,9 @@ fn refuses_bad_input_before_any_change() {
         &["--connections", "0"],
         &["--facts", "/no/such/file"],
         &["--fix", "--rtt", "0s"],
-        &["--fix", "--only", "vm."],
+        &["--fix", "--filter", "vm."],
         &["--fix", "--undo"],
-        &["--only", "net."],
+        &["--filter", "net."],
         &["--fix", "--persist=/no/such/directory/x.conf"],
     ] {
         let (code, said) = host.doctor(args);

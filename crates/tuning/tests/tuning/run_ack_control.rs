@@ -231,7 +231,7 @@ fn removes_ack_pacing_class_after_the_run() {
     let pair = NamespacePair::new("pace");
     pair.serve("10.5.0.1");
     let tc = |what: &str| sh(&format!("tc -n {} -s {what} show dev wan0", pair.client));
-    let flags = ["--ack-pace", "500", "--ack-interface", "wan0"];
+    let flags = ["--ack-rate", "500", "--ack-interface", "wan0"];
     let start = |requests| pair.fetch_each_after("read go", &flags, "10.5.0.1", requests);
     let ask = |child: &mut Child, answers: usize| {
         for _ in 0..answers {
@@ -289,7 +289,7 @@ fn keeps_a_configured_queueing_discipline() {
         pair.client
     ));
     let refused = |interface: &str| {
-        let flags = ["--ack-pace", "500", "--ack-interface", interface];
+        let flags = ["--ack-rate", "500", "--ack-interface", interface];
         let output = pair
             .fetch(&flags, "10.5.0.1", 1)
             .wait_with_output()

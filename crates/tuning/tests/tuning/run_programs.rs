@@ -91,7 +91,10 @@ fn inherits_environment_directory_group_and_signal_mask() {
     let plain = plain.args(["-c", looks]).output().unwrap();
     assert!(plain.status.success());
     let plain = String::from_utf8(plain.stdout).unwrap();
-    assert_eq!(stdout_of(&["--pace", "1gbit"], &["sh", "-c", looks]), plain);
+    assert_eq!(
+        stdout_of(&["--pacing-rate", "1gbit"], &["sh", "-c", looks]),
+        plain
+    );
 }
 
 #[test]

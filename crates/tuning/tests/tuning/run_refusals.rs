@@ -24,15 +24,23 @@ fn refused(code: i32, flags: &[&str], words: &[&str]) {
 
 #[test]
 fn names_values_out_of_range() {
-    refused(2, &["--pace", "35gbit"], &["--pace", "34gbit"]);
-    refused(2, &["--gap", "2s"], &["--gap", "100ns to 1s"]);
-    refused(2, &["--cwnd-cap", "1KB"], &["--cwnd-cap", "4KiB"]);
-    refused(2, &["--initial-window", "0"], &["1 to 1024"]);
-    refused(2, &["--pace", "fast"], &["--pace", "fast"]);
     refused(
         2,
-        &["--pace", "1gbit", "--gap", "12us"],
-        &["--pace", "--gap"],
+        &["--pacing-rate", "35gbit"],
+        &["--pacing-rate", "34gbit"],
+    );
+    refused(
+        2,
+        &["--inter-packet-gap", "2s"],
+        &["--inter-packet-gap", "100ns to 1s"],
+    );
+    refused(2, &["--cwnd-cap", "1KB"], &["--cwnd-cap", "4KiB"]);
+    refused(2, &["--initial-window", "0"], &["1 to 1024"]);
+    refused(2, &["--pacing-rate", "fast"], &["--pacing-rate", "fast"]);
+    refused(
+        2,
+        &["--pacing-rate", "1gbit", "--inter-packet-gap", "12us"],
+        &["--pacing-rate", "--inter-packet-gap"],
     );
 }
 
@@ -70,7 +78,7 @@ fn names_missing_capability() {
     if !may_run() {
         return;
     }
-    let mut command = command(&["--pace", "1gbit"], &["echo", "it ran"]);
+    let mut command = command(&["--pacing-rate", "1gbit"], &["echo", "it ran"]);
     let output = command.uid(65534).gid(65534).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(3), "{said}");

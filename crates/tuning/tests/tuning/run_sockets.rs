@@ -34,7 +34,7 @@ fn connection_of_a_child_process_has_the_whole_profile() {
     let flags = [
         "--cc",
         CC,
-        "--pace",
+        "--pacing-rate",
         "80mbit",
         "--initial-window",
         "64",
@@ -109,7 +109,14 @@ fn applies_profile_to_accepted_connections() {
     if !may_run() {
         return;
     }
-    let flags = ["--cc", CC, "--pace", "80mbit", "--initial-window", "33"];
+    let flags = [
+        "--cc",
+        CC,
+        "--pacing-rate",
+        "80mbit",
+        "--initial-window",
+        "33",
+    ];
     let (mut running, address) = server(&flags);
     let client = TcpStream::connect(address).unwrap();
     let accepted = running.line().parse().unwrap();
@@ -163,7 +170,7 @@ fn converts_gap_to_a_rate_by_segment_size() {
         return;
     }
     let (_listener, address) = origin();
-    let flags = ["--mss", "1012", "--gap", "1ms"];
+    let flags = ["--mss", "1012", "--inter-packet-gap", "1ms"];
     let running = Running::start(&flags, &connect(address));
     assert_eq!(socket::pacing_rate(&running.socket(3)).unwrap(), 1_000_000);
 }
@@ -258,7 +265,7 @@ impl Capture {
 /// Captures a program's packets at 100 Mbit/s until `found` accepts the lengths of 50 of them.
 fn wait_for_packet_lengths(flags: &[&str], found: impl Fn(&[usize]) -> bool) {
     let (listener, address) = origin();
-    let flags = [&["--mss", "1012", "--pace", "100mbit"], flags].concat();
+    let flags = [&["--mss", "1012", "--pacing-rate", "100mbit"], flags].concat();
     let script = format!("{}; cat /dev/zero >&3 & :", connect(address));
     let script = format!("{script}\ntrap 'kill %1' EXIT");
     let _running = Running::start(&flags, &script);

@@ -114,7 +114,7 @@ fn leaves_nothing_after_the_program_exits() {
     if !may_run() {
         return;
     }
-    let mut running = Running::start(&["--pace", "1gbit", "--gso", "off"], "");
+    let mut running = Running::start(&["--pacing-rate", "1gbit", "--gso", "off"], "");
     let traces = KernelState::of(running.longhaul());
     // The profile, and the four that report sockets.
     assert_eq!(traces.links.len(), 5);
@@ -128,7 +128,7 @@ fn leaves_nothing_after_sigterm() {
     if !may_run() {
         return;
     }
-    let mut running = Running::start(&["--pace", "1gbit"], "");
+    let mut running = Running::start(&["--pacing-rate", "1gbit"], "");
     let traces = KernelState::of(running.longhaul());
     assert_eq!(traces.links.len(), 1);
     running.signal(Signal::TERM);
@@ -144,7 +144,7 @@ fn program_survives_sigkill_and_next_run_cleans_up() {
         return;
     }
     let (_listener, address) = origin();
-    let mut running = Running::start(&["--pace", "80mbit"], &connect(address));
+    let mut running = Running::start(&["--pacing-rate", "80mbit"], &connect(address));
     let traces = KernelState::of(running.longhaul());
     let stream = running.socket(3);
     running.longhaul.kill().unwrap();
@@ -195,7 +195,7 @@ fn remaining_processes_return_to_their_cgroup() {
     }
     // (Its own output, or the test would wait for its end.)
     let script = "sleep 1000 >/dev/null 2>&1 & echo $!";
-    let said = crate::run_program::stdout_of(&["--pace", "1gbit"], &["bash", "-c", script]);
+    let said = crate::run_program::stdout_of(&["--pacing-rate", "1gbit"], &["bash", "-c", script]);
     let sleeper = said.trim().parse().ok().and_then(Pid::from_raw).unwrap();
     let cgroup_of = |process: &str| {
         let text = std::fs::read_to_string(format!("/proc/{process}/cgroup")).unwrap();
@@ -213,7 +213,7 @@ fn hundred_runs_leave_nothing_behind() {
     }
     let mut traces = Vec::new();
     for round in 0..100 {
-        let mut running = Running::start(&["--pace", "1gbit"], "");
+        let mut running = Running::start(&["--pacing-rate", "1gbit"], "");
         traces.push(KernelState::of(running.longhaul()));
         assert_eq!(running.finish().0, Some(0), "round {round}");
     }

@@ -17,11 +17,11 @@ Examples:
     longhaul cc simulate --rate 1gbit --rtt 40ms --queue 0.5bdp \\
         --flow cc=reno,streams=4,extra-rtt=60ms --flow cc=cubic,start=30s
   One ACK for 8 packets, paced super-packets, a window of 8 MB:
-    longhaul cc simulate --rate 1gbit --rtt 100ms --ack-ratio 8 --gro 0ms --pace --window 8MB
+    longhaul cc simulate --rate 1gbit --rtt 100ms --ack-ratio 8 --gro 0ms --pacing --window 8MB
   A path that gets longer after a minute (segment by segment, so slower):
     longhaul cc simulate --rate 1gbit --rtt 76ms --at '60s: delay 80ms'
 
-The settings of the path are those of longhaul link, and --forward and --backward take any of them.
+The settings of the path are those of longhaul link, and --forward and --reverse take any of them.
 docs/simulate.md says what is modelled and what is not.";
 
 /// Arguments of `longhaul cc simulate`.
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "flow")]
     pub(super) streams: u32,
     /// Flows with settings of their own: KEY=VALUE,… of cc, streams, start, extra-rtt, bytes,
-    /// window, pace, mss, ack-ratio, initial-window; repeatable
+    /// window, pacing, mss, ack-ratio, initial-window; repeatable
     #[arg(long, value_name = "FLOW")]
     pub(super) flow: Vec<String>,
     /// Bottleneck rate in bits per second, IP headers included: 10gbit
@@ -57,8 +57,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "KEY=VALUE")]
     pub(super) forward: Vec<String>,
     /// Setting of the ACKs' direction, as for longhaul link: KEY=VALUE; repeatable
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub(super) backward: Vec<String>,
+    #[arg(long, alias = "backward", value_name = "KEY=VALUE")]
+    pub(super) reverse: Vec<String>,
     /// Change of both directions during the simulation: 'TIME: KEY VALUE'; repeatable
     #[arg(long, value_name = "CHANGE")]
     pub(super) at: Vec<String>,
@@ -78,8 +78,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = 1448)]
     pub(super) mss: u32,
     /// Pace super-packets, as fq does; RATE is SO_MAX_PACING_RATE
-    #[arg(long, value_name = "RATE", num_args = 0..=1, default_missing_value = "on")]
-    pub(super) pace: Option<String>,
+    #[arg(long, alias = "pace", value_name = "RATE", num_args = 0..=1, default_missing_value = "on")]
+    pub(super) pacing: Option<String>,
     /// Receive window [default: no limit; TCP itself has 1 GiB]
     #[arg(long, value_name = "SIZE")]
     pub(super) window: Option<Bytes>,
@@ -93,8 +93,8 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
     /// Simulate segment by segment instead of by trains of segments; slow, for comparison
-    #[arg(long)]
-    pub(super) exact: bool,
+    #[arg(long, alias = "exact")]
+    pub(super) per_packet: bool,
     /// Write records as JSON lines to standard output, the summary last
     #[arg(long)]
     pub(super) json: bool,

@@ -49,7 +49,7 @@ impl Args {
                 forward_changes: changes.clone(),
                 reverse_changes: changes,
                 seed: self.seed,
-                per_packet: self.exact,
+                per_packet: self.per_packet,
             },
             flows: flows(self)?,
             duration: self.duration,
@@ -73,7 +73,7 @@ fn link_configs(args: &Args) -> Result<(LinkConfig, LinkConfig)> {
         }
     }
     set_all(&mut forth, &args.forward)?;
-    set_all(&mut back, &args.backward)?;
+    set_all(&mut back, &args.reverse)?;
     for shape in [&forth, &back] {
         shape.check().map_err(Refusal::usage)?;
     }
@@ -166,7 +166,7 @@ fn flow(args: &Args, own: &FlowArgs) -> Result<(FlowConfig, String)> {
 fn sender(args: &Args, own: &FlowArgs) -> Result<SenderConfig> {
     let usual = SenderConfig::default();
     let mss = within("mss", own.mss.unwrap_or(args.mss), 536..=8948)?;
-    let pace = own.pace.as_ref().or(args.pace.as_ref());
+    let pace = own.pacing.as_ref().or(args.pacing.as_ref());
     let window = |name, given: Option<Bytes>, usual| {
         let least = Bytes::new(u64::from(mss) * 2);
         within(
@@ -183,9 +183,8 @@ fn sender(args: &Args, own: &FlowArgs) -> Result<SenderConfig> {
         send_buffer: window("send-buffer", args.send_buffer, usual.send_buffer)?,
         paced: pace.is_some(),
         pacing_rate_max: match pace {
-            Some(pace) => {
-                pacing_rate(pace).map_err(|error| Refusal::usage(format!("pace {error}, or on")))?
-            }
+            Some(pace) => pacing_rate(pace)
+                .map_err(|error| Refusal::usage(format!("--pacing {error}, or on")))?,
             None => None,
         },
         packets: own

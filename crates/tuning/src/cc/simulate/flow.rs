@@ -15,7 +15,7 @@ pub(super) struct FlowArgs {
     pub(super) extra_rtt: Option<Time>,
     pub(super) bytes: Option<Bytes>,
     pub(super) window: Option<Bytes>,
-    pub(super) pace: Option<String>,
+    pub(super) pacing: Option<String>,
     pub(super) mss: Option<u32>,
     pub(super) ack_ratio: Option<u32>,
     pub(super) initial_window: Option<u32>,
@@ -43,12 +43,13 @@ impl FlowArgs {
             "extra-rtt" => parse_into(&mut self.extra_rtt, value),
             "bytes" => parse_into(&mut self.bytes, value),
             "window" => parse_into(&mut self.window, value),
-            "pace" => parse_into(&mut self.pace, value),
+            // Old name, accepted for one version. No flag shows it, so that nothing warns.
+            "pacing" | "pace" => parse_into(&mut self.pacing, value),
             "mss" => parse_into(&mut self.mss, value),
             "ack-ratio" => parse_into(&mut self.ack_ratio, value),
             "initial-window" => parse_into(&mut self.initial_window, value),
             _ => Err(format!(
-                "unknown key {key:?}; known are cc, streams, start, extra-rtt, bytes, window, pace, mss, ack-ratio, \
+                "unknown key {key:?}; known are cc, streams, start, extra-rtt, bytes, window, pacing, mss, ack-ratio, \
                  initial-window"
             )),
         }

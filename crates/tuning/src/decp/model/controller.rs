@@ -47,20 +47,20 @@ pub struct Settings {
     /// h: the standing queue that capped connections keep, as a share of the BDP.
     pub headroom: Ratio,
     /// Smallest cap in segments.
-    pub floor_segments: u32,
+    pub cap_min_segments: u32,
     /// Whether caps stay when all rates are equal, at the link's capacity: connections then share without
     /// losses, and grow only as the link has room.
-    pub hold: bool,
+    pub keep_caps: bool,
     /// Whether windows that losses have reduced grow by slow start, as soon as the link has drained, up to
     /// the equal share of its earlier rate. Only for a link without other traffic, to which it
-    /// leaves no room that the connections once had. Implies `hold`.
-    pub refill: bool,
+    /// leaves no room that the connections once had. Implies `keep_caps`.
+    pub slow_start: bool,
 }
 
 impl Settings {
     /// Whether caps stay when all rates are equal.
     pub(super) fn keeps_caps(&self) -> bool {
-        self.hold || self.refill
+        self.keep_caps || self.slow_start
     }
 }
 
@@ -70,9 +70,9 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             headroom: Ratio::new(0.1).expect("a share"),
-            floor_segments: 10,
-            hold: false,
-            refill: false,
+            cap_min_segments: 10,
+            keep_caps: false,
+            slow_start: false,
         }
     }
 }
@@ -113,7 +113,7 @@ impl Controller {
             bursts: Capacity::default(),
             growth: Growth::default(),
             burst_growth: Growth::default(),
-            target: Target::new(settings.headroom.get(), settings.refill),
+            target: Target::new(settings.headroom.get(), settings.slow_start),
             budget: Budget::default(),
             cooldown: Cooldown::new(),
             full_since: None,
@@ -217,7 +217,7 @@ impl Controller {
         let begins = || {
             self.overshoots(at, bulk)
                 || self.is_uneven(at, bulk)
-                || self.needs_hold(at, bulk, target)
+                || self.must_keep_caps(at, bulk, target)
         };
         match self.estimate.phase {
             Phase::Open if bulk.len() >= 2 && begins() => self.begin(at, bulk),
@@ -245,7 +245,7 @@ impl Controller {
     fn is_uneven(&self, at: Sample, bulk: &[&Observation]) -> bool {
         let floors: f64 = bulk
             .iter()
-            .map(|observation| observation.rate_of(self.settings.floor_segments))
+            .map(|observation| observation.rate_of(self.settings.cap_min_segments))
             .sum();
         self.uneven_since
             .is_some_and(|since| at.has_elapsed(since, UNEVEN_ROUNDS))
@@ -256,17 +256,17 @@ impl Controller {
             && self.cooldown.is_over(at)
     }
 
-    /// Whether connections whose caps stay fill the link, or leave room in it that they may refill.
-    fn needs_hold(&self, at: Sample, bulk: &[&Observation], target: f64) -> bool {
+    /// Whether connections whose caps stay fill the link, or leave room in it for their slow start.
+    fn must_keep_caps(&self, at: Sample, bulk: &[&Observation], target: f64) -> bool {
         let half = |full: Time| at.now.since(full) * 2 >= at.rtt;
         let is_above = self.full_since.is_some_and(half) && total_rate(bulk) > target;
-        let has_room = self.may_refill(at) && total_rate(bulk) < self.estimate.capacity;
+        let has_room = self.may_slow_start(at) && total_rate(bulk) < self.estimate.capacity;
         self.settings.keeps_caps() && (is_above || has_room)
     }
 
-    fn may_refill(&self, at: Sample) -> bool {
+    fn may_slow_start(&self, at: Sample) -> bool {
         let is_known = self.growth.has_ended(at, GROWTH_ROUNDS);
-        self.settings.refill && self.is_quiet(at) && is_known
+        self.settings.slow_start && self.is_quiet(at) && is_known
     }
 
     fn is_quiet(&self, at: Sample) -> bool {
@@ -279,8 +279,8 @@ impl Controller {
         let is_even = |since| at.has_elapsed(since, EVEN_ROUNDS);
         let is_late = at.has_elapsed(self.level_since, LEVEL_ROUNDS_MAX);
         let is_full = |full| !at.has_elapsed(full, FULL_ROUNDS);
-        let is_kept =
-            self.settings.refill || self.settings.hold && self.full_at.is_some_and(is_full);
+        let is_kept = self.settings.slow_start
+            || self.settings.keep_caps && self.full_at.is_some_and(is_full);
         !is_kept && (is_late || self.even_since.is_some_and(is_even))
     }
 
@@ -317,7 +317,7 @@ impl Controller {
             demands,
             self.budget.sum(),
             self.is_quiet(at),
-            self.settings.floor_segments,
+            self.settings.cap_min_segments,
         );
         self.estimate.level = division.level;
         all.iter()
@@ -337,7 +337,7 @@ impl Controller {
         let next = match self.settings.keeps_caps() {
             false => grown,
             true if sum > target => (sum * (1.0 - LOWERING * at.rounds)).max(target),
-            true if self.may_refill(at) => target,
+            true if self.may_slow_start(at) => target,
             true => grown.min(target),
         };
         self.budget.set(next);

@@ -45,7 +45,7 @@ pub(super) struct Division {
     cut: f64,
     /// Share of their deficit that slow connections get now.
     granted_share: f64,
-    floor_segments: u32,
+    cap_min_segments: u32,
 }
 
 impl Division {
@@ -56,7 +56,7 @@ impl Division {
         mut demands: Vec<f64>,
         sum: f64,
         is_quiet: bool,
-        floor_segments: u32,
+        cap_min_segments: u32,
     ) -> Self {
         let shift = sum * SHIFT * at.rounds;
         let level = level(&mut demands, sum);
@@ -74,7 +74,7 @@ impl Division {
             } else {
                 0.0
             },
-            floor_segments,
+            cap_min_segments,
         }
     }
 
@@ -111,7 +111,7 @@ impl Division {
         let is_loose = observation.slow_start && observation.cap.is_none();
         (is_loose || is_moved(before, cap)).then_some(Change {
             id: observation.id,
-            cap: Some(cap.max(self.floor_segments)),
+            cap: Some(cap.max(self.cap_min_segments)),
             fill: !is_loose,
         })
     }
@@ -119,7 +119,7 @@ impl Division {
     fn bounded(&self, segments: u32, observation: &Observation) -> u32 {
         segments
             .min(observation.window_segments)
-            .max(self.floor_segments)
+            .max(self.cap_min_segments)
     }
 }
 

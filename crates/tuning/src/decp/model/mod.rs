@@ -47,7 +47,7 @@
 //!
 //! # Caps that stay
 //!
-//! With [`Settings::hold`] and [`Settings::refill`] caps stay when all rates are equal, and S goes to a target:
+//! With [`Settings::keep_caps`] and [`Settings::slow_start`] caps stay when all rates are equal, and S goes to a target:
 //!
 //! - **Capacity**: Ĉ is the greatest delivery rate as above, but measured over a round. No window can make
 //!   a link deliver more than its capacity, so Ĉ ≤ C.
@@ -59,13 +59,13 @@
 //!   slowly.
 //! - **Approach**: dividing begins also when the link has been full for half a round and Σ rᵢ > T. S goes
 //!   down to T by at most 10 % a round: a larger step would add to the reductions by losses that
-//!   have just happened. It goes up to T and no further. With `hold` caps are lifted when all rates are equal
+//!   have just happened. It goes up to T and no further. With `keep_caps` caps are lifted when all rates are equal
 //!   and there was no queue for five rounds: windows probe for the link's rate by themselves again.
 //! - **Probing**: round trips can be long without a queue. So, one round in ten, T is Ĉ(1+2h), and Ĉ
 //!   rises if more is delivered (not where a loss has shown a buffer too short for that). If
 //!   caps limit all windows and less than 0.97 Ĉ is delivered for four rounds, T is multiplied
 //!   by the missing factor, up to 2; each loss halves that again.
-//! - **Refill** ([`Settings::refill`], for a link without other traffic): when nothing has been lost for a
+//! - **Slow start** ([`Settings::slow_start`], for a link without other traffic): when nothing has been lost for a
 //!   round, S is T at once, whatever losses have taken.
 //!
 //! # Limits of the controller
@@ -73,13 +73,13 @@
 //! The controller never does the following:
 //!
 //! - *Cap a connection below the equal share*: L ≥ S/n where no connection is limited by others, and a cap is
-//!   never below L. Nor is it below [`Settings::floor_segments`].
+//!   never below L. Nor is it below [`Settings::cap_min_segments`].
 //! - *Empty the link*: windows together have S but for the tenth that moves from one to another.
 //!   With caps that stay, S is reduced to no less than T.
 //! - *Oscillate*: L depends on S alone, and S on windows only where they lose. Beginning and end are kept
 //!   apart by hysteresis, and by a cooldown that doubles where dividing costs losses. A probe adds one headroom
 //!   for one round in ten.
-//! - *Take more than its own share*, but for `refill`. S is the rate that windows have won. It grows as n Reno
+//! - *Take more than its own share*, but for `slow_start`. S is the rate that windows have won. It grows as n Reno
 //!   flows do. For each loss it falls as far as the connection's congestion control reduces its window. Equal
 //!   windows lose less at random than unequal ones of the same sum do (Σ wᵢ² is least), as n equal flows
 //!   would. The effect on other traffic was simulated: docs/decp.md.

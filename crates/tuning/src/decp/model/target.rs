@@ -85,7 +85,7 @@ impl Target {
         if at.losses > 0 && self.longest_queue.0 >= QUEUE_MIN {
             self.headroom = (self.longest_queue.0 / 2.0).clamp(HEADROOM_MIN.min(most), most);
         } else if at.losses > 0 && self.halves_without_queue {
-            // The refill may have overflowed the buffer too briefly for a queue to be observed.
+            // Slow start may have overflowed the buffer too briefly for a queue to be observed.
             self.headroom = (self.headroom / 2.0).max(HEADROOM_MIN.min(most));
         } else {
             self.headroom += (most - self.headroom) * at.rounds / RECOVERY_ROUNDS;

@@ -7,7 +7,7 @@ use longhaul_linux::netfilter::nft::NftError;
 use std::io;
 
 /// Pacing of ACKs, which needs a tc class and the programs of [`THINNING`].
-pub(super) const PACING: &str = "run --ack-pace";
+pub(super) const PACING: &str = "run --ack-rate";
 /// Thinning of ACKs.
 pub(super) const THINNING: &str = "run --ack-ratio";
 /// Rights of features that load BPF programs.

@@ -38,7 +38,7 @@ const FEATURES: [(&str, Attempt); 7] = [
         })
     }),
     ("cc watch", || Ok(trials::watch()?)),
-    ("run --gap", may_disable_gso),
+    ("run --inter-packet-gap", may_disable_gso),
     (THINNING, || in_cgroup(thinned)),
     ("decp", || Ok(trials::window_caps()?)),
     ("relay --initial-window-upstream", || {

@@ -19,7 +19,7 @@ use std::{
 pub(super) fn all() -> Vec<Trial> {
     vec![
         trial("relay", "", relay()),
-        trial("plan probe --method icmp", "", echo()),
+        trial("plan measure --method icmp", "", echo()),
         trial("decp --dry-run", "", sockets()),
     ]
 }
