@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""How fast captures are analysed, beside tcptrace and tshark.
+"""Speed of `longhaul tap analyze`, compared with tcptrace and tshark.
 
     bench/tap/run.py [--only bulk,many] [--packets 3000000] [--rounds 5] [--tshark-rounds 1]
 
-  bulk  one connection, recorded from iperf3 over `longhaul link` and continued: its packets again with
-        later times and further sequence numbers
-  many  its beginning again and again between other addresses, a few hundred connections at a time
+  bulk  one connection, captured from iperf3 over `longhaul link` and made longer: its packets are repeated with
+        later times and higher sequence numbers
+  many  the beginning of that connection, repeated between other addresses, a few hundred connections at a time
 
-Frames are Ethernet, cut to 96 bytes. In turns: longhaul with 1 and 2 threads (result.json, report and
-courses), with 2 threads and every bin of 1 ms and 1 s as Parquet, tcptrace (-l: counts; -lr: round trips
-too), a plain read of the file, and tshark (two series of 1 ms). Packets a second, CPU seconds and peak
-memory, medians of the rounds with least and most. Needs root, tcpdump and iperf3.
+Frames are Ethernet, cut to 96 bytes. These alternate: longhaul with 1 and 2 threads (result.json, report and time
+series), with 2 threads and all bins of 1 ms and 1 s as Parquet, tcptrace (-l: counts; -lr: RTTs, too), a plain read of
+the file, and tshark (two series of 1 ms). The table has packets a second, CPU seconds and peak memory: medians of the
+rounds, with minimum and maximum. Needs root, tcpdump and iperf3.
 """
 import multiprocessing, pathlib, shutil, signal, struct, sys, time
 
@@ -26,8 +26,8 @@ SNAPLEN = 96
 FIN_SYN_RST = 7
 
 
-def record(longhaul, path):
-    """A transfer of iperf3 at 1 Gbit/s and 20 ms with a little loss, segment by segment."""
+def capture(longhaul, path):
+    """Captures an iperf3 transfer at 1 Gbit/s and 20 ms with a little loss, without offloads."""
     with hosts(LEFT[0], RIGHT[0]), \
             emulated_link(longhaul, LEFT, RIGHT, "--no-offload", "--delay", "10ms", "--rate", "1gbit", "--loss", "0.01%"), \
             Program(LEFT[0], "tcpdump", "-Z", "root", "-i", "wan0", "-B", 65536, "-s", 96, "-w", path, "tcp",
@@ -38,17 +38,18 @@ def record(longhaul, path):
 
 
 def packets(path):
-    """(ns, wire length, IP bytes) of a pcap file of raw IP, as tcpdump writes it."""
+    """Yields (ns, wire length, IP bytes) of the packets of a pcap file of raw IP, as tcpdump writes it."""
     data = path.read_bytes()
     assert struct.unpack_from("<I", data)[0] == 0xA1B2C3D4 and struct.unpack_from("<I", data, 20)[0] in (12, 101)
-    at = 24
-    while at + 16 <= len(data):
-        seconds, micros, caplen, wire = struct.unpack_from("<IIII", data, at)
-        yield seconds * 10**9 + micros * 1000, wire, data[at + 16 : at + 16 + caplen]
-        at += 16 + caplen
+    offset = 24
+    while offset + 16 <= len(data):
+        seconds, micros, caplen, wire = struct.unpack_from("<IIII", data, offset)
+        yield seconds * 10**9 + micros * 1000, wire, data[offset + 16 : offset + 16 + caplen]
+        offset += 16 + caplen
 
 
 def largest_flow(path):
+    """Returns the packets of the connection that has most of them."""
     flows = {}
     for packet in packets(path):
         ip = packet[2]
@@ -56,25 +57,28 @@ def largest_flow(path):
     return max(flows.values(), key=len)
 
 
-def payload(ip):
+def payload_bytes(ip):
+    """Payload of a TCP segment, by its headers."""
     return struct.unpack_from(">H", ip, 2)[0] - 20 - (ip[32] >> 4) * 4
 
 
-def marked(ip):
-    """Offsets of the times and of the SACK edges."""
+def option_fields(ip):
+    """Yields the offsets of TCP timestamps and of SACK edges."""
     at, end = 40, 20 + (ip[32] >> 4) * 4
     while at + 1 < min(end, len(ip)) and ip[at]:
         if ip[at] == 1:
             at += 1
             continue
         if ip[at] == 8:
-            yield "times", at + 2
+            yield "timestamps", at + 2
         if ip[at] == 5:
             yield from (("edge", edge) for edge in range(at + 2, at + ip[at + 1], 4))
         at += max(ip[at + 1], 2)
 
 
-class Pcap:
+class PcapWriter:
+    """Writes Ethernet frames to a pcap file with times in ns."""
+
     def __init__(self, path):
         self.file = open(path, "wb", buffering=1 << 20)
         self.file.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, SNAPLEN, 1))
@@ -86,84 +90,84 @@ class Pcap:
         self.count += 1
 
 
-def continued(flow, wanted, path):
-    """The connection goes on with the same packets, later and further on."""
-    begin = [packet for packet in flow[:3]]
-    body = [packet for packet in flow[3:] if not packet[2][33] & FIN_SYN_RST]
-    client = begin[0][2][12:16]
+def write_longer(flow, wanted, path):
+    """Writes a connection of `wanted` packets: those of `flow` repeated, later and with higher sequence numbers."""
+    handshake = flow[:3]
+    data = [packet for packet in flow[3:] if not packet[2][33] & FIN_SYN_RST]
+    client = handshake[0][2][12:16]
     sent = {True: 0, False: 0}
-    for _, _, ip in body:
-        own = ip[12:16] == client
+    for _, _, ip in data:
+        from_client = ip[12:16] == client
         seq = struct.unpack_from(">I", ip, 24)[0]
-        first = struct.unpack_from(">I", begin[0 if own else 1][2], 24)[0] + 1
-        sent[own] = max(sent[own], (seq + payload(ip) - first) % 2**32)
-    out = Pcap(path)
-    for packet in begin:
+        first = struct.unpack_from(">I", handshake[0 if from_client else 1][2], 24)[0] + 1
+        sent[from_client] = max(sent[from_client], (seq + payload_bytes(ip) - first) % 2**32)
+    out = PcapWriter(path)
+    for packet in handshake:
         out.write(*packet)
-    length = body[-1][0] - begin[-1][0] + 1000
-    places = [list(marked(ip)) for _, _, ip in body]
-    turn = 0
+    length = data[-1][0] - handshake[-1][0] + 1000
+    fields = [list(option_fields(ip)) for _, _, ip in data]
+    repetition = 0
     while out.count < wanted:
-        for (ns, wire, ip), marks in zip(body, places):
+        for (ns, wire, ip), options in zip(data, fields):
             ip = bytearray(ip)
-            own = ip[12:16] == client
+            from_client = ip[12:16] == client
             add = lambda at, by: struct.pack_into(">I", ip, at, (struct.unpack_from(">I", ip, at)[0] + by) % 2**32)
-            add(24, turn * sent[own])
-            add(28, turn * sent[not own])
-            for kind, at in marks:
+            add(24, repetition * sent[from_client])
+            add(28, repetition * sent[not from_client])
+            for kind, at in options:
                 if kind == "edge" and at + 4 <= len(ip):
-                    add(at, turn * sent[not own])
-                elif kind == "times":
-                    add(at, turn * length // 10**6)
-                    add(at + 4, turn * length // 10**6)
-            out.write(ns + turn * length, wire, bytes(ip))
+                    add(at, repetition * sent[not from_client])
+                elif kind == "timestamps":
+                    add(at, repetition * length // 10**6)
+                    add(at + 4, repetition * length // 10**6)
+            out.write(ns + repetition * length, wire, bytes(ip))
             if out.count == wanted:
                 break
-        turn += 1
+        repetition += 1
     out.file.close()
 
 
-def repeated(flow, wanted, path, each=1500, at_once=200):
-    """The beginning of the connection between many addresses, `at_once` of them at a time."""
-    begin = flow[:each]
-    length = begin[-1][0] - begin[0][0]
-    out, client = Pcap(path), begin[0][2][12:16]
-    for group in range(-(-wanted // (each * at_once))):
-        times = [(ns + copy * length // at_once // 50 + group * 2 * length, copy, at)
-                 for copy in range(at_once) for at, (ns, _, _) in enumerate(begin)]
-        for ns, copy, at in sorted(times):
-            _, wire, ip = begin[at]
+def write_many(flow, wanted, path, each=1500, concurrent=200):
+    """Writes the first `each` packets of a connection between many addresses, `concurrent` of them at a time."""
+    start = flow[:each]
+    length = start[-1][0] - start[0][0]
+    out, client = PcapWriter(path), start[0][2][12:16]
+    for group in range(-(-wanted // (each * concurrent))):
+        packets = [(ns + copy * length // concurrent // 50 + group * 2 * length, copy, index)
+                   for copy in range(concurrent) for index, (ns, _, _) in enumerate(start)]
+        for ns, copy, index in sorted(packets):
+            _, wire, ip = start[index]
             ip = bytearray(ip)
-            number = group * at_once + copy
-            place = 12 if ip[12:16] == client else 16
-            struct.pack_into(">I", ip, place, 0x0A000000 + number)
-            struct.pack_into(">H", ip, 20 if place == 12 else 22, 1024 + number % 60000)
+            number = group * concurrent + copy
+            address_offset = 12 if ip[12:16] == client else 16
+            struct.pack_into(">I", ip, address_offset, 0x0A000000 + number)
+            struct.pack_into(">H", ip, 20 if address_offset == 12 else 22, 1024 + number % 60000)
             if out.count < wanted:
                 out.write(ns, wire, bytes(ip))
     out.file.close()
 
 
-def make(args):
-    recorded = args.out / "recorded.pcap"
-    record(args.longhaul, recorded)
-    flow = largest_flow(recorded)
+def make_captures(args):
+    captured = args.out / "captured.pcap"
+    capture(args.longhaul, captured)
+    flow = largest_flow(captured)
     for name in args.only:
-        {"bulk": continued, "many": repeated}[name](flow, args.packets, args.out / f"{name}.pcap")
+        {"bulk": write_longer, "many": write_many}[name](flow, args.packets, args.out / f"{name}.pcap")
 
 
-def timed(command, out):
-    """Seconds, CPU seconds, peak memory in MB (this script's own, some 17 MB, is the least there is)."""
+def run_timed(command, out):
+    """Runs a command. Returns its seconds, CPU seconds and peak memory in MB, which is at least that of this script, 17 MB."""
     shutil.rmtree(out, ignore_errors=True)
-    began = time.monotonic()
+    started = time.monotonic()
     with Program(None, *command) as program:
         program.wait()
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - started
         program.output()
         return {"seconds": seconds, "cpu_s": program.cpu_s, "mb": program.peak_mb}
 
 
 def commands(args, file, out):
-    """By who it is: the command, and the program that must be there."""
+    """Returns the command of each program."""
     analyze = [args.longhaul, "tap", "analyze", file, "-o", out]
     series = ["tshark", "-r", file, "-q", "-z", "io,stat,0.001,SUM(tcp.len)tcp.len,COUNT(tcp.ack)tcp.ack"]
     return {
@@ -179,33 +183,33 @@ def commands(args, file, out):
 
 def main():
     parser = argument_parser(__doc__)
-    parser.add_argument("--only", type=comma_separated, default=["bulk", "many"], metavar="KIND,...")
-    parser.add_argument("--packets", type=int, default=3_000_000)
-    parser.add_argument("--tshark-rounds", type=int, default=1)
+    parser.add_argument("--only", type=comma_separated, default=["bulk", "many"], metavar="KIND,...", help="kinds of captures (bulk,many)")
+    parser.add_argument("--packets", type=int, default=3_000_000, help="packets of a capture (3000000)")
+    parser.add_argument("--tshark-rounds", type=int, default=1, help="rounds of tshark, which is slow (1)")
     args = parse_args(parser, required=["tcpdump", "iperf3"], packets=100_000)
     run_in_namespaces()
     results = Results(args, ["tcpdump", "iperf3", "tcptrace", "tshark"], packets=args.packets)
-    # In a process of its own: a program's peak memory counts from that of whoever starts it.
-    maker = multiprocessing.Process(target=make, args=(args,))
+    # In its own process: a program's peak memory begins with that of its parent.
+    maker = multiprocessing.Process(target=make_captures, args=(args,))
     maker.start()
     maker.join()
     if maker.exitcode:
-        results.fail("captures", "none were made")
+        results.fail("captures", "none was made")
         return results.finish([])
-    contenders = commands(args, None, None)
-    present = results.available({who: str(words[0]) for who, words in contenders.items()})
-    for name in args.only:
-        file, out = args.out / f"{name}.pcap", args.out / "analysis"
-        for turn in range(args.rounds):
-            for who in present:
-                if who.startswith("tshark") and turn >= args.tshark_rounds:
+    programs = {name: str(command[0]) for name, command in commands(args, None, None).items()}
+    available = results.available(programs)
+    for kind in args.only:
+        file, out = args.out / f"{kind}.pcap", args.out / "analysis"
+        for round_ in range(args.rounds):
+            for program in available:
+                if program.startswith("tshark") and round_ >= args.tshark_rounds:
                     continue
-                with results.catch_errors(f"{name}, {who}", peer="longhaul" not in who):
-                    run = timed(commands(args, file, out)[who], out)
-                    results.add({"kind": name, "who": who, **run, "million_packets_s": args.packets / run["seconds"] / 1e6})
-    return results.finish(table(["", "", "M packets/s", "CPU s", "peak MB"],
+                with results.catch_errors(f"{kind}, {program}", peer="longhaul" not in program):
+                    run = run_timed(commands(args, file, out)[program], out)
+                    results.add({"kind": kind, "program": program, **run, "million_packets_s": args.packets / run["seconds"] / 1e6})
+    return results.finish(table(["capture", "program", "M packets/s", "CPU s", "peak MB"],
                                ((*key, *(median_range(own, figure, ".3g") for figure in ("million_packets_s", "cpu_s", "mb")))
-                                for key, own in group_by(results.rows, "kind", "who"))))
+                                for key, own in group_by(results.rows, "kind", "program"))))
 
 
 if __name__ == "__main__":
