@@ -1,43 +1,43 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The page of `longhaul tap`: charts of the direction that is chosen, made of its course when they come
-// into view, all on one time axis; and tables that can be sorted. chart.js draws.
+// Page of `longhaul tap`: charts of the selected direction on one time axis, and tables that can be sorted. A chart is
+// drawn by chart.js when it comes into view.
 //
-// Chart data are in the JSON block #course-<n>, as report/result/chart_series.rs writes them. Charts have
-// data-chart, one of KINDS, and data-course. What shares a time axis is in one section.direction; in a
+// Chart data are in the JSON block #series-<n>, as report/result/chart_series.rs writes them. Charts have
+// data-chart, one of CHART_KINDS, and data-series. Charts of one section.direction share a time axis. In a
 // section with data-compare, charts of one kind also share their y axis.
 "use strict";
 
 {
-  // Of the mean that is drawn over fine bins: the first of these that a course has some of.
+  // Lengths of the mean that is drawn over fine bins. The first one that fits MEANS_MIN times is taken.
   const MEANS_S = [1, 0.1, 0.01, 0.001];
   const MEANS_MIN = 5;
-  // As tap.css has it for the strips.
+  // Right margin of the timelines in tap.css.
   const RIGHT_PX = 16;
-  // A window so many times what is in flight is none that matters.
+  // Advertised windows above this multiple of the bytes in flight are not drawn.
   const WINDOW_TIMES = 3;
-  // Single bins so many times above the largest mean leave the chart.
+  // Bins above this multiple of the largest mean are clipped.
   const SPIKE_TIMES = 4;
   const AHEAD_PX = 300;
 
   const line = (label, colour, values, more = {}) => ({ label, colour, values, dash: [], low: [], high: [], ...more });
   const sections = [...document.querySelectorAll("section.direction")];
 
-  function readCourse(number) {
-    const course = JSON.parse(document.getElementById(`course-${number}`).textContent);
-    const width = course.width_ns / 1e9;
-    const column = (name) => course.columns[name] ?? Array(course.bins).fill(0);
-    const moments = (course.excerpts ?? []).map((packed) => momentOf(packed, course.from_ns));
-    return { width, moments, finest: course.finest_ns / 1e9, column, has: (name) => name in course.columns, x: Array.from({ length: course.bins }, (_, i) => i * width) };
+  function readSeries(number) {
+    const series = JSON.parse(document.getElementById(`series-${number}`).textContent);
+    const width = series.width_ns / 1e9;
+    const column = (name) => series.columns[name] ?? Array(series.bins).fill(0);
+    const packetWindows = (series.packet_windows ?? []).map((packed) => readPacketWindow(packed, series.from_ns));
+    return { width, packetWindows, finest: series.finest_ns / 1e9, column, has: (name) => name in series.columns, x: Array.from({ length: series.bins }, (_, i) => i * width) };
   }
 
-  function meanOf({ width, x }) {
+  function meanSpan({ width, x }) {
     const length = width * x.length;
     const span = MEANS_S.find((s) => s * MEANS_MIN <= length && s >= width * 2);
     return span ? { bins: Math.round(span / width), label: `mean of ${si(span, "s")}` } : null;
   }
 
-  // Steps: each value is the mean of its stretch of so many bins.
-  function steps(values, bins) {
+  // Replaces each value by the mean of its group of `bins` values.
+  function groupMeans(values, bins) {
     const mean = (from) => {
       const part = values.slice(from, from + bins);
       return part.reduce((sum, value) => sum + value, 0) / part.length;
@@ -46,104 +46,104 @@
     return values.map((_, i) => means[Math.floor(i / bins)]);
   }
 
-  // Fine bins, and their mean over them.
-  function withMean(course, label, colour, values, low = [], high = []) {
-    const mean = meanOf(course);
-    const bin = `${label}, ${si(course.width, "s")}`;
+  // Lines of fine bins and of their mean.
+  function withMean(series, label, colour, values, low = [], high = []) {
+    const mean = meanSpan(series);
+    const bin = `${label}, ${si(series.width, "s")}`;
     if (!mean) return [line(bin, colour, values, { low, high })];
-    return [line(bin, colour, values, { thin: true, low, high }), line(`${label}, ${mean.label}`, colour, steps(values, mean.bins))];
+    return [line(bin, colour, values, { thin: true, low, high }), line(`${label}, ${mean.label}`, colour, groupMeans(values, mean.bins))];
   }
 
-  // A band from the rate of each bin to the most in the finest bins within it, where there are such.
-  function rateOf(course, label, colour, name, sign) {
-    const values = perSecond(course, `${name}_bytes`, sign * 8);
-    if (course.finest >= course.width) return withMean(course, label, colour, values);
-    const most = course.column(`${name}_max_bytes`).map((bytes) => (bytes * sign * 8) / course.finest);
-    return withMean(course, label, colour, values, ...(sign > 0 ? [values, most] : [most, values]));
+  // Band from the rate of each bin to the highest rate of the finest bins within it, if there are any.
+  function rateLines(series, label, colour, name, sign) {
+    const values = perSecond(series, `${name}_bytes`, sign * 8);
+    if (series.finest >= series.width) return withMean(series, label, colour, values);
+    const greatest = series.column(`${name}_max_bytes`).map((bytes) => (bytes * sign * 8) / series.finest);
+    return withMean(series, label, colour, values, ...(sign > 0 ? [values, greatest] : [greatest, values]));
   }
 
-  function summed(values) {
+  function cumulative(values) {
     let sum = 0;
     return values.map((value) => (sum += value));
   }
 
-  // Sums stand where each bin begins, so that single segments lie upon their line; the last at its end.
-  const atBegin = (sums) => sums.map((sum, i) => (i === sums.length - 1 ? sum : i > 0 ? sums[i - 1] : 0));
+  // Moves sums to the start of each bin, so that single segments lie on their line; the last sum stays at its end.
+  const atBinStart = (sums) => sums.map((sum, i) => (i === sums.length - 1 ? sum : i > 0 ? sums[i - 1] : 0));
 
-  const perSecond = (course, name, factor = 1) => course.column(name).map((count) => (count * factor) / course.width);
+  const perSecond = (series, name, factor = 1) => series.column(name).map((count) => (count * factor) / series.width);
   const seconds = (ns) => (ns === null ? null : ns / 1e9);
   const ratio = (sums, counts) => sums.map((sum, i) => (counts[i] > 0 ? sum / counts[i] : null));
-  const largest = (values) => values.reduce((most, value) => Math.max(most, value ?? 0), 0);
+  const greatestOf = (values) => values.reduce((greatest, value) => Math.max(greatest, value ?? 0), 0);
 
-  const KINDS = {
-    rates: (course) => {
-      const lines = [...rateOf(course, "data", "--ours", "data", 1), ...rateOf(course, "acknowledged", "--third", "acked", -1)];
+  const CHART_KINDS = {
+    rates: (series) => {
+      const lines = [...rateLines(series, "data", "--ours", "data", 1), ...rateLines(series, "acknowledged", "--third", "acked", -1)];
       const means = lines.filter((l) => !l.thin).flatMap((l) => l.values.map(Math.abs));
-      return { unit: "bit/s", wide: true, mirrored: true, ceiling: largest(means) * SPIKE_TIMES, lines };
+      return { unit: "bit/s", wide: true, mirrored: true, ceiling: greatestOf(means) * SPIKE_TIMES, lines };
     },
-    acks: (course) => ({
+    acks: (series) => ({
       unit: "/s", wide: true,
       lines: [
-        ...withMean(course, "pure ACKs", "--third", perSecond(course, "acks")),
-        ...(course.has("duplicate_acks") ? [line("duplicates", "--bad", perSecond(course, "duplicate_acks"), { unnamed: true })] : []),
+        ...withMean(series, "pure ACKs", "--third", perSecond(series, "acks")),
+        ...(series.has("duplicate_acks") ? [line("duplicate ACKs", "--bad", perSecond(series, "duplicate_acks"), { unnamed: true })] : []),
       ],
     }),
-    sequence: (course) => {
-      const sent = summed(course.column("data_bytes").map((bytes, i) => bytes - course.column("retransmitted_bytes")[i]));
-      const acked = summed(course.column("acked_bytes"));
-      const window = course.column("window_min_bytes");
+    sequence: (series) => {
+      const sent = cumulative(series.column("data_bytes").map((bytes, i) => bytes - series.column("retransmitted_bytes")[i]));
+      const acked = cumulative(series.column("acked_bytes"));
+      const window = series.column("window_min_bytes");
       return {
-        unit: "B", wide: true, floats: true, moments: course.moments,
+        unit: "B", wide: true, floats: true, packetWindows: series.packetWindows,
         lines: [
-          // What was acknowledged has been sent, seen here or not.
-          line("sent", "--ours", atBegin(sent.map((bytes, i) => Math.max(bytes, acked[i])))),
-          line("acknowledged", "--third", atBegin(acked), { dash: [8, 3] }),
-          line("window", "--second", atBegin(acked).map((bytes, i) => (window[i] ? bytes + window[i] : null)), { thin: true }),
+          // Acknowledged bytes were sent, captured or not.
+          line("sent", "--ours", atBinStart(sent.map((bytes, i) => Math.max(bytes, acked[i])))),
+          line("acknowledged", "--third", atBinStart(acked), { dash: [8, 3] }),
+          line("window", "--second", atBinStart(acked).map((bytes, i) => (window[i] ? bytes + window[i] : null)), { thin: true }),
         ],
       };
     },
-    "ack-diff": (course) => ({
+    "ack-diff": (series) => ({
       unit: "B",
       lines: [
-        line("greatest", "--fourth", course.column("ack_diff_max_bytes"), { thin: true }),
-        line("mean", "--third", ratio(course.column("acked_bytes"), course.column("moving_acks"))),
+        line("max", "--fourth", series.column("ack_diff_max_bytes"), { thin: true }),
+        line("mean", "--third", ratio(series.column("acked_bytes"), series.column("advancing_acks"))),
       ],
     }),
-    "round-trip": (course) => {
-      const mean = ratio(course.column("rtt_sum_ns"), course.column("rtt_samples"));
-      const [low, high] = ["rtt_min_ns", "rtt_max_ns"].map((name) => course.column(name).map(seconds));
+    "round-trip": (series) => {
+      const mean = ratio(series.column("rtt_sum_ns"), series.column("rtt_samples"));
+      const [low, high] = ["rtt_min_ns", "rtt_max_ns"].map((name) => series.column(name).map(seconds));
       return { unit: "s", lines: [line("mean", "--ours", mean.map(seconds), { low, high })] };
     },
-    "ack-way": (course) => ({ unit: "s", floats: true, lines: [line("longer", "--fourth", course.column("ack_way_ns").map(seconds))] }),
-    "in-flight": (course) => {
-      const flight = course.column("in_flight_max_bytes");
-      const window = line("window", "--second", course.column("window_min_bytes"), { dash: [8, 3] });
-      const ceiling = largest(flight) * WINDOW_TIMES;
-      return { unit: "B", ceiling, lines: [line("in flight", "--ours", flight), ...(course.has("window_min_bytes") ? [window] : [])] };
+    "ack-path-delay": (series) => ({ unit: "s", floats: true, lines: [line("relative delay", "--fourth", series.column("ack_path_delay_ns").map(seconds))] }),
+    "in-flight": (series) => {
+      const flight = series.column("in_flight_max_bytes");
+      const window = line("window", "--second", series.column("window_min_bytes"), { dash: [8, 3] });
+      const ceiling = greatestOf(flight) * WINDOW_TIMES;
+      return { unit: "B", ceiling, lines: [line("in flight", "--ours", flight), ...(series.has("window_min_bytes") ? [window] : [])] };
     },
-    again: (course) => {
-      const kinds = [["retransmissions", "sent again", "--ours"], ["duplicate_acks", "duplicate ACKs", "--second"], ["drops", "drops", "--bad"]];
-      return { unit: "", lines: kinds.filter(([name]) => course.has(name)).map(([name, label, colour]) => line(label, colour, course.column(name))) };
+    retransmissions: (series) => {
+      const kinds = [["retransmissions", "retransmissions", "--ours"], ["duplicate_acks", "duplicate ACKs", "--second"], ["drops", "drops", "--bad"]];
+      return { unit: "", lines: kinds.filter(([name]) => series.has(name)).map(([name, label, colour]) => line(label, colour, series.column(name))) };
     },
-    delay: (course) => {
-      const [low, mean, high] = ["min", "mean", "max"].map((which) => course.column(`delay_${which}_ns`).map(seconds));
+    delay: (series) => {
+      const [low, mean, high] = ["min", "mean", "max"].map((which) => series.column(`delay_${which}_ns`).map(seconds));
       return { unit: "s", wide: true, lines: [line("delay", "--ours", mean, { low, high })] };
     },
-    queue: (course) => ({ unit: "B", lines: [line("queue", "--fourth", course.column("queue_max_bytes"))] }),
+    queue: (series) => ({ unit: "B", lines: [line("queue", "--fourth", series.column("queue_max_bytes"))] }),
   };
 
-  function chartOf(figure, course) {
+  function createChart(figure, series) {
     const title = figure.querySelector("h3").textContent;
-    return { title, follows: true, events: [], x: course.x, ...KINDS[figure.dataset.chart](course) };
+    return { title, follows: true, events: [], x: series.x, ...CHART_KINDS[figure.dataset.chart](series) };
   }
 
-  // The same axes for all charts of a kind, however long each course is.
-  function comparable(charts) {
+  // Gives all charts of a kind the same axes, whatever the length of their time series.
+  function shareAxes(charts) {
     const end = Math.max(...charts.map(({ chart }) => chart.x.at(-1)));
     for (const kind of new Set(charts.map(({ figure }) => figure.dataset.chart))) {
       const same = charts.filter(({ figure }) => figure.dataset.chart === kind).map(({ chart }) => chart);
       const values = same.flatMap((chart) => chart.lines.flatMap((l) => [...l.values, ...l.high]));
-      const [low, high] = [values.reduce((least, v) => Math.min(least, v ?? 0), 0), largest(values)];
+      const [low, high] = [values.reduce((least, v) => Math.min(least, v ?? 0), 0), greatestOf(values)];
       const ceiling = Math.max(...same.map((chart) => chart.ceiling ?? Infinity));
       const range = rangeInView({ ...same[0], floats: false, ceiling }, low, high);
       for (const chart of same) {
@@ -153,20 +153,20 @@
     }
   }
 
-  function chartsOf(section) {
-    const courses = new Map();
-    const courseOf = (number) => {
-      if (!courses.has(number)) courses.set(number, readCourse(number));
-      return courses.get(number);
+  function createCharts(section) {
+    const allSeries = new Map();
+    const seriesOf = (number) => {
+      if (!allSeries.has(number)) allSeries.set(number, readSeries(number));
+      return allSeries.get(number);
     };
     const figures = [...section.querySelectorAll("figure[data-chart]")];
-    const charts = figures.map((figure) => ({ figure, chart: chartOf(figure, courseOf(figure.dataset.course)) }));
-    if ("compare" in section.dataset) comparable(charts);
+    const charts = figures.map((figure) => ({ figure, chart: createChart(figure, seriesOf(figure.dataset.series)) }));
+    if ("compare" in section.dataset) shareAxes(charts);
     return new Map(charts.map(({ figure, chart }) => [figure, chart]));
   }
 
-  function showStrips(section, { min, max }) {
-    for (const part of section.querySelectorAll(".strip [data-from]")) {
+  function showTimelines(section, { min, max }) {
+    for (const part of section.querySelectorAll(".timeline [data-from]")) {
       const from = Math.max(part.dataset.from, min);
       const to = Math.min(part.dataset.to, max);
       part.hidden = to <= from;
@@ -177,8 +177,8 @@
     section.querySelector(".in-view").textContent = `In view: ${from} to ${to}`;
   }
 
-  // The charts of a section, which follow each other.
-  function together(section) {
+  // Draws the charts of a section and keeps them at one time range.
+  function createDrawer(section) {
     let charts = null;
     let view = null;
     const drawn = [];
@@ -189,7 +189,7 @@
       for (const u of drawn) {
         if (u.scales.x.min !== min || u.scales.x.max !== max) u.setScale("x", view);
       }
-      showStrips(section, view);
+      showTimelines(section, view);
     }
 
     function settingsOf(figure, chart) {
@@ -198,33 +198,33 @@
       settings.cursor.sync = { key: section.id, filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } };
       settings.scales.x = { ...settings.scales.x, ...view };
       settings.hooks.setScale = [(u, key) => { if (key === "x" && u.scales.x.max > u.scales.x.min) show(u.scales.x.min, u.scales.x.max); }];
-      if (chart.moments?.length) {
+      if (chart.packetWindows?.length) {
         settings.hooks.setScale.push((u, key) => {
           // uPlot forgets scales that are set while it sets scales.
-          if (key === "x") queueMicrotask(() => fitMoments(u, chart.moments));
+          if (key === "x") queueMicrotask(() => fitPacketWindows(u, chart.packetWindows));
         });
-        settings.series.forEach(fadeUnderMoments(chart.moments));
-        settings.hooks.draw.push((u) => drawMoments(u, chart.moments));
+        settings.series.forEach(fadeUnderPacketWindows(chart.packetWindows));
+        settings.hooks.draw.push((u) => drawPacketWindows(u, chart.packetWindows));
       }
       return settings;
     }
 
     return (figure) => {
-      charts ??= chartsOf(section);
+      charts ??= createCharts(section);
       const chart = charts.get(figure);
       if (figure.dataset.drawn || !chart) return;
       figure.dataset.drawn = "yes";
       const u = draw(chart, figure, settingsOf(figure, chart));
       drawn.push(u);
-      if (chart.moments?.length) {
-        momentButtons(figure, u, chart.moments);
-        momentTable(figure, u, chart.moments);
+      if (chart.packetWindows?.length) {
+        packetWindowButtons(figure, u, chart.packetWindows);
+        packetWindowTable(figure, u, chart.packetWindows);
       }
     };
   }
 
   function drawInView() {
-    const drawers = new Map(sections.map((section) => [section, together(section)]));
+    const drawers = new Map(sections.map((section) => [section, createDrawer(section)]));
     const drawFigure = (figure) => drawers.get(figure.closest("section.direction"))(figure);
     const figures = [...document.querySelectorAll("figure[data-chart]")];
     const seen = new IntersectionObserver((entries) => {
@@ -233,20 +233,20 @@
         drawFigure(entry.target);
       }
     }, { rootMargin: `${AHEAD_PX}px` });
-    // The first screen at once, the rest when it comes near.
-    const atOnce = (figure) => figure.offsetParent !== null && figure.getBoundingClientRect().top < innerHeight;
-    for (const figure of figures) atOnce(figure) ? drawFigure(figure) : seen.observe(figure);
+    // The first screen is drawn at once, the rest when it comes near.
+    const inFirstScreen = (figure) => figure.offsetParent !== null && figure.getBoundingClientRect().top < innerHeight;
+    for (const figure of figures) inFirstScreen(figure) ? drawFigure(figure) : seen.observe(figure);
     addEventListener("beforeprint", () => figures.filter((figure) => !figure.closest("[hidden]")).forEach(drawFigure));
   }
 
-  // The section that the address names, or the first; the others are hidden.
-  function choose() {
+  // Shows the section that the address names, or the first, and hides the others.
+  function selectSection() {
     const pick = document.getElementById("pick");
     if (!pick) return;
     const show = () => {
-      const chosen = sections.find((section) => `#${section.id}` === location.hash) ?? sections.find((section) => section.id === pick.value);
-      sections.forEach((section) => { section.hidden = section !== chosen; });
-      pick.value = chosen.id;
+      const selected = sections.find((section) => `#${section.id}` === location.hash) ?? sections.find((section) => section.id === pick.value);
+      sections.forEach((section) => { section.hidden = section !== selected; });
+      pick.value = selected.id;
     };
     pick.addEventListener("change", () => { location.hash = pick.value; });
     addEventListener("hashchange", () => {
@@ -262,7 +262,7 @@
   };
   const compare = (a, b) => (typeof a === "number" ? a - b : a.localeCompare(b, "en", { numeric: true }));
 
-  // Numbers begin with the greatest, texts with the first.
+  // Numbers are sorted in descending order first, texts in ascending order.
   function sort(table, n, heading) {
     const body = table.tBodies[0];
     const rows = [...body.rows];
@@ -275,7 +275,7 @@
     body.append(...rows);
   }
 
-  function sortable(table) {
+  function makeSortable(table) {
     for (const [n, heading] of [...table.tHead.rows[0].cells].entries()) {
       const button = document.createElement("button");
       button.type = "button";
@@ -285,7 +285,7 @@
     }
   }
 
-  document.querySelectorAll("table.sortable").forEach(sortable);
-  choose();
+  document.querySelectorAll("table.sortable").forEach(makeSortable);
+  selectSection();
   drawInView();
 }

@@ -12,7 +12,7 @@ pub struct Flow {
     /// may renumber them in this order.
     pub number: u64,
     /// Capture point that saw the flow.
-    #[serde(rename = "vantage")]
+    #[serde(alias = "vantage")]
     pub capture_point: CapturePoint,
     /// End that sent the first SYN. Without a SYN, the end that sent the first packet, unless that is a SYN/ACK, which
     /// comes from the server.
@@ -24,10 +24,10 @@ pub struct Flow {
     /// Time of the last packet, ns since 1970.
     pub last_ns: u64,
     /// Handshake times and retransmissions.
-    #[serde(rename = "opening")]
+    #[serde(alias = "opening")]
     pub handshake: Handshake,
     /// End of the connection: FIN, reset, or still open.
-    #[serde(rename = "closing")]
+    #[serde(alias = "closing")]
     pub termination: Termination,
     /// Data from the client, and the ACKs for it.
     pub upload: Direction,
@@ -107,7 +107,7 @@ pub enum Termination {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Direction {
     /// Options of the sender's SYN.
-    #[serde(rename = "offer")]
+    #[serde(alias = "offer")]
     pub syn_options: SynOptions,
     /// Counts of the data.
     pub data: Data,
@@ -116,32 +116,34 @@ pub struct Direction {
     /// Round trips of the data by TSecr, ns.
     pub rtt_by_timestamps: Distribution,
     /// Round trips of the data by the ACK that covers each packet, ns. Retransmitted packets have no sample (Karn).
-    pub rtt_by_pairs: Distribution,
+    #[serde(alias = "rtt_by_pairs")]
+    pub rtt_by_acks: Distribution,
     /// Bytes newly acknowledged by each advancing ACK.
     pub ack_diff: Distribution,
     /// Data newly acknowledged by each advancing ACK, in segments of the largest size seen.
     pub packets_per_ack: Distribution,
     /// Inter-packet gaps of data, ns; the segments of one super-packet have no gaps between them.
-    pub gaps: Distribution,
+    #[serde(alias = "gaps")]
+    pub inter_packet_gaps: Distribution,
     /// Segments of each burst: data with gaps below the burst gap.
     pub bursts: Distribution,
     /// Most bytes in flight as seen at the tap.
     pub in_flight_max_bytes: u64,
-    /// Time series of the whole direction, in a few thousand bins. `courses.jsonl` has it, column by column.
+    /// Time series of the whole direction, in a few thousand bins. `time_series.jsonl` has it, column by column.
     #[serde(
-        rename = "course",
+        alias = "course",
         default,
         skip_serializing_if = "TimeSeries::is_empty"
     )]
     pub time_series: TimeSeries,
-    /// Single segments of some periods, in order of time. `courses.jsonl` has those that the page shows.
+    /// Single segments of some periods, in order of time. `time_series.jsonl` has those that the page shows.
     #[serde(skip)]
     pub packet_windows: Vec<PacketWindow>,
     /// Data bursts by the ACK before them.
-    #[serde(rename = "releases", default)]
+    #[serde(alias = "releases", default)]
     pub ack_clocking: AckClocking,
     /// Position of the tap, and what cannot be known from there.
-    #[serde(rename = "standing", default)]
+    #[serde(alias = "standing", default)]
     pub tap_position: TapPosition,
     /// Phases of the transfer; empty for fewer than ten segments.
     pub phases: Vec<Phase>,
@@ -156,28 +158,32 @@ impl Direction {
     /// and ACK.
     #[must_use]
     pub fn round_trips(&self) -> &Distribution {
-        match self.rtt_by_pairs.count >= self.rtt_by_timestamps.count {
-            true => &self.rtt_by_pairs,
+        match self.rtt_by_acks.count >= self.rtt_by_timestamps.count {
+            true => &self.rtt_by_acks,
             false => &self.rtt_by_timestamps,
         }
     }
 }
 
 /// ACK clocking: data bursts by the ACK before them. An ACK counts if it advances or is a duplicate. Its burst is data
-/// before the next such ACK. The first packet of a burst follows its ACK within `within_ns`, and each further packet
+/// before the next such ACK. The first packet of a burst follows its ACK within `burst_gap_ns`, and each further packet
 /// follows the one before within that time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct AckClocking {
     /// Burst gap, ns: data belongs to the burst of an ACK if it follows the ACK, or the packet before, within this
     /// time.
-    pub within_ns: u64,
+    #[serde(alias = "within_ns")]
+    pub burst_gap_ns: u64,
     /// Payload in bursts after ACKs, bytes.
-    pub bytes: u64,
-    /// Payload sent since the first such ACK, bytes: the most that `bytes` could be.
-    pub of_bytes: u64,
-    /// Upper bound of the share of time within `within_ns` after any ACK, from the first such ACK to the last data. A
+    #[serde(alias = "bytes")]
+    pub clocked_bytes: u64,
+    /// Payload sent since the first such ACK, bytes: the most that `clocked_bytes` could be.
+    #[serde(alias = "of_bytes")]
+    pub sent_bytes: u64,
+    /// Upper bound of the share of time within `burst_gap_ns` after any ACK, from the first such ACK to the last data. A
     /// sender that ignores ACKs would seem to send this share of its data in reply to them.
-    pub by_chance: f64,
+    #[serde(alias = "by_chance")]
+    pub chance_share: f64,
     /// ACKs by their AckDiff, which is 0 for a duplicate; empty classes are left out.
     pub by_ack_diff: Vec<AckDiffClass>,
 }
@@ -197,7 +203,7 @@ pub struct AckDiffClass {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct TapPosition {
     /// Class of the position.
-    #[serde(rename = "place")]
+    #[serde(alias = "place")]
     pub location: TapLocation,
     /// Least round trip between the tap and the sender, ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -285,8 +291,8 @@ pub struct SynOptions {
     /// Time stamps.
     pub timestamps: bool,
     /// Whether the capture lacks a part of the options: those missing above may have been present.
-    #[serde(default)]
-    pub options_cut: bool,
+    #[serde(alias = "options_cut", default)]
+    pub options_truncated: bool,
 }
 
 /// Counts of what one end sent.
@@ -331,10 +337,11 @@ pub struct Data {
     /// Packets out of order that were not retransmitted.
     pub reordered: u64,
     /// Bytes that were acknowledged but are not in the capture (Wireshark: ACKed unseen segment).
-    #[serde(rename = "missed_bytes")]
+    #[serde(alias = "missed_bytes")]
     pub acked_unseen_bytes: u64,
     /// Zero-window probes and keep-alives.
-    pub probes: u64,
+    #[serde(alias = "probes")]
+    pub window_probes_and_keep_alives: u64,
     /// Time of the first payload byte, ns since 1970.
     pub first_data_ns: Option<u64>,
     /// Time of the last payload byte, ns since 1970.
@@ -365,10 +372,10 @@ pub struct Acks {
     /// Window updates: the same ACK number with another window.
     pub window_updates: u64,
     /// ACKs out of order: their number is less than one before.
-    #[serde(rename = "late")]
+    #[serde(alias = "late")]
     pub out_of_order: u64,
     /// ACKs that acknowledge new data, with payload or without: the samples of AckDiff.
-    #[serde(rename = "moving")]
+    #[serde(alias = "moving")]
     pub advancing: u64,
     /// ACKs with a window of zero.
     pub zero_windows: u64,
@@ -451,7 +458,8 @@ pub enum PhaseKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitPeriod {
     /// Limiting factor.
-    pub by: Limit,
+    #[serde(alias = "by")]
+    pub limit: Limit,
     /// Start, ns since 1970.
     pub from_ns: u64,
     /// End, ns since 1970.
@@ -477,7 +485,8 @@ pub enum Limit {
     /// The congestion window, while it grows or after a loss.
     CongestionWindow,
     /// The path's rate: the data rate is constant and the round trip is above its least, so a queue has built up.
-    PathRate,
+    #[serde(alias = "path_rate")]
+    BottleneckBandwidth,
     /// The ACK stream: ACKs were late, merged or too rare for the sender to continue.
     AckStream,
 }
@@ -524,21 +533,22 @@ pub struct OneWayMetrics {
     /// Payload of the matched packets (with SYN and FIN), bytes.
     pub matched_bytes: u64,
     /// One-way delay, ns.
-    pub delay: Distribution,
+    #[serde(alias = "delay")]
+    pub one_way_delay: Distribution,
     /// One-way delay over time.
-    #[serde(rename = "course")]
+    #[serde(alias = "course")]
     pub time_series: DelaySeries,
     /// Lost on the path: seen at the first point only, at a time that both captures cover.
     pub lost: MissingPackets,
     /// Seen at the second point only: the first capture missed them, or they took another path.
-    #[serde(rename = "missed")]
+    #[serde(alias = "missed")]
     pub uncaptured: MissingPackets,
     /// Seen at one point only, before the first or after the last matched packet: the captures do not cover the same
     /// time.
-    #[serde(rename = "at_edges")]
+    #[serde(alias = "at_edges")]
     pub outside_overlap: MissingPackets,
     /// Retransmitted bytes that even the first point had not seen before: they were lost upstream of it.
-    #[serde(rename = "lost_before_bytes")]
+    #[serde(alias = "lost_before_bytes")]
     pub lost_upstream_bytes: u64,
     /// Packets reordered between the points (RFC 4737 §3).
     pub reordered: u64,

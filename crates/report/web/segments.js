@@ -1,75 +1,75 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Single segments in the time–sequence chart, as W. R. Stevens drew them and tcptrace does: a bar for
-// each segment from its first byte to its last, the ACK line below, the window's end above, SACK blocks
-// where they lie. They are there for some moments only (analysis/report/result/excerpts.rs), which the chart marks.
+// Packet windows in the time–sequence chart, drawn as by W. R. Stevens and tcptrace. Each segment is a bar from its
+// first byte to its last, with the ACK line below and the end of the advertised window above. SACK blocks are bars, too.
+// Only some periods have a packet window (analysis/report/result/packet_windows.rs); the chart marks them.
 "use strict";
 
-// Narrower than this, a moment is a mark and no picture.
-const MOMENT_PX = 24;
-const MOMENT_MARK_PX = 5;
-// Room at both sides of a moment that is gone to.
-const MOMENT_SPARE = 0.04;
-const [SENT, AGAIN, ACK, SACK] = [0, 1, 2, 3];
-const MARK_NAMES = ["sent", "sent again", "ACK", "SACK"];
-const MARK_COLOURS = ["--ours", "--bad", "--third", "--fourth"];
-const MOMENT_NAMES = { beginning: "the first segments", loss: "loss", sample: "sample" };
+// Minimum width of a packet window that is drawn segment by segment; a narrower one is a marker.
+const WINDOW_PX = 24;
+const MARKER_PX = 5;
+// Margin at both sides of a packet window after zooming in to it, as a share of its length.
+const WINDOW_MARGIN = 0.04;
+const [SENT, RETRANSMITTED, ACK, SACK] = [0, 1, 2, 3];
+const EVENT_NAMES = ["sent", "retransmitted", "ACK", "SACK"];
+const EVENT_COLOURS = ["--ours", "--bad", "--third", "--fourth"];
 
-function bytesOf(text) {
+function decodeBase64(text) {
   const raw = atob(text);
   return Uint8Array.from(raw, (letter) => letter.charCodeAt(0)).buffer;
 }
 
-// The columns of an excerpt; times in seconds from `begin_ns`, which is where the course begins.
-function momentOf(packed, begin_ns) {
+// Columns of a packet window. Times are in seconds from `begin_ns`, the start of the time series.
+function readPacketWindow(packed, begin_ns) {
   const start = (packed.from_ns - begin_ns) / 1e9;
-  const numbers = (name) => Float64Array.from(new Int32Array(bytesOf(packed[name])), (n) => packed.base + n);
-  const at = Float64Array.from(new Uint32Array(bytesOf(packed.at)), (n) => start + (n * packed.tick_ns) / 1e9);
+  const numbers = (name) => Float64Array.from(new Int32Array(decodeBase64(packed[name])), (n) => packed.base + n);
+  const at = Float64Array.from(new Uint32Array(decodeBase64(packed.at)), (n) => start + (n * packed.tick_ns) / 1e9);
   return {
-    kind: new Uint8Array(bytesOf(packed.kind)), at, low: numbers("low"), high: numbers("high"),
+    kind: new Uint8Array(decodeBase64(packed.kind)), at, low: numbers("low"), high: numbers("high"),
     from: start, to: at.reduce((last, t) => Math.max(last, t), start),
-    name: MOMENT_NAMES[packed.occasion] ?? packed.occasion,
+    name: packed.trigger,
   };
 }
 
-const shows = (moment, { min, max }) => moment.from <= max && moment.to >= min;
+const overlaps = (packetWindow, { min, max }) => packetWindow.from <= max && packetWindow.to >= min;
 
-// The moments that show as pictures in a view that is so wide.
-function picturesIn(moments, view, width) {
+// Packet windows that are drawn segment by segment in a view of this width.
+function detailedIn(packetWindows, view, width) {
   const share = ({ from, to }) => (Math.min(to, view.max) - Math.max(from, view.min)) / (view.max - view.min);
-  return moments.filter((moment) => shows(moment, view) && share(moment) * width >= MOMENT_PX);
+  return packetWindows.filter((packetWindow) => overlaps(packetWindow, view) && share(packetWindow) * width >= WINDOW_PX);
 }
 
-// Least and greatest number in view, windows that are far above aside; null if that is the course's to say.
-function numbersIn(moments, view, width) {
+// Range of sequence numbers in view, without the ends of advertised windows. Null if the packet windows cover little
+// of the view; the y axis then follows the time series.
+function sequenceRange(packetWindows, view, width) {
   let [low, high] = [Infinity, -Infinity];
-  const pictures = picturesIn(moments, view, width);
-  const covers = pictures.some(({ from, to }) => (Math.min(to, view.max) - Math.max(from, view.min)) > (view.max - view.min) / 4);
+  const detailed = detailedIn(packetWindows, view, width);
+  const covers = detailed.some(({ from, to }) => (Math.min(to, view.max) - Math.max(from, view.min)) > (view.max - view.min) / 4);
   if (!covers) return null;
-  for (const { kind, at, low: lows, high: highs } of pictures) {
+  for (const { kind, at, low: lows, high: highs } of detailed) {
     for (let i = 0; i < at.length; i++) {
       if (at[i] < view.min || at[i] > view.max) continue;
       low = Math.min(low, lows[i]);
       high = Math.max(high, kind[i] === ACK ? lows[i] : highs[i]);
     }
   }
-  const spare = (high - low) * 0.08 || 1;
-  return low <= high ? { min: low - spare, max: high + spare } : null;
+  const margin = (high - low) * 0.08 || 1;
+  return low <= high ? { min: low - margin, max: high + margin } : null;
 }
 
-function drawBars(u, { kind, at, low, high }, which) {
+function drawSegments(u, { kind, at, low, high }, wanted) {
   const { ctx } = u;
   const half = 3 * devicePixelRatio;
-  ctx.strokeStyle = colour(MARK_COLOURS[which]);
-  ctx.lineWidth = (which === AGAIN ? 2.5 : 1.25) * devicePixelRatio;
+  ctx.strokeStyle = colour(EVENT_COLOURS[wanted]);
+  ctx.lineWidth = (wanted === RETRANSMITTED ? 2.5 : 1.25) * devicePixelRatio;
   ctx.beginPath();
   for (let i = 0; i < at.length; i++) {
-    if (kind[i] !== which) continue;
+    if (kind[i] !== wanted) continue;
     const x = u.valToPos(at[i], "x", true);
     const [bottom, top] = [low[i], high[i]].map((n) => u.valToPos(n, "y", true));
     ctx.moveTo(x, bottom);
     ctx.lineTo(x, top);
-    // Ends that tell neighbours apart, where there is room for them.
-    if (which !== SACK && bottom - top > 2 * half) {
+    // End marks that separate neighbouring segments, where there is room for them.
+    if (wanted !== SACK && bottom - top > 2 * half) {
       ctx.moveTo(x - half, bottom);
       ctx.lineTo(x + half, bottom);
       ctx.moveTo(x - half, top);
@@ -79,16 +79,16 @@ function drawBars(u, { kind, at, low, high }, which) {
   ctx.stroke();
 }
 
-// A line of steps through what ACKs say: `values` is what they acknowledge, or where the window ends.
-function drawSteps(u, moment, values, name, width) {
+// Step line through the ACKs: `values` are ACK numbers, or ends of the advertised window.
+function drawSteps(u, packetWindow, values, name, width) {
   const { ctx } = u;
   ctx.strokeStyle = colour(name);
   ctx.lineWidth = width * devicePixelRatio;
   ctx.beginPath();
   let last = null;
-  for (let i = 0; i < moment.at.length; i++) {
-    if (moment.kind[i] !== ACK || values[i] < moment.low[i]) continue;
-    const [x, y] = [u.valToPos(moment.at[i], "x", true), u.valToPos(values[i], "y", true)];
+  for (let i = 0; i < packetWindow.at.length; i++) {
+    if (packetWindow.kind[i] !== ACK || values[i] < packetWindow.low[i]) continue;
+    const [x, y] = [u.valToPos(packetWindow.at[i], "x", true), u.valToPos(values[i], "y", true)];
     if (last === null) ctx.moveTo(x, y);
     else { ctx.lineTo(x, last); ctx.lineTo(x, y); }
     last = y;
@@ -96,24 +96,24 @@ function drawSteps(u, moment, values, name, width) {
   ctx.stroke();
 }
 
-function drawPicture(u, moment) {
-  drawBars(u, moment, SACK);
-  drawSteps(u, moment, moment.high, "--second", 1);
-  drawSteps(u, moment, moment.low, "--third", 1.5);
-  drawBars(u, moment, SENT);
-  drawBars(u, moment, AGAIN);
+function drawPacketWindow(u, packetWindow) {
+  drawSegments(u, packetWindow, SACK);
+  drawSteps(u, packetWindow, packetWindow.high, "--second", 1);
+  drawSteps(u, packetWindow, packetWindow.low, "--third", 1.5);
+  drawSegments(u, packetWindow, SENT);
+  drawSegments(u, packetWindow, RETRANSMITTED);
   const { left, width, top } = u.bbox;
-  const x = Math.min(Math.max(u.valToPos(moment.from, "x", true), left), left + width);
-  label(u, moment.name, x + 6 * devicePixelRatio, top + 16 * devicePixelRatio, colour("--quiet"), "left");
+  const x = Math.min(Math.max(u.valToPos(packetWindow.from, "x", true), left), left + width);
+  label(u, packetWindow.name, x + 6 * devicePixelRatio, top + 16 * devicePixelRatio, colour("--quiet"), "left");
 }
 
-// A triangle on the time axis where there are segments to zoom in to.
-function drawMoment(u, moment) {
+// Triangle on the time axis at a packet window that is too narrow to draw.
+function drawMarker(u, packetWindow) {
   const { ctx } = u;
   const { top, height } = u.bbox;
-  const x = u.valToPos((moment.from + moment.to) / 2, "x", true);
-  const size = MOMENT_MARK_PX * devicePixelRatio;
-  ctx.fillStyle = colour(moment.name === MOMENT_NAMES.loss ? "--bad" : "--quiet");
+  const x = u.valToPos((packetWindow.from + packetWindow.to) / 2, "x", true);
+  const size = MARKER_PX * devicePixelRatio;
+  ctx.fillStyle = colour(packetWindow.name === "loss" ? "--bad" : "--quiet");
   ctx.beginPath();
   ctx.moveTo(x - size, top + height);
   ctx.lineTo(x + size, top + height);
@@ -121,75 +121,75 @@ function drawMoment(u, moment) {
   ctx.fill();
 }
 
-function drawMoments(u, moments) {
+function drawPacketWindows(u, packetWindows) {
   const { ctx } = u;
   const { left, top, width, height } = u.bbox;
-  const pictures = new Set(picturesIn(moments, u.scales.x, width / devicePixelRatio));
+  const detailed = new Set(detailedIn(packetWindows, u.scales.x, width / devicePixelRatio));
   ctx.save();
   ctx.beginPath();
   ctx.rect(left, top, width, height);
   ctx.clip();
-  for (const moment of moments.filter((one) => shows(one, u.scales.x))) {
-    pictures.has(moment) ? drawPicture(u, moment) : drawMoment(u, moment);
+  for (const packetWindow of packetWindows.filter((one) => overlaps(one, u.scales.x))) {
+    detailed.has(packetWindow) ? drawPacketWindow(u, packetWindow) : drawMarker(u, packetWindow);
   }
   ctx.restore();
 }
 
-// What bins say would hide the segments below it.
-const fadeUnderMoments = (moments) => (series) => {
+// Fades lines of bins, wanted would hide the segments below them.
+const fadeUnderPacketWindows = (packetWindows) => (series) => {
   const stroke = series.stroke;
   if (typeof stroke !== "function") return;
   series.stroke = (u, n) => {
-    const covered = numbersIn(moments, u.scales.x, u.over.clientWidth);
+    const covered = sequenceRange(packetWindows, u.scales.x, u.over.clientWidth);
     return covered ? `color-mix(in srgb, ${stroke(u, n)} 15%, transparent)` : stroke(u, n);
   };
 };
 
-// The y axis holds the segments in view.
-function fitMoments(u, moments) {
-  const range = numbersIn(moments, u.scales.x, u.over.clientWidth);
+// Fits the y axis to the segments in view.
+function fitPacketWindows(u, packetWindows) {
+  const range = sequenceRange(packetWindows, u.scales.x, u.over.clientWidth);
   if (range) u.setScale("y", range);
 }
 
-// Buttons that go to each moment, as the mouse and the keys of the chart can.
-function momentButtons(figure, u, moments) {
+// Buttons that zoom in to each packet window.
+function packetWindowButtons(figure, u, packetWindows) {
   const list = document.createElement("div");
-  list.className = "moments";
-  list.append("Single segments: ");
-  for (const { name, from, to } of moments) {
+  list.className = "packet-windows";
+  list.append("Packet windows: ");
+  for (const { name, from, to } of packetWindows) {
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = `${name}, ${si(Math.max(from, 0), "s")}`;
-    const spare = (to - from) * MOMENT_SPARE || 1e-6;
-    button.addEventListener("click", () => u.setScale("x", { min: Math.max(from - spare, 0), max: to + spare }));
+    const margin = (to - from) * WINDOW_MARGIN || 1e-6;
+    button.addEventListener("click", () => u.setScale("x", { min: Math.max(from - margin, 0), max: to + margin }));
     list.append(button);
   }
   const key = document.createElement("p");
   key.className = "note";
-  for (const [n, name] of MARK_NAMES.entries()) {
+  for (const [n, name] of EVENT_NAMES.entries()) {
     const sign = document.createElement("span");
     sign.className = "key";
-    sign.style.background = `var(${MARK_COLOURS[n]})`;
+    sign.style.background = `var(${EVENT_COLOURS[n]})`;
     key.append(sign, `${name}  `);
   }
   figure.querySelector(".readout").after(list, key);
 }
 
-function momentRows(moments, view) {
+function packetWindowRows(packetWindows, view) {
   const rows = [];
   const step = (view.max - view.min) / 1e5;
-  for (const { kind, at, low, high } of moments.filter((one) => shows(one, view))) {
+  for (const { kind, at, low, high } of packetWindows.filter((one) => overlaps(one, view))) {
     for (let i = 0; i < at.length && rows.length < TABLE_ROWS_MAX; i++) {
       if (at[i] < view.min || at[i] > view.max) continue;
       const unknown = high[i] < low[i];
-      rows.push([precise(at[i], step, "s"), MARK_NAMES[kind[i]], String(low[i]), unknown ? "–" : String(high[i])]);
+      rows.push([precise(at[i], step, "s"), EVENT_NAMES[kind[i]], String(low[i]), unknown ? "–" : String(high[i])]);
     }
   }
   return rows;
 }
 
-// The segments in view as a table, made anew when it is opened.
-function momentTable(figure, u, moments) {
+// Table of the segments in view, built when it is opened.
+function packetWindowTable(figure, u, packetWindows) {
   const details = document.createElement("details");
   const summary = document.createElement("summary");
   summary.textContent = `Segments in view, at most ${TABLE_ROWS_MAX}`;
@@ -197,15 +197,15 @@ function momentTable(figure, u, moments) {
   details.addEventListener("toggle", () => {
     details.querySelector(".scroll")?.remove();
     if (!details.open) return;
-    const [head, body, whole, scroll] = ["thead", "tbody", "table", "div"].map((tag) => document.createElement(tag));
-    head.append(row(["Time", "What", "From byte, or acknowledged", "To byte, or the window's end"], "th"));
-    body.append(...momentRows(moments, u.scales.x).map((cells) => row(cells, "td")));
-    whole.append(head, body);
+    const [head, body, table, scroll] = ["thead", "tbody", "table", "div"].map((tag) => document.createElement(tag));
+    head.append(row(["Time", "Event", "First byte, or ACK number", "End, or end of the window"], "th"));
+    body.append(...packetWindowRows(packetWindows, u.scales.x).map((cells) => row(cells, "td")));
+    table.append(head, body);
     scroll.className = "scroll tall";
     scroll.tabIndex = 0;
     scroll.setAttribute("role", "region");
     scroll.setAttribute("aria-label", "Segments in view");
-    scroll.append(whole);
+    scroll.append(table);
     details.append(scroll);
   });
   figure.append(details);

@@ -35,9 +35,9 @@ pub(crate) struct Args {
     /// Write result.json, report.html and series to this directory; created if it does not exist
     #[arg(short, long, value_name = "DIR", required_unless_present = "json")]
     out: Option<PathBuf>,
-    /// Time resolution of every series, 10us to 1s; series with bins of 1 s are written, too
-    #[arg(long, value_name = "TIME", default_value = "1ms")]
-    bin: Time,
+    /// Width of the bins of every time series, 10us to 1s; series with bins of 1 s are written, too
+    #[arg(long, alias = "bin", value_name = "TIME", default_value = "1ms")]
+    bin_width: Time,
     /// Print the result as JSON on standard output
     #[arg(long)]
     json: bool,
@@ -67,7 +67,7 @@ impl Args {
     pub(super) fn config(&self) -> Result<Config> {
         let formats = [(self.csv, Format::Csv), (self.parquet, Format::Parquet)];
         let requested = formats.into_iter().filter(|(requested, _)| *requested);
-        let defaults = Config::new(self.files.clone(), self.bin, self.memory)?;
+        let defaults = Config::new(self.files.clone(), self.bin_width, self.memory)?;
         Ok(Config {
             out: self.out.clone(),
             json: self.json,

@@ -58,7 +58,7 @@ impl Config {
     pub(super) fn new(files: Vec<PathBuf>, bin: Time, memory: Bytes) -> Result<Self> {
         if !(BIN_MIN..=COARSE_BIN).contains(&bin) {
             return Err(Refusal::usage(format!(
-                "--bin is {}, but must be {BIN_MIN} to {COARSE_BIN}",
+                "--bin-width is {}, but must be {BIN_MIN} to {COARSE_BIN}",
                 bin.exact()
             )));
         }

@@ -2,7 +2,7 @@
 //! Output directory of an analysis. Files become visible when they are complete: they are written in a
 //! temporary directory inside it, and renamed at the end. A file that no analysis wrote is never overwritten.
 
-use crate::report::RESULT_FILE;
+use crate::report::{CHART_SERIES_FILE, OLD_CHART_SERIES_FILE, RESULT_FILE};
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
 use rustix::fs::{FlockOperation, flock};
@@ -110,7 +110,8 @@ fn is_analysis(result: &Path) -> bool {
     struct ResultKeys {
         schema: u32,
         bins_ns: Vec<u64>,
-        vantages: Vec<serde::de::IgnoredAny>,
+        #[serde(alias = "vantages")]
+        capture_points: Vec<serde::de::IgnoredAny>,
     }
     let parse = |file| serde_json::from_reader::<_, ResultKeys>(BufReader::new(file)).is_ok();
     File::open(result).is_ok_and(parse)
@@ -121,7 +122,13 @@ fn is_output(name: &OsStr) -> bool {
     let series = |name: &str| {
         name.starts_with("series-") && (name.ends_with(".csv") || name.ends_with(".parquet"))
     };
-    let fixed = [RESULT_FILE, "report.html", "courses.jsonl", "flows.jsonl"];
+    let fixed = [
+        RESULT_FILE,
+        "report.html",
+        CHART_SERIES_FILE,
+        OLD_CHART_SERIES_FILE,
+        "flows.jsonl",
+    ];
     name.to_str()
         .is_some_and(|name| fixed.contains(&name) || series(name))
 }
@@ -152,7 +159,8 @@ fn names(directory: &Path) -> Result<Vec<PathBuf>> {
 mod tests {
     use super::*;
 
-    const ANALYSIS: &str = r#"{"schema": 1, "longhaul": "0.1.0", "bins_ns": [], "vantages": []}"#;
+    const ANALYSIS: &str =
+        r#"{"schema": 1, "longhaul": "0.1.0", "bins_ns": [], "capture_points": []}"#;
 
     fn write(output_directory: &OutputDirectory, name: &str, text: &str) {
         fs::write(output_directory.staging_path().join(name), text).unwrap();

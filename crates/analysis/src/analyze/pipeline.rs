@@ -267,7 +267,7 @@ impl FileStats {
             last_ns: self.times.map(|(_, last)| last),
             kernel_drops: (!self.drops.is_empty()).then(|| self.drops.values().sum()),
             damages: self.damages,
-            damages_more: self.damages_more,
+            unlisted_damages: self.damages_more,
             skipped: self.skipped,
         }
     }

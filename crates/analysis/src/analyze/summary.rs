@@ -55,19 +55,19 @@ fn file_problems(file: &CaptureFile) -> String {
         let _ = writeln!(text, "{}: {}", file.name, damage.description);
     }
     let shown = file.damages.len().min(DAMAGES_SHOWN) as u64;
-    let more = file.damages.len() as u64 + file.damages_more - shown;
+    let more = file.damages.len() as u64 + file.unlisted_damages - shown;
     if more > 0 {
         let _ = writeln!(
             text,
             "{}: and {}",
             file.name,
-            with_unit(more, "more damage")
+            with_unit(more, "more damaged range")
         );
     }
     if let Some(drops) = file.kernel_drops.filter(|drops| *drops > 0) {
         let _ = writeln!(
             text,
-            "{}: {} dropped during the capture; some losses of the flows are gaps of the capture",
+            "{}: {} dropped by the kernel during the capture; some losses may be these packets",
             file.name,
             with_unit(drops, "packet")
         );
@@ -75,7 +75,7 @@ fn file_problems(file: &CaptureFile) -> String {
     for (reason, count) in &file.skipped {
         let _ = writeln!(
             text,
-            "{}: {} left out: {reason}",
+            "{}: {} skipped: {reason}",
             file.name,
             with_unit(*count, "packet")
         );
@@ -113,8 +113,8 @@ fn figures(direction: &Direction) -> String {
         parts.push(format!("in {span}"));
         parts.extend(BitRate::mean(bytes, span).map(|rate| rate.to_string()));
     }
-    if direction.rtt_by_pairs.count > 0 {
-        let median = Time::from_nanos(direction.rtt_by_pairs.p50);
+    if direction.rtt_by_acks.count > 0 {
+        let median = Time::from_nanos(direction.rtt_by_acks.p50);
         parts.push(format!("RTT {median}"));
     }
     if data.retransmitted_bytes > 0 {
@@ -123,7 +123,7 @@ fn figures(direction: &Direction) -> String {
     }
     if direction.packets_per_ack.count > 0 {
         parts.push(format!(
-            "{:.1} packets an ACK",
+            "{:.1} packets per ACK",
             direction.packets_per_ack.mean
         ));
     }
@@ -185,11 +185,11 @@ mod tests {
             ..Analysis::default()
         };
         let flow: Flow = serde_json::from_value(serde_json::json!({
-            "number": 1, "vantage": 0, "client": { "address": "10.0.0.1", "port": 1 },
+            "number": 1, "capture_point": 0, "client": { "address": "10.0.0.1", "port": 1 },
             "server": { "address": "10.0.0.2", "port": 2 }, "first_ns": 0, "last_ns": 1,
-            "opening": { "syn_to_syn_ack_ns": null, "syn_ack_to_ack_ns": null,
+            "handshake": { "syn_to_syn_ack_ns": null, "syn_ack_to_ack_ns": null,
                          "syn_retransmissions": 0, "syn_ack_retransmissions": 0 },
-            "closing": "open", "upload": Direction::default(), "download": Direction::default(),
+            "termination": "open", "upload": Direction::default(), "download": Direction::default(),
         }))
         .unwrap();
         let text = headline(&analysis) + &flow_lines(&analysis, &flow);
@@ -209,7 +209,7 @@ mod tests {
         file.kernel_drops = Some(1);
         file.skipped.insert("not TCP".to_owned(), 1200);
         let text = file_problems(&file);
-        assert!(text.contains("1 packet dropped"), "{text}");
-        assert!(text.contains("1,200 packets left out: not TCP"), "{text}");
+        assert!(text.contains("1 packet dropped by the kernel"), "{text}");
+        assert!(text.contains("1,200 packets skipped: not TCP"), "{text}");
     }
 }

@@ -75,9 +75,9 @@ pub(crate) struct SourceArgs {
     #[arg(long, value_name = "LISTING", conflicts_with = "filter")]
     filter_bpf: Option<String>,
     /// Maximum number of bytes to keep of a packet, 64 to 65535
-    #[arg(long, value_name = "BYTES", default_value_t = 128,
+    #[arg(long, alias = "snap", value_name = "BYTES", default_value_t = 128,
           value_parser = clap::value_parser!(u32).range(64..=65_535))]
-    snap: u32,
+    snap_length: u32,
     /// Kernel memory for each interface, for packets not yet read: 512KiB to 2GiB
     #[arg(long, value_name = "SIZE", default_value = "256MB")]
     ring: Bytes,
@@ -128,7 +128,7 @@ impl SourceArgs {
                 Some(listing) => Filter::Listing(listing.clone()),
                 None => Filter::Expression(self.filter.clone().unwrap_or_default()),
             },
-            snaplen: self.snap,
+            snaplen: self.snap_length,
             ring: self.ring,
             promiscuous: self.promiscuous,
             netns: self.netns.clone(),

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::clock;
 use longhaul_packet::capture::writer::{self, Statistics};
+use longhaul_units::Bytes;
 use std::{
     collections::VecDeque,
     fs::{self, File, OpenOptions},
@@ -70,8 +71,11 @@ impl Destination {
             files_max,
             force,
         };
-        if rotate.is_some_and(|bytes| bytes < ROTATE_MIN) {
-            return Err(Refusal::usage("--rotate: choose 1MB or more"));
+        if let Some(bytes) = rotate.filter(|bytes| *bytes < ROTATE_MIN) {
+            let typed = Bytes::new(bytes).exact();
+            return Err(Refusal::usage(format!(
+                "--rotate {typed}: choose 1MB or more"
+            )));
         }
         if destination.is_stdout() {
             destination.check_stdout()?;

@@ -73,7 +73,7 @@ impl Source {
         }
         Ok(Self {
             programs: FilterPrograms::compile(&selection.filter, selection.snaplen)
-                .map_err(Refusal::usage)?,
+                .map_err(|error| filter_refusal(&selection.filter, &error))?,
             interfaces: selection.interfaces,
             filter: describe_filter(selection.filter),
             snaplen: selection.snaplen,
@@ -145,8 +145,28 @@ fn find_duplicate(names: &[String]) -> Option<&String> {
 
 fn describe_filter(filter: Filter) -> String {
     match filter {
-        Filter::Listing(_) => "as tcpdump -ddd has it".to_owned(),
+        Filter::Listing(_) => "BPF program of --filter-bpf".to_owned(),
         Filter::Expression(text) => text,
+    }
+}
+
+/// Maximum number of characters of a program in an error message.
+const PROGRAM_SHOWN: usize = 40;
+
+/// Returns the refusal of a filter. The error of an expression has its text; that of a program gets the flag and the
+/// start of its value.
+fn filter_refusal(filter: &Filter, error: &FilterError) -> anyhow::Error {
+    match filter {
+        Filter::Expression(_) => Refusal::usage(error),
+        Filter::Listing(listing) => {
+            let start: String = listing.chars().take(PROGRAM_SHOWN).collect();
+            let more = if start.len() < listing.len() {
+                "…"
+            } else {
+                ""
+            };
+            Refusal::usage(format!("--filter-bpf {start:?}{more}: {error}"))
+        }
     }
 }
 

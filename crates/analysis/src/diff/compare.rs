@@ -2,9 +2,9 @@
 //! Comparison of two directions (`longhaul tap diff`): each figure of both, their difference, and whether it is
 //! significant.
 //!
-//! A figure is notable if it differs by a tenth or more: two runs of the same transfer on one machine usually differ by
+//! A figure is significant if it differs by a tenth or more: two runs of the same transfer on one machine usually differ by
 //! less. Counts must also differ by three standard deviations of a Poisson process, because one retransmission more or
-//! less means nothing. Shares of time must differ by five percentage points. [`notable`] sorts by the distance from
+//! less means nothing. Shares of time must differ by five percentage points. [`significant`] sorts by the distance from
 //! these thresholds.
 
 use longhaul_flow::record::{Direction, Distribution, Limit, Phase, PhaseKind};
@@ -28,7 +28,7 @@ pub(super) struct Figure {
     /// `b / a`; absent where `a` is 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ratio: Option<f64>,
-    /// Difference relative to the threshold of chance: notable from 1 on, at most [`WEIGHT_MAX`].
+    /// Difference relative to the threshold of chance: significant from 1 on, at most [`WEIGHT_MAX`].
     pub(super) weight: f64,
 }
 
@@ -42,11 +42,15 @@ pub(super) fn figures(a: &Direction, b: &Direction) -> Vec<Figure> {
     METRICS.iter().filter_map(figure).collect()
 }
 
-/// Returns the notable ones among `figures`, largest weight first.
-pub(super) fn notable(figures: &[Figure]) -> Vec<Figure> {
-    let mut notable: Vec<Figure> = figures.iter().copied().filter(Figure::is_notable).collect();
-    notable.sort_by(|one, other| other.weight.total_cmp(&one.weight));
-    notable
+/// Returns the significant ones among `figures`, largest weight first.
+pub(super) fn significant(figures: &[Figure]) -> Vec<Figure> {
+    let mut significant: Vec<Figure> = figures
+        .iter()
+        .copied()
+        .filter(Figure::is_significant)
+        .collect();
+    significant.sort_by(|one, other| other.weight.total_cmp(&one.weight));
+    significant
 }
 
 impl Figure {
@@ -64,7 +68,7 @@ impl Figure {
     }
 
     /// Returns whether the difference is more than chance.
-    pub(super) fn is_notable(&self) -> bool {
+    pub(super) fn is_significant(&self) -> bool {
         self.weight >= 1.0
     }
 }
@@ -132,20 +136,20 @@ const METRICS: [MetricDefinition; 30] = {
     [
         metric("goodput_bps", Size, goodput),
         metric("payload_bytes", Size, |d| number(d.data.unique_bytes)),
-        metric("lasted_s", Size, |d| duration_ns(d).map(seconds)),
-        metric("rtt_least_s", Size, |d| {
+        metric("duration_s", Size, |d| duration_ns(d).map(seconds)),
+        metric("rtt_min_s", Size, |d| {
             from_samples(d.round_trips(), |rtt| rtt.min).map(seconds)
         }),
         metric("rtt_median_s", Size, |d| {
             from_samples(d.round_trips(), |rtt| rtt.p50).map(seconds)
         }),
-        metric("rtt_99_percent_s", Size, |d| {
+        metric("rtt_p99_s", Size, |d| {
             from_samples(d.round_trips(), |rtt| rtt.p99).map(seconds)
         }),
-        metric("in_flight_most_bytes", Size, |d| {
+        metric("in_flight_max_bytes", Size, |d| {
             number(d.in_flight_max_bytes)
         }),
-        metric("window_least_bytes", Size, |d| {
+        metric("window_min_bytes", Size, |d| {
             number(d.acks.window_min_bytes)
         }),
         metric("retransmitted_packets", Count, |d| {
@@ -166,22 +170,22 @@ const METRICS: [MetricDefinition; 30] = {
         metric("ack_diff_median_bytes", Size, |d| {
             from_samples(&d.ack_diff, |diff| diff.p50)
         }),
-        metric("ack_diff_99_percent_bytes", Size, |d| {
+        metric("ack_diff_p99_bytes", Size, |d| {
             from_samples(&d.ack_diff, |diff| diff.p99)
         }),
-        metric("ack_diff_most_bytes", Size, |d| {
+        metric("ack_diff_max_bytes", Size, |d| {
             from_samples(&d.ack_diff, |diff| diff.max)
         }),
-        metric("gap_median_s", Size, |d| {
-            from_samples(&d.gaps, |gap| gap.p50).map(seconds)
+        metric("inter_packet_gap_median_s", Size, |d| {
+            from_samples(&d.inter_packet_gaps, |gap| gap.p50).map(seconds)
         }),
-        metric("gap_99_percent_s", Size, |d| {
-            from_samples(&d.gaps, |gap| gap.p99).map(seconds)
+        metric("inter_packet_gap_p99_s", Size, |d| {
+            from_samples(&d.inter_packet_gaps, |gap| gap.p99).map(seconds)
         }),
         metric("burst_median_segments", Size, |d| {
             from_samples(&d.bursts, |burst| burst.p50)
         }),
-        metric("burst_longest_segments", Size, |d| {
+        metric("burst_max_segments", Size, |d| {
             from_samples(&d.bursts, |burst| burst.max)
         }),
         metric("ramp_up_s", Size, |d| phase_s(d, PhaseKind::RampUp)),
@@ -197,8 +201,8 @@ const METRICS: [MetricDefinition; 30] = {
         metric("limited_by_congestion_window_ratio", Share, |d| {
             share_limited_by(d, Limit::CongestionWindow)
         }),
-        metric("limited_by_path_rate_ratio", Share, |d| {
-            share_limited_by(d, Limit::PathRate)
+        metric("limited_by_bottleneck_bandwidth_ratio", Share, |d| {
+            share_limited_by(d, Limit::BottleneckBandwidth)
         }),
         metric("limited_by_ack_stream_ratio", Share, |d| {
             share_limited_by(d, Limit::AckStream)
@@ -260,16 +264,16 @@ mod tests {
     }
 
     #[test]
-    fn equal_directions_have_no_notable_figure() {
+    fn equal_directions_have_no_significant_figure() {
         let equal_figures = figures(&direction(1_000, 3), &direction(1_000, 3));
         let expected_names = [
             "goodput_bps",
             "payload_bytes",
-            "lasted_s",
+            "duration_s",
             "retransmitted_packets",
         ];
         assert_eq!(names(&equal_figures), expected_names);
-        assert_eq!(notable(&equal_figures), []);
+        assert_eq!(significant(&equal_figures), []);
         assert_eq!(
             (
                 equal_figures[0].a,
@@ -282,11 +286,11 @@ mod tests {
 
     /// Tests values on both sides of each threshold.
     #[test]
-    fn differences_from_ten_percent_are_notable() {
-        let found = |a, b| names(&notable(&figures(&direction(a, 0), &direction(b, 0)))).len();
+    fn differences_from_ten_percent_are_significant() {
+        let found = |a, b| names(&significant(&figures(&direction(a, 0), &direction(b, 0)))).len();
         assert_eq!((found(1_000, 1_090), found(1_000, 1_101)), (0, 2));
         assert_eq!((found(1_090, 1_000), found(1_101, 1_000)), (0, 2));
-        let lost = |a, b| notable(&figures(&direction(9, a), &direction(9, b))).len();
+        let lost = |a, b| significant(&figures(&direction(9, a), &direction(9, b))).len();
         assert_eq!(
             (lost(0, 9), lost(0, 10)),
             (1, 1),
@@ -298,7 +302,7 @@ mod tests {
 
     #[test]
     fn sorts_by_weight() {
-        let found = notable(&figures(&direction(1_000, 400), &direction(1_200, 100)));
+        let found = significant(&figures(&direction(1_000, 400), &direction(1_200, 100)));
         assert_eq!(
             names(&found),
             ["retransmitted_packets", "goodput_bps", "payload_bytes"]
@@ -312,17 +316,21 @@ mod tests {
     #[test]
     fn compares_shares_by_percentage_points() {
         let limits = |path: u64| {
-            let span = |by, from_ns, to_ns| LimitPeriod { by, from_ns, to_ns };
+            let span = |by, from_ns, to_ns| LimitPeriod {
+                limit: by,
+                from_ns,
+                to_ns,
+            };
             Direction {
                 limits: vec![
-                    span(Limit::PathRate, 0, path),
+                    span(Limit::BottleneckBandwidth, 0, path),
                     span(Limit::Application, path, 1_000),
                 ],
                 ..Direction::default()
             }
         };
-        assert_eq!(notable(&figures(&limits(500), &limits(540))), []);
-        let found = notable(&figures(&limits(500), &limits(900)));
+        assert_eq!(significant(&figures(&limits(500), &limits(540))), []);
+        let found = significant(&figures(&limits(500), &limits(900)));
         assert_eq!(found.len(), 2);
         assert!((found[0].weight - 8.0).abs() < 1e-9);
     }

@@ -13,8 +13,8 @@ pub(super) struct Comparison {
     pub(super) schema: u32,
     pub(super) a: ComparedDirection,
     pub(super) b: ComparedDirection,
-    /// Names of the figures that differ by more than chance, largest weight first.
-    pub(super) notable: Vec<&'static str>,
+    /// Names of the figures that differ significantly, largest weight first.
+    pub(super) significant: Vec<&'static str>,
     /// Figures that at least one side has.
     pub(super) figures: Vec<Figure>,
 }
@@ -39,7 +39,7 @@ impl Comparison {
             schema: SCHEMA,
             a: ComparedDirection::new(a),
             b: ComparedDirection::new(b),
-            notable: compare::notable(&figures)
+            significant: compare::significant(&figures)
                 .iter()
                 .map(|figure| figure.name)
                 .collect(),
@@ -47,9 +47,9 @@ impl Comparison {
         }
     }
 
-    /// Returns whether the figure differs by more than chance.
-    pub(super) fn is_notable(&self, figure: &Figure) -> bool {
-        self.notable.contains(&figure.name)
+    /// Returns whether the figure differs significantly.
+    pub(super) fn is_significant(&self, figure: &Figure) -> bool {
+        self.significant.contains(&figure.name)
     }
 }
 
@@ -85,12 +85,12 @@ mod tests {
     }
 
     #[test]
-    fn doubled_goodput_is_notable() {
+    fn doubled_goodput_is_significant() {
         let found = compared(|upload| upload.data.unique_bytes *= 2);
         assert_eq!(figure(&found, "goodput_bps").ratio, Some(2.0));
-        assert!(found.is_notable(&figure(&found, "goodput_bps")));
-        assert!(!found.is_notable(&figure(&found, "lasted_s")));
-        assert_eq!(found.notable, ["goodput_bps", "payload_bytes"]);
+        assert!(found.is_significant(&figure(&found, "goodput_bps")));
+        assert!(!found.is_significant(&figure(&found, "duration_s")));
+        assert_eq!(found.significant, ["goodput_bps", "payload_bytes"]);
     }
 
     #[test]

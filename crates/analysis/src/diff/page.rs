@@ -25,7 +25,7 @@ pub(super) fn html(comparison: &Comparison, sides: [&Side<'_>; 2]) -> String {
             (figure_table(comparison))
             @match views {
                 [Some(a), Some(b)] => { (paired::section([a, b])) }
-                _ => { p { "No charts: not both flows are among those that are drawn. "
+                _ => { p { "No charts: one of the flows has no chart data. "
                     "Analyse again with more " code { "--flows" } "." } }
             }
         },
@@ -61,11 +61,11 @@ fn heading(comparison: &Comparison) -> Markup {
 
 fn figure_table(comparison: &Comparison) -> Markup {
     let lines = comparison.figures.iter();
-    let lines = lines.map(|figure| table_row(&texts(figure), comparison.is_notable(figure)));
+    let lines = lines.map(|figure| table_row(&texts(figure), comparison.is_significant(figure)));
     markup! {
         section id="figures" {
             h2 { (headline(comparison)) }
-            p.note { "“Differs”: by more than chance, counts by three standard deviations as well." }
+            p.note { "Significant: differs by a tenth or more, and counts by three standard deviations." }
             (table("Figures", ["", "A", "B", "B/A", ""], lines))
         }
     }
@@ -75,22 +75,22 @@ fn figure_table(comparison: &Comparison) -> Markup {
 fn headline(comparison: &Comparison) -> String {
     let label = |name: &&str| Metric::of(name).label;
     let most: Vec<String> = comparison
-        .notable
+        .significant
         .iter()
         .take(HEADLINE_FIGURES_MAX)
         .map(label)
         .collect();
     match most.is_empty() {
-        true => "No figure differs by more than chance".to_owned(),
-        false => format!("What differs most: {}", most.join(", ")),
+        true => "No significant difference".to_owned(),
+        false => format!("Largest differences: {}", most.join(", ")),
     }
 }
 
-fn table_row([name, a, b, ratio]: &[String; 4], is_notable: bool) -> Markup {
+fn table_row([name, a, b, ratio]: &[String; 4], is_significant: bool) -> Markup {
     markup! {
         tr {
             th scope="row" { (name) } td.number { (a) } td.number { (b) } td.number { (ratio) }
-            td.notable { @if is_notable { "differs" } }
+            td.significant { @if is_significant { "significant" } }
         }
     }
 }
@@ -123,7 +123,7 @@ mod tests {
         let pairs = kinds.chunks(2).filter(|pair| pair.len() == 2);
         assert!(pairs.clone().all(|pair| pair[0] == pair[1]), "{kinds:?}");
         assert_eq!((pairs.count(), kinds.last()), (8, Some(&"queue")));
-        assert!(page.contains("id=\"course-1\"") && page.contains("data-compare"));
+        assert!(page.contains("id=\"series-1\"") && page.contains("data-compare"));
         assert!(!page.contains("<b>"), "a path is a text");
     }
 
@@ -143,11 +143,11 @@ mod tests {
 const heights = () => made.slice(0, 2).map((u) => `${u.scales.y.min.toFixed(0)}..${u.scales.y.max.toFixed(0)}`);
 const steps = [
   () => dispatchEvent(new Event("beforeprint")),
-  () => tell(`first ${made.length} ${ranges()} ${new Set(heights()).size}`),
+  () => report(`first ${made.length} ${ranges()} ${new Set(heights()).size}`),
   () => press("+"),
-  () => tell(`zoomed ${ranges()} ${new Set(heights()).size}`),
+  () => report(`zoomed ${ranges()} ${new Set(heights()).size}`),
   () => press("Escape"),
-  () => tell(`reset ${ranges()}`),
+  () => report(`reset ${ranges()}`),
 ];
 "##;
         let a = fixtures::report();

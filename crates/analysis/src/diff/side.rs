@@ -77,7 +77,7 @@ fn no_flow(path: &Path, number: Option<u64>) -> anyhow::Error {
         Some(number) => Refusal::usage(format!(
             "{path}: no flow {number} in result.json; each flow there has its number"
         )),
-        None => Refusal::usage(format!("{path}: there is no TCP connection in it")),
+        None => Refusal::usage(format!("{path}: the capture has no TCP connection")),
     }
 }
 

@@ -6,16 +6,16 @@ use super::comparison::Comparison;
 use longhaul_report::columns::{self, align};
 use longhaul_report::metric::{Metric, format_factor, format_percent};
 
-/// Mark of a figure that differs by more than chance.
-const NOTABLE: &str = "*";
+/// Mark of a figure that differs significantly.
+const SIGNIFICANT_MARK: &str = "*";
 
 /// Returns the text: the names of A and B, their figures, and both verdicts.
 pub(super) fn text(comparison: &Comparison) -> String {
     let Comparison { a, b, figures, .. } = comparison;
     let heading = ["", "A", "B", "B/A"].map(str::to_owned).to_vec();
     let marked = |figure: &Figure| {
-        let marker = if comparison.is_notable(figure) {
-            NOTABLE
+        let marker = if comparison.is_significant(figure) {
+            SIGNIFICANT_MARK
         } else {
             ""
         };
@@ -34,8 +34,8 @@ pub(super) fn text(comparison: &Comparison) -> String {
         String::new(),
     ];
     lines.extend(align(&rows));
-    if !comparison.notable.is_empty() {
-        lines.push(format!("{NOTABLE} differs by more than chance"));
+    if !comparison.significant.is_empty() {
+        lines.push(format!("{SIGNIFICANT_MARK} significant difference"));
     }
     lines.push(String::new());
     for (side, named) in [("A", a), ("B", b)] {
@@ -90,7 +90,14 @@ mod tests {
 
     #[test]
     fn prints_shares_as_percent_without_ratio() {
-        let share = words("limited_by_path_rate_ratio", Some(0.5), Some(0.25));
-        assert_eq!(share, ["Limited by path rate", "50 %", "25 %", ""]);
+        let share = words(
+            "limited_by_bottleneck_bandwidth_ratio",
+            Some(0.5),
+            Some(0.25),
+        );
+        assert_eq!(
+            share,
+            ["Limited by bottleneck bandwidth", "50 %", "25 %", ""]
+        );
     }
 }

@@ -75,7 +75,7 @@ pub(crate) fn two_point_comparison() -> TwoPointComparison {
     let one_way_metrics = |lost: u64, compressed| OneWayMetrics {
         matched: 100_000,
         matched_bytes: 144_800_000,
-        delay: distribution(&[(100_000_000, 900), (136_000_000, 100)]),
+        one_way_delay: distribution(&[(100_000_000, 900), (136_000_000, 100)]),
         time_series: delays.clone(),
         lost: MissingPackets {
             segments: lost,
@@ -124,7 +124,7 @@ fn file() -> CaptureFile {
             at_byte: 311_999_940,
             description: "the last packet is cut short".to_owned(),
         }],
-        damages_more: 0,
+        unlisted_damages: 0,
         skipped: [("not TCP".to_owned(), 31)].into(),
     }
 }
@@ -245,7 +245,7 @@ fn upload(time_series: TimeSeries) -> Direction {
             window_scale: Some(12),
             sack: true,
             timestamps: true,
-            options_cut: false,
+            options_truncated: false,
         },
         data,
         acks,
@@ -254,10 +254,10 @@ fn upload(time_series: TimeSeries) -> Direction {
             (210_000_000, 400),
             (236_000_000, 100),
         ]),
-        rtt_by_pairs: distribution(&[(200_100_000, 80), (236_000_000, 20)]),
+        rtt_by_acks: distribution(&[(200_100_000, 80), (236_000_000, 20)]),
         ack_diff: distribution(&[(1448, 10), (2896, 500), (5792, 90), (65_160, 4)]),
         packets_per_ack: distribution(&[(1, 10), (2, 500), (4, 90), (45, 4)]),
-        gaps: distribution(&[(0, 3000), (1_150, 4000), (12_000, 700), (900_000, 30)]),
+        inter_packet_gaps: distribution(&[(0, 3000), (1_150, 4000), (12_000, 700), (900_000, 30)]),
         bursts: distribution(&[(1, 30), (44, 300), (90, 60)]),
         in_flight_max_bytes: 196 << 20,
         packet_windows: vec![window_at_beginning(), window_at_loss()],
@@ -269,7 +269,7 @@ fn upload(time_series: TimeSeries) -> Direction {
         },
         phases: phases(),
         limits: limits(),
-        verdict: "The congestion window limited it for 24 of 30 s, then the path's rate."
+        verdict: "The congestion window limited it for 24 of 30 s, then the bottleneck bandwidth."
             .to_owned(),
         time_series,
     }
@@ -398,10 +398,10 @@ fn event(at_ns: u64, low: i32, segments: i32, kind: PacketEventKind) -> PacketEv
 
 fn ack_clocking() -> AckClocking {
     AckClocking {
-        within_ns: 100_000,
-        bytes: 97_000_000,
-        of_bytes: 100_000_000,
-        by_chance: 0.12,
+        burst_gap_ns: 100_000,
+        clocked_bytes: 97_000_000,
+        sent_bytes: 100_000_000,
+        chance_share: 0.12,
         by_ack_diff: vec![
             AckDiffClass {
                 segments: (2, Some(2)),
@@ -444,15 +444,15 @@ fn phases() -> Vec<Phase> {
 
 fn limits() -> Vec<LimitPeriod> {
     let limited = |by, from: u64, to: u64| LimitPeriod {
-        by,
+        limit: by,
         from_ns: BEGIN_NS + from * BIN_NS,
         to_ns: BEGIN_NS + to * BIN_NS,
     };
     vec![
         limited(Limit::CongestionWindow, 0, PHASE_ENDS[0]),
-        limited(Limit::PathRate, PHASE_ENDS[0], PHASE_ENDS[1]),
+        limited(Limit::BottleneckBandwidth, PHASE_ENDS[0], PHASE_ENDS[1]),
         limited(Limit::AckStream, PHASE_ENDS[1], PHASE_ENDS[2]),
-        limited(Limit::PathRate, PHASE_ENDS[2], BINS),
+        limited(Limit::BottleneckBandwidth, PHASE_ENDS[2], BINS),
     ]
 }
 

@@ -34,7 +34,7 @@ use std::{
 /// Rows that a thread buffers for each width before it takes the lock: 220 kB.
 const ROWS_MAX: usize = 1 << 10;
 
-/// Maximum number of bins of a direction in `courses.jsonl` and in the page.
+/// Maximum number of bins of a direction in `time_series.jsonl` and in the page.
 const BINS_MAX: usize = 1 << 12;
 /// Number of bins that every direction may have.
 const BINS_MIN: usize = 1 << 6;
@@ -168,7 +168,7 @@ impl Output {
         self.with_state(|state| state.error.is_some())
     }
 
-    /// Closes the files, and writes `result.json`, `courses.jsonl` and `report.html`. All writers must be dropped
+    /// Closes the files, and writes `result.json`, `time_series.jsonl` and `report.html`. All writers must be dropped
     /// before.
     ///
     /// # Errors
@@ -417,7 +417,10 @@ fn set_joint_verdicts(flows: &mut [Flow], pairs: &[TwoPointComparison]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{fixtures, result::analysis_report::DIRECTORY_HINT};
+    use crate::report::{
+        fixtures,
+        result::analysis_report::{DIRECTORY_HINT, OLD_CHART_SERIES_FILE},
+    };
     use longhaul_command::exit::Refusal;
     use longhaul_flow::bin::Bin;
 
@@ -499,8 +502,46 @@ mod tests {
             .collect();
         assert_eq!(chart_series, report.chart_series);
         assert_eq!(chart_series.len(), 1, "of the one flow that is drawn");
-        assert!(!read("result.json").contains("\"course\""));
+        assert!(!read("result.json").contains("\"time_series\""));
         assert_eq!(AnalysisReport::read(directory.path()).unwrap(), report);
+    }
+
+    /// Replaces names of members by those of schema 1.
+    fn with_old_names(text: &str) -> String {
+        let renamed = [
+            ("\"schema\": 2", "\"schema\": 1"),
+            ("\"capture_points\"", "\"vantages\""),
+            ("\"two_point_comparisons\"", "\"both_ends\""),
+            ("\"handshake\"", "\"opening\""),
+            ("\"ack_clocking\"", "\"releases\""),
+            ("\"chance_share\"", "\"by_chance\""),
+            ("\"limit\"", "\"by\""),
+            ("\"bottleneck_bandwidth\"", "\"path_rate\""),
+            ("\"packet_windows\"", "\"excerpts\""),
+            ("\"advancing_acks\"", "\"moving_acks\""),
+        ];
+        let replace = |text: String, (new, old): &(&str, &str)| text.replace(new, old);
+        renamed.iter().fold(text.to_owned(), replace)
+    }
+
+    #[test]
+    fn reads_results_of_schema_1() {
+        let directory = tempfile::tempdir().unwrap();
+        let report = write_from_two_threads(config(Some(directory.path()))).unwrap();
+        for (new, old) in [
+            (RESULT_FILE, RESULT_FILE),
+            (CHART_SERIES_FILE, OLD_CHART_SERIES_FILE),
+        ] {
+            let text = fs::read_to_string(directory.path().join(new)).unwrap();
+            let old_text = with_old_names(&text);
+            assert_ne!(text, old_text);
+            fs::remove_file(directory.path().join(new)).unwrap();
+            fs::write(directory.path().join(old), old_text).unwrap();
+        }
+        let mut read = AnalysisReport::read(directory.path()).unwrap();
+        assert_eq!(read.analysis.schema, 1);
+        read.analysis.schema = SCHEMA;
+        assert_eq!(read, report);
     }
 
     #[test]
@@ -535,7 +576,7 @@ mod tests {
         };
         fs::write(&result, serde_json::to_string(&newer).unwrap()).unwrap();
         assert!(
-            message().contains("schema 2") && message().ends_with(DIRECTORY_HINT),
+            message().contains("schema 3") && message().ends_with(DIRECTORY_HINT),
             "{}",
             message()
         );

@@ -76,7 +76,7 @@ pub(crate) const COLUMNS: [Column; 25] = [
     required_column("acks", |bin| clamped_i64(bin.acks)),
     required_column("duplicate_acks", |bin| clamped_i64(bin.duplicate_acks)),
     required_column("sacks", |bin| clamped_i64(bin.sacks)),
-    required_column("moving_acks", |bin| clamped_i64(bin.advancing_acks)),
+    required_column("advancing_acks", |bin| clamped_i64(bin.advancing_acks)),
     required_column("ack_diff_max_bytes", |bin| clamped_i64(bin.ack_diff_max)),
     optional_column("rtt_min_ns", |bin| nonzero(bin.rtt_min_ns)),
     optional_column("rtt_max_ns", |bin| nonzero(bin.rtt_max_ns)),
@@ -85,7 +85,7 @@ pub(crate) const COLUMNS: [Column; 25] = [
     optional_column("unacked_age_min_us", |bin| {
         nonzero(bin.unacked_age_min_us.into())
     }),
-    optional_column("ack_way_ns", |bin| bin.ack_path_delay_ns),
+    optional_column("ack_path_delay_ns", |bin| bin.ack_path_delay_ns),
     required_column("in_flight_max_bytes", |bin| clamped_i64(bin.in_flight_max)),
     optional_column("window_min_bytes", |bin| {
         bin.window_min.and_then(clamped_i64)

@@ -139,7 +139,7 @@ const DELTA_ENCODED: [&str; 6] = [
     "rtt_min_ns",
     "rtt_max_ns",
     "rtt_sum_ns",
-    "ack_way_ns",
+    "ack_path_delay_ns",
 ];
 
 fn properties() -> WriterProperties {

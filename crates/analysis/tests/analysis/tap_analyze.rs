@@ -133,7 +133,7 @@ fn counts_a_transfer() {
     let flow = &analysis["flows"][0];
     assert_eq!(flow["number"], 1, "the first packet, as Wireshark counts");
     assert_eq!(flow["server"]["port"], SERVER.1);
-    assert_eq!(flow["closing"], "finished");
+    assert_eq!(flow["termination"], "finished");
     let upload = &flow["upload"];
     assert_eq!(upload["data"]["unique_bytes"], 20 * MSS);
     assert_eq!(upload["data"]["retransmitted_bytes"], MSS);
@@ -191,7 +191,11 @@ fn treats_overlapping_captures_as_two_capture_points() {
     let near = directory.put("near.pcapng", &trace.pcapng("near0"));
     let far = directory.put("far.pcapng", &trace.later(10_000_000).pcapng("far0"));
     let analysis = result(&[&near, &far]);
-    let points: Vec<_> = analysis["vantages"].as_array().unwrap().iter().collect();
+    let points: Vec<_> = analysis["capture_points"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .collect();
     assert_eq!(points.len(), 2);
     assert_eq!(
         (&points[0]["name"], &points[1]["name"]),
@@ -200,9 +204,14 @@ fn treats_overlapping_captures_as_two_capture_points() {
     assert_eq!(points[0]["packets"], trace.packets.len());
     let flows = analysis["flows"].as_array().unwrap();
     assert_eq!(flows.len(), 6);
-    let flows_at = |point: u64| flows.iter().filter(|flow| flow["vantage"] == point).count();
+    let flows_at = |point: u64| {
+        flows
+            .iter()
+            .filter(|flow| flow["capture_point"] == point)
+            .count()
+    };
     assert_eq!((flows_at(0), flows_at(1)), (3, 3));
-    let pairs = analysis["both_ends"].as_array().unwrap();
+    let pairs = analysis["two_point_comparisons"].as_array().unwrap();
     assert_eq!(pairs.len(), 3);
     let way = &pairs[0]["from_client"];
     assert!(way["matched"].as_u64() >= Some(20), "{way}");
@@ -219,7 +228,7 @@ fn treats_overlapping_unnamed_captures_as_two_capture_points() {
     let near = directory.put("near.pcap", &trace.pcap());
     let far = directory.put("far.pcap", &trace.later(10_000_000).pcap());
     let analysis = result(&[&near, &far]);
-    assert_eq!(analysis["vantages"].as_array().unwrap().len(), 2);
+    assert_eq!(analysis["capture_points"].as_array().unwrap().len(), 2);
     assert_eq!(analysis["flows"].as_array().unwrap().len(), 4);
 }
 
@@ -231,7 +240,7 @@ fn sums_and_lists_flows_beyond_the_largest() {
     let analysis = result(&[&file, "-o", out.to_str().unwrap(), "--memory", "16MB"]);
     let listed_flows = analysis["flows"].as_array().unwrap().len();
     assert_eq!(listed_flows, 1000);
-    assert_eq!(analysis["others"]["flows"], 200);
+    assert_eq!(analysis["remainder"]["flows"], 200);
     let listed = fs::read_to_string(out.join("flows.jsonl")).unwrap();
     assert_eq!(listed.lines().count(), 200);
 }
@@ -276,7 +285,7 @@ fn refuses_files_that_are_not_captures() {
     let out = out.to_str().unwrap();
     refused(
         &[&good, &text, "-o", out],
-        &["notes.txt", "neither pcap nor pcapng"],
+        &["notes.txt: not a capture", "pcap or pcapng", "\"not \""],
     );
     refused(&[&none, "-o", out], &["none.pcap", "empty"]);
     refused(&["/nowhere/a.pcap", "-o", out], &["/nowhere/a.pcap"]);
@@ -294,14 +303,29 @@ fn refuses_flags_out_of_range() {
     let directory = CaptureDir::new();
     let file = directory.put("good.pcap", &Trace::many(1, 5).pcap());
     refused(
-        &[&file, "--json", "--bin", "1ns"],
-        &["--bin is 1ns", "10 us"],
+        &[&file, "--json", "--bin-width", "1ns"],
+        &["--bin-width is 1ns", "10 us"],
     );
-    refused(&[&file, "--json", "--bin", "2s"], &["--bin is 2s"]);
+    refused(
+        &[&file, "--json", "--bin-width", "2s"],
+        &["--bin-width is 2s"],
+    );
     refused(
         &[&file, "--json", "--memory", "1MB"],
         &["--memory is 1MB", "16 MB"],
     );
+}
+
+#[test]
+fn old_name_of_bin_width_works_and_warns() {
+    let directory = CaptureDir::new();
+    let file = directory.put("good.pcap", &Trace::many(1, 5).pcap());
+    let output = analyze(&[&file, "--json", "--bin", "10ms"]);
+    let warning = lossy_text(&output.stderr);
+    assert!(output.status.success(), "{warning}");
+    assert!(warning.contains("--bin is now --bin-width"), "{warning}");
+    let analysis: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(analysis["bins_ns"][0], 10_000_000);
 }
 
 #[test]
@@ -400,12 +424,12 @@ fn slow_reader_is_limited_by_receive_window() {
         let [verdict] = verdicts.as_slice() else {
             panic!("{verdicts:?}")
         };
-        assert!(verdict.contains("by the receiver's window"), "{verdict}");
+        assert!(verdict.contains("by the receive window"), "{verdict}");
         assert!(
             verdict.contains("application read more slowly"),
             "{verdict}"
         );
-        assert!(!verdict.contains("queue stood"), "{verdict}");
+        assert!(!verdict.contains("standing queue"), "{verdict}");
     }
 }
 
@@ -418,8 +442,8 @@ fn connection_captured_at_both_ends_has_one_verdict() {
         assert_eq!(verdicts.len(), 2);
         assert_eq!(verdicts[0], verdicts[1]);
         assert!(
-            verdicts[0].starts_with("Seen at both ends: limited most of the time")
-                && verdicts[0].contains("by the receiver's window"),
+            verdicts[0].starts_with("Captured at both ends: limited most of the time")
+                && verdicts[0].contains("by the receive window"),
             "{}",
             verdicts[0]
         );
@@ -434,7 +458,7 @@ fn captures_by_one_clock_have_no_skew() {
         ("losses-sender.pcap", "losses-receiver.pcap"),
     ] {
         let found = result(&[&sample(sender), &sample(receiver)]);
-        let pairs = found["both_ends"].as_array().unwrap();
+        let pairs = found["two_point_comparisons"].as_array().unwrap();
         assert!(!pairs.is_empty());
         for pair in pairs {
             let skew = pair["skew_ppm"].as_f64().unwrap();

@@ -42,7 +42,7 @@ fn applies_filter_and_snap_length() {
         return;
     }
     let wire = Wire::new("filter");
-    let flags = ["--filter", "udp dst port 7777", "--snap", "64"];
+    let flags = ["--filter", "udp dst port 7777", "--snap-length", "64"];
     let mut capture = Capture::start(&wire, &flags);
     wire.datagrams(5, 7777);
     wire.datagrams(5, 7778);

@@ -32,9 +32,17 @@ fn names_the_bad_flag() {
     );
     refused(
         &with(&["-i", "lo", "--filter-bpf", "4,6 0 0"]),
-        &["tcpdump -ddd"],
+        &["--filter-bpf \"4,6 0 0\"", "tcpdump -ddd", "4 instructions"],
     );
-    refused(&with(&["-i", "lo", "--snap", "10"]), &["10", "64"]);
+    refused(
+        &with(&["-i", "lo", "--filter-bpf", "foo"]),
+        &["--filter-bpf \"foo\"", "number of instructions"],
+    );
+    refused(&with(&["-i", "lo", "--snap-length", "10"]), &["10", "64"]);
+    refused(
+        &with(&["-i", "lo", "--snap", "64", "--ring", "1KB"]),
+        &["--snap is now --snap-length"],
+    );
     refused(
         &with(&["-i", "lo", "--ring", "1KB"]),
         &["--ring 1 KB", "512KiB"],
@@ -45,7 +53,10 @@ fn names_the_bad_flag() {
         &["longhaul-no-such-place", "ip netns add"],
     );
     refused(&with(&["-i", "lo", "--files", "3"]), &["--rotate"]);
-    refused(&with(&["-i", "lo", "--rotate", "1KB"]), &["1MB or more"]);
+    refused(
+        &with(&["-i", "lo", "--rotate", "1KB"]),
+        &["--rotate 1KB: choose 1MB or more"],
+    );
     refused(
         &["-i", "lo", "--rotate", "1MB", "-w", "-"],
         &["standard output"],

@@ -76,10 +76,10 @@ fn finds_flows_in_tunnels_and_on_other_links() {
 
 #[test]
 fn counts_packets_that_are_not_analysed() {
-    let left_out = |name: &str| analyze(name)["files"][0]["left_out"].take();
-    let encrypted = left_out("tunnels/wifi-encrypted");
+    let skipped = |name: &str| analyze(name)["files"][0]["skipped"].take();
+    let encrypted = skipped("tunnels/wifi-encrypted");
     assert_eq!(encrypted["not read: encrypted 802.11 data"], 39);
-    let fragments = left_out("tunnels/gre-fragments");
+    let fragments = skipped("tunnels/gre-fragments");
     assert!(fragments["later fragments of IP packets"].as_u64() > Some(0));
-    assert!(left_out("tunnels/vxlan").is_null());
+    assert!(skipped("tunnels/vxlan").is_null());
 }

@@ -73,7 +73,7 @@ impl BurstTracker {
     }
 
     /// Records a data packet that `data` does not count yet. `pauses` is true if the packet before it was sent
-    /// `within_ns` ago or earlier.
+    /// `burst_gap_ns` ago or earlier.
     #[inline]
     pub(crate) fn on_data(&mut self, at_ns: u64, pauses: bool, within_ns: u64, data: &Data) {
         if self.state == State::AwaitingBurst && at_ns.saturating_sub(self.ack_ns) < within_ns {
@@ -110,10 +110,10 @@ impl BurstTracker {
         let span = data.last_data_ns.unwrap_or(0).saturating_sub(self.first_ns);
         let reached = acks as f64 * within_ns as f64;
         record::AckClocking {
-            within_ns,
-            bytes: self.released_bytes,
-            of_bytes: data.payload_bytes - self.first_bytes,
-            by_chance: (reached / (span as f64).max(1.0)).min(1.0),
+            burst_gap_ns: within_ns,
+            clocked_bytes: self.released_bytes,
+            sent_bytes: data.payload_bytes - self.first_bytes,
+            chance_share: (reached / (span as f64).max(1.0)).min(1.0),
             by_ack_diff: (self.bursts.0.as_chunks().0.iter().enumerate())
                 .filter(|(_, bursts)| bursts.iter().any(|n| *n > 0))
                 .map(|(class, bursts)| ack_diff_class(class, bursts))
@@ -202,8 +202,11 @@ mod tests {
             Sent(220, 5, true),
             Ack(300, 1), // The last.
         ]);
-        assert_eq!((found.bytes, found.of_bytes), (600, 1_800));
-        assert!((found.by_chance - 40.0 / 120.0).abs() < 1e-9, "{found:?}");
+        assert_eq!((found.clocked_bytes, found.sent_bytes), (600, 1_800));
+        assert!(
+            (found.chance_share - 40.0 / 120.0).abs() < 1e-9,
+            "{found:?}"
+        );
         let of = |by: &AckDiffClass| (by.segments, by.acks, by.bursts);
         assert_eq!(
             found.by_ack_diff.iter().map(of).collect::<Vec<_>>(),

@@ -161,7 +161,7 @@ impl Direction {
             let tsval = segment.has_timestamps.then_some(segment.tsval);
             self.open_gap(range.start, segment.at_ns, tsval, budget);
         } else if range.start + 1 == self.send_state.next && self.is_all_acknowledged() {
-            self.send_state.data.probes += 1;
+            self.send_state.data.window_probes_and_keep_alives += 1;
         }
     }
 
@@ -179,7 +179,7 @@ impl Direction {
     ) {
         if segment.payload == 1 && self.ack_state.is_window_zero() {
             self.send_state.zero_window_probe = range.start;
-            self.send_state.data.probes += 1;
+            self.send_state.data.window_probes_and_keep_alives += 1;
         }
         self.advance(segment, range, budget);
         self.send_state.data.unique_bytes += u64::from(segment.payload);
@@ -211,7 +211,7 @@ impl Direction {
             self.advance(segment, range, budget);
             self.send_state.data.unique_bytes += u64::from(segment.payload);
         } else if self.is_probe(segment, range) && !self.is_late_in_gap(segment, sender_rtt) {
-            self.send_state.data.probes += 1;
+            self.send_state.data.window_probes_and_keep_alives += 1;
             self.round_trips
                 .record_retransmission(range.start..range.end);
         } else {
@@ -586,10 +586,10 @@ impl Direction {
             },
             acks,
             rtt_by_timestamps: self.round_trips.by_timestamps.summary(),
-            rtt_by_pairs: self.round_trips.by_pairs.summary(),
+            rtt_by_acks: self.round_trips.by_pairs.summary(),
             ack_diff: ack_diff.summary(),
             packets_per_ack: packets_per_ack.summary(),
-            gaps: gaps.summary(),
+            inter_packet_gaps: gaps.summary(),
             bursts: bursts.summary(),
             in_flight_max_bytes: self.in_flight_max,
             time_series,

@@ -285,7 +285,7 @@ impl Connection {
                 ..
             } = &self.directions[at];
             let seen = at == end || send_state.isn.is_some();
-            seen && syn_options.window_scale.is_none() && !syn_options.options_cut
+            seen && syn_options.window_scale.is_none() && !syn_options.options_truncated
         };
         let (own_shift, other_shift) = match refuses(0) || refuses(1) {
             true => (Some(0), Some(0)),
@@ -357,7 +357,7 @@ fn syn_options_of(segment: &Segment) -> SynOptions {
         window_scale: (segment.window_scale < SCALE_CUT).then_some(segment.window_scale),
         sack: segment.sack_permitted,
         timestamps: segment.has_timestamps,
-        options_cut: segment.window_scale == SCALE_CUT,
+        options_truncated: segment.window_scale == SCALE_CUT,
     }
 }
 

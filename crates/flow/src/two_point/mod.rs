@@ -297,7 +297,7 @@ impl DirectionMatcher {
         OneWayMetrics {
             matched: self.matched,
             matched_bytes: self.matched_bytes,
-            delay,
+            one_way_delay: delay,
             time_series,
             lost: here.missing(),
             uncaptured: there.missing(),
@@ -412,7 +412,7 @@ mod tests {
         assert_eq!((metrics.matched, metrics.reordered), (5, 1));
         assert_eq!((metrics.lost.bytes, metrics.uncaptured.bytes), (0, 0));
         assert_eq!(
-            (metrics.delay.min, metrics.delay.max),
+            (metrics.one_way_delay.min, metrics.one_way_delay.max),
             (DELAY, DELAY + 250_000)
         );
     }
@@ -426,7 +426,10 @@ mod tests {
         let arrived = left.iter().filter(|segment| **segment != lost);
         let right: Vec<_> = arrived.map(|segment| later(segment, DELAY)).collect();
         let metrics = compare(&left, &right).from_client;
-        assert_eq!((metrics.delay.min, metrics.delay.max), (DELAY, DELAY));
+        assert_eq!(
+            (metrics.one_way_delay.min, metrics.one_way_delay.max),
+            (DELAY, DELAY)
+        );
         assert_eq!(
             (metrics.lost.segments, metrics.lost.bytes),
             (1, u64::from(MSS))

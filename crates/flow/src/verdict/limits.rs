@@ -123,7 +123,7 @@ pub fn classify(
         Some(rtt_windows) if segments >= SEGMENTS_MIN => spans(&rtt_windows, windows, delays)
             .into_iter()
             .map(|span| LimitPeriod {
-                by: span.kind,
+                limit: span.kind,
                 from_ns: rtt_windows.bin_start_ns(span.bins.start),
                 to_ns: rtt_windows.bin_start_ns(span.bins.end),
             })
@@ -311,7 +311,7 @@ fn classify_active(
 fn absorb_into_path_rate(rtt_windows: &RttWindows<'_>, mut spans: Vec<Span>) -> Vec<Span> {
     let rate = |span: &Span| typical_rate(rtt_windows, &span.bins);
     let full = |at: usize, beside: Option<&Span>| {
-        let path = beside.filter(|span| span.kind == Limit::PathRate);
+        let path = beside.filter(|span| span.kind == Limit::BottleneckBandwidth);
         path.is_some_and(|path| rate(&spans[at]) >= FULL_RATE * rate(path))
     };
     let window = |at: &usize| spans[*at].kind == Limit::CongestionWindow;
@@ -319,7 +319,7 @@ fn absorb_into_path_rate(rtt_windows: &RttWindows<'_>, mut spans: Vec<Span>) -> 
     let beside = |at: &usize| full(*at, before(*at)) || full(*at, spans.get(at + 1));
     let filled: Vec<usize> = (0..spans.len()).filter(window).filter(beside).collect();
     for at in filled {
-        spans[at].kind = Limit::PathRate;
+        spans[at].kind = Limit::BottleneckBandwidth;
     }
     spans
 }
@@ -456,7 +456,7 @@ impl LimitClassifier {
             () if step.is_data_limited() => Limit::Application,
             () if step.unread => Limit::ReceiveWindow,
             () if step.has_standing_queue() && step.queue.is_ack_queue() => Limit::AckStream,
-            () if step.has_standing_queue() => Limit::PathRate,
+            () if step.has_standing_queue() => Limit::BottleneckBandwidth,
             () if step.window_full > 0 => Limit::ReceiveWindow,
             () if self.is_repairing() || self.cut => Limit::CongestionWindow,
             () if self.is_growing(step) => Limit::CongestionWindow,

@@ -47,7 +47,7 @@ pub fn verdict_text(direction: &Direction) -> String {
 /// capture near its receiver; empty without data.
 #[must_use]
 pub fn two_point_verdict_text(direction: &Direction) -> String {
-    compose(direction, "Seen at both ends: ", "")
+    compose(direction, "Captured at both ends: ", "")
 }
 
 fn compose(direction: &Direction, prefix: &str, caveat: &str) -> String {
@@ -68,8 +68,8 @@ fn scale_caveat(direction: &Direction) -> &'static str {
     match Windows::of(&direction.acks) {
         Windows::Scaled => "",
         Windows::Unknown => {
-            " The capture lacks the scale of the windows (a SYN with all of its options): a full window would \
-             not show, only one of zero."
+            " The capture lacks the window scale (a SYN with all of its options), so only a window of zero \
+             shows, not a full one."
         }
     }
 }
@@ -87,7 +87,7 @@ fn limited_by(direction: &Direction, shares: &[(Limit, f64)]) -> String {
             )
         }
         share => format!(
-            "limited for the largest part ({}) by {}",
+            "limited for the largest share of the time ({}) by {}",
             percent(share),
             name_of(main)
         ),
@@ -107,7 +107,7 @@ pub fn shares(limits: &[LimitPeriod]) -> Vec<(Limit, f64)> {
     let mut shares: Vec<(Limit, f64)> = ALL_LIMITS
         .iter()
         .map(|limit| {
-            let of = limits.iter().filter(|period| period.by == *limit);
+            let of = limits.iter().filter(|period| period.limit == *limit);
             (*limit, of.map(span).sum::<f64>() / whole.max(1.0))
         })
         .filter(|(_, share)| *share > 0.0)
@@ -120,17 +120,19 @@ const ALL_LIMITS: [Limit; 5] = [
     Limit::Application,
     Limit::ReceiveWindow,
     Limit::CongestionWindow,
-    Limit::PathRate,
+    Limit::BottleneckBandwidth,
     Limit::AckStream,
 ];
 
 fn name_of(limit: Limit) -> &'static str {
     match limit {
-        Limit::Application => "the sender itself (nothing to send, or its pacing or send buffer)",
-        Limit::ReceiveWindow => "the receiver's window",
-        Limit::CongestionWindow => "the congestion window, as it grew or after losses",
-        Limit::PathRate => "the path's rate: a queue stood",
-        Limit::AckStream => "the ACK stream: ACKs queued on their way back",
+        Limit::Application => {
+            "the application (nothing to send) or the sender (pacing, send buffer)"
+        }
+        Limit::ReceiveWindow => "the receive window",
+        Limit::CongestionWindow => "the congestion window (growth or loss recovery)",
+        Limit::BottleneckBandwidth => "the bottleneck bandwidth (standing queue)",
+        Limit::AckStream => "the ACK stream (ACKs queued on the ACK path)",
     }
 }
 
@@ -145,7 +147,7 @@ fn evidence(direction: &Direction, limit: Limit) -> String {
             let largest = bytes(direction.acks.window_max_bytes);
             match limits::holds_unread_data(&direction.time_series) {
                 true => format!(
-                    " of at most {largest}, because the receiving application read more slowly than data came"
+                    " of at most {largest}, because the receiving application read more slowly than data arrived"
                 ),
                 false => format!(" of at most {largest}"),
             }
@@ -155,12 +157,12 @@ fn evidence(direction: &Direction, limit: Limit) -> String {
             let count = data.fast_retransmissions + data.timeout_retransmissions;
             format!(" ({count} retransmissions)")
         }
-        Limit::PathRate => {
+        Limit::BottleneckBandwidth => {
             phase.map_or_else(String::new, |phase| format!(" at {}", rate(phase.data_bps)))
         }
         Limit::AckStream => phase.map_or_else(String::new, |phase| {
             let (acks, packets) = (phase.acks_per_s, phase.packets_per_ack);
-            format!(", {acks:.0} a second for {packets:.1} packets each")
+            format!(", {acks:.0} ACKs/s for {packets:.1} packets each")
         }),
         Limit::Application => String::new(),
     }

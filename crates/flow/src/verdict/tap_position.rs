@@ -13,7 +13,7 @@ const NEAR_NS: u64 = 500_000;
 
 /// Returns the least round trip of the data of `direction`, or of its half of the handshake.
 pub(super) fn least_rtt(handshake_ns: Option<u64>, direction: &Direction) -> Option<u64> {
-    let samples = [&direction.rtt_by_pairs, &direction.rtt_by_timestamps];
+    let samples = [&direction.rtt_by_acks, &direction.rtt_by_timestamps];
     let found = samples
         .iter()
         .filter(|rtt| rtt.count > 0)
@@ -48,10 +48,10 @@ fn near_or_middle(nearer: u64, farther: u64, location: TapLocation) -> TapLocati
 /// Returns the first words of a verdict.
 pub(super) fn prefix(location: TapLocation) -> &'static str {
     match location {
-        TapLocation::NearSender => "Seen near the sender: ",
-        TapLocation::Middle => "Seen in the middle: probably ",
-        TapLocation::NearReceiver => "Seen near the receiver: perhaps ",
-        TapLocation::Unknown => "Seen from an unknown place; if it was near the sender: ",
+        TapLocation::NearSender => "Captured near the sender: ",
+        TapLocation::Middle => "Captured in the middle of the path: probably ",
+        TapLocation::NearReceiver => "Captured near the receiver: perhaps ",
+        TapLocation::Unknown => "Captured at an unknown position; if near the sender: ",
     }
 }
 
@@ -60,15 +60,15 @@ pub(super) fn caveat(position: &TapPosition) -> String {
     match position.location {
         TapLocation::NearSender => String::new(),
         TapLocation::Middle => format!(
-            " {} of the round trip lies between the sender and the tap: what is in flight there and \
-             queues of data or ACKs there do not show; losses there show as holes.",
+            " {} of the round trip lies between the sender and the capture point: data in flight and queues of \
+             data or ACKs there do not show; losses there show as sequence gaps.",
             percent(position)
         ),
-        TapLocation::NearReceiver => " What is in flight, queues before the tap and the way of the ACKs do not \
-             show from there, so that a congestion window, the sender and the path's rate can't be told \
-             apart surely; holes from losses, zero windows and the receiver's own delays do show."
+        TapLocation::NearReceiver => " Data in flight, queues before the capture point and the ACK path do not \
+             show there, so congestion window, sender and bottleneck bandwidth cannot be distinguished reliably; \
+             sequence gaps from losses, zero windows and the receiver's own delays do show."
             .to_owned(),
-        TapLocation::Unknown => " Neither a handshake nor data both ways tells how far the sender was.".to_owned(),
+        TapLocation::Unknown => " Without a handshake or data in both directions, the distance to the sender is unknown.".to_owned(),
     }
 }
 

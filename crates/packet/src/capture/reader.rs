@@ -74,8 +74,17 @@ pub enum FormatError {
     #[error("the file is compressed with {0}: unpack it first ({0} -d)")]
     Compressed(&'static str),
     /// The file begins with these bytes, which no capture file has.
-    #[error("neither pcap nor pcapng: the file begins with {0:02x?}")]
+    #[error("not a capture: expected pcap or pcapng, but the file begins with {}", describe_start(.0))]
     Foreign([u8; 4]),
+}
+
+/// Describes the first bytes of a file: as text if they are printable, else in hexadecimal.
+fn describe_start(bytes: &[u8]) -> String {
+    let is_printable = |byte: &u8| byte.is_ascii_graphic() || *byte == b' ';
+    match bytes.iter().all(is_printable) {
+        true => format!("{:?}", String::from_utf8_lossy(bytes)),
+        false => format!("the bytes {bytes:02x?}"),
+    }
 }
 
 impl Reader {

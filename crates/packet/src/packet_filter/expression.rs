@@ -27,7 +27,7 @@ pub enum FilterError {
         length: usize,
     },
     /// Text that is not output of `tcpdump -ddd`, with the reason.
-    #[error("what `tcpdump -ddd FILTER` prints {0}")]
+    #[error("not the output of `tcpdump -ddd EXPRESSION`: {0}")]
     Listing(String),
 }
 

@@ -64,21 +64,25 @@ pub fn compile(
 pub fn parse_listing(text: &str, snaplen: u32) -> Result<Vec<Instruction>, FilterError> {
     let mut lines = text.split(['\n', ',']).map(str::trim);
     let mut lines = lines.by_ref().filter(|line| !line.is_empty());
-    let count: usize = lines.next().unwrap_or_default().parse().map_err(|_| {
-        FilterError::listing("begins with the number of instructions, alone on its line")
-    })?;
+    let count: usize =
+        lines.next().unwrap_or_default().parse().map_err(|_| {
+            FilterError::listing("the first line is not the number of instructions")
+        })?;
     let program = lines
         .map(|line| parse_instruction(line, snaplen))
         .collect::<Result<Vec<_>, _>>()?;
     if program.len() != count || !(1..=INSTRUCTIONS_MAX).contains(&count) {
-        let reason = format!("says {count} instructions and has {}", program.len());
+        let reason = format!(
+            "the first line announces {count} instructions, and {} follow",
+            program.len()
+        );
         return Err(FilterError::listing(&reason));
     }
     Ok(program)
 }
 
 fn parse_instruction(line: &str, snaplen: u32) -> Result<Instruction, FilterError> {
-    let invalid = || FilterError::listing(&format!("has no instruction in {line:?}"));
+    let invalid = || FilterError::listing(&format!("{line:?} is not an instruction"));
     let mut numbers = line.split_whitespace().map(|word| word.parse::<u32>().ok());
     let mut next = || numbers.next().flatten().ok_or_else(invalid);
     let instruction = Instruction {

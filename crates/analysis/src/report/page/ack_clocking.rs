@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Table of ACK clocking: a row for each class of AckDiff, shaded by the length of the bursts that its ACKs released.
+//! Table of ACK clocking: a row for each class of AckDiff, shaded by the length of the bursts after its ACKs.
 
 use super::units;
 use longhaul_flow::record::{AckClocking, AckDiffClass};
@@ -40,16 +40,19 @@ pub(super) fn figure_of(clocking: &AckClocking) -> Markup {
 }
 
 fn title(clocking: &AckClocking) -> String {
-    let share = clocking.bytes as f64 / clocking.of_bytes.max(1) as f64;
-    format!("ACKs released {} of the data", format_percent(share))
+    let share = clocking.clocked_bytes as f64 / clocking.sent_bytes.max(1) as f64;
+    format!(
+        "ACK clocking: {} of the data follow an ACK",
+        format_percent(share)
+    )
 }
 
 fn caption_text(clocking: &AckClocking) -> String {
     format!(
-        "Sent within {} of an ACK, or of the packet before in a burst that did; up to {} would be by chance. \
-         Below, for ACKs by the segments that they acknowledged, the share that released so many segments.",
-        units::duration(clocking.within_ns),
-        format_percent(clocking.by_chance)
+        "Data sent within {} of an ACK, or of the packet before in such a burst; up to {} by chance. \
+         A row has the ACKs for so many segments, and a column the share of them before a burst of so many segments.",
+        units::duration(clocking.burst_gap_ns),
+        format_percent(clocking.chance_share)
     )
 }
 
@@ -67,10 +70,10 @@ fn row(class: &AckDiffClass) -> Markup {
     }
 }
 
-/// Formats a class of AckDiff: "3–4 segments", or "nothing new" for duplicate ACKs.
+/// Formats a class of AckDiff: "3–4 segments", or "none (duplicate)" for duplicate ACKs.
 fn class_label(class: &AckDiffClass) -> String {
     match class.segments {
-        (0, _) => "nothing new".to_owned(),
+        (0, _) => "none (duplicate)".to_owned(),
         (least, None) => format!("{least} or more"),
         (least, Some(most)) if least == most => units::counted(least, "segment"),
         (least, Some(most)) => format!("{least}–{most} segments"),
@@ -84,10 +87,10 @@ mod tests {
     #[test]
     fn shows_the_share_of_bursts_per_class() {
         let clocking = AckClocking {
-            within_ns: 100_000,
-            bytes: 970,
-            of_bytes: 1_000,
-            by_chance: 0.1,
+            burst_gap_ns: 100_000,
+            clocked_bytes: 970,
+            sent_bytes: 1_000,
+            chance_share: 0.1,
             by_ack_diff: vec![AckDiffClass {
                 segments: (3, Some(4)),
                 acks: 8,
@@ -96,7 +99,7 @@ mod tests {
         };
         let page = figure_of(&clocking).into_string();
         for expected in [
-            "ACKs released 97 % of the data",
+            "ACK clocking: 97 % of the data",
             "10 %",
             "3–4 segments",
             "heat-6\">75 %",

@@ -29,11 +29,11 @@ const mouse = (target, type, share) => {
 /// repeated.
 const RUN_STEPS: &str = r##"
 const next = () => {
-  if (steps.length === 0) { tell("over"); return; }
+  if (steps.length === 0) { report("over"); return; }
   if (steps[0]() !== "again") steps.shift();
   setTimeout(next, 60);
 };
-tell("begun");
+report("begun");
 addEventListener("load", () => setTimeout(next, 60));
 </script>"##;
 
@@ -49,24 +49,24 @@ fn zooms_all_charts_together_without_network() {
     const STEPS: &str = r##"
 const steps = [
   () => { plot().scrollIntoView(); return made.length > 0 || "again"; },
-  () => tell(`at first ${made.length < 10 && made.length > 0} ${ranges()}; ${inView()}`),
+  () => report(`at first ${made.length < 10 && made.length > 0} ${ranges()}; ${inView()}`),
   () => press("+"),
-  () => tell(`key ${ranges()}; ${inView()}`),
+  () => report(`key ${ranges()}; ${inView()}`),
   () => dispatchEvent(new Event("beforeprint")),
-  () => tell(`all ${made.length} ${ranges()}`),
+  () => report(`all ${made.length} ${ranges()}`),
   () => press("Escape"),
-  () => tell(`escape ${ranges()}`),
+  () => report(`escape ${ranges()}`),
   () => { const over = plot().querySelector(".u-over"); mouse(over, "mousemove", 0.25); mouse(over, "mousedown", 0.25); mouse(over, "mousemove", 0.5); mouse(document, "mouseup", 0.5); },
-  () => tell(`dragged ${made.every((u) => Math.abs(u.scales.x.min - 7.5) < 0.3 && Math.abs(u.scales.x.max - 15) < 0.3) || ranges()} ${new Set(made.map((u) => u.scales.x.min)).size}`),
-  () => tell(`strip ${parseFloat(document.querySelector(".congestion-window[data-from]").style.width) > 99}`),
+  () => report(`dragged ${made.every((u) => Math.abs(u.scales.x.min - 7.5) < 0.3 && Math.abs(u.scales.x.max - 15) < 0.3) || ranges()} ${new Set(made.map((u) => u.scales.x.min)).size}`),
+  () => report(`timeline ${parseFloat(document.querySelector(".congestion-window[data-from]").style.width) > 99}`),
   () => mouse(plot().querySelector(".u-over"), "dblclick", 0.5),
-  () => tell(`double click ${ranges()}`),
+  () => report(`double click ${ranges()}`),
   () => document.querySelectorAll("table.sortable button")[4].click(),
   () => document.querySelectorAll("table.sortable button")[4].click(),
-  () => tell(`least first ${document.querySelector("table.sortable tbody a").textContent}`),
+  () => report(`least first ${document.querySelector("table.sortable tbody a").textContent}`),
   () => { location.hash = "#flow-7-upload"; },
-  () => tell(`chosen ${document.querySelector("section.direction:not([hidden])").dataset.name} ${document.getElementById("pick").value}`),
-  () => tell(`loaded ${performance.getEntriesByType("resource").length}`),
+  () => report(`chosen ${document.querySelector("section.direction:not([hidden])").dataset.name} ${document.getElementById("pick").value}`),
+  () => report(`loaded ${performance.getEntriesByType("resource").length}`),
 ];
 "##;
     let page = html::html(&fixtures::report());
@@ -79,7 +79,7 @@ const steps = [
         "all 9 7.498-22.494",
         "escape 0.000-29.992",
         "dragged true 1",
-        "strip true",
+        "timeline true",
         "double click 0.000-29.992",
         "least first 10.0.0.1:40007",
         "chosen 10.0.0.1:40007 → 10.0.0.2:80, at right flow-7-upload",
@@ -92,22 +92,22 @@ const steps = [
 fn shows_a_packet_window_by_its_button_with_a_table() {
     const STEPS: &str = r##"
 const figure = document.querySelector("section.direction:not([hidden]) figure[data-chart=sequence]");
-const buttons = () => [...figure.querySelectorAll(".moments button")];
+const buttons = () => [...figure.querySelectorAll(".packet-windows button")];
 const uOf = () => made.find((u) => figure.contains(u.root));
 const listed = () => figure.querySelector("details:last-of-type");
 const y = () => `${Math.round(uOf().scales.y.min)} ${Math.round(uOf().scales.y.max)}`;
 const steps = [
   () => dispatchEvent(new Event("beforeprint")),
-  () => tell(buttons().map((b) => b.textContent).join("; ")),
+  () => report(buttons().map((b) => b.textContent).join("; ")),
   () => buttons()[1].click(),
-  () => tell(`x ${uOf().scales.x.min.toFixed(3)} ${uOf().scales.x.max.toFixed(3)}`),
-  () => tell(`y ${y()}`),
+  () => report(`x ${uOf().scales.x.min.toFixed(3)} ${uOf().scales.x.max.toFixed(3)}`),
+  () => report(`y ${y()}`),
   () => { listed().open = true; },
-  () => tell(`rows ${listed().querySelectorAll("tbody tr").length}: ${[...listed().querySelectorAll("tbody tr")[10].cells].map((c) => c.textContent).join(", ")}`),
-  () => tell(`again ${[...listed().querySelectorAll("tbody tr")].filter((r) => r.cells[1].textContent === "sent again").length}`),
-  () => tell(`focus ${buttons()[0].tabIndex}`),
+  () => report(`rows ${listed().querySelectorAll("tbody tr").length}: ${[...listed().querySelectorAll("tbody tr")[10].cells].map((c) => c.textContent).join(", ")}`),
+  () => report(`retransmitted ${[...listed().querySelectorAll("tbody tr")].filter((r) => r.cells[1].textContent === "retransmitted").length}`),
+  () => report(`focus ${buttons()[0].tabIndex}`),
   () => press("Escape"),
-  () => tell(`back ${ranges()}`),
+  () => report(`back ${ranges()}`),
 ];
 "##;
     let page = html::html(&fixtures::report());
@@ -115,11 +115,11 @@ const steps = [
         return;
     };
     let wanted = [
-        "the first segments, 200 ms; loss, 26 s",
+        "beginning, 200 ms; loss, 26 s",
         "x 25.992 26.209",
         "y 19999991891 20000109469",
         "rows 179: 26.000120 s, sent, 20000014480, 20000015928",
-        "again 1",
+        "retransmitted 1",
         "focus 0",
         "back 0.000-29.992",
     ];

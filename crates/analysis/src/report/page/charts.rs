@@ -55,7 +55,7 @@ pub(super) fn charts(direction: &Direction, series: &ChartSeries) -> Vec<Chart> 
             .has_values("rtt_max_ns")
             .then(|| round_trip(direction)),
         series
-            .has_values("ack_way_ns")
+            .has_values("ack_path_delay_ns")
             .then(|| ack_path_delay(series)),
         series
             .has_values("in_flight_max_bytes")
@@ -70,15 +70,15 @@ fn rates(direction: &Direction, series: &ChartSeries) -> Chart {
     let mean = TransferSummary::new(&direction.data).rate;
     let [width, finest] = [series.width_ns, series.finest_ns].map(units::duration);
     let max = match series.finest_ns < series.width_ns {
-        true => format!(" with the most in {finest} of each"),
+        true => format!(", with the highest rate over {finest} in each"),
         false => String::new(),
     };
     Chart::wide(
         "rates",
         format!("Data rate above, acknowledged rate below: {mean} on average"),
         format!(
-            "Payload sent, and AckDiff, the bytes that ACKs newly acknowledge, in bins of {width}{max}; \
-             thick: mean. Single bins far above it leave the chart."
+            "Payload sent, and bytes newly acknowledged (AckDiff), in bins of {width}{max}. Thick lines are means. \
+             Single bins far above the mean are clipped."
         ),
     )
 }
@@ -90,20 +90,23 @@ fn acks(direction: &Direction, series: &ChartSeries) -> Chart {
     Chart::wide(
         "acks",
         format!(
-            "{}, one for {} data segments",
+            "{}, one per {} data segments",
             units::counted(acks.pure, "pure ACK"),
             units::ratio(segments)
         ),
-        format!("Pure ACKs a second, counted in bins of {width}; thick: mean."),
+        format!("Pure ACKs per second, counted in bins of {width}. The thick line is the mean."),
     )
 }
 
 fn sequence(direction: &Direction) -> Chart {
     Chart::wide(
         "sequence",
-        format!("Sequence numbers: {} in all", units::bytes(direction.data.unique_bytes)),
-        "Bytes sent, acknowledged and allowed by the advertised window; what lies between the first \
-         two is in flight. Zoomed in to one of the moments below, each segment, ACK and SACK block."
+        format!(
+            "Sequence numbers: {} in total",
+            units::bytes(direction.data.unique_bytes)
+        ),
+        "Bytes sent, bytes acknowledged, and the end of the advertised window. The first two differ by the \
+         bytes in flight. The packet windows below show each segment, ACK and SACK block."
             .to_owned(),
     )
 }
@@ -113,11 +116,11 @@ fn ack_diff(direction: &Direction) -> Chart {
     Chart::half(
         "ack-diff",
         format!(
-            "AckDiff: half are at most {}, the greatest {}",
+            "Bytes acknowledged per ACK (AckDiff): {} median, {} max",
             units::bytes(distribution.p50),
             units::bytes(distribution.max)
         ),
-        "Bytes newly acknowledged by one ACK: mean and greatest of each bin.",
+        "Bytes newly acknowledged by one ACK: mean and maximum of each bin.",
     )
 }
 
@@ -126,49 +129,49 @@ fn round_trip(direction: &Direction) -> Chart {
     Chart::half(
         "round-trip",
         format!(
-            "Round trip: {} at least, {} for half, {} at most",
+            "Round-trip time: {} min, {} median, {} max",
             units::duration(distribution.min),
             units::duration(distribution.p50),
             units::duration(distribution.max)
         ),
-        &format!("{by}: mean of each bin, and the range."),
+        &format!("{by}: mean and range of each bin."),
     )
 }
 
 /// Returns the method by which [`Direction::round_trips`] were measured.
 pub(super) fn round_trips_by(direction: &Direction) -> &'static str {
-    match direction.rtt_by_pairs.count >= direction.rtt_by_timestamps.count {
+    match direction.rtt_by_acks.count >= direction.rtt_by_timestamps.count {
         true => "From data to the ACK that covers it",
-        false => "By time stamps",
+        false => "By TCP timestamps",
     }
 }
 
 fn ack_path_delay(series: &ChartSeries) -> Chart {
-    let delays = || series.column("ack_way_ns").iter().flatten();
+    let delays = || series.column("ack_path_delay_ns").iter().flatten();
     let difference = delays()
         .max()
         .zip(delays().min())
         .map_or(0, |(max, least)| max - least);
     Chart::half(
-        "ack-way",
+        "ack-path-delay",
         format!(
-            "The ACKs' way: {} more at its longest",
+            "ACK path delay: {} of variation",
             units::duration(difference as u64)
         ),
-        "How much longer than the first ACK the fastest of each bin travelled, by the receiver's time stamps.",
+        "Delay of the fastest ACK of each bin relative to the first ACK, by the receiver's TSval.",
     )
 }
 
 fn in_flight(direction: &Direction, series: &ChartSeries) -> Chart {
     let window = series.column("window_min_bytes").iter().flatten().min();
     let window = window.map_or(String::new(), |least| {
-        format!("; the window never below {}", units::bytes(*least as u64))
+        format!("; advertised window: {} min", units::bytes(*least as u64))
     });
     let max = units::bytes(direction.in_flight_max_bytes);
     Chart::half(
         "in-flight",
-        format!("At most {max} in flight{window}"),
-        "Most bytes in flight and least advertised window of each bin. A window far above is not drawn.",
+        format!("Bytes in flight: {max} max{window}"),
+        "Maximum bytes in flight and minimum advertised window of each bin. A window far above is not drawn.",
     )
 }
 
@@ -179,16 +182,16 @@ fn retransmissions(direction: &Direction, series: &ChartSeries) -> Option<Chart>
     let packets = direction.data.retransmissions;
     names.iter().any(|name| series.has_values(name)).then(|| {
         Chart::half(
-            "again",
+            "retransmissions",
             match packets {
-                0 => "Nothing was sent again".to_owned(),
+                0 => "No retransmissions".to_owned(),
                 _ => format!(
-                    "{} sent again: {}",
+                    "{} retransmitted: {}",
                     units::counted(packets, "packet"),
                     units::bytes(data.retransmitted_bytes)
                 ),
             },
-            "Retransmissions, duplicate ACKs and, where the emulator tells, drops, counted in each bin.",
+            "Retransmissions, duplicate ACKs and, if the emulator reports them, drops in each bin.",
         )
     })
 }
@@ -197,7 +200,7 @@ fn queue(series: &ChartSeries) -> Chart {
     let max = units::bytes(series.max("queue_max_bytes") as u64);
     Chart::half(
         "queue",
-        format!("The link's queue: at most {max}"),
+        format!("Queue of the emulated link: {max} max"),
         "Longest queue that the emulated link reported in each bin.",
     )
 }
@@ -205,7 +208,7 @@ fn queue(series: &ChartSeries) -> Chart {
 /// Returns the element in which `tap.js` draws the chart from the chart data with this number.
 pub(super) fn placeholder(chart: &Chart, series: usize, of: &str) -> Markup {
     html! {
-        figure.chart.wide[chart.wide] data-chart=(chart.kind) data-course=(series) {
+        figure.chart.wide[chart.wide] data-chart=(chart.kind) data-series=(series) {
             (figure::time_chart(&chart.title, &chart.caption, &format!("{}, {of}", chart.title)))
         }
     }
@@ -237,9 +240,9 @@ mod tests {
             "sequence",
             "ack-diff",
             "round-trip",
-            "ack-way",
+            "ack-path-delay",
             "in-flight",
-            "again",
+            "retransmissions",
             "queue",
         ];
         assert_eq!(kinds(&fixtures::long_flow(0)), all);

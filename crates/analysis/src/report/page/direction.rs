@@ -114,34 +114,37 @@ pub(super) fn section(view: DirectionView<'_>, number: usize) -> Markup {
 pub(super) fn histograms(direction: &Direction) -> [Histogram<'_>; 3] {
     let Direction {
         ack_diff,
-        gaps,
+        inter_packet_gaps: gaps,
         bursts,
         ..
     } = direction;
     [
         Histogram {
-            title: format!("AckDiff: {} on average", units::bytes(ack_diff.mean as u64)),
-            caption: "Bytes newly acknowledged by each ACK that moved.",
+            title: format!(
+                "Bytes acknowledged per ACK (AckDiff): {} on average",
+                units::bytes(ack_diff.mean as u64)
+            ),
+            caption: "Bytes newly acknowledged by each advancing ACK.",
             samples: ack_diff,
             format: units::bytes,
         },
         Histogram {
             title: format!(
-                "Gaps: half are at most {}, 1 % above {}",
+                "Inter-packet gaps: {} median, {} for 99 %",
                 units::duration(gaps.p50),
                 units::duration(gaps.p99)
             ),
-            caption: "From one data segment to the next; 0 inside a super-packet.",
+            caption: "From one data segment to the next; 0 within a super-packet.",
             samples: gaps,
             format: units::duration,
         },
         Histogram {
             title: format!(
-                "Bursts: half are at most {}, the longest {}",
+                "Bursts: {} median, {} max",
                 units::counted(bursts.p50, "segment"),
                 units::count(bursts.max)
             ),
-            caption: "Data segments in a row with short gaps.",
+            caption: "Consecutive data segments with short gaps.",
             samples: bursts,
             format: units::count,
         },
@@ -151,12 +154,12 @@ pub(super) fn histograms(direction: &Direction) -> [Histogram<'_>; 3] {
 fn phase_table(direction: &Direction, axis: Axis) -> Markup {
     let names = [
         "Phase",
-        "From",
-        "For",
+        "Start",
+        "Duration",
         "Data",
         "Acknowledged",
-        "ACKs a second",
-        "Segments an ACK",
+        "ACKs per second",
+        "Segments per ACK",
     ];
     let rows = direction.phases.iter().map(|one| phase_row(one, axis));
     html! { @if !direction.phases.is_empty() { (table("Phases", names, rows)) } }
@@ -186,26 +189,26 @@ fn figure_list(flow: &Flow, direction: &Direction) -> Markup {
     html! {
         dl {
             dt { "Data" } dd { (describe_data(data)) }
-            dt { "Sent again" } dd { (describe_retransmissions(direction)) }
+            dt { "Retransmitted" } dd { (describe_retransmissions(direction)) }
             @if data.acked_unseen_bytes > 0 {
-                dt { "Not captured" }
-                dd.fail { (units::bytes(data.acked_unseen_bytes)) " that were acknowledged: the capture lost packets" }
+                dt { "ACKed but not captured" }
+                dd.fail { (units::bytes(data.acked_unseen_bytes)) ": the capture lost packets" }
             }
             dt { "ACKs" } dd { (describe_acks(acks)) }
-            dt { "Window" } dd { (describe_window(acks)) }
+            dt { "Advertised window" } dd { (describe_window(acks)) }
             @if direction.round_trips().count > 0 {
-                dt { "Round trip" } dd { (describe_round_trips(direction)) }
+                dt { "Round-trip time" } dd { (describe_round_trips(direction)) }
             }
-            dt { "Seen from" } dd { (describe_tap_position(direction.tap_position)) }
-            dt { "Offered" } dd { (describe_syn_options(*options)) }
+            dt { "Capture position" } dd { (describe_tap_position(direction.tap_position)) }
+            dt { "SYN options" } dd { (describe_syn_options(*options)) }
             dt { "Handshake" } dd { (describe_handshake(flow)) }
-            dt { "End" } dd { (describe_termination(flow.termination)) }
+            dt { "Termination" } dd { (describe_termination(flow.termination)) }
         }
     }
 }
 
 fn describe_data(data: &Data) -> String {
-    let probes = match data.probes {
+    let probes = match data.window_probes_and_keep_alives {
         0 => String::new(),
         probes => format!("; {}", units::counted(probes, "window probe or keep-alive")),
     };
@@ -222,9 +225,9 @@ fn describe_retransmissions(direction: &Direction) -> String {
     let data = &direction.data;
     let kinds = [
         (data.fast_retransmissions, "fast"),
-        (data.timeout_retransmissions, "after a time-out"),
-        (data.spurious_retransmissions, "for nothing"),
-        (data.other_retransmissions, "for no visible reason"),
+        (data.timeout_retransmissions, "after a timeout"),
+        (data.spurious_retransmissions, "spurious"),
+        (data.other_retransmissions, "of unknown cause"),
     ];
     let occurred = kinds.iter().filter(|(number, _)| *number > 0);
     let kinds: Vec<String> = occurred
@@ -232,10 +235,10 @@ fn describe_retransmissions(direction: &Direction) -> String {
         .collect();
     let reordered = match data.reordered {
         0 => String::new(),
-        reordered => format!("; {} out of order", units::counted(reordered, "packet")),
+        reordered => format!("; {} reordered", units::counted(reordered, "packet")),
     };
     match direction.data.retransmissions {
-        0 => format!("nothing{reordered}"),
+        0 => format!("none{reordered}"),
         packets => format!(
             "{}, {}: {}{reordered}",
             units::counted(packets, "packet"),
@@ -267,7 +270,7 @@ fn describe_window(acks: &Acks) -> String {
     };
     let scale = match acks.window_scale {
         Some(_) => "",
-        None => "; its scale was not captured",
+        None => "; window scale not captured",
     };
     format!(
         "{} to {}, {zero}{scale}",
@@ -279,26 +282,26 @@ fn describe_window(acks: &Acks) -> String {
 fn describe_round_trips(direction: &Direction) -> String {
     let (by, found) = (round_trips_by(direction), direction.round_trips());
     format!(
-        "{} at least, {} for half, {} for 99 %, {} at most ({}, {})",
+        "{} min, {} median, {} for 99 %, {} max ({}, {})",
         units::duration(found.min),
         units::duration(found.p50),
         units::duration(found.p99),
         units::duration(found.max),
-        by.to_lowercase(),
+        by,
         units::counted(found.count, "sample")
     )
 }
 
 fn describe_tap_position(position: TapPosition) -> String {
-    let capture_point = match position.location {
+    let location = match position.location {
         TapLocation::NearSender => "near the sender",
-        TapLocation::Middle => "the middle",
+        TapLocation::Middle => "in the middle of the path",
         TapLocation::NearReceiver => "near the receiver",
-        TapLocation::Unknown => "an unknown place",
+        TapLocation::Unknown => "unknown",
     };
     let round_trip = |ns: Option<u64>| ns.map_or_else(|| "unknown".to_owned(), units::duration);
     format!(
-        "{capture_point}: {} to the sender and back, {} to the receiver and back",
+        "{location}: round trip of {} to the sender, {} to the receiver",
         round_trip(position.to_sender_ns),
         round_trip(position.to_receiver_ns)
     )
@@ -310,10 +313,10 @@ fn describe_syn_options(options: SynOptions) -> String {
         .window_scale
         .map(|shift| format!("window scale {shift}"));
     let sack = options.sack.then(|| "SACK".to_owned());
-    let stamps = options.timestamps.then(|| "time stamps".to_owned());
+    let stamps = options.timestamps.then(|| "timestamps".to_owned());
     let cut = options
-        .options_cut
-        .then(|| "the rest was cut off".to_owned());
+        .options_truncated
+        .then(|| "the rest truncated".to_owned());
     let all: Vec<String> = [mss, scale, sack, stamps, cut]
         .into_iter()
         .flatten()
@@ -329,7 +332,7 @@ fn describe_handshake(flow: &Flow) -> String {
     let count = handshake.syn_retransmissions + handshake.syn_ack_retransmissions;
     let count = match count {
         0 => String::new(),
-        times => format!("; sent again {times} times"),
+        times => format!("; retransmitted {times} times"),
     };
     match (handshake.syn_to_syn_ack_ns, handshake.syn_ack_to_ack_ns) {
         (Some(there), Some(back)) => {
@@ -350,6 +353,6 @@ pub(super) fn describe_termination(termination: Termination) -> &'static str {
         Termination::HalfClosed => "FIN from one end",
         Termination::ResetByClient => "reset by the client",
         Termination::ResetByServer => "reset by the server",
-        Termination::Open => "the capture ends before it",
+        Termination::Open => "open at the end of the capture",
     }
 }

@@ -19,15 +19,15 @@ const TABLE: Table<'_> = Table {
 const NAMES: [&str; 11] = [
     "From",
     "To",
-    "At",
-    "Began",
+    "Capture point",
+    "Start",
     "Data",
-    "Lasted",
+    "Duration",
     "Rate",
-    "Round trip",
-    "Sent again",
-    "Mostly limited by",
-    "End",
+    "Round-trip time",
+    "Retransmissions",
+    "Main limit",
+    "Termination",
 ];
 
 /// Returns the table, with a row for each direction with data; `is_drawn` returns whether a section has this id.
@@ -43,7 +43,7 @@ pub(super) fn section(analysis: &Analysis, is_drawn: impl Fn(&str) -> bool) -> M
     html! {
         section id="flows" {
             h2 { (title(analysis)) }
-            @if analysis.flows.is_empty() { p { "There is no TCP connection in it." } }
+            @if analysis.flows.is_empty() { p { "The capture has no TCP connection." } }
             @else { (TABLE.render(NAMES, rows.map(|row| row.render(&is_drawn)))) }
             (remainder(analysis))
         }

@@ -163,12 +163,12 @@ fn quantiles(histogram: &Histogram<'_>) -> Markup {
     } = histogram.samples;
     let format = histogram.format;
     let rows = [
-        ("Least", format(*min)),
+        ("Minimum", format(*min)),
         ("Median", format(*p50)),
         ("Mean", format(mean.round() as u64)),
-        ("90 %", format(*p90)),
-        ("99 %", format(*p99)),
-        ("Greatest", format(*max)),
+        ("90th percentile", format(*p90)),
+        ("99th percentile", format(*p99)),
+        ("Maximum", format(*max)),
         ("Samples", super::units::count(*count)),
     ];
     html! {

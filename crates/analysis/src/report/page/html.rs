@@ -133,7 +133,7 @@ fn headline(views: DirectionView<'_>) -> Markup {
             strong { (rate) } " for " (lasted)
             @if let Some((by, share)) = by { ", limited by the " (by) @if share < 0.95 { " most of the time" } }
         }
-        p { "The largest: " (views.name()) "." }
+        p { "Largest flow: " (views.name()) "." }
     }
 }
 
@@ -151,10 +151,10 @@ fn warnings(analysis: &Analysis) -> Markup {
         .count() as u64;
     markup! {
         @if dropped > 0 {
-            p.fail { (units::counted(dropped, "packet")) " got lost while capturing: counts are too low." }
+            p.fail { (units::counted(dropped, "packet")) " dropped by the kernel during the capture: counts are too low." }
         }
         @if unsound > 0 {
-            p.fail { a href="#method" { (units::counted(unsound, "file")) } " not sound throughout." }
+            p.fail { a href="#method" { (units::counted(unsound, "file")) } " partly damaged." }
         }
     }
 }
@@ -188,7 +188,7 @@ fn scripts(views: &[DirectionView<'_>], pairs: &[TwoPointSection<'_>]) -> Markup
 /// Returns the chart data, numbered as in the charts' elements, and the scripts that draw all charts.
 pub(crate) fn chart_scripts<'a>(all_series: impl Iterator<Item = &'a ChartSeries>) -> Markup {
     markup! {
-        @for (n, series) in all_series.enumerate() { (page::data(&format!("course-{n}"), series)) }
+        @for (n, series) in all_series.enumerate() { (page::data(&format!("series-{n}"), series)) }
         (page::data("charts", &[(); 0]))
         (page::scripts())
         script { (PreEscaped([page::SEGMENTS_SCRIPT, SCRIPT].concat())) }
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(
             page.matches("<script").count(),
             8,
-            "two courses, two of delays, no other charts, and three scripts"
+            "two time series, two of delays, no other charts, and three scripts"
         );
         assert_eq!(page.matches("</script").count(), 8);
     }
@@ -239,7 +239,10 @@ mod tests {
     #[test]
     fn renders_capture_without_flows() {
         let page = html(&AnalysisReport::default());
-        assert!(page.contains("There is no TCP connection in it."), "{page}");
+        assert!(
+            page.contains("The capture has no TCP connection."),
+            "{page}"
+        );
         assert!(!page.contains("<section class=\"direction\""));
     }
 

@@ -9,18 +9,18 @@ use maud::{Markup, html};
 const COLUMNS: [&str; 8] = [
     "File",
     "Format",
-    "Read",
+    "Bytes read",
     "Packets",
-    "Began",
-    "Lasted",
-    "Dropped while capturing",
-    "Left out",
+    "Start",
+    "Duration",
+    "Dropped by the kernel",
+    "Skipped",
 ];
 
 pub(super) fn section(analysis: &Analysis) -> Markup {
     html! {
         section id="method" {
-            h2 { "How it was measured" }
+            h2 { "Capture files" }
             (table("Files", COLUMNS, analysis.files.iter().map(row)))
             @for file in &analysis.files { (damages(file)) }
             (capture_points(analysis))
@@ -39,7 +39,7 @@ fn row(file: &CaptureFile) -> Markup {
             td.number { (units::count(file.packets)) }
             td { (file.first_ns.map_or("–".to_owned(), date_time)) }
             td.number { (span.map_or("–".to_owned(), |(first, last)| units::duration(last.saturating_sub(first)))) }
-            td.number { (file.kernel_drops.map_or("not said".to_owned(), units::count)) }
+            td.number { (file.kernel_drops.map_or("unknown".to_owned(), units::count)) }
             td { (skipped(file)) }
         }
     }
@@ -66,14 +66,14 @@ fn skipped(file: &CaptureFile) -> String {
 }
 
 fn damages(file: &CaptureFile) -> Markup {
-    let all = file.damages.len() as u64 + file.damages_more;
+    let all = file.damages.len() as u64 + file.unlisted_damages;
     html! {
         @if all > 0 {
             details open[all < 4] {
-                summary { (file.name) ": " (units::counted(all, "damage")) ", and what is sound was analysed" }
+                summary { (file.name) ": " (units::counted(all, "damaged range")) "; all other packets were analysed" }
                 ul {
                     @for damage in &file.damages { li { "at byte " (damage.at_byte) ": " (damage.description) } }
-                    @if file.damages_more > 0 { li { "and " (file.damages_more) " more" } }
+                    @if file.unlisted_damages > 0 { li { "and " (file.unlisted_damages) " more" } }
                 }
             }
         }
@@ -83,7 +83,7 @@ fn damages(file: &CaptureFile) -> Markup {
 fn capture_points(analysis: &Analysis) -> Markup {
     html! {
         @if analysis.capture_points.len() > 1 {
-            p { "Seen from " (analysis.capture_points.len()) " places: "
+            p { (analysis.capture_points.len()) " capture points: "
                 @for (n, point) in analysis.capture_points.iter().enumerate() {
                     @if n > 0 { ", " }
                     (point.name) " (" (units::counted(point.packets, "packet")) ")"
@@ -107,8 +107,8 @@ pub(super) fn other_files(analysis: &Analysis) -> Markup {
     html! {
         h2 { "Raw data" }
         ul {
-            li { a href="result.json" { "result.json" } ": what is on this page, but for the charts" }
-            li { a href="courses.jsonl" { "courses.jsonl" } ": what the charts are made of" }
+            li { a href="result.json" { "result.json" } ": all figures of this page" }
+            li { a href="time_series.jsonl" { "time_series.jsonl" } ": data of the charts" }
             @for name in &analysis.other_files { li { a href={ "./" (name) } { (name) } } }
         }
     }

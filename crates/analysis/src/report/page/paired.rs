@@ -22,8 +22,8 @@ pub(crate) fn section(pair: [DirectionView<'_>; 2]) -> Markup {
     };
     html! {
         section.direction id="pair" data-compare="" {
-            h2 { "Over time, each from its beginning" }
-            (chart_help("All charts share one time axis, and both of a kind their height. "))
+            h2 { "Over time, each from its start" }
+            (chart_help("All charts share one time axis, and both charts of a kind share their y axis. "))
             p.view { output.in-view {} }
             @for (side, view) in SIDES.iter().zip(&pair) {
                 p.compared { (side) ": " (view.name()) }

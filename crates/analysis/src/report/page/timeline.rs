@@ -62,7 +62,7 @@ fn timeline(title: &str, parts: &[Span], axis: Axis) -> Markup {
     let visible = longest(parts);
     let descriptions: Vec<String> = visible.iter().map(|part| describe(part)).collect();
     html! {
-        div.strip role="img" aria-label={ (title) ": " (descriptions.join(", ")) } {
+        div.timeline role="img" aria-label={ (title) ": " (descriptions.join(", ")) } {
             span.title { (title) }
             div.parts { @for part in visible { (render_span(part, axis)) } }
         }
@@ -99,7 +99,7 @@ fn share(ns: u64, all_ns: u64) -> f64 {
     ns as f64 / all_ns.max(1) as f64
 }
 
-/// Describes a part: "path rate from 24 s to 26 s".
+/// Describes a part: "bottleneck bandwidth from 24 s to 26 s".
 fn describe(part: &Span) -> String {
     let Span {
         name,
@@ -135,7 +135,7 @@ fn legend(parts: &[Span]) -> Markup {
 }
 
 fn limit_span(period: &LimitPeriod, axis: Axis) -> Span {
-    let (class, name) = limit_labels(period.by);
+    let (class, name) = limit_labels(period.limit);
     Span {
         class,
         name,
@@ -157,10 +157,10 @@ fn phase_span(phase: &Phase, axis: Axis) -> Span {
 /// Returns the CSS class in `tap.css` and the name of a limit.
 pub(super) fn limit_labels(limit: Limit) -> (&'static str, &'static str) {
     match limit {
-        Limit::Application => ("application", "sender"),
+        Limit::Application => ("application", "application"),
         Limit::ReceiveWindow => ("receive-window", "receive window"),
         Limit::CongestionWindow => ("congestion-window", "congestion window"),
-        Limit::PathRate => ("path-rate", "path rate"),
+        Limit::BottleneckBandwidth => ("bottleneck-bandwidth", "bottleneck bandwidth"),
         Limit::AckStream => ("ack-stream", "ACK stream"),
     }
 }
@@ -193,7 +193,7 @@ mod tests {
 
     fn period(by: Limit, from_s: u64, to_s: u64) -> LimitPeriod {
         LimitPeriod {
-            by,
+            limit: by,
             from_ns: 1_000 + from_s * 1_000_000_000,
             to_ns: 1_000 + to_s * 1_000_000_000,
         }
@@ -221,27 +221,30 @@ mod tests {
     #[test]
     fn legend_sums_limits_and_dominant_limit_is_first() {
         let direction = direction(vec![
-            period(Limit::PathRate, 0, 2),
+            period(Limit::BottleneckBandwidth, 0, 2),
             period(Limit::Application, 2, 5),
-            period(Limit::PathRate, 5, 7),
+            period(Limit::BottleneckBandwidth, 5, 7),
         ]);
         let page = timelines(&direction, AXIS).into_string();
-        let (path, application) = (page.find("path rate 57 %"), page.find("sender 43 %"));
-        assert!(path.is_some() && path < application, "{page}");
+        let (bandwidth, application) = (
+            page.find("bottleneck bandwidth 57 %"),
+            page.find("application 43 %"),
+        );
+        assert!(bandwidth.is_some() && bandwidth < application, "{page}");
         let (by, share) = dominant_limit(&direction).unwrap();
-        assert_eq!((by, (share * 7.0).round()), ("path rate", 4.0));
+        assert_eq!((by, (share * 7.0).round()), ("bottleneck bandwidth", 4.0));
     }
 
     #[test]
     fn draws_only_the_longest_of_many_parts() {
         let mut limits: Vec<LimitPeriod> = (0..1000)
             .map(|n| LimitPeriod {
-                by: Limit::Application,
+                limit: Limit::Application,
                 from_ns: 1_000 + n,
                 to_ns: 1_000 + n + 1,
             })
             .collect();
-        limits.push(period(Limit::PathRate, 1, 9));
+        limits.push(period(Limit::BottleneckBandwidth, 1, 9));
         let page = timelines(&direction(limits), AXIS).into_string();
         assert_eq!(page.matches("data-from").count(), 1);
     }

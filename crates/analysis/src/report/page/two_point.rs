@@ -34,7 +34,7 @@ impl<'a> TwoPointSection<'a> {
                 flow,
                 analysis
                     .capture_point_name(flow.capture_point)
-                    .unwrap_or("one place"),
+                    .unwrap_or("one capture point"),
             ))
         };
         let ((flow, left), (_, right)) = (flow_and_point(pair.left)?, flow_and_point(pair.right)?);
@@ -140,24 +140,25 @@ pub(super) fn section(section: &TwoPointSection<'_>, first: usize) -> Markup {
 
 fn clocks(pair: &TwoPointComparison) -> String {
     match pair.clocks {
-        Clocks::Same => "One clock saw both places: delays are true.".to_owned(),
+        Clocks::Same => "Both capture points use one clock: delays are exact.".to_owned(),
         Clocks::Symmetric => format!(
-            "Two clocks, {:.1} ppm apart: their offset is taken so that the least delays of both ways are equal.",
+            "Two clocks with a skew of {:.1} ppm: the offset assumes equal minimum delays in both directions.",
             pair.skew_ppm
         ),
         Clocks::Relative => {
-            "Two clocks, and packets of one way only: delays are those above the least.".to_owned()
+            "Two clocks, and packets of one direction only: delays are relative to the minimum."
+                .to_owned()
         }
     }
 }
 
 fn delay_chart(name: &str, metrics: &OneWayMetrics) -> Chart {
-    let found = &metrics.delay;
-    let [least, half, most] = [found.min, found.p50, found.max].map(units::duration);
+    let found = &metrics.one_way_delay;
+    let [min, median, max] = [found.min, found.p50, found.max].map(units::duration);
     Chart {
         kind: "delay",
-        title: format!("One-way delay, {name}: {least} at least, {half} for half, {most} at most"),
-        caption: "Mean of each bin, and the range.".to_owned(),
+        title: format!("One-way delay, {name}: {min} min, {median} median, {max} max"),
+        caption: "Mean and range of each bin.".to_owned(),
         wide: true,
     }
 }
@@ -172,13 +173,13 @@ fn histograms<'a>(name: &str, metrics: &'a OneWayMetrics) -> [Histogram<'a>; 2] 
     };
     [
         figure(
-            "ACKs where they came from",
-            "Time between two pure ACKs that follow each other.",
+            "ACK spacing at the first point",
+            "Time between two consecutive pure ACKs.",
             &spacing.sent,
         ),
         figure(
-            "ACKs where they arrived",
-            "The same pairs behind the path: shorter is compression.",
+            "ACK spacing at the second point",
+            "The same pairs after the path: a shorter time is ACK compression.",
             &spacing.arrived,
         ),
     ]
@@ -187,24 +188,26 @@ fn histograms<'a>(name: &str, metrics: &'a OneWayMetrics) -> [Histogram<'a>; 2] 
 type FormatMetric = fn(&OneWayMetrics) -> String;
 
 const FIGURES: [(&str, FormatMetric); 8] = [
-    ("Seen at both", |metrics| {
+    ("Matched at both points", |metrics| {
         format!(
             "{}, {}",
             units::counted(metrics.matched, "packet"),
             units::bytes(metrics.matched_bytes)
         )
     }),
-    ("Delay for 99 %", |metrics| {
-        units::duration(metrics.delay.p99)
+    ("One-way delay for 99 %", |metrics| {
+        units::duration(metrics.one_way_delay.p99)
     }),
-    ("Lost in between", |metrics| describe_missing(metrics.lost)),
-    ("Lost before", |metrics| {
+    ("Lost between the points", |metrics| {
+        describe_missing(metrics.lost)
+    }),
+    ("Lost before the first point", |metrics| {
         units::bytes(metrics.lost_upstream_bytes)
     }),
-    ("Missed by the capture", |metrics| {
+    ("Not captured at the first point", |metrics| {
         describe_missing(metrics.uncaptured)
     }),
-    ("Overtaken", |metrics| {
+    ("Reordered", |metrics| {
         units::counted(metrics.reordered, "packet")
     }),
     ("ACKs compressed to less than half", |metrics| {
@@ -217,7 +220,7 @@ const FIGURES: [(&str, FormatMetric); 8] = [
 
 fn describe_missing(missing: MissingPackets) -> String {
     match (missing.segments, missing.acks) {
-        (0, 0) => "nothing".to_owned(),
+        (0, 0) => "none".to_owned(),
         (segments, acks) => format!(
             "{} ({}), {} without data",
             units::counted(segments, "segment"),
@@ -240,7 +243,7 @@ fn figures(section: &TwoPointSection<'_>) -> Markup {
         html! { tr { th scope="row" { (name) } @for (_, metrics) in [forward, back] { td { (format(metrics)) } } } }
     };
     table(
-        "Both ways",
+        "Both directions",
         ["", forward.0, back.0],
         FIGURES.into_iter().map(row),
     )
@@ -286,8 +289,8 @@ mod tests {
         for text in [
             "between left and right",
             "40 segments (57.9 kB), 0 packets without data",
-            "One clock saw both places",
-            "data-chart=\"delay\" data-course=\"3\"",
+            "Both capture points use one clock",
+            "data-chart=\"delay\" data-series=\"3\"",
             "25 %",
         ] {
             assert!(page.contains(text), "no {text} in {page}");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Result of an analysis with the data of its charts, and how it is read from its directory.
 
-use super::{Analysis, SCHEMA, chart_series::ChartSeries};
+use super::{Analysis, SCHEMA, SCHEMA_MIN, chart_series::ChartSeries};
 use crate::series::Row;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
@@ -10,7 +10,9 @@ use std::{fs, path::Path};
 /// File name of the result.
 pub(crate) const RESULT_FILE: &str = "result.json";
 /// File name of the chart data.
-pub(crate) const CHART_SERIES_FILE: &str = "courses.jsonl";
+pub(crate) const CHART_SERIES_FILE: &str = "time_series.jsonl";
+/// File name of the chart data until schema 1.
+pub(crate) const OLD_CHART_SERIES_FILE: &str = "courses.jsonl";
 
 pub(crate) const DIRECTORY_HINT: &str = "give a directory that 'longhaul tap analyze -o' wrote";
 
@@ -34,21 +36,25 @@ impl AnalysisReport {
         let text = read_text(&directory.join(RESULT_FILE))?;
         let analysis: Analysis =
             serde_json::from_str(&text).map_err(|e| unreadable(directory, RESULT_FILE, e))?;
-        if analysis.schema != SCHEMA {
+        if !(SCHEMA_MIN..=SCHEMA).contains(&analysis.schema) {
             let reason = format!(
-                "schema {}, and this version reads {SCHEMA}",
+                "schema {}, and this version reads {SCHEMA_MIN} to {SCHEMA}",
                 analysis.schema
             );
             return Err(unreadable(directory, RESULT_FILE, reason));
         }
-        let lines = read_text(&directory.join(CHART_SERIES_FILE))?;
+        let name = match analysis.schema {
+            SCHEMA_MIN => OLD_CHART_SERIES_FILE,
+            _ => CHART_SERIES_FILE,
+        };
+        let lines = read_text(&directory.join(name))?;
         let chart_series = lines
             .lines()
-            .map(serde_json::from_str)
+            .map(ChartSeries::from_json)
             .collect::<Result<_, _>>();
         Ok(Self {
             analysis,
-            chart_series: chart_series.map_err(|e| unreadable(directory, CHART_SERIES_FILE, e))?,
+            chart_series: chart_series.map_err(|e| unreadable(directory, name, e))?,
             bins: None,
         })
     }

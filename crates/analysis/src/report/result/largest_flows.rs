@@ -207,6 +207,6 @@ mod tests {
             .collect();
         let numbers: Vec<u64> = read.iter().map(|flow| flow.number).collect();
         assert_eq!(numbers, [0, 2]);
-        assert!(!lines.contains("course"));
+        assert!(!lines.contains("time_series"));
     }
 }

@@ -20,7 +20,10 @@ use std::collections::BTreeMap;
 
 /// Version of this format. It increases when a member is removed or changes its meaning, but not when one is
 /// added.
-pub(crate) const SCHEMA: u32 = 1;
+pub(crate) const SCHEMA: u32 = 2;
+
+/// Oldest version of this format that can be read. Version 1 has other names of members.
+pub(crate) const SCHEMA_MIN: u32 = 1;
 
 /// Maximum number of damages listed for each file; more are counted.
 pub(crate) const DAMAGES_MAX: usize = 100;
@@ -36,19 +39,19 @@ pub struct Analysis {
     pub bins_ns: Vec<u64>,
     /// Capture files, in the order of the command line.
     pub(crate) files: Vec<CaptureFile>,
-    /// Capture points; a flow's `vantage` is an index.
-    #[serde(rename = "vantages")]
+    /// Capture points; a flow's `capture_point` is an index.
+    #[serde(alias = "vantages")]
     pub capture_points: Vec<CapturePointInfo>,
     /// The largest flows, most payload first.
     pub flows: Vec<Flow>,
     /// Comparisons of flows that were captured at two points.
-    #[serde(rename = "both_ends", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(alias = "both_ends", default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) two_point_comparisons: Vec<TwoPointComparison>,
     /// Sum of all other flows.
-    #[serde(rename = "others")]
+    #[serde(alias = "others")]
     pub(crate) remainder: Remainder,
-    /// Other files in the directory: series, and the flows summed in `others`.
-    #[serde(rename = "raw", default, skip_serializing_if = "Vec::is_empty")]
+    /// Other files in the directory: series, and the flows summed in `remainder`.
+    #[serde(alias = "raw", default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) other_files: Vec<String>,
 }
 
@@ -84,11 +87,11 @@ pub(crate) struct CaptureFile {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) damages: Vec<Damage>,
     /// Number of damages that are not listed.
-    #[serde(default)]
-    pub(crate) damages_more: u64,
+    #[serde(alias = "damages_more", default)]
+    pub(crate) unlisted_damages: u64,
     /// Number of packets that were not analysed, by reason.
     #[serde(
-        rename = "left_out",
+        alias = "left_out",
         default,
         skip_serializing_if = "BTreeMap::is_empty"
     )]
@@ -101,7 +104,7 @@ pub(crate) struct Damage {
     /// Position, in bytes from the beginning of the file.
     pub(crate) at_byte: u64,
     /// Description for the user.
-    #[serde(rename = "what")]
+    #[serde(alias = "what")]
     pub(crate) description: String,
 }
 

@@ -18,7 +18,7 @@ const EVENTS_SUM_MAX: usize = 48 << 10;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PackedWindow {
     /// Trigger of the window: `beginning`, `loss` or `sample`.
-    #[serde(rename = "occasion")]
+    #[serde(alias = "occasion")]
     pub(crate) trigger: String,
     /// Time of the first event, ns since 1970.
     pub(crate) from_ns: u64,
@@ -116,8 +116,8 @@ impl PackedWindow {
     }
 }
 
-fn trigger_name(occasion: WindowTrigger) -> &'static str {
-    match occasion {
+fn trigger_name(trigger: WindowTrigger) -> &'static str {
+    match trigger {
         WindowTrigger::Beginning => "beginning",
         WindowTrigger::Loss => "loss",
         WindowTrigger::Sample => "sample",
@@ -137,7 +137,7 @@ fn kind_code(kind: PacketEventKind) -> u8 {
 mod tests {
     use super::*;
 
-    fn window(occasion: WindowTrigger, from_ns: u64, count: u64) -> PacketWindow {
+    fn window(trigger: WindowTrigger, from_ns: u64, count: u64) -> PacketWindow {
         let event = |n: u64| PacketEvent {
             at_ns: from_ns + n * 1_000,
             low: n as i32 - 1,
@@ -145,7 +145,7 @@ mod tests {
             kind: PacketEventKind::Retransmitted,
         };
         PacketWindow {
-            trigger: occasion,
+            trigger,
             base: 7,
             events: (0..count).map(event).collect(),
         }

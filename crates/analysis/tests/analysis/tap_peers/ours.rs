@@ -79,7 +79,7 @@ fn both(flow: &Value) -> [(Direction, Ours); 2] {
         data: own["data"].clone(),
         received_acks: own["acks"].clone(),
         acks: other["acks"].clone(),
-        rtt: own["rtt_by_pairs"].clone(),
+        rtt: own["rtt_by_acks"].clone(),
     };
     let (up, down) = (&flow["upload"], &flow["download"]);
     [

@@ -48,7 +48,7 @@ fn class(segments: u64) -> usize {
 fn assert_agrees(truth: &GroundTruth) -> AckClocking {
     let found = truth.flow().upload.ack_clocking;
     let (bursts, released) = bursts(&truth.at_sender);
-    assert_eq!(found.bytes, released);
+    assert_eq!(found.clocked_bytes, released);
     let mut counts = vec![[0u64; 9]; 9];
     for (ack_diff, length) in &bursts {
         counts[class(*ack_diff)][class(*length)] += 1;
@@ -78,7 +78,7 @@ fn full_window_is_fully_ack_clocked() {
     };
     let (each, merged) = (assert_agrees(&run(1)), assert_agrees(&run(64)));
     for found in [&each, &merged] {
-        assert_eq!(found.bytes, found.of_bytes, "{found:?}");
+        assert_eq!(found.clocked_bytes, found.sent_bytes, "{found:?}");
     }
     let (each, merged) = (of(&each, 1), of(&merged, 33));
     assert!(each.bursts[0] as f64 > 0.8 * each.acks as f64, "{each:?}");
@@ -110,7 +110,7 @@ fn paced_sender_is_not_ack_clocked() {
         assert_agrees(&run().run()),
         assert_agrees(&run().paced().run()),
     );
-    let share = |found: &AckClocking| found.bytes as f64 / found.of_bytes as f64;
+    let share = |found: &AckClocking| found.clocked_bytes as f64 / found.sent_bytes as f64;
     assert!(share(&clocked) > 0.99, "{clocked:?}");
     assert!(share(&paced) < 0.5, "{paced:?}");
 }

@@ -110,13 +110,13 @@ fn any_segment() -> impl Strategy<Value = (bool, Segment)> {
 fn empty_flow() -> Flow {
     let key = SimulatedTap::key(0);
     serde_json::from_value(serde_json::json!({
-        "number": 0, "vantage": 0, "client": key.low, "server": key.high,
+        "number": 0, "capture_point": 0, "client": key.low, "server": key.high,
         "first_ns": 0, "last_ns": 0,
-        "opening": {
+        "handshake": {
             "syn_to_syn_ack_ns": null, "syn_ack_to_ack_ns": null,
             "syn_retransmissions": 0, "syn_ack_retransmissions": 0,
         },
-        "closing": "open",
+        "termination": "open",
         "upload": Direction::default(), "download": Direction::default(),
     }))
     .unwrap()
@@ -147,7 +147,7 @@ proptest! {
         let limits = limits::classify(&time_series, windows, handshake, known.then_some(&delays));
         for pair in limits.windows(2) {
             prop_assert_eq!(pair[0].to_ns, pair[1].from_ns);
-            prop_assert_ne!(pair[0].by, pair[1].by);
+            prop_assert_ne!(pair[0].limit, pair[1].limit);
         }
         prop_assert_eq!(phases.is_empty(), limits.is_empty());
         let mut direction = Direction { time_series, ..Direction::default() };
@@ -173,7 +173,7 @@ proptest! {
         for metrics in [&found.from_client, &found.from_server] {
             bytes += 2 * metrics.matched_bytes + metrics.lost.bytes + metrics.uncaptured.bytes + metrics.outside_overlap.bytes;
             prop_assert!(metrics.time_series.bins.len() <= 8);
-            prop_assert_eq!(metrics.delay.count, metrics.matched);
+            prop_assert_eq!(metrics.one_way_delay.count, metrics.matched);
         }
         for (_, segment) in &segments {
             let syn_fin = (segment.flags & 1) + (segment.flags >> 1 & 1);

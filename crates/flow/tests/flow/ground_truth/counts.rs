@@ -52,7 +52,10 @@ fn assert_agrees(truth: &GroundTruth, flow: &Flow) {
     let unique = counters.sent - counters.retransmitted;
     assert_eq!(data.unique_bytes, unique * MSS);
     assert_eq!(data.retransmitted_bytes, counters.retransmitted * MSS);
-    assert_eq!(data.reordered + data.acked_unseen_bytes + data.probes, 0);
+    assert_eq!(
+        data.reordered + data.acked_unseen_bytes + data.window_probes_and_keep_alives,
+        0
+    );
     assert_eq!(upload.acks.pure, counters.acks);
     assert_eq!(upload.acks.acked_bytes, truth.acked_packets * MSS);
     let diffs = ack_diffs(&truth.at_sender);
@@ -130,9 +133,9 @@ fn round_trips_match_path_and_queue() {
     let upload = truth.flow().upload;
     // 120 µs a packet on the wire, and 100 queued packets.
     let most = 40_000_000 + 101 * 120_000;
-    assert_eq!(upload.rtt_by_pairs.min, 40_000_000, "the handshake's");
+    assert_eq!(upload.rtt_by_acks.min, 40_000_000, "the handshake's");
     assert_eq!(upload.rtt_by_timestamps.min, 40_120_000);
-    for rtt in [&upload.rtt_by_pairs, &upload.rtt_by_timestamps] {
+    for rtt in [&upload.rtt_by_acks, &upload.rtt_by_timestamps] {
         assert!(
             rtt.max <= most && rtt.max > most - 1_000_000,
             "{} {most}",

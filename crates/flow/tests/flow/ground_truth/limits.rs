@@ -4,7 +4,7 @@
 use super::simulated_flow::{Case, GroundTruth, MSS, Sample, analyse, analyse_with, case};
 use longhaul_flow::record::{
     Flow,
-    Limit::{self, AckStream, Application, CongestionWindow, PathRate, ReceiveWindow},
+    Limit::{self, AckStream, Application, BottleneckBandwidth, CongestionWindow, ReceiveWindow},
     LimitPeriod, TapLocation,
 };
 use longhaul_flow::segment::{NO_SCALE, SCALE_CUT};
@@ -29,7 +29,7 @@ fn assess(case: Case) -> Found {
 
 fn share(limits: &[LimitPeriod], by: Limit) -> f64 {
     let span = |period: &LimitPeriod| (period.to_ns - period.from_ns) as f64;
-    let of = limits.iter().filter(|period| period.by == by);
+    let of = limits.iter().filter(|period| period.limit == by);
     of.map(span).sum::<f64>() / limits.iter().map(span).sum::<f64>()
 }
 
@@ -59,7 +59,7 @@ impl std::fmt::Display for Found {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for period in &self.limits {
             let (from, to) = (period.from_ns as f64 / 1e9, period.to_ns as f64 / 1e9);
-            writeln!(f, "\n{from:.3}..{to:.3} {:?}", period.by)?;
+            writeln!(f, "\n{from:.3}..{to:.3} {:?}", period.limit)?;
         }
         Ok(())
     }
@@ -98,8 +98,8 @@ fn path_rate_limits_while_queue_stands() {
     for queue in ["1bdp", "4bdp"] {
         let path = [("rate", "50mbit"), ("queue", queue)];
         let found = assess(case("20ms", &path, 30.0));
-        found.assert_share(PathRate, found.true_share(|s| s.queue > 0));
-        assert!(found.share(PathRate) > 0.85, "{found}");
+        found.assert_share(BottleneckBandwidth, found.true_share(|s| s.queue > 0));
+        assert!(found.share(BottleneckBandwidth) > 0.85, "{found}");
     }
 }
 
@@ -114,7 +114,7 @@ fn path_rate_found_with_small_unacked_table() {
     };
     let few = analyse_with(&truth.at_sender, settings).upload.limits;
     let all = truth.flow().upload.limits;
-    let shares = [&few, &all].map(|limits| share(limits, PathRate));
+    let shares = [&few, &all].map(|limits| share(limits, BottleneckBandwidth));
     assert!((shares[0] - shares[1]).abs() < 0.05, "{shares:?}");
 }
 
@@ -183,7 +183,7 @@ fn merged_acks_on_full_path_are_path_rate_limited() {
         let case = case("50ms", &path, 20.0).acks(packets, Time::from_micros(aggregate));
         let found = assess(case);
         assert_eq!(found.share(AckStream), 0.0, "{found}");
-        found.assert_share(PathRate, found.true_share(|s| s.queue > 0));
+        found.assert_share(BottleneckBandwidth, found.true_share(|s| s.queue > 0));
     }
 }
 
@@ -193,14 +193,14 @@ fn verdict_states_shares_of_time() {
     let truth = window().run();
     assert_eq!(
         truth.flow().upload.verdict,
-        "Seen near the sender: limited most of the time (91 %) by the receiver's window of at most 4.19 MB; \
-         9 % by the congestion window, as it grew or after losses."
+        "Captured near the sender: limited most of the time (91 %) by the receive window of at most 4.19 MB; \
+         9 % by the congestion window (growth or loss recovery)."
     );
     assert_eq!(truth.flow().download.verdict, "");
     let late = analyse(&truth.at_sender[3..]).upload;
     assert_eq!(late.tap_position.location, TapLocation::Unknown);
     assert!(
-        late.verdict.contains("Neither a handshake"),
+        late.verdict.contains("Without a handshake"),
         "{}",
         late.verdict
     );
@@ -222,17 +222,21 @@ fn unscaled_windows_limit_only_if_zero() {
     for ack in closed[half..].iter_mut().filter(|s| !s.from_low) {
         ack.window = 0;
     }
-    let whole = share(&truth.flow().upload.limits, PathRate);
+    let whole = share(&truth.flow().upload.limits, BottleneckBandwidth);
     for segments in [&cut[..], &truth.at_sender[3..]] {
         let seen = analyse(segments).upload;
         assert_eq!(seen.acks.window_scale, None);
-        let path = share(&seen.limits, PathRate);
+        let path = share(&seen.limits, BottleneckBandwidth);
         assert!(
             (path - whole).abs() < 0.05,
             "{path}, with the scale {whole}"
         );
         assert_eq!(share(&seen.limits, ReceiveWindow), 0.0, "{}", seen.verdict);
-        assert!(seen.verdict.contains("lacks the scale"), "{}", seen.verdict);
+        assert!(
+            seen.verdict.contains("lacks the window scale"),
+            "{}",
+            seen.verdict
+        );
     }
     let closed = analyse(&closed).upload;
     assert!(
@@ -257,7 +261,7 @@ fn verdict_states_tap_position_and_caveats() {
             TapLocation::NearSender,
             0,
             100,
-            "Seen near the sender: limited",
+            "Captured near the sender: limited",
             "",
         ),
         (
@@ -265,7 +269,7 @@ fn verdict_states_tap_position_and_caveats() {
             TapLocation::Middle,
             40,
             60,
-            "Seen in the middle: probably ",
+            "Captured in the middle of the path: probably ",
             "40 % of the round trip",
         ),
         (
@@ -273,8 +277,8 @@ fn verdict_states_tap_position_and_caveats() {
             TapLocation::NearReceiver,
             100,
             0,
-            "Seen near the receiver: perhaps ",
-            "can't be told apart",
+            "Captured near the receiver: perhaps ",
+            "cannot be distinguished",
         ),
     ] {
         let position = seen.tap_position;
@@ -303,8 +307,8 @@ fn repeated_equal_bursts_are_application_limited() {
 fn delayed_acks_do_not_indicate_queue() {
     let writes = (0..100).map(|n| (0.1 + 0.05 * f64::from(n), 1));
     let found = assess(case("10ms", &[("rate", "100mbit")], 5.0).writes(writes));
-    let rtt = &found.flow.upload.rtt_by_pairs;
+    let rtt = &found.flow.upload.rtt_by_acks;
     assert!(rtt.p50 > 50_000_000, "the ACKs are delayed: {rtt:?}");
-    assert_eq!(found.share(PathRate), 0.0, "{found}");
+    assert_eq!(found.share(BottleneckBandwidth), 0.0, "{found}");
     assert!(found.share(Application) > 0.75, "{found}");
 }

@@ -77,7 +77,10 @@ fn measures_losses_and_delays_with_one_clock() {
     assert_agrees(&truth, &found);
     assert_eq!((found.clocks, found.offset_ns), (Clocks::Same, 0));
     // A packet takes 240 µs on the wire; the handshake takes none.
-    let (forward, reverse) = (&found.from_client.delay, &found.from_server.delay);
+    let (forward, reverse) = (
+        &found.from_client.one_way_delay,
+        &found.from_server.one_way_delay,
+    );
     let deepest = truth
         .samples
         .iter()
@@ -151,8 +154,8 @@ fn corrects_clock_offset_and_skew() {
         );
         // The first packets are short: 240 µs less on the wire are 20 ppm of both directions in 6 s.
         assert!((found.skew_ppm - 60.0).abs() < 21.0, "{}", found.skew_ppm);
-        let true_delay = compare_same_clock(&truth).from_client.delay;
-        assert!(found.from_client.delay.p50.abs_diff(true_delay.p50) < 1_000_000);
+        let true_delay = compare_same_clock(&truth).from_client.one_way_delay;
+        assert!(found.from_client.one_way_delay.p50.abs_diff(true_delay.p50) < 1_000_000);
     }
 }
 
@@ -167,7 +170,7 @@ fn accepts_client_on_either_side() {
         ComparisonSettings::default(),
     );
     assert!(straight.client_is_left && !other.client_is_left);
-    let buckets = |found: &TwoPointComparison| found.from_client.delay.buckets.clone();
+    let buckets = |found: &TwoPointComparison| found.from_client.one_way_delay.buckets.clone();
     assert_eq!(buckets(&straight), buckets(&other));
     assert_eq!(
         straight.from_server.ack_spacing,
@@ -285,11 +288,11 @@ fn joint_verdict_finds_standing_queue() {
         let [near, far] = assess_jointly(&truth, ahead_ns);
         assert_eq!(near.upload.verdict, far.upload.verdict);
         let verdict = &near.upload.verdict;
-        assert!(verdict.starts_with("Seen at both ends: "), "{verdict}");
-        assert!(verdict.contains("by the path's rate"), "{verdict}");
+        assert!(verdict.starts_with("Captured at both ends: "), "{verdict}");
+        assert!(verdict.contains("by the bottleneck bandwidth"), "{verdict}");
         let shifted = near.upload.limits.iter().zip(&far.upload.limits);
         for (near, far) in shifted {
-            assert_eq!(near.by, far.by);
+            assert_eq!(near.limit, far.limit);
             let ahead = far.from_ns - near.from_ns;
             assert!(ahead.abs_diff(ahead_ns) < 1_000_000, "{ahead}");
         }
@@ -307,5 +310,5 @@ fn joint_verdict_finds_ack_queue() {
     let [near, far] = assess_jointly(&truth, 0);
     assert_eq!(near.upload.verdict, far.upload.verdict);
     let last = near.upload.limits.last().unwrap();
-    assert_eq!(last.by, Limit::AckStream, "{}", near.upload.verdict);
+    assert_eq!(last.limit, Limit::AckStream, "{}", near.upload.verdict);
 }

@@ -173,7 +173,7 @@ fn ignores_first_ack_of_partial_capture() {
         ),
         (2_000, 0)
     );
-    assert_eq!(flow.upload.rtt_by_pairs.count, 2);
+    assert_eq!(flow.upload.rtt_by_acks.count, 2);
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn analyses_acks_without_data() {
         (0, 0)
     );
     assert_eq!(
-        (direction.in_flight_max_bytes, direction.rtt_by_pairs.count),
+        (direction.in_flight_max_bytes, direction.rtt_by_acks.count),
         (0, 0)
     );
 }

@@ -28,7 +28,7 @@ fn upload(parts: &[&[ScriptSegment]]) -> Direction {
 /// Returns whether nothing was retransmitted, reordered or a probe.
 fn is_in_order(upload: &Direction) -> bool {
     let data = upload.data;
-    data.retransmissions + data.reordered + data.probes == 0
+    data.retransmissions + data.reordered + data.window_probes_and_keep_alives == 0
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn data_after_capture_gap_is_new() {
         let data = upload.data;
         assert!(is_in_order(&upload), "{gap}: {data:?}");
         assert_eq!((data.unique_bytes, data.acked_unseen_bytes), (20_000, gap));
-        let rtt = &upload.rtt_by_pairs;
+        let rtt = &upload.rtt_by_acks;
         assert!(rtt.count >= 20 && rtt.max == MS, "{gap}: {rtt:?}");
     }
 }
@@ -111,7 +111,7 @@ fn ignores_unconfirmed_stray_number() {
             assert_eq!(data.payload_bytes, 20_000 + payload);
             assert_eq!(upload.acks.acked_bytes, 20_000);
             assert_eq!(upload.in_flight_max_bytes, 1_000);
-            assert_eq!(upload.rtt_by_pairs, clean.rtt_by_pairs);
+            assert_eq!(upload.rtt_by_acks, clean.rtt_by_acks);
         }
     }
 }

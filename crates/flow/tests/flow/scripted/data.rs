@@ -29,9 +29,12 @@ fn counts_a_transfer() {
     assert_eq!(data.segment_max_bytes, 1_000);
     assert_eq!(data.first_data_ns, Some(20 * MS));
     assert_eq!(data.last_data_ns, Some(20 * MS + 30 * US));
-    assert_eq!(flow.upload.gaps.buckets.len(), 2);
+    assert_eq!(flow.upload.inter_packet_gaps.buckets.len(), 2);
     assert_eq!(
-        (flow.upload.gaps.min, flow.upload.gaps.max),
+        (
+            flow.upload.inter_packet_gaps.min,
+            flow.upload.inter_packet_gaps.max
+        ),
         (10 * US, 20 * US)
     );
     assert_eq!(flow.upload.bursts.max, 3);
@@ -66,7 +69,7 @@ fn counts_segments_of_super_packets() {
     );
     assert_eq!(data.wire_bytes, 2 * 40 + 2_500 + 3 * 40 + 1_040);
     assert_eq!(data.segment_max_bytes, 1_000);
-    assert_eq!(flow.upload.gaps.count, 1);
+    assert_eq!(flow.upload.inter_packet_gaps.count, 1);
     assert_eq!(flow.upload.packets_per_ack.max, 4);
 }
 
@@ -184,7 +187,10 @@ fn distinguishes_late_last_byte_from_keep_alive() {
         ],
     ]));
     let data = flow.upload.data;
-    assert_eq!((data.probes, data.unique_bytes), (1, 101));
+    assert_eq!(
+        (data.window_probes_and_keep_alives, data.unique_bytes),
+        (1, 101)
+    );
     assert_eq!((data.reordered, data.retransmissions), (1, 0));
 }
 
@@ -203,7 +209,11 @@ fn counts_keep_alives_as_probes() {
     ]));
     let data = flow.upload.data;
     assert_eq!(
-        (data.probes, data.unique_bytes, data.retransmitted_bytes),
+        (
+            data.window_probes_and_keep_alives,
+            data.unique_bytes,
+            data.retransmitted_bytes
+        ),
         (2, 100, 0)
     );
     assert_eq!(flow.upload.acks.duplicates, 0);
@@ -227,7 +237,11 @@ fn counts_zero_window_probes() {
     ]));
     let data = flow.upload.data;
     assert_eq!(
-        (data.probes, data.unique_bytes, data.payload_bytes),
+        (
+            data.window_probes_and_keep_alives,
+            data.unique_bytes,
+            data.payload_bytes
+        ),
         (2, 2_000, 2_002)
     );
     assert_eq!(
@@ -250,7 +264,10 @@ fn accepts_fin_with_number_of_probe() {
         ],
     ]));
     assert_eq!(
-        (flow.upload.data.probes, flow.upload.data.unique_bytes),
+        (
+            flow.upload.data.window_probes_and_keep_alives,
+            flow.upload.data.unique_bytes
+        ),
         (1, 1_001)
     );
 }
@@ -266,7 +283,7 @@ fn pause_ends_burst() {
     }
     let upload = run_one(&segments).upload;
     assert_eq!(upload.bursts.buckets, [(4, 3)]);
-    assert_eq!(upload.gaps.count, 11);
+    assert_eq!(upload.inter_packet_gaps.count, 11);
 }
 
 #[test]

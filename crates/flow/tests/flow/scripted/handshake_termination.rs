@@ -165,7 +165,7 @@ fn new_syn_ack_before_handshake_end_is_same_flow() {
     );
     assert_eq!((down.acks.acked_bytes, down.data.reordered), (100, 0));
     assert_eq!(
-        down.rtt_by_pairs.count, 2,
+        down.rtt_by_acks.count, 2,
         "of the last SYN/ACK and of the data"
     );
     assert_eq!(flow.upload.data.unique_bytes, 10);

@@ -26,15 +26,15 @@ fn share(upload: &Direction, by: Limit) -> f64 {
         let of = upload
             .limits
             .iter()
-            .filter(|period| by.contains(&period.by));
+            .filter(|period| by.contains(&period.limit));
         of.map(|period| period.to_ns - period.from_ns).sum()
     };
-    use Limit::{AckStream, Application, CongestionWindow, PathRate, ReceiveWindow};
+    use Limit::{AckStream, Application, BottleneckBandwidth, CongestionWindow, ReceiveWindow};
     let all = [
         Application,
         ReceiveWindow,
         CongestionWindow,
-        PathRate,
+        BottleneckBandwidth,
         AckStream,
     ];
     span(&[by]) as f64 / span(&all) as f64

@@ -10,13 +10,13 @@ use longhaul_flow::Settings;
 fn handshake_is_a_sample() {
     let flow = run_one(&handshake(10 * MS));
     assert_eq!(
-        (flow.upload.rtt_by_pairs.count, flow.upload.rtt_by_pairs.max),
+        (flow.upload.rtt_by_acks.count, flow.upload.rtt_by_acks.max),
         (1, 10 * MS)
     );
     assert_eq!(
         (
-            flow.download.rtt_by_pairs.count,
-            flow.download.rtt_by_pairs.max
+            flow.download.rtt_by_acks.count,
+            flow.download.rtt_by_acks.max
         ),
         (1, 0)
     );
@@ -35,7 +35,7 @@ fn samples_last_segment_covered_by_each_ack() {
             server(37 * MS, 1, 3_001),
         ],
     ]));
-    let rtt = &results.flows[0].upload.rtt_by_pairs;
+    let rtt = &results.flows[0].upload.rtt_by_acks;
     assert_eq!((rtt.count, rtt.min, rtt.max), (3, 10 * MS, 13 * MS));
     let series = results.series(0, true, 0);
     let bin = series.iter().find(|(at, _)| *at == 35 * MS).unwrap().1;
@@ -78,7 +78,7 @@ fn retransmitted_segment_is_no_sample() {
             server(331 * MS, 1, 3_001),
         ],
     ]));
-    let rtt = &flow.upload.rtt_by_pairs;
+    let rtt = &flow.upload.rtt_by_acks;
     assert_eq!((rtt.count, rtt.min, rtt.max), (2, 10 * MS, 11 * MS));
 }
 
@@ -98,9 +98,9 @@ fn repeated_window_probe_is_no_sample() {
             server(930 * MS, 1, 2_002).window(10),
         ],
     ]));
-    let rtt = &flow.upload.rtt_by_pairs;
+    let rtt = &flow.upload.rtt_by_acks;
     assert_eq!((rtt.count, rtt.max), (3, 10 * MS));
-    assert_eq!(flow.upload.data.probes, 2);
+    assert_eq!(flow.upload.data.window_probes_and_keep_alives, 2);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn retransmitted_syn_is_no_sample() {
     let mut segments = handshake(1_010 * MS);
     segments.insert(1, client(1_000 * MS, 0, 0).syn(1_000, 7).without_ack());
     let flow = run_one(&segments);
-    assert_eq!(flow.upload.rtt_by_pairs.count, 0);
+    assert_eq!(flow.upload.rtt_by_acks.count, 0);
     assert_eq!(flow.handshake.syn_retransmissions, 1);
     // Either SYN may have been answered, 10 ms or 1,010 ms later (RFC 6298 §3).
     assert_eq!(flow.handshake.syn_to_syn_ack_ns, None);
@@ -125,7 +125,7 @@ fn samples_parts_of_super_packet() {
             server(32 * MS, 1, 4_001),
         ],
     ]));
-    let rtt = &flow.upload.rtt_by_pairs;
+    let rtt = &flow.upload.rtt_by_acks;
     assert_eq!((rtt.count, rtt.max), (3, 12 * MS));
 }
 
@@ -159,7 +159,7 @@ fn time_stamps_sample_retransmitted_segment() {
     ]));
     let upload = &results.flows[0].upload;
     assert_eq!(
-        (upload.rtt_by_pairs.count, upload.rtt_by_timestamps.max),
+        (upload.rtt_by_acks.count, upload.rtt_by_timestamps.max),
         (1, 15 * MS)
     );
     assert_eq!(results.series(0, true, 1)[0].1.rtt_samples, 2);

@@ -246,7 +246,10 @@ fn check_record(of: &longhaul_flow::record::Direction) {
     assert_eq!(of.ack_diff.count, acks.advancing);
     assert_eq!(of.packets_per_ack.count, acks.advancing);
     assert_eq!(mean_sum(&of.ack_diff), acks.acked_bytes);
-    assert_eq!(of.gaps.count, data.data_packets.saturating_sub(1));
+    assert_eq!(
+        of.inter_packet_gaps.count,
+        data.data_packets.saturating_sub(1)
+    );
     assert_eq!(mean_sum(&of.bursts), data.data_segments);
     assert!(data.unique_bytes <= data.payload_bytes);
     let seen_again = data.retransmitted_bytes - data.unseen_retransmitted_bytes;

@@ -134,7 +134,7 @@ fn counts_no_retransmission_without_loss() {
     let transfer = transfer(&[("queue", "10bdp")], &[], false);
     assert_consistent(&transfer);
     assert_eq!((transfer.lost, transfer.counters.retransmitted), (0, 0));
-    let rtt = &transfer.at_sender.rtt_by_pairs;
+    let rtt = &transfer.at_sender.rtt_by_acks;
     assert!(rtt.min >= 40_000_000 && rtt.min < 42_000_000, "{}", rtt.min);
     let by_timestamps = &transfer.at_sender.rtt_by_timestamps;
     assert!(
@@ -145,7 +145,7 @@ fn counts_no_retransmission_without_loss() {
     );
     // Two segments an ACK, after the first few.
     assert_eq!(transfer.at_receiver.packets_per_ack.p50, 2);
-    assert!(transfer.at_receiver.rtt_by_pairs.p50 < 2_000_000);
+    assert!(transfer.at_receiver.rtt_by_acks.p50 < 2_000_000);
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn super_packets_equal_single_segments() {
     );
     assert_eq!(b.data.retransmitted_bytes, a.data.retransmitted_bytes);
     assert_eq!((b.acks, &b.ack_diff), (a.acks, &a.ack_diff));
-    assert_eq!(b.rtt_by_pairs, a.rtt_by_pairs);
+    assert_eq!(b.rtt_by_acks, a.rtt_by_acks);
 }
 
 #[test]

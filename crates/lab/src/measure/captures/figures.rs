@@ -111,7 +111,7 @@ fn loss_metrics(direction: &Direction) -> Figures {
     let limits = &direction.limits;
     let span = |one: &longhaul_flow::record::LimitPeriod| (one.to_ns - one.from_ns) as f64;
     let all = sum(limits.iter().map(span));
-    let by_acks = limits.iter().filter(|one| one.by == Limit::AckStream);
+    let by_acks = limits.iter().filter(|one| one.limit == Limit::AckStream);
     let share = sum(by_acks.map(span)) / all;
     present([
         ("ack_limited_ratio", share.is_finite().then_some(share)),
@@ -182,7 +182,7 @@ mod tests {
             phase(PhaseKind::Steady, 3..6, 1e6),
         ];
         let limited = |by, s: std::ops::Range<u64>| LimitPeriod {
-            by,
+            limit: by,
             from_ns: s.start * SECOND_NS,
             to_ns: s.end * SECOND_NS,
         };
