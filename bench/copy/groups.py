@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Control groups (v2): what the processes of one host of the bench cost, and an end for all of them."""
+"""Control groups (v2), one for each host: they count the CPU time of its processes and can kill them all."""
 import os, pathlib, signal, time
 
-PLACES = (pathlib.Path("/sys/fs/cgroup/unified"), pathlib.Path("/sys/fs/cgroup"))
+MOUNTS = (pathlib.Path("/sys/fs/cgroup/unified"), pathlib.Path("/sys/fs/cgroup"))
 
 
-def place():
-    """The directory of this process's own group; None without version 2."""
-    for root in PLACES:
+def own_cgroup():
+    """The directory of this process's control group; None without version 2."""
+    for root in MOUNTS:
         if (root / "cgroup.procs").exists() and (root / "cgroup.controllers").exists():
             own = next(line for line in open("/proc/self/cgroup") if line.startswith("0::"))
             return root / own.strip()[4:]
@@ -15,38 +15,38 @@ def place():
 
 
 class Group:
-    """One group, made here; whoever is in it ends with it."""
+    """A control group. Removing it kills its processes."""
 
     def __init__(self, path):
-        self.path, self.stay = path, set()
+        self.path, self.servers = path, set()
         path.mkdir(exist_ok=True)
 
     def join(self):
-        """For a child between fork and exec."""
+        """Moves this process into the group; for a child between fork and exec."""
         (self.path / "cgroup.procs").write_text("0")
 
     def pids(self):
         return set(map(int, (self.path / "cgroup.procs").read_text().split()))
 
-    def keep(self):
-        """Whoever is here now is a server: `sweep` leaves it alone."""
-        self.stay = self.pids()
+    def mark_servers(self):
+        """Marks the present processes as servers, which `kill_rest` does not kill."""
+        self.servers = self.pids()
 
     def cpu_seconds(self):
-        """User and system time of all that ever ran here."""
+        """User and system time of all processes that ever ran in the group."""
         fields = dict(line.split() for line in (self.path / "cpu.stat").read_text().splitlines())
         return int(fields["usage_usec"]) * 1e-6
 
-    def sweep(self, patience_s=0.0):
-        """Ends what is left besides the servers, after some patience. The number of processes that had to be ended."""
-        until = time.monotonic() + patience_s
-        while (left := self.pids() - self.stay) and time.monotonic() < until:
+    def kill_rest(self, grace_s=0.0):
+        """Kills all processes except servers that still run after `grace_s`. Returns their number."""
+        deadline = time.monotonic() + grace_s
+        while (rest := self.pids() - self.servers) and time.monotonic() < deadline:
             time.sleep(0.02)
-        for pid in left:
+        for pid in rest:
             kill(pid)
-        while self.pids() - self.stay:
+        while self.pids() - self.servers:
             time.sleep(0.01)
-        return len(left)
+        return len(rest)
 
     def remove(self):
         (self.path / "cgroup.kill").write_text("1")

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What is copied: made from a seed, thrown out of the page cache before a run, compared after it."""
+"""Files to copy: created from a seed, dropped from the page cache before a run, compared after it."""
 import dataclasses, hashlib, os, pathlib, random, subprocess
 
 CHUNK = 1 << 20
-# Of longhaul's, what belongs at a target after a copy.
-OUR_RECORD = ".longhaul-manifest"
+# The file that longhaul itself leaves at a target.
+MANIFEST = ".longhaul-manifest"
 
 
 @dataclasses.dataclass
 class Job:
-    """A directory whose contents are copied into another."""
+    """A directory whose contents are copied into another, with the SHA-256 of each file."""
     name: str
     root: pathlib.Path
     bytes: int
@@ -20,61 +20,62 @@ class Job:
         return sorted(self.root.iterdir())
 
     def paths(self):
-        """Relative to the directory."""
+        """Paths of the files, relative to the directory."""
         return list(self.digests)
 
 
-def sizes(name, quick, large, long):
-    """(path, bytes) of each file of a job."""
+def file_sizes(name, quick, large, long):
+    """Returns (path, bytes) of each file of a job."""
     if name in ("large", "long", "short"):
-        whole = {"large": large, "long": long, "short": 64_000_000}[name]
-        return [(f"{name}.bin", whole // (20 if quick else 1))]
+        size = {"large": large, "long": long, "short": 64_000_000}[name]
+        return [(f"{name}.bin", size // (20 if quick else 1))]
     if name == "small":
         return [(f"{n // 1000}/{n:05}.dat", 20_000) for n in range(500 if quick else 10_000)]
     if name == "tree":
-        return list(checkout(random.Random(7), 400 if quick else 8_000))
+        return list(source_tree(random.Random(7), 400 if quick else 8_000))
     raise KeyError(name)
 
 
-def checkout(dice, files):
-    """Like a checkout of sources: most files of some KB, some of hundreds, a dozen to a directory, up to six deep."""
+def source_tree(generator, files):
+    """Sizes as in a checkout of sources: most files have some KB, some hundreds; 12 files in a directory, up to six levels."""
     directories = [""]
     for n in range(files):
         if n % 12 == 0:
-            parent = dice.choice([d for d in directories[-200:] if d.count("/") < 6] or [""])
+            parent = generator.choice([path for path in directories[-200:] if path.count("/") < 6] or [""])
             directories.append(f"{parent}module{n // 12}/")
-        yield f"{directories[-1]}file{n}.c", max(1, int(dice.lognormvariate(8.3, 1.4)))
+        yield f"{directories[-1]}file{n}.c", max(1, int(generator.lognormvariate(8.3, 1.4)))
 
 
-def make(name, place, quick, large, long):
-    """Random bytes: nothing that compresses gains here."""
-    root, digests, total = place / name, {}, 0
-    for number, (path, size) in enumerate(sizes(name, quick, large, long)):
+def create(name, parent, quick, large, long):
+    """Creates the files of a job, of random bytes, so that no tool gains by compression."""
+    root, digests, total = parent / name, {}, 0
+    for number, (path, size) in enumerate(file_sizes(name, quick, large, long)):
         file = root / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        digests[path] = fill(file, size, random.Random(f"{name}-{number}"))
+        digests[path] = write_random(file, size, random.Random(f"{name}-{number}"))
         total += size
     sync(root)
     return Job(name, root, total, len(digests), digests)
 
 
-def fill(file, size, dice):
+def write_random(file, size, generator):
+    """Writes random bytes and returns their SHA-256."""
     digest = hashlib.sha256()
     with open(file, "wb") as out:
         for begin in range(0, size, CHUNK):
-            block = dice.randbytes(min(CHUNK, size - begin))
+            block = generator.randbytes(min(CHUNK, size - begin))
             digest.update(block)
             out.write(block)
     return digest.hexdigest()
 
 
 def sync(directory):
-    """All of the file system that it is on."""
+    """Syncs the file system of a directory."""
     subprocess.run(["sync", "-f", directory], check=True)
 
 
-def forget(job):
-    """Its data leaves the page cache; names and inodes stay."""
+def drop_from_page_cache(job):
+    """Drops the data of a job from the page cache. Names and inodes stay."""
     for path in job.paths():
         descriptor = os.open(job.root / path, os.O_RDONLY)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -82,17 +83,17 @@ def forget(job):
 
 
 def differences(job, target):
-    """What is wrong at the target, and what is there besides; nothing if it is the copy that was asked for."""
+    """Returns the missing and differing files at the target, and the files that the source does not have."""
     found = {str(file.relative_to(target)): file for file in target.rglob("*") if file.is_file()}
-    found.pop(OUR_RECORD, None)
+    found.pop(MANIFEST, None)
     wrong = [f"missing {path}" for path in job.digests.keys() - found.keys()]
-    wrong += [f"differs: {path}" for path in job.digests.keys() & found.keys() if digest(found[path]) != job.digests[path]]
+    wrong += [f"differs: {path}" for path in job.digests.keys() & found.keys() if file_digest(found[path]) != job.digests[path]]
     return sorted(wrong), sorted(found.keys() - job.digests.keys())
 
 
-def digest(file):
-    found = hashlib.sha256()
+def file_digest(file):
+    result = hashlib.sha256()
     with open(file, "rb") as data:
         while block := data.read(CHUNK):
-            found.update(block)
-    return found.hexdigest()
+            result.update(block)
+    return result.hexdigest()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Two hosts with a long path between them: namespaces, `longhaul link`, and the servers that tools speak to."""
+"""Two hosts with a long path between them: namespaces, `longhaul link`, and the servers that the tools need."""
 import contextlib, dataclasses, json, os, pathlib, platform, shutil
 
 from groups import Group
@@ -14,15 +14,15 @@ RATE_BPS = 1_000_000_000
 BUFFERS = ("tcp_rmem", "tcp_wmem")
 
 
-def machine_buffer(name):
-    """What new namespaces begin with."""
+def default_buffer(name):
+    """This machine's setting, which new namespaces inherit."""
     return pathlib.Path(f"/proc/sys/net/ipv4/{name}").read_text()
 
 
 @dataclasses.dataclass(frozen=True)
 class Path:
-    """rtt_ms; loss as a ratio, in both directions; buffers `default` (the machine's) or `tuned` (2 BDP, never less), or
-    `bursts`: as tuned, and TCP sends 16 segments at a time at least, however slow its stream (tcp_min_tso_segs)."""
+    """A path: RTT, loss ratio in both directions, and buffers. `default` buffers are the machine's, `tuned` ones at least
+    2 BDP. `bursts` is `tuned`, and TCP sends at least 16 segments at once, even on a slow stream (tcp_min_tso_segs)."""
     rtt_ms: int
     loss: float
     buffers: str
@@ -32,27 +32,27 @@ class Path:
         return ["net.ipv4.tcp_no_metrics_save=1", *bursts, *(f"net.ipv4.{name}={self.buffer(name)}" for name in BUFFERS)]
 
     def buffer(self, name):
-        least, usual, most = machine_buffer(name).split()
+        low, default, high = default_buffer(name).split()
         bdp_bytes = RATE_BPS * self.rtt_ms // 8000
-        return f"{least} {usual} {max(int(most), 2 * bdp_bytes) if self.buffers != 'default' else most}"
+        return f"{low} {default} {max(int(high), 2 * bdp_bytes) if self.buffers != 'default' else high}"
 
 
-def name_hosts(directory):
-    """In this mount namespace: names of hosts, which GridFTP and bbcp look up."""
+def write_hosts_file(directory):
+    """Mounts an /etc/hosts with the names of the hosts, which GridFTP and bbcp look up."""
     names = {"localhost": "127.0.0.1", platform.node(): "127.0.0.1"} | ADDRESS
     (directory / "hosts").write_text("".join(f"{address} {host}\n" for host, address in names.items()))
     run_command("mount", "--bind", directory / "hosts", "/etc/hosts")
 
 
-class Here:
-    """One host and no path: this machine. Up within the block."""
+class LocalTestbed:
+    """This machine as the only host, without a path. Runs for the block."""
     names = (SOURCE,)
 
     def __init__(self, results, options, directory, root, cgroup):
         self.results, self.options, self.directory, self.root, self.cgroup = results, options, directory, root, cgroup
 
     def host(self, _):
-        """Where a program of an end runs, as Program wants it."""
+        """The namespace of a host; None is this machine."""
         return None
 
     def __enter__(self):
@@ -68,19 +68,19 @@ class Here:
         pass
 
     def environment(self, host):
-        """Nobody's settings but ours, and nothing written into somebody's home."""
+        """Environment of a program: no settings of the user, and a home directory of its own."""
         return {"PATH": os.environ["PATH"], "HOME": str(self.directory), "LANG": "C.UTF-8", "GLOBUS_HOSTNAME": ADDRESS[host]}
 
-    def program(self, host, *command, **how):
-        """One that counts as its host's."""
-        return Program(self.host(host), *command, env=self.environment(host), preexec_fn=self.groups[host].join, **how)
+    def program(self, host, *command, **options):
+        """Returns a Program in the control group of its host."""
+        return Program(self.host(host), *command, env=self.environment(host), preexec_fn=self.groups[host].join, **options)
 
     def __exit__(self, *_):
         self.stack.close()
 
 
-class Testbed(Here):
-    """`directory` is for what servers need; `root` is what they give and take."""
+class Testbed(LocalTestbed):
+    """Two hosts and their servers. `directory` has the servers' files, `root` the files to copy."""
     names = (SOURCE, TARGET)
 
     def __init__(self, path, *rest):
@@ -91,22 +91,22 @@ class Testbed(Here):
         return name
 
     def start(self):
-        up, options = self.stack.enter_context, self.options
+        enter, options = self.stack.enter_context, self.options
         ends = [(host, f"{ADDRESS[host]}/30") for host in self.names]
-        up(hosts(*self.names, sysctls=self.path.sysctls()))
-        up(emulated_link(options.link, *ends, "--rate", f"{RATE_BPS // 10**6}mbit", "--delay", f"{self.path.rtt_ms / 2:g}ms",
+        enter(hosts(*self.names, sysctls=self.path.sysctls()))
+        enter(emulated_link(options.link, *ends, "--rate", f"{RATE_BPS // 10**6}mbit", "--delay", f"{self.path.rtt_ms / 2:g}ms",
                 "--loss", f"{self.path.loss * 100:.4f}%", "--counters", self.counters, *["--realtime"] * options.realtime))
-        self.choose_control()
-        self.sshd = up(self.sshd_program())
+        self.set_congestion_control()
+        self.sshd = enter(self.sshd_program())
         for program, server in (("nginx", self.nginx), ("globus-gridftp-server", self.gridftp)):
             if shutil.which(program) and program not in self.results.skipped:
                 with self.results.catch_errors(program, peer=True):
-                    up(server())
+                    enter(server())
         for group in self.groups.values():
-            group.keep()
+            group.mark_servers()
 
-    def choose_control(self):
-        """Of the route, since a namespace may not make any control its default that the machine reserves to root."""
+    def set_congestion_control(self):
+        """Sets CUBIC on the route. The default of a namespace may not be a control that the machine reserves to root."""
         for host in self.names:
             run_command("ip", "-n", host, "route", "replace", NETWORK, "dev", "wan0", "proto", "kernel", "scope", "link",
                  "src", ADDRESS[host], "congctl", "cubic")
@@ -148,7 +148,7 @@ class Testbed(Here):
                             "-auth-level", "0", ready=GRIDFTP_PORT)
 
     def received(self):
-        """Bytes that came to the target's end of the link, a header for each super-packet included."""
+        """Bytes that the target's interface has received, with one header for each super-packet."""
         for line in open(f"/proc/{self.sshd.pid}/net/dev"):
             name, _, fields = line.partition(":")
             if name.strip() == "wan0":
@@ -156,12 +156,12 @@ class Testbed(Here):
         raise RuntimeError("the link's interface is gone")
 
     def sent_by_connection(self):
-        """Bytes that were acknowledged on each of the source's connections so far."""
-        listed = run_command(*netns_exec(SOURCE, "ss", "-HtinO", "state", "established"))
-        words = (word for line in listed.splitlines() for word in line.split())
+        """Bytes acknowledged so far on each connection of the source."""
+        output = run_command(*netns_exec(SOURCE, "ss", "-HtinO", "state", "established"))
+        words = (word for line in output.splitlines() for word in line.split())
         return [int(word.partition(":")[2]) for word in words if word.startswith("bytes_acked:")]
 
     def lateness(self):
-        """What the link says of itself at its end, a direction each."""
+        """The link's report of its own lateness, one for each direction, after its end."""
         lines = (json.loads(line) for line in self.counters.read_text().splitlines())
         return [line for line in lines if line.get("record") == "timing_report"]

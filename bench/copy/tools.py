@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Who copies: the command of each tool, in the configuration that its own documentation advises for a long path.
+"""The command of each tool, configured as its own documentation advises for a long path.
 
-A tool that pushes runs on the source, one that pulls on the target; the data goes the same way for all."""
+A tool that pushes runs on the source, one that pulls on the target. The data takes the same direction for all."""
 import dataclasses, shutil, subprocess, typing
 from urllib.parse import quote
 
@@ -12,7 +12,7 @@ STREAMS = 16
 
 @dataclasses.dataclass(frozen=True)
 class Tool:
-    """`command(call)` gives the words, also of a call that goes on after an interruption; `programs` must be there."""
+    """A tool. `command(call)` returns its arguments, for a resumed copy too. `programs` must be on this machine."""
     name: str
     host: str
     programs: tuple
@@ -21,7 +21,7 @@ class Tool:
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """What a command needs to know: `job` goes into the directory `target`; `directory` has the servers' files."""
+    """Arguments of one copy: `job` goes into the directory `target`; `directory` has the servers' files."""
     job: object
     target: object
     directory: object
@@ -69,7 +69,7 @@ def rclone_http(call):
 
 
 def aria2(call):
-    """It can't list a directory, so it is given the names."""
+    """aria2 cannot list a directory, so the command has a list of names."""
     names = call.directory / "aria2.list"
     names.write_text("".join(f"{call.url}/{quote(path)}\n  out={path}\n" for path in call.job.paths()))
     return ["aria2c", "--quiet", "--no-conf", "--file-allocation=none", "--continue=true", "--allow-overwrite=true", "--auto-save-interval=1",
@@ -78,11 +78,11 @@ def aria2(call):
 
 
 def gridftp(call):
-    """Many streams for one file, files side by side and pipelined for many."""
-    many = ["-pp", "-cc", "8", "-r", "-cd"] if call.job.files > 1 else ["-p", str(STREAMS)]
-    place = f"ftp://{ADDRESS[TARGET]}:{GRIDFTP_PORT}{call.target}/"
+    """Many streams for one file; concurrent and pipelined transfers for many files."""
+    flags = ["-pp", "-cc", "8", "-r", "-cd"] if call.job.files > 1 else ["-p", str(STREAMS)]
+    target = f"ftp://{ADDRESS[TARGET]}:{GRIDFTP_PORT}{call.target}/"
     name = "" if call.job.files > 1 else call.job.paths()[0]
-    return ["globus-url-copy", "-fast", *many, f"file://{call.job.root}/{name}", place + name]
+    return ["globus-url-copy", "-fast", *flags, f"file://{call.job.root}/{name}", target + name]
 
 
 def bbcp(*flags):
@@ -99,8 +99,8 @@ def mscp(call):
             f"root@{TARGET}:{call.target}/"]
 
 
-def bare(program):
-    """Tools of this machine, local to local."""
+def local_tool(program):
+    """Commands of the tools that copy locally."""
     commands = {"cp": lambda call: ["cp", "-a", f"{call.job.root}/.", f"{call.target}/"],
                 "rsync": lambda call: ["rsync", "-a", f"{call.job.root}/", f"{call.target}/"]}
     return commands[program]
@@ -121,20 +121,20 @@ OURS = [
     Tool(f"longhaul-{STREAMS}", SOURCE, ("longhaul",), longhaul("--streams", str(STREAMS))),
 ]
 LOCAL = [Tool("longhaul", SOURCE, ("longhaul",), local_longhaul()),
-         Tool("cp -a", SOURCE, ("cp",), bare("cp")), Tool("rsync -a", SOURCE, ("rsync",), bare("rsync"))]
+         Tool("cp -a", SOURCE, ("cp",), local_tool("cp")), Tool("rsync -a", SOURCE, ("rsync",), local_tool("rsync"))]
 
 
-def named(name):
+def by_name(name):
     return next(tool for tool in OURS + PEERS if tool.name == name)
 
 
-def found(program, options):
-    """Where a program is; the options say it for those that no distribution has."""
-    given = {"longhaul": options.longhaul, "bbcp": options.bbcp, "mscp": options.mscp}
-    return shutil.which(given.get(program) or program)
+def find(program, options):
+    """The path of a program, or None. Options have the paths of those that no distribution has."""
+    paths = {"longhaul": options.longhaul, "bbcp": options.bbcp, "mscp": options.mscp}
+    return shutil.which(paths.get(program) or program)
 
 
-def knows(options, *flags):
-    """Whether this longhaul has such flags."""
-    said = subprocess.run([options.longhaul, "copy", "--help"], capture_output=True, text=True).stdout
-    return all(flag in said for flag in flags)
+def has_flags(options, *flags):
+    """Whether this build of longhaul copy has these flags."""
+    help_text = subprocess.run([options.longhaul, "copy", "--help"], capture_output=True, text=True).stdout
+    return all(flag in help_text for flag in flags)
