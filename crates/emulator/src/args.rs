@@ -14,7 +14,7 @@ use crate::{
 use anyhow::Result;
 use clap::{Args as _, FromArgMatches};
 use longhaul_command::exit::{self, Refusal};
-use longhaul_units::{Bytes, Time};
+use longhaul_units::{Bytes, Time, Typed};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -92,10 +92,10 @@ impl DirectionArg {
 #[derive(clap::Args)]
 pub(super) struct StartArgs {
     /// Left end: [NAMESPACE:]INTERFACE:ADDRESS/PREFIX[,ADDRESS/PREFIX]
-    #[arg(long, value_name = "END", required_unless_present = "config")]
+    #[arg(long, value_name = "END")]
     pub(super) left: Option<String>,
     /// Right end, in the same form
-    #[arg(long, value_name = "END", required_unless_present = "config")]
+    #[arg(long, value_name = "END")]
     pub(super) right: Option<String>,
     /// TOML file with any number of links, instead of the flags
     #[arg(long, value_name = "FILE", conflicts_with_all = ["left", "right", "name", "link_config"])]
@@ -152,7 +152,7 @@ pub(super) struct StartArgs {
     pub(super) capture_memory: Bytes,
     /// Interval at which counters are written and shown, at least 1ms
     #[arg(long, default_value = "1s", value_name = "TIME")]
-    pub(super) interval: Time,
+    pub(super) interval: Typed<Time>,
     /// End after this time
     #[arg(long, value_name = "TIME")]
     pub(super) duration: Option<Time>,
@@ -284,7 +284,7 @@ impl StartArgs {
     /// # Errors
     /// Exit code 2: the error, with the link's name.
     pub(super) fn config(&self) -> Result<Config> {
-        config::check_interval(self.interval)?;
+        config::check_interval(&self.interval)?;
         let config = Config {
             links: match &self.config {
                 Some(path) => file::read(path)?,
@@ -293,7 +293,7 @@ impl StartArgs {
             threads: self.threads,
             realtime: self.realtime,
             counters: self.counters.clone(),
-            interval: self.interval,
+            interval: self.interval.value,
             duration: self.duration,
         };
         config.check()
@@ -317,12 +317,16 @@ impl StartArgs {
     }
 
     fn link(&self) -> Result<Link> {
-        let end = |text: &Option<String>| Endpoint::parse(text.as_deref().unwrap_or_default());
+        let (Some(left), Some(right)) = (&self.left, &self.right) else {
+            return Err(Refusal::usage(
+                "give both ends of the link, --left and --right, or a file of links, --config",
+            ));
+        };
         let both = self.both_directions()?;
         Ok(Link {
             name: self.name.clone(),
-            left: end(&self.left)?,
-            right: end(&self.right)?,
+            left: Endpoint::parse(left)?,
+            right: Endpoint::parse(right)?,
             forward: with_overrides(&both, &self.link_config.forward)?,
             backward: with_overrides(&both, &self.link_config.backward)?,
             mtu: self.mtu,

@@ -2,7 +2,7 @@
 //! Counters of a direction, and the records made from them.
 
 use hdrhistogram::Histogram;
-use longhaul_netem::{Batch, Delivery, DropCause, Line};
+use longhaul_netem::{Batch, Delivery, DropCause, Line, setting::Limit};
 use longhaul_packet::super_packet::SuperPacket;
 use longhaul_units::Time;
 use serde::{Deserialize, Serialize};
@@ -264,8 +264,40 @@ pub(super) struct DirectionState {
     pub(super) direction: Direction,
     /// Keys with their current values.
     pub(super) settings: Vec<(String, String)>,
+    /// Queue limit that holds now; `None` without a rate, which needs no queue.
+    #[serde(flatten)]
+    pub(super) queue_limit: Option<QueueLimit>,
     /// Newest counters; `None` before the end of the first interval.
     pub(super) counters: Option<Snapshot>,
+}
+
+/// Queue limit as a number. A setting in BDPs is computed when it is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum QueueLimit {
+    /// Most bytes that may wait.
+    #[serde(rename = "queue_limit_bytes")]
+    Bytes(u64),
+    /// Most segments that may wait.
+    #[serde(rename = "queue_limit_packets")]
+    Packets(usize),
+}
+
+impl From<Limit> for QueueLimit {
+    fn from(limit: Limit) -> Self {
+        match limit.bytes {
+            u64::MAX => Self::Packets(limit.packets),
+            bytes => Self::Bytes(bytes),
+        }
+    }
+}
+
+impl fmt::Display for QueueLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => longhaul_units::Bytes::new(*bytes).fmt(f),
+            Self::Packets(packets) => write!(f, "{packets} packets"),
+        }
+    }
 }
 
 impl DirectionState {
@@ -278,15 +310,26 @@ impl DirectionState {
         let settings = self.settings.iter();
         let settings = settings.map(|(key, value)| (key.clone(), Value::from(value.as_str())));
         record["settings"] = Value::Object(settings.collect());
+        match self.queue_limit {
+            Some(QueueLimit::Bytes(bytes)) => record["queue_limit_bytes"] = bytes.into(),
+            Some(QueueLimit::Packets(packets)) => record["queue_limit_packets"] = packets.into(),
+            None => {}
+        }
         Ok(record)
     }
 }
+
+/// Columns of the longest key and a space.
+const KEY_WIDTH: usize = 17;
 
 impl fmt::Display for DirectionState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.link, self.direction.name())?;
         for (key, value) in &self.settings {
-            write!(f, "\n  {key:<12}{value}")?;
+            write!(f, "\n  {key:<KEY_WIDTH$}{value}")?;
+            if let Some(limit) = self.queue_limit.filter(|_| key == "queue") {
+                write!(f, " ({limit})")?;
+            }
         }
         match &self.counters {
             Some(counters) => write!(f, "\n  {counters}"),

@@ -10,6 +10,7 @@ use super::{
 use longhaul_linux::{clock, tun::Tun, wait::Waker};
 use longhaul_netem::{
     AckClass, Batch, Coalescer, Delivered, Event, Line, LinkConfig, Segment, Setting,
+    setting::Limit,
 };
 use longhaul_packet::{super_packet::SuperPacket, vnet};
 use longhaul_units::Time;
@@ -24,8 +25,8 @@ use tokio::sync::mpsc::Sender;
 pub(super) enum LoopCommand {
     /// Change one setting of one direction now, and grow its packet ring to this many bytes; then confirm.
     Set(Direction, Setting, usize, mpsc::Sender<()>),
-    /// Send back the settings of one direction.
-    Show(Direction, mpsc::Sender<LinkConfig>),
+    /// Send back the settings of one direction, and its queue limit.
+    Show(Direction, mpsc::Sender<(LinkConfig, Limit)>),
     /// Stop the thread.
     Stop,
 }
@@ -161,7 +162,7 @@ impl ForwardingLoop {
     }
 
     /// Sends the settings to `answer`, after applying changes that are due by now.
-    fn show(&mut self, direction: Direction, answer: &mpsc::Sender<LinkConfig>) {
+    fn show(&mut self, direction: Direction, answer: &mpsc::Sender<(LinkConfig, Limit)>) {
         let forwarder = self
             .forwarders
             .iter_mut()
@@ -169,7 +170,8 @@ impl ForwardingLoop {
         if let Some(forwarder) = forwarder {
             forwarder.deliver(clock::now());
             // The client may have disconnected.
-            drop(answer.send(forwarder.line.shape().clone()));
+            let line = &forwarder.line;
+            drop(answer.send((line.shape().clone(), line.queue_limit())));
         }
     }
 

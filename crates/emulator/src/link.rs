@@ -4,14 +4,14 @@
 use super::{
     capture::{Capture, CapturePoint},
     config::{Config, DirectionConfig, Endpoint, Link},
-    counters::{Counters, Direction, DirectionState, Snapshot, TimingReport},
+    counters::{Counters, Direction, DirectionState, QueueLimit, Snapshot, TimingReport},
     forwarding::{Forwarder, ForwardingLoop, LoopCommand},
     packet_ring::PacketRing,
 };
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::{clock, interface, netns::Netns, sysctl, tun::Tun, wait::Waker};
-use longhaul_netem::{Coalescer, Delivery, Line, LinkConfig, Setting};
+use longhaul_netem::{Coalescer, Delivery, Line, LinkConfig, Setting, setting::Limit};
 use std::{
     cell::RefCell,
     fs::File,
@@ -153,24 +153,26 @@ impl RunningLink {
 
     fn state(&self, direction: Direction) -> DirectionState {
         let handle = self.handle(direction);
-        let settings = match self.current_config(direction) {
-            Some(config) => config.settings(),
-            None => handle.config.borrow().initial.settings(),
+        let (config, limit) = match self.current_config(direction) {
+            Some((config, limit)) => (config, Some(limit)),
+            None => (handle.config.borrow().initial.clone(), None),
         };
-        let settings = settings.into_iter();
+        let limit = limit.filter(|_| config.rate.mean().is_some());
+        let settings = config.settings().into_iter();
         DirectionState {
             link: self.name.clone(),
             direction,
             settings: settings
                 .map(|(key, value)| (key.to_owned(), value))
                 .collect(),
+            queue_limit: limit.map(QueueLimit::from),
             counters: handle.latest_snapshot.borrow().clone(),
         }
     }
 
-    /// Returns the current settings of the thread, with the changes of its schedule; `None` if it is too busy to
-    /// respond.
-    fn current_config(&self, direction: Direction) -> Option<LinkConfig> {
+    /// Returns the current settings of the thread, with the changes of its schedule, and its queue limit; `None` if it is
+    /// too busy to respond.
+    fn current_config(&self, direction: Direction) -> Option<(LinkConfig, Limit)> {
         let thread = &self.threads[self.handle(direction).thread];
         let (answer, config) = mpsc::channel();
         thread

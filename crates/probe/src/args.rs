@@ -7,8 +7,9 @@
 
 use super::recording::Timing;
 use anyhow::Result;
-use longhaul_command::exit::Refusal;
-use longhaul_units::Time;
+use longhaul_command::{deprecated, exit::Refusal};
+use longhaul_netem::setting;
+use longhaul_units::{Time, Typed};
 use std::{net::IpAddr, path::PathBuf};
 
 const EXAMPLES: &str = "\
@@ -16,7 +17,7 @@ Examples:
   A link between two namespaces, checked against its settings:
     longhaul probe --from client --to server 10.9.0.2 --expect delay=13ms --expect loss=1%
   The rate of the link, from a burst of full packets:
-    longhaul probe --from client --to server 10.9.0.2 --interval 0s --count 500 --length 1500 \\
+    longhaul probe --from client --to server 10.9.0.2 --interval 0s --count 500 --packet-size 1500 \\
         --expect rate=100mbit
   Each packet's times, for a plot:
     longhaul probe --from client --to server 10.9.0.2 --records packets.jsonl
@@ -40,16 +41,16 @@ pub struct Args {
     count: u32,
     /// Interval between messages; 0s sends them back to back
     #[arg(long, value_name = "TIME", default_value = "1ms")]
-    interval: Time,
-    /// Length of each packet in bytes with its IP header, 64 to 9000
-    #[arg(long, value_name = "BYTES", default_value_t = 100)]
-    length: u16,
+    interval: Typed<Time>,
+    /// Size of each packet in bytes with its IP header, 64 to 9000
+    #[arg(long, alias = "length", value_name = "BYTES", default_value_t = 100)]
+    packet_size: u16,
     /// Packets per message, 1 to 64; several are sent as one super-packet (GSO)
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    segments: u16,
+    #[arg(long, alias = "segments", value_name = "N", default_value_t = 1)]
+    gso_segments: u16,
     /// End when no packet has arrived for this time since the last was sent
     #[arg(long, value_name = "TIME", default_value = "2s")]
-    pub(super) wait: Time,
+    pub(super) wait: Typed<Time>,
     /// Check this setting of the path, as for `longhaul link`: KEY=VALUE; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     pub(super) expect: Vec<String>,
@@ -65,27 +66,34 @@ pub struct Args {
 const SPAN_MAX: Time = Time::from_secs(60);
 
 impl Args {
+    /// Prints a warning for each old name in the expected settings. The program itself warns of old flags.
+    pub(super) fn warn_of_old_settings(&self) {
+        let pairs = self.expect.iter().filter_map(|text| text.split_once('='));
+        let renamed = pairs.flat_map(|(key, value)| setting::old_names(key.trim(), value));
+        renamed.for_each(|(old, new)| deprecated::warn(&old, &new));
+    }
+
     /// Returns the timing, validated.
     pub(super) fn timing(&self) -> Result<Timing> {
         let timing = Timing {
             count: self.count,
-            interval_ns: self.interval.as_nanos(),
-            length: self.length,
-            segments: self.segments,
+            interval_ns: self.interval.value.as_nanos(),
+            length: self.packet_size,
+            segments: self.gso_segments,
         };
         timing.check().map_err(Refusal::usage)?;
-        check_span("interval", self.interval)?;
-        check_span("wait", self.wait)?;
+        check_span("interval", &self.interval)?;
+        check_span("wait", &self.wait)?;
         Ok(timing)
     }
 }
 
-fn check_span(what: &str, span: Time) -> Result<()> {
-    match span <= SPAN_MAX {
+fn check_span(flag: &str, span: &Typed<Time>) -> Result<()> {
+    match span.value <= SPAN_MAX {
         true => Ok(()),
         false => Err(Refusal::usage(format!(
-            "probe: {what} is {}, but must be {SPAN_MAX} at most",
-            span.exact()
+            "probe: {flag} is {span}, but must be {} at most",
+            SPAN_MAX.exact()
         ))),
     }
 }

@@ -37,6 +37,7 @@ use serde_json::Value;
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
+    args.warn_of_old_settings();
     let expected = Expectation::parse(&args.expect, args.timing()?)?;
     let plan = probe_plan(args)?;
     let recording = measure::measure(&plan)?;
@@ -69,7 +70,7 @@ fn probe_plan(args: &Args) -> Result<ProbePlan> {
         to: open_namespace(args.to.as_deref())?,
         address: args.address,
         timing,
-        wait: args.wait,
+        wait: args.wait.value,
     })
 }
 
@@ -99,7 +100,7 @@ fn print_result(
     }
     if let Some((_, deviations)) = conformance {
         result["as_expected"] = deviations.is_empty().into();
-        result["faults"] = deviations.into();
+        result["deviations"] = deviations.into();
     }
     if args.json {
         outln!("{result}");

@@ -17,14 +17,18 @@ pub struct Timing {
     pub count: u32,
     /// Time from one message to the next, ns; 0 sends back to back.
     pub interval_ns: u64,
-    /// Length of a packet from its IP header on, bytes.
+    /// Size of a packet from its IP header on, bytes.
+    #[serde(rename = "packet_size", alias = "length")]
     pub length: u16,
     /// Packets of one message.
+    #[serde(rename = "gso_segments", alias = "segments")]
     pub segments: u16,
 }
 
 /// Most packets of one probe: 24 bytes each in memory, 70 in a file.
 const COUNT_MAX: u32 = 1_000_000;
+/// Most bytes of one message.
+const MESSAGE_MAX: u32 = 65_000;
 
 impl Timing {
     /// Checks the values.
@@ -35,11 +39,16 @@ impl Timing {
                 .ok_or_else(|| format!("probe: {what} is {value}, but must be {least} to {most}"))
         };
         within("count", self.count, 1, COUNT_MAX)?;
-        within("length", self.length.into(), 64, 9000)?;
+        within("packet size", self.length.into(), 64, 9000)?;
         let most = longhaul_linux::timestamps::SEGMENTS_MAX as u32;
-        within("segments", self.segments.into(), 1, most)?;
+        within("GSO segments", self.segments.into(), 1, most)?;
         let message = u32::from(self.segments) * u32::from(self.length);
-        within("segments × length", message, 64, 65_000)?;
+        if message > MESSAGE_MAX {
+            return Err(format!(
+                "probe: a message of {} packets of {} bytes has {message} bytes, but must have {MESSAGE_MAX} at most",
+                self.segments, self.length
+            ));
+        }
         match self.count % u32::from(self.segments) {
             0 => Ok(()),
             _ => Err(format!(
@@ -298,6 +307,13 @@ pub(super) mod tests {
             assert_eq!(Recording::read(&text[..]).unwrap(), recording);
             assert!(Recording::read(&text[..text.len() / 2]).is_err(), "cut off");
         }
+    }
+
+    #[test]
+    fn reads_timing_with_old_names() {
+        let old =
+            r#"{"record":"timing","count":4,"interval_ns":1000000,"length":100,"segments":1}"#;
+        assert_eq!(serde_json::from_str::<Timing>(old).unwrap(), TIMING);
     }
 
     #[test]

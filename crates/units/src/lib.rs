@@ -18,12 +18,14 @@ mod quantity;
 mod ratio;
 pub mod rounding;
 mod time;
+mod typed;
 
 pub use bitrate::BitRate;
 pub use bytes::Bytes;
 pub use quantity::ParseError;
 pub use ratio::Ratio;
 pub use time::Time;
+pub use typed::Typed;
 
 /// Bandwidth–delay product: the bytes that fill a path of `rate` for one round trip `rtt`.
 ///

@@ -56,8 +56,9 @@ const CAPTURE_MEMORY: Bytes = Bytes::new(256_000_000);
 /// # Errors
 /// Exit code 2: an unreadable file, or an error in it with the link's name.
 pub(crate) fn read(path: &Path) -> Result<Vec<Link>> {
-    let with_path =
-        |error: &dyn std::fmt::Display| Refusal::usage(format!("{}: {error}", path.display()));
+    let with_path = |error: &dyn std::fmt::Display| {
+        Refusal::usage(format!("--config {}: {error}", path.display()))
+    };
     let text = std::fs::read_to_string(path).map_err(|error| with_path(&error))?;
     let file = parse(path, &text).map_err(|error| with_path(&error))?;
     if file.links.is_empty() {

@@ -11,7 +11,7 @@ use longhaul_linux::{
     netns::{self, Netns},
 };
 use longhaul_netem::{Delivery, LinkConfig, Rate, Schedule, Setting, transmitter::trace::Trace};
-use longhaul_units::{BitRate, Bytes, Time};
+use longhaul_units::{BitRate, Bytes, Time, Typed};
 use std::{
     collections::BTreeSet,
     fs,
@@ -247,10 +247,11 @@ impl Config {
 }
 
 /// Checks the interval for counters.
-pub(super) fn check_interval(interval: Time) -> Result<()> {
-    match interval < INTERVAL_MIN {
+pub(super) fn check_interval(interval: &Typed<Time>) -> Result<()> {
+    match interval.value < INTERVAL_MIN {
         true => Err(Refusal::usage(format!(
-            "--interval {interval}: want 1ms or more"
+            "--interval {interval}: give {} or more",
+            INTERVAL_MIN.exact()
         ))),
         false => Ok(()),
     }
@@ -267,11 +268,36 @@ fn check_link(link: &Link) -> Result<()> {
         Ok(refusal) => Refusal::usage(format!("link {:?}: {refusal}", link.name)),
         Err(other) => other,
     };
+    check_name(&link.name)?;
+    check_ends(link).map_err(with_link_name)?;
     link.forward.check().map_err(with_link_name)?;
     link.backward.check().map_err(with_link_name)?;
     link.capture
         .as_ref()
         .map_or(Ok(()), |capture| capture.check().map_err(with_link_name))
+}
+
+/// Checks the name of a link: commands, records and lists of names contain it.
+fn check_name(name: &str) -> Result<()> {
+    let is_bad = |letter: char| letter.is_whitespace() || letter.is_control();
+    match name.is_empty() || name.contains(is_bad) {
+        true => Err(Refusal::usage(format!(
+            "name {name:?}: a link's name has at least one character, and no space"
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Checks that the ends have no address in common.
+fn check_ends(link: &Link) -> Result<()> {
+    let right: Vec<_> = link.right.addresses.iter().map(|(ip, _)| ip).collect();
+    let mut left = link.left.addresses.iter().map(|(ip, _)| ip);
+    match left.find(|ip| right.contains(ip)) {
+        Some(ip) => Err(Refusal::usage(format!(
+            "both ends have the address {ip}: give each its own"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Checks that no two links, and no capture and the counters, write to the same file.

@@ -322,11 +322,11 @@ fn failed_start_keeps_old_file() {
     std::fs::write(&old, "what was recorded before").unwrap();
     let _bed = Testbed::start("taken", ["10.66.29.1/30", "10.66.29.2/30"], &[]);
     let first = format!("taken-{}", std::process::id());
-    let end = |end: &str| format!("link-{first}-{end}:wan0:10.66.29.1/30");
+    let end = |end: &str, host: u8| format!("link-{first}-{end}:wan0:10.66.29.{host}/30");
     let second = Command::new(longhaul_testbed::longhaul())
         .args(["link", "--name", &format!("{first}-again"), "--capture"])
         .arg(&old)
-        .args(["--left", &end("l"), "--right", &end("r")])
+        .args(["--left", &end("l", 1), "--right", &end("r", 2)])
         .output()
         .unwrap();
     assert!(!second.status.success());

@@ -138,9 +138,9 @@ fn shows_settings_and_restores_defaults() {
     let text = bed.show(&[]);
     for line in [
         "shown",
-        "loss        0.1%",
-        "queue       500p",
-        "reorder     1%:1ms",
+        "loss             0.1%",
+        "queue            500p (500 packets)",
+        "allow-reordering yes",
     ] {
         assert!(text.contains(line), "{line:?} is not in {text}");
     }
@@ -173,6 +173,27 @@ fn shows_settings_and_restores_defaults() {
         assert_eq!(bed.set(key, value).code(), Some(2), "{key} {value}");
     }
     assert_eq!(settings(&bed, 1), defaults, "nothing was touched");
+}
+
+#[test]
+fn shows_queue_limit_in_bytes() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let flags = ["--rate", "1gbit", "--delay", "5ms", "--queue", "1bdp"];
+    let bed = Testbed::start("limit", ["10.66.19.1/30", "10.66.19.2/30"], &flags);
+    let limit = || {
+        let text = bed.show(&[]);
+        let line = text.lines().find(|line| line.contains("queue  ")).unwrap();
+        line.split_once("1bdp").unwrap().1.to_owned()
+    };
+    assert_eq!(limit(), " (1.25 MB)");
+    assert!(bed.set("rate", "100mbit").success());
+    assert_eq!(limit(), " (1.25 MB)", "as it was set");
+    assert!(bed.set("queue", "1bdp").success());
+    assert_eq!(limit(), " (125 KB)");
+    let json = bed.show(&["--json"]);
+    assert!(json.contains("\"queue_limit_bytes\":125000"), "{json}");
 }
 
 #[test]

@@ -45,8 +45,8 @@ fn rejects_values_out_of_range() {
     assert_setting_refused("--backward", "queue=10", &["queue", "10p"]);
     assert_setting_refused("--at", "3s: loss 1", &["loss", "1%", "100%"]);
     assert_setting_refused("--ack-thin", "11", &["ack-thin", "11", "0 to 10"]);
-    assert_setting_refused("--interval", "1us", &["--interval", "1ms or more"]);
-    assert_setting_refused("--interval", "0s", &["--interval", "1ms or more"]);
+    assert_setting_refused("--interval", "1us", &["--interval 1us", "1ms or more"]);
+    assert_setting_refused("--interval", "0s", &["--interval 0s", "1ms or more"]);
     assert_setting_refused("--memory", "10", &["memory 10 B", "128 KB"]);
     assert_setting_refused(
         "--memory",
@@ -235,6 +235,22 @@ fn rejects_invalid_names() {
         assert_refused(&ends, &["an interface name has 1 to 15"]);
     }
     assert_setting_refused("--name", &"x".repeat(200), &["93 bytes"]);
+    assert_setting_refused("--name", "w 2", &["name \"w 2\"", "no space"]);
+    assert_setting_refused("--name", "", &["name \"\"", "at least one"]);
+}
+
+#[test]
+fn rejects_missing_ends_and_common_addresses() {
+    for args in [[].as_slice(), &ENDS[..2]] {
+        assert_refused(args, &["--left and --right", "--config"]);
+    }
+    let ends = [
+        "--left",
+        "lo-a:10.9.0.1/30",
+        "--right",
+        "lo-b:fd00::1/64,10.9.0.1/24",
+    ];
+    assert_refused(&ends, &["both ends", "10.9.0.1: give each its own"]);
 }
 
 #[test]
@@ -250,7 +266,7 @@ fn config_errors_name_file_and_key() {
     for (text, words) in [
         (
             "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"",
-            vec!["path.toml", "right"],
+            vec!["--config", "path.toml", "missing field `right`"],
         ),
         (
             "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"\nright = \"w1:10.0.0.2/30\"\nlatency = \"1ms\"",

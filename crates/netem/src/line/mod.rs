@@ -204,6 +204,12 @@ impl Line {
         &self.config
     }
 
+    /// Queue limit that holds now. A limit in BDPs was computed when it was set.
+    #[must_use]
+    pub fn queue_limit(&self) -> Limit {
+        self.limit
+    }
+
     /// Bytes that wait for the transmitter, without the segment in service.
     #[must_use]
     pub fn backlog_bytes(&self) -> u64 {

@@ -5,7 +5,7 @@ use super::super::{estimate::Method, simulated::Span};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_tcpsim::formulas::{Control, Path};
-use longhaul_units::{Bytes, Time};
+use longhaul_units::{Bytes, Ratio, Time};
 
 /// Validated configuration of `plan path`.
 #[derive(Debug)]
@@ -26,7 +26,8 @@ pub(in super::super) fn check_rtt(what: &str, rtt: Time) -> Result<()> {
     match (Time::from_micros(1)..=Time::from_secs(100)).contains(&rtt) {
         true => Ok(()),
         false => Err(Refusal::usage(format!(
-            "{what} {rtt}: a round trip takes 1us to 100s"
+            "{what} {}: a round trip takes 1us to 100s",
+            rtt.exact()
         ))),
     }
 }
@@ -36,7 +37,8 @@ pub(in super::super) fn check_loss(what: &str, loss: f64) -> Result<f64> {
     match loss <= 0.5 {
         true => Ok(loss),
         false => Err(Refusal::usage(format!(
-            "{what} {loss}: TCP does not work where more than 50% are lost"
+            "{what} {}: TCP does not work where more than 50% are lost",
+            Ratio::new(loss).map_or_else(|| loss.to_string(), Ratio::percent)
         ))),
     }
 }

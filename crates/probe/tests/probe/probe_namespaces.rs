@@ -48,7 +48,14 @@ fn exits_with_1_on_deviation() {
         "10%",
     ];
     let bed = Testbed::start("probe-judged", IPV4, &flags);
-    let burst: &[&str] = &["--interval", "0s", "--count", "200", "--length", "1500"];
+    let burst: &[&str] = &[
+        "--interval",
+        "0s",
+        "--count",
+        "200",
+        "--packet-size",
+        "1500",
+    ];
     // Jitter and reordering are visible in delays only.
     let as_it_is = &["--expect", "delay=13ms"];
     for (expected, more) in [
@@ -157,8 +164,8 @@ fn super_packets_and_single_packets_lose_the_same() {
     }
     let lossy = ["--loss", "10%", "--seed", "3"];
     let bed = Testbed::start("probe-super", IPV4, &lossy);
-    let one = ["--count", "960", "--interval", "0s", "--length", "500"];
-    let together = probe(&bed, &[one.as_slice(), &["--segments", "32"]].concat());
+    let one = ["--count", "960", "--interval", "0s", "--packet-size", "500"];
+    let together = probe(&bed, &[one.as_slice(), &["--gso-segments", "32"]].concat());
     drop(bed);
     let single = Testbed::start(
         "probe-single",

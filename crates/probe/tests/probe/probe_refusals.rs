@@ -21,16 +21,20 @@ fn assert_refused(args: &[&str], words: &[&str]) {
 fn rejects_invalid_timing_flags() {
     assert_refused(&["--count", "0"], &["count is 0", "1 to 1000000"]);
     assert_refused(&["--count", "1000001"], &["count", "1000001"]);
-    assert_refused(&["--length", "20"], &["length is 20", "64 to 9000"]);
     assert_refused(
-        &["--count", "10", "--segments", "3"],
+        &["--packet-size", "20"],
+        &["packet size is 20", "64 to 9000"],
+    );
+    assert_refused(
+        &["--count", "10", "--gso-segments", "3"],
         &["10 packets", "messages of 3"],
     );
     assert_refused(
-        &["--segments", "64", "--length", "1500", "--count", "64"],
-        &["segments"],
+        &["--gso-segments=64", "--packet-size=1500", "--count=64"],
+        &["64 packets of 1500 bytes", "65000 at most"],
     );
-    assert_refused(&["--interval", "2h"], &["interval is", "at most"]);
+    assert_refused(&["--interval", "2h"], &["interval is 2h", "60s at most"]);
+    assert_refused(&["--wait", "1.5min"], &["wait is 1.5min", "60s at most"]);
 }
 
 #[test]
@@ -49,6 +53,28 @@ fn rejects_invalid_expectations() {
     assert_refused(&["--expect", "jitter=2ms"], &["jitter", "reorder"]);
     assert_refused(&["--expect", "rate=1gbit"], &["rate", "--interval 0s"]);
     assert_refused(&["--expect", "loss=at:5"], &["loss", "start"]);
+}
+
+#[test]
+fn accepts_old_names_with_warning() {
+    let old = [
+        "--length=20",
+        "--segments=2",
+        "--expect=rule=codel",
+        "--to=longhaul-no-such-place",
+    ];
+    assert_refused(
+        &old,
+        &[
+            "--length is now --packet-size",
+            "--segments is now --gso-segments",
+            "packet size is 20",
+        ],
+    );
+    assert_refused(
+        &["--expect=rule=codel"],
+        &["warning: rule is now aqm", "a probe cannot test it"],
+    );
 }
 
 #[test]

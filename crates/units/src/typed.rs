@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+use std::{fmt, str::FromStr};
+
+/// Quantity with the text that it was parsed from, so that an error repeats what was typed.
+///
+/// ```
+/// # use longhaul_units::{Time, Typed};
+/// let interval: Typed<Time> = "2h".parse()?;
+/// assert_eq!((interval.value, interval.to_string().as_str()), (Time::from_secs(7200), "2h"));
+/// # Ok::<(), longhaul_units::ParseError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Typed<T> {
+    /// The quantity.
+    pub value: T,
+    text: String,
+}
+
+impl<T: FromStr> FromStr for Typed<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Self, T::Err> {
+        let (value, text) = (text.parse()?, text.to_owned());
+        Ok(Self { value, text })
+    }
+}
+
+impl<T> fmt::Display for Typed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
