@@ -112,7 +112,7 @@ fn pcap() -> Vec<u8> {
     file
 }
 
-/// Returns a pcapng file as `longhaul tap capture` writes it, or, with a verdict, `longhaul link --tap`.
+/// Returns a pcapng file as `longhaul tap capture` writes it, or, with a verdict, `longhaul link --capture`.
 fn pcapng(fate: Option<Verdict>) -> Vec<u8> {
     let mut file = Vec::new();
     writer::section(&mut file, &writer::SectionInfo::default());

@@ -36,7 +36,7 @@ pub struct Frame<'a> {
     pub truth: Option<EmulatorRecord>,
 }
 
-/// Queue length and decision that the emulator records with a segment (`longhaul link --tap`).
+/// Queue length and decision that the emulator records with a segment (`longhaul link --capture`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EmulatorRecord {
     /// Bytes in the queue when the segment arrived, without the segment itself.
@@ -54,7 +54,7 @@ pub enum Verdict {
     Lost,
     /// Dropped because the queue was full, or by the queue discipline.
     Dropped,
-    /// Dropped by a rule for ACKs, such as ACK filtering.
+    /// Dropped by ACK filtering: thinning or pacing.
     AckFiltered,
 }
 
