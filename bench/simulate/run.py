@@ -155,7 +155,7 @@ def simulate(case, args):
         command += ["--loss", "at:" + ",".join(map(str, loss))]
     records = [json.loads(line) for line in run_command(*command).splitlines()]
     flows = [r for r in records if r["record"] == "flow"]
-    backoffs = [{"time_s": r["at_s"], "ssthresh": r["ssthresh_packets"]}
+    backoffs = [{"time_s": r["time_s"], "ssthresh": r["ssthresh_packets"]}
                 for r in records if r["record"] == "backoff"]
     return backoffs, [r["goodput_bps"] for r in flows], records[-1]
 

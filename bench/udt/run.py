@@ -82,10 +82,10 @@ class Longhaul:
     def received_points(self, client, _):
         """Returns (time, bytes received so far) pairs."""
         receiver, bytes_ = json.loads(client.output(timeout=120))["receiver"], 0
-        points = [(receiver["began_s"], 0)]
+        points = [(receiver["started_at_s"], 0)]
         for number, interval in enumerate(receiver["intervals"], 1):
             bytes_ += interval["bytes"]
-            points.append((receiver["began_s"] + number * 0.1, bytes_))
+            points.append((receiver["started_at_s"] + number * 0.1, bytes_))
         return points
 
 

@@ -81,17 +81,17 @@ fn report(
     is_synced: bool,
     records: RecordWriter,
 ) -> bool {
-    let (export, to) = (
+    let (export, target) = (
         mirror_config.export.clone(),
         mirror_config.target.display().to_string(),
     );
-    let why = match report {
+    let reason = match report {
         Ok(report) if report.failed == 0 => {
             let entries = report.copied + report.removed;
             if entries > 0 || !is_synced {
                 records.write(&Record::Synced {
                     export,
-                    to,
+                    target,
                     entries,
                     bytes: report.sent_bytes,
                     seconds: report.seconds,
@@ -102,7 +102,11 @@ fn report(
         Ok(report) => format!("{} could not be copied", report.failed),
         Err(error) => format!("{error:#}"),
     };
-    records.write(&Record::Lagging { export, to, why });
+    records.write(&Record::Lagging {
+        export,
+        target,
+        reason,
+    });
     false
 }
 

@@ -20,7 +20,6 @@ pub(super) enum Record {
         exports: Vec<String>,
     },
     /// A client got an endpoint of a copy.
-    #[serde(rename = "began")]
     CopyStarted {
         copy: u64,
         client: SocketAddr,
@@ -28,27 +27,26 @@ pub(super) enum Record {
         export: String,
     },
     /// The endpoint ended, and with it the connection.
-    #[serde(rename = "ended")]
     CopyEnded {
         copy: u64,
         /// `source` or `target`, if the client sent it.
         role: Option<String>,
         /// Requested paths, the export first. A long list is truncated.
         paths: Vec<String>,
-        made: u64,
+        copied: u64,
         removed: u64,
         failed: u64,
         /// Bytes sent by a source, or durable at a target.
         bytes: u64,
-        /// `over`, `refused`, `broken` or `cut off`.
+        /// `completed`, `refused`, `failed` or `interrupted`.
         outcome: String,
         #[serde(skip_serializing_if = "Option::is_none")]
-        why: Option<String>,
+        reason: Option<String>,
     },
     /// A client was refused. `count` is the number of refusals of its host since the last such record.
     Refused {
         client: SocketAddr,
-        why: String,
+        reason: String,
         count: u64,
     },
     /// An HTTP request that can change something.
@@ -61,7 +59,7 @@ pub(super) enum Record {
         path: String,
         /// Destination of a COPY or a MOVE.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        to: Option<String>,
+        destination: Option<String>,
         /// Names created, moved or removed.
         entries: u64,
         /// Bytes written, and bytes of removed files.
@@ -70,28 +68,26 @@ pub(super) enum Record {
         status: Option<u16>,
     },
     /// The process that serves HTTP ended, and is restarted.
-    HttpEnded {
+    HttpExited {
         listener: String,
-        why: String,
+        reason: String,
     },
     /// An export is in sync: everything that a scan found is durable at the other site. The counts are those of this copy.
-    #[serde(rename = "arrived")]
     Synced {
         export: String,
-        to: String,
+        target: String,
         entries: u64,
         bytes: u64,
         seconds: f64,
     },
     /// The other site lacks some of it; the copy is tried again.
-    #[serde(rename = "behind")]
     Lagging {
         export: String,
-        to: String,
-        why: String,
+        target: String,
+        reason: String,
     },
     /// Records were lost before this one, because the reader was too slow.
-    Lost {
+    RecordsLost {
         count: u64,
     },
     Stopping,
@@ -125,12 +121,12 @@ impl fmt::Display for Record {
                 copy,
                 role,
                 paths,
-                made,
+                copied,
                 removed,
                 failed,
                 bytes,
                 outcome,
-                why,
+                reason,
             } => {
                 write!(f, "copy {copy}: {outcome}")?;
                 if let Some(role) = role {
@@ -138,15 +134,19 @@ impl fmt::Display for Record {
                 }
                 write!(
                     f,
-                    ", {made} made, {removed} removed, {failed} failed, {bytes} bytes"
+                    ", {copied} copied, {removed} removed, {failed} failed, {bytes} bytes"
                 )?;
-                match why {
-                    Some(why) => write!(f, ": {}", escape(why)),
+                match reason {
+                    Some(reason) => write!(f, ": {}", escape(reason)),
                     None => Ok(()),
                 }
             }
-            Self::Refused { client, why, count } => {
-                write!(f, "{client} refused: {}", escape(why))?;
+            Self::Refused {
+                client,
+                reason,
+                count,
+            } => {
+                write!(f, "{client} refused: {}", escape(reason))?;
                 match count {
                     1 => Ok(()),
                     _ => write!(f, " ({count} times)"),
@@ -157,28 +157,28 @@ impl fmt::Display for Record {
                 token,
                 method,
                 path,
-                to,
+                destination,
                 entries,
                 bytes,
                 status,
                 ..
             } => {
                 write!(f, "{token} from {client}: {method} {path}")?;
-                if let Some(to) = to {
-                    write!(f, " to {to}")?;
+                if let Some(destination) = destination {
+                    write!(f, " to {destination}")?;
                 }
                 match status {
                     Some(status) => write!(f, ": {status}")?,
-                    None => write!(f, ": cut off")?,
+                    None => write!(f, ": connection closed")?,
                 }
                 write!(f, ", {entries} changed, {bytes} bytes")
             }
-            Self::HttpEnded { listener, why } => {
-                write!(f, "{listener} ended ({why}), and is restarted")
+            Self::HttpExited { listener, reason } => {
+                write!(f, "{listener} exited ({reason}), and is restarted")
             }
             Self::Synced {
                 export,
-                to,
+                target,
                 entries,
                 bytes,
                 seconds,
@@ -186,11 +186,17 @@ impl fmt::Display for Record {
                 let bytes = longhaul_units::Bytes::new(*bytes);
                 write!(
                     f,
-                    "{export}: synced to {to}, {entries} new, {bytes} in {seconds:.1} s"
+                    "{export}: synced to {target}, {entries} changed, {bytes} in {seconds:.1} s"
                 )
             }
-            Self::Lagging { export, to, why } => write!(f, "{export}: not synced to {to}: {why}"),
-            Self::Lost { count } => write!(f, "{count} records were lost: the reader was too slow"),
+            Self::Lagging {
+                export,
+                target,
+                reason,
+            } => write!(f, "{export}: not synced to {target}: {reason}"),
+            Self::RecordsLost { count } => {
+                write!(f, "{count} records were lost: the reader was too slow")
+            }
             Self::Stopping => f.write_str("stopping"),
         }
     }

@@ -5,7 +5,7 @@ use super::record::Record;
 use longhaul_command::line_writer::LineWriter;
 use tracing::{error, info, warn};
 
-static STDOUT: LineWriter = LineWriter::stdout(|count| json(&Record::Lost { count }));
+static STDOUT: LineWriter = LineWriter::stdout(|count| json(&Record::RecordsLost { count }));
 
 /// Waits until all lines on standard output are written, but at most a second.
 pub(super) fn flush() {
@@ -35,8 +35,10 @@ fn json(record: &Record) -> String {
 
 fn log(record: &Record) {
     match record {
-        Record::HttpEnded { .. } => error!("{record}"),
-        Record::Refused { .. } | Record::Lagging { .. } | Record::Lost { .. } => warn!("{record}"),
+        Record::HttpExited { .. } => error!("{record}"),
+        Record::Refused { .. } | Record::Lagging { .. } | Record::RecordsLost { .. } => {
+            warn!("{record}")
+        }
         _ => info!("{record}"),
     }
 }

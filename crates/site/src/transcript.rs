@@ -36,10 +36,10 @@ enum Outcome {
 impl Outcome {
     fn name(self) -> &'static str {
         match self {
-            Self::Completed => "over",
+            Self::Completed => "completed",
             Self::Refused => "refused",
-            Self::Broken => "broken",
-            Self::CutOff => "cut off",
+            Self::Broken => "failed",
+            Self::CutOff => "interrupted",
         }
     }
 }
@@ -57,7 +57,7 @@ pub(crate) struct CopyTranscript {
     paths: Vec<String>,
     progress: Progress,
     outcome: Outcome,
-    why: Option<String>,
+    reason: Option<String>,
 }
 
 impl CopyTranscript {
@@ -71,7 +71,7 @@ impl CopyTranscript {
             paths: Vec::new(),
             progress: Progress::default(),
             outcome: Outcome::default(),
-            why: None,
+            reason: None,
         }
     }
 
@@ -82,7 +82,7 @@ impl CopyTranscript {
             request_seen,
             role,
             paths,
-            why,
+            reason,
             ..
         } = self;
         if *request_seen {
@@ -93,7 +93,7 @@ impl CopyTranscript {
                 return;
             }
             if let Frame::TooLong = frame {
-                *why = Some(LONG_REQUEST.to_owned());
+                *reason = Some(LONG_REQUEST.to_owned());
             }
             if let Some(begin) = frame.parse::<Begin>() {
                 *role = Some(begin.role);
@@ -109,16 +109,16 @@ impl CopyTranscript {
             greeting_seen,
             progress,
             outcome,
-            why,
+            reason,
             ..
         } = self;
         from_endpoint.push(bytes, |frame| match frame.parse() {
             _ if !std::mem::replace(greeting_seen, true) => {}
             Some(Report::Progress(now)) => *progress = now,
             Some(Report::Finished(now)) => (*progress, *outcome) = (now, Outcome::Completed),
-            Some(Report::Refused(text)) => (*outcome, *why) = (Outcome::Refused, Some(text)),
+            Some(Report::Refused(text)) => (*outcome, *reason) = (Outcome::Refused, Some(text)),
             Some(Report::Broken(text) | Report::PortsInUse(text)) => {
-                (*outcome, *why) = (Outcome::Broken, Some(text));
+                (*outcome, *reason) = (Outcome::Broken, Some(text));
             }
             _ => {}
         });
@@ -130,12 +130,12 @@ impl CopyTranscript {
             copy,
             role: self.role.map(|role| role.name().to_owned()),
             paths: self.paths.clone(),
-            made: self.progress.copied,
+            copied: self.progress.copied,
             removed: self.progress.removed,
             failed: self.progress.failed,
             bytes: self.bytes(),
             outcome: self.outcome.name().to_owned(),
-            why: self.why.clone(),
+            reason: self.reason.clone(),
         }
     }
 
@@ -311,7 +311,7 @@ mod tests {
             coordinator_bytes(&[b'x'; MESSAGE_LEN_MAX]),
         );
         let unreadable = [0, 0, 0, 1, 0xff];
-        for (first, paths, why) in [
+        for (first, paths, reason) in [
             (&good[..], &["data/true"][..], None),
             (&long, &[], Some(LONG_REQUEST)),
             (&unreadable, &[], None),
@@ -324,7 +324,7 @@ mod tests {
                 }
                 assert_eq!(account.paths, paths);
                 assert_eq!(account.role.is_some(), !paths.is_empty());
-                assert_eq!(account.why.as_deref(), why);
+                assert_eq!(account.reason.as_deref(), reason);
             }
         }
     }
@@ -335,9 +335,9 @@ mod tests {
         account.observe_coordinator(&[0, 0, 0, 3, 9, 9, 9]);
         account.observe_coordinator(&[0xff; 100]);
         assert_eq!((account.role, account.outcome), (None, Outcome::CutOff));
-        account.observe_endpoint(&endpoint_bytes(&[Report::Refused("why".to_owned())]));
+        account.observe_endpoint(&endpoint_bytes(&[Report::Refused("reason".to_owned())]));
         assert_eq!(account.outcome, Outcome::Refused);
-        assert_eq!(account.why.as_deref(), Some("why"));
+        assert_eq!(account.reason.as_deref(), Some("reason"));
         assert!(account.from_endpoint.buffer.capacity() <= 2 * MESSAGE_LEN_MAX);
     }
 }

@@ -51,11 +51,10 @@ pub struct Class {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
     /// ACKs that the sockets generated.
-    pub pure: u64,
+    pub generated: u64,
     /// ACKs that were withheld, permanently or temporarily.
     pub withheld: u64,
     /// ACKs that were sent after a delay.
-    #[serde(rename = "late")]
     pub delayed: u64,
 }
 
@@ -63,7 +62,7 @@ impl Counts {
     /// Returns the ACKs sent, at once or delayed.
     #[must_use]
     pub fn sent(&self) -> u64 {
-        (self.pure + self.delayed).saturating_sub(self.withheld)
+        (self.generated + self.delayed).saturating_sub(self.withheld)
     }
 }
 
@@ -117,7 +116,7 @@ impl AckControl {
         values
             .iter()
             .fold(Counts::default(), |sum, of_one_cpu| Counts {
-                pure: sum.pure + word(of_one_cpu, 0),
+                generated: sum.generated + word(of_one_cpu, 0),
                 withheld: sum.withheld + word(of_one_cpu, 8),
                 delayed: sum.delayed + word(of_one_cpu, 16),
             })

@@ -44,7 +44,7 @@ pub struct Field {
     /// Empty where it counts nothing.
     pub unit: &'static str,
     /// Description.
-    pub about: &'static str,
+    pub description: &'static str,
     /// The stored number is this many times the shown one.
     pub divisor: u32,
 }
@@ -98,7 +98,7 @@ impl Algorithm {
             Field {
                 name: text(raw.name),
                 unit: text(raw.unit),
-                about: text(raw.about),
+                description: text(raw.about),
                 divisor: raw.divisor,
             }
         })

@@ -8,24 +8,24 @@ pub const SIZES: usize = 12;
 pub(crate) const BYTES: usize = 48 + 4 * SIZES;
 
 /// `struct ack_counts`: received ACKs, and the bytes by which each advanced the acknowledgement number
-/// (AckDiff).
+/// (bytes acknowledged by an ACK).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct AckCounts {
-    /// ACKs, the first one included, whose AckDiff is unknown.
+    /// ACKs, the first one included, which advances the number by an unknown amount.
     pub acks: u64,
-    /// Sum of AckDiff.
+    /// Bytes acknowledged by all of them.
     pub bytes: u64,
     first_us: u64,
     last_us: u64,
-    gap_us_min: u32,
-    /// Largest AckDiff, bytes.
-    pub diff_max: u32,
-    /// ACKs with an AckDiff of 0: duplicates, window updates, and those with data.
-    pub repeated: u32,
+    interval_us_min: u32,
+    /// Most bytes acknowledged by one ACK.
+    pub bytes_per_ack_max: u32,
+    /// ACKs that did not advance the number: duplicates, window updates, and those with data.
+    pub non_advancing: u32,
     una: u32,
     /// ACKs of 1, 2…3, 4…7 … packets; the last entry counts all larger ones.
-    pub sizes: [u32; SIZES],
+    pub packets_histogram: [u32; SIZES],
 }
 
 const _: () = assert!(size_of::<AckCounts>() == BYTES);
@@ -39,21 +39,25 @@ impl AckCounts {
 
     /// Returns the shortest time between ACKs, µs; none before the second.
     #[must_use]
-    pub fn gap_us_min(&self) -> Option<u32> {
-        (self.acks > 1).then_some(self.gap_us_min)
+    pub fn interval_us_min(&self) -> Option<u32> {
+        (self.acks > 1).then_some(self.interval_us_min)
     }
 
     /// Returns the mean time between ACKs, µs.
     #[must_use]
-    pub fn gap_us_mean(&self) -> Option<f64> {
+    pub fn interval_us_mean(&self) -> Option<f64> {
         let span = self.last_us.saturating_sub(self.first_us);
         (self.acks > 1).then(|| span as f64 / (self.acks - 1) as f64)
     }
 
-    /// Returns the mean AckDiff of the ACKs that advanced the number, bytes.
+    /// Returns the mean bytes acknowledged by the ACKs that advanced the number.
     #[must_use]
-    pub fn diff_mean(&self) -> Option<f64> {
-        let moved: u64 = self.sizes.iter().map(|&acks| u64::from(acks)).sum();
+    pub fn bytes_per_ack_mean(&self) -> Option<f64> {
+        let moved: u64 = self
+            .packets_histogram
+            .iter()
+            .map(|&acks| u64::from(acks))
+            .sum();
         (moved > 0).then(|| self.bytes as f64 / moved as f64)
     }
 
@@ -68,11 +72,11 @@ impl AckCounts {
             bytes,
             first_us,
             last_us,
-            gap_us_min: take(),
-            diff_max: take(),
-            repeated: take(),
+            interval_us_min: take(),
+            bytes_per_ack_max: take(),
+            non_advancing: take(),
             una: take(),
-            sizes: std::array::from_fn(|_| take()),
+            packets_histogram: std::array::from_fn(|_| take()),
         }
     }
 }
@@ -95,22 +99,28 @@ mod tests {
     #[test]
     fn first_ack_has_no_difference() {
         let first = counted(&[(77_000, 5)]);
-        assert_eq!((first.acks, first.bytes, first.diff_max), (1, 0, 0));
-        assert_eq!((first.gap_us_min(), first.diff_mean()), (None, None));
+        assert_eq!(
+            (first.acks, first.bytes, first.bytes_per_ack_max),
+            (1, 0, 0)
+        );
+        assert_eq!(
+            (first.interval_us_min(), first.bytes_per_ack_mean()),
+            (None, None)
+        );
     }
 
     #[test]
     fn counts_differences_intervals_and_duplicates() {
         let counts = counted(&[(u32::MAX - 999, 100), (1000, 130), (1000, 140), (9000, 200)]);
         assert_eq!(
-            (counts.acks, counts.bytes, counts.diff_max),
+            (counts.acks, counts.bytes, counts.bytes_per_ack_max),
             (4, 10_000, 8000)
         );
-        assert_eq!(counts.repeated, 1);
-        assert_eq!(counts.gap_us_min(), Some(10));
-        assert!((counts.gap_us_mean().unwrap() - 100.0 / 3.0).abs() < 1e-9);
-        assert_eq!(counts.diff_mean(), Some(5000.0));
-        assert_eq!(counts.sizes[..4], [0, 1, 0, 1]);
+        assert_eq!(counts.non_advancing, 1);
+        assert_eq!(counts.interval_us_min(), Some(10));
+        assert!((counts.interval_us_mean().unwrap() - 100.0 / 3.0).abs() < 1e-9);
+        assert_eq!(counts.bytes_per_ack_mean(), Some(5000.0));
+        assert_eq!(counts.packets_histogram[..4], [0, 1, 0, 1]);
     }
 
     #[test]
@@ -127,10 +137,10 @@ mod tests {
             (1_000_000, 11),
         ] {
             let counts = counted(&[(0, 0), (packets * 1000, 1)]);
-            assert_eq!(counts.sizes[size], 1, "{packets} packets");
+            assert_eq!(counts.packets_histogram[size], 1, "{packets} packets");
         }
         // A partial segment counts as a packet.
-        assert_eq!(counted(&[(0, 0), (1, 1)]).sizes[0], 1);
-        assert_eq!(counted(&[(0, 0), (1001, 1)]).sizes[1], 1);
+        assert_eq!(counted(&[(0, 0), (1, 1)]).packets_histogram[0], 1);
+        assert_eq!(counted(&[(0, 0), (1001, 1)]).packets_histogram[1], 1);
     }
 }

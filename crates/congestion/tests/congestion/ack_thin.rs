@@ -4,7 +4,7 @@
 use longhaul_congestion::ack_thin::math::{Flow, Kind, Limits, PureAck, Verdict, classify};
 use longhaul_netem::{
     AckClass,
-    ack::{self, AckThinner, Thinned},
+    ack::{self, AckThinner, ThinningDecision},
 };
 use longhaul_units::Time;
 use proptest::prelude::*;
@@ -107,9 +107,9 @@ fn link_decisions(sent: &[Sent], shift: u32, covered_max: u32) -> Vec<Seen> {
         };
         match one.pure {
             true => Seen::Verdict(match thinner.offer(now, &ack, 0) {
-                Thinned::Pass { .. } => Verdict::Pass,
-                Thinned::PassBoth(_) => Verdict::PassBoth,
-                Thinned::Hold { .. } => Verdict::Hold,
+                ThinningDecision::Pass { .. } => Verdict::Pass,
+                ThinningDecision::PassBoth(_) => Verdict::PassBoth,
+                ThinningDecision::Hold { .. } => Verdict::Hold,
             }),
             false => Seen::Flushed(thinner.flush(now, 1).is_some()),
         }

@@ -52,7 +52,7 @@ pub(super) struct AuditEntry {
     method: String,
     path: String,
     /// Destination as the client sent it, until it is parsed.
-    pub(super) to: Option<String>,
+    pub(super) destination: Option<String>,
     pub(super) changes: ChangeCounter,
     status: Option<u16>,
 }
@@ -73,7 +73,7 @@ impl AuditEntry {
             export: escape_for_log(export),
             method: escape_for_log(method),
             path: escape_for_log(request.uri().path()),
-            to: raw_destination(request),
+            destination: raw_destination(request),
             changes: ChangeCounter::default(),
             status: None,
         }
@@ -97,7 +97,7 @@ impl Drop for AuditEntry {
             export: std::mem::take(&mut self.export),
             method: std::mem::take(&mut self.method),
             path: std::mem::take(&mut self.path),
-            to: self.to.take(),
+            destination: self.destination.take(),
             entries: self.changes.0.entries.load(Relaxed),
             bytes: self.changes.0.bytes.load(Relaxed),
             status: self.status,

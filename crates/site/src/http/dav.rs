@@ -83,7 +83,7 @@ async fn execute(
     mut entry: AuditEntry,
 ) -> HttpResponse {
     if target.destination.is_some() {
-        entry.to = target.destination_url(&files.access.export);
+        entry.destination = target.destination_url(&files.access.export);
     }
     if let Err((status, why)) = check_resource_kind(&files, &target, &request).await {
         return entry.finish(text_response(status, why));

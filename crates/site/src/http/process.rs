@@ -85,13 +85,13 @@ pub(crate) async fn supervise(
     loop {
         let begin = Instant::now();
         let served = run_process(&listener, scheme, &notifier, records, &mut shutdown).await;
-        let why = match served {
+        let reason = match served {
             Ok(None) => return,
-            Ok(Some(why)) => why,
+            Ok(Some(reason)) => reason,
             Err(error) => format!("{error:#}"),
         };
         let listener = scheme.to_string();
-        records.write(&Record::HttpEnded { listener, why });
+        records.write(&Record::HttpExited { listener, reason });
         backoff = match begin.elapsed() >= RESTART_BACKOFF_MAX {
             true => RESTART_BACKOFF_MIN,
             false => (backoff * 2).min(RESTART_BACKOFF_MAX),

@@ -86,13 +86,17 @@ impl RefusalLog {
         &self,
         client: SocketAddr,
         cause: RefusalCause,
-        why: &str,
+        reason: &str,
         records: RecordWriter,
     ) -> Duration {
         let action = self.refuse(client.ip(), cause, Instant::now());
         if let Some(count) = action.line {
-            let why = why.to_owned();
-            records.write(&Record::Refused { client, why, count });
+            let reason = reason.to_owned();
+            records.write(&Record::Refused {
+                client,
+                reason,
+                count,
+            });
         }
         action.delay
     }

@@ -170,7 +170,7 @@ fn logs_wrong_tokens_once_and_delays_them() {
     let record = web.site.next();
     assert_eq!(record["event"], "refused");
     assert!(record["client"].as_str().unwrap().starts_with("127.0.0.1:"));
-    assert_eq!(record["why"], "the token is not valid at this site");
+    assert_eq!(record["reason"], "the token is not valid at this site");
     // A request without a token gets 401 at once, and is not logged.
     assert_eq!(curl(&[], &web.url("/data/file")).0, 401);
     assert_eq!(web.status(&["-X", "DELETE"], "/data/file"), 204);
@@ -198,7 +198,7 @@ fn logs_wrong_tokens_of_copies_once_and_delays_them() {
     right.copy(&[&site.at("/file"), folder.path().to_str().unwrap()]);
     let events: Vec<Value> = (0..2).map(|_| site.next()).collect();
     assert_eq!(events[0]["event"], "refused");
-    assert_eq!(events[1]["event"], "began", "one line a burst");
+    assert_eq!(events[1]["event"], "copy_started", "one line a burst");
 }
 
 /// A record escapes terminal controls and line ends, and truncates long texts.
@@ -225,8 +225,8 @@ fn records_outcomes_of_copies() {
     let bytes: u64 = 1000 + (9 << 20); // A file with two names is sent once.
     let client = Client::with_tokens(&[(&site, &all)]);
     client.copy(&[here, &there]);
-    let record = site.wait_for("ended");
-    for (key, wanted) in [("role", "target"), ("outcome", "over")] {
+    let record = site.wait_for("copy_ended");
+    for (key, wanted) in [("role", "target"), ("outcome", "completed")] {
         assert_eq!(record[key], wanted, "{record}");
     }
     assert_eq!(
@@ -238,25 +238,30 @@ fn records_outcomes_of_copies() {
         (&record["bytes"], &record["failed"]),
         (&bytes.into(), &0.into())
     );
-    assert!(record["made"].as_u64().unwrap() >= 7, "{record}");
+    assert!(record["copied"].as_u64().unwrap() >= 7, "{record}");
 
     let back = folder.path().join("back");
     client.copy(&[&there, back.to_str().unwrap()]);
-    let record = site.wait_for("ended");
+    let record = site.wait_for("copy_ended");
     assert_eq!(
         (&record["role"], &record["outcome"]),
-        (&"source".into(), &"over".into())
+        (&"source".into(), &"completed".into())
     );
     assert!(record["bytes"].as_u64().unwrap() >= bytes, "{record}");
 
     fs::remove_file(from.join("empty")).unwrap();
     client.copy(&["--delete", &format!("{here}/"), &there]);
-    assert_eq!(site.wait_for("ended")["removed"], 1);
+    assert_eq!(site.wait_for("copy_ended")["removed"], 1);
 
     Client::with_tokens(&[(&site, &reader)]).copy_fails(2, &[here, &there]);
-    let record = site.wait_for("ended");
+    let record = site.wait_for("copy_ended");
     assert_eq!(record["outcome"], "refused", "{record}");
-    assert!(record["why"].as_str().unwrap().contains("may only be read"));
+    assert!(
+        record["reason"]
+            .as_str()
+            .unwrap()
+            .contains("may only be read")
+    );
 }
 
 /// Requests outside the rights of a token are recorded, too.

@@ -341,7 +341,7 @@ fn rejects_invalid_handshakes() {
     let mut plain = TcpStream::connect(site.address).unwrap();
     plain.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     assert!(
-        site.wait_for("refused")["why"]
+        site.wait_for("refused")["reason"]
             .as_str()
             .unwrap()
             .contains("no TLS")
@@ -363,8 +363,8 @@ fn rejects_invalid_handshakes() {
     assert_eq!(raw.response_kind(), 0);
     raw.0.write_all(&[0xff; 100]).unwrap();
     raw.read_rest();
-    assert_eq!(site.next()["event"], "began", "a burst is one line");
-    site.wait_for("ended");
+    assert_eq!(site.next()["event"], "copy_started", "a burst is one line");
+    site.wait_for("copy_ended");
     let folder = tempfile::tempdir().unwrap();
     make_tree(&folder.path().join("from"));
     Client::with_tokens(&[(&site, &token)])
@@ -412,7 +412,7 @@ fn limits_concurrent_copies() {
         Client::with_tokens(&[(&site, &token)]).copy_fails(1, &[&site.at(""), text(folder.path())]);
     assert!(message.contains("busy with 1 copies"), "{message}");
     drop(first);
-    site.wait_for("ended");
+    site.wait_for("copy_ended");
     assert_eq!(Raw::authenticating(&site, &token).response_kind(), 0);
 }
 
@@ -444,9 +444,9 @@ fn stops_an_endpoint_when_its_client_disconnects() {
     let site = home.site(&[]);
     let mut client = Raw::authenticating(&site, &token);
     assert_eq!(client.response_kind(), 0);
-    site.wait_for("began");
+    site.wait_for("copy_started");
     drop(client);
-    site.wait_for("ended");
+    site.wait_for("copy_ended");
     assert_eq!(site.child_processes(), Vec::<u32>::new());
 }
 
@@ -475,7 +475,7 @@ fn copy_resumes_after_sigkill_of_the_site() {
         std::thread::yield_now();
     }
     for kill_the_site in [true, false, true] {
-        site.wait_for("began");
+        site.wait_for("copy_started");
         match site.child_processes().first() {
             Some(end) if !kill_the_site => {
                 let killed = Command::new("kill").args(["-9", &end.to_string()]).status();
@@ -574,7 +574,7 @@ fn sends_no_privileges_unless_the_source_is_trusted() {
     ] {
         let message = copy(arguments, from, name);
         assert!(
-            message.contains("2 devices and fifos were left out"),
+            message.contains("2 devices and fifos were skipped"),
             "{message}"
         );
         assert_eq!(privileges(&to(name), "program"), (0o755, 0, None));

@@ -184,7 +184,7 @@ fn restarts_the_http_process() {
     let source = from.to_str().unwrap().to_owned();
     let slowly = ["--limit", "40Mbit/s", &source, &site.at("")];
     let mut copy = client.command(&slowly).spawn().unwrap();
-    site.wait_for("began");
+    site.wait_for("copy_started");
     for pid in site.http_processes() {
         // The effect of a stack overflow in the process.
         let pid = Pid::from_raw(pid.cast_signed()).unwrap();

@@ -68,7 +68,7 @@ fn mirrors_changes_through_the_site_at_once() {
     let pair = MirrorPair::new();
     make_tree(&pair.near.data().join("before"));
     let site = pair.start_near(NEVER, &["--http", "127.0.0.1:0"]);
-    let arrived = site.wait_for("arrived");
+    let synced = site.wait_for("synced");
     assert_eq!(arrived["export"], "data");
     assert_eq!(arrived["to"], pair.far_site().at(""));
     pair.assert_in_sync();
@@ -78,7 +78,7 @@ fn mirrors_changes_through_the_site_at_once() {
     make_tree(&folder.path().join("more"));
     let more = folder.path().join("more");
     Client::with_tokens(&[(&site, &token)]).copy(&[more.to_str().unwrap(), &site.at("")]);
-    assert_eq!(site.wait_for("arrived")["entries"], 8);
+    assert_eq!(site.wait_for("synced")["entries"], 8);
     pair.assert_in_sync();
     // Through HTTP.
     let url = format!("{}/data/file", site.http.as_ref().unwrap());
@@ -93,7 +93,7 @@ fn mirrors_changes_through_the_site_at_once() {
         ])
         .status();
     assert!(curl.unwrap().success());
-    site.wait_for("arrived");
+    site.wait_for("synced");
     assert!(pair.far.data().join("file").exists());
 }
 
@@ -104,13 +104,13 @@ fn mirrors_changes_through_a_nested_export_at_once() {
     fs::create_dir(pair.near.data().join("dir")).unwrap();
     let inner = format!("inner={}", pair.near.data().join("dir").display());
     let site = pair.start_near(NEVER, &["--http", "127.0.0.1:0", "--export", &inner]);
-    site.wait_for("arrived");
+    site.wait_for("synced");
     let token = pair.near.token(&["new", "me"]);
     let bearer = format!("Authorization: Bearer {token}");
     let url = format!("{}/inner/file", site.http.as_ref().unwrap());
     let put = ["-H", &bearer, "-X", "PUT", "-d", "x"];
     assert_eq!(crate::site_process::web::curl(&put, &url).0, 201);
-    site.wait_for("arrived");
+    site.wait_for("synced");
     assert!(pair.far.data().join("dir/file").exists());
 }
 
@@ -118,15 +118,15 @@ fn mirrors_changes_through_a_nested_export_at_once() {
 fn mirrors_changes_of_other_programs() {
     let pair = MirrorPair::new();
     let site = pair.start_near("200ms", &["--mirror-delete"]);
-    site.wait_for("arrived");
+    site.wait_for("synced");
     make_tree(&pair.near.data().join("tree"));
     // A scan may find it unfinished.
     while listing(&pair.far.data()) != listing(&pair.near.data()) {
-        site.wait_for("arrived");
+        site.wait_for("synced");
     }
     fs::remove_dir_all(pair.near.data().join("tree/a")).unwrap();
     while pair.far.data().join("tree/a").exists() {
-        site.wait_for("arrived");
+        site.wait_for("synced");
     }
     pair.assert_in_sync();
 }
@@ -136,13 +136,13 @@ fn mirrors_changes_of_other_programs() {
 fn mirrors_nothing_through_a_link() {
     let pair = MirrorPair::new();
     let site = pair.start_near("200ms", &[]);
-    site.wait_for("arrived");
+    site.wait_for("synced");
     let elsewhere = pair.near.data().with_file_name("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     fs::write(elsewhere.join("secret"), "x").unwrap();
     fs::rename(pair.near.data(), pair.near.data().with_file_name("away")).unwrap();
     std::os::unix::fs::symlink(&elsewhere, pair.near.data()).unwrap();
-    while !site.wait_for("behind")["why"]
+    while !site.wait_for("lagging")["reason"]
         .as_str()
         .unwrap()
         .contains("symbolic link")
@@ -156,7 +156,7 @@ fn removes_nothing_without_mirror_delete() {
     fs::write(pair.far.data().join("theirs"), "x").unwrap();
     fs::write(pair.near.data().join("ours"), "x").unwrap();
     let site = pair.start_near(NEVER, &[]);
-    site.wait_for("arrived");
+    site.wait_for("synced");
     assert!(pair.far.data().join("theirs").exists());
     assert!(pair.far.data().join("ours").exists());
 }
@@ -166,17 +166,17 @@ fn mirrors_after_either_site_was_down() {
     let mut pair = MirrorPair::new();
     let address = pair.far_site().address.to_string();
     let site = pair.start_near("100ms", &[]);
-    site.wait_for("arrived");
+    site.wait_for("synced");
     // The far site is down.
     pair.there.take().unwrap().end(Signal::KILL);
-    site.wait_for("behind");
+    site.wait_for("lagging");
     fs::write(pair.near.data().join("file"), vec![1; 20 << 20]).unwrap();
     pair.there = Some(SiteProcess::spawn(
         pair.far.command(&["--listen", &address]),
     ));
-    site.wait_for("arrived");
+    site.wait_for("synced");
     while listing(&pair.far.data()) != listing(&pair.near.data()) {
-        site.wait_for("arrived");
+        site.wait_for("synced");
     }
     // The near site is killed with its copies, and restarted.
     fs::write(pair.near.data().join("more"), vec![2; 60 << 20]).unwrap();
@@ -186,7 +186,7 @@ fn mirrors_after_either_site_was_down() {
         wait_for_exit(copy);
     }
     let site = pair.start_near(NEVER, &[]);
-    site.wait_for("arrived");
+    site.wait_for("synced");
     pair.assert_in_sync();
     assert!(site.end(Signal::TERM).success());
 }
@@ -213,9 +213,9 @@ fn refuses_invalid_mirrors() {
     // The token does not cover the export: the site runs, and reports it.
     pair.far.token(&["remove", "near"]);
     let site = pair.start_near(NEVER, &[]);
-    let behind = site.wait_for("behind");
+    let lagging = site.wait_for("lagging");
     assert!(
-        behind["why"]
+        lagging["reason"]
             .as_str()
             .unwrap()
             .contains("not valid at this site"),

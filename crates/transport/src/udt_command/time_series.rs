@@ -14,7 +14,7 @@ pub(super) const INTERVALS_MAX: usize = 36_000;
 pub(super) struct Interval {
     /// Bytes that the receiver read or the sender wrote.
     pub(super) bytes: u64,
-    #[serde(rename = "packets_sent_again")]
+    #[serde(alias = "packets_sent_again")]
     pub(super) packets_retransmitted: u64,
     /// Smoothed round-trip time at the start of the interval, in ms.
     pub(super) rtt_ms: f64,
@@ -117,16 +117,16 @@ mod tests {
     use super::*;
     use longhaul_units::Time;
 
-    fn counts(sent_again: u64) -> Counts {
+    fn counts(retransmitted: u64) -> Counts {
         Counts {
-            retransmitted: sent_again,
+            retransmitted,
             ..Counts::default()
         }
     }
 
-    fn stats(sent_again: u64, rtt_ms: u64) -> (Stats, usize) {
+    fn stats(retransmitted: u64, rtt_ms: u64) -> (Stats, usize) {
         let stats = Stats {
-            counts: counts(sent_again),
+            counts: counts(retransmitted),
             rtt: Time::from_millis(rtt_ms),
             pacing_rate: 100.0,
             capacity: 1000.0,

@@ -5,6 +5,7 @@ use super::time_series::{self, Interval};
 use longhaul_udt::Stats;
 use longhaul_units::{BitRate, Bytes};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::{
     fmt,
     time::{Duration, SystemTime},
@@ -17,8 +18,8 @@ const CPU_BYTES_MIN: u64 = 1_000_000;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct TransferStats {
     /// Start in seconds of Unix time.
-    #[serde(default)]
-    pub(super) began_s: f64,
+    #[serde(default, alias = "began_s")]
+    pub(super) started_at_s: f64,
     pub(super) bytes: u64,
     pub(super) seconds: f64,
     pub(super) bits_per_second: u64,
@@ -27,7 +28,7 @@ pub(super) struct TransferStats {
     pub(super) cpu_seconds_per_gb: f64,
     /// Counters of data packets: sent, retransmitted and reported missing; and expirations.
     pub(super) packets_sent: u64,
-    #[serde(rename = "packets_sent_again")]
+    #[serde(alias = "packets_sent_again")]
     pub(super) packets_retransmitted: u64,
     pub(super) packets_lost: u64,
     pub(super) timeouts: u64,
@@ -59,9 +60,9 @@ impl TransferStats {
     pub(super) fn with_duration(self, elapsed: Duration, cpu: Duration) -> Self {
         let bytes = self.bytes;
         let (seconds, cpu_seconds) = (elapsed.as_secs_f64(), cpu.as_secs_f64());
-        let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let started_at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         Self {
-            began_s: began.unwrap_or_default().as_secs_f64() - seconds,
+            started_at_s: started_at.unwrap_or_default().as_secs_f64() - seconds,
             seconds,
             bits_per_second: (bytes as f64 * 8.0 / seconds.max(1e-9)) as u64,
             cpu_seconds,
@@ -82,9 +83,31 @@ impl TransferStats {
         self.rtt_ms = rtt.as_secs_f64() * 1e3;
     }
 
+    /// Returns the statistics as the line that a server sends to its client. Clients of the previous version know only
+    /// the old names of two fields; those of this version know both.
+    pub(super) fn to_wire(&self) -> serde_json::Result<String> {
+        let mut line = serde_json::to_value(self)?;
+        rename_field(&mut line, "started_at_s", "began_s");
+        rename_field(&mut line, "packets_retransmitted", "packets_sent_again");
+        let intervals = line.get_mut("intervals").and_then(Value::as_array_mut);
+        for interval in intervals.into_iter().flatten() {
+            rename_field(interval, "packets_retransmitted", "packets_sent_again");
+        }
+        serde_json::to_string(&line)
+    }
+
     /// Adds the intervals of a connection.
     pub(super) fn add_intervals(&mut self, intervals: Vec<Interval>) {
         time_series::add(&mut self.intervals, intervals);
+    }
+}
+
+fn rename_field(object: &mut Value, from: &str, to: &str) {
+    let fields = object.as_object_mut();
+    if let Some((fields, value)) =
+        fields.and_then(|fields| fields.remove(from).map(|v| (fields, v)))
+    {
+        fields.insert(to.to_owned(), value);
     }
 }
 
@@ -106,5 +129,31 @@ impl fmt::Display for TransferStats {
             write!(f, "; {:.2} s of CPU per GB", self.cpu_seconds_per_gb)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wire_line_has_the_names_that_the_previous_version_reads() {
+        let stats = TransferStats {
+            packets_retransmitted: 7,
+            intervals: vec![Interval {
+                packets_retransmitted: 3,
+                ..Interval::default()
+            }],
+            ..TransferStats::default()
+        };
+        let line = stats.to_wire().unwrap();
+        let fields: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(fields["packets_sent_again"], 7);
+        assert_eq!(fields["intervals"][0]["packets_sent_again"], 3);
+        assert!(fields.get("packets_retransmitted").is_none() && fields.get("began_s").is_some());
+        let read: TransferStats = serde_json::from_str(&line).unwrap();
+        let printed = serde_json::to_value(read).unwrap();
+        assert_eq!(printed["packets_retransmitted"], 7);
+        assert_eq!(printed["intervals"][0]["packets_retransmitted"], 3);
     }
 }

@@ -116,8 +116,8 @@ struct Load {
     /// socket option
     #[arg(long, value_name = "CGROUP")]
     per_socket: Option<PathBuf>,
-    /// Count the ACKs of new connections, and how far each advances the acknowledgement number
-    /// (AckDiff), for longhaul cc watch
+    /// Count the ACKs of new connections, and the bytes that each acknowledges, for longhaul cc
+    /// watch
     #[arg(long)]
     count_acks: bool,
     /// Make it the default of this network namespace

@@ -18,11 +18,11 @@ struct Entry {
     /// Name for TCP_CONGESTION.
     name: String,
     /// Origin: `kernel` or `longhaul`.
-    from: &'static str,
+    origin: &'static str,
     /// Whether a socket can choose it now.
     loaded: bool,
     /// Whether a socket can choose it without CAP_NET_ADMIN.
-    for_everyone: bool,
+    unprivileged: bool,
     /// Whether it is the default in this namespace.
     default: bool,
     /// Number of connections: longhaul's in all namespaces for root, else in this one.
@@ -49,11 +49,11 @@ fn entries(config: &List) -> Result<Vec<Entry>> {
     // `longhaul decp` registers one briefly for its own use; it is not listed.
     let kernels = registered.iter();
     let kernels = kernels.filter(|name| !ours.contains(name) && !name.starts_with("longhaul_"));
-    let entry = |name: &String, from| Entry {
+    let entry = |name: &String, origin| Entry {
         name: name.clone(),
-        from,
+        origin,
         loaded: registered.contains(name),
-        for_everyone: allowed.split(' ').any(|other| other == name),
+        unprivileged: allowed.split(' ').any(|other| other == name),
         default: default == *name,
         connections: users.get(name).copied().unwrap_or(0),
     };
@@ -83,7 +83,7 @@ fn users(config: &List) -> Result<BTreeMap<String, usize>> {
 }
 
 fn text(entries: &[Entry]) -> String {
-    let heading = ["name", "from", "state", "for", "connections"];
+    let heading = ["name", "origin", "state", "allowed for", "connections"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     rows.extend(entries.iter().map(row));
     table(&rows)
@@ -95,7 +95,7 @@ fn row(entry: &Entry) -> Vec<String> {
         (true, false) => "loaded",
         (false, _) => "not loaded",
     };
-    let audience = match (entry.loaded, entry.for_everyone) {
+    let audience = match (entry.loaded, entry.unprivileged) {
         (true, true) => "everyone",
         (true, false) => "root",
         (false, _) => "-",
@@ -106,7 +106,7 @@ fn row(entry: &Entry) -> Vec<String> {
     };
     vec![
         entry.name.clone(),
-        entry.from.to_owned(),
+        entry.origin.to_owned(),
         state.to_owned(),
         audience.to_owned(),
         connections,

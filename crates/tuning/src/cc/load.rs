@@ -47,19 +47,19 @@ fn print_outcome(
     before: Option<&str>,
 ) -> Result<()> {
     let algorithm = loaded(outcome).algorithm();
-    let did = match outcome {
+    let result = match outcome {
         Outcome::New(_) => "loaded",
         Outcome::Same(_) => "already loaded",
         Outcome::Replaced(..) => "replaced",
     };
     if config.json {
         let parameters = parameters_json(algorithm, values);
-        let line = json!({ "name": algorithm.system_name(), "did": did, "parameters": parameters,
-            "default_before": before });
+        let line = json!({ "name": algorithm.system_name(), "outcome": result, "parameters": parameters,
+            "previous_default": before });
         return print(&format!("{line}\n"));
     }
     print(&format!(
-        "{}: {did}{}\n",
+        "{}: {result}{}\n",
         algorithm.system_name(),
         parameters_text(algorithm, values)
     ))?;

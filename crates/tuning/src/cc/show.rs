@@ -55,15 +55,15 @@ fn state(config: &Show) -> Result<Option<State>, Error> {
 
 fn as_json(algorithm: Algorithm, state: Option<&State>) -> Value {
     let parameter = |(at, p): (usize, Parameter)| {
-        json!({ "name": p.name, "unit": p.unit, "about": p.description, "default": p.default,
-            "least": p.min, "most": p.max, "option": socket_parameters::option(algorithm, at) })
+        json!({ "name": p.name, "unit": p.unit, "description": p.description, "default": p.default,
+            "min": p.min, "max": p.max, "socket_option": socket_parameters::option(algorithm, at) })
     };
-    let field = |f: Field| json!({ "name": f.name, "unit": f.unit, "about": f.about });
+    let field = |f: Field| json!({ "name": f.name, "unit": f.unit, "description": f.description });
     let loaded = state.map(|state| {
         json!({
-            "by": state.loaded.loaded_by(),
-            "since": since(&state.loaded),
-            "legible": state.loaded.has_same_layout(),
+            "version": state.loaded.loaded_by(),
+            "loaded_at": loaded_at(&state.loaded),
+            "layout_matches": state.loaded.has_same_layout(),
             "transient": state.loaded.is_transient(),
             "per_socket": state.loaded.has_socket_option(),
             "pins": state.loaded.directory(),
@@ -74,17 +74,17 @@ fn as_json(algorithm: Algorithm, state: Option<&State>) -> Value {
     });
     json!({
         "name": algorithm.system_name(),
-        "option_level": socket_parameters::LEVEL,
+        "socket_option_level": socket_parameters::LEVEL,
         "parameters": algorithm.parameters().enumerate().map(parameter).collect::<Vec<_>>(),
-        "fields": algorithm.fields().map(field).collect::<Vec<_>>(),
+        "state_fields": algorithm.fields().map(field).collect::<Vec<_>>(),
         "loaded": loaded,
     })
 }
 
-fn since(loaded: &Loaded) -> Option<String> {
-    let since: SystemTime = loaded.loaded_at()?;
+fn loaded_at(loaded: &Loaded) -> Option<String> {
+    let loaded_at: SystemTime = loaded.loaded_at()?;
     Some(
-        jiff::Timestamp::try_from(since)
+        jiff::Timestamp::try_from(loaded_at)
             .ok()?
             .round(jiff::Unit::Second)
             .ok()?
@@ -117,19 +117,27 @@ fn heading(algorithm: Algorithm, state: Option<&State>) -> String {
         return format!("{name}: {what}\n");
     };
     let by = state.loaded.loaded_by();
-    let legible = match state.loaded.has_same_layout() {
+    let layout = match state.loaded.has_same_layout() {
         true => "",
         false => "; its layout is another's: parameters and state may be wrong here",
     };
     format!(
-        "{name}: loaded {} by longhaul {by}, used by {}{legible}\n",
-        since(&state.loaded).unwrap_or_default(),
+        "{name}: loaded {} by longhaul {by}, used by {}{layout}\n",
+        loaded_at(&state.loaded).unwrap_or_default(),
         counted(state.connections as u64, "socket"),
     )
 }
 
 fn parameters_text(algorithm: Algorithm, state: Option<&State>) -> String {
-    let heading = ["parameter", "now", "default", "range", "unit", "option", ""];
+    let heading = [
+        "parameter",
+        "now",
+        "default",
+        "range",
+        "unit",
+        "socket option",
+        "",
+    ];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     for (at, p) in algorithm.parameters().enumerate() {
         let now = state.and_then(|state| state.parameters.get(at));
@@ -165,7 +173,7 @@ fn fields_text(algorithm: Algorithm) -> String {
         vec![
             field.name.to_owned(),
             field.unit.to_owned(),
-            field.about.to_owned(),
+            field.description.to_owned(),
         ]
     }));
     only_with_rows(&rows)

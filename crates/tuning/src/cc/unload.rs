@@ -36,8 +36,8 @@ fn unload(config: &Unload, algorithm: Algorithm) -> Result<()> {
     let keepers = default_setting::with_default(&name)?;
     let keepers: Vec<_> = keepers.into_iter().map(|(netns, _)| netns).collect();
     if config.json {
-        let line = json!({ "name": name, "connections": users, "default": default,
-            "default_in": keepers });
+        let line = json!({ "name": name, "connections": users, "restored_default": default,
+            "default_in_namespaces": keepers });
         return print(&format!("{line}\n"));
     }
     print(&format!(

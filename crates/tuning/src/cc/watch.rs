@@ -38,7 +38,7 @@ struct WatchedConnection {
 /// Loaded congestion control, read once for all connections of a sample.
 struct LoadedAlgorithm {
     loaded: Loaded,
-    legible: bool,
+    layout_matches: bool,
     /// Parameters of new connections.
     defaults: Vec<u32>,
 }
@@ -47,7 +47,7 @@ impl LoadedAlgorithm {
     fn new(loaded: &Loaded) -> Rc<Self> {
         Rc::new(Self {
             loaded: loaded.clone(),
-            legible: loaded.has_same_layout(),
+            layout_matches: loaded.has_same_layout(),
             defaults: loaded.parameters().unwrap_or_default(),
         })
     }
@@ -109,8 +109,10 @@ fn snapshot(watch: &Watch, loaded: &[Loaded], filter: &Filter) -> Result<Vec<Wat
 
 fn show(config: &config::Watch, seen: &[WatchedConnection]) -> Result<()> {
     if config.json {
-        let at = jiff::Timestamp::now().to_string();
-        let lines = seen.iter().map(|seen| format!("{}\n", seen.json(&at)));
+        let timestamp = jiff::Timestamp::now().to_string();
+        let lines = seen
+            .iter()
+            .map(|seen| format!("{}\n", seen.json(&timestamp)));
         return print(&lines.collect::<String>());
     }
     let live = stdout().is_terminal() && config.interval.is_some();
@@ -132,7 +134,7 @@ fn text(seen: &[WatchedConnection], rows_max: usize) -> String {
     let names = namespaces();
     let heading = [
         "netns", "local", "remote", "cc", "state", "cwnd", "ssthresh", "pacing", "rtt", "out",
-        "retrans", "own",
+        "retrans", "cc state",
     ];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     rows.extend(seen.iter().take(rows_max).map(|seen| seen.row(&names)));
@@ -142,12 +144,12 @@ fn text(seen: &[WatchedConnection], rows_max: usize) -> String {
     } else {
         String::new()
     };
-    format!("{}{rest}{}", table(&rows), illegible_note(seen))
+    format!("{}{rest}{}", table(&rows), foreign_layout_note(seen))
 }
 
 /// Returns a note about connections whose own state this build can't read.
-fn illegible_note(seen: &[WatchedConnection]) -> String {
-    let strange = seen.iter().find(|seen| !seen.cc.legible);
+fn foreign_layout_note(seen: &[WatchedConnection]) -> String {
+    let strange = seen.iter().find(|seen| !seen.cc.layout_matches);
     strange.map_or(String::new(), |seen| {
         format!(
             "{} was loaded by another longhaul ({}): its own state cannot be read by this one\n",
@@ -193,28 +195,29 @@ impl WatchedConnection {
         ]
     }
 
-    fn json(&self, at: &str) -> Value {
+    fn json(&self, timestamp: &str) -> Value {
         let c = &self.connection;
         let mut line = json!({
-            "at": at, "cc": c.algorithm, "netns": c.netns, "local": c.local, "remote": c.remote,
-            "state": c.ca_state, "cwnd": c.cwnd, "ssthresh": c.ssthresh,
+            "timestamp": timestamp, "cc": c.algorithm, "netns": c.netns, "local": c.local, "remote": c.remote,
+            "ca_state": c.ca_state, "cwnd": c.cwnd, "ssthresh": c.ssthresh,
             "pacing_rate_bps": c.pacing_rate_bps, "srtt_us": c.srtt_us, "mss": c.mss,
             "packets_out": c.packets_out, "retransmits": c.retransmits,
             "bytes_acked": c.bytes_acked,
         });
         if let Some(acks) = &self.acks {
             line["acks"] = json!({
-                "acks": acks.acks, "bytes": acks.bytes, "repeated": acks.repeated,
-                "diff_max": acks.diff_max, "diff_mean": acks.diff_mean(),
-                "gap_us_min": acks.gap_us_min(), "gap_us_mean": acks.gap_us_mean(),
-                "sizes": acks.sizes,
+                "acks": acks.acks, "bytes": acks.bytes, "non_advancing": acks.non_advancing,
+                "bytes_per_ack_max": acks.bytes_per_ack_max,
+                "bytes_per_ack_mean": acks.bytes_per_ack_mean(),
+                "interval_us_min": acks.interval_us_min(), "interval_us_mean": acks.interval_us_mean(),
+                "packets_per_ack_histogram": acks.packets_histogram,
             });
         }
-        if self.cc.legible {
+        if self.cc.layout_matches {
             let algorithm = self.cc.algorithm();
             line["parameters"] =
                 parameters_json(algorithm, &algorithm.own_parameters(&c.own)).into();
-            line["own"] = Value::Object(self.own());
+            line["cc_state"] = Value::Object(self.own());
         }
         line
     }
@@ -237,7 +240,7 @@ impl WatchedConnection {
 
     /// Returns the state fields, and the parameters that differ from those of new connections.
     fn own_text(&self) -> String {
-        if !self.cc.legible {
+        if !self.cc.layout_matches {
             return "?".to_owned();
         }
         let algorithm = self.cc.algorithm();
@@ -256,14 +259,15 @@ impl WatchedConnection {
     }
 
     fn acks_text(&self, acks: &AckCounts) -> String {
-        let packets = acks.diff_mean().unwrap_or(0.0) / f64::from(self.connection.mss.max(1));
-        let gap = acks.gap_us_mean().unwrap_or(0.0);
+        let packets =
+            acks.bytes_per_ack_mean().unwrap_or(0.0) / f64::from(self.connection.mss.max(1));
+        let interval = acks.interval_us_mean().unwrap_or(0.0);
         format!(
-            "acks={} ackdiff={}pkt/{}pkt gap={}us",
+            "acks={} packets/ack={} (max {}) interval={}us",
             acks.acks,
             format_decimal(packets),
-            acks.diff_max / self.connection.mss.max(1),
-            format_decimal(gap)
+            acks.bytes_per_ack_max / self.connection.mss.max(1),
+            format_decimal(interval)
         )
     }
 }

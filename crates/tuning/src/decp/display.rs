@@ -46,15 +46,15 @@ impl Display {
         } else if let Some(table) = &self.table {
             table.set_message(self::table(sample));
         } else if self.is_due(sample) {
-            self.last_line = Some((sample.at_s, sample.levelling));
+            self.last_line = Some((sample.time_s, sample.capping));
             errln!("{sample}");
         }
         Ok(())
     }
 
     fn is_due(&self, sample: &SampleRecord) -> bool {
-        self.last_line.is_none_or(|(at, levelling)| {
-            sample.at_s - at >= LINE_EVERY_S || sample.levelling != levelling
+        self.last_line.is_none_or(|(at, capping)| {
+            sample.time_s - at >= LINE_EVERY_S || sample.capping != capping
         })
     }
 
@@ -78,7 +78,7 @@ fn print(record: &impl Serialize) -> Result<()> {
 /// Returns the table of bulk connections, largest window first.
 fn table(sample: &SampleRecord) -> String {
     let mut windows: Vec<_> = sample.windows.iter().filter(|window| window.bulk).collect();
-    windows.sort_by_key(|window| std::cmp::Reverse(window.window));
+    windows.sort_by_key(|window| std::cmp::Reverse(window.window_segments));
     let mut lines = vec![
         sample.to_string(),
         format!(

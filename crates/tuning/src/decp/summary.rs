@@ -12,9 +12,9 @@ use std::{collections::HashMap, fmt, net::SocketAddr};
 #[derive(Debug, Serialize)]
 pub(super) struct SampleRecord {
     /// Seconds since the start.
-    pub(super) at_s: f64,
+    pub(super) time_s: f64,
     /// Whether caps hold fast connections back.
-    pub(super) levelling: bool,
+    pub(super) capping: bool,
     /// Connections that match, and how many of them send in bulk.
     pub(super) connections: usize,
     pub(super) bulk: usize,
@@ -25,12 +25,12 @@ pub(super) struct SampleRecord {
     pub(super) delivered_bps: f64,
     /// Rate that caps leave to each connection; absent where no connection is above it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) level_bps: Option<f64>,
+    pub(super) fair_share_bps: Option<f64>,
     /// Standing queue, and the queue that caps aim at, as shares of the BDP.
     pub(super) queue: f64,
     pub(super) headroom: f64,
     /// Fastest rate over slowest.
-    pub(super) spread: f64,
+    pub(super) fastest_to_slowest: f64,
     /// Number of caps that the controller changes after this sample.
     pub(super) changes: usize,
     pub(super) windows: Vec<Window>,
@@ -42,9 +42,9 @@ pub(super) struct Window {
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
     /// Segments; the receiver's window if that is smaller.
-    pub(super) window: u32,
+    pub(super) window_segments: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) cap: Option<u32>,
+    pub(super) cap_segments: Option<u32>,
     pub(super) rtt_us: u32,
     /// Rate of the payload delivered since the previous sample.
     pub(super) rate_bps: f64,
@@ -62,12 +62,12 @@ pub(super) struct Summary {
     pub(super) bytes: u64,
     pub(super) rate_bps: f64,
     /// Jain's index of, and ratio between, the rates of those connections over their time in bulk; 1 of a single one.
-    pub(super) jain: f64,
+    pub(super) jain_index: f64,
     pub(super) slowest_to_fastest: f64,
     pub(super) retransmits: u64,
     pub(super) caps_set: u64,
-    pub(super) caps_lifted: u64,
-    pub(super) levelling_s: f64,
+    pub(super) caps_removed: u64,
+    pub(super) capping_s: f64,
 }
 
 /// Totals of a run, updated with each sample.
@@ -76,8 +76,8 @@ pub(super) struct Summarizer {
     totals: HashMap<u64, ConnectionTotals>,
     last: Time,
     caps_set: u64,
-    caps_lifted: u64,
-    levelling: Time,
+    caps_removed: u64,
+    capping: Time,
 }
 
 #[derive(Default)]
@@ -110,13 +110,13 @@ impl Summarizer {
             totals.update(one, passed);
             match (totals.capped, one.observation.cap.is_some()) {
                 (false, true) => self.caps_set += 1,
-                (true, false) => self.caps_lifted += 1,
+                (true, false) => self.caps_removed += 1,
                 _ => {}
             }
             totals.capped = one.observation.cap.is_some();
         }
         if estimate.phase == Phase::Level {
-            self.levelling += passed;
+            self.capping += passed;
         }
         self.describe(now, samples, estimate, changes)
     }
@@ -131,17 +131,17 @@ impl Summarizer {
         let windows = samples.iter().map(|one| Window {
             local: one.connection.local,
             remote: one.connection.remote,
-            window: one.observation.window_segments,
-            cap: one.observation.cap,
+            window_segments: one.observation.window_segments,
+            cap_segments: one.observation.cap,
             rtt_us: one.connection.rtt_us,
             rate_bps: self.totals[&one.observation.id].rate_bps,
             retransmits: one.connection.retransmits,
             bulk: one.observation.bulk,
         });
-        let level_bps = estimate.level * 8.0;
+        let fair_share_bps = estimate.level * 8.0;
         SampleRecord {
-            at_s: now.as_secs_f64(),
-            levelling: estimate.phase == Phase::Level,
+            time_s: now.as_secs_f64(),
+            capping: estimate.phase == Phase::Level,
             connections: samples.len(),
             bulk: estimate.bulk,
             capped: samples
@@ -150,10 +150,11 @@ impl Summarizer {
                 .count(),
             capacity_bps: estimate.capacity * 8.0,
             delivered_bps: estimate.delivered * 8.0,
-            level_bps: (level_bps.is_finite() && level_bps > 0.0).then_some(level_bps),
+            fair_share_bps: (fair_share_bps.is_finite() && fair_share_bps > 0.0)
+                .then_some(fair_share_bps),
             queue: estimate.queue,
             headroom: estimate.headroom,
-            spread: estimate.spread,
+            fastest_to_slowest: estimate.spread,
             changes: changes.len(),
             windows: windows.collect(),
         }
@@ -178,7 +179,7 @@ impl Summarizer {
             connections: rates.len(),
             bytes,
             rate_bps: bytes as f64 * 8.0 / now.as_secs_f64().max(1e-9),
-            jain: jain(&rates).unwrap_or(1.0),
+            jain_index: jain(&rates).unwrap_or(1.0),
             slowest_to_fastest: if fastest > 0.0 {
                 slowest / fastest
             } else {
@@ -190,8 +191,8 @@ impl Summarizer {
                 .map(|totals| totals.retransmitted)
                 .sum(),
             caps_set: self.caps_set,
-            caps_lifted: self.caps_lifted,
-            levelling_s: self.levelling.as_secs_f64(),
+            caps_removed: self.caps_removed,
+            capping_s: self.capping.as_secs_f64(),
         }
     }
 }
@@ -229,13 +230,13 @@ impl fmt::Display for SampleRecord {
         write!(
             f,
             "{:6.1} s  {} of {} connections capped, {} of {} seen, queue {:.0}%, fastest {:.1} × slowest",
-            self.at_s,
+            self.time_s,
             self.capped,
             self.connections,
             rate(self.delivered_bps),
             rate(self.capacity_bps),
             self.queue * 100.0,
-            self.spread,
+            self.fastest_to_slowest,
         )
     }
 }
@@ -243,14 +244,14 @@ impl fmt::Display for SampleRecord {
 impl fmt::Display for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cap = self
-            .cap
+            .cap_segments
             .map_or_else(|| "-".to_owned(), |cap| cap.to_string());
         write!(
             f,
             "{:>22} → {:<22} {:>8} {cap:>8} {:>7.1} ms {:>12}",
             self.local.to_string(),
             self.remote.to_string(),
-            self.window,
+            self.window_segments,
             f64::from(self.rtt_us) / 1e3,
             rate(self.rate_bps).to_string(),
         )
@@ -262,16 +263,16 @@ impl fmt::Display for Summary {
         write!(
             f,
             "{:.1} s: {} over {} connections, Jain {:.3}, slowest/fastest {:.2}, {} retransmitted; \
-             {} caps set, {} of them lifted on the way, levelling for {:.1} s",
+             {} caps set, {} of them removed before the end, capping for {:.1} s",
             self.seconds,
             rate(self.rate_bps),
             self.connections,
-            self.jain,
+            self.jain_index,
             self.slowest_to_fastest,
             self.retransmits,
             self.caps_set,
-            self.caps_lifted,
-            self.levelling_s,
+            self.caps_removed,
+            self.capping_s,
         )
     }
 }

@@ -43,51 +43,51 @@ impl Fix {
 pub(super) struct Finding {
     pub(super) severity: Severity,
     /// Name of a setting, or an interface and its property.
-    pub(super) place: String,
+    pub(super) setting: String,
     /// Value found.
-    pub(super) found: String,
+    pub(super) value: String,
     /// Reason why it matters for the path, with numbers; empty if the value is correct.
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) why: String,
+    pub(super) reason: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fix: Option<Fix>,
 }
 
 impl Finding {
     /// Creates a finding about a correct value.
-    pub(super) fn ok(place: impl Into<String>, found: impl Display) -> Self {
-        Self::new(Severity::Ok, place, found, String::new())
+    pub(super) fn ok(setting: impl Into<String>, value: impl Display) -> Self {
+        Self::new(Severity::Ok, setting, value, String::new())
     }
 
     /// Creates a finding about a value that costs performance.
     pub(super) fn note(
-        place: impl Into<String>,
-        found: impl Display,
-        why: impl Into<String>,
+        setting: impl Into<String>,
+        value: impl Display,
+        reason: impl Into<String>,
     ) -> Self {
-        Self::new(Severity::Note, place, found, why.into())
+        Self::new(Severity::Note, setting, value, reason.into())
     }
 
     /// Creates a finding about a value that limits the path.
     pub(super) fn limit(
-        place: impl Into<String>,
-        found: impl Display,
-        why: impl Into<String>,
+        setting: impl Into<String>,
+        value: impl Display,
+        reason: impl Into<String>,
     ) -> Self {
-        Self::new(Severity::Limit, place, found, why.into())
+        Self::new(Severity::Limit, setting, value, reason.into())
     }
 
     pub(super) fn new(
         severity: Severity,
-        place: impl Into<String>,
-        found: impl Display,
-        why: String,
+        setting: impl Into<String>,
+        value: impl Display,
+        reason: String,
     ) -> Self {
         Self {
             severity,
-            place: place.into(),
-            found: found.to_string(),
-            why,
+            setting: setting.into(),
+            value: value.to_string(),
+            reason,
             fix: None,
         }
     }
@@ -95,7 +95,7 @@ impl Finding {
     /// Adds a fix that changes the setting to `value`.
     pub(super) fn set(mut self, value: impl Display) -> Self {
         self.fix = Some(Fix::Sysctl {
-            key: self.place.clone(),
+            key: self.setting.clone(),
             value: value.to_string(),
         });
         self

@@ -29,16 +29,16 @@ pub(super) struct ChangeResult {
     pub(super) from: String,
     pub(super) to: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) problem: Option<String>,
+    pub(super) error: Option<String>,
 }
 
 impl ChangeResult {
-    fn new(key: &str, from: &str, to: &str, problem: Option<String>) -> Self {
+    fn new(key: &str, from: &str, to: &str, error: Option<String>) -> Self {
         Self {
             key: key.to_owned(),
             from: from.to_owned(),
             to: to.to_owned(),
-            problem,
+            error,
         }
     }
 }
@@ -227,7 +227,7 @@ fn restore_settings(record: &mut Record, outcome: &mut Outcome, choose: impl Fn(
             continue;
         }
         let done = restore(&change, finished);
-        if done.problem.is_some() {
+        if done.error.is_some() {
             kept.push(change);
         }
         outcome.changes.push(done);
@@ -389,7 +389,7 @@ mod tests {
             after: "x".to_owned(),
         };
         let done = restore(&change, false);
-        assert!(done.problem.unwrap().contains("not a setting"));
+        assert!(done.error.unwrap().contains("not a setting"));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::fmt::Write;
 
 /// Returns findings as text: place and value in columns, then reason and fix.
 pub(super) fn text(path: Path, findings: &[Finding], colour: bool) -> String {
-    let widest = findings.iter().map(|f| f.place.chars().count()).max();
+    let widest = findings.iter().map(|f| f.setting.chars().count()).max();
     let width = widest.unwrap_or(0).min(PLACE_WIDTH);
     let mut out = format!(
         "{}, {} connections{}\n\n",
@@ -45,9 +45,12 @@ const PLACE_WIDTH: usize = 42;
 
 fn lines(finding: &Finding, width: usize, colour: bool) -> String {
     let severity = severity_label(finding.severity, colour);
-    let mut out = format!("{severity}  {:width$}  {}\n", finding.place, finding.found);
-    if !finding.why.is_empty() {
-        let _ = writeln!(out, "       {}", finding.why);
+    let mut out = format!(
+        "{severity}  {:width$}  {}\n",
+        finding.setting, finding.value
+    );
+    if !finding.reason.is_empty() {
+        let _ = writeln!(out, "       {}", finding.reason);
     }
     if let Some(fix) = &finding.fix {
         let _ = writeln!(out, "       fix: {}", fix.text());
@@ -98,7 +101,7 @@ pub(super) fn outcome(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
         true => outln!("{}", serde_json::to_string_pretty(outcome)?),
         false => outln!("{}", changes(outcome)),
     }
-    let problems = outcome.changes.iter().filter(|c| c.problem.is_some());
+    let problems = outcome.changes.iter().filter(|c| c.error.is_some());
     match problems.count() {
         0 => Ok(()),
         1 => bail!("1 setting could not be changed"),
@@ -109,9 +112,9 @@ pub(super) fn outcome(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
 fn changes(outcome: &Outcome) -> String {
     let mut out = String::new();
     for change in &outcome.changes {
-        let _ = match &change.problem {
+        let _ = match &change.error {
             None => writeln!(out, "{}: {} -> {}", change.key, change.from, change.to),
-            Some(problem) => writeln!(out, "{}: {}: {problem}", change.key, change.from),
+            Some(error) => writeln!(out, "{}: {}: {error}", change.key, change.from),
         };
     }
     for note in &outcome.notes {

@@ -18,7 +18,7 @@ pub(super) struct Record {
     pub(super) congestion_control: Option<String>,
     /// Number of sockets that sent without GSO.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) single_segment_sockets: Option<usize>,
+    pub(super) sockets_without_gso: Option<usize>,
     /// Counts of acknowledgements without data: sent, withheld and late.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) acks: Option<ack_thin::Counts>,
@@ -47,7 +47,7 @@ impl Record {
             open => format!(", {open} not closed yet"),
         };
         let acks = self.acks.map_or(String::new(), |acks| {
-            format!(", {} of {} ACKs sent", acks.sent(), acks.pure)
+            format!(", {} of {} ACKs sent", acks.sent(), acks.generated)
         });
         format!(
             "{}: {}{cc}, {} sent, {} received, {} segments retransmitted{acks}{open}",
@@ -81,7 +81,7 @@ mod tests {
             exit_code: 0,
             seconds: 1.5,
             congestion_control: Some("lh_htcp".into()),
-            single_segment_sockets: None,
+            sockets_without_gso: None,
             acks: None,
             counts: Counts {
                 connected: 2,
@@ -117,6 +117,6 @@ mod tests {
         let json = serde_json::to_value(record()).unwrap();
         assert_eq!(json["connected"], 2);
         assert_eq!(json["refused"][0]["setting"], "mss");
-        assert!(json.get("single_segment_sockets").is_none());
+        assert!(json.get("sockets_without_gso").is_none());
     }
 }

@@ -65,7 +65,7 @@ fn each_algorithm_transfers_data_and_shows_its_state() {
     }
     let host = Host::new();
     let listed: Vec<Value> = serde_json::from_str(&host.output_of(&["list", "--json"])).unwrap();
-    let names = listed.iter().filter(|entry| entry["from"] == "longhaul");
+    let names = listed.iter().filter(|entry| entry["origin"] == "longhaul");
     let names: Vec<&str> = names.map(|entry| entry["name"].as_str().unwrap()).collect();
     host.output_of(&[&["load"], &names[..]].concat());
     for name in names {
@@ -76,9 +76,13 @@ fn each_algorithm_transfers_data_and_shows_its_state() {
         let seen = host.watch_port(connection.port()).unwrap();
         assert_eq!(seen["cc"], name);
         assert_eq!(seen["parameters"], shown["loaded"]["parameters"], "{name}");
-        let fields = shown["fields"].as_array().unwrap();
+        let fields = shown["state_fields"].as_array().unwrap();
         let fields = fields.iter().map(|field| field["name"].as_str().unwrap());
-        let own = seen["own"].as_object().unwrap().keys().map(String::as_str);
+        let own = seen["cc_state"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str);
         assert!(fields.collect::<BTreeSet<_>>() == own.collect(), "{seen}");
         let programs = shown["loaded"]["programs"].as_array().unwrap();
         assert!(programs.len() >= 5, "{programs:?}");
@@ -105,7 +109,7 @@ fn does_not_read_state_of_another_build() {
     let seen = host.watch_port(connection.port()).unwrap();
     assert!(seen["cwnd"].is_u64());
     assert!(
-        seen.get("own").is_none() && seen.get("parameters").is_none(),
+        seen.get("cc_state").is_none() && seen.get("parameters").is_none(),
         "{seen}"
     );
     assert!(
@@ -420,8 +424,13 @@ fn sets_parameters_of_a_single_socket() {
     let path = format!("/proc/{}/fd/{}", std::process::id(), cgroup.as_raw_fd());
     host.output_of(&["load", "scalable", "--per-socket", &path]);
     let described = host.show();
-    let level = i32::try_from(described["option_level"].as_i64().unwrap()).unwrap();
-    let option = i32::try_from(described["parameters"][0]["option"].as_i64().unwrap()).unwrap();
+    let level = i32::try_from(described["socket_option_level"].as_i64().unwrap()).unwrap();
+    let option = i32::try_from(
+        described["parameters"][0]["socket_option"]
+            .as_i64()
+            .unwrap(),
+    )
+    .unwrap();
 
     let set = |socket: &socket2::Socket, value| {
         longhaul_linux::socket::set_u32_option(socket, level, option, value)

@@ -74,7 +74,7 @@ fn interval_records_sum_to_the_summary() {
     ]);
     let (summary, rest) = all.split_last().unwrap();
     assert_eq!(summary["record"], "summary");
-    assert_eq!(summary["by_trains"], true);
+    assert_eq!(summary["batched"], true);
     let flows: Vec<&Value> = rest.iter().filter(|r| r["record"] == "flow").collect();
     assert_eq!(flows.len(), 10, "two flows, five intervals of a second");
     let bits: f64 = flows

@@ -172,7 +172,7 @@ fn caps_fast_streams_and_lifts_caps_at_the_end() {
         "the control connection is not a stream: {sample}"
     );
     // No stream is capped below the equal share of the link's 50 Mbit/s.
-    let of = |sample: &Value| sample["level_bps"].as_f64();
+    let of = |sample: &Value| sample["fair_share_bps"].as_f64();
     let least = samples.iter().filter_map(of).fold(f64::INFINITY, f64::min);
     let capacity = sample["capacity_bps"].as_f64().unwrap();
     assert!(

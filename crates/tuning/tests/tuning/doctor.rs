@@ -560,7 +560,7 @@ fn exit_code_is_1_if_a_setting_limits() {
     let limits: Vec<&Value> = found["findings"].as_array().unwrap().iter().collect();
     let limit = limits.last().unwrap();
     assert_eq!(limit["severity"], "limit");
-    assert_eq!(limit["place"], "net.ipv4.tcp_rmem");
+    assert_eq!(limit["setting"], "net.ipv4.tcp_rmem");
     assert_eq!(
         limit["command"],
         "sysctl -w net.ipv4.tcp_rmem='4096 131072 500002816'"

@@ -142,9 +142,9 @@ fn count(record: &Value, what: &str) -> u64 {
 /// Returns the share of the sockets' ACKs that were sent.
 fn sent(record: &Value) -> f64 {
     let (pure, withheld, late) = (
-        count(record, "pure"),
+        count(record, "generated"),
         count(record, "withheld"),
-        count(record, "late"),
+        count(record, "delayed"),
     );
     assert!(pure > 0 && late <= withheld && withheld <= pure, "{record}");
     (pure - withheld + late) as f64 / pure as f64
@@ -168,7 +168,7 @@ fn ack_ratio_reduces_acks_without_stalls() {
             REQUESTS,
         );
         // Three quarters of the delayed ACKs; how many of them are sent late depends on the load of the machine.
-        let [pure, withheld] = ["pure", "withheld"].map(|what| count(&thinned, what));
+        let [pure, withheld] = ["generated", "withheld"].map(|what| count(&thinned, what));
         assert!(withheld * 3 > pure, "{thinned}");
         // If the last ACK of a response were lost, each response would stall.
         let stalls = pair.stalls() - before;
@@ -176,7 +176,7 @@ fn ack_ratio_reduces_acks_without_stalls() {
             stalls < REQUESTS as u64 / 3,
             "{stalls} of {REQUESTS} stalled"
         );
-        assert!(count(&thinned, "late") > 0, "{thinned}");
+        assert!(count(&thinned, "delayed") > 0, "{thinned}");
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) enum Record {
 
 #[derive(Debug, Serialize)]
 pub(super) struct FlowRecord {
-    pub(super) at_s: f64,
+    pub(super) time_s: f64,
     pub(super) flow: usize,
     pub(super) cwnd_packets: u32,
     /// Absent before the first loss.
@@ -34,22 +34,22 @@ pub(super) struct FlowRecord {
 
 #[derive(Debug, Serialize)]
 pub(super) struct BackoffRecord {
-    at_s: f64,
+    time_s: f64,
     flow: usize,
     /// Congestion window before the reduction.
     cwnd_packets: u32,
     ssthresh_packets: u32,
-    time_out: bool,
+    timeout: bool,
 }
 
 impl BackoffRecord {
     pub(super) fn new(flow: usize, backoff: &Backoff) -> Self {
         Self {
-            at_s: backoff.at.as_secs_f64(),
+            time_s: backoff.at.as_secs_f64(),
             flow,
             cwnd_packets: backoff.cwnd,
             ssthresh_packets: backoff.ssthresh,
-            time_out: backoff.timeout,
+            timeout: backoff.timeout,
         }
     }
 }

@@ -87,13 +87,13 @@ impl Run<'_> {
     }
 
     fn flow(&mut self, flow: usize, span: Time, queue_bytes: u64) -> FlowRecord {
-        let at_s = self.simulation.now().as_secs_f64();
+        let time_s = self.simulation.now().as_secs_f64();
         let mss = u64::from(self.mss[flow]);
         let sender = self.simulation.sender(flow);
         let window = *sender.window();
         let new = self.flows[flow].update(sender.acked() * mss, &sender.counters());
         FlowRecord {
-            at_s,
+            time_s,
             flow,
             cwnd_packets: window.cwnd,
             ssthresh_packets: threshold(window.ssthresh),

@@ -17,16 +17,16 @@ pub(super) struct Summary {
     utilisation_ratio: f64,
     /// Jain's index over the flows; absent with a single one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    jain_ratio: Option<f64>,
+    jain_index: Option<f64>,
     /// End of the first interval with nine tenths of the rate that the bottleneck leaves for payload.
     #[serde(skip_serializing_if = "Option::is_none")]
-    seconds_to_90_percent: Option<f64>,
-    lost_by_loss: u64,
-    lost_by_overflow: u64,
-    lost_by_rule: u64,
+    time_to_90_percent_s: Option<f64>,
+    loss_drops: u64,
+    overflow_drops: u64,
+    aqm_drops: u64,
     flows: Vec<FlowSummary>,
     /// Whether whole trains of segments were simulated at once.
-    by_trains: bool,
+    batched: bool,
     segments: u64,
     wall_s: f64,
     /// Segments simulated in a second of wall-clock time.
@@ -42,7 +42,7 @@ pub(super) struct FlowSummary {
     segments: u64,
     retransmitted: u64,
     backoffs: u64,
-    time_outs: u64,
+    timeouts: u64,
     acks: u64,
 }
 
@@ -61,7 +61,7 @@ impl FlowSummary {
             segments: 0,
             retransmitted: 0,
             backoffs: 0,
-            time_outs: 0,
+            timeouts: 0,
             acks: 0,
         }
     }
@@ -76,7 +76,7 @@ impl FlowSummary {
         self.segments = counters.sent;
         self.retransmitted = counters.retransmitted;
         self.backoffs = counters.backoffs;
-        self.time_outs = counters.timeouts;
+        self.timeouts = counters.timeouts;
         self.acks = counters.acks;
         new
     }
@@ -103,13 +103,13 @@ impl Summary {
             simulated_s,
             goodput_bps,
             utilisation_ratio: goodput_bps / payload_rate,
-            jain_ratio: jain(&rates),
-            seconds_to_90_percent: full_at.map(Time::as_secs_f64),
-            lost_by_loss: drops.loss,
-            lost_by_overflow: drops.overflow,
-            lost_by_rule: drops.aqm,
+            jain_index: jain(&rates),
+            time_to_90_percent_s: full_at.map(Time::as_secs_f64),
+            loss_drops: drops.loss,
+            overflow_drops: drops.overflow,
+            aqm_drops: drops.aqm,
             flows,
-            by_trains: simulation.moves_trains(),
+            batched: simulation.moves_trains(),
             segments,
             wall_s: wall.as_secs_f64(),
             segments_per_second: segments as f64 / wall.as_secs_f64(),
@@ -125,38 +125,38 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "flow  cc          goodput         segments  retransmitted  backoffs  time-outs"
+            "flow  cc          goodput         segments  retransmitted  backoffs   timeouts"
         )?;
         for (number, flow) in self.flows.iter().enumerate() {
             let goodput = rate(flow.goodput_bps).to_string();
             writeln!(
                 f,
                 "{number:>4}  {:<10}  {goodput:<12} {:>11}  {:>13}  {:>8}  {:>9}",
-                flow.cc, flow.segments, flow.retransmitted, flow.backoffs, flow.time_outs
+                flow.cc, flow.segments, flow.retransmitted, flow.backoffs, flow.timeouts
             )?;
         }
         let utilisation = self.utilisation_ratio * 100.0;
         write!(
             f,
-            "together {}, {utilisation:.1} % of what the bottleneck leaves for payload",
+            "all flows {}, {utilisation:.1} % of the payload that the bottleneck carries",
             rate(self.goodput_bps)
         )?;
-        if let Some(jain) = self.jain_ratio {
+        if let Some(jain) = self.jain_index {
             write!(f, ", Jain's index {jain:.3}")?;
         }
-        match self.seconds_to_90_percent {
+        match self.time_to_90_percent_s {
             Some(seconds) => writeln!(f, "; 90 % first after {seconds} s")?,
             None => writeln!(f, "; never 90 %")?,
         }
         writeln!(
             f,
-            "lost: {} by the path, {} by the full queue, {} by rules",
-            self.lost_by_loss, self.lost_by_overflow, self.lost_by_rule
+            "dropped: {} by loss, {} by queue overflow, {} by the AQM",
+            self.loss_drops, self.overflow_drops, self.aqm_drops
         )?;
-        let mode = if self.by_trains {
-            "trains"
+        let mode = if self.batched {
+            "batched"
         } else {
-            "segment by segment"
+            "per packet"
         };
         writeln!(
             f,

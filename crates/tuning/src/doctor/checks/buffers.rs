@@ -141,7 +141,7 @@ mod tests {
     fn reports_rate_of_buffer_and_required_buffer() {
         let finding = rmem(6_291_456);
         assert_eq!(
-            finding.why,
+            finding.reason,
             "a maximum of 6.29 MB allows one connection 126 Mbit/s at 200 ms; \
              10 Gbit/s × 200 ms = 250 MB wants 500 MB"
         );

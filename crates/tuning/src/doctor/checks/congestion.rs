@@ -106,7 +106,7 @@ mod tests {
     fn rates_recovery_of_reno_cubic_and_bbr() {
         let reno = with("reno", "reno cubic bbr");
         assert_eq!(reno.severity, Severity::Limit);
-        assert!(reno.why.contains("287 min 45 s"), "{}", reno.why);
+        assert!(reno.reason.contains("287 min 45 s"), "{}", reno.reason);
         assert_eq!(
             reno.fix.unwrap().text(),
             "sysctl -w net.ipv4.tcp_congestion_control='bbr'"

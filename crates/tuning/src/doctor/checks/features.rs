@@ -126,7 +126,7 @@ mod tests {
         let kernel = about(check(&old, path()), "kernel");
         assert_eq!(kernel.severity, Severity::Note);
         assert!(
-            kernel.why.starts_with("1 of 2 features") && kernel.why.ends_with("decp"),
+            kernel.reason.starts_with("1 of 2 features") && kernel.reason.ends_with("decp"),
             "{kernel:?}"
         );
         let new = tried(&[("link", Outcome::Works), ("decp", Outcome::Untried)]);
@@ -137,14 +137,14 @@ mod tests {
     fn reports_a_missing_right_once_for_all_features() {
         let user = tried(&[("run", Outcome::Untried), ("decp", Outcome::Untried)]);
         let finding = about(check(&user, path()), "not tried");
-        assert_eq!(finding.found, "run, decp");
+        assert_eq!(finding.value, "run, decp");
         assert_eq!(finding.fix.unwrap().text(), "sudo longhaul doctor");
     }
 
     #[test]
     fn names_required_right_of_working_features() {
         let mut facts = tried(&[("link", Outcome::Works)]);
-        let found = |facts: &Facts| about(check(facts, path()), "longhaul link").found;
+        let found = |facts: &Facts| about(check(facts, path()), "longhaul link").value;
         assert_eq!(found(&facts), "works, with CAP_NET_ADMIN");
         facts.root = true;
         assert_eq!(found(&facts), "works");

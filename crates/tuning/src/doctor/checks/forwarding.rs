@@ -172,7 +172,7 @@ mod tests {
         let limits = check(facts, path).into_iter();
         limits
             .filter(|f| f.severity == Severity::Limit)
-            .map(|f| f.place)
+            .map(|f| f.setting)
             .collect()
     }
 
@@ -214,7 +214,7 @@ mod tests {
         let with = |value: &str| about(tracking(&facts(&[(NAME, value)]), path()), NAME);
         assert_eq!(with("3600").severity, Severity::Ok);
         assert_eq!(with("60").severity, Severity::Note);
-        assert!(with("60").why.contains("60 s"));
+        assert!(with("60").reason.contains("60 s"));
     }
 
     #[test]

@@ -254,7 +254,7 @@ mod tests {
         };
         assert_eq!(with(4096).severity, Severity::Ok);
         let short = with(512);
-        assert!(short.why.contains("614 us"), "{}", short.why);
+        assert!(short.reason.contains("614 us"), "{}", short.reason);
         assert_eq!(short.fix.unwrap().text(), "ethtool -G eth0 rx 4096 tx 4096");
     }
 

@@ -195,7 +195,7 @@ mod tests {
         let with = |name, value| ipv6(&facts(&[(name, value)])).unwrap();
         assert_eq!(with(NAME, "0").severity, Severity::Ok);
         assert_eq!(with(NAME, "1").severity, Severity::Note);
-        assert_eq!(with("net.core.somaxconn", "4096").found, "absent");
+        assert_eq!(with("net.core.somaxconn", "4096").value, "absent");
     }
 
     #[test]

@@ -72,7 +72,7 @@ mod fixtures {
 
     /// Returns the finding about `place`.
     pub(super) fn about(findings: Vec<Finding>, place: &str) -> Finding {
-        let found = findings.into_iter().find(|f| f.place == place);
+        let found = findings.into_iter().find(|f| f.setting == place);
         found.unwrap_or_else(|| panic!("no finding about {place}"))
     }
 }
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn no_findings_about_unknown_settings() {
         let findings = all(&facts(&[]), path());
-        let settings = findings.iter().filter(|f| f.place.starts_with("net."));
+        let settings = findings.iter().filter(|f| f.setting.starts_with("net."));
         assert_eq!(settings.count(), 0, "{findings:?}");
     }
 

@@ -392,7 +392,7 @@ mod tests {
     #[test]
     fn reports_slow_start_in_round_trips() {
         let facts = facts(&[("net.ipv4.tcp_slow_start_after_idle", "1")]);
-        let why = slow_start_after_idle(&facts, path()).unwrap().why;
+        let why = slow_start_after_idle(&facts, path()).unwrap().reason;
         assert!(why.contains("15 round trips, 3 s"), "{why}");
     }
 }
