@@ -2,7 +2,7 @@
 //! The command line of `longhaul lab`.
 
 use clap::Subcommand;
-use longhaul_results::compare::{Config, describe_noise_rule};
+use longhaul_results::compare::{Config, describe_significance_rule};
 use std::{ffi::OsString, path::PathBuf};
 
 /// Arguments of `longhaul lab`.
@@ -42,7 +42,7 @@ pub(crate) enum Command {
     Show(ShowArgs),
     /// Check a scenario, and that this machine can run it, without running it
     Check(CheckArgs),
-    /// Compare two results side by side and mark the differences beyond noise
+    /// Compare two results side by side and mark the significant differences
     Compare(CompareArgs),
     /// Rewrite report.html from a directory's result.json, and index.html over several
     Report(ReportArgs),
@@ -103,10 +103,10 @@ pub(crate) struct CompareArgs {
 }
 
 fn compare_help() -> String {
-    let rule = describe_noise_rule();
+    let rule = describe_significance_rule();
     format!(
         "\
-FIRST is called A, SECOND B. A figure of B is marked as better or worse than A's if the difference is beyond noise:
+FIRST is the baseline, SECOND the candidate. A metric is marked as better or worse if the difference is significant:
   {}
 
 Examples:

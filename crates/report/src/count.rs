@@ -10,15 +10,15 @@
 /// assert_eq!(counted(0, "relay"), "0 relays");
 /// ```
 #[must_use]
-pub fn counted(count: u64, what: &str) -> String {
-    format!("{count} {}", plural(count, what))
+pub fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {}", plural(count, noun))
 }
 
 /// Returns the singular for 1, else the plural with an s.
 #[must_use]
-pub fn plural(count: u64, what: &str) -> String {
+pub fn plural(count: u64, noun: &str) -> String {
     match count {
-        1 => what.to_owned(),
-        _ => format!("{what}s"),
+        1 => noun.to_owned(),
+        _ => format!("{noun}s"),
     }
 }

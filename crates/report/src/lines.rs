@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Line chart over a parameter as SVG: our lines, the paper's dashed, a model's dashed without marks.
+//! Line chart over a parameter as SVG: measured lines, reference values dashed, a model's values dashed without marks.
 //!
 //! Positions are percentages, and lines are in an inner SVG that stretches. So text, marks and strokes keep their size
 //! on a phone and on paper. A table below has the same data.
@@ -9,7 +9,7 @@ use indexmap::IndexSet;
 use maud::{Markup, html};
 use std::fmt::Write;
 
-/// Number of styles of our lines: four colours, each with its own shape, as filled, hollow and dashed, grey and dotted.
+/// Number of styles of measured lines: four colours, each with its own shape, as filled, hollow and dashed, grey and dotted.
 const STYLE_COUNT: usize = 12;
 /// Minimum distance of two names at the ends of lines, as a share of the height (18 of 280 px).
 const NAME_GAP: f64 = 0.065;
@@ -55,14 +55,14 @@ pub struct Tick {
     pub text: String,
 }
 
-/// Style of a line, by the source of its figures.
+/// Style of a line, by the source of its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineStyle {
-    /// The nth line of our figures.
-    Ours(usize),
-    /// Figures of the paper.
-    Paper,
-    /// Figures of a formula or of the simulator.
+    /// The nth line of measured values.
+    Measured(usize),
+    /// Reference values.
+    Reference,
+    /// Values of a formula or of the simulator.
     Model,
 }
 
@@ -120,7 +120,7 @@ impl Lines {
                 @for (tick, visibility) in self.x.ticks.iter().zip(label_visibility(&self.x.ticks)) { (draw_x_tick(tick, visibility)) }
                 text.small x="50%" y="100%" dy="42" text-anchor="middle" { (self.x.name) }
                 text.small x="0" y="-10" dx="-8" text-anchor="end" { (self.y.name) }
-                @for (limit, bottom) in self.reference_lines.iter().zip(name_positions(&self.reference_lines)) { (draw_reference_line(limit, bottom)) }
+                @for (line, bottom) in self.reference_lines.iter().zip(name_positions(&self.reference_lines)) { (draw_reference_line(line, bottom)) }
                 svg viewBox={ "0 0 " (INNER) " " (INNER) } preserveAspectRatio="none" width="100%" height="100%" {
                     @for series in &self.series {
                         path class={ "line " (class(series.style)) } d=(path(&series.points)) {}
@@ -275,21 +275,21 @@ fn draw_x_tick(tick: &Tick, visibility: LabelVisibility) -> Markup {
 
 /// Returns the bottoms of the names of reference lines, as shares of the height. A name is above its line, or below if
 /// the line or name above is too near, and does not overlap another line.
-fn name_positions(limits: &[Tick]) -> Vec<f64> {
-    let mut order: Vec<usize> = (0..limits.len()).collect();
-    order.sort_by(|a, b| limits[*b].at.total_cmp(&limits[*a].at));
-    let mut bottoms = vec![0.0; limits.len()];
+fn name_positions(lines: &[Tick]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..lines.len()).collect();
+    order.sort_by(|a, b| lines[*b].at.total_cmp(&lines[*a].at));
+    let mut bottoms = vec![0.0; lines.len()];
     // Lowest position in use.
     let mut lowest_used = f64::INFINITY;
     for n in &order {
-        let at = limits[*n].at;
+        let at = lines[*n].at;
         let above = at + NAME_GAP <= lowest_used;
         let mut bottom = if above {
             at
         } else {
             at.min(lowest_used) - NAME_GAP
         };
-        for other in order.iter().map(|other| limits[*other].at) {
+        for other in order.iter().map(|other| lines[*other].at) {
             if bottom < other && other < bottom + NAME_GAP {
                 bottom = other - NAME_GAP;
             }
@@ -300,18 +300,18 @@ fn name_positions(limits: &[Tick]) -> Vec<f64> {
     bottoms
 }
 
-fn draw_reference_line(limit: &Tick, bottom: f64) -> Markup {
-    let y = percent(1.0 - limit.at);
+fn draw_reference_line(line: &Tick, bottom: f64) -> Markup {
+    let y = percent(1.0 - line.at);
     html! {
-        line.limit x1="0" x2="100%" y1=(y) y2=(y) {}
-        text.limit x="0" y=(percent(1.0 - bottom)) dx="6" dy="-6" { (limit.text) }
+        line.reference-line x1="0" x2="100%" y1=(y) y2=(y) {}
+        text.reference-line x="0" y=(percent(1.0 - bottom)) dx="6" dy="-6" { (line.text) }
     }
 }
 
 fn class(style: LineStyle) -> String {
     match style {
-        LineStyle::Ours(n) => format!("look-{}", n % STYLE_COUNT),
-        LineStyle::Paper => "paper".to_owned(),
+        LineStyle::Measured(n) => format!("style-{}", n % STYLE_COUNT),
+        LineStyle::Reference => "reference".to_owned(),
         LineStyle::Model => "model".to_owned(),
     }
 }
@@ -350,10 +350,10 @@ fn mark_shape(style: LineStyle) -> Markup {
         "M0 -5.5l5.5 5.5l-5.5 5.5l-5.5 -5.5z",
     ];
     match style {
-        LineStyle::Ours(n) => {
+        LineStyle::Measured(n) => {
             html! { path class={ "mark " (class(style)) } d=(SHAPES[n % SHAPES.len()]) {} }
         }
-        LineStyle::Paper => html! { path.mark.paper d=(SHAPES[0]) {} },
+        LineStyle::Reference => html! { path.mark.reference d=(SHAPES[0]) {} },
         LineStyle::Model => html! {},
     }
 }
@@ -362,17 +362,17 @@ fn mark_shape(style: LineStyle) -> Markup {
 mod tests {
     use super::*;
 
-    fn series(name: &str, ends: f64) -> Series {
+    fn series(name: &str, y: f64) -> Series {
         let point = |x: f64| Point {
             x,
-            y: ends,
+            y,
             x_text: x.to_string(),
             text: format!("{name}{x}"),
             ..Point::default()
         };
         Series {
             name: name.to_owned(),
-            style: LineStyle::Ours(0),
+            style: LineStyle::Measured(0),
             points: vec![point(0.0), point(1.0)],
             marked: true,
         }
@@ -401,7 +401,7 @@ mod tests {
         for heights in [[0.5, 0.52, 0.9], [0.5, 0.52, 0.54], [0.9, 0.5, 0.6]] {
             let tick = |at| Tick {
                 at,
-                text: "limit".to_owned(),
+                text: "line".to_owned(),
             };
             let found = name_positions(&heights.map(tick));
             for (n, bottom) in found.iter().enumerate() {

@@ -34,14 +34,14 @@ impl Metric {
         }
     }
 
-    /// Returns the factor by which `ours` is better than `baseline`, below 1 if it is worse. If no direction is better,
-    /// returns `ours` over `baseline`. Returns `None` unless both are above zero.
-    pub fn factor(&self, ours: f64, baseline: f64) -> Option<f64> {
+    /// Returns the factor by which `value` is better than `baseline`, below 1 if it is worse. If no direction is better,
+    /// returns `value` over `baseline`. Returns `None` unless both are above zero.
+    pub fn factor(&self, value: f64, baseline: f64) -> Option<f64> {
         let factor = match self.better {
-            Better::Less => baseline / ours,
-            Better::More | Better::Neither => ours / baseline,
+            Better::Less => baseline / value,
+            Better::More | Better::Neither => value / baseline,
         };
-        (ours > 0.0 && baseline > 0.0).then_some(factor)
+        (value > 0.0 && baseline > 0.0).then_some(factor)
     }
 
     /// Formats `value` with its unit and three significant digits.

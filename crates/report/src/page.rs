@@ -94,8 +94,8 @@ mod tests {
     use super::*;
     use longhaul_testbed::browser;
 
-    /// A name is drawn above its reference line, or below the lines near it. Heights are in pixels from the top, and a
-    /// name takes 18 px.
+    /// A label is drawn above its reference line, or below the lines near it. Heights are in pixels from the top, and a
+    /// label takes 18 px.
     #[test]
     fn keeps_names_of_reference_lines_apart() {
         let script = CHART_SCRIPT;
@@ -104,11 +104,11 @@ mod tests {
          <script type=\"application/json\" id=\"charts\">[]</script><script>{script}</script></body></html>"
         );
         let script = "<script>addEventListener('load', () => {
-        for (const heights of [[50], [90, 50], [50, 55], [50, 55, 60]]) tell(limitNames(heights, 18).join(' '));
+        for (const heights of [[50], [90, 50], [50, 55], [50, 55, 60]]) report(labelPositions(heights, 18).join(' '));
     });</script>";
-        let wanted = ["50", "90 50", "50 73", "50 78 96"];
-        if let Some(told) = browser::script_output(&page, script) {
-            assert_eq!(told, [wanted, wanted]);
+        let expected = ["50", "90 50", "50 73", "50 78 96"];
+        if let Some(reports) = browser::script_output(&page, script) {
+            assert_eq!(reports, [expected, expected]);
         }
     }
 }

@@ -139,10 +139,10 @@ pub fn metrics_of(producer: Producer) -> impl Iterator<Item = &'static str> {
 }
 
 /// Returns the name of a flow's metric. Unless the flow is `alone`, the flow's name is its prefix.
-pub fn metric_name(flow: &str, figure: &str, alone: bool) -> String {
+pub fn metric_name(flow: &str, metric: &str, alone: bool) -> String {
     match alone {
-        true => figure.to_owned(),
-        false => format!("{flow}_{figure}"),
+        true => metric.to_owned(),
+        false => format!("{flow}_{metric}"),
     }
 }
 

@@ -27,12 +27,11 @@ impl Identity {
             ("machine", &self.machine, &other.machine),
             ("seed", &self.seed.to_string(), &other.seed.to_string()),
         ]
-        .map(|(what, ours, theirs)| {
-            (ours != theirs).then(|| format!("its {what} is {theirs}, not {ours}"))
+        .map(|(name, ours, theirs)| {
+            (ours != theirs).then(|| format!("its {name} is {theirs}, not {ours}"))
         });
-        let digest = (self.digest != other.digest).then(|| {
-            "its scenario, or what the command line chose of it, reads differently".to_owned()
-        });
+        let digest = (self.digest != other.digest)
+            .then(|| "its scenario or its options are different".to_owned());
         parts.into_iter().flatten().next().or(digest)
     }
 }

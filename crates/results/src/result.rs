@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `result.json`: the result of a scenario. The page, the terminal table and users' scripts read nothing else, so
-//! names and units in it are stable.
+//! names and units in it are stable. Names of earlier versions are aliases, so that old results can be compared and
+//! reported.
 //!
 //! A metric's name ends in its unit: `goodput_bps` (bits a second), `rtt_us`, `cwnd_bytes`,
 //! `download_s`, `jain_ratio`; no unit means a count. Optional parts are absent, never null.
@@ -36,10 +37,10 @@ pub struct LabResult {
     /// Start time of the first run.
     pub started: jiff::Timestamp,
     /// Time from `started` to the end of the last run, seconds.
-    #[serde(rename = "took_s", default, skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "took_s", default, skip_serializing_if = "Option::is_none")]
     pub duration_s: Option<f64>,
     /// Times at which it was resumed after an interruption.
-    #[serde(rename = "resumed", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(alias = "resumed", default, skip_serializing_if = "Vec::is_empty")]
     pub resumed_at: Vec<jiff::Timestamp>,
     /// Seed of all random decisions: order of runs, losses, jitter.
     pub seed: u64,
@@ -140,14 +141,13 @@ impl LabResult {
         }
     }
 
-    /// Returns whether the scenario repeats a paper's experiment. The page then also mentions missing figures of the
-    /// paper.
-    pub fn has_paper(&self) -> bool {
+    /// Returns whether the scenario has reference values or names their source.
+    pub fn has_reference(&self) -> bool {
         let source = self
             .about
             .as_ref()
-            .is_some_and(|about| about.paper.is_some());
-        source || self.cells.iter().any(|cell| !cell.paper.is_empty())
+            .is_some_and(|about| about.source.is_some());
+        source || self.cells.iter().any(|cell| !cell.reference.is_empty())
     }
 
     /// Returns the number of runs that were repeated because the host was overloaded.
@@ -170,13 +170,13 @@ pub struct About {
     /// Question that the scenario answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
-    /// Source of the paper's figures: "Hasegawa and Jibiki, TCP Booster, figure 6".
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub paper: Option<String>,
+    /// Source of the reference values: "Hasegawa and Jibiki, TCP Booster, figure 6".
+    #[serde(alias = "paper", default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// Command that repeats this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// Differences from the paper's experiment, one sentence each.
+    /// Differences from the source's experiment, one sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -184,8 +184,9 @@ pub struct About {
 /// Number that answers the question: `metric` of one cell, as a ratio to a baseline cell if there is one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// Sentence with `{}` in place of the number: "Two relays make it {} faster".
-    pub sentence: String,
+    /// Headline with `{}` in place of the number: "Two relays make it {} faster".
+    #[serde(alias = "sentence")]
+    pub headline: String,
     /// Name of a metric.
     pub metric: String,
     /// Index into `cells`.
@@ -220,7 +221,7 @@ pub struct Host {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// Values of the varied parameters.
-    #[serde(rename = "vary")]
+    #[serde(alias = "vary")]
     pub parameters: Parameters,
     /// Name for users: "two relays". If absent, it is made from `parameters`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -235,16 +236,17 @@ pub struct Cell {
     pub runs: Vec<Run>,
     /// Summaries of the metrics over the valid runs ([`Cell::valid_runs`]).
     pub metrics: Metrics<Summary>,
-    /// Figures of the paper for this cell.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    pub paper: Metrics,
-    /// Metrics whose figure in the paper looks misprinted. The page shows them and does not compare them.
+    /// Reference values of this cell by metric, for instance a paper's.
+    #[serde(alias = "paper", default, skip_serializing_if = "IndexMap::is_empty")]
+    pub reference: Metrics,
+    /// Metrics whose reference value is excluded from comparisons, for instance because it looks misprinted. The page
+    /// shows it.
     #[serde(
-        rename = "paper_suspect",
+        alias = "paper_suspect",
         default,
         skip_serializing_if = "Vec::is_empty"
     )]
-    pub paper_excluded: Vec<String>,
+    pub reference_excluded: Vec<String>,
 }
 
 impl Cell {
@@ -264,10 +266,10 @@ impl Cell {
         }
     }
 
-    /// Returns the paper's figure, unless it is missing or looks misprinted.
-    pub fn paper_figure(&self, metric: &str) -> Option<f64> {
-        let is_excluded = self.paper_excluded.iter().any(|name| name == metric);
-        self.paper.get(metric).copied().filter(|_| !is_excluded)
+    /// Returns the reference value, unless it is missing or excluded.
+    pub fn reference_value(&self, metric: &str) -> Option<f64> {
+        let is_excluded = self.reference_excluded.iter().any(|name| name == metric);
+        self.reference.get(metric).copied().filter(|_| !is_excluded)
     }
 
     /// Returns the runs that did not fail.
@@ -312,11 +314,11 @@ pub struct Run {
     /// Reason of the failure, if the run failed. Such a run is listed but not summarised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
-    /// Reason why the figures are less reliable: the host was too busy for the emulator.
-    #[serde(rename = "disturbed", default, skip_serializing_if = "Option::is_none")]
+    /// Overload of the host during the run, which makes the metrics less reliable: "the emulator was late: …".
+    #[serde(alias = "disturbed", default, skip_serializing_if = "Option::is_none")]
     pub overload: Option<String>,
-    /// Number of discarded runs before it, for that reason.
-    #[serde(rename = "retaken", default, skip_serializing_if = "is_zero")]
+    /// Number of runs before it that were discarded for an overload.
+    #[serde(alias = "retaken", default, skip_serializing_if = "is_zero")]
     pub retries: u32,
     /// Time series of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -332,7 +334,7 @@ pub struct Testbed {
     /// Links along the path.
     pub links: Vec<TestbedLink>,
     /// Paths of other flows, each from end to end. A host on two paths has the same name in both.
-    #[serde(rename = "beside", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(alias = "beside", default, skip_serializing_if = "Vec::is_empty")]
     pub other_paths: Vec<Testbed>,
 }
 
@@ -401,9 +403,9 @@ pub struct Check {
     pub undecided: Option<String>,
     /// Measured value: a number or a text.
     pub value: Value,
-    /// Expected value: ">= 6".
-    #[serde(rename = "want")]
-    pub expected: String,
+    /// Threshold: ">= 6".
+    #[serde(alias = "want")]
+    pub threshold: String,
 }
 
 impl Check {
@@ -453,12 +455,12 @@ pub struct DelayError {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CongestionControl {
     /// Requested name, `htcp` or `lh_bic:ack_shift=3`.
-    #[serde(rename = "asked")]
+    #[serde(alias = "asked")]
     pub requested: String,
     /// Name set on sockets: `lh_htcp`, `lh_bic.2`.
     pub name: String,
     /// Provider, `kernel` or `longhaul`.
-    #[serde(rename = "by")]
+    #[serde(alias = "by")]
     pub provider: String,
     /// Parameters of a congestion control of longhaul, with their values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -477,12 +479,12 @@ mod tests {
             "seed": 7, "quick": false,
             "host": {"kernel": "6.18", "cpus": 2, "sysctl": {}, "offloads": {}}, "resolved": {},
             "cells": [{
-                "vary": {"delay": "1ms", "loss": 0.001, "relays": true},
+                "parameters": {"delay": "1ms", "loss": 0.001, "relays": true},
                 "runs": [{"goodput_bps": 1.23e8}],
                 "metrics": {"goodput_bps": {"median": 1.23e8, "min": 1.2e8, "max": 1.3e8}},
-                "paper": {"goodput_bps": 1.24e8}
+                "reference": {"goodput_bps": 1.24e8}
             }],
-            "checks": [{"name": "n", "pass": true, "value": 1.2, "want": ">= 1.0"}],
+            "checks": [{"name": "n", "pass": true, "value": 1.2, "threshold": ">= 1.0"}],
             "links": [{"name": "wan", "mode": "exact",
                 "delay_error_us": {"median": 3.0, "p99": 80.0, "max": 400.0}, "drops": {}}]
         })
@@ -493,6 +495,13 @@ mod tests {
         let result: LabResult = serde_json::from_value(smallest()).unwrap();
         assert_eq!(result.cells[0].runs[0].metrics["goodput_bps"], 1.23e8);
         assert_eq!(serde_json::to_value(&result).unwrap(), smallest());
+    }
+
+    #[test]
+    fn reads_names_of_earlier_versions() {
+        let old = include_str!("../tests/fixtures/result-0.1.0.json");
+        let result: LabResult = serde_json::from_str(old).unwrap();
+        insta::assert_snapshot!(serde_json::to_string_pretty(&result).unwrap());
     }
 
     #[test]

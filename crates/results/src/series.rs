@@ -15,16 +15,16 @@ pub struct Series {
     /// Goodput at the receiver in each bin, bit/s.
     pub goodput_bps: Vec<f64>,
     /// Segments of the path (one connection each), in order; one without relays.
-    #[serde(rename = "legs", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(alias = "legs", default, skip_serializing_if = "Vec::is_empty")]
     pub path_segments: Vec<PathSegmentSeries>,
     /// Time series for the figures.
-    #[serde(rename = "courses", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(alias = "courses", default, skip_serializing_if = "Vec::is_empty")]
     pub time_series: Vec<TimeSeries>,
     /// Events, for instance a change of a link's delay or rate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Event>,
     /// Captured time series of the flows, in the order of the scenario.
-    #[serde(rename = "taps", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(alias = "taps", default, skip_serializing_if = "Vec::is_empty")]
     pub captures: Vec<CaptureSeries>,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Table at the end of a run, for a terminal: plain text with our figures beside the paper's. The answer is the last
+//! Table at the end of a run, for a terminal: plain text with measured and reference values. The headline is the last
 //! line.
 
 use super::{
@@ -12,7 +12,7 @@ use longhaul_report::metric::Metric;
 /// Minimum length of a shortened name.
 const NAME_MIN: usize = 16;
 
-/// Returns the table, the failed checks and the answer, each line terminated. With `columns`, a table that is too wide
+/// Returns the table, the failed checks and the headline, each line terminated. With `columns`, a table that is too wide
 /// has no ranges, and shortened names if it is still too wide.
 pub fn render(result: &LabResult, columns: Option<usize>) -> String {
     let full_table = align(&rows(result, true));
@@ -28,7 +28,7 @@ pub fn render(result: &LabResult, columns: Option<usize>) -> String {
         .into_iter()
         .chain(overload_lines(result))
         .chain(checks(result))
-        .chain(answer_line(result))
+        .chain(headline(result))
         .collect();
     if !notes.is_empty() {
         lines.push(String::new());
@@ -37,16 +37,16 @@ pub fn render(result: &LabResult, columns: Option<usize>) -> String {
     columns::join_lines(&lines)
 }
 
-/// Returns the heading row, then a row for each cell with its figures, with ranges if `ranges` is set.
+/// Returns the heading row, then a row for each cell with its values, with ranges if `ranges` is set.
 fn rows(result: &LabResult, ranges: bool) -> Vec<Vec<String>> {
     let names = result.metric_names();
-    let paper: Vec<&str> = names
+    let with_reference: Vec<&str> = names
         .iter()
         .copied()
-        .filter(|name| has_paper(result, name))
+        .filter(|name| has_reference(result, name))
         .collect();
-    let heading = |name: &str| match paper.contains(&name) {
-        true => vec![Metric::of(name).label, "paper".to_owned()],
+    let heading = |name: &str| match with_reference.contains(&name) {
+        true => vec![Metric::of(name).label, "reference".to_owned()],
         false => vec![Metric::of(name).label],
     };
     let headings = ["cell".to_owned()]
@@ -54,38 +54,40 @@ fn rows(result: &LabResult, ranges: bool) -> Vec<Vec<String>> {
         .chain(names.iter().flat_map(|n| heading(n)));
     let mut rows = vec![headings.collect()];
     for cell in &result.cells {
-        let figures = names
+        let values = names
             .iter()
-            .flat_map(|name| figures(cell, name, ranges, paper.contains(name)));
-        rows.push([cell.name()].into_iter().chain(figures).collect());
+            .flat_map(|name| values(cell, name, ranges, with_reference.contains(name)));
+        rows.push([cell.name()].into_iter().chain(values).collect());
     }
     rows
 }
 
-fn has_paper(result: &LabResult, name: &str) -> bool {
+fn has_reference(result: &LabResult, name: &str) -> bool {
     result
         .cells
         .iter()
-        .any(|cell| cell.paper.contains_key(name))
+        .any(|cell| cell.reference.contains_key(name))
 }
 
-/// Returns our figure, and the paper's if any cell has one.
-fn figures(cell: &Cell, name: &str, ranges: bool, paper: bool) -> Vec<String> {
+/// Returns the measured value, and the reference value if any cell has one.
+fn values(cell: &Cell, name: &str, ranges: bool, with_reference: bool) -> Vec<String> {
     let metric = Metric::of(name);
-    let ours = match cell.metrics.get(name) {
+    let measured = match cell.metrics.get(name) {
         Some(found) if ranges => found.text(&metric),
         Some(found) => metric.format(found.median),
         None => "–".to_owned(),
     };
-    let theirs = || match cell.paper.get(name) {
-        Some(value) if cell.paper_figure(name).is_none() => format!("{}?", metric.format(*value)),
+    let reference = || match cell.reference.get(name) {
+        Some(value) if cell.reference_value(name).is_none() => {
+            format!("{} (excluded)", metric.format(*value))
+        }
         Some(value) => metric.format(*value),
         None => "–".to_owned(),
     };
-    if paper {
-        vec![ours, theirs()]
+    if with_reference {
+        vec![measured, reference()]
     } else {
-        vec![ours]
+        vec![measured]
     }
 }
 
@@ -122,24 +124,24 @@ fn width(text: &str) -> usize {
 
 /// Returns a line for each run during which the host was overloaded.
 fn overload_lines(result: &LabResult) -> impl Iterator<Item = String> {
-    let line = |(cell, why): (&Cell, &str)| format!("disturbed: {}: {why}", cell.name());
+    let line = |(cell, why): (&Cell, &str)| format!("{}: {why}", cell.name());
     result.overloaded_runs().map(line)
 }
 
-/// Returns a line for each check that failed or was not decided, and one for those that passed.
+/// Returns a line for each check that failed or is undecided, and one for those that passed.
 fn checks(result: &LabResult) -> Vec<String> {
     let all = result.checks.len();
     let passed = result.checks.iter().filter(|check| check.pass).count();
     let line = |check: &Check| {
         let Check {
-            name,
-            expected: want,
-            ..
+            name, threshold, ..
         } = check;
-        let found = check.value_text();
+        let measured = check.value_text();
         match &check.undecided {
-            Some(why) => format!("not decided: {name}: {why}; measured {found}, wanted {want}"),
-            None => format!("check failed: {name}: found {found}, wanted {want}"),
+            Some(why) => format!(
+                "check undecided: {name}: {why}; measured {measured}, threshold {threshold}"
+            ),
+            None => format!("check failed: {name}: measured {measured}, threshold {threshold}"),
         }
     };
     let unresolved = result.checks.iter().filter(|check| !check.pass).map(line);
@@ -152,16 +154,16 @@ fn checks(result: &LabResult) -> Vec<String> {
     unresolved.chain(sum).collect()
 }
 
-fn answer_line(result: &LabResult) -> Option<String> {
+fn headline(result: &LabResult) -> Option<String> {
     let answer = result.answer.as_ref()?;
     let number = answer::number(result, answer)?;
-    let paper = number
-        .paper
-        .map_or(String::new(), |paper| format!(" (the paper: {paper})"));
+    let reference = number.reference.map_or(String::new(), |reference| {
+        format!(" (reference: {reference})")
+    });
     let quick = if result.quick { " [quick run]" } else { "" };
     Some(format!(
-        "{}{paper}{quick}",
-        answer.sentence.replacen("{}", &number.ours, 1)
+        "{}{reference}{quick}",
+        answer.headline.replacen("{}", &number.value, 1)
     ))
 }
 
@@ -197,30 +199,32 @@ mod tests {
     }
 
     #[test]
-    fn marks_excluded_figures_of_the_paper() {
+    fn marks_excluded_reference_values() {
         let mut result = download();
-        result.cells[0].paper_excluded.push("download_s".to_owned());
+        result.cells[0]
+            .reference_excluded
+            .push("download_s".to_owned());
         let text = render(&result, None);
-        assert!(text.contains("91 s?"), "{text}");
-        assert!(!text.contains("the paper:"), "{text}");
+        assert!(text.contains("91 s (excluded)"), "{text}");
+        assert!(!text.contains("reference:"), "{text}");
     }
 
     #[test]
     fn lists_overloaded_runs_before_checks() {
         let mut result = download();
-        result.cells[1].runs[0].overload = Some("the machine was too busy".to_owned());
+        result.cells[1].runs[0].overload = Some("emulator late".to_owned());
         let text = render(&result, None);
         let at = |what| text.find(what).unwrap();
-        assert!(at("disturbed: two relays: the machine was too busy") < at("check"));
+        assert!(at("two relays: emulator late") < at("check"));
     }
 
     #[test]
     fn lists_undecided_checks_with_measured_value() {
         let mut result = download();
-        result.checks[2].undecided = Some("the machine was too busy".to_owned());
+        result.checks[2].undecided = Some("the emulator was late".to_owned());
         let text = render(&result, None);
         let line = format!(
-            "not decided: {}: the machine was too busy; measured 0.874, wanted >= 0.9\nchecks: 2 of 3 passed\n",
+            "check undecided: {}: the emulator was late; measured 0.874, threshold >= 0.9\nchecks: 2 of 3 passed\n",
             result.checks[2].name
         );
         assert!(text.contains(&line), "{text}");

@@ -21,11 +21,12 @@ pub struct Table {
     pub note: Option<String>,
     /// Metrics at each position, in this order; at least one.
     pub metrics: Vec<String>,
-    /// Shows the paper's figures beside ours (`Cell::paper`, and `Cell::paper_suspect`).
-    #[serde(default)]
-    pub paper: bool,
-    /// Panels, one below the other: one for each combination of the panel parameters, or a single one.
-    pub panels: Vec<Panel>,
+    /// Shows the reference values too (`Cell::reference`, `Cell::reference_excluded`).
+    #[serde(alias = "paper", default)]
+    pub reference: bool,
+    /// Facets, one below the other: one for each combination of the facet parameters, or a single one.
+    #[serde(alias = "panels")]
+    pub facets: Vec<Facet>,
 }
 
 /// Figure (`[[figure]]`).
@@ -41,12 +42,12 @@ pub struct Figure {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Metrics that are drawn; empty if time series are. A matrix has one or two: the second is for the column's side.
-    /// Bars and series have one or more: a line or colour for each.
+    /// Lines and bars have one or more: a line or colour for each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<String>,
-    /// Time series of each cell's runs ([`TimeSeries`]) that are drawn instead of metrics, over time (series) or as a
-    /// distribution (cdf); by quantity and flow.
-    #[serde(rename = "courses", default, skip_serializing_if = "Vec::is_empty")]
+    /// Time series of each cell's runs ([`TimeSeries`]) that are drawn instead of metrics, over time (line) or as a
+    /// distribution (cdf); by metric and flow.
+    #[serde(alias = "courses", default, skip_serializing_if = "Vec::is_empty")]
     pub time_series: Vec<TimeSeriesId>,
     /// Part of the run to draw, seconds; all if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,24 +58,26 @@ pub struct Figure {
     /// Logarithmic vertical axis.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub log_y: bool,
-    /// Draws the paper's figures beside ours.
-    #[serde(default)]
-    pub paper: bool,
-    /// Labelled reference lines across the chart, in the unit of the drawn quantity.
-    #[serde(rename = "limits", default, skip_serializing_if = "Vec::is_empty")]
+    /// Draws the reference values too.
+    #[serde(alias = "paper", default)]
+    pub reference: bool,
+    /// Labelled reference lines across the chart, in the unit of the drawn metric.
+    #[serde(alias = "limits", default, skip_serializing_if = "Vec::is_empty")]
     pub reference_lines: Vec<ReferenceLine>,
-    /// Panels (small multiples) on one scale, or a single one.
-    pub panels: Vec<Panel>,
+    /// Facets (small multiples) on one scale, or a single one.
+    #[serde(alias = "panels")]
+    pub facets: Vec<Facet>,
 }
 
-/// Kind of a figure, and the meaning of the rows and columns of its panels.
+/// Kind of a figure, and the meaning of the rows and columns of its facets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FigureKind {
     /// Lines for each row, one for each metric or time series. The horizontal axis is time if there are `time_series`
     /// (with one column), else the columns' parameter.
     #[default]
-    Series,
+    #[serde(alias = "series")]
+    Line,
     /// Grouped bars: a group for each column, a colour for each row.
     Bars,
     /// Heat map: a field for each row and column, coloured by the single metric.
@@ -89,9 +92,9 @@ pub enum FigureKind {
 
 /// Panel: a part of a table or figure with its own heading.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Panel {
-    /// Values that its cells share; empty if there is only one panel.
-    #[serde(rename = "of", default, skip_serializing_if = "Parameters::is_empty")]
+pub struct Facet {
+    /// Parameters that its cells share; empty if there is only one facet.
+    #[serde(alias = "of", default, skip_serializing_if = "Parameters::is_empty")]
     pub shared_values: Parameters,
     /// Rows.
     pub rows: Axis,
@@ -102,11 +105,11 @@ pub struct Panel {
     pub cells: Vec<Vec<Option<usize>>>,
 }
 
-/// Axis of a panel: its rows or its columns.
+/// Axis of a facet: its rows or its columns.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Axis {
     /// Varied parameters, the outermost first. Empty: the axis has one entry without values.
-    #[serde(rename = "by", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(alias = "by", default, skip_serializing_if = "Vec::is_empty")]
     pub parameters: Vec<String>,
     /// Entries, in the order of the scenario.
     pub entries: Vec<Entry>,
@@ -180,24 +183,24 @@ pub struct ReferenceLine {
 /// Identity of a time series ([`TimeSeries`]).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TimeSeriesId {
-    /// Quantity, ending in its unit: `goodput_bps`, `cwnd_bytes`, `srtt_us`, `retransmits_per_s`, `jain_ratio`.
-    #[serde(rename = "of")]
-    pub quantity: String,
+    /// Metric: `goodput_bps`, `cwnd_bytes`, `srtt_us`, `retransmits_per_s`, `jain_ratio`.
+    #[serde(alias = "of")]
+    pub metric: String,
     /// Name of the flow; all flows together if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow: Option<String>,
 }
 
-/// Time series of a quantity in one run (`Series::time_series`). Only series that a figure draws are stored, with at
+/// Time series of a metric in one run (`Series::time_series`). Only series that a figure draws are stored, with at
 /// most [`TimeSeries::BINS_MAX`] bins.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TimeSeries {
-    /// Quantity and flow.
+    /// Metric and flow.
     #[serde(flatten)]
     pub name: TimeSeriesId,
     /// Width of a bin, ms; the first begins at the start of the run.
     pub bin_ms: f64,
-    /// Value of each bin, in the unit of the quantity; null if there is none.
+    /// Value of each bin, in the unit of the metric; null if there is none.
     pub values: Vec<Option<f64>>,
 }
 

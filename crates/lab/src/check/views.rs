@@ -146,7 +146,7 @@ impl FigureSpec {
             || "a figure draws either metric or, over time, of",
         );
         in_key("of", one)?;
-        let spread = matches!(self.kind, FigureKind::Series | FigureKind::Cdf);
+        let spread = matches!(self.kind, FigureKind::Line | FigureKind::Cdf);
         let drawn = ensure(!over_time || spread, || "only series and cdf draw of");
         in_key("kind", drawn)?;
         let of_time = [
@@ -184,14 +184,14 @@ impl FigureSpec {
         let metrics = names_of(&self.metric).len();
         let grid = [&self.rows, &self.columns];
         match self.kind {
-            FigureKind::Series if self.of.is_some() => {
+            FigureKind::Line if self.of.is_some() => {
                 let bare = ensure(
                     self.over.is_none(),
                     || "of is drawn over time; leave out over",
                 );
                 in_key("over", bare)
             }
-            FigureKind::Series => {
+            FigureKind::Line => {
                 let one = ensure(
                     names_of(&self.over).len() == 1,
                     || "a series of a metric needs one parameter in over",

@@ -67,7 +67,7 @@ fn check(spec: &CheckSpec, experiment: &ExperimentPlan, cells: &[Cell]) -> Optio
         pass: !undecided && found.satisfies(bound),
         undecided: undecided.then(|| TOO_BUSY.to_owned()),
         value,
-        expected: spec.want.clone(),
+        threshold: spec.want.clone(),
     })
 }
 
@@ -198,7 +198,7 @@ fn evaluate(
             .find_cell(&cell_selector(experiment, of, wanted))
             .map_err(|_| CheckValue::NotRun)?;
         if let Some(metric) = name.strip_prefix(PRINTED) {
-            let printed = cells.get(index).and_then(|cell| cell.paper_figure(metric));
+            let printed = cells.get(index).and_then(|cell| cell.reference_value(metric));
             return printed.ok_or(CheckValue::NotRun);
         }
         let cell = cells.get(index);

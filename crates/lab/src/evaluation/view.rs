@@ -14,7 +14,7 @@ use indexmap::{IndexMap, IndexSet};
 use longhaul_report::metric::Metric;
 use longhaul_results::{
     result,
-    view::{Axis, Entry, Figure, Panel, Table},
+    view::{Axis, Entry, Facet, Figure, Table},
 };
 use longhaul_units::Time;
 use serde_json::Value;
@@ -51,7 +51,7 @@ impl Layout<'_> {
     ///
     /// # Errors
     /// Two cells have the same position.
-    pub(crate) fn resolve(&self, experiment: &ExperimentPlan) -> Result<Vec<Panel>, String> {
+    pub(crate) fn resolve(&self, experiment: &ExperimentPlan) -> Result<Vec<Facet>, String> {
         let (rows, columns, panels) = (
             names_of(self.rows.1),
             names_of(self.columns.1),
@@ -71,7 +71,7 @@ impl Layout<'_> {
                 inside.filter(|index| values(&experiment.cells[*index], panels) == panel.values);
             let cells = grid(experiment, inside, [&down, &across])?;
             let of = panels.iter().cloned().zip(panel.values).collect();
-            Ok(Panel {
+            Ok(Facet {
                 shared_values: of,
                 rows: down.clone(),
                 columns: across.clone(),
@@ -181,8 +181,8 @@ impl TableSpec {
             title: title(&self.title, &self.metric.all()[0], experiment, cells),
             note: self.note.clone(),
             metrics: self.metric.all().to_vec(),
-            paper: self.paper,
-            panels,
+            reference: self.paper,
+            facets: panels,
         })
     }
 }
@@ -229,13 +229,13 @@ impl FigureSpec {
             span_s: span,
             log_x: log.contains('x'),
             log_y: log.contains('y'),
-            paper: self.paper,
+            reference: self.paper,
             reference_lines: self
                 .limits
                 .iter()
                 .filter_map(ReferenceLineSpec::limit)
                 .collect(),
-            panels,
+            facets: panels,
         })
     }
 
@@ -325,7 +325,7 @@ size = "1MB"
         let experiment = experiment(&format!("{GRID}columns = \"relays\"\n"), &[]);
         let tables = tables(&experiment, &cells(&experiment));
         assert_eq!(tables[0].title, "2×");
-        let [panel] = &tables[0].panels[..] else {
+        let [panel] = &tables[0].facets[..] else {
             panic!("one panel")
         };
         assert_eq!(panel.cells, [[Some(0), Some(1)], [Some(2), Some(3)]]);
@@ -338,13 +338,13 @@ size = "1MB"
         let experiment = experiment(&format!("{GRID}panels = \"relays\"\n"), &[]);
         let tables = tables(&experiment, &cells(&experiment));
         let grid: Vec<_> = tables[0]
-            .panels
+            .facets
             .iter()
             .map(|panel| panel.cells.clone())
             .collect();
         assert_eq!(grid, [[[Some(0)], [Some(2)]], [[Some(1)], [Some(3)]]]);
         assert_eq!(
-            tables[0].panels[1].shared_values["relays"],
+            tables[0].facets[1].shared_values["relays"],
             Value::from(true)
         );
     }
@@ -356,14 +356,14 @@ size = "1MB"
             &[],
         );
         let tables = tables(&every, &cells(&every));
-        let last = tables[0].panels[0].rows.entries.last().unwrap();
+        let last = tables[0].facets[0].rows.entries.last().unwrap();
         assert_eq!(last.values, [Value::from("alone")]);
         let some = experiment(
             &format!("{GRID}only = {{ relays = true, loss = [0, 0.5] }}\n"),
             &[],
         );
         let tables = crate::evaluation::view::tables(&some, &cells(&some));
-        assert_eq!(tables[0].panels[0].cells, [[Some(1)]]);
+        assert_eq!(tables[0].facets[0].cells, [[Some(1)]]);
     }
 
     #[test]
@@ -373,7 +373,7 @@ size = "1MB"
             &[("relays", "true")],
         );
         let tables = tables(&part, &cells(&part));
-        assert_eq!(tables[0].panels[0].cells, [[Some(0)], [Some(1)]]);
+        assert_eq!(tables[0].facets[0].cells, [[Some(0)], [Some(1)]]);
         assert_eq!(
             tables[0].title, "Goodput of the cells that were run",
             "the cell that it compares with was not run"
@@ -392,7 +392,7 @@ size = "1MB"
         let courses: Vec<_> = figures[0]
             .time_series
             .iter()
-            .map(|course| (course.quantity.as_str(), course.flow.as_deref()))
+            .map(|course| (course.metric.as_str(), course.flow.as_deref()))
             .collect();
         assert_eq!(
             courses,
@@ -403,6 +403,6 @@ size = "1MB"
             (Some([2.0, 4.0]), true)
         );
         assert_eq!(figures[0].reference_lines[0].value, 1e9);
-        assert_eq!(figures[0].panels[0].cells.len(), 4);
+        assert_eq!(figures[0].facets[0].cells.len(), 4);
     }
 }

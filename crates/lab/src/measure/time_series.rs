@@ -183,7 +183,7 @@ pub(crate) fn drawn_series(
         let width = spec
             .bin
             .map_or_else(|| round_width(end_s / 300.0), Time::as_secs_f64);
-        for (metric, TimeSeriesId { quantity: of, flow }) in spec.time_series() {
+        for (metric, TimeSeriesId { metric: of, flow }) in spec.time_series() {
             let entry = wanted.entry((of, flow)).or_insert((metric, width));
             entry.1 = entry.1.min(width);
         }
@@ -197,7 +197,7 @@ pub(crate) fn drawn_series(
             width.max(round_width(end_s / TimeSeries::BINS_MAX as f64)),
         );
         (!chosen.is_empty()).then(|| TimeSeries {
-            name: TimeSeriesId { quantity: of, flow },
+            name: TimeSeriesId { metric: of, flow },
             bin_ms: bins.width_s * 1e3,
             values: values(metric, &flows, &chosen, recording, bins),
         })

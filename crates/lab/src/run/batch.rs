@@ -113,7 +113,7 @@ fn text(experiments: &[Experiment]) -> String {
     let mut rows: Vec<Vec<String>> = std::iter::once(heading.to_vec())
         .chain(experiments.iter().map(row))
         .collect();
-    if !experiments.iter().any(Experiment::has_paper) {
+    if !experiments.iter().any(Experiment::has_reference) {
         rows.iter_mut().for_each(|row| drop(row.remove(1)));
     }
     let mut lines = align(&rows);
@@ -127,14 +127,14 @@ fn row(experiment: &Experiment) -> Vec<String> {
         .ratio
         .map(|ratio| format_factor(ratio.summary.median));
     let took = experiment
-        .took_s
+        .duration_s
         .map(|s| Time::from_secs_f64(s).to_string());
     vec![
         experiment.scenario.clone(),
         ratio.unwrap_or("–".to_owned()),
         checks_cell(experiment),
         took.unwrap_or_default(),
-        experiment.ours.clone(),
+        experiment.headline.clone(),
     ]
 }
 
@@ -156,7 +156,7 @@ fn checks_cell(experiment: &Experiment) -> String {
 
 fn sum(experiments: &[Experiment]) -> String {
     let passed = experiments.iter().filter(|one| one.has_passed()).count();
-    let took = experiments.iter().filter_map(|one| one.took_s).sum::<f64>();
+    let took = experiments.iter().filter_map(|one| one.duration_s).sum::<f64>();
     format!(
         "{passed} of {} scenarios pass all their checks; their runs took {}",
         experiments.len(),
@@ -170,13 +170,13 @@ mod tests {
 
     fn experiment(checks: [usize; 2], runs: [usize; 2]) -> Experiment {
         let result: LabResult = serde_json::from_str(include_str!(
-            "../../../results/tests/fixtures/made-up-result.json"
+            "../../../results/tests/fixtures/result.json"
         ))
         .unwrap();
         let mut experiment = Experiment::new(&result, String::new());
         experiment.checks = checks;
         experiment.runs = runs;
-        experiment.took_s = Some(80.0);
+        experiment.duration_s = Some(80.0);
         experiment
     }
 

@@ -330,7 +330,7 @@ impl<'a> Lab<'a> {
             about: Some(About {
                 title: scenario.title.clone(),
                 question: Some(scenario.question.clone()),
-                paper: scenario.source.clone(),
+                source: scenario.source.clone(),
                 command: Some(command),
                 notes: collect_notes(self.experiment),
             }),
@@ -454,8 +454,8 @@ fn describe_cell(experiment: &ExperimentPlan, cell: &Cell) -> Result<result::Cel
         label: cell.label.clone(),
         simulated: cell.scenario.simulate,
         relays: relays_on_path(&cell.scenario),
-        paper: printed.figures,
-        paper_excluded: printed.suspect,
+        reference: printed.figures,
+        reference_excluded: printed.suspect,
         ..result::Cell::default()
     })
 }
@@ -477,7 +477,7 @@ fn path_of_first_flow(scenario: &Scenario) -> Vec<String> {
 fn answer(experiment: &ExperimentPlan) -> Option<Answer> {
     let spec = experiment.scenario.answer.as_ref()?;
     Some(Answer {
-        sentence: spec.sentence.clone(),
+        headline: spec.sentence.clone(),
         metric: spec.metric.clone(),
         cell: experiment.find_cell(&text_pairs(&spec.cell)).ok()?,
         baseline: match &spec.baseline {

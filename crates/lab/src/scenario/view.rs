@@ -132,7 +132,7 @@ impl FigureSpec {
     pub(crate) fn time_series(&self) -> Vec<(TimeSeriesMetric, TimeSeriesId)> {
         let name = |metric: &TimeSeriesMetric, flow: Option<&String>| {
             let (of, flow) = (metric.name().to_owned(), flow.cloned());
-            (*metric, TimeSeriesId { quantity: of, flow })
+            (*metric, TimeSeriesId { metric: of, flow })
         };
         let metrics = self.of.as_ref().map_or(&[][..], TimeSeriesMetrics::all);
         let each = |metric| match names_of(&self.flow) {

@@ -148,8 +148,8 @@ fn every_table_and_figure_has_cells() {
         );
         let panels = tables
             .iter()
-            .flat_map(|table| &table.panels)
-            .chain(figures.iter().flat_map(|figure| &figure.panels));
+            .flat_map(|table| &table.facets)
+            .chain(figures.iter().flat_map(|figure| &figure.facets));
         for panel in panels {
             let shown = panel.cells.iter().flatten().flatten();
             assert!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Comparison of two results: their cells in pairs, and all other differences.
+//! Comparison of two results, a baseline and a candidate: their cells in pairs, and all other differences.
 
 use super::rule::{self, Verdict};
 use crate::{
@@ -16,18 +16,18 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Comparison of two results.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Comparison {
-    pub(crate) a: Side,
-    pub(crate) b: Side,
+    pub(crate) baseline: Side,
+    pub(crate) candidate: Side,
     /// Other differences: seed, kernel, parameters.
     pub(crate) settings: Vec<SettingDifference>,
-    /// Cells that both have, in the order of A.
+    /// Cells that both have, in the order of the baseline.
     pub(crate) cells: Vec<CellPair>,
     /// Names of cells that only one has.
-    pub(crate) only_a: Vec<String>,
-    pub(crate) only_b: Vec<String>,
-    /// Checks of either, in the order of A.
+    pub(crate) only_baseline: Vec<String>,
+    pub(crate) only_candidate: Vec<String>,
+    /// Checks of either, in the order of the baseline.
     pub(crate) checks: Vec<CheckPair>,
-    /// Metric that answers A's question, or its first.
+    /// Metric in the baseline's headline, or its first metric.
     pub(crate) main_metric: Option<String>,
 }
 
@@ -47,19 +47,18 @@ pub(crate) struct Side {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) simulated: Option<String>,
     /// Number of runs during which the host was overloaded. They do not count if the cell has other runs.
-    #[serde(rename = "disturbed")]
     pub(crate) overloaded_runs: usize,
     pub(crate) runs: usize,
 }
 
 impl Side {
-    /// Returns the reasons why its figures are less than measurements on an idle machine.
+    /// Returns the reasons why its metrics are less reliable than measurements on an idle host.
     pub(crate) fn caveats(&self) -> Vec<String> {
         let simulated = self.simulated.as_ref();
         let simulated = simulated.map(|cells| format!("simulated, not run on sockets: {cells}"));
         let overloaded = (self.overloaded_runs > 0).then(|| {
             format!(
-                "the machine was too busy for {} of {} runs",
+                "emulator late in {} of {} runs",
                 self.overloaded_runs, self.runs
             )
         });
@@ -67,79 +66,79 @@ impl Side {
     }
 }
 
-/// Results of a check on both sides; absent if it was not judged, or not decided because the host was overloaded.
+/// Results of a check on both sides; absent if it was not evaluated or is undecided.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct CheckPair {
     pub(crate) name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) a: Option<bool>,
+    pub(crate) baseline: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) b: Option<bool>,
+    pub(crate) candidate: Option<bool>,
 }
 
 /// Setting that differs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct SettingDifference {
     pub(crate) name: String,
-    pub(crate) a: String,
-    pub(crate) b: String,
+    pub(crate) baseline: String,
+    pub(crate) candidate: String,
 }
 
 /// Cell in both results.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct CellPair {
     pub(crate) name: String,
-    #[serde(rename = "vary")]
     pub(crate) parameters: Parameters,
     /// Metrics that both sides have.
-    pub(crate) metrics: Metrics<Figures>,
+    pub(crate) metrics: Metrics<MetricPair>,
 }
 
 /// Metric of a cell in both results.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Figures {
-    pub(crate) a: Summary,
-    pub(crate) b: Summary,
+pub(crate) struct MetricPair {
+    pub(crate) baseline: Summary,
+    pub(crate) candidate: Summary,
     /// Number of runs that have the metric.
-    pub(crate) a_runs: usize,
-    pub(crate) b_runs: usize,
-    /// Ratio of B's median to A's; absent if A's is 0.
+    pub(crate) baseline_runs: usize,
+    pub(crate) candidate_runs: usize,
+    /// Ratio of the candidate's median to the baseline's; absent if the latter is 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ratio: Option<f64>,
     pub(crate) verdict: Verdict,
 }
 
-impl Figures {
-    /// Returns whether the difference is larger than noise explains.
+impl MetricPair {
+    /// Returns whether the difference is significant.
     pub(crate) fn is_significant(&self) -> bool {
         matches!(self.verdict, Verdict::Higher | Verdict::Lower)
     }
 }
 
 impl Comparison {
-    /// Returns the figures of all cells.
-    pub(crate) fn figures(&self) -> impl Iterator<Item = &Figures> {
+    /// Returns the metrics of all cells.
+    pub(crate) fn metrics(&self) -> impl Iterator<Item = &MetricPair> {
         self.cells.iter().flat_map(|cell| cell.metrics.values())
     }
 
-    /// Returns the expected number of figures that chance alone would mark at most, and the number of figures judged by
-    /// their ranges. Returns `None` if no figure is judged so.
-    pub(crate) fn expected_by_chance(&self) -> Option<(f64, usize)> {
-        let ranged = self.figures().filter(|one| {
-            rule::is_judged_by_ranges(one.a_runs, one.b_runs) && one.verdict != Verdict::Overloaded
+    /// Returns the expected number of false positives at most, and the number of metrics judged by their ranges. Returns
+    /// `None` if no metric is judged so.
+    pub(crate) fn expected_false_positives(&self) -> Option<(f64, usize)> {
+        let ranged = self.metrics().filter(|one| {
+            rule::is_judged_by_ranges(one.baseline_runs, one.candidate_runs)
+                && one.verdict != Verdict::Overloaded
         });
         let chances: Vec<f64> = ranged
-            .map(|one| rule::disjoint_probability(one.a_runs, one.b_runs))
+            .map(|one| rule::disjoint_probability(one.baseline_runs, one.candidate_runs))
             .collect();
         (!chances.is_empty()).then(|| (chances.iter().sum(), chances.len()))
     }
 
-    /// Describes the expected number of figures that chance alone would mark; `None` if no figure has few runs.
-    pub(crate) fn describe_chance(&self) -> Option<String> {
-        let (by_chance, all) = self.expected_by_chance()?;
+    /// Describes the expected number of false positives; `None` if no metric has few runs.
+    pub(crate) fn describe_false_positives(&self) -> Option<String> {
+        let (false_positives, all) = self.expected_false_positives()?;
         Some(format!(
-            "of {all} figures with two to four runs a side, chance alone would mark up to {by_chance:.1} if nothing \
-             differed; five runs and more tell"
+            "{all} metrics have two to four runs per side: expect up to {false_positives:.1} false positives among them; \
+             five runs per side have fewer"
         ))
     }
 }
@@ -149,34 +148,37 @@ impl Comparison {
 /// # Errors
 /// The results have no cell in common: a usage refusal.
 pub(crate) fn compare(
-    (a_name, a): (&str, &LabResult),
-    (b_name, b): (&str, &LabResult),
+    (baseline_name, baseline): (&str, &LabResult),
+    (candidate_name, candidate): (&str, &LabResult),
 ) -> Result<Comparison> {
     let partner = |cell: &Cell, among: &[Cell]| {
         among
             .iter()
             .position(|other| has_same_parameters(cell, other))
     };
-    let pair = |cell: &Cell| Some(pair_cells(cell, &b.cells[partner(cell, &b.cells)?]));
+    let pair = |cell: &Cell| {
+        let partner = partner(cell, &candidate.cells)?;
+        Some(pair_cells(cell, &candidate.cells[partner]))
+    };
     let unmatched = |cells: &[Cell], others: &[Cell]| -> Vec<String> {
         let unmatched_cells = cells.iter().filter(|cell| partner(cell, others).is_none());
         unmatched_cells.map(Cell::name).collect()
     };
-    let cells: Vec<CellPair> = a.cells.iter().filter_map(pair).collect();
+    let cells: Vec<CellPair> = baseline.cells.iter().filter_map(pair).collect();
     if cells.is_empty() {
         return Err(Refusal::usage(format!(
-            "{a_name} ({}) and {b_name} ({}) have no cell in common",
-            a.scenario, b.scenario
+            "{baseline_name} ({}) and {candidate_name} ({}) have no cell in common",
+            baseline.scenario, candidate.scenario
         )));
     }
     Ok(Comparison {
-        settings: settings(a, b),
-        only_a: unmatched(&a.cells, &b.cells),
-        only_b: unmatched(&b.cells, &a.cells),
-        checks: checks(&a.checks, &b.checks),
-        main_metric: a.main_metric().map(str::to_owned),
-        a: side(a_name, a),
-        b: side(b_name, b),
+        settings: settings(baseline, candidate),
+        only_baseline: unmatched(&baseline.cells, &candidate.cells),
+        only_candidate: unmatched(&candidate.cells, &baseline.cells),
+        checks: checks(&baseline.checks, &candidate.checks),
+        main_metric: baseline.main_metric().map(str::to_owned),
+        baseline: side(baseline_name, baseline),
+        candidate: side(candidate_name, candidate),
         cells,
     })
 }
@@ -196,16 +198,20 @@ fn side(name: &str, result: &LabResult) -> Side {
     }
 }
 
-fn checks(a: &[Check], b: &[Check]) -> Vec<CheckPair> {
-    let names: IndexSet<&String> = a.iter().chain(b).map(|check| &check.name).collect();
+fn checks(baseline: &[Check], candidate: &[Check]) -> Vec<CheckPair> {
+    let names: IndexSet<&String> = baseline
+        .iter()
+        .chain(candidate)
+        .map(|check| &check.name)
+        .collect();
     let pass = |checks: &[Check], name: &String| {
         let check = checks.iter().find(|check| check.name == *name)?;
         check.undecided.is_none().then_some(check.pass)
     };
     let checked = |name: &String| CheckPair {
         name: name.clone(),
-        a: pass(a, name),
-        b: pass(b, name),
+        baseline: pass(baseline, name),
+        candidate: pass(candidate, name),
     };
     names.into_iter().map(checked).collect()
 }
@@ -222,31 +228,30 @@ fn has_same_parameters(one: &Cell, other: &Cell) -> bool {
     one.parameters.len() == other.parameters.len() && one.parameters.iter().all(alike)
 }
 
-fn pair_cells(a: &Cell, b: &Cell) -> CellPair {
-    let overloaded = a.is_overloaded() || b.is_overloaded();
-    let figures = |name: &String| {
-        let (ours, theirs) = (values(a, name), values(b, name));
-        let (a, b) = (
-            Summary::of(ours.iter().copied())?,
-            Summary::of(theirs.iter().copied())?,
-        );
-        let figures = Figures {
-            a,
-            b,
-            a_runs: ours.len(),
-            b_runs: theirs.len(),
-            ratio: (a.median != 0.0).then(|| b.median / a.median),
+fn pair_cells(baseline: &Cell, candidate: &Cell) -> CellPair {
+    let overloaded = baseline.is_overloaded() || candidate.is_overloaded();
+    let pair = |name: &String| {
+        let [before, after] = [baseline, candidate].map(|cell| values(cell, name));
+        let [baseline, candidate] =
+            [&before, &after].map(|values| Summary::of(values.iter().copied()));
+        let (baseline, candidate) = (baseline?, candidate?);
+        let pair = MetricPair {
+            baseline,
+            candidate,
+            baseline_runs: before.len(),
+            candidate_runs: after.len(),
+            ratio: (baseline.median != 0.0).then(|| candidate.median / baseline.median),
             verdict: match overloaded {
                 true => Verdict::Overloaded,
-                false => rule::verdict(&ours, &theirs),
+                false => rule::verdict(&before, &after),
             },
         };
-        Some((name.clone(), figures))
+        Some((name.clone(), pair))
     };
     CellPair {
-        name: a.name(),
-        parameters: a.parameters.clone(),
-        metrics: a.metrics.keys().filter_map(figures).collect(),
+        name: baseline.name(),
+        parameters: baseline.parameters.clone(),
+        metrics: baseline.metrics.keys().filter_map(pair).collect(),
     }
 }
 
@@ -259,7 +264,7 @@ fn values(cell: &Cell, metric: &str) -> Vec<f64> {
         .collect()
 }
 
-fn settings(a: &LabResult, b: &LabResult) -> Vec<SettingDifference> {
+fn settings(baseline: &LabResult, candidate: &LabResult) -> Vec<SettingDifference> {
     let plain = |result: &LabResult| {
         let host = &result.host;
         [
@@ -272,9 +277,9 @@ fn settings(a: &LabResult, b: &LabResult) -> Vec<SettingDifference> {
             ("CPU", host.cpu.clone().unwrap_or_default()),
         ]
     };
-    let properties = plain(a).into_iter().zip(plain(b));
+    let properties = plain(baseline).into_iter().zip(plain(candidate));
     let mut found: Vec<SettingDifference> = properties
-        .filter_map(|((name, a), (_, b))| difference(name, a, b))
+        .filter_map(|((name, before), (_, after))| difference(name, before, after))
         .collect();
     for part in [
         "parameters",
@@ -283,46 +288,65 @@ fn settings(a: &LabResult, b: &LabResult) -> Vec<SettingDifference> {
         "warmup",
         "congestion_control",
     ] {
-        add_differences(part, &a.resolved[part], &b.resolved[part], &mut found);
+        let [before, after] = [baseline, candidate].map(|result| &result.resolved[part]);
+        add_differences(part, before, after, &mut found);
     }
     let mut derived = Vec::new();
     for part in ["links", "hosts", "relays", "decp", "flows"] {
-        add_differences(part, &a.resolved[part], &b.resolved[part], &mut derived);
+        let [before, after] = [baseline, candidate].map(|result| &result.resolved[part]);
+        add_differences(part, before, after, &mut derived);
     }
     // A difference that follows from a parameter is listed only with the parameter.
     derived.retain(|one| {
         !found
             .iter()
-            .any(|other| (&other.a, &other.b) == (&one.a, &one.b))
+            .any(|other| (&other.baseline, &other.candidate) == (&one.baseline, &one.candidate))
     });
     found.extend(derived);
-    for (name, ours) in &a.host.sysctl {
-        let theirs = b.host.sysctl.get(name).cloned().unwrap_or_default();
-        found.extend(difference(name, ours.clone(), theirs));
+    for (name, before) in &baseline.host.sysctl {
+        let after = candidate.host.sysctl.get(name).cloned().unwrap_or_default();
+        found.extend(difference(name, before.clone(), after));
     }
-    for (name, ours) in &a.host.programs {
-        let theirs = b.host.programs.get(name).cloned().unwrap_or_default();
-        found.extend(difference(name, ours.clone(), theirs));
+    for (name, before) in &baseline.host.programs {
+        let after = candidate
+            .host
+            .programs
+            .get(name)
+            .cloned()
+            .unwrap_or_default();
+        found.extend(difference(name, before.clone(), after));
     }
     found
 }
 
-fn difference(name: &str, a: String, b: String) -> Option<SettingDifference> {
-    let name = name.to_owned();
-    (a != b).then_some(SettingDifference { name, a, b })
+fn difference(name: &str, baseline: String, candidate: String) -> Option<SettingDifference> {
+    (baseline != candidate).then_some(SettingDifference {
+        name: name.to_owned(),
+        baseline,
+        candidate,
+    })
 }
 
 /// Adds the values below `name` that differ.
-fn add_differences(name: &str, a: &Value, b: &Value, found: &mut Vec<SettingDifference>) {
-    let (Some(ours), Some(theirs)) = (members(a), members(b)) else {
-        found.extend(difference(name, value_text(a), value_text(b)));
+fn add_differences(
+    name: &str,
+    baseline: &Value,
+    candidate: &Value,
+    found: &mut Vec<SettingDifference>,
+) {
+    let (Some(before), Some(after)) = (members(baseline), members(candidate)) else {
+        found.extend(difference(
+            name,
+            value_text(baseline),
+            value_text(candidate),
+        ));
         return;
     };
-    let keys: BTreeSet<&str> = ours.keys().chain(theirs.keys()).copied().collect();
+    let keys: BTreeSet<&str> = before.keys().chain(after.keys()).copied().collect();
     for key in keys {
         let at =
             |parts: &BTreeMap<&str, &Value>| parts.get(key).copied().cloned().unwrap_or_default();
-        add_differences(&format!("{name}.{key}"), &at(&ours), &at(&theirs), found);
+        add_differences(&format!("{name}.{key}"), &at(&before), &at(&after), found);
     }
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul lab compare`: compares two results cell by cell and marks differences beyond noise.
+//! `longhaul lab compare`: compares two results cell by cell and marks significant differences.
 
 mod comparison;
 mod page;
 mod rule;
 mod text;
 
-pub use rule::describe_noise_rule;
+pub use rule::describe_significance_rule;
 
 use crate::result::LabResult;
 use anyhow::{Context, Result};
@@ -19,24 +19,23 @@ use std::{
 /// Configuration of a comparison.
 #[derive(Debug)]
 pub struct Config {
-    /// A and B: directories of results, or result files.
+    /// Baseline and candidate: directories of results, or result files.
     pub results: [PathBuf; 2],
     /// Lists every metric of every cell, not only the main metric and differences.
     pub all: bool,
     /// Prints the comparison as JSON.
     pub json: bool,
-    /// Path for an offline page with both results side by side.
+    /// Path for an offline page with both results.
     pub html: Option<PathBuf>,
 }
 
 /// Runs the command.
 pub fn run(config: &Config) -> Result<()> {
-    let [a, b] = config.results.each_ref().map(|path| read(path));
-    let [name_a, name_b] = config
-        .results
-        .each_ref()
-        .map(|path| path.display().to_string());
-    let comparison = comparison::compare((&name_a, &a?), (&name_b, &b?))?;
+    let paths = config.results.each_ref();
+    let [baseline, candidate] = paths.map(|path| read(path));
+    let [baseline_name, candidate_name] = paths.map(|path| path.display().to_string());
+    let comparison =
+        comparison::compare((&baseline_name, &baseline?), (&candidate_name, &candidate?))?;
     if let Some(page) = &config.html {
         fs::write(page, page::html(&comparison))
             .with_context(|| format!("cannot write {}", page.display()))?;
@@ -69,7 +68,7 @@ mod tests {
         let cell = |(delay, rates): &(&str, &[f64])| {
             let run = |rate: &f64| json!({ "goodput_bps": rate * 1e6, "retransmits": 3.0 });
             let mut cell: Cell = serde_json::from_value(json!({
-                "vary": { "delay": delay, "loss": 0.0 }, "metrics": {},
+                "parameters": { "delay": delay, "loss": 0.0 }, "metrics": {},
                 "runs": rates.iter().map(run).collect::<Vec<_>>(),
             }))
             .unwrap();
@@ -117,8 +116,17 @@ mod tests {
                 )
             })
             .collect();
-        assert_eq!(verdicts, [("1ms", Verdict::Noise), ("5ms", Verdict::Lower)]);
-        assert_eq!((comparison.only_a.len(), comparison.only_b.len()), (1, 1));
+        assert_eq!(
+            verdicts,
+            [("1ms", Verdict::NotSignificant), ("5ms", Verdict::Lower)]
+        );
+        assert_eq!(
+            (
+                comparison.only_baseline.len(),
+                comparison.only_candidate.len()
+            ),
+            (1, 1)
+        );
         let names: Vec<&str> = comparison
             .settings
             .iter()
@@ -139,7 +147,9 @@ mod tests {
         b.resolved["flows"] = json!([flow("2GB")]);
         let comparison = compare(("a", &a), ("b", &b)).unwrap();
         let settings = comparison.settings.iter();
-        let differences: Vec<_> = settings.map(|one| (&*one.name, &*one.a, &*one.b)).collect();
+        let differences: Vec<_> = settings
+            .map(|one| (&*one.name, &*one.baseline, &*one.candidate))
+            .collect();
         let expected = [
             ("seed", "7", "8"),
             ("parameters.size", "1GB", "2GB"),
@@ -154,16 +164,16 @@ mod tests {
         let (a, mut b) = two_results();
         b.cells[1].simulated = true;
         for run in &mut b.cells[0].runs {
-            run.overload = Some("too busy".to_owned());
+            run.overload = Some("emulator late".to_owned());
         }
         let comparison = compare(("a", &a), ("b", &b)).unwrap();
-        assert!(comparison.a.caveats().is_empty());
+        assert!(comparison.baseline.caveats().is_empty());
         assert_eq!(
-            comparison.b.caveats(),
+            comparison.candidate.caveats(),
             [
                 "simulated, not run on sockets: the cell delay 1ms, loss 0 %"
                     .replace("1ms", "1 ms"),
-                "the machine was too busy for 3 of 7 runs".to_owned()
+                "emulator late in 3 of 7 runs".to_owned()
             ]
         );
         let verdicts: Vec<Verdict> = comparison
@@ -171,16 +181,27 @@ mod tests {
             .iter()
             .map(|cell| cell.metrics["goodput_bps"].verdict)
             .collect();
-        assert_eq!(verdicts, [Verdict::Noise, Verdict::Overloaded]);
+        assert_eq!(verdicts, [Verdict::NotSignificant, Verdict::Overloaded]);
         let text = text::render(&comparison, false);
         for expected_text in [
-            "B: simulated, not run on sockets: the cell",
-            "B: the machine was too busy for 3 of 7 runs",
-            "? too busy",
-            "chance alone would mark up to 0.2",
+            "candidate: simulated, not run on sockets: the cell",
+            "candidate: emulator late in 3 of 7 runs",
+            "? emulator late",
+            "expect up to 0.2 false positives",
         ] {
             assert!(text.contains(expected_text), "{expected_text}: {text}");
         }
+    }
+
+    #[test]
+    fn compares_with_result_of_an_earlier_version() {
+        let file = "tests/fixtures/result-0.1.0.json";
+        let old = LabResult::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+        let new = crate::report::fixtures::download();
+        let comparison = compare(("old", &old), ("new", &new)).unwrap();
+        let names: Vec<&str> = comparison.cells.iter().map(|cell| &*cell.name).collect();
+        assert_eq!(names, ["no relays", "two relays"]);
+        assert_eq!(comparison.baseline.overloaded_runs, 1);
     }
 
     #[test]
@@ -197,7 +218,7 @@ mod tests {
         let found: Vec<_> = comparison
             .checks
             .iter()
-            .map(|check| (check.name.as_str(), check.a, check.b))
+            .map(|check| (check.name.as_str(), check.baseline, check.candidate))
             .collect();
         assert_eq!(
             found,

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Comparison of two results as one offline page: the number of differences beyond noise, a chart of the largest
-//! ratios, then a table for each metric.
+//! Comparison of two results as one offline page: the number of significant differences, a chart of the largest ratios, then a table for each metric.
 
 use super::{
-    comparison::{CellPair, CheckPair, Comparison, Figures, SettingDifference, Side},
-    rule::{Change, describe_noise_rule},
+    comparison::{CellPair, CheckPair, Comparison, MetricPair, SettingDifference, Side},
+    rule::{Change, describe_significance_rule},
 };
 use indexmap::IndexMap;
 use longhaul_report::metric::{Metric, format_factor};
@@ -22,14 +21,17 @@ const ROW_PX: usize = 26;
 
 /// Returns the whole page.
 pub(crate) fn html(comparison: &Comparison) -> String {
-    let title = format!("{} and {}", comparison.a.name, comparison.b.name);
+    let title = format!(
+        "{} compared with {}",
+        comparison.candidate.name, comparison.baseline.name
+    );
     let entries = cell_metrics(comparison);
     Page {
         title: &title,
         longhaul: longhaul_command::version(),
         header: heading(comparison, &entries),
         main: markup! {
-            (ratio_picture(&entries))
+            (ratio_chart(&entries))
             (tables(&entries))
             (unmatched_cells(comparison))
             (checks(comparison))
@@ -45,7 +47,7 @@ struct CellMetric<'a> {
     cell: &'a str,
     name: &'a str,
     metric: Metric,
-    figures: &'a Figures,
+    pair: &'a MetricPair,
     change: Change,
 }
 
@@ -58,14 +60,14 @@ fn cell_metrics_of(pair: &CellPair) -> impl Iterator<Item = CellMetric<'_>> {
     metrics.map(|found| cell_metric(&pair.name, found))
 }
 
-fn cell_metric<'a>(cell: &'a str, (name, figures): (&'a String, &'a Figures)) -> CellMetric<'a> {
+fn cell_metric<'a>(cell: &'a str, (name, pair): (&'a String, &'a MetricPair)) -> CellMetric<'a> {
     let metric = Metric::of(name);
     CellMetric {
         cell,
         name,
-        change: figures.verdict.change(metric.better),
+        change: pair.verdict.change(metric.better),
         metric,
-        figures,
+        pair,
     }
 }
 
@@ -82,34 +84,34 @@ fn heading(comparison: &Comparison, entries: &[CellMetric<'_>]) -> Markup {
     let (same, unknown) = (count(Change::Same), count(Change::Unknown));
     markup! {
         p.kicker { "longhaul lab compare" }
-        h1 { (comparison.a.name) " and " (comparison.b.name) }
+        h1 { (comparison.candidate.name) " compared with " (comparison.baseline.name) }
         p.answer {
             @match (better, worse, other) {
-                (0, 0, 0) => { strong { "No figure" } " differs beyond noise" }
+                (0, 0, 0) => { strong { "No metric" } " differs significantly" }
                 (better, worse, other) => {
-                    "B is better in " strong { (better) } " and worse in " strong { (worse) } " figures"
-                    @if other > 0 { "; " strong { (other) } " differ of which neither is better" }
+                    "The candidate is better in " strong { (better) } " metrics and worse in " strong { (worse) }
+                    @if other > 0 { "; " strong { (other) } " differ without being better or worse" }
                 }
             }
         }
-        p.beside {
-            "Of " (entries.len()) " figures " (same) " don’t differ by more than noise"
-            @if unknown > 0 { "; of " (unknown) " the noise is not known, since there was one run, or the machine was too busy" }
+        p.detail {
+            "Of " (entries.len()) " metrics of all cells, " (same) " do not differ significantly"
+            @if unknown > 0 { "; " (unknown) " have no verdict, because there was one run or the emulator was late" }
             "."
-            @if let Some(text) = comparison.describe_chance() { " To be sure: " (text) "." }
+            @if let Some(text) = comparison.describe_false_positives() { " " (text) "." }
         }
-        @for (side, of) in [("A", &comparison.a), ("B", &comparison.b)] {
+        @for (side, of) in [("Baseline", &comparison.baseline), ("Candidate", &comparison.candidate)] {
             @for text in of.caveats() { p.note { (side) ": " (text) "." } }
         }
         details {
-            summary { "What “beyond noise” means" }
-            ul { @for line in describe_noise_rule() { li { (line) } } }
+            summary { "When a difference is significant" }
+            ul { @for line in describe_significance_rule() { li { (line) } } }
         }
     }
 }
 
-/// Returns the chart of ratios: B over A for each metric of a cell, on a logarithmic axis around 1.
-fn ratio_picture(entries: &[CellMetric<'_>]) -> Markup {
+/// Returns the chart of ratios: candidate over baseline for each metric of a cell, on a logarithmic axis around 1.
+fn ratio_chart(entries: &[CellMetric<'_>]) -> Markup {
     let mut ratios: Vec<Ratio<'_>> = entries.iter().filter_map(Ratio::new).collect();
     let all = ratios.len();
     ratios.sort_by(|a, b| b.distance().total_cmp(&a.distance()));
@@ -124,11 +126,11 @@ fn ratio_picture(entries: &[CellMetric<'_>]) -> Markup {
         @if !ratios.is_empty() {
             figure.compared {
                 figcaption {
-                    h2 { "B over A" }
+                    h2 { "Ratio of candidate to baseline" }
                     p {
-                        "Above one B has more. Dot: the medians; line: as far as the runs’ ranges reach. Filled and "
-                        "marked: beyond noise, blue better, orange worse."
-                        @if all > RATIOS_MAX { " Drawn: the " (RATIOS_MAX) " of " (all) " that are furthest apart." }
+                        "Dot: ratio of the medians; line: range of the ratio over the runs. Filled dot: significant difference, "
+                        "blue if better, orange if worse."
+                        @if all > RATIOS_MAX { " Only the " (RATIOS_MAX) " of " (all) " ratios furthest from 1 are drawn." }
                     }
                 }
                 div.ratios role="img" aria-label=(describe(&ratios)) {
@@ -140,7 +142,7 @@ fn ratio_picture(entries: &[CellMetric<'_>]) -> Markup {
     }
 }
 
-/// Ratio of B to A in one metric of a cell, with the range that follows from the ranges of the runs.
+/// Ratio of candidate to baseline in one metric of a cell, with the range that follows from the ranges of the runs.
 struct Ratio<'a> {
     cell_metric: &'a CellMetric<'a>,
     median: f64,
@@ -150,13 +152,13 @@ struct Ratio<'a> {
 
 impl<'a> Ratio<'a> {
     fn new(entry: &'a CellMetric<'a>) -> Option<Self> {
-        let (a, b) = (entry.figures.a, entry.figures.b);
-        let positive = a.min > 0.0 && b.min > 0.0;
+        let (baseline, candidate) = (entry.pair.baseline, entry.pair.candidate);
+        let positive = baseline.min > 0.0 && candidate.min > 0.0;
         positive.then(|| Self {
             cell_metric: entry,
-            median: b.median / a.median,
-            least: b.min / a.max,
-            most: b.max / a.min,
+            median: candidate.median / baseline.median,
+            least: candidate.min / baseline.max,
+            most: candidate.max / baseline.min,
         })
     }
 
@@ -197,8 +199,8 @@ fn row(ratio: &Ratio<'_>, scale: Scale) -> Markup {
         div.ratio {
             span.of { (ratio.cell_metric.cell) " · " (ratio.cell_metric.metric.label) }
             svg height=(ROW_PX) {
-                line.limit x1=(at(1.0)) x2=(at(1.0)) y1="0" y2=(ROW_PX) {}
-                line.reach.(class) x1=(at(ratio.least)) x2=(at(ratio.most)) y1="13" y2="13" {}
+                line.reference x1=(at(1.0)) x2=(at(1.0)) y1="0" y2=(ROW_PX) {}
+                line.range.(class) x1=(at(ratio.least)) x2=(at(ratio.most)) y1="13" y2="13" {}
                 circle.(class) cx=(at(ratio.median)) cy="13" r="5.5" {}
             }
             span.times { (format_factor(ratio.median)) @if class != "same" { " " (class) } }
@@ -232,7 +234,7 @@ fn tables(entries: &[CellMetric<'_>]) -> Markup {
     }
     markup! {
         section {
-            h2 { "Every figure" }
+            h2 { "All metrics" }
             @for entries in metrics.values() { (metric_table(&entries[0].metric, entries)) }
         }
     }
@@ -242,18 +244,18 @@ fn metric_table(metric: &Metric, entries: &[&CellMetric<'_>]) -> Markup {
     let row = |entry: &&CellMetric<'_>| {
         markup! { tr {
             th scope="row" { (entry.cell) }
-            @for found in [&entry.figures.a, &entry.figures.b] { td { (found.markup(metric)) } }
-            td { (entry.figures.ratio.map_or("–".to_owned(), format_factor)) }
+            @for found in [&entry.pair.baseline, &entry.pair.candidate] { td { (found.markup(metric)) } }
+            td { (entry.pair.ratio.map_or("–".to_owned(), format_factor)) }
             td { (verdict(entry.change)) }
         } }
     };
     let table = Table {
         label: &metric.label,
         class: "values",
-        caption: &format!("{}: median of the runs [smallest – largest]", metric.label),
+        caption: &format!("{}: median of the runs [minimum – maximum]", metric.label),
     };
     table.render(
-        ["Cell", "A", "B", "B / A", "Beyond noise"],
+        ["Cell", "Baseline", "Candidate", "Ratio", "Verdict"],
         entries.iter().map(row),
     )
 }
@@ -264,15 +266,18 @@ fn verdict(change: Change) -> Markup {
             Change::Better => { span.pass { "▲ better" } }
             Change::Worse => { span.fail { "▼ worse" } }
             Change::Other => { "≠ differs" }
-            Change::Same => { "no" }
-            Change::Unknown => { "not known" }
+            Change::Same => { "not significant" }
+            Change::Unknown => { "no verdict" }
         }
     }
 }
 
 /// Returns the names of cells that only one result has.
 fn unmatched_cells(comparison: &Comparison) -> Markup {
-    let sides = [("A", &comparison.only_a), ("B", &comparison.only_b)];
+    let sides = [
+        ("the baseline", &comparison.only_baseline),
+        ("the candidate", &comparison.only_candidate),
+    ];
     markup! {
         @for (side, names) in sides {
             @if !names.is_empty() { p { "Only in " (side) ": " (names.join("; ")) } }
@@ -290,7 +295,7 @@ fn checks(comparison: &Comparison) -> Markup {
     let row = |check: &CheckPair| {
         markup! { tr {
             th scope="row" { (check.name) }
-            @for pass in [check.a, check.b] {
+            @for pass in [check.baseline, check.candidate] {
                 td { span.pass[pass == Some(true)].fail[pass == Some(false)] { (text(pass)) } }
             }
         } }
@@ -298,7 +303,7 @@ fn checks(comparison: &Comparison) -> Markup {
     let rows = comparison.checks.iter().map(row);
     markup! {
         @if !comparison.checks.is_empty() {
-            section { h2 { "Checks" } (table("Checks", ["Claim", "A", "B"], rows)) }
+            section { h2 { "Checks" } (table("Checks", ["Check", "Baseline", "Candidate"], rows)) }
         }
     }
 }
@@ -310,7 +315,7 @@ fn sides(comparison: &Comparison) -> Markup {
         ("Result", |side| side.name.clone()),
         ("Scenario", |side| side.scenario.clone()),
         ("longhaul", |side| side.longhaul.clone()),
-        ("Began", |side| {
+        ("Started", |side| {
             side.started.strftime("%Y-%m-%d %H:%M UTC").to_string()
         }),
         ("Kernel", |side| side.kernel.clone()),
@@ -318,17 +323,22 @@ fn sides(comparison: &Comparison) -> Markup {
             if side.quick { "yes" } else { "no" }.to_owned()
         }),
     ];
-    let row = |name: &str, a: &str, b: &str| markup! { tr { th scope="row" { (name) } td { (a) } td { (b) } } };
-    let property_rows =
-        rows.map(|(name, text)| row(name, &text(&comparison.a), &text(&comparison.b)));
+    let row = |name: &str, baseline: &str, candidate: &str| markup! { tr { th scope="row" { (name) } td { (baseline) } td { (candidate) } } };
+    let property_rows = rows.map(|(name, text)| {
+        row(
+            name,
+            &text(&comparison.baseline),
+            &text(&comparison.candidate),
+        )
+    });
     let names = rows.map(|(name, _)| name);
     let other_settings_rows = other_settings(comparison, &names);
-    let other_settings_rows =
-        other_settings_rows.map(|setting| row(&setting.name, &setting.a, &setting.b));
+    let other_settings_rows = other_settings_rows
+        .map(|setting| row(&setting.name, &setting.baseline, &setting.candidate));
     markup! {
         section {
-            h2 { "The two runs" }
-            (table("The two runs", ["", "A", "B"], property_rows.into_iter().chain(other_settings_rows)))
+            h2 { "Settings" }
+            (table("Settings", ["", "Baseline", "Candidate"], property_rows.into_iter().chain(other_settings_rows)))
         }
     }
 }
@@ -350,7 +360,7 @@ mod tests {
     use longhaul_testbed::browser::assert_good;
 
     #[test]
-    fn renders_accessible_page_of_two_runs() {
+    fn renders_accessible_page_of_two_results() {
         let a = fixtures::every_figure();
         let mut b = a.clone();
         for cell in &mut b.cells[..3] {
@@ -362,11 +372,9 @@ mod tests {
         b.checks[0].pass = false;
         b.seed += 1;
         let page = html(&compare(("a", &a), ("b", &b)).unwrap());
-        assert!(
-            page.contains(
-                "B is better in <strong>3</strong> and worse in <strong>0</strong> figures"
-            )
-        );
+        assert!(page.contains(
+            "The candidate is better in <strong>3</strong> metrics and worse in <strong>0</strong>"
+        ));
         assert_eq!(page.matches("▲ better").count(), 3);
         assert!(page.contains("✗ fail") && page.contains("<th scope=\"row\">seed</th>"));
         assert_good(&page, 0);

@@ -5,31 +5,30 @@ use crate::summary::Summary;
 use longhaul_report::registry::Better;
 use serde::Serialize;
 
-/// Verdict about B compared with A.
+/// Verdict about the candidate compared with the baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Verdict {
-    /// Higher by more than noise.
+    /// Significantly higher.
     Higher,
-    /// Lower by more than noise.
+    /// Significantly lower.
     Lower,
-    /// Noise explains the difference.
-    Noise,
-    /// Noise is unknown, because there is only one repetition.
+    /// Not significantly different.
+    NotSignificant,
+    /// Unknown, because there is only one run.
     Unknown,
-    /// The host was overloaded during every run of one side.
-    #[serde(rename = "disturbed")]
+    /// Host overloaded during every run of one side.
     Overloaded,
 }
 
-/// Change from A to B, with respect to the metric's better direction.
+/// Change from the baseline to the candidate, with respect to the metric's better direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     Better,
     Worse,
-    /// Difference beyond noise of a metric without a better direction.
+    /// Significant difference of a metric without a better direction.
     Other,
-    /// No difference beyond noise.
+    /// No significant difference.
     Same,
     /// Unknown: one run, or an overloaded host.
     Unknown,
@@ -38,7 +37,7 @@ pub(crate) enum Change {
 impl Verdict {
     pub(crate) fn change(self, better: Better) -> Change {
         match (self, better) {
-            (Self::Noise, _) => Change::Same,
+            (Self::NotSignificant, _) => Change::Same,
             (Self::Unknown | Self::Overloaded, _) => Change::Unknown,
             (_, Better::Neither) => Change::Other,
             (Self::Higher, Better::More) | (Self::Lower, Better::Less) => Change::Better,
@@ -52,7 +51,7 @@ const RANK_TEST_RUNS_MIN: usize = 5;
 /// Minimum number of repetitions on each side for a comparison of ranges; fewer give no verdict.
 const RANGE_RUNS_MIN: usize = 2;
 /// Significance level of the rank test. Five against five without overlap have p = 0.008. About one of a hundred
-/// figures that do not differ is marked.
+/// metrics that do not differ is marked.
 const P_VALUE_MAX: f64 = 0.01;
 /// Smallest relevant difference of medians for the rank test, relative to the smaller median.
 const RANK_TEST_DIFFERENCE_MIN: f64 = 0.02;
@@ -61,7 +60,7 @@ const RANK_TEST_DIFFERENCE_MIN: f64 = 0.02;
 const RANGE_DIFFERENCE_MIN: f64 = 0.05;
 
 /// Returns the probability that the ranges of `a` and `b` runs are disjoint by chance. Of all ways to distribute the
-/// values, one has those of A below, and one above.
+/// values, one has the first side's below, and one above.
 pub(crate) fn disjoint_probability(a: usize, b: usize) -> f64 {
     let ways = (1..=a).fold(1.0, |ways, n| ways * (b + n) as f64 / n as f64);
     (2.0 / ways).min(1.0)
@@ -74,50 +73,49 @@ pub(crate) fn is_judged_by_ranges(a: usize, b: usize) -> bool {
 
 /// Describes the rule: a line for each number of runs.
 #[must_use]
-pub fn describe_noise_rule() -> [String; 4] {
+pub fn describe_significance_rule() -> [String; 4] {
     let percent = |share: f64| (share * 100.0).round();
     [
         format!(
-            "{RANK_TEST_RUNS_MIN} or more runs on each side: the Mann–Whitney test gives p < {P_VALUE_MAX}, \
-             and the medians differ by more than {} %",
+            "{RANK_TEST_RUNS_MIN} or more runs per side: p < {P_VALUE_MAX} in the Mann–Whitney test, and medians more than \
+             {} % apart",
             percent(RANK_TEST_DIFFERENCE_MIN)
         ),
         format!(
-            "{RANGE_RUNS_MIN} to {}: the ranges from lowest to highest do not overlap, \
-             and the medians differ by more than {} %",
+            "{RANGE_RUNS_MIN} to {} runs per side: ranges from minimum to maximum do not overlap, and medians more than \
+             {} % apart",
             RANK_TEST_RUNS_MIN - 1,
             percent(RANGE_DIFFERENCE_MIN)
         ),
         format!(
-            "where nothing differs, such ranges lie apart by chance: once in {:.0} for two runs against two, \
-             once in {:.0} for three against three, once in {:.0} for four against four",
+            "false positives of the ranges: 1 in {:.0} for two runs per side, 1 in {:.0} for three, 1 in {:.0} for four",
             1.0 / disjoint_probability(2, 2),
             1.0 / disjoint_probability(3, 3),
             1.0 / disjoint_probability(4, 4)
         ),
-        "1, or runs that the machine was too busy for: no verdict".to_owned(),
+        "1 run, or emulator late: no verdict".to_owned(),
     ]
 }
 
-/// Returns the verdict for all values of A and B, in any order; none may be empty.
-pub(crate) fn verdict(a: &[f64], b: &[f64]) -> Verdict {
-    let (Some(ours), Some(theirs)) = (summary(a), summary(b)) else {
+/// Returns the verdict for all values of both sides, in any order; none may be empty.
+pub(crate) fn verdict(baseline: &[f64], candidate: &[f64]) -> Verdict {
+    let (Some(before), Some(after)) = (summary(baseline), summary(candidate)) else {
         return Verdict::Unknown;
     };
-    let fewest = a.len().min(b.len());
+    let fewest = baseline.len().min(candidate.len());
     let exceeds = |share: f64| {
-        let least = ours.median.abs().min(theirs.median.abs());
-        (theirs.median - ours.median).abs() > share * least
+        let least = before.median.abs().min(after.median.abs());
+        (after.median - before.median).abs() > share * least
     };
     let differ = match fewest {
         0..RANGE_RUNS_MIN => return Verdict::Unknown,
         RANGE_RUNS_MIN..RANK_TEST_RUNS_MIN => {
-            exceeds(RANGE_DIFFERENCE_MIN) && (ours.max < theirs.min || theirs.max < ours.min)
+            exceeds(RANGE_DIFFERENCE_MIN) && (before.max < after.min || after.max < before.min)
         }
-        _ => exceeds(RANK_TEST_DIFFERENCE_MIN) && p_value(a, b) < P_VALUE_MAX,
+        _ => exceeds(RANK_TEST_DIFFERENCE_MIN) && p_value(baseline, candidate) < P_VALUE_MAX,
     };
-    match (differ, theirs.median > ours.median) {
-        (false, _) => Verdict::Noise,
+    match (differ, after.median > before.median) {
+        (false, _) => Verdict::NotSignificant,
         (true, true) => Verdict::Higher,
         (true, false) => Verdict::Lower,
     }
@@ -141,7 +139,7 @@ fn p_value(a: &[f64], b: &[f64]) -> f64 {
     }
 }
 
-/// Returns twice the rank of each value, those of A first. Equal values share the middle of their ranks.
+/// Returns twice the rank of each value, those of `a` first. Equal values share the middle of their ranks.
 fn doubled_ranks(a: &[f64], b: &[f64]) -> Vec<usize> {
     let all: Vec<f64> = a.iter().chain(b).copied().collect();
     let rank = |value: &f64| {
@@ -214,7 +212,10 @@ mod tests {
         assert_eq!(Verdict::Higher.change(Better::More), Change::Better);
         assert_eq!(Verdict::Higher.change(Better::Less), Change::Worse);
         assert_eq!(Verdict::Lower.change(Better::Neither), Change::Other);
-        assert_eq!(Verdict::Noise.change(Better::Neither), Change::Same);
+        assert_eq!(
+            Verdict::NotSignificant.change(Better::Neither),
+            Change::Same
+        );
     }
 
     #[test]
@@ -244,12 +245,12 @@ mod tests {
         assert_eq!(verdict(&[1.2, 1.3], &[1.0, 1.1]), Verdict::Lower);
         assert_eq!(
             verdict(&[1.0, 1.2], &[1.1, 1.3]),
-            Verdict::Noise,
+            Verdict::NotSignificant,
             "they overlap"
         );
         assert_eq!(
             verdict(&[1.00, 1.01], &[1.03, 1.04]),
-            Verdict::Noise,
+            Verdict::NotSignificant,
             "3 % are too little"
         );
     }
@@ -258,10 +259,10 @@ mod tests {
     fn judges_many_runs_by_ranks() {
         let a = [1.00, 1.01, 1.02, 1.03, 1.04];
         assert_eq!(verdict(&a, &a.map(|x| x + 0.05)), Verdict::Higher);
-        assert_eq!(verdict(&a, &a.map(|x| x + 0.03)), Verdict::Noise);
+        assert_eq!(verdict(&a, &a.map(|x| x + 0.03)), Verdict::NotSignificant);
         assert_eq!(verdict(&a, &a.map(|x| 1.005 * x + 0.04)), Verdict::Higher);
-        assert_eq!(verdict(&a, &a.map(|x| x + 0.01)), Verdict::Noise);
-        assert_eq!(verdict(&[0.0; 6], &[0.0; 6]), Verdict::Noise);
+        assert_eq!(verdict(&a, &a.map(|x| x + 0.01)), Verdict::NotSignificant);
+        assert_eq!(verdict(&[0.0; 6], &[0.0; 6]), Verdict::NotSignificant);
         assert_eq!(verdict(&[0.0; 6], &[3.0; 6]), Verdict::Higher);
     }
 

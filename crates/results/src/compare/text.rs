@@ -2,7 +2,7 @@
 //! Comparison as text for a terminal.
 
 use super::{
-    comparison::{CellPair, Comparison, Figures},
+    comparison::{CellPair, Comparison, MetricPair},
     rule::{Change, Verdict},
 };
 use longhaul_report::columns::{self, align};
@@ -12,9 +12,9 @@ use longhaul_report::{
 };
 
 /// Returns the table, other differences and a count, each line terminated. Without `all`, only the main metric and
-/// differences are listed.
+/// significant differences are listed.
 pub(super) fn render(comparison: &Comparison, all: bool) -> String {
-    let heading = ["cell", "metric", "A", "B", "B / A", ""]
+    let heading = ["cell", "metric", "baseline", "candidate", "ratio", ""]
         .map(str::to_owned)
         .to_vec();
     let rows = comparison
@@ -22,36 +22,39 @@ pub(super) fn render(comparison: &Comparison, all: bool) -> String {
         .iter()
         .flat_map(|pair| rows(comparison, pair, all));
     let rows: Vec<Vec<String>> = std::iter::once(heading).chain(rows).collect();
-    let mut lines = vec![
-        format!(
-            "A: {} ({}, {})",
-            comparison.a.name, comparison.a.scenario, comparison.a.started
-        ),
-        format!(
-            "B: {} ({}, {})",
-            comparison.b.name, comparison.b.scenario, comparison.b.started
-        ),
+    let sides = [
+        ("baseline", &comparison.baseline),
+        ("candidate", &comparison.candidate),
     ];
-    for (side, of) in [("A", &comparison.a), ("B", &comparison.b)] {
-        let caveats = of.caveats().into_iter();
-        lines.extend(caveats.map(|caveat| format!("{side}: {caveat}")));
+    let mut lines: Vec<String> = sides
+        .iter()
+        .map(|(name, side)| {
+            format!(
+                "{name}: {} ({}, {})",
+                side.name, side.scenario, side.started
+            )
+        })
+        .collect();
+    for (name, side) in sides {
+        let caveats = side.caveats().into_iter();
+        lines.extend(caveats.map(|caveat| format!("{name}: {caveat}")));
     }
     let differing = comparison.settings.iter();
     lines.extend(differing.map(|setting| {
         format!(
-            "{}: A {}, B {}",
+            "{}: {} → {}",
             setting.name,
-            or_dash(&setting.a),
-            or_dash(&setting.b)
+            or_dash(&setting.baseline),
+            or_dash(&setting.candidate)
         )
     }));
     lines.push(String::new());
     lines.extend(align(&rows));
     lines.push(String::new());
-    lines.extend(unmatched_cells("A", &comparison.only_a));
-    lines.extend(unmatched_cells("B", &comparison.only_b));
+    lines.extend(unmatched_cells("the baseline", &comparison.only_baseline));
+    lines.extend(unmatched_cells("the candidate", &comparison.only_candidate));
     lines.push(count(comparison));
-    lines.extend(comparison.describe_chance());
+    lines.extend(comparison.describe_false_positives());
     columns::join_lines(&lines)
 }
 
@@ -59,29 +62,29 @@ fn or_dash(text: &str) -> &str {
     if text.is_empty() { "–" } else { text }
 }
 
-fn rows(comparison: &Comparison, pair: &CellPair, all: bool) -> Vec<Vec<String>> {
+fn rows(comparison: &Comparison, cell: &CellPair, all: bool) -> Vec<Vec<String>> {
     let main = comparison.main_metric.as_deref();
-    let is_listed = |(name, figures): &(&String, &Figures)| {
-        all || figures.is_significant() || Some(name.as_str()) == main
+    let is_listed = |(name, pair): &(&String, &MetricPair)| {
+        all || pair.is_significant() || Some(name.as_str()) == main
     };
-    let row = |(name, figures): (&String, &Figures)| {
+    let row = |(name, pair): (&String, &MetricPair)| {
         let metric = Metric::of(name);
         vec![
-            pair.name.clone(),
+            cell.name.clone(),
             metric.label.clone(),
-            figures.a.text(&metric),
-            figures.b.text(&metric),
-            figures.ratio.map(format_factor).unwrap_or_default(),
-            mark(figures.verdict, metric.better).to_owned(),
+            pair.baseline.text(&metric),
+            pair.candidate.text(&metric),
+            pair.ratio.map(format_factor).unwrap_or_default(),
+            mark(pair.verdict, metric.better).to_owned(),
         ]
     };
-    pair.metrics.iter().filter(is_listed).map(row).collect()
+    cell.metrics.iter().filter(is_listed).map(row).collect()
 }
 
 fn mark(verdict: Verdict, better: Better) -> &'static str {
     match (verdict.change(better), verdict) {
         (Change::Same, _) => "",
-        (Change::Unknown, Verdict::Overloaded) => "? too busy",
+        (Change::Unknown, Verdict::Overloaded) => "? emulator late",
         (Change::Unknown, _) => "? one run",
         (Change::Better, _) => "▲ better",
         (Change::Worse, _) => "▼ worse",
@@ -94,21 +97,24 @@ fn unmatched_cells(side: &str, names: &[String]) -> Option<String> {
 }
 
 fn count(comparison: &Comparison) -> String {
-    let verdicts = || comparison.figures().map(|figures| figures.verdict);
+    let verdicts = || comparison.metrics().map(|pair| pair.verdict);
     let count = |verdict| verdicts().filter(|found| *found == verdict).count();
-    let differ = comparison
-        .figures()
-        .filter(|figures| figures.is_significant());
-    let unknown = match count(Verdict::Unknown) {
-        0 => String::new(),
-        unknown => format!(", {unknown} of single runs, about which nothing is said"),
-    };
-    let overloaded = match count(Verdict::Overloaded) {
-        0 => String::new(),
-        some => format!(", {some} of runs that the machine was too busy for, likewise"),
+    let differ = comparison.metrics().filter(|pair| pair.is_significant());
+    let without_verdict = [
+        (count(Verdict::Unknown), "one run"),
+        (count(Verdict::Overloaded), "emulator late"),
+    ];
+    let reasons: Vec<String> = without_verdict
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, reason)| format!("{count} ({reason})"))
+        .collect();
+    let without_verdict = match reasons.is_empty() {
+        true => String::new(),
+        false => format!("; no verdict for {}", reasons.join(" and ")),
     };
     format!(
-        "{} of {} figures differ beyond noise{unknown}{overloaded}",
+        "{} of {} metrics differ significantly{without_verdict}",
         differ.count(),
         verdicts().count()
     )

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Top of the page: the answer as one sentence with one number, and the paper's number beside it.
+//! Top of the page: the headline with its value, and the reference value beside it.
 
 use crate::result::{Answer, LabResult};
-use longhaul_report::metric::{Metric, format_factor};
+use longhaul_report::{
+    count::counted,
+    metric::{Metric, format_factor},
+};
 use maud::{Markup, html};
 
 pub(super) fn section(result: &LabResult) -> Markup {
@@ -18,29 +21,30 @@ pub(super) fn section(result: &LabResult) -> Markup {
             @if let Some(question) = &about.question { p.question { (question) } }
         }
         @if let Some(cells) = result.simulated() {
-            p.note { "Simulated, not run on sockets: " (cells) ". Links are those of the emulator, TCP is a model of Linux’s." }
+            p.note { "Simulated, not run on sockets: " (cells) ". Links behave as in the emulator, TCP is a model of Linux’s." }
         }
         p { (check_summary(result)) }
         (overload_note(result))
         @if result.quick {
-            p.note { "The runs were shortened by " code { "--quick" } ": the figures are a first look." }
+            p.note { "The runs were shortened by " code { "--quick" } ": the values are preliminary." }
         }
     }
 }
 
 fn answer_markup(result: &LabResult, answer: &Answer) -> Markup {
     let Some(number) = number(result, answer) else {
-        return html! { p.answer { "No run gave the figure that answers this." } };
+        let label = Metric::of(&answer.metric).label;
+        return html! { p.answer { "No value: no run measured “" (label) "”." } };
     };
     let (before, after) = answer
-        .sentence
+        .headline
         .split_once("{}")
-        .unwrap_or((&answer.sentence, ""));
+        .unwrap_or((&answer.headline, ""));
     html! {
-        p.answer { (before) strong { (number.ours) } (after) }
-        p.beside {
-            (number.ours_detail)
-            @if let Some(paper) = number.paper { ". " span.paper { "The paper: " (paper) } "." }
+        p.answer { (before) strong { (number.value) } (after) }
+        p.detail {
+            (number.detail)
+            @if let Some(reference) = number.reference { ". " span.reference { "Reference: " (reference) } "." }
         }
     }
 }
@@ -54,7 +58,7 @@ fn overload_note(result: &LabResult) -> Markup {
     html! {
         @if !runs.is_empty() {
             details.note {
-                summary { @match runs.len() { 1 => "1 run was", n => { (n) " runs were" } } " disturbed: the figures say less about the scenario than about the machine" }
+                summary { "The emulator was late in " (counted(runs.len() as u64, "run")) ", so the values are less reliable" }
                 ul { @for run in &runs { li { (run) } } }
             }
         }
@@ -75,53 +79,53 @@ fn check_summary(result: &LabResult) -> Markup {
         @else if passed == all { a.verdict.pass href="#checks" { "✓ all " (all) " checks passed" } }
         @else if failed > 0 { a.verdict.fail href="#checks" { "✗ " (failed) " of " (all) " checks failed" } }
         @if undecided > 0 {
-            a.verdict href="#checks" { "? " (undecided) " of " (all) " checks not decided: the machine was too busy" }
+            a.verdict href="#checks" { "? " (undecided) " of " (all) " checks undecided: the emulator was late" }
         }
     }
 }
 
-/// Number of the answer as text, ours and the paper's.
+/// Value in the headline as text, with the reference value.
 #[derive(Debug, PartialEq)]
-pub(crate) struct AnswerNumber {
+pub(crate) struct HeadlineValue {
     /// Ratio to the baseline: "5.9×", or a value without a baseline.
-    pub(crate) ours: String,
+    pub(crate) value: String,
     /// Explanation of the ratio: "from 91.2 s (direct) to 15.4 s (two relays)".
-    pub(crate) ours_detail: String,
-    /// Number of the paper: "5.69×, from 91 s to 16 s". Absent if the paper has no figure or it looks misprinted.
-    pub(crate) paper: Option<String>,
-    /// Factor by which ours is better than the paper's.
+    pub(crate) detail: String,
+    /// Reference value: "5.69×, from 91 s to 16 s". Absent if it is missing or excluded.
+    pub(crate) reference: Option<String>,
+    /// Factor by which the value is better than the reference.
     pub(crate) ratio: Option<f64>,
 }
 
-/// Computes the number that answers the scenario's question; `None` if a cell lacks it.
-pub(crate) fn number(result: &LabResult, answer: &Answer) -> Option<AnswerNumber> {
+/// Computes the value in the headline; `None` if a cell lacks it.
+pub(crate) fn number(result: &LabResult, answer: &Answer) -> Option<HeadlineValue> {
     let metric = Metric::of(&answer.metric);
     let cell = result.cells.get(answer.cell)?;
-    let ours = cell.metrics.get(&answer.metric)?.median;
-    let paper = cell.paper_figure(&answer.metric);
+    let measured = cell.metrics.get(&answer.metric)?.median;
+    let reference = cell.reference_value(&answer.metric);
     let Some(baseline) = answer.baseline else {
-        return Some(AnswerNumber {
-            ours: metric.format(ours),
-            ours_detail: format!("{}, {}", metric.label, cell.name()),
-            paper: paper.map(|paper| metric.format(paper)),
-            ratio: paper.and_then(|paper| metric.factor(ours, paper)),
+        return Some(HeadlineValue {
+            value: metric.format(measured),
+            detail: format!("{}, {}", metric.label, cell.name()),
+            reference: reference.map(|reference| metric.format(reference)),
+            ratio: reference.and_then(|reference| metric.factor(measured, reference)),
         });
     };
     let baseline = result.cells.get(baseline)?;
     let before = baseline.metrics.get(&answer.metric)?.median;
-    let factor = metric.factor(ours, before)?;
-    let papers = baseline.paper_figure(&answer.metric).zip(paper);
-    Some(AnswerNumber {
-        ours: format_factor(factor),
-        ratio: papers.and_then(|(before, after)| Some(factor / metric.factor(after, before)?)),
-        ours_detail: format!(
+    let factor = metric.factor(measured, before)?;
+    let references = baseline.reference_value(&answer.metric).zip(reference);
+    Some(HeadlineValue {
+        value: format_factor(factor),
+        ratio: references.and_then(|(before, after)| Some(factor / metric.factor(after, before)?)),
+        detail: format!(
             "From {} ({}) to {} ({})",
             metric.format(before),
             baseline.name(),
-            metric.format(ours),
+            metric.format(measured),
             cell.name()
         ),
-        paper: papers.and_then(|(before, after)| {
+        reference: references.and_then(|(before, after)| {
             let factor = format_factor(metric.factor(after, before)?);
             Some(format!(
                 "{factor}, from {} to {}",

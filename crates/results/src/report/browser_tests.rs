@@ -25,8 +25,8 @@ addEventListener('load', () => setTimeout(() => {
   };
   dispatchEvent(new Event('beforeprint'));
   setTimeout(() => {
-    for (const [text, times] of [...labels].sort()) tell(`${text}, ${times} times`);
-    tell(document.querySelector('.plot').closest('figure').querySelector('figcaption p').textContent);
+    for (const [text, times] of [...labels].sort()) report(`${text}, ${times} times`);
+    report(document.querySelector('.plot').closest('figure').querySelector('figcaption p').textContent);
   }, 100);
 }, 100));
 </script>";

@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures as comma-separated values (RFC 4180) for a spreadsheet: a line for each cell, or for each run. Values are in
+//! Metrics as comma-separated values (RFC 4180) for a spreadsheet: a line for each cell, or for each run. Values are in
 //! the units at the end of the metrics' names.
 
 use crate::result::{Cell, LabResult, Run, json_text};
 use indexmap::IndexSet;
 
-/// Returns a line for each cell: its parameters, and median, minimum, maximum and paper's figure of each metric.
+/// Returns a line for each cell: its parameters, and median, minimum, maximum and reference value of each metric.
 pub(super) fn cells(result: &LabResult) -> String {
     let names = metrics(result);
-    let parts = |name: &str| ["", "_min", "_max", "_paper"].map(|part| format!("{name}{part}"));
+    let parts = |name: &str| ["", "_min", "_max", "_reference"].map(|part| format!("{name}{part}"));
     let heading = parameter_columns(result)
         .into_iter()
         .map(str::to_owned)
         .chain(names.iter().flat_map(|name| parts(name)));
     let row = |cell: &Cell| {
-        let figures = names.iter().flat_map(|name| {
-            let ours = cell.metrics.get(*name);
+        let values = names.iter().flat_map(|name| {
+            let summary = cell.metrics.get(*name);
             [
-                ours.map(|s| s.median),
-                ours.map(|s| s.min),
-                ours.map(|s| s.max),
-                cell.paper.get(*name).copied(),
+                summary.map(|s| s.median),
+                summary.map(|s| s.min),
+                summary.map(|s| s.max),
+                cell.reference.get(*name).copied(),
             ]
         });
         line(
             parameter_values(result, cell)
                 .into_iter()
-                .chain(figures.map(number)),
+                .chain(values.map(number)),
         )
     };
     line(heading) + &result.cells.iter().map(row).collect::<String>()
 }
 
-/// Returns a line for each run. A failed run has the reason and no figures.
+/// Returns a line for each run. A failed run has the reason and no metrics.
 pub(super) fn runs(result: &LabResult) -> String {
     let names = metrics(result);
     let owned = |text: &str| text.to_owned();
@@ -42,14 +42,14 @@ pub(super) fn runs(result: &LabResult) -> String {
         .chain(names.iter().copied());
     let row = |cell: &Cell, n: usize, run: &Run| {
         let state = [(n + 1).to_string(), run.failed.clone().unwrap_or_default()];
-        let figures = names
+        let values = names
             .iter()
             .map(|name| number(run.metrics.get(*name).copied()));
         line(
             parameter_values(result, cell)
                 .into_iter()
                 .chain(state)
-                .chain(figures),
+                .chain(values),
         )
     };
     let of_cell = |cell: &Cell| {
@@ -70,7 +70,7 @@ fn metrics(result: &LabResult) -> IndexSet<&str> {
         .flat_map(|cell| {
             cell.metrics
                 .keys()
-                .chain(cell.paper.keys())
+                .chain(cell.reference.keys())
                 .map(String::as_str)
         })
         .collect()
@@ -119,14 +119,14 @@ mod tests {
             failed: Some("reset, \"late\"".to_owned()),
             ..Run::default()
         };
-        let vary = serde_json::from_value(json!({"loss": 0.1})).unwrap();
+        let parameters = serde_json::from_value(json!({"loss": 0.1})).unwrap();
         let mut cell = Cell {
-            parameters: vary,
+            parameters,
             runs: vec![run, failed],
             ..Cell::default()
         };
         cell.summarise();
-        cell.paper.insert("goodput_bps".to_owned(), 2e6);
+        cell.reference.insert("goodput_bps".to_owned(), 2e6);
         LabResult {
             cells: vec![cell],
             ..LabResult::default()
@@ -134,10 +134,10 @@ mod tests {
     }
 
     #[test]
-    fn writes_parameters_summary_and_paper_per_cell() {
+    fn writes_parameters_summary_and_reference_per_cell() {
         assert_eq!(
             cells(&result()),
-            "cell,loss,goodput_bps,goodput_bps_min,goodput_bps_max,goodput_bps_paper\r\n\
+            "cell,loss,goodput_bps,goodput_bps_min,goodput_bps_max,goodput_bps_reference\r\n\
              loss 10 %,0.1,1000000,1000000,1000000,2000000\r\n"
         );
     }

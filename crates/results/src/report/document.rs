@@ -90,14 +90,14 @@ fn figure_sections(result: &LabResult, charts: &mut Charts) -> Markup {
     markup! {
         @if !figures.is_empty() {
             section.figures {
-                h2 { "What was found" }
+                h2 { "Figures" }
                 @if has_time_charts { (chart::help()) }
                 @for figure in &figures { (figure) }
             }
         }
         @if !over_time.is_empty() {
             section.charts {
-                h2 { "Over time" }
+                h2 { "Time series" }
                 @if !has_time_charts { (chart::help()) }
                 @for chart in &over_time { (chart) }
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Raw data at the end of a page: links to the files beside it. Small files are embedded, so that a page that is sent
-//! alone still has its figures.
+//! Raw data at the end of a page: links to the files in its directory. Small files are embedded, so that a page that is
+//! sent alone still has its values.
 
 use super::csv;
 use crate::result::LabResult;
@@ -43,16 +43,16 @@ impl Downloads {
     pub(super) fn section(&self, result: &LabResult) -> Markup {
         html! {
             h2 { "Raw data" }
-            p { "What is marked “in this page” opens without any other file." }
+            p { "Links marked “embedded” work without the other files." }
             ul {
                 li {
-                    (embedded_link("cells.csv", csv::cells(result).as_bytes())) ": medians and ranges, "
-                    @if result.has_paper() { "the paper’s figures, " }
-                    "in this page"
+                    (embedded_link("cells.csv", csv::cells(result).as_bytes())) ": median and range of each cell"
+                    @if result.has_reference() { ", reference values" }
+                    " (embedded)"
                 }
-                li { (embedded_link("runs.csv", csv::runs(result).as_bytes())) ": every run, in this page" }
+                li { (embedded_link("runs.csv", csv::runs(result).as_bytes())) ": every run (embedded)" }
                 @if let Some(content) = self.0.get("result.json") {
-                    li { (file_link("result.json", content.as_deref())) ": everything on this page" }
+                    li { (file_link("result.json", content.as_deref())) ": all data of this page" }
                 }
             }
             (self.records())
@@ -90,11 +90,11 @@ fn read_small(path: &Path, bytes_max: u64) -> Option<Vec<u8>> {
     (about.is_file() && about.len() <= bytes_max).then(|| fs::read(path).ok())?
 }
 
-/// Returns a link to a file beside the page, and to its content if it is embedded.
+/// Returns a link to a file in the page's directory, and to its content if it is embedded.
 fn file_link(name: &str, content: Option<&[u8]>) -> Markup {
     html! {
         a href={ "./" (name) } { (name.rsplit('/').next().unwrap_or(name)) }
-        @if let Some(content) = content { " (" (embedded_link_as("in this page", name, content)) ")" }
+        @if let Some(content) = content { " (" (embedded_link_as("embedded", name, content)) ")" }
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Summary of a result in one row: our figure, the paper's, their ratio, and the checks.
+//! Summary of a result in one row: its headline, the reference value, their ratio, and the checks.
 
 use super::{
     answer,
@@ -8,8 +8,8 @@ use super::{
 use crate::{result::LabResult, summary::Summary};
 use longhaul_report::metric::Metric;
 
-/// Heading of experiments without a paper.
-pub(crate) const NO_PAPER_HEADING: &str = "Beyond the papers";
+/// Heading of experiments without a source of reference values.
+pub(crate) const NO_SOURCE_HEADING: &str = "Without reference values";
 
 /// Row of one result.
 #[derive(Debug, Clone, Default)]
@@ -20,28 +20,28 @@ pub struct Experiment {
     pub scenario: String,
     pub(crate) title: String,
     pub(crate) question: String,
-    /// Source of the paper's figures.
+    /// Source of the reference values.
     pub(crate) source: Option<String>,
-    /// Main figure, as text.
-    pub ours: String,
-    pub(crate) paper: Option<String>,
-    /// Factor by which ours is better than the paper's; the median over several cells.
+    /// Headline, or the main metric as text.
+    pub headline: String,
+    pub(crate) reference: Option<String>,
+    /// Factor by which the result is better than the reference; the median over several cells.
     pub ratio: Option<Ratio>,
     /// Number of passed checks, and of all checks.
     pub checks: [usize; 2],
-    /// Number of checks that were not decided.
+    /// Number of undecided checks.
     pub undecided: usize,
     /// Number of runs that did not fail, and of all runs.
     pub runs: [usize; 2],
     pub(crate) started: jiff::Timestamp,
     /// Duration of all runs, seconds.
-    pub took_s: Option<f64>,
+    pub duration_s: Option<f64>,
     pub(crate) quick: bool,
     /// Description of the simulated cells.
     pub(crate) simulated: Option<String>,
 }
 
-/// Ratio of ours to the paper's, inverted if less is better.
+/// Ratio of the result to the reference, inverted if less is better.
 #[derive(Debug, Clone, Copy)]
 pub struct Ratio {
     /// Median and range over the cells.
@@ -68,11 +68,11 @@ impl Experiment {
             scenario: result.scenario.clone(),
             title: result.title().to_owned(),
             question: about.question.unwrap_or_default(),
-            source: about.paper,
-            ours: our_figure(result, number.as_ref()),
-            paper: number
-                .and_then(|number| number.paper)
-                .or_else(|| paper_range(result)),
+            source: about.source,
+            headline: headline(result, number.as_ref()),
+            reference: number
+                .and_then(|number| number.reference)
+                .or_else(|| reference_range(result)),
             ratio: ratio.flatten().or_else(|| Ratio::new(&ratios(result))),
             checks: [
                 result.checks.iter().filter(|check| check.pass).count(),
@@ -88,7 +88,7 @@ impl Experiment {
                 runs().count(),
             ],
             started: result.started,
-            took_s: result.duration_s,
+            duration_s: result.duration_s,
             quick: result.quick,
             simulated: result.simulated(),
         }
@@ -104,15 +104,15 @@ impl Experiment {
         self.checks[0] + self.undecided < self.checks[1] || self.runs[0] < self.runs[1]
     }
 
-    /// Returns whether there is a paper to compare with.
-    pub fn has_paper(&self) -> bool {
-        self.source.is_some() || self.paper.is_some()
+    /// Returns whether it has reference values, or names their source.
+    pub fn has_reference(&self) -> bool {
+        self.source.is_some() || self.reference.is_some()
     }
 
-    /// Returns the authors of the experiment: the source up to its first comma or colon outside brackets.
-    pub(crate) fn paper_name(&self) -> &str {
+    /// Returns the authors of the reference values: the source up to its first comma or colon outside brackets.
+    pub(crate) fn source_name(&self) -> &str {
         let Some(source) = &self.source else {
-            return NO_PAPER_HEADING;
+            return NO_SOURCE_HEADING;
         };
         let mut depth = 0;
         let ends = |c: char| {
@@ -132,22 +132,22 @@ impl Ratio {
     }
 }
 
-fn our_figure(result: &LabResult, number: Option<&answer::AnswerNumber>) -> String {
+fn headline(result: &LabResult, number: Option<&answer::HeadlineValue>) -> String {
     match (number, &result.answer, result.main_metric()) {
-        (Some(number), Some(answer), _) => answer.sentence.replacen("{}", &number.ours, 1),
+        (Some(number), Some(answer), _) => answer.headline.replacen("{}", &number.value, 1),
         (_, _, Some(metric)) => default_figures::title(result, metric),
-        _ => "no figure".to_owned(),
+        _ => "no value".to_owned(),
     }
 }
 
-/// Returns the range of the paper's figures of the first metric that has any: "14.5 Mbit/s to 937 Mbit/s".
-fn paper_range(result: &LabResult) -> Option<String> {
+/// Returns the range of the reference values of the first metric that has any: "14.5 Mbit/s to 937 Mbit/s".
+fn reference_range(result: &LabResult) -> Option<String> {
     let name = comparable_metric(result)?;
     let range = Summary::of(
         result
             .cells
             .iter()
-            .filter_map(|cell| cell.paper_figure(name)),
+            .filter_map(|cell| cell.reference_value(name)),
     )?;
     let metric = Metric::of(name);
     Some(match range.min < range.max {
@@ -172,13 +172,13 @@ fn ratios(result: &LabResult) -> Vec<f64> {
     comparable_metric(result).map_or_else(Vec::new, of)
 }
 
-/// Returns the main metric if the paper has it, else the paper's first metric.
+/// Returns the main metric if it has a reference value, else the first metric that has one.
 fn comparable_metric(result: &LabResult) -> Option<&str> {
     let mut names = result.main_metric().into_iter().chain(
         result
             .cells
             .iter()
-            .flat_map(|cell| cell.paper.keys().map(String::as_str)),
+            .flat_map(|cell| cell.reference.keys().map(String::as_str)),
     );
     names.find(|name| {
         result
@@ -194,10 +194,10 @@ mod tests {
     use crate::report::fixtures::download;
 
     #[test]
-    fn row_has_our_figure_the_papers_and_their_ratio() {
+    fn row_has_headline_reference_and_their_ratio() {
         let row = Experiment::new(&download(), String::new());
-        assert_eq!(row.ours, "Two relays make the download 7.5× faster");
-        assert_eq!(row.paper.as_deref(), Some("5.69×, from 91 s to 16 s"));
+        assert_eq!(row.headline, "Two relays make the download 7.5× faster");
+        assert_eq!(row.reference.as_deref(), Some("5.69×, from 91 s to 16 s"));
         let ratio = row.ratio.unwrap().summary.median;
         assert!((ratio - 7.4976 / 5.6875).abs() < 0.01, "{ratio}");
     }
@@ -208,7 +208,7 @@ mod tests {
         result.answer = None;
         for (cell, ours) in result.cells.iter_mut().zip([1.0, 3.0]) {
             cell.metrics = [("goodput_bps".to_owned(), Summary::of([ours]).unwrap())].into();
-            cell.paper = [("goodput_bps".to_owned(), 2.0)].into();
+            cell.reference = [("goodput_bps".to_owned(), 2.0)].into();
         }
         let ratio = Experiment::new(&result, String::new()).ratio.unwrap();
         assert_eq!(

@@ -4,7 +4,7 @@
 use crate::{
     result::{Cell, Event, LabResult, Metrics, Run, Series, Testbed, TestbedHost, TestbedLink},
     view::{
-        Axis, Entry, Figure, FigureKind, Panel, ReferenceLine, Table, TimeSeries, TimeSeriesId,
+        Axis, Entry, Facet, Figure, FigureKind, ReferenceLine, Table, TimeSeries, TimeSeriesId,
     },
 };
 use serde_json::{Value, json};
@@ -14,31 +14,31 @@ const CONTROLS: [&str; 2] = ["cubic", "bbr"];
 
 /// Returns a download over two relays; its scenario selects no figures.
 pub(crate) fn download() -> LabResult {
-    serde_json::from_str(include_str!("../../tests/fixtures/made-up-result.json")).unwrap()
+    serde_json::from_str(include_str!("../../tests/fixtures/result.json")).unwrap()
 }
 
 /// Returns a result with a figure of each kind and a table, over n and two congestion controls.
 pub(crate) fn every_figure() -> LabResult {
     let series_ids = |of: &[&str]| {
         let name = |of: &&str| TimeSeriesId {
-            quantity: (*of).to_owned(),
+            metric: (*of).to_owned(),
             flow: Some("a".to_owned()),
         };
         of.iter().map(name).collect::<Vec<_>>()
     };
-    let two = figure("over-time", FigureKind::Series, &[]);
+    let two = figure("over-time", FigureKind::Line, &[]);
     let figures = vec![
         Figure {
             reference_lines: vec![ReferenceLine {
                 value: 5e8,
                 label: "line".to_owned(),
             }],
-            ..figure("lines", FigureKind::Series, &["goodput_bps", "model_bps"])
+            ..figure("lines", FigureKind::Line, &["goodput_bps", "model_bps"])
         },
         figure("bars", FigureKind::Bars, &["goodput_bps"]),
         figure("heat", FigureKind::Heatmap, &["goodput_bps"]),
         Figure {
-            paper: false,
+            reference: false,
             ..figure("by-value", FigureKind::Heatmap, &["other_bps"])
         },
         figure("matrix", FigureKind::Matrix, &["goodput_bps", "other_bps"]),
@@ -49,7 +49,7 @@ pub(crate) fn every_figure() -> LabResult {
         },
         Figure {
             time_series: series_ids(&["goodput_bps", "cwnd_bytes", "srtt_us"]),
-            panels: vec![one_column()],
+            facets: vec![one_column()],
             ..two
         },
     ];
@@ -58,8 +58,8 @@ pub(crate) fn every_figure() -> LabResult {
         title: "Both metrics".to_owned(),
         note: Some("Made up.".to_owned()),
         metrics: ["goodput_bps", "other_bps"].map(str::to_owned).to_vec(),
-        paper: true,
-        panels: vec![all_cells()],
+        reference: true,
+        facets: vec![all_cells()],
     };
     LabResult {
         scenario: "every-figure".to_owned(),
@@ -79,16 +79,16 @@ fn figure(name: &str, kind: FigureKind, metrics: &[&str]) -> Figure {
         title: format!("What {name} shows"),
         note: Some("Made up.".to_owned()),
         metrics: metrics.iter().map(|name| (*name).to_owned()).collect(),
-        paper: true,
-        panels: vec![all_cells()],
+        reference: true,
+        facets: vec![all_cells()],
         ..Figure::default()
     }
 }
 
 /// Returns a panel with a row for each congestion control and a column for each n.
-fn all_cells() -> Panel {
-    Panel {
-        rows: axis("way", &CONTROLS.map(Value::from)),
+fn all_cells() -> Facet {
+    Facet {
+        rows: axis("control", &CONTROLS.map(Value::from)),
         columns: axis("n", &COUNTS.map(Value::from)),
         cells: (0..CONTROLS.len())
             .map(|row| {
@@ -97,13 +97,13 @@ fn all_cells() -> Panel {
                     .collect()
             })
             .collect(),
-        ..Panel::default()
+        ..Facet::default()
     }
 }
 
 /// Returns a panel with a row for each congestion control and one column, as for time series.
-pub(super) fn one_column() -> Panel {
-    Panel {
+pub(super) fn one_column() -> Facet {
+    Facet {
         columns: Axis {
             parameters: Vec::new(),
             entries: vec![Entry::default()],
@@ -140,13 +140,13 @@ fn cell(w: usize, control: &str, n: u64) -> Cell {
     let base = (n as f64 * 1e8) * (1.0 + w as f64 * 0.2);
     let runs = [0.95, 1.0, 1.1].map(|factor| run(base * factor, n));
     let mut cell = Cell {
-        parameters: serde_json::from_value(json!({"way": control, "n": n})).unwrap(),
+        parameters: serde_json::from_value(json!({"control": control, "n": n})).unwrap(),
         runs: runs.to_vec(),
         ..Cell::default()
     };
     cell.summarise();
     if w == 0 {
-        cell.paper = Metrics::from([("goodput_bps".to_owned(), n as f64 * 0.9e8)]);
+        cell.reference = Metrics::from([("goodput_bps".to_owned(), n as f64 * 0.9e8)]);
     }
     cell
 }
@@ -184,7 +184,7 @@ fn time_series(of: &str, goodput: f64) -> TimeSeries {
     let value = |bin: u32| Some(level * (0.7 + 0.3 * (f64::from(bin) / 7.0).sin()));
     TimeSeries {
         name: TimeSeriesId {
-            quantity: of.to_owned(),
+            metric: of.to_owned(),
             flow: Some("a".to_owned()),
         },
         bin_ms: 100.0,

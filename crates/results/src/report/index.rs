@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Index page of many results: a row for each experiment, grouped by paper, with a summary on top.
+//! Index page of many results: a row for each experiment, grouped by source, with a summary on top.
 
 use super::{
     document::{rebuild, rebuild_result},
@@ -153,14 +153,14 @@ fn html(rows: &[Experiment]) -> String {
             row.scenario.clone(),
         )
     });
-    let mut papers: IndexMap<&str, Vec<&Experiment>> = IndexMap::new();
+    let mut sources: IndexMap<&str, Vec<&Experiment>> = IndexMap::new();
     rows.iter()
-        .for_each(|row| papers.entry(row.paper_name()).or_default().push(row));
+        .for_each(|row| sources.entry(row.source_name()).or_default().push(row));
     Page {
         title: "Experiments",
         longhaul: longhaul_command::version(),
         header: summary(&rows),
-        main: markup! { @for (paper, rows) in &papers { (section(paper, rows)) } },
+        main: markup! { @for (source, rows) in &sources { (section(source, rows)) } },
         ..Page::default()
     }
     .html()
@@ -175,45 +175,45 @@ fn summary(rows: &[&Experiment]) -> Markup {
         .iter()
         .filter_map(|row| Some(row.ratio?.summary.median))
         .collect();
-    let at_least_paper = compared.iter().filter(|ratio| **ratio >= 1.0).count();
-    let total_s = rows.iter().filter_map(|row| row.took_s).sum::<f64>();
+    let at_least_reference = compared.iter().filter(|ratio| **ratio >= 1.0).count();
+    let total_s = rows.iter().filter_map(|row| row.duration_s).sum::<f64>();
     let quick = rows.iter().filter(|row| row.quick).count();
     markup! {
         p.kicker { "longhaul lab" }
         h1 { (rows.len()) " experiments" }
         p.answer { strong { (passed) " of " (checked_rows.count()) } " pass all their checks" }
-        p.beside {
+        p.detail {
             (checks(0)) " of " (checks(1)) " checks passed."
             @if !compared.is_empty() {
-                " Ours is at least the paper’s figure in " (at_least_paper) " of " (compared.len()) " experiments that have one."
+                " The result is at least as good as the reference in " (at_least_reference) " of " (compared.len()) " experiments with reference values."
             }
-            @if total_s > 0.0 { " All runs took " (Time::from_secs_f64(total_s)) "." }
+            @if total_s > 0.0 { " Total duration of the runs: " (Time::from_secs_f64(total_s)) "." }
         }
-        @if quick > 0 { p.note { (quick) @if quick == 1 { " was" } @else { " were" } " shortened by " code { "--quick" } ": a first look." } }
+        @if quick > 0 { p.note { (quick) @if quick == 1 { " was" } @else { " were" } " shortened by " code { "--quick" } ": preliminary values." } }
     }
 }
 
-fn section(paper: &str, rows: &[&Experiment]) -> Markup {
+fn section(source: &str, rows: &[&Experiment]) -> Markup {
     const HEADINGS: [&str; 6] = [
         "Experiment",
-        "Ours",
-        "The paper",
-        "Ours / paper",
+        "Result",
+        "Reference",
+        "Result / reference",
         "Checks",
         "Run",
     ];
-    let compared = rows.iter().any(|row| row.has_paper());
-    let of_papers = |name: &&str| *name == HEADINGS[2] || *name == HEADINGS[3];
+    let compared = rows.iter().any(|row| row.has_reference());
+    let is_reference = |name: &&str| *name == HEADINGS[2] || *name == HEADINGS[3];
     let headings = HEADINGS
         .into_iter()
-        .filter(|name| compared || !of_papers(name));
+        .filter(|name| compared || !is_reference(name));
     let lines = rows.iter().map(|row| line(row, &HEADINGS, compared));
     let table = Table {
-        label: paper,
+        label: source,
         class: "cards experiments",
         ..Table::default()
     };
-    markup! { section { h2 { (paper) } (table.render(headings, lines)) } }
+    markup! { section { h2 { (source) } (table.render(headings, lines)) } }
 }
 
 fn line(row: &Experiment, headings: &[&str; 6], compared: bool) -> Markup {
@@ -224,9 +224,9 @@ fn line(row: &Experiment, headings: &[&str; 6], compared: bool) -> Markup {
                 small { code { (row.scenario) } }
                 @if !row.question.is_empty() { small { (row.question) } }
             }
-            td.words data-label=(headings[1]) { (row.ours) }
+            td.words data-label=(headings[1]) { (row.headline) }
             @if compared {
-                td.words data-label=(headings[2]) { (row.paper.as_deref().unwrap_or("–")) }
+                td.words data-label=(headings[2]) { (row.reference.as_deref().unwrap_or("–")) }
                 td data-label=(headings[3]) { (ratio(row.ratio)) }
             }
             td data-label=(headings[4]) { (checks(row)) }
@@ -254,7 +254,7 @@ fn checks(row: &Experiment) -> Markup {
         @if all == 0 { "none" }
         @else if passed == all { span.pass { "✓ all " (all) } }
         @else if failed > 0 { span.fail { "✗ " (failed) " of " (all) " failed" } }
-        @if open > 0 { small { "? " (open) " of " (all) " not decided" } }
+        @if open > 0 { small { "? " (open) " of " (all) " undecided" } }
         @if good < runs { small.fail { (runs - good) " of " (runs) " runs failed" } }
     }
 }
@@ -262,7 +262,7 @@ fn checks(row: &Experiment) -> Markup {
 fn run(row: &Experiment) -> Markup {
     markup! {
         time datetime=(row.started) { (row.started.strftime("%Y-%m-%d %H:%M")) }
-        @if let Some(took_s) = row.took_s { small { (Time::from_secs_f64(took_s)) } }
+        @if let Some(duration_s) = row.duration_s { small { (Time::from_secs_f64(duration_s)) } }
         @if row.quick { small { "quick run" } }
         @if let Some(cells) = &row.simulated { small { "simulated: " (cells) } }
     }
@@ -270,7 +270,7 @@ fn run(row: &Experiment) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::experiment::NO_PAPER_HEADING, *};
+    use super::{super::experiment::NO_SOURCE_HEADING, *};
     use crate::report::fixtures::download;
 
     fn row(source: Option<&str>) -> Experiment {
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn groups_experiments_by_authors() {
-        let name = |source| row(source).paper_name().to_owned();
+        let name = |source| row(source).source_name().to_owned();
         assert_eq!(
             name(Some(
                 "Hiraki and Inaba (Data Reservoir, SC2003): 32 streams"
@@ -293,14 +293,14 @@ mod tests {
             name(Some("Masuya (Kagoshima), dividing, table 1")),
             "Masuya (Kagoshima)"
         );
-        assert_eq!(name(None), NO_PAPER_HEADING);
+        assert_eq!(name(None), NO_SOURCE_HEADING);
         let page = html(&[row(None), row(Some("B, 2")), row(Some("A, 1"))]);
         let headings: Vec<&str> = page
             .split("<h2>")
             .skip(1)
             .map(|part| part.split('<').next().unwrap())
             .collect();
-        assert_eq!(headings, ["A", "B", NO_PAPER_HEADING]);
+        assert_eq!(headings, ["A", "B", NO_SOURCE_HEADING]);
     }
 
     #[test]
@@ -353,7 +353,7 @@ mod tests {
         };
         let quick = Experiment {
             quick: true,
-            took_s: Some(80.0),
+            duration_s: Some(80.0),
             ratio: Ratio::new(&[0.5, 1.5]),
             ..row(Some("A, 1"))
         };

@@ -3,6 +3,7 @@
 
 use crate::result::{About, Check, Host, LabResult, LinkStats};
 use longhaul_report::{
+    count::counted,
     metric::{Metric, format_percent},
     table::{Table, table},
 };
@@ -13,14 +14,14 @@ pub(super) fn section(result: &LabResult) -> Markup {
     html! {
         (checks(&result.checks))
         section {
-            h2 { "How it was measured" }
+            h2 { "Method" }
             @if let Some(about) = &result.about { (origin(about)) }
             (machine(result))
             (links(&result.links))
             (settings("Kernel settings", &result.host.sysctl))
             (settings("Offloads of the emulated interfaces", &result.host.offloads))
             details {
-                summary { "The scenario with every default" }
+                summary { "Scenario with all defaults" }
                 pre tabindex="0" { (serde_json::to_string_pretty(&result.resolved).unwrap_or_default()) }
             }
         }
@@ -32,7 +33,7 @@ fn checks(checks: &[Check]) -> Markup {
         @if !checks.is_empty() {
             section id="checks" {
                 h2 { "Checks" }
-                (table("Checks", ["", "Claim", "Wanted", "Found"], checks.iter().map(check_row)))
+                (table("Checks", ["Result", "Check", "Threshold", "Measured"], checks.iter().map(check_row)))
             }
         }
     }
@@ -44,10 +45,10 @@ fn check_row(check: &Check) -> Markup {
             td {
                 @if check.pass { span.pass { "✓ pass" } }
                 @else if check.failed() { span.fail { "✗ fail" } }
-                @else { span { "? not decided" } }
+                @else { span { "? undecided" } }
             }
             th scope="row" { (check.name) @if let Some(why) = &check.undecided { small { (why) } } }
-            td { (check.expected) }
+            td { (check.threshold) }
             td { (check.value_text()) }
         }
     }
@@ -55,12 +56,12 @@ fn check_row(check: &Check) -> Markup {
 
 fn origin(about: &About) -> Markup {
     html! {
-        @if let Some(paper) = &about.paper { p { "The paper: " (paper) "." } }
+        @if let Some(source) = &about.source { p { "Source of the reference values: " (source) "." } }
         @if !about.notes.is_empty() {
-            p { @if about.paper.is_some() { "What differs from the paper:" } @else { "To be noted:" } }
+            p { @if about.source.is_some() { "Differences from the source:" } @else { "Notes:" } }
             ul { @for note in &about.notes { li { (note) } } }
         }
-        @if let Some(command) = &about.command { p { "To repeat it: " code { (without_directory(command)) } } }
+        @if let Some(command) = &about.command { p { "Command: " code { (without_directory(command)) } } }
     }
 }
 
@@ -88,13 +89,13 @@ fn machine(result: &LabResult) -> Markup {
             dd { (cpus) " CPUs" @if let Some(cpu) = cpu { ", " (cpu) } ", Linux " (kernel) }
             dt { "Software" }
             dd { "longhaul " (result.longhaul) @for program in &programs { ", " (program) } }
-            dt { "Began" }
+            dt { "Started" }
             dd { time datetime=(result.started) { (result.started.strftime("%Y-%m-%d %H:%M UTC")) } }
             dt { "Seed" }
             dd { (result.seed) }
             @if result.retries() > 0 {
-                dt { "Taken again" }
-                dd { (result.retries()) " runs, because the machine was too busy for the emulator" }
+                dt { "Retries" }
+                dd { (counted(result.retries().into(), "run")) ", because the emulator was late" }
             }
         }
     }
@@ -104,14 +105,14 @@ fn links(links: &[LinkStats]) -> Markup {
     const COLUMNS: [&str; 7] = [
         "Link",
         "Delivery",
-        "Delay error median",
-        "99 %",
-        "Largest",
+        "Median delay error",
+        "99th percentile",
+        "Maximum",
         "Packets",
         "Dropped",
     ];
     let table = Table {
-        label: "What the emulator did",
+        label: "Emulated links",
         caption: "Delay error: actual minus planned departure of each packet.",
         ..Table::default()
     };

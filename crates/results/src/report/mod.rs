@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Pages of results: HTML files that need no network.
 //!
-//! A page has the answer, then figures, tables, the method of measurement and raw data. maud escapes every text that
+//! A page has the headline, then figures, tables, the method of measurement and raw data. maud escapes every text that
 //! comes from the scenario.
 
 pub(crate) mod answer;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables that a scenario selects: cells in rows and columns, each with its metrics, their range, the paper's figure
-//! and the ratio.
+//! Tables that a scenario selects: cells in rows and columns, each with its metrics, their range, the reference
+//! value and the ratio.
 
 use super::figure::{
     grid::{Grid, grids, headings},
@@ -20,7 +20,7 @@ pub(super) fn section(result: &LabResult) -> Markup {
     html! {
         @if !result.tables.is_empty() {
             section.tables {
-                h2 { "As tables" }
+                h2 { "Tables" }
                 @for table in &result.tables { (render(result, table)) }
             }
         }
@@ -36,7 +36,7 @@ fn render(result: &LabResult, table: &Table) -> Markup {
         div.view id={ "table-" (table.name) } {
             h3 { (table.title) }
             @if let Some(note) = &table.note { p.note { (note) } }
-            @for grid in grids(result, &table.panels) {
+            @for grid in grids(result, &table.facets) {
                 @if table.metrics.len() > 1 && grid.columns().parameters.is_empty() { (metric_columns(&grid, table)) }
                 @else { (grid.table("values", &table.title, &caption, |cell| cell_field(cell, table))) }
             }
@@ -51,7 +51,7 @@ fn metric_columns(grid: &Grid<'_>, table: &Table) -> Markup {
     let field = |row, name| {
         let cell = grid.at(row, 0);
         cell.map_or(html! { "–" }, |cell| {
-            figure(cell, name, false, table.paper)
+            figure(cell, name, false, table.reference)
         })
     };
     let row = |(row, heading)| {
@@ -72,23 +72,23 @@ fn metric_columns(grid: &Grid<'_>, table: &Table) -> Markup {
 
 fn cell_field(cell: &Cell, table: &Table) -> Markup {
     let several = table.metrics.len() > 1;
-    html! { td { @for name in &table.metrics { (figure(cell, name, several, table.paper)) } } }
+    html! { td { @for name in &table.metrics { (figure(cell, name, several, table.reference)) } } }
 }
 
-fn figure(cell: &Cell, name: &str, named: bool, paper: bool) -> Markup {
+fn figure(cell: &Cell, name: &str, named: bool, reference: bool) -> Markup {
     let metric = Metric::of(name);
     html! {
         div.figure {
             @if named { small { (metric.label) } }
             @match cell.metrics.get(name) {
-                Some(ours) => { (ours.markup(&metric)) }
+                Some(summary) => { (summary.markup(&metric)) }
                 None => { "–" }
             }
-            @if let Some(value) = cell.paper.get(name).filter(|_| paper) {
-                small.paper {
-                    "paper " (metric.format(*value))
+            @if let Some(value) = cell.reference.get(name).filter(|_| reference) {
+                small.reference {
+                    "reference " (metric.format(*value))
                     @if let Some(ratio) = ratio(cell, name) { " · " (format_factor(ratio)) }
-                    @if cell.paper_figure(name).is_none() { " (misprint?)" }
+                    @if cell.reference_value(name).is_none() { " (excluded)" }
                 }
             }
         }
@@ -104,7 +104,7 @@ mod tests {
     fn uses_metrics_as_columns_without_column_parameter() {
         let result = fixtures::every_figure();
         let table = |panels| Table {
-            panels,
+            facets: panels,
             ..result.tables[0].clone()
         };
         let render_table = |table: &Table| render(&result, table).into_string();

@@ -25,7 +25,7 @@ pub(super) fn section(testbed: &Testbed, cells: &[Cell]) -> Markup {
     html! {
         @if testbed.hosts.len() == testbed.links.len() + 1 {
             section {
-                h2 { "The testbed" }
+                h2 { "Testbed" }
                 figure.testbed {
                     (wide_diagram(testbed, &Connections::group(testbed, cells)))
                     (narrow_list(testbed))
@@ -143,7 +143,7 @@ fn draw_link(position: &LinkPosition<'_>, marker: Option<&str>) -> Markup {
     let label_y = row_y(left_row.max(right_row)) + HOST_HEIGHT_PX / 2;
     let middle = from.midpoint(to);
     html! {
-        line.wire.bottleneck[marker.is_some()] x1=(from) y1=(from_y) x2=(to - 9) y2=(to_y) {}
+        line.link.bottleneck[marker.is_some()] x1=(from) y1=(from_y) x2=(to - 9) y2=(to_y) {}
         path.arrow.bottleneck[marker.is_some()] d={ "M" (to) " " (to_y) "l-10 -5v10z" } {}
         text.name x=(middle) y=(label_y - 50) { (position.link.name) }
         text.small x=(middle) y=(label_y - 30) { (rate(position.link)) }
@@ -160,16 +160,16 @@ fn draw_connections(kind: &Connections, first: usize, y: u32) -> Markup {
     html! {
         text.small.left x="0" y=(y + 6) { (kind.name) ": " (connection_count_text(kind.endpoints.len() - 1)) }
         @for pair in kind.endpoints.windows(2) {
-            line.leg x1=(middle(pair[0]) + 7) x2=(middle(pair[1]) - 7) y1=(y + 22) y2=(y + 22) {}
+            line.segment x1=(middle(pair[0]) + 7) x2=(middle(pair[1]) - 7) y1=(y + 22) y2=(y + 22) {}
         }
-        @for stop in &kind.endpoints { circle.leg cx=(middle(*stop)) cy=(y + 22) r="5" {} }
+        @for stop in &kind.endpoints { circle.segment cx=(middle(*stop)) cy=(y + 22) r="5" {} }
     }
 }
 
 fn connection_count_text(n: usize) -> String {
     match n {
-        1 => "TCP from end to end".to_owned(),
-        n => format!("TCP in {n} legs"),
+        1 => "1 TCP connection, end to end".to_owned(),
+        n => format!("{n} TCP connections"),
     }
 }
 
@@ -202,7 +202,7 @@ fn caption(testbed: &Testbed) -> String {
         .map(|host| host.name.as_str())
         .collect();
     format!(
-        "Data flows {}; RTT {} in all.",
+        "Data path: {}; total RTT {}.",
         hosts.join(" → "),
         range_text("x_us", least, most)
     )

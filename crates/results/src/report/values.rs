@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Table of all cells and metrics: median, range and the paper's figure.
+//! Table of all cells and metrics: median, range and reference value.
 
 use crate::result::{Cell, LabResult, Run};
 use indexmap::IndexSet;
@@ -16,21 +16,21 @@ pub(super) fn section(result: &LabResult) -> Markup {
     let names = result.metric_names();
     html! {
         section {
-            h2 { "All figures" }
+            h2 { "All metrics" }
             @if result.cells.len() <= OPEN_CELLS_MAX { (cells(result, &names)) }
-            @else { details { summary { "Every cell" } (cells(result, &names)) } }
-            details { summary { "Every run" } (runs(result, &names)) }
+            @else { details { summary { "All cells" } (cells(result, &names)) } }
+            details { summary { "All runs" } (runs(result, &names)) }
         }
     }
 }
 
 fn cells(result: &LabResult, names: &IndexSet<&str>) -> Markup {
     let table = Table {
-        label: "All figures",
+        label: "All metrics",
         class: "values",
-        caption: match result.has_paper() {
-            true => "Median of the runs [smallest – largest]; below it the paper’s figure.",
-            false => "Median of the runs [smallest – largest].",
+        caption: match result.has_reference() {
+            true => "Median of the runs [minimum – maximum]; below it the reference value.",
+            false => "Median of the runs [minimum – maximum].",
         },
     };
     let rows = result.cells.iter().map(|cell| cell_row(cell, names));
@@ -64,13 +64,13 @@ fn value(cell: &Cell, name: &str) -> Markup {
     html! {
         td {
             @match cell.metrics.get(name) {
-                Some(ours) => { (ours.markup(&metric)) }
+                Some(summary) => { (summary.markup(&metric)) }
                 None => { "–" }
             }
-            @if let Some(paper) = cell.paper.get(name) {
-                small.paper {
-                    "paper " (metric.format(*paper))
-                    @if cell.paper_figure(name).is_none() { " (looks misprinted)" }
+            @if let Some(reference) = cell.reference.get(name) {
+                small.reference {
+                    "reference " (metric.format(*reference))
+                    @if cell.reference_value(name).is_none() { " (excluded)" }
                 }
             }
         }
@@ -82,7 +82,7 @@ fn runs(result: &LabResult, names: &IndexSet<&str>) -> Markup {
         let runs = cell.runs.iter().enumerate();
         runs.map(move |(n, run)| run_row(cell, n, run, names))
     });
-    table("Every run", columns("Run", names), rows)
+    table("All runs", columns("Run", names), rows)
 }
 
 fn run_row(cell: &Cell, n: usize, run: &Run, names: &IndexSet<&str>) -> Markup {
@@ -92,7 +92,7 @@ fn run_row(cell: &Cell, n: usize, run: &Run, names: &IndexSet<&str>) -> Markup {
             td {
                 (n + 1)
                 @if let Some(why) = &run.failed { small.fail { "failed: " (why) } }
-                @if let Some(why) = &run.overload { small.fail { "disturbed: " (why) } }
+                @if let Some(why) = &run.overload { small.fail { (why) } }
             }
             @for name in names {
                 td { (run.metrics.get(*name).map_or("–".to_owned(), |v| Metric::of(name).format(*v))) }

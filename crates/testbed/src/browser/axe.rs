@@ -9,8 +9,8 @@ const RUN: &str = "<script>
 addEventListener('load', () => setTimeout(async () => {
   for (const fold of document.querySelectorAll('details')) fold.open = true;
   const { passes, violations } = await axe.run(document);
-  tell(`${passes.length} rules kept`);
-  for (const rule of violations) for (const node of rule.nodes) tell(`${rule.id}: ${node.target.join(' ')}: ${node.failureSummary}`);
+  report(`${passes.length} rules kept`);
+  for (const rule of violations) for (const node of rule.nodes) report(`${rule.id}: ${node.target.join(' ')}: ${node.failureSummary}`);
 }, 300));
 </script>";
 

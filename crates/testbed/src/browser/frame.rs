@@ -5,12 +5,12 @@ use super::{BUDGET, Scheme, open_in};
 use std::{fs, time::Duration};
 
 /// Outer page, which collects the messages of the page in the frame.
-const OUTER: &str = r#"<!DOCTYPE html><pre id="told"></pre><script>
-addEventListener("message", ({ data }) => { document.getElementById("told").textContent += `${data}\n`; });
+const OUTER: &str = r#"<!DOCTYPE html><pre id="output"></pre><script>
+addEventListener("message", ({ data }) => { document.getElementById("output").textContent += `${data}\n`; });
 </script>"#;
 
-/// Script that defines `tell(line)`, which sends a line to the outer page.
-const TELL: &str = "<script>const tell = (line) => parent.postMessage(String(line).replaceAll(\"\\n\", \" \"), \"*\");</script>";
+/// Script that defines `report(line)`, which sends a line to the outer page.
+const REPORT: &str = "<script>const report = (line) => parent.postMessage(String(line).replaceAll(\"\\n\", \" \"), \"*\");</script>";
 
 /// Script that prints the elements wider than the page, and on a phone the cards that still scroll sideways.
 pub const OVERFLOW_SCRIPT: &str = "<script>
@@ -18,14 +18,14 @@ addEventListener('load', () => setTimeout(() => {
   const aside = '.scroll, pre, svg, .skip';
   const wide = [...document.querySelectorAll('body *')].filter((e) => !e.closest(aside) && e.getBoundingClientRect().right > innerWidth + 1);
   const cards = [...document.querySelectorAll('.scroll:has(.cards)')].filter((e) => innerWidth <= 700 && e.scrollWidth > e.clientWidth);
-  tell(`wide ${[...wide, ...cards].map((e) => `${e.tagName}.${e.className}#${e.id}`).join(' ')}`);
+  report(`wide ${[...wide, ...cards].map((e) => `${e.tagName}.${e.className}#${e.id}`).join(' ')}`);
 }, 300));
 </script>";
 
-/// Returns `page` with `scripts` at its end, which may call `tell(line)`.
+/// Returns `page` with `scripts` at its end, which may call `report(line)`.
 pub fn with_scripts(page: &str, scripts: &str) -> String {
     let at = page.rfind("</body>").unwrap();
-    format!("{}{TELL}{scripts}{}", &page[..at], &page[at..])
+    format!("{}{REPORT}{scripts}{}", &page[..at], &page[at..])
 }
 
 /// Returns the output of `scripts` at the end of `page`, and the lines on the console. `None` if there is no
@@ -92,7 +92,7 @@ fn read_output(
     budget: Duration,
 ) -> Option<(Vec<String>, Vec<String>)> {
     let page = open_in(url, width + 100, scheme, budget)?;
-    let (_, text) = page.dom.split_once("<pre id=\"told\">").unwrap();
+    let (_, text) = page.dom.split_once("<pre id=\"output\">").unwrap();
     let lines = text.split_once("</pre>").unwrap().0.lines();
     Some((lines.map(str::to_owned).collect(), page.console))
 }

@@ -10,8 +10,8 @@ const WIDTHS: [u32; 2] = [1280, 390];
 /// Script that prints the numbers of charts drawn and of resources loaded.
 const COUNT_SCRIPT: &str = "<script>
 addEventListener('load', () => setTimeout(() => {
-  tell(`drawn ${document.querySelectorAll('.plot canvas').length}`);
-  tell(`loaded ${performance.getEntriesByType('resource').length}`);
+  report(`drawn ${document.querySelectorAll('.plot canvas').length}`);
+  report(`loaded ${performance.getEntriesByType('resource').length}`);
 }, 300));
 </script>";
 

@@ -75,8 +75,8 @@ const CARDS: &str = "<script>
 const look = () => {
   const cells = [...document.querySelectorAll('#connections tbody tr > *')];
   if (cells.length === 0) return setTimeout(look, 100);
-  for (const cell of cells) tell(`${cell.dataset.label ?? 'heading'} ${getComputedStyle(cell).display} ${cell.offsetWidth > 300}`);
-  tell(`drawn ${document.querySelectorAll('.plot canvas').length}`);
+  for (const cell of cells) report(`${cell.dataset.label ?? 'heading'} ${getComputedStyle(cell).display} ${cell.offsetWidth > 300}`);
+  report(`drawn ${document.querySelectorAll('.plot canvas').length}`);
 };
 addEventListener('load', () => setTimeout(look, 300));
 </script>";
@@ -109,7 +109,7 @@ fn shows_cards_on_narrow_screen() {
 
 /// Reports, just before the accessibility check, the number of connections on the page.
 const COUNT: &str = "<script>
-addEventListener('load', () => setTimeout(() => tell(`${document.querySelectorAll('#connections tbody tr').length} connection to judge`), 290));
+addEventListener('load', () => setTimeout(() => report(`${document.querySelectorAll('#connections tbody tr').length} connection to judge`), 290));
 </script>";
 
 #[test]

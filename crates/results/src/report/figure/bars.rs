@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Horizontal bars, grouped if a figure has several rows; the paper's figure is dashed below ours. Positions are
+//! Horizontal bars, grouped if a figure has several rows; the reference value is dashed below. Positions are
 //! percentages, so that the text keeps its size on a phone.
 
 use super::grid::{Grid, grids, heading, names};
@@ -11,21 +11,21 @@ use crate::{
 use longhaul_report::metric::Metric;
 use maud::{Markup, html};
 
-/// Length of the longest bar, percent of the width; the rest is for its figure.
+/// Length of the longest bar, percent of the width; the rest is for its value.
 const LONGEST_PERCENT: f64 = 62.0;
-/// Height of a bar with its name, and of the paper's bar below it, pixels.
+/// Height of a bar with its name, and of the reference bar below it, pixels.
 const ROW_PX: u32 = 44;
-const PAPER_PX: u32 = 18;
+const REFERENCE_PX: u32 = 18;
 /// Number of fills that can be distinguished.
 const FILL_COUNT: usize = 4;
 
 pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
-    let panels: Vec<(String, Vec<Group>)> = grids(result, &figure.panels)
+    let facets: Vec<(String, Vec<Group>)> = grids(result, &figure.facets)
         .iter()
         .map(|grid| (grid.name(), groups(result, figure, grid)))
         .collect();
     let bars = || {
-        panels
+        facets
             .iter()
             .flat_map(|(_, groups)| groups)
             .flat_map(|group| &group.bars)
@@ -35,7 +35,7 @@ pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
         figure.bars {
             (heading(figure))
             p.note { (legend(&bars().collect::<Vec<_>>())) }
-            @for (name, groups) in &panels {
+            @for (name, groups) in &facets {
                 @if !name.is_empty() { h4 { (name) } }
                 @for group in groups { (draw_group(group, scale)) }
             }
@@ -49,14 +49,14 @@ struct Group {
     bars: Vec<Bar>,
 }
 
-/// Bar: the figure of one cell and metric.
+/// Bar: one metric of one cell.
 struct Bar {
     name: String,
     fill: String,
     runs: usize,
     metric: Metric,
-    ours: Summary,
-    paper: Option<f64>,
+    summary: Summary,
+    reference: Option<f64>,
 }
 
 fn groups(result: &LabResult, figure: &Figure, grid: &Grid<'_>) -> Vec<Group> {
@@ -67,7 +67,7 @@ fn groups(result: &LabResult, figure: &Figure, grid: &Grid<'_>) -> Vec<Group> {
             (0..rows.len()).flat_map(|row| figure.metrics.iter().map(move |metric| (row, metric)));
         let bars = positions.enumerate().filter_map(|(n, (row, metric))| {
             let cell = grid.at(row, column)?;
-            let bar = bar(cell, metric, figure.paper)?;
+            let bar = bar(cell, metric, figure.reference)?;
             let name = match single {
                 true => name.clone(),
                 false => row_label(&rows[row], metric, figure.metrics.len() > 1),
@@ -90,7 +90,7 @@ fn groups(result: &LabResult, figure: &Figure, grid: &Grid<'_>) -> Vec<Group> {
         .collect()
 }
 
-/// Returns whether the cell is the baseline of the answer, which has a neutral colour.
+/// Returns whether the cell is the baseline of the headline, which has a neutral colour.
 fn is_baseline(result: &LabResult, cell: &Cell) -> bool {
     let baseline = result
         .answer
@@ -108,45 +108,52 @@ pub(super) fn row_label(row: &str, metric: &str, several: bool) -> String {
     }
 }
 
-fn bar(cell: &Cell, metric: &str, paper: bool) -> Option<Bar> {
+fn bar(cell: &Cell, metric: &str, reference: bool) -> Option<Bar> {
     Some(Bar {
         name: String::new(),
         fill: String::new(),
         runs: cell.successful_runs().count(),
-        ours: *cell.metrics.get(metric)?,
-        paper: cell.paper_figure(metric).filter(|_| paper),
+        summary: *cell.metrics.get(metric)?,
+        reference: cell.reference_value(metric).filter(|_| reference),
         metric: Metric::of(metric),
     })
 }
 
 impl Bar {
     fn height_px(&self) -> u32 {
-        ROW_PX + if self.paper.is_some() { PAPER_PX } else { 0 }
+        ROW_PX
+            + if self.reference.is_some() {
+                REFERENCE_PX
+            } else {
+                0
+            }
     }
 
     fn max_value(&self) -> f64 {
-        self.ours.max.max(self.paper.unwrap_or(0.0))
+        self.summary.max.max(self.reference.unwrap_or(0.0))
     }
 
-    /// Describes the bar: "two relays: 2.4 Gbit/s, the paper 2.35 Gbit/s".
+    /// Describes the bar: "two relays: 2.4 Gbit/s, reference 2.35 Gbit/s".
     fn describe(&self) -> String {
-        let ours = format!("{}: {}", self.name, self.metric.format(self.ours.median));
-        match self.paper {
-            Some(paper) => format!("{ours}, the paper {}", self.metric.format(paper)),
-            None => ours,
+        let measured = format!("{}: {}", self.name, self.metric.format(self.summary.median));
+        match self.reference {
+            Some(reference) => {
+                format!("{measured}, reference {}", self.metric.format(reference))
+            }
+            None => measured,
         }
     }
 }
 
 fn legend(bars: &[&Bar]) -> Markup {
     let runs = bars.iter().map(|bar| bar.runs).max().unwrap_or(0);
-    let paper = bars.iter().any(|bar| bar.paper.is_some());
+    let reference = bars.iter().any(|bar| bar.reference.is_some());
     html! {
         @match runs {
-            0 | 1 => { "Solid: one run." }
-            n => { "Solid: median of " (n) " runs, with the smallest and the largest." }
+            0 | 1 => { "Solid bar: one run." }
+            n => { "Solid bar: median of " (n) " runs; whisker: minimum to maximum." }
         }
-        @if paper { " Dashed: the paper." }
+        @if reference { " Dashed bar: reference value." }
     }
 }
 
@@ -166,20 +173,20 @@ fn draw_group(group: &Group, scale: f64) -> Markup {
 
 fn draw_bar(bar: &Bar, scale: f64) -> Markup {
     let at = |value: f64| format!("{:.2}%", value.max(0.0) * scale);
-    let whisker = bar.ours.min < bar.ours.max;
+    let whisker = bar.summary.min < bar.summary.max;
     html! {
         text.name x="0" y="13" { (bar.name) }
-        rect.ours.(bar.fill) x="0" y="19" width=(at(bar.ours.median)) height="17" {}
+        rect.measured.(bar.fill) x="0" y="19" width=(at(bar.summary.median)) height="17" {}
         @if whisker {
-            line.whisker x1=(at(bar.ours.min)) x2=(at(bar.ours.max)) y1="27.5" y2="27.5" {}
-            @for end in [bar.ours.min, bar.ours.max] {
+            line.whisker x1=(at(bar.summary.min)) x2=(at(bar.summary.max)) y1="27.5" y2="27.5" {}
+            @for end in [bar.summary.min, bar.summary.max] {
                 line.whisker x1=(at(end)) x2=(at(end)) y1="23" y2="32" {}
             }
         }
-        text.figure x=(at(bar.ours.max)) dx="8" y="32" { (bar.metric.format(bar.ours.median)) }
-        @if let Some(paper) = bar.paper {
-            rect.paper x="0.5" y="40" width=(at(paper)) height="12" {}
-            text.small x=(at(paper)) dx="8" y="50" { "paper " (bar.metric.format(paper)) }
+        text.figure x=(at(bar.summary.max)) dx="8" y="32" { (bar.metric.format(bar.summary.median)) }
+        @if let Some(reference) = bar.reference {
+            rect.reference x="0.5" y="40" width=(at(reference)) height="12" {}
+            text.small x=(at(reference)) dx="8" y="50" { "reference " (bar.metric.format(reference)) }
         }
     }
 }

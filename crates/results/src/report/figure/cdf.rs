@@ -25,11 +25,11 @@ const STEPS_MAX: usize = 400;
 const QUANTILES: [f64; 5] = [0.0, 0.1, 0.5, 0.9, 1.0];
 
 pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
-    let panels: Vec<(String, Vec<Sample>)> = grids(result, &figure.panels)
+    let facets: Vec<(String, Vec<Sample>)> = grids(result, &figure.facets)
         .iter()
         .map(|grid| (grid.name(), samples(figure, grid)))
         .collect();
-    let all = panels
+    let all = facets
         .iter()
         .flat_map(|(_, samples)| samples)
         .flat_map(|sample| sample.values.iter().copied());
@@ -37,11 +37,11 @@ pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
         true => Scale::log(all),
         false => Scale::tight(all),
     };
-    let metric = Metric::of(quantity_name(figure));
+    let metric = Metric::of(metric_name(figure));
     html! {
         figure.chart.wide {
             (heading(figure))
-            @for (name, samples) in &panels {
+            @for (name, samples) in &facets {
                 @if !name.is_empty() { h4 { (name) } }
                 (render(&line_chart(figure, samples, scale, &metric), samples, &metric))
             }
@@ -49,12 +49,12 @@ pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
     }
 }
 
-/// Returns the name of the drawn quantity, which ends in its unit.
-fn quantity_name(figure: &Figure) -> &str {
+/// Returns the name of the drawn metric, which ends in its unit.
+fn metric_name(figure: &Figure) -> &str {
     let series_id = figure
         .time_series
         .first()
-        .map(|series_id| series_id.quantity.as_str());
+        .map(|series_id| series_id.metric.as_str());
     series_id
         .or(figure.metrics.first().map(String::as_str))
         .unwrap_or("")
@@ -139,18 +139,18 @@ fn line_chart(figure: &Figure, samples: &[Sample], scale: Scale, metric: &Metric
     };
     let series = |(n, sample): (usize, &Sample)| Series {
         name: sample.name.clone(),
-        style: LineStyle::Ours(n),
+        style: LineStyle::Measured(n),
         points: sample.steps(scale),
         marked: false,
     };
     Lines {
         title: figure.title.clone(),
         x: Axis {
-            name: format!("{}: at most", metric.label),
+            name: metric.label.clone(),
             ticks: scale.ticks().into_iter().map(across).collect(),
         },
         y: Axis {
-            name: String::new(),
+            name: "CDF".to_owned(),
             ticks: [0.0, 0.25, 0.5, 0.75, 1.0].map(up).to_vec(),
         },
         series: samples.iter().enumerate().map(series).collect(),
@@ -161,7 +161,7 @@ fn line_chart(figure: &Figure, samples: &[Sample], scale: Scale, metric: &Metric
 /// Returns the lines, and a table of quantiles below them.
 fn render(lines: &Lines, samples: &[Sample], metric: &Metric) -> Markup {
     const COLUMNS: [&str; 7] = [
-        "Of", "Values", "Least", "10 %", "Median", "90 %", "Greatest",
+        "Sample", "Values", "Minimum", "10 %", "Median", "90 %", "Maximum",
     ];
     let printed = |values: &[f64], share| Some(metric.format(sample::quantile(values, share)?));
     let row = |sample: &Sample| {

@@ -5,7 +5,7 @@
 use super::heat::ratio;
 use crate::{
     result::{Cell, LabResult, Parameters},
-    view::{Axis, Entry, Figure, FigureKind, Panel},
+    view::{Axis, Entry, Facet, Figure, FigureKind},
 };
 use indexmap::{IndexMap, IndexSet};
 use longhaul_report::metric::Metric;
@@ -17,10 +17,10 @@ const FIGURES_MAX: usize = 4;
 const AXIS_MIN: usize = 3;
 /// Maximum number of lines in a figure.
 const LINES_MAX: usize = 12;
-/// Maximum number of cells whose figures a title lists.
+/// Maximum number of cells whose values a title lists.
 const LISTED_CELLS_MAX: usize = 3;
 
-/// Returns a figure of the main metric, and of each other metric that the paper has.
+/// Returns a figure of the main metric, and of each other metric with reference values.
 pub(crate) fn figures(result: &LabResult) -> Vec<Figure> {
     let shape = Shape::choose(&result.cells);
     let figures = metrics(result).into_iter().take(FIGURES_MAX);
@@ -36,33 +36,33 @@ fn metrics(result: &LabResult) -> IndexSet<&str> {
             .iter()
             .any(|cell| cell.metrics.contains_key(*name))
     };
-    let papers = result
+    let with_reference = result
         .cells
         .iter()
-        .flat_map(|cell| cell.paper.keys().map(String::as_str));
+        .flat_map(|cell| cell.reference.keys().map(String::as_str));
     result
         .main_metric()
         .into_iter()
-        .chain(papers)
+        .chain(with_reference)
         .filter(measured)
         .collect()
 }
 
 fn figure(result: &LabResult, shape: &Shape, metric: &str) -> Figure {
     Figure {
-        name: format!("{}-chosen", metric.replace('_', "-")),
+        name: format!("{}-default", metric.replace('_', "-")),
         kind: shape.kind,
         title: title(result, metric),
         note: None,
         metrics: vec![metric.to_owned()],
-        paper: true,
-        panels: shape.panels.clone(),
+        reference: true,
+        facets: shape.facets.clone(),
         ..Figure::default()
     }
 }
 
-/// Returns a title: the figures of all cells if they are few. Otherwise the minimum and the maximum, and a comparison
-/// with the paper's.
+/// Returns a title: the values of all cells if they are few. Otherwise the minimum and the maximum, and a comparison
+/// with the reference values.
 pub(crate) fn title(result: &LabResult, name: &str) -> String {
     let metric = Metric::of(name);
     let mut found: Vec<(&Cell, f64)> = result
@@ -73,8 +73,8 @@ pub(crate) fn title(result: &LabResult, name: &str) -> String {
     let describe =
         |(cell, median): &(&Cell, f64)| format!("{} ({})", metric.format(*median), cell.name());
     if found.len() <= LISTED_CELLS_MAX {
-        let figures: Vec<String> = found.iter().map(describe).collect();
-        return format!("{}: {}", metric.label, figures.join(", "));
+        let values: Vec<String> = found.iter().map(describe).collect();
+        return format!("{}: {}", metric.label, values.join(", "));
     }
     found.sort_by(|a, b| a.1.total_cmp(&b.1));
     let (least, most) = (found[0].1, found[found.len() - 1].1);
@@ -83,29 +83,31 @@ pub(crate) fn title(result: &LabResult, name: &str) -> String {
         metric.label,
         metric.format(least),
         metric.format(most),
-        paper_comparison(result, name)
+        reference_comparison(result, name)
     )
 }
 
-/// Returns the comparison with the paper: "; at least as good as the paper’s in 3 of 20 cells".
-fn paper_comparison(result: &LabResult, name: &str) -> String {
+/// Returns the comparison with the reference values: "; at least as good as the reference in 3 of 20 cells".
+fn reference_comparison(result: &LabResult, name: &str) -> String {
     let ratios: Vec<f64> = result
         .cells
         .iter()
         .filter_map(|cell| ratio(cell, name))
         .collect();
-    let at_least_paper = ratios.iter().filter(|ratio| **ratio >= 1.0).count();
+    let at_least_reference = ratios.iter().filter(|ratio| **ratio >= 1.0).count();
     match ratios.len() {
         0 => String::new(),
-        all => format!("; at least as good as the paper’s in {at_least_paper} of {all} cells"),
+        all => {
+            format!("; at least as good as the reference in {at_least_reference} of {all} cells")
+        }
     }
 }
 
-/// Kind and panels of a figure that suit the cells.
+/// Kind and facets of a figure that suit the cells.
 #[derive(Debug, PartialEq)]
 struct Shape {
     kind: FigureKind,
-    panels: Vec<Panel>,
+    facets: Vec<Facet>,
 }
 
 impl Shape {
@@ -117,7 +119,7 @@ impl Shape {
             [across, down, ..] => varied.shape(FigureKind::Heatmap, &[down], across),
             [across] => match varied.rows(across) {
                 rows if rows.is_empty() && varied.keys.len() > 1 => varied.bars(),
-                rows => varied.shape(FigureKind::Series, &rows, across),
+                rows => varied.shape(FigureKind::Line, &rows, across),
             },
             [] => varied.bars(),
         }
@@ -134,7 +136,7 @@ fn one_by_one(cells: &[Cell]) -> Shape {
         parameters: Vec::new(),
         entries,
     };
-    let panel = Panel {
+    let facet = Facet {
         shared_values: Parameters::new(),
         rows: axis(vec![Entry::default()]),
         columns: axis(cells.iter().map(entry).collect()),
@@ -142,7 +144,7 @@ fn one_by_one(cells: &[Cell]) -> Shape {
     };
     Shape {
         kind: FigureKind::Bars,
-        panels: vec![panel],
+        facets: vec![facet],
     }
 }
 
@@ -200,7 +202,7 @@ impl<'a> VariedParameters<'a> {
     }
 
     /// Returns the other parameters that give lines while these are few, those with the most values first. The rest
-    /// give panels.
+    /// give facets.
     fn rows(&self, across: &str) -> Vec<&'a str> {
         let mut other_keys: Vec<&str> = self
             .keys
@@ -230,7 +232,7 @@ impl<'a> VariedParameters<'a> {
 
     fn shape(&self, kind: FigureKind, rows: &[&str], across: &str) -> Shape {
         let (rows, columns) = (self.axis(rows), self.axis(&[across]));
-        let panel = |of: Parameters| Panel {
+        let facet = |of: Parameters| Facet {
             cells: self.cell_indices(&of, &rows, &columns),
             rows: rows.clone(),
             columns: columns.clone(),
@@ -241,17 +243,17 @@ impl<'a> VariedParameters<'a> {
         let remaining: Vec<&str> = self.keys.keys().copied().filter(is_remaining).collect();
         Shape {
             kind,
-            panels: self
+            facets: self
                 .combinations(&remaining)
                 .into_iter()
-                .map(panel)
+                .map(facet)
                 .collect(),
         }
     }
 
     fn axis(&self, keys: &[&str]) -> Axis {
-        let entry = |vary: Parameters| Entry {
-            values: vary.into_values().collect(),
+        let entry = |parameters: Parameters| Entry {
+            values: parameters.into_values().collect(),
             label: None,
         };
         Axis {
@@ -288,13 +290,13 @@ impl<'a> VariedParameters<'a> {
                 .zip(&entry.values)
                 .all(|(key, value)| cell.parameters.get(key) == Some(value))
         };
-        let in_panel = |cell: &Cell| {
+        let in_facet = |cell: &Cell| {
             of.iter()
                 .all(|(key, value)| cell.parameters.get(key) == Some(value))
         };
         let index_of = |row: &Entry, column: &Entry| {
             let is_here =
-                |cell: &Cell| in_panel(cell) && is(cell, rows, row) && is(cell, columns, column);
+                |cell: &Cell| in_facet(cell) && is(cell, rows, row) && is(cell, columns, column);
             self.cells.iter().position(is_here)
         };
         let row = |row: &Entry| {
@@ -313,23 +315,23 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn cells(varies: &[Value]) -> Vec<Cell> {
-        let cell = |vary: &Value| Cell {
-            parameters: serde_json::from_value(vary.clone()).unwrap(),
+    fn cells(all: &[Value]) -> Vec<Cell> {
+        let cell = |parameters: &Value| Cell {
+            parameters: serde_json::from_value(parameters.clone()).unwrap(),
             ..Cell::default()
         };
-        varies.iter().map(cell).collect()
+        all.iter().map(cell).collect()
     }
 
-    /// Returns kind, panels, rows and columns of the figure for these cells.
-    fn shape_of(varies: &[Value]) -> (FigureKind, usize, usize, usize) {
-        let shape = Shape::choose(&cells(varies));
-        let panel = &shape.panels[0];
+    /// Returns kind, facets, rows and columns of the figure for these cells.
+    fn shape_of(all: &[Value]) -> (FigureKind, usize, usize, usize) {
+        let shape = Shape::choose(&cells(all));
+        let facet = &shape.facets[0];
         (
             shape.kind,
-            shape.panels.len(),
-            panel.rows.entries.len(),
-            panel.columns.entries.len(),
+            shape.facets.len(),
+            facet.rows.entries.len(),
+            facet.columns.entries.len(),
         )
     }
 
@@ -367,13 +369,13 @@ mod tests {
         let switch = [json!(false), json!(true)];
         assert_eq!(
             shape_of(&combine(&[("way", &way), ("n", &n)])),
-            (FigureKind::Series, 1, 7, 4)
+            (FigureKind::Line, 1, 7, 4)
         );
         let all = combine(&[("switch", &switch), ("way", &way), ("n", &n)]);
-        assert_eq!(shape_of(&all), (FigureKind::Series, 2, 7, 4));
+        assert_eq!(shape_of(&all), (FigureKind::Line, 2, 7, 4));
         assert_eq!(
             shape_of(&combine(&[("n", &n)])),
-            (FigureKind::Series, 1, 1, 4)
+            (FigureKind::Line, 1, 1, 4)
         );
     }
 
@@ -400,7 +402,7 @@ mod tests {
         ]);
         all.remove(0);
         let shape = Shape::choose(&cells(&all));
-        let empty = shape.panels[0]
+        let empty = shape.facets[0]
             .cells
             .iter()
             .flatten()

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Grid of cells of a panel, its table, and the heading of a figure.
+//! Grid of cells of a facet, its table, and the heading of a figure.
 
 use crate::{
     result::{Cell, LabResult, describe_parameter},
-    view::{Axis, Entry, Figure, Panel},
+    view::{Axis, Entry, Facet, Figure},
 };
 use longhaul_report::{figure::caption, table::Table};
 use maud::{Markup, html};
@@ -20,27 +20,27 @@ pub(crate) fn join_nonempty<'a>(words: impl IntoIterator<Item = &'a str>, betwee
     words.collect::<Vec<_>>().join(between)
 }
 
-/// Grid of the cells of a panel.
+/// Grid of the cells of a facet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Grid<'a> {
-    panel: &'a Panel,
+    facet: &'a Facet,
     cells: &'a [Cell],
 }
 
-/// Returns the grids of all panels of a view.
-pub(crate) fn grids<'a>(result: &'a LabResult, panels: &'a [Panel]) -> Vec<Grid<'a>> {
-    let grid = |panel| Grid {
-        panel,
+/// Returns the grids of all facets of a table or figure.
+pub(crate) fn grids<'a>(result: &'a LabResult, facets: &'a [Facet]) -> Vec<Grid<'a>> {
+    let grid = |facet| Grid {
+        facet,
         cells: &result.cells,
     };
-    panels.iter().map(grid).collect()
+    facets.iter().map(grid).collect()
 }
 
 impl<'a> Grid<'a> {
-    /// Returns the shared values of its cells; empty if there is only one panel.
+    /// Returns the shared values of its cells; empty if there is only one facet.
     pub(crate) fn name(&self) -> String {
         let words: Vec<String> = self
-            .panel
+            .facet
             .shared_values
             .iter()
             .map(|(key, value)| describe_parameter(key, value))
@@ -49,30 +49,30 @@ impl<'a> Grid<'a> {
     }
 
     pub(crate) fn rows(&self) -> &'a Axis {
-        &self.panel.rows
+        &self.facet.rows
     }
 
     pub(crate) fn columns(&self) -> &'a Axis {
-        &self.panel.columns
+        &self.facet.columns
     }
 
     /// Returns the cell at a position, if it was run.
     pub(crate) fn at(&self, row: usize, column: usize) -> Option<&'a Cell> {
-        let index = *self.panel.cells.get(row)?.get(column)?;
+        let index = *self.facet.cells.get(row)?.get(column)?;
         self.cells.get(index?)
     }
 
     /// Returns the cells of a row.
     pub(crate) fn row(&self, row: usize) -> impl Iterator<Item = &'a Cell> {
-        (0..self.panel.columns.entries.len()).filter_map(move |column| self.at(row, column))
+        (0..self.facet.columns.entries.len()).filter_map(move |column| self.at(row, column))
     }
 
     /// Returns all cells that were run.
     pub(crate) fn all(&self) -> impl Iterator<Item = &'a Cell> {
-        (0..self.panel.rows.entries.len()).flat_map(move |row| self.row(row))
+        (0..self.facet.rows.entries.len()).flat_map(move |row| self.row(row))
     }
 
-    /// Returns a table with both axes as headings; `render_cell` renders a cell, `title` is the title of the view.
+    /// Returns a table with both axes as headings; `render_cell` renders a cell, `title` is the title of the table or figure.
     pub(crate) fn table(
         &self,
         class: &str,

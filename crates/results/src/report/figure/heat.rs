@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Heat map as an HTML table: our value in each field, the paper's and the ratio below. The colour shows the ratio if
-//! the paper has figures, else the value, on one scale for all panels.
+//! Heat map as an HTML table: the measured value in each field, the reference value and the ratio below. The colour shows
+//! the ratio if there are reference values, else the value, on one scale for all facets.
 
 use super::grid::{Grid, grids, heading};
 use crate::{
@@ -20,8 +20,8 @@ pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
     let Some(name) = figure.metrics.first() else {
         return html! {};
     };
-    let grids = grids(result, &figure.panels);
-    let colour_scale = ColourScale::new(&grids, name, figure.paper);
+    let grids = grids(result, &figure.facets);
+    let colour_scale = ColourScale::new(&grids, name, figure.reference);
     html! {
         figure.heatmap {
             (heading(figure))
@@ -34,16 +34,16 @@ pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
 /// Quantity that the colour shows.
 #[derive(Debug)]
 enum ColourScale {
-    /// Ratio of ours to the paper's.
+    /// Ratio of the measured to the reference value.
     Ratio,
     /// Value.
     Value(Range),
 }
 
 impl ColourScale {
-    fn new(grids: &[Grid<'_>], name: &str, paper: bool) -> Self {
+    fn new(grids: &[Grid<'_>], name: &str, reference: bool) -> Self {
         let all = || grids.iter().flat_map(Grid::all);
-        match paper && all().any(|cell| ratio(cell, name).is_some()) {
+        match reference && all().any(|cell| ratio(cell, name).is_some()) {
             true => Self::Ratio,
             false => Self::Value(Range::new(
                 all().filter_map(|cell| Some(cell.metrics.get(name)?.median)),
@@ -64,18 +64,18 @@ impl ColourScale {
     fn legend(&self, metric: &Metric) -> Markup {
         match self {
             Self::Ratio => ratio_legend(
-                "Colour: ours against the paper’s",
-                ["a third or less", "the same", "three times or more"],
+                "Colour: measured against reference value",
+                ["worse by 3× or more", "equal", "better by 3× or more"],
             ),
             Self::Value(range) => range.legend(metric),
         }
     }
 }
 
-/// Returns the factor by which ours is better than the paper's; `None` if they cannot be compared.
+/// Returns the factor by which the measured value is better than the reference; `None` if they cannot be compared.
 pub(crate) fn ratio(cell: &Cell, name: &str) -> Option<f64> {
-    let ours = cell.metrics.get(name)?.median;
-    Metric::of(name).factor(ours, cell.paper_figure(name)?)
+    let measured = cell.metrics.get(name)?.median;
+    Metric::of(name).factor(measured, cell.reference_value(name)?)
 }
 
 /// Returns the CSS class of a ratio: orange below one, blue above.
@@ -101,18 +101,18 @@ pub(super) fn ratio_legend(of: &str, [worse, same, better]: [&str; 3]) -> Markup
 }
 
 fn field(cell: &Cell, name: &str, colour_scale: &ColourScale) -> Markup {
-    let Some(ours) = cell.metrics.get(name) else {
+    let Some(summary) = cell.metrics.get(name) else {
         return html! { td { "–" } };
     };
     let metric = Metric::of(name);
     html! {
         td class=[colour_scale.class(cell, name)] {
-            (metric.format(ours.median))
-            @if let Some(paper) = cell.paper.get(name) {
-                small { "paper " (metric.format(*paper)) }
+            (metric.format(summary.median))
+            @if let Some(reference) = cell.reference.get(name) {
+                small { "reference " (metric.format(*reference)) }
                 small { @match ratio(cell, name) {
                     Some(ratio) => { (format_factor(ratio)) }
-                    None => { "misprint?" }
+                    None => { "excluded" }
                 } }
             }
         }
@@ -184,13 +184,13 @@ mod tests {
     }
 
     #[test]
-    fn excluded_figures_have_no_ratio_and_less_time_is_better() {
+    fn excluded_references_have_no_ratio_and_less_time_is_better() {
         let mut cell = Cell::default();
         cell.metrics
             .insert("download_s".to_owned(), Summary::of([10.0]).unwrap());
-        cell.paper.insert("download_s".to_owned(), 20.0);
+        cell.reference.insert("download_s".to_owned(), 20.0);
         assert_eq!(ratio(&cell, "download_s"), Some(2.0));
-        cell.paper_excluded.push("download_s".to_owned());
+        cell.reference_excluded.push("download_s".to_owned());
         assert_eq!(ratio(&cell, "download_s"), None);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Line chart of metrics over a parameter: a line for each row and metric, with the paper's figures as a dashed line
+//! Line chart of metrics over a parameter: a line for each row and metric, with the reference values as a dashed line
 //! beside it. A metric whose name begins with `model_` is computed by a formula, and its line has no marks.
 
 use super::{
@@ -27,7 +27,7 @@ const LABELS_MAX: usize = 10;
 const MODEL_PREFIX: &str = "model_";
 
 pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
-    let grids = grids(result, &figure.panels);
+    let grids = grids(result, &figure.facets);
     let y = vertical_scale(figure, &grids);
     html! {
         figure.chart.wide {
@@ -40,22 +40,22 @@ pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
     }
 }
 
-/// Returns the vertical scale, one for all panels.
+/// Returns the vertical scale, one for all facets.
 fn vertical_scale(figure: &Figure, grids: &[Grid<'_>]) -> Scale {
     let cells = || grids.iter().flat_map(Grid::all);
-    let ours = figure
+    let measured = figure
         .metrics
         .iter()
         .flat_map(|name| cells().filter_map(move |cell| cell.metrics.get(name)));
-    let theirs = figure
+    let references = figure
         .metrics
         .iter()
-        .flat_map(|name| cells().filter_map(move |cell| paper(figure, cell, name)));
-    let limits = figure.reference_lines.iter().map(|limit| limit.value);
-    let values: Vec<f64> = ours
+        .flat_map(|name| cells().filter_map(move |cell| reference_value(figure, cell, name)));
+    let reference_lines = figure.reference_lines.iter().map(|line| line.value);
+    let values: Vec<f64> = measured
         .flat_map(|summary| [summary.min, summary.max])
-        .chain(theirs)
-        .chain(limits)
+        .chain(references)
+        .chain(reference_lines)
         .collect();
     match figure.log_y {
         true => Scale::log(values),
@@ -63,8 +63,8 @@ fn vertical_scale(figure: &Figure, grids: &[Grid<'_>]) -> Scale {
     }
 }
 
-fn paper(figure: &Figure, cell: &Cell, metric: &str) -> Option<f64> {
-    cell.paper_figure(metric).filter(|_| figure.paper)
+fn reference_value(figure: &Figure, cell: &Cell, metric: &str) -> Option<f64> {
+    cell.reference_value(metric).filter(|_| figure.reference)
 }
 
 fn lines(figure: &Figure, grid: &Grid<'_>, y: Scale) -> Lines {
@@ -92,42 +92,42 @@ fn lines(figure: &Figure, grid: &Grid<'_>, y: Scale) -> Lines {
         reference_lines: figure
             .reference_lines
             .iter()
-            .map(|limit| tick(limit.value, limit.label.clone()))
+            .map(|line| tick(line.value, line.label.clone()))
             .collect(),
     }
 }
 
-/// Returns our line and the paper's for each row and metric; lines without a point are left out.
+/// Returns the measured and the reference line for each row and metric; lines without a point are left out.
 fn series(figure: &Figure, grid: &Grid<'_>, across: &ColumnPositions, y: Scale) -> Vec<Series> {
     let rows = names(grid.rows());
     let several = figure.metrics.len() > 1;
     let mut all = Vec::new();
-    let mut ours = 0;
+    let mut measured = 0;
     for (row, name) in rows.iter().enumerate() {
         for metric in &figure.metrics {
             let model = metric.starts_with(MODEL_PREFIX);
             let style = if model {
                 LineStyle::Model
             } else {
-                LineStyle::Ours(ours)
+                LineStyle::Measured(measured)
             };
-            ours += usize::from(!model);
+            measured += usize::from(!model);
             let name = row_label(name, metric, several);
-            let paper_name = join_nonempty(["paper", name.as_str()], " ");
+            let reference_name = join_nonempty(["reference", name.as_str()], " ");
             let name = if name.is_empty() {
-                "ours".to_owned()
+                "measured".to_owned()
             } else {
                 name
             };
             all.push(line(grid, row, across, (name, style), |cell| {
-                our_point(cell, metric, y)
+                measured_point(cell, metric, y)
             }));
             all.push(line(
                 grid,
                 row,
                 across,
-                (paper_name, LineStyle::Paper),
-                |cell| paper_point(figure, cell, metric, y),
+                (reference_name, LineStyle::Reference),
+                |cell| reference_point(figure, cell, metric, y),
             ));
         }
     }
@@ -160,7 +160,7 @@ fn line(
     }
 }
 
-fn our_point(cell: &Cell, name: &str, y: Scale) -> Option<Point> {
+fn measured_point(cell: &Cell, name: &str, y: Scale) -> Option<Point> {
     let (metric, found) = (Metric::of(name), cell.metrics.get(name)?);
     Some(Point {
         y: y.at(found.median),
@@ -172,8 +172,8 @@ fn our_point(cell: &Cell, name: &str, y: Scale) -> Option<Point> {
     .filter(|point| point.y.is_finite())
 }
 
-fn paper_point(figure: &Figure, cell: &Cell, name: &str, y: Scale) -> Option<Point> {
-    let value = paper(figure, cell, name)?;
+fn reference_point(figure: &Figure, cell: &Cell, name: &str, y: Scale) -> Option<Point> {
+    let value = reference_value(figure, cell, name)?;
     Some(Point {
         y: y.at(value),
         text: Metric::of(name).format(value),
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn places(values: &[Value]) -> Vec<f64> {
+    fn positions(values: &[Value]) -> Vec<f64> {
         let entries = values.iter().map(|value| view::Entry {
             values: vec![value.clone()],
             label: None,
@@ -253,14 +253,17 @@ mod tests {
 
     #[test]
     fn positions_numbers_by_value_and_words_evenly() {
-        assert_eq!(places(&[json!(1), json!(2), json!(5)]), [3.0, 27.0, 97.0]);
-        assert_eq!(places(&[json!("a"), json!("b")]), [27.0, 74.0]);
         assert_eq!(
-            places(&[json!(1), json!(100), json!(10000)]),
+            positions(&[json!(1), json!(2), json!(5)]),
+            [3.0, 27.0, 97.0]
+        );
+        assert_eq!(positions(&[json!("a"), json!("b")]), [27.0, 74.0]);
+        assert_eq!(
+            positions(&[json!(1), json!(100), json!(10000)]),
             [3.0, 50.0, 97.0]
         );
         assert_eq!(
-            places(&[json!(0.0), json!(0.00001), json!(0.001)]),
+            positions(&[json!(0.0), json!(0.00001), json!(0.001)]),
             [19.0, 50.0, 81.0]
         );
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Matrix of competing sides: each field has the figure of the row's side and below it that of the column's side. The
+//! Matrix of competing sides: each field has the value of the row's side and below it that of the column's side. The
 //! colour shows their ratio.
 
 use super::{
@@ -21,30 +21,30 @@ pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
     html! {
         figure.heatmap {
             (heading(figure))
-            p.note { "In each place: the row’s side, its share of both, and below what it left to the column’s side." }
-            @for grid in grids(result, &figure.panels) {
-                (grid.table("heat", &figure.title, "", |cell| field(cell, own, other, figure.paper)))
+            p.note { "Each field: the row’s side, its share of the sum, and the column’s side." }
+            @for grid in grids(result, &figure.facets) {
+                (grid.table("heat", &figure.title, "", |cell| field(cell, own, other, figure.reference)))
             }
-            (ratio_legend("Colour: the row’s side", ["gets far less", "even", "gets far more"]))
+            (ratio_legend("Colour: row’s side against column’s side", ["far less", "equal", "far more"]))
         }
     }
 }
 
-fn field(cell: &Cell, row_metric: &str, other: &str, paper: bool) -> Markup {
+fn field(cell: &Cell, row_metric: &str, column_metric: &str, reference: bool) -> Markup {
     let median = |name: &str| Some(cell.metrics.get(name)?.median);
-    let Some((mine, theirs)) = median(row_metric).zip(median(other)) else {
+    let Some((row, column)) = median(row_metric).zip(median(column_metric)) else {
         return html! { td { "–" } };
     };
     let metric = Metric::of(row_metric);
-    let share = mine / (mine + theirs);
+    let share = row / (row + column);
     let print = |value: Option<&f64>| value.map_or("–".to_owned(), |value| metric.format(*value));
     html! {
-        td class=(ratio_class(mine / theirs)) {
-            (metric.format(mine))
-            small { (format_percent(share)) " of both" }
-            small { "leaves " (metric.format(theirs)) }
-            @if paper && cell.paper.contains_key(row_metric) {
-                small { "paper " (print(cell.paper.get(row_metric))) " / " (print(cell.paper.get(other))) }
+        td class=(ratio_class(row / column)) {
+            (metric.format(row))
+            small { (format_percent(share)) " of the sum" }
+            small { "column " (metric.format(column)) }
+            @if reference && cell.reference.contains_key(row_metric) {
+                small { "reference " (print(cell.reference.get(row_metric))) " / " (print(cell.reference.get(column_metric))) }
             }
         }
     }

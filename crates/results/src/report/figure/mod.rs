@@ -23,8 +23,8 @@ pub(super) fn render(result: &LabResult, figure: &Figure, charts: &mut Charts) -
     html! {
         div.view id={ "figure-" (figure.name) } {
             @match figure.kind {
-                FigureKind::Series if over_time => { (time_series::figure(result, figure, charts)) }
-                FigureKind::Series => { (line_figure::figure(result, figure)) }
+                FigureKind::Line if over_time => { (time_series::figure(result, figure, charts)) }
+                FigureKind::Line => { (line_figure::figure(result, figure)) }
                 FigureKind::Bars => { (bars::figure(result, figure)) }
                 FigureKind::Heatmap => { (heat::figure(result, figure)) }
                 FigureKind::Matrix => { (matrix::figure(result, figure)) }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Time series of flows: a chart for each panel and quantity, with a line for each row and flow. They are of one run,
+//! Time series of flows: a chart for each facet and metric, with a line for each row and flow. They are of one run,
 //! the one nearest to the median of its cell.
 
 use super::super::over_time::{
@@ -10,7 +10,7 @@ use super::super::over_time::{
 use super::grid::{Grid, grids, heading, join_nonempty, names};
 use crate::{
     result::{Cell, Event, LabResult, Run},
-    view::{Axis, Entry, Figure, Panel, ReferenceLine, TimeSeries, TimeSeriesId},
+    view::{Axis, Entry, Facet, Figure, ReferenceLine, TimeSeries, TimeSeriesId},
 };
 use indexmap::IndexSet;
 use longhaul_report::{metric::Metric, unit::Unit};
@@ -20,13 +20,13 @@ use maud::{Markup, html};
 const NAMED_LINES_MAX: usize = 6;
 
 pub(super) fn figure(result: &LabResult, figure: &Figure, charts: &mut Charts) -> Markup {
-    let quantities: IndexSet<&str> = figure
+    let metrics: IndexSet<&str> = figure
         .time_series
         .iter()
-        .map(|series| series.quantity.as_str())
+        .map(|series| series.metric.as_str())
         .collect();
-    let grids = grids(result, &figure.panels);
-    let charts_drawn: Vec<Chart> = quantities
+    let grids = grids(result, &figure.facets);
+    let charts_drawn: Vec<Chart> = metrics
         .iter()
         .flat_map(|of| chart_row(result, figure, &grids, of))
         .collect();
@@ -56,13 +56,13 @@ pub(crate) fn of_flows(result: &LabResult, shown: &[usize]) -> Vec<Chart> {
         .flat_map(|cell| goodput_series(&result.cells[*cell]));
     let figure = Figure {
         time_series: all_series.collect::<IndexSet<_>>().into_iter().collect(),
-        panels: cells
+        facets: cells
             .iter()
-            .map(|cell| single_cell_panel(result, *cell))
+            .map(|cell| single_cell_facet(result, *cell))
             .collect(),
         ..Figure::default()
     };
-    let grids = grids(result, &figure.panels);
+    let grids = grids(result, &figure.facets);
     let mut charts = chart_row(result, &figure, &grids, "goodput_bps");
     for (chart, cell) in charts.iter_mut().zip(&cells) {
         chart.title = format!("Goodput of each flow, {}", result.cells[*cell].name());
@@ -76,16 +76,16 @@ fn goodput_series(cell: &Cell) -> IndexSet<TimeSeriesId> {
     let names = series.flat_map(|series| &series.time_series);
     let names = names.map(|series| series.name.clone());
     names
-        .filter(|name| name.quantity == "goodput_bps" && name.flow.is_some())
+        .filter(|name| name.metric == "goodput_bps" && name.flow.is_some())
         .collect()
 }
 
-fn single_cell_panel(result: &LabResult, cell: usize) -> Panel {
+fn single_cell_facet(result: &LabResult, cell: usize) -> Facet {
     let axis = || Axis {
         entries: vec![Entry::default()],
         ..Axis::default()
     };
-    Panel {
+    Facet {
         shared_values: result.cells[cell].parameters.clone(),
         rows: axis(),
         columns: axis(),
@@ -93,24 +93,24 @@ fn single_cell_panel(result: &LabResult, cell: usize) -> Panel {
     }
 }
 
-/// Returns the charts of one quantity for all panels, on one scale; several are side by side.
+/// Returns the charts of one metric for all facets, on one scale; several are side by side.
 fn chart_row(result: &LabResult, figure: &Figure, grids: &[Grid<'_>], of: &str) -> Vec<Chart> {
     let mut charts: Vec<Chart> = grids
         .iter()
         .filter_map(|grid| chart(result, figure, grid, of))
         .collect();
-    let limits = reference_lines(result, figure, of);
+    let reference_lines = reference_lines(result, figure, of);
     let most = charts
         .iter()
         .flat_map(|chart| &chart.lines)
         .flat_map(|line| line.values.iter().flatten().copied())
-        .chain(limits.iter().map(|limit| limit.value))
+        .chain(reference_lines.iter().map(|line| line.value))
         .fold(0.0, f64::max);
     let wide = charts.len() == 1;
     for chart in &mut charts {
         chart.wide = wide;
         chart.range = (most > 0.0 && !figure.log_y).then_some([0.0, most * 1.12]);
-        chart.reference_lines.clone_from(&limits);
+        chart.reference_lines.clone_from(&reference_lines);
     }
     charts
 }
@@ -119,7 +119,7 @@ fn chart_row(result: &LabResult, figure: &Figure, grids: &[Grid<'_>], of: &str) 
 fn reference_lines(result: &LabResult, figure: &Figure, of: &str) -> Vec<ReferenceLine> {
     let capacity = |(_, rate): (usize, f64)| ReferenceLine {
         value: rate,
-        label: format!("link {}", Metric::of("x_bps").format(rate)),
+        label: format!("bottleneck {}", Metric::of("x_bps").format(rate)),
     };
     match figure.reference_lines.is_empty() {
         true if of == "goodput_bps" => result.bottleneck().map(capacity).into_iter().collect(),
@@ -141,7 +141,7 @@ fn chart(result: &LabResult, figure: &Figure, grid: &Grid<'_>, of: &str) -> Opti
         let selected = figure
             .time_series
             .iter()
-            .filter(|series| series.quantity == of);
+            .filter(|series| series.metric == of);
         lines_found.extend(
             selected.filter_map(|series| {
                 Some((line_label(name, series), find_time_series(run, series)?))
@@ -181,7 +181,7 @@ fn has_time_series(run: &Run) -> bool {
 fn line_label(row: &str, series: &TimeSeriesId) -> String {
     let label = join_nonempty([row, series.flow.as_deref().unwrap_or("")], " ");
     match label.is_empty() {
-        true => Metric::of(&series.quantity).label,
+        true => Metric::of(&series.metric).label,
         false => label,
     }
 }
@@ -215,7 +215,7 @@ fn lines(
     let line = |(n, (label, series)): (usize, &(String, &TimeSeries))| {
         let (colour, dash) = line_style(n);
         // Base unit; `chart.js` adds prefixes.
-        let scale = match Metric::of(&series.name.quantity).unit {
+        let scale = match Metric::of(&series.name.metric).unit {
             Unit::Micros => 1e-6,
             _ => 1.0,
         };
@@ -245,7 +245,7 @@ mod tests {
 
     fn series(of: &str, bin_ms: f64, values: &[f64]) -> TimeSeries {
         let name = TimeSeriesId {
-            quantity: of.to_owned(),
+            metric: of.to_owned(),
             flow: None,
         };
         TimeSeries {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Data and ACK stream of captured flows, as in figures 3, 4, 6 and 7 of the ACK paper. One chart has the data rate
-//! above and the rate by AckDiff below, another the ACK packets of each millisecond. They are of one run of a cell, the
+//! upwards and the acknowledged rate downwards, another the ACKs of each millisecond. They are of one run of a cell, the
 //! one nearest to its median, on the same scale for all cells.
 
 use super::{
@@ -45,7 +45,7 @@ pub(crate) fn charts(result: &LabResult) -> Vec<Chart> {
     all.iter().flat_map(charts_of_flow).collect()
 }
 
-/// Returns the cells that the answer compares, the baseline first; without an answer, the first cells.
+/// Returns the cells that the headline compares, the baseline first; without a headline, the first cells.
 fn cells(result: &LabResult) -> Vec<&Cell> {
     let has_captures = |cell: &&Cell| cell.successful_runs().any(|run| !captures(run).is_empty());
     let answer = result.answer.as_ref();
@@ -106,16 +106,16 @@ fn scale_max(all: &[CapturedFlow<'_>], of: fn(&CaptureSeries) -> Vec<&Percentile
 fn rate_chart(captured: &CapturedFlow<'_>, capacity: Option<f64>, y_max: f64) -> Chart {
     let series = captured.series;
     let data = lines("data", "--ours", &series.data_bps, series, 1.0);
-    let acked = lines("by AckDiff", "--third", &series.acked_bps, series, -1.0);
+    let acked = lines("acknowledged", "--third", &series.acked_bps, series, -1.0);
     Chart {
         title: format!(
-            "Data rate above, rate by AckDiff below, {}{}",
+            "Data rate (up) and acknowledged rate (down), {}{}",
             name(captured),
             describe_rates(captured)
         ),
         caption: format!(
-            "Payload sent and payload newly acknowledged at the sender’s end of {}, one run. Line: \
-             mean of a second; thin: of {}; band: from the 5th to the 95th percentile of each {} in it.",
+            "Payload sent and payload newly acknowledged, captured at the sender’s end of {} in one run. Thick line: \
+             mean over 1 s; thin line: mean over {}; band: 5th to 95th percentile of bins of {}.",
             series.link,
             print_ms(series.bin_ms),
             print_ms(series.fine_ms),
@@ -137,13 +137,13 @@ fn ack_chart(captured: &CapturedFlow<'_>, y_max: f64) -> Chart {
     let series = captured.series;
     Chart {
         title: format!(
-            "ACK packets each millisecond, {}{}",
+            "ACKs per millisecond, {}{}",
             name(captured),
             describe_ack_rates(captured)
         ),
         caption: format!(
-            "Pure ACKs that reached the sender, counted in {}. Line: mean of a second; thin: of {}; band: \
-             from the 5th to the 95th percentile in it.",
+            "Pure ACKs that reached the sender in bins of {}. Thick line: mean over 1 s; thin line: mean over {}; \
+             band: 5th to 95th percentile of the bins.",
             print_ms(series.fine_ms),
             print_ms(series.bin_ms)
         ),
@@ -170,24 +170,24 @@ fn metric(captured: &CapturedFlow<'_>, name: &str) -> Option<f64> {
     Some(captured.cell.metrics.get(&name)?.median)
 }
 
-/// Describes growth and steady rate: ": 17.1 s of growth, then 385 Mbit/s".
+/// Describes startup and steady rate: ": startup 17.1 s, then 385 Mbit/s".
 fn describe_rates(captured: &CapturedFlow<'_>) -> String {
     let rate = metric(captured, "data_steady_bps").map(|rate| Metric::of("x_bps").format(rate));
     let first = captured.series.phases.first();
-    let growth = first.filter(|phase| phase.name == "ramp-up");
-    let growth = growth.map(|phase| Metric::of("x_s").format(phase.to_s - phase.from_s));
-    match (growth, rate) {
-        (Some(growth), Some(rate)) => format!(": {growth} of growth, then {rate}"),
+    let startup = first.filter(|phase| phase.name == "ramp-up");
+    let startup = startup.map(|phase| Metric::of("x_s").format(phase.to_s - phase.from_s));
+    match (startup, rate) {
+        (Some(startup), Some(rate)) => format!(": startup {startup}, then {rate}"),
         (None, Some(rate)) => format!(": {rate}"),
         _ => String::new(),
     }
 }
 
-/// Describes the ACK rates: ": 16.6 k a second during growth, then 16.7 k".
+/// Describes the ACK rates: ": 16.6 kpackets/s during startup, then 16.7 kpackets/s".
 fn describe_ack_rates(captured: &CapturedFlow<'_>) -> String {
     let print = |name| metric(captured, name).map(|rate| Metric::of("x_pps").format(rate));
     match (print("ramp_up_acks_pps"), print("steady_acks_pps")) {
-        (Some(before), Some(after)) => format!(": {before} during growth, then {after}"),
+        (Some(before), Some(after)) => format!(": {before} during startup, then {after}"),
         (None, Some(after)) => format!(": {after}"),
         _ => String::new(),
     }
@@ -227,7 +227,7 @@ fn lines(
         ..Line::default()
     };
     let mean = Line {
-        label: format!("{label}, mean of 1 s"),
+        label: format!("{label}, mean over 1 s"),
         colour,
         values: second_means(&spread.mean, series.bin_ms)
             .into_iter()

@@ -11,7 +11,7 @@ use serde::Serialize;
 pub(crate) struct Chart {
     /// Title: the finding.
     pub(crate) title: String,
-    /// Caption: the quantities drawn.
+    /// Caption: the metrics drawn.
     pub(crate) caption: String,
     /// Base unit: `bit/s`, `B` or `s`; the page adds prefixes.
     pub(crate) unit: &'static str,
@@ -19,7 +19,7 @@ pub(crate) struct Chart {
     pub(crate) wide: bool,
     /// Logarithmic y axis.
     pub(crate) log: bool,
-    /// True if negative values are a second quantity, drawn downwards.
+    /// True if negative values are a second metric, drawn downwards.
     pub(crate) mirrored: bool,
     /// Fixed range of y, shared by charts that are compared.
     pub(crate) range: Option<[f64; 2]>,
@@ -27,7 +27,6 @@ pub(crate) struct Chart {
     pub(crate) x: Vec<f64>,
     pub(crate) lines: Vec<Line>,
     /// Labelled reference lines across the chart.
-    #[serde(rename = "limits")]
     pub(crate) reference_lines: Vec<ReferenceLine>,
     /// Events: labelled vertical lines.
     pub(crate) events: Vec<Event>,
@@ -81,7 +80,7 @@ impl Charts {
 pub(crate) fn help() -> Markup {
     html! {
         (figure::chart_help(""))
-        noscript { p { "These charts need JavaScript; the same figures are in result.json." } }
+        noscript { p { "These charts need JavaScript; result.json has the same data." } }
     }
 }
 

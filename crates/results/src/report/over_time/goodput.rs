@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Goodput over time of the cells that the answer compares, on one scale, with the capacity of the path. The line is
+//! Goodput over time of the cells that the headline compares, on one scale, with the capacity of the path. The line is
 //! the median over the runs of a cell, the band their range.
 
 use super::{
@@ -82,14 +82,14 @@ fn caption(
         false => String::new(),
     };
     let left_out_link = left_out_link.map_or(String::new(), |link| {
-        format!(" Far above: the {}.", link.label)
+        format!(" Not drawn, because it is far above: {}.", link.label)
     });
     format!(
         "Goodput at the receiver in bins of {bin}; line: median of the runs, band: their range.{left_out}{left_out_link}"
     )
 }
 
-/// Returns the indices of the cells to draw: all with time series if they are few, else those that the answer
+/// Returns the indices of the cells to draw: all with time series if they are few, else those that the headline
 /// compares, else the first ones.
 pub(crate) fn cells_to_draw(result: &LabResult) -> Vec<usize> {
     let drawable = |n: &usize| {
@@ -116,7 +116,7 @@ fn bin_s(series: &Series) -> f64 {
     series.bin_ms.max(1.0) / 1e3
 }
 
-/// Returns the style of a cell's line: blue for the answer's cell, grey for its baseline.
+/// Returns the style of a cell's line: blue for the headline's cell, grey for its baseline.
 fn style(result: &LabResult, index: usize, n: usize) -> (&'static str, &'static [u8]) {
     match &result.answer {
         Some(answer) if answer.cell == n => line_style(0),
@@ -163,7 +163,7 @@ fn goodput_at(series: &Series, time_s: f64) -> f64 {
 pub(super) fn capacity_line(rate_bps: f64) -> ReferenceLine {
     ReferenceLine {
         value: rate_bps,
-        label: format!("slowest link {}", Metric::of("rate_bps").format(rate_bps)),
+        label: format!("bottleneck {}", Metric::of("rate_bps").format(rate_bps)),
     }
 }
 

@@ -10,8 +10,8 @@ use super::{
 use crate::result::{Cell, LabResult, PathSegmentSeries, Run};
 use longhaul_report::metric::Metric;
 
-/// Quantity of a path segment, drawn as one chart for each cell.
-struct Quantity {
+/// Metric of a path segment, drawn as one chart for each cell.
+struct SegmentMetric {
     title: &'static str,
     caption: &'static str,
     unit: &'static str,
@@ -19,15 +19,15 @@ struct Quantity {
     values: fn(&PathSegmentSeries) -> Vec<f64>,
 }
 
-const QUANTITIES: [Quantity; 2] = [
-    Quantity {
+const SEGMENT_METRICS: [SegmentMetric; 2] = [
+    SegmentMetric {
         title: "Congestion window",
         caption: "Congestion window of each sender (TCP_INFO), one run.",
         unit: "B",
         values: |segment| segment.cwnd_bytes.clone(),
     },
-    Quantity {
-        title: "Round trip",
+    SegmentMetric {
+        title: "Round-trip time",
         caption: "Smoothed RTT that each sender saw (TCP_INFO), one run.",
         unit: "s",
         values: |segment| segment.rtt_us.iter().map(|us| us / 1e6).collect(),
@@ -45,22 +45,22 @@ pub(crate) fn charts(result: &LabResult) -> Vec<Chart> {
             ))
         })
         .collect();
-    QUANTITIES
+    SEGMENT_METRICS
         .iter()
-        .flat_map(|quantity| row(quantity, &runs))
+        .flat_map(|metric| row(metric, &runs))
         .collect()
 }
 
-/// Returns the charts of one quantity for all cells, on one scale.
-fn row(quantity: &Quantity, runs: &[(&Cell, &Run)]) -> Vec<Chart> {
+/// Returns the charts of one metric for all cells, on one scale.
+fn row(metric: &SegmentMetric, runs: &[(&Cell, &Run)]) -> Vec<Chart> {
     let all = runs
         .iter()
         .flat_map(|(_, run)| path_segments(run))
-        .flat_map(quantity.values);
+        .flat_map(metric.values);
     let positive: Vec<f64> = all.filter(|x| *x > 0.0).collect();
     let draw = |(cell, run): &(&Cell, &Run)| Chart {
         range: Some(decades(&positive)),
-        ..chart(quantity, cell, run)
+        ..chart(metric, cell, run)
     };
     match positive.is_empty() {
         true => Vec::new(),
@@ -105,7 +105,7 @@ fn path_segments(run: &Run) -> &[PathSegmentSeries] {
         .map_or(&[], |series| &series.path_segments)
 }
 
-fn chart(quantity: &Quantity, cell: &Cell, run: &Run) -> Chart {
+fn chart(metric: &SegmentMetric, cell: &Cell, run: &Run) -> Chart {
     let samples = path_segments(run)
         .iter()
         .flat_map(|segment| segment.at_s.iter().copied());
@@ -115,17 +115,17 @@ fn chart(quantity: &Quantity, cell: &Cell, run: &Run) -> Chart {
     let lines = path_segments(run)
         .iter()
         .enumerate()
-        .map(|(n, segment)| line(quantity, segment, n, &x))
+        .map(|(n, segment)| line(metric, segment, n, &x))
         .collect();
     Chart {
         title: format!(
             "{}, {}{}",
-            quantity.title,
+            metric.title,
             cell.name(),
-            describe_maximum(quantity, path_segments(run))
+            describe_maximum(metric, path_segments(run))
         ),
-        caption: quantity.caption.to_owned(),
-        unit: quantity.unit,
+        caption: metric.caption.to_owned(),
+        unit: metric.unit,
         log: true,
         x,
         lines,
@@ -135,12 +135,8 @@ fn chart(quantity: &Quantity, cell: &Cell, run: &Run) -> Chart {
 }
 
 /// Returns the line of a path segment at the times `x`; a value is `None` where there is no positive sample.
-fn line(quantity: &Quantity, segment: &PathSegmentSeries, n: usize, x: &[f64]) -> Line {
-    let mut samples = segment
-        .at_s
-        .iter()
-        .zip((quantity.values)(segment))
-        .peekable();
+fn line(metric: &SegmentMetric, segment: &PathSegmentSeries, n: usize, x: &[f64]) -> Line {
+    let mut samples = segment.at_s.iter().zip((metric.values)(segment)).peekable();
     let values = x
         .iter()
         .map(|time| {
@@ -158,19 +154,15 @@ fn line(quantity: &Quantity, segment: &PathSegmentSeries, n: usize, x: &[f64]) -
     }
 }
 
-/// Describes the maximum: ": at most 31 ms, on relay2–relay1".
-fn describe_maximum(quantity: &Quantity, segments: &[PathSegmentSeries]) -> String {
+/// Describes the maximum: ": maximum 31 ms, on relay2–relay1".
+fn describe_maximum(metric: &SegmentMetric, segments: &[PathSegmentSeries]) -> String {
     let peak =
-        |segment: &PathSegmentSeries| (quantity.values)(segment).into_iter().fold(0.0, f64::max);
+        |segment: &PathSegmentSeries| (metric.values)(segment).into_iter().fold(0.0, f64::max);
     let Some(top) = segments.iter().max_by(|a, b| peak(a).total_cmp(&peak(b))) else {
         return String::new();
     };
-    let metric = Metric::of(if quantity.unit == "B" {
-        "x_bytes"
-    } else {
-        "x_s"
-    });
-    format!(": at most {}, on {}", metric.format(peak(top)), top.name)
+    let metric = Metric::of(if metric.unit == "B" { "x_bytes" } else { "x_s" });
+    format!(": maximum {}, on {}", metric.format(peak(top)), top.name)
 }
 
 #[cfg(test)]
@@ -188,7 +180,7 @@ mod tests {
     #[test]
     fn merges_sample_times_of_all_segments() {
         let line = line(
-            &QUANTITIES[1],
+            &SEGMENT_METRICS[1],
             &segment_series(&[0.1, 0.3], &[200.0, 300.0]),
             0,
             &[0.1, 0.2, 0.3],
@@ -199,7 +191,7 @@ mod tests {
     #[test]
     fn uses_the_last_of_simultaneous_samples() {
         let line = line(
-            &QUANTITIES[1],
+            &SEGMENT_METRICS[1],
             &segment_series(&[0.1, 0.1, 0.2], &[1e3, 2e3, 3e3]),
             0,
             &[0.1, 0.2],
@@ -215,7 +207,12 @@ mod tests {
 
     #[test]
     fn omits_zero_on_a_logarithmic_axis() {
-        let line = line(&QUANTITIES[1], &segment_series(&[0.1], &[0.0]), 0, &[0.1]);
+        let line = line(
+            &SEGMENT_METRICS[1],
+            &segment_series(&[0.1], &[0.0]),
+            0,
+            &[0.1],
+        );
         assert_eq!(line.values, [None]);
     }
 }
