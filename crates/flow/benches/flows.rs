@@ -114,7 +114,7 @@ fn run(case: &Case) -> f64 {
         }
         number += load.len() as u64;
         let begin = Instant::now();
-        flows.segments(&load, &mut sink);
+        flows.process_segments(&load, &mut sink);
         times.push(begin.elapsed().as_nanos() as f64 / load.len() as f64);
     }
     flows.finish(&mut sink);
@@ -131,11 +131,11 @@ struct Counter {
 }
 
 impl Sink for Counter {
-    fn bin(&mut self, _: u64, _: bool, _: usize, _: u64, bin: &Bin) {
+    fn receive_bin(&mut self, _: u64, _: bool, _: usize, _: u64, bin: &Bin) {
         self.bins += u64::from(bin.data_segments > 0);
     }
 
-    fn flow(&mut self, _: Flow) {
+    fn receive_flow(&mut self, _: Flow) {
         self.flows += 1;
     }
 }

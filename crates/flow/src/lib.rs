@@ -17,9 +17,9 @@
 //! struct Bytes(u64);
 //!
 //! impl Sink for Bytes {
-//!     fn bin(&mut self, _flow: u64, _upload: bool, _width: usize, _from_ns: u64, _bin: &Bin) {}
+//!     fn receive_bin(&mut self, _flow: u64, _upload: bool, _width: usize, _from_ns: u64, _bin: &Bin) {}
 //!
-//!     fn flow(&mut self, flow: record::Flow) {
+//!     fn receive_flow(&mut self, flow: record::Flow) {
 //!         self.0 += flow.upload.data.unique_bytes;
 //!     }
 //! }
@@ -30,7 +30,7 @@
 //! };
 //! let segment = Segment { from_low: true, payload: 1_448, wire_segments: 1, ..Segment::default() };
 //! let (mut flows, mut bytes) = (Flows::new(Settings::default()), Bytes(0));
-//! flows.segment(0, CapturePoint(0), &key, &segment, &mut bytes);
+//! flows.process_segment(0, CapturePoint(0), &key, &segment, &mut bytes);
 //! flows.finish(&mut bytes);
 //! assert_eq!(bytes.0, 1_448);
 //! ```
@@ -65,8 +65,8 @@ pub use verdict::{joint_verdict, limits, phases};
 pub trait Sink {
     /// Receives a bin of a direction, in order of time; empty bins are left out. `flow` is the number of the flow's
     /// first packet. `upload` marks data from the client. `width` is an index into the bin widths of the settings.
-    fn bin(&mut self, flow: u64, upload: bool, width: usize, from_ns: u64, bin: &bin::Bin);
+    fn receive_bin(&mut self, flow: u64, upload: bool, width: usize, from_ns: u64, bin: &bin::Bin);
 
     /// Receives a flow that has ended, or that is open at the end of the capture.
-    fn flow(&mut self, flow: record::Flow);
+    fn receive_flow(&mut self, flow: record::Flow);
 }

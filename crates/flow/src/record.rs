@@ -484,7 +484,7 @@ pub enum Limit {
     ReceiveWindow,
     /// The congestion window, while it grows or after a loss.
     CongestionWindow,
-    /// The path's rate: the data rate is constant and the round trip is above its least, so a queue has built up.
+    /// Bandwidth of the bottleneck: the data rate is constant and the round trip is above its least, so a queue has built up.
     #[serde(alias = "path_rate")]
     BottleneckBandwidth,
     /// The ACK stream: ACKs were late, merged or too rare for the sender to continue.

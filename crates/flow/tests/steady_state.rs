@@ -13,11 +13,11 @@ struct Counter {
 }
 
 impl longhaul_flow::Sink for Counter {
-    fn bin(&mut self, _: u64, _: bool, _: usize, _: u64, _: &longhaul_flow::bin::Bin) {
+    fn receive_bin(&mut self, _: u64, _: bool, _: usize, _: u64, _: &longhaul_flow::bin::Bin) {
         self.bins += 1;
     }
 
-    fn flow(&mut self, _: longhaul_flow::record::Flow) {}
+    fn receive_flow(&mut self, _: longhaul_flow::record::Flow) {}
 }
 
 /// A transfer as seen by a tap beside the sender: every second segment is acknowledged 5 ms later. Each 1,000th is
@@ -105,7 +105,7 @@ impl Transfer {
             low: end(1),
             high: end(2),
         };
-        self.flows.segment(
+        self.flows.process_segment(
             self.packets,
             CapturePoint(0),
             &key,

@@ -73,7 +73,7 @@ impl Args {
             json: self.json,
             threads: self.threads.map_or(defaults.threads, usize::from),
             formats: requested.map(|(_, format)| format).collect(),
-            ranks: config::ranks(self.flows.into()),
+            flow_limits: config::flow_limits(self.flows.into()),
             ..defaults
         })
     }

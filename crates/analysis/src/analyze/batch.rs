@@ -95,7 +95,7 @@ pub(super) struct ShardOutput {
     pub(super) comparisons: Vec<TwoPointComparison>,
 }
 
-/// Bin with its width: the arguments of [`Sink::bin`].
+/// Bin with its width: the arguments of [`Sink::receive_bin`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BinRow {
     pub(super) width: usize,
@@ -124,7 +124,7 @@ pub(super) struct OutputSink<'a> {
 }
 
 impl Sink for OutputSink<'_> {
-    fn bin(&mut self, flow: u64, upload: bool, width: usize, from_ns: u64, bin: &Bin) {
+    fn receive_bin(&mut self, flow: u64, upload: bool, width: usize, from_ns: u64, bin: &Bin) {
         if self.series {
             self.shard_output.bins.push(BinRow {
                 width,
@@ -138,7 +138,7 @@ impl Sink for OutputSink<'_> {
         }
     }
 
-    fn flow(&mut self, mut flow: Flow) {
+    fn receive_flow(&mut self, mut flow: Flow) {
         self.output.drop_unused_chart_data(&mut flow);
         self.shard_output.flows.push(Box::new(flow));
     }

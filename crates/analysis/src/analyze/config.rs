@@ -45,7 +45,7 @@ pub(super) struct Config {
     pub(super) widths: Vec<Time>,
     /// Formats of the series files.
     pub(super) formats: Vec<Format>,
-    pub(super) ranks: FlowLimits,
+    pub(super) flow_limits: FlowLimits,
     /// Analysis settings of one shard.
     pub(super) settings: Settings,
 }
@@ -74,17 +74,17 @@ impl Config {
             files,
             out: None,
             json: false,
-            threads: cores(),
+            threads: core_count(),
             settings: settings(memory, &widths),
             widths,
             formats: Vec::new(),
-            ranks: ranks(DEFAULT_CHARTED_FLOWS.into()),
+            flow_limits: flow_limits(DEFAULT_CHARTED_FLOWS.into()),
         })
     }
 }
 
 /// Returns the limits for this number of flows with charts.
-pub(super) fn ranks(charted: usize) -> FlowLimits {
+pub(super) fn flow_limits(charted: usize) -> FlowLimits {
     FlowLimits {
         charted,
         listed: LISTED_FLOWS_MIN.max(charted),
@@ -104,6 +104,6 @@ fn settings(memory: Bytes, widths: &[Time]) -> Settings {
     }
 }
 
-fn cores() -> usize {
+fn core_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

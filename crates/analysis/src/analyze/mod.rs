@@ -81,7 +81,7 @@ fn analyze_sources(
         directory: directory.map(Path::to_owned),
         widths: config.widths.clone(),
         formats: config.formats.clone(),
-        flow_limits: config.ranks,
+        flow_limits: config.flow_limits,
         bins_max: bins_kept,
         threads: config.threads,
     })?;
@@ -134,7 +134,7 @@ fn print_result(config: &Config, report: &AnalysisReport) -> Result<()> {
     let analysis = &report.analysis;
     let mut text = match config.json {
         true => serde_json::to_string(analysis)? + "\n",
-        false => escaped_lines(&summary::summary(analysis, config.ranks.charted)),
+        false => escaped_lines(&summary::summary(analysis, config.flow_limits.charted)),
     };
     if let (Some(directory), false) = (&config.out, config.json) {
         text += &format!("\nwritten to {}\n", directory.display());

@@ -48,20 +48,20 @@ impl FlowPairs {
     }
 
     /// Adds a segment.
-    pub(super) fn segment(&mut self, item: &CapturedSegment) {
+    pub(super) fn process_segment(&mut self, item: &CapturedSegment) {
         if item.segment.flags & SYN != 0 {
-            self.begin(item);
+            self.start_pair(item);
         }
         let Some(pair) = self.pairs.get_mut(&item.key) else {
             return;
         };
-        pair.segment(item);
+        pair.process_segment(item);
         if pair.unmatched_segments > UNMATCHED_MAX {
             self.pairs.remove(&item.key);
         }
     }
 
-    fn begin(&mut self, item: &CapturedSegment) {
+    fn start_pair(&mut self, item: &CapturedSegment) {
         if self.pairs.len() < PAIRS_MAX {
             let pair = || FlowPair::new(item.capture_point, self.same_clock);
             self.pairs.entry(item.key).or_insert_with(pair);
@@ -69,7 +69,7 @@ impl FlowPairs {
     }
 
     /// Adds a finished flow. Returns the comparison when the flow is finished at both points.
-    pub(super) fn flow(&mut self, flow: &Flow) -> Option<TwoPointComparison> {
+    pub(super) fn add_flow(&mut self, flow: &Flow) -> Option<TwoPointComparison> {
         let key = flow_key(flow);
         let pair = self.pairs.get_mut(&key)?;
         let side_index = match pair.side_of(flow.capture_point)? {
@@ -105,13 +105,13 @@ impl FlowPair {
         }
     }
 
-    fn segment(&mut self, item: &CapturedSegment) {
+    fn process_segment(&mut self, item: &CapturedSegment) {
         if item.capture_point != self.left {
             self.right.get_or_insert(item.capture_point);
         }
         self.unmatched_segments += u32::from(self.right.is_none());
         if let Some(side) = self.side_of(item.capture_point) {
-            self.comparison.segment(side, &item.segment);
+            self.comparison.process_segment(side, &item.segment);
         }
     }
 

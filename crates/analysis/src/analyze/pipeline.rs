@@ -72,7 +72,7 @@ impl<'a> Pipeline for AnalysisPipeline<'a> {
     }
 
     fn partition(&self, batch: &mut Batch) -> u32 {
-        partition(batch);
+        assign_shards(batch);
         match batch.overlapping || batch.last {
             true => u32::MAX,
             false => shard_mask(batch),
@@ -101,7 +101,7 @@ impl<'a> Pipeline for AnalysisPipeline<'a> {
 }
 
 /// Decodes the records of a batch.
-fn partition(batch: &mut Batch) {
+fn assign_shards(batch: &mut Batch) {
     let mut number = batch.first_packet;
     for records in std::mem::take(&mut batch.runs) {
         let bytes = std::mem::take(&mut batch.bytes);
@@ -134,7 +134,13 @@ impl Batch {
                     segment,
                 });
             }
-            (Err(reason), _) => *self.stats.skipped.entry(describe(reason)).or_default() += 1,
+            (Err(reason), _) => {
+                *self
+                    .stats
+                    .skipped
+                    .entry(describe_skipped(reason))
+                    .or_default() += 1
+            }
             // Cannot happen: the reader returns no record of an interface that was not described.
             (Ok(_), None) => {}
         }
@@ -283,20 +289,20 @@ fn capture_point_info(interface: &CaptureInterface, file: &str, packets: u64) ->
     }
 }
 
-fn describe(reason: Undecoded) -> &'static str {
+fn describe_skipped(reason: Undecoded) -> &'static str {
     match reason {
-        Undecoded::LinkType => "a link type that is not known here",
+        Undecoded::LinkType => "unknown link type",
         Undecoded::NotIp => "not IP",
         Undecoded::NotTcp => "not TCP",
-        Undecoded::Nested => "not read: in more than eight tunnels",
-        Undecoded::Encrypted => "not read: encrypted by IPsec",
-        Undecoded::EncryptedWifi => "not read: encrypted 802.11 data",
-        Undecoded::AggregatedWifi => "not read: several packets in one 802.11 frame (A-MSDU)",
+        Undecoded::Nested => "more than eight nested tunnels",
+        Undecoded::Encrypted => "encrypted by IPsec",
+        Undecoded::EncryptedWifi => "encrypted 802.11 data",
+        Undecoded::AggregatedWifi => "several packets in one 802.11 frame (A-MSDU)",
         Undecoded::WifiFragment => "later fragments of 802.11 frames",
-        Undecoded::CompressedPpp => "not read: compressed or encrypted by PPP",
+        Undecoded::CompressedPpp => "compressed or encrypted by PPP",
         Undecoded::Fragment => "later fragments of IP packets",
-        Undecoded::Short => "cut off before the end of TCP's header",
-        Undecoded::Lengths => "lengths that contradict each other",
+        Undecoded::Short => "truncated before the end of the TCP header",
+        Undecoded::Lengths => "inconsistent lengths",
     }
 }
 

@@ -86,7 +86,7 @@ impl Shard {
         sink: &mut OutputSink<'_>,
     ) {
         match &mut self.flows {
-            Some(flows) if !multiple_points => flows.segments(items, sink),
+            Some(flows) if !multiple_points => flows.process_segments(items, sink),
             _ => items
                 .iter()
                 .for_each(|item| self.process_segment(item, multiple_points, sink)),
@@ -105,10 +105,10 @@ impl Shard {
             return;
         };
         let before = sink.shard_output.flows.len();
-        flows.segments(std::slice::from_ref(item), sink);
+        flows.process_segments(std::slice::from_ref(item), sink);
         self.match_finished(before, sink);
         if multiple_points {
-            self.pairs.segment(item);
+            self.pairs.process_segment(item);
         }
     }
 
@@ -125,7 +125,7 @@ impl Shard {
     fn match_finished(&mut self, before: usize, sink: &mut OutputSink<'_>) {
         let output = &mut *sink.shard_output;
         for flow in &output.flows[before..] {
-            output.comparisons.extend(self.pairs.flow(flow));
+            output.comparisons.extend(self.pairs.add_flow(flow));
         }
     }
 }

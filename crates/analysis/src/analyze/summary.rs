@@ -13,7 +13,7 @@ const DAMAGES_SHOWN: usize = 5;
 
 /// Returns the summary: the largest `flows` flows, and the problems of the files.
 pub(super) fn summary(analysis: &Analysis, flows: usize) -> String {
-    let mut text = headline(analysis);
+    let mut text = format_headline(analysis);
     for file in &analysis.files {
         text += &file_problems(file);
     }
@@ -22,12 +22,12 @@ pub(super) fn summary(analysis: &Analysis, flows: usize) -> String {
     }
     let hidden_flows = analysis.flows.len().saturating_sub(flows) as u64 + analysis.remainder.flows;
     if hidden_flows > 0 {
-        let _ = writeln!(text, "\nand {}", with_unit(hidden_flows, "smaller flow"));
+        let _ = writeln!(text, "\nand {}", counted(hidden_flows, "smaller flow"));
     }
     text
 }
 
-fn headline(analysis: &Analysis) -> String {
+fn format_headline(analysis: &Analysis) -> String {
     let packets = analysis.files.iter().map(|file| file.packets).sum::<u64>();
     let flows = analysis.flows.len() as u64 + analysis.remainder.flows;
     let first = analysis.files.iter().filter_map(|file| file.first_ns).min();
@@ -35,13 +35,13 @@ fn headline(analysis: &Analysis) -> String {
     let span = first.zip(last).map(|(first, last)| last - first);
     let files = match analysis.files.as_slice() {
         [file] => escape(&file.name),
-        files => with_unit(files.len() as u64, "file"),
+        files => counted(files.len() as u64, "file"),
     };
-    let mut text = format!("{files}: {}", with_unit(packets, "packet"));
+    let mut text = format!("{files}: {}", counted(packets, "packet"));
     if let Some(span) = span {
         let _ = write!(text, " in {}", Time::from_nanos(span));
     }
-    let _ = writeln!(text, ", {}", with_unit(flows, "flow"));
+    let _ = writeln!(text, ", {}", counted(flows, "flow"));
     text
 }
 
@@ -61,7 +61,7 @@ fn file_problems(file: &CaptureFile) -> String {
             text,
             "{}: and {}",
             file.name,
-            with_unit(more, "more damaged range")
+            counted(more, "more damaged range")
         );
     }
     if let Some(drops) = file.kernel_drops.filter(|drops| *drops > 0) {
@@ -69,7 +69,7 @@ fn file_problems(file: &CaptureFile) -> String {
             text,
             "{}: {} dropped by the kernel during the capture; some losses may be these packets",
             file.name,
-            with_unit(drops, "packet")
+            counted(drops, "packet")
         );
     }
     for (reason, count) in &file.skipped {
@@ -77,7 +77,7 @@ fn file_problems(file: &CaptureFile) -> String {
             text,
             "{}: {} skipped: {reason}",
             file.name,
-            with_unit(*count, "packet")
+            counted(*count, "packet")
         );
     }
     text
@@ -96,7 +96,7 @@ fn flow_lines(analysis: &Analysis, flow: &Flow) -> String {
     let directions = [("upload  ", &flow.upload), ("download", &flow.download)];
     for (label, direction) in directions {
         if direction.data.payload_bytes > 0 {
-            let _ = writeln!(text, "  {label} {}", figures(direction));
+            let _ = writeln!(text, "  {label} {}", format_figures(direction));
             if !direction.verdict.is_empty() {
                 let _ = writeln!(text, "           {}", direction.verdict);
             }
@@ -105,7 +105,7 @@ fn flow_lines(analysis: &Analysis, flow: &Flow) -> String {
     text
 }
 
-fn figures(direction: &Direction) -> String {
+fn format_figures(direction: &Direction) -> String {
     let data = &direction.data;
     let bytes = Bytes::new(data.unique_bytes);
     let mut parts = vec![bytes.to_string()];
@@ -131,7 +131,7 @@ fn figures(direction: &Direction) -> String {
 }
 
 /// Returns a number with its noun: `3 flows`, with a comma between thousands.
-fn with_unit(count: u64, what: &str) -> String {
+fn counted(count: u64, what: &str) -> String {
     format!(
         "{} {}",
         with_thousands_separators(count),
@@ -192,7 +192,7 @@ mod tests {
             "termination": "open", "upload": Direction::default(), "download": Direction::default(),
         }))
         .unwrap();
-        let text = headline(&analysis) + &flow_lines(&analysis, &flow);
+        let text = format_headline(&analysis) + &flow_lines(&analysis, &flow);
         assert!(!text.contains('\u{1b}'), "{text:?}");
         assert!(!text.contains("\n1 forged"), "{text:?}");
     }

@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
 struct Capture {
     shared: Shared,
     interfaces: Vec<(String, &'static str)>,
-    stop_bells: Vec<Waker>,
+    stop_wakers: Vec<Waker>,
     threads: Vec<JoinHandle<Result<()>>>,
     /// Channel with a message for each thread that ended; closed when the last has ended.
     thread_ends: Receiver<()>,
@@ -74,7 +74,7 @@ impl Capture {
             rings.iter().map(|_| InterfaceCounters::default()).collect();
         let output = Output::create(
             config.destination,
-            header(source, &rings),
+            file_header(source, &rings),
             Arc::clone(&counters),
         )?;
         let (end_sender, ends) = channel(rings.len().max(1));
@@ -88,7 +88,7 @@ impl Capture {
                 .iter()
                 .map(|ring| (ring.interface.clone(), display::clock_name(ring.clock)))
                 .collect(),
-            stop_bells: Vec::new(),
+            stop_wakers: Vec::new(),
             threads: Vec::new(),
             thread_ends: ends,
             started_at: clock::now(),
@@ -109,7 +109,7 @@ impl Capture {
         end_sender: Sender<()>,
     ) -> Result<()> {
         let bell = Waker::new()?;
-        self.stop_bells.push(bell.clone());
+        self.stop_wakers.push(bell.clone());
         let name = format!("tap {}", ring.interface);
         let recorder = Recorder::new(ring, number, snaplen, self.shared.clone(), bell);
         let work = move || {
@@ -141,7 +141,7 @@ impl Capture {
                 }
             }
         }
-        self.stop_bells.iter().try_for_each(Waker::wake)?;
+        self.stop_wakers.iter().try_for_each(Waker::wake)?;
         tokio::select! {
             // A second signal stops the wait for a blocked reader of standard output.
             () = signals.wait() => anyhow::bail!("stopped before all packets were written"),
@@ -199,7 +199,7 @@ impl Capture {
 }
 
 /// Returns the blocks at the beginning of each file: section header and interface descriptions.
-fn header(source: &Source, rings: &[InterfaceRing]) -> Vec<u8> {
+fn file_header(source: &Source, rings: &[InterfaceRing]) -> Vec<u8> {
     let kernel = rustix::system::uname();
     let system = format!("Linux {}", kernel.release().to_string_lossy());
     let mut header = Vec::new();

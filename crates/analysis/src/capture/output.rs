@@ -25,7 +25,7 @@ pub(super) struct Destination {
     /// Path; `-` is standard output.
     path: PathBuf,
     /// Size limit of a file, bytes; a new file begins before it is exceeded.
-    rotate: Option<u64>,
+    rotate_bytes: Option<u64>,
     /// Number of files to keep.
     files_max: Option<usize>,
     force: bool,
@@ -67,7 +67,7 @@ impl Destination {
     ) -> Result<Self> {
         let destination = Self {
             path: path.to_owned(),
-            rotate,
+            rotate_bytes: rotate,
             files_max,
             force,
         };
@@ -93,7 +93,7 @@ impl Destination {
     }
 
     fn check_stdout(&self) -> Result<()> {
-        if self.rotate.is_some() {
+        if self.rotate_bytes.is_some() {
             return Err(Refusal::usage("--rotate needs a file, not standard output"));
         }
         if stdout().is_terminal() {
@@ -107,7 +107,7 @@ impl Destination {
     /// Returns an existing regular file that the capture would overwrite. Pipes and devices are allowed.
     fn existing_file(&self) -> Option<PathBuf> {
         let exists = |path: &PathBuf| !self.force && path.is_file();
-        match self.rotate {
+        match self.rotate_bytes {
             None => Some(self.path.clone()).filter(exists),
             Some(_) => self.numbered_files().into_iter().find(exists),
         }
@@ -150,7 +150,7 @@ impl Destination {
             let file = File::from(stdout().as_fd().try_clone_to_owned()?);
             return Ok((file, PathBuf::from("standard output")));
         }
-        let path = match self.rotate {
+        let path = match self.rotate_bytes {
             None => self.path.clone(),
             Some(_) => self.numbered_path(number),
         };
@@ -189,8 +189,12 @@ impl Output {
     /// Writes complete blocks with one call. If it fails, a regular file keeps its complete blocks.
     pub(super) fn write(&mut self, blocks: &[u8]) -> Result<()> {
         let new_length = self.current.length + (blocks.len() + self.trailer_len()) as u64;
-        if self.destination.rotate.is_some_and(|max| new_length > max) {
-            self.rotate()?;
+        if self
+            .destination
+            .rotate_bytes
+            .is_some_and(|max| new_length > max)
+        {
+            self.start_next_file()?;
         }
         self.current.append(blocks)
     }
@@ -207,7 +211,7 @@ impl Output {
         self.closed_bytes + self.current.length
     }
 
-    fn rotate(&mut self) -> Result<()> {
+    fn start_next_file(&mut self) -> Result<()> {
         self.complete_current()?;
         self.closed_bytes += self.current.length;
         self.file_number += 1;

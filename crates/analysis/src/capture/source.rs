@@ -108,7 +108,7 @@ impl Source {
         let ring = Ring::open(&request, |link_type| self.programs.for_link_type(link_type));
         Ok(InterfaceRing {
             interface: interface.to_owned(),
-            ring: ring.map_err(refusal)?,
+            ring: ring.map_err(open_refusal)?,
             clock,
         })
     }
@@ -212,7 +212,7 @@ fn select_clock(interface: &str) -> Clock {
     }
 }
 
-fn refusal(error: OpenError) -> anyhow::Error {
+fn open_refusal(error: OpenError) -> anyhow::Error {
     match error {
         OpenError::NoInterface(_) | OpenError::Down(_) | OpenError::Memory { .. } => {
             Refusal::usage(error)

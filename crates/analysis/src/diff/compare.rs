@@ -4,11 +4,11 @@
 //!
 //! A figure is significant if it differs by a tenth or more: two runs of the same transfer on one machine usually differ by
 //! less. Counts must also differ by three standard deviations of a Poisson process, because one retransmission more or
-//! less means nothing. Shares of time must differ by five percentage points. [`significant`] sorts by the distance from
-//! these thresholds.
+//! less means nothing. Shares of time must differ by five percentage points. [`significant_figures`] sorts by the
+//! distance from these thresholds.
 
 use longhaul_flow::record::{Direction, Distribution, Limit, Phase, PhaseKind};
-use longhaul_flow::verdict::shares;
+use longhaul_flow::verdict::limit_shares;
 use serde::Serialize;
 
 /// Value of one metric in both directions.
@@ -36,14 +36,14 @@ pub(super) struct Figure {
 pub(super) const WEIGHT_MAX: f64 = 100.0;
 
 /// Returns all figures that at least one of both has, in a fixed order.
-pub(super) fn figures(a: &Direction, b: &Direction) -> Vec<Figure> {
+pub(super) fn compare_figures(a: &Direction, b: &Direction) -> Vec<Figure> {
     let figure =
         |metric: &MetricDefinition| Figure::of(metric, (metric.value)(a), (metric.value)(b));
     METRICS.iter().filter_map(figure).collect()
 }
 
 /// Returns the significant ones among `figures`, largest weight first.
-pub(super) fn significant(figures: &[Figure]) -> Vec<Figure> {
+pub(super) fn significant_figures(figures: &[Figure]) -> Vec<Figure> {
     let mut significant: Vec<Figure> = figures
         .iter()
         .copied()
@@ -239,7 +239,7 @@ fn phase_s(direction: &Direction, kind: PhaseKind) -> Option<f64> {
 
 /// Returns the share of the time with a known limit.
 fn share_limited_by(direction: &Direction, by: Limit) -> Option<f64> {
-    let shares = shares(&direction.limits);
+    let shares = limit_shares(&direction.limits);
     let share = shares.iter().find(|(limit, _)| *limit == by);
     (!shares.is_empty()).then(|| share.map_or(0.0, |(_, share)| *share))
 }
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn equal_directions_have_no_significant_figure() {
-        let equal_figures = figures(&direction(1_000, 3), &direction(1_000, 3));
+        let equal_figures = compare_figures(&direction(1_000, 3), &direction(1_000, 3));
         let expected_names = [
             "goodput_bps",
             "payload_bytes",
@@ -273,7 +273,7 @@ mod tests {
             "retransmitted_packets",
         ];
         assert_eq!(names(&equal_figures), expected_names);
-        assert_eq!(significant(&equal_figures), []);
+        assert_eq!(significant_figures(&equal_figures), []);
         assert_eq!(
             (
                 equal_figures[0].a,
@@ -287,10 +287,17 @@ mod tests {
     /// Tests values on both sides of each threshold.
     #[test]
     fn differences_from_ten_percent_are_significant() {
-        let found = |a, b| names(&significant(&figures(&direction(a, 0), &direction(b, 0)))).len();
+        let found = |a, b| {
+            names(&significant_figures(&compare_figures(
+                &direction(a, 0),
+                &direction(b, 0),
+            )))
+            .len()
+        };
         assert_eq!((found(1_000, 1_090), found(1_000, 1_101)), (0, 2));
         assert_eq!((found(1_090, 1_000), found(1_101, 1_000)), (0, 2));
-        let lost = |a, b| significant(&figures(&direction(9, a), &direction(9, b))).len();
+        let lost =
+            |a, b| significant_figures(&compare_figures(&direction(9, a), &direction(9, b))).len();
         assert_eq!(
             (lost(0, 9), lost(0, 10)),
             (1, 1),
@@ -302,7 +309,10 @@ mod tests {
 
     #[test]
     fn sorts_by_weight() {
-        let found = significant(&figures(&direction(1_000, 400), &direction(1_200, 100)));
+        let found = significant_figures(&compare_figures(
+            &direction(1_000, 400),
+            &direction(1_200, 100),
+        ));
         assert_eq!(
             names(&found),
             ["retransmitted_packets", "goodput_bps", "payload_bytes"]
@@ -329,8 +339,11 @@ mod tests {
                 ..Direction::default()
             }
         };
-        assert_eq!(significant(&figures(&limits(500), &limits(540))), []);
-        let found = significant(&figures(&limits(500), &limits(900)));
+        assert_eq!(
+            significant_figures(&compare_figures(&limits(500), &limits(540))),
+            []
+        );
+        let found = significant_figures(&compare_figures(&limits(500), &limits(900)));
         assert_eq!(found.len(), 2);
         assert!((found[0].weight - 8.0).abs() < 1e-9);
     }

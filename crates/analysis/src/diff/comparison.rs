@@ -34,12 +34,12 @@ pub(super) struct ComparedDirection {
 
 impl Comparison {
     pub(super) fn new(a: &Side<'_>, b: &Side<'_>) -> Self {
-        let figures = compare::figures(a.direction(), b.direction());
+        let figures = compare::compare_figures(a.direction(), b.direction());
         Self {
             schema: SCHEMA,
             a: ComparedDirection::new(a),
             b: ComparedDirection::new(b),
-            significant: compare::significant(&figures)
+            significant: compare::significant_figures(&figures)
                 .iter()
                 .map(|figure| figure.name)
                 .collect(),

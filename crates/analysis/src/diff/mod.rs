@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let text = match config.json {
         true => serde_json::to_string(&comparison)?,
-        false => escaped_lines(&table::text(&comparison)),
+        false => escaped_lines(&table::format_table(&comparison)),
     };
     outln!("{text}");
     Ok(())

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `diff.html`: the charts of both flows, one above the other on the same axes, in one offline file.
 
-use super::{comparison::Comparison, side::Side, table::texts};
+use super::{comparison::Comparison, side::Side, table::format_figure};
 use crate::report::{STYLE, chart_scripts, paired};
 use longhaul_report::{
     metric::{Metric, format_factor},
@@ -61,7 +61,8 @@ fn heading(comparison: &Comparison) -> Markup {
 
 fn figure_table(comparison: &Comparison) -> Markup {
     let lines = comparison.figures.iter();
-    let lines = lines.map(|figure| table_row(&texts(figure), comparison.is_significant(figure)));
+    let lines =
+        lines.map(|figure| table_row(&format_figure(figure), comparison.is_significant(figure)));
     markup! {
         section id="figures" {
             h2 { (headline(comparison)) }

@@ -10,7 +10,7 @@ use longhaul_report::metric::{Metric, format_factor, format_percent};
 const SIGNIFICANT_MARK: &str = "*";
 
 /// Returns the text: the names of A and B, their figures, and both verdicts.
-pub(super) fn text(comparison: &Comparison) -> String {
+pub(super) fn format_table(comparison: &Comparison) -> String {
     let Comparison { a, b, figures, .. } = comparison;
     let heading = ["", "A", "B", "B/A"].map(str::to_owned).to_vec();
     let marked = |figure: &Figure| {
@@ -19,7 +19,7 @@ pub(super) fn text(comparison: &Comparison) -> String {
         } else {
             ""
         };
-        texts(figure)
+        format_figure(figure)
             .into_iter()
             .chain([marker.to_owned()])
             .collect()
@@ -47,7 +47,7 @@ pub(super) fn text(comparison: &Comparison) -> String {
 }
 
 /// Returns name, both values and their ratio as texts.
-pub(super) fn texts(figure: &Figure) -> [String; 4] {
+pub(super) fn format_figure(figure: &Figure) -> [String; 4] {
     let metric = Metric::of(figure.name);
     let is_share = figure.name.starts_with("limited_by");
     let print = |value: Option<f64>| match value {
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     fn words(name: &'static str, a: Option<f64>, b: Option<f64>) -> [String; 4] {
-        texts(&Figure {
+        format_figure(&Figure {
             name,
             a,
             b,

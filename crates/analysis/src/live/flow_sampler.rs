@@ -56,12 +56,12 @@ struct BinCollector {
 }
 
 impl Sink for BinCollector {
-    fn bin(&mut self, flow: u64, upload: bool, _width: usize, from_ns: u64, bin: &Bin) {
+    fn receive_bin(&mut self, flow: u64, upload: bool, _width: usize, from_ns: u64, bin: &Bin) {
         let pair = self.bins.entry((from_ns / SECOND, flow)).or_default();
         pair[usize::from(!upload)].merge(bin);
     }
 
-    fn flow(&mut self, flow: Flow) {
+    fn receive_flow(&mut self, flow: Flow) {
         self.finished
             .insert(flow.number, [flow.client, flow.server]);
     }
@@ -87,9 +87,9 @@ impl FlowSampler {
         }
     }
 
-    pub(super) fn segment(&mut self, key: &FlowKey, segment: &Segment) {
+    pub(super) fn process_segment(&mut self, key: &FlowKey, segment: &Segment) {
         let capture_point = CapturePoint(self.interface as u32);
-        self.flows.segment(
+        self.flows.process_segment(
             self.segments,
             capture_point,
             key,
@@ -184,9 +184,9 @@ mod tests {
             high: end(2),
         };
         let mut sampler = FlowSampler::new(3);
-        sampler.segment(&key, &data(10 * SECOND + 1, 1, false));
-        sampler.segment(&key, &data(10 * SECOND + 2, 1_001, false));
-        sampler.segment(&key, &data(11 * SECOND + 5, 2_001, false));
+        sampler.process_segment(&key, &data(10 * SECOND + 1, 1, false));
+        sampler.process_segment(&key, &data(10 * SECOND + 2, 1_001, false));
+        sampler.process_segment(&key, &data(11 * SECOND + 5, 2_001, false));
         let snapshots = sampler.take_snapshots(11, 7);
         let [snapshot] = snapshots.as_slice() else {
             panic!("{snapshots:?}");

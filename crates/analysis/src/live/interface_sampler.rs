@@ -77,7 +77,7 @@ impl InterfaceSampler {
                 let frame = packet.frame(self.interface as u32, link_type, &mut self.scratch);
                 // Packets other than TCP have no flow.
                 if let Ok((key, segment)) = decode(&frame) {
-                    self.sampler.segment(&key, &segment);
+                    self.sampler.process_segment(&key, &segment);
                 }
             }
         }

@@ -65,7 +65,7 @@ impl DirectionRecord {
 }
 
 /// Writes a JSON line for every flow of a second.
-pub(super) fn json(
+pub(super) fn write_json(
     snapshot: &Snapshot,
     interfaces: &[String],
     out: &mut impl Write,
@@ -79,7 +79,7 @@ pub(super) fn json(
 
 fn record<'a>(snapshot: &Snapshot, sample: &FlowSample, interface: &'a str) -> Record<'a> {
     Record {
-        at: time(snapshot.second),
+        at: format_time(snapshot.second),
         interface,
         client: sample.endpoints[0].to_string(),
         server: sample.endpoints[1].to_string(),
@@ -88,13 +88,13 @@ fn record<'a>(snapshot: &Snapshot, sample: &FlowSample, interface: &'a str) -> R
     }
 }
 
-fn time(second: u64) -> String {
+fn format_time(second: u64) -> String {
     let at = Timestamp::from_second(second as i64);
     at.map_or_else(|_| second.to_string(), |at| at.to_string())
 }
 
 /// Writes a line for each of the fastest flows of one interface.
-pub(super) fn plain(
+pub(super) fn write_plain(
     snapshot: &Snapshot,
     history: &History,
     out: &mut impl Write,
@@ -111,15 +111,15 @@ fn line(snapshot: &Snapshot, row: &DisplayRow<'_>) -> String {
     let now = &row.now;
     format!(
         "{} {} {} → {}: {}, {} ACK/s, {} packets per ACK, {} retransmissions, RTT {}, {} in flight",
-        time(snapshot.second),
+        format_time(snapshot.second),
         row.interface,
         row.sender,
         row.receiver,
-        screen::rate(now.data_bytes),
+        screen::format_rate(now.data_bytes),
         now.acks,
-        screen::per_ack(now),
+        screen::format_packets_per_ack(now),
         now.retransmissions,
-        screen::rtt(now),
+        screen::format_rtt(now),
         Bytes::new(now.in_flight_max),
     )
 }
@@ -136,8 +136,8 @@ mod tests {
         let mut history = History::new(&names);
         history.add(snapshot.clone());
         let mut out = Vec::new();
-        plain(&snapshot, &history, &mut out).unwrap();
-        json(&snapshot, &names, &mut out).unwrap();
+        write_plain(&snapshot, &history, &mut out).unwrap();
+        write_json(&snapshot, &names, &mut out).unwrap();
         insta::assert_snapshot!(String::from_utf8(out).unwrap());
     }
 }

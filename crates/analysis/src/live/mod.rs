@@ -49,14 +49,14 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let source = &config.source;
     let samplers = Samplers::start(source.open()?, config.duration)?;
     let outcome = if config.json {
-        samplers.print(|snapshot, out| lines::json(snapshot, &source.interfaces, out))
+        samplers.print(|snapshot, out| lines::write_json(snapshot, &source.interfaces, out))
     } else if stdout().is_terminal() {
         samplers.show(source)
     } else {
         let mut history = History::new(&source.interfaces);
         samplers.print(|snapshot, out| {
             history.add(snapshot.clone());
-            lines::plain(snapshot, &history, out)
+            lines::write_plain(snapshot, &history, out)
         })
     };
     let sampler_result = samplers.stop();

@@ -88,11 +88,11 @@ impl Column {
 
     fn format(self, bin: &Bin) -> String {
         match self {
-            Self::Data => rate(bin.data_bytes),
+            Self::Data => format_rate(bin.data_bytes),
             Self::Acks => bin.acks.to_string(),
-            Self::PerAck => per_ack(bin),
+            Self::PerAck => format_packets_per_ack(bin),
             Self::Retransmissions => bin.retransmissions.to_string(),
-            Self::Rtt => rtt(bin),
+            Self::Rtt => format_rtt(bin),
             Self::InFlight => Bytes::new(bin.in_flight_max).to_string(),
         }
     }
@@ -196,15 +196,15 @@ impl Screen {
         ];
         let [head, middle, foot] = Layout::vertical(lines).areas(frame.area());
         let rows = self.displayed_history().rows(self.sort_key);
-        frame.render_widget(self.head(&rows), head);
+        frame.render_widget(self.title_line(&rows), head);
         match rows.get(self.selected_index(&rows)) {
             Some(row) if self.detail_view => draw_flow(frame, row, middle),
             _ => self.draw_table(frame, &rows, middle),
         }
-        frame.render_widget(Line::from(KEYS).style(dim()), foot);
+        frame.render_widget(Line::from(KEYS).style(dim_style()), foot);
     }
 
-    fn head(&self, rows: &[DisplayRow<'_>]) -> Line<'static> {
+    fn title_line(&self, rows: &[DisplayRow<'_>]) -> Line<'static> {
         let history = self.displayed_history();
         let bytes = rows.iter().map(|row| row.now.data_bytes).sum();
         let acks: u64 = rows.iter().map(|row| u64::from(row.now.acks)).sum();
@@ -225,19 +225,22 @@ impl Screen {
             "{}{filter}  {} flows  {}  {acks} ACK/s{dropped}{paused}",
             history.interfaces.join(" "),
             rows.len(),
-            rate(bytes),
+            format_rate(bytes),
         ))
         .style(Style::new().add_modifier(Modifier::BOLD))
     }
 
     fn draw_table(&self, frame: &mut Frame<'_>, rows: &[DisplayRow<'_>], area: Rect) {
         let show_interface = self.history.interfaces.len() > 1;
-        let flows: Vec<String> = rows.iter().map(|row| flow(row, show_interface)).collect();
+        let flows: Vec<String> = rows
+            .iter()
+            .map(|row| flow_label(row, show_interface))
+            .collect();
         let fit = TableLayout::new(area.width, &flows);
         let lines = rows
             .iter()
             .zip(flows)
-            .map(|(row, flow)| line(row, flow, &fit));
+            .map(|(row, flow)| flow_row(row, flow, &fit));
         let table = Table::new(lines, fit.widths())
             .header(self.headings(&fit))
             .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
@@ -251,21 +254,21 @@ impl Screen {
         for column in &fit.columns {
             let sorted = column.sort_key() == Some(self.sort_key);
             let marker = if sorted { "▼" } else { "" };
-            headings.push(right(format!("{marker}{}", column.heading())));
+            headings.push(right_aligned(format!("{marker}{}", column.heading())));
         }
         let heading = "last minute";
         if usize::from(fit.minute) >= heading.len() {
             headings.push(Cell::from(heading));
         }
-        ratatui::widgets::Row::new(headings).style(dim())
+        ratatui::widgets::Row::new(headings).style(dim_style())
     }
 }
 
-fn dim() -> Style {
+fn dim_style() -> Style {
     Style::new().add_modifier(Modifier::DIM)
 }
 
-fn flow(row: &DisplayRow<'_>, show_interface: bool) -> String {
+fn flow_label(row: &DisplayRow<'_>, show_interface: bool) -> String {
     let interface = match show_interface {
         true => format!("{} ", row.interface),
         false => String::new(),
@@ -273,28 +276,32 @@ fn flow(row: &DisplayRow<'_>, show_interface: bool) -> String {
     format!("{interface}{} → {}", row.sender, row.receiver)
 }
 
-fn line(row: &DisplayRow<'_>, flow: String, fit: &TableLayout) -> ratatui::widgets::Row<'static> {
+fn flow_row(
+    row: &DisplayRow<'_>,
+    flow: String,
+    fit: &TableLayout,
+) -> ratatui::widgets::Row<'static> {
     let mut cells = vec![Cell::from(flow)];
     let columns = fit.columns.iter().map(|column| column.format(&row.now));
-    cells.extend(columns.map(right));
+    cells.extend(columns.map(right_aligned));
     cells.push(Cell::from(sparkline(&row.minute, fit.minute.into())));
     ratatui::widgets::Row::new(cells)
 }
 
-fn right(text: String) -> Cell<'static> {
+fn right_aligned(text: String) -> Cell<'static> {
     Cell::from(Text::from(text).right_aligned())
 }
 
 /// Formats the bytes of one second as a rate.
-pub(super) fn rate(bytes: u64) -> String {
+pub(super) fn format_rate(bytes: u64) -> String {
     BitRate::measured(bytes.saturating_mul(8))
 }
 
-pub(super) fn per_ack(bin: &Bin) -> String {
+pub(super) fn format_packets_per_ack(bin: &Bin) -> String {
     packets_per_ack(bin).map_or("–".to_owned(), |count| format!("{count:.1}"))
 }
 
-pub(super) fn rtt(bin: &Bin) -> String {
+pub(super) fn format_rtt(bin: &Bin) -> String {
     rtt_ns(bin).map_or("–".to_owned(), |ns| Time::from_nanos(ns).to_string())
 }
 
@@ -327,7 +334,11 @@ fn draw_flow(frame: &mut Frame<'_>, row: &DisplayRow<'_>, area: Rect) {
         .map(|bin| bin.data_bytes)
         .max()
         .unwrap_or(0);
-    let title = format!("data {}, at most {}", rate(row.now.data_bytes), rate(max));
+    let title = format!(
+        "data {}, at most {}",
+        format_rate(row.now.data_bytes),
+        format_rate(max)
+    );
     draw_minute(frame, &title, row, |bin| bin.data_bytes, data);
     let max = row.minute.iter().map(|bin| bin.acks).max().unwrap_or(0);
     let title = format!("ACKs {}/s, at most {max}/s", row.now.acks);
@@ -351,8 +362,8 @@ fn figures(row: &DisplayRow<'_>) -> Vec<Line<'static>> {
         Line::from(format!(
             "packets {}/s, acknowledged {}, packets per ACK {}, largest AckDiff {}",
             now.data_segments,
-            rate(now.acked_bytes),
-            per_ack(now),
+            format_rate(now.acked_bytes),
+            format_packets_per_ack(now),
             Bytes::new(now.ack_diff_max.into()),
         )),
         Line::from(format!(
@@ -364,7 +375,7 @@ fn figures(row: &DisplayRow<'_>) -> Vec<Line<'static>> {
         )),
         Line::from(format!(
             "RTT {} (least {min_rtt}), in flight {}, window {window}",
-            rtt(now),
+            format_rtt(now),
             Bytes::new(now.in_flight_max),
         )),
     ]

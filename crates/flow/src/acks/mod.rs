@@ -25,7 +25,7 @@ pub(super) struct SynFinNumbers {
 impl SynFinNumbers {
     /// Returns how many of them are in `from..to`.
     #[inline]
-    pub(super) fn within(self, from: u64, to: u64) -> u64 {
+    pub(super) fn count_in(self, from: u64, to: u64) -> u64 {
         if self.syn.max(self.fin) < from {
             return 0; // As for nearly all of a flow.
         }
@@ -131,7 +131,7 @@ impl AckState {
         segment_max: u32,
         bin: &mut Bin,
     ) -> u64 {
-        let diff = (ack - self.acked).saturating_sub(syn_fin.within(self.acked, ack));
+        let diff = (ack - self.acked).saturating_sub(syn_fin.count_in(self.acked, ack));
         self.acked = ack;
         self.duplicates = 0;
         self.scoreboard.remove_acked(ack);

@@ -182,9 +182,9 @@ impl OpenBin {
             if self.used[direction] {
                 let mut bin = std::mem::take(&mut self.bins[direction]);
                 bin.merge(now);
-                sink.bin(origin.flow, is_upload, origin.index, self.from_ns, &bin);
+                sink.receive_bin(origin.flow, is_upload, origin.index, self.from_ns, &bin);
             } else if !now.is_empty() {
-                sink.bin(origin.flow, is_upload, origin.index, self.from_ns, now);
+                sink.receive_bin(origin.flow, is_upload, origin.index, self.from_ns, now);
             }
         }
         self.used = [false; 2];

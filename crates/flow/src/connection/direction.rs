@@ -375,7 +375,7 @@ impl Direction {
             return 0;
         }
         let not_in_flight =
-            self.ack_state.scoreboard.bytes() + self.send_state.syn_fin.within(acked, next);
+            self.ack_state.scoreboard.bytes() + self.send_state.syn_fin.count_in(acked, next);
         (next - acked).saturating_sub(not_in_flight)
     }
 

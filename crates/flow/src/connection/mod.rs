@@ -328,7 +328,7 @@ impl Connection {
             download: download.finish(client_over, download_series, download_windows, budget),
         };
         verdict::assess(&mut flow);
-        sink.flow(flow);
+        sink.receive_flow(flow);
     }
 
     fn table_bytes(&self) -> usize {

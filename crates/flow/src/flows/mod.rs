@@ -71,7 +71,7 @@ impl Flows {
     /// Processes a segment. `number` counts the capture's packets (over all capture points and shards). A flow has the
     /// number of its first packet, so that numbers do not depend on the shards.
     #[inline]
-    pub fn segment(
+    pub fn process_segment(
         &mut self,
         number: u64,
         capture_point: CapturePoint,
@@ -93,11 +93,11 @@ impl Flows {
         self.evict_excess(&[], sink);
     }
 
-    /// Processes segments as [`Flows::segment`] would one by one, but those of each flow together. The results of one
-    /// flow are the same, and in the same order; the results of several flows interleave differently. Different flows
+    /// Processes segments as [`Flows::process_segment`] would one by one, but those of each flow together. The results
+    /// of one flow are the same, and in the same order; the results of several flows interleave differently. Different flows
     /// may be evicted if memory is short: it is checked once a flow instead of once a segment, so the excess is at most
     /// that of one flow.
-    pub fn segments(&mut self, batch: &[CapturedSegment], sink: &mut impl Sink) {
+    pub fn process_segments(&mut self, batch: &[CapturedSegment], sink: &mut impl Sink) {
         self.slot_batches.start_batch(batch.len());
         for (at, item) in (0..).zip(batch) {
             let slot = self.slot_of(item, batch, sink);

@@ -29,7 +29,7 @@ pub(crate) fn partition(values: &[f64], sigma: f64) -> Vec<LinearPiece> {
     let line = Lines::of(values);
     let n = values.len();
     if n < 2 * LEN_MIN {
-        return (n > 0).then(|| line.piece(0, n)).into_iter().collect();
+        return (n > 0).then(|| line.fit_piece(0, n)).into_iter().collect();
     }
     let penalty = 3.0 * (n as f64).ln();
     let scale = 1.0 / (sigma * sigma).max(f64::MIN_POSITIVE);
@@ -38,21 +38,21 @@ pub(crate) fn partition(values: &[f64], sigma: f64) -> Vec<LinearPiece> {
     best[0] = (0.0, 0);
     for to in LEN_MIN..=n {
         for from in 0..=to - LEN_MIN {
-            let sum = best[from].0 + penalty + scale * line.squares(from, to);
+            let sum = best[from].0 + penalty + scale * line.squared_error(from, to);
             if sum < best[to].0 {
                 best[to] = (sum, from);
             }
         }
     }
-    walk_back(&best, &line)
+    collect_pieces(&best, &line)
 }
 
-fn walk_back(best: &[(f64, usize)], line: &Lines) -> Vec<LinearPiece> {
+fn collect_pieces(best: &[(f64, usize)], line: &Lines) -> Vec<LinearPiece> {
     let mut pieces = Vec::new();
     let mut to = best.len() - 1;
     while to > 0 {
         let from = best[to].1;
-        pieces.push(line.piece(from, to));
+        pieces.push(line.fit_piece(from, to));
         to = from;
     }
     pieces.reverse();
@@ -61,7 +61,7 @@ fn walk_back(best: &[(f64, usize)], line: &Lines) -> Vec<LinearPiece> {
 
 /// Returns the noise of a series, as the standard deviation of a normal distribution. It is derived from the median of
 /// second differences, which are zero on a line.
-pub(crate) fn noise(values: &[f64]) -> f64 {
+pub(crate) fn noise_sigma(values: &[f64]) -> f64 {
     let seconds = values
         .windows(3)
         .map(|three| (three[0] - 2.0 * three[1] + three[2]).abs());
@@ -120,11 +120,11 @@ impl Lines {
         (mean, slope, squares.max(0.0))
     }
 
-    fn squares(&self, from: usize, to: usize) -> f64 {
+    fn squared_error(&self, from: usize, to: usize) -> f64 {
         self.fit(from, to).2
     }
 
-    fn piece(&self, from: usize, to: usize) -> LinearPiece {
+    fn fit_piece(&self, from: usize, to: usize) -> LinearPiece {
         let (mean, slope, _) = self.fit(from, to);
         let half = slope * (to - from - 1) as f64 / 2.0;
         LinearPiece {
@@ -159,7 +159,11 @@ mod tests {
     fn noisy_line_is_one_piece() {
         let line: Vec<f64> = (0..200).map(|n| noisy(n as f64 / 3.0, n)).collect();
         assert_eq!(places(&line, 0.7), [0]);
-        assert!((0.3..0.9).contains(&noise(&line)), "{}", noise(&line));
+        assert!(
+            (0.3..0.9).contains(&noise_sigma(&line)),
+            "{}",
+            noise_sigma(&line)
+        );
         let piece = partition(&line, 0.7)[0];
         assert!(piece.start.abs() < 0.5 && (piece.end - 66.3).abs() < 0.5);
     }

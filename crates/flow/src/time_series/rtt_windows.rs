@@ -28,9 +28,9 @@ impl<'a> RttWindows<'a> {
     /// Creates the view; `None` if no data was sent. `handshake_ns` is the round trip of the handshake, if it was seen:
     /// near the receiver no other shows the whole path.
     pub(crate) fn of(series: &'a TimeSeries, handshake_ns: Option<u64>) -> Option<Self> {
-        let active = active(series)?;
+        let active = find_active_bins(series)?;
         let width = series.width_ns.max(1) as f64;
-        let tap_rtt = samples(&series.bins).map(|bin| bin.rtt_min_ns).min();
+        let tap_rtt = bins_with_rtt(&series.bins).map(|bin| bin.rtt_min_ns).min();
         let least = tap_rtt.map_or(1.0, |rtt| rtt as f64 / width).max(1e-3);
         let path_rtt = handshake_ns.map_or(least, |rtt| least.max(rtt as f64 / width));
         let step_min = BINS_MIN.max(active.len() as f64 / STEPS_MAX);
@@ -39,8 +39,8 @@ impl<'a> RttWindows<'a> {
             tap_rtt: least,
             path_rtt,
             step: path_rtt * (step_min / path_rtt).ceil(),
-            sent: sums(&series.bins, |bin| bin.data_bytes),
-            acked: sums(&series.bins, |bin| bin.acked_bytes),
+            sent: running_sums(&series.bins, |bin| bin.data_bytes),
+            acked: running_sums(&series.bins, |bin| bin.acked_bytes),
         })
     }
 
@@ -49,18 +49,18 @@ impl<'a> RttWindows<'a> {
     }
 
     /// Returns the bins from the first with data to the last.
-    pub(crate) fn active(&self) -> Range<usize> {
-        active(self.series).unwrap_or_default()
+    pub(crate) fn active_bins(&self) -> Range<usize> {
+        find_active_bins(self.series).unwrap_or_default()
     }
 
     /// Returns the bytes sent in `range`, as if those of each bin were spread evenly over it.
     pub(crate) fn sent_in(&self, range: Range<f64>) -> f64 {
-        at(&self.sent, range.end) - at(&self.sent, range.start)
+        interpolate(&self.sent, range.end) - interpolate(&self.sent, range.start)
     }
 
     /// Returns the bytes acknowledged in `range`.
     pub(crate) fn acked_in(&self, range: Range<f64>) -> f64 {
-        at(&self.acked, range.end) - at(&self.acked, range.start)
+        interpolate(&self.acked, range.end) - interpolate(&self.acked, range.start)
     }
 
     /// Returns for each bin the least round trip of it and the bins before it, within `span` bins. It includes the
@@ -100,17 +100,17 @@ impl<'a> RttWindows<'a> {
     }
 }
 
-fn samples(bins: &[Bin]) -> impl Iterator<Item = &Bin> {
+fn bins_with_rtt(bins: &[Bin]) -> impl Iterator<Item = &Bin> {
     bins.iter().filter(|bin| bin.rtt_min_ns > 0)
 }
 
-fn active(series: &TimeSeries) -> Option<Range<usize>> {
+fn find_active_bins(series: &TimeSeries) -> Option<Range<usize>> {
     let first = series.bins.iter().position(|bin| bin.data_bytes > 0)?;
     let last = series.bins.iter().rposition(|bin| bin.data_bytes > 0)?;
     Some(first..last + 1)
 }
 
-fn sums(bins: &[Bin], of: fn(&Bin) -> u64) -> Vec<u64> {
+fn running_sums(bins: &[Bin], of: fn(&Bin) -> u64) -> Vec<u64> {
     let running = bins.iter().scan(0u64, |sum, bin| {
         *sum = sum.saturating_add(of(bin));
         Some(*sum)
@@ -118,7 +118,7 @@ fn sums(bins: &[Bin], of: fn(&Bin) -> u64) -> Vec<u64> {
     std::iter::once(0).chain(running).collect()
 }
 
-fn at(sums: &[u64], point: f64) -> f64 {
+fn interpolate(sums: &[u64], point: f64) -> f64 {
     let last = sums.len() - 1;
     let position = point.clamp(0.0, last as f64);
     let (low, high) = (position.floor() as usize, position.ceil() as usize);

@@ -65,7 +65,7 @@ pub(super) struct MinDelays {
 impl ClockOffset {
     /// Returns the offset that makes the least delays of both directions equal; `sign` is that of the offset in the
     /// delays of `low`.
-    pub(super) fn between(low: &MinDelays, high: &MinDelays, sign: f64) -> Self {
+    pub(super) fn from_both_directions(low: &MinDelays, high: &MinDelays, sign: f64) -> Self {
         let slope = sign * common_rate(low.slope(), -high.slope());
         let from_ns = low.from_ns.min(high.from_ns);
         let low = low.intercept(from_ns, sign * slope);
@@ -78,7 +78,7 @@ impl ClockOffset {
     }
 
     /// Returns the offset that makes the least delay zero.
-    pub(super) fn below(least: &MinDelays, sign: f64) -> Self {
+    pub(super) fn from_one_direction(least: &MinDelays, sign: f64) -> Self {
         let slope = sign * least.slope();
         Self {
             origin_ns: least.from_ns,
@@ -87,7 +87,7 @@ impl ClockOffset {
         }
     }
 
-    pub(super) fn at(&self, at_ns: u64) -> f64 {
+    pub(super) fn offset_ns_at(&self, at_ns: u64) -> f64 {
         self.offset_ns + self.slope * (at_ns as f64 - self.origin_ns as f64)
     }
 }
@@ -170,7 +170,7 @@ impl DelaySums {
         }
     }
 
-    fn merged(self, other: Self) -> Self {
+    fn merge(self, other: Self) -> Self {
         match (self.count, other.count) {
             (0, _) => other,
             (_, 0) => self,
@@ -204,12 +204,12 @@ impl Delays {
             0 => (self.recent, self.from_ns) = (difference, left_ns),
             _ => self.recent += difference.saturating_sub(self.recent) / RECENT_DIVISOR,
         }
-        self.sample(left_ns, difference);
-        self.bin(left_ns, difference);
+        self.record_sample(left_ns, difference);
+        self.record_in_bin(left_ns, difference);
         self.count += 1;
     }
 
-    fn sample(&mut self, at_ns: u64, difference: i64) {
+    fn record_sample(&mut self, at_ns: u64, difference: i64) {
         if !self.count.is_multiple_of(self.stride) {
             return;
         }
@@ -226,14 +226,14 @@ impl Delays {
         }
     }
 
-    fn bin(&mut self, at_ns: u64, difference: i64) {
+    fn record_in_bin(&mut self, at_ns: u64, difference: i64) {
         let elapsed = at_ns.saturating_sub(self.from_ns);
         while elapsed / self.width_ns >= self.settings.bins_max.max(2) as u64 {
             let pairs = self.bins.chunks(2);
             let merged = pairs.map(|pair| {
                 pair.iter()
                     .copied()
-                    .fold(DelaySums::default(), DelaySums::merged)
+                    .fold(DelaySums::default(), DelaySums::merge)
             });
             self.bins = merged.collect();
             self.width_ns *= 2;
@@ -242,15 +242,15 @@ impl Delays {
         if index >= self.bins.len() {
             self.bins.resize(index + 1, DelaySums::default());
         }
-        self.bins[index] = self.bins[index].merged(DelaySums::of(difference));
+        self.bins[index] = self.bins[index].merge(DelaySums::of(difference));
     }
 
     /// Returns the usual difference of recent packets.
-    pub(super) fn recent(&self) -> Option<i64> {
+    pub(super) fn recent_difference(&self) -> Option<i64> {
         (self.count > 0).then_some(self.recent)
     }
 
-    pub(super) fn mean(&self) -> Option<f64> {
+    pub(super) fn mean_difference(&self) -> Option<f64> {
         let sum: i128 = self.bins.iter().map(|bin| bin.sum).sum();
         (self.count > 0).then(|| sum as f64 / self.count as f64)
     }
@@ -279,7 +279,7 @@ impl Delays {
     ) -> (Distribution, DelaySeries) {
         let sign = if from_left { 1.0 } else { -1.0 };
         let delay = |at_ns: u64, difference: f64| {
-            let delay = sign * (difference - clock_offset.at(at_ns));
+            let delay = sign * (difference - clock_offset.offset_ns_at(at_ns));
             delay.max(0.0).round() as u64
         };
         let bin = |(index, sums): (usize, &DelaySums)| {
@@ -307,11 +307,11 @@ impl Delays {
             from_ns: self.from_ns,
             bins: self.bins.iter().enumerate().map(bin).collect(),
         };
-        (self.scaled(&histogram.summary(), &series), series)
+        (self.scale_counts(&histogram.summary(), &series), series)
     }
 
     /// Scales the counts from the kept samples to all packets; extremes and mean are of all packets.
-    fn scaled(&self, sampled: &Distribution, series: &DelaySeries) -> Distribution {
+    fn scale_counts(&self, sampled: &Distribution, series: &DelaySeries) -> Distribution {
         let full = || series.bins.iter().filter(|bin| bin.count > 0);
         let sum: f64 = full()
             .map(|bin| bin.mean_ns as f64 * bin.count as f64)
@@ -371,7 +371,7 @@ mod tests {
             forward.min_delays(true).unwrap(),
             backward.min_delays(false).unwrap(),
         );
-        ClockOffset::between(&low, &high, 1.0)
+        ClockOffset::from_both_directions(&low, &high, 1.0)
     }
 
     #[test]
@@ -407,9 +407,9 @@ mod tests {
             forward.min_delays(true).unwrap(),
             backward.min_delays(false).unwrap(),
         );
-        let line = ClockOffset::between(&low, &high, 1.0);
+        let line = ClockOffset::from_both_directions(&low, &high, 1.0);
         assert!((line.slope * 1e6 - 80.0).abs() < 2.0, "{line:?}");
-        assert!((line.at(0) - 3e9).abs() < 50e3, "{line:?}");
+        assert!((line.offset_ns_at(0) - 3e9).abs() < 50e3, "{line:?}");
         let (delay, _) = forward.finish(true, line);
         assert!(delay.min.abs_diff(20_000_000) < 50_000, "{}", delay.min);
     }

@@ -63,8 +63,8 @@ impl Comparison {
     }
 
     /// Processes a segment. Those of each side come in order of time, and both sides at about the same time.
-    pub fn segment(&mut self, side: Side, segment: &Segment) {
-        self.directions[usize::from(!segment.from_low)].segment(side, segment);
+    pub fn process_segment(&mut self, side: Side, segment: &Segment) {
+        self.directions[usize::from(!segment.from_low)].process_segment(side, segment);
     }
 
     /// Returns the number of unmatched parts of packets: at most [`ComparisonSettings::packets_max`] for each point and
@@ -106,7 +106,7 @@ impl Comparison {
             right: right.number,
             client_is_left,
             clocks,
-            offset_ns: line.at(left.first_ns) as i64,
+            offset_ns: line.offset_ns_at(left.first_ns) as i64,
             skew_ppm: line.slope * 1e6,
             from_client: OneWayMetrics {
                 lost_upstream_bytes: upload.unseen_retransmitted_bytes,
@@ -123,13 +123,15 @@ impl Comparison {
     /// the clock offset; for the other direction it is the offset minus a delay.
     fn low_is_left(&self, left: &Flow, right: &Flow) -> bool {
         let [low, high] = &self.directions;
-        if let (Some(low), Some(high)) = (low.delays.mean(), high.delays.mean()) {
+        if let (Some(low), Some(high)) =
+            (low.delays.mean_difference(), high.delays.mean_difference())
+        {
             return low > high;
         }
-        if let (true, Some(low)) = (self.same_clock, low.delays.mean()) {
+        if let (true, Some(low)) = (self.same_clock, low.delays.mean_difference()) {
             return low > 0.0;
         }
-        if let (true, Some(high)) = (self.same_clock, high.delays.mean()) {
+        if let (true, Some(high)) = (self.same_clock, high.delays.mean_difference()) {
             return high < 0.0;
         }
         let to_server = |flow: &Flow| flow.handshake.syn_to_syn_ack_ns;
@@ -149,9 +151,18 @@ impl Comparison {
         );
         let sign = if low_is_left { 1.0 } else { -1.0 };
         match (low, high) {
-            (Some(low), Some(high)) => (Clocks::Symmetric, ClockOffset::between(&low, &high, sign)),
-            (Some(low), None) => (Clocks::Relative, ClockOffset::below(&low, sign)),
-            (None, Some(high)) => (Clocks::Relative, ClockOffset::below(&high, -sign)),
+            (Some(low), Some(high)) => (
+                Clocks::Symmetric,
+                ClockOffset::from_both_directions(&low, &high, sign),
+            ),
+            (Some(low), None) => (
+                Clocks::Relative,
+                ClockOffset::from_one_direction(&low, sign),
+            ),
+            (None, Some(high)) => (
+                Clocks::Relative,
+                ClockOffset::from_one_direction(&high, -sign),
+            ),
             (None, None) => (Clocks::Relative, ClockOffset::default()),
         }
     }
@@ -188,7 +199,7 @@ impl DirectionMatcher {
         }
     }
 
-    fn segment(&mut self, side: Side, segment: &Segment) {
+    fn process_segment(&mut self, side: Side, segment: &Segment) {
         let side = side as usize;
         let serial = self.sides[side].next_serial();
         let syn_fin = u64::from(segment.flags & SYN != 0) + u64::from(segment.flags & FIN != 0);
@@ -223,7 +234,7 @@ impl DirectionMatcher {
     fn match_data(&mut self, side: usize, serial: u64, start: u64, packet: Packet) {
         let mut rest = start;
         let due = self.expected_at_other(side, packet.at_ns);
-        while let Some(found) = self.sides[1 - side].take(rest, &packet, due) {
+        while let Some(found) = self.sides[1 - side].take_match(rest, &packet, due) {
             if found.start > rest {
                 let part = Packet {
                     end: found.start,
@@ -237,7 +248,7 @@ impl DirectionMatcher {
         if rest < packet.end {
             self.sides[side].insert(start, rest, serial, &packet);
         }
-        self.sides[side].queue(start, packet.tsval);
+        self.sides[side].enqueue(start, packet.tsval);
     }
 
     fn match_empty(&mut self, side: usize, serial: u64, empty_segment: EmptySegment, at_ns: u64) {
@@ -249,12 +260,12 @@ impl DirectionMatcher {
             }
             None => self.sides[side].insert_empty(serial, empty_segment, at_ns),
         }
-        self.sides[side].queue_empty(empty_segment);
+        self.sides[side].enqueue_empty(empty_segment);
     }
 
     /// Returns the expected time at the other point of a packet seen here at `at_ns`.
     fn expected_at_other(&self, side: usize, at_ns: u64) -> Option<u64> {
-        let recent = self.delays.recent()?;
+        let recent = self.delays.recent_difference()?;
         let shift = if side == Side::Left as usize {
             recent
         } else {
@@ -269,8 +280,8 @@ impl DirectionMatcher {
         self.matched += 1;
         self.matched_bytes += found.end - found.start;
         let reordered = [
-            self.sides[side].matched(serial),
-            self.sides[1 - side].matched(found.serial),
+            self.sides[side].record_match(serial),
+            self.sides[1 - side].record_match(found.serial),
         ];
         self.reordered += u64::from(reordered[0] || reordered[1]);
     }
@@ -299,8 +310,8 @@ impl DirectionMatcher {
             matched_bytes: self.matched_bytes,
             one_way_delay: delay,
             time_series,
-            lost: here.missing(),
-            uncaptured: there.missing(),
+            lost: here.missing_packets(),
+            uncaptured: there.missing_packets(),
             outside_overlap: here.outside_overlap(there),
             lost_upstream_bytes: 0,
             reordered: self.reordered,
@@ -343,9 +354,9 @@ mod tests {
     struct Last(Option<Flow>);
 
     impl Sink for Last {
-        fn bin(&mut self, _: u64, _: bool, _: usize, _: u64, _: &crate::bin::Bin) {}
+        fn receive_bin(&mut self, _: u64, _: bool, _: usize, _: u64, _: &crate::bin::Bin) {}
 
-        fn flow(&mut self, flow: Flow) {
+        fn receive_flow(&mut self, flow: Flow) {
             self.0 = Some(flow);
         }
     }
@@ -358,7 +369,7 @@ mod tests {
         });
         let key = FlowKey { low, high };
         for (number, segment) in (0..).zip(segments) {
-            flows.segment(number, CapturePoint(0), &key, segment, &mut last);
+            flows.process_segment(number, CapturePoint(0), &key, segment, &mut last);
         }
         flows.finish(&mut last);
         last.0.unwrap()
@@ -397,7 +408,7 @@ mod tests {
         all.sort_by_key(|(_, segment)| segment.at_ns);
         let mut comparison = Comparison::new(true, ComparisonSettings::default());
         for (side, segment) in &all {
-            comparison.segment(*side, segment);
+            comparison.process_segment(*side, segment);
         }
         comparison.finish(&analysed(left), &analysed(right))
     }
@@ -493,14 +504,14 @@ mod tests {
             payload: 60_000,
             ..data(0, 0)
         };
-        comparison.segment(Side::Left, &whole);
+        comparison.process_segment(Side::Left, &whole);
         for byte in 0..1_000 {
             let one = Segment {
                 seq: whole.seq.wrapping_add(2 * byte),
                 payload: 1,
                 ..later(&whole, DELAY)
             };
-            comparison.segment(Side::Right, &one);
+            comparison.process_segment(Side::Right, &one);
             assert!(comparison.unmatched_parts() <= 2 * 100, "{byte}");
         }
     }
@@ -529,8 +540,8 @@ mod tests {
             let mut comparison = Comparison::new(true, ComparisonSettings::default());
             let right = left.iter().map(|segment| later(segment, DELAY)).rev();
             left.iter()
-                .for_each(|one| comparison.segment(Side::Left, one));
-            right.for_each(|one| comparison.segment(Side::Right, &one));
+                .for_each(|one| comparison.process_segment(Side::Left, one));
+            right.for_each(|one| comparison.process_segment(Side::Right, &one));
             assert_eq!(comparison.unmatched_parts(), 0);
         }
     }

@@ -88,7 +88,7 @@ impl Unmatched {
 
     /// Cuts out the first unmatched part of `from..packet.end` with the same TSval. Of several, takes the one nearest
     /// to `due`, or else the first.
-    pub(super) fn take(
+    pub(super) fn take_match(
         &mut self,
         from: u64,
         packet: &Packet,
@@ -97,18 +97,18 @@ impl Unmatched {
         if from >= packet.end {
             return None;
         }
-        let key = self.covering(from, packet.tsval, due);
-        let key = key.or_else(|| self.behind(from, packet, due))?;
+        let key = self.part_covering(from, packet.tsval, due);
+        let key = key.or_else(|| self.part_after(from, packet, due))?;
         let (tsval, start, serial) = key;
         let found = self.data.remove(&key)?;
         let is_first = !self.split_parts.remove(&(serial, start));
         let cut = start.max(from)..found.end.min(packet.end);
         if start < cut.start {
             let end = cut.start;
-            self.put(key, Part { end, ..found }, is_first);
+            self.insert_part(key, Part { end, ..found }, is_first);
         }
         if cut.end < found.end {
-            self.put((tsval, cut.end, serial), found, false);
+            self.insert_part((tsval, cut.end, serial), found, false);
         }
         Some(MatchedPart {
             start: cut.start,
@@ -119,25 +119,27 @@ impl Unmatched {
     }
 
     /// Returns the part that contains number `from`.
-    fn covering(&self, from: u64, tsval: Option<u32>, due: Option<u64>) -> Option<Key> {
+    fn part_covering(&self, from: u64, tsval: Option<u32>, due: Option<u64>) -> Option<Key> {
         let least = (tsval, from.saturating_sub(LEN_MAX), 0);
         let before = self.data.range(least..(tsval, from, 0)).rev();
-        let parts = self.at(from, tsval).chain(before.take(CANDIDATES_MAX));
+        let parts = self
+            .parts_from(from, tsval)
+            .chain(before.take(CANDIDATES_MAX));
         nearest(parts.filter(|(_, part)| part.end > from), due)
     }
 
     /// Returns the first part that begins after `from`, before the end of `packet`.
-    fn behind(&self, from: u64, packet: &Packet, due: Option<u64>) -> Option<Key> {
+    fn part_after(&self, from: u64, packet: &Packet, due: Option<u64>) -> Option<Key> {
         let tsval = packet.tsval;
         let mut parts = self
             .data
             .range((tsval, from, u64::MAX)..(tsval, packet.end, 0));
         let ((_, start, _), _) = parts.next()?;
-        nearest(self.at(*start, tsval), due)
+        nearest(self.parts_from(*start, tsval), due)
     }
 
     /// Returns the parts that begin at `start`.
-    fn at(&self, start: u64, tsval: Option<u32>) -> impl Iterator<Item = (&Key, &Part)> {
+    fn parts_from(&self, start: u64, tsval: Option<u32>) -> impl Iterator<Item = (&Key, &Part)> {
         let keys: RangeInclusive<Key> = (tsval, start, 0)..=(tsval, start, u64::MAX);
         self.data.range(keys).take(CANDIDATES_MAX)
     }
@@ -163,10 +165,10 @@ impl Unmatched {
             at_ns: packet.at_ns,
             segment_bytes: packet.segment_bytes,
         };
-        self.put((packet.tsval, start, serial), part, start == first);
+        self.insert_part((packet.tsval, start, serial), part, start == first);
     }
 
-    fn put(&mut self, key: Key, part: Part, is_first: bool) {
+    fn insert_part(&mut self, key: Key, part: Part, is_first: bool) {
         self.data.insert(key, part);
         if !is_first {
             self.split_parts.insert((key.2, key.1));
@@ -177,16 +179,16 @@ impl Unmatched {
         self.empty_segments.insert((segment, serial), at_ns);
     }
 
-    pub(super) fn queue(&mut self, start: u64, tsval: Option<u32>) {
+    pub(super) fn enqueue(&mut self, start: u64, tsval: Option<u32>) {
         self.order.push_back(QueuedPacket::Data { start, tsval });
     }
 
-    pub(super) fn queue_empty(&mut self, segment: EmptySegment) {
+    pub(super) fn enqueue_empty(&mut self, segment: EmptySegment) {
         self.order.push_back(QueuedPacket::Bare(segment));
     }
 
     /// Marks packet `serial` as matched; returns whether a later one was matched before.
-    pub(super) fn matched(&mut self, serial: u64) -> bool {
+    pub(super) fn record_match(&mut self, serial: u64) -> bool {
         let reordered = self.last.is_some_and(|last| last > serial);
         self.first = Some(self.first.map_or(serial, |first| first.min(serial)));
         self.last = self.last.max(Some(serial));
@@ -241,7 +243,7 @@ impl Unmatched {
         }
     }
 
-    pub(super) fn missing(&self) -> MissingPackets {
+    pub(super) fn missing_packets(&self) -> MissingPackets {
         self.missing
     }
 

@@ -72,12 +72,12 @@ impl SenderCapture {
         far.limits = near
             .limits
             .iter()
-            .map(|period| self.shifted(*period))
+            .map(|period| self.to_other_clock(*period))
             .collect();
         far.verdict.clone_from(&near.verdict);
     }
 
-    fn shifted(&self, period: LimitPeriod) -> LimitPeriod {
+    fn to_other_clock(&self, period: LimitPeriod) -> LimitPeriod {
         let at = |ns: u64| ns.saturating_add_signed(self.other_clock_ahead_ns);
         LimitPeriod {
             from_ns: at(period.from_ns),

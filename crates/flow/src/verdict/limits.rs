@@ -15,10 +15,10 @@
 //!    the application is slower than the path.
 //! 3. **ACK stream**: a queue had built up, as in 4. At least half of the excess of the round trip, and at least 3 ms,
 //!    was delay of the ACK path, by the ACKs' time stamps ([`crate::ack_path_delay`]). Without time stamps of
-//!    milliseconds this cannot be distinguished from path rate.
-//! 4. **Path rate**: a queue existed during the whole step. At every ACK, the first byte not acknowledged was older
+//!    milliseconds this cannot be distinguished from the bottleneck bandwidth.
+//! 4. **Bottleneck bandwidth**: a queue existed during the whole step. At every ACK, the first byte not acknowledged was older
 //!    than the least round trip by 5 % and by 0.5 ms ([`Bin::unacked_age_min_us`]). The age is used because a delayed
-//!    ACK makes the round trip longer without any queue. Path rate comes before a full receive window, unlike in the
+//!    ACK makes the round trip longer without any queue. Bottleneck bandwidth comes before a full receive window, unlike in the
 //!    kernel's accounting: a larger window would only lengthen the queue. With a capture at both ends the one-way
 //!    delays show the queue ([`PathDelays`]).
 //! 5. **Receive window**: a packet ended within a segment of the advertised window's end (as T-RAT), or the window had
@@ -30,8 +30,8 @@
 //!    The sender held back. A send buffer that is too small and pacing are reasons as well: a tap cannot distinguish
 //!    them.
 //!
-//! Then spans of less than two steps are merged into their neighbour. A congestion-window span beside a path-rate span
-//! becomes path rate if most of it acknowledges as much (to 3 %): a queue that is short or empty for a moment does not
+//! Then spans of less than two steps are merged into their neighbour. A congestion-window span beside a bandwidth span
+//! becomes bandwidth if most of it acknowledges as much (to 3 %): a queue that is short or empty for a moment does not
 //! reduce the rate. Finally, silences of a round trip or more with everything acknowledged, and windows without room
 //! for a segment, are inserted with their own times.
 //!
@@ -118,21 +118,23 @@ pub fn classify(
     handshake_ns: Option<u64>,
     delays: Option<&PathDelays<'_>>,
 ) -> Vec<LimitPeriod> {
-    let segments: u64 = sum(&series.bins, |bin| u64::from(bin.data_segments));
+    let segments: u64 = sum_bins(&series.bins, |bin| u64::from(bin.data_segments));
     match RttWindows::of(series, handshake_ns) {
-        Some(rtt_windows) if segments >= SEGMENTS_MIN => spans(&rtt_windows, windows, delays)
-            .into_iter()
-            .map(|span| LimitPeriod {
-                limit: span.kind,
-                from_ns: rtt_windows.bin_start_ns(span.bins.start),
-                to_ns: rtt_windows.bin_start_ns(span.bins.end),
-            })
-            .collect(),
+        Some(rtt_windows) if segments >= SEGMENTS_MIN => {
+            detect_spans(&rtt_windows, windows, delays)
+                .into_iter()
+                .map(|span| LimitPeriod {
+                    limit: span.kind,
+                    from_ns: rtt_windows.bin_start_ns(span.bins.start),
+                    to_ns: rtt_windows.bin_start_ns(span.bins.end),
+                })
+                .collect()
+        }
         _ => Vec::new(),
     }
 }
 
-fn spans(
+fn detect_spans(
     rtt_windows: &RttWindows<'_>,
     windows: Windows,
     delays: Option<&PathDelays<'_>>,
@@ -140,8 +142,12 @@ fn spans(
     let evidence = BinEvidence::of(rtt_windows, windows, delays);
     let closed_windows = closed_bins(rtt_windows.bins(), windows);
     let (mut spans, mut classifier) = (Vec::new(), LimitClassifier::default());
-    let mut from = rtt_windows.active().start;
-    for gap in runs(&evidence.silent, rtt_windows.active(), rtt_windows.step) {
+    let mut from = rtt_windows.active_bins().start;
+    for gap in find_runs(
+        &evidence.silent,
+        rtt_windows.active_bins(),
+        rtt_windows.step,
+    ) {
         spans.extend(classify_active(
             rtt_windows,
             from..gap.start,
@@ -157,11 +163,11 @@ fn spans(
     }
     spans.extend(classify_active(
         rtt_windows,
-        from..rtt_windows.active().end,
+        from..rtt_windows.active_bins().end,
         &evidence,
         &mut classifier,
     ));
-    for bins in runs(&closed_windows, rtt_windows.active(), rtt_windows.step) {
+    for bins in find_runs(&closed_windows, rtt_windows.active_bins(), rtt_windows.step) {
         overlay(
             &mut spans,
             Span {
@@ -204,9 +210,9 @@ impl<'a> BinEvidence<'a> {
     }
 
     /// Returns the evidence of a queue in the bins `range`.
-    fn queue(&self, rtt_windows: &RttWindows<'_>, range: &Range<usize>) -> QueueEvidence {
+    fn queue_evidence(&self, rtt_windows: &RttWindows<'_>, range: &Range<usize>) -> QueueEvidence {
         match self.delays {
-            Some(delays) => delays.queue(
+            Some(delays) => delays.queue_evidence(
                 rtt_windows.bin_start_ns(range.start),
                 rtt_windows.bin_start_ns(range.end),
             ),
@@ -258,7 +264,7 @@ impl QueueEvidence {
 
 impl PathDelays<'_> {
     /// Returns the queues of data and of ACKs from `from_ns` to `to_ns`, by the clock of the sender's capture.
-    fn queue(&self, from_ns: u64, to_ns: u64) -> QueueEvidence {
+    fn queue_evidence(&self, from_ns: u64, to_ns: u64) -> QueueEvidence {
         let [from, to] = [from_ns, to_ns].map(|at| at.saturating_add_signed(self.clock_ahead_ns));
         let [data, acks] = [self.data, self.acks].map(|series| excess_delay(series, from, to));
         let both = data.unwrap_or(0.0) + acks.unwrap_or(0.0);
@@ -295,7 +301,7 @@ fn classify_active(
     evidence: &BinEvidence<'_>,
     classifier: &mut LimitClassifier,
 ) -> Vec<Span> {
-    let steps = steps(rtt_windows, bins, evidence);
+    let steps = split_into_steps(rtt_windows, bins, evidence);
     let classified = steps.iter().map(|step| Span {
         kind: classifier.classify_step(step),
         bins: step.bins.clone(),
@@ -304,11 +310,11 @@ fn classify_active(
     let spans = absorb_short(merge_adjacent(classified.collect(), same_kind), |span| {
         span.bins.len() < two_steps
     });
-    merge_adjacent(absorb_into_path_rate(rtt_windows, spans), same_kind)
+    merge_adjacent(absorb_into_bandwidth_spans(rtt_windows, spans), same_kind)
 }
 
-/// Turns congestion-window spans that do not reduce the path's rate into path-rate spans.
-fn absorb_into_path_rate(rtt_windows: &RttWindows<'_>, mut spans: Vec<Span>) -> Vec<Span> {
+/// Turns congestion-window spans that do not reduce the path's rate into bottleneck-bandwidth spans.
+fn absorb_into_bandwidth_spans(rtt_windows: &RttWindows<'_>, mut spans: Vec<Span>) -> Vec<Span> {
     let rate = |span: &Span| typical_rate(rtt_windows, &span.bins);
     let full = |at: usize, beside: Option<&Span>| {
         let path = beside.filter(|span| span.kind == Limit::BottleneckBandwidth);
@@ -332,7 +338,7 @@ fn typical_rate(rtt_windows: &RttWindows<'_>, bins: &Range<usize>) -> f64 {
     let repairs = |step: usize| {
         let from = (edge(step) - rtt_windows.step).max(0.0) as usize;
         let to = (edge(step + 1).ceil() as usize).min(rtt_windows.bins().len());
-        sum(&rtt_windows.bins()[from..to], |bin| bin.retransmitted_bytes) > 0
+        sum_bins(&rtt_windows.bins()[from..to], |bin| bin.retransmitted_bytes) > 0
     };
     let rate = |step: usize| rtt_windows.acked_in(edge(step)..edge(step + 1));
     let mut rates: Vec<f64> = (0..count)
@@ -363,7 +369,7 @@ struct Step {
     tap_rtt: f64,
 }
 
-fn steps(
+fn split_into_steps(
     rtt_windows: &RttWindows<'_>,
     bins: Range<usize>,
     evidence: &BinEvidence<'_>,
@@ -383,21 +389,21 @@ fn steps(
 impl Step {
     fn of(rtt_windows: &RttWindows<'_>, range: Range<usize>, evidence: &BinEvidence<'_>) -> Self {
         let bins = &rtt_windows.bins()[range.clone()];
-        let segments = sum(bins, |bin| u64::from(bin.data_segments));
+        let segments = sum_bins(bins, |bin| u64::from(bin.data_segments));
         let silent = evidence.silent[range.clone()]
             .iter()
             .filter(|silent| **silent);
         Self {
             segments,
-            short: sum(bins, |bin| u64::from(bin.short_segments)),
-            retransmitted: sum(bins, |bin| bin.retransmitted_bytes),
-            window_full: sum(bins, |bin| u64::from(bin.window_full)),
+            short: sum_bins(bins, |bin| u64::from(bin.short_segments)),
+            retransmitted: sum_bins(bins, |bin| bin.retransmitted_bytes),
+            window_full: sum_bins(bins, |bin| u64::from(bin.window_full)),
             in_flight: bins.iter().map(|bin| bin.in_flight_max).max().unwrap_or(0),
-            segment_bytes: sum(bins, |bin| bin.data_bytes) / segments.max(1),
+            segment_bytes: sum_bins(bins, |bin| bin.data_bytes) / segments.max(1),
             nanos: rtt_windows.bins_to_ns(bins.len() as f64),
             silent: silent.count() as f64 / bins.len() as f64,
             unread: evidence.unread[range.clone()].iter().all(|unread| *unread),
-            queue: evidence.queue(rtt_windows, &range),
+            queue: evidence.queue_evidence(rtt_windows, &range),
             tap_rtt: rtt_windows.bins_to_ns(rtt_windows.tap_rtt),
             bins: range,
         }
@@ -432,7 +438,7 @@ impl LimitClassifier {
             return Limit::Application;
         }
         self.update_loss(step);
-        let limit = self.limit(step);
+        let limit = self.apply_rules(step);
         self.history.push(step.in_flight);
         limit
     }
@@ -451,7 +457,7 @@ impl LimitClassifier {
         };
     }
 
-    fn limit(&self, step: &Step) -> Limit {
+    fn apply_rules(&self, step: &Step) -> Limit {
         match () {
             () if step.is_data_limited() => Limit::Application,
             () if step.unread => Limit::ReceiveWindow,
@@ -507,7 +513,7 @@ fn silent_bins(bins: &[Bin], windows: Windows) -> Vec<bool> {
 /// Returns whether the receiver held unread data for more than half of the time of `series`.
 pub(super) fn holds_unread_data(series: &TimeSeries) -> bool {
     RttWindows::of(series, None).is_some_and(|rtt_windows| {
-        let (active, unread) = (rtt_windows.active(), unread_bins(&rtt_windows));
+        let (active, unread) = (rtt_windows.active_bins(), unread_bins(&rtt_windows));
         let count = unread[active.clone()]
             .iter()
             .filter(|unread| **unread)
@@ -545,9 +551,9 @@ fn least_windows(bins: &[Bin]) -> impl Iterator<Item = Option<u64>> {
 /// Returns for each bin whether the window had no room for a segment of the usual size at some time. Zero is zero by
 /// any scale.
 fn closed_bins(bins: &[Bin], windows: Windows) -> Vec<bool> {
-    let segments = sum(bins, |bin| u64::from(bin.data_segments));
+    let segments = sum_bins(bins, |bin| u64::from(bin.data_segments));
     let segment_bytes = match windows {
-        Windows::Scaled => sum(bins, |bin| bin.data_bytes) / segments.max(1),
+        Windows::Scaled => sum_bins(bins, |bin| bin.data_bytes) / segments.max(1),
         Windows::Unknown => 1,
     };
     let is_closed =
@@ -556,7 +562,7 @@ fn closed_bins(bins: &[Bin], windows: Windows) -> Vec<bool> {
 }
 
 /// Returns the runs of at least `least` bins within `active` whose flags are set.
-fn runs(flags: &[bool], active: Range<usize>, least: f64) -> Vec<Range<usize>> {
+fn find_runs(flags: &[bool], active: Range<usize>, least: f64) -> Vec<Range<usize>> {
     let mut runs = Vec::new();
     let mut from = active.start;
     for bin in active.clone() {
@@ -570,6 +576,6 @@ fn runs(flags: &[bool], active: Range<usize>, least: f64) -> Vec<Range<usize>> {
     runs
 }
 
-fn sum(bins: &[Bin], of: impl Fn(&Bin) -> u64) -> u64 {
+fn sum_bins(bins: &[Bin], of: impl Fn(&Bin) -> u64) -> u64 {
     bins.iter().map(of).fold(0, u64::saturating_add)
 }

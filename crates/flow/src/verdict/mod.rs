@@ -39,19 +39,19 @@ pub fn assess_direction(direction: &mut Direction, handshake_ns: Option<u64>) {
 #[must_use]
 pub fn verdict_text(direction: &Direction) -> String {
     let position = &direction.tap_position;
-    let prefix = tap_position::prefix(position.location);
-    compose(direction, prefix, &tap_position::caveat(position))
+    let prefix = tap_position::verdict_prefix(position.location);
+    format_verdict(direction, prefix, &tap_position::verdict_caveat(position))
 }
 
 /// Returns the verdict on `direction`, captured near its sender, whose limits were classified with the delays of a
 /// capture near its receiver; empty without data.
 #[must_use]
 pub fn two_point_verdict_text(direction: &Direction) -> String {
-    compose(direction, "Captured at both ends: ", "")
+    format_verdict(direction, "Captured at both ends: ", "")
 }
 
-fn compose(direction: &Direction, prefix: &str, caveat: &str) -> String {
-    let shares = shares(&direction.limits);
+fn format_verdict(direction: &Direction, prefix: &str, caveat: &str) -> String {
+    let shares = limit_shares(&direction.limits);
     match (shares.is_empty(), direction.data.unique_bytes) {
         (true, 0) => String::new(),
         (true, _) => "Too few packets to say what limited it.".to_owned(),
@@ -92,7 +92,7 @@ fn limited_by(direction: &Direction, shares: &[(Limit, f64)]) -> String {
             name_of(main)
         ),
     };
-    text += &evidence(direction, main);
+    text += &describe_evidence(direction, main);
     for (limit, share) in shares[1..].iter().filter(|(_, share)| *share >= SHARE_MIN) {
         text += &format!("; {} by {}", percent(*share), name_of(*limit));
     }
@@ -101,7 +101,7 @@ fn limited_by(direction: &Direction, shares: &[(Limit, f64)]) -> String {
 
 /// Returns the share of each limiting factor in the classified time, the largest first.
 #[must_use]
-pub fn shares(limits: &[LimitPeriod]) -> Vec<(Limit, f64)> {
+pub fn limit_shares(limits: &[LimitPeriod]) -> Vec<(Limit, f64)> {
     let span = |period: &LimitPeriod| period.duration_ns() as f64;
     let whole: f64 = limits.iter().map(span).sum();
     let mut shares: Vec<(Limit, f64)> = ALL_LIMITS
@@ -137,7 +137,7 @@ fn name_of(limit: Limit) -> &'static str {
 }
 
 /// Returns the figure that supports the verdict best.
-fn evidence(direction: &Direction, limit: Limit) -> String {
+fn describe_evidence(direction: &Direction, limit: Limit) -> String {
     let phase = longest_active_phase(direction);
     match limit {
         Limit::ReceiveWindow if Windows::of(&direction.acks) == Windows::Unknown => {

@@ -27,7 +27,7 @@ use crate::record::{Phase, PhaseKind};
 use crate::time_series::{
     TimeSeries,
     bin::Bin,
-    change_points::{LinearPiece, noise, partition, without_outliers},
+    change_points::{LinearPiece, noise_sigma, partition, without_outliers},
     rtt_windows::RttWindows,
     spans::{self, absorb_short, merge_adjacent, overlay},
 };
@@ -36,7 +36,7 @@ use std::ops::{Range, RangeInclusive};
 /// Factor by which a rate must change to count as different.
 const RATE_CHANGE_MIN: f64 = 1.15;
 /// Share of the flow's rate below which the transfer is not yet up to speed. It also is the least share for the
-/// queueing delays that `peak` compares.
+/// queueing delays that `find_peak` compares.
 const LOW_SHARE: f64 = 0.1;
 /// Share of the former rate at which the rate has recovered.
 const RECOVERED_SHARE: f64 = 0.9;
@@ -64,9 +64,9 @@ pub fn detect(series: &TimeSeries, handshake_ns: Option<u64>) -> Vec<Phase> {
         .map(|bin| u64::from(bin.data_segments))
         .sum();
     match RttWindows::of(series, handshake_ns) {
-        Some(rtt_windows) if segments >= SEGMENTS_MIN => spans(&rtt_windows)
+        Some(rtt_windows) if segments >= SEGMENTS_MIN => detect_spans(&rtt_windows)
             .iter()
-            .map(|span| phase(&rtt_windows, span))
+            .map(|span| summarize_span(&rtt_windows, span))
             .collect(),
         _ => Vec::new(),
     }
@@ -74,9 +74,9 @@ pub fn detect(series: &TimeSeries, handshake_ns: Option<u64>) -> Vec<Phase> {
 
 type Span = spans::Span<PhaseKind>;
 
-fn spans(rtt_windows: &RttWindows<'_>) -> Vec<Span> {
+fn detect_spans(rtt_windows: &RttWindows<'_>) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
-    for bins in stretches(rtt_windows) {
+    for bins in active_stretches(rtt_windows) {
         if let Some(last) = spans.last() {
             let idle = last.bins.end..bins.start;
             spans.push(Span {
@@ -84,14 +84,14 @@ fn spans(rtt_windows: &RttWindows<'_>) -> Vec<Span> {
                 bins: idle,
             });
         }
-        spans.extend(ActiveStretch::of(rtt_windows, bins).spans());
+        spans.extend(ActiveStretch::of(rtt_windows, bins).classify());
     }
     spans
 }
 
 /// Returns the stretches with data, separated by idle ones.
-fn stretches(rtt_windows: &RttWindows<'_>) -> Vec<Range<usize>> {
-    let (bins, active) = (rtt_windows.bins(), rtt_windows.active());
+fn active_stretches(rtt_windows: &RttWindows<'_>) -> Vec<Range<usize>> {
+    let (bins, active) = (rtt_windows.bins(), rtt_windows.active_bins());
     let least = (2.0 * rtt_windows.path_rtt).max(2.0).ceil() as usize;
     let least = least.max(active.len() / IDLE_DIVISOR);
     let (mut stretches, mut from, mut last) = (Vec::new(), active.start, active.start);
@@ -125,40 +125,40 @@ impl<'a> ActiveStretch<'a> {
     fn of(rtt_windows: &'a RttWindows<'a>, bins: Range<usize>) -> Self {
         let steps = (bins.len() as f64 / rtt_windows.step).floor().max(1.0) as usize;
         let mut stretch = Self {
-            losses: losses(rtt_windows, &bins),
+            losses: group_repairs(rtt_windows, &bins),
             rtt_windows,
             bins,
             rates: vec![0.0; steps],
             sigma: 0.0,
             pieces: Vec::new(),
         };
-        stretch.rates = (0..steps).map(|step| stretch.rate(step)).collect();
-        stretch.sigma = noise(&stretch.rates).max(NOISE_MIN * stretch.high_rate());
+        stretch.rates = (0..steps).map(|step| stretch.step_rate(step)).collect();
+        stretch.sigma = noise_sigma(&stretch.rates).max(NOISE_MIN * stretch.high_rate());
         stretch.pieces = partition(&without_outliers(&stretch.rates), stretch.sigma);
         stretch
     }
 
     /// Returns the start of step `step`; the last step takes the remainder.
-    fn edge(&self, step: usize) -> f64 {
+    fn step_start(&self, step: usize) -> f64 {
         match step < self.rates.len() {
             true => self.bins.start as f64 + step as f64 * self.rtt_windows.step,
             false => self.bins.end as f64,
         }
     }
 
-    fn bin(&self, step: usize) -> usize {
-        self.edge(step).round() as usize
+    fn step_start_bin(&self, step: usize) -> usize {
+        self.step_start(step).round() as usize
     }
 
-    fn step(&self, bin: usize) -> usize {
+    fn step_of_bin(&self, bin: usize) -> usize {
         let step = (bin - self.bins.start) as f64 / self.rtt_windows.step;
         (step as usize).min(self.rates.len() - 1)
     }
 
     /// Returns the rate of step `step`, bytes a bin. The remainder after the last step is not counted: it contains the
     /// end of a burst but not the pause after it.
-    fn rate(&self, step: usize) -> f64 {
-        let range = self.edge(step)..self.edge(step) + self.rtt_windows.step;
+    fn step_rate(&self, step: usize) -> f64 {
+        let range = self.step_start(step)..self.step_start(step) + self.rtt_windows.step;
         self.rtt_windows.sent_in(range) / self.rtt_windows.step
     }
 
@@ -169,7 +169,7 @@ impl<'a> ActiveStretch<'a> {
         sorted[sorted.len() * 9 / 10]
     }
 
-    fn grows(&self, piece: &LinearPiece) -> bool {
+    fn is_growing(&self, piece: &LinearPiece) -> bool {
         let rise = piece.end - piece.start;
         piece.end > RATE_CHANGE_MIN * piece.start && rise > 3.0 * self.sigma
     }
@@ -185,13 +185,13 @@ impl<'a> ActiveStretch<'a> {
 
     /// Returns whether the growth in `piece` follows a loss.
     fn is_recovery(&self, piece: &LinearPiece) -> bool {
-        let soon = self.bin((piece.from + 2).min(self.rates.len()));
+        let soon = self.step_start_bin((piece.from + 2).min(self.rates.len()));
         let before = self.rates[..piece.from].iter().copied().fold(0.0, f64::max);
         self.losses.iter().any(|loss| *loss.start() <= soon)
             && piece.end <= RATE_CHANGE_MIN * before
     }
 
-    fn kinds(&self) -> Vec<PhaseKind> {
+    fn piece_kinds(&self) -> Vec<PhaseKind> {
         let high = self.high_rate();
         let mut next = PhaseKind::Steady;
         let mut higher = 0.0;
@@ -200,7 +200,7 @@ impl<'a> ActiveStretch<'a> {
             .iter()
             .rev()
             .map(|piece| {
-                next = match self.grows(piece) {
+                next = match self.is_growing(piece) {
                     true if self.is_recovery(piece) => PhaseKind::Recovery,
                     true => PhaseKind::RampUp,
                     false if self.is_short_ramp(piece, higher) => PhaseKind::RampUp,
@@ -215,14 +215,14 @@ impl<'a> ActiveStretch<'a> {
         kinds
     }
 
-    fn spans(&self) -> Vec<Span> {
-        let kinds = self.kinds();
+    fn classify(&self) -> Vec<Span> {
+        let kinds = self.piece_kinds();
         let mut spans: Vec<Span> = Vec::new();
         for (piece, kind) in self.pieces.iter().zip(kinds) {
-            let bins = self.bin(piece.from)..self.bin(piece.to);
+            let bins = self.step_start_bin(piece.from)..self.step_start_bin(piece.to);
             spans.push(Span { kind, bins });
         }
-        spans = self.merged(spans);
+        spans = self.merge_same_phases(spans);
         for loss in &self.losses {
             if let Some(bins) = self.recovery_span(loss, &spans) {
                 overlay(
@@ -234,10 +234,10 @@ impl<'a> ActiveStretch<'a> {
                 );
             }
         }
-        if let Some(peak) = self.peak(&spans) {
+        if let Some(peak) = self.find_peak(&spans) {
             self.overlay_peak(&mut spans, peak);
         }
-        self.merged(self.without_short(spans))
+        self.merge_same_phases(self.absorb_short_spans(spans))
     }
 
     /// Returns the bins from the loss until the rate is back, or until the growth after the loss ends.
@@ -247,8 +247,9 @@ impl<'a> ActiveStretch<'a> {
         spans: &[Span],
     ) -> Option<Range<usize>> {
         let loss = *repair.start();
-        let step = self.step(loss);
-        let near = self.bin(step.saturating_sub(1))..=self.bin((step + 3).min(self.rates.len()));
+        let step = self.step_of_bin(loss);
+        let near = self.step_start_bin(step.saturating_sub(1))
+            ..=self.step_start_bin((step + 3).min(self.rates.len()));
         let growth =
             |span: &&Span| span.kind == PhaseKind::Recovery && near.contains(&span.bins.start);
         if let Some(growth) = spans.iter().find(growth) {
@@ -266,13 +267,13 @@ impl<'a> ActiveStretch<'a> {
         let steps = after.iter().position(back)?;
         let dipped = after.iter().take(2).any(dips);
         let end = step + 1 + steps;
-        let latest = self.bin((end + REPAIR_STEPS).min(self.rates.len()));
-        let end = self.bin(end).max(latest.min(repair.end() + 1));
+        let latest = self.step_start_bin((end + REPAIR_STEPS).min(self.rates.len()));
+        let end = self.step_start_bin(end).max(latest.min(repair.end() + 1));
         dipped.then_some(loss..end)
     }
 
     /// Returns the bins in which a queue builds up at the end of the first ramp-up.
-    fn peak(&self, spans: &[Span]) -> Option<Range<usize>> {
+    fn find_peak(&self, spans: &[Span]) -> Option<Range<usize>> {
         let ramp = spans
             .first()
             .filter(|span| span.kind == PhaseKind::RampUp)?;
@@ -288,11 +289,13 @@ impl<'a> ActiveStretch<'a> {
         // Round trips of a flow that is still slow are long because its ACKs wait for more data.
         let high = self.high_rate();
         let fast = self.rates.iter().position(|rate| *rate >= high / 2.0)?;
-        let most = (self.bin(fast)..end).map(excess).fold(0.0, f64::max);
+        let most = (self.step_start_bin(fast)..end)
+            .map(excess)
+            .fold(0.0, f64::max);
         if most < LOW_SHARE * base {
             return None;
         }
-        let top = (self.bin(fast)..end).find(|bin| excess(*bin) >= 0.95 * most)?;
+        let top = (self.step_start_bin(fast)..end).find(|bin| excess(*bin) >= 0.95 * most)?;
         let threshold = LOW_SHARE * most;
         let last_empty = (self.bins.start..top)
             .rev()
@@ -334,7 +337,7 @@ impl<'a> ActiveStretch<'a> {
     }
 
     /// Removes spans shorter than a step, or than two steps if they are steady; the span before takes their bins.
-    fn without_short(&self, spans: Vec<Span>) -> Vec<Span> {
+    fn absorb_short_spans(&self, spans: Vec<Span>) -> Vec<Span> {
         let step = self.rtt_windows.step.floor() as usize;
         let short = |span: &Span| {
             let steady = span.kind == PhaseKind::Steady;
@@ -344,7 +347,7 @@ impl<'a> ActiveStretch<'a> {
     }
 
     /// Merges neighbours that are the same phase.
-    fn merged(&self, spans: Vec<Span>) -> Vec<Span> {
+    fn merge_same_phases(&self, spans: Vec<Span>) -> Vec<Span> {
         merge_adjacent(spans, |one, next| self.is_same_phase(one, next))
     }
 
@@ -372,7 +375,7 @@ impl<'a> ActiveStretch<'a> {
 
 /// Returns the bins with retransmissions, grouped into repairs. Within a repair, retransmissions are at most two round
 /// trips apart, or one step if that is longer.
-fn losses(rtt_windows: &RttWindows<'_>, bins: &Range<usize>) -> Vec<RangeInclusive<usize>> {
+fn group_repairs(rtt_windows: &RttWindows<'_>, bins: &Range<usize>) -> Vec<RangeInclusive<usize>> {
     let quiet = (2.0 * rtt_windows.path_rtt).max(rtt_windows.step);
     let mut losses: Vec<RangeInclusive<usize>> = Vec::new();
     for bin in bins
@@ -387,7 +390,7 @@ fn losses(rtt_windows: &RttWindows<'_>, bins: &Range<usize>) -> Vec<RangeInclusi
     losses
 }
 
-fn phase(rtt_windows: &RttWindows<'_>, span: &Span) -> Phase {
+fn summarize_span(rtt_windows: &RttWindows<'_>, span: &Span) -> Phase {
     let bins = &rtt_windows.bins()[span.bins.clone()];
     let sum = |of: fn(&Bin) -> u64| bins.iter().map(|bin| of(bin) as f64).sum::<f64>();
     let seconds = rtt_windows.bins_to_ns(span.bins.len() as f64) / 1e9;

@@ -46,7 +46,7 @@ fn near_or_middle(nearer: u64, farther: u64, location: TapLocation) -> TapLocati
 }
 
 /// Returns the first words of a verdict.
-pub(super) fn prefix(location: TapLocation) -> &'static str {
+pub(super) fn verdict_prefix(location: TapLocation) -> &'static str {
     match location {
         TapLocation::NearSender => "Captured near the sender: ",
         TapLocation::Middle => "Captured in the middle of the path: probably ",
@@ -56,7 +56,7 @@ pub(super) fn prefix(location: TapLocation) -> &'static str {
 }
 
 /// Returns what a verdict from this position cannot take into account.
-pub(super) fn caveat(position: &TapPosition) -> String {
+pub(super) fn verdict_caveat(position: &TapPosition) -> String {
     match position.location {
         TapLocation::NearSender => String::new(),
         TapLocation::Middle => format!(

@@ -105,7 +105,7 @@ pub(super) fn section(view: DirectionView<'_>, number: usize) -> Markup {
                 (ack_clocking::figure_of(&direction.ack_clocking))
             }
             (phase_table(direction, view.axis()))
-            (figure_list(view.flow, direction))
+            (figure_table(view.flow, direction))
         }
     }
 }
@@ -179,7 +179,7 @@ fn phase_row(phase: &Phase, axis: Axis) -> Markup {
     }
 }
 
-fn figure_list(flow: &Flow, direction: &Direction) -> Markup {
+fn figure_table(flow: &Flow, direction: &Direction) -> Markup {
     let Direction {
         data,
         acks,

@@ -5,7 +5,7 @@
 use super::units;
 use longhaul_flow::{
     record::{Direction, Limit, LimitPeriod, Phase, PhaseKind},
-    verdict::shares,
+    verdict::limit_shares,
 };
 use maud::{Markup, html};
 
@@ -60,7 +60,7 @@ pub(super) fn timelines(direction: &Direction, axis: Axis) -> Markup {
 
 fn timeline(title: &str, parts: &[Span], axis: Axis) -> Markup {
     let visible = longest(parts);
-    let descriptions: Vec<String> = visible.iter().map(|part| describe(part)).collect();
+    let descriptions: Vec<String> = visible.iter().map(|part| describe_span(part)).collect();
     html! {
         div.timeline role="img" aria-label={ (title) ": " (descriptions.join(", ")) } {
             span.title { (title) }
@@ -79,14 +79,14 @@ fn longest(parts: &[Span]) -> Vec<&Span> {
 }
 
 fn render_span(part: &Span, axis: Axis) -> Markup {
-    let percent = |ns: u64| format!("{:.3}%", share(ns, axis.length_ns) * 100.0);
+    let percent = |ns: u64| format!("{:.3}%", share_of(ns, axis.length_ns) * 100.0);
     let style = format!(
         "left:{};width:{}",
         percent(part.from_ns),
         percent(part.length_ns())
     );
     html! {
-        span class=(part.class) style=(style) title=(describe(part))
+        span class=(part.class) style=(style) title=(describe_span(part))
             data-from=(seconds(part.from_ns)) data-to=(seconds(part.to_ns)) { (part.name) }
     }
 }
@@ -95,12 +95,12 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-fn share(ns: u64, all_ns: u64) -> f64 {
+fn share_of(ns: u64, all_ns: u64) -> f64 {
     ns as f64 / all_ns.max(1) as f64
 }
 
 /// Describes a part: "bottleneck bandwidth from 24 s to 26 s".
-fn describe(part: &Span) -> String {
+fn describe_span(part: &Span) -> String {
     let Span {
         name,
         from_ns,
@@ -127,7 +127,7 @@ fn legend(parts: &[Span]) -> Markup {
             @for (part, length) in sums {
                 li {
                     span class={ "key " (part.class) } {} (part.name)
-                    (format!(" {:.0} %", share(length, all) * 100.0))
+                    (format!(" {:.0} %", share_of(length, all) * 100.0))
                 }
             }
         }
@@ -178,7 +178,7 @@ pub(super) fn phase_labels(kind: PhaseKind) -> (&'static str, &'static str) {
 
 /// Returns the limit that was longest in effect, and its share of the limited time.
 pub(super) fn dominant_limit(direction: &Direction) -> Option<(&'static str, f64)> {
-    let (by, share) = *shares(&direction.limits).first()?;
+    let (by, share) = *limit_shares(&direction.limits).first()?;
     Some((limit_labels(by).1, share))
 }
 

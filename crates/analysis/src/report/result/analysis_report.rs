@@ -34,14 +34,14 @@ impl AnalysisReport {
     /// The directory has no result that this version can read: a usage refusal.
     pub(crate) fn read(directory: &Path) -> Result<Self> {
         let text = read_text(&directory.join(RESULT_FILE))?;
-        let analysis: Analysis =
-            serde_json::from_str(&text).map_err(|e| unreadable(directory, RESULT_FILE, e))?;
+        let analysis: Analysis = serde_json::from_str(&text)
+            .map_err(|e| unreadable_result(directory, RESULT_FILE, e))?;
         if !(SCHEMA_MIN..=SCHEMA).contains(&analysis.schema) {
             let reason = format!(
                 "schema {}, and this version reads {SCHEMA_MIN} to {SCHEMA}",
                 analysis.schema
             );
-            return Err(unreadable(directory, RESULT_FILE, reason));
+            return Err(unreadable_result(directory, RESULT_FILE, reason));
         }
         let name = match analysis.schema {
             SCHEMA_MIN => OLD_CHART_SERIES_FILE,
@@ -54,7 +54,7 @@ impl AnalysisReport {
             .collect::<Result<_, _>>();
         Ok(Self {
             analysis,
-            chart_series: chart_series.map_err(|e| unreadable(directory, name, e))?,
+            chart_series: chart_series.map_err(|e| unreadable_result(directory, name, e))?,
             bins: None,
         })
     }
@@ -65,7 +65,7 @@ fn read_text(path: &Path) -> Result<String> {
         .map_err(|error| Refusal::usage(format!("{}: {error}; {DIRECTORY_HINT}", path.display())))
 }
 
-fn unreadable(directory: &Path, name: &str, why: impl std::fmt::Display) -> anyhow::Error {
+fn unreadable_result(directory: &Path, name: &str, why: impl std::fmt::Display) -> anyhow::Error {
     Refusal::usage(format!(
         "{}: {why}; {DIRECTORY_HINT}",
         directory.join(name).display()

@@ -25,7 +25,7 @@ const STORED_CAPTURES: [&str; 22] = [
     "losses-receiver.pcap",
     "reordered-ipv6.pcap",
     "super-packets.pcap",
-    "a-byte-sent-again.pcap",
+    "a-byte-retransmitted.pcap",
     "a-late-ack-ipv6.pcap",
     "a-probe-of-the-tail.pcap",
     "a-tail-lost-before-the-tap.pcap",

@@ -165,7 +165,7 @@ proptest! {
         let mut comparison = Comparison::new(same_clock, settings);
         for (left, segment) in &segments {
             let side = if *left { Side::Left } else { Side::Right };
-            comparison.segment(side, segment);
+            comparison.process_segment(side, segment);
         }
         let found = comparison.finish(&empty_flow(), &empty_flow());
         prop_assert!(found.skew_ppm.is_finite());

@@ -94,7 +94,7 @@ fn receive_window_limits_once_cwnd_exceeds_it() {
 }
 
 #[test]
-fn path_rate_limits_while_queue_stands() {
+fn bottleneck_bandwidth_limits_with_standing_queue() {
     for queue in ["1bdp", "4bdp"] {
         let path = [("rate", "50mbit"), ("queue", queue)];
         let found = assess(case("20ms", &path, 30.0));
@@ -105,7 +105,7 @@ fn path_rate_limits_while_queue_stands() {
 
 /// As on 10 Gbit/s and 200 ms, where more packets are in flight than the table holds.
 #[test]
-fn path_rate_found_with_small_unacked_table() {
+fn finds_bottleneck_bandwidth_with_small_unacked_table() {
     let path = [("rate", "50mbit"), ("queue", "4bdp")];
     let truth = case("20ms", &path, 30.0).run();
     let settings = longhaul_flow::Settings {
@@ -177,7 +177,7 @@ fn thinned_acks_do_not_limit() {
 
 /// With merged ACKs (GRO) and delayed ACKs, a queue of data is still recognised.
 #[test]
-fn merged_acks_on_full_path_are_path_rate_limited() {
+fn merged_acks_on_full_path_are_bandwidth_limited() {
     for (packets, aggregate) in [(2, 100), (8, 0), (16, 0)] {
         let path = [("rate", "200mbit"), ("queue", "1bdp")];
         let case = case("50ms", &path, 20.0).acks(packets, Time::from_micros(aggregate));

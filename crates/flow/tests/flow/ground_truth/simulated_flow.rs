@@ -243,9 +243,9 @@ impl GroundTruth {
 struct Last(Option<Flow>);
 
 impl Sink for Last {
-    fn bin(&mut self, _: u64, _: bool, _: usize, _: u64, _: &Bin) {}
+    fn receive_bin(&mut self, _: u64, _: bool, _: usize, _: u64, _: &Bin) {}
 
-    fn flow(&mut self, flow: Flow) {
+    fn receive_flow(&mut self, flow: Flow) {
         self.0 = Some(flow);
     }
 }
@@ -258,7 +258,7 @@ pub(crate) fn analyse_with(segments: &[Segment], settings: longhaul_flow::Settin
     let (mut flows, mut last) = (Flows::new(settings), Last::default());
     for (number, segment) in (0..).zip(segments) {
         let key = SimulatedTap::key(0);
-        flows.segment(number, CapturePoint(0), &key, segment, &mut last);
+        flows.process_segment(number, CapturePoint(0), &key, segment, &mut last);
     }
     flows.finish(&mut last);
     last.0.expect("a flow")

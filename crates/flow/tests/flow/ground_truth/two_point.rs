@@ -28,7 +28,7 @@ fn compare(
             true => (Side::Left, rest.0.next()),
             false => (Side::Right, rest.1.next()),
         };
-        comparison.segment(side, segment.unwrap());
+        comparison.process_segment(side, segment.unwrap());
         assert!(comparison.unmatched_parts() <= 8 * settings.packets_max);
     }
     comparison.finish(&analyse(left), &analyse(right))

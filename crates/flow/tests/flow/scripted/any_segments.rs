@@ -90,7 +90,7 @@ fn analyse_script(segments: &[ScriptSegment], isn: u32, tables_max_bytes: usize)
         segment.seq = segment.seq.wrapping_add(isn);
         segment.ack = segment.ack.wrapping_add(isn);
         let capture_point = CapturePoint(u32::from(seg.port % 2));
-        flows.segment(
+        flows.process_segment(
             number as u64,
             capture_point,
             &key(seg.port),
@@ -160,12 +160,12 @@ proptest! {
         let settings = Settings { flows_max: 3, ..settings() };
         let (mut flows, mut one_by_one) = (Flows::new(settings.clone()), Results::default());
         for CapturedSegment { number, capture_point, key, segment } in &items {
-            flows.segment(*number, *capture_point, key, segment, &mut one_by_one);
+            flows.process_segment(*number, *capture_point, key, segment, &mut one_by_one);
         }
         flows.finish(&mut one_by_one);
         let (mut flows, mut batches) = (Flows::new(settings), Results::default());
         for batch in items.chunks(length) {
-            flows.segments(batch, &mut batches);
+            flows.process_segments(batch, &mut batches);
         }
         flows.finish(&mut batches);
         prop_assert_eq!(sorted_by_flow(one_by_one), sorted_by_flow(batches));

@@ -32,7 +32,7 @@ fn each_capture_point_has_its_own_flow() {
     let (mut flows, mut results) = (Flows::new(settings()), Results::default());
     for number in 0..6 {
         let segment = client(number, 1, 1).data(10).segment;
-        flows.segment(
+        flows.process_segment(
             number,
             CapturePoint(number as u32 % 2),
             &key(5),
@@ -150,7 +150,7 @@ fn evicts_flows_when_memory_grows() {
             let at_ns = (1 << round) + u64::from(port);
             let segment = client(at_ns, 1 + 10 * round, 1).data(10).segment;
             let number = u64::from(round) * 60 + u64::from(port);
-            flows.segment(number, CapturePoint(0), &key(port), &segment, &mut results);
+            flows.process_segment(number, CapturePoint(0), &key(port), &segment, &mut results);
             assert!(flows.memory_bytes() <= 400_000 + 50_000 + 60 * 2 * 320);
         }
         assert!(round > 3 || results.flows.is_empty(), "all fit in");
@@ -187,7 +187,7 @@ fn evicts_old_closed_flow() {
     ]);
     let (mut flows, mut results) = (Flows::new(settings()), Results::default());
     for (number, seg) in segments.iter().enumerate() {
-        flows.segment(
+        flows.process_segment(
             number as u64,
             CapturePoint(0),
             &key(seg.port),
@@ -234,7 +234,7 @@ fn shards_equal_single_table() {
             for (number, seg) in segments.iter().enumerate() {
                 if seg.port % shards == shard {
                     let key = key(seg.port);
-                    flows.segment(
+                    flows.process_segment(
                         number as u64,
                         CapturePoint(0),
                         &key,

@@ -174,7 +174,7 @@ pub(crate) struct Results {
 }
 
 impl Sink for Results {
-    fn bin(&mut self, flow: u64, upload: bool, width: usize, from_ns: u64, bin: &Bin) {
+    fn receive_bin(&mut self, flow: u64, upload: bool, width: usize, from_ns: u64, bin: &Bin) {
         self.bins.push(EmittedBin {
             flow,
             upload,
@@ -184,7 +184,7 @@ impl Sink for Results {
         });
     }
 
-    fn flow(&mut self, flow: Flow) {
+    fn receive_flow(&mut self, flow: Flow) {
         self.flows.push(flow);
     }
 }
@@ -269,7 +269,7 @@ pub(crate) fn run_with(script: &[ScriptSegment], isn: [u32; 2], settings: &Setti
     let (mut flows, mut results) = (Flows::new(settings.clone()), Results::default());
     for (number, seg) in script.iter().enumerate() {
         let segment = seg.wire_segment(isn);
-        flows.segment(
+        flows.process_segment(
             number as u64,
             CapturePoint(0),
             &key(seg.port),

@@ -83,7 +83,7 @@ fn upload(segments: &[(usize, Segment)]) -> Direction {
     let (mut flows, mut results) = (Flows::new(settings), Results::default());
     for (number, (_, segment)) in segments.iter().enumerate() {
         let key = SimulatedTap::key(0);
-        flows.segment(number as u64, CapturePoint(0), &key, segment, &mut results);
+        flows.process_segment(number as u64, CapturePoint(0), &key, segment, &mut results);
     }
     flows.finish(&mut results);
     results.check_consistency(2);
