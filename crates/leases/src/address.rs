@@ -16,8 +16,7 @@ const KEEPALIVE_RETRIES: u32 = 3;
 /// Time without an ACK of sent data after which a connection counts as broken.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(25);
 
-/// Parses a server's address. Time limits that the address does not set get the defaults above. The
-/// three of keepalive are set together, unless the address has `keepalives_interval`.
+/// Parses a server's address. Time limits that the address does not set get the defaults above.
 pub(crate) fn parse(text: &str) -> Result<Config, Error> {
     let mut config: Config = text.parse().map_err(Error::Address)?;
     if config.get_application_name().is_none() {
@@ -32,14 +31,20 @@ pub(crate) fn parse(text: &str) -> Result<Config, Error> {
     // If the address has several hosts, the one that accepts writes is used. The others are
     // standbys.
     config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-    set_keepalives(&mut config);
+    set_keepalives(&mut config, text);
     Ok(config)
 }
 
-fn set_keepalives(config: &mut Config) {
-    if config.get_keepalives_interval().is_none() {
+/// Sets the limits of keepalive that the address `text` does not set.
+fn set_keepalives(config: &mut Config, text: &str) {
+    // The library has a default of two hours, so that its value does not show whether it was set.
+    if !text.contains("keepalives_idle") {
         config.keepalives_idle(KEEPALIVE_IDLE);
+    }
+    if config.get_keepalives_interval().is_none() {
         config.keepalives_interval(KEEPALIVE_INTERVAL);
+    }
+    if config.get_keepalives_retries().is_none() {
         config.keepalives_retries(KEEPALIVE_RETRIES);
     }
 }
@@ -84,6 +89,16 @@ mod tests {
             Some(Duration::from_secs(2))
         );
         assert_eq!(config.get_tcp_user_timeout(), Some(&TCP_USER_TIMEOUT));
+    }
+
+    #[test]
+    fn each_keepalive_limit_can_be_set_alone() {
+        let config = parse("postgresql://me@one/d?keepalives_idle=7").unwrap();
+        assert_eq!(config.get_keepalives_idle(), Duration::from_secs(7));
+        assert_eq!(config.get_keepalives_interval(), Some(KEEPALIVE_INTERVAL));
+        let config = parse("host=one user=me keepalives_retries=9").unwrap();
+        assert_eq!(config.get_keepalives_idle(), KEEPALIVE_IDLE);
+        assert_eq!(config.get_keepalives_retries(), Some(9));
     }
 
     #[test]

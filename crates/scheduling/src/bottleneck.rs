@@ -300,7 +300,7 @@ fn judge_other_threads(idle: &str, source: &Metrics, target: &Metrics) -> Option
     } else {
         (
             Bottleneck::TargetDisk,
-            "syncing files and giving them their names",
+            "syncing and renaming files",
         )
     };
     let evidence = format!("{activity} {took}, and streams had nothing to send for {idle}");

@@ -13,7 +13,7 @@
 //! | `copy/args`, `copy/config.rs` | the command line, and the checked configuration |
 //! | `copy/run.rs` | the coordinator: starts the endpoints, follows them, starts the next session |
 //! | `copy/session` | the two endpoints as the coordinator sees them: child process, ssh or site |
-//! | `copy/endpoint` | the processes at both ends; `source` reads and sends, `receiver` writes and syncs |
+//! | `copy/endpoint` | the processes at both ends; `source` reads and sends, `target` writes and syncs |
 //! | `copy/progress` | reports of the endpoints, displayed and recorded |
 //! | `copy/workers` | `--leases`: several workers share one copy through a database |
 //! | `copy/distributed` | `--distributed`: hosts without a shared file system store a share each |

@@ -62,7 +62,9 @@ pub enum Refusal {
     #[error("a device is in the way; remove or move it first")]
     DeviceInTheWay,
     /// The file in place of the directory would be lost.
-    #[error("something that is not a directory is in the way of one; remove or move it first")]
+    #[error(
+        "an entry that is not a directory is in the way of a directory; remove or move it first"
+    )]
     NonDirectoryInTheWay,
     /// Parts and journals of running copies have such names.
     #[error("names that begin with .longhaul- are reserved for internal files")]
@@ -125,7 +127,7 @@ fn display_path(path: Option<&RelPath>) -> String {
 fn errno_text(errno: Errno) -> String {
     match errno {
         Errno::LOOP => "a symbolic link is in the path, and is not followed".into(),
-        Errno::NOTDIR => "something in the path is not a directory".into(),
+        Errno::NOTDIR => "a component of the path is not a directory".into(),
         _ => errno.to_string(),
     }
 }

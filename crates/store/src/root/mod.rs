@@ -155,7 +155,7 @@ impl Root {
     pub fn make_dir_with_umask(&self, path: &RelPath) -> Result<(), Failure> {
         let (dir, name) = self.dir_and_name(path)?;
         fs::mkdirat(&dir, name, Mode::from_raw_mode(0o777))
-            .map_err(Failure::at(Some(path), "make the directory"))
+            .map_err(Failure::at(Some(path), "create the directory"))
     }
 
     fn of(top: OwnedFd) -> Self {
@@ -339,7 +339,8 @@ impl Root {
     /// The system's error.
     pub fn make_dir(&self, path: &RelPath) -> Result<(), Failure> {
         let (dir, name) = self.dir_and_name(path)?;
-        fs::mkdirat(&dir, name, PRIVATE_DIR).map_err(Failure::at(Some(path), "make the directory"))
+        fs::mkdirat(&dir, name, PRIVATE_DIR)
+            .map_err(Failure::at(Some(path), "create the directory"))
     }
 
     /// Creates a symbolic link. The target is data: any bytes without a NUL.
@@ -348,7 +349,8 @@ impl Root {
     /// The system's error.
     pub fn make_symlink(&self, path: &RelPath, target: &[u8]) -> Result<(), Failure> {
         let (dir, name) = self.dir_and_name(path)?;
-        fs::symlinkat(target, &dir, name).map_err(Failure::at(Some(path), "make the symbolic link"))
+        fs::symlinkat(target, &dir, name)
+            .map_err(Failure::at(Some(path), "create the symbolic link"))
     }
 
     /// Creates a hard link `new` to `old`. A symbolic link is not followed, but linked itself.
@@ -359,7 +361,7 @@ impl Root {
         let ((old_dir, old_name), (new_dir, new_name)) =
             (self.dir_and_name(old)?, self.dir_and_name(new)?);
         fs::linkat(&old_dir, old_name, &new_dir, new_name, AtFlags::empty())
-            .map_err(Failure::at(Some(new), "make the hard link"))
+            .map_err(Failure::at(Some(new), "create the hard link"))
     }
 
     /// Creates a fifo or a device that only this user may use until its metadata is set.
@@ -369,7 +371,7 @@ impl Root {
     pub fn make_node(&self, path: &RelPath, kind: FileType, device: u64) -> Result<(), Failure> {
         let (dir, name) = self.dir_and_name(path)?;
         fs::mknodat(&dir, name, kind, Mode::RUSR | Mode::WUSR, device)
-            .map_err(Failure::at(Some(path), "make the special file"))
+            .map_err(Failure::at(Some(path), "create the special file"))
     }
 
     /// Removes an entry that is not a directory.

@@ -78,6 +78,7 @@ impl Filter {
     pub fn new(rules: &[Rule]) -> Result<Self, BadPattern> {
         // Paths are relative to the top, so there is no prefix to remove.
         let mut builder = GitignoreBuilder::new("");
+        builder.allow_unclosed_class(false);
         for rule in rules {
             add(&mut builder, rule)?;
         }
@@ -312,6 +313,7 @@ mod tests {
         assert_eq!(error(""), "pattern \"\": matches nothing; name something");
         assert!(error("!x").contains("--include"));
         assert!(error("../x").starts_with("pattern \"../x\": "));
+        assert!(error("[").starts_with("pattern \"[\": unclosed"));
         assert!(
             error("{a,b").starts_with("pattern \"{a,b\": unclosed"),
             "{}",

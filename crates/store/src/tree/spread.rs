@@ -53,7 +53,7 @@ pub enum SpreadError {
     Damaged,
     /// The record is longer than [`LEN_MAX`].
     #[error(
-        "{SPREAD_FILE}: too many trees were spread here; remove it if they are not needed any more"
+        "{SPREAD_FILE}: too many trees were distributed here; remove it if they are not needed any more"
     )]
     TooLong,
 }

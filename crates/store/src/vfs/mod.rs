@@ -114,13 +114,13 @@ pub enum UntrustedFile {
     #[error("a symbolic link is in its place")]
     Symlink,
     /// A directory, a fifo, a socket or a device.
-    #[error("what is in its place is not a regular file")]
+    #[error("the entry in its place is not a regular file")]
     NotRegular,
     /// The file has other names, maybe outside the tree.
-    #[error("what is in its place has hard links elsewhere")]
+    #[error("the entry in its place has hard links elsewhere")]
     HardLinks,
     /// The file belongs to another user, who could change it.
-    #[error("what is in its place belongs to another user")]
+    #[error("the entry in its place belongs to another user")]
     Owner,
 }
 

@@ -44,6 +44,7 @@ impl Config {
     /// Rejects combinations of hosts and options that no copy supports.
     pub(super) fn check(&self) -> Result<()> {
         check_one_source_host(&self.sources)?;
+        self.options.filter()?;
         if self.leases.is_none() && self.distributed.is_none() && self.pair_count() > 1 {
             return Err(Refusal::usage(
                 "several hosts that share a file system divide the work through a database: --leases postgresql://…; if each has \

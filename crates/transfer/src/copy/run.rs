@@ -66,9 +66,7 @@ fn print_on_interruption() -> Result<()> {
     threads::spawn(move || {
         for signal in signals.forever() {
             // The progress display leaves the cursor at the end of its last line.
-            errln!(
-                "\nlonghaul: interrupted: what has arrived stays, and the same command copies the rest"
-            );
+            errln!("\nlonghaul: interrupted: what was copied stays, and the same command resumes");
             let _ended = emulate_default_handler(signal);
         }
     })?;

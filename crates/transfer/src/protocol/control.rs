@@ -149,6 +149,13 @@ pub enum Rendezvous {
     Connect(Vec<SocketAddr>),
 }
 
+impl Rendezvous {
+    /// Returns the instruction to an endpoint whose copy is refused: there is no address to connect to.
+    pub fn refused() -> Self {
+        Self::Connect(Vec::new())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

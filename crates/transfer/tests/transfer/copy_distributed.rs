@@ -308,7 +308,7 @@ fn names_a_missing_share_of_small_files() {
     for (arguments, from) in [(&[][..], "disk/small"), (&["--delete"], "disk/small/")] {
         let output = finish(testbed.start(arguments, ("d1", from), ("t1", "disk/small")));
         assert_eq!(output.status.code(), Some(1), "{from}: {}", stderr(&output));
-        let lacking = "only one host's share of it is here: it was spread over d1, d2, d3";
+        let lacking = "only one host's share of it is here: it was distributed over d1, d2, d3";
         assert!(stderr(&output).contains(lacking), "{}", stderr(&output));
         let (all, copied_into_it) = (30, 1);
         assert_eq!(
@@ -327,7 +327,7 @@ fn names_a_missing_share_of_small_files() {
         (
             &["--distributed", "source"],
             HOSTS,
-            "it was spread over d1, d2, d3; ",
+            "it was distributed over d1, d2, d3; ",
         ),
     ] {
         let output = finish(testbed.start(arguments, (hosts, "disk/around"), ("t1", "disk")));
@@ -574,6 +574,13 @@ fn refuses_invalid_distributions_before_any_change() {
         ("d1,d2", "shared"),
     );
     refused(shared, "d2 sees what is in the target's directory on d1");
+    let shared = testbed.start(
+        &["--distributed", "target"],
+        ("s1", "from/tree"),
+        ("d1,d2", "shared/new/deep"),
+    );
+    refused(shared, "d2 sees what is in the target's directory on d1");
+    assert!(!testbed.path("shared/new").exists());
     let apart =
         |side, from, to| testbed.start(&["--distributed", side], (from, "from/tree"), (to, "disk"));
     refused(

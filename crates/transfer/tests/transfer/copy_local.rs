@@ -548,6 +548,13 @@ fn refuses_invalid_sources_and_hosts_before_any_change() {
         "{stderr}"
     );
     assert!(refused(&[&at("file")], 2).contains("SRC"));
+    fs::create_dir(at("dir")).unwrap();
+    let stderr = refused(&[&at("dir/"), &at("file")], 2);
+    assert!(stderr.contains("file is not a directory"), "{stderr}");
+    let stderr = refused(&["--dry-run", &at("dir/"), &at("file")], 2);
+    assert!(stderr.contains("file is not a directory"), "{stderr}");
+    let stderr = refused(&["--exclude", "[", &at("file"), &at("new")], 2);
+    assert!(stderr.contains("pattern \"[\""), "{stderr}");
     let stderr = refused(&["--ssh", "/nonexistent/ssh", &at("file"), "far:new"], 1);
     assert!(stderr.contains("/nonexistent/ssh"), "{stderr}");
     let stderr = refused(&["--ssh", "false", &at("file"), "far:new"], 1);

@@ -84,11 +84,14 @@ fn names_changed_missing_and_unknown_files() {
     fs::write(to.join("new"), "nobody copied it").unwrap();
     let (findings, totals, code) = verify(&to);
     let wanted = [
-        ("dir/0", "differs another size"),
-        ("dir/1", "differs other contents, written since"),
+        ("dir/0", "differs different size"),
+        (
+            "dir/1",
+            "differs different contents, written since the copy",
+        ),
         (
             &large,
-            "differs other contents, though size and time are the same: damaged",
+            "differs different contents, although size and time are the same: damaged",
         ),
         ("new", "unknown"),
         ("odd \\ name\n", "missing"),

@@ -194,7 +194,7 @@ fn missing_shares(all: &[&TreeShare]) -> Vec<String> {
         let missing = numbered.filter(move |(rank, _)| !ranks.contains(rank));
         Some(missing.map(move |(_, host)| {
             let count = hosts.len();
-            format!("the share of {host} is missing: this was spread over {count} hosts, {}; name all that have it now", hosts.join(", "))
+            format!("the share of {host} is missing: this was distributed over {count} hosts, {}; name all that have it now", hosts.join(", "))
         }))
     });
     messages.flatten().collect()

@@ -44,12 +44,13 @@ pub(super) fn run(
     monitor: &mut CopyMonitor,
 ) -> Result<Record> {
     check_hosts(job, side)?;
+    // The check of the target creates its directory.
+    if side == DistributedSide::Target {
+        sharing::check_sources_shared(job)?;
+    }
     match side {
         DistributedSide::Source => sharing::check_target_shared(job)?,
         DistributedSide::Target | DistributedSide::Both => sharing::check_target_not_shared(job)?,
-    }
-    if side == DistributedSide::Target {
-        sharing::check_sources_shared(job)?;
     }
     let missing = match side {
         DistributedSide::Source => merged_scan::scan_hosts(job, monitor)?,

@@ -36,7 +36,9 @@ impl AccessScope {
     /// Reads the scope from the site that started this endpoint.
     pub(super) fn receive() -> Result<Self> {
         let export = message::read(&mut io::stdin().lock())?;
-        Ok(Self::Export(export.context("the site went away")?))
+        Ok(Self::Export(
+            export.context("the site closed the connection")?,
+        ))
     }
 
     /// Refuses a task that the export does not allow.
@@ -154,11 +156,21 @@ fn open_unrestricted_target(path: &Path, options: &Options) -> Result<(Root, Opt
         parent.is_ok_and(|(root, name)| is_same_copy(&root, &name, options))
     };
     if options.into_directory || exists && !is_same_copy() {
+        if !exists && path.exists() {
+            return Err(not_a_directory(&path.display()));
+        }
         let root = Root::open_or_create(path).map_err(|error| failed(path, error))?;
         return Ok((root, None));
     }
     let (root, name) = open_parent(path, options.dry_run)?;
     Ok((root, Some(name)))
+}
+
+/// Returns the refusal of a target that must be a directory, and is not one.
+pub(super) fn not_a_directory(path: &dyn std::fmt::Display) -> anyhow::Error {
+    Refusal::usage(format!(
+        "{path} is not a directory: the contents of a directory, or several sources, are copied into a directory"
+    ))
 }
 
 /// Opens the parent directory of a path; also returns the path's name in it. A dry run does not create the
@@ -189,6 +201,11 @@ fn open_parent(path: &Path, dry_run: bool) -> Result<(Root, RelPath)> {
 fn is_same_copy(root: &Root, path: &RelPath, options: &Options) -> bool {
     let has_origin = || origin::is_copy(root, path, &options.origin);
     !options.into_directory && root.is_dir(path) && has_origin().is_ok_and(|known| known)
+}
+
+/// Returns whether an entry exists that is no directory.
+pub(super) fn is_other_than_directory(root: &Root, path: &RelPath) -> bool {
+    root.stat(path).is_ok() && !root.is_dir(path)
 }
 
 impl ExportScope {
@@ -238,6 +255,9 @@ impl ExportScope {
         };
         match inside {
             None => into(None),
+            Some(inside) if options.into_directory && is_other_than_directory(&root, &inside) => {
+                Err(not_a_directory(&inside))
+            }
             Some(inside)
                 if options.into_directory
                     || root.is_dir(&inside) && !is_same_copy(&root, &inside, options) =>

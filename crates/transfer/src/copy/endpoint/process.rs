@@ -3,8 +3,8 @@
 //! part. It may be killed at any moment, and ends by itself when the coordinator is gone.
 
 use super::{
-    access_scope::AccessScope, limits::raise_descriptor_limit, listing, receiver,
-    rendezvous::NoFreePort, reports::Reporter, shared_fs_probe, source,
+    access_scope::AccessScope, limits::raise_descriptor_limit, listing, rendezvous::NoFreePort,
+    reports::Reporter, shared_fs_probe, source, target,
 };
 use crate::protocol::{
     control::{Begin, Role, Task},
@@ -36,7 +36,7 @@ pub(crate) fn run(confined: bool) -> Result<()> {
     let identity = Identity::new()?;
     reporter.write(&Hello::new(identity.certificate(), ssh_addresses()));
     let begin: Option<Begin> = message::read(&mut io::stdin().lock())?;
-    let begin = begin.context("the coordinator went away")?;
+    let begin = begin.context("the coordinator has exited")?;
     let report = match run_task(begin, &scope, &identity, &reporter) {
         Ok(progress) => Report::Finished(progress),
         Err(error) => match error.downcast_ref::<Refusal>() {
@@ -75,7 +75,7 @@ fn run_task(
             Task::FindProbe(number) => {
                 shared_fs_probe::find_probe_file(number, &begin, scope, reporter)
             }
-            _ => receiver::session::run(begin, scope, identity, reporter),
+            _ => target::session::run(begin, scope, identity, reporter),
         },
     }
 }

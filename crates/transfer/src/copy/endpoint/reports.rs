@@ -91,7 +91,7 @@ pub(super) fn report_ready(
     if begin.rendezvous == Rendezvous::Wait {
         reporter.send(&Report::Ready);
         let rendezvous: Option<Rendezvous> = message::read(&mut io::stdin().lock())?;
-        begin.rendezvous = rendezvous.context("the coordinator went away")?;
+        begin.rendezvous = rendezvous.context("the coordinator has exited")?;
     }
     scope.override_listen_address(&mut begin.rendezvous);
     Ok(())

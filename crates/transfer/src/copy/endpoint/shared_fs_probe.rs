@@ -12,9 +12,13 @@ use crate::protocol::{
 use anyhow::Result;
 use longhaul_store::{part::INTERNAL_PREFIX, path::RelPath, root::Root};
 use rustix::fs::{Mode, OFlags};
-use std::io;
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
-/// Creates the probe file, and removes it when the coordinator sends anything or ends.
+/// Creates the probe file, and removes it when the coordinator sends anything or ends. After
+/// [`Rendezvous::refused`] it also removes the directories that it created.
 pub(super) fn create_probe_file(
     number: u128,
     begin: &Begin,
@@ -22,6 +26,7 @@ pub(super) fn create_probe_file(
     reporter: &Reporter,
 ) -> Result<Progress> {
     scope.refuse_inside_source(target_path(begin), begin)?;
+    let missing = missing_directories(begin, scope);
     let (root, name) = (
         open_target(begin, scope, &begin.options)?,
         probe_file_name(number)?,
@@ -30,8 +35,11 @@ pub(super) fn create_probe_file(
     root.open_with(&name, flags, Mode::RUSR | Mode::WUSR)?;
     reporter.send(&Report::ProbeVisible(true));
     // After any message, or at the end of the input, the file is not needed any more.
-    let _released: Result<Option<Rendezvous>> = message::read(&mut io::stdin().lock());
+    let answer: Option<Rendezvous> = message::read(&mut io::stdin().lock()).unwrap_or_default();
     root.remove(&name)?;
+    if answer == Some(Rendezvous::refused()) {
+        remove_empty(&missing);
+    }
     Ok(Progress::default())
 }
 
@@ -53,6 +61,24 @@ pub(super) fn find_probe_file(
         root.is_ok_and(|root| probe_file_name(number).is_ok_and(|name| root.stat(&name).is_ok()));
     reporter.send(&Report::ProbeVisible(found));
     Ok(Progress::default())
+}
+
+/// Returns the directories of the target's path that do not exist, the deepest first. None at a site: there, a symbolic
+/// link might take the place of a directory meanwhile.
+fn missing_directories(begin: &Begin, scope: &AccessScope) -> Vec<PathBuf> {
+    let path = match scope {
+        AccessScope::Unrestricted => scope.local_path(target_path(begin)),
+        AccessScope::Export(_) => None,
+    };
+    let path = path.unwrap_or_default();
+    let ancestors = path.ancestors().filter(|path| !path.as_os_str().is_empty());
+    let missing = ancestors.take_while(|path| path.symlink_metadata().is_err());
+    missing.map(Path::to_owned).collect()
+}
+
+/// Removes directories, up to the first that is not empty or that cannot be removed.
+fn remove_empty(directories: &[PathBuf]) {
+    let _all_removed = directories.iter().all(|dir| fs::remove_dir(dir).is_ok());
 }
 
 fn open_target(begin: &Begin, scope: &AccessScope, options: &Options) -> Result<Root> {

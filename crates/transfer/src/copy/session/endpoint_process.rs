@@ -24,7 +24,8 @@ use std::{
     net::{IpAddr, TcpStream},
     process::{Child, Command, Stdio},
     sync::mpsc::{Receiver, Sender, channel},
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
 /// Maximum output of a login before the greeting, in bytes.
@@ -39,6 +40,15 @@ const LINE_MAX: u64 = 4 << 10;
 /// Time to wait for the end of standard error after a failed start. A process that ssh left behind may keep standard error
 /// open for ever.
 const STDERR_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Time to wait for the exit of ssh after a failed start.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Interval of checks whether ssh has exited.
+const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Exit code of ssh if ssh itself failed. Any other code is that of the remote command (ssh(1)).
+const SSH_FAILED: i32 = 255;
 
 /// Process of an endpoint, with the channel to it. The process ends when this value is dropped.
 pub(crate) struct EndpointProcess {
@@ -138,6 +148,9 @@ impl EndpointProcess {
             let _ended_or_timeout = stderr_end.recv_timeout(STDERR_TIMEOUT);
         }
         let name = host_name(host);
+        if self.exit_code() == Some(SSH_FAILED) {
+            bail!("cannot reach {name}: ssh failed, see its message above");
+        }
         let text = String::from_utf8_lossy(&login_output);
         bail!(
             "no longhaul answers on {name} (--remote-program sets its path there){}",
@@ -146,6 +159,20 @@ impl EndpointProcess {
                 text => format!(": {}", escape(text.lines().last().unwrap_or_default())),
             }
         );
+    }
+
+    /// Returns the exit code of the child process; `None` if it is still running, or was killed.
+    fn exit_code(&mut self) -> Option<i32> {
+        let Channel::Child(child) = &mut self.channel else {
+            return None;
+        };
+        let deadline = Instant::now() + EXIT_TIMEOUT;
+        loop {
+            match child.try_wait() {
+                Ok(None) if Instant::now() < deadline => thread::sleep(EXIT_POLL_INTERVAL),
+                status => return status.ok()??.code(),
+            }
+        }
     }
 
     /// Receives the first message of the endpoint; `None` after its end.

@@ -83,7 +83,10 @@ fn find_target_host(job: &Job<'_>, sees: bool) -> Result<Option<(String, String)
     };
     let found = |host: &usize| matches!(run_probe(*host, Task::FindProbe(probe_number)), Some((_, seen)) if seen == sees);
     let found = hosts.skip(first + 1).find(found);
-    probing.send(&Rendezvous::Wait)?;
+    probing.send(&match found {
+        Some(_) => Rendezvous::refused(),
+        None => Rendezvous::Wait,
+    })?;
     probing.receive_report()?;
     let name = |host: usize| job.pair(host).name(Role::Target);
     Ok(found.map(|found| (name(first), name(found))))

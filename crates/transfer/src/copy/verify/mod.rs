@@ -23,7 +23,13 @@ pub(super) fn run(dir: &Path, json: bool) -> Result<()> {
     let report = report.into_inner();
     match report.print_totals()? {
         0 => Ok(()),
-        1 => bail!("{}: 1 file is not as it was copied", dir.display()),
-        bad => bail!("{}: {bad} files are not as they were copied", dir.display()),
+        1 => bail!(
+            "{}: 1 file differs, is missing or cannot be read",
+            dir.display()
+        ),
+        bad => bail!(
+            "{}: {bad} files differ, are missing or cannot be read",
+            dir.display()
+        ),
     }
 }

@@ -93,9 +93,9 @@ impl FileToRead {
         let modified = self.version.modified;
         FindingKind::Differs(match &self.expected {
             Expected::Whole(record) if recorded_mtime(record).matches_stored(&modified) => {
-                "other contents, though size and time are the same: damaged".into()
+                "different contents, although size and time are the same: damaged".into()
             }
-            Expected::Whole(_) => "other contents, written since".into(),
+            Expected::Whole(_) => "different contents, written since the copy".into(),
             Expected::Piece(_) => format!(
                 "its piece here is damaged: remove {} beside it, and copy it here again",
                 piece::piece_data_name(self.path.name())
@@ -151,7 +151,7 @@ impl<'a> Files<'a> {
                     path: entry.path,
                 })
             }
-            (Kind::File { .. }, Some(_)) => finding(FindingKind::Differs("another size".into())),
+            (Kind::File { .. }, Some(_)) => finding(FindingKind::Differs("different size".into())),
             (Kind::File { .. }, None) => finding(FindingKind::Unknown),
             // The file is read under its first name.
             (Kind::HardLink { to }, _) if self.known_hashes.lookup(to.as_bytes()).is_some() => {

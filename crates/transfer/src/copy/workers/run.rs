@@ -32,8 +32,9 @@ const STATUS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Copies the file data, together with the workers of other processes. The caller removes the job after the whole copy.
 pub(crate) fn run(job: &Job<'_>, address: &str, monitor: &mut CopyMonitor) -> Result<SharedJob> {
-    sharing::check_target_shared(job)?;
+    // The check of the target creates its directory.
     sharing::check_sources_shared(job)?;
+    sharing::check_target_shared(job)?;
     let mut shared = SharedJob::join(job, address)?;
     let count = job
         .config

@@ -194,7 +194,7 @@ impl<'a> Worker<'a> {
 
 fn job_removed_error() -> anyhow::Error {
     Refusal::usage(
-        "another command removed this copy from the database (longhaul copy jobs --forget): what has arrived stays, and the \
-         same command copies the rest",
+        "another command removed this copy from the database (longhaul copy jobs --forget): what was copied stays, and the \
+         same command resumes",
     )
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     copy::{
-        endpoint::{access_scope::AccessScope, receiver, reports::Reporter, source},
+        endpoint::{access_scope::AccessScope, reports::Reporter, source, target},
         fixtures::entry,
     },
     protocol::{
@@ -112,12 +112,9 @@ impl HostilePeer {
                 let prepared = source::session::prepare(&begin, &AccessScope::Unrestricted)?;
                 source::session::run_session(begin, prepared, &theirs, &reporter)
             }
-            Role::Target => receiver::session::run_session(
-                &begin,
-                &AccessScope::Unrestricted,
-                &theirs,
-                &reporter,
-            ),
+            Role::Target => {
+                target::session::run_session(&begin, &AccessScope::Unrestricted, &theirs, &reporter)
+            }
         });
         Self {
             listener,

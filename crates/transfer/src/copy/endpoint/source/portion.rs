@@ -62,7 +62,7 @@ impl Source {
         }
     }
 
-    /// Returns whether pieces are copied. Otherwise the receiver would take them for whole files.
+    /// Returns whether pieces are copied. Otherwise the target would take them for whole files.
     pub(super) fn copies_pieces(&self) -> bool {
         matches!(self.task, Task::Gather(_) | Task::Pieces)
     }
@@ -165,10 +165,10 @@ pub(super) fn describe_missing(share: &Spread, task: Task) -> Option<String> {
     (share.hosts.len() > 1).then(|| match task {
         // Shares are counted only for the source itself, not for trees below it.
         Task::Gather(_) => format!(
-            "it was spread over {hosts}; longhaul copy --distributed source of it alone finds out whether all of it is there"
+            "it was distributed over {hosts}; longhaul copy --distributed source of it alone finds out whether all of it is there"
         ),
         _ => format!(
-            "only one host's share of it is here: it was spread over {hosts}; longhaul copy --distributed source copies all of them together"
+            "only one host's share of it is here: it was distributed over {hosts}; longhaul copy --distributed source copies all of them together"
         ),
     })
 }

@@ -177,7 +177,7 @@ impl Source {
                 }
             }
         }
-        bail!("the target went away")
+        bail!("the target closed the connection")
     }
 
     /// Handles a request for a file. A second request is an error: it would only cost memory.

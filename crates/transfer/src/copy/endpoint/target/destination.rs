@@ -3,7 +3,7 @@
 //! renames a new file over the target. As root, `copy FILE /dev/null` would leave a machine without it.
 
 use crate::{
-    copy::endpoint::access_scope::AccessScope,
+    copy::endpoint::access_scope::{AccessScope, is_other_than_directory, not_a_directory},
     protocol::{control::Begin, options::Options},
 };
 use anyhow::Result;
@@ -23,7 +23,7 @@ use std::{
 const LINKS_MAX: usize = 40;
 
 /// Opens the directory of the copy; also returns the name of the copied entry there, and with a dry run the
-/// directory that would have been made for it.
+/// directory that would have been created for it.
 pub(super) fn open_destination(
     scope: &AccessScope,
     path: &[u8],
@@ -34,7 +34,7 @@ pub(super) fn open_destination(
     let found = open(scope, path, &begin.options)?;
     if let Some(target) = &target {
         let (_, top_name, planned_directory) = &found;
-        // A directory that would be made does not exist yet.
+        // A directory that would be created does not exist yet.
         if planned_directory.is_none() {
             target.refuse_onto(&begin.sources, top_name.is_some(), begin.options.delete)?;
         }
@@ -57,6 +57,11 @@ fn open(
         ..options.clone()
     };
     let (root, planned_directory) = scope.open_target(path, &without_directory)?;
+    if let Some(directory) = &planned_directory
+        && is_other_than_directory(&root, directory)
+    {
+        return Err(not_a_directory(&Printable(path)));
+    }
     Ok((root, None, planned_directory))
 }
 

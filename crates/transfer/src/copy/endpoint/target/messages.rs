@@ -3,9 +3,9 @@
 
 use super::{
     block_set::reduce_version,
+    context::Target,
     large_file::{copied_outcome, describe_skipped},
     state::State,
-    target::Target,
 };
 use crate::{
     copy::endpoint::limits,
@@ -88,7 +88,7 @@ impl Target {
             measurement.enter(Stage::Waiting);
             let message = message::read::<SourceMsg>(&mut from)?;
             measurement.enter(Stage::Scanning);
-            let message = message.context("the source went away")?;
+            let message = message.context("the source closed the connection")?;
             match self.handle_data_message(message) {
                 None => {}
                 Some(SourceMsg::Entry {
@@ -170,7 +170,7 @@ impl Target {
         self.shared
             .wait_until(|state| state.has_only_links_left() || state.source_disconnected);
         if !self.shared.read(State::has_only_links_left) {
-            bail!("the source went away");
+            bail!("the source closed the connection");
         }
         for (number, entry) in std::mem::take(&mut entries.links) {
             self.place_entry(&mut entries, number, entry, Portion::Whole);
@@ -198,8 +198,8 @@ impl Target {
         }
         if entries.refused > 0 {
             let what = match entries.refused {
-                1 => "1 device or fifo was left out".to_owned(),
-                count => format!("{count} devices and fifos were left out"),
+                1 => "1 device or fifo was skipped".to_owned(),
+                count => format!("{count} devices and fifos were skipped"),
             };
             self.reporter.send_problem(format!(
                 "{what} (--no-devices, --no-special; the default for a source at a site)"

@@ -2,9 +2,9 @@
 //! Commit thread: makes written data durable in batches, and renames files to their final names.
 
 use super::{
+    context::Target,
     large_file::{LargeFile, copied_outcome, size, with_directory},
     state::{FinalizedFile, State, WrittenFile},
-    target::Target,
 };
 use crate::protocol::{
     message::{Outcome, TargetMsg},

@@ -3,9 +3,9 @@
 //! Data of an earlier run is verified.
 
 use super::{
+    context::Target,
     large_file::{LargeFile, OpenedFile, finish_renamed},
     state::{FinalizedFile, State, WaitingFile},
-    target::Target,
 };
 use crate::protocol::message::{MissingBlocks, Outcome, Portion, TargetMsg};
 use longhaul_linux::clock;

@@ -5,6 +5,7 @@
 mod block_set;
 mod commit;
 mod comparison;
+mod context;
 mod destination;
 mod dry_run;
 mod extras;
@@ -15,5 +16,4 @@ pub(super) mod session;
 mod small_file;
 mod state;
 mod stream;
-mod target;
 mod wanted_files;

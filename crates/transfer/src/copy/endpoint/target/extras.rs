@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Entries that the source does not have: `--delete` removes them, and their hashes from the manifest.
 
-use super::target::Target;
+use super::context::Target;
 use longhaul_store::tree::{
     delete::{DeletionPlan, remove_all},
     filter::Filter,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Thread of a stream: receives blocks, checks them and writes them to their places.
 
-use super::{state::State, target::Target};
+use super::{context::Target, state::State};
 use crate::{
     protocol::{
         block::{BLOCK_LEN, Content, HEADER_LEN, Header},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! State of a target, and completion of its entries.
+//! Context of a target: the state that its threads share, and the completion of entries.
 
 use super::state::Shared;
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
 use longhaul_store::{path::RelPath, root::Root, tree::preserve::Preserve};
 use std::sync::Arc;
 
-/// State of a target, shared by all its threads.
+/// Context of a target, shared by all its threads.
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) root: Arc<Root>,

@@ -6,7 +6,7 @@
 //! written data durable and renames files. One verifies data that an earlier run wrote. The source always
 //! reads the target's messages, so no deadlock is possible.
 
-use super::{destination, state::OpenLimits, target::Target};
+use super::{context::Target, destination, state::OpenLimits};
 use crate::{
     copy::endpoint::{
         access_scope::AccessScope,
