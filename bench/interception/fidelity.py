@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What a client and its server notice of what stands between them: bench/interception/pepsal.py runs one probe at a time.
+"""Probes of how transparent a proxy is to a client and a server. bench/interception/pepsal.py runs one probe at a time.
 
-A probe returns in a few words what it saw. Where nothing stands between them it is what a router gives.
+A probe returns what it observed, as a short text. Without a proxy that is the behaviour of a router.
 """
 import contextlib, errno, json, queue, select, selectors, socket, struct, sys, threading, time
 
-CLIENT, SERVER, SERVER6, NOBODY = "10.9.1.1", "10.9.2.1", "fd00:9:2::1", "10.9.2.99"
-NAMES, RESETS, COUNTS, SENDS, ANSWERS, ENDS_FIRST, URGENT, ECHOES, NOTES = range(9001, 9010)
-REFUSING, UNREACHABLE, SILENT = range(9011, 9014)
-# A server's firewall.
-RULES = f"""table inet answers {{ chain c {{ type filter hook input priority 0
+CLIENT, SERVER, SERVER6, ABSENT = "10.9.1.1", "10.9.2.1", "fd00:9:2::1", "10.9.2.99"
+PEER_INFO, RESET, COUNT, SEND, RESPOND, CLOSE_FIRST, URGENT, ECHO, NOTE = range(9001, 9010)
+REFUSED, UNREACHABLE, SILENT = range(9011, 9014)
+# The firewall of the server.
+RULES = f"""table inet fidelity {{ chain c {{ type filter hook input priority 0
 tcp dport {SILENT} drop
 tcp dport {UNREACHABLE} reject with icmpx host-unreachable
 }}
@@ -18,20 +18,20 @@ tcp dport {UNREACHABLE} reject with icmpx host-unreachable
 """
 TCP_SAVE_SYN, TCP_SAVED_SYN = 27, 28
 AF11 = 10 << 2
-# Longer than a router asks for the address of a host that is not there.
-PATIENCE_S = 5
-MANY = bytes(5_000_000)
-HALF = bytes(100_000)
-RESET = struct.pack("ii", 1, 0)
+# Longer than a router's ARP requests for an absent host.
+TIMEOUT_S = 5
+LARGE = bytes(5_000_000)
+SMALL = bytes(100_000)
+LINGER_0 = struct.pack("ii", 1, 0)
 
 
-# The server: what it does on each port. What it noticed of one connection it sends on another.
+# The server has a behaviour for each port. It sends its observations of one connection on another, port NOTE.
 
 notes = queue.Queue()
 
 
-def send_name(connection):
-    """Whom it sees, and of the SYN its IP version, TOS and TTL or hop limit."""
+def send_peer_info(connection):
+    """Sends the peer's address and port, and the TOS and the TTL or hop limit of its SYN."""
     syn = connection.getsockopt(socket.IPPROTO_TCP, TCP_SAVED_SYN, 128)
     address, port = connection.getpeername()[:2]
     connection.sendall(json.dumps({"address": address, "port": port, "tos": syn[1], "hops": syn[7 if syn[0] >> 4 == 6 else 8]}).encode())
@@ -39,10 +39,11 @@ def send_name(connection):
 
 def reset(connection):
     connection.recv(1)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_0)
 
 
 def count(connection):
+    """Counts the bytes of a connection, and notes how it ends."""
     total, end = 0, "end"
     try:
         while data := connection.recv(1 << 16):
@@ -53,16 +54,16 @@ def count(connection):
 
 
 def send(connection):
-    connection.sendall(MANY)
+    connection.sendall(LARGE)
 
 
-def answer(connection):
+def respond(connection):
     count(connection)
     time.sleep(0.3)
-    connection.sendall(HALF)
+    connection.sendall(SMALL)
 
 
-def end_first(connection):
+def close_first(connection):
     connection.recv(1)
     connection.shutdown(socket.SHUT_WR)
     count(connection)
@@ -72,47 +73,47 @@ def receive_urgent(connection):
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
     poll, text = select.poll(), b""
     poll.register(connection, select.POLLPRI)
-    marked = "urgent" if poll.poll(1000) else "not marked"
+    mark = "urgent" if poll.poll(1000) else "not marked"
     while data := connection.recv(100):
         text += data
-    notes.put(f"{text.decode()}, {marked}")
+    notes.put(f"{text.decode()}, {mark}")
 
 
 def send_note(connection):
     try:
-        connection.sendall(notes.get(timeout=PATIENCE_S - 1).encode())
+        connection.sendall(notes.get(timeout=TIMEOUT_S - 1).encode())
     except queue.Empty:
         connection.sendall(b"no end")
 
 
-PORTS = {NAMES: send_name, RESETS: reset, COUNTS: count, SENDS: send, ANSWERS: answer, ENDS_FIRST: end_first,
-         URGENT: receive_urgent, NOTES: send_note}
+HANDLERS = {PEER_INFO: send_peer_info, RESET: reset, COUNT: count, SEND: send, RESPOND: respond, CLOSE_FIRST: close_first,
+            URGENT: receive_urgent, NOTE: send_note}
 
 
-def listening(port):
+def listen(port):
     listener = socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=4096)
     listener.setsockopt(socket.IPPROTO_TCP, TCP_SAVE_SYN, 1)
     return listener
 
 
-def handle(act, connection):
+def handle(handler, connection):
     with connection:
-        act(connection)
+        handler(connection)
 
 
-def accept(listener, act):
+def accept(listener, handler):
     while True:
-        threading.Thread(target=handle, args=(act, listener.accept()[0]), daemon=True).start()
+        threading.Thread(target=handle, args=(handler, listener.accept()[0]), daemon=True).start()
 
 
 def echo(listener):
-    """Any number of connections that say something seldom."""
-    waiting = selectors.DefaultSelector()
-    waiting.register(listener, selectors.EVENT_READ)
+    """Echoes on any number of connections that are mostly idle."""
+    selector = selectors.DefaultSelector()
+    selector.register(listener, selectors.EVENT_READ)
     while True:
-        for key, _ in waiting.select():
+        for key, _ in selector.select():
             if key.fileobj is listener:
-                waiting.register(listener.accept()[0], selectors.EVENT_READ)
+                selector.register(listener.accept()[0], selectors.EVENT_READ)
                 continue
             try:
                 data = key.fileobj.recv(100)
@@ -120,23 +121,23 @@ def echo(listener):
             except OSError:
                 data = b""
             if not data:
-                waiting.unregister(key.fileobj)
+                selector.unregister(key.fileobj)
                 key.fileobj.close()
 
 
 def serve():
-    listeners = {port: listening(port) for port in [*PORTS, ECHOES]}
-    for port, act in PORTS.items():
-        threading.Thread(target=accept, args=(listeners[port], act), daemon=True).start()
+    listeners = {port: listen(port) for port in [*HANDLERS, ECHO]}
+    for port, handler in HANDLERS.items():
+        threading.Thread(target=accept, args=(listeners[port], handler), daemon=True).start()
     print("ready", flush=True)
-    echo(listeners[ECHOES])
+    echo(listeners[ECHO])
 
 
 # The client.
 
-def connected(port, host=SERVER, own_port=0):
+def connect(port, host=SERVER, own_port=0):
     connection = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    connection.settimeout(PATIENCE_S)
+    connection.settimeout(TIMEOUT_S)
     try:
         if own_port:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -148,146 +149,147 @@ def connected(port, host=SERVER, own_port=0):
     return connection
 
 
-def words(error):
+def describe(error):
     if isinstance(error, TimeoutError):
         return "no answer"
     known = {errno.ECONNREFUSED: "refused", errno.ECONNRESET: "reset", errno.EPIPE: "reset", errno.EHOSTUNREACH: "unreachable"}
     return known.get(error.errno, str(error))
 
 
-def everything(connection):
+def read_all(connection):
     return b"".join(iter(lambda: connection.recv(1 << 16), b""))
 
 
-def ask(port, **how):
-    with connected(port, **how) as connection:
-        return everything(connection)
+def request(port, **options):
+    """Connects and returns all that the server sends."""
+    with connect(port, **options) as connection:
+        return read_all(connection)
 
 
-def name(**how):
-    return json.loads(ask(NAMES, **how) or b"{}")
+def peer_info(**options):
+    return json.loads(request(PEER_INFO, **options) or b"{}")
 
 
 def note():
-    return ask(NOTES).decode()
+    return request(NOTE).decode()
 
 
-def opening(port, host=SERVER):
-    """How an attempt ends at a server that does not accept it. Only a connection that was accepted can be reset."""
+def connect_outcome(port, host=SERVER):
+    """Outcome of a connect that the server does not accept. Only an accepted connection can be reset."""
     try:
-        connection = connected(port, host)
+        connection = connect(port, host)
     except ConnectionResetError:
         return "accepted, then reset"
     except OSError as error:
-        return words(error)
+        return describe(error)
     with connection:
         try:
             return "accepted, then " + ("bytes" if connection.recv(1) else "closed")
         except OSError as error:
-            return f"accepted, then {words(error)}"
+            return f"accepted, then {describe(error)}"
 
 
 def source_address():
-    address = name().get("address", "").removeprefix("::ffff:")
-    return "kept" if address == CLIENT else f"{address or 'nothing'}"
+    address = peer_info().get("address", "").removeprefix("::ffff:")
+    return "kept" if address == CLIENT else f"{address or 'no response'}"
 
 
 def source_port():
-    with connected(NAMES) as connection:
+    with connect(PEER_INFO) as connection:
         own = connection.getsockname()[1]
-        return "kept" if json.loads(everything(connection))["port"] == own else "another"
+        return "kept" if json.loads(read_all(connection))["port"] == own else "changed"
 
 
 def dscp():
     with socket.socket() as connection:
-        connection.settimeout(PATIENCE_S)
+        connection.settimeout(TIMEOUT_S)
         connection.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, AF11)
-        connection.connect((SERVER, NAMES))
-        tos = json.loads(everything(connection))["tos"] & 0xFC
+        connection.connect((SERVER, PEER_INFO))
+        tos = json.loads(read_all(connection))["tos"] & 0xFC
         return "kept" if tos == AF11 else f"{tos >> 2}"
 
 
-def from_server_reset():
-    with connected(RESETS) as connection:
+def server_resets():
+    with connect(RESET) as connection:
         connection.sendall(b"x")
         return "bytes" if connection.recv(1) else "end"
 
 
-def from_client_reset():
-    with connected(COUNTS) as connection:
+def client_resets():
+    with connect(COUNT) as connection:
         connection.sendall(b"x")
         time.sleep(0.3)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_0)
     return note()
 
 
-def client_ends_first():
-    with connected(ANSWERS) as connection:
-        connection.sendall(HALF)
+def client_closes_first():
+    with connect(RESPOND) as connection:
+        connection.sendall(SMALL)
         connection.shutdown(socket.SHUT_WR)
-        got = len(everything(connection))
-    return f"{note()}; {got} bytes back"
+        received = len(read_all(connection))
+    return f"{note()}; {received} bytes back"
 
 
-def server_ends_first():
-    with connected(ENDS_FIRST) as connection:
+def server_closes_first():
+    with connect(CLOSE_FIRST) as connection:
         connection.sendall(b"x")
-        everything(connection)
+        read_all(connection)
         time.sleep(0.3)
-        connection.sendall(HALF)
+        connection.sendall(SMALL)
     return note()
 
 
-def up():
-    with connected(COUNTS) as connection:
-        connection.sendall(MANY)
+def upload():
+    with connect(COUNT) as connection:
+        connection.sendall(LARGE)
     return note()
 
 
-def down():
-    with connected(SENDS) as connection:
+def download():
+    with connect(SEND) as connection:
         time.sleep(0.5)
-        return f"{len(everything(connection))} bytes"
+        return f"{len(read_all(connection))} bytes"
 
 
 def urgent():
-    with connected(URGENT) as connection:
+    with connect(URGENT) as connection:
         for data, flag in ((b"a", 0), (b"u", socket.MSG_OOB), (b"z", 0)):
             connection.send(data, flag)
             time.sleep(0.1)
     return note()
 
 
-def one_port():
-    """Two connections at once from one port, to two ports of the server."""
-    with connected(COUNTS, own_port=40001) as first:
-        told = name(own_port=40001)
+def shared_source_port():
+    """Two concurrent connections from one port to two ports of the server."""
+    with connect(COUNT, own_port=40001) as first:
+        info = peer_info(own_port=40001)
         first.sendall(b"x")
-    return f"{'served' if told else 'nothing'}; {note()}"
+    return f"{'served' if info else 'no response'}; {note()}"
 
 
 def ipv6():
-    """A router takes one from the hop limit; who opens a connection of its own begins anew."""
-    return "split" if name(host=SERVER6)["hops"] == 64 else "forwarded"
+    """A router decrements the hop limit. A proxy opens a connection of its own with the initial value."""
+    return "split" if peer_info(host=SERVER6)["hops"] == 64 else "forwarded"
 
 
 def idle(count):
-    """Connections that say something once all are open, within half a minute; and whether one more is served."""
-    held, answered, end = [], 0, time.monotonic() + 30
+    """Opens idle connections, then uses each, within 30 s. Returns the number that answer, and whether one more is served."""
+    connections, answered, end = [], 0, time.monotonic() + 30
     with contextlib.suppress(OSError):
-        while len(held) < count and time.monotonic() < end:
-            held.append(connected(ECHOES))
-    for connection in held:
+        while len(connections) < count and time.monotonic() < end:
+            connections.append(connect(ECHO))
+    for connection in connections:
         with contextlib.suppress(OSError):
             connection.sendall(b"x")
-    for connection in held:
+    for connection in connections:
         connection.settimeout(max(0.005, end - time.monotonic()))
         with contextlib.suppress(OSError):
             answered += len(connection.recv(1))
     try:
-        more = "one more is served" if name() else "one more is not served"
+        more = "one more is served" if peer_info() else "one more is not served"
     except OSError as error:
-        more = f"one more: {words(error)}"
+        more = f"one more: {describe(error)}"
     return f"{answered}; {more}"
 
 
@@ -296,28 +298,28 @@ PROBES = {
     "source port": source_port,
     "DSCP of the SYN": dscp,
     "IPv6": ipv6,
-    "closed port": lambda: opening(REFUSING),
-    "router says host unreachable": lambda: opening(UNREACHABLE),
-    "no such host": lambda: opening(80, NOBODY),
-    "silent port": lambda: opening(SILENT),
-    "server resets": from_server_reset,
-    "client resets, server sees": from_client_reset,
-    "client ends first": client_ends_first,
-    "server ends first": server_ends_first,
-    "5 MB up, then close": up,
-    "5 MB down, then close": down,
+    "closed port": lambda: connect_outcome(REFUSED),
+    "router says host unreachable": lambda: connect_outcome(UNREACHABLE),
+    "no such host": lambda: connect_outcome(80, ABSENT),
+    "silent port": lambda: connect_outcome(SILENT),
+    "server resets": server_resets,
+    "client resets, server sees": client_resets,
+    "client closes first": client_closes_first,
+    "server closes first": server_closes_first,
+    "5 MB up, then close": upload,
+    "5 MB down, then close": download,
     "urgent byte u of auz": urgent,
-    "two servers from one port": one_port,
+    "two servers from one port": shared_source_port,
     "2,000 idle, answered later": lambda: idle(2000),
     "5,000 idle, answered later": lambda: idle(5000),
 }
 
 
-def probe(which):
+def probe(name):
     try:
-        print(PROBES[which]())
+        print(PROBES[name]())
     except OSError as error:
-        print(words(error))
+        print(describe(error))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What a host that intercepts holds: short connections from one address, and connections beside a flood of SYNs.
+"""Capacity of an intercepting relay: short connections from one address, and connections during a SYN flood.
 
     bench/interception/run.py [--longhaul PATH] [--connections 20000] [--rounds 5]
 
-Client, router and server are network namespaces on veth; the router forwards (`direct`) or runs a relay. Each connection asks
-for one byte and the server closes. `flood`: another address of the client's sends SYNs to a port that answers nothing, as
-fast as it can, while the client connects one by one for --seconds. Needs root.
+Client, router and server are network namespaces, joined by veth. The router forwards (`direct`) or runs a relay. Each
+connection requests one byte, and the server closes it. In `flood` the client connects one by one for --seconds, while another
+of its addresses sends SYNs as fast as it can to a port that does not respond. Needs root.
 """
 import os, pathlib, socket, statistics, struct, subprocess, sys, time
 
@@ -15,15 +15,15 @@ sys.dont_write_bytecode = True
 from namespaces import Program, add_veth, hosts, netns_exec, run_command, run_in_namespaces
 from results import Results, argument_parser, group_by, median_range, parse_args, table
 
-CLIENT, OTHER, SERVER, PORT, SILENT = "10.9.1.1", "10.9.1.7", "10.9.2.1", 8080, 9090
+CLIENT, FLOODER, SERVER, PORT, SILENT = "10.9.1.1", "10.9.1.7", "10.9.2.1", 8080, 9090
 RELAY = ["--transparent", "127.0.0.1:3129", "--intercept", f"{SERVER}:{PORT},{SILENT}"]
-WAYS = {"direct": None, "intercepted": [], "keep-source": ["--keep-source"], "verified": ["--verify-connect"],
+MODES = {"direct": None, "intercepted": [], "keep-source": ["--keep-source"], "verified": ["--verify-connect"],
         "both": ["--keep-source", "--verify-connect"]}
 PROCESSES = 2
 
 
 def serve():
-    """Answers each connection's port number with one byte: whether that is the port that it comes from."""
+    """Receives the client's port number on each connection. Sends one byte: 1 if the connection comes from that port."""
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -40,7 +40,7 @@ def serve():
 
 
 def connect():
-    """One connection: whether its port was kept, or None if it failed."""
+    """Opens one connection. Returns whether its source port was kept; None if it failed."""
     try:
         with socket.socket() as connection:
             connection.settimeout(5)
@@ -57,13 +57,13 @@ def connect_many(count):
 
 
 def connect_for(seconds):
-    """One by one, timed."""
+    """Opens connections one by one. Prints how many succeeded and failed, and the median and longest time in ms."""
     end, times, failed = time.monotonic() + seconds, [], 0
-    while (began := time.monotonic()) < end:
+    while (started := time.monotonic()) < end:
         if connect() is None:
             failed += 1
         else:
-            times.append(time.monotonic() - began)
+            times.append(time.monotonic() - started)
     print(len(times), failed, statistics.median(times) * 1e3 if times else 0, max(times, default=0) * 1e3)
 
 
@@ -74,54 +74,55 @@ def checksum(data):
 
 
 def flood():
-    """SYNs from each port of the other address, until it is ended."""
-    source, to = socket.inet_aton(OTHER), socket.inet_aton(SERVER)
+    """Sends SYNs from each port of FLOODER until it is killed."""
+    source, destination = socket.inet_aton(FLOODER), socket.inet_aton(SERVER)
 
     def syn(port):
-        head = struct.pack("!HHIIBBHHH", port, SILENT, 1, 0, 5 << 4, 2, 65535, 0, 0)
-        whole = checksum(source + to + struct.pack("!HH", socket.IPPROTO_TCP, len(head)) + head)
-        return head[:16] + struct.pack("!H", whole) + head[18:]
+        header = struct.pack("!HHIIBBHHH", port, SILENT, 1, 0, 5 << 4, 2, 65535, 0, 0)
+        tcp_checksum = checksum(source + destination + struct.pack("!HH", socket.IPPROTO_TCP, len(header)) + header)
+        return header[:16] + struct.pack("!H", tcp_checksum) + header[18:]
 
     segments = [syn(port) for port in range(1024, 65536)]
     raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP)
-    raw.bind((OTHER, 0))
+    raw.bind((FLOODER, 0))
     print("ready", flush=True)
     while True:
         for segment in segments:
             raw.sendto(segment, (SERVER, 0))
 
 
-def here(host, role, *words, **how):
-    return Program(host, sys.executable, __file__, role, *words, **how)
+def program(host, role, *arguments, **options):
+    """Returns a Program that runs this script in another role."""
+    return Program(host, sys.executable, __file__, role, *arguments, **options)
 
 
 def many(args):
-    began = time.monotonic()
+    started = time.monotonic()
     clients = [subprocess.Popen(netns_exec("client", sys.executable, __file__, "connect_many", args.connections // PROCESSES),
                                 stdout=subprocess.PIPE, text=True) for _ in range(PROCESSES)]
-    kept, moved, failed = (sum(column) for column in zip(*(map(int, client.communicate()[0].split()) for client in clients)))
-    took = time.monotonic() - began
-    return {"per_s": (kept + moved) / took, "kept": kept / max(kept + moved, 1), "failed": failed}
+    kept, changed, failed = (sum(column) for column in zip(*(map(int, client.communicate()[0].split()) for client in clients)))
+    elapsed_s = time.monotonic() - started
+    return {"per_s": (kept + changed) / elapsed_s, "kept": kept / max(kept + changed, 1), "failed": failed}
 
 
-def beside_a_flood(args):
-    with here("client", "flood", ready="ready"):
-        done, failed, median, most = map(float, run_command(*netns_exec("client", sys.executable, __file__, "connect_for", args.seconds)).split())
-    return {"per_s": done / args.seconds, "failed": int(failed), "median_ms": median, "most_ms": most}
+def during_flood(args):
+    with program("client", "flood", ready="ready"):
+        completed, failed, median, longest = map(float, run_command(*netns_exec("client", sys.executable, __file__, "connect_for", args.seconds)).split())
+    return {"per_s": completed / args.seconds, "failed": int(failed), "median_ms": median, "longest_ms": longest}
 
 
-def measure(args, way, case):
+def measure(args, mode, case):
     with hosts("client", "router", "server"):
         add_veth(("client", f"{CLIENT}/24"), ("router", "10.9.1.2/24"), "near0")
         add_veth(("router", "10.9.2.2/24"), ("server", f"{SERVER}/24"), "far0")
-        run_command("ip", "-n", "client", "address", "add", f"{OTHER}/24", "dev", "near0")
+        run_command("ip", "-n", "client", "address", "add", f"{FLOODER}/24", "dev", "near0")
         run_command("ip", "-n", "client", "route", "add", "default", "via", "10.9.1.2")
         run_command("ip", "-n", "server", "route", "add", "default", "via", "10.9.2.2")
         run_command(*netns_exec("router", "sysctl", "-qw", "net.ipv4.ip_forward=1"))
         rules = f"table ip silent {{ chain c {{ type filter hook input priority 0\ntcp dport {SILENT} drop\n}}\n}}\n"
         subprocess.run(netns_exec("server", "nft", "-f", "-"), input=rules, text=True, check=True)
-        servers = [here("server", "serve", ready="ready") for _ in range(PROCESSES)]
-        relay = [] if WAYS[way] is None else [Program("router", args.longhaul, "relay", *RELAY, *WAYS[way], ready="listening transparent")]
+        servers = [program("server", "serve", ready="ready") for _ in range(PROCESSES)]
+        relay = [] if MODES[mode] is None else [Program("router", args.longhaul, "relay", *RELAY, *MODES[mode], ready="listening transparent")]
         with servers[0], servers[1]:
             if not relay:
                 return case(args)
@@ -130,28 +131,28 @@ def measure(args, way, case):
                 return case(args)
 
 
-CASES = {"many": many, "flood": beside_a_flood}
+CASES = {"many": many, "flood": during_flood}
 
 
-def lines(rows):
-    for (case, way), own in group_by(rows, "case", "way"):
+def table_lines(rows):
+    for (case, mode), own in group_by(rows, "case", "mode"):
         kept = median_range([row | {"kept": 100 * row["kept"]} for row in own if "kept" in row], "kept")
-        yield [f"{case}, {way}", median_range(own, "per_s"), kept, median_range(own, "failed"), median_range(own, "median_ms", ".2f"), median_range(own, "most_ms")]
+        yield [f"{case}, {mode}", median_range(own, "per_s"), kept, median_range(own, "failed"), median_range(own, "median_ms", ".2f"), median_range(own, "longest_ms")]
 
 
 def main():
     parser = argument_parser(__doc__)
-    parser.add_argument("--connections", type=int, default=20000, metavar="N", help="of one measurement (20000)")
-    parser.add_argument("--seconds", type=int, default=8, metavar="N", help="of a flood (8)")
+    parser.add_argument("--connections", type=int, default=20000, metavar="N", help="connections of one measurement (20000)")
+    parser.add_argument("--seconds", type=int, default=8, metavar="N", help="length of a flood (8)")
     args = parse_args(parser, required=["nft"], connections=2000, seconds=2)
     run_in_namespaces()
     results = Results(args)
-    for turn in range(args.rounds):
-        for way in list(WAYS)[:: 1 if turn % 2 else -1]:
+    for round_ in range(args.rounds):
+        for mode in list(MODES)[:: 1 if round_ % 2 else -1]:
             for case in CASES:
-                with results.catch_errors(f"{case}, {way}"):
-                    results.add({"case": case, "way": way, "round": turn, **measure(args, way, CASES[case])})
-    return results.finish(table(["case", "connections a second", "ports kept, %", "failed", "median, ms", "longest, ms"], lines(results.rows)))
+                with results.catch_errors(f"{case}, {mode}"):
+                    results.add({"case": case, "mode": mode, "round": round_, **measure(args, mode, CASES[case])})
+    return results.finish(table(["case", "connections a second", "ports kept, %", "failed", "median, ms", "longest, ms"], table_lines(results.rows)))
 
 
 ROLES = {"serve": serve, "flood": flood, "connect_many": lambda: connect_many(int(sys.argv[2])), "connect_for": lambda: connect_for(float(sys.argv[2]))}
