@@ -139,7 +139,7 @@ fn certificates(certificates: &[Certificate], registry: &mut Registry) {
     );
     for certificate in certificates {
         let labels = vec![
-            ("user", certificate.user.clone()),
+            ("used_by", certificate.used_by.clone()),
             ("name", certificate.name.clone()),
             ("role", certificate.role.clone()),
         ];
@@ -209,9 +209,9 @@ fn snake_case(words: &str) -> String {
 
 fn listener_counts(listeners: &[ListenerCounts], registry: &mut Registry) {
     let opened: Counts = family(registry, "connections", "Connections accepted", None);
-    let passed: Counts = family(
+    let bypassed: Counts = family(
         registry,
-        "passed_by",
+        "bypassed",
         "Connections that were not intercepted but sent directly to their destinations, for lack of capacity",
         None,
     );
@@ -245,7 +245,7 @@ fn listener_counts(listeners: &[ListenerCounts], registry: &mut Registry) {
         let with = |name, value: &str| [of(), vec![(name, value.to_owned())]].concat();
         let counted = &listener.counts;
         opened.get_or_create(&of()).inc_by(counted.accepted);
-        passed.get_or_create(&of()).inc_by(counted.passed_by);
+        bypassed.get_or_create(&of()).inc_by(counted.bypassed);
         open.get_or_create(&of()).inc_by(counted.active as f64);
         for cause in Failure::ALL.map(|failure| failure.to_string()) {
             let count = counted.failed.get(&cause).copied().unwrap_or(0);
@@ -295,15 +295,15 @@ fn peers(peers: &[PeerState], registry: &mut Registry) {
         "Bytes delivered over it",
         Some(Unit::Bytes),
     );
-    let ready: Values = family(
+    let idle: Values = family(
         registry,
-        "ready_connections",
+        "pool_idle_connections",
         "Idle connections in its pool",
         None,
     );
     let requests: Counts = family(
         registry,
-        "ready_requests",
+        "pool_requests",
         "Requests that found an idle connection in the pool (hit), or an empty pool (miss)",
         None,
     );
@@ -333,8 +333,8 @@ fn peers(peers: &[PeerState], registry: &mut Registry) {
                 .inc_by(count);
         }
         missing.get_or_create(&of()).inc_by(counted.streams_missing);
-        ready.get_or_create(&of()).set(counted.ready as f64);
-        for (outcome, count) in [("hit", counted.ready_hits), ("miss", counted.ready_misses)] {
+        idle.get_or_create(&of()).set(counted.pool_idle as f64);
+        for (outcome, count) in [("hit", counted.pool_hits), ("miss", counted.pool_misses)] {
             requests
                 .get_or_create(&with("outcome", outcome))
                 .inc_by(count);
@@ -473,8 +473,8 @@ fn open_legs(legs: &[LegGroup], registry: &mut Registry) {
 
 fn labels(leg: &LegGroup) -> Labels {
     let side = match leg.group.leg {
-        Leg::Near => "near",
-        Leg::Far => "far",
+        Leg::Downstream => "downstream",
+        Leg::Upstream => "upstream",
     };
     vec![
         ("listener", leg.group.listener.clone()),

@@ -55,7 +55,7 @@ fn rate(connection: &Connection) -> f64 {
 }
 
 fn retransmits(connection: &Connection) -> u64 {
-    let legs = [&connection.near, &connection.far];
+    let legs = [&connection.downstream, &connection.upstream];
     let open = legs.into_iter().flatten();
     open.map(LegState::retransmits).sum()
 }
@@ -113,8 +113,8 @@ mod tests {
             bytes_down: 0,
             bytes_up_per_s: 0.0,
             bytes_down_per_s: rate,
-            near: None,
-            far: None,
+            downstream: None,
+            upstream: None,
         }
     }
 

@@ -44,7 +44,7 @@ pub enum HealthStatus {
     /// A worker has sent no heartbeat for 0.6 s.
     Stalled,
     /// Connections are accepted, but every route leads through a peer that is down.
-    CutOff,
+    NoUpstream,
     /// Connections are not intercepted but sent directly, because rules can't be installed.
     NotIntercepting,
 }
@@ -112,14 +112,14 @@ pub struct Reload {
     /// Time at which one was last applied.
     pub success_time: Timestamp,
     /// Reason why it was not applied.
-    pub problem: Option<String>,
+    pub error: Option<String>,
 }
 
 /// A certificate that is in use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Certificate {
-    /// User of the certificate: `listener` or `peer`.
-    pub user: String,
+    /// Kind of its user: `listener` or `peer`.
+    pub used_by: String,
     /// Name of the listener or peer.
     pub name: String,
     /// Role: `own`, with the intermediate certificates, or `authority`.
@@ -176,8 +176,9 @@ pub struct PeerUsage {
 impl PeerUsage {
     /// Returns the traffic over the peer of this name.
     pub fn of(peer: &str, legs: &[LegGroup]) -> Self {
-        let is_its =
-            |leg: &&LegGroup| leg.group.leg == Leg::Far && leg.group.peer.as_deref() == Some(peer);
+        let is_its = |leg: &&LegGroup| {
+            leg.group.leg == Leg::Upstream && leg.group.peer.as_deref() == Some(peer)
+        };
         legs.iter()
             .filter(is_its)
             .fold(Self::default(), |sum, leg| Self {
@@ -194,9 +195,9 @@ impl PeerUsage {
 #[serde(rename_all = "snake_case")]
 pub enum Leg {
     /// To the client.
-    Near,
+    Downstream,
     /// To the destination or a peer.
-    Far,
+    Upstream,
 }
 
 /// Key by which legs are counted together. The configuration bounds the number of keys.
@@ -204,9 +205,9 @@ pub enum Leg {
 pub struct LegGroupKey {
     /// Listener that accepted the client.
     pub listener: String,
-    /// Leg: near (client) or far (destination).
+    /// Leg of the group.
     pub leg: Leg,
-    /// Peer of far legs; `None` is directly to the destination.
+    /// Peer of upstream legs; `None` is directly to the destination.
     pub peer: Option<String>,
 }
 
@@ -337,9 +338,9 @@ pub struct Connection {
     /// Bytes a second from destinations to clients.
     pub bytes_down_per_s: f64,
     /// The leg to the client.
-    pub near: Option<LegState>,
+    pub downstream: Option<LegState>,
     /// The leg to the destination.
-    pub far: Option<LegState>,
+    pub upstream: Option<LegState>,
 }
 
 /// Leg of an open connection.

@@ -50,11 +50,11 @@ pub struct PeerCounts {
     /// Failed connections to the peer, checks included.
     pub failures: u64,
     /// Idle connections in the pool.
-    pub ready: u64,
+    pub pool_idle: u64,
     /// Requests that found an idle connection in the pool.
-    pub ready_hits: u64,
+    pub pool_hits: u64,
     /// Requests that found the pool empty.
-    pub ready_misses: u64,
+    pub pool_misses: u64,
     /// Legs that could not join the others of their connection.
     #[serde(default)]
     pub streams_missing: u64,
@@ -86,7 +86,7 @@ pub struct Counts {
     pub failed: BTreeMap<String, u64>,
     /// Connections that were not intercepted but sent directly to their destinations, for lack of capacity.
     #[serde(default)]
-    pub passed_by: u64,
+    pub bypassed: u64,
     /// Bytes delivered from clients to destinations.
     pub bytes_up: u64,
     /// Bytes delivered from destinations to clients.
@@ -100,7 +100,7 @@ impl Counts {
     pub fn add(&mut self, other: &Self) {
         self.accepted += other.accepted;
         self.active += other.active;
-        self.passed_by += other.passed_by;
+        self.bypassed += other.bypassed;
         self.bytes_up += other.bytes_up;
         self.bytes_down += other.bytes_down;
         self.bytes_buffered += other.bytes_buffered;
@@ -137,15 +137,15 @@ pub struct ConnectionRecord {
     /// Failure or error as text; `None` for a clean end.
     pub cause: Option<String>,
     /// Last TCP state of the leg to the client.
-    pub near: Option<TcpInfo>,
+    pub downstream: Option<TcpInfo>,
     /// Last TCP state of the leg to the destination or peer.
-    pub far: Option<TcpInfo>,
+    pub upstream: Option<TcpInfo>,
     /// TCP states of all streams from a relay that stripes, the first included.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub near_streams: Vec<TcpInfo>,
+    pub downstream_streams: Vec<TcpInfo>,
     /// TCP states of all streams to a peer with striping, the first included.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub far_streams: Vec<TcpInfo>,
+    pub upstream_streams: Vec<TcpInfo>,
 }
 
 /// Reason of a connection's end.
@@ -154,14 +154,14 @@ pub struct ConnectionRecord {
 pub enum EndReason {
     /// Both directions by FIN, all bytes delivered.
     Finished,
-    /// The client's leg broke (RST, time-out); the destination's was reset.
-    ClientBroke,
-    /// The destination's leg broke; the client's was reset.
-    DestinationBroke,
+    /// The downstream leg was aborted (RST, time-out); the upstream one was reset.
+    ClientAborted,
+    /// The upstream leg was aborted; the downstream one was reset.
+    DestinationAborted,
     /// No connection to the destination was established.
     Failed,
-    /// The relay stopped; both legs were reset.
-    Cut,
+    /// The relay stopped, or enforced a limit; both legs were reset.
+    ResetByRelay,
 }
 
 #[cfg(test)]

@@ -122,7 +122,7 @@ fn health(health: &Health) -> Response<Full<Bytes>> {
         HealthStatus::Serving => StatusCode::OK,
         HealthStatus::Draining
         | HealthStatus::Stalled
-        | HealthStatus::CutOff
+        | HealthStatus::NoUpstream
         | HealthStatus::NotIntercepting => StatusCode::SERVICE_UNAVAILABLE,
     };
     json(status, health)

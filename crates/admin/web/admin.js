@@ -18,7 +18,7 @@
     pacing: "pacing, or the device",
     unknown: "not known yet",
   };
-  const STATES = { serving: "serving", draining: "draining: about to end", stalled: "a worker is stalled", not_intercepting: "not intercepting: rules can't be installed", unreachable: "unreachable" };
+  const STATES = { serving: "serving", draining: "draining: about to end", stalled: "a worker is stalled", no_upstream: "no upstream: all peers of every route are down", not_intercepting: "not intercepting: rules can't be installed", unreachable: "unreachable" };
 
   const byId = (id) => document.getElementById(id);
   const say = (id, text) => { if (byId(id).textContent !== text) byId(id).textContent = text; };
@@ -84,8 +84,8 @@
     const sum = (of) => streams.reduce((total, stream) => total + of(stream), 0);
     const parts = [`RTT ${si(tcp.rtt_us / 1e6, "s")}`, `cwnd ${sum((s) => s.cwnd_segments)}`, `${bytes(state.buffered_bytes)} buffered`];
     if (state.streams) parts.unshift(`${streams.length} streams`);
-    const again = sum((s) => s.retransmits);
-    if (again > 0) parts.push(`${again} retransmitted`);
+    const retransmits = sum((s) => s.retransmits);
+    if (retransmits > 0) parts.push(`${retransmits} retransmitted`);
     if (state.reading_paused) parts.push("reading paused");
     return parts.join(" · ");
   }
@@ -96,18 +96,18 @@
     { name: "Age", kind: "number", of: (c) => age(c.age_s) },
     { name: "Up", kind: "number", of: (c) => [bits(c.bytes_up_per_s), bytes(c.bytes_up)] },
     { name: "Down", kind: "number", of: (c) => [bits(c.bytes_down_per_s), bytes(c.bytes_down)] },
-    { name: "To the client", kind: "words", of: (c) => leg(c.near) },
-    { name: "To the destination", kind: "words", of: (c) => leg(c.far) },
+    { name: "To the client", kind: "words", of: (c) => leg(c.downstream) },
+    { name: "To the destination", kind: "words", of: (c) => leg(c.upstream) },
   ];
 
   const LEGS = [
-    { name: "Leg", heading: true, of: (l) => [l.leg === "near" ? "to clients" : l.peer ? `to peer ${l.peer}` : "to destinations", `of ${l.listener}`] },
+    { name: "Leg", heading: true, of: (l) => [l.leg === "downstream" ? "to clients" : l.peer ? `to peer ${l.peer}` : "to destinations", `of ${l.listener}`] },
     { name: "Limited by", kind: "words", of: (l) => Object.entries(l.limited_by).map(([name, n]) => `${n} × ${limited(name)}`).join("; ") || "no leg open" },
     { name: "Streams", kind: "number", of: (l) => String(l.streams_open) },
     { name: "Reading paused", kind: "number", of: (l) => [String(l.reading_paused), `${l.reading_pauses} times`] },
     { name: "Buffered", kind: "number", of: (l) => bytes(l.buffered_bytes) },
-    { name: "RTT", kind: "number", of: (l) => l.rtt_mean_us === null ? "–" : [si(l.rtt_mean_us / 1e6, "s"), `least ${l.rtt_min_us === null ? "–" : si(l.rtt_min_us / 1e6, "s")}`] },
-    { name: "Sent again", kind: "number", of: (l) => [`${l.retransmitted_segments} segments`, `${bytes(l.retransmitted_bytes)} of ${bytes(l.sent_bytes)}`] },
+    { name: "RTT", kind: "number", of: (l) => l.rtt_mean_us === null ? "–" : [si(l.rtt_mean_us / 1e6, "s"), `min. ${l.rtt_min_us === null ? "–" : si(l.rtt_min_us / 1e6, "s")}`] },
+    { name: "Retransmitted", kind: "number", of: (l) => [`${l.retransmitted_segments} segments`, `${bytes(l.retransmitted_bytes)} of ${bytes(l.sent_bytes)}`] },
   ];
 
   const LISTENERS = [
@@ -124,7 +124,7 @@
     { name: "Health", of: (p) => [p.down_s === null ? "up" : `down for ${age(p.down_s)}`, `${p.failures} failures, ${p.streams_missing} streams missing`] },
     { name: "Open", kind: "number", of: (p) => String(p.active) },
     { name: "Connections", kind: "number", of: (p) => String(p.connections) },
-    { name: "Ready", kind: "number", of: (p) => [String(p.ready), `${p.ready_hits} hits, ${p.ready_misses} misses`] },
+    { name: "Pool", kind: "number", of: (p) => [`${p.pool_idle} idle`, `${p.pool_hits} hits, ${p.pool_misses} misses`] },
     { name: "Up", kind: "number", of: (p) => bytes(p.bytes_up) },
     { name: "Down", kind: "number", of: (p) => bytes(p.bytes_down) },
   ];
@@ -149,9 +149,9 @@
     say("accepted", `${relay.total.accepted} since the start`);
     say("bytes-up", `${bytes(relay.total.bytes_up)} since the start`);
     say("bytes-down", `${bytes(relay.total.bytes_down)} since the start`);
-    say("held", bytes(relay.memory_bytes));
+    say("memory-used", bytes(relay.memory_bytes));
     const budget = relay.memory_budget_bytes;
-    say("budget", budget === null ? "no bound: set limits.memory" : `of ${bytes(budget)}`);
+    say("budget", budget === null ? "no limit: set limits.memory" : `of ${bytes(budget)}`);
     byId("memory").value = budget === null ? 0 : relay.memory_bytes / Math.max(budget, 1);
     fill("listeners", LISTENERS, relay.listeners);
     fill("legs", LEGS, status.legs);
@@ -214,7 +214,7 @@
       if (!document.hidden) await refresh(u);
     } catch (error) {
       showState("unreachable");
-      showNotice(`The relay does not answer: ${error.message}. What stands here is what it said last.`);
+      showNotice(`The relay does not answer: ${error.message}. This page shows its last values.`);
     }
     setTimeout(follow, PERIOD_MS, u);
   }

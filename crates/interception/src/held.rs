@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Maximum pending connections of one listener: held SYNs, and far legs that wait for their near legs. Memory: a
+/// Maximum pending connections of one listener: held SYNs, and upstream legs that wait for their downstream legs. Memory: a
 /// socket, a task and under 1 KiB each.
 pub const HELD_MAX: usize = 1024;
 
@@ -82,9 +82,9 @@ pub struct Arrival {
     pub is_local: bool,
     /// Whether the SYN may bypass the relay.
     pub may_bypass: bool,
-    /// Far legs that wait for their near legs.
+    /// Upstream legs that wait for their downstream legs.
     pub waiting: usize,
-    /// Far legs of this client that wait for their near legs.
+    /// Upstream legs of this client that wait for their downstream legs.
     pub client_legs_waiting: usize,
     /// Connections that this client may still open, pending ones included.
     pub client_connections_left: usize,
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_far_legs_that_wait() {
+    fn counts_upstream_legs_that_wait() {
         let (mut syns, now) = (HeldSyns::default(), Instant::now());
         let waits = |waiting, waiting_of_client, port| Arrival {
             waiting,

@@ -23,14 +23,14 @@ use longhaul_linux::{
 use std::{cell::Cell, io, net::SocketAddr};
 use tracing::{error, warn};
 
-/// How often what is missing is put back before that is a failure: somebody may remove it again meanwhile.
+/// Attempts to restore what is missing: another program may remove it again meanwhile.
 const ATTEMPTS: usize = 10;
 
 /// Log lines of a round of renewals.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    /// Tables and routes that others removed and that were put back.
-    pub(crate) put_back: Vec<String>,
+    /// Tables and routes that other programs removed, and that were restored.
+    pub(crate) restored: Vec<String>,
     /// Listeners that no longer intercept, and why.
     pub(crate) errors: Vec<String>,
 }
@@ -38,11 +38,11 @@ pub(crate) struct Log {
 impl Log {
     /// Writes it to stderr.
     pub(crate) fn write(mut self) {
-        if !self.put_back.is_empty() {
-            self.put_back.sort();
-            self.put_back.dedup();
-            let names = self.put_back.join(", ");
-            warn!("gone and put back: {names}");
+        if !self.restored.is_empty() {
+            self.restored.sort();
+            self.restored.dedup();
+            let names = self.restored.join(", ");
+            warn!("removed by another program, restored: {names}");
         }
         for error in self.errors {
             error!("not intercepting: {error}");
@@ -91,11 +91,11 @@ impl RuleSet {
         self.lease.renew().is_ok()
     }
 
-    /// Puts back what others removed, and renews the lease. What can't be put back ends the lease, and new connections pass by.
-    /// Adds to `log`, an error once.
-    pub(crate) fn put_back(&self, log: &mut Log) {
+    /// Restores what other programs removed, and renews the lease. If that fails, ends the lease: new connections bypass
+    /// the relay. Adds to `log`, an error once.
+    pub(crate) fn restore_and_renew(&self, log: &mut Log) {
         let held = self.holds.get();
-        let mut restore = || anyhow::Ok((self.restore(&mut log.put_back)?, self.lease.renew()?));
+        let mut restore = || anyhow::Ok((self.restore(&mut log.restored)?, self.lease.renew()?));
         // Where it failed already, once a round is enough.
         let again = 1..if held { ATTEMPTS } else { 1 };
         let outcome = again.fold(restore(), |outcome, _| outcome.or_else(|_| restore()));

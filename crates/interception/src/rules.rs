@@ -141,8 +141,8 @@ fn verdicts(listener: SocketAddr) -> String {
     )
 }
 
-/// An address of its own keeps the listener out of reach of everyone else. A SYN beyond what [`SYNS`] holds goes straight:
-/// its handshake might not come to an end here. One that was held goes on to the listener, where its far leg waits.
+/// An address of its own keeps the listener out of reach of everyone else. A SYN beyond the capacity of [`SYNS`] goes directly:
+/// its handshake might not come to an end here. One that was held goes on to the listener, where its upstream leg waits.
 fn divert(listener: SocketAddr, intercept: &Intercept) -> String {
     let to = match listener.ip().is_unspecified() {
         true => format!(":{}", listener.port()),
@@ -198,10 +198,10 @@ fn select(name: &str, way: &str, listener: SocketAddr, intercept: &Intercept) ->
     )
 }
 
-/// Near legs have a zone of their own in connection tracking, because their far legs have the same addresses and ports:
+/// Downstream legs have a zone of their own in connection tracking, because their upstream legs have the same addresses and ports:
 /// there, these are a connection of this host's, which NAT and stateful rules know. A packet that comes over `lo` was
 /// tracked when it left, and what others do not track stays untracked. SYNs that were held, and now go on to the relay, carry
-/// a verdict's mark. Other programs have transparent sockets, too: a near leg is known by its mark, and while its handshake
+/// a verdict's mark. Other programs have transparent sockets, too: a downstream leg is known by its mark, and while its handshake
 /// or TIME-WAIT is on, when rules can't ask for that (net/netfilter/nft_socket.c), by its destination.
 fn zones(listener: SocketAddr, intercept: &Intercept) -> String {
     let new = match intercept.verify {
@@ -209,22 +209,22 @@ fn zones(listener: SocketAddr, intercept: &Intercept) -> String {
         false => format!("{SYN} {} jump select_zone\n", lease::CONDITION),
     };
     let key = key(listener);
-    let select = select("select_zone", "near_zone", listener, intercept);
+    let select = select("select_zone", "downstream_zone", listener, intercept);
     let icmp = icmp(listener);
     format!(
-        "chain near_zone {{ ct zone set {DOWNSTREAM_ZONE}; }}\n\
+        "chain downstream_zone {{ ct zone set {DOWNSTREAM_ZONE}; }}\n\
          {select}\
          chain zones {{ type filter hook prerouting priority raw + 10; policy accept;\n\
          iifname lo return\n\
          ct state untracked return\n\
-         meta l4proto {{ tcp, {icmp} }} socket wildcard 0 socket mark {DOWNSTREAM_MARK} goto near_zone\n\
+         meta l4proto {{ tcp, {icmp} }} socket wildcard 0 socket mark {DOWNSTREAM_MARK} goto downstream_zone\n\
          meta l4proto {{ tcp, {icmp} }} socket mark != {DOWNSTREAM_MARK} return\n\
          {NOT_SYN} socket transparent 1 jump select_zone\n\
-         {ACK} {key} @{SYNS} goto near_zone\n\
+         {ACK} {key} @{SYNS} goto downstream_zone\n\
          {new}}}\n\
          chain zones_out {{ type filter hook output priority raw + 10; policy accept;\n\
          ct state untracked return\n\
-         oifname != lo meta mark {DOWNSTREAM_MARK} goto near_zone\n}}\n"
+         oifname != lo meta mark {DOWNSTREAM_MARK} goto downstream_zone\n}}\n"
     )
 }
 
@@ -238,10 +238,10 @@ fn verdict_marks(listener: SocketAddr) -> String {
         marks.prohibited(),
     ];
     let all = all.map(|mark| mark.to_string()).join(", ");
-    format!("meta mark {{ {all} }} goto near_zone\n")
+    format!("meta mark {{ {all} }} goto downstream_zone\n")
 }
 
-/// Answers to far legs whose source was translated on their way out: their destination is the client's again only here.
+/// Answers to upstream legs whose source was translated on their way out: their destination is the client's again only here.
 fn translated(listener: SocketAddr) -> String {
     let diverted = Marks::of(listener.port()).diverted();
     format!(
@@ -252,7 +252,7 @@ fn translated(listener: SocketAddr) -> String {
 }
 
 /// A chain for the table, where the kernel has nft's `dup`: this host's own ICMP errors, which it sends to the client's address
-/// because far legs have that, come to the far legs too. A neighbor that does not answer is such an error.
+/// because upstream legs have that, come to the upstream legs too. A neighbor that does not answer is such an error.
 pub(crate) fn copied_errors(listener: SocketAddr) -> String {
     let (family, table) = (Family::of(listener.ip()).name(), table(listener.port()));
     let (errors, host) = match listener.is_ipv4() {
@@ -287,7 +287,7 @@ fn conditions(target: &Target) -> Vec<String> {
 }
 
 /// Before the chain that diverts: a verdict lets a packet go on behind the chain that queued it. Before connection
-/// tracking: only a SYN that goes on to the relay is tracked as one of a near leg.
+/// tracking: only a SYN that goes on to the relay is tracked as one of a downstream leg.
 fn hold(queue: Option<u16>) -> String {
     let rule = queue.map(|number| format!("queue num {number} bypass;"));
     format!(
@@ -300,7 +300,7 @@ fn hold(queue: Option<u16>) -> String {
 }
 
 /// This host's own connections: marked, so that they are routed once more, to `lo`, and come in again from there.
-/// Connection tracking knows which connection a later packet belongs to; without it, they go straight.
+/// Connection tracking knows which connection a later packet belongs to; without it, they go directly.
 fn outbound(listener: SocketAddr) -> String {
     let marks = Marks::of(listener.port());
     let (diverted, rerouted) = (marks.diverted(), marks.rerouted());

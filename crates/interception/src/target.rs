@@ -12,7 +12,7 @@ pub struct Intercept {
     pub targets: Vec<Target>,
     /// Exceptions from the targets.
     pub bypass: Vec<Target>,
-    /// Whether far legs keep the client's address as their source.
+    /// Whether upstream legs keep the client's address as their source.
     pub keeps_source: bool,
     /// Whether this host's own connections are intercepted too.
     pub local: bool,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The thread that keeps interception up. It renews the leases while all threads that serve intercepted connections are
-//! alive, and puts back rules that other processes remove. At the end it removes everything.
+//! alive, and restores rules that other programs remove. At the end it removes everything.
 //!
 //! docs/decisions/fail-open-by-lease.md says why there is no watchdog process.
 
@@ -29,8 +29,8 @@ const PERIOD: Duration = Duration::from_millis(150);
 /// Asserts that new connections bypass a relay with a stalled thread within 2 s.
 const _: () = assert!(LEASE.as_millis() + STALLED_AFTER.as_millis() + PERIOD.as_millis() <= 2000);
 
-/// Maximum tables and routes that one round puts back. Another process may remove them again and again.
-const PUT_BACK_MAX: usize = 100;
+/// Maximum tables and routes that one round restores. Another program may remove them again and again.
+const RESTORED_MAX: usize = 100;
 
 /// Time that threads have for their first heartbeat.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -125,22 +125,22 @@ impl RuleSets {
         Ok(installed)
     }
 
-    /// Renews every lease. If a renewal fails, or if other processes changed rules or routes (`rules_changed`), puts back
+    /// Renews every lease. If a renewal fails, or if other processes changed rules or routes (`rules_changed`), restores
     /// what is missing. Listeners that don't intercept are tried each time. A failure at one listener leaves the others
     /// alone.
     fn renew(&self, heartbeats: &Heartbeats, rules_changed: bool) {
         let mut log = Log::default();
         let mut intercepting = self.0.iter().filter(|rules| rules.intercepts());
         let may_be_gone = rules_changed || intercepting.any(|rules| !rules.renew());
-        // After something was put back, all are checked again: one command may have removed several, one after another.
+        // After something was restored, all are checked again: one command may have removed several, one after another.
         let mut is_whole = false;
-        while !is_whole && log.put_back.len() < PUT_BACK_MAX {
-            let before = log.put_back.len();
+        while !is_whole && log.restored.len() < RESTORED_MAX {
+            let before = log.restored.len();
             let suspects = self.0.iter();
             suspects
                 .filter(|rules| may_be_gone || !rules.intercepts())
-                .for_each(|rules| rules.put_back(&mut log));
-            is_whole = log.put_back.len() == before;
+                .for_each(|rules| rules.restore_and_renew(&mut log));
+            is_whole = log.restored.len() == before;
         }
         let intercepts = self.0.iter().all(RuleSet::intercepts);
         heartbeats.intercepts.store(intercepts, Relaxed);
@@ -204,7 +204,7 @@ impl Drop for RuleSets {
 
 fn log_stall(was_alive: bool, is_alive: bool) {
     match (was_alive, is_alive) {
-        (true, false) => warn!("a thread stalls: new connections pass by"),
+        (true, false) => warn!("a thread stalls: new connections bypass the relay"),
         (false, true) => info!("intercepting again"),
         _ => {}
     }

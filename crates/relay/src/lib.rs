@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul relay`: splits TCP connections into legs.
 //!
-//! A leg is one transport connection: the near leg leads to the client, the far leg to the
+//! A leg is one transport connection: the downstream leg leads to the client, the upstream leg to the
 //! destination or to the next relay. A listener turns a client into a request (`route::request`).
-//! The route opens the far leg. The transfer moves bytes between the two legs and passes every kind
+//! The route opens the upstream leg. The transfer moves bytes between the two legs and passes every kind
 //! of end on. The session writes the record. Workers are threads that share nothing but counters.
 //! `process::run` starts and stops them.
 //!
@@ -19,12 +19,12 @@
 //! | `leg` | resolves names, connects (Happy Eyeballs), sets profiles; TCP and UDT |
 //! | `peers` | other relays: health, checks, pools of idle connections |
 //! | `stripe` | one connection's bytes over several legs |
-//! | `route` | a client's request, and the far leg that serves it |
+//! | `route` | a client's request, and the upstream leg that serves it |
 //! | `transfer` | bytes in both directions, by splice or by copying; each direction ends separately |
 //! | `listeners` | listening sockets, those of socket activation included |
 //! | `session` | one client connection: access control, its upstream, its end and record |
 //! | `client_protocols` | SOCKS, HTTP, FTP, Convert: how a client asks and what it gets |
-//! | `verify` | `--verify-connect`: SYNs wait for the far leg |
+//! | `verify` | `--verify-connect`: SYNs wait for the upstream leg |
 //! | `process` | start, worker threads, supervisor, reload, systemd |
 //!
 //! `transfer` is written as polled states, because an idle connection is as large as what it awaits. `session` and

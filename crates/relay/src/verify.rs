@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--verify-connect`: holds a client's SYN while the far leg is opened, then answers the client as
+//! `--verify-connect`: holds a client's SYN while the upstream leg is opened, then answers the client as
 //! the destination answered.
 
 use crate::{
@@ -10,9 +10,9 @@ use crate::{
     relay::{ACCEPT_TIME, Phase, Relay},
     route::{
         Route,
-        far_leg::FarLeg,
         local::{LocalAccess, Origin},
         request::Request,
+        upstream_leg::UpstreamLeg,
     },
 };
 use longhaul_admission::accounts::Holder;
@@ -47,7 +47,7 @@ const QUEUE_LEN: u32 = 2 * HELD_MAX as u32;
 /// empty.
 const SYNS_PER_BATCH: usize = 64;
 
-/// Interval of the search for far legs that no client has claimed.
+/// Interval of the search for upstream legs that no client has claimed.
 const EXPIRY_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Pause of this thread after which held SYNs are stale. The interception lease may have expired,
@@ -143,21 +143,21 @@ impl Verifier {
             is_empty = holder.handle_queue(queue.queue())?;
         }
         holder.drop_all(queue.queue());
-        // Near legs of accepted SYNs may be in the accept queue.
+        // Downstream legs of accepted SYNs may be in the accept queue.
         sleep(ACCEPT_TIME).await;
         holder.listener.preconnected.clear();
         Ok(())
     }
 }
 
-/// Result of opening a far leg.
-type Outcome = Result<FarLeg, Fault>;
+/// Result of opening an upstream leg.
+type Outcome = Result<UpstreamLeg, Fault>;
 
 struct SynHolder {
     relay: Arc<Relay>,
     listener: Arc<Listener>,
     marks: Marks,
-    /// SYNs whose far legs are being opened.
+    /// SYNs whose upstream legs are being opened.
     held: HeldSyns,
     /// Number of the next SYNs that may be from before a pause.
     stale_count: u32,
@@ -274,9 +274,9 @@ impl SynHolder {
         let id = self.held.remove(flow);
         let verdict = match outcome {
             // The SYN was dropped in the meantime.
-            Ok(far) if id.is_none() => return far.leg.transport().reset_on_close(),
-            Ok(far) => {
-                self.listener.preconnected.insert(flow, far);
+            Ok(upstream) if id.is_none() => return upstream.leg.transport().reset_on_close(),
+            Ok(upstream) => {
+                self.listener.preconnected.insert(flow, upstream);
                 self.accept_verdict()
             }
             Err(fault) => {
@@ -330,15 +330,15 @@ async fn open(
     (flow, dscp): (Flow, u8),
     result_sender: Sender<(Flow, Outcome)>,
 ) {
-    let outcome = open_far_leg(&relay, &listener, flow, dscp).await;
+    let outcome = open_upstream_leg(&relay, &listener, flow, dscp).await;
     // The receiver is closed when the relay drains.
-    if let Err(SendError((_, Ok(far)))) = result_sender.send((flow, outcome)).await {
-        far.leg.transport().reset_on_close();
+    if let Err(SendError((_, Ok(upstream)))) = result_sender.send((flow, outcome)).await {
+        upstream.leg.transport().reset_on_close();
     }
 }
 
-/// Opens the far leg as the client's session would.
-async fn open_far_leg(relay: &Relay, listener: &Listener, flow: Flow, dscp: u8) -> Outcome {
+/// Opens the upstream leg as the client's session would.
+async fn open_upstream_leg(relay: &Relay, listener: &Listener, flow: Flow, dscp: u8) -> Outcome {
     relay.memory.wait_for_room(flow.client().ip()).await;
     let (listener_config, Setup { config, peers }) = (listener.config(), relay.setup());
     let (client, to) = (flow.client(), flow.destination());
@@ -365,16 +365,16 @@ async fn open_far_leg(relay: &Relay, listener: &Listener, flow: Flow, dscp: u8) 
         dscp,
         ..Request::to(Destination::from_ip(to.ip(), to.port()), Vec::new())
     };
-    let mut far = route.open(&request).await?;
-    let mut answer = far.answer().await;
-    if answer.is_err() && far.take_replay().is_some() {
+    let mut upstream = route.open(&request).await?;
+    let mut answer = upstream.answer().await;
+    if answer.is_err() && upstream.take_replay().is_some() {
         request.may_stripe = false;
-        far = route.open(&request).await?;
-        answer = far.answer().await;
+        upstream = route.open(&request).await?;
+        answer = upstream.answer().await;
     }
-    while answer.is_err() && far.lost_peer().await && route.has_up_chain(&request) {
-        far = route.open(&request).await?;
-        answer = far.answer().await;
+    while answer.is_err() && upstream.lost_peer().await && route.has_up_chain(&request) {
+        upstream = route.open(&request).await?;
+        answer = upstream.answer().await;
     }
-    answer.map(|()| far)
+    answer.map(|()| upstream)
 }

@@ -98,14 +98,14 @@ fn route_findings(settings: &Settings, config: &Config) -> Vec<Finding> {
         let mut add = |text: String| found.push(Finding::named(Table::Route(n), text));
         repeated_chains(target).into_iter().for_each(&mut add);
         if target.chains.len() > 1 && target.chains[0].is_empty() {
-            add("fallback has no effect: without via, the way is straight".to_owned());
+            add("fallback has no effect: without via, connections are direct".to_owned());
         }
         let names_profile = settings
             .route
             .get(n)
             .is_some_and(|route| route.profile.is_some());
         if names_profile && !target.chains.iter().any(Vec::is_empty) {
-            add("profile has no effect: it is for legs straight to the destination, and all chains \
+            add("profile has no effect: it is for legs directly to the destination, and all chains \
                  lead through peers"
                 .to_owned());
         }
@@ -124,7 +124,7 @@ fn repeated_chains(target: &RouteTarget) -> Vec<String> {
         }
         if chains[..n].contains(chain) {
             let names = chain.join(" and ");
-            let chain = if names.is_empty() { "straight" } else { &names };
+            let chain = if names.is_empty() { "direct" } else { &names };
             found.push(format!(
                 "fallback has a chain that was tried before: {chain}"
             ));

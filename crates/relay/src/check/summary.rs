@@ -42,13 +42,13 @@ pub(crate) struct Summary {
 #[derive(Debug, Serialize)]
 struct Warning {
     /// Location in the file; `None` if it comes from a flag.
-    place: Option<Position>,
+    location: Option<Location>,
     text: String,
 }
 
 /// Location in a file; line and column from 1.
 #[derive(Debug, Serialize)]
-struct Position {
+struct Location {
     file: String,
     line: usize,
     column: usize,
@@ -60,7 +60,7 @@ struct ListenerSummary {
     kind: String,
     address: SocketAddr,
     /// Clients and restrictions, as text.
-    serves: String,
+    clients: String,
     tls: bool,
     transport: Transport,
     profile: String,
@@ -80,9 +80,10 @@ struct PeerSummary {
 #[derive(Debug, Serialize)]
 struct RouteSummary {
     /// Conditions, as text.
-    when: String,
-    /// Routes, as text.
-    then: String,
+    #[serde(rename = "match")]
+    conditions: String,
+    /// Chains of peers, or `refused`, as text.
+    action: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -149,20 +150,20 @@ impl Summary {
 
     /// Adds a warning, with its location if it comes from `file`.
     pub(crate) fn add_warning(&mut self, finding: &Finding, file: Option<&File>) {
-        let place = file.and_then(|file| {
+        let location = file.and_then(|file| {
             let (line, column) = file.line_and_column(&finding.table, &finding.text)?;
             let file = file.path().display().to_string();
-            Some(Position { file, line, column })
+            Some(Location { file, line, column })
         });
         let text = finding.text.clone();
-        self.warnings.push(Warning { place, text });
+        self.warnings.push(Warning { location, text });
     }
 }
 
 impl Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.place {
-            Some(Position { file, line, column }) => {
+        match &self.location {
+            Some(Location { file, line, column }) => {
                 write!(f, "{file}:{line}:{column}: {}", self.text)
             }
             None => f.write_str(&self.text),
@@ -176,7 +177,7 @@ impl ListenerSummary {
             name: listener.name.clone(),
             kind: listener.kind.to_string(),
             address: listener.address,
-            serves: describe_clients(listener),
+            clients: describe_clients(listener),
             tls: listener.tls.is_some(),
             transport: listener.transport,
             profile: listener.profile.name.clone(),
@@ -200,15 +201,15 @@ fn describe_clients(listener: &ListenerConfig) -> String {
         Kind::Forward(destination) => words.push(format!("to {destination}")),
         Kind::Transparent { keep_source: true } => words.push("client addresses kept".to_owned()),
         Kind::Transparent { .. } if listener.direct_fallback => {
-            words.push("straight while all peers of a route are down".to_owned());
+            words.push("directly while all peers of a route are down".to_owned());
         }
         _ => {}
     }
     if let Some(rate) = listener.rate {
-        words.push(format!("{rate} in all"));
+        words.push(format!("{rate} in total"));
     }
     if let Some(rate) = listener.rate_per_client {
-        words.push(format!("{rate} a client"));
+        words.push(format!("{rate} per client"));
     }
     words.join(", ")
 }
@@ -254,8 +255,8 @@ impl PeerSummary {
 
 fn routes(config: &Config) -> Vec<RouteSummary> {
     let otherwise = RouteSummary {
-        when: "everything else".to_owned(),
-        then: describe_target(Some(&config.policy.default_target)),
+        conditions: "everything else".to_owned(),
+        action: describe_target(Some(&config.policy.default_target)),
     };
     let rules = config.policy.rules.iter().map(RouteSummary::new);
     rules.chain([otherwise]).collect()
@@ -270,12 +271,12 @@ impl RouteSummary {
             condition("port", &rule.ports),
         ];
         let conditions: Vec<_> = conditions.into_iter().flatten().collect();
-        let when = match conditions.is_empty() {
+        let conditions = match conditions.is_empty() {
             true => "everything".to_owned(),
             false => conditions.join(", "),
         };
-        let then = describe_target(rule.target.as_ref());
-        Self { when, then }
+        let action = describe_target(rule.target.as_ref());
+        Self { conditions, action }
     }
 }
 
@@ -298,7 +299,7 @@ fn describe_target(target: Option<&RouteTarget>) -> String {
 fn describe_chain(chain: &Chain, target: &RouteTarget) -> String {
     let names: Vec<_> = chain.iter().map(|peer| peer.name.as_str()).collect();
     match names.is_empty() {
-        true => format!("straight (profile {})", target.profile.name),
+        true => format!("directly (profile {})", target.profile.name),
         false => format!("through {}", names.join(" and ")),
     }
 }
@@ -426,7 +427,7 @@ impl Display for ListenerSummary {
             (Transport::Tcp, true) => " over TLS",
             (Transport::Tcp, false) => "",
         };
-        let (address, serves, profile) = (self.address, &self.serves, &self.profile);
+        let (address, clients, profile) = (self.address, &self.clients, &self.profile);
         let name = if *name == address.to_string() {
             ""
         } else {
@@ -435,7 +436,7 @@ impl Display for ListenerSummary {
         let gap = if name.is_empty() { "" } else { ": " };
         write!(
             f,
-            "{name}{gap}{kind} {address}{tls}, for {serves} (profile {profile})"
+            "{name}{gap}{kind} {address}{tls}, for {clients} (profile {profile})"
         )
     }
 }
@@ -456,14 +457,14 @@ impl Display for PeerSummary {
         } = self;
         write!(
             f,
-            "{name}: {address}, {tls}, {pool} ready a worker (profile {profile})"
+            "{name}: {address}, {tls}, pool of {pool} per worker (profile {profile})"
         )
     }
 }
 
 impl Display for RouteSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.when, self.then)
+        write!(f, "{}: {}", self.conditions, self.action)
     }
 }
 
@@ -529,7 +530,7 @@ impl MemorySummary {
         let Some((budget, basis)) = self.budget_bytes.zip(self.budget_basis) else {
             return writeln!(
                 f,
-                "  memory       no bound: give one with limits.memory (--memory)"
+                "  memory       no limit: set one with limits.memory (--memory)"
             );
         };
         let (budget, why) = (Bytes::new(budget), describe_basis(basis));
@@ -570,7 +571,7 @@ impl Display for DescriptorSummary {
         writeln!(f, "  RLIMIT_NOFILE {soft}, raised at the start to {hard}")?;
         writeln!(
             f,
-            "  room for     {connections} connections and {pipes_per_worker} pipes a worker"
+            "  room for     {connections} connections and {pipes_per_worker} pipes per worker"
         )
     }
 }

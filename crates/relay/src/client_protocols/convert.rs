@@ -30,11 +30,14 @@ pub(super) async fn await_request(session: &Session) -> Result<(), End> {
         session.client.reset_on_close();
         return Err(session.fail(failure));
     }
-    let near = session.client_leg();
-    let first_byte = timeout(session.listener_config.idle_timeout, near.wait_activity());
+    let downstream = session.client_leg();
+    let first_byte = timeout(
+        session.listener_config.idle_timeout,
+        downstream.wait_activity(),
+    );
     select! {
         first_byte = first_byte => match first_byte {
-            Ok(Ok(())) if !near.is_closed() => Ok(()),
+            Ok(Ok(())) if !downstream.is_closed() => Ok(()),
             _ => Err(End::Finished),
         },
         () = session.relay.lifecycle.wait_for(Phase::Drain) => Err(End::Finished),

@@ -3,7 +3,7 @@
 
 use crate::{
     faults::fault::Fault,
-    route::{far_leg::FarLeg, request::Request},
+    route::{request::Request, upstream_leg::UpstreamLeg},
     session::Session,
     stripe::incoming_groups::JoinTicket,
     transfer::End,
@@ -98,11 +98,11 @@ pub(crate) enum ReplyFormat {
 }
 
 impl ReplyFormat {
-    pub(crate) fn success(self, far: &FarLeg) -> Vec<u8> {
+    pub(crate) fn success(self, upstream: &UpstreamLeg) -> Vec<u8> {
         match self {
             // The reply contains the local address of the outgoing leg (RFC 1928 §6).
             Self::Socks5 | Self::Socks4 => {
-                self.reply(Reply::Succeeded, far.leg.transport().local_addr().ok())
+                self.reply(Reply::Succeeded, upstream.leg.transport().local_addr().ok())
             }
             Self::Convert => Answer::Accepted.encode(),
             Self::Tcp => Vec::new(),

@@ -4,14 +4,14 @@
 use crate::{
     client_protocols::handshake::{ParsedRequest, ReplyFormat, refuse},
     faults::fault::Fault,
-    route::{far_leg::FarLeg, request::Request},
+    route::{request::Request, upstream_leg::UpstreamLeg},
     session::Session,
     transfer::End,
 };
 
 /// An open upstream connection for a client.
 pub(crate) struct OpenTunnel {
-    far: FarLeg,
+    upstream: UpstreamLeg,
     reply_format: ReplyFormat,
     /// Request to repeat if the upstream connection was dead.
     retry: Option<Box<Request>>,
@@ -28,13 +28,15 @@ pub(crate) async fn connect(session: &Session, parsed: ParsedRequest) -> End {
 /// Relays over the upstream connection; if it was dead, over another one.
 pub(crate) async fn relay(session: &Session, mut tunnel: Box<OpenTunnel>) -> End {
     loop {
-        let (far, reply_format) = (&tunnel.far, tunnel.reply_format);
-        let end = session.transfer(far, reply_format.success(far)).await;
+        let (upstream, reply_format) = (&tunnel.upstream, tunnel.reply_format);
+        let end = session
+            .transfer(upstream, reply_format.success(upstream))
+            .await;
         let End::Failed(fault) = end else {
             return end;
         };
         match Box::pin(reopen(session, &mut tunnel)).await {
-            Some(Ok(far)) => tunnel.far = far,
+            Some(Ok(upstream)) => tunnel.upstream = upstream,
             Some(Err(fault)) => return refuse(session, fault, reply_format).await,
             None => return refuse(session, fault, reply_format).await,
         }
@@ -43,18 +45,18 @@ pub(crate) async fn relay(session: &Session, mut tunnel: Box<OpenTunnel>) -> End
 
 /// Repeats the request if that is safe. There are three cases: the pooled connection was stale; a
 /// peer refused a striped request unread; a peer is down and another route exists.
-async fn reopen(session: &Session, tunnel: &mut OpenTunnel) -> Option<Result<FarLeg, Fault>> {
-    let (far, request) = (&tunnel.far, tunnel.retry.as_mut()?);
-    if far.was_dead() {
+async fn reopen(session: &Session, tunnel: &mut OpenTunnel) -> Option<Result<UpstreamLeg, Fault>> {
+    let (upstream, request) = (&tunnel.upstream, tunnel.retry.as_mut()?);
+    if upstream.was_dead() {
         request.may_stripe = false;
         return Some(session.open_new_leg(request).await);
     }
-    if let Some(replayed) = far.take_replay() {
+    if let Some(replayed) = upstream.take_replay() {
         request.may_stripe = false;
         request.early_bytes.extend(replayed);
         return Some(session.open_single_leg(request).await);
     }
-    match session.can_retry(far, request).await {
+    match session.can_retry(upstream, request).await {
         true => Some(session.open_new_leg(request).await),
         false => None,
     }
@@ -67,19 +69,19 @@ pub(crate) async fn open(session: &Session, parsed: ParsedRequest) -> Result<Box
         reply_format,
     } = parsed;
     request.may_stripe = true;
-    let far = match session.open(&request).await {
-        Ok(far) => far,
+    let upstream = match session.open(&request).await {
+        Ok(upstream) => upstream,
         Err(fault) => return Err(refuse(session, fault, reply_format).await),
     };
     // Early data was sent, so a request with early data is not repeated. The exception is a striped
     // request, which a peer may refuse unread; the group has that data.
-    let striped = far.group.is_some();
+    let striped = upstream.group.is_some();
     if !striped {
         request.early_bytes = Vec::new();
     }
-    let retry = far.peer.is_some().then(|| request.into());
+    let retry = upstream.peer.is_some().then(|| request.into());
     Ok(Box::new(OpenTunnel {
-        far,
+        upstream,
         reply_format,
         retry,
     }))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Upstream connections opened before their client's handshake is complete (`verify_connect`).
 
-use crate::route::far_leg::FarLeg;
+use crate::route::upstream_leg::UpstreamLeg;
 use longhaul_interception::{flow::Flow, held::PerClient};
 use parking_lot::{Mutex, MutexGuard};
 use std::{
@@ -17,7 +17,7 @@ pub(crate) struct Preconnected(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    legs: HashMap<Flow, (Instant, FarLeg)>,
+    legs: HashMap<Flow, (Instant, UpstreamLeg)>,
     clients: PerClient,
 }
 
@@ -25,20 +25,24 @@ impl Preconnected {
     /// Time within which the client's ACK must arrive.
     const ACK_TIMEOUT: Duration = Duration::from_secs(10);
 
-    pub(crate) fn insert(&self, flow: Flow, far: FarLeg) {
+    pub(crate) fn insert(&self, flow: Flow, upstream: UpstreamLeg) {
         let mut state = self.lock();
         state.clients.add(flow.client().ip());
-        if state.legs.insert(flow, (Instant::now(), far)).is_some() {
+        if state
+            .legs
+            .insert(flow, (Instant::now(), upstream))
+            .is_some()
+        {
             state.clients.remove(flow.client().ip());
         }
     }
 
     /// Removes and returns the upstream connection of this flow.
-    pub(crate) fn take(&self, flow: Flow) -> Option<FarLeg> {
+    pub(crate) fn take(&self, flow: Flow) -> Option<UpstreamLeg> {
         let mut state = self.lock();
-        let (_, far) = state.legs.remove(&flow)?;
+        let (_, upstream) = state.legs.remove(&flow)?;
         state.clients.remove(flow.client().ip());
-        Some(far)
+        Some(upstream)
     }
 
     pub(crate) fn has(&self, flow: Flow) -> bool {
@@ -63,11 +67,11 @@ impl Preconnected {
 
     fn retain(&self, keeps: impl Fn(Instant) -> bool) {
         let State { legs, clients } = &mut *self.lock();
-        legs.retain(|flow, (since, far)| {
+        legs.retain(|flow, (since, upstream)| {
             let keep = keeps(*since);
             if !keep {
                 clients.remove(flow.client().ip());
-                far.leg.transport().reset_on_close();
+                upstream.leg.transport().reset_on_close();
             }
             keep
         });

@@ -73,9 +73,9 @@ impl Peer {
             address: self.address.destination().to_string(),
             down_s: down_since.map(|since| since.elapsed().as_secs_f64()),
             failures,
-            ready: self.state.pool.ready.load(Relaxed),
-            ready_hits: self.state.pool.hits.load(Relaxed),
-            ready_misses: self.state.pool.misses.load(Relaxed),
+            pool_idle: self.state.pool.ready.load(Relaxed),
+            pool_hits: self.state.pool.hits.load(Relaxed),
+            pool_misses: self.state.pool.misses.load(Relaxed),
             streams_missing: self.state.striping.missing.load(Relaxed),
         }
     }

@@ -124,7 +124,7 @@ impl Counters {
         Counts {
             accepted: self.accepted.load(Relaxed),
             active: self.active.load(Relaxed),
-            passed_by: self.direct.load(Relaxed),
+            bypassed: self.direct.load(Relaxed),
             failed: failed
                 .map(|(failure, count)| (failure.to_string(), count.load(Relaxed)))
                 .filter(|(_, count)| *count > 0)

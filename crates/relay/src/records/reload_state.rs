@@ -17,19 +17,19 @@ impl ReloadState {
             time: now,
             successful: true,
             success_time: now,
-            problem: None,
+            error: None,
         }))
     }
 
     /// Records the end of a reload, with the error if it failed.
-    pub(crate) fn record(&self, problem: Option<String>) {
+    pub(crate) fn record(&self, error: Option<String>) {
         let (mut reload, now) = (self.reload(), Timestamp::now());
         reload.time = now;
-        reload.successful = problem.is_none();
-        if problem.is_none() {
+        reload.successful = error.is_none();
+        if error.is_none() {
             reload.success_time = now;
         }
-        reload.problem = problem;
+        reload.error = error;
     }
 
     pub(crate) fn read(&self) -> Reload {
@@ -53,10 +53,10 @@ mod tests {
         let failed = state.read();
         assert!(!failed.successful);
         assert_eq!(failed.success_time, start.success_time);
-        assert_eq!(failed.problem.as_deref(), Some("no such file"));
+        assert_eq!(failed.error.as_deref(), Some("no such file"));
         state.record(None);
         let taken = state.read();
-        assert!(taken.successful && taken.problem.is_none());
+        assert!(taken.successful && taken.error.is_none());
         assert_eq!(taken.success_time, taken.time);
     }
 }

@@ -20,7 +20,7 @@ const LONG_BOUNDS_S: &[f64] = &[
 /// The three histograms of one listener: about 400 bytes.
 #[derive(Debug)]
 pub(crate) struct Times {
-    /// Time from a request until its far leg is connected.
+    /// Time from a request until its upstream leg is connected.
     pub(crate) connect: Histogram,
     /// Time from a request until the first byte of its answer.
     pub(crate) first_byte: Histogram,

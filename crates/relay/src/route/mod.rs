@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Routing: opens the far leg, directly to the destination or to the first relay of a chain. The
+//! Routing: opens the upstream leg, directly to the destination or to the first relay of a chain. The
 //! Convert preamble (RFC 8803) tells that relay the rest of the chain.
 
-pub(crate) mod far_leg;
 pub(crate) mod local;
 pub(crate) mod request;
+pub(crate) mod upstream_leg;
 
 use crate::{
     config::{
@@ -20,9 +20,9 @@ use crate::{
         pool::PeerPools,
     },
     route::{
-        far_leg::{FarLeg, LaterHops, relay_name},
         local::{LocalAccess, effective_address},
         request::Request,
+        upstream_leg::{LaterHops, UpstreamLeg, relay_name},
     },
 };
 use longhaul_admission::{exhaustion::with_timeout, lookups::LookupQuota};
@@ -71,7 +71,7 @@ struct ChainChoice {
     profile: Arc<Profile>,
 }
 
-/// Target of the far leg.
+/// Target of the upstream leg.
 #[derive(Debug, PartialEq)]
 enum NextTarget {
     Destination(Destination),
@@ -79,10 +79,10 @@ enum NextTarget {
 }
 
 impl Route<'_> {
-    /// Opens the far leg and sends the client's early bytes. A peer gets them in one write with the
-    /// preamble; [`FarLeg::answer`] reads the peer's answer later. If a peer can't be reached, the
+    /// Opens the upstream leg and sends the client's early bytes. A peer gets them in one write with the
+    /// preamble; [`UpstreamLeg::answer`] reads the peer's answer later. If a peer can't be reached, the
     /// next chain is tried.
-    pub(crate) async fn open(&self, request: &Request) -> Result<FarLeg, Fault> {
+    pub(crate) async fn open(&self, request: &Request) -> Result<UpstreamLeg, Fault> {
         let choice = self.choose_chains(request)?;
         let mut outcome = Err(Failure::NotAllowed.into());
         for chain in up_first(&choice.chains) {
@@ -108,9 +108,9 @@ impl Route<'_> {
             };
             match opened {
                 Err(fault) => outcome = Err(fault),
-                Ok(mut far) => {
-                    far.later_hops = later_hops;
-                    return Ok(far);
+                Ok(mut upstream) => {
+                    upstream.later_hops = later_hops;
+                    return Ok(upstream);
                 }
             }
         }
@@ -230,7 +230,7 @@ impl Route<'_> {
         to: &Destination,
         profile: &Profile,
         request: &Request,
-    ) -> Result<FarLeg, Failure> {
+    ) -> Result<UpstreamLeg, Failure> {
         let limit = self.timeout(request);
         // The rules allowed the name; each address that it resolves to is checked too.
         let permits = |address| self.apply_rules_to(&Destination::Address(address)).is_ok();
@@ -242,10 +242,11 @@ impl Route<'_> {
             dscp: request.dscp,
         };
         let connected = connect(to, departure, permits).await?;
-        let far = FarLeg::direct(connected, profile, limit).with_reply_delay(request.reply_delay);
-        let written = write_all(&far.leg, &request.early_bytes).await;
+        let upstream =
+            UpstreamLeg::direct(connected, profile, limit).with_reply_delay(request.reply_delay);
+        let written = write_all(&upstream.leg, &request.early_bytes).await;
         written.map_err(|error| Failure::from_connect(&error))?;
-        Ok(far)
+        Ok(upstream)
     }
 
     /// Sends the request to a peer, over a pooled connection if there is one. A pooled connection
@@ -255,7 +256,7 @@ impl Route<'_> {
         peer: &Arc<Peer>,
         next_request: &convert::Request,
         request: &Request,
-    ) -> Result<FarLeg, Fault> {
+    ) -> Result<UpstreamLeg, Fault> {
         let limit = self.timeout(request);
         let stripes = new_stripe_group(peer, request);
         let onward = convert::Request {
@@ -272,14 +273,15 @@ impl Route<'_> {
         ]
         .concat();
         let sent_no_client_bytes = request.early_bytes.is_empty();
-        let far_leg = |leg, from_pool| {
-            let mut far = FarLeg::to_peer(leg, peer, limit, from_pool, sent_no_client_bytes)
-                .with_reply_delay(request.reply_delay);
+        let upstream_leg = |leg, from_pool| {
+            let mut upstream =
+                UpstreamLeg::to_peer(leg, peer, limit, from_pool, sent_no_client_bytes)
+                    .with_reply_delay(request.reply_delay);
             let hop = request.hops.first().copied();
-            far.hop = hop;
+            upstream.hop = hop;
             match stripes {
-                Some(stripes) => far.into_striped(stripes, request.early_bytes.len(), peer),
-                None => far,
+                Some(stripes) => upstream.into_striped(stripes, request.early_bytes.len(), peer),
+                None => upstream,
             }
         };
         while let Some(leg) = self.peer_pools.take(peer) {
@@ -288,7 +290,7 @@ impl Route<'_> {
             if let Some(taken) = try_first_write(&leg, &first) {
                 // After a write error, the peer's answer tells the reason, or its read fails too.
                 let _ = write_all(&leg, &first[taken..]).await;
-                return Ok(far_leg(leg, true));
+                return Ok(upstream_leg(leg, true));
             }
         }
         let at_relay = |failure| Fault::at_relay(failure, &relay_name(peer, request.hops.first()));
@@ -298,7 +300,7 @@ impl Route<'_> {
         // A peer that refuses may close before it has read all of this. Its answer says more than
         // the write error.
         let _ = write_all(&leg, &first).await;
-        Ok(far_leg(leg, false))
+        Ok(upstream_leg(leg, false))
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct Request {
     pub(crate) hops: Vec<SocketAddr>,
     /// Maximum number of further relays, this one included.
     pub(crate) hop_limit: u8,
-    /// Source address and port of the far leg, if not the relay's own.
+    /// Source address and port of the upstream leg, if not the relay's own.
     pub(crate) source: Option<SocketAddr>,
     /// Time that the answer to the client may wait for bytes of the destination, to be sent in one
     /// segment. Zero for clients that wait for the answer.

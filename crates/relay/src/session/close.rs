@@ -67,8 +67,8 @@ impl Session {
             self.client.reset_on_close();
         }
         let upstream = self.lock_upstream();
-        if let Some(far) = &upstream.far {
-            far.reset_on_close();
+        if let Some(transport) = &upstream.transport {
+            transport.reset_on_close();
             if let Some(bundle) = &upstream.bundle {
                 bundle.reset_on_close();
             }
@@ -77,10 +77,12 @@ impl Session {
 
     /// Closes all legs by FIN: all bytes have been delivered.
     fn close_cleanly(&self) {
-        let Upstream { far, bundle, .. } = self.upstream();
+        let Upstream {
+            transport, bundle, ..
+        } = self.upstream();
         self.client.fin_on_close();
-        if let Some(far) = far {
-            far.fin_on_close();
+        if let Some(transport) = transport {
+            transport.fin_on_close();
         }
         for bundle in bundle.iter().chain(self.client_bundle()) {
             bundle.fin_on_close();
@@ -121,8 +123,8 @@ impl Session {
         let (bytes_up, bytes_down) = self.traffic.read();
         let (ended, cause) = describe(end);
         let cause = cause.or(self.cut_reason.get().map(ToString::to_string));
-        let far = upstream.far.as_ref();
-        let (near, bundle) = (self.client_bundle(), &upstream.bundle);
+        let transport = upstream.transport.as_ref();
+        let (client_bundle, bundle) = (self.client_bundle(), &upstream.bundle);
         Record::Connection(Box::new(ConnectionRecord {
             time: Timestamp::now(),
             kind: self.listener_config.kind.to_string(),
@@ -135,10 +137,12 @@ impl Session {
             duration_s: self.started.elapsed().as_secs_f64(),
             ended,
             cause,
-            near: self.client.tcp_info(),
-            far: far.and_then(TransportStream::tcp_info),
-            near_streams: near.map(|bundle| bundle.tcp_info()).unwrap_or_default(),
-            far_streams: bundle
+            downstream: self.client.tcp_info(),
+            upstream: transport.and_then(TransportStream::tcp_info),
+            downstream_streams: client_bundle
+                .map(|bundle| bundle.tcp_info())
+                .unwrap_or_default(),
+            upstream_streams: bundle
                 .as_ref()
                 .map(|bundle| bundle.tcp_info())
                 .unwrap_or_default(),
@@ -154,10 +158,12 @@ impl Session {
 fn describe(end: &End) -> (EndReason, Option<String>) {
     match end {
         End::Finished => (EndReason::Finished, None),
-        End::Broken(Side::Near, error) => (EndReason::ClientBroke, Some(error.to_string())),
-        End::Broken(Side::Far, error) => (EndReason::DestinationBroke, Some(error.to_string())),
+        End::Broken(Side::Downstream, error) => (EndReason::ClientAborted, Some(error.to_string())),
+        End::Broken(Side::Upstream, error) => {
+            (EndReason::DestinationAborted, Some(error.to_string()))
+        }
         End::Failed(fault) => (EndReason::Failed, Some(fault.to_string())),
-        End::Cut => (EndReason::Cut, None),
+        End::Cut => (EndReason::ResetByRelay, None),
         End::Joined(_) => unreachable!("a leg of another connection has no record"),
     }
 }

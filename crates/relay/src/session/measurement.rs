@@ -49,26 +49,28 @@ fn tcp_info(transport: LegTransport<'_>) -> Vec<TcpInfo> {
 }
 
 impl Session {
-    /// Takes a sample of the connection and its last far leg.
+    /// Takes a sample of the connection and its last upstream leg.
     pub(crate) fn sample(&self, upstream: &Upstream) -> Sample {
         let (bytes_up, bytes_down) = self.traffic.read();
         let sample_leg = |leg, number, transport: LegTransport<'_>| {
             let group = LegGroupKey {
                 listener: self.listener.name(),
                 leg,
-                peer: self.peer_label(upstream).filter(|_| leg == Leg::Far),
+                peer: self.peer_label(upstream).filter(|_| leg == Leg::Upstream),
             };
             self.leg_sample(group, number, transport)
         };
-        let far = upstream.far.as_ref();
-        let far = far.map(|far| LegTransport::new(far, upstream.bundle.as_ref()));
+        let transport = upstream.transport.as_ref();
+        let transport =
+            transport.map(|transport| LegTransport::new(transport, upstream.bundle.as_ref()));
         Sample {
             number: self.number,
             at: Instant::now(),
             bytes_up,
             bytes_down,
-            near: sample_leg(Leg::Near, 0, self.client_transport()),
-            far: far.and_then(|far| sample_leg(Leg::Far, upstream.legs, far)),
+            downstream: sample_leg(Leg::Downstream, 0, self.client_transport()),
+            upstream: transport
+                .and_then(|transport| sample_leg(Leg::Upstream, upstream.legs, transport)),
         }
     }
 
@@ -80,8 +82,8 @@ impl Session {
         transport: LegTransport<'_>,
     ) -> Option<LegSample> {
         let (read, written) = match group.leg {
-            Leg::Near => (Direction::Up, Direction::Down),
-            Leg::Far => (Direction::Down, Direction::Up),
+            Leg::Downstream => (Direction::Up, Direction::Down),
+            Leg::Upstream => (Direction::Down, Direction::Up),
         };
         let (pauses, is_paused) = self.pauses.read(read);
         Some(LegSample {
@@ -96,7 +98,7 @@ impl Session {
         })
     }
 
-    /// Returns the label of the far leg's peer. The configuration bounds the number of labels.
+    /// Returns the label of the upstream leg's peer. The configuration bounds the number of labels.
     pub(crate) fn peer_label(&self, upstream: &Upstream) -> Option<String> {
         let peer = upstream.peer.as_ref()?;
         Some(match self.config.peers.contains_key(&peer.config.name) {
@@ -109,14 +111,15 @@ impl Session {
         LegTransport::new(&self.client, self.client_bundle())
     }
 
-    /// Applies `of` to each leg; there may be no far leg.
+    /// Applies `of` to each leg; there may be no upstream leg.
     fn map_legs<T>(&self, of: impl Fn(LegTransport<'_>) -> T) -> (T, Option<T>) {
-        let (far, bundle) = {
+        let (transport, bundle) = {
             let upstream = self.lock_upstream();
-            (upstream.far.clone(), upstream.bundle.clone())
+            (upstream.transport.clone(), upstream.bundle.clone())
         };
-        let far = far.map(|far| of(LegTransport::new(&far, bundle.as_ref())));
-        (of(self.client_transport()), far)
+        let transport =
+            transport.map(|transport| of(LegTransport::new(&transport, bundle.as_ref())));
+        (of(self.client_transport()), transport)
     }
 
     /// Returns the connection's memory in bytes: socket buffers of both legs, bytes that were read
@@ -135,19 +138,19 @@ impl Session {
         }
     }
 
-    /// Returns for how long the client or the far end has taken none of the waiting bytes: the
+    /// Returns for how long the client or the destination has taken none of the waiting bytes: the
     /// longer of both.
     pub(crate) fn stalled_for(&self, now: Instant) -> Duration {
-        let [near, far] = &*self.lock_stalls();
-        near.duration(now).max(far.duration(now))
+        let [downstream, upstream] = &*self.lock_stalls();
+        downstream.duration(now).max(upstream.duration(now))
     }
 
     /// Updates the stall detectors of both ends.
     pub(crate) fn update_stalls(&self, now: Instant) {
-        let (near, far) = self.map_legs(tcp_info);
-        let [near_stall, far_stall] = &mut *self.lock_stalls();
-        near_stall.update(&near, now);
-        far_stall.update(&far.unwrap_or_default(), now);
+        let (downstream, upstream) = self.map_legs(tcp_info);
+        let [downstream_stall, upstream_stall] = &mut *self.lock_stalls();
+        downstream_stall.update(&downstream, now);
+        upstream_stall.update(&upstream.unwrap_or_default(), now);
     }
 
     fn lock_stalls(&self) -> parking_lot::MutexGuard<'_, [StallDetector; 2]> {
@@ -156,8 +159,8 @@ impl Session {
 
     /// Returns the kernel memory for data of both legs, in bytes.
     fn socket_memory(&self) -> u64 {
-        let (near, far) = self.map_legs(|transport| transport.memory().unwrap_or(0));
-        near + far.unwrap_or(0)
+        let (downstream, upstream) = self.map_legs(|transport| transport.memory().unwrap_or(0));
+        downstream + upstream.unwrap_or(0)
     }
 
     /// Returns whether the connection is a tunnel that has been idle for too long.

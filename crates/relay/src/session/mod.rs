@@ -93,7 +93,7 @@ pub(crate) struct Session {
     pub(crate) http: Arc<HttpMemory>,
     first_byte: FirstByteTimer,
     idle_timer: IdleTimer,
-    /// Stall detectors of the client and of the far end.
+    /// Stall detectors of the client and of the destination.
     stalls: Mutex<[StallDetector; 2]>,
     /// Reason for a cut of this connection alone.
     cut_reason: OnceLock<CutReason>,
@@ -107,14 +107,14 @@ pub(crate) struct Session {
 pub(crate) struct Upstream {
     pub(crate) destination: Option<String>,
     pub(crate) next_hop: Option<SocketAddr>,
-    pub(crate) far: Option<TransportStream>,
-    /// Bundle of which `far` is the first leg.
+    pub(crate) transport: Option<TransportStream>,
+    /// Bundle of which `transport` is the first leg.
     pub(crate) bundle: Option<Arc<Bundle>>,
-    /// Peer at the other end of the far leg.
+    /// Peer at the other end of the upstream leg.
     pub(crate) peer: Option<Arc<Peer>>,
     /// Copy mode, once the transfer has begun.
     pub(crate) mode: Option<Mode>,
-    /// Number of far legs so far.
+    /// Number of upstream legs so far.
     pub(crate) legs: u64,
 }
 
@@ -295,7 +295,7 @@ impl Session {
 /// Reason why the relay cut one connection and not all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CutReason {
-    /// The client or the far end has taken no bytes for too long.
+    /// The client or the destination has taken no bytes for too long.
     #[error("the receiver took no bytes for limits.stall_timeout")]
     Stalled,
     /// The memory budget was used up.

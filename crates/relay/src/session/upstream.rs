@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The far leg of a client's requests, and the transfer over it.
+//! The upstream leg of a client's requests, and the transfer over it.
 
 use crate::{
     config::{profile::Profile, settings::Mode},
@@ -8,9 +8,9 @@ use crate::{
     peers::pool::PeerPools,
     route::{
         Route,
-        far_leg::FarLeg,
         local::{self, LocalAccess, Origin},
         request::Request,
+        upstream_leg::UpstreamLeg,
     },
     session::Session,
     transfer::{
@@ -29,82 +29,100 @@ use std::{
 };
 
 impl Session {
-    /// Opens the far leg and stores it for the record.
-    pub(crate) async fn open(&self, request: &Request) -> Result<FarLeg, Fault> {
+    /// Opens the upstream leg and stores it for the record.
+    pub(crate) async fn open(&self, request: &Request) -> Result<UpstreamLeg, Fault> {
         self.open_by(request, &self.peer_pools).await
     }
 
-    /// Opens the far leg without a pooled connection.
-    pub(crate) async fn open_new_leg(&self, request: &Request) -> Result<FarLeg, Fault> {
+    /// Opens the upstream leg without a pooled connection.
+    pub(crate) async fn open_new_leg(&self, request: &Request) -> Result<UpstreamLeg, Fault> {
         self.open_by(request, &PeerPools::default()).await
     }
 
     /// Repeats the request over a single leg, for a peer that has refused to read it. The client's
     /// bytes were counted before.
-    pub(crate) async fn open_single_leg(&self, request: &Request) -> Result<FarLeg, Fault> {
+    pub(crate) async fn open_single_leg(&self, request: &Request) -> Result<UpstreamLeg, Fault> {
         let with_header = self.with_proxy_header(request);
         let to_send = with_header.as_ref().unwrap_or(request);
         // By now the peer is known to refuse groups.
-        let far = Box::pin(self.route(&PeerPools::default()).open(to_send)).await?;
-        self.set_far_leg(&far);
-        Ok(far)
+        let upstream_leg = Box::pin(self.route(&PeerPools::default()).open(to_send)).await?;
+        self.set_upstream_leg(&upstream_leg);
+        Ok(upstream_leg)
     }
 
-    /// Opens the far leg and waits for the peer's answer, if there is a peer. If a pooled
+    /// Opens the upstream leg and waits for the peer's answer, if there is a peer. If a pooled
     /// connection is found dead, a new one is opened.
-    pub(crate) async fn open_and_await_answer(&self, request: &Request) -> Result<FarLeg, Fault> {
-        let mut far = self.open(request).await?;
-        let mut answer = far.answer().await;
-        if answer.is_err() && far.was_dead() {
-            far = self.open_new_leg(request).await?;
-            answer = far.answer().await;
+    pub(crate) async fn open_and_await_answer(
+        &self,
+        request: &Request,
+    ) -> Result<UpstreamLeg, Fault> {
+        let mut upstream_leg = self.open(request).await?;
+        let mut answer = upstream_leg.answer().await;
+        if answer.is_err() && upstream_leg.was_dead() {
+            upstream_leg = self.open_new_leg(request).await?;
+            answer = upstream_leg.answer().await;
         }
-        if answer.is_err() && far.take_replay().is_some() {
-            far = self.open_single_leg(request).await?;
-            answer = far.answer().await;
+        if answer.is_err() && upstream_leg.take_replay().is_some() {
+            upstream_leg = self.open_single_leg(request).await?;
+            answer = upstream_leg.answer().await;
         }
-        while answer.is_err() && self.can_retry(&far, request).await {
-            far = self.open_new_leg(request).await?;
-            answer = far.answer().await;
+        while answer.is_err() && self.can_retry(&upstream_leg, request).await {
+            upstream_leg = self.open_new_leg(request).await?;
+            answer = upstream_leg.answer().await;
         }
-        answer.map(|()| far)
+        answer.map(|()| upstream_leg)
     }
 
-    /// Returns, after a failure of `far_leg`, whether the request may be repeated over another
+    /// Returns, after a failure of `upstream_leg`, whether the request may be repeated over another
     /// chain. Each time, one more peer is down.
-    pub(crate) async fn can_retry(&self, far: &FarLeg, request: &Request) -> bool {
-        far.lost_peer().await && self.route(&self.peer_pools).has_up_chain(request)
+    pub(crate) async fn can_retry(&self, upstream_leg: &UpstreamLeg, request: &Request) -> bool {
+        upstream_leg.lost_peer().await && self.route(&self.peer_pools).has_up_chain(request)
     }
 
-    async fn open_by(&self, request: &Request, peer_pools: &PeerPools) -> Result<FarLeg, Fault> {
+    async fn open_by(
+        &self,
+        request: &Request,
+        peer_pools: &PeerPools,
+    ) -> Result<UpstreamLeg, Fault> {
         self.set_destination(request.destination.to_string());
         self.first_byte.start_unless_running();
         let with_header = self.with_proxy_header(request);
         let to_send = with_header.as_ref().unwrap_or(request);
-        let far = match self.take_preconnected(&request.destination) {
-            Some(far) => {
-                Self::send_early_bytes(far.move_to_current_runtime()?, &to_send.early_bytes).await?
+        let upstream_leg = match self.take_preconnected(&request.destination) {
+            Some(upstream_leg) => {
+                Self::send_early_bytes(
+                    upstream_leg.move_to_current_runtime()?,
+                    &to_send.early_bytes,
+                )
+                .await?
             }
             None => self.connect(peer_pools, to_send).await?,
         };
         self.count(Direction::Up, request.early_bytes.len());
-        self.set_far_leg(&far);
-        Ok(far)
+        self.set_upstream_leg(&upstream_leg);
+        Ok(upstream_leg)
     }
 
-    /// Opens the far leg and records the time that this took.
-    async fn connect(&self, peer_pools: &PeerPools, to_send: &Request) -> Result<FarLeg, Fault> {
+    /// Opens the upstream leg and records the time that this took.
+    async fn connect(
+        &self,
+        peer_pools: &PeerPools,
+        to_send: &Request,
+    ) -> Result<UpstreamLeg, Fault> {
         let begin = Instant::now();
-        let far = Box::pin(self.route(peer_pools).open(to_send)).await?;
+        let upstream_leg = Box::pin(self.route(peer_pools).open(to_send)).await?;
         self.listener.counters.times.connect.add(begin.elapsed());
-        Ok(far)
+        Ok(upstream_leg)
     }
 
     /// Sends the first bytes over a leg that was opened in advance.
-    async fn send_early_bytes(far: FarLeg, first: &[u8]) -> Result<FarLeg, Failure> {
-        let written = far.send_early_bytes(first).await;
+    async fn send_early_bytes(
+        upstream_leg: UpstreamLeg,
+        first: &[u8],
+    ) -> Result<UpstreamLeg, Failure> {
+        let written = upstream_leg.send_early_bytes(first).await;
         written.map_err(|error| Failure::from_connect(&error))?;
-        Ok(far)
+        Ok(upstream_leg)
     }
 
     fn route<'a>(&'a self, peer_pools: &'a PeerPools) -> Route<'a> {
@@ -160,19 +178,22 @@ impl Session {
         self.route(&self.peer_pools).direct_profile_for_any()
     }
 
-    /// Stores the far leg, for the record and for the close.
-    pub(crate) fn set_far_leg(&self, far: &FarLeg) {
-        self.sample_far_leg();
+    /// Stores the upstream leg, for the record and for the close.
+    pub(crate) fn set_upstream_leg(&self, upstream_leg: &UpstreamLeg) {
+        self.sample_upstream_leg();
         let mut upstream = self.lock_upstream();
-        upstream.next_hop = Some(far.address);
-        upstream.far = Some(far.leg.transport().clone());
-        upstream.bundle = far.group.as_ref().map(|group| group.bundle.clone());
-        upstream.peer.clone_from(&far.peer);
+        upstream.next_hop = Some(upstream_leg.address);
+        upstream.transport = Some(upstream_leg.leg.transport().clone());
+        upstream.bundle = upstream_leg
+            .group
+            .as_ref()
+            .map(|group| group.bundle.clone());
+        upstream.peer.clone_from(&upstream_leg.peer);
         upstream.legs += 1;
     }
 
-    /// Returns the far leg that was opened before the client's SYN was answered, if there is one.
-    fn take_preconnected(&self, destination: &Destination) -> Option<FarLeg> {
+    /// Returns the upstream leg that was opened before the client's SYN was answered, if there is one.
+    fn take_preconnected(&self, destination: &Destination) -> Option<UpstreamLeg> {
         match destination {
             Destination::Address(to) => self
                 .listener
@@ -182,12 +203,16 @@ impl Session {
         }
     }
 
-    /// Relays between the client and `far_leg` until the connection ends.
-    pub(crate) async fn transfer(&self, far: &FarLeg, on_success: impl AsRef<[u8]>) -> End {
-        let near = self.client_leg();
-        let mode = match near.needs_copy() || far.leg.needs_copy() {
+    /// Relays between the client and `upstream_leg` until the connection ends.
+    pub(crate) async fn transfer(
+        &self,
+        upstream_leg: &UpstreamLeg,
+        on_success: impl AsRef<[u8]>,
+    ) -> End {
+        let client_leg = self.client_leg();
+        let mode = match client_leg.needs_copy() || upstream_leg.leg.needs_copy() {
             true => Mode::Copy,
-            false => far
+            false => upstream_leg
                 .mode
                 .or(self.config.upstream_profile.mode)
                 .unwrap_or_default(),
@@ -202,24 +227,24 @@ impl Session {
             first_byte: &self.first_byte,
             limits: &self.rate_limits,
             mode,
-            client_bytes_taken: &far.client_bytes_taken,
+            client_bytes_taken: &upstream_leg.client_bytes_taken,
         };
-        if self.group.get().is_none() && far.group.is_none() {
-            return transfer::run(&near, far, on_success.as_ref(), &context).await;
+        if self.group.get().is_none() && upstream_leg.group.is_none() {
+            return transfer::run(&client_leg, upstream_leg, on_success.as_ref(), &context).await;
         }
         let ends = StripedLegs {
-            near: &near,
+            downstream: &client_leg,
             incoming_group: self.group.get().map(Box::as_ref),
-            far,
+            upstream: upstream_leg,
             peer_pools: &self.peer_pools,
         };
         Box::pin(striped::run(&ends, on_success.as_ref(), &context)).await
     }
 
-    /// Takes a sample of the present far leg before another one replaces it.
-    fn sample_far_leg(&self) {
+    /// Takes a sample of the present upstream leg before another one replaces it.
+    fn sample_upstream_leg(&self) {
         let upstream = self.upstream();
-        if self.relay.sampler.is_enabled() && upstream.far.is_some() {
+        if self.relay.sampler.is_enabled() && upstream.transport.is_some() {
             self.relay
                 .sampler
                 .record(self.sample(&upstream), &self.final_sample_taken);

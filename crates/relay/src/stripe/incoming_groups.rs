@@ -70,7 +70,7 @@ pub(crate) struct GroupRegistration {
     groups: Arc<IncomingGroups>,
     id: GroupId,
     pub(crate) bundle: Arc<Bundle>,
-    /// Receiving half of the bundle. It lasts for the session, since several far legs may serve one
+    /// Receiving half of the bundle. It lasts for the session, since several upstream legs may serve one
     /// client in turn.
     pub(crate) receiver: AsyncMutex<StripeReceiver>,
     join_requests: AsyncMutex<Receiver<JoinRequest>>,

@@ -13,7 +13,7 @@ use crate::{
         counters::{Counters, GaugeGuard, Pause, Pauses, Traffic},
         times::FirstByteTimer,
     },
-    route::far_leg::FarLeg,
+    route::upstream_leg::UpstreamLeg,
     stripe::incoming_groups::JoinTicket,
 };
 use longhaul_admission::rate_limits::{Direction, RateLimits};
@@ -57,16 +57,16 @@ pub(crate) enum End {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     /// Towards the client.
-    Near,
+    Downstream,
     /// Towards the destination.
-    Far,
+    Upstream,
 }
 
 impl Side {
     fn other(self) -> Self {
         match self {
-            Self::Near => Self::Far,
-            Self::Far => Self::Near,
+            Self::Downstream => Self::Upstream,
+            Self::Upstream => Self::Downstream,
         }
     }
 }
@@ -104,16 +104,16 @@ type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 ///
 /// The client's bytes are sent at once, without waiting for a peer's answer (RFC 8803 §3, 0-RTT).
 pub(crate) async fn run(
-    near: &Leg,
-    far: &FarLeg,
+    downstream: &Leg,
+    upstream: &UpstreamLeg,
     on_success: &[u8],
     context: &TransferContext<'_>,
 ) -> End {
     let transfer = Transfer {
-        answer: answer(near, far, on_success, context),
+        answer: answer(downstream, upstream, on_success, context),
         deferred_error: None,
-        up: HalfTransfer::new(Direction::Up, near, &far.leg, context),
-        down: HalfTransfer::new(Direction::Down, &far.leg, near, context),
+        up: HalfTransfer::new(Direction::Up, downstream, &upstream.leg, context),
+        down: HalfTransfer::new(Direction::Down, &upstream.leg, downstream, context),
     };
     match transfer.await {
         Ok(()) => End::Finished,
@@ -123,16 +123,16 @@ pub(crate) async fn run(
 
 /// Waits for the peer's answer, then answers the client; `None` if there is neither answer.
 fn answer<'a>(
-    near: &'a Leg,
-    far: &'a FarLeg,
+    downstream: &'a Leg,
+    upstream: &'a UpstreamLeg,
     on_success: &'a [u8],
     context: &'a TransferContext<'a>,
 ) -> Option<BoxFuture<'a, Result<Option<Instant>, End>>> {
-    let has_any = far.awaits_answer() || !on_success.is_empty();
+    let has_any = upstream.awaits_answer() || !on_success.is_empty();
     has_any.then(|| {
         let answer = async move {
-            far.answer().await.map_err(End::Failed)?;
-            let sent = send_answer(near, far, on_success, context).await;
+            upstream.answer().await.map_err(End::Failed)?;
+            let sent = send_answer(downstream, upstream, on_success, context).await;
             sent.map_err(|error| error.end(Direction::Down))
         };
         Box::pin(answer) as BoxFuture<'a, _>
@@ -143,24 +143,24 @@ fn answer<'a>(
 /// destination sends within the reply delay are sent in the same write. The answer alone would take
 /// a segment of its own, one of the ten of the initial window.
 async fn send_answer(
-    near: &Leg,
-    far: &FarLeg,
+    downstream: &Leg,
+    upstream: &UpstreamLeg,
     on_success: &[u8],
     context: &TransferContext<'_>,
 ) -> Result<Option<Instant>, TransferError> {
     let mut answer = on_success.to_vec();
-    let first_bytes = match far.reply_delay() {
+    let first_bytes = match upstream.reply_delay() {
         Some(reply_delay) if !answer.is_empty() => {
             let read_max = context
                 .limits
                 .chunk(Direction::Down)
                 .min(FIRST_BYTES_LEN_MAX);
-            let first = read_some(&far.leg, &mut answer, read_max);
+            let first = read_some(&upstream.leg, &mut answer, read_max);
             timeout(reply_delay, first).await.unwrap_or(Ok(0))
         }
         _ => Ok(0),
     };
-    let sent = write_all(near, &answer).await;
+    let sent = write_all(downstream, &answer).await;
     sent.map_err(TransferError::Sink)?;
     // The next read finds an end again, but not an error.
     let first_bytes = first_bytes.map_err(TransferError::Source)?;
@@ -176,7 +176,7 @@ const FIRST_BYTES_LEN_MAX: usize = 64 * 1024;
 
 /// Transfer in both directions.
 struct Transfer<'a> {
-    /// Pending answer. Until it is done, nothing else is read from the far leg.
+    /// Pending answer. Until it is done, nothing else is read from the upstream leg.
     answer: Option<BoxFuture<'a, Result<Option<Instant>, End>>>,
     /// Error of the up direction while the answer is pending.
     deferred_error: Option<End>,
@@ -208,7 +208,7 @@ impl Transfer<'_> {
             return Poll::Pending;
         }
         match self.up.poll(cx) {
-            Poll::Ready(Err(end @ End::Broken(Side::Far, _))) if self.answer.is_some() => {
+            Poll::Ready(Err(end @ End::Broken(Side::Upstream, _))) if self.answer.is_some() => {
                 self.deferred_error = Some(end);
                 Poll::Pending
             }
@@ -274,8 +274,8 @@ pub(super) enum TransferError {
 impl TransferError {
     pub(super) fn end(self, direction: Direction) -> End {
         let source = match direction {
-            Direction::Up => Side::Near,
-            Direction::Down => Side::Far,
+            Direction::Up => Side::Downstream,
+            Direction::Down => Side::Upstream,
         };
         match self {
             Self::Source(error) => End::Broken(source, error),

@@ -4,7 +4,7 @@
 use crate::{
     config::settings::Mode,
     peers::pool::PeerPools,
-    route::far_leg::FarLeg,
+    route::upstream_leg::UpstreamLeg,
     stripe::{
         bundle::Bundle,
         incoming_groups::GroupRegistration,
@@ -35,10 +35,10 @@ use tokio::{
 
 /// Both sides of a connection.
 pub(crate) struct StripedLegs<'a> {
-    pub(crate) near: &'a Leg,
+    pub(crate) downstream: &'a Leg,
     /// Group of the client's leg, if the client is a relay that requested several legs.
     pub(crate) incoming_group: Option<&'a GroupRegistration>,
-    pub(crate) far: &'a FarLeg,
+    pub(crate) upstream: &'a UpstreamLeg,
     /// Pooled connections for joining legs.
     pub(crate) peer_pools: &'a Arc<PeerPools>,
 }
@@ -53,22 +53,22 @@ enum LegOrBundle<'a> {
 type ReceiverLock = AsyncMutex<StripeReceiver>;
 
 impl StripedLegs<'_> {
-    fn near(&self) -> LegOrBundle<'_> {
+    fn downstream(&self) -> LegOrBundle<'_> {
         match self.incoming_group {
             Some(registration) => LegOrBundle::Many(&registration.bundle, &registration.receiver),
-            None => LegOrBundle::One(self.near),
+            None => LegOrBundle::One(self.downstream),
         }
     }
 
-    fn far(&self) -> LegOrBundle<'_> {
+    fn upstream(&self) -> LegOrBundle<'_> {
         match self.outgoing_group() {
             Some(group) => LegOrBundle::Many(&group.bundle, &group.receiver),
-            None => LegOrBundle::One(&self.far.leg),
+            None => LegOrBundle::One(&self.upstream.leg),
         }
     }
 
     fn outgoing_group(&self) -> Option<&OutgoingGroup> {
-        self.far.group.as_deref()
+        self.upstream.group.as_deref()
     }
 }
 
@@ -83,21 +83,21 @@ pub(crate) async fn run(
     let (accept, accepted) = watch::channel(false);
     let up = pin!(async {
         let outcome = transfer_up(legs, context).await;
-        if let Err(End::Broken(Side::Far, _)) = outcome {
+        if let Err(End::Broken(Side::Upstream, _)) = outcome {
             // The peer's answer says more than the write error.
             answered.notified().await;
         }
         outcome
     });
     let down = pin!(async {
-        legs.far.answer().await.map_err(End::Failed)?;
+        legs.upstream.answer().await.map_err(End::Failed)?;
         answered.notify_one();
         let _ = accept.send(true);
         if let Some(group) = legs.outgoing_group() {
             group.replay.accept();
         }
-        let sent = write_all(legs.near, on_success).await;
-        sent.map_err(|error| End::Broken(Side::Near, error))?;
+        let sent = write_all(legs.downstream, on_success).await;
+        sent.map_err(|error| End::Broken(Side::Downstream, error))?;
         transfer_down(legs, context).await
     });
     let outcome = select! {
@@ -114,38 +114,38 @@ pub(crate) async fn run(
 
 /// Adds joining legs on both sides, without end.
 async fn accept_and_open_joins(legs: &StripedLegs<'_>, accepted: watch::Receiver<bool>) {
-    let near = async {
+    let downstream = async {
         match legs.incoming_group {
             Some(registration) => registration.accept_joins().await,
             None => pending().await,
         }
     };
-    let far = async {
+    let upstream = async {
         match legs.outgoing_group() {
             Some(group) => group.join_legs(legs.peer_pools, accepted).await,
             None => pending().await,
         }
     };
-    tokio::join!(near, far);
+    tokio::join!(downstream, upstream);
 }
 
-/// Waits for an error of a leg, whether or not a task reads from it. Errors of the far side count
+/// Waits for an error of a leg, whether or not a task reads from it. Errors of the upstream side count
 /// from the peer's answer on, since a refusal may come with one.
 async fn first_error(legs: &StripedLegs<'_>, mut accepted: watch::Receiver<bool>) -> End {
-    let far = async {
+    let upstream = async {
         if accepted.wait_for(|yes| *yes).await.is_err() {
             return pending().await;
         }
-        legs.far().wait_for_error().await
+        legs.upstream().wait_for_error().await
     };
     select! {
-        error = legs.near().wait_for_error() => End::Broken(Side::Near, error),
-        error = far => End::Broken(Side::Far, error),
+        error = legs.downstream().wait_for_error() => End::Broken(Side::Downstream, error),
+        error = upstream => End::Broken(Side::Upstream, error),
     }
 }
 
 async fn transfer_up(legs: &StripedLegs<'_>, context: &TransferContext<'_>) -> Result<(), End> {
-    let mut source = legs.near().source().await;
+    let mut source = legs.downstream().source().await;
     let outcome = match legs.outgoing_group() {
         Some(group) => {
             let transfer = BundleDirection {
@@ -156,7 +156,7 @@ async fn transfer_up(legs: &StripedLegs<'_>, context: &TransferContext<'_>) -> R
             let mut sink = StripeSender::new(&group.bundle, group.early_bytes_sent());
             transfer.run(&mut source, &mut sink).await
         }
-        None => move_to_leg(Direction::Up, &mut source, &legs.far.leg, context).await,
+        None => move_to_leg(Direction::Up, &mut source, &legs.upstream.leg, context).await,
     };
     outcome.map_err(|error| error.end(Direction::Up))?;
     source.wait_for_close().await;
@@ -164,7 +164,7 @@ async fn transfer_up(legs: &StripedLegs<'_>, context: &TransferContext<'_>) -> R
 }
 
 async fn transfer_down(legs: &StripedLegs<'_>, context: &TransferContext<'_>) -> Result<(), End> {
-    let mut source = legs.far().source().await;
+    let mut source = legs.upstream().source().await;
     let outcome = match legs.incoming_group {
         Some(registration) => {
             let transfer = BundleDirection {
@@ -175,7 +175,7 @@ async fn transfer_down(legs: &StripedLegs<'_>, context: &TransferContext<'_>) ->
             let mut sink = StripeSender::new(&registration.bundle, 0);
             transfer.run(&mut source, &mut sink).await
         }
-        None => move_to_leg(Direction::Down, &mut source, legs.near, context).await,
+        None => move_to_leg(Direction::Down, &mut source, legs.downstream, context).await,
     };
     outcome.map_err(|error| error.end(Direction::Down))?;
     source.wait_for_close().await;

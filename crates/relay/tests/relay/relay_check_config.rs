@@ -69,13 +69,13 @@ pipe_size = "256KiB"
 fn summary_lists_clients_routes_and_limits() {
     let text = stdout_of(&check(SITE, &[]));
     for line in [
-        "web: http 10.1.0.1:3128, for this machine and 10.1.0.0/16, not 10.1.9.0/24, 1 Gbit/s a \
+        "web: http 10.1.0.1:3128, for this machine and 10.1.0.0/16, not 10.1.9.0/24, 1 Gbit/s per \
          client (profile downstream)",
-        "tokyo: 192.0.2.9:5124, plain, 8 ready a worker (profile upstream)",
+        "tokyo: 192.0.2.9:5124, plain, pool of 8 per worker (profile upstream)",
         "1  to 169.254.0.0/16 or *.internal.example.org: refused",
         "2  to *.example.jp, port 80 or 8000-8999: through tokyo and osaka, else through osaka, \
-         else straight (profile upstream)",
-        "3  everything else: straight (profile upstream)",
+         else directly (profile upstream)",
+        "3  everything else: directly (profile upstream)",
         "1000 at once, 2 workers",
         "three quarters of the connections at most, 64 lookups of names",
         "at 3.22 GB in sockets, new connections wait\n",
@@ -89,7 +89,7 @@ fn json_matches_text() {
     let summary: Value = serde_json::from_str(&stdout_of(&check(SITE, &["--json"]))).unwrap();
     assert_eq!(summary["listeners"][0]["name"], "web");
     assert_eq!(summary["peers"][1]["pool"], 8);
-    assert_eq!(summary["routes"][0]["then"], "refused");
+    assert_eq!(summary["routes"][0]["action"], "refused");
     assert_eq!(summary["limits"]["connections"], 1000);
     let memory = &summary["memory"];
     assert_eq!(memory["budget_bytes"], 3u64 << 30);
@@ -335,7 +335,7 @@ fn warnings(text: &str) -> Vec<String> {
     let warnings = summary["warnings"].as_array().unwrap().iter();
     let warnings: Vec<_> = warnings
         .map(|warning| {
-            let location = &warning["place"];
+            let location = &warning["location"];
             let text = warning["text"].as_str().unwrap();
             let file = location["file"].as_str().unwrap();
             assert!(
@@ -425,7 +425,7 @@ fn warns_of_probable_mistakes() {
         ),
         (
             "[peer.tokyo]\naddress = '192.0.2.9'\n[[route]]\nfallback = [['tokyo']]",
-            "8:1: route 1: fallback has no effect: without via, the way is straight",
+            "8:1: route 1: fallback has no effect: without via, connections are direct",
         ),
     ] {
         let found = warnings(&format!("{SOCKS}{text}"));

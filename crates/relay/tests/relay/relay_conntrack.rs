@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `--keep-source` on a router that tracks connections: both legs have the same addresses and
-//! ports, and NAT and stateful rules must see only the far leg.
+//! ports, and NAT and stateful rules must see only the upstream leg.
 
 use longhaul_testnet::{
     relay_process::{Relay, accept, exchange, may_use_namespaces},
@@ -77,7 +77,7 @@ fn relay(bed: &Testbed, more: &[&str]) -> Relay {
 }
 
 #[test]
-fn masqueraded_far_leg_has_router_address() {
+fn masqueraded_upstream_leg_has_router_address() {
     if !may_use_namespaces() {
         return;
     }

@@ -119,7 +119,7 @@ fn resets_both_ends_of_idle_tunnel() {
         std::thread::sleep(Duration::from_millis(20));
     }
     for record in records(&file) {
-        assert_eq!(record["ended"], "cut", "{record}");
+        assert_eq!(record["ended"], "reset_by_relay", "{record}");
         let cause = record["cause"].as_str().unwrap();
         assert!(cause.contains("tunnel_idle_timeout"), "{record}");
     }

@@ -82,7 +82,7 @@ fn restores_removed_rules_and_logs_once() {
                     normalized_output(&bed, question)
                 );
             }
-            println!("{removal} {more:?}: put back after {:?}", began.elapsed());
+            println!("{removal} {more:?}: restored after {:?}", began.elapsed());
             if removal == "ip rule flush" {
                 // Default rules of the system.
                 run(&bed, "ip rule add prio 32766 lookup main");
@@ -98,7 +98,10 @@ fn restores_removed_rules_and_logs_once() {
             }
             let log = interception_log(relay);
             assert_eq!(log.len(), 1, "{removal}: {log:?}");
-            assert!(log[0].contains("gone and put back: the "), "{log:?}");
+            assert!(
+                log[0].contains("removed by another program, restored: the "),
+                "{log:?}"
+            );
         }
     }
 }
@@ -151,7 +154,9 @@ fn six_flushes_log_at_most_six_lines() {
         let log = interception_log(relay);
         println!("{pause} ms apart: {} lines", log.len());
         assert!((1..=6).contains(&log.len()), "{log:?}");
-        let is_right = |line: &String| line.contains("gone and put back: the nft rules of ");
+        let is_right = |line: &String| {
+            line.contains("removed by another program, restored: the nft rules of ")
+        };
         assert!(log.iter().all(is_right), "{log:?}");
     }
 }
@@ -186,7 +191,7 @@ fn health_reports_failed_interception() {
     assert_eq!(BOTH.each_ref().map(source), [IPV4.client, IPV6.far]);
     drop(holder.stdin.take());
     holder.wait().unwrap();
-    relay.wait_for_output("gone and put back: the nft rules of 127.0.0.1:3129");
+    relay.wait_for_output("removed by another program, restored: the nft rules of 127.0.0.1:3129");
     assert!(health(&bed).contains(r#""status":"serving""#));
     assert!(BOTH.iter().all(|family| source(family) == family.far));
 
@@ -195,7 +200,7 @@ fn health_reports_failed_interception() {
     // IPv4 routes through the interface are kept.
     assert_eq!(BOTH.each_ref().map(source), [IPV4.far, IPV6.client]);
     run(&bed, "ip link set lo up");
-    relay.wait_for_output("gone and put back: the policy rule or route of ");
+    relay.wait_for_output("removed by another program, restored: the policy rule or route of ");
     assert!(BOTH.iter().all(|family| source(family) == family.far));
 }
 

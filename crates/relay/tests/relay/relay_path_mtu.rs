@@ -44,7 +44,7 @@ fn legs_with_kept_source_learn_path_mtu() {
     }
 }
 
-/// The near leg has the server's address, whatever address the far leg has.
+/// The downstream leg has the server's address, whatever address the upstream leg has.
 #[test]
 fn near_leg_learns_path_mtu() {
     if !may_use_namespaces() {

@@ -64,7 +64,7 @@ impl Near {
             let records = self.records();
             // The first new record may have been made before the call.
             let new = records.get(before + 1..).and_then(<[_]>::last);
-            if new.is_some_and(|record| record["peers"][0]["ready"] == want) {
+            if new.is_some_and(|record| record["peers"][0]["pool_idle"] == want) {
                 return;
             }
             assert!(start.elapsed() < TEST_TIMEOUT, "never {want} ready");

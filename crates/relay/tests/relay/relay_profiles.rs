@@ -116,7 +116,7 @@ fn joined(relay: &Relay, origin: &TcpListener) -> ([TcpStream; 2], [TcpStream; 2
 }
 
 #[test]
-fn sets_every_option_on_near_and_far_leg() {
+fn sets_every_option_on_both_legs() {
     let profiles = profile("near", &NEAR) + &profile("far", &FAR);
     for (at, to) in [("127.0.0.1:0", "[::1]:0"), ("[::1]:0", "127.0.0.1:0")] {
         let origin = TcpListener::bind(to).unwrap();

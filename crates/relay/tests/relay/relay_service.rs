@@ -56,8 +56,8 @@ fn writes_counters_and_records() {
     assert_eq!(done["destination"], address.to_string());
     assert_eq!(done["bytes_up"], 3 << 20);
     assert_eq!(done["bytes_down"], 3 << 20);
-    assert!(done["near"]["rtt_us"].as_u64().unwrap() > 0);
-    assert!(done["far"]["received_bytes"].as_u64().unwrap() >= 3 << 20);
+    assert!(done["downstream"]["rtt_us"].as_u64().unwrap() > 0);
+    assert!(done["upstream"]["received_bytes"].as_u64().unwrap() >= 3 << 20);
     assert_eq!(connections[1]["cause"], "connection refused");
 
     let last = records(&file, "relay").pop().unwrap();

@@ -85,7 +85,7 @@ const DATA_BYTES_MIN: u64 = 64 << 10;
 /// Returns the number of legs that carried data. The shares are up to the scheduler here, where no
 /// leg is slower than another: one leg had a fourteenth of an even share once.
 fn legs_with_data(record: &serde_json::Value) -> usize {
-    let legs = record["far_streams"].as_array().unwrap();
+    let legs = record["upstream_streams"].as_array().unwrap();
     let carried = |leg: &&serde_json::Value| {
         let both = leg["acked_bytes"].as_u64().unwrap() + leg["received_bytes"].as_u64().unwrap();
         both > DATA_BYTES_MIN
@@ -345,7 +345,7 @@ fn works_without_legs_that_cannot_join() {
         drop((client, server));
         let record = through.record();
         assert_eq!(record["ended"], "finished", "{record}");
-        assert_eq!(record["far_streams"].as_array().unwrap().len(), most);
+        assert_eq!(record["upstream_streams"].as_array().unwrap().len(), most);
     }
 }
 
@@ -409,7 +409,7 @@ fn until_ready(counters_file: &std::path::Path, count: u64) {
     loop {
         let text = std::fs::read_to_string(counters_file).unwrap_or_default();
         let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
-        if !whole.is_empty() && counters(whole)["peers"][0]["ready"] == count {
+        if !whole.is_empty() && counters(whole)["peers"][0]["pool_idle"] == count {
             return;
         }
         assert!(

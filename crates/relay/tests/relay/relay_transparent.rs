@@ -283,7 +283,7 @@ fn restores_flushed_rules() {
     }
     let (_, log) = relay.stop();
     assert!(
-        log.contains("gone and put back: the nft rules of "),
+        log.contains("removed by another program, restored: the nft rules of "),
         "{log}"
     );
     assert_eq!(bed.remains(), "");
@@ -588,7 +588,7 @@ fn draining_relay_and_next_one_keep_each_others_rules() {
             assert_eq!(bed.source(&inside), family.far, "{port}");
             let (status, log) = next.stop();
             assert!(
-                status.success() && !log.contains("gone and put back"),
+                status.success() && !log.contains("removed by another program, restored"),
                 "{log}"
             );
             assert_eq!(bed.remains(), "");

@@ -119,9 +119,9 @@ fn delivers_all_bytes_over_lossy_link() {
         let record = hosts.record();
         assert_eq!(record["ended"], "finished", "{record}");
         // Counters in the terms of TCP, as for other legs.
-        let far = &record["far"];
-        assert!(far["retransmits"].as_u64().unwrap() > 0, "{record}");
-        assert!(far["rtt_us"].as_u64().unwrap() >= 20_000, "{record}");
+        let upstream = &record["upstream"];
+        assert!(upstream["retransmits"].as_u64().unwrap() > 0, "{record}");
+        assert!(upstream["rtt_us"].as_u64().unwrap() >= 20_000, "{record}");
         assert_eq!(record["bytes_up"], 8 << 20);
     }
 }

@@ -95,9 +95,9 @@ async fn log_in(
     url: &Url,
 ) -> Result<AsyncFtpStream, GatewayError> {
     let (control, address) = open_connection(session, server).await?;
-    let straight = matches!(session.direct_profile(server), Ok(Some(_)));
+    let is_direct = matches!(session.direct_profile(server), Ok(Some(_)));
     // Uses the address that answered; behind a peer, only the name is known.
-    let host = match straight {
+    let host = match is_direct {
         true => Destination::Address(address),
         false => server.clone(),
     };
@@ -139,18 +139,18 @@ async fn open_connection(
     to: &Destination,
 ) -> Result<(TcpStream, SocketAddr), Fault> {
     let request = Request::to(to.clone(), Vec::new());
-    let far = session.open_and_await_answer(&request).await?;
+    let upstream = session.open_and_await_answer(&request).await?;
     // A FIN on close is harmless: only commands are sent, except by uploads, which handle their own
     // end.
-    far.leg.transport().fin_on_close();
-    let socket = match far.leg.transport().tcp() {
-        Some(socket) if !far.leg.needs_copy() => {
+    upstream.leg.transport().fin_on_close();
+    let socket = match upstream.leg.transport().tcp() {
+        Some(socket) if !upstream.leg.needs_copy() => {
             retry_on_exhaustion(async || duplicate(socket)).await
         }
-        _ => bridge(far.leg).await,
+        _ => bridge(upstream.leg).await,
     };
     let socket = socket.map_err(|error| Failure::from_connect(&error))?;
-    Ok((socket, far.address))
+    Ok((socket, upstream.address))
 }
 
 fn duplicate(socket: &TcpStream) -> io::Result<TcpStream> {

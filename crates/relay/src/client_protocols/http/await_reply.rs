@@ -8,7 +8,7 @@ use crate::{
     },
     faults::fault::Fault,
     leg::stream::LegStream,
-    route::far_leg::FarLeg,
+    route::upstream_leg::UpstreamLeg,
 };
 use parking_lot::Mutex;
 use std::{
@@ -35,17 +35,17 @@ pub(crate) struct AwaitReply {
 
 impl AwaitReply {
     pub(crate) fn new(
-        far: Arc<FarLeg>,
+        upstream: Arc<UpstreamLeg>,
         fault: Arc<OnceLock<Fault>>,
         progress: Arc<Mutex<Arc<RequestProgress>>>,
     ) -> Self {
         let stream = LegStream {
-            stream: far.leg.clone(),
+            stream: upstream.leg.clone(),
             on_bytes: Box::new(|_, _| {}),
         };
         Self {
             stream,
-            reply: Some(Box::pin(async move { far.answer().await })),
+            reply: Some(Box::pin(async move { upstream.answer().await })),
             fault,
             progress,
             pending: PendingWrite::default(),

@@ -122,7 +122,7 @@ async fn await_head(session: &Session, messages: &mut MessageStream) -> Result<(
     match timeout(limit, head).await {
         Ok(Ok(())) if messages.has_no_input() => Err(End::Finished),
         Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(End::Broken(Side::Near, error)),
+        Ok(Err(error)) => Err(End::Broken(Side::Downstream, error)),
         Err(_) => Err(session.fail(Failure::HandshakeTimeout)),
     }
 }
@@ -130,8 +130,8 @@ async fn await_head(session: &Session, messages: &mut MessageStream) -> Result<(
 /// Side that caused an error: the origin if a response body failed, else the client.
 fn failed_side(error: &hyper::Error) -> Side {
     match error.is_user() {
-        true => Side::Far,
-        false => Side::Near,
+        true => Side::Upstream,
+        false => Side::Downstream,
     }
 }
 
@@ -151,7 +151,7 @@ async fn run_exchange(proxy: &Arc<Proxy>, messages: MessageStream) -> Option<End
         },
         error = proxy.session.client.wait_error() => {
             proxy.reset_origin();
-            Some(End::Broken(Side::Near, error))
+            Some(End::Broken(Side::Downstream, error))
         }
     }
 }
@@ -359,11 +359,11 @@ impl Proxy {
             may_stripe: true,
             ..Request::to(destination, Vec::new())
         };
-        let far = self.session.open_and_await_answer(&wanted).await?;
+        let upstream = self.session.open_and_await_answer(&wanted).await?;
         self.set_tunnel(Tunnel {
             client: hyper::upgrade::on(&mut request),
             origin: None,
-            far: Arc::new(far),
+            upstream: Arc::new(upstream),
         });
         Ok(Response::new(own_body(Bytes::new())))
     }
@@ -384,7 +384,7 @@ impl Proxy {
         // A message was truncated on one side, so it must not end cleanly on the other (invariant
         // 3).
         if let Some(origin) = &*origin {
-            origin.far.leg.transport().reset_on_close();
+            origin.upstream.leg.transport().reset_on_close();
         }
         End::Broken(failed_side(&error), io::Error::other(error))
     }
@@ -395,12 +395,12 @@ impl Proxy {
         if let Some(Some(idle)) = persistent.as_deref()
             && idle.sender.is_ready()
         {
-            return idle.far.leg.transport().reset_on_close();
+            return idle.upstream.leg.transport().reset_on_close();
         }
         // The origin owes a response or the rest of one; HTTP would end it cleanly.
         let last_upstream = self.last_upstream.lock();
-        if let Some(far) = last_upstream.upgrade() {
-            far.leg.transport().reset();
+        if let Some(upstream) = last_upstream.upgrade() {
+            upstream.leg.transport().reset();
         }
     }
 }
@@ -426,11 +426,11 @@ async fn run_tunnel(session: &Session, tunnel: Tunnel) -> End {
     let Tunnel {
         client,
         origin,
-        far,
+        upstream,
     } = tunnel;
     let early = match reclaim_connection::<MessageStream>(client).await {
         Ok((early, messages)) => [early, messages.into_read_ahead()].concat(),
-        Err(error) => return End::Broken(Side::Near, error),
+        Err(error) => return End::Broken(Side::Downstream, error),
     };
     session.http.end_message();
     let late = match origin {
@@ -441,11 +441,11 @@ async fn run_tunnel(session: &Session, tunnel: Tunnel) -> End {
     };
     let late = match late {
         Ok(late) => late,
-        Err(error) => return End::Broken(Side::Far, error),
+        Err(error) => return End::Broken(Side::Upstream, error),
     };
-    match far.send_early_bytes(&early).await {
-        Ok(()) => session.transfer(&far, &late).await,
-        Err(error) => End::Broken(Side::Far, error),
+    match upstream.send_early_bytes(&early).await {
+        Ok(()) => session.transfer(&upstream, &late).await,
+        Err(error) => End::Broken(Side::Upstream, error),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
         },
         response_timeout::{RequestBody, RequestProgress, ResponseBody, ResponseTimeout},
     },
-    route::{far_leg::FarLeg, request::Request},
+    route::{request::Request, upstream_leg::UpstreamLeg},
     session::http_memory::HEAD_LEN_MAX,
 };
 use http_body_util::{Either, Empty};
@@ -86,7 +86,7 @@ impl Proxy {
             let Some(origin) = self.connection(source, persistent, destination).await? else {
                 continue;
             };
-            let may_die = origin.is_reused || origin.far.awaits_answer();
+            let may_die = origin.is_reused || origin.upstream.awaits_answer();
             let copy = may_die.then(|| retryable_copy(&request)).flatten();
             request = match self.send(persistent, origin, (request, progress)).await {
                 Ok(response) => return Ok(response),
@@ -108,7 +108,7 @@ impl Proxy {
         destination: &Destination,
     ) -> Result<Option<Origin>, ErrorResponse> {
         let request = || Request::to(destination.clone(), Vec::new()).with_longest_reply_delay();
-        let far = match source {
+        let upstream = match source {
             ConnectionSource::Persistent => {
                 let origin = persistent
                     .take()
@@ -121,7 +121,7 @@ impl Proxy {
             ConnectionSource::Pooled => self.session.open(&request()).await?,
             ConnectionSource::New => self.session.open_new_leg(&request()).await?,
         };
-        self.start_http(destination, far).await.map(Some)
+        self.start_http(destination, upstream).await.map(Some)
     }
 
     /// Converts the response for the client. After 101 (RFC 9110 §7.8), both legs leave HTTP once
@@ -139,7 +139,7 @@ impl Proxy {
             self.set_tunnel(Tunnel {
                 client,
                 origin: Some(hyper::upgrade::on(&mut response)),
-                far: origin.far,
+                upstream: origin.upstream,
             });
         }
         let (mut head, body) = response.into_parts();
@@ -153,9 +153,9 @@ impl Proxy {
         mut origin: Origin,
         (request, progress): (OriginRequest, &Arc<RequestProgress>),
     ) -> Result<Response<ResponseBody>, SendError> {
-        *self.last_upstream.lock() = Arc::downgrade(&origin.far);
+        *self.last_upstream.lock() = Arc::downgrade(&origin.upstream);
         let limit = self.session.config.limits.response_timeout;
-        let mut response_timeout = ResponseTimeout::new(&origin.far, progress, limit);
+        let mut response_timeout = ResponseTimeout::new(&origin.upstream, progress, limit);
         (*origin.progress.lock()).clone_from(progress);
         let sent = select! {
             sent = origin.sender.try_send_request(request) => sent,
@@ -197,8 +197,8 @@ impl Proxy {
     async fn classify_loss(&self, origin: &Origin, error: &hyper::Error) -> SendError {
         let request = Request::to(origin.destination.clone(), Vec::new());
         match origin.fault.get() {
-            Some(fault) if origin.far.was_dead() => SendError::Refused(fault.clone().into()),
-            Some(fault) => match self.session.can_retry(&origin.far, &request).await {
+            Some(fault) if origin.upstream.was_dead() => SendError::Refused(fault.clone().into()),
+            Some(fault) => match self.session.can_retry(&origin.upstream, &request).await {
                 true => SendError::Refused(fault.clone().into()),
                 false => SendError::Failed(fault.clone().into()),
             },
@@ -212,13 +212,13 @@ impl Proxy {
     async fn start_http(
         &self,
         destination: &Destination,
-        far: FarLeg,
+        upstream: UpstreamLeg,
     ) -> Result<Origin, ErrorResponse> {
-        let far = Arc::new(far);
+        let upstream = Arc::new(upstream);
         let fault = Arc::new(OnceLock::new());
         let progress = Arc::default();
         let io = TokioIo::new(AwaitReply::new(
-            far.clone(),
+            upstream.clone(),
             fault.clone(),
             Arc::clone(&progress),
         ));
@@ -237,8 +237,8 @@ impl Proxy {
         Ok(Origin {
             destination: destination.clone(),
             sender,
-            is_reused: far.was_pooled(),
-            far,
+            is_reused: upstream.was_pooled(),
+            upstream,
             fault,
             progress,
             connection: connection.abort_handle(),

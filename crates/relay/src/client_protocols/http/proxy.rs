@@ -10,7 +10,7 @@ use crate::{
         },
     },
     faults::fault::Fault,
-    route::far_leg::FarLeg,
+    route::upstream_leg::UpstreamLeg,
     session::{Session, http_memory::ConnectionCount},
 };
 use bytes::Bytes;
@@ -42,7 +42,7 @@ pub(crate) struct Proxy {
     /// Persistent connection to the origin of the last request.
     pub(super) origin: tokio::sync::Mutex<Option<Origin>>,
     /// Connection of the last request, while it is open.
-    pub(super) last_upstream: Mutex<Weak<FarLeg>>,
+    pub(super) last_upstream: Mutex<Weak<UpstreamLeg>>,
     /// Tunnel to start after the response to CONNECT or Upgrade.
     pub(super) tunnel: Mutex<Option<Tunnel>>,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Tunnel {
     pub(super) client: OnUpgrade,
     /// `None` after CONNECT: that leg never used HTTP.
     pub(super) origin: Option<OnUpgrade>,
-    pub(super) far: Arc<FarLeg>,
+    pub(super) upstream: Arc<UpstreamLeg>,
 }
 
 /// Connection to an origin server that can take the next request.
@@ -61,7 +61,7 @@ pub(crate) struct Origin {
     pub(super) sender: SendRequest<OriginRequestBody>,
     /// The connection was open before this request, and may have died unnoticed.
     pub(super) is_reused: bool,
-    pub(super) far: Arc<FarLeg>,
+    pub(super) upstream: Arc<UpstreamLeg>,
     /// Fault from the peer on the path, if it refused.
     pub(super) fault: Arc<OnceLock<Fault>>,
     /// Progress of the current request.

@@ -4,7 +4,7 @@
 //! the origin.
 
 use crate::{
-    client_protocols::http::exchange::Exchange, route::far_leg::FarLeg,
+    client_protocols::http::exchange::Exchange, route::upstream_leg::UpstreamLeg,
     session::http_memory::HttpMemory,
 };
 use bytes::Bytes;
@@ -41,7 +41,7 @@ const PEER_BYTES_MAX: f64 = (16 << 20) as f64;
 
 /// Response timer of one exchange with an origin.
 pub(crate) struct ResponseTimeout {
-    far: Arc<FarLeg>,
+    upstream: Arc<UpstreamLeg>,
     progress: Arc<RequestProgress>,
     timer: Interval,
     /// Consecutive checks without progress.
@@ -55,15 +55,19 @@ pub(crate) struct ResponseTimeout {
 }
 
 impl ResponseTimeout {
-    /// Timer for an origin behind `far_leg`; the limit does not apply while the client must act.
-    pub(crate) fn new(far: &Arc<FarLeg>, progress: &Arc<RequestProgress>, limit: Duration) -> Self {
+    /// Timer for an origin behind `upstream_leg`; the limit does not apply while the client must act.
+    pub(crate) fn new(
+        upstream: &Arc<UpstreamLeg>,
+        progress: &Arc<RequestProgress>,
+        limit: Duration,
+    ) -> Self {
         let step = (limit / CHECKS).max(Duration::from_millis(1));
         let mut timer = interval_at(Instant::now() + step, step);
         timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
-            counts: ByteCounts::of(far).unwrap_or_default(),
+            counts: ByteCounts::of(upstream).unwrap_or_default(),
             peer_backlog: 0.0,
-            far: far.clone(),
+            upstream: upstream.clone(),
             progress: progress.clone(),
             timer,
             idle_checks: 0,
@@ -86,12 +90,12 @@ impl ResponseTimeout {
                 self.idle_checks + 1
             };
         }
-        self.far.leg.transport().reset();
+        self.upstream.leg.transport().reset();
         Poll::Ready(())
     }
 
     fn has_progress(&mut self) -> bool {
-        let Some(counts) = ByteCounts::of(&self.far) else {
+        let Some(counts) = ByteCounts::of(&self.upstream) else {
             return false;
         };
         let before = std::mem::replace(&mut self.counts, counts);
@@ -106,7 +110,7 @@ impl ResponseTimeout {
         let left = PEER_RATE_MIN * self.timer.period().as_secs_f64();
         self.peer_backlog = (self.peer_backlog + more as f64).min(PEER_BYTES_MAX) - left;
         self.peer_backlog = self.peer_backlog.max(0.0);
-        self.far.peer.is_some() && self.peer_backlog > 0.0
+        self.upstream.peer.is_some() && self.peer_backlog > 0.0
     }
 }
 
@@ -118,8 +122,8 @@ struct ByteCounts {
 }
 
 impl ByteCounts {
-    fn of(far: &FarLeg) -> Option<Self> {
-        let info = far.leg.transport().tcp_info()?;
+    fn of(upstream: &UpstreamLeg) -> Option<Self> {
+        let info = upstream.leg.transport().tcp_info()?;
         Some(Self {
             up: info.acked_bytes,
             down: info.received_bytes,

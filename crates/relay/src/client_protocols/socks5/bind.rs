@@ -7,7 +7,7 @@ use crate::{
     client_protocols::handshake::{Rejection, ReplyFormat, reject},
     config::profile::Profile,
     leg::profile::set_initial_window,
-    route::far_leg::FarLeg,
+    route::upstream_leg::UpstreamLeg,
     session::Session,
     transfer::{End, Side},
 };
@@ -33,24 +33,24 @@ pub(super) async fn serve(
     reply_format: ReplyFormat,
 ) -> End {
     session.set_destination(format!("bind {expected}"));
-    let (far, peer) = match accept_peer(session, expected, reply_format).await {
+    let (upstream, peer) = match accept_peer(session, expected, reply_format).await {
         Ok(accepted) => accepted,
         Err(rejected) => return reject(session, rejected).await,
     };
-    session.set_far_leg(&far);
-    if let Err(error) = write_all(&far.leg, early).await {
-        return End::Broken(Side::Far, error);
+    session.set_upstream_leg(&upstream);
+    if let Err(error) = write_all(&upstream.leg, early).await {
+        return End::Broken(Side::Upstream, error);
     }
     session.count(Direction::Up, early.len());
     let second_reply = reply_format.reply(Reply::Succeeded, Some(peer));
-    session.transfer(&far, &second_reply).await
+    session.transfer(&upstream, &second_reply).await
 }
 
 async fn accept_peer(
     session: &Session,
     expected: &Destination,
     reply_format: ReplyFormat,
-) -> Result<(FarLeg, SocketAddr), Rejection> {
+) -> Result<(UpstreamLeg, SocketAddr), Rejection> {
     let rejected = |failure| reply_format.rejection(failure);
     let direct_profile = match is_unspecified(expected) {
         true => session.direct_profile_for_any(),
@@ -78,7 +78,7 @@ async fn accept_peer(
         }
     };
     let (stream, peer) = with_timeout(limit, accepting).await.map_err(rejected)?;
-    Ok((FarLeg::direct((stream, peer), &profile, limit), peer))
+    Ok((UpstreamLeg::direct((stream, peer), &profile, limit), peer))
 }
 
 /// Whether the client does not know its peer yet.
@@ -93,7 +93,7 @@ async fn peer_addresses(session: &Session, expected: &Destination) -> Result<Vec
     }
     let found = session.resolve(expected).await?.into_iter();
     // A name may resolve to an address that other rules apply to.
-    let allowed = found.filter(|address| goes_straight(session, *address));
+    let allowed = found.filter(|address| connects_directly(session, *address));
     let allowed: Vec<_> = allowed.map(|address| address.ip()).collect();
     match allowed.is_empty() {
         true => Err(Failure::NotAllowed),
@@ -101,7 +101,7 @@ async fn peer_addresses(session: &Session, expected: &Destination) -> Result<Vec
     }
 }
 
-fn goes_straight(session: &Session, address: SocketAddr) -> bool {
+fn connects_directly(session: &Session, address: SocketAddr) -> bool {
     let address = Destination::from_ip(address.ip(), address.port());
     matches!(session.direct_profile(&address), Ok(Some(_)))
 }
@@ -152,7 +152,7 @@ async fn accept(
             .await
             .map_err(|error| Failure::from_connect(&error))?;
         let known = peers.is_empty() || peers.contains(&peer.ip().to_canonical());
-        if known && goes_straight(session, peer) {
+        if known && connects_directly(session, peer) {
             return Ok((stream, peer));
         }
         reset_unexpected(&stream);

@@ -84,10 +84,10 @@ pub(super) async fn serve(session: &Session, announced: &Destination) -> End {
     select! {
         end = end => match end {
             Ok(()) => End::Finished,
-            Err(error) => End::Broken(Side::Near, error),
+            Err(error) => End::Broken(Side::Downstream, error),
         },
-        error = association.relay_up() => End::Broken(Side::Near, error),
-        error = association.relay_down() => End::Broken(Side::Far, error),
+        error = association.relay_up() => End::Broken(Side::Downstream, error),
+        error = association.relay_down() => End::Broken(Side::Upstream, error),
     }
 }
 
@@ -159,17 +159,17 @@ impl<'a> Association<'a> {
         destination: &Destination,
         names: &mut NameCache,
     ) -> Option<SocketAddr> {
-        self.goes_straight(destination).then_some(())?;
+        self.connects_directly(destination).then_some(())?;
         let address = match destination {
             Destination::Address(address) => return Some(*address),
             Destination::Name(name, _) => names.address(self.session, name, destination).await?,
         };
         // A name may resolve to an address that other rules apply to.
-        self.goes_straight(&Destination::Address(address))
+        self.connects_directly(&Destination::Address(address))
             .then_some(address)
     }
 
-    fn goes_straight(&self, destination: &Destination) -> bool {
+    fn connects_directly(&self, destination: &Destination) -> bool {
         matches!(self.session.direct_profile(destination), Ok(Some(_)))
     }
 

@@ -30,7 +30,7 @@ impl Source for AdminSource {
         let is_down = |peer: &&Arc<Peer>| !peer.state.health.is_up();
         let down = peers.all().filter(is_down);
         let obstacle = match self.0.heartbeats.intercepts.load(Relaxed) {
-            _ if is_cut_off(&config, &peers) => Some(HealthStatus::CutOff),
+            _ if has_no_upstream(&config, &peers) => Some(HealthStatus::NoUpstream),
             true => None,
             false => Some(HealthStatus::NotIntercepting),
         };
@@ -111,12 +111,12 @@ fn certificates(relay: &Relay) -> Vec<Certificate> {
 }
 
 /// Returns the own certificate and the authority's.
-fn own_and_authority(user: &str, name: &str, of: &Certificates) -> Vec<Certificate> {
+fn own_and_authority(used_by: &str, name: &str, of: &Certificates) -> Vec<Certificate> {
     let own = ("own", &of.settings.certificate, of.own_not_after());
     let authority = ("authority", &of.settings.ca, of.authorities_not_after());
     let certificate = |(role, file, end): (&str, &std::path::PathBuf, Option<Timestamp>)| {
         Some(Certificate {
-            user: user.to_owned(),
+            used_by: used_by.to_owned(),
             name: name.to_owned(),
             role: role.to_owned(),
             file: file.display().to_string(),
@@ -140,7 +140,7 @@ fn status(phase: Phase, are_alive: bool, obstacle: Option<HealthStatus>) -> Heal
 
 /// Returns whether every listener needs a peer that is down. A listener whose rules only refuse
 /// connections does not count.
-fn is_cut_off(config: &Config, peers: &Peers) -> bool {
+fn has_no_upstream(config: &Config, peers: &Peers) -> bool {
     let mut blocked = config.listeners.iter().filter_map(|listener| {
         let targets = config.policy.targets_for(&listener.name);
         let any = !targets.is_empty();
@@ -158,18 +158,24 @@ mod tests {
 
     #[test]
     fn status_depends_on_phase_workers_and_reachable_peers() {
-        let cut_off = Some(HealthStatus::CutOff);
+        let no_upstream = Some(HealthStatus::NoUpstream);
         assert_eq!(status(Phase::Run, true, None), HealthStatus::Serving);
-        assert_eq!(status(Phase::Run, true, cut_off), HealthStatus::CutOff);
-        assert_eq!(status(Phase::Run, false, cut_off), HealthStatus::Stalled);
+        assert_eq!(
+            status(Phase::Run, true, no_upstream),
+            HealthStatus::NoUpstream
+        );
+        assert_eq!(
+            status(Phase::Run, false, no_upstream),
+            HealthStatus::Stalled
+        );
         for phase in [Phase::Drain, Phase::Cut, Phase::Stop] {
-            assert_eq!(status(phase, true, cut_off), HealthStatus::Draining);
+            assert_eq!(status(phase, true, no_upstream), HealthStatus::Draining);
             assert_eq!(status(phase, false, None), HealthStatus::Draining);
         }
     }
 
     /// Returns whether a relay with this configuration is cut off while the peers `dead` are down.
-    fn cut_off(text: &str, dead: &[&str]) -> bool {
+    fn no_upstream(text: &str, dead: &[&str]) -> bool {
         let listeners = "[[listener]]\nkind = 'http'\naddress = '127.0.0.1:0'\nname = 'a'\n\
                          [[listener]]\nkind = 'socks5'\naddress = '127.0.0.1:0'\nname = 'b'\n";
         let peers = "[peer.x]\naddress = '192.0.2.1'\n[peer.y]\naddress = '192.0.2.2'\n";
@@ -184,35 +190,38 @@ mod tests {
                 .health
                 .record_failure(std::time::Instant::now(), 0.5);
         }
-        is_cut_off(&config, &peers)
+        has_no_upstream(&config, &peers)
     }
 
     #[test]
-    fn cut_off_only_if_every_listener_needs_down_peer() {
+    fn no_upstream_only_if_every_listener_needs_down_peer() {
         let all = "[[route]]\nvia = ['x']\n";
-        assert!(!cut_off(all, &[]));
-        assert!(cut_off(all, &["x"]));
-        assert!(!cut_off(
+        assert!(!no_upstream(all, &[]));
+        assert!(no_upstream(all, &["x"]));
+        assert!(!no_upstream(
             "[[route]]\nvia = ['x']\nfallback = [['y']]\n",
             &["x"]
         ));
-        assert!(cut_off(
+        assert!(no_upstream(
             "[[route]]\nvia = ['x']\nfallback = [['y']]\n",
             &["x", "y"]
         ));
-        assert!(!cut_off(
+        assert!(!no_upstream(
             "[[route]]\nvia = ['x']\nfallback = [[]]\n",
             &["x"]
         ));
         // Destinations without a rule are connected to directly, and so are those of the other
         // listener.
-        assert!(!cut_off("[[route]]\nvia = ['x']\nports = [80]\n", &["x"]));
-        assert!(!cut_off(
+        assert!(!no_upstream(
+            "[[route]]\nvia = ['x']\nports = [80]\n",
+            &["x"]
+        ));
+        assert!(!no_upstream(
             "[[route]]\nvia = ['x']\nlistener = ['a']\n",
             &["x"]
         ));
         let denied = "[[route]]\nlistener = ['b']\ndeny = true\n";
-        assert!(cut_off(&format!("{denied}{all}"), &["x"]));
-        assert!(!cut_off("[[route]]\ndeny = true\n", &["x", "y"]));
+        assert!(no_upstream(&format!("{denied}{all}"), &["x"]));
+        assert!(!no_upstream("[[route]]\ndeny = true\n", &["x", "y"]));
     }
 }

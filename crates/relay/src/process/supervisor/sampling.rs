@@ -156,7 +156,10 @@ impl GroupGauges {
 }
 
 fn add_to_gauges(sample: &Sample, rates: &Rates, gauges: &mut BTreeMap<LegGroupKey, GroupGauges>) {
-    let legs = [(&sample.near, rates.near), (&sample.far, rates.far)];
+    let legs = [
+        (&sample.downstream, rates.downstream),
+        (&sample.upstream, rates.upstream),
+    ];
     for (leg, limited_by) in legs {
         if let Some(leg) = leg {
             let gauge = gauges.entry(leg.group.clone()).or_default();
@@ -193,8 +196,8 @@ fn connection(session: &Session, upstream: Upstream, sample: Sample, rates: &Rat
         bytes_down: sample.bytes_down,
         bytes_up_per_s: rates.bytes_up_per_s,
         bytes_down_per_s: rates.bytes_down_per_s,
-        near: state(sample.near, rates.near),
-        far: state(sample.far, rates.far),
+        downstream: state(sample.downstream, rates.downstream),
+        upstream: state(sample.upstream, rates.upstream),
     }
 }
 

@@ -17,8 +17,8 @@ pub(crate) struct Sample {
     pub(crate) at: Instant,
     pub(crate) bytes_up: u64,
     pub(crate) bytes_down: u64,
-    pub(crate) near: Option<LegSample>,
-    pub(crate) far: Option<LegSample>,
+    pub(crate) downstream: Option<LegSample>,
+    pub(crate) upstream: Option<LegSample>,
 }
 
 /// Sample of one leg.
@@ -55,8 +55,8 @@ pub(crate) struct SampleStore {
 /// Rates and limiters between two samples.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub(crate) struct Rates {
-    pub(crate) near: Option<Limiter>,
-    pub(crate) far: Option<Limiter>,
+    pub(crate) downstream: Option<Limiter>,
+    pub(crate) upstream: Option<Limiter>,
     pub(crate) bytes_up_per_s: f64,
     pub(crate) bytes_down_per_s: f64,
 }
@@ -96,8 +96,8 @@ fn deltas<'a>(before: Option<&Sample>, now: &'a Sample) -> Vec<(&'a LegGroupKey,
     let bytes_up = now.bytes_up.saturating_sub(counted(|b| b.bytes_up));
     let bytes_down = now.bytes_down.saturating_sub(counted(|b| b.bytes_down));
     let legs = [
-        (&now.near, before.and_then(|b| b.near.as_ref())),
-        (&now.far, before.and_then(|b| b.far.as_ref())),
+        (&now.downstream, before.and_then(|b| b.downstream.as_ref())),
+        (&now.upstream, before.and_then(|b| b.upstream.as_ref())),
     ];
     let new = |(leg, before): (&'a Option<LegSample>, Option<&LegSample>)| {
         let leg = leg.as_ref()?;
@@ -150,8 +150,8 @@ fn rates(before: &Sample, now: &Sample) -> Rates {
     let elapsed = now.at - before.at;
     let per_s = |bytes: u64| bytes as f64 / elapsed.as_secs_f64();
     Rates {
-        near: limited_by(before.near.as_ref(), now.near.as_ref(), elapsed),
-        far: limited_by(before.far.as_ref(), now.far.as_ref(), elapsed),
+        downstream: limited_by(before.downstream.as_ref(), now.downstream.as_ref(), elapsed),
+        upstream: limited_by(before.upstream.as_ref(), now.upstream.as_ref(), elapsed),
         bytes_up_per_s: per_s(now.bytes_up.saturating_sub(before.bytes_up)),
         bytes_down_per_s: per_s(now.bytes_down.saturating_sub(before.bytes_down)),
     }
@@ -225,14 +225,20 @@ mod tests {
     struct Clock(Instant);
 
     impl Clock {
-        fn sample(&self, ms: u64, bytes_up: u64, near: LegSample, far: LegSample) -> Sample {
+        fn sample(
+            &self,
+            ms: u64,
+            bytes_up: u64,
+            downstream: LegSample,
+            upstream: LegSample,
+        ) -> Sample {
             Sample {
                 number: 7,
                 at: self.0 + Duration::from_millis(ms),
                 bytes_up,
                 bytes_down: 0,
-                near: Some(near),
-                far: Some(far),
+                downstream: Some(downstream),
+                upstream: Some(upstream),
             }
         }
     }
@@ -244,45 +250,59 @@ mod tests {
     #[test]
     fn adds_difference_between_samples() {
         let (mut store, clock) = (SampleStore::default(), Clock(Instant::now()));
-        let near = |pauses| leg(Leg::Near, 0, 0, 0, pauses);
-        store.record(clock.sample(0, 100, near(1), leg(Leg::Far, 1, 100, 1, 0)));
-        let rates = store.record(clock.sample(500, 150, near(3), leg(Leg::Far, 1, 170, 2, 0)));
+        let downstream = |pauses| leg(Leg::Downstream, 0, 0, 0, pauses);
+        store.record(clock.sample(0, 100, downstream(1), leg(Leg::Upstream, 1, 100, 1, 0)));
+        let rates =
+            store.record(clock.sample(500, 150, downstream(3), leg(Leg::Upstream, 1, 170, 2, 0)));
         assert_eq!(rates.bytes_up_per_s, 100.0);
-        assert_eq!(rates.far, Some(Limiter::Application));
-        let far = sums(&mut store, Leg::Far);
-        assert_eq!((far.opened, far.bytes_up, far.sent_bytes), (1, 150, 170));
-        assert_eq!(far.retransmitted_segments, 2);
-        assert_eq!(sums(&mut store, Leg::Near).reading_pauses, 3);
+        assert_eq!(rates.upstream, Some(Limiter::Application));
+        let upstream = sums(&mut store, Leg::Upstream);
+        assert_eq!(
+            (upstream.opened, upstream.bytes_up, upstream.sent_bytes),
+            (1, 150, 170)
+        );
+        assert_eq!(upstream.retransmitted_segments, 2);
+        assert_eq!(sums(&mut store, Leg::Downstream).reading_pauses, 3);
     }
 
     #[test]
     fn replacement_leg_counts_from_zero() {
         let (mut store, clock) = (SampleStore::default(), Clock(Instant::now()));
-        let near = || leg(Leg::Near, 0, 0, 0, 0);
-        store.record(clock.sample(0, 100, near(), leg(Leg::Far, 1, 100, 5, 2)));
-        let rates = store.record(clock.sample(9, 130, near(), leg(Leg::Far, 2, 30, 1, 2)));
-        assert_eq!((rates.far, rates.near), (None, Some(Limiter::Application)));
-        let far = sums(&mut store, Leg::Far);
-        assert_eq!((far.opened, far.bytes_up, far.sent_bytes), (2, 130, 130));
-        assert_eq!((far.retransmitted_segments, far.reading_pauses), (6, 2));
+        let downstream = || leg(Leg::Downstream, 0, 0, 0, 0);
+        store.record(clock.sample(0, 100, downstream(), leg(Leg::Upstream, 1, 100, 5, 2)));
+        let rates =
+            store.record(clock.sample(9, 130, downstream(), leg(Leg::Upstream, 2, 30, 1, 2)));
+        assert_eq!(
+            (rates.upstream, rates.downstream),
+            (None, Some(Limiter::Application))
+        );
+        let upstream = sums(&mut store, Leg::Upstream);
+        assert_eq!(
+            (upstream.opened, upstream.bytes_up, upstream.sent_bytes),
+            (2, 130, 130)
+        );
+        assert_eq!(
+            (upstream.retransmitted_segments, upstream.reading_pauses),
+            (6, 2)
+        );
     }
 
     /// The second stream may join between two samples.
     #[test]
     fn sums_counters_over_streams_of_leg() {
         let (mut store, clock) = (SampleStore::default(), Clock(Instant::now()));
-        let near = || leg(Leg::Near, 0, 0, 0, 0);
-        let far = |streams: &[(u64, u32)]| LegSample {
+        let downstream = || leg(Leg::Downstream, 0, 0, 0, 0);
+        let upstream = |streams: &[(u64, u32)]| LegSample {
             streams: streams
                 .iter()
                 .map(|&(sent, retransmits)| info(sent, retransmits))
                 .collect(),
             is_striped: true,
-            ..leg(Leg::Far, 1, 0, 0, 0)
+            ..leg(Leg::Upstream, 1, 0, 0, 0)
         };
-        store.record(clock.sample(0, 100, near(), far(&[(100, 1)])));
-        store.record(clock.sample(9, 900, near(), far(&[(400, 2), (500, 7)])));
-        let sums = sums(&mut store, Leg::Far);
+        store.record(clock.sample(0, 100, downstream(), upstream(&[(100, 1)])));
+        store.record(clock.sample(9, 900, downstream(), upstream(&[(400, 2), (500, 7)])));
+        let sums = sums(&mut store, Leg::Upstream);
         assert_eq!((sums.opened, sums.bytes_up, sums.sent_bytes), (1, 900, 900));
         assert_eq!(sums.retransmitted_segments, 9);
     }
@@ -299,7 +319,7 @@ mod tests {
         let at = |first, second| LegSample {
             streams: vec![first, second],
             is_striped: true,
-            ..leg(Leg::Far, 1, 0, 0, 0)
+            ..leg(Leg::Upstream, 1, 0, 0, 0)
         };
         let begin = at(with(0, 0), with(0, 0));
         let judged = |now| limited_by(Some(&begin), Some(&now), Duration::from_millis(10));
@@ -313,16 +333,21 @@ mod tests {
     #[test]
     fn ignores_older_sample() {
         let (mut store, clock) = (SampleStore::default(), Clock(Instant::now()));
-        let near = || leg(Leg::Near, 0, 0, 0, 0);
-        store.record(clock.sample(5, 100, near(), leg(Leg::Far, 1, 100, 0, 0)));
-        store.record(clock.sample(4, 90, near(), leg(Leg::Far, 1, 90, 0, 0)));
-        assert_eq!(sums(&mut store, Leg::Far).sent_bytes, 100);
+        let downstream = || leg(Leg::Downstream, 0, 0, 0, 0);
+        store.record(clock.sample(5, 100, downstream(), leg(Leg::Upstream, 1, 100, 0, 0)));
+        store.record(clock.sample(4, 90, downstream(), leg(Leg::Upstream, 1, 90, 0, 0)));
+        assert_eq!(sums(&mut store, Leg::Upstream).sent_bytes, 100);
     }
 
     #[test]
     fn forgets_sums_of_removed_listeners() {
         let (mut store, clock) = (SampleStore::default(), Clock(Instant::now()));
-        let legs = || (leg(Leg::Near, 0, 0, 0, 0), leg(Leg::Far, 1, 0, 0, 0));
+        let legs = || {
+            (
+                leg(Leg::Downstream, 0, 0, 0, 0),
+                leg(Leg::Upstream, 1, 0, 0, 0),
+            )
+        };
         store.record(clock.sample(0, 0, legs().0, legs().1));
         assert_eq!(store.sums(&["web".to_owned()]).len(), 2);
         assert_eq!(store.sums(&[]).len(), 0);

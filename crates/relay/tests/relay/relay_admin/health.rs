@@ -134,13 +134,13 @@ fn reports_exhausted_memory_as_healthy() {
 
 /// All routes lead through a peer that is down; the relay detects it without a client's connection.
 #[test]
-fn reports_cut_off_while_only_peer_is_down() {
+fn reports_no_upstream_while_only_peer_is_down() {
     let (socket, dead) = refusing_address();
     let (_listener, address) = origin();
     let relay = forwarding(address, &["--peer", &dead.to_string()]);
     let endpoint = Endpoint::of(&relay);
     let health = endpoint.until("/healthz", |health| {
-        (health["status"] == "cut_off").then(|| health.clone())
+        (health["status"] == "no_upstream").then(|| health.clone())
     });
     assert_eq!(health["peers_down"][0], dead.to_string());
     assert_eq!(endpoint.get("/healthz").status, 503);

@@ -58,9 +58,12 @@ fn describes_connection() {
     assert_eq!(found["mode"], "auto");
     assert!(found["peer"].is_null(), "{found}");
     assert!(found["age_s"].as_f64().unwrap() > 0.0);
-    // The SOCKS5 replies are sent on the near leg too: 2 and 10 bytes.
-    assert_eq!(found["near"]["tcp"]["sent_bytes"], 5012);
-    assert_eq!(found["far"]["tcp"]["acked_bytes"], 1001, "SYN included");
+    // The SOCKS5 replies are sent on the downstream leg too: 2 and 10 bytes.
+    assert_eq!(found["downstream"]["tcp"]["sent_bytes"], 5012);
+    assert_eq!(
+        found["upstream"]["tcp"]["acked_bytes"], 1001,
+        "SYN included"
+    );
 
     drop((client, server));
     endpoint.until(CONNECTIONS, |list| (list["total"] == 0).then_some(()));
@@ -83,8 +86,8 @@ fn striped_leg_lists_its_streams() {
     client.read_exact(&mut [0]).unwrap();
 
     for (relay, leg, counted) in [
-        (&near, "far", "sent_bytes"),
-        (&far, "near", "received_bytes"),
+        (&near, "upstream", "sent_bytes"),
+        (&far, "downstream", "received_bytes"),
     ] {
         let found = connection(Endpoint::of(relay), |c| {
             c[leg]["streams"].as_array().is_some_and(|s| s.len() == 4)
@@ -94,20 +97,20 @@ fn striped_leg_lists_its_streams() {
         let carried = streams.iter().map(|s| s[counted].as_u64().unwrap());
         assert!(carried.sum::<u64>() > BYTES, "{leg}: {streams:?}");
     }
-    let single = connection(Endpoint::of(&near), |c| c["near"].is_object());
-    assert!(single["near"].get("streams").is_none(), "{single}");
+    let single = connection(Endpoint::of(&near), |c| c["downstream"].is_object());
+    assert!(single["downstream"].get("streams").is_none(), "{single}");
     let status = Endpoint::of(&near).json("/api/v1/status");
     for leg in status["legs"].as_array().unwrap() {
         let open = leg["limited_by"].as_object().unwrap().values();
         assert_eq!(open.map(|n| n.as_u64().unwrap()).sum::<u64>(), 1, "{leg}");
-        let streams = if leg["leg"] == "far" { 4 } else { 1 };
+        let streams = if leg["leg"] == "upstream" { 4 } else { 1 };
         assert_eq!(leg["streams_open"], streams, "{leg}");
     }
 
     drop((client, server));
     let sent = Endpoint::of(&near).until("/api/v1/status", |status| {
         let legs = status["legs"].as_array().unwrap();
-        let leg = legs.iter().find(|leg| leg["leg"] == "far").unwrap();
+        let leg = legs.iter().find(|leg| leg["leg"] == "upstream").unwrap();
         (leg["streams_open"] == 0).then(|| leg["sent_bytes"].as_u64().unwrap())
     });
     assert!(sent > BYTES, "{sent}");
@@ -123,10 +126,12 @@ fn idle_connection_is_application_limited() {
     let relay = forwarding(address, &[]);
     let _client = connect(relay.address("forward"));
     let _server = accept(&listener);
-    let found = connection(Endpoint::of(&relay), |c| !c["far"]["limited_by"].is_null());
-    assert_eq!(found["far"]["limited_by"], "application");
-    assert_eq!(found["near"]["limited_by"], "application");
-    assert_eq!(found["near"]["reading_paused"], false);
+    let found = connection(Endpoint::of(&relay), |c| {
+        !c["upstream"]["limited_by"].is_null()
+    });
+    assert_eq!(found["upstream"]["limited_by"], "application");
+    assert_eq!(found["downstream"]["limited_by"], "application");
+    assert_eq!(found["downstream"]["reading_paused"], false);
 }
 
 #[test]
@@ -141,23 +146,23 @@ fn stalled_reader_is_window_limited() {
         server
     });
     let found = connection(endpoint, |c| {
-        c["near"]["limited_by"] == "receive_window" && c["far"]["reading_paused"] == true
+        c["downstream"]["limited_by"] == "receive_window" && c["upstream"]["reading_paused"] == true
     });
-    let tcp = |key: &str| found["near"]["tcp"][key].as_u64().unwrap();
+    let tcp = |key: &str| found["downstream"]["tcp"][key].as_u64().unwrap();
     assert!(tcp("notsent_bytes") > tcp("send_window_bytes"), "{found}");
     assert!(
-        found["near"]["buffered_bytes"].as_u64().unwrap() > 100_000,
+        found["downstream"]["buffered_bytes"].as_u64().unwrap() > 100_000,
         "{found}"
     );
     assert_eq!(
-        found["far"]["reading_pauses"].as_u64().map(|n| n > 0),
+        found["upstream"]["reading_pauses"].as_u64().map(|n| n > 0),
         Some(true)
     );
-    assert_eq!(found["near"]["reading_paused"], false, "{found}");
+    assert_eq!(found["downstream"]["reading_paused"], false, "{found}");
     let (near, far) = endpoint.until("/api/v1/status", |status| {
         let legs = status["legs"].as_array().unwrap();
         let of = |side: &str| legs.iter().find(|leg| leg["leg"] == side).cloned();
-        let (near, far) = (of("near")?, of("far")?);
+        let (near, far) = (of("downstream")?, of("upstream")?);
         let limited = near["receive_window_limited_us"].as_u64()? > 1_000_000;
         limited.then_some((near, far))
     });
@@ -167,7 +172,7 @@ fn stalled_reader_is_window_limited() {
     let reader = discard_all(client);
     // Once the client has read everything, there is nothing more to send.
     connection(endpoint, |c| {
-        c["bytes_down"] == LARGE && c["near"]["limited_by"] == "application"
+        c["bytes_down"] == LARGE && c["downstream"]["limited_by"] == "application"
     });
     drop((writer.join().unwrap(), relay));
     reader.join().unwrap();
@@ -184,7 +189,7 @@ fn detects_send_buffer_limit() {
     let reader = discard_all(connect(relay.address("forward")));
     let writer = write_forever(accept(&listener));
     let found = connection(Endpoint::of(&relay), |c| {
-        c["near"]["limited_by"] == "send_buffer"
+        c["downstream"]["limited_by"] == "send_buffer"
     });
     assert!(
         found["bytes_down_per_s"].as_f64().unwrap() > 0.0,

@@ -89,7 +89,7 @@ fn counters_match_traffic() {
     assert_eq!(found.sum("longhaul_listener_failures_total", &[]), 1.0);
 
     let name = format!(r#"listener="{}""#, relay.address("forward"));
-    for leg in [r#"leg="near""#, r#"leg="far""#] {
+    for leg in [r#"leg="downstream""#, r#"leg="upstream""#] {
         let sent = found.sum("longhaul_leg_sent_bytes_total", &[&name, leg]);
         let retransmitted = found.sum("longhaul_leg_retransmitted_bytes_total", &[&name, leg]);
         assert_eq!(sent - retransmitted, 6.0 * MIB, "{leg}");
@@ -142,7 +142,7 @@ fn peer_metrics_count_its_traffic() {
             2.0 * MIB
         );
     }
-    assert!(of("longhaul_leg_sent_bytes_total", &[r#"leg="far""#]) >= 2.0 * MIB);
+    assert!(of("longhaul_leg_sent_bytes_total", &[r#"leg="upstream""#]) >= 2.0 * MIB);
 
     drop(far);
     // The next connection detects it.
@@ -395,13 +395,16 @@ fn exports_reloads_and_certificates() {
     let found = scrape(endpoint);
     let end = |labels: &[&str]| found.sum("longhaul_certificate_expiry_timestamp_seconds", labels);
     let years = 365.0 * 86400.0;
-    for (user, name) in [("listener", "far"), ("peer", "tokyo")] {
-        let of = [format!(r#"user="{user}""#), format!(r#"name="{name}""#)];
+    for (used_by, name) in [("listener", "far"), ("peer", "tokyo")] {
+        let of = [
+            format!(r#"used_by="{used_by}""#),
+            format!(r#"name="{name}""#),
+        ];
         for role in [r#"role="own""#, r#"role="authority""#] {
             let left = end(&[&of[0], &of[1], role]) - now;
             assert!(
                 (9.0 * years..11.0 * years).contains(&left),
-                "{user} {role}: {left}"
+                "{used_by} {role}: {left}"
             );
         }
     }
@@ -417,7 +420,7 @@ fn exports_reloads_and_certificates() {
         (status["reload"]["successful"] == false).then(|| status["reload"].clone())
     });
     assert!(
-        failed["problem"].as_str().unwrap().contains("relay.toml:1"),
+        failed["error"].as_str().unwrap().contains("relay.toml:1"),
         "{failed}"
     );
     let found = scrape(endpoint);

@@ -166,7 +166,7 @@ fn shows_streams_of_leg() {
     let _client = connect(relay.address("forward"));
     let _server = accept(&listener);
     Endpoint::of(&relay).until("/api/v1/connections", |list| {
-        let streams = list["connections"][0]["far"]["streams"].as_array()?;
+        let streams = list["connections"][0]["upstream"]["streams"].as_array()?;
         (streams.len() == 3).then_some(())
     });
     let url = format!("http://{}/", relay.address("admin"));

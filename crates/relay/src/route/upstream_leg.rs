@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The far leg of a connection, and the answer of the peer at its other end.
+//! The upstream leg of a connection, and the answer of the peer at its other end.
 
 use crate::{
     config::{profile::Profile, settings::Mode},
@@ -25,9 +25,9 @@ use tokio::time::timeout;
 
 pub(super) type LaterHops = Box<[(SocketAddr, Arc<Peer>)]>;
 
-/// The far leg of a connection.
+/// The upstream leg of a connection.
 #[derive(Debug)]
-pub(crate) struct FarLeg {
+pub(crate) struct UpstreamLeg {
     pub(crate) leg: Leg,
     /// Remote address: the destination's or the peer's.
     pub(crate) address: SocketAddr,
@@ -61,7 +61,7 @@ pub(crate) struct FarLeg {
     pub(crate) group: Option<Arc<OutgoingGroup>>,
 }
 
-impl FarLeg {
+impl UpstreamLeg {
     /// Moves the leg to the calling thread's event loop.
     pub(crate) fn move_to_current_runtime(mut self) -> Result<Self, Failure> {
         // A group shares the leg, which only its last owner can move.
@@ -70,13 +70,13 @@ impl FarLeg {
             .leg
             .rebind_to_current_runtime()
             .map_err(|_| Failure::Other)?;
-        let far = Self {
+        let upstream = Self {
             leg: stream,
             ..self
         };
         Ok(match parameters {
-            Some((stripes, peer)) => far.into_striped(stripes, 0, &peer),
-            None => far,
+            Some((stripes, peer)) => upstream.into_striped(stripes, 0, &peer),
+            None => upstream,
         })
     }
 
