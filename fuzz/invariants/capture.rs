@@ -13,34 +13,34 @@ pub(crate) fn check(input: &[u8]) {
         assert_eq!(read(input, piece), whole, "in pieces of {piece}");
     }
     if let Ok(whole) = whole {
-        let said = read(&written(&whole), usize::MAX).expect("what was written can be read");
-        assert_eq!(said.frames, whole.frames);
-        assert!(said.damages.is_empty());
+        let contents = read(&written(&whole), usize::MAX).expect("what was written can be read");
+        assert_eq!(contents.frames, whole.frames);
+        assert!(contents.damages.is_empty());
     }
 }
 
 /// Frame with a copy of its bytes.
 #[derive(Debug, PartialEq)]
-struct Kept {
+struct OwnedFrame {
     timestamp_ns: u64,
     interface: u32,
     link_type: LinkType,
     wire_len: u32,
     bytes: Vec<u8>,
     segment_size: u16,
-    truth: Option<EmulatorRecord>,
+    emulator_record: Option<EmulatorRecord>,
 }
 
 #[derive(Debug, Default, PartialEq)]
-struct Said {
-    frames: Vec<Kept>,
+struct Contents {
+    frames: Vec<OwnedFrame>,
     statistics: Vec<Statistics>,
     damages: Vec<DamagedRange>,
     interfaces: Vec<Interface>,
 }
 
-fn read(file: &[u8], piece: usize) -> Result<Said, FormatError> {
-    let (mut reader, mut said) = (Reader::new(), Said::default());
+fn read(file: &[u8], piece: usize) -> Result<Contents, FormatError> {
+    let (mut reader, mut contents) = (Reader::new(), Contents::default());
     let (mut begin, mut end) = (0, file.len().min(piece));
     // A step that takes no bytes is followed by one that does, or by more bytes.
     for _ in 0..4 * file.len() + 16 {
@@ -50,11 +50,11 @@ fn read(file: &[u8], piece: usize) -> Result<Said, FormatError> {
             Step::Run(run) => {
                 assert_eq!((run.at, run.len > 0), (begin as u64, true));
                 run.records(&shown[..run.len])
-                    .for_each(|record| said.keep(record));
+                    .for_each(|record| contents.keep(record));
             }
             Step::Damage(len, damage) => {
                 assert_eq!(damage.at + damage.skipped, (begin + len) as u64);
-                said.damages.push(*damage);
+                contents.damages.push(*damage);
             }
             Step::Skip(_) => {}
             Step::More(need) => {
@@ -63,8 +63,8 @@ fn read(file: &[u8], piece: usize) -> Result<Said, FormatError> {
             }
             Step::End => {
                 assert_eq!((begin, at_end), (file.len(), true));
-                said.interfaces = reader.interfaces().to_vec();
-                return Ok(said);
+                contents.interfaces = reader.interfaces().to_vec();
+                return Ok(contents);
             }
         }
         begin += step.taken();
@@ -73,7 +73,7 @@ fn read(file: &[u8], piece: usize) -> Result<Said, FormatError> {
     panic!("no end");
 }
 
-impl Said {
+impl Contents {
     fn keep(&mut self, record: Record<'_>) {
         match record {
             Record::Frame(frame) => self.frames.push(kept(&frame)),
@@ -83,24 +83,24 @@ impl Said {
     }
 }
 
-fn kept(frame: &Frame<'_>) -> Kept {
+fn kept(frame: &Frame<'_>) -> OwnedFrame {
     assert!(frame.bytes.len() <= frame.wire_len as usize);
-    Kept {
+    OwnedFrame {
         timestamp_ns: frame.timestamp_ns,
         interface: frame.interface,
         link_type: frame.link_type,
         wire_len: frame.wire_len,
         bytes: frame.bytes.to_vec(),
         segment_size: frame.segment_size,
-        truth: frame.truth,
+        emulator_record: frame.emulator_record,
     }
 }
 
 /// Writes the records as pcapng.
-fn written(said: &Said) -> Vec<u8> {
+fn written(contents: &Contents) -> Vec<u8> {
     let mut file = Vec::new();
     writer::section(&mut file, &writer::SectionInfo::default());
-    for interface in &said.interfaces {
+    for interface in &contents.interfaces {
         let interface = writer::Interface {
             name: interface.name.as_deref().unwrap_or_default(),
             link_type: interface.link_type,
@@ -109,7 +109,7 @@ fn written(said: &Said) -> Vec<u8> {
         };
         writer::interface(&mut file, &interface);
     }
-    for frame in &said.frames {
+    for frame in &contents.frames {
         let frame = Frame {
             timestamp_ns: frame.timestamp_ns,
             interface: frame.interface,
@@ -117,7 +117,7 @@ fn written(said: &Said) -> Vec<u8> {
             wire_len: frame.wire_len,
             bytes: &frame.bytes,
             segment_size: frame.segment_size,
-            truth: frame.truth,
+            emulator_record: frame.emulator_record,
         };
         writer::packet(&mut file, &frame, writer::PacketDirection::Unknown);
     }

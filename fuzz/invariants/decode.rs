@@ -21,7 +21,7 @@ pub(crate) fn check(input: &[u8]) {
         wire_len: bytes.len() as u32 + u32::from(*beyond) * 256,
         bytes,
         segment_size: u16::from(*segment_size) * 16,
-        truth: None,
+        emulator_record: None,
     };
     let whole = decode(&frame);
     if let Ok((key, segment)) = &whole {

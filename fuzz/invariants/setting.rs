@@ -15,18 +15,18 @@ pub(crate) fn check(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else {
         return;
     };
-    let mut shape = LinkConfig::default();
+    let mut config = LinkConfig::default();
     for (key, value) in text.lines().filter_map(|line| line.split_once(' ')) {
         match Setting::parse(key, value) {
             Ok(setting) => {
                 reads_back(&setting);
-                shape.apply(setting);
+                config.apply(setting);
             }
             Err(error) => assert!(!error.to_string().is_empty()),
         }
     }
-    if shape.check().is_ok() {
-        accounts_for_everything(shape);
+    if config.check().is_ok() {
+        accounts_for_everything(config);
     }
 }
 
@@ -46,12 +46,12 @@ fn same<T: FromStr + fmt::Display + fmt::Debug + PartialEq>(rule: &T) {
 
 /// Checks that every segment and copy is delivered or dropped, that each segment has one verdict, and that the line
 /// becomes idle.
-fn accounts_for_everything(shape: LinkConfig) {
+fn accounts_for_everything(config: LinkConfig) {
     const SEGMENTS: u64 = 40;
-    let mut line = Line::new(shape, Schedule::default(), 1, Time::ZERO).observed();
+    let mut line = Line::new(config, Schedule::default(), 1, Time::ZERO).observed();
     let (mut made, mut ended, mut judged) = (SEGMENTS, 0, 0);
     let mut emit = |event| match event {
-        Event::Copy(_) => made += 1,
+        Event::Duplicate(_) => made += 1,
         Event::Deliver(_) | Event::Drop { .. } => ended += 1,
         Event::Verdict(_) => judged += 1,
     };

@@ -171,7 +171,7 @@ impl ForwardingLoop {
             forwarder.deliver(clock::now());
             // The client may have disconnected.
             let line = &forwarder.line;
-            drop(answer.send((line.shape().clone(), line.queue_limit())));
+            drop(answer.send((line.config().clone(), line.queue_limit())));
         }
     }
 
@@ -330,7 +330,7 @@ impl Forwarder {
     }
 }
 
-/// Applies an event of the line to packet ring, counters and capture: a verdict, a drop or a copy.
+/// Applies an event of the line to packet ring, counters and capture: a verdict, a drop or a duplicate.
 fn apply_event(
     event: Event,
     packets: &mut PacketRing,
@@ -347,7 +347,7 @@ fn apply_event(
             counters.count_drop(cause);
             packets.release(segment.packet, 1);
         }
-        Event::Copy(segment) => {
+        Event::Duplicate(segment) => {
             counters.duplicated += 1;
             packets.retain(segment.packet);
         }

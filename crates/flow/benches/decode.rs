@@ -23,7 +23,7 @@ fn main() {
     let files = [
         ("pcap", pcap()),
         ("pcapng", pcapng(None)),
-        ("pcapng with truth", pcapng(Some(Verdict::Passed))),
+        ("pcapng with verdicts", pcapng(Some(Verdict::Passed))),
     ];
     for (format, file) in &files {
         println!("{format}: {} MB", file.len() / 1_000_000);
@@ -113,7 +113,7 @@ fn pcap() -> Vec<u8> {
 }
 
 /// Returns a pcapng file as `longhaul tap capture` writes it, or, with a verdict, `longhaul link --capture`.
-fn pcapng(fate: Option<Verdict>) -> Vec<u8> {
+fn pcapng(verdict: Option<Verdict>) -> Vec<u8> {
     let mut file = Vec::new();
     writer::section(&mut file, &writer::SectionInfo::default());
     let interface = writer::Interface {
@@ -131,10 +131,10 @@ fn pcapng(fate: Option<Verdict>) -> Vec<u8> {
             link_type: LinkType::Ethernet,
             wire_len,
             bytes: &bytes,
-            segment_size: if fate.is_some() { 1448 } else { 0 },
-            truth: fate.map(|fate| EmulatorRecord {
+            segment_size: if verdict.is_some() { 1448 } else { 0 },
+            emulator_record: verdict.map(|verdict| EmulatorRecord {
                 queue_bytes: number as u32,
-                fate,
+                verdict,
             }),
         };
         writer::packet(&mut file, &frame, writer::PacketDirection::Unknown);

@@ -86,11 +86,11 @@ fn run(mut line: Line) -> f64 {
 }
 
 fn line(settings: &[(&str, &str)]) -> Line {
-    let mut shape = LinkConfig::default();
+    let mut config = LinkConfig::default();
     for (key, value) in settings {
-        shape.apply(Setting::parse(key, value).expect("a setting"));
+        config.apply(Setting::parse(key, value).expect("a setting"));
     }
-    Line::new(shape, Schedule::default(), 1, Time::ZERO)
+    Line::new(config, Schedule::default(), 1, Time::ZERO)
 }
 
 fn segment(packet: u64) -> Segment {

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Grammar of all rules of a link: `name` or `name:key=value,key=value`.
+//! Grammar of the loss, jitter and AQM of a link: `name` or `name:key=value,key=value`.
 
 use longhaul_units::{ParseError, Ratio};
 use std::{fmt, str::FromStr};
 
-/// Error in the text of a rule. `Display` names the text and the accepted forms.
+/// Error in the text of a loss, jitter or AQM. `Display` names the text and the accepted forms.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {input:?} is refused: {reason}")]
-pub struct RuleError {
-    /// Kind of the rule, in the words of the flag.
+pub struct SpecError {
+    /// Flag that has the text.
     what: &'static str,
     input: String,
     reason: String,
 }
 
-impl RuleError {
+impl SpecError {
     pub(super) fn new(what: &'static str, input: &str, reason: String) -> Self {
         Self {
             what,
@@ -23,7 +23,7 @@ impl RuleError {
         }
     }
 
-    /// The reason alone, for a caller that names the rule and the text itself.
+    /// The reason alone, for a caller that names the flag and the text itself.
     pub(super) fn into_reason(self) -> String {
         self.reason
     }
@@ -35,7 +35,7 @@ pub(super) fn split_name(text: &str) -> (&str, &str) {
     (name.trim(), rest.trim())
 }
 
-/// Arguments of a rule: `key=value` pairs in any order. The parser takes each once, and refuses those that remain.
+/// Arguments: `key=value` pairs in any order. The parser takes each once, and refuses those that remain.
 pub(super) struct Arguments<'a> {
     pairs: Vec<(&'a str, &'a str)>,
 }
@@ -138,7 +138,7 @@ pub fn number_text(key: &str, number: f64) -> String {
     }
 }
 
-/// Serialises and deserialises a rule as its text. A number in the file (`loss = 0.001`) is a share.
+/// Serialises and deserialises a value as its text. A number in the file (`loss = 0.001`) is a share.
 macro_rules! serde_as_text {
     ($type:ty, $expecting:literal) => {
         impl serde::Serialize for $type {

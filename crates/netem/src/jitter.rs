@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Jitter: the random offset of each segment's delay from the delay of the link.
 
-use super::grammar::{RuleError, serde_as_text, split_name};
+use super::grammar::{SpecError, serde_as_text, split_name};
 use super::random;
 use longhaul_units::Time;
 use rand_distr::{Distribution as _, StandardNormal};
@@ -24,7 +24,7 @@ pub enum Distribution {
     Pareto,
 }
 
-/// A jitter rule.
+/// Jitter of a link.
 ///
 /// Text forms: `none`, `2ms` or `normal:2ms`, `uniform:2ms`, `pareto:2ms`. Each may end in
 /// `,reorder`.
@@ -89,10 +89,10 @@ fn normal_cdf(x: f64) -> f64 {
 }
 
 impl FromStr for Jitter {
-    type Err = RuleError;
+    type Err = SpecError;
 
-    fn from_str(input: &str) -> Result<Self, RuleError> {
-        parse_jitter(input).map_err(|reason| RuleError::new("jitter", input, reason))
+    fn from_str(input: &str) -> Result<Self, SpecError> {
+        parse_jitter(input).map_err(|reason| SpecError::new("jitter", input, reason))
     }
 }
 
@@ -110,7 +110,7 @@ fn parse_jitter(input: &str) -> Result<Jitter, String> {
         (_, "") => (Distribution::Normal, text),
         (name, _) => {
             return Err(format!(
-                "unknown shape {name:?} (known: normal, uniform, pareto)"
+                "unknown distribution {name:?} (known: normal, uniform, pareto)"
             ));
         }
     };
@@ -140,7 +140,7 @@ serde_as_text!(
     "a jitter such as \"2ms\", \"uniform:2ms\" or \"pareto:2ms,reorder\""
 );
 
-/// State of a [`Jitter`] rule for one direction of a link.
+/// State of a [`Jitter`] for one direction of a link.
 #[derive(Debug, Clone)]
 pub struct JitterProcess {
     distribution: Distribution,
@@ -161,7 +161,7 @@ impl JitterProcess {
         process
     }
 
-    /// Changes the rule.
+    /// Changes the jitter.
     pub fn change(&mut self, jitter: &Jitter) {
         self.distribution = if jitter.is_none() {
             Distribution::None

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An emulated link, as decisions without I/O: the fate of each segment, and the time at which it comes out.
+//! An emulated link, as decisions without I/O: whether each segment passes, and the time at which it comes out.
 //!
 //! [`Line`] is one direction of a link. The caller offers each segment that arrives ([`Line::offer`]).
 //! The line says whether and when the segment comes out ([`Line::poll`]). It never sees a byte of
@@ -7,7 +7,7 @@
 //!
 //! A [`LinkConfig`] holds the settings of a line, in the words of `longhaul link`. A [`Schedule`] changes
 //! them with time. [`TrainLine`] is a line for whole trains of segments, and [`Coalescer`] joins
-//! segments that come out into runs.
+//! segments that come out into batches.
 //!
 //! ```
 //! use longhaul_netem::{Event, Line, LinkConfig, Schedule, Segment, Setting};
@@ -74,9 +74,9 @@ pub enum Event {
         /// Reason of the loss.
         cause: DropCause,
     },
-    /// The segment is duplicated: a second `Deliver` or `DropCause` follows for it.
-    Copy(Segment),
-    /// The verdict on the segment ahead of the wire. Comes before its `DropCause`, and only from an
+    /// The segment is duplicated: a second `Deliver` or `Drop` follows for it.
+    Duplicate(Segment),
+    /// The verdict on the segment ahead of the wire. Comes before its `Drop`, and only from an
     /// [observed](Line::observed) line.
     Verdict(SegmentVerdict),
 }

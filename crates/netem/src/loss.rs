@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Loss of segments on the wire: the rules, and their decisions on each segment.
+//! Loss of segments on the wire: the models, and their decisions on each segment.
 
-use super::grammar::{Arguments, Percentage, RuleError, serde_as_text, split_name};
+use super::grammar::{Arguments, Percentage, SpecError, serde_as_text, split_name};
 use super::random::BernoulliTrials;
 use longhaul_units::Ratio;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{fmt, ops::RangeInclusive, str::FromStr};
 
-/// A loss rule.
+/// Loss model.
 ///
 /// Text forms: `none`, `0.1%`, `gilbert:p=1%,r=30%[,good=0%,bad=100%]`, `at:5,17,100-110`.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -56,16 +56,16 @@ impl Loss {
 }
 
 impl FromStr for Loss {
-    type Err = RuleError;
+    type Err = SpecError;
 
-    fn from_str(input: &str) -> Result<Self, RuleError> {
+    fn from_str(input: &str) -> Result<Self, SpecError> {
         let parsed = match split_name(input) {
             ("none", "") => Ok(Self::None),
             ("gilbert", rest) => parse_gilbert(rest),
             ("at", rest) => rest.parse().map(Self::Exact),
             _ => parse_independent(input),
         };
-        parsed.map_err(|reason| RuleError::new("loss", input, reason))
+        parsed.map_err(|reason| SpecError::new("loss", input, reason))
     }
 }
 
@@ -189,7 +189,7 @@ impl fmt::Display for SegmentNumbers {
     }
 }
 
-/// State of a [`Loss`] rule for one direction of a link.
+/// State of a [`Loss`] for one direction of a link.
 #[derive(Debug, Clone)]
 pub struct LossProcess {
     model: LossModel,
@@ -198,7 +198,7 @@ pub struct LossProcess {
     count: u64,
 }
 
-/// State of each kind of loss rule.
+/// State of each loss model.
 #[derive(Debug, Clone)]
 enum LossModel {
     Never,
@@ -218,7 +218,7 @@ impl LossProcess {
         }
     }
 
-    /// Changes the rule. Segments keep their numbers; a Gilbert–Elliott channel starts in the good
+    /// Changes the model. Segments keep their numbers; a Gilbert–Elliott channel starts in the good
     /// state again.
     pub fn change(&mut self, loss: &Loss) {
         self.model = LossModel::new(loss, self.count);
@@ -377,8 +377,8 @@ mod tests {
     use super::*;
     use crate::random::stream;
 
-    fn lost(rule: &str, segments: u64) -> Vec<u64> {
-        let mut process = LossProcess::new(&rule.parse().unwrap(), stream(1, "loss"));
+    fn lost(model: &str, segments: u64) -> Vec<u64> {
+        let mut process = LossProcess::new(&model.parse().unwrap(), stream(1, "loss"));
         (1..=segments).filter(|_| process.occurs()).collect()
     }
 
@@ -460,7 +460,7 @@ mod tests {
 
     #[test]
     fn finds_the_losses_of_many_segments_as_one_by_one() {
-        for rule in [
+        for model in [
             "none",
             "1%",
             "100%",
@@ -468,7 +468,7 @@ mod tests {
             "gilbert:p=5%,r=20%,good=1%,bad=60%",
             "at:5,17,44-47,100-300",
         ] {
-            let mut process = LossProcess::new(&rule.parse().unwrap(), stream(1, "loss"));
+            let mut process = LossProcess::new(&model.parse().unwrap(), stream(1, "loss"));
             let (mut offered, mut found) = (0, Vec::new());
             for n in (1..=60).cycle().take(400) {
                 let mut left = n;
@@ -481,7 +481,7 @@ mod tests {
                 }
                 offered += u64::from(n);
             }
-            assert_eq!(found, lost(rule, offered), "{rule}");
+            assert_eq!(found, lost(model, offered), "{model}");
         }
     }
 

@@ -4,7 +4,7 @@
 
 pub use super::queue::limit::{Limit, QueueLimit};
 use super::{
-    grammar::{Percentage, RuleError, parse_text, parse_whole},
+    grammar::{Percentage, SpecError, parse_text, parse_whole},
     jitter::Jitter,
     loss::Loss,
     queue::discipline::QueueDiscipline,
@@ -138,7 +138,7 @@ impl Setting {
     fn parse_value(key: &str, value: &str) -> Result<Self, String> {
         match key {
             "delay" => parse_text(value).map(Self::Delay),
-            "jitter" => parse_rule(value).map(Self::Jitter),
+            "jitter" => parse_spec(value).map(Self::Jitter),
             "allow-reordering" => parse_yes_or_no(value).map(Self::AllowReordering),
             "rate" => parse_unless("unlimited", value, parse_text::<BitRate>)
                 .map(|rate| Self::Rate(rate.map_or(Rate::Unlimited, Rate::Constant))),
@@ -146,8 +146,8 @@ impl Setting {
             "trace" => Err("not none".to_owned()),
             "overhead" => parse_whole(value, 0, 1_000).map(Self::Overhead),
             "queue" => parse_unless("default", value, parse_text).map(Self::Queue),
-            "aqm" => parse_rule(value).map(Self::Aqm),
-            "loss" => parse_rule(value).map(Self::Loss),
+            "aqm" => parse_spec(value).map(Self::Aqm),
+            "loss" => parse_spec(value).map(Self::Loss),
             "duplicate" => parse_text(value).map(|share: Percentage| Self::Duplicate(share.0)),
             "corrupt" => parse_text(value).map(|share: Percentage| Self::Corrupt(share.0)),
             "reorder" => parse_text(value).map(Self::Reorder),
@@ -189,9 +189,9 @@ fn parse_yes_or_no(value: &str) -> Result<bool, String> {
     }
 }
 
-/// Parses a rule. The error is the reason alone, because [`SettingError`] names key and value.
-fn parse_rule<T: FromStr<Err = RuleError>>(value: &str) -> Result<T, String> {
-    value.parse().map_err(RuleError::into_reason)
+/// Parses a loss, jitter or AQM. The error is the reason alone, because [`SettingError`] names key and value.
+fn parse_spec<T: FromStr<Err = SpecError>>(value: &str) -> Result<T, String> {
+    value.parse().map_err(SpecError::into_reason)
 }
 
 /// Parses `value`; `None` if it is `word`.
@@ -496,12 +496,12 @@ mod tests {
         }
     }
 
-    fn shape(settings: &[(&str, &str)]) -> LinkConfig {
-        let mut shape = LinkConfig::default();
+    fn config(settings: &[(&str, &str)]) -> LinkConfig {
+        let mut config = LinkConfig::default();
         for (key, value) in settings {
-            shape.apply(Setting::parse(key, value).unwrap());
+            config.apply(Setting::parse(key, value).unwrap());
         }
-        shape
+        config
     }
 
     #[test]
@@ -523,17 +523,17 @@ mod tests {
             ("ack-pace", "60000"),
             ("ack-buffer", "10"),
         ];
-        let mut formatted = shape(&set).settings();
+        let mut formatted = config(&set).settings();
         formatted.retain(|(key, _)| *key != "trace");
         assert_eq!(formatted, set.map(|(key, value)| (key, value.to_owned())));
-        let mut reset = shape(&set);
+        let mut reset = config(&set);
         for (key, ..) in KEYS {
             reset.apply(Setting::parse(key, "default").unwrap());
         }
         let defaults = KEYS.map(|(key, _, default)| (key, default));
         let formatted = LinkConfig::default().settings();
         assert_eq!(reset.settings(), formatted);
-        assert_eq!(shape(&defaults).settings(), formatted);
+        assert_eq!(config(&defaults).settings(), formatted);
         for (key, value) in formatted {
             assert!(Setting::parse(key, &value).is_ok(), "{key} {value}");
         }
@@ -541,8 +541,8 @@ mod tests {
 
     #[test]
     fn accepts_old_names_and_lists_their_new_ones() {
-        let old = shape(&[("order", "switch"), ("rule", "codel")]);
-        let new = shape(&[("allow_reordering", "yes"), ("aqm", "codel")]);
+        let old = config(&[("order", "switch"), ("rule", "codel")]);
+        let new = config(&[("allow_reordering", "yes"), ("aqm", "codel")]);
         assert_eq!(old.settings(), new.settings());
         let pair = |old: &str, new: &str| (old.to_owned(), new.to_owned());
         assert_eq!(old_names("rule", "codel"), [pair("rule", "aqm")]);
@@ -559,7 +559,7 @@ mod tests {
     #[test]
     fn derives_red_thresholds_from_the_limit() {
         let thresholds =
-            |queue, aqm| match shape(&[("rate", "1gbit"), ("queue", queue), ("aqm", aqm)])
+            |queue, aqm| match config(&[("rate", "1gbit"), ("queue", queue), ("aqm", aqm)])
                 .aqm_with_defaults()
             {
                 QueueDiscipline::Red { thresholds, .. } => {
@@ -575,18 +575,18 @@ mod tests {
 
     #[test]
     fn computes_a_bdp_from_rate_and_twice_the_delay() {
-        let mut shape = LinkConfig::default();
+        let mut config = LinkConfig::default();
         for (key, value) in [("rate", "10gbit"), ("delay", "13ms"), ("queue", "0.5bdp")] {
-            shape.apply(Setting::parse(key, value).unwrap());
+            config.apply(Setting::parse(key, value).unwrap());
         }
-        assert_eq!(shape.limit().bytes, 16_250_000);
-        assert_eq!(shape.check(), Ok(()));
+        assert_eq!(config.limit().bytes, 16_250_000);
+        assert_eq!(config.check(), Ok(()));
     }
 
     #[test]
     fn rejects_a_queue_without_a_rate() {
-        let mut shape = LinkConfig::default();
-        shape.apply(Setting::parse("queue", "64KB").unwrap());
-        assert!(shape.check().is_err());
+        let mut config = LinkConfig::default();
+        config.apply(Setting::parse("queue", "64KB").unwrap());
+        assert!(config.check().is_err());
     }
 }

@@ -2,7 +2,7 @@
 //! A line for trains of segments, for simulations in which billions of segments pass.
 //!
 //! A [`TrainLine`] decides as [`Line`](super::Line) does, for as many neighbouring segments at once
-//! as share a fate. Delay, rate, queue limit and loss are those of `Line`, to the nanosecond, and
+//! as have the same outcome. Delay, rate, queue limit and loss are those of `Line`, to the nanosecond, and
 //! for the same seed to the segment (`tests/netem/train.rs` compares them). For any other setting a
 //! simulation needs a `Line`.
 
@@ -30,7 +30,7 @@ impl Train {
     pub const COUNT_MAX: u32 = 4096;
 }
 
-/// The fate of neighbouring segments of a train.
+/// The outcome of neighbouring segments of a train.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrainVerdict {
     /// The segments come out.
@@ -117,7 +117,7 @@ pub struct UnsupportedSetting(pub &'static str);
 /// A direction of a link, for trains of segments.
 #[derive(Debug)]
 pub struct TrainLine {
-    shape: LinkConfig,
+    config: LinkConfig,
     limit: Limit,
     loss: LossProcess,
     /// Rate in bits a second; `None` if unlimited.
@@ -144,30 +144,30 @@ struct QueuedDeparture {
 }
 
 impl TrainLine {
-    /// A line that decides as a [`Line`](super::Line) with the same `shape` and `seed`.
+    /// A line that decides as a [`Line`](super::Line) with the same `config` and `seed`.
     ///
     /// # Errors
     ///
     /// A setting that only a `Line` can follow.
-    pub fn new(shape: LinkConfig, seed: u64) -> Result<Self, UnsupportedSetting> {
-        if let Some(setting) = unsupported_setting(&shape) {
+    pub fn new(config: LinkConfig, seed: u64) -> Result<Self, UnsupportedSetting> {
+        if let Some(setting) = unsupported_setting(&config) {
             return Err(UnsupportedSetting(setting));
         }
-        let bits = shape.rate.mean().map(longhaul_units::BitRate::bits);
+        let bits = config.rate.mean().map(longhaul_units::BitRate::bits);
         Ok(Self {
-            loss: LossProcess::new(&shape.loss, random::stream(seed, "loss")),
-            limit: shape.limit(),
+            loss: LossProcess::new(&config.loss, random::stream(seed, "loss")),
+            limit: config.limit(),
             bits,
             carry: 0,
             queue: VecDeque::new(),
             bytes: 0,
             segments: 0,
-            shape,
+            config,
         })
     }
 
     /// Accepts a train that arrives at `now`, which must not be before the previous call's. Emits the
-    /// fates of its segments at once and in order, although their times lie in the future.
+    /// outcomes of its segments at once and in order, although their times lie in the future.
     pub fn offer(&mut self, now: Time, train: Train, mut emit: impl FnMut(TrainVerdict)) {
         debug_assert!(train.count <= Train::COUNT_MAX);
         self.advance(now);
@@ -204,8 +204,8 @@ impl TrainLine {
 
     /// Settings of the line.
     #[must_use]
-    pub fn shape(&self) -> &LinkConfig {
-        &self.shape
+    pub fn config(&self) -> &LinkConfig {
+        &self.config
     }
 
     /// Removes departures that are sent whole by `now`.
@@ -282,14 +282,14 @@ impl TrainLine {
             count,
             begin,
             carry: self.carry,
-            work: u64::from(len + self.shape.overhead) * BYTE_BIT_NANOS,
+            work: u64::from(len + self.config.overhead) * BYTE_BIT_NANOS,
             bits: self.bits.unwrap_or(1),
         };
         match self.bits {
             None => departure.work = 0,
             Some(_) => self.enqueue(departure, len),
         }
-        departure.begin += self.shape.delay;
+        departure.begin += self.config.delay;
         departure
     }
 
@@ -316,17 +316,17 @@ fn lost_at(first: u32, count: u32, cause: DropCause) -> TrainVerdict {
 }
 
 /// The first setting that a [`TrainLine`] can't follow.
-fn unsupported_setting(shape: &LinkConfig) -> Option<&'static str> {
+fn unsupported_setting(config: &LinkConfig) -> Option<&'static str> {
     use super::queue::discipline::QueueDiscipline;
     [
-        (matches!(shape.rate, Rate::Trace(_)), "a trace"),
-        (!shape.jitter.is_none(), "jitter"),
-        (shape.aqm != QueueDiscipline::Tail, "an AQM"),
-        (shape.duplicate.get() > 0.0, "duplication"),
-        (shape.corrupt.get() > 0.0, "corruption"),
-        (shape.reorder.probability.get() > 0.0, "reordering"),
-        (shape.ack.thin > 0, "ACK thinning"),
-        (shape.ack.pace.is_some(), "ACK pacing"),
+        (matches!(config.rate, Rate::Trace(_)), "a trace"),
+        (!config.jitter.is_none(), "jitter"),
+        (config.aqm != QueueDiscipline::Tail, "an AQM"),
+        (config.duplicate.get() > 0.0, "duplication"),
+        (config.corrupt.get() > 0.0, "corruption"),
+        (config.reorder.probability.get() > 0.0, "reordering"),
+        (config.ack.thin > 0, "ACK thinning"),
+        (config.ack.pace.is_some(), "ACK pacing"),
     ]
     .into_iter()
     .find_map(|(is_set, setting)| is_set.then_some(setting))

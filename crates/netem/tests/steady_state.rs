@@ -28,7 +28,7 @@ fn drive(line: &mut Line, first: u64, count: u64) -> u64 {
 
 #[test]
 fn allocates_nothing_in_steady_state() {
-    let mut shape = LinkConfig::default();
+    let mut config = LinkConfig::default();
     for (key, value) in [
         ("rate", "10gbit"),
         ("delay", "2ms"),
@@ -40,9 +40,9 @@ fn allocates_nothing_in_steady_state() {
         ("reorder", "1%:1ms"),
         ("aqm", "codel"),
     ] {
-        shape.apply(Setting::parse(key, value).unwrap());
+        config.apply(Setting::parse(key, value).unwrap());
     }
-    let mut line = Line::new(shape, Schedule::default(), 1, Time::ZERO);
+    let mut line = Line::new(config, Schedule::default(), 1, Time::ZERO);
     // A quarter of a second fills every queue to its usual depth.
     drive(&mut line, 0, 250_000);
     let out = assert_no_alloc(|| drive(&mut line, 250_000, 20_000));

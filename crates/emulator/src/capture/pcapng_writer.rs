@@ -139,7 +139,7 @@ impl PcapngWriter {
             wire_len,
             bytes: &self.headers[..self.headers.len().min(self.snap_length)],
             segment_size: 0,
-            truth: record.emulator_record,
+            emulator_record: record.emulator_record,
         };
         let direction_flag = match record.is_departure() {
             true => PacketDirection::Inbound,

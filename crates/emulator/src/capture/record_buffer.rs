@@ -68,7 +68,7 @@ impl SegmentRecord {
             at: verdict.at,
             emulator_record: Some(EmulatorRecord {
                 queue_bytes: u32::try_from(verdict.queue_bytes).unwrap_or(u32::MAX),
-                fate: verdict.lost.map_or(Verdict::Passed, verdict_of),
+                verdict: verdict.lost.map_or(Verdict::Passed, verdict_of),
             }),
             header: head,
             index: verdict.segment.index,

@@ -68,7 +68,7 @@ fn timing_reports(records: &[Value]) -> [Value; 2] {
 }
 
 fn verdict_of(segment: &Segment) -> Verdict {
-    segment.emulator_record.unwrap().fate
+    segment.emulator_record.unwrap().verdict
 }
 
 /// Returns the numbers, from 1, of the arrivals with that verdict.

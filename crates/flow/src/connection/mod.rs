@@ -183,8 +183,8 @@ impl Connection {
             0 => (up, up_bin, down, down_bin),
             _ => (down, down_bin, up, up_bin),
         };
-        if let Some(truth) = segment.emulator_record {
-            count_emulator_record(truth, own_bin);
+        if let Some(record) = segment.emulator_record {
+            count_emulator_record(record, own_bin);
         }
         own.process_sent(segment, other.round_trips.smoothed(), budget, own_bin);
         if segment.flags & (ACK | RST) == ACK {
@@ -363,7 +363,7 @@ fn syn_options_of(segment: &Segment) -> SynOptions {
 
 fn count_emulator_record(record: EmulatorRecord, bin: &mut Bin) {
     bin.queue_max = bin.queue_max.max(record.queue_bytes);
-    bin.drops += u32::from(matches!(record.fate, Verdict::Lost | Verdict::Dropped));
+    bin.drops += u32::from(matches!(record.verdict, Verdict::Lost | Verdict::Dropped));
 }
 
 #[cfg(test)]

@@ -163,7 +163,7 @@ fn segment(frame: &Frame<'_>, tcp: &Tcp<'_>, from_low: bool) -> Segment {
         has_timestamps: options.timestamps.is_some(),
         tsval: options.timestamps.map_or(0, |(tsval, _)| tsval),
         tsecr: options.timestamps.map_or(0, |(_, tsecr)| tsecr),
-        emulator_record: frame.truth,
+        emulator_record: frame.emulator_record,
         sack: options.sack,
     }
 }

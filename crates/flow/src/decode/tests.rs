@@ -44,7 +44,7 @@ fn frame(packet: &[u8]) -> Frame<'_> {
         wire_len: 9000,
         bytes: packet,
         segment_size: 0,
-        truth: None,
+        emulator_record: None,
     }
 }
 
@@ -372,13 +372,13 @@ fn uses_wire_length_inside_tunnel() {
 #[test]
 fn passes_emulator_record_on() {
     let packet = v4(&tcp(tcp::ACK, &[]), 0);
-    let truth = Some(EmulatorRecord {
+    let record = Some(EmulatorRecord {
         queue_bytes: 9,
-        fate: Verdict::Lost,
+        verdict: Verdict::Lost,
     });
     let frame = Frame {
-        truth,
+        emulator_record: record,
         ..frame(&packet)
     };
-    assert_eq!(decode(&frame).unwrap().1.emulator_record, truth);
+    assert_eq!(decode(&frame).unwrap().1.emulator_record, record);
 }

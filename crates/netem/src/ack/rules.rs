@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! ACK rules of one direction of a link: thinning, then pacing.
 
-use super::{AckThinner, Limits, Pacer, PacingDecision, PureAck, Thinned, class::AckClass};
+use super::{
+    AckThinner, Limits, Pacer, PacingDecision, PureAck, ThinningDecision, class::AckClass,
+};
 use crate::{Segment, setting::AckConfig};
 use longhaul_units::Time;
 use std::collections::HashMap;
@@ -26,12 +28,12 @@ pub(crate) struct AckRules {
 
 impl AckRules {
     /// Rules of these settings. `mtu` is the largest segment in bytes.
-    pub(crate) fn new(shape: &AckConfig, mtu: u32) -> Self {
-        let thinner = (shape.thin > 0)
-            .then(|| AckThinner::new(Limits::new(u32::from(shape.thin), shape.hold, mtu)));
-        let pacer = shape
+    pub(crate) fn new(config: &AckConfig, mtu: u32) -> Self {
+        let thinner = (config.thin > 0)
+            .then(|| AckThinner::new(Limits::new(u32::from(config.thin), config.hold, mtu)));
+        let pacer = config
             .pace
-            .map(|rate| Pacer::new(u64::from(rate), shape.buffer as usize));
+            .map(|rate| Pacer::new(u64::from(rate), config.buffer as usize));
         Self {
             thinner,
             pacer,
@@ -73,13 +75,13 @@ impl AckRules {
         };
         let thinned = thinner.offer(now, &ack, token_of(segment));
         match thinned {
-            Thinned::Pass { discard } | Thinned::Hold { discard } => {
+            ThinningDecision::Pass { discard } | ThinningDecision::Hold { discard } => {
                 self.discard(discard, emit);
             }
-            Thinned::PassBoth(held) => self.pace_released(now, held, emit),
+            ThinningDecision::PassBoth(held) => self.pace_released(now, held, emit),
         }
         match thinned {
-            Thinned::Hold { .. } => drop(self.held.insert(token_of(segment), ack)),
+            ThinningDecision::Hold { .. } => drop(self.held.insert(token_of(segment), ack)),
             _ => self.pace(now, segment, ack, emit),
         }
     }

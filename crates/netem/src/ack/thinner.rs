@@ -47,7 +47,7 @@ impl Limits {
 
 /// Decision on an offered ACK. Tokens name ACKs that were held before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Thinned {
+pub enum ThinningDecision {
     /// Forward the new ACK. Discard the held one, which it supersedes.
     Pass {
         /// Token of the ACK to discard; `None` if none was held.
@@ -126,17 +126,17 @@ impl AckThinner {
     }
 
     /// Decides on a pure ACK, which the caller identifies by `token`.
-    pub fn offer(&mut self, now: Time, ack: &PureAck, token: u64) -> Thinned {
+    pub fn offer(&mut self, now: Time, ack: &PureAck, token: u64) -> ThinningDecision {
         let Some(slot_index) = self.flows.find(ack.flow) else {
             // Without a free slot the flow is not inserted, and all its ACKs pass.
             self.flows
                 .insert(ack.flow, now, Flow::new(now, *ack), |flow| {
                     flow.held.is_none()
                 });
-            return Thinned::Pass { discard: None };
+            return ThinningDecision::Pass { discard: None };
         };
         let Some(flow) = self.flows.touch(slot_index, ack.flow, now) else {
-            return Thinned::Pass { discard: None };
+            return ThinningDecision::Pass { discard: None };
         };
         if let Some(decision) = flow.forward(now, ack, &self.limits) {
             return decision;
@@ -151,7 +151,7 @@ impl AckThinner {
         if discard.is_none() {
             self.add_deadline(held, ack.flow, slot_index);
         }
-        Thinned::Hold { discard }
+        ThinningDecision::Hold { discard }
     }
 
     /// Releases the held ACK of `flow`, to be forwarded before another segment of the flow. Call it for
@@ -225,19 +225,19 @@ impl Flow {
     }
 
     /// The decision to forward `ack`; `None` if it may be held.
-    fn forward(&mut self, now: Time, ack: &PureAck, limits: &Limits) -> Option<Thinned> {
+    fn forward(&mut self, now: Time, ack: &PureAck, limits: &Limits) -> Option<ThinningDecision> {
         let supersedes = ack.supersedes(&self.latest) && !self.interrupted;
         let due = self.is_due(now, ack, limits);
         self.latest = *ack;
         self.interrupted = false;
         match supersedes {
             true if !due => None,
-            true => Some(Thinned::Pass {
+            true => Some(ThinningDecision::Pass {
                 discard: self.record_forwarded(now),
             }),
             false => Some(match self.record_forwarded(now) {
-                Some(held) => Thinned::PassBoth(held),
-                None => Thinned::Pass { discard: None },
+                Some(held) => ThinningDecision::PassBoth(held),
+                None => ThinningDecision::Pass { discard: None },
             }),
         }
     }
@@ -289,8 +289,8 @@ mod tests {
         }
     }
 
-    const PASS: Thinned = Thinned::Pass { discard: None };
-    const HOLD: Thinned = Thinned::Hold { discard: None };
+    const PASS: ThinningDecision = ThinningDecision::Pass { discard: None };
+    const HOLD: ThinningDecision = ThinningDecision::Hold { discard: None };
 
     #[test]
     fn forwards_one_in_four() {
@@ -300,16 +300,16 @@ mod tests {
         for n in [1, 5, 9] {
             assert_eq!(offer(n), HOLD);
             let discard = Some(u64::from(n));
-            assert_eq!(offer(n + 1), Thinned::Hold { discard });
+            assert_eq!(offer(n + 1), ThinningDecision::Hold { discard });
             assert_eq!(
                 offer(n + 2),
-                Thinned::Hold {
+                ThinningDecision::Hold {
                     discard: Some(u64::from(n + 1))
                 }
             );
             assert_eq!(
                 offer(n + 3),
-                Thinned::Pass {
+                ThinningDecision::Pass {
                     discard: Some(u64::from(n + 2))
                 }
             );
@@ -329,7 +329,10 @@ mod tests {
         let mut thinner = thinner(4);
         assert_eq!(thinner.offer(MS(0), &ack(1, 1000), 1), PASS);
         assert_eq!(thinner.offer(MS(0), &ack(1, 2000), 2), HOLD);
-        assert_eq!(thinner.offer(MS(0), &ack(1, 2000), 3), Thinned::PassBoth(2));
+        assert_eq!(
+            thinner.offer(MS(0), &ack(1, 2000), 3),
+            ThinningDecision::PassBoth(2)
+        );
         assert_eq!(thinner.offer(MS(0), &ack(1, 2000), 4), PASS);
     }
 
@@ -352,7 +355,7 @@ mod tests {
         assert_eq!(thinner.offer(MS(0), &ack(1, 7999), 2), HOLD);
         assert_eq!(
             thinner.offer(MS(0), &ack(1, 8000), 3),
-            Thinned::Pass { discard: Some(2) }
+            ThinningDecision::Pass { discard: Some(2) }
         );
     }
 

@@ -99,26 +99,26 @@ enum Timer {
 impl Line {
     /// A line whose schedule begins at `start`. Every random decision follows from `seed`.
     #[must_use]
-    pub fn new(shape: LinkConfig, schedule: Schedule, seed: u64, start: Time) -> Self {
+    pub fn new(config: LinkConfig, schedule: Schedule, seed: u64, start: Time) -> Self {
         let chance = |ratio: Ratio, name| {
             LossProcess::new(&Loss::Independent(ratio), random::stream(seed, name))
         };
         Self {
-            ack_rules: AckRules::new(&shape.ack, shape.mtu),
+            ack_rules: AckRules::new(&config.ack, config.mtu),
             actions: Vec::new(),
-            loss: LossProcess::new(&shape.loss, random::stream(seed, "loss")),
-            duplicate: chance(shape.duplicate, "duplicate"),
-            corrupt: chance(shape.corrupt, "corrupt"),
-            reorder: chance(shape.reorder.probability, "reorder"),
-            jitter: JitterProcess::new(&shape.jitter, random::stream(seed, "jitter")),
+            loss: LossProcess::new(&config.loss, random::stream(seed, "loss")),
+            duplicate: chance(config.duplicate, "duplicate"),
+            corrupt: chance(config.corrupt, "corrupt"),
+            reorder: chance(config.reorder.probability, "reorder"),
+            jitter: JitterProcess::new(&config.jitter, random::stream(seed, "jitter")),
             aqm: Aqm::new(
-                &shape.aqm_with_defaults(),
-                shape.mtu,
-                shape.drain_rate(),
+                &config.aqm_with_defaults(),
+                config.mtu,
+                config.drain_rate(),
                 // The name of the stream is part of every seed's results.
                 random::stream(seed, "queue rule"),
             ),
-            transmitter: Transmitter::new(&shape.rate, start),
+            transmitter: Transmitter::new(&config.rate, start),
             queue: VecDeque::new(),
             backlog: 0,
             idle_since: Some(start),
@@ -128,8 +128,8 @@ impl Line {
             corrupt_bit_state: seed as u32,
             observer: Observer::default(),
             schedule: schedule.starting_at(start),
-            limit: shape.limit(),
-            config: shape,
+            limit: config.limit(),
+            config,
         }
     }
 
@@ -200,7 +200,7 @@ impl Line {
 
     /// Settings that hold now.
     #[must_use]
-    pub fn shape(&self) -> &LinkConfig {
+    pub fn config(&self) -> &LinkConfig {
         &self.config
     }
 
@@ -338,7 +338,7 @@ impl Line {
         }
         let corrupt = self.corrupt.occurs();
         if self.duplicate.occurs() {
-            emit(Event::Copy(segment));
+            emit(Event::Duplicate(segment));
             let copy = Frame {
                 segment,
                 corrupt: false,

@@ -7,7 +7,7 @@ use super::codel::CoDel;
 pub use super::codel::Verdict;
 use super::limit::Limit;
 use super::red::Red;
-use crate::grammar::{Arguments, Percentage, RuleError, serde_as_text, split_name};
+use crate::grammar::{Arguments, Percentage, SpecError, serde_as_text, split_name};
 use longhaul_units::{BitRate, Bytes, Ratio, Time};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{fmt, str::FromStr};
@@ -54,9 +54,9 @@ pub const RED_PROBABILITY: f64 = 0.1;
 pub const RED_WEIGHT: f64 = 0.002;
 
 impl FromStr for QueueDiscipline {
-    type Err = RuleError;
+    type Err = SpecError;
 
-    fn from_str(input: &str) -> Result<Self, RuleError> {
+    fn from_str(input: &str) -> Result<Self, SpecError> {
         let parsed = match split_name(input) {
             ("tail", "") => Ok(Self::Tail),
             ("codel", rest) => parse_codel(rest),
@@ -66,7 +66,7 @@ impl FromStr for QueueDiscipline {
                     .to_owned(),
             ),
         };
-        parsed.map_err(|reason| RuleError::new("aqm", input, reason))
+        parsed.map_err(|reason| SpecError::new("aqm", input, reason))
     }
 }
 

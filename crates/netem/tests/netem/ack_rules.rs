@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Properties of ACK thinning and pacing: for any sequence of ACKs, TCP gets all the information that it needs.
 
-use longhaul_netem::ack::{AckThinner, Limits, Pacer, PacingDecision, PureAck, Thinned};
+use longhaul_netem::ack::{AckThinner, Limits, Pacer, PacingDecision, PureAck, ThinningDecision};
 use longhaul_units::Time;
 use proptest::prelude::*;
 
@@ -81,9 +81,9 @@ fn run_thinner(sequence: &[TimedSegment], shift: u32) -> Vec<TimedSegment> {
         });
         let before = match segment.pure {
             true => match thinner.offer(segment.at, &segment.ack, segment.token) {
-                Thinned::Hold { .. } => continue,
-                Thinned::PassBoth(held) => Some(held),
-                Thinned::Pass { .. } => None,
+                ThinningDecision::Hold { .. } => continue,
+                ThinningDecision::PassBoth(held) => Some(held),
+                ThinningDecision::Pass { .. } => None,
             },
             false => thinner.flush(segment.at, segment.ack.flow),
         };

@@ -14,13 +14,13 @@ struct Sim {
     copies: usize,
 }
 
-fn shape(settings: &[(&str, &str)]) -> LinkConfig {
-    let mut shape = LinkConfig::default();
+fn config(settings: &[(&str, &str)]) -> LinkConfig {
+    let mut config = LinkConfig::default();
     for (key, value) in settings {
-        shape.apply(Setting::parse(key, value).unwrap());
+        config.apply(Setting::parse(key, value).unwrap());
     }
-    shape.check().unwrap();
-    shape
+    config.check().unwrap();
+    config
 }
 
 impl Sim {
@@ -34,7 +34,7 @@ impl Sim {
             .iter()
             .for_each(|change| schedule.add_text(change).unwrap());
         Self {
-            line: Line::new(shape(settings), schedule, seed, Time::ZERO),
+            line: Line::new(config(settings), schedule, seed, Time::ZERO),
             out: Vec::new(),
             dropped: Vec::new(),
             corrupt: Vec::new(),
@@ -79,7 +79,7 @@ impl Sim {
                     self.corrupt.extend(corrupt.map(|_| segment.packet));
                 }
                 Event::Drop { segment, cause } => self.dropped.push((segment.packet, cause)),
-                Event::Copy(_) => self.copies += 1,
+                Event::Duplicate(_) => self.copies += 1,
                 Event::Verdict(_) => panic!("this line is not observed"),
             }
         }

@@ -16,13 +16,13 @@ struct Sim {
 
 impl Sim {
     fn new(settings: &[(&str, &str)]) -> Self {
-        let mut shape = LinkConfig::default();
+        let mut config = LinkConfig::default();
         for (key, value) in settings {
-            shape.apply(Setting::parse(key, value).unwrap());
+            config.apply(Setting::parse(key, value).unwrap());
         }
-        shape.check().unwrap();
+        config.check().unwrap();
         Self {
-            line: Line::new(shape, Schedule::default(), 1, Time::ZERO).observed(),
+            line: Line::new(config, Schedule::default(), 1, Time::ZERO).observed(),
             events: Vec::new(),
         }
     }
@@ -44,17 +44,17 @@ impl Sim {
 
     /// Verdicts in the order of reports: packet, arrival in µs, queue in bytes, cause of the loss.
     fn verdicts(&self) -> Vec<(u64, u64, u64, Option<DropCause>)> {
-        let to_tuple = |judged: &SegmentVerdict| {
-            let micros = judged.at.as_nanos() / 1_000;
-            let packet = judged.segment.packet;
-            (packet, micros, judged.queue_bytes, judged.lost)
+        let to_tuple = |verdict: &SegmentVerdict| {
+            let micros = verdict.at.as_nanos() / 1_000;
+            let packet = verdict.segment.packet;
+            (packet, micros, verdict.queue_bytes, verdict.lost)
         };
-        self.judged_events().map(to_tuple).collect()
+        self.verdict_events().map(to_tuple).collect()
     }
 
-    fn judged_events(&self) -> impl Iterator<Item = &SegmentVerdict> {
+    fn verdict_events(&self) -> impl Iterator<Item = &SegmentVerdict> {
         self.events.iter().filter_map(|event| match event {
-            Event::Verdict(judged) => Some(judged),
+            Event::Verdict(verdict) => Some(verdict),
             _ => None,
         })
     }
@@ -91,9 +91,9 @@ fn reports_the_queue_at_arrival() {
     (0..3).for_each(|packet| sim.offer(micros(5), packet));
     sim.offer(micros(5 + 1_199), 3);
     sim.offer(micros(5 + 1_200), 4);
-    let queues: Vec<_> = sim.verdicts().iter().map(|judged| judged.2).collect();
+    let queues: Vec<_> = sim.verdicts().iter().map(|verdict| verdict.2).collect();
     assert_eq!(queues, [0, 0, 1_500, 3_000, 3_000]);
-    assert!(sim.verdicts().iter().all(|judged| judged.3.is_none()));
+    assert!(sim.verdicts().iter().all(|verdict| verdict.3.is_none()));
 }
 
 #[test]
@@ -108,12 +108,12 @@ fn reports_the_cause_before_the_drop() {
     let mut sim = Sim::new(&[RATE, ("queue", "1500B"), ("loss", "at:2"), ("delay", "1ms")]);
     (0..4).for_each(|packet| sim.offer(micros(9), packet));
     let causes = [None, Some(DropCause::Loss), None, Some(DropCause::Overflow)];
-    let reported: Vec<_> = sim.verdicts().iter().map(|judged| judged.3).collect();
+    let reported: Vec<_> = sim.verdicts().iter().map(|verdict| verdict.3).collect();
     assert_eq!(reported, causes);
     assert_eq!(sim.verdicts()[3].2, 1_500, "the queue was at its limit");
     for pair in sim.events.windows(2) {
-        if let [Event::Verdict(judged), Event::Drop { segment, cause }] = pair {
-            assert_eq!((judged.segment, judged.lost), (*segment, Some(*cause)));
+        if let [Event::Verdict(verdict), Event::Drop { segment, cause }] = pair {
+            assert_eq!((verdict.segment, verdict.lost), (*segment, Some(*cause)));
         }
     }
     assert_eq!(sim.count(|event| matches!(event, Event::Drop { .. })), 2);
@@ -129,12 +129,12 @@ fn reports_codel_verdicts_at_the_head_of_the_queue() {
     let dropped = sim.count(|event| matches!(event, Event::Drop { .. }));
     assert!(dropped > 0);
     let verdicts = sim.verdicts();
-    let numbers: Vec<_> = verdicts.iter().map(|judged| judged.0).collect();
+    let numbers: Vec<_> = verdicts.iter().map(|verdict| verdict.0).collect();
     assert_eq!(numbers, (0..100).collect::<Vec<_>>());
     let by_aqm = Some(DropCause::Aqm);
     assert_eq!(verdicts.iter().filter(|j| j.3 == by_aqm).count(), dropped);
     assert!(
-        verdicts.iter().all(|judged| judged.1 == 3),
+        verdicts.iter().all(|verdict| verdict.1 == 3),
         "times of arrival"
     );
     assert_eq!(verdicts[99].2, 98 * 1_500, "queue at arrival");
@@ -196,7 +196,7 @@ fn reports_each_segment_once_across_a_change_to_codel() {
     sim.line.set(micros(4), aqm, &mut |_| {});
     (50..100).for_each(|packet| sim.offer(micros(5), packet));
     sim.poll(Time::from_secs(1));
-    let numbers: Vec<_> = sim.verdicts().iter().map(|judged| judged.0).collect();
+    let numbers: Vec<_> = sim.verdicts().iter().map(|verdict| verdict.0).collect();
     assert_eq!(numbers, (0..100).collect::<Vec<_>>());
 }
 
@@ -238,10 +238,10 @@ proptest! {
         }
         sim.poll(Time::from_secs(100));
         let mut verdicts = sim.verdicts();
-        let lost = verdicts.iter().filter(|judged| judged.3.is_some()).count();
+        let lost = verdicts.iter().filter(|verdict| verdict.3.is_some()).count();
         prop_assert_eq!(lost, sim.count(|event| matches!(event, Event::Drop { .. })));
-        verdicts.sort_unstable_by_key(|judged| judged.0);
-        let numbers: Vec<_> = verdicts.iter().map(|judged| judged.0).collect();
+        verdicts.sort_unstable_by_key(|verdict| verdict.0);
+        let numbers: Vec<_> = verdicts.iter().map(|verdict| verdict.0).collect();
         prop_assert_eq!(numbers, (0..gaps.len() as u64).collect::<Vec<_>>());
     }
 }

@@ -9,9 +9,9 @@ use longhaul_netem::{
 use longhaul_units::Time;
 use proptest::prelude::*;
 
-/// The fate of a segment.
+/// The outcome of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum SegmentFate {
+enum SegmentOutcome {
     Out(Time),
     Lost(Cause),
 }
@@ -30,51 +30,53 @@ fn cause(drop: DropCause) -> Cause {
     }
 }
 
-fn shape(settings: &[(&str, String)]) -> LinkConfig {
-    let mut shape = LinkConfig::default();
+fn config(settings: &[(&str, String)]) -> LinkConfig {
+    let mut config = LinkConfig::default();
     for (key, value) in settings {
-        shape.apply(Setting::parse(key, value).unwrap());
+        config.apply(Setting::parse(key, value).unwrap());
     }
-    shape
+    config
 }
 
-/// Fate of each segment on a [`TrainLine`] in the order of offers, and the backlog in bytes after each
+/// Outcome of each segment on a [`TrainLine`] in the order of offers, and the backlog in bytes after each
 /// train.
-fn by_trains(shape: LinkConfig, trains: &[(Time, Train)]) -> (Vec<SegmentFate>, Vec<u64>) {
-    let mut line = TrainLine::new(shape, 7).unwrap();
-    let (mut fates, mut backlogs) = (Vec::new(), Vec::new());
+fn by_trains(config: LinkConfig, trains: &[(Time, Train)]) -> (Vec<SegmentOutcome>, Vec<u64>) {
+    let mut line = TrainLine::new(config, 7).unwrap();
+    let (mut outcomes, mut backlogs) = (Vec::new(), Vec::new());
     for (at, train) in trains {
-        let before = fates.len();
-        line.offer(*at, *train, |fate| match fate {
+        let before = outcomes.len();
+        line.offer(*at, *train, |outcome| match outcome {
             TrainVerdict::Out(out) => {
-                fates.extend((0..out.count).map(|index| SegmentFate::Out(out.at(index))));
+                outcomes.extend((0..out.count).map(|index| SegmentOutcome::Out(out.at(index))));
             }
             TrainVerdict::Lost {
                 count, cause: drop, ..
             } => {
-                fates.extend((0..count).map(|_| SegmentFate::Lost(cause(drop))));
+                outcomes.extend((0..count).map(|_| SegmentOutcome::Lost(cause(drop))));
             }
         });
-        assert_eq!(fates.len() - before, train.count as usize);
+        assert_eq!(outcomes.len() - before, train.count as usize);
         backlogs.push(line.backlog_bytes(*at));
     }
-    (fates, backlogs)
+    (outcomes, backlogs)
 }
 
-/// Fate of each segment on a [`Line`] in the order of offers, and the backlog in bytes after each train.
-fn by_segments(shape: LinkConfig, trains: &[(Time, Train)]) -> (Vec<SegmentFate>, Vec<u64>) {
-    let mut line = Line::new(shape, Schedule::default(), 7, Time::ZERO);
+/// Outcome of each segment on a [`Line`] in the order of offers, and the backlog in bytes after each train.
+fn by_segments(config: LinkConfig, trains: &[(Time, Train)]) -> (Vec<SegmentOutcome>, Vec<u64>) {
+    let mut line = Line::new(config, Schedule::default(), 7, Time::ZERO);
     let total: usize = trains.iter().map(|(_, train)| train.count as usize).sum();
-    let (mut fates, mut backlogs) = (vec![None; total], Vec::new());
+    let (mut outcomes, mut backlogs) = (vec![None; total], Vec::new());
     let mut record = |event| match event {
-        Event::Deliver(out) => fates[out.segment.packet as usize] = Some(SegmentFate::Out(out.at)),
+        Event::Deliver(out) => {
+            outcomes[out.segment.packet as usize] = Some(SegmentOutcome::Out(out.at))
+        }
         Event::Drop {
             segment,
             cause: drop,
         } => {
-            fates[segment.packet as usize] = Some(SegmentFate::Lost(cause(drop)));
+            outcomes[segment.packet as usize] = Some(SegmentOutcome::Lost(cause(drop)));
         }
-        Event::Copy(_) | Event::Verdict(_) => panic!("nothing is duplicated or observed"),
+        Event::Duplicate(_) | Event::Verdict(_) => panic!("nothing is duplicated or observed"),
     };
     let mut packet = 0;
     for (at, train) in trains {
@@ -91,7 +93,7 @@ fn by_segments(shape: LinkConfig, trains: &[(Time, Train)]) -> (Vec<SegmentFate>
         backlogs.push(line.backlog_bytes());
     }
     line.poll(Time::from_secs(1_000_000), &mut record);
-    (fates.into_iter().flatten().collect(), backlogs)
+    (outcomes.into_iter().flatten().collect(), backlogs)
 }
 
 fn trains() -> impl Strategy<Value = Vec<(Time, Train)>> {
@@ -143,20 +145,20 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
     fn decides_on_trains_as_on_single_segments(settings in settings(), trains in trains()) {
-        let fates = by_trains(shape(&settings), &trains);
-        prop_assert_eq!(fates, by_segments(shape(&settings), &trains));
+        let outcomes = by_trains(config(&settings), &trains);
+        prop_assert_eq!(outcomes, by_segments(config(&settings), &trains));
     }
 }
 
 #[test]
 fn counts_segments_out_at_their_times() {
-    let mut line = TrainLine::new(shape(&[("rate", "7gbit".to_owned())]), 1).unwrap();
+    let mut line = TrainLine::new(config(&[("rate", "7gbit".to_owned())]), 1).unwrap();
     let train = Train {
         count: 45,
         len: 1500,
     };
-    line.offer(Time::from_micros(3), train, |fate| {
-        let TrainVerdict::Out(out) = fate else {
+    line.offer(Time::from_micros(3), train, |outcome| {
+        let TrainVerdict::Out(out) = outcome else {
             panic!()
         };
         for index in 0..out.count {
@@ -176,7 +178,7 @@ fn names_the_unsupported_setting() {
         ("aqm", "codel", "AQM"),
     ] {
         let error: UnsupportedSetting =
-            TrainLine::new(shape(&[(key, value.to_owned())]), 1).unwrap_err();
+            TrainLine::new(config(&[(key, value.to_owned())]), 1).unwrap_err();
         assert!(error.to_string().contains(word), "{error}");
     }
 }

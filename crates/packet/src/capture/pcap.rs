@@ -293,7 +293,7 @@ impl Pcap {
             wire_len: header.wire_len.max(header.caplen),
             bytes,
             segment_size: 0,
-            truth: None,
+            emulator_record: None,
         };
         Some((frame, rest))
     }

@@ -274,7 +274,7 @@ impl SectionContext<'_> {
             wire_len: self.endianness.u32(fixed, 16).max(caplen as u32),
             bytes,
             segment_size: metadata.segment_size,
-            truth: metadata.truth,
+            emulator_record: metadata.emulator_record,
         }))
     }
 
@@ -299,7 +299,7 @@ impl SectionContext<'_> {
             wire_len,
             bytes: rest.get(..caplen as usize).ok_or(DamageKind::Short)?,
             segment_size: 0,
-            truth: None,
+            emulator_record: None,
         }))
     }
 
@@ -398,7 +398,7 @@ fn options(endianness: Endianness, bytes: &[u8]) -> impl Iterator<Item = (u16, &
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Metadata {
     segment_size: u16,
-    truth: Option<EmulatorRecord>,
+    emulator_record: Option<EmulatorRecord>,
 }
 
 /// Finds the custom option of longhaul among a packet's options; empty metadata if there is none.
@@ -413,18 +413,21 @@ fn find_metadata(endianness: Endianness, bytes: &[u8]) -> Metadata {
         .unwrap_or_default()
 }
 
-/// Parses the value of a custom option: enterprise number, version, fate, segment size, queue. `None` if the option is
+/// Parses the value of a custom option: enterprise number, version, verdict, segment size, queue. `None` if the option is
 /// not longhaul's.
 fn parse_metadata(endianness: Endianness, value: &[u8; 12]) -> Option<Metadata> {
     let is_longhaul = endianness.u32(value, 0) == ENTERPRISE && value[4] == OPTION_VERSION;
     let queue_bytes = endianness.u32(value, 8);
     is_longhaul.then(|| Metadata {
         segment_size: endianness.u16(value, 6),
-        truth: decode_fate(value[5]).map(|fate| EmulatorRecord { queue_bytes, fate }),
+        emulator_record: decode_verdict(value[5]).map(|verdict| EmulatorRecord {
+            queue_bytes,
+            verdict,
+        }),
     })
 }
 
-const fn decode_fate(code: u8) -> Option<Verdict> {
+const fn decode_verdict(code: u8) -> Option<Verdict> {
     match code {
         0 => Some(Verdict::Passed),
         1 => Some(Verdict::Lost),

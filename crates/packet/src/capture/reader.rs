@@ -224,24 +224,24 @@ impl Reader {
                 self.run_step(format, len, packets)
             }
             Classification::Header(len) => self.read_header_block(format, &bytes[..len]),
-            Classification::Damage(len, fault) => self.damage_step(len, fault),
+            Classification::Damage(len, kind) => self.damage_step(len, kind),
             Classification::More(need) => Step::More(need),
-            Classification::OutOfSync(fault) => {
-                self.open_damage = Some(self.damage(1, fault));
+            Classification::OutOfSync(kind) => {
+                self.open_damage = Some(self.damage(1, kind));
                 Step::Skip(1)
             }
         }
     }
 
-    fn damage_step(&self, len: usize, fault: DamageKind) -> Step {
-        Step::Damage(len, self.damage(len, fault))
+    fn damage_step(&self, len: usize, kind: DamageKind) -> Step {
+        Step::Damage(len, self.damage(len, kind))
     }
 
-    fn damage(&self, len: usize, fault: DamageKind) -> DamagedRange {
+    fn damage(&self, len: usize, kind: DamageKind) -> DamagedRange {
         DamagedRange {
             at: self.at,
             skipped: len as u64,
-            fault,
+            kind,
         }
     }
 
@@ -256,7 +256,7 @@ impl Reader {
         }
         match self.add_interface(&section, block) {
             Ok(()) => Step::Skip(block.len()),
-            Err(fault) => self.damage_step(block.len(), fault),
+            Err(kind) => self.damage_step(block.len(), kind),
         }
     }
 

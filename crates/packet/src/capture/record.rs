@@ -33,7 +33,7 @@ pub struct Frame<'a> {
     /// nothing.
     pub segment_size: u16,
     /// The emulator's decision on the segment, in captures that `longhaul link` wrote.
-    pub truth: Option<EmulatorRecord>,
+    pub emulator_record: Option<EmulatorRecord>,
 }
 
 /// Queue length and decision that the emulator records with a segment (`longhaul link --capture`).
@@ -42,7 +42,7 @@ pub struct EmulatorRecord {
     /// Bytes in the queue when the segment arrived, without the segment itself.
     pub queue_bytes: u32,
     /// Decision on the segment.
-    pub fate: Verdict,
+    pub verdict: Verdict,
 }
 
 /// The emulator's decision on a segment.
@@ -66,13 +66,13 @@ pub struct DamagedRange {
     /// Number of skipped bytes. A valid record or the end of the file follows.
     pub skipped: u64,
     /// Kind of damage.
-    pub fault: DamageKind,
+    pub kind: DamageKind,
 }
 
 impl fmt::Display for DamagedRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { at, skipped, fault } = self;
-        write!(f, "at byte {at}: {fault}; {skipped} bytes left out")
+        let Self { at, skipped, kind } = self;
+        write!(f, "at byte {at}: {kind}; {skipped} bytes left out")
     }
 }
 

@@ -84,9 +84,9 @@ impl<'a> Records<'a> {
             match found {
                 Ok(None) => {}
                 Ok(Some(record)) => return Some(record),
-                Err(fault) => {
+                Err(kind) => {
                     let skipped = len as u64;
-                    return Some(Record::Damage(DamagedRange { at, skipped, fault }));
+                    return Some(Record::Damage(DamagedRange { at, skipped, kind }));
                 }
             }
         }

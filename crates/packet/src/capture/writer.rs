@@ -64,7 +64,7 @@ pub const ENTERPRISE: u32 = 32473;
 pub const OPTION_VERSION: u8 = 1;
 /// Code in place of a [`Verdict`] that is not known.
 pub const VERDICT_UNKNOWN: u8 = 0xff;
-/// Length of longhaul's custom option after the enterprise number, in bytes: version, fate, segment size (u16), queue
+/// Length of longhaul's custom option after the enterprise number, in bytes: version, verdict, segment size (u16), queue
 /// (u32).
 pub const OPTION_LEN: usize = 8;
 /// Code of a custom option with binary data that programs must not copy into changed files.
@@ -128,9 +128,9 @@ pub fn interface(out: &mut Vec<u8>, interface: &Interface<'_>) {
     });
 }
 
-/// Appends an enhanced packet block. pcapng has no fields for segment size and truth, so they go into longhaul's custom
+/// Appends an enhanced packet block. pcapng has no fields for segment size and verdict, so they go into longhaul's custom
 /// option (docs/tap-format.md), which other readers skip.
-pub fn packet(out: &mut Vec<u8>, frame: &Frame<'_>, heading: PacketDirection) {
+pub fn packet(out: &mut Vec<u8>, frame: &Frame<'_>, direction: PacketDirection) {
     block(out, ENHANCED_PACKET, |out| {
         put_u32(out, frame.interface);
         put_timestamp(out, frame.timestamp_ns);
@@ -139,7 +139,7 @@ pub fn packet(out: &mut Vec<u8>, frame: &Frame<'_>, heading: PacketDirection) {
         out.extend_from_slice(frame.bytes);
         pad(out, frame.bytes.len());
         let before = out.len();
-        put_heading(out, heading);
+        put_direction(out, direction);
         put_metadata(out, frame);
         if out.len() > before {
             end_options(out);
@@ -183,23 +183,23 @@ fn block(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
 }
 
 fn put_metadata(out: &mut Vec<u8>, frame: &Frame<'_>) {
-    if frame.segment_size == 0 && frame.truth.is_none() {
+    if frame.segment_size == 0 && frame.emulator_record.is_none() {
         return;
     }
-    let fate = frame
-        .truth
-        .map_or(VERDICT_UNKNOWN, |truth| encode_fate(truth.fate));
-    let queue = frame.truth.map_or(0, |truth| truth.queue_bytes);
+    let verdict = frame
+        .emulator_record
+        .map_or(VERDICT_UNKNOWN, |record| encode_verdict(record.verdict));
+    let queue = frame.emulator_record.map_or(0, |record| record.queue_bytes);
     put_u16(out, CUSTOM_BINARY_NOT_COPIED);
     put_u16(out, 4 + OPTION_LEN as u16);
     put_u32(out, ENTERPRISE);
-    out.extend_from_slice(&[OPTION_VERSION, fate]);
+    out.extend_from_slice(&[OPTION_VERSION, verdict]);
     put_u16(out, frame.segment_size);
     put_u32(out, queue);
 }
 
-fn put_heading(out: &mut Vec<u8>, heading: PacketDirection) {
-    let flags: u32 = match heading {
+fn put_direction(out: &mut Vec<u8>, direction: PacketDirection) {
+    let flags: u32 = match direction {
         PacketDirection::Unknown => return,
         PacketDirection::Inbound => 1,
         PacketDirection::Outbound => 2,
@@ -273,8 +273,8 @@ fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-const fn encode_fate(fate: Verdict) -> u8 {
-    match fate {
+const fn encode_verdict(verdict: Verdict) -> u8 {
+    match verdict {
         Verdict::Passed => 0,
         Verdict::Lost => 1,
         Verdict::Dropped => 2,
@@ -303,7 +303,7 @@ mod tests {
             wire_len: 1514,
             bytes,
             segment_size: 0,
-            truth: None,
+            emulator_record: None,
         }
     }
 
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_segment_size_and_truth_as_custom_option() {
+    fn writes_segment_size_and_verdict_as_custom_option() {
         let mut frame = frame(&[]);
         frame.segment_size = 1448;
         let written =
@@ -361,9 +361,9 @@ mod tests {
                       02000400 02000000 ad0b0c00 d97e0000 ";
         let after = " 00000000 3c000000";
         assert_eq!(written(&frame), format!("{before}01ffa805 00000000{after}"));
-        frame.truth = Some(EmulatorRecord {
+        frame.emulator_record = Some(EmulatorRecord {
             queue_bytes: 70_000,
-            fate: Verdict::Dropped,
+            verdict: Verdict::Dropped,
         });
         assert_eq!(written(&frame), format!("{before}0102a805 70110100{after}"));
     }

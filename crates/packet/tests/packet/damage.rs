@@ -132,12 +132,12 @@ fn reports_a_wrong_length() {
                 let begins = sample.begins[DAMAGED] as u64;
                 assert!((begins..begins + 200).contains(&damage.at), "{damage}");
                 assert_eq!(contents.damages.len(), 1);
-                let fault = if pcapng {
+                let kind = if pcapng {
                     DamageKind::Lengths
                 } else {
                     DamageKind::Header
                 };
-                assert_eq!(damage.fault, fault);
+                assert_eq!(damage.kind, kind);
             }
         }
     }
@@ -146,7 +146,7 @@ fn reports_a_wrong_length() {
 #[test]
 fn reports_a_wrong_time_of_a_pcap_record() {
     let contents = Sample::pcap(false).read_after(|file, begin| file[begin + 3] ^= 0x20);
-    let faults: Vec<_> = contents.damages.iter().map(|damage| damage.fault).collect();
+    let faults: Vec<_> = contents.damages.iter().map(|damage| damage.kind).collect();
     assert_eq!(faults, [DamageKind::Time]);
     assert_eq!(contents.packets.len(), COUNT - 1);
 }
@@ -202,7 +202,7 @@ fn reports_a_truncated_last_record() {
             assert_eq!(contents.packets.len(), COUNT - 1);
             let damage = contents.damages[0];
             assert_eq!(
-                (contents.damages.len(), damage.fault),
+                (contents.damages.len(), damage.kind),
                 (1, DamageKind::Truncated),
                 "{len}"
             );
@@ -290,7 +290,7 @@ fn reports_blocks_that_are_too_short() {
         .interface(101, 0, &[])
         .packet(2, 0, &[3; 60]);
     let contents = read(pcapng.bytes());
-    let faults: Vec<_> = contents.damages.iter().map(|damage| damage.fault).collect();
+    let faults: Vec<_> = contents.damages.iter().map(|damage| damage.kind).collect();
     assert_eq!(faults, [DamageKind::Short; 5]);
     assert_eq!(contents.payloads(), [&[2; 60], &[3; 60]]);
 }
@@ -304,7 +304,7 @@ fn bounds_the_number_of_interfaces() {
     }
     pcapng.packet(4095, 0, &[1; 60]).packet(4096, 0, &[2; 60]);
     let contents = read(pcapng.bytes());
-    let faults: Vec<_> = contents.damages.iter().map(|damage| damage.fault).collect();
+    let faults: Vec<_> = contents.damages.iter().map(|damage| damage.kind).collect();
     assert_eq!(
         faults,
         [

@@ -206,7 +206,7 @@ fn reads_byte_order_and_interfaces_of_each_section() {
         .map(|interface| interface.name.as_deref())
         .collect();
     assert_eq!(names, [Some("left"), Some("right"), None]);
-    let faults: Vec<_> = contents.damages.iter().map(|damage| damage.fault).collect();
+    let faults: Vec<_> = contents.damages.iter().map(|damage| damage.kind).collect();
     assert_eq!(faults, [DamageKind::Interface; 2]);
 }
 
@@ -255,31 +255,35 @@ fn reads_pcapng_statistics() {
             statistics(6000, None, Some(2), None),
         ];
         assert_eq!(contents.statistics, expected);
-        assert_eq!(contents.damages[0].fault, DamageKind::Interface);
+        assert_eq!(contents.damages[0].kind, DamageKind::Interface);
     }
 }
 
-/// Value of longhaul's custom option: enterprise number, version, fate, segment size, queue.
-fn custom_option(big: bool, fate: u8, version: u8) -> Vec<u8> {
+/// Value of longhaul's custom option: enterprise number, version, verdict, segment size, queue.
+fn custom_option(big: bool, verdict: u8, version: u8) -> Vec<u8> {
     let mut value = Bytes::new(big);
-    value.u32(32473).raw(&[version, fate]).u16(1448).u32(70_000);
+    value
+        .u32(32473)
+        .raw(&[version, verdict])
+        .u16(1448)
+        .u32(70_000);
     value.bytes
 }
 
 #[test]
-fn reads_segment_size_and_truth_from_the_custom_option() {
-    let truth = |fate| {
+fn reads_segment_size_and_verdict_from_the_custom_option() {
+    let record = |verdict| {
         Some(EmulatorRecord {
             queue_bytes: 70_000,
-            fate,
+            verdict,
         })
     };
     for big in [false, true] {
         let options = [
-            (custom_option(big, 0, 1), 1448, truth(Verdict::Passed)),
-            (custom_option(big, 1, 1), 1448, truth(Verdict::Lost)),
-            (custom_option(big, 2, 1), 1448, truth(Verdict::Dropped)),
-            (custom_option(big, 3, 1), 1448, truth(Verdict::AckFiltered)),
+            (custom_option(big, 0, 1), 1448, record(Verdict::Passed)),
+            (custom_option(big, 1, 1), 1448, record(Verdict::Lost)),
+            (custom_option(big, 2, 1), 1448, record(Verdict::Dropped)),
+            (custom_option(big, 3, 1), 1448, record(Verdict::AckFiltered)),
             (custom_option(big, 0xff, 1), 1448, None),
             (custom_option(big, 0, 2), 0, None),
             (vec![0; 12], 0, None),
@@ -291,10 +295,10 @@ fn reads_segment_size_and_truth_from_the_custom_option() {
             file.packet_with(0, 0, &[1; 61], &[(2, &[0; 4]), (2989, option)]);
         }
         let contents = read(file.bytes());
-        for (packet, (option, segment_size, truth)) in contents.packets.iter().zip(&options) {
+        for (packet, (option, segment_size, record)) in contents.packets.iter().zip(&options) {
             assert_eq!(
-                (packet.segment_size, packet.truth),
-                (*segment_size, *truth),
+                (packet.segment_size, packet.emulator_record),
+                (*segment_size, *record),
                 "{option:?}"
             );
         }
@@ -337,30 +341,30 @@ fn reads_back_files_of_the_writer() {
         };
         writer::interface(&mut file, &interface);
     }
-    let fates = [
+    let verdicts = [
         Verdict::Passed,
         Verdict::Lost,
         Verdict::Dropped,
         Verdict::AckFiltered,
     ];
-    let truths = fates.map(|fate| {
+    let records = verdicts.map(|verdict| {
         Some(EmulatorRecord {
             queue_bytes: 5,
-            fate,
+            verdict,
         })
     });
-    let frames: Vec<_> = truths
+    let frames: Vec<_> = records
         .into_iter()
         .chain([None])
         .zip(0_u16..)
-        .map(|(truth, count)| Frame {
+        .map(|(record, count)| Frame {
             timestamp_ns: NOW_NS + u64::from(count),
             interface: u32::from(count % 2),
             link_type: LinkType::Raw,
             wire_len: 1500,
             bytes: &[0x45; 127][usize::from(count)..],
             segment_size: 1448 * (count % 3),
-            truth,
+            emulator_record: record,
         })
         .collect();
     for frame in &frames {

@@ -15,7 +15,7 @@ pub(crate) struct Packet {
     pub(crate) wire_len: u32,
     pub(crate) bytes: Vec<u8>,
     pub(crate) segment_size: u16,
-    pub(crate) truth: Option<EmulatorRecord>,
+    pub(crate) emulator_record: Option<EmulatorRecord>,
 }
 
 impl From<Frame<'_>> for Packet {
@@ -27,7 +27,7 @@ impl From<Frame<'_>> for Packet {
             wire_len: frame.wire_len,
             bytes: frame.bytes.to_vec(),
             segment_size: frame.segment_size,
-            truth: frame.truth,
+            emulator_record: frame.emulator_record,
         }
     }
 }

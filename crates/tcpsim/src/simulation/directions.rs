@@ -171,14 +171,14 @@ impl AcksInFlight {
 
     /// Counts the copies by an event of the line, and returns the ACK that the event delivers, if any.
     fn on_event(&mut self, event: Event) -> Option<(usize, Ack)> {
-        let (Event::Copy(segment)
+        let (Event::Duplicate(segment)
         | Event::Drop { segment, .. }
         | Event::Deliver(Delivered { segment, .. })) = event
         else {
             return None;
         };
         let in_flight = &mut self.acks[(segment.packet - self.first) as usize];
-        if let Event::Copy(_) = event {
+        if let Event::Duplicate(_) = event {
             in_flight.copies += 1;
             return None;
         }
@@ -299,7 +299,7 @@ fn count_drop(drops: &mut Drops, event: Event) {
     match event {
         Event::Drop { cause, .. } => drops.add(cause, 1),
         Event::Deliver(_) => drops.add(DropCause::Loss, 1),
-        Event::Copy(_) | Event::Verdict(_) => {}
+        Event::Duplicate(_) | Event::Verdict(_) => {}
     }
 }
 

@@ -63,7 +63,7 @@ impl CaptureFile {
                 timestamp_ns: frame.timestamp_ns,
                 wire_len: frame.wire_len,
                 headers: frame.bytes.to_vec(),
-                emulator_record: frame.truth,
+                emulator_record: frame.emulator_record,
             }),
             Record::Statistics(statistics) => self.statistics.push(statistics),
             Record::Damage(damage) => self.damage.push(damage),

@@ -91,7 +91,7 @@ impl Wire {
 
     fn handle_event(&mut self, event: Event, now: Time) {
         match event {
-            Event::Copy(segment) => {
+            Event::Duplicate(segment) => {
                 self.datagrams.get_mut(&segment.packet).unwrap().1 += 1;
             }
             Event::Deliver(Delivered {

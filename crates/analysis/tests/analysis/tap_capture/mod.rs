@@ -149,7 +149,7 @@ impl Trace {
                 wire_len: *wire_len,
                 bytes,
                 segment_size: 0,
-                truth: None,
+                emulator_record: None,
             };
             writer::packet(&mut file, &frame, PacketDirection::Unknown);
         }

@@ -106,8 +106,8 @@ impl ScriptSegment {
         self
     }
 
-    pub(crate) fn emulator_record(mut self, queue_bytes: u32, fate: Verdict) -> Self {
-        self.segment.emulator_record = Some(EmulatorRecord { queue_bytes, fate });
+    pub(crate) fn emulator_record(mut self, queue_bytes: u32, verdict: Verdict) -> Self {
+        self.segment.emulator_record = Some(EmulatorRecord { queue_bytes, verdict });
         self
     }
 

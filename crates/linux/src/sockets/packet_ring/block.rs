@@ -87,7 +87,7 @@ impl<'a> Packet<'a> {
             wire_len: self.wire_len + added,
             bytes,
             segment_size: self.segment_size,
-            truth: None,
+            emulator_record: None,
         }
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Properties of rules as text: the parser accepts the text of every rule, and panics on no text.
+//! Properties of settings as text: the parser accepts the text of every setting, and panics on no text.
 
 use longhaul_netem::{jitter::Jitter, loss::Loss, queue::discipline::QueueDiscipline};
 use longhaul_units::Ratio;
@@ -28,16 +28,17 @@ fn loss() -> impl Strategy<Value = Loss> {
     ]
 }
 
-/// Pattern of texts that are almost a rule.
+/// Pattern of texts that are almost a setting.
 const NEARLY: &str = "(none|gilbert|at|normal|uniform|pareto|tail|codel|red|[0-9.%]{1,4})?\
     (:)?([a-z]{1,8}=)?[0-9.]{0,20}[a-zA-Z%-]{0,3}(,[a-z0-9=-]{0,12}){0,3}";
 
-/// Whether the text parses to a rule whose own text parses to the same rule.
+/// Whether the text parses to a value whose own text parses to the same value.
 fn round_trips<T: FromStr + fmt::Display + PartialEq>(text: &str) -> bool {
-    text.parse::<T>().is_ok_and(|rule| {
-        rule.to_string()
+    text.parse::<T>().is_ok_and(|value| {
+        value
+            .to_string()
             .parse()
-            .is_ok_and(|parsed: T| parsed == rule)
+            .is_ok_and(|parsed: T| parsed == value)
     })
 }
 
@@ -51,16 +52,16 @@ proptest! {
 
     #[test]
     fn parses_its_own_text_of_a_jitter(
-        shape in "(normal:|uniform:|pareto:|)",
+        distribution in "(normal:|uniform:|pareto:|)",
         us in 0..10_000_000u64,
         reorder in "(,reorder|)",
     ) {
-        let text = format!("{shape}{us}us{reorder}");
+        let text = format!("{distribution}{us}us{reorder}");
         prop_assert!(round_trips::<Jitter>(&text));
     }
 
     #[test]
-    fn parses_its_own_text_of_a_queue_rule(min in 1..1_000_000_000u64, more in 1..1_000_000u64, p in 1..100u8) {
+    fn parses_its_own_text_of_a_queue_discipline(min in 1..1_000_000_000u64, more in 1..1_000_000u64, p in 1..100u8) {
         let (max, weight) = (min + more, f64::from(p) / 997.0);
         let text = format!("red:min={min},max={max},p={p}%,weight={weight}");
         prop_assert!(round_trips::<QueueDiscipline>(&text));

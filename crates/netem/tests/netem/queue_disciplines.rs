@@ -8,7 +8,7 @@ use longhaul_netem::{
 use longhaul_stats::fit;
 use longhaul_units::{BitRate, Time};
 
-fn rule(text: &str) -> Aqm {
+fn aqm(text: &str) -> Aqm {
     let discipline: QueueDiscipline = text.parse().unwrap();
     let rate = BitRate::from_bits(1_000_000_000);
     Aqm::new(&discipline, 1500, rate, stream(1, "queue"))
@@ -16,11 +16,11 @@ fn rule(text: &str) -> Aqm {
 
 /// Drop times in µs of a queue with a constant delay of 20 ms, which sends a segment every 12 µs and is never
 /// short.
-fn drops_of_a_standing_queue(rule: &mut Aqm, span: Time) -> Vec<f64> {
+fn drops_of_a_standing_queue(aqm: &mut Aqm, span: Time) -> Vec<f64> {
     let mut drops = Vec::new();
     let mut now = Time::ZERO;
     while now < span {
-        while rule.decide(now, Time::from_millis(20), 2_500_000) == Verdict::Drop {
+        while aqm.decide(now, Time::from_millis(20), 2_500_000) == Verdict::Drop {
             drops.push(now.as_nanos() as f64 / 1e3);
         }
         now += Time::from_micros(12);
@@ -30,7 +30,7 @@ fn drops_of_a_standing_queue(rule: &mut Aqm, span: Time) -> Vec<f64> {
 
 #[test]
 fn codel_drops_by_the_control_law() {
-    let drops = drops_of_a_standing_queue(&mut rule("codel"), Time::from_secs(2));
+    let drops = drops_of_a_standing_queue(&mut aqm("codel"), Time::from_secs(2));
     // The first drop is at the first segment after one interval above the target.
     assert!((drops[0] - 100_000.0).abs() <= 12.0, "{}", drops[0]);
     // Drop n + 1 is interval/√n after drop n, and within one service time of the control law.
@@ -48,22 +48,22 @@ fn codel_drops_by_the_control_law() {
 
 #[test]
 fn codel_drops_nothing_below_its_target() {
-    let mut rule = rule("codel:target=21ms");
-    assert!(drops_of_a_standing_queue(&mut rule, Time::from_secs(2)).is_empty());
+    let mut aqm = aqm("codel:target=21ms");
+    assert!(drops_of_a_standing_queue(&mut aqm, Time::from_secs(2)).is_empty());
 }
 
 #[test]
 fn codel_spaces_drops_by_its_interval() {
-    let mut rule = rule("codel:interval=350ms");
-    let drops = drops_of_a_standing_queue(&mut rule, Time::from_secs(1));
+    let mut aqm = aqm("codel:interval=350ms");
+    let drops = drops_of_a_standing_queue(&mut aqm, Time::from_secs(1));
     assert!((drops[0] - 350_000.0).abs() <= 12.0, "{}", drops[0]);
     assert!((drops[1] - 700_000.0).abs() <= 24.0, "{}", drops[1]);
 }
 
 /// Number of drops of `arrivals` at a RED queue with a constant backlog.
 fn red_drops(backlog: u64, arrivals: u64) -> u64 {
-    let mut rule = rule("red:min=100KB,max=300KB,p=10%,weight=100%");
-    let drops = (0..arrivals).filter(|_| !rule.admit(Time::ZERO, backlog, None));
+    let mut aqm = aqm("red:min=100KB,max=300KB,p=10%,weight=100%");
+    let drops = (0..arrivals).filter(|_| !aqm.admit(Time::ZERO, backlog, None));
     drops.count() as u64
 }
 
@@ -88,9 +88,9 @@ fn red_spaces_drops_evenly_between_min_and_max() {
 
 #[test]
 fn red_admits_less_than_1_over_p_arrivals_between_drops() {
-    let mut rule = rule("red:min=100KB,max=300KB,p=10%,weight=100%");
+    let mut aqm = aqm("red:min=100KB,max=300KB,p=10%,weight=100%");
     let admitted: Vec<bool> = (0..100_000)
-        .map(|_| rule.admit(Time::ZERO, 200_000, None))
+        .map(|_| aqm.admit(Time::ZERO, 200_000, None))
         .collect();
     let longest = admitted
         .chunk_by(|a, b| a == b)
@@ -102,13 +102,13 @@ fn red_admits_less_than_1_over_p_arrivals_between_drops() {
 
 #[test]
 fn red_admits_a_short_burst_by_default() {
-    let mut rule = rule("red:min=100KB");
-    assert!((0..50).all(|n| rule.admit(Time::ZERO, n * 1500, None)));
+    let mut aqm = aqm("red:min=100KB");
+    assert!((0..50).all(|n| aqm.admit(Time::ZERO, n * 1500, None)));
 }
 
 #[test]
 fn tail_drops_nothing_by_itself() {
-    let mut rule = rule("tail");
-    assert!(rule.admit(Time::ZERO, u64::MAX, None));
-    assert_eq!(rule.decide(Time::MAX, Time::MAX, u64::MAX), Verdict::Keep);
+    let mut aqm = aqm("tail");
+    assert!(aqm.admit(Time::ZERO, u64::MAX, None));
+    assert_eq!(aqm.decide(Time::MAX, Time::MAX, u64::MAX), Verdict::Keep);
 }
