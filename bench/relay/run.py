@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""longhaul relay beside other relays, in one run, alternating.
+"""longhaul relay compared with other relays, which alternate in one run.
 
     bench/relay/run.py [--only bulk1,bulk8,connects,echo,idle,heads] [--rounds 5]
 
-Three network namespaces, client - relay - server, joined by veth. Each relay that is found on this
-machine is started by turns in its best documented configuration; `direct` is no relay at all. The tables
-have medians, and ratios to the best other relay. `idle` takes one round; so does `heads`: what request heads
-that come slowly cost longhaul in memory.
+Three network namespaces, client - relay - server, are joined by veth. Each relay that is on this machine runs in
+its best documented configuration. `direct` has no relay. The tables have medians, and ratios to the best other
+relay. `idle` and `heads` take one round. `heads` is longhaul's memory for slow request heads.
 
-Needs root, and the example relay_load beside the release build. Debian: apt-get install libnginx-mod-stream haproxy
+Needs root, and the example relay_load in the release build. Debian: apt-get install libnginx-mod-stream haproxy
 dante-server squid; REALM=path and GOST=path add those two.
 """
 import contextlib, json, os, pathlib, resource, statistics, subprocess, sys, tempfile, time
@@ -22,9 +21,9 @@ from results import RELEASE, Results, argument_parser, comma_separated, group_by
 
 LOAD = RELEASE / "examples/relay_load"
 CLIENT, RELAY, SERVER = "client", "relay", "server"
-NEAR, FAR, ORIGIN = "10.77.1.2", "10.77.2.1", "10.77.2.2:7001"
+CLIENT_SIDE, SERVER_SIDE, ORIGIN = "10.77.1.2", "10.77.2.1", "10.77.2.2:7001"
 PORT = 7000
-# A relay has two descriptors a connection: the hard limit may have no room for 10,000.
+# A relay has two descriptors for each connection, so the hard limit may be too low for 10,000.
 DESCRIPTORS = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 IDLE = min(10_000, (DESCRIPTORS - 800) // 2)
 SYSCTLS = ["net.ipv4.ip_local_port_range=1024 65535", "net.ipv4.tcp_tw_reuse=1", "net.core.somaxconn=8192"]
@@ -32,12 +31,12 @@ SYSCTLS = ["net.ipv4.ip_local_port_range=1024 65535", "net.ipv4.tcp_tw_reuse=1",
 
 @contextlib.contextmanager
 def testbed():
-    """The hosts, and the origin on the last one."""
+    """Creates the hosts, and runs the origin on the server, for the block."""
     with hosts(CLIENT, RELAY, SERVER, sysctls=SYSCTLS):
-        add_veth((CLIENT, "10.77.1.1/30"), (RELAY, f"{NEAR}/30"), device="near")
-        add_veth((RELAY, f"{FAR}/30"), (SERVER, "10.77.2.2/30"), device="far")
-        run_command("ip", "-n", CLIENT, "route", "add", "default", "via", NEAR)
-        run_command("ip", "-n", SERVER, "route", "add", "default", "via", FAR)
+        add_veth((CLIENT, "10.77.1.1/30"), (RELAY, f"{CLIENT_SIDE}/30"), device="near")
+        add_veth((RELAY, f"{SERVER_SIDE}/30"), (SERVER, "10.77.2.2/30"), device="far")
+        run_command("ip", "-n", CLIENT, "route", "add", "default", "via", CLIENT_SIDE)
+        run_command("ip", "-n", SERVER, "route", "add", "default", "via", SERVER_SIDE)
         run_command(*netns_exec(RELAY, "sysctl", "-qw", "net.ipv4.ip_forward=1"))
         with Program(SERVER, LOAD, "serve", ORIGIN, ready=7001):
             yield
@@ -49,19 +48,19 @@ def write(directory, name, text):
     return path
 
 
-# Each relay: how its clients speak, and the command that starts the program. `directory` is its own.
+# Each relay has a function that returns the protocol of its clients and its command. `directory` is for its files.
 
 def longhaul(program, _):
-    return "plain", [program, "relay", "--forward", f"{NEAR}:{PORT}={ORIGIN}",
+    return "plain", [program, "relay", "--forward", f"{CLIENT_SIDE}:{PORT}={ORIGIN}",
                      "--allow-from", "10.77.1.0/30"]
 
 
 def longhaul_socks5(program, _):
-    return "socks5", [program, "relay", "--socks5", f"{NEAR}:{PORT}", "--allow-from", "10.77.1.0/30"]
+    return "socks5", [program, "relay", "--socks5", f"{CLIENT_SIDE}:{PORT}", "--allow-from", "10.77.1.0/30"]
 
 
 def longhaul_http(program, _):
-    return "connect", [program, "relay", "--http", f"{NEAR}:{PORT}", "--allow-from", "10.77.1.0/30"]
+    return "connect", [program, "relay", "--http", f"{CLIENT_SIDE}:{PORT}", "--allow-from", "10.77.1.0/30"]
 
 
 def nginx(program, directory):
@@ -70,7 +69,7 @@ def nginx(program, directory):
     config = write(directory, "nginx.conf", f"""{load}
 daemon off; pid {directory}/pid; worker_processes 2; worker_rlimit_nofile {DESCRIPTORS}; error_log stderr;
 events {{ worker_connections 32768; }}
-stream {{ server {{ listen {NEAR}:{PORT} reuseport backlog=4096; proxy_pass {ORIGIN};
+stream {{ server {{ listen {CLIENT_SIDE}:{PORT} reuseport backlog=4096; proxy_pass {ORIGIN};
   proxy_buffer_size 256k; tcp_nodelay on; proxy_timeout 1h; }} }}
 """)
     return "plain", [program, "-c", config]
@@ -91,7 +90,7 @@ defaults
     timeout client 1h
     timeout server 1h
 listen relay
-    bind {NEAR}:{PORT} backlog 4096
+    bind {CLIENT_SIDE}:{PORT} backlog 4096
     server origin {ORIGIN}
 """)
     return "plain", [program, "-db", "-f", config]
@@ -100,8 +99,8 @@ listen relay
 def dante(program, directory):
     config = write(directory, "danted.conf", f"""
 logoutput: {directory}/log
-internal: {NEAR} port = {PORT}
-external: {FAR}
+internal: {CLIENT_SIDE} port = {PORT}
+external: {SERVER_SIDE}
 socksmethod: none
 clientmethod: none
 user.privileged: root
@@ -114,7 +113,7 @@ socks pass {{ from: 0.0.0.0/0 to: 0.0.0.0/0 }}
 
 def squid(program, directory):
     config = write(directory, "squid.conf", f"""
-http_port {NEAR}:{PORT}
+http_port {CLIENT_SIDE}:{PORT}
 acl all_ports port 1-65535
 acl CONNECT method CONNECT
 http_access allow all
@@ -134,19 +133,19 @@ pinger_enable off
 
 
 def realm(program, _):
-    return "plain", [program, "-l", f"{NEAR}:{PORT}", "-r", ORIGIN]
+    return "plain", [program, "-l", f"{CLIENT_SIDE}:{PORT}", "-r", ORIGIN]
 
 
 def gost(program, _):
-    return "plain", [program, "-L", f"tcp://{NEAR}:{PORT}/{ORIGIN}"]
+    return "plain", [program, "-L", f"tcp://{CLIENT_SIDE}:{PORT}/{ORIGIN}"]
 
 
 PEERS = {"nginx": (nginx, "nginx"), "haproxy": (haproxy, "haproxy"), "dante": (dante, "danted"), "squid": (squid, "squid"),
          "realm": (realm, os.environ.get("REALM", "realm")), "gost": (gost, os.environ.get("GOST", "gost"))}
 
 
-def tree(root):
-    """The process and all that it has started."""
+def process_tree(root):
+    """Returns the PIDs of a process and of all its descendants."""
     parents = {}
     for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -162,7 +161,7 @@ def tree(root):
 
 
 def cpu_seconds(pids):
-    """User and system time, ended children included."""
+    """User and system time of processes, ended children included."""
     total = 0
     for pid in pids:
         try:
@@ -173,7 +172,8 @@ def cpu_seconds(pids):
     return total / os.sysconf("SC_CLK_TCK")
 
 
-def private_bytes(pids):
+def resident_bytes(pids):
+    """Proportional set size of processes."""
     total = 0
     for pid in pids:
         try:
@@ -184,18 +184,19 @@ def private_bytes(pids):
     return total
 
 
-def machine_used():
+def used_memory():
+    """Memory in use on this machine, in bytes."""
     fields = dict(line.split(":") for line in pathlib.Path("/proc/meminfo").read_text().splitlines())
     kib = lambda key: int(fields[key].split()[0])
     return 1024 * (kib("MemTotal") - kib("MemAvailable"))
 
 
-class Subject:
-    """One relay, running within the block."""
+class RunningRelay:
+    """A relay that runs for the block; none for `direct`."""
 
     def __init__(self, relay, program):
         self.relay, self.program, self.process = relay, program, None
-        self.via, self.address = "plain", ORIGIN
+        self.protocol, self.address = "plain", ORIGIN
 
     def __enter__(self):
         self.stack = contextlib.ExitStack()
@@ -203,102 +204,102 @@ class Subject:
             with self.stack:
                 directory = pathlib.Path(self.stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
                 directory.chmod(0o777)
-                self.via, command = self.relay(self.program, directory)
+                self.protocol, command = self.relay(self.program, directory)
                 self.process = self.stack.enter_context(Program(RELAY, *command, ready=PORT))
-                self.address = f"{NEAR}:{PORT}"
+                self.address = f"{CLIENT_SIDE}:{PORT}"
                 self.stack = self.stack.pop_all()
         return self
 
     def pids(self):
-        return tree(self.process.pid) if self.process else []
+        return process_tree(self.process.pid) if self.process else []
 
-    def load(self, job, **flags):
-        words = [word for key, value in flags.items() for word in (f"--{key}", value)]
-        return netns_exec(CLIENT, LOAD, job, "--via", self.via, "--relay", self.address, "--to", ORIGIN, *words)
+    def load_command(self, job, **flags):
+        arguments = [argument for key, value in flags.items() for argument in (f"--{key}", value)]
+        return netns_exec(CLIENT, LOAD, job, "--via", self.protocol, "--relay", self.address, "--to", ORIGIN, *arguments)
 
-    def ask(self, job, **flags):
-        return json.loads(run_command(*self.load(job, **flags), timeout=120))
+    def run_load(self, job, **flags):
+        return json.loads(run_command(*self.load_command(job, **flags), timeout=120))
 
     def __exit__(self, *_):
         self.stack.close()
 
 
 def bulk(flows):
-    def measure(subject, quick):
-        before = cpu_seconds(subject.pids())
-        got = subject.ask("bulk", flows=flows, seconds=1 if quick else 3)
-        cpu = cpu_seconds(subject.pids()) - before
-        figures = {"Gbit/s": got["bytes"] * 8e-9 / got["seconds"]}
-        return figures | ({"CPU s/GB": cpu / (got["bytes"] * 1e-9)} if subject.process else {})
+    def measure(relay, quick):
+        before = cpu_seconds(relay.pids())
+        result = relay.run_load("bulk", flows=flows, seconds=1 if quick else 3)
+        cpu = cpu_seconds(relay.pids()) - before
+        metrics = {"Gbit/s": result["bytes"] * 8e-9 / result["seconds"]}
+        return metrics | ({"CPU s/GB": cpu / (result["bytes"] * 1e-9)} if relay.process else {})
     return measure
 
 
-def connects(subject, quick):
-    got = subject.ask("connects", flows=16, seconds=1 if quick else 3)
-    return {"connects/s": got["connections"] / got["seconds"]}
+def connects(relay, quick):
+    result = relay.run_load("connects", flows=16, seconds=1 if quick else 3)
+    return {"connects/s": result["connections"] / result["seconds"]}
 
 
-def echo(subject, quick):
-    got = subject.ask("echo", count=2000 if quick else 20000)
-    return {"p50 us": got["p50_ns"] / 1000, "p99 us": got["p99_ns"] / 1000}
+def echo(relay, quick):
+    result = relay.run_load("echo", count=2000 if quick else 20000)
+    return {"p50 us": result["p50_ns"] / 1000, "p99 us": result["p99_ns"] / 1000}
 
 
-def idle(subject, quick):
+def idle(relay, quick):
     count = 1000 if quick else IDLE
-    own, all_ = private_bytes(subject.pids()), machine_used()
-    client = subprocess.Popen(subject.load("idle", count=count), stdin=subprocess.PIPE,
+    relay_before, machine_before = resident_bytes(relay.pids()), used_memory()
+    client = subprocess.Popen(relay.load_command("idle", count=count), stdin=subprocess.PIPE,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     line = client.stdout.readline()
-    held = json.loads(line)["open"] if line else 0
+    connections = json.loads(line)["open"] if line else 0
     time.sleep(1)
-    figures = {"held": held}
-    if held:
-        figures |= {"relay B/conn": (private_bytes(subject.pids()) - own) / held,
-                    "machine B/conn": (machine_used() - all_) / held}
+    metrics = {"open": connections}
+    if connections:
+        metrics |= {"relay B/conn": (resident_bytes(relay.pids()) - relay_before) / connections,
+                    "machine B/conn": (used_memory() - machine_before) / connections}
     client.stdin.close()
     client.wait(timeout=60)
-    return figures
+    return metrics
 
 
 CASES = {"bulk1": (bulk(1), 5), "bulk8": (bulk(8), 5), "connects": (connects, 5), "echo": (echo, 5), "idle": (idle, 1)}
-# Higher is better for these, lower for the rest.
-RISING = {"Gbit/s", "connects/s", "held"}
+# Metrics of which more is better. Of the others less is.
+HIGHER_IS_BETTER = {"Gbit/s", "connects/s", "open"}
 
 
 def run(results, args, case):
-    measure, most = CASES[case]
+    measure, max_rounds = CASES[case]
     ours = {"direct": (None, None), "longhaul": (longhaul, args.longhaul)}
-    subjects = ours | PEERS | {"longhaul socks5": (longhaul_socks5, args.longhaul), "longhaul connect": (longhaul_http, args.longhaul)}
-    for turn in range(min(args.rounds, most)):
-        for name in (name for name in subjects if name not in results.skipped):
+    relays = ours | PEERS | {"longhaul socks5": (longhaul_socks5, args.longhaul), "longhaul connect": (longhaul_http, args.longhaul)}
+    for round_ in range(min(args.rounds, max_rounds)):
+        for name in (name for name in relays if name not in results.skipped):
             peer = name in PEERS
-            with results.catch_errors(name, peer), Subject(*subjects[name]) as subject, results.catch_errors(f"{case}, {name}", peer):
-                results.add({"case": case, "relay": name, "turn": turn, **measure(subject, args.quick)})
+            with results.catch_errors(name, peer), RunningRelay(*relays[name]) as relay, results.catch_errors(f"{case}, {name}", peer):
+                results.add({"case": case, "relay": name, "round": round_, **measure(relay, args.quick)})
 
 
-def lines(rows):
-    for (case,), mine in group_by(rows, "case"):
+def table_lines(rows):
+    for (case,), own_rows in group_by(rows, "case"):
         if case == "heads":
-            yield from heads.table(mine)
+            yield from heads.table(own_rows)
             continue
-        keys = [key for key in dict.fromkeys(key for row in mine for key in row) if key not in ("case", "relay", "turn", "load")]
+        keys = [key for key in dict.fromkeys(key for row in own_rows for key in row) if key not in ("case", "relay", "round", "load")]
         medians = {name: {key: statistics.median(row[key] for row in own if key in row) for key in keys if any(key in row for row in own)}
-                   for (name,), own in group_by(mine, "relay")}
-        shown = [(name, *(f"{found[key]:.4g}" if key in found else "" for key in keys)) for name, found in medians.items()]
-        others = [found for name, found in medians.items() if name in PEERS]
+                   for (name,), own in group_by(own_rows, "relay")}
+        lines = [(name, *(f"{values[key]:.4g}" if key in values else "" for key in keys)) for name, values in medians.items()]
+        others = [values for name, values in medians.items() if name in PEERS]
         if others and "longhaul" in medians:
-            best = {key: (max if key in RISING else min)((found[key] for found in others if key in found), default=0) for key in keys}
-            shown.append(("longhaul / best", *(f"{medians['longhaul'].get(key, 0) / best[key]:.3f}" if best[key] else "" for key in keys)))
+            best = {key: (max if key in HIGHER_IS_BETTER else min)((values[key] for values in others if key in values), default=0) for key in keys}
+            lines.append(("longhaul / best", *(f"{medians['longhaul'].get(key, 0) / best[key]:.3f}" if best[key] else "" for key in keys)))
         yield ""
-        yield from table([case, *keys], shown)
+        yield from table([case, *keys], lines)
 
 
 def main():
     parser = argument_parser(__doc__)
-    parser.add_argument("--only", type=comma_separated, default=[*CASES, "heads"], metavar="CASE,...")
+    parser.add_argument("--only", type=comma_separated, default=[*CASES, "heads"], metavar="CASE,...", help=f"({','.join(CASES)},heads)")
     args = parse_args(parser)
     if unknown := [case for case in args.only if case not in (*CASES, "heads")]:
-        parser.error(f"no case is called {unknown[0]}; there are: {', '.join(CASES)}, heads")
+        parser.error(f"no case is called {unknown[0]}; the cases are: {', '.join(CASES)}, heads")
     if not LOAD.exists():
         skip_benchmark(f"no program at {LOAD}: build it (scripts/cargo build --release -p longhaul-relay --example relay_load)")
     run_in_namespaces()
@@ -313,7 +314,7 @@ def main():
             else:
                 with testbed():
                     run(results, args, case)
-    return results.finish(lines(results.rows))
+    return results.finish(table_lines(results.rows))
 
 
 if __name__ == "__main__":
