@@ -3,7 +3,7 @@
 
 use crate::{
     blocks::{BlockError, BlockHash, FILE_LEN_MAX, FileHash},
-    part::label::LabelError,
+    part::piece_header::PieceHeaderError,
     vfs::{OpenError, UntrustedFile},
 };
 use std::io;
@@ -107,11 +107,11 @@ pub enum PartError {
     },
     /// The part cannot be kept as a piece.
     #[error("{name}: cannot be kept as a piece: {reason}")]
-    Label {
+    PieceHeader {
         /// The file.
         name: String,
         /// Reason.
-        reason: LabelError,
+        reason: PieceHeaderError,
     },
     /// The file has another hash than expected, though each block was right: the source changed
     /// while it was read. The part was discarded.

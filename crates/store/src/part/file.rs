@@ -12,7 +12,7 @@ use crate::{
     entry::Entry,
     part::{
         journal::{BlockRecord, Header, Journal},
-        label::{self, LabelError},
+        piece_header::{self, PieceHeaderError},
     },
     vfs::{
         Dir, Directory, FileOps,
@@ -241,38 +241,40 @@ impl<D: Directory> Part<D> {
     }
 
     /// Keeps the part as a piece of the file, whose other blocks are on other hosts. Part and
-    /// journal stay; a label with this `entry` is added (see [`crate::piece`]). Written blocks are
-    /// made durable first.
+    /// journal stay; a piece header with this `entry` is added (see [`crate::piece`]). Written
+    /// blocks are made durable first.
     ///
     /// # Errors
     /// The entry is of another file or version, this is a slice, a commit failed before, or the
     /// system refuses. The part stays as it was.
     pub fn keep_as_piece(self, entry: &Entry) -> Result<(), PartError> {
         self.commit()?;
-        let label = self.label(entry).map_err(|reason| PartError::Label {
-            name: self.paths.display_name(),
-            reason,
-        })?;
+        let piece_header = self
+            .piece_header(entry)
+            .map_err(|reason| PartError::PieceHeader {
+                name: self.paths.display_name(),
+                reason,
+            })?;
         // Makes the length durable if no block came.
         self.paths
             .io_context("make it durable", self.file.sync_data())?;
         self.paths.rename_to_piece()?;
-        self.paths.write_label(&label)
+        self.paths.write_piece_header(&piece_header)
     }
 
-    fn label(&self, entry: &Entry) -> Result<Vec<u8>, LabelError> {
-        let version = label::file_version(entry)?;
+    fn piece_header(&self, entry: &Entry) -> Result<Vec<u8>, PieceHeaderError> {
+        let version = piece_header::file_version(entry)?;
         let header = Header {
             version: version.into(),
             blocks: Blocks::with_block_len(version.size, self.blocks.block_len()),
         };
         if self.is_slice {
-            return Err(LabelError::Slice);
+            return Err(PieceHeaderError::Slice);
         }
         if entry.path.name() != self.paths.name || !self.journal.lock().has_header(&header) {
-            return Err(LabelError::OtherVersion);
+            return Err(PieceHeaderError::OtherVersion);
         }
-        label::encode(entry)
+        piece_header::encode(entry)
     }
 
     /// Removes the part and its journal. A slice is only closed, because other processes may write
@@ -282,7 +284,7 @@ impl<D: Directory> Part<D> {
             return Ok(());
         }
         let paths = &self.paths;
-        paths.remove_label()?;
+        paths.remove_piece_header()?;
         paths.io_context("remove its journal", paths.dir.remove(&paths.journal))?;
         paths.remove_part()
     }

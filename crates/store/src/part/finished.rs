@@ -46,9 +46,9 @@ pub struct FinishedFile<D: Directory = Dir> {
 }
 
 impl<D: Directory> FinishedFile<D> {
-    /// Removes the journal, and the label if the file was kept as a piece. The caller must first
-    /// record durably in the manifest that the file is complete. Until then the journal prevents a
-    /// second copy.
+    /// Removes the journal, and the piece header if the file was kept as a piece. The caller must
+    /// first record durably in the manifest that the file is complete. Until then the journal
+    /// prevents a second copy.
     pub fn remove_journal(self) -> Result<(), PartError> {
         let paths = &self.paths;
         let is_same_file = paths.io_context(
@@ -58,7 +58,7 @@ impl<D: Directory> FinishedFile<D> {
         if !is_same_file {
             return Ok(());
         }
-        paths.remove_internal(&paths.label)?;
+        paths.remove_internal(&paths.piece_header)?;
         paths.io_context("remove its journal", paths.dir.remove(&paths.journal))
     }
 }

@@ -16,7 +16,8 @@
 //!   beside the file that it describes.
 //!
 //! A part whose file has other blocks on other hosts stays a part. Its name is then
-//! `.longhaul-HASH.piece-data`, and it has a label ([`Part::keep_as_piece`], [`crate::piece`]).
+//! `.longhaul-HASH.piece-data`, and it has a piece header ([`Part::keep_as_piece`],
+//! [`crate::piece`]).
 //!
 //! Several processes may write one file, each a slice ([`Part::open_slice`]): see `part/slices.rs`.
 
@@ -25,9 +26,9 @@ mod error;
 mod file;
 mod finished;
 pub mod journal;
-pub(crate) mod label;
 mod open;
 mod paths;
+pub(crate) mod piece_header;
 mod slices;
 
 pub use error::PartError;

@@ -166,7 +166,7 @@ impl<D: Directory> PartOpener<D> {
 
     fn create(self) -> Result<Part<D>, PartError> {
         let (paths, header) = (self.paths, self.header);
-        paths.remove_label()?;
+        paths.remove_piece_header()?;
         if self.used {
             paths.remove_slice_journals()?;
         }

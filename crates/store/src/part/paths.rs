@@ -37,7 +37,7 @@ pub(crate) struct PartPaths<D> {
     pub(crate) piece_data: Vec<u8>,
     pub(crate) journal: Vec<u8>,
     pub(crate) whole: Vec<u8>,
-    pub(crate) label: Vec<u8>,
+    pub(crate) piece_header: Vec<u8>,
 }
 
 impl<D: Directory> PartPaths<D> {
@@ -53,7 +53,7 @@ impl<D: Directory> PartPaths<D> {
             piece_data: internal_name(name, PIECE_DATA),
             journal: internal_name(name, "journal"),
             whole: internal_name(name, "whole"),
-            label: internal_name(name, "piece"),
+            piece_header: internal_name(name, "piece"),
         })
     }
 
@@ -138,7 +138,7 @@ impl<D: Directory> PartPaths<D> {
     /// Creates an empty file for content that is written at once. It is not the part, whose length
     /// has a meaning.
     pub(crate) fn create_whole(&self) -> Result<D::File, PartError> {
-        self.remove_label()?;
+        self.remove_piece_header()?;
         self.remove_journals()?;
         self.remove_unlocked_part()?;
         self.recreate(&self.whole)
@@ -212,29 +212,35 @@ impl<D: Directory> PartPaths<D> {
         }
     }
 
-    /// Removes the label, durably, before its part changes.
-    pub(super) fn remove_label(&self) -> Result<(), PartError> {
-        match self.remove_internal(&self.label)? {
-            true => self.io_context("make the removal of its label durable", self.dir.sync()),
+    /// Removes the piece header, durably, before its part changes.
+    pub(super) fn remove_piece_header(&self) -> Result<(), PartError> {
+        match self.remove_internal(&self.piece_header)? {
+            true => self.io_context(
+                "make the removal of its piece header durable",
+                self.dir.sync(),
+            ),
             false => Ok(()),
         }
     }
 
-    /// Removes all internal files of the file. The label goes last, when the removal of the others
-    /// is durable: leftovers are found by their label.
+    /// Removes all internal files of the file. The piece header goes last, when the removal of the
+    /// others is durable: leftovers are found by their piece header.
     pub(crate) fn remove_leftovers(&self) -> Result<(), PartError> {
         self.remove_journals()?;
         self.remove_unlocked_part()?;
         self.remove_unlocked(&self.whole)?;
-        let Some(_held) = self.open(&self.label, OpenMode::Exclusive)? else {
+        let Some(_held) = self.open(&self.piece_header, OpenMode::Exclusive)? else {
             return Ok(());
         };
         self.io_context("make the removal of its part durable", self.dir.sync())?;
-        self.io_context("remove its label", self.dir.remove(&self.label))
+        self.io_context(
+            "remove its piece header",
+            self.dir.remove(&self.piece_header),
+        )
     }
 
-    /// Gives the part the name of a piece. The name becomes durable with the label that is written
-    /// next. Without the label, or under the old name, the part is found as well.
+    /// Gives the part the name of a piece. The name becomes durable with the piece header that is
+    /// written next. Without the piece header, or under the old name, the part is found as well.
     pub(super) fn rename_to_piece(&self) -> Result<(), PartError> {
         match self.part_name()? == self.piece_data {
             true => Ok(()),
@@ -256,15 +262,15 @@ impl<D: Directory> PartPaths<D> {
         self.io_context("remove its part", self.dir.remove(self.part_name()?))
     }
 
-    /// Writes a label beside the part, durably. The label is written to the `.whole` file first:
-    /// the holder of the journal has both to itself.
-    pub(super) fn write_label(&self, bytes: &[u8]) -> Result<(), PartError> {
+    /// Writes a piece header beside the part, durably. The piece header is written to the `.whole`
+    /// file first: the holder of the journal has both to itself.
+    pub(super) fn write_piece_header(&self, bytes: &[u8]) -> Result<(), PartError> {
         let file = self.recreate(&self.whole)?;
-        self.io_context("write its label", file.write_at(bytes, 0))?;
-        self.io_context("make its label durable", file.sync_all())?;
-        let renamed = self.dir.rename(&self.whole, &self.label);
-        self.io_context("rename its label", renamed)?;
-        self.io_context("make its label durable", self.dir.sync())
+        self.io_context("write its piece header", file.write_at(bytes, 0))?;
+        self.io_context("make its piece header durable", file.sync_all())?;
+        let renamed = self.dir.rename(&self.whole, &self.piece_header);
+        self.io_context("rename its piece header", renamed)?;
+        self.io_context("make its piece header durable", self.dir.sync())
     }
 
     /// Gives the file its final name. Only a complete file has that name, even after a loss of

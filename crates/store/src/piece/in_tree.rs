@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds and removes pieces in a directory tree.
 
-use super::open::{PieceFileError, read_label};
+use super::open::{PieceFileError, read_piece_header};
 use crate::{
     part::remove_leftovers,
     path::{INTERNAL_PREFIX, RelPath, internal_name},
@@ -15,14 +15,14 @@ use rustix::{
 use std::collections::HashSet;
 
 /// Names of the files of which a directory has pieces, sorted: their bytes and sixteen each. Also
-/// the internal files that have the name of a label and are not valid.
+/// the internal files that have the name of a piece header and are not valid.
 pub(crate) fn find_in_directory(
     dir: BorrowedFd<'_>,
     names: &Names,
 ) -> (Vec<Box<[u8]>>, Vec<PieceFileError>) {
     let (mut files, mut invalid) = (Vec::new(), Vec::new());
-    for internal in names.iter().filter(|name| is_label(name)) {
-        match read_label(dir, internal) {
+    for internal in names.iter().filter(|name| is_piece_header(name)) {
+        match read_piece_header(dir, internal) {
             Ok(entry) => files.push(entry.path.name().into()),
             Err(error) => invalid.push(error),
         }
@@ -31,7 +31,7 @@ pub(crate) fn find_in_directory(
     (files, invalid)
 }
 
-fn is_label(name: &[u8]) -> bool {
+fn is_piece_header(name: &[u8]) -> bool {
     name.starts_with(INTERNAL_PREFIX) && name.ends_with(b".piece")
 }
 
@@ -59,7 +59,9 @@ impl PieceFileNames {
 /// Whether the tree has a piece of this file.
 pub(crate) fn exists(root: &Root, file: &RelPath) -> bool {
     let location = root.dir_and_name(file);
-    location.is_ok_and(|(dir, name)| read_label(dir.as_fd(), &internal_name(name, "piece")).is_ok())
+    location.is_ok_and(|(dir, name)| {
+        read_piece_header(dir.as_fd(), &internal_name(name, "piece")).is_ok()
+    })
 }
 
 /// Removes the piece of a file unless another process is using it.

@@ -2,19 +2,19 @@
 //! Pieces: a file whose blocks are spread over several hosts has a piece on each.
 //!
 //! On each host, the part and the journal stay ([`crate::part`]). The part is as long as the file,
-//! and its name is `.longhaul-HASH.piece-data`. A label beside them, `.longhaul-HASH.piece`, has
-//! the file's name and entry, because the hash cannot be turned back into a name. The label is
-//! written when the part is kept as a piece ([`crate::part::Part::keep_as_piece`]). It is removed
-//! when the file gets its final name on this host, is discarded or is begun again.
+//! and its name is `.longhaul-HASH.piece-data`. A piece header beside them, `.longhaul-HASH.piece`,
+//! has the file's name and entry, because the hash cannot be turned back into a name. The piece
+//! header is written when the part is kept as a piece ([`crate::part::Part::keep_as_piece`]). It is
+//! removed when the file gets its final name on this host, is discarded or is begun again.
 //!
-//! A label alone does not say which blocks exist. The journal says that, for the version in the
-//! label, and only beside a part of the file's length. So a label, a part or a journal that a loss
-//! of power restores does no harm.
+//! A piece header alone does not say which blocks exist. The journal says that, for the version in
+//! the piece header, and only beside a part of the file's length. So a piece header, a part or a
+//! journal that a loss of power restores does no harm.
 
 mod in_tree;
 mod open;
 
-pub use crate::part::label::{LABEL_LEN_MAX, LabelError};
+pub use crate::part::piece_header::{PIECE_HEADER_LEN_MAX, PieceHeaderError};
 pub(crate) use in_tree::{PieceFileNames, exists, find_in_directory, remove};
 pub use open::OpenPiece;
 pub(crate) use open::read_piece;
@@ -25,7 +25,7 @@ use crate::{
     part::{
         PartError, PartPaths,
         journal::{self, BlockRecord, Header},
-        label,
+        piece_header,
     },
     path::{PIECE_DATA, internal_name},
     vfs::{Directory, FileOps, OpenMode},
@@ -33,9 +33,9 @@ use crate::{
 use std::{io, ops::Range};
 
 /// Ranges of the blocks of this file, in this version, that a piece in `dir` has durably. Takes up
-/// to 16 bytes of memory for every second block. `None` if there is no label of this version, or no
-/// matching part and journal. Reads no block and takes no lock, so another process may be changing
-/// the piece. Records of slices are ignored until the part is opened as a whole.
+/// to 16 bytes of memory for every second block. `None` if there is no piece header of this
+/// version, or no matching part and journal. Reads no block and takes no lock, so another process
+/// may be changing the piece. Records of slices are ignored until the part is opened as a whole.
 ///
 /// # Errors
 /// Errors of the system.
@@ -54,7 +54,7 @@ pub(crate) fn held_blocks_with_len<D: Directory>(
     block_len: u64,
 ) -> Result<Option<Vec<Range<u64>>>, PartError> {
     let paths = PartPaths::new(dir, entry.path.name())?;
-    let Ok(version) = label::file_version(entry) else {
+    let Ok(version) = piece_header::file_version(entry) else {
         return Ok(None);
     };
     let header = header(version, block_len);
@@ -64,7 +64,7 @@ pub(crate) fn held_blocks_with_len<D: Directory>(
     ) else {
         return Ok(None);
     };
-    if !label_matches(&paths, &header)? {
+    if !piece_header_matches(&paths, &header)? {
         return Ok(None);
     }
     let records = matching_records(&part, &journal, &header);
@@ -73,20 +73,23 @@ pub(crate) fn held_blocks_with_len<D: Directory>(
     Ok(records.map(|records| ranges_of(&records)))
 }
 
-/// Entry in the label of this file's piece, if there is one. The metadata is from the time when the
+/// Entry in the piece header of this file, if there is one. The metadata is from the time when the
 /// piece was last kept.
 ///
 /// # Errors
 /// Errors of the system.
-pub fn label_entry<D: Directory>(dir: &D, file: &[u8]) -> Result<Option<Entry>, PartError> {
-    read_label_entry(&PartPaths::new(dir, file)?)
+pub fn piece_header_entry<D: Directory>(dir: &D, file: &[u8]) -> Result<Option<Entry>, PartError> {
+    read_piece_header_entry(&PartPaths::new(dir, file)?)
 }
 
-fn read_label_entry<D: Directory>(paths: &PartPaths<D>) -> Result<Option<Entry>, PartError> {
-    let Some(label) = paths.open(&paths.label, OpenMode::Read)? else {
+fn read_piece_header_entry<D: Directory>(paths: &PartPaths<D>) -> Result<Option<Entry>, PartError> {
+    let Some(piece_header) = paths.open(&paths.piece_header, OpenMode::Read)? else {
         return Ok(None);
     };
-    let entry = paths.io_context("read its label", read(&label, &paths.label))?;
+    let entry = paths.io_context(
+        "read its piece header",
+        read(&piece_header, &paths.piece_header),
+    )?;
     Ok(entry.ok())
 }
 
@@ -103,18 +106,24 @@ fn header(version: &Version, block_len: u64) -> Header {
     }
 }
 
-fn label_matches<D: Directory>(paths: &PartPaths<D>, header: &Header) -> Result<bool, PartError> {
-    let entry = read_label_entry(paths)?;
+fn piece_header_matches<D: Directory>(
+    paths: &PartPaths<D>,
+    header: &Header,
+) -> Result<bool, PartError> {
+    let entry = read_piece_header_entry(paths)?;
     let version = entry
         .as_ref()
-        .and_then(|entry| label::file_version(entry).ok());
+        .and_then(|entry| piece_header::file_version(entry).ok());
     Ok(version.is_some_and(|version| journal::Version::from(version) == header.version))
 }
 
-fn read(label: &impl FileOps, internal: &[u8]) -> io::Result<Result<Entry, LabelError>> {
-    let mut bytes = vec![0; label.len()?.min(LABEL_LEN_MAX as u64 + 1) as usize];
-    let read = label.read_at(&mut bytes, 0)?;
-    Ok(label::decode(&bytes[..read], internal))
+fn read(
+    piece_header: &impl FileOps,
+    internal: &[u8],
+) -> io::Result<Result<Entry, PieceHeaderError>> {
+    let mut bytes = vec![0; piece_header.len()?.min(PIECE_HEADER_LEN_MAX as u64 + 1) as usize];
+    let read = piece_header.read_at(&mut bytes, 0)?;
+    Ok(piece_header::decode(&bytes[..read], internal))
 }
 
 /// One record for each block, in order, if journal and part match.

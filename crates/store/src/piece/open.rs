@@ -8,7 +8,7 @@ use crate::{
     metadata::handle::open_handle,
     part::{
         journal::BlockRecord,
-        label::{self, LabelError},
+        piece_header::{self, PieceHeaderError},
     },
     path::{BadPath, PIECE_DATA, RelPath, internal_name},
     root::Failure,
@@ -49,15 +49,15 @@ impl OpenPiece {
     }
 
     pub(crate) fn open(dir: BorrowedFd<'_>, file: &[u8]) -> Result<Self, PieceFileError> {
-        let entry = read_label(dir, &internal_name(file, "piece"))?;
+        let entry = read_piece_header(dir, &internal_name(file, "piece"))?;
         Self::of(dir, &entry)
     }
 
     fn of(dir: BorrowedFd<'_>, entry: &Entry) -> Result<Self, PieceFileError> {
         let name = |kind| internal_name(entry.path.name(), kind);
-        let label = name("piece");
-        let version =
-            *label::file_version(entry).map_err(|reason| PieceFileError::new(&label, reason))?;
+        let piece_header = name("piece");
+        let version = *piece_header::file_version(entry)
+            .map_err(|reason| PieceFileError::new(&piece_header, reason))?;
         // Opened before the journal, for the reason given at [`super::held_blocks`]. Under the name
         // that earlier versions used, or if power was lost before the part was renamed.
         let file = match open_internal(dir, &name(PIECE_DATA)) {
@@ -94,11 +94,11 @@ fn records(
 #[derive(Debug)]
 pub(crate) struct PieceFileError {
     internal: Vec<u8>,
-    reason: LabelError,
+    reason: PieceHeaderError,
 }
 
 impl PieceFileError {
-    fn new(internal: &[u8], reason: LabelError) -> Self {
+    fn new(internal: &[u8], reason: PieceHeaderError) -> Self {
         Self {
             internal: internal.into(),
             reason,
@@ -106,7 +106,7 @@ impl PieceFileError {
     }
 
     fn is_not_found(&self) -> bool {
-        self.reason == LabelError::System(Errno::NOENT)
+        self.reason == PieceHeaderError::System(Errno::NOENT)
     }
 
     /// Error for this file in the directory `dir`.
@@ -128,38 +128,41 @@ fn below(dir: Option<&RelPath>, name: &[u8]) -> Result<RelPath, BadPath> {
     }
 }
 
-fn errno(error: &io::Error) -> LabelError {
+fn errno(error: &io::Error) -> PieceHeaderError {
     Errno::from_io_error(error).unwrap_or(Errno::IO).into()
 }
 
 /// Opens an internal file for reading, and checks that no other user can have placed it: the copied
-/// data gets the owner and mode in the label.
+/// data gets the owner and mode in the piece header.
 fn open_internal(dir: BorrowedFd<'_>, internal: &[u8]) -> Result<File, PieceFileError> {
     let opened = || {
         let handle = open_handle(dir, internal)?;
         if handle.kind() != FileType::RegularFile {
-            return Err(LabelError::Untrusted(vfs::UntrustedFile::NotRegular));
+            return Err(PieceHeaderError::Untrusted(vfs::UntrustedFile::NotRegular));
         }
-        vfs::check_owned(&handle.stat).map_err(LabelError::Untrusted)?;
+        vfs::check_owned(&handle.stat).map_err(PieceHeaderError::Untrusted)?;
         handle.unreadable.map_or(Ok(()), Err)?;
         Ok(File::from(handle.fd))
     };
     opened().map_err(|reason| PieceFileError::new(internal, reason))
 }
 
-pub(super) fn read_label(dir: BorrowedFd<'_>, internal: &[u8]) -> Result<Entry, PieceFileError> {
+pub(super) fn read_piece_header(
+    dir: BorrowedFd<'_>,
+    internal: &[u8],
+) -> Result<Entry, PieceFileError> {
     let file = open_internal(dir, internal)?;
     let entry = read(&file, internal).unwrap_or_else(|error| Err(errno(&error)));
     entry.map_err(|reason| PieceFileError::new(internal, reason))
 }
 
-/// Reads the label of a file's piece. Returns the entry, and the ranges of the blocks that the
+/// Reads the piece header of a file. Returns the entry, and the ranges of the blocks that the
 /// piece has.
 pub(crate) fn read_piece(
     dir: BorrowedFd<'_>,
     file: &[u8],
 ) -> Result<(Entry, Vec<Range<u64>>), PieceFileError> {
-    let entry = read_label(dir, &internal_name(file, "piece"))?;
+    let entry = read_piece_header(dir, &internal_name(file, "piece"))?;
     let blocks = match OpenPiece::of(dir, &entry) {
         Ok(piece) => ranges_of(&piece.records),
         Err(error) if error.is_not_found() => Vec::new(),

@@ -86,7 +86,7 @@ fn resumes_a_kept_piece() {
     part.commit().unwrap();
     assert_eq!(test_dir.held(), None, "not kept yet");
     part.keep_as_piece(&test_dir.entry).unwrap();
-    assert_eq!(test_dir.names(), 3, "part, journal, label");
+    assert_eq!(test_dir.names(), 3, "part, journal, piece header");
     assert_eq!(test_dir.held(), Some(vec![1..2]));
     let mut elsewhere = test_dir.entry.clone();
     elsewhere.metadata.mode = 0;
@@ -108,7 +108,7 @@ fn keeps_a_piece_without_blocks() {
 }
 
 #[test]
-fn new_version_removes_the_label() {
+fn new_version_removes_the_piece_header() {
     let mut test_dir = TestDir::new();
     test_dir.keep(ALL);
     test_dir.entry = file_in_pieces("file", 2);
@@ -121,7 +121,7 @@ fn new_version_removes_the_label() {
 }
 
 #[test]
-fn reports_no_blocks_without_label_part_or_journal() {
+fn reports_no_blocks_without_piece_header_part_or_journal() {
     for kind in ["piece", PIECE_DATA, "journal"] {
         let test_dir = TestDir::new();
         test_dir.keep(ALL);
@@ -138,10 +138,10 @@ fn reports_no_blocks_without_label_part_or_journal() {
 }
 
 #[test]
-fn replaces_an_invalid_label() {
+fn replaces_an_invalid_piece_header() {
     let test_dir = TestDir::new();
     test_dir.keep(ALL);
-    for nonsense in [&b""[..], b"nonsense", &vec![0; LABEL_LEN_MAX + 1]] {
+    for nonsense in [&b""[..], b"nonsense", &vec![0; PIECE_HEADER_LEN_MAX + 1]] {
         fs::write(test_dir.internal("piece"), nonsense).unwrap();
         assert_eq!(test_dir.held(), None);
     }
@@ -150,7 +150,7 @@ fn replaces_an_invalid_label() {
 }
 
 #[test]
-fn finishing_a_file_removes_its_label() {
+fn finishing_a_file_removes_its_piece_header() {
     let test_dir = TestDir::new();
     test_dir.keep(0..2);
     let part = test_dir.part();
@@ -163,7 +163,7 @@ fn finishing_a_file_removes_its_label() {
 }
 
 #[test]
-fn discarding_a_piece_removes_its_label() {
+fn discarding_a_piece_removes_its_piece_header() {
     let test_dir = TestDir::new();
     test_dir.keep(ALL);
     test_dir.part().discard().unwrap();
@@ -172,7 +172,7 @@ fn discarding_a_piece_removes_its_label() {
     remove_leftovers(&dir_of(test_dir.temp.path(), &test_dir.entry), b"file").unwrap();
     assert_eq!(test_dir.names(), 0);
     // Left by a process that was killed.
-    fs::write(test_dir.internal("whole"), "half a label").unwrap();
+    fs::write(test_dir.internal("whole"), "half a piece header").unwrap();
     test_dir.keep(0..1);
     assert_eq!(test_dir.names(), 3);
     let dir = dir_of(test_dir.temp.path(), &test_dir.entry);
@@ -236,7 +236,7 @@ fn reads_blocks_and_hashes_of_a_piece() {
     );
     assert_eq!(
         Some(&piece.version),
-        label::file_version(&test_dir.entry).ok()
+        piece_header::file_version(&test_dir.entry).ok()
     );
     let mut last = [0; 1000];
     piece.file.read_exact_at(&mut last, 2 * BLOCK_LEN).unwrap();
@@ -295,7 +295,7 @@ fn recognises_internal_names_of_a_piece() {
 }
 
 #[test]
-fn error_names_the_path_of_the_label() {
+fn error_names_the_path_of_the_piece_header() {
     let test_dir = TestDir::new();
     let dir = fs::File::open(test_dir.temp.path()).unwrap();
     let error = read_piece(dir.as_fd(), b"file").unwrap_err();

@@ -2,7 +2,7 @@
 //! Errors of operations on the entries of a tree.
 
 use crate::{
-    part::{PartError, label::LabelError},
+    part::{PartError, piece_header::PieceHeaderError},
     path::{BadPath, RelPath},
 };
 use rustix::io::Errno;
@@ -29,7 +29,7 @@ pub enum Failure {
         /// Internal file that is not valid.
         path: RelPath,
         /// Reason.
-        reason: LabelError,
+        reason: PieceHeaderError,
     },
     /// A piece cannot be removed.
     #[error("{}{error}", path.parent().map_or_else(String::new, |dir| format!("{dir}/")))]
@@ -84,7 +84,7 @@ impl Failure {
         match self {
             Self::System { errno, .. } => Some(*errno),
             Self::Piece {
-                reason: LabelError::System(errno),
+                reason: PieceHeaderError::System(errno),
                 ..
             } => Some(*errno),
             _ => None,

@@ -202,7 +202,7 @@ fn below(dir: Option<&RelPath>, name: &[u8]) -> Result<RelPath, Failure> {
     })
 }
 
-/// Files of which a directory has pieces. Invalid labels are left alone.
+/// Files of which a directory has pieces. Invalid piece headers are left alone.
 fn files_with_pieces(
     root: &Root,
     dir: Option<&RelPath>,

@@ -187,7 +187,7 @@ fn piece_survives_power_loss_while_kept_again() {
 }
 
 #[test]
-fn label_is_removed_last() {
+fn piece_header_is_removed_last() {
     let remove = |simulation: &mut Simulation| {
         simulation.sources[0].promised_piece = None;
         simulation.sources[0].promised_blocks.clear();
@@ -220,11 +220,14 @@ fn restarted_part_is_no_piece_until_kept() {
         simulation.open(0)
     };
     at_each_operation(begin, |source| {
-        let label = source.has("piece");
+        let piece_header = source.has("piece");
         let source_info = source.source_info(true);
         let opened = Part::open_with_block_len(&source.dir, &source.name, &source_info, BLOCK);
         let resumed = matches!(opened, Ok(OpenOutcome::Resumed(_)));
-        assert!(!(resumed && label), "a part beside the label of another");
+        assert!(
+            !(resumed && piece_header),
+            "a part beside the piece header of another"
+        );
     });
 }
 

@@ -55,7 +55,7 @@ fn pieces_come_first_in_their_directory_sorted_by_name() {
 }
 
 #[test]
-fn piece_has_the_entry_in_its_label() {
+fn piece_has_the_entry_in_its_piece_header() {
     let temp = dirs();
     let src = temp.path().join("src");
     fs::create_dir(src.join("d")).unwrap();
@@ -84,7 +84,7 @@ fn patterns_match_the_file_and_whole_files_win_over_pieces() {
 }
 
 #[test]
-fn reports_invalid_labels_and_continues() {
+fn reports_invalid_piece_headers_and_continues() {
     let temp = dirs();
     let src = temp.path().join("src");
     for path in ["a", "b", "c", "d"] {
@@ -96,10 +96,13 @@ fn reports_invalid_labels_and_continues() {
     let mut scan = scan(&contents(&src), Filter::default());
     let mut lines = describe_items(&mut scan);
     let failed: Vec<_> = lines.drain(1..3).collect();
-    for (path, why) in [("a", "not a label"), ("elsewhere", "a label with the name")] {
-        let label = own(&src, path, "piece");
-        let label = label.file_name().unwrap().to_str().unwrap();
-        let begin = format!("{label}: {why}");
+    for (path, why) in [
+        ("a", "not a piece header"),
+        ("elsewhere", "a piece header with the name"),
+    ] {
+        let piece_header = own(&src, path, "piece");
+        let piece_header = piece_header.file_name().unwrap().to_str().unwrap();
+        let begin = format!("{piece_header}: {why}");
         assert!(
             failed.iter().any(|line| line.starts_with(&begin)),
             "{failed:?}"
@@ -109,8 +112,8 @@ fn reports_invalid_labels_and_continues() {
     assert_eq!(scan.ended(), ScanEnd::Failures(2));
 }
 
-/// A copied file gets the owner and mode in the label. So a label of another user must not be
-/// trusted.
+/// A copied file gets the owner and mode in the piece header. So a piece header of another user
+/// must not be trusted.
 #[test]
 fn refuses_internal_files_of_another_user() {
     if !is_root() {
@@ -220,7 +223,7 @@ fn deletes_pieces_of_files_missing_at_the_source() {
     ];
     paths.iter().for_each(|path| keep(&dst, path, 0..1));
     fs::write(dst.join("gone too"), "whole").unwrap();
-    // Parts of an unfinished copy, and a damaged label.
+    // Parts of an unfinished copy, and a damaged piece header.
     drop(part_of(&dst, &file_in_pieces("unfinished", 1)));
     fs::write(own(&dst, "none", "piece"), "nonsense").unwrap();
     let filter = exclude("*.me");
@@ -237,7 +240,7 @@ fn deletes_pieces_of_files_missing_at_the_source() {
     assert_eq!(removed.sum::<u64>(), 5);
     assert_eq!(fs::read_dir(dst.join("d")).unwrap().count(), 0);
     assert!(!dst.join("extra").exists() && !dst.join("gone too").exists());
-    // Three pieces, the part with its journal, the damaged label, and d.
+    // Three pieces, the part with its journal, the damaged piece header, and d.
     assert_eq!(fs::read_dir(&dst).unwrap().count(), 3 * 3 + 2 + 1 + 1);
     assert_eq!(planned_deletions(&temp, &filter).0, Vec::<String>::new());
 }
@@ -272,9 +275,10 @@ fn keeps_directories_of_other_internal_files_and_reports_busy_pieces() {
     );
 }
 
-/// An interrupted removal leaves the label, because the other internal files are found by it.
+/// An interrupted removal leaves the piece header, because the other internal files are found by
+/// it.
 #[test]
-fn removes_a_piece_of_which_only_the_label_is_left() {
+fn removes_a_piece_of_which_only_the_piece_header_is_left() {
     let temp = dirs();
     let dst = temp.path().join("dst");
     keep(&dst, "a", 0..1);

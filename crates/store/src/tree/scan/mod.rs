@@ -72,9 +72,9 @@ pub enum ScanItem {
     Piece {
         /// Index of the source.
         source: usize,
-        /// Entry of the file, from its label.
+        /// Entry of the file, from its piece header.
         entry: Entry,
-        /// Ranges of the blocks that the piece has; empty if only the label is left.
+        /// Ranges of the blocks that the piece has; empty if only the piece header is left.
         piece_blocks: Vec<Range<u64>>,
     },
     /// Record, in a directory below the source, of trees that were spread over several hosts. The

@@ -191,7 +191,7 @@ impl Source {
     /// version: it may have been replaced.
     ///
     /// # Errors
-    /// The system's error, or the file has no label any more.
+    /// The system's error, or the file has no piece header any more.
     pub fn open_piece(&self, path: &RelPath) -> Result<OpenPiece, Failure> {
         let below = self.resolve(path).ok_or(Errno::NOENT);
         let below = below.map_err(Failure::at(Some(path), "open the piece of"))?;

@@ -42,13 +42,14 @@ impl Target {
         let wanted = BlockSet::of(portion, Blocks::new(version.size))?;
         let dir = open_directory(&self.root, &entry.path).ok()?;
         let held = piece::held_blocks(&dir, entry).ok()??;
-        let label = piece::label_entry(&dir, entry.path.name()).ok()??;
+        let piece_header = piece::piece_header_entry(&dir, entry.path.name()).ok()??;
         // The access time does not matter.
         let metadata = Metadata {
-            accessed: label.metadata.accessed,
+            accessed: piece_header.metadata.accessed,
             ..entry.metadata.clone()
         };
-        let all = wanted.intersection(&held) == wanted.ranges() && label.metadata == metadata;
+        let all =
+            wanted.intersection(&held) == wanted.ranges() && piece_header.metadata == metadata;
         all.then(|| match self.remove_whole_file(entry) {
             Ok(()) => Outcome::Unchanged,
             Err(why) => Outcome::Failed(why),
