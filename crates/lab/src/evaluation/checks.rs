@@ -48,8 +48,8 @@ fn check(spec: &CheckSpec, experiment: &ExperimentPlan, cells: &[Cell]) -> Optio
     let (found, undecided) = deciding_value(&figures, bound);
     let value = match found {
         CheckValue::NotRun => return None,
-        CheckValue::NoData => Value::from("no figure: no run gave one"),
-        CheckValue::DividesByZero => Value::from("no number: it divides by 0"),
+        CheckValue::NoData => Value::from("no value: no run measured it"),
+        CheckValue::DividesByZero => Value::from("no value: division by 0"),
         CheckValue::Found {
             value, of: None, ..
         } => Value::from(value),
@@ -72,7 +72,7 @@ fn check(spec: &CheckSpec, experiment: &ExperimentPlan, cells: &[Cell]) -> Optio
 }
 
 /// Reason of an undecided check.
-const TOO_BUSY: &str = "the machine was too busy";
+const TOO_BUSY: &str = "emulator late";
 
 /// Returns the deciding value, and whether the check stays undecided.
 ///

@@ -109,7 +109,7 @@ fn is_up_to_date(lab: &PreparedExperiment) -> bool {
 
 /// Table with one line for each experiment, and a summary line.
 fn text(experiments: &[Experiment]) -> String {
-    let heading = ["experiment", "ours/paper", "checks", "took", "found"].map(str::to_owned);
+    let heading = ["experiment", "result/reference", "checks", "duration", "result"].map(str::to_owned);
     let mut rows: Vec<Vec<String>> = std::iter::once(heading.to_vec())
         .chain(experiments.iter().map(row))
         .collect();
@@ -144,9 +144,9 @@ fn checks_cell(experiment: &Experiment) -> String {
     let checks = match (checks - passed - open, open) {
         _ if checks == 0 => "none".to_owned(),
         (0, 0) => format!("all {checks}"),
-        (0, open) => format!("{open} of {checks} not decided"),
-        (missed, 0) => format!("{missed} of {checks} not met"),
-        (missed, open) => format!("{missed} of {checks} not met, {open} not decided"),
+        (0, open) => format!("{open} of {checks} undecided"),
+        (missed, 0) => format!("{missed} of {checks} failed"),
+        (missed, open) => format!("{missed} of {checks} failed, {open} undecided"),
     };
     match runs - good {
         0 => checks,
@@ -158,7 +158,7 @@ fn sum(experiments: &[Experiment]) -> String {
     let passed = experiments.iter().filter(|one| one.has_passed()).count();
     let took = experiments.iter().filter_map(|one| one.duration_s).sum::<f64>();
     format!(
-        "{passed} of {} scenarios pass all their checks; their runs took {}",
+        "{passed} of {} scenarios passed all checks; total duration of the runs: {}",
         experiments.len(),
         Time::from_secs_f64(took.round())
     )

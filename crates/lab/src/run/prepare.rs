@@ -152,11 +152,11 @@ fn check_outcome(result: &LabResult) -> Result<()> {
     match (failed, failed_checks, undecided.count()) {
         (0, 0, 0) => Ok(()),
         (0, 0, undecided) => Err(Refusal::undecided(format!(
-            "{undecided} of {} checks not decided: the machine was too busy; run it again when the machine is idle",
+            "{undecided} of {} checks undecided: the emulator was late; run it again on an idle machine",
             checks.len()
         ))),
         _ => bail!(
-            "{failed} of {} runs failed, {failed_checks} of {} checks not met",
+            "{failed} of {} runs failed, {failed_checks} of {} checks failed",
             runs().count(),
             checks.len()
         ),

@@ -14,7 +14,10 @@ use std::{
 
 /// Name of the manifest below `raw`. It has the line `RUN/` when a run begins, and `RUN/FILE`
 /// for each file when it ends.
-const MANIFEST: &str = ".written";
+const MANIFEST: &str = ".manifest";
+
+/// Name of the manifest in earlier versions.
+const OLD_MANIFEST: &str = ".written";
 
 /// File name extensions of records. Used only for a run that was interrupted before it could list
 /// its files.
@@ -105,22 +108,29 @@ impl RecordDir {
 /// Replaces the manifest by one with the kept files. If this is interrupted, either version
 /// remains.
 fn write_manifest(root: &Path, written: &Manifest) -> io::Result<File> {
-    let fresh = root.join(format!("{MANIFEST}.new"));
-    let mut manifest = File::create(&fresh)?;
+    let new = root.join(format!("{MANIFEST}.new"));
+    let mut manifest = File::create(&new)?;
     for (run_dir, files) in written {
         for file in files {
             writeln!(manifest, "{run_dir}/{file}")?;
         }
     }
     manifest.sync_data()?;
-    fs::rename(&fresh, root.join(MANIFEST))?;
-    Ok(manifest)
+    fs::rename(&new, root.join(MANIFEST))?;
+    match fs::remove_file(root.join(OLD_MANIFEST)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(manifest),
+    }
 }
 
 fn read_manifest(out: &Path, root: &Path) -> Result<Manifest> {
-    let manifest = match fs::read_to_string(root.join(MANIFEST)) {
+    let name = match root.join(MANIFEST).exists() {
+        true => MANIFEST,
+        false => OLD_MANIFEST,
+    };
+    let manifest = match fs::read_to_string(root.join(name)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => listed_in_result(out),
-        read => read.with_context(|| format!("cannot read {}", root.join(MANIFEST).display()))?,
+        read => read.with_context(|| format!("cannot read {}", root.join(name).display()))?,
     };
     let mut written = Manifest::new();
     for (run_dir, file) in manifest.lines().filter_map(|line| line.split_once('/')) {
@@ -272,10 +282,22 @@ mod tests {
         let out = tempfile::tempdir().unwrap();
         let out = out.path();
         put(out, "notes.log");
-        put(out, "raw/.written");
-        fs::write(out.join("raw/.written"), "../notes.log\n../\n/notes.log\n").unwrap();
+        put(out, "raw/.manifest");
+        fs::write(out.join("raw/.manifest"), "../notes.log\n../\n/notes.log\n").unwrap();
         lab(out, &["01-a-1"]);
         assert!(out.join("notes.log").exists());
+    }
+
+    #[test]
+    fn replaces_manifest_of_an_earlier_version() {
+        let out = tempfile::tempdir().unwrap();
+        let out = out.path();
+        lab(out, &["01-a-1"]);
+        let root = out.join("raw");
+        fs::rename(root.join(MANIFEST), root.join(OLD_MANIFEST)).unwrap();
+        lab(out, &["01-b-1"]);
+        assert!(!root.join("01-a-1").exists() && !root.join(OLD_MANIFEST).exists());
+        assert!(root.join(MANIFEST).is_file());
     }
 
     #[test]

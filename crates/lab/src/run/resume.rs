@@ -22,7 +22,7 @@ const NAME: &str = "raw/.journal.jsonl";
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CompletedRun {
     /// Index in the order of all runs, from 0.
-    #[serde(rename = "turn")]
+    #[serde(alias = "turn")]
     pub(crate) index: usize,
     /// Seconds of work when it ended, without the pauses between sessions.
     pub(crate) spent_s: f64,
@@ -290,7 +290,7 @@ mod tests {
             check(out.path(), &other, false)
                 .unwrap_err()
                 .to_string()
-                .contains("reads differently")
+                .contains("options are different")
         );
         check(out.path(), &identity(8), true).unwrap();
         assert_eq!(

@@ -207,9 +207,9 @@ fn registers_own_controls_with_parameters_for_the_run() {
     let name = |requested: &str| {
         let found = provided
             .iter()
-            .find(|one| one["asked"] == requested)
+            .find(|one| one["requested"] == requested)
             .unwrap();
-        assert_eq!(found["by"], "longhaul");
+        assert_eq!(found["provider"], "longhaul");
         found["name"].as_str().unwrap().to_owned()
     };
     let (plain, three) = (name("lh_bic"), name("lh_bic:ack_shift=3"));
@@ -236,7 +236,7 @@ fn relay_legs_can_use_own_controls() {
     let (result, messages) = run_over(LINE, &[relay, &get].concat(), out.path());
     assert_succeeded(&result, &messages);
     let provided = &result["congestion_controls"][0];
-    assert_eq!(provided["asked"], "lh_scalable:md_shift=2");
+    assert_eq!(provided["requested"], "lh_scalable:md_shift=2");
     let samples = samples(&result, out.path());
     let seen = |host: &str| {
         let of_host = samples.iter().filter(|sample| sample["host"] == host);

@@ -124,7 +124,7 @@ fn dvd_scenario_relays_all_data() {
     let cell = &result["cells"][0];
     assert_eq!(cell["relays"], serde_json::json!(["relay2", "relay1"]));
     assert_eq!(
-        cell["runs"][0]["series"]["legs"].as_array().unwrap().len(),
+        cell["runs"][0]["series"]["path_segments"].as_array().unwrap().len(),
         3,
         "{cell}"
     );

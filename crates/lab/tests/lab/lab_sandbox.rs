@@ -152,16 +152,16 @@ fn tap_gives_a_capture_file_and_metrics() {
     assert!(figure("ack_diff_mean_bytes") >= 1448.0);
     assert!(figure("packets_per_ack_ratio") >= 1.0);
     assert!(figure("duplicate_acks") >= 0.0);
-    let course = &run["series"]["taps"][0];
+    let capture = &run["series"]["captures"][0];
     // Data leaves the router for the client, at the left end of this link.
     assert_eq!(
-        (&course["flow"], &course["link"]),
+        (&capture["flow"], &capture["link"]),
         (&"get".into(), &"near".into())
     );
     for stream in ["data_bps", "acked_bps"] {
-        let rates = course[stream]["mean"].as_array().unwrap();
+        let rates = capture[stream]["mean"].as_array().unwrap();
         let sum: f64 = rates.iter().filter_map(serde_json::Value::as_f64).sum();
-        let bytes = sum * course["bin_ms"].as_f64().unwrap() / 8e3;
+        let bytes = sum * capture["bin_ms"].as_f64().unwrap() / 8e3;
         assert!(
             (2.94e6..3.09e6).contains(&bytes),
             "{stream}: {bytes} of 3 MB"
@@ -237,7 +237,7 @@ fn keeps_foreign_files_in_the_output_directory() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     left.sort();
-    assert_eq!(left, [".written", "01-size=2MB-1", "notes.txt"]);
+    assert_eq!(left, [".manifest", "01-size=2MB-1", "notes.txt"]);
     fs::write(bench.path("out/raw/01-size=2MB-1/notes.txt"), "mine").unwrap();
     let refused = bench.run(&[]);
     assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
@@ -265,7 +265,7 @@ fn iperf3_runs_in_both_directions_and_a_check_fails() {
     let output = bench.run(&[]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(
-        stderr(&output).contains("1 of 1 checks not met"),
+        stderr(&output).contains("1 of 1 checks failed"),
         "{}",
         stderr(&output)
     );
@@ -479,7 +479,7 @@ fn resumes_after_sigkill() {
     for cell in result["cells"].as_array().unwrap() {
         assert_eq!(cell["runs"].as_array().unwrap().len(), 2, "{cell}");
     }
-    assert_eq!(result["resumed"].as_array().unwrap().len(), 1);
+    assert_eq!(result["resumed_at"].as_array().unwrap().len(), 1);
     for raw in result["raw"].as_array().unwrap() {
         assert!(
             bench.path("out").join(raw.as_str().unwrap()).exists(),

@@ -132,7 +132,7 @@ fn figures(result: &Value) -> Vec<String> {
                     None => format!("{name} {value:.4}"),
                 })
                 .collect();
-            format!("{} {}", cell["vary"], text.join(", "))
+            format!("{} {}", cell["parameters"], text.join(", "))
         })
         .collect()
 }
@@ -160,7 +160,7 @@ fn relay_splits_the_path() {
             .unwrap()
     };
     assert!(goodput(1) > 3.0 * goodput(0), "{:?}", figures(&result));
-    let legs = |cell: usize| &result["cells"][cell]["runs"][0]["series"]["legs"];
+    let legs = |cell: usize| &result["cells"][cell]["runs"][0]["series"]["path_segments"];
     assert_eq!(legs(0).as_array().unwrap().len(), 1);
     let names: Vec<&Value> = legs(1)
         .as_array()
@@ -299,7 +299,7 @@ cc = "reno"
 fn adds_losses_of_other_links_and_skips_veth_legs() {
     let (result, out) = run(LOSSY_EDGE, &[]);
     insta::assert_snapshot!(figures(&result).join("\n"));
-    let legs = &result["cells"][1]["runs"][0]["series"]["legs"];
+    let legs = &result["cells"][1]["runs"][0]["series"]["path_segments"];
     let legs: Vec<&Value> = legs
         .as_array()
         .unwrap()
@@ -391,11 +391,11 @@ fn page_draws_both_flows_and_says_simulated() {
             .collect()
     };
     assert_eq!(
-        names("legs", |leg| &leg["name"]),
+        names("path_segments", |leg| &leg["name"]),
         ["first (reno) a–b", "second (lh_bic) a–b"]
     );
     assert_eq!(
-        names("courses", |course| &course["flow"]),
+        names("time_series", |course| &course["flow"]),
         ["first", "second"]
     );
     let page = fs::read_to_string(out.path().join("out/report.html")).unwrap();
