@@ -39,21 +39,21 @@ fn rejects_tables_of_another_format() {
 fn existing_tables_need_no_create_right() {
     let database = TestDatabase::new();
     let other = Server::shared().database();
-    let mover = |url: &str| url.replace("longhaul@", "mover@");
+    let worker = |url: &str| url.replace("longhaul@", "worker@");
     database.sql(
-        "CREATE ROLE mover LOGIN; GRANT USAGE ON SCHEMA longhaul TO mover;
-         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA longhaul TO mover;
-         GRANT USAGE ON ALL SEQUENCES IN SCHEMA longhaul TO mover;",
+        "CREATE ROLE worker LOGIN; GRANT USAGE ON SCHEMA longhaul TO worker;
+         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA longhaul TO worker;
+         GRANT USAGE ON ALL SEQUENCES IN SCHEMA longhaul TO worker;",
     );
-    let store = JobStore::open(&mover(&database.url)).unwrap();
+    let store = JobStore::open(&worker(&database.url)).unwrap();
     let job = store.join(b"job", b"", &task("plan")).unwrap();
-    let acquired = store.acquire(job, "mover", 1, LONG).unwrap();
+    let acquired = store.acquire(job, "worker", 1, LONG).unwrap();
     assert_eq!(
         store.add_tasks(acquired[0].token, &[task("a")]).unwrap(),
         Some(1)
     );
     assert!(store.complete(acquired[0].token, b"").unwrap() && store.delete_job(job).unwrap());
-    let text = refusal_text(JobStore::open(&mover(&other)));
+    let text = refusal_text(JobStore::open(&worker(&other)));
     assert!(text.contains("permission denied for database"), "{text}");
 }
 

@@ -232,7 +232,7 @@ impl Args {
     /// Checks the arguments, and returns the configuration.
     pub(crate) fn config(&self) -> Result<Config> {
         self.check_transport().map_err(Refusal::usage)?;
-        self.check_places().map_err(Refusal::usage)?;
+        self.check_locations().map_err(Refusal::usage)?;
         let locations = self.locations.iter().map(|text| Location::parse_list(text));
         let mut sources: Vec<Vec<Location>> = locations.collect::<Result<_>>()?;
         let target = sources.pop().context("no target")?;
@@ -311,7 +311,7 @@ impl Args {
     }
 
     /// Checks that there is a source and a target, and no subcommand after options, where clap takes it for a location.
-    fn check_places(&self) -> Result<(), String> {
+    fn check_locations(&self) -> Result<(), String> {
         let first = self
             .locations
             .first()

@@ -54,8 +54,8 @@ impl<'a> ProgressAggregator<'a> {
     }
 
     fn show(&mut self) {
-        let (standings, now) = (&self.hosts, Instant::now());
-        let each = || standings.iter().map(|standing| standing.snapshot(now));
+        let (hosts, now) = (&self.hosts, Instant::now());
+        let each = || hosts.iter().map(|progress| progress.snapshot(now));
         self.monitor.show(|| Record::sum(each().collect()), now);
     }
 
@@ -73,7 +73,7 @@ impl<'a> ProgressAggregator<'a> {
         self.monitor.finish();
         let now = Instant::now();
         let each = self.hosts.iter();
-        let all = each.map(|standing| standing.finish(now, Vec::new()));
+        let all = each.map(|progress| progress.finish(now, Vec::new()));
         let mut all = Record::sum(all.collect());
         all.failed += missing;
         all

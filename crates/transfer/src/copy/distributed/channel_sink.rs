@@ -20,7 +20,7 @@ pub(super) type ShareEvent = (usize, Event);
 /// Event of the sessions of one share.
 pub(super) enum Event {
     Progress(Role, Box<Progress>),
-    /// Line events print beside the progress display.
+    /// Line to print beside the progress display.
     Note(String),
     /// A new session starts.
     SessionStarted,

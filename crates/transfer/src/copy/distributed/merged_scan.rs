@@ -174,7 +174,7 @@ fn sort_key(found: &FoundEntry) -> SortKey {
     (found.source, names.collect())
 }
 
-/// Describes the shares of distributed trees that no host has. A tree that was distributed several distributions is complete if
+/// Describes the shares of distributed trees that no host has. A tree that was distributed several times is complete if
 /// all shares of one distribution are present.
 fn missing_shares(all: &[&TreeShare]) -> Vec<String> {
     let mut distributions: BTreeMap<_, BTreeMap<&[String], BTreeSet<u16>>> = BTreeMap::new();

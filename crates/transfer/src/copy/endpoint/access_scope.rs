@@ -267,8 +267,8 @@ impl ExportScope {
             Some(inside) => {
                 if !options.dry_run {
                     let parent = inside.parent();
-                    let made = parent.map(|parent| root.subroot_or_create(Some(&parent)));
-                    made.transpose().map_err(Refusal::usage)?;
+                    let created = parent.map(|parent| root.subroot_or_create(Some(&parent)));
+                    created.transpose().map_err(Refusal::usage)?;
                 }
                 let (parent, name) = root.nearest_subroot(&inside).map_err(Refusal::usage)?;
                 Ok((parent, Some(name)))

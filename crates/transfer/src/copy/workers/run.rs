@@ -46,7 +46,7 @@ pub(crate) fn run(job: &Job<'_>, address: &str, monitor: &mut CopyMonitor) -> Re
         (0..count).map(|number| Worker::new(job, &shared, number, to.clone(), &job_removed));
     let workers: Vec<Worker<'_>> = workers.collect::<Result<_>>()?;
     drop(to);
-    let (last_mover, results) = thread::scope(|scope| {
+    let (last_worker, results) = thread::scope(|scope| {
         let work = |worker: Worker<'_>| {
             let result = worker.run();
             // The removal of the job concerns all workers alike, so the command reports it once.
@@ -60,14 +60,14 @@ pub(crate) fn run(job: &Job<'_>, address: &str, monitor: &mut CopyMonitor) -> Re
         let workers = workers.into_iter();
         let threads = workers.map(|worker| threads::spawn_scoped(scope, move || work(worker)));
         let threads: Vec<_> = threads.collect();
-        let last_mover = WorkerMonitor::new(count).follow(&shared, monitor, &from, &job_removed);
+        let last_worker = WorkerMonitor::new(count).follow(&shared, monitor, &from, &job_removed);
         let results = threads.into_iter().map(|thread| match thread {
             Ok(thread) => thread.join(),
             Err(error) => Ok(Err(error)),
         });
-        (last_mover, results.collect::<Vec<_>>())
+        (last_worker, results.collect::<Vec<_>>())
     });
-    shared.last_pair = last_mover;
+    shared.last_pair = last_worker;
     let mut failed = None;
     for result in results {
         match result {

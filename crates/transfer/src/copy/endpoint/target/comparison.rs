@@ -104,7 +104,7 @@ impl Target {
         match TreeWriter::new(&self.root, options).correct_metadata(entry, file) {
             Ok((WriteOutcome::Unchanged, _)) if self.options.dry_run => Outcome::Unchanged,
             Ok((WriteOutcome::Unchanged, _)) => self.present_outcome(entry),
-            Ok((placed, _)) if self.options.dry_run => self.plan_entry(entry, &placed),
+            Ok((written, _)) if self.options.dry_run => self.plan_entry(entry, &written),
             Ok((_, skipped_metadata)) => copied_outcome(describe_skipped(&skipped_metadata)),
             Err(failure) => Outcome::Failed(failure.to_string()),
         }

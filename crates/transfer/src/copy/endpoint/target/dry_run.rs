@@ -17,13 +17,13 @@ use longhaul_store::{
 };
 
 impl Target {
-    /// Reports that a differing entry would be made or changed; returns its outcome.
-    pub(super) fn plan_entry(&self, entry: &Entry, placed: &WriteOutcome) -> Outcome {
+    /// Reports that a differing entry would be created or changed; returns its outcome.
+    pub(super) fn plan_entry(&self, entry: &Entry, written: &WriteOutcome) -> Outcome {
         let action = match inspect(&self.root, &entry.path) {
             Ok(Existing::Missing) | Err(_) => Action::Create,
             Ok(_) => Action::Change,
         };
-        let bytes = match placed {
+        let bytes = match written {
             WriteOutcome::Transfer => size(entry),
             _ => 0,
         };

@@ -178,7 +178,7 @@ impl LargeFile {
         self.with_part(Part::verify_next_inherited).unwrap_or(false)
     }
 
-    /// Skips the verification of blocks that were there already.
+    /// Skips the verification of blocks that an earlier run wrote.
     pub(super) fn trust(&self) {
         let _closed = self.with_part(|part| {
             part.trust_inherited();
@@ -338,7 +338,7 @@ pub(super) fn describe_skipped(skipped_metadata: &[SkippedField]) -> Vec<String>
     skipped_metadata.iter().map(describe).collect()
 }
 
-/// Returns the outcome of a made entry, with the metadata that it lacks.
+/// Returns the outcome of a copied entry, with the metadata that it lacks.
 pub(super) fn copied_outcome(skipped_metadata: Vec<String>) -> Outcome {
     match skipped_metadata.is_empty() {
         true => Outcome::Copied,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Thread that handles the source's messages: it makes entries without data, and requests data of the others.
+//! Thread that handles the source's messages: it creates entries without data, and requests data of the others.
 
 use super::{
     block_set::reduce_version,
@@ -43,20 +43,20 @@ const REFUSED_NAMES_MAX: usize = 1 << 20;
 
 /// State of the message thread until the end of the session.
 struct EntryState<'a> {
-    placer: TreeWriter<'a>,
+    tree_writer: TreeWriter<'a>,
     extras: DeletionPlan<'a>,
     filter: &'a Filter,
-    /// Hard links, made last: the files must exist first.
+    /// Hard links, created last: the files must exist first.
     links: Vec<(u64, Entry)>,
     unreadable: u64,
-    /// Number of devices and fifos that were not made, further names included. `refused_names`: digests of
+    /// Number of devices and fifos that were skipped, further names included. `refused_names`: digests of
     /// their first names.
     refused: u64,
     refused_names: HashSet<[u8; 16]>,
     /// Bytes of directories' attributes, which are set at the end.
     directory_xattr_bytes: u64,
     /// Whether directories, links or metadata must be synced. Unchanged entries count too: another copy, or
-    /// one that was killed, may have made them a moment ago.
+    /// one that was killed, may have created them a moment ago.
     to_sync: bool,
     /// Messages already reported about metadata that this user may not set.
     reported: BTreeSet<&'static str>,
@@ -72,7 +72,7 @@ impl Target {
             checksum: self.options.checksum,
         };
         let mut entries = EntryState {
-            placer: TreeWriter::new(&root, options),
+            tree_writer: TreeWriter::new(&root, options),
             extras: DeletionPlan::new(&root, &filter),
             filter: &filter,
             links: Vec::new(),
@@ -103,7 +103,7 @@ impl Target {
                 Some(SourceMsg::RootMetadata(metadata)) => {
                     let mut metadata = metadata.into();
                     self.preserve.strip_metadata(&mut metadata, true);
-                    entries.placer.set_top_metadata(metadata);
+                    entries.tree_writer.set_top_metadata(metadata);
                     // A directory that does not exist yet has no extra entries.
                     if self.planned_directory.is_none() {
                         entries.extras.set_contents_copied();
@@ -155,7 +155,7 @@ impl Target {
         None
     }
 
-    /// Waits for the data of all announced entries. Then makes hard links, removes extra entries, and sets
+    /// Waits for the data of all announced entries. Then creates hard links, removes extra entries, and sets
     /// the metadata of directories.
     fn finish_session(&self, mut entries: EntryState<'_>, mut from: Connection) -> Result<()> {
         let reader = self.clone();
@@ -173,7 +173,7 @@ impl Target {
             bail!("the source closed the connection");
         }
         for (number, entry) in std::mem::take(&mut entries.links) {
-            self.place_entry(&mut entries, number, entry, Portion::Whole);
+            self.write_entry(&mut entries, number, entry, Portion::Whole);
         }
         let failed = self.counters.snapshot().failed;
         let removed = match self.options.delete {
@@ -183,7 +183,7 @@ impl Target {
         // Other workers still write in these directories; the session after all extents sets their metadata.
         let directories = match self.task {
             Task::Extents | Task::Gather(Pass::Data) => Vec::new(),
-            _ => entries.placer.finish(),
+            _ => entries.tree_writer.finish(),
         };
         self.counters.update(|progress| progress.removed += removed);
         let to_sync = entries.to_sync || removed > 0;
@@ -261,12 +261,12 @@ impl Target {
                 self.complete(number, &entry.path, Outcome::Skipped);
             }
             Kind::HardLink { .. } => entries.links.push((number, entry)),
-            _ => self.place_entry(entries, number, entry, portion),
+            _ => self.write_entry(entries, number, entry, portion),
         }
         Ok(())
     }
 
-    /// Returns whether the entry is of a kind made here, and not a further name of a refused entry.
+    /// Returns whether the entry is of a kind created here, and not a further name of a refused entry.
     fn accepts(&self, entries: &mut EntryState<'_>, entry: &Entry) -> bool {
         if let Kind::HardLink { to } = &entry.kind {
             return entries.refused_names.is_empty()
@@ -316,7 +316,7 @@ impl Target {
         }
     }
 
-    fn place_entry(
+    fn write_entry(
         &self,
         entries: &mut EntryState<'_>,
         number: u64,
@@ -325,27 +325,27 @@ impl Target {
     ) {
         let is_named = self.is_named_top(&entry);
         if is_named && self.root.stat(&entry.path).is_err() {
-            // On failure the directory is made below without the record, which is then added.
+            // On failure the directory is created below without the record, which is then added.
             let _ = origin::make(&self.root, &entry.path, &self.options.origin);
         }
-        let placed = entries.placer.write(&entry);
+        let written = entries.tree_writer.write(&entry);
         if matches!(
-            placed,
+            written,
             Ok((WriteOutcome::Changed | WriteOutcome::Transfer, _))
         ) && !self.options.dry_run
         {
             self.report_denied(&mut entries.reported, &entry);
         }
-        if is_named && placed.is_ok() {
+        if is_named && written.is_ok() {
             self.record_origin(&entry.path);
         }
-        let placed = placed.map(|placed| self.report_foreign(&mut entries.reported, placed));
-        let outcome = match placed {
+        let written = written.map(|written| self.report_foreign(&mut entries.reported, written));
+        let outcome = match written {
             Ok((WriteOutcome::Unchanged, _)) if self.options.dry_run => Outcome::Unchanged,
-            Ok((placed @ (WriteOutcome::Changed | WriteOutcome::Transfer), _))
+            Ok((written @ (WriteOutcome::Changed | WriteOutcome::Transfer), _))
                 if self.options.dry_run =>
             {
-                self.plan_entry(&entry, &placed)
+                self.plan_entry(&entry, &written)
             }
             Ok((WriteOutcome::Unchanged, _)) => {
                 entries.to_sync |= !matches!(entry.kind, Kind::File { .. });
@@ -357,7 +357,7 @@ impl Target {
                 copied_outcome(describe_skipped(&skipped_metadata))
             }
             Ok((WriteOutcome::Compare, _)) => {
-                match entries.placer.make_parent_writable(&entry.path) {
+                match entries.tree_writer.make_parent_writable(&entry.path) {
                     Ok(()) => {
                         // Its metadata may be changed later.
                         entries.to_sync = true;
@@ -402,7 +402,7 @@ impl Target {
     fn report_foreign(
         &self,
         reported: &mut BTreeSet<&'static str>,
-        (placed, skipped_metadata): (WriteOutcome, Vec<SkippedField>),
+        (written, skipped_metadata): (WriteOutcome, Vec<SkippedField>),
     ) -> (WriteOutcome, Vec<SkippedField>) {
         let (foreign, skipped_metadata): (Vec<_>, Vec<_>) = skipped_metadata
             .into_iter()
@@ -411,7 +411,7 @@ impl Target {
         if !foreign.is_empty() && reported.insert(why) {
             self.reporter.send_problem(why.to_owned());
         }
-        (placed, skipped_metadata)
+        (written, skipped_metadata)
     }
 
     /// Returns whether an entry is the directory that gets the name of the whole copy.
@@ -420,11 +420,11 @@ impl Target {
         whole && entry.kind == Kind::Directory && !self.options.dry_run
     }
 
-    /// Records the command that made a directory, so that the same command finds it again.
+    /// Records the command that created a directory, so that the same command finds it again.
     fn record_origin(&self, path: &RelPath) {
         if let Err(error) = origin::record(&self.root, path, &self.options.origin) {
             self.reporter.send_problem(format!(
-                "{path}: {error}; the same command again would copy into it"
+                "{path}: {error}; run again, the same command would copy into it"
             ));
         }
     }
