@@ -254,20 +254,6 @@ impl Args {
         names.map(str::to_owned).collect()
     }
 
-    /// Returns the old name of each renamed option, with its new name.
-    pub(super) fn old_options() -> Vec<(String, String)> {
-        let command = Self::augment_args(clap::Command::new("link"));
-        let mut renamed = Vec::new();
-        for arg in command.get_arguments() {
-            let visible = arg.get_visible_aliases().unwrap_or_default();
-            let old = arg.get_all_aliases().unwrap_or_default().into_iter();
-            let old = old.filter(|name| !visible.contains(name));
-            let new = arg.get_long().unwrap_or_default();
-            renamed.extend(old.map(|old| (old.to_owned(), new.to_owned())));
-        }
-        renamed
-    }
-
     /// Parses flags as a shell passes them.
     pub(super) fn parse(flags: &[String]) -> Result<Self> {
         let command = Self::augment_args(clap::Command::new("link").no_binary_name(true));

@@ -123,12 +123,12 @@ async fn handle_client(mut stream: tokio::net::UnixStream, link: &RunningLink) -
     tokio::io::BufReader::new(input.take(REQUEST_MAX))
         .read_line(&mut line)
         .await?;
-    let answer = match serde_json::from_str(&line) {
+    let response = match serde_json::from_str(&line) {
         Ok(request) => execute(request, link),
         Err(error) => Response::Refused(format!("not a request: {error}")),
     };
     output
-        .write_all(&[serde_json::to_vec(&answer)?, b"\n".to_vec()].concat())
+        .write_all(&[serde_json::to_vec(&response)?, b"\n".to_vec()].concat())
         .await?;
     Ok(())
 }
@@ -207,6 +207,6 @@ fn send_request(link: &str, request: &Request) -> Result<Response> {
     })?;
     match serde_json::from_str(&line).context("the link did not respond; see its own output")? {
         Response::Refused(reason) => Err(Refusal::usage(reason)),
-        answer => Ok(answer),
+        response => Ok(response),
     }
 }

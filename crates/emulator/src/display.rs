@@ -48,12 +48,12 @@ impl Display {
     }
 
     /// Shows the last report of a direction: losses, and the accuracy of the emulator.
-    pub(super) fn show_report(&mut self, check: &TimingReport) -> Result<()> {
+    pub(super) fn show_report(&mut self, report: &TimingReport) -> Result<()> {
         if let Some(terminal) = &mut self.terminal {
             terminal.clear();
         }
-        errln!("{check}");
-        self.record(check)
+        errln!("{report}");
+        self.record(report)
     }
 
     fn record(&mut self, record: &impl Serialize) -> Result<()> {
@@ -93,7 +93,7 @@ fn describe(link: &Link) -> String {
         format!("{} {rate} {queue} loss {}", config.delay, config.loss)
     };
     format!(
-        "link {}: {} → {}: {}; back: {}; mtu {}, delivery {}, seed {}",
+        "link {}: {} → {}: {}; backward: {}; mtu {}, delivery {}, seed {}",
         link.name,
         link.left.interface,
         link.right.interface,

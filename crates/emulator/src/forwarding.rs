@@ -154,15 +154,15 @@ impl ForwardingLoop {
                     // The client may have disconnected.
                     let _ = done.send(());
                 }
-                Ok(LoopCommand::Show(direction, answer)) => self.show(direction, &answer),
+                Ok(LoopCommand::Show(direction, response)) => self.show(direction, &response),
                 Err(TryRecvError::Empty) => return false,
                 Ok(LoopCommand::Stop) | Err(TryRecvError::Disconnected) => return true,
             }
         }
     }
 
-    /// Sends the settings to `answer`, after applying changes that are due by now.
-    fn show(&mut self, direction: Direction, answer: &mpsc::Sender<(LinkConfig, Limit)>) {
+    /// Sends the settings to `response`, after applying changes that are due by now.
+    fn show(&mut self, direction: Direction, response: &mpsc::Sender<(LinkConfig, Limit)>) {
         let forwarder = self
             .forwarders
             .iter_mut()
@@ -171,7 +171,7 @@ impl ForwardingLoop {
             forwarder.deliver(clock::now());
             // The client may have disconnected.
             let line = &forwarder.line;
-            drop(answer.send((line.config().clone(), line.queue_limit())));
+            drop(response.send((line.config().clone(), line.queue_limit())));
         }
     }
 

@@ -50,11 +50,6 @@ pub fn options() -> Vec<String> {
     Args::options()
 }
 
-/// Returns the old name of each renamed option, with its new name. The next version rejects the old names.
-pub fn old_options() -> Vec<(String, String)> {
-    Args::old_options()
-}
-
 /// Returns the configurations that these flags mean, from left to right and from right to left, without creating a
 /// link. For programs that generate such flags, as `lab` does.
 pub fn link_configs(flags: &[String]) -> anyhow::Result<[LinkConfig; 2]> {

@@ -48,7 +48,7 @@ struct DirectionHandle {
 /// Handle of a forwarding thread.
 struct ForwardingThread {
     commands: mpsc::Sender<LoopCommand>,
-    bell: Waker,
+    waker: Waker,
     handle: JoinHandle<io::Result<()>>,
 }
 
@@ -79,11 +79,11 @@ impl RunningLink {
         ];
         let [forward, backward] =
             directions.map(|(config, thread)| DirectionHandle::new(config, thread));
-        let groups = match config.threads {
+        let forwarders_by_thread = match config.threads {
             1 => vec![Vec::from(forwarders)],
             _ => forwarders.map(|forwarder| vec![forwarder]).into(),
         };
-        let threads = groups.into_iter().map(|forwarders| {
+        let threads = forwarders_by_thread.into_iter().map(|forwarders| {
             ForwardingThread::start(&link.name, forwarders, config, snapshots.clone())
         });
         Ok(Self {
@@ -139,7 +139,7 @@ impl RunningLink {
             .send(command)
             .context("the link has ended")?;
         handle.config.replace(changed);
-        thread.bell.wake()?;
+        thread.waker.wake()?;
         let message = "the link is too busy: the change will take effect later";
         confirmation.recv_timeout(COMMAND_TIMEOUT).context(message)
     }
@@ -174,12 +174,12 @@ impl RunningLink {
     /// too busy to respond.
     fn current_config(&self, direction: Direction) -> Option<(LinkConfig, Limit)> {
         let thread = &self.threads[self.handle(direction).thread];
-        let (answer, config) = mpsc::channel();
+        let (response, config) = mpsc::channel();
         thread
             .commands
-            .send(LoopCommand::Show(direction, answer))
+            .send(LoopCommand::Show(direction, response))
             .ok()?;
-        thread.bell.wake().ok()?;
+        thread.waker.wake().ok()?;
         config.recv_timeout(COMMAND_TIMEOUT).ok()
     }
 
@@ -187,7 +187,7 @@ impl RunningLink {
         for thread in &self.threads {
             // A thread that has ended receives neither.
             drop(thread.commands.send(LoopCommand::Stop));
-            drop(thread.bell.wake());
+            drop(thread.waker.wake());
         }
     }
 
@@ -195,13 +195,13 @@ impl RunningLink {
     pub(super) fn join(self) -> (Result<()>, Vec<TimingReport>, Option<Capture>) {
         let ended = self.threads.into_iter().map(ForwardingThread::join);
         let ended = ended.fold(Ok(()), Result::and);
-        let mut checks = Vec::new();
+        let mut reports = Vec::new();
         for (handle, (netns, interface)) in self.directions.into_iter().zip(self.interfaces) {
             let overflow = interface::transmit_drops(&netns, &interface).unwrap_or(0);
             let latest = handle.latest_snapshot.into_inner();
-            checks.extend(latest.map(|last| TimingReport::new(&last, self.delivery, overflow)));
+            reports.extend(latest.map(|last| TimingReport::new(&last, self.delivery, overflow)));
         }
-        (ended, checks, self.capture)
+        (ended, reports, self.capture)
     }
 }
 
@@ -244,11 +244,11 @@ impl ForwardingThread {
         snapshots: Sender<Snapshot>,
     ) -> Result<Self> {
         let (commands, inbox) = mpsc::channel();
-        let bell = Waker::new()?;
+        let waker = Waker::new()?;
         let forwarding_loop = ForwardingLoop {
             forwarders,
             commands: inbox,
-            waker: bell.clone(),
+            waker: waker.clone(),
             snapshots,
             interval: config.interval,
             realtime: config.realtime,
@@ -258,7 +258,7 @@ impl ForwardingThread {
             .spawn(|| forwarding_loop.run())?;
         Ok(Self {
             commands,
-            bell,
+            waker,
             handle,
         })
     }

@@ -54,9 +54,9 @@ pub(super) fn run(config: &Config) -> Result<()> {
         errln!("ready");
         tokio::select! {
             () = wait_for_end(signals, config.duration) => Ok(()),
-            broken = show_snapshots(&mut inbox, &running, &mut display) => broken,
+            ended = show_snapshots(&mut inbox, &running, &mut display) => ended,
             // A control socket serves forever; one that ends has an error.
-            (refused, ..) = select_all(controls) => refused,
+            (failed, ..) = select_all(controls) => failed,
         }
     });
     ended.and(finish(running, &mut inbox, &mut display))
@@ -122,14 +122,14 @@ fn finish(
         record_snapshot(&links, &snapshot);
         result = result.and(display.show(&snapshot));
     }
-    let ends = links.into_iter().map(|link| finish_link(link, display));
-    ends.fold(result, Result::and)
+    let results = links.into_iter().map(|link| finish_link(link, display));
+    results.fold(result, Result::and)
 }
 
 /// Shows the reports of a link and finishes its capture.
 fn finish_link(link: RunningLink, display: &mut Display) -> Result<()> {
-    let (ended, checks, capture) = link.join();
-    let result = checks.iter().map(|check| display.show_report(check));
+    let (ended, reports, capture) = link.join();
+    let result = reports.iter().map(|report| display.show_report(report));
     let result = result.fold(ended, Result::and);
-    result.and(capture.map_or(Ok(()), |capture| capture.finish(&checks)))
+    result.and(capture.map_or(Ok(()), |capture| capture.finish(&reports)))
 }

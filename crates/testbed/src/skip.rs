@@ -14,19 +14,19 @@ use std::{
 
 /// Environment variable with the file of skipped tests. Each line has program and process, test, and reason, separated
 /// by tabs. If the variable is absent, they go to standard error, past libtest's capture.
-const NOTES: &str = "SKIPPED_TESTS";
+const SKIP_FILE: &str = "SKIPPED_TESTS";
 
-/// Whether a test may continue: `there` is whether this machine has the requirement `needed`.
+/// Whether a test may continue: `is_available` says whether this machine has the requirement `needed`.
 ///
 /// # Panics
 /// If the requirement is missing and the environment does not have `ALLOW_SKIP=1`.
 #[must_use]
-pub fn unless(there: bool, needed: impl Display) -> bool {
-    if !there {
-        assert!(allowed(), "needs {needed}; ALLOW_SKIP=1 skips this test");
+pub fn unless(is_available: bool, needed: impl Display) -> bool {
+    if !is_available {
+        assert!(may_skip(), "needs {needed}; ALLOW_SKIP=1 skips this test");
         because(format!("needs {needed}"));
     }
-    there
+    is_available
 }
 
 /// Checks a requirement that needs root of the machine, as eBPF does; else as [`unless`]. A user namespace never has
@@ -35,9 +35,9 @@ pub fn unless(there: bool, needed: impl Display) -> bool {
 /// # Panics
 /// As [`unless`], outside of user namespaces.
 #[must_use]
-pub fn unless_confined(there: bool, needed: impl Display) -> bool {
-    if there || !is_confined() {
-        return unless(there, needed);
+pub fn unless_confined(is_available: bool, needed: impl Display) -> bool {
+    if is_available || !is_confined() {
+        return unless(is_available, needed);
     }
     because(format!("no user namespace has {needed}"));
     false
@@ -58,17 +58,17 @@ pub fn because(reason: impl Display) {
     let test = current.name().unwrap_or("?");
     let reason = reason.to_string().replace(['\t', '\n'], " ");
     let line = format!("{program} {}\t{test}\t{reason}\n", process::id());
-    let noted = env::var_os(NOTES).is_some_and(|notes| {
-        let file = OpenOptions::new().append(true).create(true).open(notes);
+    let recorded = env::var_os(SKIP_FILE).is_some_and(|path| {
+        let file = OpenOptions::new().append(true).create(true).open(path);
         file.and_then(|mut file| file.write_all(line.as_bytes()))
             .is_ok()
     });
-    if !noted {
+    if !recorded {
         // Standard error may be closed: the test is skipped all the same.
         let _ = stderr().write_all(format!("skipped: {test}: {reason}\n").as_bytes());
     }
 }
 
-fn allowed() -> bool {
+fn may_skip() -> bool {
     env::var_os("ALLOW_SKIP").is_some_and(|value| value == "1")
 }

@@ -38,14 +38,14 @@ impl CapturePoint {
         direction: Direction,
         full: SyncSender<FullBuffer>,
         spare: Receiver<RecordBuffer>,
-        most: usize,
+        buffers_max: usize,
     ) -> Self {
         Self {
             direction,
             full,
             spare,
             allocated: 0,
-            buffers_max: most,
+            buffers_max,
             buffer: None,
             filling_since: None,
             arriving: None,
@@ -120,9 +120,9 @@ impl CapturePoint {
         if let Ok(spare) = self.spare.try_recv() {
             return Some(spare);
         }
-        let more = self.allocated < self.buffers_max;
-        self.allocated += usize::from(more);
-        more.then(RecordBuffer::new)
+        let may_allocate = self.allocated < self.buffers_max;
+        self.allocated += usize::from(may_allocate);
+        may_allocate.then(RecordBuffer::new)
     }
 
     fn submit(&mut self) {

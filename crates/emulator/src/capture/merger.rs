@@ -36,14 +36,14 @@ struct PendingBuffer {
 }
 
 impl RecordMerger {
-    /// Creates a merger that keeps at most `most` pending buffers of each direction.
-    pub(super) fn new(most: usize) -> Self {
+    /// Creates a merger that keeps at most `pending_max` pending buffers of each direction.
+    pub(super) fn new(pending_max: usize) -> Self {
         Self {
             streams: Default::default(),
             slots: Vec::new(),
             free_slots: Vec::new(),
             pending: [0; 2],
-            pending_max: most,
+            pending_max,
         }
     }
 
@@ -75,11 +75,11 @@ impl RecordMerger {
 
     /// Returns the earliest record, if it is from before `horizon` or too many buffers are pending.
     pub(super) fn next(&mut self, horizon: Time) -> Option<RecordIndex> {
-        let crowded = self
+        let is_full = self
             .pending
             .iter()
             .any(|pending| *pending > self.pending_max);
-        let horizon = if crowded { Time::MAX } else { horizon };
+        let horizon = if is_full { Time::MAX } else { horizon };
         let streams = self.streams.as_flattened_mut();
         let first = streams.iter_mut().min_by_key(|stream| {
             // Empty streams come last.
@@ -155,43 +155,43 @@ mod tests {
         FullBuffer { direction, buffer }
     }
 
-    fn drain(merge: &mut RecordMerger, horizon: u64) -> Vec<u64> {
+    fn drain(merger: &mut RecordMerger, horizon: u64) -> Vec<u64> {
         let mut out = Vec::new();
-        while let Some(index) = merge.next(Time::from_micros(horizon)) {
-            out.push(merge.get(index).unwrap().2.at.as_nanos() / 1_000);
-            merge.release(index);
+        while let Some(index) = merger.next(Time::from_micros(horizon)) {
+            out.push(merger.get(index).unwrap().2.at.as_nanos() / 1_000);
+            merger.release(index);
         }
         out
     }
 
     #[test]
     fn merges_all_streams_by_time_up_to_horizon() {
-        let mut merge = RecordMerger::new(10);
+        let mut merger = RecordMerger::new(10);
         let forward = [(10, false), (30, false), (12, true), (40, true)];
-        merge.add(full(Direction::Forward, &forward));
-        merge.add(full(Direction::Backward, &[(11, true), (20, false)]));
-        assert_eq!(drain(&mut merge, 20), [10, 11, 12, 20]);
-        merge.add(full(Direction::Backward, &[(25, false)]));
-        assert_eq!(drain(&mut merge, 100), [25, 30, 40]);
-        assert!(merge.is_empty());
+        merger.add(full(Direction::Forward, &forward));
+        merger.add(full(Direction::Backward, &[(11, true), (20, false)]));
+        assert_eq!(drain(&mut merger, 20), [10, 11, 12, 20]);
+        merger.add(full(Direction::Backward, &[(25, false)]));
+        assert_eq!(drain(&mut merger, 100), [25, 30, 40]);
+        assert!(merger.is_empty());
     }
 
     #[test]
     fn sorts_record_with_late_verdict() {
-        let mut merge = RecordMerger::new(10);
+        let mut merger = RecordMerger::new(10);
         let records = [(10, false), (30, false), (20, false), (40, false)];
-        merge.add(full(Direction::Forward, &records));
-        assert_eq!(drain(&mut merge, 100), [10, 20, 30, 40]);
+        merger.add(full(Direction::Forward, &records));
+        assert_eq!(drain(&mut merger, 100), [10, 20, 30, 40]);
     }
 
     #[test]
     fn returns_buffer_after_last_record() {
-        let mut merge = RecordMerger::new(10);
-        merge.add(full(Direction::Backward, &[(1, false), (3, false)]));
-        let first = merge.next(Time::MAX).unwrap();
-        assert!(merge.release(first).is_none());
-        let second = merge.next(Time::MAX).unwrap();
-        let (direction, buffer) = merge.release(second).unwrap();
+        let mut merger = RecordMerger::new(10);
+        merger.add(full(Direction::Backward, &[(1, false), (3, false)]));
+        let first = merger.next(Time::MAX).unwrap();
+        assert!(merger.release(first).is_none());
+        let second = merger.next(Time::MAX).unwrap();
+        let (direction, buffer) = merger.release(second).unwrap();
         assert_eq!(
             (direction, buffer.records().len()),
             (Direction::Backward, 2)
@@ -200,10 +200,10 @@ mod tests {
 
     #[test]
     fn excess_buffers_do_not_wait_for_horizon() {
-        let mut merge = RecordMerger::new(2);
+        let mut merger = RecordMerger::new(2);
         for at in [100, 200, 300] {
-            merge.add(full(Direction::Forward, &[(at, false)]));
+            merger.add(full(Direction::Forward, &[(at, false)]));
         }
-        assert_eq!(drain(&mut merge, 0), [100], "two may wait");
+        assert_eq!(drain(&mut merger, 0), [100], "two may wait");
     }
 }

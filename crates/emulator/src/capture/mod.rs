@@ -95,23 +95,23 @@ impl Capture {
         if file.metadata()?.is_file() {
             file.set_len(0)?;
         }
-        let most = options.buffers_max();
-        let (full, inbox) = sync_channel(2 * most);
-        let (give_forward, forward) = channel();
-        let (give_backward, backward) = channel();
+        let buffers_max = options.buffers_max();
+        let (full, inbox) = sync_channel(2 * buffers_max);
+        let (forward_spare, forward) = channel();
+        let (backward_spare, backward) = channel();
         let points = [
-            CapturePoint::new(Direction::Forward, full.clone(), forward, most),
-            CapturePoint::new(Direction::Backward, full, backward, most),
+            CapturePoint::new(Direction::Forward, full.clone(), forward, buffers_max),
+            CapturePoint::new(Direction::Backward, full, backward, buffers_max),
         ];
         let epoch_offset = clock::wall() - clock::now();
-        let spare = [give_forward, give_backward];
+        let spare = [forward_spare, backward_spare];
         let writer = PcapngWriter::start(
             file,
             options.snap_length,
             epoch_offset,
             inbox,
             spare,
-            most / 2,
+            buffers_max / 2,
         )
         .with_context(|| format!("cannot write {}", options.path.display()))?;
         let capture = Self {
@@ -124,10 +124,10 @@ impl Capture {
     }
 
     /// Finishes the file with the reports of each direction, once both capture points are dropped.
-    pub(super) fn finish(self, checks: &[TimingReport]) -> Result<()> {
+    pub(super) fn finish(self, reports: &[TimingReport]) -> Result<()> {
         let writer = self.writer.join();
         let mut writer = writer.map_err(|_| anyhow::anyhow!("the capture's thread panicked"))?;
-        let [written, dropped] = writer.finish(checks, clock::now());
+        let [written, dropped] = writer.finish(reports, clock::now());
         errln!(
             "capture {}: {written} records, {dropped} dropped",
             self.path.display()

@@ -45,23 +45,23 @@ pub(super) struct PcapngWriter {
 }
 
 impl PcapngWriter {
-    /// Writes the header of the file. At most `most` buffers of each direction may wait for their order.
+    /// Writes the header of the file. At most `pending_max` buffers of each direction may wait for their order.
     pub(super) fn start(
         file: File,
         snap_length: u32,
-        since_1970: Time,
+        epoch_offset: Time,
         inbox: Receiver<FullBuffer>,
         spare: [Sender<RecordBuffer>; 2],
-        most: usize,
+        pending_max: usize,
     ) -> io::Result<Self> {
         let mut writer = Self {
             file,
             snap_length: snap_length as usize,
-            epoch_offset: since_1970,
+            epoch_offset,
             started_at: clock::now(),
             inbox,
             spare,
-            merger: RecordMerger::new(most),
+            merger: RecordMerger::new(pending_max),
             out: Vec::with_capacity(2 * WRITE_MIN),
             headers: Vec::new(),
             pending: [0; 2],
@@ -162,28 +162,28 @@ impl PcapngWriter {
             None => &mut self.written,
             Some(_) => &mut self.dropped,
         };
-        for (count, unsaved) in counts.iter_mut().zip(&mut self.pending) {
-            *count += std::mem::take(unsaved);
+        for (count, records) in counts.iter_mut().zip(&mut self.pending) {
+            *count += std::mem::take(records);
         }
     }
 
     /// Writes the statistics of both interfaces; returns the numbers of written and of dropped records.
-    pub(super) fn finish(&mut self, checks: &[TimingReport], now: Time) -> [u64; 2] {
-        for check in checks {
-            let dropped = check.capture_dropped.unwrap_or_default();
-            self.dropped[interface(check.direction, false)] += dropped.arrivals;
-            self.dropped[interface(check.direction, true)] += dropped.departures;
+    pub(super) fn finish(&mut self, reports: &[TimingReport], now: Time) -> [u64; 2] {
+        for report in reports {
+            let dropped = report.capture_dropped.unwrap_or_default();
+            self.dropped[interface(report.direction, false)] += dropped.arrivals;
+            self.dropped[interface(report.direction, true)] += dropped.departures;
         }
         for direction in [Direction::Backward, Direction::Forward] {
-            let check = checks.iter().find(|check| check.direction == direction);
-            self.write_statistics(interface(direction, true), check, now);
+            let report = reports.iter().find(|report| report.direction == direction);
+            self.write_statistics(interface(direction, true), report, now);
         }
         self.flush();
         [self.written, self.dropped].map(|counts| counts.iter().sum())
     }
 
     /// Writes the statistics of an interface; their comment is the report of the direction that ends there.
-    fn write_statistics(&mut self, interface: usize, check: Option<&TimingReport>, now: Time) {
+    fn write_statistics(&mut self, interface: usize, report: Option<&TimingReport>, now: Time) {
         let statistics = Statistics {
             interface: interface as u32,
             from_ns: (self.epoch_offset + self.started_at).as_nanos(),
@@ -191,7 +191,7 @@ impl PcapngWriter {
             received: self.written[interface] + self.dropped[interface],
             dropped: self.dropped[interface],
         };
-        let comment = check.and_then(|check| serde_json::to_string(check).ok());
+        let comment = report.and_then(|report| serde_json::to_string(report).ok());
         let comment = comment.unwrap_or_default();
         writer::annotated_statistics(&mut self.out, &statistics, &comment);
     }

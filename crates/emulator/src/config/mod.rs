@@ -120,10 +120,10 @@ impl DirectionConfig {
     /// time of its schedule.
     pub(super) fn memory_bytes(&self) -> Result<usize> {
         let mut config = self.initial.clone();
-        let mut most = required_bytes(&config);
+        let mut needed = required_bytes(&config);
         for (_, setting) in self.schedule.iter() {
             config.apply(setting.clone());
-            most = most.max(required_bytes(&config));
+            needed = needed.max(required_bytes(&config));
         }
         if let Some(memory) = self.memory.filter(|memory| memory.get() < MEMORY_MIN) {
             return Err(Refusal::usage(format!(
@@ -131,15 +131,15 @@ impl DirectionConfig {
                 Bytes::new(MEMORY_MIN)
             )));
         }
-        if let Some(memory) = self.memory.filter(|memory| memory.get() >= most) {
+        if let Some(memory) = self.memory.filter(|memory| memory.get() >= needed) {
             return Ok(memory.get() as usize);
         }
-        let bytes = most.saturating_mul(2) + MEMORY_RESERVE;
+        let bytes = needed.saturating_mul(2) + MEMORY_RESERVE;
         match self.memory.is_none() && bytes <= MEMORY_MAX {
             true => Ok(bytes as usize),
             false => Err(Refusal::usage(format!(
                 "delay, rate and queue need {} a direction; allow that with --memory",
-                Bytes::new(most)
+                Bytes::new(needed)
             ))),
         }
     }
@@ -219,12 +219,12 @@ impl Endpoint {
 /// Returns whether the kernel accepts the name for an interface, and not as a pattern of names (`dev_valid_name`,
 /// `sysctl_dev_name_is_allowed`).
 fn is_interface_name(name: &str) -> bool {
-    let strange = |letter: char| {
+    let is_invalid = |letter: char| {
         letter.is_whitespace() || letter.is_control() || ['/', ':', '%'].contains(&letter)
     };
     (1..=15).contains(&name.len())
         && ![".", "..", "all", "default"].contains(&name)
-        && !name.contains(strange)
+        && !name.contains(is_invalid)
 }
 
 fn parse_address(text: &str) -> Option<(IpAddr, u8)> {

@@ -67,19 +67,21 @@ pub fn open_in(url: &str, width: u32, scheme: Scheme, budget: Duration) -> Optio
     let log = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{log}");
     // The browser's own pages write there, too.
-    let said = |line: &&str| line.contains("CONSOLE") && !line.contains("source: chrome://");
+    let is_message = |line: &&str| line.contains("CONSOLE") && !line.contains("source: chrome://");
     Some(RenderedPage {
         dom: String::from_utf8(output.stdout).unwrap(),
-        console: log.lines().filter(said).map(str::to_owned).collect(),
+        console: log.lines().filter(is_message).map(str::to_owned).collect(),
     })
 }
 
 fn program() -> Option<&'static str> {
-    let is_there = |name: &&str| {
-        let asked = Command::new(name).arg("--version").output();
-        asked.is_ok_and(|output| output.status.success())
+    let is_installed = |name: &&str| {
+        let output = Command::new(name).arg("--version").output();
+        output.is_ok_and(|output| output.status.success())
     };
-    let found = ["chromium", "chromium-browser"].into_iter().find(is_there);
+    let found = ["chromium", "chromium-browser"]
+        .into_iter()
+        .find(is_installed);
     let _ = crate::skip::unless(found.is_some(), "chromium (scripts/setup installs it)");
     found
 }

@@ -62,7 +62,7 @@ impl Account {
     }
 
     /// Changes the owner of a file to this account.
-    pub(crate) fn give(self, path: &Path) {
+    pub(crate) fn own(self, path: &Path) {
         if let Self::Other(user, group) = self {
             chown(path, Some(user), Some(group)).unwrap();
         }

@@ -8,12 +8,12 @@
 //! // Most tests share a server, with a database for each.
 //! let url = Server::shared().database();
 //!
-//! // Tests that kill it, or need it elsewhere, have one of their own. `within` may make a command run in a
+//! // Tests that kill it, or need it elsewhere, have one of their own. `enter` may make a command run in a
 //! // network namespace; the address is one of that namespace.
-//! # fn within(_: &mut std::process::Command) {}
+//! # fn enter(_: &mut std::process::Command) {}
 //! let mut server = Setup::default()
 //!     .listen("10.9.0.1:5432".parse().unwrap())
-//!     .prepare_commands(within)
+//!     .prepare_commands(enter)
 //!     .durable()
 //!     .start();
 //! let url = server.database();

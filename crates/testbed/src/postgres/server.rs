@@ -38,11 +38,11 @@ rm -rf "$1"
 
 /// Running server. Dropping it stops it and removes its files.
 pub struct Server {
-    place: ServerFiles,
+    files: ServerFiles,
     listen: Option<SocketAddr>,
     password: String,
     options: Vec<String>,
-    within: Box<dyn Fn(&mut Command) + Send + Sync>,
+    prepare: Box<dyn Fn(&mut Command) + Send + Sync>,
     postgres: Option<Child>,
     guard: Child,
     databases: AtomicU32,
@@ -50,19 +50,19 @@ pub struct Server {
 
 impl Server {
     pub(crate) fn start_at(
-        place: ServerFiles,
+        files: ServerFiles,
         listen: Option<SocketAddr>,
         password: String,
         options: Vec<String>,
-        within: Box<dyn Fn(&mut Command) + Send + Sync>,
+        prepare: Box<dyn Fn(&mut Command) + Send + Sync>,
     ) -> Self {
         let mut server = Self {
-            guard: guard(&place),
-            place,
+            guard: guard(&files),
+            files,
             listen,
             password,
             options,
-            within,
+            prepare,
             postgres: None,
             databases: AtomicU32::new(0),
         };
@@ -91,8 +91,16 @@ impl Server {
 
     /// Returns the URL of a database by its Unix socket.
     pub fn socket_url(&self, database: &str) -> String {
-        let folder = self.place.folder.display().to_string().replace('/', "%2F");
-        format!("postgresql://longhaul@{folder}:{}/{database}", self.port())
+        let directory = self
+            .files
+            .directory
+            .display()
+            .to_string()
+            .replace('/', "%2F");
+        format!(
+            "postgresql://longhaul@{directory}:{}/{database}",
+            self.port()
+        )
     }
 
     /// Runs SQL in a database (the last part of its URL) and returns rows as lines, fields between `|`.
@@ -100,12 +108,12 @@ impl Server {
     /// # Panics
     /// If the server returns an error.
     pub fn run(&self, database: &str, sql: &str) -> String {
-        let mut psql = self.place.command("psql");
+        let mut psql = self.files.command("psql");
         psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-c", sql]);
-        let said = psql.arg(self.socket_url(database)).output().unwrap();
-        let error = String::from_utf8_lossy(&said.stderr);
-        assert!(said.status.success(), "{sql}: {error}");
-        String::from_utf8(said.stdout)
+        let output = psql.arg(self.socket_url(database)).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{sql}: {error}");
+        String::from_utf8(output.stdout)
             .unwrap()
             .trim_end()
             .to_owned()
@@ -116,18 +124,18 @@ impl Server {
     /// # Panics
     /// If it does not run.
     pub fn kill(&mut self) {
-        let mut postgres = self.postgres.take().expect("it runs");
+        let mut postgres = self.postgres.take().expect("the server runs");
         let main = pid(&postgres);
         // Stopped, so that it starts no new processes.
         kill_process(main, Signal::STOP).unwrap();
-        let others = children(main);
-        for other in &others {
-            let _ = kill_process(*other, Signal::KILL);
+        let children = children(main);
+        for child in &children {
+            let _ = kill_process(*child, Signal::KILL);
         }
         kill_process(main, Signal::KILL).unwrap();
         postgres.wait().unwrap();
         wait_for("the end of its processes", || {
-            others.iter().all(|other| is_gone(*other))
+            children.iter().all(|child| is_gone(*child))
         });
     }
 
@@ -152,22 +160,22 @@ impl Server {
     /// # Panics
     /// If it does not start.
     pub fn restart(&mut self) {
-        assert!(self.postgres.is_none(), "it runs");
-        let log = File::create(self.place.folder.join("log")).unwrap();
-        let mut command = self.place.command("postgres");
-        command.arg("-D").arg(self.place.data());
+        assert!(self.postgres.is_none(), "the server runs");
+        let log = File::create(self.files.directory.join("log")).unwrap();
+        let mut command = self.files.command("postgres");
+        command.arg("-D").arg(self.files.data());
         for option in &self.options {
             command.args(["-c", option]);
         }
-        (self.within)(&mut command);
+        (self.prepare)(&mut command);
         command.stdout(Stdio::null()).stderr(log);
         let postgres = self.postgres.insert(command.spawn().unwrap());
-        let folder = &self.place.folder;
+        let directory = &self.files.directory;
         wait_for("the server", || {
             let ended = postgres.try_wait().unwrap();
-            let log = || fs::read_to_string(folder.join("log")).unwrap_or_default();
+            let log = || fs::read_to_string(directory.join("log")).unwrap_or_default();
             assert!(ended.is_none(), "postgres: {}", log());
-            is_ready(folder, postgres.id())
+            is_ready(directory, postgres.id())
         });
     }
 
@@ -176,7 +184,7 @@ impl Server {
     }
 
     fn signal_all(&self, signal: Signal) {
-        let main = pid(self.postgres.as_ref().expect("it runs"));
+        let main = pid(self.postgres.as_ref().expect("the server runs"));
         kill_process(main, signal).unwrap();
         for child in children(main) {
             let _ = kill_process(child, signal);
@@ -201,15 +209,15 @@ impl Drop for Server {
     }
 }
 
-fn guard(place: &ServerFiles) -> Child {
-    let mut command = place.account.command(Path::new("sh"));
-    command.args(["-c", GUARD, "guard"]).arg(&place.folder);
+fn guard(files: &ServerFiles) -> Child {
+    let mut command = files.account.command(Path::new("sh"));
+    command.args(["-c", GUARD, "guard"]).arg(&files.directory);
     command.stdin(Stdio::piped()).spawn().unwrap()
 }
 
 /// Whether the server is ready: the eighth line of postmaster.pid has its state, the first its process number.
-fn is_ready(folder: &Path, pid: u32) -> bool {
-    let text = fs::read_to_string(folder.join("data/postmaster.pid")).unwrap_or_default();
+fn is_ready(directory: &Path, pid: u32) -> bool {
+    let text = fs::read_to_string(directory.join("data/postmaster.pid")).unwrap_or_default();
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     lines.first() == Some(&pid.to_string().as_str()) && lines.get(7) == Some(&"ready")
 }
@@ -236,9 +244,9 @@ fn is_gone(process: Pid) -> bool {
     state.is_none_or(|rest| rest.starts_with(['Z', 'X']))
 }
 
-fn wait_for(what: &str, mut there: impl FnMut() -> bool) {
+fn wait_for(what: &str, mut is_done: impl FnMut() -> bool) {
     let start = Instant::now();
-    while !there() {
+    while !is_done() {
         assert!(
             start.elapsed() < START_TIMEOUT,
             "waited too long for {what}"

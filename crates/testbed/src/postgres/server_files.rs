@@ -13,7 +13,7 @@ use std::{
 
 /// Directory of a server, its owner, and the directory of the programs.
 pub(crate) struct ServerFiles {
-    pub(crate) folder: PathBuf,
+    pub(crate) directory: PathBuf,
     pub(crate) account: Account,
     pub(crate) programs: PathBuf,
 }
@@ -22,26 +22,26 @@ impl ServerFiles {
     pub(crate) fn new() -> Self {
         let programs = programs();
         let account = Account::choose();
-        let folder = tempfile::Builder::new().prefix("longhaul-pg-").tempdir();
+        let directory = tempfile::Builder::new().prefix("longhaul-pg-").tempdir();
         // The guard process removes it.
-        let folder = folder.unwrap().keep();
-        fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
-        account.give(&folder);
+        let directory = directory.unwrap().keep();
+        fs::set_permissions(&directory, Permissions::from_mode(0o700)).unwrap();
+        account.own(&directory);
         Self {
-            folder,
+            directory,
             account,
             programs,
         }
     }
 
     pub(crate) fn data(&self) -> PathBuf {
-        self.folder.join("data")
+        self.directory.join("data")
     }
 
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = self.account.command(&self.programs.join(program));
         command
-            .current_dir(&self.folder)
+            .current_dir(&self.directory)
             .env("LC_ALL", "C")
             .stdin(Stdio::null());
         command
@@ -64,11 +64,11 @@ impl ServerFiles {
             "UTF8",
             "-D",
         ]);
-        let made = command.arg(self.data()).output().unwrap();
+        let output = command.arg(self.data()).output().unwrap();
         assert!(
-            made.status.success(),
+            output.status.success(),
             "initdb: {}",
-            String::from_utf8_lossy(&made.stderr)
+            String::from_utf8_lossy(&output.stderr)
         );
         fs::OpenOptions::new()
             .append(true)
@@ -79,11 +79,11 @@ impl ServerFiles {
 
     /// Writes a file that only the server may read.
     pub(crate) fn write(&self, name: &str, text: &str) {
-        let path = self.folder.join(name);
+        let path = self.directory.join(name);
         let mut options = OpenOptions::new();
         let file = options.write(true).create_new(true).mode(0o600).open(&path);
         file.unwrap().write_all(text.as_bytes()).unwrap();
-        self.account.give(&path);
+        self.account.own(&path);
     }
 }
 
@@ -92,16 +92,16 @@ impl ServerFiles {
 /// # Panics
 /// If there is none.
 fn programs() -> PathBuf {
-    let mut folders: Vec<PathBuf> = versions("/usr/lib/postgresql", "bin");
+    let mut directories: Vec<PathBuf> = versions("/usr/lib/postgresql", "bin");
     let path = env::var_os("PATH").unwrap_or_default();
-    folders.extend(env::split_paths(&path));
-    folders.extend(["/usr/bin", "/usr/local/bin"].map(PathBuf::from));
-    let found = folders.into_iter().find(|folder| has_all(folder));
+    directories.extend(env::split_paths(&path));
+    directories.extend(["/usr/bin", "/usr/local/bin"].map(PathBuf::from));
+    let found = directories.into_iter().find(|directory| has_all(directory));
     found.expect("PostgreSQL's server (initdb, postgres, psql) is missing: run scripts/setup")
 }
 
-fn has_all(folder: &Path) -> bool {
-    let is_there = |program: &&str| folder.join(program).exists();
+fn has_all(directory: &Path) -> bool {
+    let is_there = |program: &&str| directory.join(program).exists();
     ["initdb", "postgres", "psql"].iter().all(is_there)
 }
 

@@ -10,14 +10,14 @@ use std::{
     sync::OnceLock,
 };
 
-type Within = Box<dyn Fn(&mut Command) + Send + Sync>;
+type PrepareCommand = Box<dyn Fn(&mut Command) + Send + Sync>;
 
 /// Configuration of a server. The default listens on a Unix socket only, and may lose data if
 /// the machine (not the server) crashes.
 #[derive(Default)]
 pub struct Setup {
     listen: Option<SocketAddr>,
-    within: Option<Within>,
+    prepare: Option<PrepareCommand>,
     durable: bool,
     certificate: Option<(String, String)>,
 }
@@ -36,7 +36,7 @@ impl Setup {
         mut self,
         prepare: impl Fn(&mut Command) + Send + Sync + 'static,
     ) -> Self {
-        self.within = Some(Box::new(prepare));
+        self.prepare = Some(Box::new(prepare));
         self
     }
 
@@ -59,27 +59,27 @@ impl Setup {
     /// # Panics
     /// If PostgreSQL is missing (run `scripts/setup`) or does not start.
     pub fn start(self) -> Server {
-        let place = ServerFiles::new();
+        let files = ServerFiles::new();
         let password = fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap();
-        place.initialise(password.trim());
+        files.initialise(password.trim());
         if let Some((certificate, key)) = &self.certificate {
-            place.write("data/server.crt", certificate);
-            place.write("data/server.key", key);
+            files.write("data/server.crt", certificate);
+            files.write("data/server.key", key);
         }
         let listen = self.listen.map(with_port);
-        let options = self.options(&place.folder, listen);
-        let within = self.within.unwrap_or_else(|| Box::new(|_| {}));
-        Server::start_at(place, listen, password.trim().to_owned(), options, within)
+        let options = self.options(&files.directory, listen);
+        let prepare = self.prepare.unwrap_or_else(|| Box::new(|_| {}));
+        Server::start_at(files, listen, password.trim().to_owned(), options, prepare)
     }
 
-    fn options(&self, folder: &Path, listen: Option<SocketAddr>) -> Vec<String> {
+    fn options(&self, directory: &Path, listen: Option<SocketAddr>) -> Vec<String> {
         let on = |yes: bool| if yes { "on" } else { "off" };
         let hosts = listen.map_or(String::new(), |address| address.ip().to_string());
         let port = listen.map_or(5432, |address| address.port());
         vec![
             format!("listen_addresses={hosts}"),
             format!("port={port}"),
-            format!("unix_socket_directories={}", folder.display()),
+            format!("unix_socket_directories={}", directory.display()),
             format!("fsync={}", on(self.durable)),
             format!("ssl={}", on(self.certificate.is_some())),
             "shared_buffers=32MB".to_owned(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Skipped tests are counted, and servers of tests leave nothing behind.
+//! Skipped tests are counted, and servers of tests leave no files or processes.
 
-mod counted;
-mod nothing_is_left;
+mod cleanup;
+mod skipped_tests;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Servers leave nothing behind, however their tests end.
+//! Servers leave no files, processes or shared memory, however their tests end.
 
 use longhaul_testbed::postgres::{Server, Setup};
 use std::{
@@ -11,26 +11,26 @@ use std::{
     time::{Duration, Instant},
 };
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Directory, process and shared memory of a server.
-struct Traces {
-    folder: PathBuf,
+struct ServerResources {
+    directory: PathBuf,
     process: PathBuf,
     memory: String,
 }
 
-impl Traces {
-    fn of(folder: &Path) -> Self {
-        let text = fs::read_to_string(folder.join("data/postmaster.pid")).unwrap();
+impl ServerResources {
+    fn of(directory: &Path) -> Self {
+        let text = fs::read_to_string(directory.join("data/postmaster.pid")).unwrap();
         let lines: Vec<&str> = text.lines().collect();
-        let traces = Self {
-            folder: folder.to_owned(),
+        let resources = Self {
+            directory: directory.to_owned(),
             process: Path::new("/proc").join(lines[0]),
             memory: lines[6].split_whitespace().last().unwrap().to_owned(),
         };
-        assert!(traces.process.exists() && traces.has_memory());
-        traces
+        assert!(resources.process.exists() && resources.has_memory());
+        resources
     }
 
     fn has_memory(&self) -> bool {
@@ -42,11 +42,11 @@ impl Traces {
     }
 
     fn are_gone(&self) -> bool {
-        !self.folder.exists() && !self.process.exists() && !self.has_memory()
+        !self.directory.exists() && !self.process.exists() && !self.has_memory()
     }
 }
 
-fn folder_of(server: &Server) -> PathBuf {
+fn directory_of(server: &Server) -> PathBuf {
     server
         .run("postgres", "SHOW unix_socket_directories")
         .into()
@@ -55,38 +55,38 @@ fn folder_of(server: &Server) -> PathBuf {
 #[test]
 fn drop_leaves_nothing() {
     let server = Server::start();
-    let traces = Traces::of(&folder_of(&server));
+    let resources = ServerResources::of(&directory_of(&server));
     drop(server);
-    assert!(traces.are_gone());
+    assert!(resources.are_gone());
 }
 
 #[test]
 fn drop_of_a_frozen_server_leaves_nothing() {
     let server = Server::start();
-    let traces = Traces::of(&folder_of(&server));
+    let resources = ServerResources::of(&directory_of(&server));
     server.freeze();
     drop(server);
-    assert!(traces.are_gone());
+    assert!(resources.are_gone());
 }
 
 #[test]
 fn drop_of_a_killed_server_leaves_nothing() {
     let mut server = Server::start();
-    let traces = Traces::of(&folder_of(&server));
+    let resources = ServerResources::of(&directory_of(&server));
     server.kill();
     drop(server);
-    assert!(traces.are_gone());
+    assert!(resources.are_gone());
 }
 
 #[test]
 fn restarts_with_its_data_after_a_kill() {
     let mut server = Setup::default().durable().start();
-    let before = Traces::of(&folder_of(&server));
+    let before = ServerResources::of(&directory_of(&server));
     server.run("postgres", "CREATE TABLE kept AS SELECT 42 AS answer");
     server.kill();
     server.restart();
     assert_eq!(server.run("postgres", "SELECT answer FROM kept"), "42");
-    let after = Traces::of(&folder_of(&server));
+    let after = ServerResources::of(&directory_of(&server));
     drop(server);
     assert!(before.are_gone() && after.are_gone());
 }
@@ -114,10 +114,10 @@ fn tcp_requires_a_password() {
 /// Child process of the next test, killed before it ends.
 #[test]
 fn holds_a_server_until_it_is_killed() {
-    if env::var_os("HOLD_A_SERVER").is_some() {
+    if env::var_os("HOLD_SERVER").is_some() {
         let server = Server::start();
-        println!("\nfolder={}", folder_of(&server).display());
-        sleep(PATIENCE);
+        println!("\nfolder={}", directory_of(&server).display());
+        sleep(TIMEOUT);
     }
 }
 
@@ -126,21 +126,22 @@ fn killed_test_leaves_nothing() {
     let mut test = Command::new(env::current_exe().unwrap())
         .args([
             "--exact",
-            "nothing_is_left::holds_a_server_until_it_is_killed",
+            "cleanup::holds_a_server_until_it_is_killed",
             "--nocapture",
         ])
-        .env("HOLD_A_SERVER", "1")
+        .env("HOLD_SERVER", "1")
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(test.stdout.take().unwrap()).lines();
-    let folder = lines.find_map(|line| Some(line.unwrap().strip_prefix("folder=")?.to_owned()));
-    let traces = Traces::of(Path::new(&folder.unwrap()));
+    let directory =
+        lines.find_map(|line| Some(line.unwrap().strip_prefix("directory=")?.to_owned()));
+    let resources = ServerResources::of(Path::new(&directory.unwrap()));
     test.kill().unwrap();
     test.wait().unwrap();
     let start = Instant::now();
-    while !traces.are_gone() {
-        assert!(start.elapsed() < PATIENCE, "leftovers of the server remain");
+    while !resources.are_gone() {
+        assert!(start.elapsed() < TIMEOUT, "leftovers of the server remain");
         sleep(Duration::from_millis(10));
     }
 }

@@ -7,23 +7,23 @@ use std::{
     process::{Command, Output},
 };
 
-/// Test of this program that lacks a requirement.
-const LACKING: &str = "counted::lacks_a_program";
+/// Test of this program whose requirement is missing.
+const UNMET: &str = "skipped_tests::requires_a_missing_program";
 
 #[test]
-fn lacks_a_program() {
-    if std::env::var_os("LACKING").is_some()
+fn requires_a_missing_program() {
+    if std::env::var_os("UNMET").is_some()
         && longhaul_testbed::skip::unless(false, "no-such-program")
     {
-        panic!("it has it");
+        panic!("the test ran");
     }
 }
 
 /// Runs that test as `cargo test` does.
 fn run(allowed: &str, notes: &Path) -> Output {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", LACKING])
-        .env("LACKING", "1")
+        .args(["--exact", UNMET])
+        .env("UNMET", "1")
         .env("ALLOW_SKIP", allowed)
         .env("SKIPPED_TESTS", notes)
         .output()
@@ -32,8 +32,8 @@ fn run(allowed: &str, notes: &Path) -> Output {
 
 /// Returns the last line of `scripts/test-summary`, and whether it succeeded.
 fn summary(log: &str, notes: &Path) -> (String, bool) {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("log");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("log");
     fs::write(&file, log).unwrap();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/test-summary");
     let output = Command::new(script).arg(file).arg(notes).output().unwrap();
@@ -44,42 +44,42 @@ fn summary(log: &str, notes: &Path) -> (String, bool) {
 
 #[test]
 fn missing_requirement_fails_or_is_recorded() {
-    let folder = tempfile::tempdir().unwrap();
-    let notes = folder.path().join("notes");
+    let directory = tempfile::tempdir().unwrap();
+    let notes = directory.path().join("notes");
     let failed = run("0", &notes);
     assert!(!failed.status.success());
-    let said = String::from_utf8(failed.stdout).unwrap();
+    let output = String::from_utf8(failed.stdout).unwrap();
     assert!(
-        said.contains("needs no-such-program; ALLOW_SKIP=1"),
-        "{said}"
+        output.contains("needs no-such-program; ALLOW_SKIP=1"),
+        "{output}"
     );
     assert!(!notes.exists());
 
     let skipped = run("1", &notes);
     assert!(skipped.status.success());
-    let noted = fs::read_to_string(&notes).unwrap();
-    let words: Vec<&str> = noted.trim_end().split('\t').collect();
-    assert_eq!(words[2], "needs no-such-program", "{noted}");
+    let recorded = fs::read_to_string(&notes).unwrap();
+    let fields: Vec<&str> = recorded.trim_end().split('\t').collect();
+    assert_eq!(fields[2], "needs no-such-program", "{recorded}");
 
     let log = String::from_utf8(skipped.stdout).unwrap();
-    let (line, good) = summary(&log, &notes);
+    let (line, succeeded) = summary(&log, &notes);
     assert_eq!(
-        (line.as_str(), good),
+        (line.as_str(), succeeded),
         ("0 passed, 0 failed, 1 skipped", true)
     );
 }
 
 #[test]
 fn summary_adds_up_all_programs() {
-    let folder = tempfile::tempdir().unwrap();
-    let notes = folder.path().join("notes");
+    let directory = tempfile::tempdir().unwrap();
+    let notes = directory.path().join("notes");
     let log = "running 3 tests\n\
                test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n\
                running 4 tests\n\
                test result: FAILED. 2 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out\n";
-    let (line, good) = summary(log, &notes);
+    let (line, succeeded) = summary(log, &notes);
     assert_eq!(
-        (line.as_str(), good),
+        (line.as_str(), succeeded),
         ("5 passed, 1 failed, 1 skipped", true)
     );
     // A test listed twice counts once; one without a thread name counts each time.
@@ -89,9 +89,9 @@ fn summary_adds_up_all_programs() {
     let (line, _) = summary(log, &notes);
     assert_eq!(line, "1 passed, 1 failed, 5 skipped");
     // A program that crashed.
-    let (line, good) = summary("running 3 tests\n", &folder.path().join("none"));
+    let (line, succeeded) = summary("running 3 tests\n", &directory.path().join("none"));
     assert!(
-        line.starts_with("3 tests ended without a result, ") && !good,
+        line.starts_with("3 tests ended without a result, ") && !succeeded,
         "{line}"
     );
 }
