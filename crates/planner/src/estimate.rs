@@ -36,7 +36,7 @@ pub(super) struct Estimate {
     /// Payload, bits a second.
     pub(super) goodput_bps: f64,
     pub(super) limit: Limit,
-    pub(super) by: Source,
+    pub(super) source: Source,
     /// Prediction of the formula, if there is one.
     pub(super) formula: Option<Prediction>,
 }
@@ -99,7 +99,7 @@ fn from_formula(control: Control) -> impl Fn(Prediction) -> Estimate {
         control,
         goodput_bps: formula.goodput_bps,
         limit: formula.limit,
-        by: Source::Formula,
+        source: Source::Formula,
         formula: Some(formula),
     }
 }
@@ -115,7 +115,7 @@ fn simulate(
         control,
         goodput_bps,
         limit: limit(goodput_bps, path),
-        by: Source::Simulation,
+        source: Source::Simulation,
         formula,
     })
 }

@@ -18,7 +18,7 @@ use longhaul_units::{Bytes, Time};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Forecast {
     pub(super) bps: f64,
-    pub(super) by: Source,
+    pub(super) source: Source,
 }
 
 /// Number of runs with different random losses, which are averaged.
@@ -70,7 +70,7 @@ fn simulated_mean(control: Control, path: &Path, streams: u32, span: Span) -> Re
     }
     Ok(Forecast {
         bps: sum / seeds as f64,
-        by: Source::Simulation,
+        source: Source::Simulation,
     })
 }
 
@@ -83,7 +83,7 @@ fn by_formula(control: Control, path: &Path, flow: &FlowPath) -> Option<Forecast
     };
     Some(Forecast {
         bps,
-        by: Source::Formula,
+        source: Source::Formula,
     })
 }
 

@@ -69,7 +69,7 @@ pub(super) fn text(checked: &CheckReport) -> String {
         "predicted",
         "measured",
         "error",
-        "found by",
+        "method",
     ];
     let mut table = vec![head.map(str::to_owned).to_vec()];
     table.extend(rows.iter().map(line));
@@ -101,7 +101,7 @@ fn line(row: &Row) -> Vec<String> {
             .map_or_else(none, |forecast| format_rate(forecast.bps)),
         format_rate(row.measured_bps),
         error_text(row).unwrap_or_else(none),
-        match row.forecast.map(|forecast| forecast.by) {
+        match row.forecast.map(|forecast| forecast.source) {
             Some(Source::Formula) => "formula".to_owned(),
             Some(Source::Simulation) => "simulation".to_owned(),
             None => "no formula".to_owned(),
@@ -110,24 +110,22 @@ fn line(row: &Row) -> Vec<String> {
 }
 
 fn error_text(row: &Row) -> Option<String> {
-    let disturbed = if row.overloaded { ", disturbed" } else { "" };
+    let overloaded = if row.overloaded { ", overloaded" } else { "" };
     let simulated = if row.simulated { ", simulated" } else { "" };
     let error = row.error()? * 100.0;
-    Some(format!("{error:+.1} %{disturbed}{simulated}"))
+    Some(format!("{error:+.1} %{overloaded}{simulated}"))
 }
 
 fn excluded_text(rows: &[Row]) -> String {
     let left = |which: fn(&&Row) -> bool, why: &str| match rows.iter().filter(which).count() {
         0 => String::new(),
-        some => format!("left out: {some} {why}\n"),
+        some => format!("excluded: {some} {why}\n"),
     };
-    left(
-        |row| row.overloaded,
-        "whose runs the machine was too busy for",
-    ) + &left(
-        |row| row.simulated,
-        "that were simulated, not run on sockets",
-    )
+    left(|row| row.overloaded, "with an overloaded run")
+        + &left(
+            |row| row.simulated,
+            "that were simulated, not run on sockets",
+        )
 }
 
 fn summary(rows: &[Row], lossy: bool) -> String {
@@ -160,11 +158,11 @@ pub(super) fn json(checked: &CheckReport) -> Value {
             "scenario": row.scenario, "cell": row.cell, "metric": row.metric, "lossy": row.lossy,
             "measured_bps": row.measured_bps,
             "predicted_bps": row.forecast.map(|forecast| forecast.bps),
-            "by": row.forecast.map(|forecast| forecast.by),
+            "method": row.forecast.map(|forecast| forecast.source),
             "error": row.error(),
-            "disturbed": row.overloaded,
+            "overloaded": row.overloaded,
             "simulated": row.simulated,
-            "within": row.error().map(|error| error.abs() <= row.tolerance()),
+            "within_tolerance": row.error().map(|error| error.abs() <= row.tolerance()),
         })
     };
     let late = |late: &LateLink| json!({"scenario": late.scenario, "link": late.link, "p99_us": late.p99_us});
@@ -187,7 +185,7 @@ mod tests {
             measured_bps: 100.0,
             forecast: Some(Forecast {
                 bps: predicted,
-                by: Source::Formula,
+                source: Source::Formula,
             }),
             overloaded: false,
             simulated: false,
@@ -208,7 +206,7 @@ mod tests {
         let said = text(&checked);
         assert!(said.contains("clean: 1 of 2 within 15 %"), "{said}");
         assert!(said.contains("lossy: 1 of 2 within 30 %"), "{said}");
-        assert_eq!(json(&checked)["rows"][1]["within"], json!(false));
+        assert_eq!(json(&checked)["rows"][1]["within_tolerance"], json!(false));
         checked.links.push(LateLink {
             scenario: "s".into(),
             link: "wan".into(),
@@ -229,7 +227,7 @@ mod tests {
         };
         let said = text(&checked);
         assert!(said.contains("+1.0 %, simulated"), "{said}");
-        assert!(said.contains("left out: 1 that were simulated"), "{said}");
+        assert!(said.contains("excluded: 1 that were simulated"), "{said}");
         assert!(!said.contains("clean: "), "{said}");
         assert_eq!(json(&checked)["rows"][0]["simulated"], json!(true));
     }
@@ -245,7 +243,7 @@ mod tests {
             links: vec![],
         };
         let said = text(&checked);
-        assert!(said.contains("-90.0 %, disturbed"), "{said}");
+        assert!(said.contains("-90.0 %, overloaded"), "{said}");
         assert!(said.contains("clean: 1 of 1 within 15 %"), "{said}");
         assert!(said.contains("left out: 1 "), "{said}");
         assert_eq!(json(&checked)["rows"][1]["disturbed"], json!(true));

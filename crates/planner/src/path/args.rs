@@ -94,7 +94,7 @@ impl Args {
         let path = Path {
             rate: self.rate,
             rtt: self.rtt,
-            loss: check_loss("--loss", self.loss.get())?,
+            loss: check_loss("--loss", self.loss)?,
             mss: self.mtu - HEADERS,
             queue: self.queue()?,
             window: self.window()?,
@@ -149,7 +149,7 @@ fn streams(text: &str) -> Result<Option<u32>> {
         "auto" => Ok(None),
         _ => number().map(Some).ok_or_else(|| {
             Refusal::usage(format!(
-                "--streams {text:?} is not auto or a number from 1 to {STREAMS_MAX}"
+                "--streams {text}: want auto or a number from 1 to {STREAMS_MAX}"
             ))
         }),
     }
@@ -162,7 +162,9 @@ fn span(duration: Time) -> Result<Span> {
             duration,
         }),
         false => Err(Refusal::usage(format!(
-            "--duration {duration} is not within 100ms and {DURATION_MAX}"
+            "--duration {}: want 100ms to {}",
+            duration.exact(),
+            DURATION_MAX.exact()
         ))),
     }
 }

@@ -33,12 +33,12 @@ pub(in super::super) fn check_rtt(what: &str, rtt: Time) -> Result<()> {
 }
 
 /// Refuses loss rates at which TCP does not work.
-pub(in super::super) fn check_loss(what: &str, loss: f64) -> Result<f64> {
-    match loss <= 0.5 {
-        true => Ok(loss),
+pub(in super::super) fn check_loss(what: &str, loss: Ratio) -> Result<f64> {
+    match loss.get() <= 0.5 {
+        true => Ok(loss.get()),
         false => Err(Refusal::usage(format!(
             "{what} {}: TCP does not work where more than 50% are lost",
-            Ratio::new(loss).map_or_else(|| loss.to_string(), Ratio::percent)
+            loss.percent()
         ))),
     }
 }

@@ -78,16 +78,16 @@ pub(super) fn text(config: &Config, rows: &[Row]) -> String {
 
 fn head(config: &Config) -> Vec<String> {
     let mut head: Vec<String> = [
-        "control",
+        "cc",
         "one stream",
-        "of the link",
+        "utilisation",
         "limited by",
-        "found by",
-        "formula says",
-        "after overflow",
+        "method",
+        "by formula",
+        "recovery time",
         "streams",
-        "together",
-        "window each",
+        "all streams",
+        "window per stream",
         "buffers",
     ]
     .map(str::to_owned)
@@ -104,7 +104,7 @@ fn line(row: &Row, config: &Config) -> Vec<String> {
     let Estimate {
         goodput_bps,
         limit,
-        by,
+        source,
         formula,
         ..
     } = found.estimate;
@@ -114,7 +114,7 @@ fn line(row: &Row, config: &Config) -> Vec<String> {
         format_rate(goodput_bps),
         format!("{share:.1} %"),
         limit.to_string(),
-        match by {
+        match source {
             Source::Formula => "formula".into(),
             Source::Simulation => "simulation".into(),
         },
@@ -141,11 +141,7 @@ fn formula_notes(config: &Config, rows: &[Row]) -> String {
             .as_ref()
             .and_then(|found| found.estimate.formula?.outside);
         if let Some(reason) = outside {
-            let _ = writeln!(
-                out,
-                "{}: outside of its formula's range: {reason}",
-                row.control
-            );
+            let _ = writeln!(out, "{}: out of its formula's range: {reason}", row.control);
         }
     }
     for formula in formulas(config, rows) {
@@ -186,7 +182,7 @@ pub(super) fn json(config: &Config, rows: &[Row]) -> Value {
             "bdp_bytes": bdp(path.rate, path.rtt).get(),
             "payload_bps": path.payload_bps(),
         },
-        "controls": rows.iter().map(row_json).collect::<Vec<_>>(),
+        "predictions": rows.iter().map(row_json).collect::<Vec<_>>(),
         "formulas": formulas(config, rows).iter().map(formula_json).collect::<Vec<_>>(),
     })
 }
@@ -198,19 +194,19 @@ fn formula_json(formula: &Formula) -> Value {
 fn row_json(row: &Row) -> Value {
     let name = row.control.name();
     let Some(found) = &row.found else {
-        return json!({"control": name});
+        return json!({"cc": name});
     };
     let formula = found.estimate.formula;
     let mut value = json!({
-        "control": name,
+        "cc": name,
         "goodput_bps": found.estimate.goodput_bps,
-        "limit": found.estimate.limit.to_string(),
-        "by": found.estimate.by,
+        "limited_by": found.estimate.limit.to_string(),
+        "method": found.estimate.source,
         "formula": formula.map(|formula| json!({
             "name": formula.formula.name,
             "goodput_bps": formula.goodput_bps,
             "window_packets": formula.window_packets,
-            "outside": formula.outside,
+            "out_of_range": formula.outside,
         })),
         "recovery_s": found.estimate.recovery().map(longhaul_units::Time::as_secs_f64),
         "streams": {

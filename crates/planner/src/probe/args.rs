@@ -107,8 +107,8 @@ impl Args {
         }
         if !(Time::from_millis(1)..=Time::from_secs(1)).contains(&self.interval) {
             return Err(Refusal::usage(format!(
-                "--interval {} is not within 1ms and 1s",
-                self.interval
+                "--interval {}: want 1ms to 1s",
+                self.interval.exact()
             )));
         }
         let targets = self

@@ -19,7 +19,8 @@ pub(super) struct Capacity {
     /// Number of trains that gave a figure.
     pub(super) trains: usize,
     /// Whether the sender was no faster, so that the capacity may be greater.
-    pub(super) at_least: bool,
+    #[serde(rename = "lower_bound")]
+    pub(super) is_lower_bound: bool,
 }
 
 /// Least pause between two trains, in which queues drain.
@@ -55,7 +56,7 @@ fn summary(rates: Vec<f64>, slow_sender: usize) -> Option<Capacity> {
         min_bps,
         max_bps,
         trains: rates.len(),
-        at_least: slow_sender * 2 > rates.len(),
+        is_lower_bound: slow_sender * 2 > rates.len(),
     })
 }
 
@@ -126,9 +127,9 @@ mod tests {
     #[test]
     fn slow_sender_gives_a_lower_bound() {
         let rates = || vec![3.0, 1.0, 2.0];
-        assert!(summary(rates(), 2).unwrap().at_least);
+        assert!(summary(rates(), 2).unwrap().is_lower_bound);
         let known = summary(rates(), 1).unwrap();
-        assert!(!known.at_least);
+        assert!(!known.is_lower_bound);
         assert_eq!(
             (known.min_bps, known.median_bps, known.max_bps),
             (1.0, 2.0, 3.0)

@@ -19,7 +19,7 @@ use serde_json::json;
 pub(super) struct Measurement {
     name: String,
     /// Protocol of the probe.
-    by: &'static str,
+    method: &'static str,
     sent: u32,
     /// Round-trip times in ascending order.
     times: Vec<Time>,
@@ -28,13 +28,13 @@ pub(super) struct Measurement {
 }
 
 impl Measurement {
-    pub(super) fn new(target: &Target, by: &'static str, rounds: RttSamples) -> Self {
-        let mut times = rounds.times;
+    pub(super) fn new(target: &Target, method: &'static str, samples: RttSamples) -> Self {
+        let mut times = samples.times;
         times.sort();
         Self {
             name: target.name.clone(),
-            by,
-            sent: rounds.sent,
+            method,
+            sent: samples.sent,
             times,
             path_mtu: None,
             capacity: None,
@@ -77,7 +77,7 @@ impl Measurement {
 
 /// Returns the measurement as text.
 pub(super) fn text(here: &str, measured: &Measurement) -> String {
-    let mut out = format!("{here} → {}, by {}\n", measured.name, measured.by);
+    let mut out = format!("{here} → {}, by {}\n", measured.name, measured.method);
     out += &round_trips(measured);
     let [low, high] = measured.loss_interval().map(|share| share * 100.0);
     out += &format!(
@@ -114,7 +114,11 @@ fn capacity(found: Option<&Capacity>) -> String {
     };
     format!(
         "{}{}, {} to {} over {} trains",
-        if found.at_least { "at least " } else { "" },
+        if found.is_lower_bound {
+            "at least "
+        } else {
+            ""
+        },
         format_rate(found.median_bps),
         format_rate(found.min_bps),
         format_rate(found.max_bps),
@@ -126,13 +130,13 @@ fn capacity(found: Option<&Capacity>) -> String {
 pub(super) fn json(config: &Config, all: &[Measurement]) -> Result<String> {
     let file = sites::SitesFile {
         sites: IndexMap::new(),
-        legs: all.iter().map(|measured| leg(config, measured)).collect(),
+        paths: all.iter().map(|measured| path(config, measured)).collect(),
     };
     Ok(serde_json::to_string_pretty(&file)?)
 }
 
-fn leg(config: &Config, measured: &Measurement) -> sites::Leg {
-    sites::Leg {
+fn path(config: &Config, measured: &Measurement) -> sites::SitePath {
+    sites::SitePath {
         from: config.name.clone(),
         to: measured.name.clone(),
         rtt: measured.rtt(0.5).unwrap_or(Time::from_secs(100)),
@@ -143,10 +147,10 @@ fn leg(config: &Config, measured: &Measurement) -> sites::Leg {
         queue: None,
         mtu: measured.path_mtu.unwrap_or(1500),
         measured: Some(json!({
-            "by": measured.by,
+            "method": measured.method,
             "sent": measured.sent,
             "lost": measured.lost(),
-            "loss_95": measured.loss_interval(),
+            "loss_interval_95": measured.loss_interval(),
             "rtt_s": {
                 "min": measured.rtt(0.0).map(Time::as_secs_f64),
                 "median": measured.rtt(0.5).map(Time::as_secs_f64),
@@ -166,7 +170,7 @@ mod tests {
     fn measured(sent: u32, answered: u64) -> Measurement {
         Measurement {
             name: "b".into(),
-            by: "udp",
+            method: "udp",
             sent,
             times: (1..=answered).map(Time::from_millis).collect(),
             path_mtu: Some(1400),

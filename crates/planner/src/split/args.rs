@@ -22,15 +22,15 @@ Examples:
   longhaul plan split --sites a.json --sites b.json --from a --to b --overhead 9%
       from the output of longhaul plan measure --json at two sites; a relay costs 9 %
   longhaul plan split --sites sites.toml --from a --to b --cc cubic --window 1400KB --size 100MB
-      all legs with CUBIC and windows of 1400 KB; time to transfer 100 MB
+      all hops with CUBIC and windows of 1400 KB; time to transfer 100 MB
 
 sites.toml (or JSON with the same keys):
   [sites.osaka]
-  relay = true            # may relay; default
-  forwards = \"9gbit\"      # highest rate of a relay there
-  [[legs]]
+  relay = true                # may relay; default
+  forwarding_rate = \"9gbit\"   # highest rate of a relay there
+  [[paths]]
   from = \"yoron\"
-  to = \"osaka\"            # and back, unless a leg says otherwise
+  to = \"osaka\"            # and back, unless a path says otherwise
   rtt = \"30.5ms\"
   loss = \"0.01%\"          # default 0
   rate = \"1gbit\"
@@ -40,7 +40,7 @@ sites.toml (or JSON with the same keys):
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Sites and legs, TOML or JSON; several files are merged
+    /// Sites and paths, TOML or JSON; several files are merged
     #[arg(long, value_name = "FILE", required = true)]
     sites: Vec<PathBuf>,
     /// Sending site
@@ -55,10 +55,10 @@ pub(crate) struct Args {
     /// Throughput that each relay costs: a share such as 9%, or a rate such as 3MB/s
     #[arg(long, value_name = "COST", default_value = "0%")]
     overhead: String,
-    /// Congestion controls for a leg, separated by commas; the fastest is chosen
+    /// Congestion controls for a hop, separated by commas; the fastest is chosen
     #[arg(long, value_name = "NAMES", default_value = "cubic,bbr")]
     cc: String,
-    /// Parallel connections on each leg
+    /// Parallel connections on each hop
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     streams: u32,
     /// Window of every connection [default: TCP's largest]

@@ -18,6 +18,12 @@ use sites::Sites;
 
 /// Runs the command.
 pub(super) fn run(config: &Config) -> Result<()> {
+    if config.from == config.to {
+        return Err(Refusal::usage(format!(
+            "--from {0} --to {0}: want two different sites",
+            config.from
+        )));
+    }
     let sites = Sites::read(&config.sites)?;
     let ends = [
         site(&sites, "--from", &config.from)?,
@@ -30,7 +36,7 @@ pub(super) fn run(config: &Config) -> Result<()> {
     let best = chain::best(&network, from, to, config.relays_max, config.overhead);
     let best = best.ok_or_else(|| {
         Refusal::usage(format!(
-            "no path from {} to {} with at most {} relays: --sites has no legs for it",
+            "no path from {} to {} with at most {} relays: --sites has no paths for it",
             config.from, config.to, config.relays_max
         ))
     })?;

@@ -50,7 +50,7 @@ pub(super) fn text(plan: &Plan, config: &Config) -> String {
     out += "\n";
     out += &further_relay_text(plan);
     if plan.legs.too_many {
-        out += "too many lossy legs to simulate each: all figures are by formula\n";
+        out += "too many lossy paths to simulate each: all figures are by formula\n";
     }
     for formula in SOURCES {
         let _ = writeln!(
@@ -75,7 +75,7 @@ fn relay_table(plan: &Plan) -> Vec<Vec<String>> {
     let mut table = vec![row([
         "relays",
         "chain",
-        "slowest leg",
+        "slowest hop",
         "throughput",
         "gain",
         "round trips",
@@ -131,15 +131,15 @@ fn chain_legs<'a>(
 
 fn leg_table(plan: &Plan) -> Vec<Vec<String>> {
     let mut table = vec![row([
-        "leg",
+        "hop",
         "RTT",
         "loss",
         "link",
-        "control",
+        "cc",
         "one stream",
         "limited by",
         "streams to fill it",
-        "window here",
+        "window",
     ])];
     for ([from, to], leg) in chain_legs(plan, &plan.best) {
         let single = leg.single;
@@ -265,20 +265,20 @@ pub(super) fn json(plan: &Plan, config: &Config) -> Value {
         json!({
             "from": plan.sites.name(from), "to": plan.sites.name(to),
             "rtt_s": leg.path.rtt_s(), "loss": leg.path.loss, "rate_bps": leg.path.rate.bits(),
-            "control": leg.single.control.name(), "one_stream_bps": leg.single.goodput_bps,
-            "by": leg.single.by, "limit": leg.single.limit.to_string(),
+            "cc": leg.single.control.name(), "one_stream_bps": leg.single.goodput_bps,
+            "method": leg.single.source, "limited_by": leg.single.limit.to_string(),
             "streams_to_fill": leg.needed, "window_bytes": window(plan, leg).get(),
         })
     };
     let memory = relay_memory(plan, config);
     json!({
         "best": chain(&plan.best),
-        "legs": chain_legs(plan, &plan.best).map(leg).collect::<Vec<_>>(),
+        "hops": chain_legs(plan, &plan.best).map(leg).collect::<Vec<_>>(),
         "relays": memory.iter().map(|(name, windows, all)| json!({
             "site": name, "window_in_bytes": windows[0].get(), "window_out_bytes": windows[1].get(),
             "memory_bytes": all.get(),
         })).collect::<Vec<_>>(),
-        "by_relays": distinct_chains(plan).iter().map(|(found, _)| chain(found)).collect::<Vec<_>>(),
-        "all_by_formula": plan.legs.too_many,
+        "chains": distinct_chains(plan).iter().map(|(found, _)| chain(found)).collect::<Vec<_>>(),
+        "simulation_skipped": plan.legs.too_many,
     })
 }

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sites and the legs between them, from files, which `plan measure --json` can write.
+//! Sites and the paths between them, from files, which `plan measure --json` can write.
 
 use super::super::path;
 use anyhow::Result;
 use indexmap::{IndexMap, IndexSet};
-use longhaul_command::exit::Refusal;
+use longhaul_command::{
+    deprecated::{self, OldKey, RenamedKey},
+    exit::Refusal,
+};
 use longhaul_netem::{LinkConfig, Rate, Setting};
 use longhaul_tcpsim::formulas::{HEADERS, Path, window_limit};
 use longhaul_units::{BitRate, Bytes, Ratio, Time};
 use serde::{Deserialize, Serialize};
 use std::path::{Path as FilePath, PathBuf};
+use toml::de::DeTable;
 
 /// Contents of a file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -18,7 +22,9 @@ pub(in super::super) struct SitesFile {
     /// Properties of sites that differ from the defaults.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub(in super::super) sites: IndexMap<String, Site>,
-    pub(in super::super) legs: Vec<Leg>,
+    /// The previous version wrote `legs`.
+    #[serde(alias = "legs")]
+    pub(in super::super) paths: Vec<SitePath>,
 }
 
 /// Site with a host.
@@ -29,7 +35,8 @@ pub(in super::super) struct Site {
     #[serde(default = "yes")]
     pub(in super::super) relay: bool,
     /// Greatest rate that a relay there forwards.
-    pub(in super::super) forwards: Option<BitRate>,
+    #[serde(alias = "forwards")]
+    pub(in super::super) forwarding_rate: Option<BitRate>,
 }
 
 fn yes() -> bool {
@@ -39,7 +46,7 @@ fn yes() -> bool {
 /// Path between two sites, in the direction of the data.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(in super::super) struct Leg {
+pub(in super::super) struct SitePath {
     pub(in super::super) from: String,
     pub(in super::super) to: String,
     pub rtt: Time,
@@ -86,19 +93,19 @@ impl Sites {
 
     fn of(files: Vec<SitesFile>) -> Result<Self> {
         let mut sites = IndexMap::new();
-        let mut legs = Vec::new();
+        let mut paths = Vec::new();
         for file in files {
             sites.extend(file.sites);
-            legs.extend(file.legs);
+            paths.extend(file.paths);
         }
-        let ends: IndexSet<String> = legs
+        let ends: IndexSet<String> = paths
             .iter()
-            .flat_map(|leg| [leg.from.clone(), leg.to.clone()])
+            .flat_map(|path| [path.from.clone(), path.to.clone()])
             .collect();
         for name in ends {
             sites.entry(name).or_insert(Site {
                 relay: true,
-                forwards: None,
+                forwarding_rate: None,
             });
         }
         if sites.len() > SITES_MAX {
@@ -107,40 +114,43 @@ impl Sites {
                 "--sites: {found} sites, but {SITES_MAX} are the most"
             )));
         }
-        let paths = vec![vec![None; sites.len()]; sites.len()];
-        let mut all = Self { sites, paths };
-        for leg in &legs {
-            all.add(leg)?;
+        let matrix = vec![vec![None; sites.len()]; sites.len()];
+        let mut all = Self {
+            sites,
+            paths: matrix,
+        };
+        for path in &paths {
+            all.add(path)?;
         }
-        all.add_reverse_legs(&legs)?;
+        all.add_reverse_paths(&paths)?;
         Ok(all)
     }
 
-    fn add(&mut self, leg: &Leg) -> Result<()> {
-        let [from, to] = self.ends(leg);
+    fn add(&mut self, path: &SitePath) -> Result<()> {
+        let [from, to] = self.ends(path);
         if from == to || self.paths[from][to].is_some() {
-            return Err(leg_error(
-                leg,
+            return Err(path_error(
+                path,
                 "is a duplicate, or both ends are the same site",
             ));
         }
-        self.paths[from][to] = Some(leg.path()?);
+        self.paths[from][to] = Some(path.to_path()?);
         Ok(())
     }
 
-    /// Uses each leg in the reverse direction too, if that has no leg of its own.
-    fn add_reverse_legs(&mut self, legs: &[Leg]) -> Result<()> {
-        for leg in legs {
-            let [from, to] = self.ends(leg);
+    /// Uses each path in the reverse direction too, if that has no path of its own.
+    fn add_reverse_paths(&mut self, paths: &[SitePath]) -> Result<()> {
+        for path in paths {
+            let [from, to] = self.ends(path);
             if self.paths[to][from].is_none() {
-                self.paths[to][from] = Some(leg.path()?);
+                self.paths[to][from] = Some(path.to_path()?);
             }
         }
         Ok(())
     }
 
-    fn ends(&self, leg: &Leg) -> [usize; 2] {
-        [&leg.from, &leg.to].map(|name| self.number(name).unwrap_or_default())
+    fn ends(&self, path: &SitePath) -> [usize; 2] {
+        [&path.from, &path.to].map(|name| self.number(name).unwrap_or_default())
     }
 
     pub(super) fn number(&self, name: &str) -> Option<usize> {
@@ -167,7 +177,7 @@ impl Sites {
     /// Returns the greatest forwarding rate of each site, bits a second; `None` if it may not relay.
     pub(super) fn forwards(&self) -> Vec<Option<f64>> {
         let most = |site: &Site| {
-            site.forwards
+            site.forwarding_rate
                 .map_or(f64::INFINITY, |rate| rate.bits() as f64)
         };
         let sites = self.sites.values();
@@ -175,22 +185,25 @@ impl Sites {
     }
 }
 
-impl Leg {
-    /// Converts the leg to a path for the formulas, with the largest window.
-    fn path(&self) -> Result<Path> {
-        let name = format!("leg {} – {}: rtt", self.from, self.to);
+impl SitePath {
+    /// Converts it to a path for the formulas, with the largest window.
+    fn to_path(&self) -> Result<Path> {
+        let name = format!("path {} – {}: rtt", self.from, self.to);
         path::check_rtt(&name, self.rtt)?;
         if !(588..=9000).contains(&self.mtu) {
-            return Err(leg_error(self, "has an mtu outside of 588 to 9000"));
+            return Err(path_error(
+                self,
+                &format!("has an mtu of {}: want 588 to 9000", self.mtu),
+            ));
         }
-        let no_rate = || leg_error(self, "has no rate: measure it with a responder, or add it");
+        let no_rate = || path_error(self, "has no rate: measure it with a responder, or add it");
         let rate = self.rate.ok_or_else(no_rate)?;
         Ok(Path {
             rate,
             rtt: self.rtt,
             loss: path::check_loss(
-                &format!("leg {} – {}: loss", self.from, self.to),
-                self.loss.get(),
+                &format!("path {} – {}: loss", self.from, self.to),
+                self.loss,
             )?,
             mss: self.mtu - HEADERS,
             queue: self.queue_bytes(rate)?,
@@ -206,7 +219,7 @@ impl Leg {
         };
         let queue = Setting::parse("queue", self.queue.as_deref().unwrap_or("1bdp"));
         shape.apply(
-            queue.map_err(|error| leg_error(self, &format!("has an invalid queue: {error}")))?,
+            queue.map_err(|error| path_error(self, &format!("has an invalid queue: {error}")))?,
         );
         let limit = shape.limit();
         let packets = (limit.packets as u64).saturating_mul(u64::from(self.mtu));
@@ -214,8 +227,8 @@ impl Leg {
     }
 }
 
-fn leg_error(leg: &Leg, why: &str) -> anyhow::Error {
-    Refusal::usage(format!("--sites: leg {} – {} {why}", leg.from, leg.to))
+fn path_error(path: &SitePath, why: &str) -> anyhow::Error {
+    Refusal::usage(format!("--sites: path {} – {} {why}", path.from, path.to))
 }
 
 /// Reads a file: JSON if it begins with a brace, else TOML.
@@ -233,9 +246,44 @@ fn read(file: &FilePath) -> Result<SitesFile> {
     match text.trim_start().starts_with('{') {
         true => serde_json::from_str(&text).map_err(|error| wrong(&error)),
         false => {
-            toml::from_str(&text).map_err(|error| wrong(&error.to_string().replace('\n', " ")))
+            let (sites, old_keys) =
+                parse_toml(&text).map_err(|error| wrong(&error.to_string().replace('\n', " ")))?;
+            for old in old_keys {
+                let line = text[..old.at].lines().count().max(1);
+                deprecated::warn(
+                    &format!("{}:{line}: {}", file.display(), old.renamed.old),
+                    old.renamed.new,
+                );
+            }
+            Ok(sites)
         }
     }
+}
+
+/// Old keys of a file of sites.
+const RENAMED: [RenamedKey; 2] = [
+    RenamedKey {
+        table: "",
+        old: "legs",
+        new: "paths",
+    },
+    RenamedKey {
+        table: "sites.*",
+        old: "forwards",
+        new: "forwarding_rate",
+    },
+];
+
+/// Parses TOML. Returns the old keys in it, too.
+fn parse_toml(text: &str) -> Result<(SitesFile, Vec<OldKey>), toml::de::Error> {
+    let mut table = DeTable::parse(text)?;
+    let old_keys = deprecated::rename_keys(table.get_mut(), &RENAMED);
+    let sites = SitesFile::deserialize(toml::de::Deserializer::from(table));
+    let sites = sites.map_err(|mut error| {
+        error.set_input(Some(text));
+        error
+    })?;
+    Ok((sites, old_keys))
 }
 
 #[cfg(test)]
@@ -247,10 +295,10 @@ mod tests {
     }
 
     const TWO: &str =
-        "[sites.b]\nrelay = false\n[[legs]]\nfrom = 'a'\nto = 'b'\nrtt = '10ms'\nrate = '1gbit'\n";
+        "[sites.b]\nrelay = false\n[[paths]]\nfrom = 'a'\nto = 'b'\nrtt = '10ms'\nrate = '1gbit'\n";
 
     #[test]
-    fn uses_legs_in_both_directions_unless_the_reverse_has_its_own() {
+    fn uses_paths_in_both_directions_unless_the_reverse_has_its_own() {
         let both = sites(TWO).unwrap();
         let [a, b] = ["a", "b"].map(|name| both.number(name).unwrap());
         assert_eq!(both.path(a, b), both.path(b, a));
@@ -258,14 +306,32 @@ mod tests {
             (both.forwards()[a], both.forwards()[b]),
             (Some(f64::INFINITY), None)
         );
-        let back = "[[legs]]\nfrom = 'b'\nto = 'a'\nrtt = '20ms'\nrate = '1gbit'\n";
+        let back = "[[paths]]\nfrom = 'b'\nto = 'a'\nrtt = '20ms'\nrate = '1gbit'\n";
         let own = sites(&format!("{TWO}{back}")).unwrap();
         assert_eq!(own.path(b, a).unwrap().rtt, Time::from_millis(20));
         assert_eq!(own.path(a, b).unwrap().rtt, Time::from_millis(10));
     }
 
     #[test]
-    fn refuses_invalid_legs() {
+    fn reads_old_keys_and_names_them() {
+        let text = TWO.replace("relay = false", "forwards = '9gbit'");
+        let old_text = text.replace("[[paths]]", "[[legs]]");
+        let (file, old_keys) = parse_toml(&old_text).unwrap();
+        assert_eq!(file.paths.len(), 1);
+        assert_eq!(
+            file.sites["b"].forwarding_rate,
+            Some(BitRate::from_bits(9_000_000_000))
+        );
+        let names: Vec<_> = old_keys.iter().map(|key| key.renamed.new).collect();
+        assert_eq!(names, ["paths", "forwarding_rate"]);
+        let new_text = text.replace("forwards", "forwarding_rate");
+        assert_eq!(parse_toml(&new_text).unwrap().1, []);
+        let error = parse_toml("[[paths]]\nfrom = 3\n").unwrap_err().to_string();
+        assert!(error.contains("line 2, column 8"), "{error}");
+    }
+
+    #[test]
+    fn refuses_invalid_paths() {
         let twice = TWO.replace("[sites.b]\nrelay = false\n", "");
         assert!(sites(&format!("{TWO}{twice}")).is_err());
         assert!(sites(&TWO.replace("'b'\nrtt", "'a'\nrtt")).is_err());

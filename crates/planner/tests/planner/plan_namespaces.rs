@@ -53,11 +53,11 @@ fn probe(bed: &Testbed, flags: &[&str], host: &str) -> Value {
         String::from_utf8_lossy(&output.stderr)
     );
     let file: Value = serde_json::from_slice(&output.stdout).unwrap();
-    file["legs"][0].clone()
+    file["paths"][0].clone()
 }
 
 #[test]
-fn plan_probe_measures_loss_round_trip_mtu_and_capacity() {
+fn plan_measure_measures_loss_round_trip_mtu_and_capacity() {
     if !may_use_namespaces() {
         return;
     }
@@ -93,7 +93,7 @@ fn plan_probe_measures_loss_round_trip_mtu_and_capacity() {
         capacity("min_bps") < 1.25 && capacity("max_bps") > 0.75,
         "{leg}"
     );
-    assert_eq!(measured["capacity"]["at_least"], false, "{leg}");
+    assert_eq!(measured["capacity"]["lower_bound"], false, "{leg}");
 }
 
 /// Drops packets longer than 1,200 bytes without an ICMP message.
@@ -109,7 +109,7 @@ fn black_hole(bed: &Testbed) {
 }
 
 #[test]
-fn plan_probe_falls_back_to_icmp_and_tcp() {
+fn plan_measure_falls_back_to_icmp_and_tcp() {
     if !may_use_namespaces() {
         return;
     }
@@ -124,7 +124,7 @@ fn plan_probe_falls_back_to_icmp_and_tcp() {
         .unwrap();
     let address = bed.right_address().to_string();
     let icmp = probe(&bed, &["--count", "10"], &address);
-    assert_eq!(icmp["measured"]["by"], "icmp", "{icmp}");
+    assert_eq!(icmp["measured"]["method"], "icmp", "{icmp}");
     assert_eq!(icmp["measured"]["lost"], 0, "{icmp}");
     assert!(
         icmp["measured"]["rtt_s"]["min"].as_f64().unwrap() >= 0.02,
@@ -136,7 +136,7 @@ fn plan_probe_falls_back_to_icmp_and_tcp() {
     );
     // No program listens there: a refusal takes a round trip too.
     let tcp = probe(&bed, &["--count", "3"], &format!("{address}:9"));
-    assert_eq!(tcp["measured"]["by"], "tcp", "{tcp}");
+    assert_eq!(tcp["measured"]["method"], "tcp", "{tcp}");
     assert!(
         tcp["measured"]["rtt_s"]["min"].as_f64().unwrap() >= 0.02,
         "{tcp}"

@@ -31,7 +31,7 @@ fn refused(arguments: &[&str], named: &str) {
 fn plan_path_names_invalid_input() {
     let path = ["path", "--rate", "1gbit", "--rtt", "10ms"];
     for (flags, named) in [
-        (["--loss", "60%"], "--loss 0.6"),
+        (["--loss", "60%"], "--loss 60"),
         (["--cc", "cubic,vegas"], "vegas"),
         (["--streams", "0"], "--streams"),
         (["--window", "1KB"], "less than two packets"),
@@ -42,11 +42,11 @@ fn plan_path_names_invalid_input() {
         refused(&[&path[..], &flags].concat(), named);
     }
     refused(&["path", "--rate", "1gbit", "--rtt", "0ms"], "--rtt");
-    refused(&["path", "--rate", "1gbit", "--rtt", "101s"], "--rtt");
+    refused(&["path", "--rate", "1gbit", "--rtt", "101s"], "--rtt 101s");
 }
 
 #[test]
-fn plan_probe_names_invalid_input() {
+fn plan_measure_names_invalid_input() {
     refused(&["measure"], "HOST");
     refused(&["measure", "a:b:c"], "a:b:c");
     refused(&["measure", "--method", "udp", "127.0.0.1"], "port");
@@ -67,7 +67,7 @@ fn plan_probe_names_invalid_input() {
 }
 
 #[test]
-fn plan_check_requires_a_result() {
+fn plan_validate_requires_a_result() {
     refused(
         &["validate", "/nonexistent/result.json"],
         "/nonexistent/result.json",
@@ -101,7 +101,7 @@ cc = 'reno'
 
 /// Predictions require the scenario as it was run: one that was changed since is refused.
 #[test]
-fn plan_check_requires_the_scenario_that_was_run() {
+fn plan_validate_requires_the_scenario_that_was_run() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let file = path("mine.toml");
@@ -154,22 +154,22 @@ fn plan_check_requires_the_scenario_that_was_run() {
 const SITES: &str = "
 [sites.d]
 relay = false
-[[legs]]
+[[paths]]
 from = 'a'
 to = 'c'
 rtt = '100ms'
 rate = '1gbit'
-[[legs]]
+[[paths]]
 from = 'a'
 to = 'b'
 rtt = '50ms'
 rate = '1gbit'
-[[legs]]
+[[paths]]
 from = 'b'
 to = 'c'
 rtt = '50ms'
 rate = '1gbit'
-[[legs]]
+[[paths]]
 from = 'a'
 to = 'd'
 rtt = '1ms'
@@ -191,11 +191,15 @@ fn plan_split_finds_the_middle_and_names_invalid_input() {
     assert_eq!(result["best"]["sites"], serde_json::json!(["a", "b", "c"]));
     // T_n = T n of equal legs: 1 MB over 50 ms.
     assert_eq!(result["best"]["throughput_bps"], 160e6);
-    assert_eq!(result["by_relays"][0]["throughput_bps"], 80e6);
+    assert_eq!(result["chains"][0]["throughput_bps"], 80e6);
 
     refused(
         &["split", "--sites", file, "--from", "x", "--to", "c"],
         "\"x\"",
+    );
+    refused(
+        &["split", "--sites", file, "--from", "a", "--to", "a"],
+        "--from a --to a: want two different sites",
     );
     refused(
         &[
@@ -239,7 +243,7 @@ fn plan_path_reports_the_method_of_each_figure() {
     let (code, out, error) = plan(&path);
     assert_eq!(code, Some(0), "{error}");
     let result: Value = serde_json::from_str(&out).unwrap();
-    let by = |at: usize| result["controls"][at]["by"].clone();
+    let by = |at: usize| result["predictions"][at]["method"].clone();
     assert_eq!((by(0), by(1)), ("simulation".into(), "formula".into()));
     assert!(
         result["formulas"]
