@@ -37,12 +37,12 @@ pub enum Error {
     #[error("{0} is not loaded")]
     NotLoaded(String),
     /// An operation on the pins failed.
-    #[error("{path}: {source}")]
+    #[error("{path}: {reason}")]
     Pins {
         /// Path of the pin.
         path: PathBuf,
         /// The kernel's answer.
-        source: io::Error,
+        reason: io::Error,
     },
     /// libbpf or the kernel failed.
     #[error("cannot {step}: {reason}")]

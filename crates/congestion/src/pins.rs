@@ -188,7 +188,7 @@ impl Pins {
             )),
             _ => Error::Pins {
                 path: path.to_owned(),
-                source,
+                reason: source,
             },
         }
     }

@@ -208,7 +208,7 @@ pub(super) enum TokenCommand {
         name: String,
 
         /// Export that the token covers; repeatable [default: all exports]
-        #[arg(long, value_name = "NAME")]
+        #[arg(long, value_name = "NAME", value_parser = parse_export_name)]
         export: Vec<String>,
 
         /// Allow only reading
@@ -252,17 +252,21 @@ impl FromStr for NamedDirectory {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (name, directory) = text.split_once('=').ok_or("want NAME=DIR")?;
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-        let named = !name.is_empty() && name.len() <= 64 && !name.starts_with('.');
-        if !named || !name.chars().all(plain) {
-            return Err(format!(
-                "{name:?} is not a name for an export: want up to 64 letters, digits, '-', '_' and '.', which is not first"
-            ));
-        }
         Ok(Self {
-            name: name.to_owned(),
+            name: parse_export_name(name)?,
             directory: directory.into(),
         })
+    }
+}
+
+fn parse_export_name(name: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    let named = !name.is_empty() && name.len() <= 64 && !name.starts_with('.');
+    match named && name.chars().all(plain) {
+        true => Ok(name.to_owned()),
+        false => Err(format!(
+            "{name:?} is not a name for an export: want up to 64 letters, digits, '-', '_' and '.', which is not first"
+        )),
     }
 }
 

@@ -4,7 +4,7 @@
 use super::{
     config::{Config, Scheme},
     http,
-    keys::identity::Identity,
+    keys::{identity::Identity, tokens},
     listener::accept::{ShutdownTrigger, accept, listen},
     mirror::{ChangeNotifier, mirror},
     record::Record,
@@ -64,6 +64,8 @@ impl Listeners {
 
 async fn serve(config: Arc<Config>) -> Result<()> {
     let identity = Identity::load_or_create(&config.state)?;
+    let names = config.exports.keys().map(String::as_str);
+    tokens::store_exports(&config.state, names)?;
     let records = RecordWriter { json: config.json };
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;

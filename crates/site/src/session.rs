@@ -96,12 +96,13 @@ impl CopyServer {
     fn authorize(
         &self,
         request: &AuthRequest,
+        tokens: Result<Tokens>,
         local_address: IpAddr,
     ) -> Result<Admission, (RefusalCause, AuthResponse)> {
         let refused = |why: String| (RefusalCause::Other, AuthResponse::Refused(why));
         let busy = |why: String| (RefusalCause::Other, AuthResponse::Busy(why));
-        let tokens = Tokens::read(&self.config.state)
-            .map_err(|error| busy(format!("the site can't read its tokens: {error:#}")))?;
+        let tokens =
+            tokens.map_err(|error| busy(format!("the site can't read its tokens: {error:#}")))?;
         let found = tokens.find(&request.secret);
         let (token, grant) = found.ok_or_else(|| {
             let why = "the token is not valid at this site".to_owned();
@@ -193,7 +194,8 @@ async fn authenticate(
     let local_address = socket.local_addr()?.ip().to_canonical();
     let mut tls = server.acceptor.accept(socket).await.context("no TLS")?;
     let request = read_request(&mut tls).await?;
-    match server.authorize(&request, local_address) {
+    let tokens = Tokens::read_async(&server.config.state).await;
+    match server.authorize(&request, tokens, local_address) {
         Ok(admission) => {
             send_response(&mut tls, &AuthResponse::Accepted).await?;
             Ok(Some((tls, admission)))

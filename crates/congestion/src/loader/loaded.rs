@@ -238,10 +238,10 @@ impl Loaded {
         map.map_err(|error| feature_probe::failed("open its map", &error))
     }
 
-    pub(super) fn error(&self, source: io::Error) -> Error {
+    pub(super) fn error(&self, reason: io::Error) -> Error {
         Error::Pins {
             path: self.directory.clone(),
-            source,
+            reason,
         }
     }
 }

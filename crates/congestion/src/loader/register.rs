@@ -115,9 +115,9 @@ pub(super) fn pin_maps_and_facts(
     ];
     for (fact, word) in facts {
         let noted = pins::set_fact(&draft.path, fact, &word);
-        noted.map_err(|source| Error::Pins {
+        noted.map_err(|reason| Error::Pins {
             path: draft.path.join(fact),
-            source,
+            reason,
         })?;
     }
     Ok(())

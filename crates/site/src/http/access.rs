@@ -70,7 +70,7 @@ pub(super) struct Principal {
 }
 
 impl Principal {
-    pub(super) fn authenticate<B>(
+    pub(super) async fn authenticate<B>(
         request: &Request<B>,
         config: &Config,
         site: &Fingerprint,
@@ -79,7 +79,8 @@ impl Principal {
         let presented = parse_authorization(presented.ok_or(AuthError::NoToken)?);
         let presented = presented.filter(|token| token.site == *site);
         let presented = presented.ok_or(AuthError::WrongToken)?;
-        let tokens = Tokens::read(&config.state).map_err(|_| AuthError::Unavailable)?;
+        let tokens = Tokens::read_async(&config.state).await;
+        let tokens = tokens.map_err(|_| AuthError::Unavailable)?;
         let (name, grant) = tokens
             .find(&presented.secret)
             .ok_or(AuthError::WrongToken)?;

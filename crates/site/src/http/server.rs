@@ -210,7 +210,8 @@ impl HttpServer {
         connection: &ConnectionPermit,
     ) -> Result<HttpResponse, AuthError> {
         let config = &self.config;
-        let principal = Principal::authenticate(&request, config, &self.identity.fingerprint)?;
+        let principal =
+            Principal::authenticate(&request, config, &self.identity.fingerprint).await?;
         connection.mark_authenticated();
         if index::is_index_request(&request) {
             return Ok(index::respond(&principal, config, &self.budget, request).await);

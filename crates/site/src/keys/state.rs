@@ -42,7 +42,8 @@ impl StateDir {
             .or_else(of_user);
         path.map(Self).ok_or_else(|| {
             Refusal::usage(
-                "neither STATE_DIRECTORY nor HOME is set: want --state for the key and the tokens",
+                "no directory for the key and the tokens: none of STATE_DIRECTORY, XDG_STATE_HOME and HOME is set to an \
+                 absolute path; give --state DIR",
             )
         })
     }
@@ -57,8 +58,8 @@ impl StateDir {
             .recursive(true)
             .mode(0o700)
             .create(&self.0);
-        made.with_context(|| format!("cannot create {display}"))?;
-        let directory = File::open(&self.0).with_context(|| format!("{display}"))?;
+        made.map_err(|error| self.refused("create", &error))?;
+        let directory = File::open(&self.0).map_err(|error| self.refused("open", &error))?;
         if directory.metadata()?.mode() & 0o077 != 0 {
             return Err(Refusal::usage(format!(
                 "{display}: other users can read it, and it contains a key: chmod 700"
@@ -86,11 +87,24 @@ impl StateDir {
     pub(crate) fn write(&self, name: &str, text: &str, lock: &StateLock) -> Result<()> {
         let path = self.0.join(name);
         let failed = || format!("cannot write {}", path.display());
-        let mut file = NamedTempFile::new_in(&self.0).with_context(failed)?;
-        file.write_all(text.as_bytes()).with_context(failed)?;
+        let file = NamedTempFile::new_in(&self.0).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                self.refused("write to", &error.kind())
+            }
+            _ => anyhow::Error::new(error).context(failed()),
+        })?;
+        let mut contents = file.as_file();
+        contents.write_all(text.as_bytes()).with_context(failed)?;
         file.as_file().sync_all().with_context(failed)?;
         file.persist(&path).with_context(failed)?;
         lock.0.sync_all().with_context(failed)
+    }
+
+    /// Returns the refusal of a directory that this user can't use.
+    fn refused(&self, operation: &str, reason: &dyn fmt::Display) -> anyhow::Error {
+        Refusal::usage(format!(
+            "cannot {operation} {self}, which holds the key and the tokens: {reason}; --state names another directory"
+        ))
     }
 
     pub(crate) fn directory(&self) -> &Path {

@@ -63,6 +63,12 @@ impl Tokens {
         parsed.map_err(|error| Refusal::usage(format!("{}: {error}", path.display())))
     }
 
+    /// Reads the file on another thread: a slow disk delays no other client.
+    pub(crate) async fn read_async(state: &StateDir) -> Result<Self> {
+        let state = state.clone();
+        tokio::task::spawn_blocking(move || Self::read(&state)).await?
+    }
+
     pub(crate) fn write(&self, state: &StateDir, lock: &StateLock) -> Result<()> {
         let text = toml::to_string(self)?;
         check_len(&text, &state.path(FILE))?;
@@ -75,6 +81,42 @@ impl Tokens {
         let found = self.0.iter().find(|(_, grant)| grant.hash == hash);
         found.map(|(name, grant)| (name.as_str(), grant))
     }
+}
+
+/// Exports of the site at its last start, one name a line. Commands for tokens know them only from here.
+const EXPORTS_FILE: &str = "exports";
+
+const EXPORTS_LEN_MAX: u64 = 1 << 20;
+
+/// Stores the names of the exports for [`create`].
+pub(crate) fn store_exports<'n>(
+    state: &StateDir,
+    names: impl Iterator<Item = &'n str>,
+) -> Result<()> {
+    let text: String = names.map(|name| format!("{name}\n")).collect();
+    let lock = state.lock()?;
+    if state.read(EXPORTS_FILE, EXPORTS_LEN_MAX)?.as_ref() == Some(&text) {
+        return Ok(());
+    }
+    state.write(EXPORTS_FILE, &text, &lock)
+}
+
+/// Warns of exports that the site did not have at its last start. It may have them at the next one.
+fn warn_of_unknown_exports(state: &StateDir, exports: &[String]) -> Result<()> {
+    let Some(text) = state.read(EXPORTS_FILE, EXPORTS_LEN_MAX)? else {
+        return Ok(());
+    };
+    let known: Vec<&str> = text.lines().collect();
+    for export in exports
+        .iter()
+        .filter(|name| !known.contains(&name.as_str()))
+    {
+        errln!(
+            "longhaul: warning: --export {export}: the site of {state} has no such export; it has {}",
+            known.join(", ")
+        );
+    }
+    Ok(())
 }
 
 /// Checks the length of the file. A truncated file could give a token more rights than it has.
@@ -109,6 +151,7 @@ pub(crate) fn create(
             "there is a token of {name}: remove it first, or take another name"
         )));
     }
+    warn_of_unknown_exports(state, exports)?;
     let secret = Secret::random()?;
     let grant = Grant::new(&secret, exports, read_only);
     tokens.0.insert(name.to_owned(), grant);
@@ -175,6 +218,19 @@ mod tests {
             let cut: Vec<_> = lines.chain([whole]).collect();
             assert!(read_tokens(&cut.join("\n")).is_err(), "{last}");
         }
+    }
+
+    #[test]
+    fn stores_exports_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDir::find(Some(&folder.path().join("state"))).unwrap();
+        store_exports(&state, ["data", "logs"].into_iter()).unwrap();
+        let modified = || state.path(EXPORTS_FILE).metadata().unwrap().modified();
+        let before = modified().unwrap();
+        store_exports(&state, ["data", "logs"].into_iter()).unwrap();
+        assert_eq!(modified().unwrap(), before);
+        let text = state.read(EXPORTS_FILE, EXPORTS_LEN_MAX).unwrap();
+        assert_eq!(text.as_deref(), Some("data\nlogs\n"));
     }
 
     #[test]

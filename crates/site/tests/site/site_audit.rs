@@ -23,7 +23,7 @@ fn next_request_record(web: &Web) -> (String, u64, u64, Option<u64>) {
     );
     assert!(record["client"].as_str().unwrap().starts_with("127.0.0.1:"));
     let text = |key: &str| record[key].as_str().map(str::to_owned);
-    let what = [text("method"), text("path"), text("to")];
+    let what = [text("method"), text("path"), text("destination")];
     let what: Vec<_> = what.into_iter().flatten().collect();
     let number = |key: &str| record[key].as_u64();
     (
@@ -288,7 +288,7 @@ fn records_requests_outside_the_exports_of_a_token() {
         );
         assert_eq!(record["path"], path);
         let wanted = (status == 502).then_some("/other/%1b[31m");
-        assert_eq!(record["to"].as_str(), wanted, "{record}");
+        assert_eq!(record["destination"].as_str(), wanted, "{record}");
     }
 }
 

@@ -542,6 +542,29 @@ fn refuses_invalid_sites_before_creating_files() {
     .unwrap();
     let message = refusal_message(&["--export", &export, "--as-root", "--state", &home.state()]);
     assert!(message.contains("chmod 700"), "{message}");
+    for state in [at("file"), "/proc/longhaul".to_owned()] {
+        let message = refusal_message(&["token", "new", "me", "--state", &state]);
+        assert!(message.contains("--state names another"), "{message}");
+    }
+    let message = refusal_message(&["token", "new", "me", "--export", "a/b"]);
+    assert!(message.contains("not a name for an export"), "{message}");
+}
+
+#[test]
+fn warns_of_a_token_for_an_export_that_the_site_lacks() {
+    let home = Home::new();
+    drop(home.site(&[]));
+    let warnings = |name: &str, export: &str| {
+        let output = home.token_command(&["new", name, "--export", export]);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(warnings("alice", "data"), "");
+    let warning = warnings("bob", "nope");
+    assert!(
+        warning.contains("--export nope") && warning.contains("it has data"),
+        "{warning}"
+    );
 }
 
 /// Entries from a site of another user get no owner, rights or devices here, unless the user asks for them.

@@ -69,8 +69,8 @@ fn mirrors_changes_through_the_site_at_once() {
     make_tree(&pair.near.data().join("before"));
     let site = pair.start_near(NEVER, &["--http", "127.0.0.1:0"]);
     let synced = site.wait_for("synced");
-    assert_eq!(arrived["export"], "data");
-    assert_eq!(arrived["to"], pair.far_site().at(""));
+    assert_eq!(synced["export"], "data");
+    assert_eq!(synced["target"], pair.far_site().at(""));
     pair.assert_in_sync();
     // Through a copy.
     let token = pair.near.token(&["new", "me"]);
@@ -219,8 +219,8 @@ fn refuses_invalid_mirrors() {
             .as_str()
             .unwrap()
             .contains("not valid at this site"),
-        "{behind}"
+        "{lagging}"
     );
-    let message = serde_json::to_string(&behind).unwrap();
+    let message = serde_json::to_string(&lagging).unwrap();
     assert!(!message.contains(&pair.token));
 }

@@ -119,6 +119,15 @@ fn path_text(path: &Path) -> String {
     path.display().to_string()
 }
 
+/// Returns the message of an error of `tempfile` without the name of the temporary file.
+fn without_path(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(" at path ") {
+        Some((reason, _)) => reason.to_owned(),
+        None => text,
+    }
+}
+
 /// Destination of a received file.
 enum Destination<'a> {
     Stdout,
@@ -145,9 +154,14 @@ impl<'a> Destination<'a> {
         // The mode is that of any new file, subject to the umask.
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666);
         let file = tempfile::Builder::new()
+            .prefix(".longhaul-")
+            .suffix(".udt")
             .permissions(mode)
             .tempfile_in(directory.unwrap_or(Path::new(".")));
-        let file = file.map_err(|error| Refusal::usage(format!("{}: {error}", path.display())))?;
+        let file = file.map_err(|error| {
+            let (path, reason) = (path.display(), without_path(&error));
+            Refusal::usage(format!("{path}: {reason}"))
+        })?;
         Ok(Self::File(file, path))
     }
 
@@ -172,7 +186,10 @@ impl<'a> Destination<'a> {
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         match self {
             Self::Stdout => io::stdout().write_all(bytes).context("standard output"),
-            Self::File(file, path) => file.write_all(bytes).with_context(|| path_text(path)),
+            Self::File(file, path) => {
+                let written = file.as_file_mut().write_all(bytes);
+                written.with_context(|| path_text(path))
+            }
         }
     }
 
@@ -181,7 +198,8 @@ impl<'a> Destination<'a> {
             Self::Stdout => Ok(io::stdout().flush()?),
             Self::File(file, path) => {
                 file.as_file().sync_all().with_context(|| path_text(path))?;
-                file.persist(path).with_context(|| path_text(path))?;
+                let named = file.persist(path).map_err(|error| error.error);
+                named.with_context(|| path_text(path))?;
                 Ok(())
             }
         }

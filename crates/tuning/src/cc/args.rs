@@ -6,7 +6,7 @@ use crate::connection_filter::Filter;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_congestion::{
-    Error,
+    Error, choice,
     math::{Algorithm, parameters},
     pins::{self, Pins},
 };
@@ -97,7 +97,7 @@ struct List {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: PinArgs,
+    pins: PinArgs,
 }
 
 #[derive(clap::Args)]
@@ -127,7 +127,7 @@ struct Load {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: PinArgs,
+    pins: PinArgs,
 }
 
 #[derive(clap::Args)]
@@ -147,7 +147,7 @@ struct Unload {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: PinArgs,
+    pins: PinArgs,
 }
 
 #[derive(clap::Args)]
@@ -158,7 +158,7 @@ struct Show {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: PinArgs,
+    pins: PinArgs,
 }
 
 #[derive(clap::Args)]
@@ -185,7 +185,7 @@ struct Watch {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: PinArgs,
+    pins: PinArgs,
 }
 
 /// Location of the pins of loaded congestion controls.
@@ -200,7 +200,7 @@ impl Args {
     /// Validates the arguments.
     pub(super) fn config(&self) -> Result<config::Config> {
         Ok(match &self.command {
-            Command::List(args) => config::Config::List(args.config()),
+            Command::List(args) => config::Config::List(args.config()?),
             Command::Load(args) => config::Config::Load(args.config()?),
             Command::Unload(args) => config::Config::Unload(args.config()?),
             Command::Show(args) => config::Config::Show(args.config()?),
@@ -211,11 +211,11 @@ impl Args {
 }
 
 impl List {
-    fn config(&self) -> config::List {
-        config::List {
-            pins: self.place.pins(),
+    fn config(&self) -> Result<config::List> {
+        Ok(config::List {
+            pins: self.pins.open()?,
             json: self.json,
-        }
+        })
     }
 }
 
@@ -227,7 +227,7 @@ impl Load {
             cgroup: self.per_socket.as_deref().map(open_cgroup).transpose()?,
             count_acks: self.count_acks,
             default: self.default,
-            pins: self.place.pins(),
+            pins: self.pins.open()?,
             json: self.json,
         })
     }
@@ -272,7 +272,7 @@ impl Unload {
         let only = (!self.all).then(|| names.map(|name| named(name)).collect());
         Ok(config::Unload {
             only: only.transpose()?,
-            pins: self.place.pins(),
+            pins: self.pins.open()?,
             json: self.json,
         })
     }
@@ -282,7 +282,7 @@ impl Show {
     fn config(&self) -> Result<config::Show> {
         Ok(config::Show {
             algorithm: named(&self.name)?,
-            pins: self.place.pins(),
+            pins: self.pins.open()?,
             json: self.json,
         })
     }
@@ -294,24 +294,48 @@ impl Watch {
         let filter = filter.map_or(Ok(Filter::EVERYTHING), Filter::of_flag)?;
         if self.interval < Time::from_millis(10) {
             let text = self.interval.exact();
-            return Err(Refusal::usage(format!("--interval {text}: at least 10ms")));
+            return Err(Refusal::usage(format!(
+                "--interval {text}: want at least 10ms"
+            )));
         }
         Ok(config::Watch {
             only: self.name.as_deref().map(named).transpose()?,
             filter,
             interval: (!self.once).then_some(self.interval),
-            pins: self.place.pins(),
+            pins: self.pins.open()?,
             json: self.json,
         })
     }
 }
 
 impl PinArgs {
-    fn pins(&self) -> Pins {
-        Pins::at(&self.bpffs)
+    /// Returns the pins. The default directory may be missing: then there are none, and `load` gives the reason.
+    fn open(&self) -> Result<Pins> {
+        let is_given = self.bpffs.as_os_str() != pins::DEFAULT;
+        match self.bpffs.metadata() {
+            Err(error) if is_given => Err(self.refused(&error)),
+            Ok(metadata) if !metadata.is_dir() => Err(self.refused(&"not a directory")),
+            _ => Ok(Pins::at(&self.bpffs)),
+        }
+    }
+
+    fn refused(&self, reason: &dyn std::fmt::Display) -> anyhow::Error {
+        Refusal::usage(format!("--bpffs {}: {reason}", self.bpffs.display()))
     }
 }
 
 fn named(name: &str) -> Result<Algorithm> {
-    parameters::named(name).map_err(Error::refusal)
+    parameters::named(name).map_err(|error| match error {
+        Error::Unknown { known, .. } if is_kernels(name) => Refusal::usage(format!(
+            "{name} is the kernel's own, and longhaul shows, loads and watches only its own: {known}. ss -ti shows the \
+             state of its connections, /sys/module/{}/parameters its parameters",
+            choice::module(name)
+        )),
+        error => error.refusal(),
+    })
+}
+
+/// Whether the name is that of a congestion control of this or another kernel.
+fn is_kernels(name: &str) -> bool {
+    choice::is_in_linux(name) || choice::registered().iter().any(|known| known == name)
 }

@@ -105,15 +105,15 @@ impl Args {
         let filter = Filter::of_flag(&self.filter);
         let headroom = self.headroom.get();
         if !(0.02..=1.0).contains(&headroom) {
-            let text = self.headroom.exact();
+            let text = self.headroom.percent();
             return Err(Refusal::usage(format!(
-                "--headroom {text} is not 2% to 100%"
+                "--headroom {text}: want 2% to 100%"
             )));
         }
         if !(Time::from_millis(20)..=Time::from_secs(10)).contains(&self.interval) {
             let text = self.interval.exact();
             return Err(Refusal::usage(format!(
-                "--interval {text} is not 20ms to 10s"
+                "--interval {text}: want 20ms to 10s"
             )));
         }
         self.cgroup.as_deref().map_or(Ok(()), is_cgroup)?;

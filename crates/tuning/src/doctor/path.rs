@@ -26,7 +26,7 @@ impl Path {
             true => Ok(self),
             false => Err(Refusal::usage(format!(
                 "--rtt {}: a round trip takes 1us to 100s",
-                self.rtt
+                self.rtt.exact()
             ))),
         }
     }

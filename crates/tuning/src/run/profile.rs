@@ -60,7 +60,7 @@ fn acks(args: &Args) -> Result<Option<ack_thin::Settings>> {
     let hold = args.max_ack_delay.as_nanos();
     within(
         "--max-ack-delay",
-        Some(hold),
+        Some((hold, args.max_ack_delay.exact())),
         1_000_000..=100_000_000,
         "1ms to 100ms",
     )?;
@@ -131,15 +131,20 @@ fn own_parameter_value(args: &Args, chosen: Option<&Choice>) -> Result<Option<[u
 fn settings(args: &Args, paced: bool) -> Result<Profile> {
     let seconds = |time: Time| Duration::from(time).as_secs();
     let milliseconds = |time: Time| Duration::from(time).as_millis() as u32;
-    let pace = args.pacing_rate.map(|rate| rate.bits() / 8);
+    let pace = args.pacing_rate;
+    let pace = pace.map(|rate| (rate.bits() / 8, rate.exact()));
     let pace = within(
         "--pacing-rate",
         pace,
         1000..=u64::from(PACED),
         "8kbit to 34gbit",
     )?;
-    let gap = args.inter_packet_gap.map(Time::as_nanos);
-    let user_timeout = args.user_timeout.map(seconds);
+    let with_text = |time: Time, value: u64| (value, time.exact());
+    let gap = args.inter_packet_gap;
+    let gap = gap.map(|gap| with_text(gap, gap.as_nanos()));
+    let user_timeout = args.user_timeout;
+    let user_timeout = user_timeout.map(|time| with_text(time, seconds(time)));
+    let keepalive = args.keepalive.map(|time| with_text(time, seconds(time)));
     within("--user-timeout", user_timeout, 1..=86400, "1s to 24h")?;
     Ok(Profile {
         pacing_bytes_per_s: pace.map(|rate| rate as u32).or(paced.then_some(PACED)),
@@ -157,13 +162,8 @@ fn settings(args: &Args, paced: bool) -> Result<Profile> {
             "1 to 1024 segments",
         )?,
         notsent_lowat: buffer("--notsent-lowat", args.notsent_lowat)?,
-        keepalive_s: within(
-            "--keepalive",
-            args.keepalive.map(seconds),
-            1..=32400,
-            "1s to 9h",
-        )?
-        .map(|seconds| seconds as u32),
+        keepalive_s: within("--keepalive", keepalive, 1..=32400, "1s to 9h")?
+            .map(|seconds| seconds as u32),
         user_timeout_ms: args.user_timeout.map(milliseconds),
         mss: number("--mss", args.mss, 88..=32767, "88 to 32767 bytes")?,
         dscp: number("--dscp", args.dscp.map(u32::from), 0..=63, "0 to 63")?.map(|dscp| dscp as u8),
@@ -178,7 +178,8 @@ fn buffer(flag: &str, size: Option<Bytes>) -> Result<Option<u32>> {
 }
 
 fn bytes(flag: &str, size: Option<Bytes>, most: u64, want: &str) -> Result<Option<u64>> {
-    within(flag, size.map(Bytes::get), 4096..=most, want)
+    let size = size.map(|size| (size.get(), size.exact()));
+    within(flag, size, 4096..=most, want)
 }
 
 fn number(
@@ -187,20 +188,22 @@ fn number(
     range: RangeInclusive<u64>,
     want: &str,
 ) -> Result<Option<u32>> {
-    Ok(within(flag, value.map(u64::from), range, want)?.map(|value| value as u32))
+    let value = value.map(|value| (u64::from(value), value.to_string()));
+    Ok(within(flag, value, range, want)?.map(|value| value as u32))
 }
 
+/// Checks a value with its text, which the message repeats.
 fn within(
     flag: &str,
-    value: Option<u64>,
+    value: Option<(u64, String)>,
     range: RangeInclusive<u64>,
     want: &str,
 ) -> Result<Option<u64>> {
     match value {
-        Some(value) if !range.contains(&value) => {
-            Err(Refusal::usage(format!("{flag}: want {want}")))
+        Some((value, text)) if !range.contains(&value) => {
+            Err(Refusal::usage(format!("{flag} {text}: want {want}")))
         }
-        _ => Ok(value),
+        value => Ok(value.map(|(value, _)| value)),
     }
 }
 
@@ -319,7 +322,7 @@ mod tests {
             for value in bad {
                 let said = wanted(&[flag, value]).unwrap_err();
                 assert!(
-                    said.starts_with(&format!("{flag}: want ")),
+                    said.starts_with(&format!("{flag} ")) && said.contains(": want "),
                     "{value}: {said}"
                 );
             }

@@ -59,6 +59,15 @@ fn unknown_names_are_refused_with_the_known_ones() {
     );
     refused(&["watch", "--filter", "dport"], "'sport N'");
     refused(&["watch", "--interval", "1ms"], "10ms");
+    refused(&["show", "cubic"], "cubic is the kernel's own");
+    refused(
+        &["list", "--bpffs", "/nonexist"],
+        "--bpffs /nonexist: No such file",
+    );
+    refused(
+        &["load", "scalable", "--bpffs", "/etc/passwd"],
+        "--bpffs /etc/passwd: not a directory",
+    );
 }
 
 #[test]

@@ -33,9 +33,13 @@ fn refuses_bad_input_in_one_line() {
     refused(&["--cc", "reno:beta=2"], &["reno", "beta=2"]);
     refused(&["--queue", "0bdp"], &["queue", "0bdp"]);
     refused(&["--loss", "2"], &["loss", "2"]);
-    refused(&["--mss", "100"], &["mss 100", "536"]);
-    refused(&["--window", "1KB"], &["window", "1 KB"]);
-    refused(&["--interval", "2h"], &["interval", "1 min"]);
+    refused(&["--duration", "0s"], &["--duration 0s", "at least 1us"]);
+    refused(&["--mss", "100"], &["--mss 100", "536"]);
+    refused(&["--window", "1KB"], &["--window 1KB"]);
+    refused(
+        &["--interval", "2h"],
+        &["--interval 7200s", "--duration 60s"],
+    );
     refused(&["--pacing", "fast"], &["pacing", "fast", "on"]);
     refused(&["--flow", "cc=reno,colour=red"], &["colour", "streams"]);
     refused(&["--flow", "reno"], &["\"reno\"", "KEY=VALUE"]);

@@ -27,14 +27,14 @@ fn names_values_out_of_range() {
     refused(
         2,
         &["--pacing-rate", "35gbit"],
-        &["--pacing-rate", "34gbit"],
+        &["--pacing-rate 35gbit", "34gbit"],
     );
     refused(
         2,
         &["--inter-packet-gap", "2s"],
-        &["--inter-packet-gap", "100ns to 1s"],
+        &["--inter-packet-gap 2s", "100ns to 1s"],
     );
-    refused(2, &["--cwnd-cap", "1KB"], &["--cwnd-cap", "4KiB"]);
+    refused(2, &["--cwnd-cap", "1KB"], &["--cwnd-cap 1KB", "4KiB"]);
     refused(2, &["--initial-window", "0"], &["1 to 1024"]);
     refused(2, &["--pacing-rate", "fast"], &["--pacing-rate", "fast"]);
     refused(

@@ -37,7 +37,7 @@ impl Home {
         self.0.path().join("state").to_str().unwrap().to_owned()
     }
 
-    fn token_command(&self, arguments: &[&str]) -> std::process::Output {
+    pub(crate) fn token_command(&self, arguments: &[&str]) -> std::process::Output {
         let mut command = Command::new(longhaul_testbed::longhaul());
         command.args(["site", "token"]).args(arguments);
         command.args(["--state", &self.state()]).output().unwrap()

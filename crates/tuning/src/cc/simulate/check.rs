@@ -27,18 +27,26 @@ impl Args {
         let (forth, back) = link_configs(self)?;
         let Rate::Constant(rate) = forth.rate else {
             return Err(Refusal::usage(
-                "rate unlimited: a bottleneck has a rate, as in --rate 10gbit",
+                "--rate unlimited: a bottleneck has a rate, as in --rate 10gbit",
             ));
         };
-        within(
-            "interval",
-            self.interval,
-            Time::from_micros(1)..=self.duration,
-        )?;
+        if self.duration < Time::from_micros(1) {
+            let duration = self.duration.exact();
+            return Err(Refusal::usage(format!(
+                "--duration {duration}: want at least 1us"
+            )));
+        }
+        if !(Time::from_micros(1)..=self.duration).contains(&self.interval) {
+            return Err(Refusal::usage(format!(
+                "--interval {}: want 1us to the simulated time, --duration {}",
+                self.interval.exact(),
+                self.duration.exact()
+            )));
+        }
         if self.duration.as_nanos() / self.interval.as_nanos() > RECORDS_MAX {
             return Err(Refusal::usage(format!(
-                "interval {}: more than {RECORDS_MAX} records; make it longer",
-                self.interval
+                "--interval {}: more than {RECORDS_MAX} records; make it longer",
+                self.interval.exact()
             )));
         }
         let changes = schedule(self, [&forth, &back])?;
@@ -92,9 +100,7 @@ fn delays(args: &Args) -> (Time, Time) {
 fn set_all(shape: &mut LinkConfig, settings: &[String]) -> Result<()> {
     for setting in settings {
         let (key, value) = setting.split_once('=').ok_or_else(|| {
-            Refusal::usage(format!(
-                "setting {setting:?} is not KEY=VALUE, as in loss=0.1%"
-            ))
+            Refusal::usage(format!("{setting:?} is not KEY=VALUE, as in loss=0.1%"))
         })?;
         set(shape, key, value)?;
     }
@@ -136,7 +142,7 @@ fn flows(args: &Args) -> Result<Vec<(FlowConfig, String)>> {
     };
     let streams = |group: &FlowArgs| group.streams.unwrap_or(1);
     let total = groups.iter().map(streams).fold(0, u32::saturating_add);
-    within("streams", total, STREAMS)?;
+    within("--streams", total, STREAMS)?;
     groups
         .iter()
         .flat_map(|group| (0..streams(group)).map(|_| flow(args, group)))
@@ -147,14 +153,14 @@ fn flow(args: &Args, own: &FlowArgs) -> Result<(FlowConfig, String)> {
     let name = own.cc.as_ref().unwrap_or(&args.cc);
     let sender = sender(args, own)?;
     let control = algorithm(name, sender.paced)
-        .map_err(|reason| Refusal::usage(format!("congestion control {name:?}: {reason}")))?;
+        .map_err(|reason| Refusal::usage(format!("--cc {name}: {reason}")))?;
     let ratio = own.ack_ratio.unwrap_or(args.ack_ratio);
     let settings = FlowConfig {
         start: own.start.unwrap_or(Time::ZERO),
         extra_rtt: own.extra_rtt.unwrap_or(Time::ZERO),
         sender,
         acks: AckPolicy {
-            packets: within("ack-ratio", ratio, 1..=1024)?,
+            packets: within("--ack-ratio", ratio, 1..=1024)?,
             aggregate: args.gro,
             ..AckPolicy::default()
         },
@@ -165,22 +171,27 @@ fn flow(args: &Args, own: &FlowArgs) -> Result<(FlowConfig, String)> {
 
 fn sender(args: &Args, own: &FlowArgs) -> Result<SenderConfig> {
     let usual = SenderConfig::default();
-    let mss = within("mss", own.mss.unwrap_or(args.mss), 536..=8948)?;
+    let mss = within("--mss", own.mss.unwrap_or(args.mss), 536..=8948)?;
     let pace = own.pacing.as_ref().or(args.pacing.as_ref());
     let window = |name, given: Option<Bytes>, usual| {
-        let least = Bytes::new(u64::from(mss) * 2);
-        within(
-            name,
-            given.unwrap_or(usual),
-            least..=Bytes::new(WINDOW_BYTES_MAX),
-        )
+        let (least, most) = (Bytes::new(u64::from(mss) * 2), Bytes::new(WINDOW_BYTES_MAX));
+        let window = given.unwrap_or(usual);
+        match (least..=most).contains(&window) {
+            true => Ok(window),
+            false => Err(Refusal::usage(format!(
+                "{name} {}: want {} to {}",
+                window.exact(),
+                least.exact(),
+                most.exact()
+            ))),
+        }
     };
     let initial_window = own.initial_window.unwrap_or(args.initial_window);
     Ok(SenderConfig {
         mss,
-        initial_window: within("initial-window", initial_window, 1..=1_000)?,
-        receive_window: window("window", own.window.or(args.window), usual.receive_window)?,
-        send_buffer: window("send-buffer", args.send_buffer, usual.send_buffer)?,
+        initial_window: within("--initial-window", initial_window, 1..=1_000)?,
+        receive_window: window("--window", own.window.or(args.window), usual.receive_window)?,
+        send_buffer: window("--send-buffer", args.send_buffer, usual.send_buffer)?,
         paced: pace.is_some(),
         pacing_rate_max: match pace {
             Some(pace) => pacing_rate(pace)
@@ -201,7 +212,7 @@ fn within<T: PartialOrd + std::fmt::Display + Copy>(
     match range.contains(&value) {
         true => Ok(value),
         false => Err(Refusal::usage(format!(
-            "{name} {value} is not between {} and {}",
+            "{name} {value}: want {} to {}",
             range.start(),
             range.end()
         ))),

@@ -26,7 +26,7 @@ impl FlowArgs {
     pub(super) fn parse(text: &str) -> Result<Self> {
         let mut flow = Self::default();
         for part in text.split(',') {
-            let bad = |why: String| Refusal::usage(format!("flow {text:?}: {why}"));
+            let bad = |why: String| Refusal::usage(format!("--flow {text}: {why}"));
             let (key, value) = part
                 .split_once('=')
                 .ok_or_else(|| bad(format!("{part:?} is not KEY=VALUE, as in cc=cubic")))?;
