@@ -27,9 +27,9 @@ pub(crate) async fn serve(netns: &Netns, port: u16, directory: &Path) -> Result<
     command.args([
         "udt",
         "bench",
-        "--at",
+        "--listen",
         &format!("0.0.0.0:{port}"),
-        "--control",
+        "--cc",
         "native",
     ]);
     let name = format!("udt-{}-{port}", netns.name().unwrap_or("host"));
@@ -46,7 +46,7 @@ pub(crate) async fn measure(
     record: &Path,
 ) -> Result<Outcome> {
     let mut command = longhaul::command()?;
-    command.args(["udt", "bench", "--control", "native"]);
+    command.args(["udt", "bench", "--cc", "native"]);
     command.args(arguments(target, flow));
     pipe_output(&mut command);
     let output = run_to_end(command, "longhaul udt", netns).await?;
@@ -67,7 +67,7 @@ fn pipe_output(command: &mut Command) {
 fn arguments(target: SocketAddrV4, flow: &Flow) -> Vec<String> {
     let mut all = vec![target.to_string(), "--json".to_owned()];
     all.extend(["--interval".to_owned(), format!("{INTERVAL_S}s")]);
-    all.extend(["--parallel".to_owned(), flow.parallel.to_string()]);
+    all.extend(["--streams".to_owned(), flow.streams.to_string()]);
     if let Some(size) = flow.size {
         all.extend(["--bytes".to_owned(), size.get().to_string()]);
     }
@@ -95,10 +95,11 @@ struct BenchReport {
 
 #[derive(Debug, Deserialize)]
 struct EndReport {
-    began_s: f64,
+    #[serde(alias = "began_s")]
+    started_at_s: f64,
     bytes: u64,
     seconds: f64,
-    #[serde(rename = "packets_sent_again")]
+    #[serde(alias = "packets_sent_again")]
     packets_retransmitted: u64,
     #[serde(default)]
     intervals: Vec<Interval>,
@@ -107,7 +108,7 @@ struct EndReport {
 #[derive(Debug, Deserialize)]
 struct Interval {
     bytes: u64,
-    #[serde(rename = "packets_sent_again")]
+    #[serde(alias = "packets_sent_again")]
     packets_retransmitted: u64,
     rtt_ms: f64,
 }
@@ -191,7 +192,7 @@ impl EndReport {
         let sample = |(number, interval): (usize, &Interval)| {
             count(&mut connection, interval);
             Sample {
-                at_s: self.began_s - began_s + ends_s(number),
+                at_s: self.started_at_s - began_s + ends_s(number),
                 host: host.clone(),
                 connection: connection.clone(),
             }
@@ -209,13 +210,13 @@ mod tests {
     fn record() -> String {
         let interval = |n: u32| {
             let megabytes = if n < 10 { 1 } else { 3 };
-            format!("{{\"bytes\":{megabytes}000000,\"packets_sent_again\":1,\"rtt_ms\":38.5}}")
+            format!("{{\"bytes\":{megabytes}000000,\"packets_retransmitted\":1,\"rtt_ms\":38.5}}")
         };
         let intervals: Vec<String> = (0..25).map(interval).collect();
         let end = |began_s: f64| {
             let intervals = intervals.join(",");
             format!(
-                "{{\"began_s\":{began_s},\"bytes\":55000000,\"seconds\":2.5,\"packets_sent_again\":25,\"intervals\":[{intervals}]}}"
+                "{{\"started_at_s\":{began_s},\"bytes\":55000000,\"seconds\":2.5,\"packets_retransmitted\":25,\"intervals\":[{intervals}]}}"
             )
         };
         format!(
@@ -245,10 +246,10 @@ mod tests {
         let words = |keys| arguments("10.0.0.1:5201".parse().unwrap(), &flow(keys)).join(" ");
         assert_eq!(
             words("duration = '30s'\nomit = '10s'\ndirection = 'upload'"),
-            "10.0.0.1:5201 --json --interval 0.1s --parallel 1 --time 40s"
+            "10.0.0.1:5201 --json --interval 0.1s --streams 1 --time 40s"
         );
         assert!(
-            words("size = '5MB'\nparallel = 2").ends_with("--parallel 2 --bytes 5000000 --reverse")
+            words("size = '5MB'\nstreams = 2").ends_with("--streams 2 --bytes 5000000 --reverse")
         );
     }
 
