@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Thin names for scripts/; `make help` lists them.
+# Targets for scripts/. `make help` lists them.
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -16,34 +16,34 @@ build: ## Build the release binary
 	@scripts/setup --build
 	$(CARGO) build --release --locked -p longhaul
 
-demo: ## The main job on real traffic, with a report; SIZE=4.7GB is the paper's own file
+demo: ## The main experiment on real traffic, with a report; SIZE=4.7GB is the size of the paper
 	@scripts/setup
 	@scripts/demo $(if $(SIZE),--set size=$(SIZE))
 
-test: ## Every test, root ones included; ALLOW_SKIP=1 where the machine lacks something
+test: ## All tests, including those that need root; ALLOW_SKIP=1 skips those that cannot run here
 	@scripts/setup || [ "$(ALLOW_SKIP)" = 1 ]
 	@scripts/test
 
-check: ## Format, lints, documentation, dependency policy
+check: ## Format, lints, documentation, plain language, dependency policy
 	@scripts/setup --dev
 	@scripts/check
 
-bench: ## Benchmarks, all or ONLY="relay udt": decisions a second, real traffic over emulated links, others beside ours
+bench: ## All benchmarks, or ONLY="relay udt": emulator speed, real traffic over emulated links, comparison with other programs
 	@scripts/setup --bench
 	@scripts/bench $(ONLY)
 
-oracle: ## Record the test vectors of Linux's congestion controls afresh, in a kernel of our own
+oracle: ## Record the test vectors of Linux's congestion controls again, in a User Mode Linux
 	@scripts/oracle
 
-kernels: build ## Which features work on Debian's kernels, booted in QEMU; ONLY="bookworm trixie" some of them
+kernels: build ## Test the features on Debian's kernels in QEMU; ONLY="bookworm trixie" selects some
 	@scripts/setup --kernels
 	@scripts/kernels $(ONLY)
 
-install: build ## Install binary, unit and manual under $(DESTDIR)$(PREFIX), and the configuration
+install: build ## Install binary, units and manual under $(DESTDIR)$(PREFIX), and the configuration
 	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' RELEASE='$(RELEASE)' scripts/install
 
-uninstall: ## Remove what install put there; a configuration that was changed stays
+uninstall: ## Remove the installed files; a changed configuration stays
 	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' scripts/install --remove
 
-clean: ## Remove what was built and measured here
+clean: ## Remove all build products and results
 	rm -rf target out

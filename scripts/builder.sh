@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # shellcheck shell=bash
-# To be sourced from the top of the checkout: whose build is this, and with which Rust?
+# To be sourced from the top of the checkout. Chooses the user and the Rust toolchain of the build.
 #
 # Under `sudo make …` in a user's checkout the build belongs to that user: cargo runs as them, with
-# their toolchain, and what root has to write into target/ and out/ is handed over at the end.
+# their toolchain. Files that root writes into target/ and out/ become theirs at the end.
 
 : "${HOME:=$(getent passwd "$(id -u)" | cut -d: -f6)}"
 export HOME
@@ -20,15 +20,15 @@ fi
 tools=${XDG_CACHE_HOME:-$HOME/.cache}/longhaul/tools
 # Debian keeps nft, nginx and ethtool out of an ordinary user's PATH.
 export PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:$tools/bin
-# And PostgreSQL's server out of everybody's, each version in a folder of its own.
-for folder in /usr/lib/postgresql/*/bin; do
-    [ ! -d "$folder" ] || PATH=$PATH:$folder
+# PostgreSQL's server is in no PATH. Each version has its own directory.
+for directory in /usr/lib/postgresql/*/bin; do
+    [ ! -d "$directory" ] || PATH=$PATH:$directory
 done
 
 rust_version=$(sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
 cargo_bin=${CARGO_HOME:-$HOME/.cargo}/bin
 
-# at_least WANTED FOUND: compares dotted versions.
+# at_least WANTED FOUND: compares dotted version numbers.
 at_least() { printf '%s\n' "$1" "$2" | sort -VC; }
 
 cargo_is_new_enough() {
@@ -37,8 +37,8 @@ cargo_is_new_enough() {
     [ -n "$found" ] && at_least "$rust_version" "$found"
 }
 
-# Makes `cargo` mean one that is new enough, for this process only: the one that the user chose if it
-# will do, else the newest that is installed beside it. Fails if there is none.
+# Selects a cargo that is new enough, for this process only: the user's own if it is, else another
+# installed toolchain. Fails if there is none.
 choose_cargo() {
     cargo_is_new_enough && return
     PATH=$cargo_bin:$PATH

@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Prints what guests of scripts/kernels said, a file a kernel, as a table: features in rows, kernels in columns. Below is why
-something did not work, and what `longhaul doctor` had said of it beforehand where that is something else."""
+"""Prints the results of scripts/kernels, one file for each kernel, as a table of features and kernels. Below the table are the
+reasons of failures, and where `longhaul doctor` had predicted something else."""
 import pathlib
 import sys
 
 
 def read(path):
-    """The kernel's release, and for each feature whether it works and why not."""
+    """Returns the kernel's release, and for each feature the verdict and the reason of a failure."""
     lines = [line.split("|", 2) for line in path.read_text(errors="replace").splitlines() if line.count("|") >= 2]
-    features = {name: (verdict, why.strip()) for name, verdict, why in lines if name not in ("kernel", "end")}
+    features = {name: (verdict, reason.strip()) for name, verdict, reason in lines if name not in ("kernel", "end")}
     release = next((verdict for name, verdict, _ in lines if name == "kernel"), path.name)
     return release, features
 
 
-# Rows that doctor has other words for. The settings of `run` are a finding each where they lack.
-DOCTORS = {
+# Names of rows in doctor's output, where they differ. Doctor has one finding for each missing setting of `run`.
+DOCTOR_NAMES = {
     "cc watch, --count-acks": "cc watch",
     "run --inter-packet-gap, --gso off": "run --inter-packet-gap",
     "run --cc lh_htcp": "cc load htcp",
@@ -24,37 +24,38 @@ DOCTORS = {
     "relay --transparent --keep-source": "relay --transparent",
 }
 DOCTOR = "doctor: "
-OWN_ROW = ("run --inter-packet-gap", "run --ack-ratio", "run --ack-rate")
+SETTINGS_WITH_ROWS = ("run --inter-packet-gap", "run --ack-ratio", "run --ack-rate")
 
 
-def said(found, feature):
-    """What doctor said of a row: yes, no or nothing."""
-    name = DOCTORS.get(feature, feature)
+def doctor_verdict(found, feature):
+    """Doctor's verdict on a row: yes, no, or empty."""
+    name = DOCTOR_NAMES.get(feature, feature)
     verdicts = [found.get(DOCTOR + name, ("", ""))[0]]
     if feature == "run, other settings":
         settings = [key.removeprefix(DOCTOR) for key in found if key.startswith(DOCTOR + "run --")]
-        verdicts += ["no" for name in settings if name not in OWN_ROW]
+        verdicts += ["no" for name in settings if name not in SETTINGS_WITH_ROWS]
     return "no" if "no" in verdicts else verdicts[0]
 
 
 def disagreements(kernels, features):
+    """Yields a line for each feature that doctor predicted wrongly."""
     for feature in features:
         for release, found in kernels.items():
-            tried, doctor = found.get(feature, ("", ""))[0], said(found, feature)
-            if tried and doctor and tried != doctor:
-                yield f"- {release}, `{feature}`: {tried}, doctor said {doctor}"
+            result, doctor = found.get(feature, ("", ""))[0], doctor_verdict(found, feature)
+            if result and doctor and result != doctor:
+                yield f"- {release}, `{feature}`: {result}, doctor predicted {doctor}"
 
 
-def tell_of_doctor(kernels, features):
-    asked = {release: found for release, found in kernels.items() if any(name.startswith(DOCTOR) for name in found)}
-    if not asked:
+def print_doctor(kernels, features):
+    kernels_with_doctor = {release: found for release, found in kernels.items() if any(name.startswith(DOCTOR) for name in found)}
+    if not kernels_with_doctor:
         return
-    other = list(disagreements(asked, features))
-    print("\n`longhaul doctor` says the same but for:" if other else "\n`longhaul doctor` says the same.")
-    print("\n".join(other), end="\n" if other else "")
-    for release, found in asked.items():
+    differing = list(disagreements(kernels_with_doctor, features))
+    print("\n`longhaul doctor` predicted the same, except:" if differing else "\n`longhaul doctor` predicted the same.")
+    print("\n".join(differing), end="\n" if differing else "")
+    for release, found in kernels_with_doctor.items():
         lacking = [name.removeprefix(DOCTOR) for name in found if name.startswith(DOCTOR) and found[name][0] == "no"]
-        print(f"- {release} lacks, as doctor says: {', '.join(lacking) or 'nothing'}")
+        print(f"- {release} lacks, by doctor: {', '.join(lacking) or 'nothing'}")
 
 
 def row(cells):
@@ -62,30 +63,30 @@ def row(cells):
 
 
 def main():
-    folder = pathlib.Path(sys.argv[1])
+    directory = pathlib.Path(sys.argv[1])
     names = [pathlib.Path(name).name.removesuffix(".deb") for name in sys.argv[2:]]
-    tried = [name for name in names if (folder / name).exists() and (folder / name).stat().st_size]
-    if not tried:
+    tested = [name for name in names if (directory / name).exists() and (directory / name).stat().st_size]
+    if not tested:
         sys.exit(3)
-    kernels = dict(read(folder / name) for name in tried)
-    names_of_all = dict.fromkeys(name for found in kernels.values() for name in found)
-    features = [name for name in names_of_all if not name.startswith(DOCTOR)]
+    kernels = dict(read(directory / name) for name in tested)
+    all_names = dict.fromkeys(name for found in kernels.values() for name in found)
+    features = [name for name in all_names if not name.startswith(DOCTOR)]
     print(row(["", *kernels]))
     print(row(["---"] * (len(kernels) + 1)))
     reasons = []
     for feature in features:
         cells = []
         for release, found in kernels.items():
-            verdict, why = found.get(feature, ("not tried", ""))
-            if why:
-                reasons.append(f"- {release}, `{feature}`: {why}")
+            verdict, reason = found.get(feature, ("not tested", ""))
+            if reason:
+                reasons.append(f"- {release}, `{feature}`: {reason}")
             cells.append(verdict)
         print(row([f"`{feature}`", *cells]))
     print("\n".join(["", *reasons]) if reasons else "", end="\n" if reasons else "")
-    tell_of_doctor(kernels, features)
-    missing = [name for name in names if name not in tried]
+    print_doctor(kernels, features)
+    missing = [name for name in names if name not in tested]
     if missing:
-        print(f"\nNot tried: {', '.join(missing)}.")
+        print(f"\nNot tested: {', '.join(missing)}.")
 
 
 main()

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Plain language, as far as a machine can hold it.
+"""Checks plain language, as far as a machine can.
 
-    scripts/prose.py            exit code 1 if a limit is broken, with each place
-    scripts/prose.py --figures  the figures alone
+    scripts/prose.py            prints each violation; exit code 1 if a limit is exceeded
+    scripts/prose.py --figures  only print the figures
 
-Pages (README, ARCHITECTURE, CONTRIBUTING, docs/): sentences are short. Doc comments: the first line is the thing or a
-verb, not a pronoun. Tests: their names state a behaviour. Tables and code are not read.
+Pages (README, ARCHITECTURE, CONTRIBUTING, docs/) have short sentences. Doc comments begin with a noun or a verb, not with a
+pronoun. Names of tests state a behaviour. Tables and code are ignored.
 """
 
 import pathlib
@@ -22,7 +22,7 @@ OPENING_MAX = 0  # doc comments that open with a pronoun
 
 PRONOUNS = "What|Who|Whom|Whose|Where|Which|Whoever|Nobody|Somebody|Something|Everything|Those|Likewise|Neither|Another|It|There|So|None|Same"
 OPENING = re.compile(rf"\s*//[/!]\s+({PRONOUNS}|All of|All that)\b")
-RIDDLE = re.compile(r"^\s*(?:async )?fn ((?:who|what|whose|whoever|whom|nobody|somebody|where|whether|it|all_of|all_that|of|later|another|those|neither|none)_\w+)\(\)")
+UNCLEAR_TEST_NAME = re.compile(r"^\s*(?:async )?fn ((?:who|what|whose|whoever|whom|nobody|somebody|where|whether|it|all_of|all_that|of|later|another|those|neither|none)_\w+)\(\)")
 
 LIST_ENTRY = re.compile(r"([-*]|\d+\.)\s")
 
@@ -33,7 +33,7 @@ def files(*patterns):
 
 
 def sentences(text):
-    """Sentences of a paragraph, without links' targets and code."""
+    """Yields the sentences of a paragraph and their word counts, without code and the targets of links."""
     text = re.sub(r"`[^`]*`", "Code", text)
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
     for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z*(\"'\[])|(?<=:)\s*$", text):
@@ -43,7 +43,7 @@ def sentences(text):
 
 
 def paragraphs(page):
-    """(line, text) of each paragraph and list entry of a page."""
+    """Yields (line, text) of each paragraph and list entry of a page."""
     text, start, in_code = [], 0, False
     for number, line in enumerate(page.read_text().splitlines() + [""], 1):
         if line.lstrip().startswith("```"):
@@ -61,11 +61,11 @@ def paragraphs(page):
 
 
 def comments(source):
-    """(line, text) of each run of comment lines."""
+    """Yields (line, text) of each block of comment lines."""
     text, start, in_code = [], 0, False
     for number, line in enumerate(source.splitlines() + [""], 1):
-        found = re.match(r"\s*//[/!]?\s?(.*)", line)
-        body = found.group(1).strip() if found else ""
+        match = re.match(r"\s*//[/!]?\s?(.*)", line)
+        body = match.group(1).strip() if match else ""
         if body.startswith("```"):
             in_code = not in_code
         is_prose = body and not in_code and not body.startswith(("#", "|", "```", "SPDX"))
@@ -86,35 +86,35 @@ def main():
                 lengths.append(words)
                 if words > LONG:
                     long_sentences.append(f"{page}:{line}: {words} words: {sentence[:80]}")
-    openings, riddles, long_comments = [], [], []
+    openings, unclear_names, long_comments = [], [], []
     for path in files("crates/*.rs", "fuzz/*.rs"):
         source = path.read_text()
-        before = ""
+        previous = ""
         for number, line in enumerate(source.splitlines(), 1):
-            is_first = not re.match(r"\s*//[/!]", before) or before.strip() in ("///", "//!")
+            is_first = not re.match(r"\s*//[/!]", previous) or previous.strip() in ("///", "//!")
             if is_first and OPENING.match(line):
                 openings.append(f"{path}:{number}: {line.strip()[:100]}")
-            if RIDDLE.match(line):
-                riddles.append(f"{path}:{number}: {line.strip()[:100]}")
-            before = line
+            if UNCLEAR_TEST_NAME.match(line):
+                unclear_names.append(f"{path}:{number}: {line.strip()[:100]}")
+            previous = line
         for line, text in comments(source):
             long_comments += [f"{path}:{line}: {n} words: {s[:80]}" for s, n in sentences(text) if n > LONG]
     mean, share = sum(lengths) / len(lengths), len(long_sentences) / len(lengths)
     print(f"pages: {len(lengths)} sentences, {mean:.1f} words on average, {share:.1%} over {LONG}")
-    print(f"comments: {len(openings)} open with a pronoun, {len(long_comments)} sentences over {LONG} words; {len(riddles)} test names state no behaviour")
+    print(f"comments: {len(openings)} open with a pronoun, {len(long_comments)} sentences over {LONG} words; {len(unclear_names)} test names state no behaviour")
     if "--figures" in sys.argv:
         return 0
-    broken = []
+    violations = []
     if mean > PAGE_MEAN_MAX or share > PAGE_LONG_MAX:
-        broken += long_sentences + ["pages: sentences are too long"]
+        violations += long_sentences + ["pages: sentences are too long"]
     if len(openings) > OPENING_MAX:
-        broken += openings + [f"comments: more than {OPENING_MAX} open with a pronoun"]
+        violations += openings + [f"comments: more than {OPENING_MAX} open with a pronoun"]
     if len(long_comments) > COMMENT_LONG_MAX:
-        broken += long_comments + [f"comments: more than {COMMENT_LONG_MAX} sentences over {LONG} words"]
-    if riddles:
-        broken += riddles + ["tests: a name states the behaviour"]
-    print("\n".join(broken), end="\n" if broken else "", file=sys.stderr)
-    return 1 if broken else 0
+        violations += long_comments + [f"comments: more than {COMMENT_LONG_MAX} sentences over {LONG} words"]
+    if unclear_names:
+        violations += unclear_names + ["tests: a name must state the behaviour"]
+    print("\n".join(violations), end="\n" if violations else "", file=sys.stderr)
+    return 1 if violations else 0
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""import-circles.py [CRATE…]: fails where files or folders of a crate import each other in a circle; names the arrows.
+"""import-cycles.py [CRATE…]: fails if files or directories of a crate import each other in a cycle, and lists the imports.
 
-A file imports the files that define what it names, wherever a `use` or a path takes the name from: a `mod.rs` or
-`lib.rs` that only declares modules and re-exports their items is no party. Inside each folder its files and its
-subfolders, each as a whole, may not form a circle. Unit tests do not count (`mod tests`, and files that are a module of
-tests only). Calls of methods do not count either: which file has the `impl` is not in the text. Circles between crates
-need no check: cargo refuses them.
+A file imports the files that define the items it names, also through re-exports: a `mod.rs` or `lib.rs` that only declares
+modules and re-exports their items does not count. The files and the subdirectories of a directory, each as a whole, may not
+form a cycle. Unit tests do not count (`mod tests`, and files with a module of tests only). Method calls do not count,
+because the text does not say which file has the `impl`. Cargo refuses cycles between crates.
 """
 
 import re
@@ -30,13 +29,13 @@ PATH = re.compile(r"(?<![\w:])(\w+(?:::\w+)+)")
 
 
 def module_of(source, file):
-    """The path of the module that a file holds, as a tuple of names."""
+    """The module path of a file, as a tuple of names."""
     parts = file.relative_to(source).with_suffix("").parts
     return parts[:-1] if file.name in ROOTS else parts
 
 
 def code_of(file):
-    """The text of a file without comments, literals and unit tests."""
+    """The source of a file without comments, literals and unit tests."""
     text = re.sub(r"pub\([^)]*\)", "pub", COMMENT_OR_LITERAL.sub(" ", file.read_text()))
     return re.split(r"^#\[cfg\(test\)\]\n(?:#\[[^\n]*\n)*(?:pub )?mod \w+ \{", text, maxsplit=1, flags=re.M)[0]
 
@@ -71,10 +70,10 @@ def paths_of(tree, prefix=()):
 
 
 class Crate:
-    """The modules of a crate, what each defines and under which names it passes on what others define."""
+    """The modules of a crate, with the items that each defines and the names that it imports or re-exports."""
 
-    def __init__(self, folder):
-        self.source = folder / "src"
+    def __init__(self, directory):
+        self.source = directory / "src"
         files = [file for file in sorted(self.source.rglob("*.rs")) if file.stem != "tests" and "tests" not in file.parts]
         self.files = {module_of(self.source, file): file for file in files}
         tests = {module + (name,) for module, file in self.files.items() for name in TEST_MODULE.findall(file.read_text())}
@@ -86,28 +85,28 @@ class Crate:
 
     @staticmethod
     def names_of(code):
-        for found in REEXPORT.finditer(code):
-            for path, name in paths_of(found[1] or found[2]):
+        for match in REEXPORT.finditer(code):
+            for path, name in paths_of(match[1] or match[2]):
                 yield (name if name != "*" else "*" + "::".join(path[:-1])), path
 
     def absolute(self, module, path):
-        """A path as it counts from the crate's root; None for one of another crate."""
+        """Resolves a path from the crate's root. Returns None for a path of another crate."""
         if path[0] == "crate":
             return path[1:]
         if path[0] in ("self", "super"):
-            ups = sum(1 for name in path if name == "super")
+            levels = sum(1 for name in path if name == "super")
             rest = tuple(name for name in path if name not in ("self", "super"))
-            return module[: len(module) - ups] + rest
+            return module[: len(module) - levels] + rest
         if module + path[:1] in self.files:
             return module + path
-        known = self.names[module].get(path[0])
-        if known and known[0] != path[0]:
-            base = self.absolute(module, known)
+        imported = self.names[module].get(path[0])
+        if imported and imported[0] != path[0]:
+            base = self.absolute(module, imported)
             return base + path[1:] if base is not None else None
         return None
 
     def owner(self, path, seen=()):
-        """The module that defines what an absolute path names; None where no file of the crate does."""
+        """The module that defines the item of an absolute path; None if no file of the crate does."""
         for length in range(len(path), -1, -1):
             module, rest = path[:length], path[length:]
             if module in self.files:
@@ -129,46 +128,46 @@ class Crate:
                     return found
         return None
 
-    def arrows(self):
-        """For each module the modules that it imports, with the names that it takes from each."""
-        arrows = defaultdict(lambda: defaultdict(set))
+    def imports(self):
+        """Returns the modules that each module imports, with the names from each."""
+        imports = defaultdict(lambda: defaultdict(set))
         for module, code in self.code.items():
             for path in self.paths_in(code):
                 target = self.absolute(module, path)
                 owner = self.owner(target) if target is not None else None
                 if owner is not None and owner != module:
-                    arrows[module][owner].add(path[-1])
-        return arrows
+                    imports[module][owner].add(path[-1])
+        return imports
 
     @staticmethod
     def paths_in(code):
-        # What a file takes from its own modules and only passes on ties nothing together.
+        # Re-exports do not count as imports.
         body = re.sub(r"^pub use [^;]+;", "", code, flags=re.M)
-        for found in USE.finditer(body):
-            yield from (path for path, _ in paths_of(found[1]))
-        for found in PATH.finditer(USE.sub("", body)):
-            yield tuple(found[1].split("::"))
+        for match in USE.finditer(body):
+            yield from (path for path, _ in paths_of(match[1]))
+        for match in PATH.finditer(USE.sub("", body)):
+            yield tuple(match[1].split("::"))
 
 
-def circles(arrows, modules):
-    """The strongly connected sets of more than one module (Tarjan 1972)."""
+def find_cycles(imports, modules):
+    """Finds the strongly connected components of more than one module (Tarjan 1972)."""
     index, low, stack, found = {}, {}, [], []
 
     def visit(module):
         index[module] = low[module] = len(index)
         stack.append(module)
-        for target in arrows.get(module, ()):
+        for target in imports.get(module, ()):
             if target not in index:
                 visit(target)
                 low[module] = min(low[module], low[target])
             elif target in stack:
                 low[module] = min(low[module], index[target])
         if low[module] == index[module]:
-            circle = []
-            while not circle or circle[-1] != module:
-                circle.append(stack.pop())
-            if len(circle) > 1:
-                found.append(sorted(circle))
+            component = []
+            while not component or component[-1] != module:
+                component.append(stack.pop())
+            if len(component) > 1:
+                found.append(sorted(component))
 
     for module in modules:
         if module not in index:
@@ -176,49 +175,49 @@ def circles(arrows, modules):
     return found
 
 
-def units_of(folder, arrows, modules):
-    """The arrows between the files and subfolders of a folder, each with the arrows between files that make it."""
-    def unit(module):
-        return module[: len(folder) + 1]
+def directory_imports(directory, imports, modules):
+    """Returns the imports between the entries of a directory, each with the imports between files that it consists of."""
+    def entry(module):
+        return module[: len(directory) + 1]
 
-    inside = [module for module in modules if module[: len(folder)] == folder]
+    inside = [module for module in modules if module[: len(directory)] == directory]
     between = defaultdict(lambda: defaultdict(list))
     for module in inside:
-        for target, names in arrows[module].items():
-            if target in inside and unit(target) != unit(module):
-                between[unit(module)][unit(target)].append((module, target, names))
+        for target, names in imports[module].items():
+            if target in inside and entry(target) != entry(module):
+                between[entry(module)][entry(target)].append((module, target, names))
     return between
 
 
-def report(crate, folder, circle, between):
+def print_cycle(crate, directory, cycle, between):
     def name(module):
         return str(crate.files[module].relative_to(crate.source))
 
-    print(f"{crate.source.parent.name}: circle of {len(circle)} in {'/'.join(('src', *folder))}")
-    for unit in circle:
-        for target in sorted(set(between[unit]) & set(circle)):
-            for source, owner, names in between[unit][target]:
+    print(f"{crate.source.parent.name}: cycle of {len(cycle)} in {'/'.join(('src', *directory))}")
+    for entry in cycle:
+        for target in sorted(set(between[entry]) & set(cycle)):
+            for source, owner, names in between[entry][target]:
                 print(f"  {name(source)} -> {name(owner)}: {', '.join(sorted(names))}")
 
 
-def report_circles(crate):
-    """Prints the circles of a crate and returns how many it has."""
-    arrows = crate.arrows()
+def print_cycles(crate):
+    """Prints the cycles of a crate and returns their number."""
+    imports = crate.imports()
     count = 0
-    for folder in sorted({module[:-1] for module in crate.files if module}):
-        between = units_of(folder, arrows, crate.files)
-        for circle in circles(between, list(between)):
+    for directory in sorted({module[:-1] for module in crate.files if module}):
+        between = directory_imports(directory, imports, crate.files)
+        for cycle in find_cycles(between, list(between)):
             count += 1
-            report(crate, folder, circle, between)
+            print_cycle(crate, directory, cycle, between)
     return count
 
 
 def main():
     sys.setrecursionlimit(10_000)
-    chosen = sys.argv[1:] or sorted(folder.name for folder in CRATES.iterdir())
-    count = sum(report_circles(Crate(CRATES / name)) for name in chosen)
+    names = sys.argv[1:] or sorted(directory.name for directory in CRATES.iterdir())
+    count = sum(print_cycles(Crate(CRATES / name)) for name in names)
     if count:
-        sys.exit(f"{count} circles of imports: move what both need into a file below both, or pass a value")
+        sys.exit(f"{count} import cycles: move what both files need into a third one, or pass a value")
 
 
 main()
