@@ -214,9 +214,9 @@ impl fmt::Display for Conformance {
             ("number of losses, p-value", self.losses_p, ""),
             ("bursts of losses, p-value", self.bursts_p, ""),
             ("gaps between losses, p-value", self.gaps_p, ""),
-            ("drained", self.drain_bps.map(|bps| bps / 1e6), "Mbit/s"),
+            ("drain rate", self.drain_bps.map(|bps| bps / 1e6), "Mbit/s"),
             (
-                "drain rate off by",
+                "drain rate error",
                 self.drain_error_ratio.map(|e| e * 100.0),
                 "%",
             ),

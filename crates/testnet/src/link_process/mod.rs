@@ -124,9 +124,9 @@ impl Testbed {
     }
 
     fn interrupt(&mut self) -> String {
-        let (status, said) = self.end();
-        assert!(status.success(), "{status}: {said}");
-        said
+        let (status, text) = self.end();
+        assert!(status.success(), "{status}: {text}");
+        text
     }
 
     fn end(&mut self) -> (ExitStatus, String) {
@@ -141,8 +141,8 @@ impl Testbed {
     }
 
     fn wait(&mut self) -> (ExitStatus, String) {
-        let said = read_until(&mut self.output, |_| false);
-        (self.child.wait().unwrap(), said)
+        let text = read_until(&mut self.output, |_| false);
+        (self.child.wait().unwrap(), text)
     }
 
     /// Ends the link with SIGKILL.
@@ -177,23 +177,23 @@ fn interval(flags: &[&str]) -> &'static [&'static str] {
 }
 
 fn wait_until_ready(output: &mut ChildStderr) {
-    let is_ready = |said: &[u8]| said.ends_with(b"ready\n");
-    let said = read_until(output, is_ready);
-    assert!(is_ready(said.as_bytes()), "longhaul link ended: {said}");
+    let is_ready = |bytes: &[u8]| bytes.ends_with(b"ready\n");
+    let text = read_until(output, is_ready);
+    assert!(is_ready(text.as_bytes()), "longhaul link ended: {text}");
 }
 
 /// Reads a link's output until `is_enough`, or to its end. It reads single bytes, so that the rest can be read later.
 fn read_until(output: &mut (impl Read + AsFd), is_enough: impl Fn(&[u8]) -> bool) -> String {
-    let (mut said, mut byte) = (Vec::new(), [0]);
-    while !is_enough(&said) {
+    let (mut bytes, mut byte) = (Vec::new(), [0]);
+    while !is_enough(&bytes) {
         await_readable(output, "a link's output");
         if output.read(&mut byte).unwrap() == 0 {
             break;
         }
-        said.extend(byte);
-        assert!(said.len() < OUTPUT_MAX, "a link prints too much");
+        bytes.extend(byte);
+        assert!(bytes.len() < OUTPUT_MAX, "a link prints too much");
     }
-    String::from_utf8(said).unwrap()
+    String::from_utf8(bytes).unwrap()
 }
 
 /// Whether this process may create namespaces and TUN devices. If not, the test fails, or is skipped with

@@ -130,11 +130,11 @@ impl Relay {
     /// Waits for a line on stderr that contains `word`, and returns the output up to it.
     pub fn wait_for_output(&self, word: &str) -> String {
         let lines = self.lines.lock().unwrap();
-        let mut said = String::new();
-        while !said.contains(word) {
-            said += &lines.recv_timeout(TEST_TIMEOUT).expect(word);
+        let mut output = String::new();
+        while !output.contains(word) {
+            output += &lines.recv_timeout(TEST_TIMEOUT).expect(word);
         }
-        said
+        output
     }
 
     /// Waits for its exit; returns the status and its stderr without the lines about listeners.
@@ -159,9 +159,9 @@ impl Drop for Relay {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking()
-            && let Some(said) = self.stderr.take().and_then(|it| it.join().ok())
+            && let Some(output) = self.stderr.take().and_then(|it| it.join().ok())
         {
-            eprintln!("a relay, ended before the test: {ended:?}, said:\n{said}");
+            eprintln!("a relay, ended before the test: {ended:?}, output:\n{output}");
         }
     }
 }
@@ -217,8 +217,8 @@ mod tests {
     #[test]
     fn detects_relay_that_ends_before_it_listens() {
         let start = || Relay::start(&["--socks5", "nowhere"]);
-        let said = std::panic::catch_unwind(start).err().expect("no relay");
-        let said = said.downcast::<String>().unwrap();
-        assert!(said.contains("ended early"), "{said}");
+        let output = std::panic::catch_unwind(start).err().expect("no relay");
+        let output = output.downcast::<String>().unwrap();
+        assert!(output.contains("ended early"), "{output}");
     }
 }
