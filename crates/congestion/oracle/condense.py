@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Makes a test vector of a recorded flow.
+"""Converts a recorded flow to a test vector.
 
     condense.py RUN VECTOR
 
@@ -18,7 +18,7 @@ from pathlib import Path
 
 # struct call of kernel/call.h
 CALL = struct.Struct("<QI4BIi16I64s")
-# CAPACITY of kernel/recorder.c: a file as long may lack calls.
+# CAPACITY of kernel/recorder.c. A file of this length may lack calls.
 CAPACITY = 1 << 22
 FIELDS = (
     "time_ns jiffies kind state limited reserved arg rtt_us in_flight "
@@ -27,7 +27,7 @@ FIELDS = (
 )
 Call = namedtuple("Call", FIELDS)
 
-# What the kernel's files keep in icsk_ca_priv; x is what follows from a random sequence number.
+# Layout of each control's private state (icsk_ca_priv). x skips fields that depend on a random sequence number.
 PRIVATE = {
     "reno": ("", ""),
     "scalable": ("", ""),
@@ -58,9 +58,9 @@ CALLS = {
     "r": "release",
 }
 
-# Calls that a vector holds at most: about 40 KB of gzip.
+# The limit of calls in a vector: about 40 KB of gzip.
 CALLS_MAX = 10_000
-# How many of them around what is worth a look.
+# The number of calls in an excerpt, before and after its event.
 BEFORE = 300
 AFTER_START = 600
 AFTER_LOSS = 300
@@ -68,13 +68,13 @@ AFTER_RECOVERY = 1_500
 
 
 def read_cell(path):
-    """NAME=VALUE lines, values perhaps in single quotes."""
+    """Reads NAME=VALUE lines. Values may have single quotes."""
     pairs = (line.split("=", 1) for line in path.read_text().splitlines() if "=" in line)
     return {name: value.strip("'") for name, value in pairs}
 
 
 class Calls:
-    """The calls of a file from init on, as the handshake's ACK comes before it, to the last ACK."""
+    """The calls of a file, from init (the handshake's ACK comes before it) to the last ACK."""
 
     def __init__(self, path):
         with open(path, "rb") as file:
@@ -84,7 +84,7 @@ class Calls:
         kinds = (call.kind for call in map(Call._make, CALL.iter_unpack(self.bytes)))
         self.skipped = next(index for index, kind in enumerate(kinds) if kind == ord("i"))
         self.length = len(self.bytes) // CALL.size - self.skipped
-        while chr(self[self.length - 1].kind) in "sr":  # the socket's end, not the flow's
+        while chr(self[self.length - 1].kind) in "sr":  # these belong to the close of the socket
             self.length -= 1
 
     def __len__(self):
@@ -122,58 +122,58 @@ class Trace:
 
 
 def rounds(trace):
-    """The calls at which a round trip ended, and those that told of a loss or its end."""
-    mark = 0
+    """Yields the calls at the end of each round trip, and those of losses and recoveries."""
+    round_end = 0
     for call in trace.calls:
         kind = chr(call.kind)
         if kind in "itsu":
             yield CALLS[kind], call
-        elif kind in "pa" and call.una > mark:
-            mark = call.nxt
+        elif kind in "pa" and call.una > round_end:
+            round_end = call.nxt
             yield "round", call
 
 
 def write_rounds(trace, to):
     columns = "why time_us state arg cwnd ssthresh srtt_us packets_out delivered total_retrans".split()
     to.write(trace.header() + ",".join(columns + trace.private_names) + "\n")
-    above = []
-    for why, call in rounds(trace):
-        arg = STATES[call.arg] if why == "set_state" else call.arg if why in ("ssthresh", "undo_cwnd") else "-"
-        row = [why, trace.time_us(call), STATES[call.state], arg, call.cwnd, call.ssthresh, call.srtt_us]
+    previous = []
+    for event, call in rounds(trace):
+        arg = STATES[call.arg] if event == "set_state" else call.arg if event in ("ssthresh", "undo_cwnd") else "-"
+        row = [event, trace.time_us(call), STATES[call.state], arg, call.cwnd, call.ssthresh, call.srtt_us]
         row += [call.packets_out, call.delivered, call.total_retrans, *trace.private(call)]
-        to.write(",".join(changes(row, above)) + "\n")
-        above = row
+        to.write(",".join(changes(row, previous)) + "\n")
+        previous = row
 
 
-def moments(trace):
-    """What is worth a look, as (index of a call, how many after it): the start, each way out of Open
-    and Disorder and back, and each undo."""
+def events(trace):
+    """Yields the events for excerpts, as (index of a call, number of calls after it): the start, each start and end of a
+    recovery, and each undo."""
     yield 0, AFTER_START
-    lost = False
+    in_recovery = False
     for index, call in enumerate(trace.calls):
         kind = chr(call.kind)
-        turned = kind == "s" and (call.arg >= STATES.index("cwr")) != lost
-        if turned or kind == "u":
-            lost = turned and not lost
-            yield index, AFTER_LOSS if lost else AFTER_RECOVERY
+        changed = kind == "s" and (call.arg >= STATES.index("cwr")) != in_recovery
+        if changed or kind == "u":
+            in_recovery = changed and not in_recovery
+            yield index, AFTER_LOSS if in_recovery else AFTER_RECOVERY
 
 
 def excerpts(trace):
-    """Disjoint ranges of calls, in order, as many as the bound allows; all if that is asked for."""
+    """Returns disjoint ranges of calls, in order, up to CALLS_MAX calls; all calls if the cell has calls=all."""
     if trace.cell.get("calls") == "all":
         return [(0, len(trace.calls))]
-    chosen = [(0, 0)]
-    room = CALLS_MAX
-    for index, after in moments(trace):
-        reached = chosen[-1][1]
-        begin = max(index - BEFORE, reached)
-        end = min(index + after, len(trace.calls), begin + room)
-        if begin == reached:
-            chosen[-1] = (chosen[-1][0], max(end, reached))
+    ranges = [(0, 0)]
+    remaining = CALLS_MAX
+    for index, after in events(trace):
+        last_end = ranges[-1][1]
+        begin = max(index - BEFORE, last_end)
+        end = min(index + after, len(trace.calls), begin + remaining)
+        if begin == last_end:
+            ranges[-1] = (ranges[-1][0], max(end, last_end))
         elif begin < end:
-            chosen.append((begin, end))
-        room -= max(0, end - begin)
-    return chosen
+            ranges.append((begin, end))
+        remaining -= max(0, end - begin)
+    return ranges
 
 
 def write_calls(trace, to):
@@ -182,7 +182,7 @@ def write_calls(trace, to):
         "ssthresh_before cwnd cnt ssthresh packets_out sacked_out lost_out retrans_out newly_delivered"
     ).split()
     to.write(trace.header() + ",".join(columns + trace.private_names) + "\n")
-    above, jiffies, time_us, delivered = [], trace.calls[0].jiffies, 0, 0
+    previous, jiffies, time_us, delivered = [], trace.calls[0].jiffies, 0, 0
     for number, (begin, end) in enumerate(excerpts(trace)):
         for call in map(trace.calls.__getitem__, range(begin, end)):
             row = [CALLS[chr(call.kind)], number, trace.time_us(call) - time_us, call.jiffies - jiffies]
@@ -191,17 +191,17 @@ def write_calls(trace, to):
             row += [call.ssthresh_before, call.cwnd, call.cnt, call.ssthresh, call.packets_out]
             row += [call.sacked_out, call.lost_out, call.retrans_out, call.delivered - delivered]
             row += trace.private(call)
-            to.write(",".join(changes(row, above)) + "\n")
-            above, jiffies, time_us, delivered = row, call.jiffies, trace.time_us(call), call.delivered
+            to.write(",".join(changes(row, previous)) + "\n")
+            previous, jiffies, time_us, delivered = row, call.jiffies, trace.time_us(call), call.delivered
 
 
-def changes(row, above):
-    """A cell that is as in the row above is left empty."""
-    return [str(cell) if index >= len(above) or above[index] != cell else "" for index, cell in enumerate(row)]
+def changes(row, previous):
+    """Returns a row as text. A value that is equal to that of the previous row is empty."""
+    return [str(cell) if index >= len(previous) or previous[index] != cell else "" for index, cell in enumerate(row)]
 
 
 def write(path, rows, trace):
-    """Without name and time in it, the same rows give the same file."""
+    """Writes a gzip file without name and time, so that the same rows give the same file."""
     with open(path, "wb") as file:
         with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed, io.TextIOWrapper(packed) as to:
             rows(trace, to)

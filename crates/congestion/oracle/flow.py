@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""One TCP flow, never limited by its application.
+"""Sends or receives one TCP flow that its application never limits.
 
-    flow.py serve BYTES                    accepts one connection and reads it, so much at a time
-    flow.py send ADDRESS CONTROL SECONDS   sends over it with that congestion control
+    flow.py serve BYTES                    accepts one connection and reads it, at least so many bytes at a time
+    flow.py send ADDRESS CONTROL SECONDS   sends for so long with this congestion control
 """
 
 import socket
@@ -18,7 +18,7 @@ def serve(low_water):
         print("ready", flush=True)
         connection, _ = listener.accept()
         with connection:
-            # Processes are what costs time in a guest, not packets: it is not woken for each.
+            # Waking a process costs more time in a guest than a packet, so it does not wake for each.
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, int(low_water))
             while connection.recv(1 << 21):
                 pass
@@ -31,7 +31,7 @@ def send(address, control, seconds):
         end = time.monotonic() + float(seconds)
         while time.monotonic() < end:
             flow.send(CHUNK)
-        # An orderly end would first send what waits; the flow is over.
+        # Reset the connection: an orderly close would first send the queued data.
         flow.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, bytes([1, 0, 0, 0, 0, 0, 0, 0]))
 
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * One call of the TCP stack to a congestion control, as /proc/calls gives it: host byte order, no
- * padding. condense.py reads the same layout (CALL there).
+ * One call of the TCP stack to a congestion control, as in /proc/calls: host byte order, no padding.
+ * CALL in condense.py has the same layout.
  */
 #ifndef RECORDER_CALL_H
 #define RECORDER_CALL_H
@@ -12,13 +12,13 @@
 
 enum call_kind {
 	CALL_INIT = 'i',
-	CALL_ACK = 'k',		/* in_ack_event: an ACK comes in, in a state other than Open */
-	CALL_PKTS_ACKED = 'p',	/* arg packets newly acknowledged, rtt_us, sample_in_flight */
-	CALL_CONG_AVOID = 'a',	/* arg packets newly delivered */
-	CALL_SSTHRESH = 't',	/* arg what it returned */
-	CALL_SET_STATE = 's',	/* arg the new TCP_CA_… state */
-	CALL_CWND_EVENT = 'e',	/* arg CA_EVENT_… */
-	CALL_UNDO = 'u',	/* arg what it returned */
+	CALL_ACK = 'k',		/* in_ack_event: an ACK arrives in a state other than Open */
+	CALL_PKTS_ACKED = 'p',	/* arg: packets newly acknowledged; rtt_us, sample_in_flight */
+	CALL_CONG_AVOID = 'a',	/* arg: packets newly delivered */
+	CALL_SSTHRESH = 't',	/* arg: the returned value */
+	CALL_SET_STATE = 's',	/* arg: the new TCP_CA_… state */
+	CALL_CWND_EVENT = 'e',	/* arg: CA_EVENT_… */
+	CALL_UNDO = 'u',	/* arg: the returned value */
 	CALL_RELEASE = 'r',
 };
 
@@ -30,7 +30,7 @@ struct call {
 	__u8 cwnd_limited;	/* tcp_is_cwnd_limited() before the call */
 	__u8 reserved;
 	__u32 arg;
-	__s32 rtt_us;		/* -1 where the call has none */
+	__s32 rtt_us;		/* -1 if the call has none */
 	__u32 sample_in_flight;
 	__u32 cwnd_before;
 	__u32 cnt_before;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Losses that are the same in every run. On interfaces called lossy0, counting from 1 since boot, the
- * forwarded IPv4 packets that came in with the ordinals in `at` are dropped; of those that go out
- * there, every pure ACK without SACK whose ordinal is no multiple of `keep_one_ack_in` is dropped.
+ * Losses that are the same in every run. Forwarded IPv4 packets that arrive on an interface lossy0 are
+ * counted from 1 since boot; those with the ordinals in `at` are dropped. Of the pure ACKs without SACK
+ * that leave there, only every `keep_one_ack_in`th passes.
  */
 #include <linux/init.h>
 #include <linux/ip.h>
@@ -18,18 +18,18 @@ MODULE_PARM_DESC(at, "ordinals of the packets that are lost, ascending");
 
 static unsigned int keep_one_ack_in = 1;
 module_param(keep_one_ack_in, uint, 0644);
-MODULE_PARM_DESC(keep_one_ack_in, "thinning of pure ACKs; 1 keeps all");
+MODULE_PARM_DESC(keep_one_ack_in, "filtering of pure ACKs; 1 keeps all");
 
 static unsigned int data_packets;
 module_param(data_packets, uint, 0444);
-MODULE_PARM_DESC(data_packets, "how many packets came in on lossy0");
+MODULE_PARM_DESC(data_packets, "number of packets received on lossy0");
 
-static bool lossy(const struct net_device *device)
+static bool is_lossy(const struct net_device *device)
 {
 	return !strcmp(device->name, "lossy0");
 }
 
-static bool to_be_lost(unsigned int ordinal)
+static bool should_drop(unsigned int ordinal)
 {
 	static unsigned int next;
 
@@ -39,8 +39,8 @@ static bool to_be_lost(unsigned int ordinal)
 	return true;
 }
 
-/* Exactly the ACK flag, the timestamp option and nothing else: 20 bytes of IPv4, 32 of TCP. */
-static bool pure_ack(const struct sk_buff *skb)
+/* A packet with only the ACK flag and the timestamp option: 20 bytes of IPv4 and 32 of TCP. */
+static bool is_pure_ack(const struct sk_buff *skb)
 {
 	const struct tcphdr *tcp = (const struct tcphdr *)(skb->data + sizeof(struct iphdr));
 
@@ -48,37 +48,37 @@ static bool pure_ack(const struct sk_buff *skb)
 	       (tcp_flag_word(tcp) & htonl(0x00ff0000)) == TCP_FLAG_ACK;
 }
 
-static unsigned int lose(void *priv, struct sk_buff *skb, const struct nf_hook_state *state)
+static unsigned int drop_packet(void *priv, struct sk_buff *skb, const struct nf_hook_state *state)
 {
 	static unsigned int acks;
 
-	if (lossy(state->in))
-		return to_be_lost(++data_packets) ? NF_DROP : NF_ACCEPT;
-	if (lossy(state->out) && pure_ack(skb))
+	if (is_lossy(state->in))
+		return should_drop(++data_packets) ? NF_DROP : NF_ACCEPT;
+	if (is_lossy(state->out) && is_pure_ack(skb))
 		return ++acks % keep_one_ack_in ? NF_DROP : NF_ACCEPT;
 	return NF_ACCEPT;
 }
 
 static const struct nf_hook_ops hook = {
-	.hook = lose,
+	.hook = drop_packet,
 	.pf = NFPROTO_IPV4,
 	.hooknum = NF_INET_FORWARD,
 	.priority = NF_IP_PRI_FIRST,
 };
 
-static int __net_init watch_namespace(struct net *net)
+static int __net_init register_hook(struct net *net)
 {
 	return nf_register_net_hook(net, &hook);
 }
 
-static void __net_exit leave_namespace(struct net *net)
+static void __net_exit unregister_hook(struct net *net)
 {
 	nf_unregister_net_hook(net, &hook);
 }
 
 static struct pernet_operations namespaces = {
-	.init = watch_namespace,
-	.exit = leave_namespace,
+	.init = register_hook,
+	.exit = unregister_hook,
 };
 
 static int __init losses_init(void)
