@@ -32,7 +32,11 @@ fn names_the_bad_flag() {
     );
     refused(
         &with(&["-i", "lo", "--filter-bpf", "4,6 0 0"]),
-        &["--filter-bpf \"4,6 0 0\"", "tcpdump -ddd", "4 instructions"],
+        &[
+            "--filter-bpf \"4,6 0 0\"",
+            "tcpdump -ddd",
+            "not an instruction",
+        ],
     );
     refused(
         &with(&["-i", "lo", "--filter-bpf", "foo"]),
