@@ -413,3 +413,50 @@ impl fmt::Display for TimingReport {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A link of the previous version may answer `link show` of this one.
+    #[test]
+    fn reads_state_of_previous_version() {
+        let old = json!({
+            "link": "wan", "direction": "forward", "settings": [["order", "keep"]],
+            "counters": {
+                "record": "link", "link": "wan", "direction": "forward", "seconds": 1.0, "packets": 1,
+                "segments": 1, "bytes": 1, "delivered_segments": 1, "delivered_bytes": 1, "writes": 1,
+                "drops": {"loss": 1, "overflow": 2, "queue_rule": 3, "ack_rule": 4}, "duplicated": 0,
+                "corrupted": 0, "malformed": 0, "no_memory": 0, "refused": 0, "queue_bytes": 0,
+                "queue_segments": 0, "queue_delay_us": 0.0, "in_flight": 0,
+                "tap_missed": {"arrivals": 5, "departures": 6},
+                "lateness": {"median_us": 0.0, "p99_us": 0.0, "max_us": 0.0}
+            }
+        });
+        let state: DirectionState = serde_json::from_value(old).unwrap();
+        assert_eq!(state.queue_limit, None);
+        let counters = state.counters.unwrap();
+        assert_eq!((counters.drops.aqm, counters.drops.ack_filtering), (3, 4));
+        assert_eq!(counters.capture_dropped.unwrap().departures, 6);
+    }
+
+    #[test]
+    fn state_with_queue_limit_reads_back() {
+        for limit in [
+            None,
+            Some(QueueLimit::Bytes(125_000)),
+            Some(QueueLimit::Packets(9)),
+        ] {
+            let state = DirectionState {
+                link: "wan".to_owned(),
+                direction: Direction::Forward,
+                settings: vec![("queue".to_owned(), "1bdp".to_owned())],
+                queue_limit: limit,
+                counters: None,
+            };
+            let text = serde_json::to_string(&state).unwrap();
+            let read: DirectionState = serde_json::from_str(&text).unwrap();
+            assert_eq!(read.queue_limit, limit, "{text}");
+        }
+    }
+}

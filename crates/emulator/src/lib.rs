@@ -51,7 +51,7 @@ pub fn options() -> Vec<String> {
 }
 
 /// Returns the configurations that these flags mean, from left to right and from right to left, without creating a
-/// link. For programs that generate such flags, as `lab` does.
+/// link. For programs that generate such flags, as `lab` does. Old names in values are accepted without a warning.
 pub fn link_configs(flags: &[String]) -> anyhow::Result<[LinkConfig; 2]> {
     Ok(scheduled_configs(flags)?.map(|(config, _)| config))
 }

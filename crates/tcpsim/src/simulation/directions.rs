@@ -16,7 +16,7 @@ pub struct Drops {
     pub loss: u64,
     /// Packets dropped at a full queue.
     pub overflow: u64,
-    /// Packets that a queue rule (AQM) or an ACK rule dropped.
+    /// Packets that the AQM or ACK filtering dropped.
     pub aqm: u64,
 }
 
