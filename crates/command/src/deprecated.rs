@@ -78,6 +78,19 @@ fn is_hidden_alias(arg: &Arg, name: &str) -> bool {
     all.contains(&name) && !visible.contains(&name)
 }
 
+/// Returns each old name of a command's flags, without dashes, with its new name.
+#[must_use]
+pub fn renamed_flags(command: &Command) -> Vec<(String, String)> {
+    let of = |arg: &Arg| {
+        let new = arg.get_long().unwrap_or_default().to_owned();
+        let old = arg.get_all_aliases().unwrap_or_default().into_iter();
+        let old = old.filter(|name| is_hidden_alias(arg, name));
+        let pairs = old.map(|old| (old.to_owned(), new.clone()));
+        pairs.collect::<Vec<_>>()
+    };
+    command.get_arguments().flat_map(of).collect()
+}
+
 fn takes_value(arg: &Arg) -> bool {
     arg.get_num_args()
         .is_some_and(|range| range.min_values() > 0)
@@ -241,6 +254,19 @@ mod tests {
             found("validate --where a --reordering no --restart"),
             [""; 0]
         );
+    }
+
+    #[test]
+    fn lists_old_flags_of_a_command() {
+        let command = command();
+        let validate = command.find_subcommand("validate").unwrap();
+        let names = [
+            ("only", "filter"),
+            ("order", "reordering"),
+            ("fresh", "restart"),
+        ];
+        let names = names.map(|(old, new)| (old.to_owned(), new.to_owned()));
+        assert_eq!(renamed_flags(validate), names);
     }
 
     #[test]

@@ -19,13 +19,13 @@ Examples:
       one scenario, results and report in /tmp/dvd
   longhaul lab run nec-dvd --out /tmp/dvd --set size=4.7GB
       one scenario with the paper's own file size
-  longhaul lab run nec-dvd --out /tmp/dvd --quick --only relays=true
+  longhaul lab run nec-dvd --out /tmp/dvd --quick --filter relays=true
       a short run of one cell
-  longhaul lab run today-fast --out /tmp/fast --only rate=100gbit
+  longhaul lab run today-fast --out /tmp/fast --filter rate=100gbit
       under simulated time, at a rate that no testbed has
   longhaul lab run --all --out /tmp/lab --repetitions 1
       every built-in scenario once, and one page about all; the same command resumes it
-  longhaul lab check my-scenario.toml
+  longhaul lab validate my-scenario.toml
       check that it is valid and that this machine can run it
 
 The lab runs in its own namespaces. The kernel removes them when the lab ends or is killed.
@@ -41,7 +41,8 @@ pub(crate) enum Command {
     /// Print a scenario's file
     Show(ShowArgs),
     /// Check a scenario, and that this machine can run it, without running it
-    Check(CheckArgs),
+    #[command(alias = "check")]
+    Validate(ValidateArgs),
     /// Compare two results side by side and mark the significant differences
     Compare(CompareArgs),
     /// Rewrite report.html from a directory's result.json, and index.html over several
@@ -62,9 +63,9 @@ pub(crate) struct ContainArgs {
     pub(crate) words: Vec<OsString>,
 }
 
-/// Arguments of `longhaul lab check`.
+/// Arguments of `longhaul lab validate`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct CheckArgs {
+pub(crate) struct ValidateArgs {
     /// Name of a built-in scenario, or path of a file
     #[arg(value_name = "SCENARIO")]
     pub(crate) scenario: String,
@@ -76,7 +77,7 @@ pub(crate) struct ShowArgs {
     /// Name of a built-in scenario, or path of a file
     #[arg(value_name = "SCENARIO")]
     pub(crate) scenario: String,
-    /// Include everything that the scenario inherits from its base
+    /// Include everything that the scenario inherits from those it extends
     #[arg(long)]
     pub(crate) resolved: bool,
 }
@@ -86,11 +87,11 @@ pub(crate) struct ShowArgs {
 #[command(after_help = compare_help())]
 pub(crate) struct CompareArgs {
     /// Directory that a run wrote, or its result.json
-    #[arg(value_name = "FIRST")]
-    first: PathBuf,
-    /// Second directory or result.json, compared with the first
-    #[arg(value_name = "SECOND")]
-    second: PathBuf,
+    #[arg(value_name = "BASELINE")]
+    baseline: PathBuf,
+    /// Directory or result.json to compare with the baseline
+    #[arg(value_name = "CANDIDATE")]
+    candidate: PathBuf,
     /// Print every metric of every cell, not only the main one and those that differ
     #[arg(long)]
     all: bool,
@@ -106,7 +107,7 @@ fn compare_help() -> String {
     let rule = describe_significance_rule();
     format!(
         "\
-FIRST is the baseline, SECOND the candidate. A metric is marked as better or worse if the difference is significant:
+A metric of the candidate is marked as better or worse than the baseline's if the difference is significant:
   {}
 
 Examples:
@@ -119,7 +120,7 @@ Examples:
 impl From<CompareArgs> for Config {
     fn from(args: CompareArgs) -> Self {
         Self {
-            results: [args.first, args.second],
+            results: [args.baseline, args.candidate],
             all: args.all,
             json: args.json,
             html: args.html,
@@ -161,20 +162,21 @@ pub(crate) struct RunArgs {
     pub(crate) set: Vec<(String, String)>,
     /// Run only the cells (combinations of varied values) with this value, or one of several (A|B);
     /// repeatable
-    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
-    pub(crate) only: Vec<(String, String)>,
+    #[arg(long, alias = "only", value_name = "NAME=VALUE", value_parser = pair)]
+    pub(crate) filter: Vec<(String, String)>,
     /// Number of runs of each cell, without warm-up runs [default: the scenario's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repetitions: Option<u32>,
     /// Seed of the order of runs, the file contents and the links [default: the scenario's]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Run all cells under simulated time instead of on a testbed: no root, no waiting, any rate
+    /// Run all cells under simulated time instead of on a testbed: no root, no waiting, any rate. Flows
+    /// of iperf3 can be simulated, with relays and one shared bottleneck
     #[arg(long)]
     pub(crate) simulate: bool,
     /// Start again, even if an interrupted run could be resumed or a result is up to date
-    #[arg(long)]
-    pub(crate) fresh: bool,
+    #[arg(long, alias = "fresh")]
+    pub(crate) restart: bool,
     /// Print result.json on standard output instead of the table
     #[arg(long)]
     pub(crate) json: bool,

@@ -69,7 +69,7 @@ pub fn run(args: Args) -> Result<()> {
             true => show_resolved(&show.scenario),
             false => self::show(&show.scenario),
         },
-        Command::Check(args) => check(&args.scenario),
+        Command::Validate(args) => check(&args.scenario),
         Command::Compare(args) => longhaul_results::compare::run(&args.into()),
         Command::Report(args) => {
             for page in longhaul_results::report::pages(&args.directories, args.index.as_deref())? {
@@ -146,7 +146,7 @@ fn run_scenarios(args: args::RunArgs) -> Result<()> {
     let choices = Choices {
         quick: args.quick,
         set: args.set,
-        only: args.only,
+        filter: args.filter,
         repetitions: args.repetitions,
         seed: args.seed,
     };
@@ -154,7 +154,7 @@ fn run_scenarios(args: args::RunArgs) -> Result<()> {
         choices,
         simulate: args.simulate,
         out: args.out,
-        fresh: args.fresh,
+        restart: args.restart,
         json: args.json,
     };
     let code = match scenarios.as_slice() {

@@ -103,7 +103,7 @@ fn repetitions(result: &LabResult) -> Option<u32> {
 }
 
 fn is_same_cell(cell: &Cell, measured: &result::Cell) -> bool {
-    let varied = serde_json::to_value(&cell.vary).ok();
+    let varied = serde_json::to_value(&cell.values).ok();
     varied == serde_json::to_value(&measured.parameters).ok() && cell.label == measured.label
 }
 
@@ -153,7 +153,7 @@ fn flows(cell: usize, scenario: &Scenario) -> Vec<FlowPath> {
             cell,
             metric: registry::metric_name(&flow.name, registry::GOODPUT, active.len() == 1),
             legs,
-            streams: flow.parallel,
+            streams: flow.streams,
             omit: flow.omit.unwrap_or_default(),
             duration: flow.duration.filter(|_| flow.program == Program::Iperf3),
             size: flow.size,
@@ -242,12 +242,12 @@ fn share(
     let all: u32 = active
         .iter()
         .filter(passes)
-        .map(|other| other.parallel)
+        .map(|other| other.streams)
         .sum();
     let rate = link_config.rate.mean()?;
-    let own = u64::from(flow.parallel);
+    let own = u64::from(flow.streams);
     Some(BitRate::from_bits(
-        rate.bits() * own / u64::from(all.max(flow.parallel)),
+        rate.bits() * own / u64::from(all.max(flow.streams)),
     ))
 }
 
@@ -274,23 +274,23 @@ question = "q"
 [parameters]
 loss = 0.0
 relayed = false
-[vary]
+[matrix]
 loss = [0.0, 0.01]
 relayed = [false, true]
 [[links]]
 name = "edge"
-between = ["client", "relay"]
+endpoints = ["client", "relay"]
 delay = "5ms"
 loss = "${loss}"
 rate = "100mbit"
 queue = "100p"
 [[links]]
 name = "line"
-between = ["relay", "server"]
+endpoints = ["relay", "server"]
 delay = "20ms"
 rate = "50mbit"
 [relays.relay]
-when = "${relayed}"
+enabled = "${relayed}"
 transparent = "0.0.0.0:3129"
 intercept = [5201]
 [sysctl]
@@ -304,7 +304,7 @@ direction = "upload"
 from = "client"
 to = "server"
 duration = "10s"
-parallel = 2
+streams = 2
 "#;
 
     fn result() -> LabResult {
@@ -350,7 +350,7 @@ parallel = 2
     #[test]
     fn flows_congestion_control_applies_at_its_source() {
         let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
-        let chosen = SCENARIO.replace("parallel = 2", "parallel = 2\ncc = 'lh_bic:ack_shift=3'");
+        let chosen = SCENARIO.replace("streams = 2", "streams = 2\ncc = 'lh_bic:ack_shift=3'");
         std::fs::write(file.path(), chosen).unwrap();
         let flows = flow_paths(&result(), file.path().to_str(), vec![]).unwrap();
         let controls = |flow: &FlowPath| -> Vec<String> {
@@ -371,13 +371,13 @@ parallel = 2
             let legs = flows[0].legs.iter();
             legs.map(|leg| leg.control.clone()).collect::<Vec<_>>()
         };
-        let far = "cc_near = 'cubic'\ncc_far = 'reno'";
+        let far = "cc_downstream = 'cubic'\ncc_upstream = 'reno'";
         assert_eq!(sends(far, SCENARIO), ["reno", "reno"]);
         let download = SCENARIO
             .replace("upload", "download")
             .replace("from = \"client\"", "from = \"server\"")
             .replace("to = \"server\"", "to = \"client\"");
-        let near = "cc_near = 'reno'\ncc_far = 'cubic'";
+        let near = "cc_downstream = 'reno'\ncc_upstream = 'cubic'";
         assert_eq!(sends(near, &download), ["cubic", "reno"]);
     }
 

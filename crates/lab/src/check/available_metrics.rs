@@ -33,10 +33,10 @@ impl AvailableMetrics {
         }
     }
 
-    /// Refuses a metric that no run gives. The prefix `paper.` stands for the paper's figure of a
+    /// Refuses a metric that no run gives. The prefix `reference.` stands for the paper's figure of a
     /// metric.
     pub(crate) fn check(&self, name: &str) -> Result<(), String> {
-        let bare = name.strip_prefix("paper.").unwrap_or(name);
+        let bare = name.strip_prefix("reference.").unwrap_or(name);
         match self.all.contains(bare) {
             true => Ok(()),
             false => Err(format!(
@@ -52,7 +52,7 @@ impl AvailableMetrics {
         let Some((cell, own)) = self.cells.get(index) else {
             return Ok(());
         };
-        match name.starts_with("paper.") || own.contains(name) {
+        match name.starts_with("reference.") || own.contains(name) {
             true => Ok(()),
             false => Err(format!(
                 "no run of the cell {cell:?} gives a metric {name:?}"
@@ -89,14 +89,14 @@ fn scenario_metrics(scenario: &Scenario) -> BTreeSet<String> {
     let mut names = transfer_metrics(scenario, &flows);
     let transfers = flows.iter().filter(|flow| flow.program.transfers()).count();
     let topology = Topology::of(scenario);
-    let tapped = captures::captured_flow_names(scenario);
+    let captured = captures::captured_flow_names(scenario);
     for flow in &flows {
         let alone = match flow.program.transfers() {
             true => transfers == 1,
             false => flows.len() == 1,
         };
         let mut figures = flow_metrics(scenario, &topology, flow);
-        if tapped.contains(&flow.name) {
+        if captured.contains(&flow.name) {
             figures.extend(metrics_of(Producer::Capture));
         }
         let figures = figures.into_iter();
@@ -133,7 +133,7 @@ fn transfer_metrics(scenario: &Scenario, flows: &[&Flow]) -> BTreeSet<String> {
     let one_path = transfers
         .windows(2)
         .all(|two| (&two[0].from, &two[0].to) == (&two[1].from, &two[1].to));
-    let connections: u32 = transfers.iter().map(|flow| flow.parallel).sum();
+    let connections: u32 = transfers.iter().map(|flow| flow.streams).sum();
     if !one_path || connections < 2 {
         names.remove(registry::JAIN);
     }
@@ -174,7 +174,7 @@ mod tests {
 
     const LINK: &str = "title = 't'\nquestion = 'q'\n\
         derived = { dvd_s = '37.6e9 / goodput_bps', half_s = 'dvd_s / 2', late_s = 'later_s', later_s = 'dvd_s' }\n\
-        [[links]]\nname = 'wan'\nbetween = ['a', 'b']\nrate = '1gbit'\n";
+        [[links]]\nname = 'wan'\nendpoints = ['a', 'b']\nrate = '1gbit'\n";
 
     fn flow(name: &str, program: &str, keys: &str) -> String {
         format!("[[flows]]\nname = '{name}'\nprogram = '{program}'\nfrom = 'a'\nto = 'b'\n{keys}\n")
@@ -222,16 +222,16 @@ mod tests {
     /// held.
     #[test]
     fn refuses_metrics_that_no_flow_produces() {
-        let tapped = known("tap = true\n", &[flow("get", "curl", "")]);
-        assert_eq!(tapped.check("acked_peak_bps"), Ok(()));
+        let captured = known("capture = true\n", &[flow("get", "curl", "")]);
+        assert_eq!(captured.check("acked_peak_bps"), Ok(()));
         for name in ["upload_s", "data_packets", "acks"] {
-            assert!(tapped.check(name).is_err(), "{name}");
+            assert!(captured.check(name).is_err(), "{name}");
         }
-        let untapped = known("", &[flow("get", "curl", "")]);
-        assert!(untapped.check("acked_peak_bps").is_err());
-        let udt = known("tap = true\n", &[flow("get", "udt", "")]);
+        let uncaptured = known("", &[flow("get", "curl", "")]);
+        assert!(uncaptured.check("acked_peak_bps").is_err());
+        let udt = known("capture = true\n", &[flow("get", "udt", "")]);
         assert!(udt.check("acked_peak_bps").is_err());
-        let off = known("", &[flow("get", "curl", "when = false")]);
+        let off = known("", &[flow("get", "curl", "enabled = false")]);
         assert!(off.check("goodput_bps").is_err());
     }
 
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(beside.check("p_delay_early_us"), Ok(()));
         assert!(beside.check("p_delay_error_p99_us").is_err());
         assert!(beside.check("p_losses_p").is_err());
-        let crowd = known("", &[flow("p", "probe", "count = 16\nsegments = 8")]);
+        let crowd = known("", &[flow("p", "probe", "count = 16\ngso_segments = 8")]);
         assert_eq!(crowd.check("drain_error_ratio"), Ok(()));
     }
 
@@ -268,7 +268,7 @@ mod tests {
             ("loss = 0.01\n", "count = 9"),
             ("loss = 'gilbert:p=1%,r=30%'\n", "count = 9"),
             ("delay = '5ms'\njitter = '1ms,reorder'\n", "count = 9"),
-            ("", "count = 16\nsegments = 8"),
+            ("", "count = 16\ngso_segments = 8"),
         ];
         let probe_metrics = cases.map(|(link, keys)| known(link, &[flow("p", "probe", keys)]).all);
         let registered =
@@ -282,7 +282,10 @@ mod tests {
 
     #[test]
     fn server_cpu_time_needs_a_server() {
-        let served = known("", &[flow("c", "command", "server = ['x']\nready = 1")]);
+        let served = known(
+            "",
+            &[flow("c", "command", "server = ['x']\nserver_port = 1")],
+        );
         let alone = known("", &[flow("c", "command", "")]);
         for name in ["cpu_s", "peak_memory_bytes"] {
             assert_eq!(served.check(name), Ok(()), "{name}");
@@ -326,7 +329,7 @@ mod tests {
     #[test]
     fn suggests_a_name_for_an_unknown_metric() {
         let known = known("", &[flow("get", "curl", "")]);
-        assert_eq!(known.check("paper.dvd_s"), Ok(()));
+        assert_eq!(known.check("reference.dvd_s"), Ok(()));
         let error = known.check("godput_bps").unwrap_err();
         assert!(error.contains("did you mean \"goodput_bps\"?"), "{error}");
         let error = known.check("speed").unwrap_err();
@@ -340,7 +343,7 @@ mod tests {
             .cells
             .push(("bare".to_owned(), BTreeSet::from(["received".to_owned()])));
         assert_eq!(known.check_in(0, "goodput_bps"), Ok(()));
-        assert_eq!(known.check_in(1, "paper.goodput_bps"), Ok(()));
+        assert_eq!(known.check_in(1, "reference.goodput_bps"), Ok(()));
         let error = known.check_in(1, "goodput_bps").unwrap_err();
         assert!(error.contains("of the cell \"bare\""), "{error}");
     }

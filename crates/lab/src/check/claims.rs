@@ -22,16 +22,19 @@ use toml::Table;
 
 /// Checks everything that is not specific to one cell. Each cell must have been checked before.
 pub(crate) fn check(experiment: &ExperimentPlan) -> CheckResult {
-    let (repetitions, warmup) = (experiment.scenario.repetitions, experiment.scenario.warmup);
+    let (repetitions, warmup) = (
+        experiment.scenario.repetitions,
+        experiment.scenario.warmup_runs,
+    );
     in_key(
         "repetitions",
         check_range("repetitions", repetitions, 1, 1000),
     )?;
     in_key(
-        "retakes",
-        check_range("retakes", experiment.scenario.max_retries, 0, 10),
+        "max_retries",
+        check_range("max_retries", experiment.scenario.max_retries, 0, 10),
     )?;
-    in_key("warmup", check_range("warmup", warmup, 0, 10))?;
+    in_key("warmup_runs", check_range("warmup_runs", warmup, 0, 10))?;
     check_new_names(experiment)?;
     check_claims(experiment)
 }
@@ -85,7 +88,10 @@ fn check_claims(experiment: &ExperimentPlan) -> CheckResult {
     });
     in_key("check", checks)?;
     let papers = paper::check(experiment, &available);
-    in_key("paper", papers.map_err(|error| error.with_owner("paper")))?;
+    in_key(
+        "reference",
+        papers.map_err(|error| error.with_owner("reference")),
+    )?;
     let mut answers = experiment.scenario.answer.iter();
     let answers = answers.try_for_each(|spec| answer(spec, experiment, &available));
     in_key(
@@ -119,16 +125,19 @@ fn check_claim(
         None => vec![None],
         Some(all) => all.into_iter().map(Some).collect(),
     };
-    let some = ensure(!subjects.is_empty(), || "every matches no cell");
-    in_key("every", some)?;
+    let some = ensure(!subjects.is_empty(), || "for_each matches no cell");
+    in_key("for_each", some)?;
     in_key(
         "value",
         check_subjects(&expression, &subjects, experiment, available),
     )?;
-    let bound = ensure(Bound::parse(&spec.want).is_some(), || {
-        format!("want = {:?} is not a bound such as \">= 6\"", spec.want)
+    let bound = ensure(Bound::parse(&spec.threshold).is_some(), || {
+        format!(
+            "threshold = {:?} is not a bound such as \">= 6\"",
+            spec.threshold
+        )
     });
-    in_key("want", bound)
+    in_key("threshold", bound)
 }
 
 /// Checks that the expression's cells exist and give its metrics. For at least one subject, the

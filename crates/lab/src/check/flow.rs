@@ -4,7 +4,7 @@
 use crate::{
     network::{Topology, probe},
     scenario::{
-        CcSpec, Direction, Flow, Pace, Program, Scenario,
+        CcSpec, Direction, Flow, Pacing, Program, Scenario,
         config_error::{CheckResult, check_each, check_range, ensure, in_key, valid_name},
         control,
         placeholders::{self, Placeholder},
@@ -20,7 +20,7 @@ pub(crate) fn check(flow: &Flow, topology: &Topology) -> CheckResult {
 fn check_keys(flow: &Flow, topology: &Topology) -> CheckResult {
     check_hosts(flow, topology)?;
     check_relay(flow, topology)?;
-    in_key("parallel", check_range("parallel", flow.parallel, 1, 128))?;
+    in_key("streams", check_range("streams", flow.streams, 1, 128))?;
     match flow.program {
         Program::Curl => curl(flow),
         Program::Iperf3 => size_or_duration(flow, "iperf3 takes either size or duration"),
@@ -113,10 +113,10 @@ fn curl(flow: &Flow) -> CheckResult {
     );
     in_key("direction", down)?;
     let single = ensure(
-        flow.parallel == 1,
+        flow.streams == 1,
         || "curl opens one connection; add flows for more",
     );
-    in_key("parallel", single)
+    in_key("streams", single)
 }
 
 fn check_size(flow: &Flow, problem: &'static str) -> CheckResult {
@@ -124,10 +124,10 @@ fn check_size(flow: &Flow, problem: &'static str) -> CheckResult {
 }
 
 fn ftp(flow: &Flow) -> CheckResult {
-    let problem = "ftp needs a size above 0, and has no duration and no parallel";
+    let problem = "ftp needs a size above 0, and has no duration and no streams";
     in_key("size", check_size(flow, problem))?;
     in_key("duration", ensure(flow.duration.is_none(), || problem))?;
-    in_key("parallel", ensure(flow.parallel == 1, || problem))?;
+    in_key("streams", ensure(flow.streams == 1, || problem))?;
     let http = flow
         .proxy
         .as_ref()
@@ -138,15 +138,15 @@ fn ftp(flow: &Flow) -> CheckResult {
     );
     in_key("proxy", passed)?;
     let reached = ensure(
-        !flow.active || flow.proxy.is_none(),
-        || "active: a server can't connect to a client behind a proxy",
+        !flow.ftp_active || flow.proxy.is_none(),
+        || "ftp_active: a server can't connect to a client behind a proxy",
     );
-    in_key("active", reached)
+    in_key("ftp_active", reached)
 }
 
 fn udt(flow: &Flow) -> CheckResult {
     size_or_duration(flow, "udt takes either size or duration")?;
-    in_key("parallel", check_range("parallel", flow.parallel, 1, 64))?;
+    in_key("streams", check_range("streams", flow.streams, 1, 64))?;
     let own = |control: &CcSpec| control.to_string() == control::UDT;
     let control = ensure(
         flow.cc.as_ref().is_none_or(own),
@@ -160,7 +160,7 @@ fn command(flow: &Flow, topology: &Topology) -> CheckResult {
     let problem = "command runs once, on \"from\", to its end: it has no";
     let none = |key, absent| in_key(key, ensure(absent, || format!("{problem} {key}")));
     none("duration", flow.duration.is_none())?;
-    none("parallel", flow.parallel == 1)?;
+    none("streams", flow.streams == 1)?;
     none("direction", flow.direction == Direction::Download)?;
     let named = ensure(
         !flow.command.is_empty(),
@@ -173,13 +173,13 @@ fn command(flow: &Flow, topology: &Topology) -> CheckResult {
     in_key("command", all(&flow.from, &flow.command))?;
     in_key("server", all(&flow.to, &flow.server))?;
     let awaited = ensure(
-        flow.server.is_empty() || flow.ready.is_some_and(|port| port > 0),
-        || "ready is missing: the TCP port at which the server listens",
+        flow.server.is_empty() || flow.server_port.is_some_and(|port| port > 0),
+        || "server_port is missing: the TCP port at which the server listens",
     );
-    in_key("ready", awaited)?;
-    let arrives = flow.arrives.iter();
-    let arrives = arrives.map(|file| check_word(file, &flow.to, topology));
-    in_key("arrives", arrives.collect::<CheckResult>())
+    in_key("server_port", awaited)?;
+    let output = flow.output_file.iter();
+    let output = output.map(|file| check_word(file, &flow.to, topology));
+    in_key("output_file", output.collect::<CheckResult>())
 }
 
 /// Checks that the hosts named in a word of a command on `host` exist and can be reached.
@@ -198,23 +198,25 @@ fn check_word(word: &str, host: &str, topology: &Topology) -> CheckResult {
 fn sender(flow: &Flow) -> CheckResult {
     check_sender_keys(flow)?;
     let exclusive = ensure(
-        flow.gap.is_none() || flow.pace.is_none(),
-        || "pace and gap exclude each other",
+        flow.inter_packet_gap.is_none() || flow.pacing.is_none(),
+        || "pacing and inter_packet_gap exclude each other",
     );
-    in_key("gap", exclusive)?;
-    let gap = flow.gap.map_or(1_000, longhaul_units::Time::as_nanos);
+    in_key("inter_packet_gap", exclusive)?;
+    let gap = flow
+        .inter_packet_gap
+        .map_or(1_000, longhaul_units::Time::as_nanos);
     let gap = ensure(
         (100..=1_000_000_000).contains(&gap),
-        || "gap must be 100ns to 1s",
+        || "inter_packet_gap must be 100ns to 1s",
     );
-    in_key("gap", gap)?;
-    in_key("pace", pace(flow))?;
+    in_key("inter_packet_gap", gap)?;
+    in_key("pacing", pacing(flow))?;
     in_key("window", window(flow))?;
     let opened = ensure(
-        !flow.active || flow.program == Program::Ftp,
-        || "active is a key of program \"ftp\"",
+        !flow.ftp_active || flow.program == Program::Ftp,
+        || "ftp_active is a key of program \"ftp\"",
     );
-    in_key("active", opened)
+    in_key("ftp_active", opened)
 }
 
 fn check_sender_keys(flow: &Flow) -> CheckResult {
@@ -226,10 +228,13 @@ fn check_sender_keys(flow: &Flow) -> CheckResult {
         || "cc is a key of programs \"curl\", \"iperf3\", \"ftp\" and \"udt\"",
     );
     in_key("cc", allowed)?;
-    for (key, given) in [("pace", flow.pace.is_some()), ("gap", flow.gap.is_some())] {
+    for (key, given) in [
+        ("pacing", flow.pacing.is_some()),
+        ("inter_packet_gap", flow.inter_packet_gap.is_some()),
+    ] {
         let pacing = ensure(
             !given || supported,
-            || "pace and gap are keys of programs \"curl\" and \"iperf3\"",
+            || "pacing and inter_packet_gap are keys of programs \"curl\" and \"iperf3\"",
         );
         in_key(key, pacing)?;
     }
@@ -265,12 +270,12 @@ pub(crate) fn check_ftp_control(flow: &Flow, scenario: &Scenario) -> CheckResult
     })
 }
 
-fn pace(flow: &Flow) -> CheckResult {
-    let Some(Pace::Rate(rate)) = flow.pace else {
+fn pacing(flow: &Flow) -> CheckResult {
+    let Some(Pacing::Rate(rate)) = flow.pacing else {
         return Ok(());
     };
     ensure((8_000..=34_000_000_000).contains(&rate.bits()), || {
-        format!("pace is {rate}, but must be 8kbit to 34gbit")
+        format!("pacing is {rate}, but must be 8kbit to 34gbit")
     })
 }
 
@@ -287,20 +292,20 @@ fn window(flow: &Flow) -> CheckResult {
 }
 
 fn probe(flow: &Flow) -> CheckResult {
-    let problem = "probe sends one stream of packets: it has no size and no parallel";
+    let problem = "probe sends one stream of packets: it has no size and no streams";
     in_key("size", ensure(flow.size.is_none(), || problem))?;
     let onward = ensure(
         flow.direction == Direction::Download,
         || "probe sends its packets from \"from\" to \"to\": it has no direction",
     );
     in_key("direction", onward)?;
-    in_key("parallel", ensure(flow.parallel == 1, || problem))?;
+    in_key("streams", ensure(flow.streams == 1, || problem))?;
     Ok(probe::timing(flow).map(drop)?)
 }
 
 /// Checks that a probe's packets fit the path's MTU. They are not fragmented.
 pub(crate) fn check_mtu(flow: &Flow, scenario: &Scenario, topology: &Topology) -> CheckResult {
-    let (Program::Probe, Some(length)) = (flow.program, flow.length) else {
+    let (Program::Probe, Some(length)) = (flow.program, flow.packet_size) else {
         return Ok(());
     };
     let mtu = topology.mtu(&scenario.links, &flow.from, &flow.to);
@@ -314,10 +319,10 @@ fn only_of_probe(flow: &Flow) -> CheckResult {
     let keys = [
         ("count", flow.count.is_some()),
         ("interval", flow.interval.is_some()),
-        ("length", flow.length.is_some()),
-        ("segments", flow.segments != 1),
+        ("packet_size", flow.packet_size.is_some()),
+        ("gso_segments", flow.gso_segments != 1),
     ];
-    let problem = "count, interval, length and segments are keys of program \"probe\"";
+    let problem = "count, interval, packet_size and gso_segments are keys of program \"probe\"";
     only_of(Program::Probe, flow, keys, problem)
 }
 
@@ -325,10 +330,10 @@ fn only_of_command(flow: &Flow) -> CheckResult {
     let keys = [
         ("command", !flow.command.is_empty()),
         ("server", !flow.server.is_empty()),
-        ("ready", flow.ready.is_some()),
-        ("arrives", flow.arrives.is_some()),
+        ("server_port", flow.server_port.is_some()),
+        ("output_file", flow.output_file.is_some()),
     ];
-    let problem = "command, server, ready and arrives are keys of program \"command\"";
+    let problem = "command, server, server_port and output_file are keys of program \"command\"";
     only_of(Program::Command, flow, keys, problem)
 }
 

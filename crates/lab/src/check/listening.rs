@@ -47,7 +47,7 @@ impl<'a> Listeners<'a> {
                     all.push(on_all_addresses(host, ports::iperf_port(number), owner));
                 }
                 Program::Command => {
-                    let ready = flow.ready.filter(|_| !flow.server.is_empty());
+                    let ready = flow.server_port.filter(|_| !flow.server.is_empty());
                     all.extend(ready.map(|port| on_all_addresses(host, port, owner)));
                 }
                 Program::Curl | Program::Probe | Program::Udt => {}
@@ -194,7 +194,7 @@ mod tests {
     fn refusal(relay: &str, address: &str, via: &str) -> Option<String> {
         let text = format!(
             "title = 't'\nquestion = 'q'\n\
-             links = [{{ name = 'wan', between = ['a', 'b'] }}, {{ name = 'lan', between = ['b', 'c'] }}]\n\
+             links = [{{ name = 'wan', endpoints = ['a', 'b'] }}, {{ name = 'lan', endpoints = ['b', 'c'] }}]\n\
              [relays.{relay}]\nsocks5 = '{address}'\n\
              [[flows]]\nname = 'f'\nprogram = 'iperf3'\ndirection = 'upload'\nfrom = 'a'\nto = 'c'\nsize = '1MB'\nvia = '{via}'"
         );

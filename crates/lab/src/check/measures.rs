@@ -37,7 +37,7 @@ impl MeasureSpec {
         if let Some(wanted) = &self.flow {
             in_key(
                 "flow",
-                check_named_flow(context.scenario, &context.flows, wanted, self.of),
+                check_named_flow(context.scenario, &context.flows, wanted, self.metric),
             )?;
         }
         self.check_level(context)
@@ -61,8 +61,8 @@ impl MeasureSpec {
 
     fn unit(&self) -> Unit {
         match self.stat {
-            Stat::TimeTo => Unit::Seconds,
-            _ => Unit::split(self.of.name()).1,
+            Stat::SettlingTime => Unit::Seconds,
+            _ => Unit::split(self.metric.name()).1,
         }
     }
 
@@ -77,26 +77,26 @@ impl MeasureSpec {
     }
 
     fn check_level(&self, context: &MeasureContext<'_>) -> CheckResult {
-        let level = self.reaches.as_ref().map(|value| level(value, self.of));
+        let level = self.target.as_ref().map(|value| level(value, self.metric));
         match (self.stat, level) {
-            (Stat::TimeTo, None) => in_key(
+            (Stat::SettlingTime, None) => in_key(
                 "stat",
-                Err("time_to needs reaches, such as \"90 %\" of the capacity"),
+                Err("settling_time needs target, such as \"90 %\" of the capacity"),
             ),
-            (Stat::TimeTo, Some(None)) => in_key("reaches", Err(self.level_problem())),
-            (Stat::TimeTo, Some(Some(Level::Value(_)))) => Ok(()),
-            (Stat::TimeTo, Some(Some(Level::Share(_)))) => self.check_share(context),
-            (_, Some(_)) => in_key("reaches", Err("reaches is a key of stat = \"time_to\"")),
+            (Stat::SettlingTime, Some(None)) => in_key("target", Err(self.level_problem())),
+            (Stat::SettlingTime, Some(Some(Level::Value(_)))) => Ok(()),
+            (Stat::SettlingTime, Some(Some(Level::Share(_)))) => self.check_share(context),
+            (_, Some(_)) => in_key("target", Err("target is a key of stat = \"settling_time\"")),
             (_, None) => Ok(()),
         }
     }
 
-    /// Explains why `reaches` is not a level.
+    /// Explains why `target` is not a level.
     fn level_problem(&self) -> String {
         const WANT: &str = "give a share such as \"90 %\", or a value with the unit of the measure";
-        let text = self.reaches.as_ref().and_then(Value::as_str);
+        let text = self.target.as_ref().and_then(Value::as_str);
         match text.map(str::parse::<BitRate>) {
-            Some(Err(error)) if self.of == TimeSeriesMetric::GoodputBps => {
+            Some(Err(error)) if self.metric == TimeSeriesMetric::GoodputBps => {
                 format!("{error}; {WANT}")
             }
             _ => format!("{}: {WANT}", text.unwrap_or("this")),
@@ -105,23 +105,23 @@ impl MeasureSpec {
 
     /// Checks a level that is a share: it needs a capacity that does not change.
     fn check_share(&self, context: &MeasureContext<'_>) -> CheckResult {
-        let of_rate = ensure(self.of == TimeSeriesMetric::GoodputBps, || {
-            format!("{} has no capacity", self.of.name())
+        let of_rate = ensure(self.metric == TimeSeriesMetric::GoodputBps, || {
+            format!("{} has no capacity", self.metric.name())
         });
-        in_key("of", of_rate)?;
+        in_key("metric", of_rate)?;
         if self.flow_numbers(context).is_empty() {
             return Ok(());
         }
         let steady = ensure(
             !changes(context.scenario),
-            || "a link changes its rate: give reaches as a rate",
+            || "a link changes its rate: give target as a rate",
         );
-        in_key("reaches", steady)?;
+        in_key("target", steady)?;
         let limited = ensure(
             self.capacity(context).is_some(),
-            || "no link on the path has a rate: give reaches as a rate",
+            || "no link on the path has a rate: give target as a rate",
         );
-        in_key("reaches", limited)
+        in_key("target", limited)
     }
 }
 
@@ -197,43 +197,51 @@ mod tests {
 
     #[test]
     fn computes_measures_over_a_part_of_the_run() {
-        let mean = "name = 'late_bps'\nof = 'goodput_bps'\nfrom = '4s'\nto = '8s'\n";
+        let mean = "name = 'late_bps'\nmetric = 'goodput_bps'\nfrom = '4s'\nto = '8s'\n";
         assert_eq!(measured(mean), Ok(Some(40e6)));
         assert_eq!(measured(&format!("{mean}flow = 'two'")), Ok(Some(8e6)));
-        let share =
-            "name = 'x_s'\nof = 'goodput_bps'\nflow = 'one'\nstat = 'time_to'\nfrom = '1s'\n";
-        assert_eq!(measured(&format!("{share}reaches = '70 %'")), Ok(Some(1.0)));
-        assert_eq!(measured(&format!("{share}reaches = '90 %'")), Ok(Some(9.0)));
+        let share = "name = 'x_s'\nmetric = 'goodput_bps'\nflow = 'one'\nstat = 'settling_time'\nfrom = '1s'\n";
+        assert_eq!(measured(&format!("{share}target = '70 %'")), Ok(Some(1.0)));
+        assert_eq!(measured(&format!("{share}target = '90 %'")), Ok(Some(9.0)));
         assert_eq!(
-            measured("name = 'j_ratio'\nof = 'jain_ratio'\nflow = 'one'\nfrom = '1s'"),
+            measured("name = 'j_ratio'\nmetric = 'jain_ratio'\nflow = 'one'\nfrom = '1s'"),
             Ok(Some(0.8))
         );
-        let beyond = "name = 'late_bps'\nof = 'goodput_bps'\nfrom = '20s'\n";
+        let beyond = "name = 'late_bps'\nmetric = 'goodput_bps'\nfrom = '20s'\n";
         assert_eq!(measured(beyond), Ok(None));
     }
 
     #[test]
     fn refuses_measures_that_cannot_be_computed() {
         let problem = |measure: &str| measured(measure).unwrap_err();
-        assert!(problem("name = 'x_s'\nof = 'goodput_bps'").contains("must end in _bps"));
-        let resent = "name = 'x_s'\nof = 'retransmits_per_s'";
+        assert!(problem("name = 'x_s'\nmetric = 'goodput_bps'").contains("must end in _bps"));
+        let resent = "name = 'x_s'\nmetric = 'retransmits_per_s'";
         assert!(problem(resent).contains("must end in _per_s"));
-        assert!(problem("name = 'x y_bps'\nof = 'goodput_bps'").contains("letters"));
-        assert!(problem("name = 'x_bps'\nof = 'goodput_bps'\nflow = 'three'").contains("one, two"));
+        assert!(problem("name = 'x y_bps'\nmetric = 'goodput_bps'").contains("letters"));
         assert!(
-            problem("name = 'x_bps'\nof = 'goodput_bps'\nfrom = '2s'\nto = '1s'").contains("later")
-        );
-        assert!(problem("name = 'x_bps'\nof = 'goodput_bps'\nbin = '1ms'").contains("100ms"));
-        assert!(problem("name = 'x_s'\nof = 'goodput_bps'\nstat = 'time_to'").contains("reaches"));
-        assert!(
-            problem("name = 'x_s'\nof = 'goodput_bps'\nstat = 'time_to'\nreaches = '9 stone'")
-                .contains("share such as")
+            problem("name = 'x_bps'\nmetric = 'goodput_bps'\nflow = 'three'").contains("one, two")
         );
         assert!(
-            problem("name = 'x_s'\nof = 'srtt_us'\nstat = 'time_to'\nreaches = '90 %'")
+            problem("name = 'x_bps'\nmetric = 'goodput_bps'\nfrom = '2s'\nto = '1s'")
+                .contains("later")
+        );
+        assert!(problem("name = 'x_bps'\nmetric = 'goodput_bps'\nbin = '1ms'").contains("100ms"));
+        assert!(
+            problem("name = 'x_s'\nmetric = 'goodput_bps'\nstat = 'settling_time'")
+                .contains("target")
+        );
+        assert!(
+            problem(
+                "name = 'x_s'\nmetric = 'goodput_bps'\nstat = 'settling_time'\ntarget = '9 stone'"
+            )
+            .contains("share such as")
+        );
+        assert!(
+            problem("name = 'x_s'\nmetric = 'srtt_us'\nstat = 'settling_time'\ntarget = '90 %'")
                 .contains("no capacity")
         );
-        let switch = "name = 'x_s'\nof = 'goodput_bps'\nstat = 'time_to'\nreaches = '90 %'";
+        let switch =
+            "name = 'x_s'\nmetric = 'goodput_bps'\nstat = 'settling_time'\ntarget = '90 %'";
         let changing = |text: &str| {
             let mut scenario = scenario(switch);
             let at = toml::from_str::<toml::Table>(text).unwrap();

@@ -30,6 +30,7 @@ impl ExperimentPlan {
     /// Every error is a usage error with file and line.
     pub(crate) fn open(source: &Source, choices: &Choices) -> Result<Self> {
         let sources = ScenarioSources::load(source)?;
+        sources.warn_of_old_names()?;
         let merged = sources.merged()?;
         let head: Head = sources.read(merged.clone())?;
         let [fully, quickly] = values(&sources, &head, choices)?;
@@ -37,7 +38,7 @@ impl ExperimentPlan {
 
         let specs = combinations(&head).map_err(|error| sources.refuse(&error))?;
         let cell = |spec: CellSpec| {
-            let overrides = overrides(&spec, &head.with);
+            let overrides = overrides(&spec, &head.overrides);
             cell(&sources, &merged, [used, &quickly], spec, &overrides)
         };
         let mut experiment = Self {
@@ -55,19 +56,19 @@ impl ExperimentPlan {
         let checked =
             claims::check(&experiment).and_then(|()| views::check(&experiment, &available));
         checked.map_err(|error| experiment.sources.refuse(&error))?;
-        experiment.select_cells(&choices.only)?;
+        experiment.select_cells(&choices.filter)?;
         Ok(experiment)
     }
 
     /// Checks that the labels of single cells are distinct.
     fn check_labels(&self, head: &Head) -> CheckResult {
         let names: Vec<String> = self.cells.iter().map(Cell::name).collect();
-        let first = names.len() - head.cells.len();
-        let checked = check_each(&head.cells, |cell| {
+        let first = names.len() - head.include.len();
+        let checked = check_each(&head.include, |cell| {
             let named = ensure(cell.label.as_deref() != Some(""), || "a label is empty");
             in_key("label", named)
         });
-        in_key("cells", checked)?;
+        in_key("include", checked)?;
         let checked = check_each(first..names.len(), |index| {
             let name = &names[index];
             let alone = ensure(!names[..index].contains(name), || {
@@ -75,16 +76,16 @@ impl ExperimentPlan {
             });
             in_key("label", alone)
         });
-        in_key("cells", checked)
+        in_key("include", checked)
     }
 
     /// Refuses `--set` of a parameter that every cell varies: no cell would use the value.
     fn check_set(&self, choices: &Choices) -> Result<()> {
-        let varied = |name: &str| self.cells.iter().all(|cell| cell.vary.contains_key(name));
+        let varied = |name: &str| self.cells.iter().all(|cell| cell.values.contains_key(name));
         match choices.set.iter().find(|(name, _)| varied(name)) {
             None => Ok(()),
             Some((name, _)) => Err(Refusal::usage(format!(
-                "--set {name}: every cell varies it; --only {name}=VALUE selects cells"
+                "--set {name}: every cell varies it; --filter {name}=VALUE selects cells"
             ))),
         }
     }
@@ -102,18 +103,18 @@ impl ExperimentPlan {
             .unwrap_or(self.scenario.repetitions);
         self.scenario.seed = choices.seed.unwrap_or(self.scenario.seed);
         if choices.quick {
-            self.scenario.warmup = 0;
+            self.scenario.warmup_runs = 0;
         }
     }
 
     fn select_cells(&mut self, only: &[(String, String)]) -> Result<()> {
         let all: Vec<String> = self.cells.iter().map(Cell::name).collect();
-        self.check_only_values(only)?;
+        self.check_filter_values(only)?;
         self.cells.retain(|cell| cell.is_among(only));
         match self.cells.is_empty() {
             false => Ok(()),
             true => Err(Refusal::usage(format!(
-                "--only matches none of the cells: {}",
+                "--filter matches none of the cells: {}",
                 all.join("; ")
             ))),
         }
@@ -121,12 +122,12 @@ impl ExperimentPlan {
 
     /// Checks that some cell has each of the values. Otherwise a typo would silently leave out
     /// cells.
-    fn check_only_values(&self, only: &[(String, String)]) -> Result<()> {
+    fn check_filter_values(&self, only: &[(String, String)]) -> Result<()> {
         only.iter().try_for_each(|(key, text)| {
             let values: Vec<&Value> = self
                 .cells
                 .iter()
-                .filter_map(|cell| cell.vary.get(key))
+                .filter_map(|cell| cell.values.get(key))
                 .collect();
             let is_value = |one: &str| values.iter().any(|value| value::matches(one, value));
             let mut several = text.split('|').map(str::trim);
@@ -145,9 +146,9 @@ fn no_such_value(key: &str, text: &str, values: &[&Value]) -> anyhow::Error {
     let values: IndexSet<String> = values.iter().map(|value| plain_text(value)).collect();
     let values: Vec<String> = values.into_iter().collect();
     Refusal::usage(match values.is_empty() {
-        true => format!("--only {key}={text}: no cell varies {key}"),
+        true => format!("--filter {key}={text}: no cell varies {key}"),
         false => format!(
-            "--only {key}={text}: no cell has this value; {key} is {}",
+            "--filter {key}={text}: no cell has this value; {key} is {}",
             values.join(", ")
         ),
     })
@@ -166,7 +167,7 @@ fn cell(
     let cell = Cell {
         scenario,
         quick_scenario: short,
-        vary: spec.vary,
+        values: spec.values,
         label: spec.label,
     };
     for scenario in [&cell.scenario, &cell.quick_scenario] {
@@ -185,7 +186,8 @@ fn scenario_with<'t>(
     let filled = sources.filled(merged, &parameters)?;
     keys::check(filled.get_ref()).map_err(|unknown| sources.refusal(unknown.at, &unknown))?;
     let mut scenario: Scenario = sources.read(filled)?;
-    let checked = measures::check(&scenario).and_then(|()| link::resolve_like(&mut scenario.links));
+    let checked =
+        measures::check(&scenario).and_then(|()| link::resolve_same_as(&mut scenario.links));
     checked.map_err(|error| sources.refuse(&error))?;
     Ok(scenario)
 }
@@ -204,19 +206,19 @@ from = "a"
 [quick]
 size = "1MB"
 repetitions = 1
-[vary]
+[matrix]
 relays = [false, true]
 loss = [0.0, 0.1]
-[[cells]]
-vary = { from = "b" }
+[[include]]
+values = { from = "b" }
 [[links]]
 name = "wan"
 kind = "veth"
-between = ["a", "b"]
+endpoints = ["a", "b"]
 [[links]]
 name = "lan"
 kind = "veth"
-between = ["b", "c"]
+endpoints = ["b", "c"]
 [[flows]]
 name = "get"
 program = "curl"
@@ -274,9 +276,9 @@ size = "${size}"
             set: vec![(name.to_owned(), value.to_owned())],
             ..Choices::default()
         };
-        let text = TEXT.replace("[[cells]]\nvary = { from = \"b\" }\n", "");
+        let text = TEXT.replace("[[include]]\nvalues = { from = \"b\" }\n", "");
         let error = open(&text, &set("loss", "0.5")).unwrap_err().to_string();
-        assert!(error.contains("--only loss=VALUE"), "{error}");
+        assert!(error.contains("--filter loss=VALUE"), "{error}");
         // The single cell does not vary loss.
         open(TEXT, &set("loss", "0.5")).unwrap();
     }
@@ -287,7 +289,7 @@ size = "${size}"
         let choices = Choices {
             quick: true,
             set: pair("size", "5MB"),
-            only: pair("relays", "true"),
+            filter: pair("relays", "true"),
             ..Choices::default()
         };
         let experiment = open(TEXT, &choices).unwrap();
@@ -311,7 +313,7 @@ size = "${size}"
             open(
                 TEXT,
                 &Choices {
-                    only: pair("relays", "maybe"),
+                    filter: pair("relays", "maybe"),
                     ..Choices::default()
                 }
             )
@@ -358,7 +360,10 @@ size = "${size}"
 
     #[test]
     fn overrides_apply_to_cells_with_their_value() {
-        let text = TEXT.replace("[[cells]]", "[with.relays.true]\nsize = \"2MB\"\n[[cells]]");
+        let text = TEXT.replace(
+            "[[include]]",
+            "[overrides.relays.true]\nsize = \"2MB\"\n[[include]]",
+        );
         let experiment = open(&text, &Choices::default()).unwrap();
         let sizes: Vec<_> = experiment
             .cells
@@ -368,7 +373,8 @@ size = "${size}"
         let (big, small) = (1_000_000_000, 2_000_000);
         assert_eq!(sizes, [big, big, small, small, big]);
         // The command line has precedence over overrides.
-        let error = |with: &str| error(&TEXT.replace("[[cells]]", &format!("{with}\n[[cells]]")));
+        let error =
+            |with: &str| error(&TEXT.replace("[[include]]", &format!("{with}\n[[include]]")));
         let choices = |quick, set: &[(&str, &str)]| Choices {
             quick,
             set: set
@@ -383,8 +389,10 @@ size = "${size}"
             third(choices(false, &[("size", "5MB")])).unwrap().get(),
             5_000_000
         );
-        assert!(error("[with.relays.maybe]\nsize = \"2MB\"").contains("with.relays.maybe"));
-        assert!(error("[with.relays.true]\nsise = \"2MB\"").contains("sise"));
+        assert!(
+            error("[overrides.relays.maybe]\nsize = \"2MB\"").contains("overrides.relays.maybe")
+        );
+        assert!(error("[overrides.relays.true]\nsise = \"2MB\"").contains("sise"));
     }
 
     #[test]
@@ -406,20 +414,20 @@ size = "${size}"
         assert!(error(&TEXT.replace("from = \"b\" }", "form = \"b\" }")).contains("form"));
         assert!(error(&TEXT.replace("from = \"b\" }", "from = \"nobody\" }")).contains("nobody"));
         assert!(error(&TEXT.replace("size = \"1GB\"", "size = \"1 stone\"")).contains("stone"));
-        assert!(error(&TEXT.replace("[false, true]", "[]")).contains("vary.relays"));
+        assert!(error(&TEXT.replace("[false, true]", "[]")).contains("matrix.relays"));
     }
 
     #[test]
     fn several_values_select_several_cells() {
         let only = |value: &str| Choices {
-            only: vec![("loss".to_owned(), value.to_owned())],
+            filter: vec![("loss".to_owned(), value.to_owned())],
             ..Choices::default()
         };
         assert_eq!(open(TEXT, &only("0|1e-1")).unwrap().cells.len(), 4);
         assert_eq!(open(TEXT, &only("0.10")).unwrap().cells.len(), 2);
         for none in ["0.5", "0|0.5"] {
             let error = open(TEXT, &only(none)).unwrap_err().to_string();
-            let expected = "--only loss=0.5: no cell has this value; loss is 0.0, 0.1";
+            let expected = "--filter loss=0.5: no cell has this value; loss is 0.0, 0.1";
             assert!(error.contains(expected), "{error}");
         }
     }

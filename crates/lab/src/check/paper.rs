@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks of `[[paper]]`: each figure is of a metric that runs give, and belongs to one cell.
+//! Checks of `[[reference]]`: each figure is of a metric that runs give, and belongs to one cell.
 
 use super::available_metrics::AvailableMetrics;
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 /// Checks that every figure is of a metric that runs give and belongs to one cell, and that a table
 /// has as many values as rows and columns.
 pub(crate) fn check(experiment: &ExperimentPlan, available: &AvailableMetrics) -> CheckResult {
-    check_each(&experiment.scenario.paper, |paper| {
+    check_each(&experiment.scenario.reference, |paper| {
         shape(paper)?;
         metrics(paper, available)?;
         let mut all = entries(paper).into_iter();
@@ -36,27 +36,27 @@ fn shape(paper: &ReferenceValues) -> CheckResult {
     };
     for (key, given) in [
         ("figures", !paper.figures.is_empty()),
-        ("suspect", !paper.suspect.is_empty()),
+        ("exclude", !paper.exclude.is_empty()),
     ] {
-        let alone = ensure(!given, || "figures and a table need two [[paper]]");
+        let alone = ensure(!given, || "figures and a table need two [[reference]]");
         in_key(key, alone)?;
     }
     in_key("table", table.check())
 }
 
-/// Checks the names of metrics, and that each suspect figure is printed.
+/// Checks the names of metrics, and that each excluded figure is printed.
 fn metrics(paper: &ReferenceValues, available: &AvailableMetrics) -> CheckResult {
     let mut figures = paper.figures.keys();
     in_key(
         "figures",
         figures.try_for_each(|name| in_key(name, available.check(name))),
     )?;
-    let printed = check_each(&paper.suspect, |name| {
+    let printed = check_each(&paper.exclude, |name| {
         ensure(paper.figures.contains_key(name), || {
-            format!("suspect: there is no figure {name:?} here")
+            format!("exclude: there is no figure {name:?} here")
         })
     });
-    in_key("suspect", printed)?;
+    in_key("exclude", printed)?;
     match &paper.table {
         Some(table) => in_key("table", in_key("metric", available.check(&table.metric))),
         None => Ok(()),
@@ -83,15 +83,15 @@ impl ReferenceTable {
         });
         in_key("values", fits)?;
         in_key(
-            "suspect",
-            check_each(&self.suspect, |place| self.has(*place)),
+            "exclude",
+            check_each(&self.exclude, |place| self.has(*place)),
         )
     }
 
     fn has(&self, (row, column): (usize, usize)) -> CheckResult {
         let there = self.values.get(row).is_some_and(|row| column < row.len());
         ensure(there, || {
-            format!("suspect: there is no row {row}, column {column}")
+            format!("exclude: there is no row {row}, column {column}")
         })
     }
 }
@@ -108,7 +108,7 @@ mod tests {
         columns = { delay = ["0ms", "1ms"] }
         rows = { loss = [0.0, 0.001] }
         values = [[937, 910], [606]]
-        suspect = [[1, 0]]
+        exclude = [[1, 0]]
     "#;
 
     fn read(text: &str) -> ReferenceValues {
@@ -136,7 +136,7 @@ mod tests {
         }
         let figures: Vec<_> = found
             .iter()
-            .map(|entry| (entry.figure, entry.suspect))
+            .map(|entry| (entry.figure, entry.excluded))
             .collect();
         assert_eq!(figures, [(937e6, false), (910e6, false), (606e6, true)]);
     }
@@ -155,7 +155,7 @@ mod tests {
             (
                 "cell =",
                 "figures = { x_bps = 1 }\n cell =",
-                "two [[paper]]",
+                "two [[reference]]",
             ),
         ];
         for (from, to, expected) in cases {

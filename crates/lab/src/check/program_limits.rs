@@ -39,8 +39,8 @@ fn check_flow(flow: &Flow, scenario: &Scenario) -> CheckResult {
     if !flow.enabled {
         return Ok(());
     }
-    if scenario.simulate {
-        return check_ends(flow, scenario.limit)
+    if scenario.simulated {
+        return check_ends(flow, scenario.timeout)
             .map_err(|error| error.with_owner(format!("flow {:?}", flow.name)));
     }
     let possible = match flow.program {
@@ -49,7 +49,7 @@ fn check_flow(flow: &Flow, scenario: &Scenario) -> CheckResult {
         _ => Ok(()),
     };
     possible
-        .and_then(|()| check_ends(flow, scenario.limit))
+        .and_then(|()| check_ends(flow, scenario.timeout))
         .map_err(|error| error.with_owner(format!("flow {:?}", flow.name)))
 }
 
@@ -95,7 +95,7 @@ fn udt(flow: &Flow) -> CheckResult {
     in_key("duration", possible)
 }
 
-/// Refuses a flow that lasts longer than the scenario's limit: each of its runs would fail.
+/// Refuses a flow that lasts longer than the scenario's timeout: each of its runs would fail.
 fn check_ends(flow: &Flow, limit: Time) -> CheckResult {
     let duration = match (flow.program, flow.duration) {
         (Program::Probe, _) => probe::duration(flow)?,
@@ -108,7 +108,7 @@ fn check_ends(flow: &Flow, limit: Time) -> CheckResult {
         "duration"
     };
     let ends = ensure(duration < limit, || {
-        format!("it lasts {duration}, but limit, the longest that a flow may take, is {limit}")
+        format!("it lasts {duration}, but timeout, the longest that a flow may take, is {limit}")
     });
     in_key(key, ends)
 }

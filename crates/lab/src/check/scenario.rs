@@ -35,10 +35,10 @@ pub(crate) fn check(scenario: &Scenario) -> CheckResult {
     in_key("links", check_each(wires, |(one, wire)| link(one, wire)))?;
     in_key("links", check_subnets(links, &topology))?;
     in_key(
-        "limit",
+        "timeout",
         ensure(
-            scenario.limit > longhaul_units::Time::ZERO,
-            || "limit must be above 0",
+            scenario.timeout > longhaul_units::Time::ZERO,
+            || "timeout must be above 0",
         ),
     )?;
     in_key("sysctl", settings(&scenario.sysctl))?;
@@ -73,7 +73,7 @@ pub(crate) fn check(scenario: &Scenario) -> CheckResult {
     in_key(
         "flows",
         check_each(&scenario.flows, |one| {
-            in_key("length", flow::check_mtu(one, scenario, &topology))
+            in_key("packet_size", flow::check_mtu(one, scenario, &topology))
         }),
     )?;
     in_key(
@@ -180,25 +180,25 @@ fn link(link: &Link, wire: &Wire) -> CheckResult {
     });
     in_key("name", free)?;
     in_key(
-        "between",
-        check_each(&link.between, |host| valid_name("host", host, 32)),
+        "endpoints",
+        check_each(&link.endpoints, |host| valid_name("host", host, 32)),
     )?;
     check_kind(link, wire).map_err(|error| error.with_owner(format!("link {:?}", link.name)))
 }
 
 fn check_kind(link: &Link, wire: &Wire) -> CheckResult {
     let apart = ensure(
-        link.between[0] != link.between[1],
+        link.endpoints[0] != link.endpoints[1],
         || "it joins a host with itself",
     );
-    in_key("between", apart)?;
+    in_key("endpoints", apart)?;
     in_key("mtu", check_range("mtu", link.mtu, 1280, 9000))?;
     in_key("addresses", check_addresses(link))?;
     let recorded = ensure(
-        !link.tap || link.kind == LinkKind::Emulated,
-        || "only an emulated link has a tap",
+        !link.capture || link.kind == LinkKind::Emulated,
+        || "only an emulated link has a capture",
     );
-    in_key("tap", recorded)?;
+    in_key("capture", recorded)?;
     match (link.kind, link.options.keys().next()) {
         (LinkKind::Veth, Some(key)) => {
             let problem = format!("kind \"veth\" has no option {key:?}");

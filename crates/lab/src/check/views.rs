@@ -46,14 +46,14 @@ fn check_name<'a>(name: &'a String, seen: &mut IndexSet<&'a String>) -> CheckRes
 
 impl Layout<'_> {
     fn check(&self, experiment: &ExperimentPlan) -> CheckResult {
-        for (key, names) in [self.rows, self.columns, ("panels", self.panels)] {
+        for (key, names) in [self.rows, self.columns, ("facet", self.facet)] {
             let mut all = names_of(names).iter();
             in_key(key, all.try_for_each(|name| check_varied(experiment, name)))?;
         }
-        let mut only = self.only.into_iter().flatten();
+        let mut only = self.filter.into_iter().flatten();
         let only =
             only.try_for_each(|(name, values)| in_key(name, check_value(experiment, name, values)));
-        in_key("only", only)?;
+        in_key("filter", only)?;
         ensure(
             !self.resolve(experiment)?.is_empty(),
             || "no cell has all of these parameters",
@@ -65,7 +65,7 @@ fn check_varied(experiment: &ExperimentPlan, name: &String) -> Result<(), String
     let mut names: IndexSet<&str> = experiment
         .cells
         .iter()
-        .flat_map(|cell| cell.vary.keys().map(String::as_str))
+        .flat_map(|cell| cell.values.keys().map(String::as_str))
         .collect();
     names.insert(CELL);
     match names.contains(name.as_str()) {
@@ -82,7 +82,7 @@ fn check_varied(experiment: &ExperimentPlan, name: &String) -> Result<(), String
 
 fn check_value(experiment: &ExperimentPlan, name: &String, values: &Values) -> Result<(), String> {
     check_varied(experiment, name)?;
-    let has = |cell: &Cell| cell.vary.get(name).is_some_and(|value| values.has(value));
+    let has = |cell: &Cell| cell.values.get(name).is_some_and(|value| values.has(value));
     match experiment.cells.iter().any(has) {
         true => Ok(()),
         false => Err(format!("no cell has such a {name}")),
@@ -131,8 +131,10 @@ impl FigureSpec {
         }
         in_key("flow", self.check_flows(experiment))?;
         in_key(
-            "limits",
-            check_each(&self.limits, |limit| in_key("value", limit.check())),
+            "reference_lines",
+            check_each(&self.reference_lines, |limit| {
+                in_key("value", limit.check())
+            }),
         )?;
         in_key("title", check_title(&self.title, experiment, available))?;
         self.layout().check(experiment)
@@ -140,14 +142,17 @@ impl FigureSpec {
 
     /// Checks the source: a metric, or a quantity over time with its keys.
     fn check_source(&self) -> CheckResult {
-        let over_time = self.of.is_some();
+        let over_time = self.time_series.is_some();
         let one = ensure(
             over_time != self.metric.is_some(),
-            || "a figure draws either metric or, over time, of",
+            || "a figure draws either metric or, over time, time_series",
         );
-        in_key("of", one)?;
+        in_key("time_series", one)?;
         let spread = matches!(self.kind, FigureKind::Line | FigureKind::Cdf);
-        let drawn = ensure(!over_time || spread, || "only series and cdf draw of");
+        let drawn = ensure(
+            !over_time || spread,
+            || "only line and cdf draw time_series",
+        );
         in_key("kind", drawn)?;
         let of_time = [
             ("flow", self.flow.is_some()),
@@ -156,7 +161,7 @@ impl FigureSpec {
             ("bin", self.bin.is_some()),
         ];
         if let Some((key, _)) = of_time.into_iter().find(|(_, given)| *given && !over_time) {
-            return in_key(key, Err("flow, from, to and bin need of"));
+            return in_key(key, Err("flow, from, to and bin need time_series"));
         }
         let onward = self.to.is_none_or(|to| to > self.from.unwrap_or_default());
         in_key("to", ensure(onward, || "to must be later than from"))
@@ -166,12 +171,12 @@ impl FigureSpec {
     fn check_axes(&self) -> CheckResult {
         let (others, problem) = match self.is_grid() {
             true => (
-                [("over", &self.over), ("by", &self.by)],
-                "a heat map or matrix has rows and columns, not over and by",
+                [("x", &self.x), ("hue", &self.hue)],
+                "a heat map or matrix has rows and columns, not x and hue",
             ),
             false => (
                 [("rows", &self.rows), ("columns", &self.columns)],
-                "series, bars and cdf have over and by, not rows and columns",
+                "line, bars and cdf have x and hue, not rows and columns",
             ),
         };
         match others.into_iter().find(|(_, names)| names.is_some()) {
@@ -184,25 +189,22 @@ impl FigureSpec {
         let metrics = names_of(&self.metric).len();
         let grid = [&self.rows, &self.columns];
         match self.kind {
-            FigureKind::Line if self.of.is_some() => {
+            FigureKind::Line if self.time_series.is_some() => {
                 let bare = ensure(
-                    self.over.is_none(),
-                    || "of is drawn over time; leave out over",
+                    self.x.is_none(),
+                    || "time_series is drawn over time; leave out x",
                 );
-                in_key("over", bare)
+                in_key("x", bare)
             }
             FigureKind::Line => {
                 let one = ensure(
-                    names_of(&self.over).len() == 1,
-                    || "a series of a metric needs one parameter in over",
+                    names_of(&self.x).len() == 1,
+                    || "a line figure of a metric needs one parameter in x",
                 );
-                in_key("over", one)
+                in_key("x", one)
             }
             FigureKind::Bars => Ok(()),
-            FigureKind::Cdf => in_key(
-                "over",
-                ensure(self.over.is_none(), || "a cdf has by, not over"),
-            ),
+            FigureKind::Cdf => in_key("x", ensure(self.x.is_none(), || "a cdf has hue, not x")),
             FigureKind::Heatmap => ensure(
                 metrics == 1 && grid.iter().all(|names| names.is_some()),
                 || "a heat map has one metric, rows and columns",
@@ -223,7 +225,7 @@ impl FigureSpec {
     }
 
     fn check_flows(&self, experiment: &ExperimentPlan) -> CheckResult {
-        let Some(of) = &self.of else {
+        let Some(of) = &self.time_series else {
             return Ok(());
         };
         for scenario in experiment.cells.iter().map(|cell| &cell.scenario) {
@@ -241,7 +243,7 @@ impl ReferenceLineSpec {
     fn check(&self) -> CheckResult {
         ensure(
             self.limit().is_some(),
-            || "a limit is a number or a quantity",
+            || "a reference line is a number or a quantity",
         )
     }
 }

@@ -35,9 +35,9 @@ pub(crate) fn checks(experiment: &ExperimentPlan, cells: &[Cell]) -> Vec<Check> 
         .collect()
 }
 
-/// Evaluates a check; `None` if one of its cells was excluded (`--only`).
+/// Evaluates a check; `None` if one of its cells was excluded (`--filter`).
 fn check(spec: &CheckSpec, experiment: &ExperimentPlan, cells: &[Cell]) -> Option<Check> {
-    let bound = Bound::parse(&spec.want)?;
+    let bound = Bound::parse(&spec.threshold)?;
     let expression = Expression::parse(&spec.value).ok()?;
     let subjects =
         subjects_of(spec, experiment).map_or(vec![None], |all| all.into_iter().map(Some).collect());
@@ -65,18 +65,18 @@ fn check(spec: &CheckSpec, experiment: &ExperimentPlan, cells: &[Cell]) -> Optio
     Some(Check {
         name: spec.name.clone(),
         pass: !undecided && found.satisfies(bound),
-        undecided: undecided.then(|| TOO_BUSY.to_owned()),
+        undecided: undecided.then(|| EMULATOR_LATE.to_owned()),
         value,
-        threshold: spec.want.clone(),
+        threshold: spec.threshold.clone(),
     })
 }
 
 /// Reason of an undecided check.
-const TOO_BUSY: &str = "emulator late";
+const EMULATOR_LATE: &str = "emulator late";
 
 /// Returns the deciding value, and whether the check stays undecided.
 ///
-/// A value from runs for which the machine was too busy neither satisfies nor violates the bound.
+/// A value from runs in which the emulator was late neither satisfies nor violates the bound.
 /// One valid value that violates it decides.
 fn deciding_value(figures: &[CheckValue], bound: Bound) -> (CheckValue, bool) {
     let worst = |overloaded: bool| {
@@ -94,9 +94,9 @@ fn deciding_value(figures: &[CheckValue], bound: Bound) -> (CheckValue, bool) {
     }
 }
 
-/// Cells for which a check holds one by one; `None` for a check without `every`.
+/// Cells for which a check holds one by one; `None` for a check without `for_each`.
 pub(crate) fn subjects_of(spec: &CheckSpec, experiment: &ExperimentPlan) -> Option<Vec<usize>> {
-    let wanted = text_pairs(spec.every.as_ref()?);
+    let wanted = text_pairs(spec.for_each.as_ref()?);
     let matching = |index: &usize| experiment.cells[*index].matches(&wanted);
     Some((0..experiment.cells.len()).filter(matching).collect())
 }
@@ -107,7 +107,9 @@ pub(crate) fn cell_selector(
     subject: Option<usize>,
     different: &[(String, String)],
 ) -> Vec<(String, String)> {
-    let own = subject.map_or_else(Vec::new, |index| text_pairs(&experiment.cells[index].vary));
+    let own = subject.map_or_else(Vec::new, |index| {
+        text_pairs(&experiment.cells[index].values)
+    });
     let kept = own
         .into_iter()
         .filter(|(key, _)| different.iter().all(|(other, _)| other != key));
@@ -115,12 +117,12 @@ pub(crate) fn cell_selector(
 }
 
 /// Prefix of a metric in a check: the paper's figure instead of the measured one.
-const PRINTED: &str = "paper.";
+const PRINTED: &str = "reference.";
 
 /// Whether `name` is a measured metric, or a figure that the paper prints for the cell at `index`.
 pub(crate) fn is_printed(experiment: &ExperimentPlan, index: usize, name: &str) -> bool {
     name.strip_prefix(PRINTED).is_none_or(|metric| {
-        let printed = paper::figures_of(&experiment.scenario.paper, &experiment.cells[index]);
+        let printed = paper::figures_of(&experiment.scenario.reference, &experiment.cells[index]);
         printed.figures.contains_key(metric)
     })
 }
@@ -198,7 +200,9 @@ fn evaluate(
             .find_cell(&cell_selector(experiment, of, wanted))
             .map_err(|_| CheckValue::NotRun)?;
         if let Some(metric) = name.strip_prefix(PRINTED) {
-            let printed = cells.get(index).and_then(|cell| cell.reference_value(metric));
+            let printed = cells
+                .get(index)
+                .and_then(|cell| cell.reference_value(metric));
             return printed.ok_or(CheckValue::NotRun);
         }
         let cell = cells.get(index);
@@ -249,7 +253,7 @@ mod tests {
     #[test]
     fn division_by_zero_fails_the_check() {
         let expression = Expression::parse("0 / (1 - 1)").unwrap();
-        let text = "title = 't'\nquestion = 'q'\n[[links]]\nname = 'w'\nbetween = ['a', 'b']\n\
+        let text = "title = 't'\nquestion = 'q'\n[[links]]\nname = 'w'\nendpoints = ['a', 'b']\n\
                     [[flows]]\nname = 'f'\nprogram = 'curl'\nfrom = 'a'\nto = 'b'\nsize = '1MB'\n";
         let source = Source {
             name: "t".to_owned(),
@@ -266,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn value_of_a_busy_machine_leaves_the_check_undecided() {
+    fn value_of_late_runs_leaves_the_check_undecided() {
         let found = |value, overloaded| Found {
             value,
             of: None,

@@ -16,7 +16,7 @@ use toml::Value;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct CellFigures {
     pub(crate) figures: Metrics,
-    pub(crate) suspect: Vec<String>,
+    pub(crate) excluded: Vec<String>,
 }
 
 /// Returns the paper's figures for `cell`.
@@ -26,8 +26,8 @@ pub(crate) fn figures_of(all: &[ReferenceValues], cell: &Cell) -> CellFigures {
         if cell.matches(&entry.cell) {
             let metric = entry.metric.to_owned();
             printed
-                .suspect
-                .extend(entry.suspect.then(|| metric.clone()));
+                .excluded
+                .extend(entry.excluded.then(|| metric.clone()));
             printed.figures.insert(metric, entry.figure);
         }
     }
@@ -48,7 +48,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) metric: &'a str,
     pub(crate) figure: f64,
     /// Whether it looks misprinted.
-    pub(crate) suspect: bool,
+    pub(crate) excluded: bool,
     /// Row and column, if it is from a table.
     pub(crate) place: Option<(usize, usize)>,
 }
@@ -66,7 +66,7 @@ fn from_list(paper: &ReferenceValues) -> impl Iterator<Item = Entry<'_>> {
         cell: cell.clone(),
         metric,
         figure: *figure,
-        suspect: paper.suspect.contains(metric),
+        excluded: paper.exclude.contains(metric),
         place: None,
     })
 }
@@ -88,7 +88,7 @@ fn from_table<'a>(common: &[(String, String)], table: &'a ReferenceTable) -> Vec
                 cell,
                 metric: &table.metric,
                 figure: value * table.unit,
-                suspect: table.suspect.contains(&(r, c)),
+                excluded: table.exclude.contains(&(r, c)),
                 place: Some((r, c)),
             });
         }

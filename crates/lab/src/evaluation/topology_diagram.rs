@@ -160,17 +160,17 @@ mod tests {
             [[links]]
             name = "in"
             kind = "veth"
-            between = ["a", "r"]
+            endpoints = ["a", "r"]
             [[links]]
             name = "wan"
-            between = ["r", "s"]
+            endpoints = ["r", "s"]
             delay = "{delay}"
             rate = "100mbit"
             loss = 0.01
             [[links]]
             name = "in2"
             kind = "veth"
-            between = ["b", "r"]
+            endpoints = ["b", "r"]
             [[flows]]
             name = "one"
             program = "iperf3"

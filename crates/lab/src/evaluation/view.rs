@@ -42,8 +42,8 @@ pub(crate) fn figures(experiment: &ExperimentPlan, cells: &[result::Cell]) -> Ve
 pub(crate) struct Layout<'a> {
     pub(crate) rows: (&'static str, &'a OptionalNames),
     pub(crate) columns: (&'static str, &'a OptionalNames),
-    pub(crate) panels: &'a OptionalNames,
-    pub(crate) only: Option<&'a IndexMap<String, Values>>,
+    pub(crate) facet: &'a OptionalNames,
+    pub(crate) filter: Option<&'a IndexMap<String, Values>>,
 }
 
 impl Layout<'_> {
@@ -55,7 +55,7 @@ impl Layout<'_> {
         let (rows, columns, panels) = (
             names_of(self.rows.1),
             names_of(self.columns.1),
-            names_of(self.panels),
+            names_of(self.facet),
         );
         let named = [rows, columns, panels].concat();
         let selected = |index: &usize| self.selects(&experiment.cells[*index], &named);
@@ -90,17 +90,17 @@ impl Layout<'_> {
     fn selects(&self, cell: &Cell, named: &[String]) -> bool {
         let there = named
             .iter()
-            .all(|name| name == CELL || cell.vary.contains_key(name));
-        let mut wanted = self.only.into_iter().flatten();
+            .all(|name| name == CELL || cell.values.contains_key(name));
+        let mut wanted = self.filter.into_iter().flatten();
         there
             && wanted
-                .all(|(name, values)| cell.vary.get(name).is_some_and(|value| values.has(value)))
+                .all(|(name, values)| cell.values.get(name).is_some_and(|value| values.has(value)))
     }
 }
 
 /// Values of a cell for these parameters.
 pub(crate) fn values(cell: &Cell, by: &[String]) -> Vec<Value> {
-    let value = |name: &String| match cell.vary.get(name) {
+    let value = |name: &String| match cell.values.get(name) {
         Some(value) => serde_json::to_value(value).unwrap_or_default(),
         None => Value::from(cell.name()),
     };
@@ -146,7 +146,7 @@ fn grid(
         if let Some(other) = grid[row][column].replace(index) {
             let [one, other] = [other, index].map(|index: usize| experiment.cells[index].name());
             return Err(format!(
-                "{one:?} and {other:?} map to the same row and column; name the parameter that differs, or exclude one with only"
+                "{one:?} and {other:?} map to the same row and column; name the parameter that differs, or exclude one with filter"
             ));
         }
     }
@@ -165,8 +165,8 @@ impl TableSpec {
         Layout {
             rows: ("rows", &self.rows),
             columns: ("columns", &self.columns),
-            panels: &self.panels,
-            only: self.only.as_ref(),
+            facet: &self.facet,
+            filter: self.filter.as_ref(),
         }
     }
 
@@ -181,7 +181,7 @@ impl TableSpec {
             title: title(&self.title, &self.metric.all()[0], experiment, cells),
             note: self.note.clone(),
             metrics: self.metric.all().to_vec(),
-            reference: self.paper,
+            reference: self.reference,
             facets: panels,
         })
     }
@@ -191,13 +191,13 @@ impl FigureSpec {
     pub(crate) fn layout(&self) -> Layout<'_> {
         let (rows, columns) = match self.is_grid() {
             true => (("rows", &self.rows), ("columns", &self.columns)),
-            false => (("by", &self.by), ("over", &self.over)),
+            false => (("hue", &self.hue), ("x", &self.x)),
         };
         Layout {
             rows,
             columns,
-            panels: &self.panels,
-            only: self.only.as_ref(),
+            facet: &self.facet,
+            filter: self.filter.as_ref(),
         }
     }
 
@@ -222,16 +222,16 @@ impl FigureSpec {
             note: self.note.clone(),
             metrics: names_of(&self.metric).to_vec(),
             time_series: self
-                .time_series()
+                .time_series_ids()
                 .into_iter()
                 .map(|(_, name)| name)
                 .collect(),
             span_s: span,
             log_x: log.contains('x'),
             log_y: log.contains('y'),
-            reference: self.paper,
+            reference: self.reference,
             reference_lines: self
-                .limits
+                .reference_lines
                 .iter()
                 .filter_map(ReferenceLineSpec::limit)
                 .collect(),
@@ -241,14 +241,14 @@ impl FigureSpec {
 
     /// Name of the first metric in the figure.
     fn about(&self) -> &str {
-        let of = self.of.as_ref().and_then(|of| of.all().first());
+        let of = self.time_series.as_ref().and_then(|of| of.all().first());
         let metric = names_of(&self.metric).first().map(String::as_str);
         metric.or(of.map(|of| of.name())).unwrap_or_default()
     }
 
     /// Longest time of a run in seconds.
     fn end_s(&self, experiment: &ExperimentPlan) -> f64 {
-        experiment.scenario.limit.as_secs_f64()
+        experiment.scenario.timeout.as_secs_f64()
     }
 }
 
@@ -259,10 +259,10 @@ mod tests {
 
     const TEXT: &str = r#"title = "t"
 question = "q"
-[vary]
+[matrix]
 loss = [0.0, 0.1]
 relays = [false, true]
-[[cells]]
+[[include]]
 label = "alone"
 vary = { from = "b" }
 [parameters]
@@ -270,11 +270,11 @@ from = "a"
 [[links]]
 name = "wan"
 kind = "veth"
-between = ["a", "b"]
+endpoints = ["a", "b"]
 [[links]]
 name = "lan"
 kind = "veth"
-between = ["b", "c"]
+endpoints = ["b", "c"]
 [[flows]]
 name = "get"
 program = "curl"
@@ -292,7 +292,7 @@ size = "1MB"
             path: None,
         };
         let choices = Choices {
-            only: only
+            filter: only
                 .iter()
                 .map(|(key, value)| (own(key), own(value)))
                 .collect(),
@@ -335,7 +335,7 @@ size = "1MB"
 
     #[test]
     fn panels_split_the_remaining_parameter() {
-        let experiment = experiment(&format!("{GRID}panels = \"relays\"\n"), &[]);
+        let experiment = experiment(&format!("{GRID}facet = \"relays\"\n"), &[]);
         let tables = tables(&experiment, &cells(&experiment));
         let grid: Vec<_> = tables[0]
             .facets
@@ -359,7 +359,7 @@ size = "1MB"
         let last = tables[0].facets[0].rows.entries.last().unwrap();
         assert_eq!(last.values, [Value::from("alone")]);
         let some = experiment(
-            &format!("{GRID}only = {{ relays = true, loss = [0, 0.5] }}\n"),
+            &format!("{GRID}filter = {{ relays = true, loss = [0, 0.5] }}\n"),
             &[],
         );
         let tables = crate::evaluation::view::tables(&some, &cells(&some));
@@ -384,9 +384,9 @@ size = "1MB"
 
     #[test]
     fn figure_over_time_names_its_time_series() {
-        let figure = "[[figure]]\nname = \"f\"\nkind = \"series\"\ntitle = \"t\"\nof = [\"goodput_bps\", \"cwnd_bytes\"]\n\
-            flow = \"get\"\nby = [\"loss\", \"relays\"]\nfrom = \"2s\"\nto = \"4s\"\nlog = \"y\"\n\
-            limits = [{ value = \"1gbit\", label = \"line\" }]\n";
+        let figure = "[[figure]]\nname = \"f\"\nkind = \"line\"\ntitle = \"t\"\ntime_series = [\"goodput_bps\", \"cwnd_bytes\"]\n\
+            flow = \"get\"\nhue = [\"loss\", \"relays\"]\nfrom = \"2s\"\nto = \"4s\"\nlog = \"y\"\n\
+            reference_lines = [{ value = \"1gbit\", label = \"line\" }]\n";
         let experiment = experiment(figure, &[]);
         let figures = figures(&experiment, &cells(&experiment));
         let courses: Vec<_> = figures[0]

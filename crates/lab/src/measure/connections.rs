@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     const LINKS: &str =
-        "title = 't'\nquestion = 'q'\n[[links]]\nname = 'wan'\nbetween = ['a', 'b']\n";
+        "title = 't'\nquestion = 'q'\n[[links]]\nname = 'wan'\nendpoints = ['a', 'b']\n";
 
     /// Flows from a to b with these additional keys.
     fn scenario(flows: &[&str]) -> Scenario {
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(ambiguous(&[iperf, iperf]), [false, false]);
         assert_eq!(ambiguous(&[iperf, curl]), [false, false]);
         assert_eq!(ambiguous(&[curl, curl]), [true, true]);
-        let paced = format!("{curl}\npace = '1mbit'");
+        let paced = format!("{curl}\npacing = '1mbit'");
         assert_eq!(
             ambiguous(&[curl, &paced]),
             [false, false],

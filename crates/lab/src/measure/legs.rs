@@ -83,8 +83,8 @@ mod tests {
     use crate::measure::time_series::tests::sample;
 
     const LINKS: &str = "title = 't'\nquestion = 'q'\n\
-        [[links]]\nname = 'near'\nbetween = ['a', 'r']\n\
-        [[links]]\nname = 'far'\nbetween = ['r', 'b']\n";
+        [[links]]\nname = 'near'\nendpoints = ['a', 'r']\n\
+        [[links]]\nname = 'far'\nendpoints = ['r', 'b']\n";
 
     fn scenario(flows: &[&str], relay: bool) -> Scenario {
         let flow = |(n, keys): (usize, &&str)| {
@@ -92,7 +92,7 @@ mod tests {
         };
         let flows: String = flows.iter().enumerate().map(flow).collect();
         let relay = if relay {
-            "[relays.r]\nwhen = true\n"
+            "[relays.r]\nenabled = true\n"
         } else {
             ""
         };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Timing reports of the links, from the end of their records: totals over all runs, and whether
-//! the machine was too busy for a valid run. The latter is decided before any metric is read, so a
+//! the emulator was too late for a valid run. The latter is decided before any metric is read, so a
 //! run is never repeated because of its results.
 
 use crate::{
@@ -8,11 +8,11 @@ use crate::{
     scenario::{LinkKind, Scenario},
 };
 use indexmap::IndexMap;
+use longhaul_report::unit::Unit;
 use longhaul_results::{
     result::{DelayError, LinkStats},
     summary::Summary,
 };
-use longhaul_units::Time;
 use serde::Deserialize;
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -58,10 +58,22 @@ impl TimingReports {
     }
 }
 
+/// Names of the record of a timing report, now and until version 0.1.
+const RECORD_NAMES: [&str; 2] = ["\"timing_report\"", "\"selfcheck\""];
+/// Causes of drops until version 0.1, each with its name now.
+const RENAMED_CAUSES: [(&str, &str); 2] = [("queue_rule", "aqm"), ("ack_rule", "ack_filtering")];
+
+fn present_cause(cause: &str) -> &str {
+    let renamed = RENAMED_CAUSES.iter().find(|(old, _)| *old == cause);
+    renamed.map_or(cause, |(_, new)| new)
+}
+
 /// Reads the timing reports in `records`; empty if the link was killed before it wrote them.
 pub(crate) fn read_timing_reports(records: &Path) -> Vec<TimingReport> {
     let text = fs::read_to_string(records).unwrap_or_default();
-    let reports = text.lines().filter(|line| line.contains("\"timing_report\""));
+    let reports = text
+        .lines()
+        .filter(|line| RECORD_NAMES.iter().any(|name| line.contains(name)));
     reports
         .filter_map(|line| serde_json::from_str(line).ok())
         .collect()
@@ -79,7 +91,7 @@ fn totals(name: &str, reports: &[TimingReport]) -> Option<LinkStats> {
         let causes = report
             .drops
             .iter()
-            .map(|(cause, count)| (cause.as_str(), *count));
+            .map(|(cause, count)| (present_cause(cause), *count));
         let own = [
             ("before_the_link", report.device_overflow),
             ("no_memory", report.no_memory),
@@ -125,7 +137,7 @@ pub(crate) fn late_link(scenario: &Scenario, directory: &Path) -> Option<String>
         true => ("median", late.median_us, MEDIAN_US),
         false => ("99th percentile", late.p99_us, P99_US),
     };
-    let [late, limit] = [late_us, limit_us].map(|us| Time::from_secs_f64(us / 1e6));
+    let [late, limit] = [late_us, limit_us].map(|us| Unit::Micros.format(us));
     Some(format!(
         "emulator late: {statistic} lateness of link {} {late} > {limit}",
         link.name
@@ -191,6 +203,18 @@ mod tests {
         assert_eq!(account.packets, Some(20));
     }
 
+    #[test]
+    fn reads_reports_of_earlier_versions() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("wan.jsonl");
+        let old = r#"{"record":"selfcheck","delivery":"exact","segments":1,"drops":{"queue_rule":3,"ack_rule":4},"lateness":{"median_us":1.0,"p99_us":1.0,"max_us":1.0}}"#;
+        fs::write(&file, old).unwrap();
+        let mut timing_reports = TimingReports::default();
+        timing_reports.add("wan", &file);
+        let drops = BTreeMap::from([("aqm".to_owned(), 3), ("ack_filtering".to_owned(), 4)]);
+        assert_eq!(timing_reports.result()[0].drops, drops);
+    }
+
     /// Returns the message for a link that carried `segments` in both directions, one of them with
     /// this lateness in µs.
     fn message(segments: u64, median: f64, p99: f64) -> Option<String> {
@@ -204,7 +228,7 @@ mod tests {
         let records = [line(12.0, 50.0), line(median, p99)].concat();
         fs::write(directory.path().join("link-wan.jsonl"), records).unwrap();
         let scenario: Scenario = toml::from_str(
-            "title = 't'\nquestion = 'q'\nlinks = [{ name = 'wan', between = ['a', 'b'] }]\nflows = []",
+            "title = 't'\nquestion = 'q'\nlinks = [{ name = 'wan', endpoints = ['a', 'b'] }]\nflows = []",
         )
         .unwrap();
         late_link(&scenario, directory.path())

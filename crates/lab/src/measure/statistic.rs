@@ -43,11 +43,11 @@ impl MeasureSpec {
     fn value(&self, context: &MeasureContext<'_>, recording: &Recording) -> Option<f64> {
         let chosen = self.flow_numbers(context);
         let bins = self.bins(recording.end_s());
-        let all = time_series::values(self.of, &context.flows, &chosen, recording, bins);
+        let all = time_series::values(self.metric, &context.flows, &chosen, recording, bins);
         let values = || all.iter().flatten().copied();
         let quantile = |share| sample::quantile(&sample::sorted(values()), share);
         match self.stat {
-            Stat::TimeTo => {
+            Stat::SettlingTime => {
                 let level = self.level(context)?;
                 settling_time(&all, level, bins.width_s, self.hold.map(Time::as_secs_f64))
             }
@@ -76,7 +76,7 @@ impl MeasureSpec {
     }
 
     fn level(&self, context: &MeasureContext<'_>) -> Option<f64> {
-        match level(self.reaches.as_ref()?, self.of)? {
+        match level(self.target.as_ref()?, self.metric)? {
             Level::Share(share) => Some(share * self.capacity(context)?),
             Level::Value(value) => Some(value),
         }

@@ -183,7 +183,7 @@ pub(crate) fn drawn_series(
         let width = spec
             .bin
             .map_or_else(|| round_width(end_s / 300.0), Time::as_secs_f64);
-        for (metric, TimeSeriesId { metric: of, flow }) in spec.time_series() {
+        for (metric, TimeSeriesId { metric: of, flow }) in spec.time_series_ids() {
             let entry = wanted.entry((of, flow)).or_insert((metric, width));
             entry.1 = entry.1.min(width);
         }
@@ -255,7 +255,7 @@ pub(crate) mod tests {
 
     /// Scenario with two iperf3 uploads from a to b.
     pub(crate) const SCENARIO: &str = "title = 't'\nquestion = 'q'\n\
-        [[links]]\nname = 'wan'\nbetween = ['a', 'b']\nrate = '40mbit'\n\
+        [[links]]\nname = 'wan'\nendpoints = ['a', 'b']\nrate = '40mbit'\n\
         [[flows]]\nname = 'one'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\nduration = '10s'\n\
         direction = 'upload'\n[[flows]]\nname = 'two'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\n\
         duration = '10s'\ndirection = 'upload'\n";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Links of a testbed: the emulator's arguments and files, and links that are `like` another. Such
+//! Links of a testbed: the emulator's arguments and files, and links that are the same as another. Such
 //! a link has the same options and the same random decisions, so both treat the same packets alike.
 
 use super::Wire;
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 pub(crate) fn link_configs(link: &Link, wire: &Wire) -> Result<[LinkConfig; 2], String> {
     let link_configs = arguments(link, wire).and_then(|mut arguments| {
         // The file is not known yet; the other options say how to write it.
-        arguments.extend(link.tap.then(|| "--tap=-".to_owned()));
+        arguments.extend(link.capture.then(|| "--capture=-".to_owned()));
         longhaul_emulator::link_configs(&arguments)
     });
     link_configs.map_err(|error| error.to_string())
@@ -33,7 +33,7 @@ pub(crate) fn link_configs_from(
     from: &str,
 ) -> Result<[LinkConfig; 2], String> {
     let [right, left] = link_configs(link, wire)?;
-    Ok(match link.between[0] == from {
+    Ok(match link.endpoints[0] == from {
         true => [right, left],
         false => [left, right],
     })
@@ -71,15 +71,15 @@ pub(crate) fn counters_file(link: &Link, directory: &Path) -> PathBuf {
     directory.join(format!("link-{}.jsonl", link.name))
 }
 
-/// File for the emulator's capture, if the link has a tap.
+/// File for the emulator's capture, if the link has one.
 pub(crate) fn capture_file(link: &Link, directory: &Path) -> PathBuf {
     directory.join(format!("link-{}.pcapng", link.name))
 }
 
-/// Copies options to every link that is `like` another.
-pub(crate) fn resolve_like(links: &mut [Link]) -> CheckResult {
+/// Copies options to every link that is the same as another.
+pub(crate) fn resolve_same_as(links: &mut [Link]) -> CheckResult {
     for index in 0..links.len() {
-        if let Some(wanted) = links[index].like.clone() {
+        if let Some(wanted) = links[index].same_as.clone() {
             in_key("links", in_key(index, copy_options(links, index, &wanted)))?;
         }
     }
@@ -88,7 +88,7 @@ pub(crate) fn resolve_like(links: &mut [Link]) -> CheckResult {
 
 fn copy_options(links: &mut [Link], index: usize, wanted: &str) -> CheckResult {
     let refused = |key: &str, problem: &str| {
-        let error = ConfigError::from(format!("like = {wanted:?} {problem}"));
+        let error = ConfigError::from(format!("same_as = {wanted:?} {problem}"));
         in_key(
             key,
             Err(error.with_owner(format!("link {:?}", links[index].name))),
@@ -96,9 +96,9 @@ fn copy_options(links: &mut [Link], index: usize, wanted: &str) -> CheckResult {
     };
     let template = links
         .iter()
-        .find(|link| link.name == wanted && link.like.is_none());
+        .find(|link| link.name == wanted && link.same_as.is_none());
     let Some(template) = template.cloned() else {
-        return refused("like", "names no link that has options of its own");
+        return refused("same_as", "names no link that has options of its own");
     };
     if let Some(key) = links[index].options.keys().next() {
         return refused(key, "excludes options of its own");
@@ -108,11 +108,12 @@ fn copy_options(links: &mut [Link], index: usize, wanted: &str) -> CheckResult {
     Ok(())
 }
 
-/// Index of the link whose random decisions the link at `index` uses: the one that it is `like`, or
+/// Index of the link whose random decisions the link at `index` uses: the one that it is the same as, or
 /// itself.
 pub(crate) fn seed_index(links: &[Link], index: usize) -> usize {
-    let like = links[index].like.as_ref();
-    like.and_then(|name| links.iter().position(|link| link.name == *name))
+    let same_as = links[index].same_as.as_ref();
+    same_as
+        .and_then(|name| links.iter().position(|link| link.name == *name))
         .unwrap_or(index)
 }
 
@@ -122,33 +123,35 @@ mod tests {
 
     fn links(second: &str) -> Vec<Link> {
         let text = format!(
-            "[[links]]\nname = 'a'\nbetween = ['x', 'y']\nmtu = 9000\nloss = 0.01\n\
-             [[links]]\nname = 'b'\nbetween = ['u', 'v']\n{second}"
+            "[[links]]\nname = 'a'\nendpoints = ['x', 'y']\nmtu = 9000\nloss = 0.01\n\
+             [[links]]\nname = 'b'\nendpoints = ['u', 'v']\n{second}"
         );
         let mut table: toml::Table = toml::from_str(&text).unwrap();
         table.remove("links").unwrap().try_into().unwrap()
     }
 
     #[test]
-    fn like_copies_the_options_and_shares_the_seed() {
-        let mut links = links("like = 'a'");
-        resolve_like(&mut links).unwrap();
+    fn same_as_copies_the_options_and_shares_the_seed() {
+        let mut links = links("same_as = 'a'");
+        resolve_same_as(&mut links).unwrap();
         assert_eq!(links[1].options, links[0].options);
         assert_eq!(links[1].mtu, 9000);
-        assert_eq!(links[1].between, ["u", "v"]);
+        assert_eq!(links[1].endpoints, ["u", "v"]);
         assert_eq!((seed_index(&links, 0), seed_index(&links, 1)), (0, 0));
     }
 
     #[test]
-    fn like_needs_another_link_and_no_own_options() {
-        let refused = |second| resolve_like(&mut links(second)).unwrap_err().to_string();
-        assert!(refused("like = 'c'").contains("'c'") || refused("like = 'c'").contains("\"c\""));
-        assert!(refused("like = 'b'").contains("names no link"));
-        assert!(refused("like = 'a'\nloss = 0.5").contains("excludes"));
+    fn same_as_needs_another_link_and_no_own_options() {
+        let refused = |second| resolve_same_as(&mut links(second)).unwrap_err().to_string();
+        assert!(
+            refused("same_as = 'c'").contains("'c'") || refused("same_as = 'c'").contains("\"c\"")
+        );
+        assert!(refused("same_as = 'b'").contains("names no link"));
+        assert!(refused("same_as = 'a'\nloss = 0.5").contains("excludes"));
     }
 
     #[test]
-    fn link_without_like_has_its_own_seed() {
+    fn link_without_same_as_has_its_own_seed() {
         assert_eq!(seed_index(&links("loss = 0.5"), 1), 1);
     }
 }

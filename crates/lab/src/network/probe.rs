@@ -21,7 +21,7 @@ pub(crate) fn timing(flow: &Flow) -> Result<Timing, String> {
     let count = match (flow.count, flow.duration) {
         (Some(count), None) => count,
         (None, Some(duration)) if interval > Time::ZERO => {
-            let packets = duration.as_nanos() / interval.as_nanos() * u64::from(flow.segments);
+            let packets = duration.as_nanos() / interval.as_nanos() * u64::from(flow.gso_segments);
             u32::try_from(packets).unwrap_or(u32::MAX)
         }
         _ => return Err("probe takes either count or, with an interval, duration".to_owned()),
@@ -29,8 +29,8 @@ pub(crate) fn timing(flow: &Flow) -> Result<Timing, String> {
     let timing = Timing {
         count,
         interval_ns: interval.as_nanos(),
-        length: flow.length.unwrap_or(LENGTH),
-        segments: flow.segments,
+        length: flow.packet_size.unwrap_or(LENGTH),
+        segments: flow.gso_segments,
     };
     timing.check().map(|()| timing)
 }
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn computes_packet_count_from_duration() {
         assert_eq!(timing(&flow("duration = '60s'")).unwrap().count, 6000);
-        let dense = flow("duration = '2s'\ninterval = '1ms'\nsegments = 8");
+        let dense = flow("duration = '2s'\ninterval = '1ms'\ngso_segments = 8");
         assert_eq!(timing(&dense).unwrap().count, 16_000);
         assert_eq!(
             timing(&flow("count = 7\ninterval = '0s'")).unwrap().count,
@@ -130,7 +130,7 @@ mod tests {
         assert!(timing(&flow("duration = '10h'")).is_err(), "too many");
     }
 
-    const LINK: &str = "title = 't'\nquestion = 'q'\n[[links]]\nname = 'wan'\nbetween = ['a', 'b']\n\
+    const LINK: &str = "title = 't'\nquestion = 'q'\n[[links]]\nname = 'wan'\nendpoints = ['a', 'b']\n\
         forward = ['delay=20ms']\nbackward = ['delay=30ms']\n";
 
     fn delay_from(from: &str, link: &str) -> Option<Time> {
@@ -163,7 +163,7 @@ mod tests {
         assert!(!shared(&flow("bulk", "iperf3", "b", "a")));
         assert!(!shared(&flow("other", "probe", "a", "b")));
         assert!(!shared(
-            &(flow("bulk", "iperf3", "a", "b") + "when = false")
+            &(flow("bulk", "iperf3", "a", "b") + "enabled = false")
         ));
     }
 

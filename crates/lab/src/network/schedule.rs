@@ -91,7 +91,7 @@ mod tests {
     }
 
     fn link(name: &str, options: &str) -> String {
-        format!("[[links]]\nname = '{name}'\nbetween = ['a', 'b']\n{options}\n")
+        format!("[[links]]\nname = '{name}'\nendpoints = ['a', 'b']\n{options}\n")
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! Socket options of a flow's sender: congestion control and pacing.
 
 use super::Topology;
-use crate::scenario::{Flow, Pace, Scenario};
+use crate::scenario::{Flow, Pacing, Scenario};
 use longhaul_linux::socket::Options;
 use longhaul_units::{BitRate, Time};
 
@@ -26,9 +26,10 @@ impl SenderOptions {
     /// Sender options of a flow whose congestion control has the kernel's name.
     pub(crate) fn of(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Self {
         let cc = flow.cc.as_ref();
-        let paced = cc.is_some_and(|control| control.paced) || flow.pace == Some(Pace::Own(true));
-        let rate = match (flow.pace, flow.gap) {
-            (Some(Pace::Rate(rate)), _) => Some(rate),
+        let paced =
+            cc.is_some_and(|control| control.paced) || flow.pacing == Some(Pacing::Own(true));
+        let rate = match (flow.pacing, flow.inter_packet_gap) {
+            (Some(Pacing::Rate(rate)), _) => Some(rate),
             (_, Some(gap)) => Some(rate_for_gap(gap, segment_size(scenario, topology, flow))),
             _ => paced.then_some(UNLIMITED),
         };
@@ -67,7 +68,7 @@ mod tests {
     fn options_of(keys: &str) -> SenderOptions {
         let scenario: Scenario = toml::from_str(&format!(
             "title = 't'\nquestion = 'q'\n\
-             [[links]]\nname = 'l'\nkind = 'veth'\nbetween = ['a', 'b']\n\
+             [[links]]\nname = 'l'\nkind = 'veth'\nendpoints = ['a', 'b']\n\
              [[flows]]\nname = 'f'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\n{keys}"
         ))
         .unwrap();
@@ -77,11 +78,11 @@ mod tests {
     #[test]
     fn pace_is_a_rate_or_unlimited_pacing() {
         let rate = |keys| options_of(keys).pacing_rate.map(BitRate::bits);
-        assert_eq!(rate("pace = '800mbit'"), Some(800_000_000));
-        assert_eq!(rate("pace = true"), Some(UNLIMITED.bits()));
+        assert_eq!(rate("pacing = '800mbit'"), Some(800_000_000));
+        assert_eq!(rate("pacing = true"), Some(UNLIMITED.bits()));
         assert_eq!(rate("cc = 'reno+pace'"), Some(UNLIMITED.bits()));
-        assert_eq!(rate("cc = '+pace'\npace = '1gbit'"), Some(1_000_000_000));
-        assert_eq!(rate("pace = false"), None);
+        assert_eq!(rate("cc = '+pace'\npacing = '1gbit'"), Some(1_000_000_000));
+        assert_eq!(rate("pacing = false"), None);
         assert_eq!(
             options_of("cc = 'reno'").congestion_control.as_deref(),
             Some("reno")
@@ -92,7 +93,7 @@ mod tests {
     #[test]
     fn gap_is_the_time_between_full_segments() {
         // 1448 bytes each 12 µs.
-        let rate = options_of("gap = '12us'").pacing_rate;
+        let rate = options_of("inter_packet_gap = '12us'").pacing_rate;
         assert_eq!(rate, Some(BitRate::from_bits(965_333_333)));
     }
 }

@@ -62,8 +62,8 @@ pub(crate) fn sender_control(scenario: &Scenario, host: &str, flow: &Flow) -> St
 fn relay_control(scenario: &Scenario, host: &str, direction: Direction) -> Option<CcSpec> {
     // The second is the option's old name.
     let names = match direction {
-        Direction::Download => ["cc_downstream", "cc_near"],
-        Direction::Upload => ["cc_upstream", "cc_far"],
+        Direction::Download => ["cc_downstream", "cc_downstream"],
+        Direction::Upload => ["cc_upstream", "cc_upstream"],
     };
     let mut here = scenario
         .relays()

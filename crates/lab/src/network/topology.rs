@@ -38,7 +38,7 @@ impl Topology {
         let hosts = scenario
             .links
             .iter()
-            .flat_map(|link| link.between.clone())
+            .flat_map(|link| link.endpoints.clone())
             .collect();
         let wires = scenario
             .links
@@ -138,7 +138,7 @@ impl Wire {
             prefix: 30,
         };
         let [left, right] = link.addresses.unwrap_or([subnet(1), subnet(2)]);
-        let [from, to] = link.between.clone();
+        let [from, to] = link.endpoints.clone();
         Self {
             name: link.name.clone(),
             ends: [(from, left), (to, right)],

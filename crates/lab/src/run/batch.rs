@@ -24,7 +24,7 @@ const CONTINUE: [u8; 3] = [0, 1, UNDECIDED];
 pub(crate) struct Batch {
     prepared: Vec<PreparedExperiment>,
     out: PathBuf,
-    fresh: bool,
+    restart: bool,
     json: bool,
 }
 
@@ -47,7 +47,7 @@ impl Batch {
         Ok(Self {
             prepared,
             out: request.out.clone(),
-            fresh: request.fresh,
+            restart: request.restart,
             json: request.json,
         })
     }
@@ -61,8 +61,8 @@ impl Batch {
         let directories: Vec<PathBuf> = self.prepared.iter().map(|lab| lab.out.clone()).collect();
         for (n, lab) in self.prepared.into_iter().enumerate() {
             let head = format!("({}/{count}) {}", n + 1, lab.experiment.name);
-            if !self.fresh && is_up_to_date(&lab) {
-                errln!("{head}: up to date, skipped (--fresh runs it again)");
+            if !self.restart && is_up_to_date(&lab) {
+                errln!("{head}: up to date, skipped (--restart runs it again)");
                 continue;
             }
             errln!("{head}: {}", lab.experiment.scenario.title);
@@ -109,7 +109,14 @@ fn is_up_to_date(lab: &PreparedExperiment) -> bool {
 
 /// Table with one line for each experiment, and a summary line.
 fn text(experiments: &[Experiment]) -> String {
-    let heading = ["experiment", "result/reference", "checks", "duration", "result"].map(str::to_owned);
+    let heading = [
+        "experiment",
+        "result/reference",
+        "checks",
+        "duration",
+        "result",
+    ]
+    .map(str::to_owned);
     let mut rows: Vec<Vec<String>> = std::iter::once(heading.to_vec())
         .chain(experiments.iter().map(row))
         .collect();
@@ -126,14 +133,14 @@ fn row(experiment: &Experiment) -> Vec<String> {
     let ratio = experiment
         .ratio
         .map(|ratio| format_factor(ratio.summary.median));
-    let took = experiment
+    let duration = experiment
         .duration_s
         .map(|s| Time::from_secs_f64(s).to_string());
     vec![
         experiment.scenario.clone(),
         ratio.unwrap_or("–".to_owned()),
         checks_cell(experiment),
-        took.unwrap_or_default(),
+        duration.unwrap_or_default(),
         experiment.headline.clone(),
     ]
 }
@@ -145,8 +152,8 @@ fn checks_cell(experiment: &Experiment) -> String {
         _ if checks == 0 => "none".to_owned(),
         (0, 0) => format!("all {checks}"),
         (0, open) => format!("{open} of {checks} undecided"),
-        (missed, 0) => format!("{missed} of {checks} failed"),
-        (missed, open) => format!("{missed} of {checks} failed, {open} undecided"),
+        (failed, 0) => format!("{failed} of {checks} failed"),
+        (failed, open) => format!("{failed} of {checks} failed, {open} undecided"),
     };
     match runs - good {
         0 => checks,
@@ -156,11 +163,14 @@ fn checks_cell(experiment: &Experiment) -> String {
 
 fn sum(experiments: &[Experiment]) -> String {
     let passed = experiments.iter().filter(|one| one.has_passed()).count();
-    let took = experiments.iter().filter_map(|one| one.duration_s).sum::<f64>();
+    let duration_s = experiments
+        .iter()
+        .filter_map(|one| one.duration_s)
+        .sum::<f64>();
     format!(
         "{passed} of {} scenarios passed all checks; total duration of the runs: {}",
         experiments.len(),
-        Time::from_secs_f64(took.round())
+        Time::from_secs_f64(duration_s.round())
     )
 }
 
@@ -169,10 +179,9 @@ mod tests {
     use super::*;
 
     fn experiment(checks: [usize; 2], runs: [usize; 2]) -> Experiment {
-        let result: LabResult = serde_json::from_str(include_str!(
-            "../../../results/tests/fixtures/result.json"
-        ))
-        .unwrap();
+        let result: LabResult =
+            serde_json::from_str(include_str!("../../../results/tests/fixtures/result.json"))
+                .unwrap();
         let mut experiment = Experiment::new(&result, String::new());
         experiment.checks = checks;
         experiment.runs = runs;

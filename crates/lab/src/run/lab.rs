@@ -204,7 +204,7 @@ impl<'a> Lab<'a> {
 
     /// Adds the links' timing reports of a run.
     fn add_timing_reports(&mut self, scenario: &Scenario, directory: &Path) {
-        let emulated = |link: &&Link| link.kind == LinkKind::Emulated && !scenario.simulate;
+        let emulated = |link: &&Link| link.kind == LinkKind::Emulated && !scenario.simulated;
         for link in scenario.links.iter().filter(emulated) {
             let counters = link::counters_file(link, directory);
             self.timing_reports.add(&link.name, &counters);
@@ -213,7 +213,7 @@ impl<'a> Lab<'a> {
 
     /// Executes one run, from an empty machine to an empty machine. An error inside it is the
     /// result of the run; only a machine that cannot be cleaned up ends the experiment. `None`: the
-    /// machine was too busy, and the run is to be repeated.
+    /// emulator was late, and the run is to be repeated.
     async fn execute_run(
         &mut self,
         planned: PlannedRun,
@@ -277,7 +277,7 @@ impl<'a> Lab<'a> {
         delivered: Arc<AtomicU64>,
     ) -> Result<Run> {
         let (scenario, seed) = (scenario_of(self.experiment, planned), self.seed(planned));
-        let mut run = match scenario.simulate {
+        let mut run = match scenario.simulated {
             true => simulated::execute(scenario, seed, directory, delivered).await?,
             false => {
                 let resolved = self.controls.resolve(scenario);
@@ -364,7 +364,7 @@ fn collect_notes(experiment: &ExperimentPlan) -> Vec<String> {
     let simulated = experiment
         .cells
         .iter()
-        .filter(|cell| cell.scenario.simulate);
+        .filter(|cell| cell.scenario.simulated);
     let which = match simulated.clone().count() {
         0 => None,
         n if n == experiment.cells.len() => Some("All cells".to_owned()),
@@ -389,7 +389,7 @@ fn has_commands(scenario: &Scenario) -> bool {
 fn downloads(experiment: &ExperimentPlan) -> BTreeMap<String, Vec<Bytes>> {
     let mut downloads: BTreeMap<String, Vec<Bytes>> = BTreeMap::new();
     let short = |cell: &'_ Cell| {
-        (experiment.scenario.warmup > 0).then(|| cell.quick_scenario.flows.clone())
+        (experiment.scenario.warmup_runs > 0).then(|| cell.quick_scenario.flows.clone())
     };
     for cell in &experiment.cells {
         let all = cell
@@ -444,18 +444,18 @@ fn file_name(text: &str) -> String {
 }
 
 fn describe_cell(experiment: &ExperimentPlan, cell: &Cell) -> Result<result::Cell> {
-    let printed = paper::figures_of(&experiment.scenario.paper, cell);
+    let printed = paper::figures_of(&experiment.scenario.reference, cell);
     let vary = cell
-        .vary
+        .values
         .iter()
         .map(|(key, value)| Ok((key.clone(), serde_json::to_value(value)?)));
     Ok(result::Cell {
         parameters: vary.collect::<Result<_>>()?,
         label: cell.label.clone(),
-        simulated: cell.scenario.simulate,
+        simulated: cell.scenario.simulated,
         relays: relays_on_path(&cell.scenario),
         reference: printed.figures,
-        reference_excluded: printed.suspect,
+        reference_excluded: printed.excluded,
         ..result::Cell::default()
     })
 }
@@ -477,7 +477,7 @@ fn path_of_first_flow(scenario: &Scenario) -> Vec<String> {
 fn answer(experiment: &ExperimentPlan) -> Option<Answer> {
     let spec = experiment.scenario.answer.as_ref()?;
     Some(Answer {
-        headline: spec.sentence.clone(),
+        headline: spec.headline.clone(),
         metric: spec.metric.clone(),
         cell: experiment.find_cell(&text_pairs(&spec.cell)).ok()?,
         baseline: match &spec.baseline {

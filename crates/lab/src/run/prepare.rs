@@ -7,6 +7,7 @@ use super::{
     host_info::unsupported,
     lab,
     resume::{self, Journal},
+    run_order::run_order,
     skip_missing_commands,
 };
 use crate::{
@@ -45,7 +46,7 @@ pub(crate) struct Request {
     /// Directory for results.
     pub(crate) out: PathBuf,
     /// Whether an interrupted run is discarded instead of resumed.
-    pub(crate) fresh: bool,
+    pub(crate) restart: bool,
     /// Whether to print the result on standard output instead of a table.
     pub(crate) json: bool,
 }
@@ -57,7 +58,7 @@ pub(crate) struct PreparedExperiment {
     pub(crate) identity: Identity,
     pub(crate) out: PathBuf,
     host: Host,
-    fresh: bool,
+    restart: bool,
     json: bool,
 }
 
@@ -76,14 +77,14 @@ impl PreparedExperiment {
             experiment,
             out: request.out.clone(),
             host,
-            fresh: request.fresh,
+            restart: request.restart,
             json: request.json,
         })
     }
 
     /// Refuses to replace another experiment that was interrupted.
     pub(crate) fn check_resumable(&self) -> Result<()> {
-        resume::check(&self.out, &self.identity, self.fresh)
+        resume::check(&self.out, &self.identity, self.restart)
     }
 
     /// Runs the experiment, in a sandbox if it needs a testbed, and returns the exit code. Errors
@@ -110,11 +111,12 @@ impl PreparedExperiment {
     fn run_and_report(self, out: &Path) -> Result<()> {
         let command = std::env::args().collect::<Vec<_>>().join(" ");
         let runtime = longhaul_command::event_loop::current_thread()?;
-        let journal = Journal::open(out, &self.identity, self.fresh)?;
+        let journal = Journal::open(out, &self.identity, self.restart)?;
         if !journal.done.is_empty() {
             errln!(
-                "Resuming: {} runs are done (--fresh starts again)",
-                journal.done.len()
+                "Resuming: {} of {} runs are done (--restart starts again)",
+                journal.done.len(),
+                run_order(&self.experiment).len()
             );
         }
         let mut result =

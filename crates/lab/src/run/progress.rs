@@ -153,13 +153,13 @@ impl Progress {
         }
     }
 
-    /// Discards a run that will be repeated at the end.
+    /// Discards a run that is queued again.
     pub(crate) fn discard(&mut self, active: ActiveRun, why: &str) {
         if let Some(task) = active.task {
             task.abort();
         }
         self.runs += 1;
-        self.note(&format!("{}: {why}; repeated at the end", active.head));
+        self.note(&format!("{}: {why}; re-queued", active.head));
     }
 
     /// Clears the display. The table of the result replaces it.

@@ -71,15 +71,15 @@ pub(crate) struct Journal {
 ///
 /// # Errors
 /// A usage error with the difference and the possible actions.
-pub(crate) fn check(out: &Path, identity: &Identity, fresh: bool) -> Result<()> {
-    let Some(earlier) = read(out)?.filter(|_| !fresh) else {
+pub(crate) fn check(out: &Path, identity: &Identity, restart: bool) -> Result<()> {
+    let Some(earlier) = read(out)?.filter(|_| !restart) else {
         return Ok(());
     };
     match identity.difference(&earlier.identity) {
         None => Ok(()),
         Some(difference) => Err(Refusal::usage(format!(
             "--out {}: a run of {} was interrupted here after {} runs, and {difference}; give the same \
-             scenario and options to resume, --fresh to discard it, or another --out",
+             scenario and options to resume, --restart to discard it, or another --out",
             out.display(),
             earlier.identity.scenario,
             earlier.done.len(),
@@ -89,12 +89,12 @@ pub(crate) fn check(out: &Path, identity: &Identity, fresh: bool) -> Result<()> 
 
 impl Journal {
     /// Resumes the experiment that was interrupted here, or begins a new journal.
-    pub(crate) fn open(out: &Path, identity: &Identity, fresh: bool) -> Result<Self> {
+    pub(crate) fn open(out: &Path, identity: &Identity, restart: bool) -> Result<Self> {
         let path = path(out);
         let place = || format!("cannot write {}", path.display());
         let now = jiff::Timestamp::now();
         let same = |earlier: &InterruptedExperiment| {
-            !fresh && identity.difference(&earlier.identity).is_none()
+            !restart && identity.difference(&earlier.identity).is_none()
         };
         let Some(earlier) = read(out)?.filter(same) else {
             fs::create_dir_all(out.join("raw")).with_context(place)?;
@@ -281,7 +281,7 @@ mod tests {
             refused.contains("after 1 runs, and its seed is 7, not 8"),
             "{refused}"
         );
-        assert!(refused.contains("--fresh"), "{refused}");
+        assert!(refused.contains("--restart"), "{refused}");
         let other = Identity {
             digest: "def".to_owned(),
             ..identity(7)

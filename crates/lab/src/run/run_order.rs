@@ -20,7 +20,7 @@ pub(crate) struct PlannedRun {
 /// cell once in its own random order, so that drift of the machine affects all cells alike.
 pub(crate) fn run_order(experiment: &ExperimentPlan) -> Vec<PlannedRun> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(experiment.scenario.seed);
-    let warmups = std::iter::repeat_n(None, experiment.scenario.warmup as usize);
+    let warmups = std::iter::repeat_n(None, experiment.scenario.warmup_runs as usize);
     let rounds = warmups.chain((1..=experiment.scenario.repetitions).map(Some));
     let mut run_order = Vec::new();
     for repetition in rounds {

@@ -15,9 +15,9 @@ pub(crate) struct CheckSpec {
     pub(crate) value: String,
     /// Varied values of the cells for which it must hold, each on its own. A metric without braces
     /// is that cell's; one with braces is of the cell that differs from it in just those values.
-    pub(crate) every: Option<Table>,
+    pub(crate) for_each: Option<Table>,
     /// Threshold, such as `>= 6`.
-    pub(crate) want: String,
+    pub(crate) threshold: String,
     /// Whether it applies to runs shortened by `--quick` too.
     #[serde(default = "super::notation::default_true")]
     pub(crate) quick: bool,
@@ -28,7 +28,7 @@ pub(crate) struct CheckSpec {
 #[serde(deny_unknown_fields)]
 pub(crate) struct AnswerSpec {
     /// Headline with `{}` in place of the number.
-    pub(crate) sentence: String,
+    pub(crate) headline: String,
     pub(crate) metric: String,
     pub(crate) cell: Table,
     pub(crate) baseline: Option<Table>,
@@ -46,7 +46,7 @@ pub(crate) struct ReferenceValues {
     pub(crate) figures: IndexMap<String, f64>,
     /// Metrics whose printed figure looks wrong. It is shown, but not compared.
     #[serde(default)]
-    pub(crate) suspect: Vec<String>,
+    pub(crate) exclude: Vec<String>,
     /// A whole table instead of `figures`.
     pub(crate) table: Option<ReferenceTable>,
 }
@@ -66,7 +66,7 @@ pub(crate) struct ReferenceTable {
     pub(crate) values: Vec<Vec<f64>>,
     /// Row and column, from 0, of values that look misprinted.
     #[serde(default)]
-    pub(crate) suspect: Vec<(usize, usize)>,
+    pub(crate) exclude: Vec<(usize, usize)>,
 }
 
 fn one() -> f64 {

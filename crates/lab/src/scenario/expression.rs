@@ -9,7 +9,7 @@
 //!         | metric [ "{" key "=" value ("," key "=" value)* "}" ]
 //! ```
 //! A metric without braces is of the cell for which the expression is evaluated. With braces it is
-//! the median over the runs of the one cell whose varied values match. The prefix `paper.` makes it
+//! the median over the runs of the one cell whose varied values match. The prefix `reference.` makes it
 //! the figure that the paper prints for that cell.
 
 use std::{iter::Peekable, str::Chars};

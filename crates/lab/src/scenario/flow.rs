@@ -24,7 +24,7 @@ pub(crate) struct Flow {
     pub(crate) omit: Option<Time>,
     /// Parallel connections, 1 to 128 (`iperf3`) or 64 (`udt`).
     #[serde(default = "one")]
-    pub(crate) parallel: u32,
+    pub(crate) streams: u32,
     #[serde(default)]
     pub(crate) direction: Direction,
     /// Address that the client connects to instead of the server: a relay that forwards to the
@@ -41,21 +41,21 @@ pub(crate) struct Flow {
     #[serde(default, with = "super::notation::as_text")]
     pub(crate) cc: Option<CcSpec>,
     /// Pacing of the sender (`curl`, `iperf3`).
-    pub(crate) pace: Option<Pace>,
+    pub(crate) pacing: Option<Pacing>,
     /// Time between full packets, instead of a pacing rate.
-    pub(crate) gap: Option<Time>,
+    pub(crate) inter_packet_gap: Option<Time>,
     /// Socket buffers of both ends, and so the receiver's window (`iperf3`).
     pub(crate) window: Option<Bytes>,
     /// Whether the server opens the data connections (`ftp`).
     #[serde(default)]
-    pub(crate) active: bool,
+    pub(crate) ftp_active: bool,
     /// Time between messages (`probe`); 0 is back to back.
     pub(crate) interval: Option<Time>,
     /// Packet size in bytes with its IP header (`probe`).
-    pub(crate) length: Option<u16>,
+    pub(crate) packet_size: Option<u16>,
     /// Packets of one message (`probe`). Several are sent as one GSO packet.
     #[serde(default = "one")]
-    pub(crate) segments: u16,
+    pub(crate) gso_segments: u16,
     /// Program and arguments of a command that runs on `from` (`command`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) command: Vec<String>,
@@ -64,16 +64,15 @@ pub(crate) struct Flow {
     pub(crate) server: Vec<String>,
     /// TCP port at which `server` listens once it is ready.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) ready: Option<u16>,
+    pub(crate) server_port: Option<u16>,
     /// File on `to` that must equal `{payload}` when the command has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) arrives: Option<String>,
+    pub(crate) output_file: Option<String>,
     /// Start, from the beginning of the run.
     #[serde(default)]
     pub(crate) start: Time,
     /// Whether it runs in this cell.
     #[serde(
-        rename = "when",
         default = "super::notation::default_true",
         deserialize_with = "super::notation::bool_or_all"
     )]
@@ -213,8 +212,8 @@ const PROXY_SCHEMES: [&str; 3] = ["socks5", "socks5h", "http"];
 
 /// Pacing of a sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged, try_from = "PaceText")]
-pub(crate) enum Pace {
+#[serde(untagged, try_from = "PacingText")]
+pub(crate) enum Pacing {
     /// At TCP's own rate, from the first packet on. `false` equals a missing key.
     Own(bool),
     /// At most this much payload (SO_MAX_PACING_RATE).
@@ -224,18 +223,18 @@ pub(crate) enum Pace {
 /// Pacing as written, so that an invalid rate is refused with its own message.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a rate such as \"800mbit\", or true")]
-enum PaceText {
+enum PacingText {
     Own(bool),
     Rate(String),
 }
 
-impl TryFrom<PaceText> for Pace {
+impl TryFrom<PacingText> for Pacing {
     type Error = longhaul_units::ParseError;
 
-    fn try_from(text: PaceText) -> Result<Self, Self::Error> {
+    fn try_from(text: PacingText) -> Result<Self, Self::Error> {
         match text {
-            PaceText::Own(own) => Ok(Self::Own(own)),
-            PaceText::Rate(rate) => rate.parse().map(Self::Rate),
+            PacingText::Own(own) => Ok(Self::Own(own)),
+            PacingText::Rate(rate) => rate.parse().map(Self::Rate),
         }
     }
 }

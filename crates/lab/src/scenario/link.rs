@@ -10,7 +10,7 @@ use toml::Table;
 pub(crate) struct Link {
     pub(crate) name: String,
     #[serde(deserialize_with = "super::notation::exactly_two")]
-    pub(crate) between: [String; 2],
+    pub(crate) endpoints: [String; 2],
     #[serde(default)]
     pub(crate) kind: LinkKind,
     /// Address and prefix length of each end. If absent, each link gets its own subnet.
@@ -20,13 +20,13 @@ pub(crate) struct Link {
     #[serde(default = "standard_mtu")]
     pub(crate) mtu: u32,
     /// Name of another link with the same options and random decisions.
-    pub(crate) like: Option<String>,
+    pub(crate) same_as: Option<String>,
     /// Whether its segments are captured into the raw records of each run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) tap: bool,
+    pub(crate) capture: bool,
     /// Whether the capture file is kept after its analysis.
     #[serde(default = "super::notation::default_true")]
-    pub(crate) tap_keep: bool,
+    pub(crate) keep_capture: bool,
     /// All other keys: options of `longhaul link`.
     #[serde(flatten)]
     pub(crate) options: Table,

@@ -12,7 +12,7 @@ use toml::Value;
 pub(crate) struct MeasureSpec {
     /// Name of the metric; it ends in the unit of the measure.
     pub(crate) name: String,
-    pub(crate) of: TimeSeriesMetric,
+    pub(crate) metric: TimeSeriesMetric,
     /// Name of the flow; all transfers if absent.
     pub(crate) flow: Option<String>,
     /// Start of the evaluated part of the run.
@@ -26,7 +26,7 @@ pub(crate) struct MeasureSpec {
     #[serde(default = "second")]
     pub(crate) bin: Time,
     /// Level for `time_to`: `"90 %"` of the slowest link's rate, or a value with its unit.
-    pub(crate) reaches: Option<Value>,
+    pub(crate) target: Option<Value>,
     /// Time for which the level must hold; to the end of the part if absent.
     pub(crate) hold: Option<Time>,
 }
@@ -48,7 +48,7 @@ pub(crate) enum Stat {
     P95,
     /// Settling time: from the beginning of the part until the values reach a level and stay there.
     /// If they never do, the length of the part.
-    TimeTo,
+    SettlingTime,
 }
 
 /// Metric that is sampled over time. The name ends in its unit, as metrics do.

@@ -18,7 +18,7 @@ pub(crate) mod view;
 use claim::ReferenceValues;
 pub(crate) use claim::{AnswerSpec, CheckSpec};
 pub(crate) use control::CcSpec;
-pub(crate) use flow::{Direction, Flow, HostPort, Pace, Program};
+pub(crate) use flow::{Direction, Flow, HostPort, Pacing, Program};
 use indexmap::IndexMap;
 pub(crate) use link::{Address, Link, LinkKind};
 use longhaul_units::Time;
@@ -47,20 +47,20 @@ pub(crate) struct Scenario {
     pub(crate) seed: u64,
     /// Whether this cell runs under simulated time instead of on a testbed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) simulate: bool,
+    pub(crate) simulated: bool,
     /// Counted runs of each cell, 1 to 1,000, without warm-up runs.
     #[serde(default = "defaults::repetitions")]
     pub(crate) repetitions: u32,
-    /// Most retries of a run for which the machine was too busy (`measure/links.rs`).
-    #[serde(rename = "retakes", default = "defaults::max_retries")]
+    /// Most retries of a run in which the emulator was late (`measure/links.rs`).
+    #[serde(default = "defaults::max_retries")]
     pub(crate) max_retries: u32,
     /// Warm-up runs of each cell, 0 to 10. They are shortened as by `--quick`, come before the
     /// counted runs, and their figures are discarded.
     #[serde(default)]
-    pub(crate) warmup: u32,
+    pub(crate) warmup_runs: u32,
     /// Longest time of one run; a longer run fails.
-    #[serde(default = "defaults::limit")]
-    pub(crate) limit: Time,
+    #[serde(default = "defaults::timeout")]
+    pub(crate) timeout: Time,
     /// Named values that the rest of the file uses as `${name}`.
     #[serde(default)]
     pub(crate) parameters: Table,
@@ -69,13 +69,13 @@ pub(crate) struct Scenario {
     pub(crate) quick: Table,
     /// Parameters that are varied: every combination of their values is a cell.
     #[serde(default)]
-    pub(crate) vary: IndexMap<String, Vec<Value>>,
+    pub(crate) matrix: IndexMap<String, Vec<Value>>,
     /// Overrides of parameters for a varied value: by its parameter, then by the value.
     #[serde(default)]
-    pub(crate) with: IndexMap<String, IndexMap<String, Table>>,
-    /// Single cells in addition to those of `vary`.
+    pub(crate) overrides: IndexMap<String, IndexMap<String, Table>>,
+    /// Single cells in addition to those of `matrix`.
     #[serde(default)]
-    pub(crate) cells: Vec<CellSpec>,
+    pub(crate) include: Vec<CellSpec>,
     /// Congestion control of every host's connections; the machine's default if absent.
     pub(crate) congestion_control: Option<String>,
     /// Kernel settings of every host, by their dotted names.
@@ -110,7 +110,7 @@ pub(crate) struct Scenario {
     pub(crate) answer: Option<AnswerSpec>,
     /// Figures that the paper prints.
     #[serde(default)]
-    pub(crate) paper: Vec<ReferenceValues>,
+    pub(crate) reference: Vec<ReferenceValues>,
 }
 
 impl Scenario {
@@ -128,14 +128,14 @@ impl Scenario {
     }
 }
 
-/// Single cell that is not a combination of `vary`.
+/// Single cell that is not a combination of `matrix`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CellSpec {
     /// Name for tables and messages.
     pub(crate) label: Option<String>,
     /// Parameters that identify the cell.
-    pub(crate) vary: Table,
+    pub(crate) values: Table,
     /// Further parameters of the cell. The result does not name them.
     #[serde(default)]
     pub(crate) set: Table,
@@ -185,7 +185,7 @@ mod defaults {
         3
     }
 
-    pub(super) fn limit() -> Time {
+    pub(super) fn timeout() -> Time {
         Time::from_secs(600)
     }
 }

@@ -10,7 +10,6 @@ use toml::{Table, Value};
 pub(crate) struct Relay {
     /// Whether it runs in this cell.
     #[serde(
-        rename = "when",
         default = "super::notation::default_true",
         deserialize_with = "super::notation::bool_or_all"
     )]
@@ -35,7 +34,6 @@ pub(crate) struct Relay {
 pub(crate) struct Decp {
     /// Whether it runs in this cell.
     #[serde(
-        rename = "when",
         default = "super::notation::default_true",
         deserialize_with = "super::notation::bool_or_all"
     )]
@@ -109,11 +107,8 @@ pub(crate) fn check_leg_controls(
 
 /// Whether an option of a relay names the congestion control of a leg.
 fn is_leg_control(key: &str) -> bool {
-    // The relay knows the last two as old names of the flags.
-    matches!(
-        key.replace('-', "_").as_str(),
-        "cc_downstream" | "cc_upstream" | "cc_near" | "cc_far"
-    )
+    let key = key.replace('-', "_");
+    matches!(key.as_str(), "cc_downstream" | "cc_upstream")
 }
 
 /// Returns the congestion controls of a relay's legs, in its options and in the profiles of its
@@ -151,13 +146,13 @@ mod tests {
 
     #[test]
     fn relay_is_enabled_if_all_conditions_hold() {
-        let when = |text: &str| toml::from_str::<Relay>(text).map(|relay| relay.enabled);
-        assert!(when("").unwrap());
-        assert!(!when("when = false").unwrap());
-        assert!(when("when = [true, true]").unwrap());
-        assert!(!when("when = [true, false]").unwrap());
+        let enabled = |text: &str| toml::from_str::<Relay>(text).map(|relay| relay.enabled);
+        assert!(enabled("").unwrap());
+        assert!(!enabled("enabled = false").unwrap());
+        assert!(enabled("enabled = [true, true]").unwrap());
+        assert!(!enabled("enabled = [true, false]").unwrap());
         assert!(
-            when("when = 'yes'")
+            enabled("enabled = 'yes'")
                 .unwrap_err()
                 .to_string()
                 .contains("a boolean or a list")

@@ -82,12 +82,12 @@ pub(crate) struct TableSpec {
     /// Varied parameters of the rows, or `cell`.
     pub(crate) rows: OptionalNames,
     pub(crate) columns: OptionalNames,
-    pub(crate) panels: OptionalNames,
+    pub(crate) facet: OptionalNames,
     /// Selects the cells with these values.
-    pub(crate) only: Option<IndexMap<String, Values>>,
+    pub(crate) filter: Option<IndexMap<String, Values>>,
     /// Whether to show the paper's figures too.
     #[serde(default = "super::notation::default_true")]
-    pub(crate) paper: bool,
+    pub(crate) reference: bool,
 }
 
 /// Figure of the report, `[[figure]]`.
@@ -100,28 +100,28 @@ pub(crate) struct FigureSpec {
     pub(crate) note: Option<String>,
     pub(crate) metric: OptionalNames,
     /// Metrics over time, instead of `metric`.
-    pub(crate) of: Option<TimeSeriesMetrics>,
-    /// Flows of `quantity`, one line each; all flows together if absent.
+    pub(crate) time_series: Option<TimeSeriesMetrics>,
+    /// Flows of `time_series`, one line each; all flows together if absent.
     pub(crate) flow: OptionalNames,
-    /// Start of the shown part of the run, with `quantity`.
+    /// Start of the shown part of the run, with `time_series`.
     pub(crate) from: Option<Time>,
     pub(crate) to: Option<Time>,
     pub(crate) bin: Option<Time>,
-    /// Parameter on the x axis (series, bars). With `quantity`, the x axis is time.
-    pub(crate) over: OptionalNames,
-    /// Parameter of lines or colours (series, bars, cdf).
-    pub(crate) by: OptionalNames,
+    /// Parameter on the x axis (line, bars). With `time_series`, the x axis is time.
+    pub(crate) x: OptionalNames,
+    /// Parameter of lines or colours (line, bars, cdf).
+    pub(crate) hue: OptionalNames,
     /// Parameters of the rows (heat map, matrix).
     pub(crate) rows: OptionalNames,
     pub(crate) columns: OptionalNames,
-    pub(crate) panels: OptionalNames,
-    pub(crate) only: Option<IndexMap<String, Values>>,
+    pub(crate) facet: OptionalNames,
+    pub(crate) filter: Option<IndexMap<String, Values>>,
     /// Logarithmic axes: `x`, `y` or `xy`.
     pub(crate) log: Option<String>,
     #[serde(default = "super::notation::default_true")]
-    pub(crate) paper: bool,
+    pub(crate) reference: bool,
     #[serde(default)]
-    pub(crate) limits: Vec<ReferenceLineSpec>,
+    pub(crate) reference_lines: Vec<ReferenceLineSpec>,
 }
 
 impl FigureSpec {
@@ -129,12 +129,15 @@ impl FigureSpec {
         matches!(self.kind, FigureKind::Heatmap | FigureKind::Matrix)
     }
 
-    pub(crate) fn time_series(&self) -> Vec<(TimeSeriesMetric, TimeSeriesId)> {
+    pub(crate) fn time_series_ids(&self) -> Vec<(TimeSeriesMetric, TimeSeriesId)> {
         let name = |metric: &TimeSeriesMetric, flow: Option<&String>| {
             let (of, flow) = (metric.name().to_owned(), flow.cloned());
             (*metric, TimeSeriesId { metric: of, flow })
         };
-        let metrics = self.of.as_ref().map_or(&[][..], TimeSeriesMetrics::all);
+        let metrics = self
+            .time_series
+            .as_ref()
+            .map_or(&[][..], TimeSeriesMetrics::all);
         let each = |metric| match names_of(&self.flow) {
             [] => vec![name(metric, None)],
             flows => flows.iter().map(|flow| name(metric, Some(flow))).collect(),

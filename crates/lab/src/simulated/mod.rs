@@ -41,7 +41,7 @@ pub(crate) fn check(experiment: &ExperimentPlan) -> Result<()> {
                 };
                 experiment.sources.refuse(&error.with_owner(what))
             };
-            if scenario.simulate {
+            if scenario.simulated {
                 Plan::of(scenario).map_err(refuse)?;
             }
         }
@@ -73,10 +73,10 @@ fn simulate(
     let mut run = SimulatedRun::new(&plan, chain);
     let mut samples = Samples::create(&plan, &directory.join("tcp_info.jsonl"))?;
     while !run.is_over() {
-        if run.now() > scenario.limit {
+        if run.now() > scenario.timeout {
             bail!(
-                "a simulated flow took longer than the limit of {}",
-                scenario.limit
+                "a simulated flow took longer than the timeout of {}",
+                scenario.timeout
             );
         }
         run.step();

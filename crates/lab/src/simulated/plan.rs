@@ -9,7 +9,7 @@ use crate::{
         tcp_settings::{receive_window, send_buffer, sender_control},
     },
     scenario::{
-        Direction, Flow, Pace, Program, Relay, RelayProgram, Scenario,
+        Direction, Flow, Pacing, Program, Relay, RelayProgram, Scenario,
         config_error::{CheckResult, ConfigError, check_each, ensure, in_key},
     },
 };
@@ -113,7 +113,7 @@ impl<'a> Plan<'a> {
     pub(super) fn connections(&self, leg: usize) -> impl Iterator<Item = Connection<'_>> {
         let flows = self.flows.iter().enumerate();
         flows.flat_map(move |(number, flow)| {
-            (0..flow.parallel).map(move |_| self.connection(leg, number, flow))
+            (0..flow.streams).map(move |_| self.connection(leg, number, flow))
         })
     }
 
@@ -204,7 +204,7 @@ impl<'a> Plan<'a> {
         let window = flow.window.filter(|_| last);
         let buffer = flow.window.filter(|_| own);
         let sender_options = SenderOptions::of(self.scenario, &self.topology, flow);
-        let rate = matches!(flow.pace, Some(Pace::Rate(_))) || flow.gap.is_some();
+        let rate = matches!(flow.pacing, Some(Pacing::Rate(_))) || flow.inter_packet_gap.is_some();
         SenderConfig {
             mss,
             receive_window: window
@@ -212,7 +212,7 @@ impl<'a> Plan<'a> {
             send_buffer: buffer.unwrap_or_else(|| send_buffer(self.scenario, sends)),
             paced: own && sender_options.pacing_rate.is_some(),
             pacing_rate_max: sender_options.pacing_rate.filter(|_| own && rate),
-            packets: flow.size.map(|size| packets(size, flow.parallel, mss)),
+            packets: flow.size.map(|size| packets(size, flow.streams, mss)),
             ..SenderConfig::default()
         }
     }
@@ -261,17 +261,19 @@ fn check_flow(flow: &Flow) -> CheckResult {
     }
 }
 
-/// Refuses `decp` and taps, which are not simulated.
+/// Refuses `decp` and captures, which are not simulated.
 fn check_unsupported(scenario: &Scenario) -> CheckResult {
     for (host, decp) in &scenario.decp {
         let off = ensure(!decp.enabled, || format!("decp.{host} is on"));
         in_key("decp", in_key(host, off))?;
     }
-    let untapped = check_each(&scenario.links, |link| {
-        let untapped = ensure(!link.tap, || format!("link {:?} has a tap", link.name));
-        in_key("tap", untapped)
+    let uncaptured = check_each(&scenario.links, |link| {
+        let none = ensure(!link.capture, || {
+            format!("link {:?} has a capture", link.name)
+        });
+        in_key("capture", none)
     });
-    in_key("links", untapped)
+    in_key("links", uncaptured)
 }
 
 /// Checks the enabled relays: they must be on the path of the flows and do nothing but split their

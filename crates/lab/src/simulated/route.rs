@@ -70,7 +70,7 @@ impl Route {
             topology.between(&pair[0], &pair[1]),
             self.leg_hops.last_mut(),
         ) {
-            let forward = scenario.links[link].between[0] == pair[0];
+            let forward = scenario.links[link].endpoints[0] == pair[0];
             hops.push(Hop { link, forward });
         }
     }
@@ -122,9 +122,11 @@ impl LinkModel {
         {
             return Some("changes with time");
         }
-        let link_configs = [&self.forward, &self.reverse];
-        let plain = |link_config: &&LinkConfig| TrainLine::new((*link_config).clone(), 0).is_ok();
-        (!link_configs.iter().all(plain)).then_some("jitter, queue rules or the like")
+        let mut link_configs = [&self.forward, &self.reverse].into_iter();
+        link_configs.find_map(|link_config| {
+            let unsupported = TrainLine::new(link_config.clone(), 0).err()?;
+            Some(unsupported.0)
+        })
     }
 
     /// Adds the loss of another link, if this one has none in the same direction. The place of a

@@ -25,11 +25,11 @@ pub(crate) struct Head {
     #[serde(default)]
     pub(crate) quick: Table,
     #[serde(default)]
-    pub(crate) vary: IndexMap<String, Vec<Value>>,
+    pub(crate) matrix: IndexMap<String, Vec<Value>>,
     #[serde(default)]
-    pub(crate) with: IndexMap<String, IndexMap<String, Table>>,
+    pub(crate) overrides: IndexMap<String, IndexMap<String, Table>>,
     #[serde(default)]
-    pub(crate) cells: Vec<CellSpec>,
+    pub(crate) include: Vec<CellSpec>,
 }
 
 /// Returns the parameters of full runs and of quick runs. A warm-up run stays short despite
@@ -66,7 +66,7 @@ pub(crate) fn overrides(
     with: &IndexMap<String, IndexMap<String, Table>>,
 ) -> Table {
     let found = spec
-        .vary
+        .values
         .iter()
         .filter_map(|(key, value)| {
             let named = with.get(key)?.iter();
@@ -92,30 +92,30 @@ impl Values {
         let not_explicit = |(name, _): &(&String, &Value)| !self.explicit.contains(name);
         let overrides = overrides.iter().filter(not_explicit);
         values.extend(overrides.map(|(k, v)| (k.clone(), v.clone())));
-        values.extend(spec.vary.clone());
+        values.extend(spec.values.clone());
         values.extend(spec.set.clone());
         values
     }
 }
 
-/// Returns the declared parameters, with those of `vary`. Cells may set no others.
+/// Returns the declared parameters, with those of `matrix`. Cells may set no others.
 fn declared_parameters(head: &Head) -> Result<Table, ConfigError> {
     let mut values = head.parameters.clone();
-    for (name, choices) in &head.vary {
-        let first = choices.first().ok_or(format!("vary.{name} is empty"));
-        let first = in_key("vary", in_key(name, first))?;
-        in_key("vary", in_key(name, check_distinct_values(name, choices)))?;
+    for (name, choices) in &head.matrix {
+        let first = choices.first().ok_or(format!("matrix.{name} is empty"));
+        let first = in_key("matrix", in_key(name, first))?;
+        in_key("matrix", in_key(name, check_distinct_values(name, choices)))?;
         values.entry(name.clone()).or_insert_with(|| first.clone());
     }
     in_key(
-        "cells",
-        check_each(&head.cells, |cell| {
-            in_key("vary", check_declared(&cell.vary, &values))?;
+        "include",
+        check_each(&head.include, |cell| {
+            in_key("values", check_declared(&cell.values, &values))?;
             in_key("set", check_declared(&cell.set, &values))?;
             in_key("set", check_set_keys(cell))
         }),
     )?;
-    let with = |(key, of_values): (&String, &IndexMap<String, Table>)| {
+    let overrides = |(key, of_values): (&String, &IndexMap<String, Table>)| {
         let mut all = of_values.iter();
         in_key(
             key,
@@ -126,7 +126,7 @@ fn declared_parameters(head: &Head) -> Result<Table, ConfigError> {
             }),
         )
     };
-    in_key("with", head.with.iter().try_for_each(with))?;
+    in_key("overrides", head.overrides.iter().try_for_each(overrides))?;
     Ok(values)
 }
 
@@ -137,14 +137,14 @@ fn check_distinct_values(name: &str, choices: &[Value]) -> CheckResult {
         let twice = choices[..at]
             .iter()
             .any(|before| value::matches(&text, before));
-        ensure(!twice, || format!("vary.{name} has {text} twice"))
+        ensure(!twice, || format!("matrix.{name} has {text} twice"))
     })
 }
 
 /// Checks that a cell does not set a parameter that it varies.
 fn check_set_keys(cell: &CellSpec) -> CheckResult {
     let both = |name: &String| {
-        ensure(!cell.vary.contains_key(name), || {
+        ensure(!cell.values.contains_key(name), || {
             format!("the cell varies {name}, and sets it to something else")
         })
     };
@@ -165,11 +165,11 @@ fn check_declared(set: &Table, values: &Table) -> CheckResult {
 
 /// Checks that some cell has the value of an override. Otherwise a typo would go unnoticed.
 fn check_override(head: &Head, key: &str, value: &str) -> CheckResult {
-    let listed = head.vary.get(key).into_iter().flatten();
-    let single = head.cells.iter().filter_map(|cell| cell.vary.get(key));
+    let listed = head.matrix.get(key).into_iter().flatten();
+    let single = head.include.iter().filter_map(|cell| cell.values.get(key));
     let varied = listed.chain(single).any(|own| value::matches(value, own));
     ensure(varied, || {
-        format!("with.{key}.{value}: no cell varies {key} as {value}")
+        format!("overrides.{key}.{value}: no cell varies {key} as {value}")
     })
 }
 
@@ -206,23 +206,23 @@ fn apply_set(mut values: Table, set: &[(String, String)]) -> Result<Table> {
     Ok(values)
 }
 
-/// Returns the cross product of `vary`, last key fastest, then the single cells.
+/// Returns the cross product of `matrix`, last key fastest, then the single cells.
 pub(crate) fn combinations(head: &Head) -> Result<Vec<CellSpec>, ConfigError> {
     let count = head
-        .vary
+        .matrix
         .values()
         .map(Vec::len)
         .fold(1usize, usize::saturating_mul);
-    let few = count.saturating_add(head.cells.len()) <= CELLS_MAX;
+    let few = count.saturating_add(head.include.len()) <= CELLS_MAX;
     let few = ensure(few, || {
         format!("the scenario has more than {CELLS_MAX} cells")
     });
-    in_key("vary", few)?;
+    in_key("matrix", few)?;
     let mut all = vec![CellSpec::default()];
-    for (name, choices) in &head.vary {
+    for (name, choices) in &head.matrix {
         let extended = |spec: &CellSpec, choice: &Value| {
             let mut spec = spec.clone();
-            spec.vary.insert(name.clone(), choice.clone());
+            spec.values.insert(name.clone(), choice.clone());
             spec
         };
         all = all
@@ -230,9 +230,9 @@ pub(crate) fn combinations(head: &Head) -> Result<Vec<CellSpec>, ConfigError> {
             .flat_map(|spec| choices.iter().map(move |choice| extended(spec, choice)))
             .collect();
     }
-    if head.vary.is_empty() && !head.cells.is_empty() {
+    if head.matrix.is_empty() && !head.include.is_empty() {
         all.clear();
     }
-    all.extend(head.cells.iter().cloned());
+    all.extend(head.include.iter().cloned());
     Ok(all)
 }

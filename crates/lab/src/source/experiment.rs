@@ -47,12 +47,12 @@ impl ExperimentPlan {
         let mut digest = Sha256::new();
         digest.update(serde_json::to_vec(&(
             scenario.repetitions,
-            scenario.warmup,
+            scenario.warmup_runs,
             self.quick,
         ))?);
         for cell in &self.cells {
             digest.update(serde_json::to_vec(&(
-                &cell.vary,
+                &cell.values,
                 &cell.scenario,
                 &cell.quick_scenario,
             ))?);
@@ -67,15 +67,15 @@ impl ExperimentPlan {
     /// Makes all cells run under simulated time.
     pub(crate) fn simulate(&mut self) {
         for cell in &mut self.cells {
-            cell.scenario.simulate = true;
-            cell.quick_scenario.simulate = true;
+            cell.scenario.simulated = true;
+            cell.quick_scenario.simulated = true;
         }
     }
 
     /// Scenarios of the cells that run on the testbed, not under simulated time.
     pub(crate) fn on_testbed(&self) -> impl Iterator<Item = &Scenario> {
         let scenarios = self.cells.iter().map(|cell| &cell.scenario);
-        scenarios.filter(|scenario| !scenario.simulate)
+        scenarios.filter(|scenario| !scenario.simulated)
     }
 
     /// Whether any cell runs on the testbed.
@@ -87,7 +87,7 @@ impl ExperimentPlan {
 /// Cell: one combination of parameters.
 #[derive(Debug)]
 pub(crate) struct Cell {
-    pub(crate) vary: Table,
+    pub(crate) values: Table,
     pub(crate) label: Option<String>,
     /// Scenario with this cell's parameters.
     pub(crate) scenario: Scenario,
@@ -100,7 +100,7 @@ impl Cell {
     pub(crate) fn name(&self) -> String {
         self.label.clone().unwrap_or_else(|| {
             let text_pairs: Vec<_> = self
-                .vary
+                .values
                 .iter()
                 .map(|(k, v)| format!("{k}={}", plain_text(v)))
                 .collect();
@@ -120,8 +120,9 @@ impl Cell {
     }
 
     fn all(&self, wanted: &[(String, String)], names: fn(&str, &Value) -> bool) -> bool {
-        let has =
-            |(key, text): &(String, String)| self.vary.get(key).is_some_and(|own| names(text, own));
+        let has = |(key, text): &(String, String)| {
+            self.values.get(key).is_some_and(|own| names(text, own))
+        };
         wanted.iter().all(has)
     }
 }
@@ -133,7 +134,7 @@ pub(crate) struct Choices {
     /// Parameters as `name=value`.
     pub(crate) set: Vec<(String, String)>,
     /// Selects the cells whose varied values match all of these.
-    pub(crate) only: Vec<(String, String)>,
+    pub(crate) filter: Vec<(String, String)>,
     pub(crate) repetitions: Option<u32>,
     pub(crate) seed: Option<u64>,
 }

@@ -1,19 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Scenarios that extend others: `base = "nec-linux"` inherits everything from there, and the
+//! Scenarios that extend others: `extends = "nec-linux"` inherits everything from there, and the
 //! file's own values have precedence. Tables are merged key by key, and arrays of named tables by
-//! their names; everything else is replaced. `without = ["check.slow"]` first removes a value of
+//! their names; everything else is replaced. `unset = ["check.slow"]` first removes a value of
 //! the base.
 //!
 //! One range of offsets covers all files: the text of each file is parsed after as many blanks as
 //! the texts before it have bytes. So an error in the merged table still has its file, line and
 //! column.
 
-use super::{Source, library, parameters::Parameters};
+use super::{
+    Source, library,
+    parameters::Parameters,
+    renamed::{self, OldName},
+};
 use crate::scenario::config_error::ConfigError;
 use anyhow::Result;
-use longhaul_command::exit::{Refusal, explain_integer_error};
+use longhaul_command::{
+    deprecated,
+    exit::{Refusal, explain_integer_error},
+};
 use serde::de::DeserializeOwned;
-use std::fmt::Display;
+use std::{collections::BTreeSet, fmt::Display};
 use toml::{
     Spanned, Table,
     de::{DeArray, DeTable, DeValue, Deserializer},
@@ -22,9 +29,9 @@ use toml::{
 /// Most files in a chain of bases.
 const DEPTH_MAX: usize = 8;
 /// Key of the scenario to extend.
-const BASE: &str = "base";
+const EXTENDS: &str = "extends";
 /// Key of the values of the base to remove.
-const WITHOUT: &str = "without";
+const UNSET: &str = "unset";
 
 /// File of a scenario with all files that it extends.
 #[derive(Debug, Clone)]
@@ -74,14 +81,14 @@ impl ScenarioSources {
     fn base_of_last_file(&self) -> Result<Option<Source>> {
         let last = &self.files[self.files.len() - 1];
         let table = self.parse(last)?.into_inner();
-        let Some(value) = table.get(BASE) else {
-            let without = table.get(WITHOUT).map(|value| value.span().start);
-            return without.map_or(Ok(None), |at| Err(self.refusal(at, "without needs a base")));
+        let Some(value) = table.get(EXTENDS) else {
+            let unset = table.get(UNSET).map(|value| value.span().start);
+            return unset.map_or(Ok(None), |at| Err(self.refusal(at, "unset needs extends")));
         };
         let refused = |problem: &str| self.refusal(value.span().start, problem);
         let name = value.get_ref().as_str();
         let name =
-            name.ok_or_else(|| refused("base is the name of a scenario or the path of a file"))?;
+            name.ok_or_else(|| refused("extends is the name of a scenario or the path of a file"))?;
         let base = library::find_base(&last.source, name).map_err(|problem| refused(&problem))?;
         if self
             .files
@@ -98,23 +105,50 @@ impl ScenarioSources {
         Ok(Some(base))
     }
 
+    /// Parses a file. Old names have become new ones.
     fn parse<'f>(&self, file: &'f File) -> Result<Spanned<DeTable<'f>>> {
-        DeTable::parse(&file.padded).map_err(|error| self.parse_error(&error))
+        Ok(self.parse_with_old_names(file)?.0)
+    }
+
+    fn parse_with_old_names<'f>(
+        &self,
+        file: &'f File,
+    ) -> Result<(Spanned<DeTable<'f>>, Vec<OldName>)> {
+        let parsed = DeTable::parse(&file.padded).map_err(|error| self.parse_error(&error));
+        let mut table = parsed?;
+        let found = renamed::rename(table.get_mut());
+        Ok((table, found))
+    }
+
+    /// Warns about the old names in all files: of each name once a file, at its first position.
+    ///
+    /// # Errors
+    /// Invalid TOML.
+    pub(crate) fn warn_of_old_names(&self) -> Result<()> {
+        for file in &self.files {
+            let mut seen = BTreeSet::new();
+            for OldName { at, old, new } in self.parse_with_old_names(file)?.1 {
+                if seen.insert((old.clone(), new.clone())) {
+                    deprecated::warn(&format!("{}: {old}", self.place(at)), &new);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Merges all files into one table. Parameters are not yet filled in.
     ///
     /// # Errors
-    /// A path in `without` that no base has.
+    /// A path in `unset` that no base has.
     pub(crate) fn merged(&self) -> Result<Spanned<DeTable<'_>>> {
         let mut merged = DeTable::new();
         for file in self.files.iter().rev() {
             let mut own = self.parse(file)?.into_inner();
-            own.remove(BASE);
-            let taken = own
-                .remove(WITHOUT)
-                .map_or(Ok(()), |without| remove_paths(&mut merged, &without));
-            taken.map_err(|problem| self.refusal(problem.at, &problem.text))?;
+            own.remove(EXTENDS);
+            let removed = own
+                .remove(UNSET)
+                .map_or(Ok(()), |unset| remove_paths(&mut merged, &unset));
+            removed.map_err(|problem| self.refusal(problem.at, &problem.text))?;
             merge(&mut merged, own);
         }
         // A missing top-level key is reported in the scenario's own file.
@@ -177,6 +211,11 @@ impl ScenarioSources {
 
     /// Returns a refusal at byte `at` of the common offsets.
     pub(crate) fn refusal(&self, at: usize, problem: &(impl Display + ?Sized)) -> anyhow::Error {
+        Refusal::usage(format!("{}: {problem}", self.place(at)))
+    }
+
+    /// File, line and column at byte `at` of the common offsets.
+    fn place(&self, at: usize) -> String {
         let File {
             source,
             start,
@@ -185,8 +224,7 @@ impl ScenarioSources {
         let before = &padded[*start..at];
         let line = before.matches('\n').count() + 1;
         let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-        let origin = &source.origin;
-        Refusal::usage(format!("{origin}: line {line}, column {column}: {problem}"))
+        format!("{}: line {line}, column {column}", source.origin)
     }
 
     fn file_at(&self, at: usize) -> &File {
@@ -249,22 +287,24 @@ fn merge_named<'a>(base: &mut DeArray<'a>, own: DeArray<'a>) {
     }
 }
 
-/// Removes every path of `without` from `base`.
-fn remove_paths(base: &mut DeTable<'_>, without: &Spanned<DeValue<'_>>) -> Result<(), Problem> {
+/// Removes every path of `unset` from `base`.
+fn remove_paths(base: &mut DeTable<'_>, unset: &Spanned<DeValue<'_>>) -> Result<(), Problem> {
     let wrong = |value: &Spanned<DeValue<'_>>, text: String| Problem {
         at: value.span().start,
         text,
     };
-    let list = without.get_ref().as_array();
+    let list = unset.get_ref().as_array();
     let list = list.ok_or_else(|| {
         wrong(
-            without,
-            format!("{WITHOUT} is a list, such as {WITHOUT} = [\"vary.loss\"]"),
+            unset,
+            format!("{UNSET} is a list, such as {UNSET} = [\"matrix.loss\"]"),
         )
     })?;
     for value in list {
         let path = value.get_ref().as_str().unwrap_or_default();
-        if !remove(base, &segments(path)) {
+        let mut segments = segments(path);
+        renamed::rename_path(&mut segments);
+        if !remove(base, &segments) {
             return Err(wrong(value, format!("the base has no {path:?}")));
         }
     }
@@ -272,7 +312,7 @@ fn remove_paths(base: &mut DeTable<'_>, without: &Spanned<DeValue<'_>>) -> Resul
 }
 
 /// Splits a path such as `check."at least 6"`. Dots in quotes belong to a name.
-fn segments(path: &str) -> Vec<String> {
+pub(crate) fn segments(path: &str) -> Vec<String> {
     let mut quoted = false;
     let ends = |c: char| {
         quoted ^= c == '"';
@@ -329,7 +369,7 @@ mod tests {
 
     const BASE: &str = r#"title = "base"
 question = "q"
-[vary]
+[matrix]
 loss = [0.0, 0.1]
 delay = ["1ms"]
 [[links]]
@@ -341,9 +381,9 @@ name = "lan"
 kind = "veth"
 [[check]]
 name = "at least 6.5"
-want = ">= 6.5"
-every = { loss = 0.1 }
-[[paper]]
+threshold = ">= 6.5"
+for_each = { loss = 0.1 }
+[[reference]]
 figures = { a = 1 }
 [sysctl]
 "net.ipv4.tcp_rmem" = "1 2 3"
@@ -380,9 +420,9 @@ figures = { a = 1 }
 
     #[test]
     fn tables_merge_by_key_and_arrays_by_name() {
-        let own = "base = 'base.toml'\ntitle = 'own'\n[vary]\nloss = [0.5]\n\
+        let own = "extends = 'base.toml'\ntitle = 'own'\n[matrix]\nloss = [0.5]\n\
                    [[links]]\nname = 'wan'\ndelay = '9ms'\n[[links]]\nname = 'far'\n\
-                   [[check]]\nname = 'at least 6.5'\nwant = '>= 7'\n[[paper]]\nfigures = { b = 2 }";
+                   [[check]]\nname = 'at least 6.5'\nthreshold = '>= 7'\n[[reference]]\nfigures = { b = 2 }";
         let merged = over(own).unwrap();
         let expected: Table = toml::from_str(
             &BASE
@@ -395,14 +435,14 @@ figures = { a = 1 }
         )
         .unwrap();
         assert_eq!(merged, expected);
-        let keys: Vec<&String> = merged["vary"].as_table().unwrap().keys().collect();
+        let keys: Vec<&String> = merged["matrix"].as_table().unwrap().keys().collect();
         assert_eq!(keys, ["loss", "delay"], "the order of the base stays");
     }
 
     #[test]
-    fn without_removes_values_of_the_base() {
-        let own = "base = 'base.toml'\nwithout = ['vary.delay', 'links.lan', 'links.wan.rate', 'paper', \
-                   'check.\"at least 6.5\".every', 'sysctl.\"net.ipv4.tcp_rmem\"']";
+    fn unset_removes_values_of_the_base() {
+        let own = "extends = 'base.toml'\nunset = ['matrix.delay', 'links.lan', 'links.wan.rate', 'reference', \
+                   'check.\"at least 6.5\".for_each', 'sysctl.\"net.ipv4.tcp_rmem\"']";
         let merged = over(own).unwrap();
         let has = |path: &str| {
             let mut table = DeTable::parse("").unwrap().into_inner();
@@ -410,13 +450,15 @@ figures = { a = 1 }
             merge(&mut table, DeTable::parse(&text).unwrap().into_inner());
             remove(&mut table, &segments(path))
         };
-        assert!(has("vary.loss") && has("links.wan.delay") && has("check.\"at least 6.5\".want"));
+        assert!(
+            has("matrix.loss") && has("links.wan.delay") && has("check.\"at least 6.5\".threshold")
+        );
         for gone in [
-            "vary.delay",
+            "matrix.delay",
             "links.lan",
             "links.wan.rate",
-            "paper",
-            "check.\"at least 6.5\".every",
+            "reference",
+            "check.\"at least 6.5\".for_each",
         ] {
             assert!(!has(gone), "{gone}");
         }
@@ -427,8 +469,11 @@ figures = { a = 1 }
     fn values_are_inherited_over_two_levels() {
         let files = [
             ("base.toml", BASE),
-            ("middle.toml", "base = 'base.toml'\nquestion = 'middle'\n"),
-            ("own.toml", "base = 'middle.toml'\ntitle = 'own'\n"),
+            (
+                "middle.toml",
+                "extends = 'base.toml'\nquestion = 'middle'\n",
+            ),
+            ("own.toml", "extends = 'middle.toml'\ntitle = 'own'\n"),
         ];
         let directory = directory(&files);
         let sources = load(&directory, "own.toml").unwrap();
@@ -443,23 +488,23 @@ figures = { a = 1 }
 
     #[test]
     fn built_in_scenario_can_be_a_base() {
-        let directory = directory(&[("own.toml", "base = 'nec-dvd'\n")]);
+        let directory = directory(&[("own.toml", "extends = 'nec-dvd'\n")]);
         let sources = load(&directory, "own.toml").unwrap();
         assert_eq!(sources.files[1].source.origin, "nec-dvd (built in)");
         let resolved: Table = toml::from_str(&sources.resolved().unwrap()).unwrap();
-        assert!(resolved.contains_key("links") && !resolved.contains_key("base"));
+        assert!(resolved.contains_key("links") && !resolved.contains_key("extends"));
     }
 
     #[test]
     fn errors_name_the_file_that_is_wrong() {
         let wrong = [
-            "base = 'base.toml'\nwithout = ['vary.los']\n",
-            "base = 'base.toml'\nwithout = 'vary.loss'\n",
-            "base = 'nothing.toml'\n",
-            "title = 't'\nbase = 7\n",
-            "without = []\n",
-            "base = 'base.toml'\n[vary\n",
-            "base = 'own.toml'\n",
+            "extends = 'base.toml'\nunset = ['matrix.los']\n",
+            "extends = 'base.toml'\nunset = 'matrix.loss'\n",
+            "extends = 'nothing.toml'\n",
+            "title = 't'\nextends = 7\n",
+            "unset = []\n",
+            "extends = 'base.toml'\n[matrix\n",
+            "extends = 'own.toml'\n",
         ];
         let errors: Vec<String> = wrong.iter().map(|own| over(own).unwrap_err()).collect();
         let listed = |error: &String| error.split("; built in").next().unwrap().to_owned();
@@ -470,18 +515,18 @@ figures = { a = 1 }
     #[test]
     fn refuses_circular_and_too_long_chains() {
         let directory = directory(&[
-            ("a.toml", "base = 'b.toml'\n"),
-            ("b.toml", "\nbase = './a.toml'\n"),
+            ("a.toml", "extends = 'b.toml'\n"),
+            ("b.toml", "\nextends = './a.toml'\n"),
         ]);
         let error = load(&directory, "a.toml").unwrap_err().to_string();
         assert!(
-            error.contains("b.toml: line 2, column 8: these files extend each other in a circle"),
+            error.contains("b.toml: line 2, column 11: these files extend each other in a circle"),
             "{error}"
         );
         let tower = |floors: usize| {
             let directory = self::directory(&[("0.toml", "")]);
             for n in 1..floors {
-                let text = format!("base = '{}.toml'", n - 1);
+                let text = format!("extends = '{}.toml'", n - 1);
                 std::fs::write(directory.path().join(format!("{n}.toml")), text).unwrap();
             }
             load(&directory, &format!("{}.toml", floors - 1)).map(|_| ())
@@ -495,7 +540,10 @@ figures = { a = 1 }
         let base = "a = \"${x}\"\nb = { c = \"${x}\", d = 1 }\n";
         let directory = directory(&[
             ("base.toml", base),
-            ("own.toml", "base = 'base.toml'\ne = \"${x}\"\nf = true\n"),
+            (
+                "own.toml",
+                "extends = 'base.toml'\ne = \"${x}\"\nf = true\n",
+            ),
         ]);
         let sources = load(&directory, "own.toml").unwrap();
         let values = toml::from_str("x = 'something long'").unwrap();

@@ -123,9 +123,8 @@ mod tests {
 
     #[test]
     fn whole_string_gets_the_type_and_part_of_a_string_the_text() {
-        let text = "when = \"${relays}\"\nloss = '${loss}'\nname = \"get-${size}-${loss}\"\nin = [{ x = '${all}' }]\n";
-        let expected =
-            "when = true\nloss = 0.001\nname = \"get-1GB-0.001\"\nin = [{ x = [1, { a = 2 }] }]\n";
+        let text = "enabled = \"${relays}\"\nloss = '${loss}'\nname = \"get-${size}-${loss}\"\nin = [{ x = '${all}' }]\n";
+        let expected = "enabled = true\nloss = 0.001\nname = \"get-1GB-0.001\"\nin = [{ x = [1, { a = 2 }] }]\n";
         assert_eq!(filled(text), Ok(toml::from_str(expected).unwrap()));
     }
 

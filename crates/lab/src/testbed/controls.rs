@@ -145,7 +145,7 @@ fn check_named_controls(
         relays.try_for_each(|(name, relay)| in_key(name, check_leg_controls(relay, &mut judge))),
     )?;
     let flows = check_each(&scenario.flows, |flow| {
-        let on_sockets = flow.enabled && flow.program.is_tcp() && !scenario.simulate;
+        let on_sockets = flow.enabled && flow.program.is_tcp() && !scenario.simulated;
         match flow.cc.as_ref().filter(|_| on_sockets) {
             Some(control) => in_key("cc", judge("cc", &control.to_string())),
             None => Ok(()),
@@ -160,7 +160,7 @@ fn requested_controls(experiment: &ExperimentPlan) -> Vec<CcSpec> {
         .cells
         .iter()
         .flat_map(|cell| [&cell.scenario, &cell.quick_scenario])
-        .filter(|scenario| !scenario.simulate);
+        .filter(|scenario| !scenario.simulated);
     let mut requested: Vec<CcSpec> = scenarios.flat_map(controls_of).collect();
     requested.retain(|control| control.name.is_some());
     for control in &mut requested {
@@ -292,7 +292,7 @@ mod tests {
         let scenario: Scenario = toml::from_str(
             "title = 't'\nquestion = 'q'\ncongestion_control = 'reno'\nlinks = []\n\
              [hosts.a]\ncongestion_control = 'bic:ack_shift=3'\n\
-             [relays.a]\ncc_near = 'bic:ack_shift=3'\ncc-far = 'reno'\n\
+             [relays.a]\ncc_downstream = 'bic:ack_shift=3'\ncc-upstream = 'reno'\n\
              config.profile.wan.congestion_control = 'bic:ack_shift=3'\n\
              [[flows]]\nname = 'f'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\n\
              cc = 'bic:ack_shift=3+pace'",
@@ -307,8 +307,8 @@ mod tests {
             "lh_bic.2+pace"
         );
         let relay = &resolved.relays["a"];
-        assert_eq!(relay.options["cc_near"].as_str(), Some("lh_bic.2"));
-        assert_eq!(relay.options["cc-far"].as_str(), Some("reno"));
+        assert_eq!(relay.options["cc_downstream"].as_str(), Some("lh_bic.2"));
+        assert_eq!(relay.options["cc-upstream"].as_str(), Some("reno"));
         let profile = &relay.config["profile"]["wan"];
         assert_eq!(profile["congestion_control"].as_str(), Some("lh_bic.2"));
     }
@@ -320,9 +320,9 @@ mod tests {
         let scenario: Scenario = toml::from_str(
             "title = 't'\nquestion = 'q'\ncongestion_control = 'cubic'\nlinks = []\n\
              [hosts.a]\ncongestion_control = 'lh_htcp'\n\
-             [relays.a]\ncc_near = 'lh_bic'\ncc_far = 'lh_bic:ack_shift=3'\n\
+             [relays.a]\ncc_downstream = 'lh_bic'\ncc_upstream = 'lh_bic:ack_shift=3'\n\
              config.profile.wan.congestion_control = 'lh_scalable'\n\
-             [relays.b]\nwhen = false\ncc_near = 'lh_hstcp'\n\
+             [relays.b]\nenabled = false\ncc_downstream = 'lh_hstcp'\n\
              [[flows]]\nname = 'f'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\ncc = 'reno+pace'",
         )
         .unwrap();

@@ -299,7 +299,7 @@ mod tests {
             let rest = r#"
                 title = "t"
                 question = "q"
-                links = [{ name = "wan", between = ["a", "b"] }]
+                links = [{ name = "wan", endpoints = ["a", "b"] }]
                 flows = [{ name = "f", program = "iperf3", from = "a", to = "b", size = "1MB", cc = "cubic" }]
             "#;
             toml::from_str(&format!("{head}\n{rest}")).unwrap()
@@ -316,15 +316,18 @@ mod tests {
         let scenario = |when: &str| -> Scenario {
             toml::from_str(&format!(
                 "title = 't'\nquestion = 'q'\ncongestion_control = 'bbr'\n\
-                 links = [{{ name = 'wan', between = ['a', 'b'] }}]\n\
+                 links = [{{ name = 'wan', endpoints = ['a', 'b'] }}]\n\
                  hosts.a.congestion_control = 'cubic'\n\
                  flows = [{{ name = 'f', program = 'ftp', from = 'a', to = 'b', size = '1MB', cc = 'reno', {when} }}]"
             ))
             .unwrap()
         };
-        assert_eq!(host_control(&scenario("when = true"), "a"), Some("reno"));
-        assert_eq!(host_control(&scenario("when = true"), "b"), Some("bbr"));
-        assert_eq!(host_control(&scenario("when = false"), "a"), Some("cubic"));
-        assert!(!needs_reno(&scenario("when = true"), "a"));
+        assert_eq!(host_control(&scenario("enabled = true"), "a"), Some("reno"));
+        assert_eq!(host_control(&scenario("enabled = true"), "b"), Some("bbr"));
+        assert_eq!(
+            host_control(&scenario("enabled = false"), "a"),
+            Some("cubic")
+        );
+        assert!(!needs_reno(&scenario("enabled = true"), "a"));
     }
 }

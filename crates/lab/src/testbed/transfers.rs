@@ -218,7 +218,7 @@ impl TransferContext<'_> {
                 .directory()
                 .join(payload_name(flow.size.unwrap_or_default())),
             sink,
-            limit: self.scenario.limit,
+            limit: self.scenario.timeout,
             expected: expected(self.scenario, topology, flow),
             command: self.command(flow)?,
             record: self.directory.join(record_name(flow)),
@@ -281,7 +281,7 @@ impl Transfer {
                 .map(command::HostCommand::last_log_line);
             let output = output.map_or_else(String::new, |output| format!(": {output}"));
             bail!(
-                "flow {name} took longer than the limit of {}{output}",
+                "flow {name} took longer than the timeout of {}{output}",
                 self.limit
             );
         };
@@ -325,7 +325,7 @@ impl Transfer {
             url: &url,
             proxy: self.proxy.as_deref(),
             limit: self.limit,
-            active: self.flow.active,
+            active: self.flow.ftp_active,
         };
         match upload {
             true => curl::send(&self.netns, request, &self.payload, &self.record).await,

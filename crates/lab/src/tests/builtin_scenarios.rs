@@ -30,7 +30,10 @@ fn built_in_scenarios_are_valid_with_their_bases() {
             text: resolved,
             path: None,
         };
-        let has_no_base = source.text.lines().all(|line| !line.starts_with("base ="));
+        let has_no_base = source
+            .text
+            .lines()
+            .all(|line| !line.starts_with("extends ="));
         // A scenario without a base is its own merged text.
         if !has_no_base {
             let merged = ExperimentPlan::open(&merged, &Choices::default())
@@ -55,7 +58,7 @@ fn built_in_scenarios_are_valid_with_their_bases() {
 fn scenarios_with_a_source_have_its_figures() {
     for experiment in EXPERIMENTS.iter() {
         let printed = experiment.cells.iter().any(|cell| {
-            !paper::figures_of(&experiment.scenario.paper, cell)
+            !paper::figures_of(&experiment.scenario.reference, cell)
                 .figures
                 .is_empty()
         });
@@ -69,7 +72,7 @@ fn scenarios_with_a_source_have_its_figures() {
         });
         assert!(
             experiment.scenario.source.is_none() || printed || none,
-            "{}: it names a source, but neither has its figures ([[paper]]) nor says that it has \"no printed numbers\"",
+            "{}: it names a source, but neither has its figures ([[reference]]) nor says that it has \"no printed numbers\"",
             experiment.name
         );
     }

@@ -47,12 +47,12 @@ pub(crate) const CLAIM_CASES: &[InvalidCase] = &[
     (
         "{ relays = true }",
         "¦{ relays = 7 }",
-        "every matches no cell",
+        "for_each matches no cell",
     ),
     (
         "'goodput_bps / goodput",
-        "¦'paper.dvd_s / goodput",
-        "has a figure for paper.dvd_s",
+        "¦'reference.dvd_s / goodput",
+        "has a figure for reference.dvd_s",
     ),
     ("'>= 1'", "¦'about 1'", "is not a bound such as"),
     (
@@ -77,12 +77,12 @@ pub(crate) const CLAIM_CASES: &[InvalidCase] = &[
     ),
     (
         "[answer]",
-        "[[check]]\nname = ¦'c'\nvalue = '1'\nwant = '>= 1'\n[answer]",
+        "[[check]]\nname = ¦'c'\nvalue = '1'\nthreshold = '>= 1'\n[answer]",
         "two checks are called \"c\"",
     ),
     (
-        "sentence = '{}'\nmetric = 'goodput_bps'",
-        "sentence = '{}'\nmetric = ¦'speed'",
+        "headline = '{}'\nmetric = 'goodput_bps'",
+        "headline = '{}'\nmetric = ¦'speed'",
         "answer: ",
     ),
     (
@@ -98,32 +98,32 @@ pub(crate) const CLAIM_CASES: &[InvalidCase] = &[
     (
         "{ from = 'b' }\nfigures",
         "¦{ from = 'c' }\nfigures",
-        "paper: {from=c} matches 0 cells",
+        "reference: {from=c} matches 0 cells",
     ),
     (
-        "[[paper]]\ncell = { from = 'b' }\nfigures = { goodput_bps = 1 }",
-        "¦[[paper]]",
+        "[[reference]]\ncell = { from = 'b' }\nfigures = { goodput_bps = 1 }",
+        "¦[[reference]]",
         "give figures",
     ),
     (
         "figures = { goodput_bps = 1 }",
         "figures = { godput_bps = ¦1 }",
-        "paper: no run gives a metric \"godput_bps\"; did you mean \"goodput_bps\"?",
+        "reference: no run gives a metric \"godput_bps\"; did you mean \"goodput_bps\"?",
     ),
     (
         "figures = { goodput_bps = 1 }",
-        "figures = { goodput_bps = 1 }\nsuspect = ['goodput_bps', ¦'goodput']",
-        "paper: suspect: there is no figure \"goodput\" here",
+        "figures = { goodput_bps = 1 }\nexclude = ['goodput_bps', ¦'goodput']",
+        "reference: exclude: there is no figure \"goodput\" here",
     ),
     (
         "metric = 'goodput_bps'\nrows",
         "metric = ¦'goodput'\nrows",
-        "paper: no run gives a metric \"goodput\"",
+        "reference: no run gives a metric \"goodput\"",
     ),
     (
         "[0.0, 0.1] }\ncolumns = { relays = [false, true] }\nvalues = [[1, 2], [3, 4]]",
         "[0.0, 7] }\ncolumns = { relays = [false, true] }\nvalues = [[1, 2], [¦3, 4]]",
-        "paper: {loss=7,relays=false} matches 0 cells",
+        "reference: {loss=7,relays=false} matches 0 cells",
     ),
     (
         "rows = { loss",
@@ -133,7 +133,7 @@ pub(crate) const CLAIM_CASES: &[InvalidCase] = &[
     ("[[1, 2], [3, 4]]", "¦[[1, 2]]", "not 2 rows of at most 2"),
     (
         "[[1, 2], [3, 4]]",
-        "[[1, 2], [3, 4]]\nsuspect = [[0, 0], ¦[2, 0]]",
+        "[[1, 2], [3, 4]]\nexclude = [[0, 0], ¦[2, 0]]",
         "no row 2, column 0",
     ),
 ];
@@ -141,29 +141,29 @@ pub(crate) const CLAIM_CASES: &[InvalidCase] = &[
 pub(crate) const VIEW_CASES: &[InvalidCase] = &[
     ("'late_bps'", "¦'late_s'", "must end in _bps"),
     (
-        "of = 'goodput_bps'",
-        "of = ¦'speed'",
+        "metric = 'goodput_bps'",
+        "metric = ¦'speed'",
         "unknown variant `speed`",
     ),
     (
-        "of = 'goodput_bps'",
-        "of = 'goodput_bps'\nflow = ¦'put'",
+        "metric = 'goodput_bps'",
+        "metric = 'goodput_bps'\nflow = ¦'put'",
         "no flow that transfers data",
     ),
     (
-        "of = 'goodput_bps'",
-        "of = 'goodput_bps'\nfrom = '2s'\nto = ¦'1s'",
+        "metric = 'goodput_bps'",
+        "metric = 'goodput_bps'\nfrom = '2s'\nto = ¦'1s'",
         "later than from",
     ),
     (
-        "of = 'goodput_bps'",
-        "of = 'goodput_bps'\nbin = ¦'1ms'",
+        "metric = 'goodput_bps'",
+        "metric = 'goodput_bps'\nbin = ¦'1ms'",
         "at least 100ms",
     ),
     (
-        "of = 'goodput_bps'",
-        "of = 'goodput_bps'\nreaches = ¦'90 %'",
-        "stat = \"time_to\"",
+        "metric = 'goodput_bps'",
+        "metric = 'goodput_bps'\ntarget = ¦'90 %'",
+        "stat = \"settling_time\"",
     ),
     ("name = 't'", "name = ¦'t 1'", "\"t 1\": a name is"),
     (
@@ -188,7 +188,7 @@ pub(crate) const VIEW_CASES: &[InvalidCase] = &[
     ),
     (
         "rows = 'loss'",
-        "rows = 'loss'\nonly = { loss = ¦0.7 }",
+        "rows = 'loss'\nfilter = { loss = ¦0.7 }",
         "no cell has such a loss",
     ),
     (
@@ -198,24 +198,24 @@ pub(crate) const VIEW_CASES: &[InvalidCase] = &[
     ),
     ("'bars'", "¦'pie'", "unknown variant `pie`"),
     (
-        "over = 'loss'",
+        "x = 'loss'",
         "rows = ¦'loss'",
-        "series, bars and cdf have over and by",
+        "line, bars and cdf have x and hue",
     ),
     (
-        "over = 'loss'",
-        "over = 'loss'\nbin = ¦'1s'",
-        "flow, from, to and bin need of",
+        "x = 'loss'",
+        "x = 'loss'\nbin = ¦'1s'",
+        "flow, from, to and bin need time_series",
     ),
-    ("over = 'loss'", "over = 'loss'\nlog = ¦'z'", "log is \"x\""),
+    ("x = 'loss'", "x = 'loss'\nlog = ¦'z'", "log is \"x\""),
     (
-        "'bars'\ntitle = 'f'\nmetric = 'goodput_bps'\nover = 'loss'\nby = 'relays'",
-        "'series'\ntitle = 'f'\nof = 'goodput_bps'\nfrom = '2s'\nto = ¦'1s'\nby = ['loss', 'relays']",
+        "'bars'\ntitle = 'f'\nmetric = 'goodput_bps'\nx = 'loss'\nhue = 'relays'",
+        "'line'\ntitle = 'f'\ntime_series = 'goodput_bps'\nfrom = '2s'\nto = ¦'1s'\nhue = ['loss', 'relays']",
         "to must be later than from",
     ),
     (
-        "over = 'loss'",
-        "over = 'loss'\nlimits = [{ value = ¦'much', label = 'l' }]",
-        "a limit is a number or a quantity",
+        "x = 'loss'",
+        "x = 'loss'\nreference_lines = [{ value = ¦'much', label = 'l' }]",
+        "a reference line is a number or a quantity",
     ),
 ];

@@ -4,7 +4,7 @@
 /// Valid scenario that the cases modify.
 pub(crate) const TEXT: &str = r#"title = 't'
 question = 'q'
-warmup = 1
+warmup_runs = 1
 [parameters]
 size = '1GB'
 from = 'a'
@@ -12,25 +12,25 @@ relays = false
 [quick]
 size = '1MB'
 repetitions = 1
-[vary]
+[matrix]
 relays = [false, true]
 loss = [0.0, 0.1]
-[with.relays.true]
+[overrides.relays.true]
 size = '2GB'
-[[cells]]
-vary = { from = 'b' }
+[[include]]
+values = { from = 'b' }
 [hosts.b]
 note = 'middle'
 [[links]]
 name = 'wan'
 kind = 'veth'
-between = ['a', 'b']
+endpoints = ['a', 'b']
 [[links]]
 name = 'lan'
-between = ['b', 'c']
+endpoints = ['b', 'c']
 delay = '1ms'
 [relays.b]
-when = "${relays}"
+enabled = "${relays}"
 socks5 = '127.0.0.1:1080'
 [[flows]]
 name = 'get'
@@ -42,22 +42,22 @@ size = '${size}'
 dvd_s = '37.6e9 / goodput_bps'
 [[measure]]
 name = 'late_bps'
-of = 'goodput_bps'
+metric = 'goodput_bps'
 [[check]]
 name = 'c'
-every = { relays = true }
+for_each = { relays = true }
 value = 'goodput_bps / goodput_bps{relays=false}'
-want = '>= 1'
+threshold = '>= 1'
 [answer]
-sentence = '{}'
+headline = '{}'
 metric = 'goodput_bps'
 cell = { relays = true, loss = 0 }
 baseline = { relays = false, loss = 0 }
-[[paper]]
+[[reference]]
 cell = { from = 'b' }
 figures = { goodput_bps = 1 }
-[[paper]]
-[paper.table]
+[[reference]]
+[reference.table]
 metric = 'goodput_bps'
 rows = { loss = [0.0, 0.1] }
 columns = { relays = [false, true] }
@@ -73,8 +73,8 @@ name = 'f'
 kind = 'bars'
 title = 'f'
 metric = 'goodput_bps'
-over = 'loss'
-by = 'relays'
+x = 'loss'
+hue = 'relays'
 "#;
 
 /// Test case: valid text, its invalid replacement, and the expected message.
@@ -84,17 +84,21 @@ pub(crate) const PARAMETER_CASES: &[InvalidCase] = &[
     (
         "relays = [false, true]",
         "relays = ¦[]",
-        "vary.relays is empty",
+        "matrix.relays is empty",
     ),
-    ("[0.0, 0.1]\n[with", "¦'0.1'\n[with", "expected a sequence"),
+    (
+        "[0.0, 0.1]\n[overrides",
+        "¦'0.1'\n[overrides",
+        "expected a sequence",
+    ),
     (
         "{ from = 'b' }\n[hosts",
         "{ form = ¦'b' }\n[hosts",
         "a cell sets \"form\"",
     ),
     (
-        "[with.relays.true]",
-        "¦[with.relays.maybe]",
+        "[overrides.relays.true]",
+        "¦[overrides.relays.maybe]",
         "no cell varies relays as maybe",
     ),
     ("size = '2GB'", "sise = ¦'2GB'", "a cell sets \"sise\""),
@@ -104,12 +108,12 @@ pub(crate) const PARAMETER_CASES: &[InvalidCase] = &[
         "quick.sise is not a parameter",
     ),
     ("repetitions = 1", "repetitions = ¦0", "must be 1 to 1000"),
-    ("warmup = 1", "warmup = ¦11", "warmup is 11"),
-    ("warmup = 1", "repetitions = ¦0", "repetitions is 0"),
+    ("warmup_runs = 1", "warmup_runs = ¦11", "warmup_runs is 11"),
+    ("warmup_runs = 1", "repetitions = ¦0", "repetitions is 0"),
     (
-        "[0.0, 0.1]\n[with",
-        "[0.0, 0.1, ¦0]\n[with",
-        "vary.loss has 0 twice",
+        "[0.0, 0.1]\n[overrides",
+        "[0.0, 0.1, ¦0]\n[overrides",
+        "matrix.loss has 0 twice",
     ),
     (
         "{ from = 'b' }\n[hosts",
@@ -137,7 +141,7 @@ pub(crate) const TESTBED_CASES: &[InvalidCase] = &[
     ),
     (
         "delay = '1ms'",
-        "like = ¦'far'",
+        "same_as = ¦'far'",
         "names no link that has options of its own",
     ),
     ("delay = '1ms'", "mtu = ¦100", "mtu is 100"),
@@ -179,12 +183,12 @@ pub(crate) const TESTBED_CASES: &[InvalidCase] = &[
     ),
     (
         "delay = '1ms'",
-        "tap = true\nsnap_length = ¦10",
+        "capture = true\nsnap_length = ¦10",
         "snap-length 10: 40 to 256",
     ),
     (
         "delay = '1ms'",
-        "tap = true\ncapture_memory = ¦'1KB'",
+        "capture = true\ncapture_memory = ¦'1KB'",
         "capture-memory 1 KB: at least",
     ),
     (
@@ -289,15 +293,19 @@ pub(crate) const TESTBED_CASES: &[InvalidCase] = &[
     ),
     (
         "'127.0.0.1:1080'",
-        "'127.0.0.1:1080'\ncc_near = ¦'lh_bic:x=1'",
-        "relays.b: cc_near: ",
+        "'127.0.0.1:1080'\ncc_downstream = ¦'lh_bic:x=1'",
+        "relays.b: cc_downstream: ",
     ),
     (
         "'127.0.0.1:1080'",
-        "'127.0.0.1:1080'\nconfig.profile.near.congestion_control = ¦'reno+pace'",
+        "'127.0.0.1:1080'\nconfig.profile.downstream.congestion_control = ¦'reno+pace'",
         "+pace is for flows only",
     ),
-    ("warmup = 1", "limit = ¦'0s'", "limit must be above 0"),
+    (
+        "warmup_runs = 1",
+        "timeout = ¦'0s'",
+        "timeout must be above 0",
+    ),
     (
         "note = 'middle'",
         "sysctl = { 'kernel.panic' = ¦1 }",
@@ -310,7 +318,7 @@ pub(crate) const TESTBED_CASES: &[InvalidCase] = &[
     ),
     (
         "[hosts.b]",
-        "¦[decp.nobody]\nwhen = false\n[hosts.b]",
+        "¦[decp.nobody]\nenabled = false\n[hosts.b]",
         "decp.nobody: no link reaches",
     ),
 ];
@@ -346,11 +354,11 @@ pub(crate) const PROGRAM_CASES: &[InvalidCase] = &[
     (
         "'curl'",
         "'iperf3'\nduration = ¦'10min'",
-        "it lasts 10 min 0 s, but limit",
+        "it lasts 10 min 0 s, but timeout",
     ),
     (
         "'curl'",
-        "'probe'\ncount = 5\nlength = ¦1600",
+        "'probe'\ncount = 5\npacket_size = ¦1600",
         "flow \"get\": packets of 1600 bytes don't fit the path's MTU of 1500",
     ),
     (
@@ -375,12 +383,12 @@ pub(crate) const PROGRAM_CASES: &[InvalidCase] = &[
     ),
     (
         "'127.0.0.1:1080'",
-        "'127.0.0.1:1080'\ncc_far = ¦'lh_reno'",
+        "'127.0.0.1:1080'\ncc_upstream = ¦'lh_reno'",
         "no congestion control \"lh_reno\"",
     ),
     (
         "'127.0.0.1:1080'",
-        "'127.0.0.1:1080'\nconfig.profile.near.congestion_control = ¦'cubik'",
+        "'127.0.0.1:1080'\nconfig.profile.downstream.congestion_control = ¦'cubik'",
         "no congestion control \"cubik\"",
     ),
 ];
@@ -435,7 +443,7 @@ pub(crate) const FLOW_CASES: &[InvalidCase] = &[
     ),
     (
         "to = 'c'",
-        "to = 'c'\npace = ¦'1kbit'",
+        "to = 'c'\npacing = ¦'1kbit'",
         "must be 8kbit to 34gbit",
     ),
     (
@@ -461,7 +469,7 @@ pub(crate) const FLOW_CASES: &[InvalidCase] = &[
     ),
     (
         "to = 'c'",
-        "to = 'c'\nlength = ¦100",
+        "to = 'c'\npacket_size = ¦100",
         "keys of program \"probe\"",
     ),
     (
@@ -469,8 +477,16 @@ pub(crate) const FLOW_CASES: &[InvalidCase] = &[
         "'iperf3'\nwindow = ¦'1KB'",
         "window must be 2KiB to 1GiB",
     ),
-    ("'curl'", "'ftp'\npace = ¦true", "pace and gap are keys of"),
-    ("'curl'", "'udt'\npace = ¦true", "pace and gap are keys of"),
+    (
+        "'curl'",
+        "'ftp'\npacing = ¦true",
+        "pacing and inter_packet_gap are keys of",
+    ),
+    (
+        "'curl'",
+        "'udt'\npacing = ¦true",
+        "pacing and inter_packet_gap are keys of",
+    ),
     (
         "'curl'",
         "'udt'\ncc = ¦'reno'",
@@ -478,8 +494,8 @@ pub(crate) const FLOW_CASES: &[InvalidCase] = &[
     ),
     (
         "'curl'",
-        "'udt'\nparallel = ¦65",
-        "parallel is 65, but must be 1 to 64",
+        "'udt'\nstreams = ¦65",
+        "streams is 65, but must be 1 to 64",
     ),
     (
         "[[flows]]\nname = 'get'\nprogram = 'curl'",
@@ -493,8 +509,8 @@ pub(crate) const FLOW_CASES: &[InvalidCase] = &[
     ),
     (
         "to = 'c'",
-        "to = 'c'\nready = ¦22",
-        "command, server, ready and arrives are keys of program \"command\"",
+        "to = 'c'\nserver_port = ¦22",
+        "command, server, server_port and output_file are keys of program \"command\"",
     ),
     (
         "[[flows]]\nname = 'get'\nprogram = 'curl'",
@@ -518,13 +534,13 @@ pub(crate) const FLOW_CASES: &[InvalidCase] = &[
     ),
     (
         "'curl'",
-        "'command'\ncommand = ['true']\narrives = ¦'{scratch.nobody}/x'",
+        "'command'\ncommand = ['true']\noutput_file = ¦'{scratch.nobody}/x'",
         "no link reaches a host \"nobody\"",
     ),
     (
         "'curl'",
-        "'command'\ncommand = ['true']\nserver = ['sshd']\nready = ¦0",
-        "ready is missing: the TCP port",
+        "'command'\ncommand = ['true']\nserver = ['sshd']\nserver_port = ¦0",
+        "server_port is missing: the TCP port",
     ),
     (
         "'curl'",

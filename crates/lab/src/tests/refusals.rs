@@ -80,18 +80,18 @@ fn refusals_of_program_limits_have_a_position() {
     let simulated = alone.replace("'curl'", "'iperf3'\nduration = '1500ms'");
     let mut experiment = open(simulated).unwrap();
     for cell in &mut experiment.cells {
-        cell.scenario.simulate = true;
-        cell.quick_scenario.simulate = true;
+        cell.scenario.simulated = true;
+        cell.quick_scenario.simulated = true;
     }
     crate::check::program_limits::check(&experiment).unwrap();
     // The limit of a run's duration applies there too.
     for cell in &mut experiment.cells {
-        cell.scenario.limit = longhaul_units::Time::from_secs(1);
+        cell.scenario.timeout = longhaul_units::Time::from_secs(1);
     }
     let error = crate::check::program_limits::check(&experiment)
         .unwrap_err()
         .to_string();
-    assert!(error.contains("limit, the longest"), "{error}");
+    assert!(error.contains("timeout, the longest"), "{error}");
 }
 
 /// A wrong value of a parameter is reported where it is used, not where it is set.

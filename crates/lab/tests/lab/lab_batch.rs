@@ -14,14 +14,14 @@ const SCENARIO: &str = r#"
 title = "TITLE"
 question = "how fast?"
 repetitions = 1
-simulate = true
+simulated = true
 
-[[cells]]
-vary = {}
+[[include]]
+values = {}
 
 [[links]]
 name = "path"
-between = ["a", "b"]
+endpoints = ["a", "b"]
 rate = "10mbit"
 delay = "5ms"
 
@@ -35,7 +35,7 @@ duration = "2s"
 [[check]]
 name = "fast enough"
 value = "goodput_bps"
-want = ">= WANT"
+threshold = ">= WANT"
 "#;
 
 /// Writes `NAME.toml`, whose check holds if at most 10 Mbit/s are wanted.
@@ -109,7 +109,7 @@ fn skips_results_that_are_up_to_date() {
     lab(at, &[&both[..], &["--seed", "8"]].concat());
     assert_ne!(began(at, "one"), one);
     let one = began(at, "one");
-    lab(at, &[&both[..], &["--seed", "8", "--fresh"]].concat());
+    lab(at, &[&both[..], &["--seed", "8", "--restart"]].concat());
     assert_ne!(began(at, "one"), one);
 }
 
@@ -123,24 +123,29 @@ fn failed_check_does_not_end_the_batch() {
         let text = utf8(&output.stdout);
         assert_eq!(output.status.code(), Some(1), "{text}");
         assert!(text.contains("1 of 1 failed"), "{text}");
-        assert!(text.contains("1 of 2 scenarios passed all checks"), "{text}");
+        assert!(
+            text.contains("1 of 2 scenarios passed all checks"),
+            "{text}"
+        );
     }
 }
 
 /// Replaces a result by the journal of an interrupted experiment whose runs are complete. For runs
-/// marked in `disturbed`, the machine was too busy.
-fn busy(directory: &Path, name: &str, disturbed: &[bool]) {
+/// marked in `late`, the emulator was late.
+fn interrupt(directory: &Path, name: &str, late: &[bool]) {
     let out = directory.join("out").join(name);
     let file = out.join("result.json");
     let result: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     let began = json!({ "began": { "at": result["started"], "identity": result["identity"] } });
     let mut lines = vec![began];
-    for (turn, disturbed) in disturbed.iter().enumerate() {
+    for (index, late) in late.iter().enumerate() {
         let mut run = json!({ "goodput_bps": 7.6e6 });
-        if *disturbed {
-            run["overload"] = json!("half of path's segments left 3 ms late");
+        if *late {
+            run["overload"] = json!("emulator late: median lateness of link path 3 ms > 250 µs");
         }
-        lines.push(json!({ "done": { "index": turn, "spent_s": 1.0, "offloads": {}, "run": run } }));
+        lines.push(
+            json!({ "done": { "index": index, "spent_s": 1.0, "offloads": {}, "run": run } }),
+        );
     }
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     fs::write(out.join("raw/.journal.jsonl"), text).unwrap();
@@ -148,20 +153,19 @@ fn busy(directory: &Path, name: &str, disturbed: &[bool]) {
 }
 
 #[test]
-fn busy_machine_leaves_checks_undecided() {
+fn late_emulator_leaves_checks_undecided() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    // 9 Mbit/s are wanted, and 7.6 measured where the machine is busy.
+    // 9 Mbit/s are wanted, and 7.6 measured where the emulator is late.
     for name in ["one", "two"] {
         scenario(at, name, "9e6");
         lab_into(at, &format!("out/{name}"), &[&format!("{name}.toml")]);
     }
-    busy(at, "one", &[true]);
+    interrupt(at, "one", &[true]);
     let alone = lab_into(at, "out/one", &["one.toml"]);
     let (out, error) = (utf8(&alone.stdout), utf8(&alone.stderr));
     assert_eq!(alone.status.code(), Some(4), "{out}{error}");
-    let line =
-        "check undecided: fast enough: emulator late; measured 7600000, threshold >= 9e6";
+    let line = "check undecided: fast enough: emulator late; measured 7600000, threshold >= 9e6";
     assert!(out.contains(line), "{out}");
     assert!(error.contains("1 of 1 checks undecided"), "{error}");
     let page = fs::read_to_string(at.join("out/one/report.html")).unwrap();
@@ -179,7 +183,7 @@ fn busy_machine_leaves_checks_undecided() {
     assert!(text.contains("1 of 2 scenarios passed all"), "{text}");
 
     // A check that fails for certain has precedence.
-    busy(at, "two", &[false]);
+    interrupt(at, "two", &[false]);
     let broken = lab(at, &["one.toml", "two.toml"]);
     assert_eq!(broken.status.code(), Some(1), "{}", utf8(&broken.stdout));
 }

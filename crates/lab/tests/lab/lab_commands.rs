@@ -14,16 +14,16 @@ const HOSTS: &str = r#"
 title = "test"
 question = "does it work?"
 repetitions = 1
-limit = "20s"
+timeout = "20s"
 
 [[links]]
 name = "wire"
 kind = "veth"
-between = ["server", "client"]
+endpoints = ["server", "client"]
 "#;
 
 /// Single cell.
-const ALONE: &str = "[[cells]]\nvary = {}\n";
+const ALONE: &str = "[[include]]\nvalues = {}\n";
 
 /// Whether the test may create namespaces. Without root it is skipped with ALLOW_SKIP=1, else it
 /// fails.
@@ -78,7 +78,7 @@ fn compares_the_file_that_a_command_created() {
     let out = tempfile::tempdir().unwrap();
     let copy = flow(
         "5MB",
-        "command = ['cp', '{payload}', '{scratch.client}/copy']\narrives = 'copy'",
+        "command = ['cp', '{payload}', '{scratch.client}/copy']\noutput_file = 'copy'",
     );
     let run = run_cell(&copy, out.path());
     assert_eq!(run["failed"], Value::Null);
@@ -86,14 +86,13 @@ fn compares_the_file_that_a_command_created() {
         assert!(run[metric].as_f64() > Some(0.0), "{run}");
     }
     assert!(run["server_cpu_s"].is_null(), "{run}");
-    let cut =
-        "command = ['sh', '-c', 'head -c 10 {payload} > {scratch.client}/copy']\narrives = 'copy'";
+    let cut = "command = ['sh', '-c', 'head -c 10 {payload} > {scratch.client}/copy']\noutput_file = 'copy'";
     let failed = failure(&flow("5MB", cut));
     assert!(
         failed.contains("10 bytes arrived instead of 5000000"),
         "{failed}"
     );
-    let nothing = failure(&flow("5MB", "command = ['true']\narrives = 'copy'"));
+    let nothing = failure(&flow("5MB", "command = ['true']\noutput_file = 'copy'"));
     assert!(nothing.contains("cannot open"), "{nothing}");
 }
 
@@ -106,7 +105,7 @@ fn server_is_ready_before_the_command() {
     let both = flow(
         "5MB",
         "command = ['iperf3', '--client', '{address.client}', '--port', '5000', '--bytes', '5000000']\n\
-         server = ['sh', '-c', 'sleep 0.5; iperf3 --server --port 5000']\nready = 5000",
+         server = ['sh', '-c', 'sleep 0.5; iperf3 --server --port 5000']\nserver_port = 5000",
     );
     let run = run_cell(&both, out.path());
     assert_eq!(run["failed"], Value::Null);
@@ -126,7 +125,7 @@ fn failed_command_fails_the_run_with_its_last_output() {
     assert!(failed.contains("sh ended with 7: no luck"), "{failed}");
     let killed = failure(&flow("1MB", "command = ['sh', '-c', 'kill -9 $$']"));
     assert!(killed.contains("sh ended with 137: no output"), "{killed}");
-    let server = "command = ['sleep', '20']\nserver = ['sh', '-c', 'echo no port >&2; exit 3']\nready = 5000";
+    let server = "command = ['sleep', '20']\nserver = ['sh', '-c', 'echo no port >&2; exit 3']\nserver_port = 5000";
     let failed = failure(&flow("1MB", server));
     assert!(
         failed.contains("before it could listen on port 5000: no port"),
@@ -135,7 +134,7 @@ fn failed_command_fails_the_run_with_its_last_output() {
 }
 
 #[test]
-fn command_is_killed_at_the_limit() {
+fn command_is_killed_at_the_timeout() {
     if !may_use_namespaces() {
         return;
     }
@@ -154,7 +153,7 @@ fn command_is_killed_at_the_limit() {
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     let failed = result["cells"][0]["runs"][0]["failed"].as_str().unwrap();
     assert!(
-        failed.contains("longer than the limit of 1 s: asleep"),
+        failed.contains("longer than the timeout of 1 s: asleep"),
         "{failed}"
     );
     assert_eq!(processes("77777"), 0);
@@ -225,7 +224,7 @@ fn skips_cells_whose_program_is_not_installed() {
         return;
     }
     let out = tempfile::tempdir().unwrap();
-    let tools = "[vary]\ntool = ['cp', 'no-such-program']\n";
+    let tools = "[matrix]\ntool = ['cp', 'no-such-program']\n";
     let copy = flow(
         "1MB",
         "command = ['${tool}', '{payload}', '{scratch.client}/copy']",

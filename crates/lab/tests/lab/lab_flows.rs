@@ -19,11 +19,11 @@ const HOSTS: &str = r#"
 title = "test"
 question = "does it work?"
 repetitions = 1
-[[cells]]
-vary = {}
+[[include]]
+values = {}
 [[links]]
 name = "wire"
-between = ["server", "client"]
+endpoints = ["server", "client"]
 "#;
 
 /// Link without a limit, for short runs.
@@ -118,7 +118,7 @@ fn flows_have_their_own_congestion_control_and_pacing() {
         flow(
             "down",
             "iperf3",
-            "duration = '1s'\ncc = 'reno'\npace = '100mbit'",
+            "duration = '1s'\ncc = 'reno'\npacing = '100mbit'",
         ),
         flow(
             "up",
@@ -128,12 +128,12 @@ fn flows_have_their_own_congestion_control_and_pacing() {
         flow(
             "get",
             "curl",
-            "size = '20MB'\ncc = 'reno'\npace = '200mbit'",
+            "size = '20MB'\ncc = 'reno'\npacing = '200mbit'",
         ),
         flow(
             "other",
             "curl",
-            "size = '20MB'\ncc = 'cubic'\npace = '150mbit'",
+            "size = '20MB'\ncc = 'cubic'\npacing = '150mbit'",
         ),
     ];
     let (result, messages) = run(&flows.concat(), out.path());
@@ -228,9 +228,9 @@ fn relay_legs_can_use_own_controls() {
     let Some(_lock) = may_load() else {
         return;
     };
-    let relay = "[[links]]\nname = 'side'\nkind = 'veth'\nbetween = ['client', 'relay']\n\
+    let relay = "[[links]]\nname = 'side'\nkind = 'veth'\nendpoints = ['client', 'relay']\n\
                  [relays.relay]\nhttp = '0.0.0.0:3128'\nallow_from = '10.9.0.0/16'\n\
-                 cc_near = 'lh_scalable:md_shift=2'\n";
+                 cc_downstream = 'lh_scalable:md_shift=2'\n";
     let get = flow("get", "curl", "size = '50MB'\nproxy = 'http://relay:3128'");
     let out = tempfile::tempdir().unwrap();
     let (result, messages) = run_over(LINE, &[relay, &get].concat(), out.path());
@@ -342,7 +342,7 @@ fn ftp_transfers_files_in_both_directions() {
     let out = tempfile::tempdir().unwrap();
     let flows = [
         flow("get", "ftp", "size = '3MB'"),
-        flow("active", "ftp", "size = '3MB'\nactive = true"),
+        flow("active", "ftp", "size = '3MB'\nftp_active = true"),
         flow("put", "ftp", "size = '3MB'\ndirection = 'upload'"),
     ];
     let (result, messages) = run(&flows.concat(), out.path());
@@ -363,7 +363,7 @@ fn ftp_works_through_proxies() {
     if !may_use_namespaces() {
         return;
     }
-    let relay = "[[links]]\nname = 'side'\nkind = 'veth'\nbetween = ['client', 'relay']\n\
+    let relay = "[[links]]\nname = 'side'\nkind = 'veth'\nendpoints = ['client', 'relay']\n\
                  [relays.relay]\nsocks5 = '0.0.0.0:1080'\nhttp = '0.0.0.0:3128'\n\
                  allow_from = '10.9.0.0/16'\n";
     let flows = [
@@ -414,12 +414,12 @@ fn refuses_invalid_flows_before_any_change() {
             "whole number",
         ),
         (
-            "program = 'iperf3'\nduration = '1s'\npace = '1mbit'\ngap = '1ms'",
+            "program = 'iperf3'\nduration = '1s'\npacing = '1mbit'\ninter_packet_gap = '1ms'",
             "exclude",
         ),
         (
-            "program = 'ftp'\nsize = '1MB'\npace = true",
-            "pace and gap are keys of",
+            "program = 'ftp'\nsize = '1MB'\npacing = true",
+            "pacing and inter_packet_gap are keys of",
         ),
         (
             "program = 'curl'\nsize = '1MB'\nwindow = '64KB'",
@@ -447,19 +447,16 @@ fn udt_flows_are_measured_like_tcp_flows() {
             "udt",
             "cc = 'udt'\nduration = '2s'\nomit = '1s'\ndirection = 'upload'",
         ),
-        flow(
-            "down",
-            "udt",
-            "size = '2MB'\nparallel = 2\nstart = '3500ms'",
-        ),
+        flow("down", "udt", "size = '2MB'\nstreams = 2\nstart = '3500ms'"),
         flow(
             "theirs",
             "iperf3",
             "cc = 'reno'\nduration = '2s'\nomit = '1s'",
         ),
-        "[[measure]]\nname = 'late_bps'\nof = 'goodput_bps'\nflow = 'ours'\nfrom = '1s'\n"
+        "[[measure]]\nname = 'late_bps'\nmetric = 'goodput_bps'\nflow = 'ours'\nfrom = '1s'\n"
             .to_owned(),
-        "[[measure]]\nname = 'trip_us'\nof = 'srtt_us'\nflow = 'ours'\nfrom = '1s'\n".to_owned(),
+        "[[measure]]\nname = 'trip_us'\nmetric = 'srtt_us'\nflow = 'ours'\nfrom = '1s'\n"
+            .to_owned(),
     ];
     let (result, messages) = run_over(LINE, &flows.concat(), out.path());
     assert_succeeded(&result, &messages);

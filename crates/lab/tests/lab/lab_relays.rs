@@ -53,7 +53,14 @@ fn builds_the_scenarios_chain_of_relays() {
         return;
     }
     let out = tempfile::tempdir().unwrap();
-    let choices = ["--only", "way=SOCKS", "--only", "n=3", "--set", "size=1MB"];
+    let choices = [
+        "--filter",
+        "way=SOCKS",
+        "--filter",
+        "n=3",
+        "--set",
+        "size=1MB",
+    ];
     let result = run("split-count", &choices, out.path());
     assert_eq!(
         result["cells"][0]["relays"],
@@ -78,11 +85,11 @@ fn relays_use_certificates_and_a_pool() {
     let out = tempfile::tempdir().unwrap();
     let way = "way=longhaul + pool + TLS";
     let choices = [
-        "--only",
+        "--filter",
         "access=1ms",
-        "--only",
+        "--filter",
         "size=100KB",
-        "--only",
+        "--filter",
         way,
     ];
     let result = run("relay-objects", &choices, out.path());
@@ -119,12 +126,15 @@ fn dvd_scenario_relays_all_data() {
         return;
     }
     let out = tempfile::tempdir().unwrap();
-    let choices = ["--only", "relays=true", "--set", "size=3MB"];
+    let choices = ["--filter", "relays=true", "--set", "size=3MB"];
     let result = run("nec-dvd", &choices, out.path());
     let cell = &result["cells"][0];
     assert_eq!(cell["relays"], serde_json::json!(["relay2", "relay1"]));
     assert_eq!(
-        cell["runs"][0]["series"]["path_segments"].as_array().unwrap().len(),
+        cell["runs"][0]["series"]["path_segments"]
+            .as_array()
+            .unwrap()
+            .len(),
         3,
         "{cell}"
     );

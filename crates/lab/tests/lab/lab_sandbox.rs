@@ -28,17 +28,17 @@ size = "1MB"
 [[links]]
 name = "near"
 kind = "veth"
-between = ["client", "router"]
+endpoints = ["client", "router"]
 
 [[links]]
 name = "far"
 kind = "veth"
-between = ["router", "server"]
+endpoints = ["router", "server"]
 "#;
 
 const DOWNLOAD: &str = r#"
-[[cells]]
-vary = { size = "3MB" }
+[[include]]
+values = { size = "3MB" }
 
 [[flows]]
 name = "get"
@@ -49,8 +49,8 @@ size = "${size}"
 "#;
 
 const LONG: &str = r#"
-[[cells]]
-vary = { size = "3MB" }
+[[include]]
+values = { size = "3MB" }
 
 [[flows]]
 name = "flood"
@@ -99,7 +99,9 @@ impl Bench {
 
     fn check(&self) -> Output {
         let mut command = Command::new(longhaul());
-        command.args(["lab", "check"]).arg(self.path("test.toml"));
+        command
+            .args(["lab", "validate"])
+            .arg(self.path("test.toml"));
         command.output().unwrap()
     }
 
@@ -118,12 +120,12 @@ fn stderr(output: &Output) -> String {
 
 /// Needs /dev/net/tun in addition to root.
 #[test]
-fn tap_gives_a_capture_file_and_metrics() {
+fn capture_gives_a_file_and_metrics() {
     if !may_use_namespaces() {
         return;
     }
-    let wire = WIRES.replacen("kind = \"veth\"", "delay = \"1ms\"\ntap = true", 1);
-    let text = ["repetitions = 1\nwarmup = 0\n", &wire, DOWNLOAD].concat();
+    let wire = WIRES.replacen("kind = \"veth\"", "delay = \"1ms\"\ncapture = true", 1);
+    let text = ["repetitions = 1\nwarmup_runs = 0\n", &wire, DOWNLOAD].concat();
     let bench = Bench::new(&[&text]);
     let output = bench.run(&["--quick"]);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -133,12 +135,12 @@ fn tap_gives_a_capture_file_and_metrics() {
         .unwrap()
         .iter()
         .filter_map(|file| file.as_str());
-    let taps: Vec<_> = files.filter(|file| file.ends_with(".pcapng")).collect();
+    let captures: Vec<_> = files.filter(|file| file.ends_with(".pcapng")).collect();
     assert!(
-        matches!(taps[..], [tap] if tap.ends_with("/link-near.pcapng")),
+        matches!(captures[..], [one] if one.ends_with("/link-near.pcapng")),
         "{raw}"
     );
-    let bytes = fs::read(bench.path("out").join(taps[0])).unwrap();
+    let bytes = fs::read(bench.path("out").join(captures[0])).unwrap();
     assert_eq!(bytes[..4], [0x0a, 0x0d, 0x0d, 0x0a]);
     // The cell's 3 MB, which `--quick` does not change, are at least 2072 segments at both ends.
     assert!(bytes.len() > 4_100 * 100, "{} bytes", bytes.len());
@@ -170,7 +172,7 @@ fn tap_gives_a_capture_file_and_metrics() {
     let page = fs::read_to_string(bench.path("out/report.html")).unwrap();
     assert!(page.contains("Data rate above, rate by AckDiff below"));
 
-    let gone = wire.replacen("tap = true", "tap = true\ntap_keep = false", 1);
+    let gone = wire.replacen("capture = true", "capture = true\nkeep_capture = false", 1);
     let bench = Bench::new(&["repetitions = 1\n", &gone, DOWNLOAD]);
     let output = bench.run(&["--quick"]);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -179,10 +181,10 @@ fn tap_gives_a_capture_file_and_metrics() {
     let raw = result["raw"].to_string();
     assert!(!raw.contains("pcapng"), "{raw}");
 
-    let veth = WIRES.replacen("kind = \"veth\"", "kind = \"veth\"\ntap = true", 1);
+    let veth = WIRES.replacen("kind = \"veth\"", "kind = \"veth\"\ncapture = true", 1);
     let refused = Bench::new(&[&veth, DOWNLOAD]).run(&[]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(stderr(&refused).contains("only an emulated link has a tap"));
+    assert!(stderr(&refused).contains("only an emulated link has a capture"));
 }
 
 #[test]
@@ -190,9 +192,9 @@ fn download_writes_result_report_and_records() {
     if !may_use_namespaces() {
         return;
     }
-    let bench = Bench::new(&[WIRES, "repetitions = 2\nwarmup = 1\n"]);
+    let bench = Bench::new(&[WIRES, "repetitions = 2\nwarmup_runs = 1\n"]);
     // Top-level keys must come before tables.
-    let text = ["repetitions = 2\nwarmup = 1\n", WIRES, DOWNLOAD].concat();
+    let text = ["repetitions = 2\nwarmup_runs = 1\n", WIRES, DOWNLOAD].concat();
     fs::write(bench.path("test.toml"), text).unwrap();
     let output = bench.run(&[]);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -252,13 +254,13 @@ fn iperf3_runs_in_both_directions_and_a_check_fails() {
     let flow = |name: &str, from: &str, to: &str, direction: &str| {
         format!(
             "[[flows]]\nname = {name:?}\nprogram = \"iperf3\"\nfrom = {from:?}\nto = {to:?}\n\
-             direction = {direction:?}\nsize = \"2MB\"\nparallel = 2\n"
+             direction = {direction:?}\nsize = \"2MB\"\nstreams = 2\n"
         )
     };
     let check =
-        "[[check]]\nname = \"impossible\"\nvalue = \"goodput_bps{size=3MB}\"\nwant = \">= 1e18\"\n"
+        "[[check]]\nname = \"impossible\"\nvalue = \"goodput_bps{size=3MB}\"\nthreshold = \">= 1e18\"\n"
             .replace("1e18", "1000000000000000000");
-    let cell = "[[cells]]\nvary = { size = \"3MB\" }\n";
+    let cell = "[[include]]\nvalues = { size = \"3MB\" }\n";
     let up = flow("up", "client", "server", "upload");
     let down = flow("down", "server", "client", "download");
     let bench = Bench::new(&["repetitions = 1\n", WIRES, cell, &up, &down, &check]);
@@ -277,19 +279,19 @@ fn iperf3_runs_in_both_directions_and_a_check_fails() {
 }
 
 #[test]
-fn run_fails_if_a_flow_exceeds_the_limit() {
+fn run_fails_if_a_flow_exceeds_the_timeout() {
     if !may_use_namespaces() {
         return;
     }
     let endless = LONG.replace("duration = \"60s\"", "size = \"100TB\"");
-    let bench = Bench::new(&["repetitions = 1\nlimit = \"1s\"\n", WIRES, &endless]);
+    let bench = Bench::new(&["repetitions = 1\ntimeout = \"1s\"\n", WIRES, &endless]);
     let output = bench.run(&[]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let failed = bench.result()["cells"][0]["runs"][0]["failed"].to_string();
-    assert!(failed.contains("limit of 1 s"), "{failed}");
+    assert!(failed.contains("timeout of 1 s"), "{failed}");
 }
 
-/// Needs /dev/net/tun in addition to root. The flow would otherwise wait for its limit.
+/// Needs /dev/net/tun in addition to root. The flow would otherwise wait for its timeout.
 #[test]
 fn killed_link_ends_the_run_at_once() {
     let killed = "link-near ended with signal: 9";
@@ -308,8 +310,8 @@ fn check_run_after_signal_to_link(signal: rustix::process::Signal, lasts: &str, 
         return;
     }
     let probe = r#"
-        [[cells]]
-        vary = { size = "3MB" }
+        [[include]]
+        values = { size = "3MB" }
         [[flows]]
         name = "probe"
         program = "probe"
@@ -356,11 +358,11 @@ fn refuses_invalid_scenarios_before_any_change() {
             "joins a host with itself",
         ),
         (
-            format!("{WIRES}[[check]]\nname = 'c'\nvalue = 'godput_bps'\nwant = '>= 1'\n"),
+            format!("{WIRES}[[check]]\nname = 'c'\nvalue = 'godput_bps'\nthreshold = '>= 1'\n"),
             "line 23, column 9: check \"c\": no run gives a metric \"godput_bps\"",
         ),
         (
-            format!("{WIRES}[[check]]\nname = 'c'\nvalue = 'upload_s'\nwant = '>= 1'\n"),
+            format!("{WIRES}[[check]]\nname = 'c'\nvalue = 'upload_s'\nthreshold = '>= 1'\n"),
             "line 23, column 9: check \"c\": no run gives a metric \"upload_s\"",
         ),
         (
@@ -397,14 +399,14 @@ fn refuses_invalid_scenarios_before_any_change() {
     let bench = Bench::new(&[WIRES, DOWNLOAD]);
     for flags in [
         ["--set", "sise=1GB"],
-        ["--only", "size=7MB"],
+        ["--filter", "size=7MB"],
         ["--set", "size=much"],
     ] {
         assert_eq!(bench.run(&flags).status.code(), Some(2), "{flags:?}");
     }
 }
 
-/// Settings that only the kernel can judge are refused by `lab check` as by a run.
+/// Settings that only the kernel can judge are refused by `lab validate` as by a run.
 #[test]
 fn check_refuses_settings_that_the_machine_lacks() {
     if !may_use_namespaces() {
@@ -442,7 +444,7 @@ fn resumes_after_sigkill() {
         return;
     }
     let flow = "[[flows]]\nname = \"get\"\nprogram = \"iperf3\"\nfrom = \"server\"\nto = \"client\"\nduration = \"1s\"\n";
-    let cells = "[vary]\nsize = [\"1MB\", \"2MB\", \"3MB\", \"4MB\"]\n";
+    let cells = "[matrix]\nsize = [\"1MB\", \"2MB\", \"3MB\", \"4MB\"]\n";
     let bench = Bench::new(&["repetitions = 2\n", WIRES, cells, flow]);
     let mut lab = bench
         .command(longhaul())
@@ -462,7 +464,7 @@ fn resumes_after_sigkill() {
 
     let other = bench.run(&["--seed", "99"]);
     assert_eq!(other.status.code(), Some(2), "{}", stderr(&other));
-    assert!(stderr(&other).contains("--fresh"), "{}", stderr(&other));
+    assert!(stderr(&other).contains("--restart"), "{}", stderr(&other));
     let output = bench.run(&[]);
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(
@@ -599,7 +601,7 @@ fn ordinary_user_can_check_and_list_scenarios() {
     if !may_use_namespaces() {
         return;
     }
-    let relay = "\n[relays.router]\nsocks5 = '0.0.0.0:1080'\nallow_from = '10.9.0.0/16'\ninitial_window_far = 40\n";
+    let relay = "\n[relays.router]\nsocks5 = '0.0.0.0:1080'\nallow_from = '10.9.0.0/16'\ninitial_window_upstream = 40\n";
     let bench = Bench::new(&["repetitions = 1\n", WIRES, DOWNLOAD, relay]);
     let program = for_others(&bench);
     let run_as_nobody = |words: &[&str]| {
@@ -614,7 +616,7 @@ fn ordinary_user_can_check_and_list_scenarios() {
     assert_eq!(listed.as_bytes(), everything.unwrap().stdout);
     assert!(notes.contains("Not permitted for this user"), "{notes}");
     let (code, stdout, messages) =
-        run_as_nobody(&["lab", "check", bench.path("test.toml").to_str().unwrap()]);
+        run_as_nobody(&["lab", "validate", bench.path("test.toml").to_str().unwrap()]);
     assert_eq!(code, Some(3), "{messages}");
     assert!(stdout.contains("1 cells"), "{stdout}");
     assert!(

@@ -13,22 +13,22 @@ const HEAD: &str = "title = 'test'\nquestion = 'how fast?'\nrepetitions = 1\n";
 
 /// Two senders behind links of their own, with one bottleneck.
 const DUMBBELL: &str = r#"
-[vary]
+[matrix]
 cc = ["reno", "cubic", "lh_bic", "lh_bic:ack_shift=3"]
 
 [[links]]
 name = "near"
-between = ["a", "router"]
+endpoints = ["a", "router"]
 delay = "1ms"
 
 [[links]]
 name = "far"
-between = ["b", "router"]
+endpoints = ["b", "router"]
 delay = "20ms"
 
 [[links]]
 name = "bottleneck"
-between = ["router", "sink"]
+endpoints = ["router", "sink"]
 rate = "200mbit"
 delay = "5ms"
 queue = "1bdp"
@@ -47,32 +47,32 @@ program = "iperf3"
 from = "b"
 to = "sink"
 duration = "20s"
-parallel = 2
+streams = 2
 direction = "upload"
 cc = "${cc}"
 "#;
 
 /// A relay between a lossy leg and a long one.
 const RELAYED: &str = r#"
-simulate = true
-[vary]
+simulated = true
+[matrix]
 relay = [false, true]
 
 [[links]]
 name = "lan"
-between = ["client", "relay"]
+endpoints = ["client", "relay"]
 rate = "100mbit"
 delay = "5ms"
 loss = 0.005
 
 [[links]]
 name = "wan"
-between = ["relay", "server"]
+endpoints = ["relay", "server"]
 rate = "1gbit"
 delay = "50ms"
 
 [relays.relay]
-when = "${relay}"
+enabled = "${relay}"
 transparent = "0.0.0.0:3129"
 intercept = [5201]
 allow_from = "10.9.0.0/16"
@@ -184,14 +184,14 @@ fn relay_splits_the_path() {
 #[test]
 fn simulates_100_gbit_s_on_any_machine() {
     let wide = r#"
-[[cells]]
-vary = {}
+[[include]]
+values = {}
 [sysctl]
 "net.ipv4.tcp_rmem" = "4096 131072 500000000"
 "net.ipv4.tcp_wmem" = "4096 131072 500000000"
 [[links]]
 name = "wide"
-between = ["a", "b"]
+endpoints = ["a", "b"]
 rate = "100gbit"
 delay = "2ms"
 [[flows]]
@@ -214,10 +214,10 @@ cc = "lh_scalable+pace"
 
 /// Path whose delay increases, and would decrease an hour later.
 const SWITCHED: &str = r#"
-simulate = true
+simulated = true
 [[links]]
 name = "path"
-between = ["a", "b"]
+endpoints = ["a", "b"]
 rate = "20mbit"
 delay = "10ms"
 at = ["2s: delay 30ms", "1h: delay 10ms"]
@@ -231,10 +231,10 @@ duration = "3s"
 omit = "1s"
 
 [[figure]]
-name = "course"
-kind = "series"
-title = "A course"
-of = "srtt_us"
+name = "over-time"
+kind = "line"
+title = "Over time"
+time_series = "srtt_us"
 "#;
 
 #[test]
@@ -253,38 +253,38 @@ fn link_changes_are_in_the_result_and_on_the_page() {
 /// Path with losses on the edge link after the bottleneck, a relay at each end of the bottleneck,
 /// and one of them next to the server.
 const LOSSY_EDGE: &str = r#"
-simulate = true
-[vary]
+simulated = true
+[matrix]
 relays = [false, true]
 [[links]]
 name = "edge"
-between = ["client", "r1"]
+endpoints = ["client", "r1"]
 delay = "1ms"
 rate = "10gbit"
 loss = 0.0001
 [[links]]
 name = "line"
-between = ["r1", "r2"]
+endpoints = ["r1", "r2"]
 delay = "49ms"
 rate = "10gbit"
 [[links]]
 name = "site"
 kind = "veth"
-between = ["r2", "server"]
+endpoints = ["r2", "server"]
 [sysctl]
 "net.ipv4.tcp_rmem" = "4096 131072 500000000"
 "net.ipv4.tcp_wmem" = "4096 131072 500000000"
 [relays.r1]
-when = "${relays}"
+enabled = "${relays}"
 transparent = "0.0.0.0:3129"
 allow_from = "10.9.0.0/16"
 intercept = [5201]
 [relays.r2]
-when = "${relays}"
+enabled = "${relays}"
 transparent = "0.0.0.0:3129"
 allow_from = "10.9.0.0/16"
 intercept = [5201]
-cc_near = "cubic"
+cc_downstream = "cubic"
 [[flows]]
 name = "get"
 program = "iperf3"
@@ -323,10 +323,10 @@ fn adds_losses_of_other_links_and_skips_veth_legs() {
 
 #[test]
 fn gap_sets_the_rate() {
-    let scenario = "simulate = true\n[[cells]]\nvary = {}\n\
-         [[links]]\nname = 'l'\nbetween = ['a', 'b']\nrate = '100mbit'\ndelay = '50ms'\n\
+    let scenario = "simulated = true\n[[include]]\nvalues = {}\n\
+         [[links]]\nname = 'l'\nendpoints = ['a', 'b']\nrate = '100mbit'\ndelay = '50ms'\n\
          [[flows]]\nname = 'f'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\nduration = '10s'\n\
-         omit = '3s'\ngap = '240us'\ncc = 'reno'\n";
+         omit = '3s'\ninter_packet_gap = '240us'\ncc = 'reno'\n";
     let run = run(scenario, &[]).0["cells"][0]["runs"][0].clone();
     let goodput = run["goodput_bps"].as_f64().unwrap();
     let gap = 1448.0 * 8.0 / 240e-6;
@@ -346,7 +346,9 @@ fn refuses_what_cannot_be_simulated() {
     assert!(
         refused("delay = \"20ms\"", "delay = '20ms'\nrate = '10mbit'").contains("queue at both")
     );
-    assert!(refused("queue = \"1bdp\"", "tap = true").contains("has a tap"));
+    assert!(refused("queue = \"1bdp\"", "capture = true").contains("has a capture"));
+    let jitter = refused("delay = \"20ms\"", "delay = '20ms'\njitter = '1ms'");
+    assert!(jitter.contains("link \"far\" has jitter"), "{jitter}");
     assert!(
         refused(
             "rate = \"200mbit\"\ndelay = \"5ms\"\nqueue = \"1bdp\"",
@@ -365,8 +367,11 @@ fn refuses_what_cannot_be_simulated() {
         "{curl}"
     );
     assert!(curl.contains("cell"), "{curl}");
-    let profile = "cc_near = \"cubic\"\nconfig.profile.wan.congestion_control = 'reno'";
-    let profile = refusal(&LOSSY_EDGE.replacen("cc_near = \"cubic\"", profile, 1), &[]);
+    let profile = "cc_downstream = \"cubic\"\nconfig.profile.wan.congestion_control = 'reno'";
+    let profile = refusal(
+        &LOSSY_EDGE.replacen("cc_downstream = \"cubic\"", profile, 1),
+        &[],
+    );
     assert!(profile.contains("has profiles of its own"), "{profile}");
 }
 
@@ -380,8 +385,8 @@ fn page_draws_both_flows_and_says_simulated() {
     };
     let both = [flow("first", "reno"), flow("second", "lh_bic")].concat();
     let scenario = format!(
-        "simulate = true\n[[cells]]\nvary = {{}}\n\
-         [[links]]\nname = 'path'\nbetween = ['a', 'b']\nrate = '20mbit'\ndelay = '10ms'\n{both}"
+        "simulated = true\n[[include]]\nvalues = {{}}\n\
+         [[links]]\nname = 'path'\nendpoints = ['a', 'b']\nrate = '20mbit'\ndelay = '10ms'\n{both}"
     );
     let (result, out) = run(&scenario, &[]);
     let series = &result["cells"][0]["runs"][0]["series"];

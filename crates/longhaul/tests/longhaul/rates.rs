@@ -84,16 +84,16 @@ fn no_file_has_a_size_for_a_rate() {
 fn no_scenario_has_a_size_for_a_rate() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    let scenario = "title = 't'\nquestion = 'q?'\n[[links]]\nname = 'l'\nbetween = ['a', 'b']\nRATE\n\
+    let scenario = "title = 't'\nquestion = 'q?'\n[[links]]\nname = 'l'\nendpoints = ['a', 'b']\nRATE\n\
                     [[flows]]\nname = 'f'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\nduration = '2s'\nPACE\n";
     for (rate, pace) in [
         ("rate = '100MB'", ""),
         ("rate = '1gbit'\nat = ['1s: rate 100MB']", ""),
-        ("rate = '1gbit'", "pace = '100MB'"),
+        ("rate = '1gbit'", "pacing = '100MB'"),
     ] {
         let text = scenario.replace("RATE", rate).replace("PACE", pace);
         fs::write(at.join("mine.toml"), text).unwrap();
-        refused(at, &["lab", "check", "mine.toml"], &WAYS_OUT);
+        refused(at, &["lab", "validate", "mine.toml"], &WAYS_OUT);
     }
 }
 

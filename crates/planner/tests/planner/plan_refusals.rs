@@ -83,11 +83,11 @@ question = 'q'
 [parameters]
 rate = '50mbit'
 simulated = true
-[vary]
+[matrix]
 delay = ['5ms', '20ms']
 [[links]]
 name = 'wan'
-between = ['a', 'b']
+endpoints = ['a', 'b']
 rate = '${rate}'
 delay = '${delay}'
 [[flows]]
@@ -108,7 +108,7 @@ fn plan_validate_requires_the_scenario_that_was_run() {
     let chosen: [&[&str]; 4] = [
         &[],
         &["--repetitions", "2", "--seed", "7"],
-        &["--only", "delay=20ms"],
+        &["--filter", "delay=20ms"],
         &["--set", "rate=80mbit"],
     ];
     for (n, options) in chosen.into_iter().enumerate() {
@@ -233,6 +233,24 @@ fn plan_split_finds_the_middle_and_names_invalid_input() {
         ],
         "/nonexistent",
     );
+}
+
+#[test]
+fn old_keys_of_sites_work_and_warn() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("sites.toml");
+    fs::write(&file, SITES.replace("[[paths]]", "[[legs]]")).unwrap();
+    let file = file.to_str().unwrap();
+    let split = [
+        "split", "--sites", file, "--from", "a", "--to", "c", "--json",
+    ];
+    let (code, _, warnings) = plan(&split);
+    assert_eq!(code, Some(0), "{warnings}");
+    let warning = format!("{file}:4: legs is now paths;");
+    assert!(warnings.contains(&warning), "{warnings}");
+    let (code, _, warnings) = plan(&["check", "/nonexistent"]);
+    assert_eq!(code, Some(2), "{warnings}");
+    assert!(warnings.contains("check is now validate;"), "{warnings}");
 }
 
 #[test]

@@ -53,7 +53,7 @@ struct FlowAnalysis {
 /// A capture file cannot be read or removed.
 pub(crate) fn add(scenario: &Scenario, directory: &Path, run: &mut Run) -> Result<()> {
     let (transfers, captured_flows) = captured_flows(scenario);
-    for one in scenario.links.iter().filter(|link| link.tap) {
+    for one in scenario.links.iter().filter(|link| link.capture) {
         let own = captured_flows
             .iter()
             .filter(|captured_flow| captured_flow.link.name == one.name);
@@ -104,16 +104,16 @@ fn captured_flow<'a>(
         return None;
     }
     let path = topology.path(&flow.from, &flow.to)?;
-    let tapped = |pair: &[String]| {
+    let capturing = |pair: &[String]| {
         let link = &scenario.links[topology.between(&pair[0], &pair[1])?];
-        let end = if link.between[0] == pair[0] {
+        let end = if link.endpoints[0] == pair[0] {
             "left"
         } else {
             "right"
         };
-        link.tap.then_some((link, end))
+        link.capture.then_some((link, end))
     };
-    let (link, end) = path.windows(2).find_map(tapped)?;
+    let (link, end) = path.windows(2).find_map(capturing)?;
     let addresses = [&flow.from, &flow.to].map(|host| topology.addresses(host));
     Some(CapturedFlow {
         flow,
@@ -131,12 +131,12 @@ fn analyse_link(
     directory: &Path,
 ) -> Result<Vec<FlowAnalysis>> {
     let record = link::capture_file(link, directory);
-    let place = || format!("the tap of link {}", link.name);
+    let place = || format!("the capture of link {}", link.name);
     let analysis = match captured_flows.is_empty() {
         true => Vec::new(),
         false => analyse_capture(&record, captured_flows).with_context(place)?,
     };
-    if !link.tap_keep {
+    if !link.keep_capture {
         fs::remove_file(&record).with_context(place)?;
     }
     Ok(analysis)

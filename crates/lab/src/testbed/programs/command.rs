@@ -55,7 +55,7 @@ impl HostCommand {
         store: &PayloadStore,
         directory: &Path,
     ) -> Result<Option<(Self, u16)>> {
-        let Some(port) = flow.ready.filter(|_| !flow.server.is_empty()) else {
+        let Some(port) = flow.server_port.filter(|_| !flow.server.is_empty()) else {
             return Ok(None);
         };
         let host = (&flow.to, server_name(flow));
@@ -195,7 +195,7 @@ pub(crate) fn created_file(
     topology: &Topology,
     store: &PayloadStore,
 ) -> Result<Option<PathBuf>> {
-    let Some(file) = &flow.arrives else {
+    let Some(file) = &flow.output_file else {
         return Ok(None);
     };
     let file = fill_word(file, &flow.to, flow, topology, store)?;

@@ -54,7 +54,7 @@ fn arguments(target: SocketAddrV4, flow: &Flow, sender_options: &SenderOptions) 
         "--port".to_owned(),
         target.port().to_string(),
     ];
-    all.extend(["--parallel".to_owned(), flow.parallel.to_string()]);
+    all.extend(["--parallel".to_owned(), flow.streams.to_string()]);
     if let Some(size) = flow.size {
         // iperf3 splits nothing: --bytes counts all streams together.
         all.extend(["--bytes".to_owned(), size.get().to_string()]);

@@ -38,8 +38,8 @@ pub(crate) async fn start_link(
         command.args(["--seed", &seed.to_string()]);
     }
     let name = format!("link-{}", link.name);
-    if link.tap {
-        command.arg("--tap").arg(capture_file(link, directory));
+    if link.capture {
+        command.arg("--capture").arg(capture_file(link, directory));
     }
     let mut daemon = Daemon::start(&name, command, &Netns::current()?, directory)?;
     daemon.wait_until_printed("ready").await?;

@@ -36,7 +36,7 @@ pub(crate) fn check(host: &str, relay: &Relay) -> Result<Vec<SocketAddr>, String
 pub(crate) fn check_permissions(host: &str, relay: &Relay) -> Result<()> {
     let scratch = tempfile::tempdir()?;
     let bare = relay::without_leg_controls(relay);
-    let arguments = arguments(host, &bare, scratch.path(), scratch.path())?;
+    let arguments = arguments(&bare, &RelayFiles::scratch(host, scratch.path()))?;
     longhaul_relay::check_socket_options(&arguments)
 }
 
@@ -45,9 +45,9 @@ pub(crate) fn check_permissions(host: &str, relay: &Relay) -> Result<()> {
 fn check_longhaul(host: &str, relay: &Relay) -> Result<Vec<SocketAddr>, String> {
     let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
     let bare = relay::without_leg_controls(relay);
-    let arguments = arguments(host, &bare, scratch.path(), scratch.path());
-    let arguments = arguments.map_err(|error| format!("{error:#}"))?;
-    let file = format!("{}:", configuration(host, scratch.path()).display());
+    let files = RelayFiles::scratch(host, scratch.path());
+    let arguments = arguments(&bare, &files).map_err(|error| format!("{error:#}"))?;
+    let file = format!("{}:", files.configuration().display());
     let of_config = |message: String| match message.strip_prefix(&file) {
         Some(rest) => format!(
             "config: {}",
@@ -71,16 +71,41 @@ fn check_longhaul(host: &str, relay: &Relay) -> Result<Vec<SocketAddr>, String> 
     }
 }
 
-fn configuration(host: &str, files: &Path) -> PathBuf {
-    files.join(format!("relay-{host}.toml"))
+/// Files of `longhaul relay`.
+struct RelayFiles<'a> {
+    /// Name of the relay. A host may have several.
+    name: &'a str,
+    /// Host of the certificate.
+    host: &'a str,
+    /// Directory of the configuration file.
+    directory: &'a Path,
+    /// Directory of certificates.
+    certificates: &'a Path,
+}
+
+impl<'a> RelayFiles<'a> {
+    /// Files in a directory that is removed after a check.
+    fn scratch(host: &'a str, directory: &'a Path) -> Self {
+        Self {
+            name: host,
+            host,
+            directory,
+            certificates: directory,
+        }
+    }
+
+    fn configuration(&self) -> PathBuf {
+        self.directory.join(format!("relay-{}.toml", self.name))
+    }
 }
 
 /// Returns the relay's flags, and writes its configuration file and certificates, if it has any.
-fn arguments(host: &str, relay: &Relay, files: &Path, certificates: &Path) -> Result<Vec<String>> {
+fn arguments(relay: &Relay, files: &RelayFiles<'_>) -> Result<Vec<String>> {
     let mut all = flags(&relay.options).map_err(anyhow::Error::msg)?;
     if !relay.config.is_empty() {
-        let path = configuration(host, files);
-        let text = toml::to_string(&with_certificates(host, &relay.config, certificates)?)?;
+        let path = files.configuration();
+        let config = with_certificates(files.host, &relay.config, files.certificates)?;
+        let text = toml::to_string(&config)?;
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         all.extend(["--config".to_owned(), path.display().to_string()]);
     }
@@ -189,7 +214,13 @@ async fn start_longhaul(relay: &Relay, relay_host: &RelayHost<'_>) -> Result<Dae
     if let Some(listener) = transparent_address(relay).map_err(anyhow::Error::msg)? {
         divert(netns, &relay.intercept, listener.port())?;
     }
-    let flags = arguments(relay_host.host(), relay, directory, Path::new(CERTIFICATES))?;
+    let files = RelayFiles {
+        name,
+        host: relay_host.host(),
+        directory,
+        certificates: Path::new(CERTIFICATES),
+    };
+    let flags = arguments(relay, &files)?;
     let mut command = longhaul::command()?;
     command.arg("relay").args(flags);
     if !relay.options.contains_key("counters") {
@@ -284,7 +315,7 @@ mod tests {
     #[test]
     fn check_ignores_congestion_controls() {
         let relay = relay(
-            "forward = '127.0.0.1:1=127.0.0.1:2'\ncc_near = 'lh_bic:ack_shift=3'\n\
+            "forward = '127.0.0.1:1=127.0.0.1:2'\ncc_downstream = 'lh_bic:ack_shift=3'\n\
              config.profile.wan = { congestion_control = 'lh_scalable:md_shift=2' }",
         );
         assert_eq!(check(&relay), Ok(()));
@@ -302,6 +333,23 @@ mod tests {
         assert!(Path::new(key).ends_with("near-key.pem") && Path::new(key).exists());
         assert!(config["peer"]["other"].get("tls").is_none());
         assert!(config["listener"][0]["tls"].is_table());
+    }
+
+    /// Regression: the second relay of a host replaced the file of the first.
+    #[test]
+    fn relays_on_one_host_have_their_own_configuration_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = ["first", "second"].map(|name| RelayFiles {
+            name,
+            ..RelayFiles::scratch("near", directory.path())
+        });
+        for (files, mss) in files.iter().zip([1000, 1200]) {
+            let relay = relay(&format!("config.profile.wan.mss = {mss}"));
+            let flags = arguments(&relay, files).unwrap();
+            assert_eq!(flags[1], files.configuration().display().to_string());
+        }
+        let written = files.map(|files| fs::read_to_string(files.configuration()).unwrap());
+        assert!(written[0].contains("1000") && written[1].contains("1200"));
     }
 
     #[test]
