@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Targets of interception: networks and ports.
 
-use longhaul_protocol::networks::{Ports, Prefix, text};
+use longhaul_protocol::networks::{Ports, Prefix, PrefixError, text};
 use serde::{Deserialize, Deserializer};
 use std::{fmt, str::FromStr};
 
@@ -49,11 +49,15 @@ impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Ok(network) = text.parse::<Prefix>() {
-            return Ok(Self {
-                networks: vec![network],
-                ports: Vec::new(),
-            });
+        match text.parse() {
+            Ok(network) => {
+                return Ok(Self {
+                    networks: vec![network],
+                    ports: Vec::new(),
+                });
+            }
+            Err(error @ PrefixError::HostBits(..)) => return Err(error.to_string()),
+            Err(PrefixError::Form(_)) => {}
         }
         let (networks, ports) = divide(text);
         let ports = ports.map(|ports| ports.split(',').map(str::parse).collect());
@@ -79,10 +83,11 @@ fn divide(text: &str) -> (&str, Option<&str>) {
 
 fn network(text: &str) -> Result<Prefix, String> {
     let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
-    bare.unwrap_or(text).parse().map_err(|_| {
-        format!(
+    bare.unwrap_or(text).parse().map_err(|error| match error {
+        PrefixError::HostBits(..) => error.to_string(),
+        PrefixError::Form(_) => format!(
             "{text:?} is not a network (for example 10.0.0.0/8:80,443 or [2001:db8::/32]:8000-8999)"
-        )
+        ),
     })
 }
 

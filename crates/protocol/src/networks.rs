@@ -56,13 +56,27 @@ impl Prefix {
 const MAPPED_LEN: u8 = 96;
 
 impl FromStr for Prefix {
-    type Err = String;
+    type Err = PrefixError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        Self::read(text).ok_or_else(|| {
-            format!("{text:?} is not a network (for example 10.0.0.0/8 or 2001:db8::/32)")
-        })
+    fn from_str(text: &str) -> Result<Self, PrefixError> {
+        let prefix = Self::read(text).ok_or_else(|| PrefixError::Form(text.to_owned()))?;
+        let network = prefix.0.trunc();
+        match network == prefix.0 {
+            true => Ok(prefix),
+            false => Err(PrefixError::HostBits(text.to_owned(), Self(network))),
+        }
     }
+}
+
+/// Reason why a text is not a network.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PrefixError {
+    /// Not an address, with or without a prefix length.
+    #[error("{0:?} is not a network (for example 10.0.0.0/8 or 2001:db8::/32)")]
+    Form(String),
+    /// The address has bits beyond the prefix length. Then either the address or the length is mistyped.
+    #[error("{0} is an address in the network {1}: did you mean {1}?")]
+    HostBits(String, Prefix),
 }
 
 impl fmt::Display for Prefix {
@@ -128,7 +142,7 @@ impl<'de> Deserialize<'de> for Ports {
         #[derive(Deserialize)]
         #[serde(
             untagged,
-            expecting = "want a port (443) or a range of ports (\"8000-8999\")"
+            expecting = "expected a port (443) or a range of ports (\"8000-8999\")"
         )]
         enum Written {
             One(i64),
@@ -225,8 +239,10 @@ impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Ok(prefix) = text.parse() {
-            return Ok(Self::Network(prefix));
+        match text.parse() {
+            Ok(prefix) => return Ok(Self::Network(prefix)),
+            Err(error @ PrefixError::HostBits(..)) => return Err(error.to_string()),
+            Err(PrefixError::Form(_)) => {}
         }
         let (domain, name) = match text.strip_prefix("*.") {
             Some(name) => (true, name),
@@ -293,7 +309,7 @@ mod tests {
         assert!(!contains("::ffff:10.0.0.0/104", "11.0.0.0"));
         assert!(contains("::ffff:192.0.2.7", "192.0.2.7"));
         assert!(!contains("::/0", "192.0.2.7"));
-        assert!(!contains("::ffff:0:0/95", "192.0.2.7"));
+        assert!(!contains("::fffe:0:0/95", "192.0.2.7"));
     }
 
     #[test]
@@ -303,7 +319,7 @@ mod tests {
             one.covers(other)
         };
         assert!(covers("10.0.0.0/8", "10.1.0.0/16"));
-        assert!(covers("10.9.9.9/8", "10.0.0.0/8"));
+        assert!(covers("10.0.0.0/8", "10.0.0.0/8"));
         assert!(!covers("10.1.0.0/16", "10.0.0.0/8"));
         assert!(covers("10.0.0.0/8", "::ffff:10.1.0.0/112"));
         assert!(!covers("::/0", "10.0.0.0/8"));
@@ -312,7 +328,7 @@ mod tests {
     #[test]
     fn prints_a_pattern_as_it_was_written() {
         for (text, written) in [
-            ("10.1.2.3/8", "10.1.2.3/8"),
+            ("10.0.0.0/8", "10.0.0.0/8"),
             ("192.0.2.7", "192.0.2.7/32"),
             ("2001:db8::1", "2001:db8::1/128"),
             ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
@@ -334,6 +350,20 @@ mod tests {
             "net",
         ] {
             assert!(bad.parse::<Prefix>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn rejects_host_bits_and_names_the_network() {
+        for (text, network) in [
+            ("10.0.0.1/8", "10.0.0.0/8"),
+            ("2001:db8::1/32", "2001:db8::/32"),
+            ("::ffff:10.0.0.1/104", "10.0.0.0/8"),
+        ] {
+            let message =
+                format!("{text} is an address in the network {network}: did you mean {network}?");
+            assert_eq!(text.parse::<Prefix>().unwrap_err().to_string(), message);
+            assert_eq!(text.parse::<Target>().unwrap_err(), message);
         }
     }
 

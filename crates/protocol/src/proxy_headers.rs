@@ -16,7 +16,7 @@ use hyper::{
 pub fn destination(method: &Method, uri: &Uri) -> Result<Destination, String> {
     let authority = uri
         .authority()
-        .ok_or("this is a proxy: want an absolute http:// URI")?;
+        .ok_or("this is a proxy: expected an absolute http:// URI")?;
     if *method == Method::CONNECT && (uri.scheme().is_some() || authority.as_str().contains('@')) {
         return Err("CONNECT takes HOST:PORT, without a scheme and a user".to_owned());
     }

@@ -39,7 +39,10 @@ pub(crate) struct Relay {
     pub(crate) current: CurrentSetup,
     pub(crate) listeners: Listeners,
     pub(crate) lifecycle: Lifecycle,
+    /// Counters and connection records.
     pub(crate) journal: Journal,
+    /// Connection records alone.
+    pub(crate) access_log: Journal,
     /// Client connections that other relays send over several legs.
     pub(crate) groups: Arc<IncomingGroups>,
     pub(crate) accounts: Accounts,
@@ -95,7 +98,7 @@ impl Relay {
             time: Timestamp::now(),
             total,
             listeners,
-            records_lost: self.journal.lost(),
+            records_lost: self.journal.lost() + self.access_log.lost(),
             memory_bytes,
             memory_budget_bytes,
             peers: self.setup().peers.all().map(|peer| peer.counts()).collect(),

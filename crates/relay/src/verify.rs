@@ -365,7 +365,13 @@ async fn open_upstream_leg(relay: &Relay, listener: &Listener, flow: Flow, dscp:
         dscp,
         ..Request::to(Destination::from_ip(to.ip(), to.port()), Vec::new())
     };
-    let mut upstream = route.open(&request).await?;
+    let opened = route.open(&request).await;
+    if opened.as_ref().is_err_and(Fault::is_own_refusal) {
+        let name = &listener_config.name;
+        let warnings = &listener.warnings;
+        warnings.destination_refused(name, client.ip(), &request.destination);
+    }
+    let mut upstream = opened?;
     let mut answer = upstream.answer().await;
     if answer.is_err() && upstream.take_replay().is_some() {
         request.may_stripe = false;

@@ -252,6 +252,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Counters")]
     pub(crate) counters: Option<PathBuf>,
 
+    /// Write one record per connection as JSON lines, without counters; - is standard output
+    #[arg(long, value_name = "FILE", help_heading = "Counters")]
+    pub(crate) access_log: Option<PathBuf>,
+
     /// Serve /healthz, /metrics (for Prometheus), /api/v1/… and a status page here; loopback only
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address, help_heading = "Counters")]
     pub(crate) admin: Option<SocketAddr>,
@@ -315,7 +319,7 @@ impl FromStr for Forward {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let form = "want LISTEN=DESTINATION, for example 127.0.0.1:8080=10.0.0.1:80";
+        let form = "expected LISTEN=DESTINATION, for example 127.0.0.1:8080=10.0.0.1:80";
         let (listen, destination) = text.split_once('=').ok_or(form)?;
         Ok(Self {
             listen: listen.parse().map_err(|_| form)?,
@@ -338,7 +342,7 @@ impl FromStr for ConvertAddress {
         let address = text.parse::<SocketAddr>().or_else(alone);
         address
             .map(Self)
-            .map_err(|_| "want an IP address, with or without :PORT".to_owned())
+            .map_err(|_| "expected ADDRESS, ADDRESS:PORT or [IPv6]:PORT".to_owned())
     }
 }
 

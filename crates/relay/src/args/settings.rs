@@ -104,6 +104,7 @@ impl Args {
         override_with(&mut limits.pipe_size, self.pipe_size);
         override_with(&mut limits.memory, self.memory);
         override_with(&mut settings.counters.file, self.counters);
+        override_with(&mut settings.counters.access_log, self.access_log);
         override_with(&mut settings.counters.interval, self.interval);
         override_with(&mut settings.admin.address, self.admin);
         Ok(())
@@ -133,7 +134,7 @@ impl Args {
             if let (Some(target), false) = (targets.next(), has_listener) {
                 let example = if ipv4 { "127.0.0.1:3129" } else { "[::1]:3129" };
                 return Err(Refusal::usage(format!(
-                    "--intercept {target} wants a listener of its family, such as \
+                    "--intercept {target} needs a listener of its family, such as \
                      --transparent {example}"
                 )));
             }

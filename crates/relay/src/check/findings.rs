@@ -37,7 +37,7 @@ pub(crate) fn find(settings: &Settings, config: &Config) -> Vec<Finding> {
     found.extend(unused_profiles(settings));
     found.extend(memory_findings(config));
     found.extend(client_limit_findings(config));
-    found.extend(counter_file_findings(config));
+    found.extend(record_file_findings(config));
     found
 }
 
@@ -187,11 +187,21 @@ fn client_limit_findings(config: &Config) -> Vec<Finding> {
     found.into_iter().map(finding).collect()
 }
 
-fn counter_file_findings(config: &Config) -> Option<Finding> {
-    let file = config
-        .counters
-        .as_deref()
-        .filter(|file| *file != Path::new("-"))?;
+fn record_file_findings(config: &Config) -> Vec<Finding> {
+    let files = [
+        ("counters.file", &config.counters),
+        ("counters.access_log", &config.access_log),
+    ];
+    files
+        .into_iter()
+        .filter_map(|(key, file)| record_file_finding(key, file.as_deref()?))
+        .collect()
+}
+
+fn record_file_finding(key: &str, file: &Path) -> Option<Finding> {
+    if file == Path::new("-") {
+        return None;
+    }
     let directory = file.parent().unwrap_or(file);
     let is_missing = !directory.as_os_str().is_empty() && !directory.is_dir();
     let problem = match (file.is_dir(), is_missing) {
@@ -199,6 +209,6 @@ fn counter_file_findings(config: &Config) -> Option<Finding> {
         (false, true) => "its directory is not there: the start will fail",
         (false, false) => return None,
     };
-    let text = format!("counters.file: {}: {problem}", file.display());
+    let text = format!("{key}: {}: {problem}", file.display());
     Some(Finding::new(Table::Counters, text))
 }

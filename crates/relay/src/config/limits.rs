@@ -70,7 +70,7 @@ pub(crate) fn pool(settings: &Settings) -> anyhow::Result<PoolConfig> {
     let size = settings.limits.pipe_size.unwrap_or(PIPE_DEFAULT);
     if !(4096..=1 << 30).contains(&size.get()) {
         return Err(Refusal::usage(format!(
-            "pipe size {size} (--pipe-size, limits.pipe_size): want 4096B to 1GiB"
+            "pipe size {size} (--pipe-size, limits.pipe_size): expected 4096B to 1GiB"
         )));
     }
     Ok(PoolConfig {
@@ -84,7 +84,8 @@ pub(crate) fn pool(settings: &Settings) -> anyhow::Result<PoolConfig> {
 pub(crate) fn limits(settings: &Settings) -> anyhow::Result<Limits> {
     let limits = &settings.limits;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let time = |key, time: Option<Time>, default| positive(key, time.unwrap_or(default));
+    let time =
+        |key, time: Option<Time>, default| positive(key, Some(&flag(key)), time.unwrap_or(default));
     let [connect, handshake] = [limits.connect_timeout, limits.handshake_timeout];
     let [response, stall] = [limits.response_timeout, limits.stall_timeout];
     Ok(Limits {
@@ -117,7 +118,7 @@ pub(crate) fn limits(settings: &Settings) -> anyhow::Result<Limits> {
 fn connections_per_client(value: Option<u32>) -> anyhow::Result<Option<usize>> {
     match value {
         Some(0) => Err(Refusal::usage(
-            "limits.connections_per_client 0: want 1 or more",
+            "connections_per_client 0 (--connections-per-client): expected 1 or more",
         )),
         value => Ok(value.map(|value| value as usize)),
     }
@@ -131,7 +132,8 @@ fn within<T: PartialOrd + fmt::Display>(
     match range.contains(&value) {
         true => Ok(value),
         false => Err(Refusal::usage(format!(
-            "limits.{key} {value}: want {} to {}",
+            "{key} {value} (--{}): expected {} to {}",
+            flag(key),
             range.start(),
             range.end()
         ))),
@@ -142,8 +144,9 @@ fn within<T: PartialOrd + fmt::Display>(
 fn memory(key: &str, value: Option<Bytes>) -> anyhow::Result<Option<u64>> {
     match value.map(Bytes::get) {
         Some(bytes) if bytes < MEMORY_MIN => Err(Refusal::usage(format!(
-            "limits.{key} {}: want {} or more",
+            "{key} {} (--{}): expected {} or more",
             Bytes::new(bytes),
+            flag(key),
             Bytes::new(MEMORY_MIN)
         ))),
         bytes => Ok(bytes),
@@ -159,7 +162,7 @@ fn tunnel_idle_timeout(value: Option<Time>) -> anyhow::Result<Option<Duration>> 
         Time::ZERO => Ok(None),
         time if range.contains(&time) => Ok(Some(time.into())),
         time => Err(Refusal::usage(format!(
-            "tunnel_idle_timeout {time} (--tunnel-idle-timeout): want 1s to 7d, or 0s for never"
+            "tunnel_idle_timeout {time} (--tunnel-idle-timeout): expected 1s to 7d, or 0s for never"
         ))),
     }
 }
@@ -167,18 +170,27 @@ fn tunnel_idle_timeout(value: Option<Time>) -> anyhow::Result<Option<Duration>> 
 pub(crate) fn interval(value: Option<Time>) -> anyhow::Result<Duration> {
     match value.unwrap_or(INTERVAL_DEFAULT) {
         time if time < INTERVAL_MIN => Err(Refusal::usage(format!(
-            "interval {time} (--interval): want 1ms or more"
+            "interval {time} (--interval): expected 1ms or more"
         ))),
         time => Ok(time.into()),
     }
 }
 
-pub(crate) fn positive(key: &str, time: Time) -> anyhow::Result<Duration> {
-    let flag = key.replace('_', "-");
+/// Checks that a time is not 0. `flag` is the flag that sets it, if there is one.
+pub(crate) fn positive(key: &str, flag: Option<&str>, time: Time) -> anyhow::Result<Duration> {
+    let flag = flag.map_or_else(String::new, |flag| format!(" (--{flag})"));
     match time {
         Time::ZERO => Err(Refusal::usage(format!(
-            "{key} 0 (--{flag}): want more than 0"
+            "{key} 0s{flag}: expected more than 0s"
         ))),
         time => Ok(time.into()),
+    }
+}
+
+/// Returns the flag of a limit, without dashes in front.
+fn flag(key: &str) -> String {
+    match key {
+        "connections" => "max-connections".to_owned(),
+        key => key.replace('_', "-"),
     }
 }

@@ -124,6 +124,7 @@ impl ListenerConfig {
             intercept: intercept_config(listener_settings).map_err(|problem| refused(&problem))?,
             idle_timeout: positive(
                 "idle_timeout",
+                None,
                 listener_settings
                     .idle_timeout
                     .unwrap_or(IDLE_TIMEOUT_DEFAULT),
@@ -230,7 +231,7 @@ fn kind(settings: &ListenerSettings) -> Result<Kind, &'static str> {
     use KindName as N;
     match (settings.kind, &settings.destination, settings.keep_source) {
         (N::Forward, Some(to), false) => Ok(Kind::Forward(to.clone())),
-        (N::Forward, None, _) => Err("forward wants a destination"),
+        (N::Forward, None, _) => Err("forward needs a destination"),
         (_, Some(_), _) => Err("destination is for forward listeners"),
         (N::Transparent, None, keep_source) => Ok(Kind::Transparent { keep_source }),
         (_, _, true) => Err("keep_source is for transparent listeners"),

@@ -224,12 +224,12 @@ mod tests {
             (&T::Route(0), "route 1: no peer is called tokyo", 13),
             (
                 &T::Profile("keepalive".into()),
-                "profile keepalive: mss: want 88",
+                "profile keepalive: mss 4: expected 88",
                 15,
             ),
             (
                 &T::Profile("keepalive".into()),
-                "profile keepalive: keepalive: want 1s",
+                "profile keepalive: keepalive 1ms: expected 1s",
                 16,
             ),
         ] {
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn locates_missing_key_at_its_table() {
-        let message = "listener x: forward wants a destination";
+        let message = "listener x: forward needs a destination";
         assert_eq!(line(&Table::Listener(1), message), Some(6));
         assert_eq!(line(&Table::Listener(2), "of a flag"), None);
         assert_eq!(line(&Table::Limits, "of a flag"), None);

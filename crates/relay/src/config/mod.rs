@@ -53,6 +53,7 @@ pub(crate) struct Config {
     pub(crate) pool: PoolConfig,
     pub(crate) limits: Limits,
     pub(crate) counters: Option<PathBuf>,
+    pub(crate) access_log: Option<PathBuf>,
     pub(crate) interval: Duration,
     /// Address of the admin endpoint: health, metrics and the status page.
     pub(crate) admin: Option<SocketAddr>,
@@ -98,6 +99,7 @@ impl Config {
             profiles,
             upstream_profile,
             counters: settings.counters.file.clone(),
+            access_log: settings.counters.access_log.clone(),
             interval: interval(settings.counters.interval).in_table(Table::Counters)?,
             admin: admin(settings).in_table(Table::Admin)?,
         };
@@ -119,6 +121,11 @@ impl Config {
             keep_value("limits.memory", &mut new.memory, &old.memory),
             keep_value("mtu_probing", &mut self.mtu_probing, &before.mtu_probing),
             keep_value("counters.file", &mut self.counters, &before.counters),
+            keep_value(
+                "counters.access_log",
+                &mut self.access_log,
+                &before.access_log,
+            ),
             keep_value("admin.address", &mut self.admin, &before.admin),
         ];
         // The descriptor limit determined this value at the start.
@@ -251,7 +258,7 @@ mod tests {
             ("[profile.long]\nkeepalive = '100ms'", "1s"),
             (
                 "[[listener]]\nkind = 'forward'\naddress = '[::1]:1'",
-                "wants a destination",
+                "needs a destination",
             ),
             (
                 "[[listener]]\nkind = 'http'\naddress = '[::1]:1'\nkeep_source = true",

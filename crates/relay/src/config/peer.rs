@@ -79,7 +79,7 @@ pub(crate) fn peers(
             transport: peer_settings.transport,
             pool_age: peer_settings
                 .pool_age
-                .map_or(Ok(POOL_AGE_DEFAULT), |age| positive("pool_age", age))?,
+                .map_or(Ok(POOL_AGE_DEFAULT), |age| positive("pool_age", None, age))?,
             ..PeerConfig::new(name, peer_settings.address.0.clone(), profile)
         };
         Ok((name.clone(), Arc::new(peer)))
@@ -95,8 +95,8 @@ const POOL_MAX: u16 = 1024;
 fn pool_size(settings: &PeerSettings, owner: &str) -> anyhow::Result<usize> {
     match settings.pool.unwrap_or(0) {
         pool @ 0..=POOL_MAX => Ok(pool.into()),
-        _ => Err(Refusal::usage(format!(
-            "{owner}: pool: want 0 to {POOL_MAX}"
+        pool => Err(Refusal::usage(format!(
+            "{owner}: pool {pool}: expected 0 to {POOL_MAX}"
         ))),
     }
 }
@@ -104,8 +104,8 @@ fn pool_size(settings: &PeerSettings, owner: &str) -> anyhow::Result<usize> {
 fn streams(settings: &PeerSettings, owner: &str) -> anyhow::Result<u8> {
     match settings.streams.unwrap_or(1) {
         streams @ 1..=convert::STRIPES_MAX => Ok(streams),
-        _ => Err(Refusal::usage(format!(
-            "{owner}: streams: want 1 to {}",
+        streams => Err(Refusal::usage(format!(
+            "{owner}: streams {streams}: expected 1 to {}",
             convert::STRIPES_MAX
         ))),
     }

@@ -9,8 +9,8 @@ use longhaul_command::exit::Refusal;
 use longhaul_congestion::sockets::initial_window;
 use longhaul_linux::{netfilter::marks::OWN_MARK, socket::Options};
 use longhaul_transport::port::Control;
-use longhaul_units::{BitRate, Bytes, Time};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use longhaul_units::{Bytes, Time};
+use std::{collections::BTreeMap, fmt::Display, sync::Arc, time::Duration};
 
 /// Default profile of legs towards clients.
 pub(crate) const DOWNSTREAM: &str = "downstream";
@@ -84,58 +84,60 @@ fn keepalive(value: Option<Time>) -> Option<Duration> {
 /// Checks ranges, including those that the kernel would clamp silently.
 fn check_ranges(settings: &ProfileSettings) -> Result<(), String> {
     if settings.congestion_control.as_deref() == Some("") {
-        return Err("congestion_control: want a name, such as bbr".to_owned());
+        return Err("congestion_control: expected a name, such as bbr".to_owned());
     }
-    let second = |time: Time| Duration::from(time).as_secs();
+    let seconds = |time: Option<Time>| time.map(|time| (time, Duration::from(time).as_secs()));
+    let number = |value: Option<u32>| value.map(|value| (value, u64::from(value)));
     within(
         "keepalive",
-        settings
-            .keepalive
-            .filter(|time| *time != Time::ZERO)
-            .map(second),
+        seconds(settings.keepalive.filter(|time| *time != Time::ZERO)),
         1..=32400,
         "1s to 9h, or 0s for never",
     )?;
     within(
         "user_timeout",
-        settings.user_timeout.map(second),
+        seconds(settings.user_timeout),
         1..=86400,
         "1s to 24h",
     )?;
+    within("mss", number(settings.mss), 88..=32767, "88 to 32767 bytes")?;
     within(
-        "mss",
-        settings.mss.map(u64::from),
-        88..=32767,
-        "88 to 32767 bytes",
+        "dscp",
+        number(settings.dscp.map(u32::from)),
+        0..=63,
+        "0 to 63",
     )?;
-    within("dscp", settings.dscp.map(u64::from), 0..=63, "0 to 63")?;
     let (least, most) = (initial_window::RANGE.start(), initial_window::RANGE.end());
     within(
         "initial_window",
-        settings.initial_window.map(u64::from),
+        number(settings.initial_window),
         u64::from(*least)..=u64::from(*most),
         &format!("{least} to {most} segments"),
     )?;
-    let rate = settings.pacing_rate.map(BitRate::bits);
+    let rate = settings.pacing_rate.map(|rate| (rate, rate.bits()));
     within("pacing_rate", rate, 8000..=u64::MAX, "8kbit or more")?;
     for (key, size) in [
         ("notsent_lowat", settings.notsent_lowat),
         ("send_buffer", settings.send_buffer),
         ("receive_buffer", settings.receive_buffer),
     ] {
-        within(key, size.map(Bytes::get), 4096..=1 << 30, "4KiB to 1GiB")?;
+        let size = size.map(|size| (size.exact(), size.get()));
+        within(key, size, 4096..=1 << 30, "4KiB to 1GiB")?;
     }
     Ok(())
 }
 
+/// Checks a value, given as the user writes it and as a number.
 fn within(
     key: &str,
-    value: Option<u64>,
+    value: Option<(impl Display, u64)>,
     range: std::ops::RangeInclusive<u64>,
-    want: &str,
+    expected: &str,
 ) -> Result<(), String> {
     match value {
-        Some(value) if !range.contains(&value) => Err(format!("{key}: want {want}")),
+        Some((written, number)) if !range.contains(&number) => {
+            Err(format!("{key} {written}: expected {expected}"))
+        }
         _ => Ok(()),
     }
 }
@@ -190,7 +192,7 @@ pub(crate) fn check_transport(
     let name = &profile.name;
     let problem = match option_without_udt(profile) {
         Some(option) => format!("profile {name}: {option} is for TCP: give this leg another"),
-        None if !has_tls => "transport = \"udt\" wants tls".to_owned(),
+        None if !has_tls => "transport = \"udt\" needs tls".to_owned(),
         None => return Ok(()),
     };
     Err(Refusal::usage(format!("{owner}: {problem}")))

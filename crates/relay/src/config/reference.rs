@@ -34,7 +34,7 @@ mod tests {
         fn new(line: &str, explained: bool) -> Option<Self> {
             let (key, rest) = line.split_once(" = ")?;
             let (value, standing) = match rest.rsplit_once(" # ") {
-                Some((value, "wanted")) => (value, KeyRole::Required),
+                Some((value, "required")) => (value, KeyRole::Required),
                 Some((value, "example")) => (value, KeyRole::Example),
                 Some((_, other)) => panic!("{line}: {other}?"),
                 None => (rest, KeyRole::Default),

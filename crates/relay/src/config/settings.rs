@@ -156,7 +156,7 @@ impl FromStr for PeerAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let want = |_| "want a host name or an IP address, with or without :PORT".to_owned();
+        let invalid = |_| format!("{text:?} is not HOST, HOST:PORT or [IPv6]:PORT");
         let has_port = match text.parse::<IpAddr>() {
             Ok(_) => false,
             Err(_) => text.contains(':'),
@@ -165,7 +165,7 @@ impl FromStr for PeerAddress {
             true => text.parse(),
             false => Destination::from_host(text, convert::PORT),
         };
-        destination.map(Self).map_err(want)
+        destination.map(Self).map_err(invalid)
     }
 }
 
@@ -291,11 +291,13 @@ pub(crate) struct LimitSettings {
     pub(crate) memory: Option<Bytes>,
 }
 
-/// Settings of the record file.
+/// Settings of the record files.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct CounterSettings {
     pub(crate) file: Option<PathBuf>,
+    /// File of connection records alone.
+    pub(crate) access_log: Option<PathBuf>,
     pub(crate) interval: Option<Time>,
 }
 
@@ -320,7 +322,7 @@ where
 pub(crate) fn socket_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         format!(
-            "{text:?} is not an IP address with a port (for example 127.0.0.1:1080 or [::1]:1080)"
+            "{text:?} is not ADDRESS:PORT or [IPv6]:PORT (for example 127.0.0.1:1080 or [::1]:1080)"
         )
     })
 }

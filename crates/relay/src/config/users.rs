@@ -49,7 +49,7 @@ impl Users {
             let (user, password) = fields
                 .filter(|(user, password)| fits(user) && fits(password))
                 .ok_or_else(|| {
-                    format!("{location}: want USER:PASSWORD, 1 to {LEN_MAX} bytes each")
+                    format!("{location}: expected USER:PASSWORD, 1 to {LEN_MAX} bytes each")
                 })?;
             let hash = Sha256::digest(password).into();
             if users.insert(user.as_bytes().to_vec(), hash).is_some() {

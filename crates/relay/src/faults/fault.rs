@@ -121,6 +121,11 @@ impl Fault {
         self.failed_at.is_some()
     }
 
+    /// Whether this relay itself refuses the destination: a route denies it, or it is local.
+    pub(crate) fn is_own_refusal(&self) -> bool {
+        *self == Failure::NotAllowed.into()
+    }
+
     /// Full message. `destination` is empty if it is not known yet.
     pub(crate) fn message(&self, destination: &str) -> String {
         let at = match &self.failed_at {

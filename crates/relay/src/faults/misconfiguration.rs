@@ -95,7 +95,7 @@ impl fmt::Display for PeerError {
             ),
             Self::NextHop(fault) => write!(f, "{fault}: see the logs of these two relays"),
             Self::Rejected(ErrorCode::MissingCookie) => {
-                f.write_str("it wants a cookie: it is not a longhaul Convert listener")
+                f.write_str("it requires a cookie: it is not a longhaul Convert listener")
             }
             Self::Rejected(code) => write!(
                 f,
@@ -110,7 +110,7 @@ impl fmt::Display for PeerError {
 /// Description of an answer that is not Convert.
 fn describe_foreign_answer(bytes: &[u8]) -> &'static str {
     if is_tls(bytes) {
-        return "it wants TLS: give this peer tls, or take it from its listener";
+        return "it requires TLS: give this peer tls, or take it from its listener";
     }
     if matches!(Request::parse(bytes), Ok(Some(_))) {
         return "it returns what it receives: correct the address, which is not a Convert listener's";
@@ -266,7 +266,7 @@ impl TlsProblem {
             }
             A::BadCertificate => Self::OwnCertificate(CertificateProblem::Name(no_names())),
             A::UnsupportedCertificate => Self::OwnCertificate(CertificateProblem::Purpose),
-            A::CertificateRequired => Self::Other("it wants a certificate".into()),
+            A::CertificateRequired => Self::Other("it requires a certificate".into()),
             A::ProtocolVersion | A::HandshakeFailure => Self::NoTls13,
             A::UnexpectedMessage | A::DecodeError => Self::NoTls,
             other => Self::Other(format!("it sent the alert {other:?}")),

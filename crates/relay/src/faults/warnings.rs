@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Log lines about clients that a listener refused. Strangers cause them, so their number is bounded.
+//! Log lines about refused clients and destinations. Strangers cause them, so their number is bounded.
 
 use crate::faults::misconfiguration::DenialReason;
 use longhaul_command::logging::{Decision, RateLimit};
 use longhaul_interception::held::CLIENT_MAX;
-use longhaul_protocol::networks::network;
+use longhaul_protocol::{destination::Destination, networks::network};
 use std::net::IpAddr;
 use tracing::warn;
 
@@ -12,6 +12,7 @@ use tracing::warn;
 #[derive(Debug, Default)]
 pub(crate) struct Warnings {
     refused: RateLimit<(IpAddr, u8)>,
+    refused_destinations: RateLimit<IpAddr>,
     bypassed: RateLimit<Option<IpAddr>>,
 }
 
@@ -27,6 +28,30 @@ impl Warnings {
             Decision::WriteOverflow => {
                 warn!(listener, "more clients refused; not named for some minutes");
             }
+            Decision::Suppress => {}
+        }
+    }
+
+    /// Logs that this relay refuses a destination.
+    pub(crate) fn destination_refused(
+        &self,
+        listener: &str,
+        client: IpAddr,
+        destination: &Destination,
+    ) {
+        let client = client.to_canonical();
+        match self.refused_destinations.check(network(client)) {
+            Decision::Write => warn!(
+                %client,
+                listener,
+                %destination,
+                "destination refused: a route denies it, it is an address of this host (allow_local), or this \
+                 host's firewall rejects it"
+            ),
+            Decision::WriteOverflow => warn!(
+                listener,
+                "more destinations refused; not named for some minutes"
+            ),
             Decision::Suppress => {}
         }
     }

@@ -30,7 +30,10 @@ use crate::{
         },
     },
     records::{
-        history::History, journal::Journal, reload_state::ReloadState, sampling::ConnectionSampler,
+        history::History,
+        journal::{Journal, RecordFile},
+        reload_state::ReloadState,
+        sampling::ConnectionSampler,
     },
     relay::{ACCEPT_TIME, Lifecycle, Phase, Relay, ThreadExitSignal},
     verify::Verifier,
@@ -49,6 +52,7 @@ use longhaul_linux::{mtu_probing::MtuProbing, sock_diag::SockDiag};
 use std::{
     io::{self, Write as _},
     net::TcpListener,
+    path::PathBuf,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
@@ -78,6 +82,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let mut passed = PassedSockets::take()?;
     let mut config = configuration(args)?;
+    let open = |flag, path: &Option<PathBuf>| {
+        let path = path.as_deref();
+        path.map(|path| RecordFile::open(flag, path)).transpose()
+    };
+    let counters = open("counters", &config.counters)?;
+    let access_log = open("access-log", &config.access_log)?;
     // Set before there are threads, and reset when the relay has ended.
     let _probing = config.mtu_probing.then(enable_mtu_probing).transpose()?;
     let budget = budget(&config)?;
@@ -86,12 +96,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let opened = open_listeners(&config, &mut passed)?;
     warn_of_descriptor_limit(budget.connections, config.limits.connections_max);
     let verifiers = open_verifiers(&opened)?;
-    let (journal, writer) = config
-        .counters
-        .as_deref()
-        .map(Journal::open)
-        .transpose()?
-        .unzip();
+    let (journal, writer) = counters.map(Journal::start).unzip();
+    let (access_log, access_log_writer) = access_log.map(Journal::start).unzip();
     let listeners = opened
         .iter()
         .map(|(listener, _)| listener.clone())
@@ -109,6 +115,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         reloads: ReloadState::new(),
         lifecycle: Lifecycle::new(),
         journal: journal.unwrap_or_default(),
+        access_log: access_log.unwrap_or_default(),
         connection_permits: Arc::new(Semaphore::new(budget.connections)),
         permits_total: (budget.connections as u32).into(),
         budget,
@@ -125,12 +132,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         balancer: balancer.into(),
     };
     serve(&relay, opened, args)?;
-    // The writer ends when the last owner of the journal is gone.
+    // The writers end when the last owner of the journals is gone.
     drop(relay);
-    if let Some(writer) = writer {
+    for writer in writer.into_iter().chain(access_log_writer) {
         writer
             .join()
-            .map_err(|_| anyhow::anyhow!("the counters' writer panicked"))?;
+            .map_err(|_| anyhow::anyhow!("the writer of records panicked"))?;
     }
     Ok(())
 }
@@ -397,6 +404,7 @@ fn reload_at_sighup(
             manager.reloading();
             // Also if the reload fails: the file may have been moved.
             relay.journal.reopen();
+            relay.access_log.reopen();
             let problem =
                 configuration(args).and_then(|config| reload::reload(relay, config, workers));
             let problem = problem.err();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writes records to a file on its own thread, so that a slow disk never delays a relayed byte.
 
-use anyhow::Context as _;
 use longhaul_admin::relay_record::Record;
+use longhaul_command::exit::Refusal;
 use std::{
     fs::{self, File, Metadata},
     io::{self, Write},
@@ -43,15 +43,14 @@ struct Shared {
 }
 
 impl Journal {
-    /// Opens `path` (`-` is standard output) for appending and starts the writer.
-    pub(crate) fn open(path: &Path) -> anyhow::Result<(Self, JoinHandle<()>)> {
-        let file = RecordFile::open(path)?;
+    /// Starts the writer of `file`.
+    pub(crate) fn start(file: RecordFile) -> (Self, JoinHandle<()>) {
         let (queue, messages) = sync_channel(QUEUE_MAX);
         let shared = Arc::<Shared>::default();
         let writer_state = shared.clone();
         let writer = std::thread::spawn(move || write(file, &messages, &writer_state));
         let queue = Some(queue);
-        Ok((Self { queue, shared }, writer))
+        (Self { queue, shared }, writer)
     }
 
     /// Returns whether records are written.
@@ -83,8 +82,10 @@ impl Journal {
     }
 }
 
-/// Output of the writer.
-struct RecordFile {
+/// Output of a writer.
+pub(crate) struct RecordFile {
+    /// Flag that names the file, without dashes: `counters` or `access-log`.
+    flag: &'static str,
     /// `None` is standard output.
     path: Option<PathBuf>,
     /// `None` after an error, until it is reopened.
@@ -96,9 +97,15 @@ struct RecordFile {
 }
 
 impl RecordFile {
-    fn open(path: &Path) -> anyhow::Result<Self> {
+    /// Opens `path` (`-` is standard output) for appending.
+    ///
+    /// # Errors
+    ///
+    /// A path that can't be a file of this user is a [`Refusal::Usage`].
+    pub(crate) fn open(flag: &'static str, path: &Path) -> anyhow::Result<Self> {
         if path == Path::new("-") {
             return Ok(Self {
+                flag,
                 path: None,
                 out: Some(Box::new(io::stdout())),
                 identity: None,
@@ -106,14 +113,18 @@ impl RecordFile {
             });
         }
         let mut file = Self {
+            flag,
             path: Some(path.to_owned()),
             out: None,
             identity: None,
             file_with_partial_line: None,
         };
-        let opened = file.append_to(path);
-        opened.with_context(|| format!("--counters {}", path.display()))?;
-        Ok(file)
+        let subject = format!("--{flag} {}", path.display());
+        match file.append_to(path) {
+            Ok(()) => Ok(file),
+            Err(error) if is_bad_path(&error) => Err(Refusal::usage(format!("{subject}: {error}"))),
+            Err(error) => Err(anyhow::Error::new(error).context(subject)),
+        }
     }
 
     fn append_to(&mut self, path: &Path) -> io::Result<()> {
@@ -143,7 +154,7 @@ impl RecordFile {
             let partly = rest.len() < line.len();
             self.file_with_partial_line = self.identity.filter(|_| partly);
             self.out = None;
-            error!("counters: {error}; no more are written until SIGHUP");
+            error!("{}: {error}; nothing is written until SIGHUP", self.flag);
         }
         written.is_ok()
     }
@@ -161,11 +172,25 @@ impl RecordFile {
         }
         if let Err(error) = self.append_to(&path) {
             warn!(
-                "counters: {}: {error}; the file opened before stays in use",
+                "{}: {}: {error}; the file opened before stays in use",
+                self.flag,
                 path.display()
             );
         }
     }
+}
+
+/// Returns whether another path, or other permissions, are the remedy.
+fn is_bad_path(error: &io::Error) -> bool {
+    use io::ErrorKind as K;
+    matches!(
+        error.kind(),
+        K::NotFound
+            | K::NotADirectory
+            | K::IsADirectory
+            | K::PermissionDenied
+            | K::ReadOnlyFilesystem
+    )
 }
 
 /// Works as `Write::write_all`, but leaves the unwritten bytes in `rest`.
@@ -227,7 +252,7 @@ mod tests {
         let path = directory.path().join("records");
         for (room, want) in [(0, "first\nthird\n"), (2, "first\nse\nthird\n")] {
             fs::write(&path, "").unwrap();
-            let mut file = RecordFile::open(&path).unwrap();
+            let mut file = RecordFile::open("counters", &path).unwrap();
             assert!(file.write("first\n"));
             // Part of the line that fits on the disk.
             fs::write(&path, "first\n".to_owned() + &"second\n"[..room]).unwrap();
@@ -243,7 +268,7 @@ mod tests {
     fn new_file_begins_with_complete_line() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("records");
-        let mut file = RecordFile::open(&path).unwrap();
+        let mut file = RecordFile::open("counters", &path).unwrap();
         file.out = Some(Box::new(LimitedWriter(2)));
         assert!(!file.write("second\n"));
         fs::rename(&path, directory.path().join("records.1")).unwrap();

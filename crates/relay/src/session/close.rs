@@ -37,8 +37,10 @@ impl Drop for CloseGuard<'_> {
             return;
         }
         session.log(end);
-        if session.relay.journal.is_enabled() {
-            session.relay.journal.put(session.record(end));
+        for journal in [&session.relay.journal, &session.relay.access_log] {
+            if journal.is_enabled() {
+                journal.put(session.record(end));
+            }
         }
     }
 }

@@ -110,7 +110,15 @@ impl Session {
         to_send: &Request,
     ) -> Result<UpstreamLeg, Fault> {
         let begin = Instant::now();
-        let upstream_leg = Box::pin(self.route(peer_pools).open(to_send)).await?;
+        let opened = Box::pin(self.route(peer_pools).open(to_send)).await;
+        if opened.as_ref().is_err_and(Fault::is_own_refusal) {
+            self.listener.warnings.destination_refused(
+                &self.listener.name(),
+                self.client_address.ip(),
+                &to_send.destination,
+            );
+        }
+        let upstream_leg = opened?;
         self.listener.counters.times.connect.add(begin.elapsed());
         Ok(upstream_leg)
     }

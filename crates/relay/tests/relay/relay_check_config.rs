@@ -183,6 +183,27 @@ fn refused(text: &str) -> (String, String) {
 }
 
 #[test]
+fn old_names_work_and_warn() {
+    let text = "[[listener]]\nkind = 'socks5'\naddress = '127.0.0.1:1080'\nprofile = 'near'\n\
+                [profile.far]\nmss = 1000\n";
+    let output = check(text, &["--cc-near", "cubic", "--initial-window-far=10"]);
+    let log = String::from_utf8(output.stderr).unwrap();
+    for warning in [
+        ":4:11: profile \"near\" is now profile \"downstream\";",
+        ":5:10: profile.far is now profile.upstream;",
+        "--cc-near is now --cc-downstream;",
+        "--initial-window-far is now --initial-window-upstream;",
+    ] {
+        assert!(log.contains(warning), "{warning}: {log}");
+    }
+    let output = check(&text.replace("1000", "40"), &[]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let log = String::from_utf8(output.stderr).unwrap();
+    let error = ":6:1: profile upstream: mss 40: expected 88 to 32767 bytes";
+    assert!(log.contains(error), "{log}");
+}
+
+#[test]
 fn locates_invalid_values() {
     let listener = "[[listener]]\nkind = 'socks5'\naddress = '127.0.0.1:1080'\n";
     for (text, location, word) in [
@@ -225,7 +246,7 @@ fn locates_invalid_values() {
         (
             "[[listener]]\nkind = 'forward'\naddress = '[::1]:1'",
             "5:8",
-            "wants a destination",
+            "needs a destination",
         ),
         (
             "[[listener]]\nkind = 'http'\naddress = '127.0.0.1:1080'",
@@ -250,31 +271,35 @@ fn locates_invalid_values() {
         ),
         ("[counters]\ninterval = '0s'", "5:1", "interval"),
         ("[counters]\ninterval = '1us'", "5:1", "1ms or more"),
-        ("[limits]\nworkers = 0", "5:1", "want 1 to 1024"),
-        ("[limits]\nworkers = 1025", "5:1", "want 1 to 1024"),
-        ("[limits]\nconnections = 0", "5:1", "want 1 to 1000000"),
+        ("[limits]\nworkers = 0", "5:1", "expected 1 to 1024"),
+        ("[limits]\nworkers = 1025", "5:1", "expected 1 to 1024"),
+        ("[limits]\nconnections = 0", "5:1", "expected 1 to 1000000"),
         (
             "[limits]\nconnections = 1000001",
             "5:1",
-            "want 1 to 1000000",
+            "expected 1 to 1000000",
         ),
-        ("[limits]\nlookups_per_client = 0", "5:1", "want 1 to 1024"),
+        (
+            "[limits]\nlookups_per_client = 0",
+            "5:1",
+            "expected 1 to 1024",
+        ),
         ("[limits]\nmemory = '0B'", "5:1", "or more"),
         ("[limits]\nmemory_per_client = '2'", "5:1", "or more"),
         (
             "[profile.downstream]\ncongestion_control = ''",
             "5:1",
-            "want a name",
+            "expected a name",
         ),
         (
             "[[listener]]\nkind = 'http'\naddress = 'localhost:80'",
             "6:11",
-            "not an IP address with a port (for example 127.0.0.1:1080",
+            "is not ADDRESS:PORT or [IPv6]:PORT (for example 127.0.0.1:1080",
         ),
         (
             "[admin]\naddress = '127.0.0.1'",
             "5:11",
-            "not an IP address with a port",
+            "is not ADDRESS:PORT",
         ),
         (
             "[[listener]]\nkind = 'transparent'\naddress = '127.0.0.1:1'\nintercept = ['10.0.0.0/8']\n\

@@ -279,7 +279,7 @@ fn requires_password_of_users() {
             let head = http_head(&mut fixture.client);
             assert_eq!(http_status(&head), 407, "{head}");
             assert!(head.contains("Basic realm="), "{head}");
-            let body = "longhaul relay: this proxy wants a user and a password\n";
+            let body = "longhaul relay: this proxy requires a user and a password\n";
             fixture.client.read_exact(&mut vec![0; body.len()]).unwrap();
         }
     }
@@ -301,7 +301,7 @@ fn delays_and_logs_wrong_passwords() {
     for _ in 0..6 {
         fixture.ask(wrong);
         assert_eq!(http_status(&http_head(&mut fixture.client)), 407);
-        let body = "longhaul relay: this proxy wants a user and a password\n";
+        let body = "longhaul relay: this proxy requires a user and a password\n";
         fixture.client.read_exact(&mut vec![0; body.len()]).unwrap();
     }
     // Delays of 100, 200, 400, 800 and 1600 ms.

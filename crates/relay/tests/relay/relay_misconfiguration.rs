@@ -189,7 +189,7 @@ fn reports_tls_at_one_end_only() {
     check_mismatch(
         "",
         &far,
-        "it wants TLS: give this peer tls",
+        "it requires TLS: give this peer tls",
         "does not speak TLS",
     );
     check_mismatch(
@@ -454,7 +454,7 @@ fn reports_other_server_at_peer_address() {
             refused(E::UnsupportedMessage),
             "it does not understand this relay",
         ),
-        (refused(E::MissingCookie), "it wants a cookie"),
+        (refused(E::MissingCookie), "it requires a cookie"),
     ] {
         eprintln!("{near_message}");
         let (address, _) = answer_with(answer);

@@ -192,14 +192,24 @@ fn invalid_arguments_exit_with_code_2() {
             "--cc-downstream no-such: ",
         ),
         (vec!["--forward", "127.0.0.1:1"], "LISTEN=DESTINATION"),
-        (
-            vec!["--socks5", ANY, "--peer", "no host"],
-            "host name or an IP address",
-        ),
+        (vec!["--socks5", ANY, "--peer", "no host"], "HOST:PORT"),
         (
             vec!["--socks5", ANY, "--allow-from", "10.0.0.0/33"],
             "not a network",
         ),
+        (
+            vec!["--socks5", ANY, "--allow-from", "10.0.0.1/8"],
+            "did you mean 10.0.0.0/8?",
+        ),
+        (
+            vec!["--socks5", ANY, "--counters", "/no/such/counters"],
+            "--counters /no/such/counters: ",
+        ),
+        (
+            vec!["--socks5", ANY, "--access-log", "/tmp"],
+            "--access-log /tmp: ",
+        ),
+        (vec!["--socks5", "127.0.0.1"], "ADDRESS:PORT or [IPv6]:PORT"),
         (vec!["--socks5", ANY, "--grace", "10"], "unit"),
     ] {
         let (code, log) = exit_code(&args);
@@ -214,6 +224,26 @@ fn port_in_use_exits_with_code_1() {
     let (code, log) = exit_code(&["--socks5", &address.to_string()]);
     assert_eq!(code, Some(1), "{log}");
     assert!(log.contains(&address.to_string()), "{log}");
+}
+
+#[test]
+fn logs_denied_destinations_once_per_client() {
+    let listener = format!("[[listener]]\nkind = 'socks5'\naddress = '{ANY}'\n");
+    let route = "[[route]]\nto = ['192.0.2.0/24']\ndeny = true\n";
+    let relay = Relay::configured(&(listener + route), 1);
+    for to in ["192.0.2.1:80", "192.0.2.2:80"] {
+        let outcome = dial("socks5", relay.address("socks5"), &to.parse().unwrap());
+        assert_eq!(outcome.err(), Some(2), "{to}");
+    }
+    let (_, log) = relay.stop();
+    let lines: Vec<_> = log
+        .lines()
+        .filter(|line| line.contains("destination refused"))
+        .collect();
+    assert!(
+        matches!(lines[..], [line] if line.contains("destination=192.0.2.1:80")),
+        "{log}"
+    );
 }
 
 #[test]

@@ -30,12 +30,14 @@ fn writes_counters_and_records() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("relay.jsonl");
     let (listener, address) = origin();
-    let counters = file.to_str().unwrap();
+    let access_log = directory.path().join("access.jsonl");
     let relay = Relay::start(&[
         "--socks5",
         ANY,
         "--counters",
-        counters,
+        file.to_str().unwrap(),
+        "--access-log",
+        access_log.to_str().unwrap(),
         "--interval",
         "50ms",
     ]);
@@ -51,6 +53,8 @@ fn writes_counters_and_records() {
 
     let connections = records(&file, "connection");
     assert_eq!(connections.len(), 2);
+    assert_eq!(records(&access_log, "connection"), connections);
+    assert_eq!(records(&access_log, "relay"), [Value::Null; 0]);
     let done = &connections[0];
     assert_eq!(done["ended"], "finished");
     assert_eq!(done["destination"], address.to_string());

@@ -346,7 +346,7 @@ fn names_invalid_tls_files() {
         (peer, tls(&ca, &key, ", name = 'no name'"), "no name"),
         (peer, tls(&ca, &key, ", allow = ['near']"), "tls.allow"),
         (&http, tls(&ca, &key, ""), "convert listeners"),
-        (peer, TRANSPORTS[1].to_owned(), "wants tls"),
+        (peer, TRANSPORTS[1].to_owned(), "needs tls"),
         (&http, TRANSPORTS[1].to_owned(), "convert listeners"),
         (
             peer,

@@ -331,7 +331,7 @@ impl Proxy {
             LoginResult::Rejected => {
                 return Err(ErrorResponse::unauthenticated(
                     StatusCode::PROXY_AUTHENTICATION_REQUIRED,
-                    "this proxy wants a user and a password",
+                    "this proxy requires a user and a password",
                 ));
             }
             LoginResult::NotChecked => {

@@ -308,7 +308,7 @@ fn server_name(text: &str, owner: &str) -> anyhow::Result<ServerName<'static>> {
     let name = ServerName::try_from(text.to_owned());
     name.map_err(|_| {
         Refusal::usage(format!(
-            "{owner}: {text:?} is not a name for a certificate: want a host name or an IP address"
+            "{owner}: {text:?} is not a name for a certificate: expected a host name or an IP address"
         ))
     })
 }
