@@ -35,15 +35,15 @@
 #define BIC_PARAMS(P)                                                                              \
 	P(ack_shift, "", 4, 1, 6, "packets per ACK are averaged over 2^ack_shift ACKs")            \
 	P(max_increment, "packets", 16, 2, 1000, "largest growth in a round trip")                 \
-	P(low_window, "packets", 14, 2, 1000, "up to this window it is Reno")                      \
-	P(beta, "1/1024", 819, 512, 1023, "what a loss leaves of the window")                      \
-	P(smooth_part, "", 20, 4, 200, "near last_max: 1 packet in smooth_part/4 round trips")    \
-	P(initial_ssthresh, "packets", 0, 0, 1000000, "first end of slow start; 0: the first loss") \
-	P(fast_convergence, "", 1, 0, 1, "a loss below last_max makes room for others")
+	P(low_window, "packets", 14, 2, 1000, "up to this window it grows as Reno")                \
+	P(beta, "1/1024", 819, 512, 1023, "window after a loss, as a share of the one before")     \
+	P(smooth_part, "", 20, 4, 200, "near last_max: 1 packet in smooth_part/4 RTTs")            \
+	P(initial_ssthresh, "packets", 0, 0, 1000000, "end of the first slow start; 0: the first loss") \
+	P(fast_convergence, "", 1, 0, 1, "a loss below last_max lowers the next target")
 
 #define BIC_STATE(S)                                                                               \
-	S(last_max, "packets", 1, "window before the last loss: where the search aims; 0: none")   \
-	S(cnt, "ACKs", 1, "that let the window grow by one; bic_linux: packets")                   \
+	S(last_max, "packets", 1, "window before the last loss, the target of the search; 0: none") \
+	S(cnt, "ACKs", 1, "ACKs for a growth by one; bic_linux: packets")                          \
 	S(delayed_ack, "1/2^ack_shift", 1, "packets per ACK, averaged")
 
 struct bic_params {
@@ -55,8 +55,8 @@ struct bic {
 	u32 last_max;
 	u32 cnt;
 	u32 delayed_ack;	/* packets per ACK << ack_shift */
-	u32 seen_cwnd;		/* cnt was computed for this window */
-	u64 seen_us;		/* and at this time */
+	u32 cnt_cwnd;		/* cnt was computed for this window */
+	u64 cnt_us;		/* and at this time */
 };
 
 #define BIC_B 4			/* a step is 1/B of the distance */
@@ -69,8 +69,8 @@ CC_INLINE void bic_reset(struct bic *ca)
 {
 	ca->cnt = 0;
 	ca->last_max = 0;
-	ca->seen_cwnd = 0;
-	ca->seen_us = 0;
+	ca->cnt_cwnd = 0;
+	ca->cnt_us = 0;
 	ca->delayed_ack = 2u << bic_shift(ca);
 }
 
@@ -128,10 +128,10 @@ CC_INLINE u32 bic_cnt(const struct bic *ca, u32 cwnd)
 
 CC_INLINE void bic_update(struct bic *ca, const struct cc_connection *c)
 {
-	if (ca->seen_cwnd == c->cwnd && c->now_us - ca->seen_us <= BIC_REFRESH_US)
+	if (ca->cnt_cwnd == c->cwnd && c->now_us - ca->cnt_us <= BIC_REFRESH_US)
 		return;
-	ca->seen_cwnd = c->cwnd;
-	ca->seen_us = c->now_us;
+	ca->cnt_cwnd = c->cwnd;
+	ca->cnt_us = c->now_us;
 	ca->cnt = bic_cnt(ca, c->cwnd);
 }
 

@@ -117,10 +117,10 @@ CC_INLINE void cc_pace(struct sock *sk, u64 rate)
 #define CONGESTION_OPS_AND(NAME, PARAMS, ...)                                                      \
 	_Static_assert(sizeof(struct NAME) <= CC_STATE_BYTES, "too large for icsk_ca_priv");       \
                                                                                                    \
-	/* For its type alone: who reads icsk_ca_priv finds its members in the object's BTF. */   \
+	/* Only its type is used: readers of icsk_ca_priv find its members in the object's BTF. */ \
 	const struct NAME NAME##_state = {};                                                       \
                                                                                                    \
-	/* Of every connection, unless it has its own. Set when it is loaded. */                  \
+	/* Parameters of connections without their own. Set at load time. */                      \
 	volatile struct NAME##_params params = { PARAMS(CC_PARAM_DEFAULT) };                       \
                                                                                                    \
 	CC_INLINE struct NAME *NAME##_of(struct sock *sk)                                          \

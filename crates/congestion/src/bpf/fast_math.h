@@ -33,15 +33,15 @@
 #include "cc.h"
 
 #define FAST_PARAMS(P)                                                                             \
-	P(alpha, "packets", 200, 2, 100000, "kept in the queue")                                   \
-	P(gamma, "%", 50, 1, 100, "how far an update goes to the window it computes")              \
-	P(mi_threshold, "us", 750, 0, 1000000, "with less queueing delay the window doubles an RTT") \
-	P(base_rtt_window, "s", 0, 0, 3600, "how long baseRTT is trusted; 0: for ever, as published")
+	P(alpha, "packets", 200, 2, 100000, "own packets to keep in the queue")                    \
+	P(gamma, "%", 50, 1, 100, "weight of the computed window in an update")                    \
+	P(mi_threshold, "us", 750, 0, 1000000, "below this queueing delay the window doubles each RTT") \
+	P(base_rtt_window, "s", 0, 0, 3600, "lifetime of baseRTT; 0: unlimited, as published")
 
 #define FAST_STATE(S)                                                                              \
-	S(base_rtt, "us", 1, "least round trip: what it takes for propagation")                    \
-	S(avg_rtt, "us", 65536, "smoothed round trip")                                             \
-	S(w_old, "packets", 1, "window when the packet ACKed last was sent")                       \
+	S(base_rtt, "us", 1, "smallest RTT: the estimate of the propagation delay")                \
+	S(avg_rtt, "us", 65536, "smoothed RTT")                                                    \
+	S(w_old, "packets", 1, "window when the last ACKed packet was sent")                       \
 	S(target, "packets", 1, "window that the last update computed")
 
 struct fast_params {
@@ -50,14 +50,14 @@ struct fast_params {
 
 enum fast_phase {
 	FAST_STEADY,
-	FAST_LOOKING,	/* a small window, so that baseRTT can be measured */
+	FAST_PROBING,	/* a small window, so that baseRTT can be measured */
 	FAST_RETURNING,	/* back to the previous window; its queue is not measured yet */
 };
 
 struct fast {
 	struct fast_params params;
 	u32 base_rtt;		/* us; 0: none yet */
-	u32 least_rtt;		/* us, while probing; 0: none yet */
+	u32 probe_rtt;		/* us, smallest of this probe; 0: none yet */
 	u64 avg_rtt;		/* us << FAST_FRACTION */
 	u64 base_us;		/* when base_rtt was last measured */
 	u64 next_us;		/* next update, or end of the phase */
@@ -111,8 +111,8 @@ CC_INLINE void fast_pkts_acked(struct fast *ca, const struct cc_connection *c,
 		ca->base_rtt = rtt;
 		ca->base_us = c->now_us;
 	}
-	if (ca->least_rtt == 0 || rtt < ca->least_rtt)
-		ca->least_rtt = rtt;
+	if (ca->probe_rtt == 0 || rtt < ca->probe_rtt)
+		ca->probe_rtt = rtt;
 	fast_average(ca, rtt, sample->pkts_acked, c->cwnd);
 	ca->w_old = sample->in_flight ? sample->in_flight : c->cwnd;
 }
@@ -132,7 +132,7 @@ CC_INLINE u32 fast_window(const struct fast *ca, u32 cwnd)
 }
 
 /* Shrinks the window at once, and grows it over the ACKs of about one round trip. */
-CC_INLINE void fast_aim(struct fast *ca, struct cc_connection *c, u32 target)
+CC_INLINE void fast_set_target(struct fast *ca, struct cc_connection *c, u32 target)
 {
 	ca->target = target;
 	c->cwnd_cnt = 0;
@@ -142,7 +142,7 @@ CC_INLINE void fast_aim(struct fast *ca, struct cc_connection *c, u32 target)
 		ca->per = cc_max(c->cwnd / (target - c->cwnd), 1);
 }
 
-CC_INLINE void fast_approach(struct fast *ca, struct cc_connection *c, u32 acked)
+CC_INLINE void fast_grow_to_target(struct fast *ca, struct cc_connection *c, u32 acked)
 {
 	if (c->cwnd >= ca->target)
 		return;
@@ -156,26 +156,26 @@ CC_INLINE int fast_stale(const struct fast *ca, const struct cc_connection *c)
 	       c->now_us - ca->base_us >= (u64)ca->params.base_rtt_window * 1000000;
 }
 
-CC_INLINE void fast_look(struct fast *ca, struct cc_connection *c)
+CC_INLINE void fast_begin_probe(struct fast *ca, struct cc_connection *c)
 {
 	u32 queued = 2 * ca->params.alpha;
 
-	ca->phase = FAST_LOOKING;
+	ca->phase = FAST_PROBING;
 	ca->target = c->cwnd;
-	ca->least_rtt = 0;
+	ca->probe_rtt = 0;
 	ca->next_us = c->now_us + 2 * (u64)fast_avg_us(ca);
 	c->cwnd = cc_max(c->cwnd > 2 * queued ? c->cwnd - queued : c->cwnd / 2, 2);
 }
 
-CC_INLINE void fast_looked(struct fast *ca, struct cc_connection *c)
+CC_INLINE void fast_end_probe(struct fast *ca, struct cc_connection *c)
 {
-	if (ca->least_rtt) {
-		ca->base_rtt = ca->least_rtt;
+	if (ca->probe_rtt) {
+		ca->base_rtt = ca->probe_rtt;
 		ca->base_us = c->now_us;
 	}
 	ca->phase = FAST_RETURNING;
 	ca->next_us = c->now_us + 3 * (u64)fast_avg_us(ca);
-	fast_aim(ca, c, cc_max(ca->target, c->cwnd));
+	fast_set_target(ca, c, cc_max(ca->target, c->cwnd));
 }
 
 CC_INLINE int fast_queue_is_short(const struct fast *ca)
@@ -186,16 +186,16 @@ CC_INLINE int fast_queue_is_short(const struct fast *ca)
 CC_INLINE void fast_steady(struct fast *ca, struct cc_connection *c, u32 acked)
 {
 	if (fast_stale(ca, c)) {
-		fast_look(ca, c);
+		fast_begin_probe(ca, c);
 	} else if (fast_queue_is_short(ca)) {
 		c->cwnd = cc_min(c->cwnd + acked, CC_INFINITE_SSTHRESH);
 		ca->target = c->cwnd;
 		ca->next_us = c->now_us;
 	} else if (c->now_us >= ca->next_us) {
-		fast_aim(ca, c, fast_window(ca, c->cwnd));
+		fast_set_target(ca, c, fast_window(ca, c->cwnd));
 		ca->next_us = c->now_us + 2 * (u64)fast_avg_us(ca);
 	} else {
-		fast_approach(ca, c, acked);
+		fast_grow_to_target(ca, c, acked);
 	}
 }
 
@@ -206,13 +206,13 @@ CC_INLINE void fast_cong_avoid(struct fast *ca, struct cc_connection *c, u32 ack
 			cc_slow_start(c, acked);
 		return;
 	}
-	if (ca->phase == FAST_LOOKING) {
+	if (ca->phase == FAST_PROBING) {
 		if (c->now_us >= ca->next_us)
-			fast_looked(ca, c);
+			fast_end_probe(ca, c);
 		return;
 	}
 	if (ca->phase == FAST_RETURNING) {
-		fast_approach(ca, c, acked);
+		fast_grow_to_target(ca, c, acked);
 		if (c->now_us >= ca->next_us)
 			ca->phase = FAST_STEADY;
 		return;

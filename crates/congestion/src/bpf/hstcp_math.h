@@ -37,7 +37,7 @@
 
 #define HSTCP_STATE(S)                                                                             \
 	S(a, "packets", 1, "growth each round trip")                                               \
-	S(b, "", 256, "part of the window that a loss takes")
+	S(b, "", 256, "part of the window that a loss removes")
 
 struct hstcp_params {
 	HSTCP_PARAMS(CC_PARAM_FIELD)

@@ -40,16 +40,16 @@
 #include "cc.h"
 
 #define HTCP_PARAMS(P)                                                                             \
-	P(adaptive_backoff, "", 1, 0, 1, "1: a loss leaves min RTT/max RTT of the window; 0: half") \
+	P(adaptive_backoff, "", 1, 0, 1, "1: a loss reduces the window to min RTT/max RTT; 0: to half") \
 	P(rtt_scaling, "", 1, 0, 1, "1: growth in proportion to the RTT, so that flows share fairly") \
 	P(bandwidth_switch, "", 1, 0, 1, "1: half at a loss after the rate changed by a fifth")    \
 	P(jiffy_us, "us", 0, 0, 10000, "1000000/HZ: Linux's arithmetic with that tick; 0: exact")
 
 #define HTCP_STATE(S)                                                                              \
 	S(alpha, "packets", 128, "growth each round trip")                                         \
-	S(beta, "", 128, "part of the window that the last loss left")                             \
-	S(min_rtt, "us", 1, "smallest round trip so far")                                          \
-	S(max_rtt, "us", 1, "largest, slowly forgotten")                                           \
+	S(beta, "", 128, "part of the window that remained after the last loss")                   \
+	S(min_rtt, "us", 1, "smallest RTT so far")                                                 \
+	S(max_rtt, "us", 1, "largest RTT, which decays at each loss")                              \
 	S(rate, "packets/s", 1, "achieved throughput, smoothed")                                   \
 	S(max_rate, "packets/s", 1, "largest since the last loss")                                 \
 	S(old_max_rate, "packets/s", 1, "largest before the last loss")
@@ -202,8 +202,8 @@ CC_INLINE void htcp_save(struct htcp *ca)
 	ca->undo_adaptive = ca->adaptive;
 }
 
-/* Lets max RTT decay, so that a changed path is forgotten. */
-CC_INLINE void htcp_forget(struct htcp *ca)
+/* Lets max RTT decay, so that it follows a changed path. */
+CC_INLINE void htcp_decay_max_rtt(struct htcp *ca)
 {
 	u64 over = ca->max_rtt > ca->min_rtt ? ca->max_rtt - ca->min_rtt : 0;
 
@@ -217,12 +217,12 @@ CC_INLINE u32 htcp_ssthresh(struct htcp *ca, const struct cc_connection *c)
 	htcp_beta_update(ca);
 	htcp_alpha_update(ca, c);
 	ca->credit = 0;
-	htcp_forget(ca);
+	htcp_decay_max_rtt(ca);
 	return cc_max((u64)c->cwnd * ca->beta / HTCP_ONE, 2);
 }
 
 /* Adds one packet for every cwnd * 128 of credit. */
-CC_INLINE void htcp_spend(struct htcp *ca, struct cc_connection *c, u32 acked)
+CC_INLINE void htcp_apply_credit(struct htcp *ca, struct cc_connection *c, u32 acked)
 {
 	u64 price = (u64)cc_max(c->cwnd, 1) * HTCP_ONE;
 	u64 more = ca->credit / price;
@@ -262,7 +262,7 @@ CC_INLINE void htcp_cong_avoid(struct htcp *ca, struct cc_connection *c, u32 ack
 		return;
 	}
 	ca->credit += (u64)acked * ca->alpha;
-	htcp_spend(ca, c, acked);
+	htcp_apply_credit(ca, c, acked);
 }
 
 CC_INLINE void htcp_measure_rtt(struct htcp *ca, const struct cc_connection *c, u32 rtt)
@@ -277,7 +277,7 @@ CC_INLINE void htcp_measure_rtt(struct htcp *ca, const struct cc_connection *c, 
 		ca->max_rtt = rtt;
 }
 
-CC_INLINE void htcp_learn_rate(struct htcp *ca, u64 now)
+CC_INLINE void htcp_update_rate(struct htcp *ca, u64 now)
 {
 	u32 rate = (u64)ca->counted * HTCP_SECOND_US / (now - ca->counted_since);
 
@@ -291,7 +291,7 @@ CC_INLINE void htcp_learn_rate(struct htcp *ca, u64 now)
 	ca->max_rate = cc_max(ca->max_rate, ca->rate);
 }
 
-CC_INLINE void htcp_count_from(struct htcp *ca, u64 now)
+CC_INLINE void htcp_restart_count(struct htcp *ca, u64 now)
 {
 	ca->counted = 0;
 	ca->counted_since = now;
@@ -303,14 +303,14 @@ CC_INLINE void htcp_measure_rate(struct htcp *ca, const struct cc_connection *c,
 	u64 now = htcp_now(ca, c);
 
 	if (c->state > CC_DISORDER) {
-		htcp_count_from(ca, now);
+		htcp_restart_count(ca, now);
 		return;
 	}
 	ca->counted += pkts_acked;
 	if (ca->min_rtt && now - ca->counted_since >= ca->min_rtt &&
 	    ca->counted + (u64)cc_max(ca->alpha / HTCP_ONE, 1) >= c->cwnd) {
-		htcp_learn_rate(ca, now);
-		htcp_count_from(ca, now);
+		htcp_update_rate(ca, now);
+		htcp_restart_count(ca, now);
 	}
 }
 

@@ -26,12 +26,12 @@ struct {
 static inline void set_window(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock *sk = ctx->sk;
-	u32 *written, segments;
+	u32 *setting, segments;
 
 	if (!sk)
 		return;
-	written = bpf_sk_storage_get(&windows, sk, 0, 0);
-	segments = written ? *written & ~OFFERS_ECN : 0;
+	setting = bpf_sk_storage_get(&windows, sk, 0, 0);
+	segments = setting ? *setting & ~OFFERS_ECN : 0;
 	if (!segments)
 		return;
 	bpf_setsockopt(ctx, SOL_TCP, TCP_BPF_IW, &segments, sizeof(segments));
@@ -52,9 +52,9 @@ static inline void on_segment_sent(struct bpf_sock_ops *ctx)
 static inline void reply_ecn(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock *sk = ctx->sk;
-	u32 *written = sk ? bpf_sk_storage_get(&windows, sk, 0, 0) : 0;
+	u32 *setting = sk ? bpf_sk_storage_get(&windows, sk, 0, 0) : 0;
 
-	if (written && *written & OFFERS_ECN)
+	if (setting && *setting & OFFERS_ECN)
 		ctx->args[0] = 1; /* the reply (a union member) */
 }
 

@@ -109,11 +109,11 @@ INLINE long keep_alive(struct bpf_sock_ops *ctx)
 {
 	/* As in the relay: four probes, at a quarter of the idle time. */
 	const u32 probes = 4;
-	u32 apart = profile.keepalive_s / probes;
+	u32 interval = profile.keepalive_s / probes;
 
 	return set(ctx, SOL_SOCKET, SO_KEEPALIVE, 1) ?:
 	       set(ctx, SOL_TCP, TCP_KEEPIDLE, profile.keepalive_s) ?:
-	       set(ctx, SOL_TCP, TCP_KEEPINTVL, apart ? apart : 1) ?:
+	       set(ctx, SOL_TCP, TCP_KEEPINTVL, interval ? interval : 1) ?:
 	       set(ctx, SOL_TCP, TCP_KEEPCNT, probes);
 }
 
@@ -149,7 +149,7 @@ INLINE long set_tos(struct bpf_sock_ops *ctx)
 	return set(ctx, SOL_IP, IP_TOS, profile.tos);
 }
 
-INLINE void before(struct bpf_sock_ops *ctx)
+INLINE void set_before_handshake(struct bpf_sock_ops *ctx)
 {
 	if (profile.own.given)
 		count_refusal(PARAMETERS, set_parameters(ctx));
@@ -189,7 +189,7 @@ INLINE u32 segments_of_cap(u32 mss)
 	return segments < 2 ? 2 : segments < 0x7fffffff ? segments : 0x7fffffff;
 }
 
-INLINE void ask_for(struct bpf_sock_ops *ctx, u32 flags)
+INLINE void request_events(struct bpf_sock_ops *ctx, u32 flags)
 {
 	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | flags);
 }
@@ -205,25 +205,25 @@ INLINE u32 first_window(struct bpf_sock_ops *ctx)
 	return window;
 }
 
-INLINE void begin_with_window(struct bpf_sock_ops *ctx)
+INLINE void set_first_window(struct bpf_sock_ops *ctx)
 {
 	u32 window = first_window(ctx);
 
 	if (window != ctx->snd_cwnd)
 		count_refusal(INITIAL_WINDOW, set(ctx, SOL_TCP, TCP_BPF_IW, window));
 	if (profile.initial_window)
-		ask_for(ctx, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
+		request_events(ctx, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
 }
 
 /* The first pacing rate follows from the window at the SYN's acknowledgement, before the connection
  * is established: with the kernel's own, a larger initial window would be sent at a tenth of its rate. */
-INLINE void foretell_window(struct bpf_sock_ops *ctx)
+INLINE void set_window_before_syn_ack(struct bpf_sock_ops *ctx)
 {
 	if (profile.initial_window)
 		set(ctx, SOL_TCP, TCP_BPF_IW, profile.initial_window);
 }
 
-INLINE void established(struct bpf_sock_ops *ctx)
+INLINE void on_established(struct bpf_sock_ops *ctx)
 {
 	u32 mss = ctx->mss_cache;
 
@@ -233,12 +233,12 @@ INLINE void established(struct bpf_sock_ops *ctx)
 	if (profile.gap_ns && mss)
 		count_refusal(PACING, set(ctx, SOL_SOCKET, SO_MAX_PACING_RATE, rate_of_gap(mss)));
 	if (profile.initial_window || profile.cwnd_cap_bytes)
-		begin_with_window(ctx);
-	ask_for(ctx, BPF_SOCK_OPS_STATE_CB_FLAG);
+		set_first_window(ctx);
+	request_events(ctx, BPF_SOCK_OPS_STATE_CB_FLAG);
 }
 
 /* Idle time reduces an unused window (RFC 2861), so it is set again until data has been sent. */
-INLINE void segment_leaves(struct bpf_sock_ops *ctx)
+INLINE void on_segment_sent(struct bpf_sock_ops *ctx)
 {
 	u32 flags = ctx->bpf_sock_ops_cb_flags;
 
@@ -252,7 +252,7 @@ INLINE void segment_leaves(struct bpf_sock_ops *ctx)
 
 /* Adds the increase since the last call. It is called at each change of state, since connections of a
  * program that has ended close without this program. */
-INLINE void account(struct bpf_sock_ops *ctx)
+INLINE void count_traffic(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock *sk = ctx->sk;
 	struct seen *seen;
@@ -272,9 +272,9 @@ INLINE void account(struct bpf_sock_ops *ctx)
 	seen->retransmitted = ctx->total_retrans;
 }
 
-INLINE void state_changes(struct bpf_sock_ops *ctx)
+INLINE void on_state_change(struct bpf_sock_ops *ctx)
 {
-	account(ctx);
+	count_traffic(ctx);
 	if (ctx->args[1] == TCP_CLOSE)
 		count(&counts.closed, 1);
 }
@@ -285,31 +285,31 @@ int profile_sockets(struct bpf_sock_ops *ctx)
 	switch (ctx->op) {
 	case BPF_SOCK_OPS_TCP_LISTEN_CB:
 		count(&counts.listening, 1);
-		before(ctx);
+		set_before_handshake(ctx);
 		break;
 	case BPF_SOCK_OPS_TCP_CONNECT_CB:
-		before(ctx);
-		foretell_window(ctx);
+		set_before_handshake(ctx);
+		set_window_before_syn_ack(ctx);
 		break;
 	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
 		count(&counts.connected, 1);
-		established(ctx);
+		on_established(ctx);
 		break;
 	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
 		count(&counts.accepted, 1);
-		established(ctx);
+		on_established(ctx);
 		break;
 	case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
-		segment_leaves(ctx);
+		on_segment_sent(ctx);
 		break;
 	case BPF_SOCK_OPS_STATE_CB:
-		state_changes(ctx);
+		on_state_change(ctx);
 		break;
 	}
 	return 1;
 }
 
-INLINE int ring(u32 type)
+INLINE int notify(u32 type)
 {
 	u32 event = 1;
 
@@ -319,13 +319,13 @@ INLINE int ring(u32 type)
 }
 
 SEC("cgroup/connect4")
-int profile_connect4(struct bpf_sock_addr *ctx) { return ring(ctx->type); }
+int profile_connect4(struct bpf_sock_addr *ctx) { return notify(ctx->type); }
 
 SEC("cgroup/connect6")
-int profile_connect6(struct bpf_sock_addr *ctx) { return ring(ctx->type); }
+int profile_connect6(struct bpf_sock_addr *ctx) { return notify(ctx->type); }
 
 SEC("cgroup/post_bind4")
-int profile_bind4(struct bpf_sock *ctx) { return ring(ctx->type); }
+int profile_bind4(struct bpf_sock *ctx) { return notify(ctx->type); }
 
 SEC("cgroup/post_bind6")
-int profile_bind6(struct bpf_sock *ctx) { return ring(ctx->type); }
+int profile_bind6(struct bpf_sock *ctx) { return notify(ctx->type); }

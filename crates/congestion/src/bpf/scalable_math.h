@@ -15,8 +15,8 @@
 #include "cc.h"
 
 #define SCALABLE_PARAMS(P)                                                                         \
-	P(ai, "packets", 100, 1, 10000, "ACKed packets that let the window grow by one")           \
-	P(md_shift, "", 3, 1, 7, "a loss takes 1/2^md_shift of the window")
+	P(ai, "packets", 100, 1, 10000, "ACKed packets for a growth by one")                       \
+	P(md_shift, "", 3, 1, 7, "a loss reduces the window by 1/2^md_shift")
 
 #define SCALABLE_STATE(S)
 

@@ -28,10 +28,10 @@
 #include "cc.h"
 
 #define TRC_PARAMS(P)                                                                              \
-	P(rate_mbit, "Mbit/s", 0, 0, 1000000, "payload never leaves faster; 0: as the window says") \
-	P(gap_ns, "ns", 0, 0, 1000000000, "least time from one packet to the next; 0: any")        \
-	P(slow_start_percent, "%", 200, 100, 1000, "of cwnd/RTT: the rate in slow start")          \
-	P(steady_percent, "%", 120, 100, 1000, "of cwnd/RTT: the rate after slow start")
+	P(rate_mbit, "Mbit/s", 0, 0, 1000000, "upper limit of the payload rate; 0: none")          \
+	P(gap_ns, "ns", 0, 0, 1000000000, "minimum inter-packet gap; 0: none")                     \
+	P(slow_start_percent, "%", 200, 100, 1000, "pacing rate in slow start, of cwnd/RTT")       \
+	P(steady_percent, "%", 120, 100, 1000, "pacing rate after slow start, of cwnd/RTT")
 
 #define TRC_STATE(S)
 
