@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Status page: polls the relay once a second and shows its records. Data of clients
-// (names, addresses) become text and never HTML: no code here writes markup.
+// Status page: polls the relay once a second and shows its records. Clients' data (names, addresses) are inserted as
+// text, never as HTML.
 "use strict";
 
 {
   const PERIOD_MS = 1000;
   const CONNECTIONS_SHOWN = 20;
   const POINTS = 300;
-  // Least full scale, one megabit: a smaller one would magnify noise.
+  // The minimum full scale, 1 Mbit/s: a smaller one would magnify noise.
   const TOP_MIN_BPS = 1e6;
 
   const LIMITED = {
@@ -21,7 +21,7 @@
   const STATES = { serving: "serving", draining: "draining: about to end", stalled: "a worker is stalled", no_upstream: "no upstream: all peers of every route are down", not_intercepting: "not intercepting: rules can't be installed", unreachable: "unreachable" };
 
   const byId = (id) => document.getElementById(id);
-  const say = (id, text) => { if (byId(id).textContent !== text) byId(id).textContent = text; };
+  const setText = (id, text) => { if (byId(id).textContent !== text) byId(id).textContent = text; };
   const bits = (bytesPerS) => si(bytesPerS * 8, "bit/s");
   const bytes = (count) => si(count, "B");
   const limited = (name) => LIMITED[name ?? "unknown"] ?? name;
@@ -34,13 +34,13 @@
     return `${Math.floor(seconds)} s`;
   }
 
-  async function ask(path) {
-    const answer = await fetch(path, { cache: "no-store" });
-    if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
-    return answer.json();
+  async function fetchJson(path) {
+    const response = await fetch(path, { cache: "no-store" });
+    if (!response.ok) throw new Error(`${path}: ${response.status}`);
+    return response.json();
   }
 
-  // A cell is a text, or a text with a small one below it.
+  // The content of a cell is a text, or a pair of a text and a small one below it.
   function cell(column, content) {
     const [text, more] = [content].flat();
     const element = document.createElement(column.heading ? "th" : "td");
@@ -130,12 +130,12 @@
   ];
 
   function showState(state) {
-    say("state", STATES[state] ?? state);
+    setText("state", STATES[state] ?? state);
     byId("state").className = `badge ${state}`;
   }
 
   function showNotice(text) {
-    say("notice", text);
+    setText("notice", text);
     byId("notice").hidden = text === "";
   }
 
@@ -143,15 +143,15 @@
     const { relay, health } = status;
     showState(health.status);
     showNotice(health.memory_exhausted ? "The memory budget is used up: new connections wait." : "");
-    say("version", status.version);
-    say("summary", `for ${age(status.uptime_s)}`);
-    say("active", String(relay.total.active));
-    say("accepted", `${relay.total.accepted} since the start`);
-    say("bytes-up", `${bytes(relay.total.bytes_up)} since the start`);
-    say("bytes-down", `${bytes(relay.total.bytes_down)} since the start`);
-    say("memory-used", bytes(relay.memory_bytes));
+    setText("version", status.version);
+    setText("summary", `for ${age(status.uptime_s)}`);
+    setText("active", String(relay.total.active));
+    setText("accepted", `${relay.total.accepted} since the start`);
+    setText("bytes-up", `${bytes(relay.total.bytes_up)} since the start`);
+    setText("bytes-down", `${bytes(relay.total.bytes_down)} since the start`);
+    setText("memory-used", bytes(relay.memory_bytes));
     const budget = relay.memory_budget_bytes;
-    say("budget", budget === null ? "no limit: set limits.memory" : `of ${bytes(budget)}`);
+    setText("budget", budget === null ? "no limit: set limits.memory" : `of ${bytes(budget)}`);
     byId("memory").value = budget === null ? 0 : relay.memory_bytes / Math.max(budget, 1);
     fill("listeners", LISTENERS, relay.listeners);
     fill("legs", LEGS, status.legs);
@@ -159,9 +159,9 @@
     fill("peers", PEERS, status.peers);
   }
 
-  function showConnections(answer) {
-    say("shown", `${answer.connections.length} of ${answer.total}`);
-    fill("connections", CONNECTIONS, answer.connections);
+  function showConnections(list) {
+    setText("shown", `${list.connections.length} of ${list.total}`);
+    fill("connections", CONNECTIONS, list.connections);
   }
 
   const line = (label, colour, dash) => ({ label, colour, dash, values: [], low: [], high: [] });
@@ -173,7 +173,7 @@
     events: [],
   };
 
-  function plotted() {
+  function createPlot() {
     const figure = byId("throughput");
     const plot = figure.querySelector(".plot");
     const settings = options(figure, chart);
@@ -197,29 +197,29 @@
     u.setData(columns(chart), !zoomed);
     if (zoomed) u.setScale("x", { min, max });
     const last = points.at(-1);
-    say("up", last ? bits(last.bytes_up_per_s) : "–");
-    say("down", last ? bits(last.bytes_down_per_s) : "–");
+    setText("up", last ? bits(last.bytes_up_per_s) : "–");
+    setText("down", last ? bits(last.bytes_down_per_s) : "–");
   }
 
   async function refresh(u) {
     const connections = `/api/v1/connections?limit=${CONNECTIONS_SHOWN}&sort=${byId("sort").value}`;
-    const [status, list, throughput] = await Promise.all(["/api/v1/status", connections, "/api/v1/throughput"].map(ask));
+    const [status, list, throughput] = await Promise.all(["/api/v1/status", connections, "/api/v1/throughput"].map(fetchJson));
     showStatus(status);
     showConnections(list);
     showThroughput(u, throughput);
   }
 
-  async function follow(u) {
+  async function poll(u) {
     try {
       if (!document.hidden) await refresh(u);
     } catch (error) {
       showState("unreachable");
       showNotice(`The relay does not answer: ${error.message}. This page shows its last values.`);
     }
-    setTimeout(follow, PERIOD_MS, u);
+    setTimeout(poll, PERIOD_MS, u);
   }
 
-  const u = plotted();
+  const u = createPlot();
   byId("sort").addEventListener("change", () => refresh(u).catch(() => {}));
-  follow(u);
+  poll(u);
 }

@@ -8,7 +8,7 @@
 "use strict";
 
 {
-  // Lengths of the mean that is drawn over fine bins. The first one that fits MEANS_MIN times is taken.
+  // Periods of the mean that is drawn over fine bins. The first one that fits MEANS_MIN times is used.
   const MEANS_S = [1, 0.1, 0.01, 0.001];
   const MEANS_MIN = 5;
   // Right margin of the timelines in tap.css.
@@ -200,7 +200,7 @@
       settings.hooks.setScale = [(u, key) => { if (key === "x" && u.scales.x.max > u.scales.x.min) show(u.scales.x.min, u.scales.x.max); }];
       if (chart.packetWindows?.length) {
         settings.hooks.setScale.push((u, key) => {
-          // uPlot forgets scales that are set while it sets scales.
+          // uPlot ignores scales that are set during setScale.
           if (key === "x") queueMicrotask(() => fitPacketWindows(u, chart.packetWindows));
         });
         settings.series.forEach(fadeUnderPacketWindows(chart.packetWindows));
@@ -233,7 +233,7 @@
         drawFigure(entry.target);
       }
     }, { rootMargin: `${AHEAD_PX}px` });
-    // The first screen is drawn at once, the rest when it comes near.
+    // The first screen is drawn at once, the rest shortly before it is scrolled into view.
     const inFirstScreen = (figure) => figure.offsetParent !== null && figure.getBoundingClientRect().top < innerHeight;
     for (const figure of figures) inFirstScreen(figure) ? drawFigure(figure) : seen.observe(figure);
     addEventListener("beforeprint", () => figures.filter((figure) => !figure.closest("[hidden]")).forEach(drawFigure));
@@ -262,7 +262,7 @@
   };
   const compare = (a, b) => (typeof a === "number" ? a - b : a.localeCompare(b, "en", { numeric: true }));
 
-  // Numbers are sorted in descending order first, texts in ascending order.
+  // The first click sorts numbers in descending order and texts in ascending order.
   function sort(table, n, heading) {
     const body = table.tBodies[0];
     const rows = [...body.rows];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Draws charts with uPlot. The page's JSON block with the id "charts" is a list of charts
-// (results/src/report/over_time/chart.rs); the nth is drawn into #chart-n when the page is loaded. A page's own script
-// draws other charts with draw(). Additional properties of a chart:
+// (results/src/report/over_time/chart.rs); the nth is drawn into #chart-n when the page is loaded. Scripts of a page
+// draw other charts with draw(). Additional properties of a chart:
 //   follows: the y axis is scaled to the values in view, from zero unless `floats` is set too
 //   ceiling: values above it do not extend the y axis
 //   mirrored: negative values are a second metric, drawn downwards
@@ -199,7 +199,7 @@ function drawReferenceLines(u, chart) {
 
 // Returns the positions of the labels of events in view, from left to right, each in one of the rows above the plot. A
 // label is right of its event's line; at the end of the chart it is left of it, with an arrow. A label without space is
-// left out: the caption above the chart has it.
+// omitted: the caption above the chart has it.
 function eventPositions(ctx, events, toX, left, right) {
   const gap = 4 * devicePixelRatio;
   const rows = Array.from({ length: EVENT_ROWS }, () => []);

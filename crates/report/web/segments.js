@@ -56,20 +56,20 @@ function sequenceRange(packetWindows, view, width) {
   return low <= high ? { min: low - margin, max: high + margin } : null;
 }
 
-function drawSegments(u, { kind, at, low, high }, wanted) {
+function drawSegments(u, { kind, at, low, high }, event) {
   const { ctx } = u;
   const half = 3 * devicePixelRatio;
-  ctx.strokeStyle = colour(EVENT_COLOURS[wanted]);
-  ctx.lineWidth = (wanted === RETRANSMITTED ? 2.5 : 1.25) * devicePixelRatio;
+  ctx.strokeStyle = colour(EVENT_COLOURS[event]);
+  ctx.lineWidth = (event === RETRANSMITTED ? 2.5 : 1.25) * devicePixelRatio;
   ctx.beginPath();
   for (let i = 0; i < at.length; i++) {
-    if (kind[i] !== wanted) continue;
+    if (kind[i] !== event) continue;
     const x = u.valToPos(at[i], "x", true);
     const [bottom, top] = [low[i], high[i]].map((n) => u.valToPos(n, "y", true));
     ctx.moveTo(x, bottom);
     ctx.lineTo(x, top);
     // End marks that separate neighbouring segments, where there is room for them.
-    if (wanted !== SACK && bottom - top > 2 * half) {
+    if (event !== SACK && bottom - top > 2 * half) {
       ctx.moveTo(x - half, bottom);
       ctx.lineTo(x + half, bottom);
       ctx.moveTo(x - half, top);
@@ -129,13 +129,13 @@ function drawPacketWindows(u, packetWindows) {
   ctx.beginPath();
   ctx.rect(left, top, width, height);
   ctx.clip();
-  for (const packetWindow of packetWindows.filter((one) => overlaps(one, u.scales.x))) {
+  for (const packetWindow of packetWindows.filter((candidate) => overlaps(candidate, u.scales.x))) {
     detailed.has(packetWindow) ? drawPacketWindow(u, packetWindow) : drawMarker(u, packetWindow);
   }
   ctx.restore();
 }
 
-// Fades lines of bins, wanted would hide the segments below them.
+// Fades the lines of bins, which would hide the segments below them.
 const fadeUnderPacketWindows = (packetWindows) => (series) => {
   const stroke = series.stroke;
   if (typeof stroke !== "function") return;
@@ -178,7 +178,7 @@ function packetWindowButtons(figure, u, packetWindows) {
 function packetWindowRows(packetWindows, view) {
   const rows = [];
   const step = (view.max - view.min) / 1e5;
-  for (const { kind, at, low, high } of packetWindows.filter((one) => overlaps(one, view))) {
+  for (const { kind, at, low, high } of packetWindows.filter((candidate) => overlaps(candidate, view))) {
     for (let i = 0; i < at.length && rows.length < TABLE_ROWS_MAX; i++) {
       if (at[i] < view.min || at[i] > view.max) continue;
       const unknown = high[i] < low[i];

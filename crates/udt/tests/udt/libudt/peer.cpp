@@ -32,7 +32,7 @@ struct Calls {
     std::exit(1);
 }
 
-sockaddr_in at(const char* host, const char* port) {
+sockaddr_in parse_address(const char* host, const char* port) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<std::uint16_t>(std::atoi(port)));
@@ -40,24 +40,24 @@ sockaddr_in at(const char* host, const char* port) {
     return address;
 }
 
-UDTSOCKET open(const std::string& kind, const std::string& mode, const char* local, const sockaddr_in& remote) {
-    UDTSOCKET end = UDT::socket(AF_INET, kind == "message" ? SOCK_DGRAM : SOCK_STREAM, 0);
+UDTSOCKET open_connection(const std::string& kind, const std::string& mode, const char* local, const sockaddr_in& remote) {
+    UDTSOCKET socket = UDT::socket(AF_INET, kind == "message" ? SOCK_DGRAM : SOCK_STREAM, 0);
     bool rendezvous = mode == "rendezvous";
-    UDT::setsockopt(end, 0, UDT_RENDEZVOUS, &rendezvous, sizeof rendezvous);
-    sockaddr_in here = at("0.0.0.0", local);
-    if (UDT::bind(end, reinterpret_cast<sockaddr*>(&here), sizeof here) == UDT::ERROR) fail("bind");
+    UDT::setsockopt(socket, 0, UDT_RENDEZVOUS, &rendezvous, sizeof rendezvous);
+    sockaddr_in local_address = parse_address("0.0.0.0", local);
+    if (UDT::bind(socket, reinterpret_cast<sockaddr*>(&local_address), sizeof local_address) == UDT::ERROR) fail("bind");
     if (mode == "listen") {
-        if (UDT::listen(end, 4) == UDT::ERROR) fail("listen");
+        if (UDT::listen(socket, 4) == UDT::ERROR) fail("listen");
         std::fprintf(stderr, "ready\n");
         sockaddr_in from{};
         int length = sizeof from;
-        UDTSOCKET accepted = UDT::accept(end, reinterpret_cast<sockaddr*>(&from), &length);
+        UDTSOCKET accepted = UDT::accept(socket, reinterpret_cast<sockaddr*>(&from), &length);
         if (accepted == UDT::INVALID_SOCK) fail("accept");
         return accepted;
     }
     std::fprintf(stderr, "ready\n");
-    if (UDT::connect(end, reinterpret_cast<const sockaddr*>(&remote), sizeof remote) == UDT::ERROR) fail("connect");
-    return end;
+    if (UDT::connect(socket, reinterpret_cast<const sockaddr*>(&remote), sizeof remote) == UDT::ERROR) fail("connect");
+    return socket;
 }
 
 void pause(const Calls& calls) {
@@ -103,22 +103,22 @@ std::size_t default_bytes(const std::string& kind) { return kind == "file" ? 0 :
 
 }  // namespace
 
-int main(int count, char** words) {
-    if (count < 7 || count > 9) return 2;
-    const std::string task = words[1], kind = words[2];
-    const Calls calls{count > 7 ? std::strtoul(words[7], nullptr, 10) : default_bytes(kind),
-                      count > 8 ? static_cast<unsigned>(std::atoi(words[8])) : 0};
+int main(int argc, char** argv) {
+    if (argc < 7 || argc > 9) return 2;
+    const std::string command = argv[1], kind = argv[2];
+    const Calls calls{argc > 7 ? std::strtoul(argv[7], nullptr, 10) : default_bytes(kind),
+                      argc > 8 ? static_cast<unsigned>(std::atoi(argv[8])) : 0};
     if (calls.bytes == 0) return 2;
     UDT::startup();
-    UDTSOCKET end = open(kind, words[3], words[4], at(words[5], words[6]));
-    if (task == "send") {
-        kind == "file" ? send_file(end, calls) : send_stream(end, calls);
+    UDTSOCKET socket = open_connection(kind, argv[3], argv[4], parse_address(argv[5], argv[6]));
+    if (command == "send") {
+        kind == "file" ? send_file(socket, calls) : send_stream(socket, calls);
     } else {
-        kind == "file" ? receive_file(end, calls) : receive_stream(end, calls);
+        kind == "file" ? receive_file(socket, calls) : receive_stream(socket, calls);
     }
     std::fflush(stdout);
-    // The call waits until all data is acknowledged.
-    UDT::close(end);
+    // close() waits until all data is acknowledged.
+    UDT::close(socket);
     UDT::cleanup();
     return 0;
 }
