@@ -74,7 +74,7 @@ pub fn format_percent(share: f64) -> String {
 /// Converts a name to a label: `client_cpu` → "Client CPU".
 fn label(stem: &str) -> String {
     let word = |word: &str| match word {
-        "cpu" | "rtt" | "rto" | "ack" | "tcp" => word.to_uppercase(),
+        "cpu" | "rtt" | "rto" | "ack" | "tcp" | "dvd" => word.to_uppercase(),
         "acks" => "ACKs".to_owned(),
         "srtt" => "smoothed RTT".to_owned(),
         word => word.to_owned(),

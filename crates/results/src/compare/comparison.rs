@@ -281,20 +281,24 @@ fn settings(baseline: &LabResult, candidate: &LabResult) -> Vec<SettingDifferenc
     let mut found: Vec<SettingDifference> = properties
         .filter_map(|((name, before), (_, after))| difference(name, before, after))
         .collect();
+    let [before, after] = [baseline, candidate].map(|result| members("", &result.resolved));
+    let [before, after] = [before, after].map(Option::unwrap_or_default);
+    let add = |part: &str, found: &mut Vec<SettingDifference>| {
+        let at = |parts: &Members<'_>| parts.get(part).copied().cloned().unwrap_or_default();
+        add_differences(part, &at(&before), &at(&after), found);
+    };
     for part in [
         "parameters",
         "sysctl",
         "repetitions",
-        "warmup",
+        "warmup_runs",
         "congestion_control",
     ] {
-        let [before, after] = [baseline, candidate].map(|result| &result.resolved[part]);
-        add_differences(part, before, after, &mut found);
+        add(part, &mut found);
     }
     let mut derived = Vec::new();
     for part in ["links", "hosts", "relays", "decp", "flows"] {
-        let [before, after] = [baseline, candidate].map(|result| &result.resolved[part]);
-        add_differences(part, before, after, &mut derived);
+        add(part, &mut derived);
     }
     // A difference that follows from a parameter is listed only with the parameter.
     derived.retain(|one| {
@@ -334,7 +338,7 @@ fn add_differences(
     candidate: &Value,
     found: &mut Vec<SettingDifference>,
 ) {
-    let (Some(before), Some(after)) = (members(baseline), members(candidate)) else {
+    let (Some(before), Some(after)) = (members(name, baseline), members(name, candidate)) else {
         found.extend(difference(
             name,
             value_text(baseline),
@@ -344,16 +348,45 @@ fn add_differences(
     };
     let keys: BTreeSet<&str> = before.keys().chain(after.keys()).copied().collect();
     for key in keys {
-        let at =
-            |parts: &BTreeMap<&str, &Value>| parts.get(key).copied().cloned().unwrap_or_default();
+        let at = |parts: &Members<'_>| parts.get(key).copied().cloned().unwrap_or_default();
         add_differences(&format!("{name}.{key}"), &at(&before), &at(&after), found);
     }
 }
 
-/// Returns the members of a table, or the elements of a list of named tables.
-fn members(value: &Value) -> Option<BTreeMap<&str, &Value>> {
+type Members<'a> = BTreeMap<&'a str, &'a Value>;
+
+/// Keys of scenarios in results of earlier versions, with their new names. With the next version they go.
+const RENAMED: [(&str, &str); 14] = [
+    ("warmup", "warmup_runs"),
+    ("between", "endpoints"),
+    ("like", "same_as"),
+    ("tap", "capture"),
+    ("tap_keep", "keep_capture"),
+    ("when", "enabled"),
+    ("parallel", "streams"),
+    ("pace", "pacing"),
+    ("gap", "inter_packet_gap"),
+    ("length", "packet_size"),
+    ("segments", "gso_segments"),
+    ("active", "ftp_active"),
+    ("ready", "server_port"),
+    ("arrives", "output_file"),
+];
+
+fn new_key(key: &str) -> &str {
+    let renamed = RENAMED.iter().find(|(old, _)| *old == key);
+    renamed.map_or(key, |(_, new)| new)
+}
+
+/// Returns the members of the table `name`, or the elements of a list of named tables. Keys have their new names, except
+/// those of parameters, which the scenario defines.
+fn members<'a>(name: &str, value: &'a Value) -> Option<Members<'a>> {
+    let key = |key: &'a str| match name {
+        "parameters" => key,
+        _ => new_key(key),
+    };
     match value {
-        Value::Object(table) => Some(table.iter().map(|(key, one)| (key.as_str(), one)).collect()),
+        Value::Object(table) => Some(table.iter().map(|(name, one)| (key(name), one)).collect()),
         Value::Array(list) => list
             .iter()
             .map(|one| Some((one["name"].as_str()?, one)))
@@ -366,6 +399,7 @@ fn value_text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::Object(_) => "given".to_owned(),
+        Value::Array(list) if list.iter().any(Value::is_object) => "given".to_owned(),
         other => json_text(other),
     }
 }

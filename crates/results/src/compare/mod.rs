@@ -138,10 +138,13 @@ mod tests {
     #[test]
     fn lists_differences_of_scenarios() {
         let (mut a, mut b) = two_results();
-        let link = |delay| json!({ "name": "wan", "delay": delay, "between": ["a", "b"] });
+        let link = |delay| json!({ "name": "wan", "delay": delay, "endpoints": ["a", "b"] });
         let flow = |size| json!({ "name": "get", "size": size });
         a.resolved["links"] = json!([link("5ms")]);
         b.resolved["links"] = json!([link("15ms"), { "name": "lan" }]);
+        // Earlier versions have other keys.
+        a.resolved["warmup"] = json!(2);
+        b.resolved["warmup_runs"] = json!(2);
         // Follows from the parameter `size`.
         a.resolved["flows"] = json!([flow("1GB")]);
         b.resolved["flows"] = json!([flow("2GB")]);
