@@ -64,13 +64,13 @@ fn summary(mut rates: Vec<f64>) -> String {
 
 /// Runs a line once, and returns segments a second of wall clock. Every fourth segment is a pure ACK.
 fn run(mut line: Line) -> f64 {
-    let wants_acking = line.needs_ack_class();
+    let needs_ack_class = line.needs_ack_class();
     let (mut now, mut events) = (Time::ZERO, 0u64);
     let begin = Instant::now();
     for packet in 0..SEGMENTS {
         now += GAP;
-        let acking = wants_acking.then(|| acking(packet));
-        line.offer(now, segment(packet), acking, &mut |event| {
+        let ack_class = needs_ack_class.then(|| ack_class(packet));
+        line.offer(now, segment(packet), ack_class, &mut |event| {
             events += count(event);
         });
         if packet.is_multiple_of(BURST) {
@@ -104,7 +104,7 @@ fn segment(packet: u64) -> Segment {
 }
 
 /// The class of a packet of two flows: one sends data, the other only acknowledges.
-fn acking(packet: u64) -> AckClass {
+fn ack_class(packet: u64) -> AckClass {
     match packet % 4 {
         0 => AckClass::Pure(PureAck {
             flow: 1,

@@ -175,7 +175,7 @@ mod tests {
                 len: 1500,
             };
             coalescer.push(Time::from_micros(at), segment, None, |batch| {
-                out.push(batch)
+                out.push(batch);
             });
         }
         out.extend(coalescer.flush(Time::MAX));
@@ -237,7 +237,7 @@ mod tests {
                 len: 1500,
             };
             coalescer.push(Time::ZERO, segment, corrupt, |batch| {
-                out.push(batch.segments)
+                out.push(batch.segments);
             });
         }
         assert_eq!(out, [0..1, 1..2, 2..3]);

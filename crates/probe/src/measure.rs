@@ -301,11 +301,11 @@ mod tests {
         };
         let ended = AtomicBool::new(false);
         thread::scope(|scope| {
-            let stranger = scope.spawn(|| {
-                let stranger = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            let other_sender = scope.spawn(|| {
+                let other_sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
                 let give_up = clock::now() + Time::from_secs(10);
                 while !ended.load(Ordering::Acquire) && clock::now() < give_up {
-                    stranger
+                    other_sender
                         .send_to(b"hello", receiver.address().unwrap())
                         .unwrap();
                     thread::sleep(Duration::from_millis(1));
@@ -315,7 +315,7 @@ mod tests {
             let arrivals = receive(&receiver, &plan, 7, &AtomicBool::new(true)).unwrap();
             ended.store(true, Ordering::Release);
             assert!(
-                stranger.join().unwrap(),
+                other_sender.join().unwrap(),
                 "the probe waited for another sender"
             );
             assert_eq!(arrivals.at, [None]);

@@ -72,9 +72,9 @@ fn verdict_of(segment: &Segment) -> Verdict {
 }
 
 /// Returns the numbers, from 1, of the arrivals with that verdict.
-fn numbers(arrivals: &[Segment], wanted: Verdict) -> Vec<usize> {
+fn numbers(arrivals: &[Segment], expected: Verdict) -> Vec<usize> {
     let numbered = (1..).zip(arrivals);
-    let found = numbered.filter(|(_, record)| verdict_of(record) == wanted);
+    let found = numbered.filter(|(_, record)| verdict_of(record) == expected);
     found.map(|(number, _)| number).collect()
 }
 

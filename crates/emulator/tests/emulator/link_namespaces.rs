@@ -17,7 +17,7 @@ fn tcp_survives_all_impairments() {
     if !may_use_namespaces() {
         return;
     }
-    let troubles = [
+    let impairments = [
         "--delay",
         "2ms",
         "--rate",
@@ -40,8 +40,8 @@ fn tcp_survives_all_impairments() {
         ["fd66::1/64", "fd66::2/64"],
     ] {
         for delivery in ["batched", "per-packet"] {
-            let flags = [troubles.as_slice(), &["--delivery", delivery]].concat();
-            let bed = Testbed::start("trouble", addresses, &flags);
+            let flags = [impairments.as_slice(), &["--delivery", delivery]].concat();
+            let bed = Testbed::start("impaired", addresses, &flags);
             transfer(&bed, 4 << 20);
             let end = bed.stop();
             assert!(end.contains("segments delivered"), "{end}");

@@ -51,10 +51,10 @@ impl AckRules {
         &mut self,
         now: Time,
         segment: Segment,
-        acking: AckClass,
+        ack_class: AckClass,
         emit: &mut impl FnMut(AckAction),
     ) {
-        match acking {
+        match ack_class {
             AckClass::Other { flow } => {
                 self.flush(now, flow, emit);
                 emit(AckAction::Forward(segment));

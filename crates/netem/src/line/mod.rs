@@ -141,18 +141,18 @@ impl Line {
         self
     }
 
-    /// Accepts a segment that arrives at `now`. `acking` is the segment's class for the ACK rules. It may
+    /// Accepts a segment that arrives at `now`. `ack_class` is the segment's class for the ACK rules. It may
     /// be `None` if [`needs_ack_class`](Self::needs_ack_class) returns false.
     pub fn offer(
         &mut self,
         now: Time,
         segment: Segment,
-        acking: Option<AckClass>,
+        ack_class: Option<AckClass>,
         emit: &mut impl FnMut(Event),
     ) {
         self.advance(now, emit);
-        match acking.filter(|_| self.ack_rules.active()) {
-            Some(acking) => self.offer_to_ack_rules(now, segment, acking, emit),
+        match ack_class.filter(|_| self.ack_rules.active()) {
+            Some(ack_class) => self.offer_to_ack_rules(now, segment, ack_class, emit),
             None => {
                 let arrival = self.observer.arrival(now, self.backlog);
                 self.admit(now, segment, arrival, emit);
@@ -271,14 +271,14 @@ impl Line {
         &mut self,
         now: Time,
         segment: Segment,
-        acking: AckClass,
+        ack_class: AckClass,
         emit: &mut impl FnMut(Event),
     ) {
         let arrival = self.observer.arrival(now, self.backlog);
         self.observer.hold(segment, arrival);
         let mut actions = std::mem::take(&mut self.actions);
         self.ack_rules
-            .offer(now, segment, acking, &mut |action| actions.push(action));
+            .offer(now, segment, ack_class, &mut |action| actions.push(action));
         self.apply_ack_actions(now, actions, emit);
     }
 

@@ -125,12 +125,12 @@ mod tests {
 
     #[test]
     fn orders_by_time_and_ties_by_push() {
-        let mut flight = PropagationQueue::new();
+        let mut queue = PropagationQueue::new();
         for (at, item) in [(10, 'a'), (30, 'b'), (20, 'c'), (20, 'd'), (30, 'e')] {
-            flight.push(Time::from_nanos(at), item);
+            queue.push(Time::from_nanos(at), item);
         }
         let mut out = String::new();
-        while let Some((_, item)) = flight.pop(Time::MAX) {
+        while let Some((_, item)) = queue.pop(Time::MAX) {
             out.push(item);
         }
         assert_eq!(out, "acdbe");
@@ -138,9 +138,9 @@ mod tests {
 
     #[test]
     fn releases_nothing_a_nanosecond_early() {
-        let mut flight = PropagationQueue::new();
-        flight.push(Time::from_nanos(10), ());
-        assert_eq!(flight.pop(Time::from_nanos(9)), None);
-        assert!(flight.pop(Time::from_nanos(10)).is_some());
+        let mut queue = PropagationQueue::new();
+        queue.push(Time::from_nanos(10), ());
+        assert_eq!(queue.pop(Time::from_nanos(9)), None);
+        assert!(queue.pop(Time::from_nanos(10)).is_some());
     }
 }

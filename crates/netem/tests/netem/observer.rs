@@ -28,13 +28,13 @@ impl Sim {
     }
 
     fn offer(&mut self, at: Time, packet: u64) {
-        self.offer_acking(at, packet, None);
+        self.offer_with_class(at, packet, None);
     }
 
-    fn offer_acking(&mut self, at: Time, packet: u64, acking: Option<AckClass>) {
+    fn offer_with_class(&mut self, at: Time, packet: u64, ack_class: Option<AckClass>) {
         let events = &mut self.events;
         let mut emit = |event| events.push(event);
-        self.line.offer(at, segment(packet), acking, &mut emit);
+        self.line.offer(at, segment(packet), ack_class, &mut emit);
     }
 
     fn poll(&mut self, now: Time) {
@@ -143,10 +143,10 @@ fn reports_codel_verdicts_at_the_head_of_the_queue() {
 #[test]
 fn reports_arrival_times_of_thinned_and_held_acks() {
     let mut sim = Sim::new(&[("ack-thin", "1"), ("ack-hold", "5ms")]);
-    sim.offer_acking(micros(10), 0, pure(1_000));
-    sim.offer_acking(micros(20), 1, pure(2_000));
-    sim.offer_acking(micros(30), 2, pure(3_000));
-    sim.offer_acking(micros(40), 3, pure(4_000));
+    sim.offer_with_class(micros(10), 0, pure(1_000));
+    sim.offer_with_class(micros(20), 1, pure(2_000));
+    sim.offer_with_class(micros(30), 2, pure(3_000));
+    sim.offer_with_class(micros(40), 3, pure(4_000));
     assert_eq!(
         sim.verdicts(),
         [
@@ -163,8 +163,8 @@ fn reports_arrival_times_of_thinned_and_held_acks() {
 #[test]
 fn reports_arrival_times_of_paced_acks() {
     let mut sim = Sim::new(&[("ack-pace", "1000"), ("delay", "1ms")]);
-    sim.offer_acking(micros(10), 0, pure(1_000));
-    sim.offer_acking(micros(20), 1, pure(2_000));
+    sim.offer_with_class(micros(10), 0, pure(1_000));
+    sim.offer_with_class(micros(20), 1, pure(2_000));
     sim.poll(Time::from_millis(100));
     assert_eq!(sim.verdicts(), [(0, 10, 0, None), (1, 20, 0, None)]);
     let out: Vec<_> = sim.events.iter().filter_map(out_at).collect();
@@ -232,8 +232,8 @@ proptest! {
         let mut now = Time::ZERO;
         for (packet, (gap, acks)) in gaps.iter().enumerate() {
             now += micros(*gap);
-            let acking = if *acks { pure(packet as u32 * 1_448) } else { None };
-            sim.offer_acking(now, packet as u64, acking);
+            let ack_class = if *acks { pure(packet as u32 * 1_448) } else { None };
+            sim.offer_with_class(now, packet as u64, ack_class);
             sim.poll(now);
         }
         sim.poll(Time::from_secs(100));

@@ -68,7 +68,7 @@ fn by_segments(config: LinkConfig, trains: &[(Time, Train)]) -> (Vec<SegmentOutc
     let (mut outcomes, mut backlogs) = (vec![None; total], Vec::new());
     let mut record = |event| match event {
         Event::Deliver(out) => {
-            outcomes[out.segment.packet as usize] = Some(SegmentOutcome::Out(out.at))
+            outcomes[out.segment.packet as usize] = Some(SegmentOutcome::Out(out.at));
         }
         Event::Drop {
             segment,

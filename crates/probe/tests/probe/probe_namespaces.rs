@@ -47,7 +47,7 @@ fn exits_with_1_on_deviation() {
         "--corrupt",
         "10%",
     ];
-    let bed = Testbed::start("probe-judged", IPV4, &flags);
+    let bed = Testbed::start("probe-tested", IPV4, &flags);
     let burst: &[&str] = &[
         "--interval",
         "0s",
@@ -113,8 +113,8 @@ fn counts_losses_and_finds_no_early_packet() {
         let keep = ["--records", records.to_str().unwrap()];
         let flags = [["--count", "10"], ["--expect", "delay=30ms"], keep].concat();
         let result = probe(&bed, &flags);
-        for (figure, wanted) in [("sent", 10.0), ("received", 6.0), ("lost", 4.0)] {
-            assert_eq!(figure_value(&result, figure), wanted, "{figure}");
+        for (figure, expected) in [("sent", 10.0), ("received", 6.0), ("lost", 4.0)] {
+            assert_eq!(figure_value(&result, figure), expected, "{figure}");
         }
         assert_eq!(figure_value(&result, "first_lost"), 2.0);
         assert_eq!(figure_value(&result, "delay_early_us"), 0.0);

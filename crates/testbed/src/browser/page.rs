@@ -22,25 +22,25 @@ pub fn script_output(page: &str, scripts: &str) -> Option<[Vec<String>; 2]> {
         assert!(console.is_empty(), "{console:#?}");
         Some(lines)
     };
-    let [desk, phone] = WIDTHS.map(at);
-    Some([desk?, phone?])
+    let [desktop, phone] = WIDTHS.map(at);
+    Some([desktop?, phone?])
 }
 
 /// Asserts that `page` fits both widths, draws `charts` of `chart.js`, writes nothing on the console, and is
 /// accessible in both colour schemes.
 pub fn assert_good(page: &str, charts: usize) {
-    let wanted = ["wide ", &format!("drawn {charts}"), "loaded 0"];
+    let expected = ["wide ", &format!("drawn {charts}"), "loaded 0"];
     let Some(output) = script_output(page, &[frame::OVERFLOW_SCRIPT, COUNT_SCRIPT].concat()) else {
         return;
     };
-    assert_eq!(output, [wanted, wanted], "on a desk, on a phone");
+    assert_eq!(output, [expected, expected], "on a desktop, on a phone");
     assert_accessible(page);
 }
 
 /// Asserts that `page` fits both widths.
 pub fn assert_fits(page: &str) {
     if let Some(output) = script_output(page, frame::OVERFLOW_SCRIPT) {
-        assert_eq!(output, [["wide "]; 2], "on a desk, on a phone");
+        assert_eq!(output, [["wide "]; 2], "on a desktop, on a phone");
     }
 }
 
