@@ -2,7 +2,7 @@
 //! Time that one core takes for a packet of a capture file, ns: `cargo bench -p longhaul-flow --bench decode`.
 //!
 //! Files of a million packets with a snaplen of 96 bytes are in memory, larger than any cache. The packets are
-//! Ethernet, IPv4 and TCP with time stamps: two of data, then one ACK; every fourth ACK has SACK blocks. The reader
+//! Ethernet, IPv4 and TCP with timestamps: two of data, then one ACK; every fourth ACK has SACK blocks. The reader
 //! gets pieces of 256 KiB, as from a program with a buffer. Each case runs five times; printed are the median and the
 //! extremes of the CPU time, so that other processes disturb less.
 
@@ -95,7 +95,7 @@ fn segments(run: &Run, bytes: &[u8], kept: &mut Vec<(FlowKey, Segment)>) -> u64 
     black_box(&kept).len() as u64
 }
 
-/// Returns a pcap file with time stamps in nanoseconds.
+/// Returns a pcap file with timestamps in nanoseconds.
 fn pcap() -> Vec<u8> {
     let mut file = Vec::new();
     for word in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, SNAPLEN as u32, 1] {

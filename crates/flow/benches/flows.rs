@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rate at which one core analyses segments, all series on: `cargo bench -p longhaul-flow --bench flows`.
 //!
-//! Transfers of 10 Gbit/s over 60 ms in segments of 1,448 bytes with time stamps; every second segment is acknowledged.
+//! Transfers of 10 Gbit/s over 60 ms in segments of 1,448 bytes with timestamps; every second segment is acknowledged.
 //! Bins of 1 ms and 1 s go to a sink that counts. Segments are generated and analysed 256 at a time, and only the
 //! analysis is timed. The slowest tenth, in which the machine did other work, is left out. Each case runs three times;
 //! printed are the median and the extremes.

@@ -66,11 +66,11 @@ impl Flow {
 /// Handshake of a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handshake {
-    /// Time from the SYN to its SYN/ACK, ns. `None` if the SYN was retransmitted and no time stamp shows which one was
+    /// Time from the SYN to its SYN/ACK, ns. `None` if the SYN was retransmitted and no timestamp shows which one was
     /// answered (Karn).
     pub syn_to_syn_ack_ns: Option<u64>,
     /// Time from the SYN/ACK to the ACK that ends the handshake, ns. `None` if the SYN/ACK was retransmitted and no
-    /// time stamp shows which one was answered.
+    /// timestamp shows which one was answered.
     pub syn_ack_to_ack_ns: Option<u64>,
     /// SYN retransmissions.
     pub syn_retransmissions: u32,
@@ -288,7 +288,7 @@ pub struct SynOptions {
     pub window_scale: Option<u8>,
     /// SACK permitted.
     pub sack: bool,
-    /// Time stamps.
+    /// Timestamps.
     pub timestamps: bool,
     /// Whether the capture lacks a part of the options: those missing above may have been present.
     #[serde(alias = "options_cut", default)]

@@ -81,7 +81,7 @@ pub struct Segment {
     pub mss: u16,
     /// SACK-permitted option of a SYN.
     pub sack_permitted: bool,
-    /// Whether the time stamps option is present (RFC 7323 §3).
+    /// Whether the timestamps option is present (RFC 7323 §3).
     pub has_timestamps: bool,
     /// TSval.
     pub tsval: u32,

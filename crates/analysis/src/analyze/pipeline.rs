@@ -139,7 +139,7 @@ impl Batch {
                     .stats
                     .skipped
                     .entry(describe_skipped(reason))
-                    .or_default() += 1
+                    .or_default() += 1;
             }
             // Cannot happen: the reader returns no record of an interface that was not described.
             (Ok(_), None) => {}

@@ -35,8 +35,8 @@ pub(super) struct Summary {
 #[derive(Debug, Serialize)]
 pub(super) struct Interface {
     pub(super) name: String,
-    /// Source of the time stamps, `hardware` or `software`.
-    pub(super) time_stamps: &'static str,
+    /// Source of the timestamps, `hardware` or `software`.
+    pub(super) timestamps: &'static str,
     #[serde(flatten)]
     pub(super) counters: CounterSnapshot,
 }
@@ -110,14 +110,10 @@ impl fmt::Display for Summary {
         for interface in &self.interfaces {
             let Interface {
                 name,
-                time_stamps,
+                timestamps,
                 counters: counted,
             } = interface;
-            writeln!(
-                f,
-                "{name}: {}, {time_stamps} time stamps",
-                describe(counted)
-            )?;
+            writeln!(f, "{name}: {}, {timestamps} timestamps", describe(counted))?;
         }
         if self.total().dropped > 0 {
             writeln!(
@@ -172,7 +168,7 @@ mod tests {
             bytes: 1_500_000,
             interfaces: vec![Interface {
                 name: "eth0".to_owned(),
-                time_stamps: clock_name(Clock::Software),
+                timestamps: clock_name(Clock::Software),
                 counters: CounterSnapshot {
                     packets: 750,
                     wire_segments: 9_000,
@@ -183,7 +179,7 @@ mod tests {
             }],
         };
         insta::assert_snapshot!(summary, @r"
-        eth0: 750 packets (9000 on the wire), 250 (25.000 %) dropped by the kernel, software time stamps
+        eth0: 750 packets (9000 on the wire), 250 (25.000 %) dropped by the kernel, software timestamps
         packets were dropped: a larger --ring, a narrower --filter or a faster disk helps
         trace.pcapng: 1.5 MB in 12 s
         ");

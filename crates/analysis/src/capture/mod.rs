@@ -183,9 +183,9 @@ impl Capture {
             files,
             bytes: self.output().bytes(),
             interfaces: interface_counters
-                .map(|((name, time_stamps), counters)| display::Interface {
+                .map(|((name, timestamps), counters)| display::Interface {
                     name: name.clone(),
-                    time_stamps,
+                    timestamps,
                     counters: counters.snapshot(),
                 })
                 .collect(),

@@ -83,7 +83,7 @@ impl Source {
         })
     }
 
-    /// Opens a ring for each interface. Time stamps come from hardware if its clock is synchronised.
+    /// Opens a ring for each interface. Timestamps come from hardware if its clock is synchronised.
     pub(crate) fn open(&self) -> Result<Vec<InterfaceRing>> {
         let open_all = || {
             self.interfaces
@@ -203,7 +203,7 @@ fn select_clock(interface: &str) -> Clock {
         Ok(HardwareClock::Synchronized) => Clock::Hardware,
         Ok(HardwareClock::Offset(offset)) => {
             errln!(
-                "{interface}: its clock differs from the system's by {offset}, so packets get time stamps of the kernel; \
+                "{interface}: its clock differs from the system's by {offset}, so packets get timestamps of the kernel; \
                  phc2sys synchronises the clocks"
             );
             Clock::Software

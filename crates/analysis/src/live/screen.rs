@@ -40,7 +40,7 @@ const COLUMNS: [Column; 6] = [
 /// Width of a flow's endpoints, from two IPv4 addresses without ports to two of IPv6.
 const FLOW_MIN: u16 = 20;
 const FLOW_MAX: u16 = 70;
-const KEYS: &str = "q quit  s sort  p pause  ↑↓ choose  enter one flow";
+const KEYS: &str = "q quit  s sort  p pause  ↑↓ select  enter one flow";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Column {
@@ -335,13 +335,13 @@ fn draw_flow(frame: &mut Frame<'_>, row: &DisplayRow<'_>, area: Rect) {
         .max()
         .unwrap_or(0);
     let title = format!(
-        "data {}, at most {}",
+        "data {}, max {}",
         format_rate(row.now.data_bytes),
         format_rate(max)
     );
     draw_minute(frame, &title, row, |bin| bin.data_bytes, data);
     let max = row.minute.iter().map(|bin| bin.acks).max().unwrap_or(0);
-    let title = format!("ACKs {}/s, at most {max}/s", row.now.acks);
+    let title = format!("ACKs {}/s, max {max}/s", row.now.acks);
     draw_minute(frame, &title, row, |bin| bin.acks.into(), acks);
 }
 
@@ -374,7 +374,7 @@ fn figures(row: &DisplayRow<'_>) -> Vec<Line<'static>> {
             now.sacks,
         )),
         Line::from(format!(
-            "RTT {} (least {min_rtt}), in flight {}, window {window}",
+            "RTT {} (min {min_rtt}), in flight {}, window {window}",
             format_rtt(now),
             Bytes::new(now.in_flight_max),
         )),

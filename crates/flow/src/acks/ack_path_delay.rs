@@ -11,7 +11,7 @@ use crate::time_series::bin::Bin;
 /// Greatest difference in rate between the clocks of two hosts (RFC 5905 §7.1 assumes 15 ppm; crystals are sold with
 /// 100 ppm).
 const SKEW_MAX: f64 = 100e-6;
-/// Clock error above which the time stamps do not count milliseconds.
+/// Clock error above which the timestamps do not count milliseconds.
 const NO_MILLISECONDS: f64 = 0.2;
 
 /// Time reference for the ACKs of one direction: the first one.
@@ -44,7 +44,7 @@ impl AckPathDelay {
 
 /// Returns the ACK delay of each bin above that of the fastest ACK, ns. The difference in rate of the clocks is removed,
 /// as far as a clock may be off: it is the slope of the nearest line below all points (`clock_skew.rs`). `None` without
-/// time stamps that count milliseconds.
+/// timestamps that count milliseconds.
 pub(crate) fn excess_ns(bins: &[Bin], width_ns: u64) -> Option<Vec<Option<f64>>> {
     let point = |(at, bin): (usize, &Bin)| {
         let delay = bin.ack_path_delay_ns? as f64;
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn ignores_time_stamps_of_other_tick() {
+    fn ignores_timestamps_of_other_tick() {
         let tens = bins(|n| n as i64 * 9_000);
         assert_eq!(excess_ns(&tens, 10_000_000), None);
         assert_eq!(excess_ns(&[Bin::default()], 1), None);

@@ -26,9 +26,9 @@ struct PendingSyn {
     end: u8,
     seq: u32,
     tsval: Option<u32>,
-    /// Whether it was sent before, so that only a time stamp shows which copy is answered (Karn; RFC 6298 §3).
+    /// Whether it was sent before, so that only a timestamp shows which copy is answered (Karn; RFC 6298 §3).
     retransmitted: bool,
-    /// Whether the copy before had the same time stamp, or none had any.
+    /// Whether the copy before had the same timestamp, or none had any.
     same_timestamp: bool,
 }
 

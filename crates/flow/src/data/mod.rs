@@ -21,7 +21,7 @@ const DEFAULT_PAYLOAD_MAX: u32 = 8_960;
 const DEFAULT_MSS: u16 = 1_460;
 /// Least MSS of Linux (`TCP_MIN_MSS`, `include/net/tcp.h`): a lesser option value is damage.
 const MSS_MIN: u16 = 88;
-/// Bytes of the MSS that the time stamps option uses, with its padding.
+/// Bytes of the MSS that the timestamps option uses, with its padding.
 const TIMESTAMPS_LEN: u32 = 12;
 
 /// Sequence numbers of a segment, unwrapped.

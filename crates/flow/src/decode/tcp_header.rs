@@ -77,7 +77,7 @@ impl Options {
         sack_permitted: false,
     };
 
-    /// Parses the options. Nearly every segment has time stamps and nothing else, after two bytes of padding (RFC 7323
+    /// Parses the options. Nearly every segment has timestamps and nothing else, after two bytes of padding (RFC 7323
     /// appendix A).
     #[inline(always)]
     pub(super) fn parse(bytes: &[u8], cut: bool) -> Self {

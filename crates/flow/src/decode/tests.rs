@@ -232,7 +232,7 @@ fn marks_window_scale_unknown_if_options_are_cut() {
 }
 
 #[test]
-fn parses_sack_with_and_without_time_stamps() {
+fn parses_sack_with_and_without_timestamps() {
     let blocks = [1, 1, 5, 18, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 1, 0, 0, 0, 2, 0];
     for options in [&[&STAMPS[..], &blocks].concat()[..], &blocks] {
         let ack = segment(&v4(&tcp(tcp::ACK, options), 0));

@@ -23,7 +23,7 @@ pub(super) struct Sample {
     /// ns.
     pub(super) rtt_ns: u64,
     /// Age of the first byte that the ACK does not cover, ns; see
-    /// [`Bin::unacked_age_min_us`](crate::bin::Bin::unacked_age_min_us). `None` for a sample by time stamp, and if the
+    /// [`Bin::unacked_age_min_us`](crate::bin::Bin::unacked_age_min_us). `None` for a sample by timestamp, and if the
     /// time when that byte was sent is unknown.
     pub(super) unacked_age_ns: Option<u64>,
 }
@@ -103,7 +103,7 @@ impl RoundTrips {
     }
 
     /// Processes the ACK number `ack` of a segment from the other end. `before` is the ACK number before it, and `next`
-    /// is the next new sequence number. Returns a round-trip sample: by data and ACK, or else by time stamp.
+    /// is the next new sequence number. Returns a round-trip sample: by data and ACK, or else by timestamp.
     #[inline]
     pub(super) fn process_ack(
         &mut self,

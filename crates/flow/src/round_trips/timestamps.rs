@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TSvals that await their echo: round trips by time stamps (RFC 7323 §4).
+//! TSvals that await their echo: round trips by timestamps (RFC 7323 §4).
 
 use crate::memory_budget::{MemoryBudget, capacity_bytes};
 use std::collections::VecDeque;
@@ -72,7 +72,7 @@ impl Timestamps {
     }
 }
 
-/// Compares time stamps that wrap (RFC 7323 §5.2).
+/// Compares timestamps that wrap (RFC 7323 §5.2).
 pub(crate) fn is_newer(tsval: u32, than: u32) -> bool {
     tsval.wrapping_sub(than).cast_signed() > 0
 }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn handles_wrapping_time_stamps() {
+    fn handles_wrapping_timestamps() {
         let mut timestamps = Timestamps::default();
         timestamps.record_sent(u32::MAX, 1, true, &mut budget(8));
         timestamps.record_sent(0, 2, true, &mut budget(8));

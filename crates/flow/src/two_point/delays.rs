@@ -38,7 +38,7 @@ impl Default for ComparisonSettings {
 
 /// Greatest skew of two clocks, each as far off as crystals are sold (100 ppm).
 const SKEW_MAX: f64 = 200e-6;
-/// Least error of a capture's time stamps, ns: its thread does not always run.
+/// Least error of a capture's timestamps, ns: its thread does not always run.
 const STAMP_NOISE_NS: f64 = 10e3;
 /// Least ratio of a skew's effect on the least delays to their noise, for the skew to be accepted.
 const SIGNIFICANT: f64 = 4.0;
@@ -354,7 +354,7 @@ mod tests {
         assert_eq!(series.bins.iter().map(|bin| bin.count).sum::<u64>(), 1_000);
     }
 
-    /// One clock, 20 ms each way, and time stamps that are up to 40 µs late.
+    /// One clock, 20 ms each way, and timestamps that are up to 40 µs late.
     fn noisy(packets: u64, every_ns: u64, queue: impl Fn(u64) -> u64) -> ClockOffset {
         let settings = ComparisonSettings {
             bins_max: 4_096,

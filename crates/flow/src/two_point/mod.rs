@@ -10,8 +10,8 @@
 //! Data is matched byte by byte, because a super-packet at one point is many segments at the other. The TSval (RFC 7323
 //! §3) must be equal, which distinguishes a retransmission from its original. If several candidates match (no time
 //! stamps, or the same millisecond), the one whose delay is nearest to the delays just before is taken. Packets without
-//! payload match if number, window, time stamp, flags and first SACK block are equal, in the order in which they were
-//! sent. No device between the points may change sequence numbers or time stamps, as some firewalls do: nothing would
+//! payload match if number, window, timestamp, flags and first SACK block are equal, in the order in which they were
+//! sent. No device between the points may change sequence numbers or timestamps, as some firewalls do: nothing would
 //! match.
 //!
 //! The point nearer to the client need not be known: delays from left to right and from right to left differ in sign.
@@ -428,7 +428,7 @@ mod tests {
         );
     }
 
-    /// Both copies have the same time stamp, so only the delay shows which one arrived.
+    /// Both copies have the same timestamp, so only the delay shows which one arrived.
     #[test]
     fn matches_copy_with_usual_delay() {
         let mut left: Vec<_> = (0..10).map(|n| data(u64::from(n) * 100, n)).collect();

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 /// Largest payload of a packet, as in Linux's BIG TCP (`GSO_MAX_SIZE`, include/linux/netdevice.h).
 const LEN_MAX: u64 = 1 << 19;
-/// Most candidates that are checked for a match. More have the same time stamp and number only if a packet is
+/// Most candidates that are checked for a match. More have the same timestamp and number only if a packet is
 /// retransmitted very often, or if a sender attacks the comparison.
 const CANDIDATES_MAX: usize = 64;
 

@@ -14,7 +14,7 @@
 //!    quarter of that, and by what a round trip delivers. The receiver holds data that its application has not read, so
 //!    the application is slower than the path.
 //! 3. **ACK stream**: a queue had built up, as in 4. At least half of the excess of the round trip, and at least 3 ms,
-//!    was delay of the ACK path, by the ACKs' time stamps ([`crate::ack_path_delay`]). Without time stamps of
+//!    was delay of the ACK path, by the ACKs' timestamps ([`crate::ack_path_delay`]). Without timestamps of
 //!    milliseconds this cannot be distinguished from the bottleneck bandwidth.
 //! 4. **Bottleneck bandwidth**: a queue existed during the whole step. At every ACK, the first byte not acknowledged was older
 //!    than the least round trip by 5 % and by 0.5 ms ([`Bin::unacked_age_min_us`]). The age is used because a delayed
@@ -54,7 +54,7 @@ use std::ops::Range;
 /// Excess of the round trip over its least that shows a standing queue: this part of it, and this time.
 const QUEUE_PART_MIN: f64 = 0.05;
 const QUEUE_MIN_NS: f64 = 500e3;
-/// Least delay of the ACK path that counts: time stamps have a resolution of a millisecond.
+/// Least delay of the ACK path that counts: timestamps have a resolution of a millisecond.
 const ACK_DELAY_MIN_NS: f64 = 3e6;
 /// A window that was cut after a loss is below this part of its former size. CUBIC cuts to 0.7, the gentlest cut in
 /// use.

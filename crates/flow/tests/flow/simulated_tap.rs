@@ -52,10 +52,10 @@ const RECEIVER: usize = 1;
 /// Initial sequence numbers: that of the data wraps early.
 const CLIENT_ISN: u32 = u32::MAX - 1_000_000;
 const SERVER_ISN: u32 = 7;
-/// Offsets of the time stamps, which are unrelated between hosts.
+/// Offsets of the timestamps, which are unrelated between hosts.
 const CLIENT_TS: u32 = 1_000;
 const SERVER_TS: u32 = 4_000_000_000;
-/// Length of the IPv4 and TCP headers with time stamps.
+/// Length of the IPv4 and TCP headers with timestamps.
 const HEADERS: u32 = 52;
 const SCALE: u8 = 14;
 

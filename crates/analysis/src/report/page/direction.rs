@@ -130,7 +130,7 @@ pub(super) fn histograms(direction: &Direction) -> [Histogram<'_>; 3] {
         },
         Histogram {
             title: format!(
-                "Inter-packet gaps: {} median, {} for 99 %",
+                "Inter-packet gaps: {} median, {} p99",
                 units::duration(gaps.p50),
                 units::duration(gaps.p99)
             ),
@@ -282,7 +282,7 @@ fn describe_window(acks: &Acks) -> String {
 fn describe_round_trips(direction: &Direction) -> String {
     let (by, found) = (round_trips_by(direction), direction.round_trips());
     format!(
-        "{} min, {} median, {} for 99 %, {} max ({}, {})",
+        "{} min, {} median, {} p99, {} max ({}, {})",
         units::duration(found.min),
         units::duration(found.p50),
         units::duration(found.p99),

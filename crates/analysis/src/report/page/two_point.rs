@@ -195,7 +195,7 @@ const FIGURES: [(&str, FormatMetric); 8] = [
             units::bytes(metrics.matched_bytes)
         )
     }),
-    ("One-way delay for 99 %", |metrics| {
+    ("One-way delay, p99", |metrics| {
         units::duration(metrics.one_way_delay.p99)
     }),
     ("Lost between the points", |metrics| {

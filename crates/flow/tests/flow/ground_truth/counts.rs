@@ -125,7 +125,7 @@ fn time_series_equals_reference() {
     }
 }
 
-/// Round trips are those of the path and its queue, with a window and time stamps.
+/// Round trips are those of the path and its queue, with a window and timestamps.
 #[test]
 fn round_trips_match_path_and_queue() {
     let path = [("rate", "100mbit"), ("queue", "100p")];

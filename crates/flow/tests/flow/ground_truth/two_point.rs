@@ -107,9 +107,9 @@ fn matches_super_packets_with_their_segments() {
     assert_agrees(&truth, &compare_same_clock(&truth));
 }
 
-/// Without time stamps, delays distinguish a retransmission from its original.
+/// Without timestamps, delays distinguish a retransmission from its original.
 #[test]
-fn finds_losses_without_time_stamps() {
+fn finds_losses_without_timestamps() {
     let truth = lossy().run();
     let bare = |segments: &[Segment]| -> Vec<Segment> {
         let without = |segment: &Segment| Segment {

@@ -84,7 +84,7 @@ fn estimates_segments_of_super_packets_from_mss() {
         ],
     ]));
     let data = flow.upload.data;
-    // With time stamps a segment has 988 bytes of payload.
+    // With timestamps a segment has 988 bytes of payload.
     assert_eq!((data.data_segments, data.estimated_packets), (3 + 3 + 1, 2));
     assert_eq!(data.segment_max_bytes, 1_000);
     assert_eq!(data.wire_bytes, 2 * 40 + 6_000 + 7 * 40);

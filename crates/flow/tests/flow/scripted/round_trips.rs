@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of round trips by pairs and by time stamps.
+//! Tests of round trips by pairs and by timestamps.
 
 use crate::scripted::script::{
     MS, US, client, handshake, run, run_one, run_with, script, server, settings,
@@ -148,7 +148,7 @@ fn samples_first_echo_of_each_time_stamp() {
 }
 
 #[test]
-fn time_stamps_sample_retransmitted_segment() {
+fn timestamps_sample_retransmitted_segment() {
     let results = run(&script(&[
         &handshake(10 * MS),
         &[

@@ -107,7 +107,10 @@ impl ScriptSegment {
     }
 
     pub(crate) fn emulator_record(mut self, queue_bytes: u32, verdict: Verdict) -> Self {
-        self.segment.emulator_record = Some(EmulatorRecord { queue_bytes, verdict });
+        self.segment.emulator_record = Some(EmulatorRecord {
+            queue_bytes,
+            verdict,
+        });
         self
     }
 
