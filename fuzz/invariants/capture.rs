@@ -13,7 +13,8 @@ pub(crate) fn check(input: &[u8]) {
         assert_eq!(read(input, piece), whole, "in pieces of {piece}");
     }
     if let Ok(whole) = whole {
-        let contents = read(&written(&whole), usize::MAX).expect("what was written can be read");
+        let contents =
+            read(&written_file(&whole), usize::MAX).expect("what was written can be read");
         assert_eq!(contents.frames, whole.frames);
         assert!(contents.damages.is_empty());
     }
@@ -44,13 +45,13 @@ fn read(file: &[u8], piece: usize) -> Result<Contents, FormatError> {
     let (mut begin, mut end) = (0, file.len().min(piece));
     // A step that takes no bytes is followed by one that does, or by more bytes.
     for _ in 0..4 * file.len() + 16 {
-        let (shown, at_end) = (&file[begin..end], end == file.len());
-        let step = reader.step(shown, at_end)?;
+        let (available, at_end) = (&file[begin..end], end == file.len());
+        let step = reader.step(available, at_end)?;
         match &step {
             Step::Run(run) => {
                 assert_eq!((run.at, run.len > 0), (begin as u64, true));
-                run.records(&shown[..run.len])
-                    .for_each(|record| contents.keep(record));
+                run.records(&available[..run.len])
+                    .for_each(|record| contents.add(record));
             }
             Step::Damage(len, damage) => {
                 assert_eq!(damage.at + damage.skipped, (begin + len) as u64);
@@ -58,7 +59,7 @@ fn read(file: &[u8], piece: usize) -> Result<Contents, FormatError> {
             }
             Step::Skip(_) => {}
             Step::More(need) => {
-                assert!(!at_end && (shown.len() + 1..=BUFFER_MAX).contains(need));
+                assert!(!at_end && (available.len() + 1..=BUFFER_MAX).contains(need));
                 end = file.len().min(end.saturating_add(piece));
             }
             Step::End => {
@@ -74,16 +75,16 @@ fn read(file: &[u8], piece: usize) -> Result<Contents, FormatError> {
 }
 
 impl Contents {
-    fn keep(&mut self, record: Record<'_>) {
+    fn add(&mut self, record: Record<'_>) {
         match record {
-            Record::Frame(frame) => self.frames.push(kept(&frame)),
+            Record::Frame(frame) => self.frames.push(owned_frame(&frame)),
             Record::Statistics(statistics) => self.statistics.push(statistics),
             Record::Damage(damage) => self.damages.push(damage),
         }
     }
 }
 
-fn kept(frame: &Frame<'_>) -> OwnedFrame {
+fn owned_frame(frame: &Frame<'_>) -> OwnedFrame {
     assert!(frame.bytes.len() <= frame.wire_len as usize);
     OwnedFrame {
         timestamp_ns: frame.timestamp_ns,
@@ -97,7 +98,7 @@ fn kept(frame: &Frame<'_>) -> OwnedFrame {
 }
 
 /// Writes the records as pcapng.
-fn written(contents: &Contents) -> Vec<u8> {
+fn written_file(contents: &Contents) -> Vec<u8> {
     let mut file = Vec::new();
     writer::section(&mut file, &writer::SectionInfo::default());
     for interface in &contents.interfaces {

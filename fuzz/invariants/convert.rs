@@ -8,15 +8,15 @@ use longhaul_protocol::convert::{
 
 pub(crate) fn check(input: &[u8]) {
     let request = Request::parse(input);
-    ends_where_it_says(input, &request, Request::parse);
+    check_message_end(input, &request, Request::parse);
     match request {
-        Ok(Some((request, _))) => reads_back(request),
+        Ok(Some((request, _))) => check_round_trip(request),
         Ok(None) => {}
-        Err(error) => answer_reads_back(error.answer()),
+        Err(error) => check_answer_round_trip(error.answer()),
     }
-    let opening = FirstMessage::parse(input);
-    ends_where_it_says(input, &opening, FirstMessage::parse);
-    if let Ok(Some((FirstMessage::Join(join), len))) = opening {
+    let first_message = FirstMessage::parse(input);
+    check_message_end(input, &first_message, FirstMessage::parse);
+    if let Ok(Some((FirstMessage::Join(join), len))) = first_message {
         let message = join.encode();
         assert_eq!(
             FirstMessage::parse(&message),
@@ -28,16 +28,16 @@ pub(crate) fn check(input: &[u8]) {
         );
     }
     let answer = Answer::parse(input);
-    ends_where_it_says(input, &answer, Answer::parse);
-    counts_down(input, &answer);
+    check_message_end(input, &answer, Answer::parse);
+    check_bytes_missing(input, &answer);
     if let Ok(Some((answer, _))) = answer {
-        answer_reads_back(answer);
+        check_answer_round_trip(answer);
     }
 }
 
 type Parsed<T> = Result<Option<(T, usize)>, ConvertError>;
 
-fn ends_where_it_says<T: PartialEq + std::fmt::Debug>(
+fn check_message_end<T: PartialEq + std::fmt::Debug>(
     input: &[u8],
     parsed: &Parsed<T>,
     parse: fn(&[u8]) -> Parsed<T>,
@@ -53,20 +53,20 @@ fn ends_where_it_says<T: PartialEq + std::fmt::Debug>(
     }
 }
 
-fn reads_back(request: Request) {
+fn check_round_trip(request: Request) {
     assert!(request.hops.len() <= HOPS_MAX);
     let message = request.encode();
     assert!(message.len() <= MESSAGE_LEN_MAX);
     assert_eq!(Request::parse(&message), Ok(Some((request, message.len()))));
 }
 
-fn answer_reads_back(answer: Answer) {
+fn check_answer_round_trip(answer: Answer) {
     let message = answer.encode();
     assert_eq!(Answer::parse(&message), Ok(Some((answer, message.len()))));
 }
 
 /// Checks that no bytes are missing exactly when the answer can be parsed or is invalid.
-fn counts_down(input: &[u8], answer: &Parsed<Answer>) {
+fn check_bytes_missing(input: &[u8], answer: &Parsed<Answer>) {
     match Answer::bytes_missing(input) {
         Ok(0) => assert_ne!(*answer, Ok(None)),
         Ok(bytes) => assert!(bytes <= MESSAGE_LEN_MAX && *answer == Ok(None)),

@@ -9,22 +9,22 @@ const LEN_MAX: usize = 1 << 20;
 
 /// Applies a script to `bytes`. Each step has four bytes: the kind (low three bits), the position (16 bits), and a
 /// byte or an amount.
-pub(crate) fn befall(bytes: &mut Vec<u8>, script: &[u8]) {
-    for [what, high, low, byte] in script.as_chunks().0 {
+pub(crate) fn apply_damage(bytes: &mut Vec<u8>, script: &[u8]) {
+    for [kind, high, low, byte] in script.as_chunks().0 {
         let at = usize::from(u16::from_be_bytes([*high, *low])).min(bytes.len());
         let size = usize::from(*byte);
-        match what & 7 {
+        match kind & 7 {
             0 => bytes.truncate(at),
             1 => drop(bytes.splice(at..at, [*byte])),
             2 => drop(bytes.drain(at..bytes.len().min(at + size))),
             3 => bytes.extend_from_within(at..bytes.len().min(at + size)),
             4 if bytes.len() < LEN_MAX => {
-                let run = RUN_MAX >> (what >> 3);
+                let run = RUN_MAX >> (kind >> 3);
                 drop(bytes.splice(at..at, std::iter::repeat_n(*byte, run)));
             }
             _ => {
-                if let Some(place) = bytes.get_mut(at) {
-                    *place = *byte;
+                if let Some(target) = bytes.get_mut(at) {
+                    *target = *byte;
                 }
             }
         }

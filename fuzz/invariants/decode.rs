@@ -25,19 +25,19 @@ pub(crate) fn check(input: &[u8]) {
     };
     let whole = decode(&frame);
     if let Ok((key, segment)) = &whole {
-        numbers_agree(&frame, key, segment);
+        check_consistency(&frame, key, segment);
     }
-    in_a_tunnel(&frame, &whole);
+    check_tunnelled(&frame, &whole);
     for len in 0..bytes.len() {
         let cut = Frame {
             bytes: &bytes[..len],
             ..frame
         };
-        is_cut(decode(&cut), &whole);
+        check_truncated(decode(&cut), &whole);
     }
 }
 
-fn numbers_agree(frame: &Frame<'_>, key: &FlowKey, segment: &Segment) {
+fn check_consistency(frame: &Frame<'_>, key: &FlowKey, segment: &Segment) {
     assert!(key.low <= key.high);
     let segments = u32::from(segment.wire_segments);
     match frame.segment_size {
@@ -55,7 +55,7 @@ const TUNNEL: [u8; 28] = [
     1,
 ];
 
-fn in_a_tunnel(frame: &Frame<'_>, whole: &Decoded) {
+fn check_tunnelled(frame: &Frame<'_>, whole: &Decoded) {
     let Ok(at) = frame.link_type.ip_offset(frame.bytes) else {
         return;
     };
@@ -71,7 +71,7 @@ fn in_a_tunnel(frame: &Frame<'_>, whole: &Decoded) {
 
 type Decoded = Result<(FlowKey, Segment), Undecoded>;
 
-fn is_cut(cut: Decoded, whole: &Decoded) {
+fn check_truncated(cut: Decoded, whole: &Decoded) {
     match (cut, whole) {
         (Err(Undecoded::Short), _) => {}
         (Err(reason), whole) => assert_eq!(Some(reason), whole.as_ref().err().copied()),
@@ -79,7 +79,7 @@ fn is_cut(cut: Decoded, whole: &Decoded) {
             assert_eq!(key, *whole_key);
             assert_eq!(without_options(cut), without_options(*whole));
         }
-        (Ok(_), Err(reason)) => panic!("what was cut away is why it is {reason:?}"),
+        (Ok(_), Err(reason)) => panic!("only the truncated part is {reason:?}"),
     }
 }
 

@@ -22,32 +22,33 @@ pub(crate) fn check(input: &[u8]) {
     let Ok(destination) = destination(&head.method, &head.uri) else {
         return;
     };
-    reads_back(&destination);
+    check_round_trip(&destination);
     if head.method == Method::CONNECT {
         return;
     }
     let before = head.clone();
     forward_request(&mut head, PSEUDONYM);
-    goes_to_the_origin(&before.uri, &head);
+    check_origin(&before.uri, &head);
     assert!(has_passed(&head.headers, PSEUDONYM));
     assert_eq!(
-        kept(&before.headers, &before.headers),
-        kept(&before.headers, &head.headers)
+        forwarded_fields(&before.headers, &before.headers),
+        forwarded_fields(&before.headers, &head.headers)
     );
     assert!(head.headers.keys().all(|name| {
-        spoken_anew(&before.headers, &head.headers, name) || !is_for_proxy(&before.headers, name)
+        is_set_by_proxy(&before.headers, &head.headers, name)
+            || !is_for_proxy(&before.headers, name)
     }));
 }
 
 /// Whether the relay sets this field for the next hop: Via, and of the client's fields only that trailers are
 /// accepted (RFC 9110 §6.5.1) and which protocols are offered (§7.8), each named by Connection.
-fn spoken_anew(asked: &HeaderMap, headers: &HeaderMap, name: &HeaderName) -> bool {
+fn is_set_by_proxy(request_fields: &HeaderMap, headers: &HeaderMap, name: &HeaderName) -> bool {
     let one = |name: &HeaderName| headers.get_all(name).iter().count() == 1;
     match name {
         name if name == header::VIA => true,
         name if name == header::TE => one(name) && headers[name] == "trailers",
         name if name == header::UPGRADE => {
-            one(name) && is_named(asked, name) && is_named(headers, name)
+            one(name) && is_named(request_fields, name) && is_named(headers, name)
         }
         name if name == header::CONNECTION => {
             headers.contains_key(header::TE) || headers.contains_key(header::UPGRADE)
@@ -67,22 +68,22 @@ fn request(text: &str) -> Option<Parts> {
     Some(whole.body(()).ok()?.into_parts().0)
 }
 
-fn reads_back(destination: &Destination) {
+fn check_round_trip(destination: &Destination) {
     assert_ne!(destination.port(), 0);
     assert_eq!(destination.to_string().parse(), Ok(destination.clone()));
 }
 
-fn goes_to_the_origin(asked: &Uri, head: &Parts) {
+fn check_origin(request_fields: &Uri, head: &Parts) {
     assert!(head.uri.authority().is_none() && head.uri.scheme().is_none());
     assert_eq!(head.version, Version::HTTP_11);
-    let authority = asked.authority().unwrap().as_str();
+    let authority = request_fields.authority().unwrap().as_str();
     let host = authority.rsplit('@').next().unwrap();
     assert_eq!(head.headers[header::HOST], host);
     assert_eq!(head.headers.get_all(header::HOST).iter().count(), 1);
 }
 
 /// Whether a field is for the proxy alone (RFC 9110 §7.6.1).
-fn is_for_proxy(asked: &HeaderMap, name: &HeaderName) -> bool {
+fn is_for_proxy(request_fields: &HeaderMap, name: &HeaderName) -> bool {
     const ALWAYS: [&str; 9] = [
         "connection",
         "http2-settings",
@@ -94,12 +95,12 @@ fn is_for_proxy(asked: &HeaderMap, name: &HeaderName) -> bool {
         "transfer-encoding",
         "upgrade",
     ];
-    ALWAYS.contains(&name.as_str()) || is_named(asked, name)
+    ALWAYS.contains(&name.as_str()) || is_named(request_fields, name)
 }
 
 /// Whether Connection names the field. Fields that frame and address the message stay.
-fn is_named(asked: &HeaderMap, name: &HeaderName) -> bool {
-    let fields = asked.get_all(header::CONNECTION).iter();
+fn is_named(request_fields: &HeaderMap, name: &HeaderName) -> bool {
+    let fields = request_fields.get_all(header::CONNECTION).iter();
     let mut names = fields
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','));
@@ -108,17 +109,17 @@ fn is_named(asked: &HeaderMap, name: &HeaderName) -> bool {
 }
 
 /// Returns the fields that pass unchanged, with all their values.
-fn kept(asked: &HeaderMap, headers: &HeaderMap) -> Vec<(HeaderName, Vec<u8>)> {
+fn forwarded_fields(request_fields: &HeaderMap, headers: &HeaderMap) -> Vec<(HeaderName, Vec<u8>)> {
     let passes = |name: &HeaderName| {
         // Max-Forwards counts down (RFC 9110 §7.6.2).
         ![header::VIA, header::HOST, header::MAX_FORWARDS].contains(name)
-            && !is_for_proxy(asked, name)
+            && !is_for_proxy(request_fields, name)
     };
-    let mut kept: Vec<_> = headers
+    let mut forwarded_fields: Vec<_> = headers
         .iter()
         .filter(|(name, _)| passes(name))
         .map(|(name, value)| (name.clone(), value.as_bytes().to_vec()))
         .collect();
-    kept.sort_by(|(a, _), (b, _)| a.as_str().cmp(b.as_str()));
-    kept
+    forwarded_fields.sort_by(|(a, _), (b, _)| a.as_str().cmp(b.as_str()));
+    forwarded_fields
 }

@@ -5,7 +5,7 @@
 //! The input is the number of blocks, the number of records, eleven bytes of the source's version, then a script for
 //! [`super::damage`].
 
-use super::{damage::befall, memory::Memory};
+use super::{damage::apply_damage, memory::MemoryFile};
 use longhaul_store::{
     blocks::{BLOCK_LEN, BlockHash, Blocks},
     part::journal::{
@@ -19,18 +19,18 @@ pub(crate) fn check(input: &[u8]) {
         return;
     };
     let header = header(u64::from(*blocks), *version);
-    assert_eq!(records(input, &header), [], "nothing of it was sealed");
+    assert_eq!(records(input, &header), [], "no record is intact");
     let sealed: Vec<BlockRecord> = (0..u64::from(*count)).map(record).collect();
-    let file = Memory::default();
+    let file = MemoryFile::default();
     let mut journal = Journal::create(file.clone(), &header).unwrap();
     journal.append(&sealed).unwrap();
     let whole = file.bytes().clone();
     assert_eq!(whole.len(), HEADER_LEN + sealed.len() * RECORD_LEN);
-    befall(&mut file.bytes(), script);
+    apply_damage(&mut file.bytes(), script);
     let damaged = file.bytes().clone();
-    let believed = unharmed(&header, &sealed, &whole, &damaged);
-    assert_eq!(records(&damaged, &header), believed);
-    goes_on(&file, &header, believed);
+    let expected = intact_records(&header, &sealed, &whole, &damaged);
+    assert_eq!(records(&damaged, &header), expected);
+    check_next_run(&file, &header, expected);
 }
 
 fn header(blocks: u64, v: [u8; 11]) -> Header {
@@ -60,7 +60,7 @@ fn record(number: u64) -> BlockRecord {
 }
 
 /// Returns the records that are intact at a multiple of their length.
-fn unharmed(
+fn intact_records(
     header: &Header,
     sealed: &[BlockRecord],
     whole: &[u8],
@@ -80,13 +80,13 @@ fn unharmed(
 }
 
 /// Reads, resumes and appends as the next run does.
-fn goes_on(file: &Memory, header: &Header, mut believed: Vec<BlockRecord>) {
-    let of_header = has_header(&file.bytes(), header);
+fn check_next_run(file: &MemoryFile, header: &Header, mut expected: Vec<BlockRecord>) {
+    let header_intact = has_header(&file.bytes(), header);
     let contents = read(file, header).unwrap();
-    assert_eq!(contents.is_some(), of_header);
+    assert_eq!(contents.is_some(), header_intact);
     let mut journal = match contents {
         Some(contents) => {
-            assert_eq!(contents.records, believed, "in pieces, or all at once");
+            assert_eq!(contents.records, expected, "in pieces, or all at once");
             Journal::resume(file.clone(), header, contents.end).unwrap()
         }
         None => Journal::create(file.clone(), header).unwrap(),
@@ -96,6 +96,6 @@ fn goes_on(file: &Memory, header: &Header, mut believed: Vec<BlockRecord>) {
     };
     let new = (last, BlockHash([7; 32]));
     journal.append(&[new]).unwrap();
-    believed.push(new);
-    assert_eq!(read(file, header).unwrap().unwrap().records, believed);
+    expected.push(new);
+    assert_eq!(read(file, header).unwrap().unwrap().records, expected);
 }

@@ -6,8 +6,8 @@
 //! path.
 
 use super::{
-    damage::befall,
-    memory::{Folder, Memory},
+    damage::apply_damage,
+    memory::{MemoryDirectory, MemoryFile},
 };
 use longhaul_store::{
     blocks::FileHash,
@@ -17,18 +17,18 @@ use longhaul_store::{
 };
 use std::collections::{BTreeMap, HashMap};
 
-type Known = BTreeMap<Vec<u8>, FileRecord>;
+type Records = BTreeMap<Vec<u8>, FileRecord>;
 
 pub(crate) fn check(input: &[u8]) {
-    assert_eq!(parse(input), None, "nobody has checked it");
-    loads_anything(input);
+    assert_eq!(parse(input), None, "no line is intact");
+    check_arbitrary_file(input);
     let Some(([count, paths], rest)) = input.split_first_chunk() else {
         return;
     };
     let end = rest.windows(2).position(|pair| pair == [0, 0]);
     let (script, path) = rest.split_at(end.unwrap_or(rest.len()));
     let path = &path[..path.len().min(PATH_LEN_MAX)];
-    let folder = Folder::default();
+    let folder = MemoryDirectory::default();
     let mut manifest = Manifest::load(&folder).unwrap();
     let written: Vec<_> = (0..*count & 31).map(|n| record(n, *paths, path)).collect();
     for (path, record) in &written {
@@ -39,24 +39,24 @@ pub(crate) fn check(input: &[u8]) {
         .unwrap()
         .unwrap();
     let whole = file.bytes().clone();
-    befall(&mut file.bytes(), script);
-    let left = unharmed(&written, &whole, &file);
+    apply_damage(&mut file.bytes(), script);
+    let expected = intact_records(&written, &whole, &file);
     let mut manifest = Manifest::load(&folder).unwrap();
-    assert_eq!(known(&manifest), left);
-    goes_on(&folder, &mut manifest, left, path);
+    assert_eq!(records(&manifest), expected);
+    check_next_run(&folder, &mut manifest, expected, path);
 }
 
 /// Loads a file with exactly these bytes.
-fn loads_anything(input: &[u8]) {
-    let folder = Folder::default();
+fn check_arbitrary_file(input: &[u8]) {
+    let folder = MemoryDirectory::default();
     let file = folder
         .open(MANIFEST.as_bytes(), OpenMode::CreateExclusive)
         .unwrap()
         .unwrap();
     *file.bytes() = input.to_vec();
     let mut manifest = Manifest::load(&folder).unwrap();
-    assert!(known(&manifest).is_empty());
-    goes_on(&folder, &mut manifest, Known::new(), input);
+    assert!(records(&manifest).is_empty());
+    check_next_run(&folder, &mut manifest, Records::new(), input);
 }
 
 /// Returns the path and record of a line: few paths, some repeated, some removed.
@@ -75,40 +75,53 @@ fn record(number: u8, paths: u8, path: &[u8]) -> (Vec<u8>, FileRecord) {
 }
 
 /// Returns the records of the lines that are intact.
-fn unharmed(written: &[(Vec<u8>, FileRecord)], whole: &[u8], damaged: &Memory) -> Known {
+fn intact_records(
+    written: &[(Vec<u8>, FileRecord)],
+    whole: &[u8],
+    damaged: &MemoryFile,
+) -> Records {
     let lines = whole.split(|byte| *byte == b'\n');
     let lines: HashMap<&[u8], &(Vec<u8>, FileRecord)> = lines.zip(written).collect();
-    let mut known = Known::new();
+    let mut records = Records::new();
     for line in damaged.bytes().split(|byte| *byte == b'\n') {
         if let Some((path, record)) = lines.get(line) {
-            take(&mut known, path, *record);
+            apply_record(&mut records, path, *record);
         }
     }
-    known
+    records
 }
 
-fn take(known: &mut Known, path: &[u8], record: FileRecord) {
+fn apply_record(records: &mut Records, path: &[u8], record: FileRecord) {
     match record.hash == FileRecord::REMOVED.hash {
-        true => known.remove(path),
-        false => known.insert(path.to_vec(), record),
+        true => records.remove(path),
+        false => records.insert(path.to_vec(), record),
     };
 }
 
-fn known(manifest: &Manifest<Folder>) -> Known {
+fn records(manifest: &Manifest<MemoryDirectory>) -> Records {
     let all = manifest.iter();
     all.map(|(path, record)| (path.to_vec(), *record)).collect()
 }
 
 /// Appends, reloads and compacts as the next run does.
-fn goes_on(folder: &Folder, manifest: &mut Manifest<Folder>, mut wanted: Known, path: &[u8]) {
+fn check_next_run(
+    folder: &MemoryDirectory,
+    manifest: &mut Manifest<MemoryDirectory>,
+    mut expected: Records,
+    path: &[u8],
+) {
     let path = &path[..path.len().min(PATH_LEN_MAX)];
     let (path, new) = (path.to_vec(), record(1, 1, b"").1);
     manifest.append(&[(&path, new)]).unwrap();
-    take(&mut wanted, &path, new);
-    assert_eq!(known(manifest), wanted);
-    let mut again = Manifest::load(folder).unwrap();
-    assert_eq!(known(&again), wanted, "loaded again");
-    again.compact().unwrap();
-    assert_eq!(known(&again), wanted, "replaced");
-    assert_eq!(known(&Manifest::load(folder).unwrap()), wanted, "replaced");
+    apply_record(&mut expected, &path, new);
+    assert_eq!(records(manifest), expected);
+    let mut reloaded = Manifest::load(folder).unwrap();
+    assert_eq!(records(&reloaded), expected, "loaded again");
+    reloaded.compact().unwrap();
+    assert_eq!(records(&reloaded), expected, "replaced");
+    assert_eq!(
+        records(&Manifest::load(folder).unwrap()),
+        expected,
+        "replaced"
+    );
 }

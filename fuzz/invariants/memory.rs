@@ -14,15 +14,15 @@ const PIECE_MAX: usize = 1 << 20;
 
 /// File in memory; clones share it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Memory(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct MemoryFile(Arc<Mutex<Vec<u8>>>);
 
-impl Memory {
+impl MemoryFile {
     pub(crate) fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
         self.0.lock().unwrap()
     }
 }
 
-impl FileOps for Memory {
+impl FileOps for MemoryFile {
     fn len(&self) -> io::Result<u64> {
         Ok(self.bytes().len() as u64)
     }
@@ -83,15 +83,15 @@ impl FileOps for Memory {
 
 /// Directory in memory; clones share it.
 #[derive(Debug, Clone, Default)]
-#[allow(dead_code, reason = "some look at a single file")]
-pub(crate) struct Folder(Arc<Mutex<BTreeMap<Vec<u8>, Memory>>>);
+#[allow(dead_code, reason = "some tests use a single file")]
+pub(crate) struct MemoryDirectory(Arc<Mutex<BTreeMap<Vec<u8>, MemoryFile>>>);
 
-impl Directory for Folder {
-    type File = Memory;
+impl Directory for MemoryDirectory {
+    type File = MemoryFile;
 
-    fn open(&self, name: &[u8], how: OpenMode) -> Result<Option<Memory>, OpenError> {
+    fn open(&self, name: &[u8], mode: OpenMode) -> Result<Option<MemoryFile>, OpenError> {
         let mut files = self.0.lock().unwrap();
-        Ok(match how {
+        Ok(match mode {
             OpenMode::Read | OpenMode::Shared | OpenMode::Exclusive => files.get(name).cloned(),
             OpenMode::CreateExclusive | OpenMode::CreateAndWait => {
                 Some(files.entry(name.into()).or_default().clone())
@@ -103,7 +103,7 @@ impl Directory for Folder {
         Ok(self.remove(name)?)
     }
 
-    fn refers_to(&self, name: &[u8], file: &Memory) -> io::Result<bool> {
+    fn refers_to(&self, name: &[u8], file: &MemoryFile) -> io::Result<bool> {
         let files = self.0.lock().unwrap();
         Ok(files
             .get(name)

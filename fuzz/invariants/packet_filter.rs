@@ -16,7 +16,7 @@ pub(crate) fn check(input: &[u8]) {
     };
     for layer in [LinkLayer::Ethernet, LinkLayer::None] {
         match compile(text, layer, SNAPLEN) {
-            Ok(program) => ends(&program),
+            Ok(program) => check_jumps(&program),
             Err(refusal) => assert!(!refusal.to_string().is_empty()),
         }
     }
@@ -28,7 +28,7 @@ pub(crate) fn check(input: &[u8]) {
 }
 
 /// Checks that jumps go forward only, and stay inside the program.
-fn ends(program: &[Instruction]) {
+fn check_jumps(program: &[Instruction]) {
     for (at, instruction) in program.iter().enumerate() {
         let furthest = match instruction.code {
             RETURN => {

@@ -17,47 +17,50 @@ pub(crate) fn check(input: &[u8]) {
     let length = usize::from(u16::from_be_bytes(*length)).min(bytes.len());
     let (one, other) = bytes.split_at(length);
     for bytes in [one, other, bytes] {
-        taken(bytes);
+        check_parsed(bytes);
     }
     if let Ok(dir) = RelPath::parse(one) {
-        joined(&dir, other);
+        check_joined(&dir, other);
     }
 }
 
 /// Parses a path, and compares the outcome with an independent check.
-fn taken(bytes: &[u8]) -> Option<RelPath> {
+fn check_parsed(bytes: &[u8]) -> Option<RelPath> {
     let parsed = RelPath::parse(bytes);
     assert_eq!(parsed.is_ok(), is_plain(bytes), "{parsed:?}");
     assert_eq!(RelPath::try_from(bytes.to_vec()), parsed);
     match parsed {
         Err(error) => {
-            let said = error.to_string();
-            assert!(said.len() <= ERROR_LEN_MAX && is_one_line(&said), "{said}");
+            let message = error.to_string();
+            assert!(
+                message.len() <= ERROR_LEN_MAX && is_one_line(&message),
+                "{message}"
+            );
             None
         }
         Ok(path) => {
-            stays_below(&path);
-            reads_back(&path, bytes);
+            check_containment(&path);
+            check_round_trip(&path, bytes);
             Some(path)
         }
     }
 }
 
 fn is_plain(bytes: &[u8]) -> bool {
-    let ends = bytes.is_empty() || bytes.starts_with(b"/") || bytes.ends_with(b"/");
-    let has = |what: &[u8]| {
+    let has_invalid_end = bytes.is_empty() || bytes.starts_with(b"/") || bytes.ends_with(b"/");
+    let has = |part: &[u8]| {
         let slashed = [b"/", bytes, b"/"].concat();
-        slashed.windows(what.len()).any(|window| window == what)
+        slashed.windows(part.len()).any(|window| window == part)
     };
-    let long = bytes
+    let has_long_name = bytes
         .split(|byte| *byte == b'/')
         .any(|name| name.len() > NAME_LEN_MAX);
-    let odd = [&b"//"[..], b"/./", b"/../", b"\0"].into_iter().any(has);
-    !(ends || long || odd || bytes.len() > PATH_LEN_MAX)
+    let has_invalid_component = [&b"//"[..], b"/./", b"/../", b"\0"].into_iter().any(has);
+    !(has_invalid_end || has_long_name || has_invalid_component || bytes.len() > PATH_LEN_MAX)
 }
 
 /// Checks with the standard library that a path stays below its directory.
-fn stays_below(path: &RelPath) {
+fn check_containment(path: &RelPath) {
     let top = Path::new("/top/of/it");
     let normal = |component: Component<'_>| matches!(component, Component::Normal(_));
     assert!(path.as_path().components().all(normal));
@@ -68,7 +71,7 @@ fn stays_below(path: &RelPath) {
     assert!(path.as_bytes().len() <= PATH_LEN_MAX && !path.as_bytes().contains(&0));
 }
 
-fn reads_back(path: &RelPath, bytes: &[u8]) {
+fn check_round_trip(path: &RelPath, bytes: &[u8]) {
     assert_eq!(path.as_bytes(), bytes);
     assert_eq!(path.components().collect::<Vec<_>>().join(&b'/'), bytes);
     assert_eq!(postcard_of(path).as_ref(), Ok(path));
@@ -85,14 +88,14 @@ fn postcard_of(path: &RelPath) -> Result<RelPath, postcard::Error> {
     postcard::from_bytes(&postcard::to_stdvec(path)?)
 }
 
-fn joined(dir: &RelPath, name: &[u8]) {
+fn check_joined(dir: &RelPath, name: &[u8]) {
     let whole = [dir.as_bytes(), b"/", name].concat();
     let Ok(path) = dir.join(name) else {
         assert!(!is_plain(&whole));
         return;
     };
     assert_eq!(path.as_bytes(), whole);
-    stays_below(&path);
+    check_containment(&path);
     let below = RelPath::parse(name).unwrap();
     assert_eq!(path.strip_prefix(dir), Some(below.clone()));
     assert_eq!(dir.join_path(&below), Ok(path.clone()));
@@ -100,6 +103,6 @@ fn joined(dir: &RelPath, name: &[u8]) {
     assert_eq!(path.is_internal(), dir.is_internal() || below.is_internal());
 }
 
-fn is_one_line(said: &str) -> bool {
-    !said.contains(char::is_control)
+fn is_one_line(message: &str) -> bool {
+    !message.contains(char::is_control)
 }

@@ -19,41 +19,41 @@ pub(crate) fn check(input: &[u8]) {
     for (key, value) in text.lines().filter_map(|line| line.split_once(' ')) {
         match Setting::parse(key, value) {
             Ok(setting) => {
-                reads_back(&setting);
+                check_round_trip(&setting);
                 config.apply(setting);
             }
             Err(error) => assert!(!error.to_string().is_empty()),
         }
     }
     if config.check().is_ok() {
-        accounts_for_everything(config);
+        check_accounting(config);
     }
 }
 
-fn reads_back(setting: &Setting) {
+fn check_round_trip(setting: &Setting) {
     match setting {
-        Setting::Jitter(jitter) => same::<Jitter>(jitter),
-        Setting::Aqm(rule) => same::<QueueDiscipline>(rule),
-        Setting::Loss(loss) => same::<Loss>(loss),
+        Setting::Jitter(jitter) => check_same::<Jitter>(jitter),
+        Setting::Aqm(rule) => check_same::<QueueDiscipline>(rule),
+        Setting::Loss(loss) => check_same::<Loss>(loss),
         _ => {}
     }
 }
 
-fn same<T: FromStr + fmt::Display + fmt::Debug + PartialEq>(rule: &T) {
+fn check_same<T: FromStr + fmt::Display + fmt::Debug + PartialEq>(rule: &T) {
     let text = rule.to_string();
     assert_eq!(text.parse().ok().as_ref(), Some(rule), "{text}");
 }
 
 /// Checks that every segment and copy is delivered or dropped, that each segment has one verdict, and that the line
 /// becomes idle.
-fn accounts_for_everything(config: LinkConfig) {
+fn check_accounting(config: LinkConfig) {
     const SEGMENTS: u64 = 40;
     let mut line = Line::new(config, Schedule::default(), 1, Time::ZERO).observed();
-    let (mut made, mut ended, mut judged) = (SEGMENTS, 0, 0);
+    let (mut expected, mut ended, mut verdicts) = (SEGMENTS, 0, 0);
     let mut emit = |event| match event {
-        Event::Duplicate(_) => made += 1,
+        Event::Duplicate(_) => expected += 1,
         Event::Deliver(_) | Event::Drop { .. } => ended += 1,
-        Event::Verdict(_) => judged += 1,
+        Event::Verdict(_) => verdicts += 1,
     };
     for packet in 0..SEGMENTS {
         let segment = Segment {
@@ -70,6 +70,6 @@ fn accounts_for_everything(config: LinkConfig) {
             line.poll(deadline, &mut emit);
         }
     }
-    assert_eq!((line.next_deadline(), ended), (None, made));
-    assert_eq!(judged, SEGMENTS);
+    assert_eq!((line.next_deadline(), ended), (None, expected));
+    assert_eq!(verdicts, SEGMENTS);
 }

@@ -13,9 +13,9 @@ use std::net::SocketAddr;
 
 pub(crate) fn check(input: &[u8]) {
     for method in [Method::None, Method::Password] {
-        ends_where_it_says(input, |input| parse_greeting(input, method));
+        check_message_end(input, |input| parse_greeting(input, method));
     }
-    ends_where_it_says(input, parse_request);
+    check_message_end(input, parse_request);
     if let Ok(Some((request, _))) = parse_request(input) {
         let again = encoded(&request);
         assert_eq!(parse_request(&again), Ok(Some((request, again.len()))));
@@ -26,7 +26,7 @@ pub(crate) fn check(input: &[u8]) {
     }
 }
 
-fn ends_where_it_says<T: PartialEq + std::fmt::Debug>(
+fn check_message_end<T: PartialEq + std::fmt::Debug>(
     input: &[u8],
     parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, Socks5Error>,
 ) {

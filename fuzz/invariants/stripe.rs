@@ -13,20 +13,20 @@ use longhaul_protocol::stripe::{Frame, HEADER_LEN, PIECE_LEN_MAX};
 const CONNECTIONS_MAX: usize = 8;
 
 pub(crate) fn check(input: &[u8]) {
-    header_reads_back(input);
+    check_header_round_trip(input);
     let mut script = Script {
         reassembler: Reassembler::default(),
         connections: 1,
         taken: 0,
     };
     let mut rest = input;
-    while let [what, how_much, more @ ..] = rest {
-        let len = usize::from(*how_much).min(more.len());
+    while let [event, amount, more @ ..] = rest {
+        let len = usize::from(*amount).min(more.len());
         let (bytes, after) = more.split_at(len);
-        let outcome = match what & 3 {
-            0 => script.bring(usize::from(what >> 2), bytes),
-            1 => script.bring(usize::from(what >> 2), &sound(bytes)),
-            2 => script.close(usize::from(what >> 2)),
+        let outcome = match event & 3 {
+            0 => script.deliver(usize::from(event >> 2), bytes),
+            1 => script.deliver(usize::from(event >> 2), &valid_header(bytes)),
+            2 => script.close(usize::from(event >> 2)),
             _ => script.join(),
         };
         if outcome.is_err() {
@@ -36,7 +36,7 @@ pub(crate) fn check(input: &[u8]) {
     }
 }
 
-fn header_reads_back(input: &[u8]) {
+fn check_header_round_trip(input: &[u8]) {
     if let Some(bytes) = input.first_chunk::<HEADER_LEN>()
         && let Ok(frame) = Frame::parse(*bytes)
     {
@@ -48,7 +48,7 @@ fn header_reads_back(input: &[u8]) {
 }
 
 /// Returns a valid header made of four bytes, so that scripts reach further states.
-fn sound(bytes: &[u8]) -> Vec<u8> {
+fn valid_header(bytes: &[u8]) -> Vec<u8> {
     let [kind, offset, len, ..] = bytes else {
         return bytes.to_vec();
     };
@@ -71,16 +71,16 @@ struct Script {
 
 impl Script {
     /// Delivers bytes of a connection, as far as the receiver reads them.
-    fn bring(&mut self, connection: usize, mut bytes: &[u8]) -> Result<(), Broken> {
+    fn deliver(&mut self, connection: usize, mut bytes: &[u8]) -> Result<(), Broken> {
         let connection = connection % self.connections;
         while !bytes.is_empty() {
             let missing = self.reassembler.missing(connection);
-            let turn = self.reassembler.next_read();
-            let turn = turn.filter(|turn| turn.connection == connection);
-            let len = match (missing, turn) {
+            let read = self.reassembler.next_read();
+            let read = read.filter(|read| read.connection == connection);
+            let len = match (missing, read) {
                 // The connection must wait: the rest stays in its socket, which a script does not model.
                 (0, None) => return Ok(()),
-                (0, Some(turn)) => bytes.len().min(turn.bytes as usize),
+                (0, Some(read)) => bytes.len().min(read.bytes as usize),
                 (missing, _) => bytes.len().min(missing),
             };
             assert!(missing <= HEADER_LEN && len > 0);
@@ -90,7 +90,7 @@ impl Script {
                 _ => self.reassembler.header(connection, now)?,
             }
             bytes = later;
-            self.look();
+            self.check_invariants();
         }
         Ok(())
     }
@@ -98,7 +98,7 @@ impl Script {
     fn take(&mut self, bytes: usize) -> Result<(), Broken> {
         assert!(
             !self.reassembler.is_complete(),
-            "complete, and more to come"
+            "complete, but more bytes arrive"
         );
         let outcome = self.reassembler.consume(bytes);
         self.taken += bytes as u64;
@@ -112,9 +112,9 @@ impl Script {
         assert_eq!(
             self.reassembler.missing(connection),
             0,
-            "it brings nothing more"
+            "no more bytes are expected"
         );
-        self.look();
+        self.check_invariants();
         Ok(())
     }
 
@@ -127,7 +127,7 @@ impl Script {
     }
 
     /// Checks the invariants between two events.
-    fn look(&self) {
+    fn check_invariants(&self) {
         if self.reassembler.is_complete() {
             assert_eq!(self.reassembler.next_read(), None);
             assert_eq!(self.reassembler.check_progress(), Ok(()));

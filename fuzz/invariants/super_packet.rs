@@ -16,27 +16,27 @@ pub(crate) fn check(input: &[u8]) {
     let Some(whole) = SuperPacket::parse(head, packet) else {
         return;
     };
-    lengths_add_up(&whole, packet);
+    check_lengths(&whole, packet);
     let survivors: Vec<u16> = (0..whole.segments())
         .filter(|index| lost >> (index % 8) & 1 == 0)
         .collect();
-    let runs = joined(&whole, &survivors);
+    let runs = coalesce(&whole, &survivors);
     assert!(runs.iter().flat_map(Clone::clone).eq(survivors));
     for run in runs {
-        is_cut_like_the_whole(&whole, packet, run);
+        check_batch(&whole, packet, run);
     }
-    one_bit_is_wrong(&whole, packet, u32::from(*lost));
+    check_corruption(&whole, packet, u32::from(*lost));
 }
 
-fn lengths_add_up(whole: &SuperPacket, packet: &[u8]) {
+fn check_lengths(whole: &SuperPacket, packet: &[u8]) {
     let lens = (0..whole.segments()).map(|index| u64::from(whole.segment_len(index)));
     assert_eq!(lens.sum::<u64>(), whole.wire_len());
     assert!(whole.segments() >= 1 && whole.wire_len() >= packet.len() as u64);
 }
 
 /// Coalesces the survivors, which are 40 µs apart: at most three fit into a quantum of 100 µs.
-fn joined(whole: &SuperPacket, survivors: &[u16]) -> Vec<Range<u16>> {
-    let mut regroup = Coalescer::new(Delivery::default());
+fn coalesce(whole: &SuperPacket, survivors: &[u16]) -> Vec<Range<u16>> {
+    let mut coalescer = Coalescer::new(Delivery::default());
     let mut runs = Vec::new();
     let mut emit = |run: Batch| runs.push(run.segments);
     for &index in survivors {
@@ -47,34 +47,34 @@ fn joined(whole: &SuperPacket, survivors: &[u16]) -> Vec<Range<u16>> {
             len: whole.segment_len(index),
         };
         let due = Time::from_micros(40) * u64::from(index);
-        regroup.push(due, segment, None, &mut emit);
+        coalescer.push(due, segment, None, &mut emit);
     }
-    regroup.flush(Time::MAX).map(&mut emit);
+    coalescer.flush(Time::MAX).map(&mut emit);
     assert!(runs.iter().all(|run| (1..=3).contains(&run.len())));
     runs
 }
 
-fn is_cut_like_the_whole(whole: &SuperPacket, packet: &[u8], run: Range<u16>) {
-    let bytes = written(whole, packet, run.clone());
+fn check_batch(whole: &SuperPacket, packet: &[u8], run: Range<u16>) {
+    let bytes = segment_bytes(whole, packet, run.clone());
     let (head, part) = bytes.split_first_chunk().unwrap();
     if run.len() < usize::from(whole.segments()) {
-        ip_header_is_sound(part);
+        check_ip_header(part);
     }
     let layout = SuperPacket::parse(head, part).unwrap();
     assert_eq!(usize::from(layout.segments()), run.len());
     for (inner, outer) in (0..layout.segments()).zip(run) {
-        let alone = written(whole, packet, outer..outer + 1);
-        assert_eq!(written(&layout, part, inner..inner + 1), alone);
+        let alone = segment_bytes(whole, packet, outer..outer + 1);
+        assert_eq!(segment_bytes(&layout, part, inner..inner + 1), alone);
     }
 }
 
-fn written(layout: &SuperPacket, packet: &[u8], run: Range<u16>) -> Vec<u8> {
+fn segment_bytes(layout: &SuperPacket, packet: &[u8], run: Range<u16>) -> Vec<u8> {
     let run = layout.run(packet, run);
     [run.head(), &packet[run.payload.clone()]].concat()
 }
 
 /// Checks the length in the IP header, and the checksum of an IPv4 header.
-fn ip_header_is_sound(packet: &[u8]) {
+fn check_ip_header(packet: &[u8]) {
     let word = |at: usize| usize::from(u16::from_be_bytes([packet[at], packet[at + 1]]));
     match ip::version(packet).unwrap() {
         ip::Version::V4 => {
@@ -87,7 +87,7 @@ fn ip_header_is_sound(packet: &[u8]) {
 }
 
 /// Checks that two corruptions of one segment differ in the two wrong bits.
-fn one_bit_is_wrong(whole: &SuperPacket, packet: &[u8], entropy: u32) {
+fn check_corruption(whole: &SuperPacket, packet: &[u8], entropy: u32) {
     let [mut one, mut other] = [Vec::new(), Vec::new()];
     let index = (entropy % u32::from(whole.segments())) as u16;
     whole.corrupt_into(packet, index, entropy, &mut one);

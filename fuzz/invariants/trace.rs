@@ -13,10 +13,10 @@ pub(crate) fn check(input: &[u8]) {
     };
     assert_eq!(trace.to_string().parse(), Ok(trace.clone()));
     assert!(trace.mean_rate().bits() > 0 && trace.period() > Time::ZERO);
-    departs_in_order(trace);
+    check_departures(trace);
 }
 
-fn departs_in_order(trace: Trace) {
+fn check_departures(trace: Trace) {
     let period = trace.period();
     let mut clock = TraceClock::new(Arc::new(trace));
     let mut last = Time::ZERO;
