@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #![no_main]
 
-
 #[path = "../invariants/request_xml.rs"]
 mod invariants;
 

@@ -3,8 +3,8 @@
 
 #[path = "../../../../fuzz/invariants/replay.rs"]
 mod replay;
-#[path = "../../../../fuzz/invariants/udt_conversation.rs"]
-mod udt_conversation;
+#[path = "../../../../fuzz/invariants/udt_session.rs"]
+mod udt_session;
 #[path = "../../../../fuzz/invariants/udt_packet.rs"]
 mod udt_packet;
 
@@ -17,14 +17,14 @@ fn packets_read_back_as_written() {
 }
 
 #[test]
-fn corpus_of_conversations_keeps_the_invariants() {
-    replay("udt_conversation", udt_conversation::check);
+fn corpus_of_sessions_keeps_the_invariants() {
+    replay("udt_session", udt_session::check);
 }
 
 proptest! {
     #[test]
     fn random_scripts_keep_the_invariants(input in vec(any::<u8>(), 0..400)) {
-        udt_conversation::check(&input);
+        udt_session::check(&input);
     }
 
     #[test]
@@ -35,6 +35,6 @@ proptest! {
             [event | u8::from(end) << 4, amount]
         });
         let input: Vec<u8> = std::iter::once(first | 2).chain(pairs).collect();
-        udt_conversation::check(&input);
+        udt_session::check(&input);
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #![no_main]
 
-#[path = "../invariants/udt_conversation.rs"]
+#[path = "../invariants/udt_session.rs"]
 mod invariants;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| invariants::check(input));
