@@ -97,7 +97,7 @@ impl Pins {
     /// Waits for the lock. Mounts the file system if it is not mounted, as systemd does. The mount is made under a lock of
     /// the directory below it, or each of two concurrent processes would mount its own.
     pub(crate) fn lock(&self) -> Result<Lock, Error> {
-        let named = |source| self.error(&self.root, source);
+        let named = |reason| self.error(&self.root, reason);
         loop {
             let root = File::open(&self.root).map_err(named)?;
             flock(&root, FlockOperation::LockExclusive).map_err(|error| named(error.into()))?;
@@ -180,15 +180,15 @@ impl Pins {
         names.all(|name| name.is_ok_and(|n| n.to_string_lossy().contains('.')))
     }
 
-    pub(crate) fn error(&self, path: &Path, source: io::Error) -> Error {
-        match source.kind() {
+    pub(crate) fn error(&self, path: &Path, reason: io::Error) -> Error {
+        match reason.kind() {
             io::ErrorKind::PermissionDenied => feature_probe::requires_root(&format!(
                 "what is pinned at {} is seen",
                 path.display()
             )),
             _ => Error::Pins {
                 path: path.to_owned(),
-                reason: source,
+                reason,
             },
         }
     }

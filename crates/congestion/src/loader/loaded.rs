@@ -269,13 +269,13 @@ pub fn loaded(pins: &Pins, algorithm: Algorithm) -> Result<Option<Loaded>, Error
     let directory = pins.directory_of(algorithm.name());
     match fs::symlink_metadata(&directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        outcome => outcome.map_err(|source| pins.error(&directory, source))?,
+        outcome => outcome.map_err(|reason| pins.error(&directory, reason))?,
     };
     let pinned = [LINK, OPERATIONS]
         .iter()
         .any(|pin| directory.join(pin).exists());
-    let there = pinned && feature_probe::is_registered(&algorithm.system_name());
-    Ok(there.then_some(Loaded {
+    let is_loaded = pinned && feature_probe::is_registered(&algorithm.system_name());
+    Ok(is_loaded.then_some(Loaded {
         algorithm,
         directory,
     }))

@@ -32,10 +32,10 @@ pub fn register_transient(algorithm: Algorithm, parameters: &[u32]) -> Result<Tr
     let names = (1..=TRANSIENT_MAX).map(|number| numbered(algorithm, number));
     for name in names.filter(|name| !feature_probe::is_registered(name)) {
         // Another process may have registered the name meanwhile.
-        if let Some(tied) =
+        if let Some(registration) =
             feature_probe::capture_warnings(|| register(algorithm, parameters, &name))?
         {
-            return Ok(tied);
+            return Ok(registration);
         }
     }
     Err(Error::Failed {
@@ -54,8 +54,8 @@ pub(crate) fn register_transient_as(
     name: &str,
 ) -> Result<TransientCc, Error> {
     feature_probe::check(feature_probe::CC_LOADING)?;
-    let tied = feature_probe::capture_warnings(|| register(algorithm, parameters, name))?;
-    tied.ok_or_else(|| Error::Failed {
+    let registration = feature_probe::capture_warnings(|| register(algorithm, parameters, name))?;
+    registration.ok_or_else(|| Error::Failed {
         step: "register it",
         reason: format!("{name} is there already"),
     })

@@ -57,9 +57,9 @@ impl BenchRequest {
     }
 
     /// Creates the time series of a connection of a bench that started then.
-    pub(super) fn time_series(&self, began: Instant) -> TimeSeries {
+    pub(super) fn time_series(&self, started_at: Instant) -> TimeSeries {
         let every = self.interval_milliseconds.map(Duration::from_millis);
-        TimeSeries::new(began, every)
+        TimeSeries::new(started_at, every)
     }
 
     /// Returns the bytes that each connection carries.
@@ -117,13 +117,13 @@ pub(super) async fn run(config: &Bench) -> Result<()> {
         bytes: config.bytes.map(longhaul_units::Bytes::get),
         interval_milliseconds: config.interval.map(milliseconds),
     };
-    let asking = run_client(config, &request);
-    let (here, there) = LocalSet::new().run_until(asking).await?;
+    let client = run_client(config, &request);
+    let (local, remote) = LocalSet::new().run_until(client).await?;
     let (sender, receiver) = match config.reverse {
-        true => (there, here),
-        false => (here, there),
+        true => (remote, local),
+        false => (local, remote),
     };
-    let record = BenchReport {
+    let report = BenchReport {
         to: config.to,
         streams: config.streams,
         reverse: config.reverse,
@@ -133,8 +133,8 @@ pub(super) async fn run(config: &Bench) -> Result<()> {
         receiver,
     };
     match config.json {
-        true => outln!("{}", serde_json::to_string(&record)?),
-        false => record.print(),
+        true => outln!("{}", serde_json::to_string(&report)?),
+        false => report.print(),
     }
     Ok(())
 }
@@ -175,7 +175,7 @@ async fn run_client(
     let number: u64 = number
         .parse()
         .context("the peer is not a bench of longhaul")?;
-    let (at, spent) = (Instant::now(), process_cpu_time());
+    let (started_at, cpu_start) = (Instant::now(), process_cpu_time());
     let mut all = JoinSet::new();
     for _ in 0..request.streams {
         let mut stream = connect().await?;
@@ -184,34 +184,34 @@ async fn run_client(
         let request = request.clone();
         all.spawn_local(async move {
             match request.reverse {
-                true => receive_data(stream, request.time_series(at)).await,
-                false => send_data(stream, &request, at).await,
+                true => receive_data(stream, request.time_series(started_at)).await,
+                false => send_data(stream, &request, started_at).await,
             }
         });
     }
-    let mut here = TransferStats::default();
-    while let Some(share) = all.join_next().await {
-        share??.add_to(&mut here);
+    let mut local = TransferStats::default();
+    while let Some(result) = all.join_next().await {
+        result??.add_to(&mut local);
     }
-    let here = here.with_duration(at.elapsed(), process_cpu_time() - spent);
+    let local = local.with_duration(started_at.elapsed(), process_cpu_time() - cpu_start);
     let line = read_line(&mut control, ANSWER_LEN_MAX)
         .await
         .context("the peer sent no result")?;
-    Ok((here, serde_json::from_str(&line)?))
+    Ok((local, serde_json::from_str(&line)?))
 }
 
 /// Sends data until the end of the bench, and waits until all is acknowledged.
 pub(super) async fn send_data(
     mut stream: Stream,
     request: &BenchRequest,
-    began: Instant,
+    started_at: Instant,
 ) -> Result<StreamResult> {
     let buffer = vec![0x5a; BUFFER_LEN];
-    let mut time_series = request.time_series(began);
-    let begun = Instant::now();
+    let mut time_series = request.time_series(started_at);
+    let sending_since = Instant::now();
     let time = Duration::from_millis(request.milliseconds);
     let (mut bytes, each) = (0, request.stream_bytes());
-    while bytes < each && (request.bytes.is_some() || begun.elapsed() < time) {
+    while bytes < each && (request.bytes.is_some() || sending_since.elapsed() < time) {
         let length = (each - bytes).min(BUFFER_LEN as u64) as usize;
         stream.write_all(&buffer[..length]).await?;
         bytes += length as u64;

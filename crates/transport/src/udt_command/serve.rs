@@ -100,29 +100,29 @@ async fn measure(
     mut from: UnboundedReceiver<Stream>,
 ) -> Result<TransferStats> {
     let mut all = JoinSet::new();
-    let mut begun = None;
+    let mut start = None;
     for _ in 0..request.streams {
         let stream = timeout(HANDSHAKE_TIMEOUT, from.recv()).await;
         let stream = stream
             .ok()
             .flatten()
             .context("the connections of the bench did not arrive")?;
-        let (began, _) = *begun.get_or_insert((Instant::now(), process_cpu_time()));
+        let (started_at, _) = *start.get_or_insert((Instant::now(), process_cpu_time()));
         let request = request.clone();
         all.spawn_local(async move {
             match request.reverse {
-                true => send_data(stream, &request, began).await,
-                false => receive_data(stream, request.time_series(began)).await,
+                true => send_data(stream, &request, started_at).await,
+                false => receive_data(stream, request.time_series(started_at)).await,
             }
         });
     }
-    let shares: Vec<Result<StreamResult>> = all.join_all().await;
-    let (at, spent) = begun.context("no connections")?;
+    let results: Vec<Result<StreamResult>> = all.join_all().await;
+    let (started_at, cpu_start) = start.context("no connections")?;
     let mut stats = TransferStats::default();
-    for share in shares {
-        share?.add_to(&mut stats);
+    for result in results {
+        result?.add_to(&mut stats);
     }
-    Ok(stats.with_duration(at.elapsed(), process_cpu_time() - spent))
+    Ok(stats.with_duration(started_at.elapsed(), process_cpu_time() - cpu_start))
 }
 
 /// Returns an unpredictable number for a bench.

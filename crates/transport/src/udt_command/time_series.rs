@@ -51,9 +51,9 @@ pub(super) struct TimeSeries {
 }
 
 impl TimeSeries {
-    pub(super) fn new(began: Instant, interval: Option<Duration>) -> Self {
+    pub(super) fn new(started_at: Instant, interval: Option<Duration>) -> Self {
         Self {
-            started_at: began,
+            started_at: started_at,
             interval,
             interval_start: Counts::default(),
             intervals: Vec::new(),

@@ -44,7 +44,7 @@ pub(super) fn restore(loaded: &Loaded) -> Result<Option<String>> {
             Ok(Some(before.to_owned()))
         }
         _ if is_default => bail!(
-            "{name} is the default here, by somebody else's doing: first choose another (sysctl -w \
+            "{name} is the default of this namespace, set by another program: first choose another (sysctl -w \
              {SETTING}=reno)"
         ),
         Some((inode, _)) => check_other_namespaces(&name, inode).map(|()| None),

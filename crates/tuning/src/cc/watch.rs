@@ -89,7 +89,7 @@ fn snapshot(watch: &Watch, loaded: &[Loaded], filter: &Filter) -> Result<Vec<Wat
     for one in loaded {
         let found = watch.connections(one).map_err(Error::refusal)?;
         let cc = LoadedAlgorithm::new(one);
-        let meant = found.into_iter().filter(|connection| {
+        let matching = found.into_iter().filter(|connection| {
             connection.tcp_state != LISTEN && filter.matches(connection.local, connection.remote)
         });
         let acks: HashMap<_, _> = watch
@@ -97,7 +97,7 @@ fn snapshot(watch: &Watch, loaded: &[Loaded], filter: &Filter) -> Result<Vec<Wat
             .map_err(Error::refusal)?
             .into_iter()
             .collect();
-        seen.extend(meant.map(|connection| WatchedConnection {
+        seen.extend(matching.map(|connection| WatchedConnection {
             cc: Rc::clone(&cc),
             acks: acks.get(&connection.ends()).copied(),
             connection,
@@ -245,16 +245,16 @@ impl WatchedConnection {
         }
         let algorithm = self.cc.algorithm();
         let own = algorithm.own_parameters(&self.connection.own);
-        let told = algorithm
+        let changed = algorithm
             .parameters()
             .zip(own.iter().zip(&self.cc.defaults));
-        let told = told.filter(|(_, (own, usual))| own != usual);
-        let told = told.map(|(parameter, (own, _))| format!("{}={own}", parameter.name));
+        let changed = changed.filter(|(_, (own, usual))| own != usual);
+        let changed = changed.map(|(parameter, (own, _))| format!("{}={own}", parameter.name));
         let fields = self.fields();
         let fields =
             fields.map(|(field, value)| format!("{}={}", field.name, format_decimal(value)));
         let acks = self.acks.as_ref().map(|acks| self.acks_text(acks));
-        let all = fields.chain(told).chain(acks);
+        let all = fields.chain(changed).chain(acks);
         all.collect::<Vec<_>>().join(" ")
     }
 

@@ -81,13 +81,10 @@ pub struct Args {
 }
 
 impl Args {
-    /// The names of all options, as typed behind `--`, old names included.
+    /// The names of all options, as typed behind `--`.
     pub(super) fn options() -> Vec<String> {
         let command = Self::augment_args(clap::Command::new("decp"));
-        let names = command.get_arguments().flat_map(|arg| {
-            let old_names = arg.get_all_aliases().unwrap_or_default();
-            arg.get_long().into_iter().chain(old_names)
-        });
+        let names = command.get_arguments().filter_map(clap::Arg::get_long);
         names.map(str::to_owned).collect()
     }
 

@@ -15,7 +15,7 @@ use longhaul_units::Time;
 use std::{collections::HashSet, thread::sleep, time::Duration};
 
 /// Time without a heartbeat after which caps are lifted although this process exists: it is stopped or hangs.
-const PATIENCE: Duration = Duration::from_secs(1);
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause between two walks over the sockets while the last caps are lifted, and the most walks: a connection
 /// in recovery is waited for, for 30 s.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -24,14 +24,14 @@ const WALKS_MAX: u32 = 600;
 /// Caps in force, and the process that lifts them if this one does not.
 pub(super) struct CapController {
     caps: Caps,
-    executor: CleanupProcess,
+    cleanup: CleanupProcess,
 }
 
 impl CapController {
     /// Loads the programs and starts the cleanup process. Must be called while this process has one thread.
     pub(super) fn start(interval: Time) -> Result<Self> {
-        let caps = load(LOOKING)?;
-        let patience = PATIENCE + Duration::from(interval) * 2;
+        let caps = load(DRY_RUN_HINT)?;
+        let timeout = HEARTBEAT_TIMEOUT + Duration::from(interval) * 2;
         // Errors are dropped: no process is left to report them to.
         let lift = |owner| {
             drop(caps.lift_all(WALKS_MAX, || sleep(PAUSE)));
@@ -39,8 +39,8 @@ impl CapController {
                 caps.unregister();
             }
         };
-        let executor = CleanupProcess::spawn(patience, lift).context("cannot start a process")?;
-        Ok(Self { caps, executor })
+        let cleanup = CleanupProcess::spawn(timeout, lift).context("cannot start a process")?;
+        Ok(Self { caps, cleanup })
     }
 
     /// Returns the connection's cap in segments.
@@ -50,9 +50,9 @@ impl CapController {
 
     /// Applies the changes, and those of earlier calls that are still pending.
     pub(super) fn apply(&mut self, changes: &[Change]) -> Result<()> {
-        self.executor
+        self.cleanup
             .heartbeat()
-            .context("the process that would lift the caps is gone")?;
+            .context("the cleanup process, which removes caps, has exited")?;
         for change in changes {
             self.caps
                 .order(change.id, change.cap.unwrap_or(0), change.fill)?;
@@ -76,7 +76,7 @@ impl CapController {
     pub(super) fn end(self) -> Result<()> {
         let left = self.caps.lift_all(WALKS_MAX, || sleep(PAUSE));
         let left = left.context("cannot lift the caps")?;
-        self.executor.disarm();
+        self.cleanup.disarm();
         anyhow::ensure!(
             left == 0,
             "{left} connections stayed in recovery and kept their caps"
@@ -86,7 +86,7 @@ impl CapController {
 }
 
 /// Hint for callers without the rights, and for kernels without the features.
-const LOOKING: &str = "; --dry-run takes neither rights nor programs";
+const DRY_RUN_HINT: &str = "; --dry-run takes neither rights nor programs";
 
 fn load(way_out: &str) -> Result<Caps> {
     Caps::load().map_err(|error| Refusal::unsupported(format!("{error}{way_out}")))
@@ -94,7 +94,7 @@ fn load(way_out: &str) -> Result<Caps> {
 
 /// Checks that this caller may cap windows; observing needs no rights.
 pub(super) fn permitted(config: &Config) -> Result<()> {
-    let way_out = if config.remove_caps { "" } else { LOOKING };
+    let way_out = if config.remove_caps { "" } else { DRY_RUN_HINT };
     window_cap::permitted().map_err(|error| Refusal::unsupported(format!("{error}{way_out}")))
 }
 

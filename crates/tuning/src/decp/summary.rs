@@ -229,7 +229,7 @@ impl fmt::Display for SampleRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:6.1} s  {} of {} connections capped, {} of {} seen, queue {:.0}%, fastest {:.1} × slowest",
+            "{:6.1} s  {} of {} connections capped, delivering {} of {}, queue {:.0}%, fastest {:.1} × slowest",
             self.time_s,
             self.capped,
             self.connections,

@@ -12,10 +12,10 @@ use longhaul_command::outln;
 use serde_json::json;
 use std::fmt::Write;
 
-/// Returns findings as text: place and value in columns, then reason and fix.
+/// Returns findings as text: setting and value in columns, then reason and fix.
 pub(super) fn text(path: Path, findings: &[Finding], colour: bool) -> String {
     let widest = findings.iter().map(|f| f.setting.chars().count()).max();
-    let width = widest.unwrap_or(0).min(PLACE_WIDTH);
+    let width = widest.unwrap_or(0).min(SETTING_WIDTH);
     let mut out = format!(
         "{}, {} connections{}\n\n",
         path.bdp_text(),
@@ -40,8 +40,8 @@ pub(super) fn text(path: Path, findings: &[Finding], colour: bool) -> String {
     out
 }
 
-/// Width of the column of places; longer names (conntrack's) shift their value.
-const PLACE_WIDTH: usize = 42;
+/// Width of the column of settings; longer names (conntrack's) shift their value.
+const SETTING_WIDTH: usize = 42;
 
 fn lines(finding: &Finding, width: usize, colour: bool) -> String {
     let severity = severity_label(finding.severity, colour);

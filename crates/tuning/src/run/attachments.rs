@@ -35,7 +35,7 @@ pub(super) struct Attachments {
     acks: Option<ack_thin::AckControl>,
     _ack_pacing: Option<AckPacing>,
     /// Number of sockets that send without GSO.
-    single: Option<Arc<AtomicUsize>>,
+    sockets_without_gso: Option<Arc<AtomicUsize>>,
     /// Congestion control of longhaul's, loaded while a process holds it.
     _congestion_control: Option<Lease>,
 }
@@ -54,7 +54,7 @@ impl Attachments {
             &wanted.profile,
             cgroup.as_fd(),
             connections.as_ref(),
-            wanted.single_segments,
+            wanted.disable_gso,
         );
         let profile = profile.map_err(Error::refusal)?;
         let ack_pacing = wanted.ack_rate.as_ref();
@@ -65,7 +65,7 @@ impl Attachments {
             ..settings
         });
         let acks = acks.map(|settings| ack_thin::attach(cgroup.as_fd(), &settings));
-        let single = match wanted.single_segments {
+        let sockets_without_gso = match wanted.disable_gso {
             true => Some(spawn_socket_watcher(&profile, cgroup)?),
             false => None,
         };
@@ -73,7 +73,7 @@ impl Attachments {
             profile,
             acks: acks.transpose().map_err(Error::refusal)?,
             _ack_pacing: ack_pacing,
-            single,
+            sockets_without_gso,
             _congestion_control: hold,
         })
     }
@@ -88,8 +88,8 @@ impl Attachments {
     }
 
     /// Returns the number of sockets that send without GSO, if that was requested.
-    pub(super) fn single_segment_sockets(&self) -> Option<usize> {
-        let count = self.single.as_ref();
+    pub(super) fn sockets_without_gso(&self) -> Option<usize> {
+        let count = self.sockets_without_gso.as_ref();
         count.map(|count| count.load(Ordering::Relaxed))
     }
 }
@@ -120,13 +120,13 @@ fn load_transient(algorithm: Algorithm, profile: &Profile) -> Result<Option<Leas
 
 /// Starts a thread that disables GSO on new sockets; it ends with the process.
 fn spawn_socket_watcher(profile: &Attached, cgroup: &TransientCgroup) -> Result<Arc<AtomicUsize>> {
-    let bell = profile.notifier()?;
+    let notifier = profile.notifier()?;
     let processes = cgroup
         .processes()
         .context("cannot list the program's processes")?;
     let count = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&count);
-    thread::spawn(move || disable_gso_on_new_sockets(&bell, &processes, &counter));
+    thread::spawn(move || disable_gso_on_new_sockets(&notifier, &processes, &counter));
     Ok(count)
 }
 
@@ -134,11 +134,15 @@ fn spawn_socket_watcher(profile: &Attached, cgroup: &TransientCgroup) -> Result<
 /// when the ring buffer is full: the next scan finds the socket.
 const SCAN_INTERVAL_MAX: Duration = Duration::from_secs(1);
 
-fn disable_gso_on_new_sockets(bell: &SocketNotifier, processes: &Processes, count: &AtomicUsize) {
+fn disable_gso_on_new_sockets(
+    notifier: &SocketNotifier,
+    processes: &Processes,
+    count: &AtomicUsize,
+) {
     let mut finder = GsoDisabler::default();
     // The thread ends with the cgroup.
     while let Ok(list) = processes.list() {
         count.fetch_add(finder.enforce(&list), Ordering::Relaxed);
-        let _ = bell.wait(SCAN_INTERVAL_MAX);
+        let _ = notifier.wait(SCAN_INTERVAL_MAX);
     }
 }

@@ -66,7 +66,7 @@ fn supervise(wanted: &ProgramConfig, program: &Program) -> Result<Record> {
         exit_code: supervise::exit_code(status),
         seconds: began.elapsed().as_secs_f64(),
         congestion_control: wanted.profile.congestion_control.clone(),
-        sockets_without_gso: attachments.single_segment_sockets(),
+        sockets_without_gso: attachments.sockets_without_gso(),
         acks: attachments.acks(),
         counts: attachments.counts()?,
     })

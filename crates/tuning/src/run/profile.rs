@@ -24,7 +24,7 @@ pub(super) struct ProgramConfig {
     pub(super) profile: Profile,
     pub(super) congestion_control: Option<Choice>,
     /// Whether sockets send single segments, without GSO.
-    pub(super) single_segments: bool,
+    pub(super) disable_gso: bool,
     /// Thinning of acknowledgements.
     pub(super) acks: Option<ack_thin::Settings>,
     /// Interface for pacing of acknowledgements, and their number a second.
@@ -47,7 +47,7 @@ impl ProgramConfig {
         Ok(Self {
             profile,
             congestion_control,
-            single_segments: gso == Switch::Off,
+            disable_gso: gso == Switch::Off,
             acks: acks(args)?,
             ack_rate: ack_rate(args)?,
         })
@@ -260,25 +260,22 @@ mod tests {
             (Some(40), Some(1500))
         );
         assert_eq!(profile.congestion_control.as_deref(), Some("reno"));
-        assert!(!all.single_segments);
+        assert!(!all.disable_gso);
     }
 
     #[test]
     fn gap_disables_gso_by_default() {
         let gap = wanted(&["--inter-packet-gap", "13us"]).unwrap();
-        assert_eq!(
-            (gap.profile.gap_ns, gap.single_segments),
-            (Some(13_000), true)
-        );
+        assert_eq!((gap.profile.gap_ns, gap.disable_gso), (Some(13_000), true));
         assert!(
             !wanted(&["--inter-packet-gap", "13us", "--gso", "on"])
                 .unwrap()
-                .single_segments
+                .disable_gso
         );
         assert!(
             wanted(&["--pacing-rate", "1gbit", "--gso", "off"])
                 .unwrap()
-                .single_segments
+                .disable_gso
         );
     }
 

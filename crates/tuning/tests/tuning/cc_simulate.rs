@@ -33,7 +33,7 @@ fn refuses_bad_input_in_one_line() {
     refused(&["--cc", "reno:beta=2"], &["reno", "beta=2"]);
     refused(&["--queue", "0bdp"], &["queue", "0bdp"]);
     refused(&["--loss", "2"], &["loss", "2"]);
-    refused(&["--duration", "0s"], &["--duration 0s", "at least 1us"]);
+    refused(&["--duration", "0s"], &["--duration 0", "at least 1us"]);
     refused(&["--mss", "100"], &["--mss 100", "536"]);
     refused(&["--window", "1KB"], &["--window 1KB"]);
     refused(
@@ -118,6 +118,24 @@ fn simulates_loadable_algorithms_and_their_parameters() {
 }
 
 #[test]
+fn old_names_of_flags_work_and_warn() {
+    let old = ["--pace", "--exact", "--backward", "loss=0.1%"];
+    let output = simulate(&[&PATH[..], &["--duration", "1s"], &old].concat());
+    let warnings = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{warnings}");
+    for (old, new) in [
+        ("--pace", "--pacing"),
+        ("--exact", "--per-packet"),
+        ("--backward", "--reverse"),
+    ] {
+        assert!(
+            warnings.contains(&format!("{old} is now {new};")),
+            "{warnings}"
+        );
+    }
+}
+
+#[test]
 fn help_shows_examples_that_run() {
     let help = String::from_utf8(simulate(&["--help"]).stdout).unwrap();
     assert!(help.contains("longhaul cc simulate --rate 10gbit --rtt 350ms --duration 1h"));
@@ -133,7 +151,7 @@ fn help_shows_examples_that_run() {
     ]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(
-        output.status.success() && text.contains("segment by segment"),
+        output.status.success() && text.contains("(per packet)"),
         "{text}"
     );
 }

@@ -27,7 +27,7 @@ fn names_values_out_of_range() {
     refused(
         2,
         &["--pacing-rate", "35gbit"],
-        &["--pacing-rate 35gbit", "34gbit"],
+        &["--pacing-rate 35", "34gbit"],
     );
     refused(
         2,

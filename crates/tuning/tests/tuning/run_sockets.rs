@@ -289,7 +289,7 @@ fn wait_for_packet_lengths(flags: &[&str], found: impl Fn(&[usize]) -> bool) {
 const ONE_SEGMENT: usize = 1000 + 52;
 
 #[test]
-fn sends_single_segments_without_gso() {
+fn sends_one_segment_at_a_time_without_gso() {
     if !may_run() {
         return;
     }

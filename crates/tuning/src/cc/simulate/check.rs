@@ -24,8 +24,8 @@ const RECORDS_MAX: u64 = 10_000_000;
 impl Args {
     /// Validates the arguments.
     pub(in super::super) fn config(&self) -> Result<Simulate> {
-        let (forth, back) = link_configs(self)?;
-        let Rate::Constant(rate) = forth.rate else {
+        let (forward, reverse) = link_configs(self)?;
+        let Rate::Constant(rate) = forward.rate else {
             return Err(Refusal::usage(
                 "--rate unlimited: a bottleneck has a rate, as in --rate 10gbit",
             ));
@@ -49,11 +49,11 @@ impl Args {
                 self.interval.exact()
             )));
         }
-        let changes = schedule(self, [&forth, &back])?;
+        let changes = schedule(self, [&forward, &reverse])?;
         Ok(Simulate {
             path: Path {
-                forward: forth,
-                reverse: back,
+                forward: forward,
+                reverse: reverse,
                 forward_changes: changes.clone(),
                 reverse_changes: changes,
                 seed: self.seed,
@@ -70,22 +70,22 @@ impl Args {
 
 /// Returns both directions of the path: data's, then ACKs'.
 fn link_configs(args: &Args) -> Result<(LinkConfig, LinkConfig)> {
-    let (mut forth, mut back) = (LinkConfig::default(), LinkConfig::default());
-    let (there, home) = delays(args);
-    forth.apply(Setting::Delay(there));
-    back.apply(Setting::Delay(home));
-    set(&mut forth, "rate", &args.rate)?;
+    let (mut forward, mut reverse) = (LinkConfig::default(), LinkConfig::default());
+    let (forward_delay, reverse_delay) = delays(args);
+    forward.apply(Setting::Delay(forward_delay));
+    reverse.apply(Setting::Delay(reverse_delay));
+    set(&mut forward, "rate", &args.rate)?;
     for (key, value) in [("queue", &args.queue), ("loss", &args.loss)] {
         if let Some(value) = value {
-            set(&mut forth, key, value)?;
+            set(&mut forward, key, value)?;
         }
     }
-    set_all(&mut forth, &args.forward)?;
-    set_all(&mut back, &args.reverse)?;
-    for shape in [&forth, &back] {
-        shape.check().map_err(Refusal::usage)?;
+    set_all(&mut forward, &args.forward)?;
+    set_all(&mut reverse, &args.reverse)?;
+    for config in [&forward, &reverse] {
+        config.check().map_err(Refusal::usage)?;
     }
-    Ok((forth, back))
+    Ok((forward, reverse))
 }
 
 fn delays(args: &Args) -> (Time, Time) {
@@ -97,32 +97,32 @@ fn delays(args: &Args) -> (Time, Time) {
     }
 }
 
-fn set_all(shape: &mut LinkConfig, settings: &[String]) -> Result<()> {
+fn set_all(config: &mut LinkConfig, settings: &[String]) -> Result<()> {
     for setting in settings {
         let (key, value) = setting.split_once('=').ok_or_else(|| {
             Refusal::usage(format!("{setting:?} is not KEY=VALUE, as in loss=0.1%"))
         })?;
-        set(shape, key, value)?;
+        set(config, key, value)?;
     }
     Ok(())
 }
 
-fn set(shape: &mut LinkConfig, key: &str, value: &str) -> Result<()> {
-    shape.apply(Setting::parse(key, value).map_err(Refusal::usage)?);
+fn set(config: &mut LinkConfig, key: &str, value: &str) -> Result<()> {
+    config.apply(Setting::parse(key, value).map_err(Refusal::usage)?);
     Ok(())
 }
 
 /// Returns the scheduled changes, after checking that each leaves both directions valid.
-fn schedule(args: &Args, shapes: [&LinkConfig; 2]) -> Result<Schedule> {
+fn schedule(args: &Args, configs: [&LinkConfig; 2]) -> Result<Schedule> {
     let mut schedule = Schedule::default();
     for change in &args.at {
         schedule.add_text(change).map_err(Refusal::usage)?;
     }
-    for shape in shapes {
-        let mut shape = shape.clone();
+    for config in configs {
+        let mut config = config.clone();
         for (_, setting) in schedule.iter() {
-            shape.apply(setting.clone());
-            shape.check().map_err(Refusal::usage)?;
+            config.apply(setting.clone());
+            config.check().map_err(Refusal::usage)?;
         }
     }
     Ok(schedule)

@@ -28,9 +28,9 @@ pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
 
 /// Checks the hard limit of the process; the relay raises its soft limit to it.
 fn process(facts: &Facts, path: Path) -> Finding {
-    const PLACE: &str = "RLIMIT_NOFILE (hard)";
+    const SETTING: &str = "RLIMIT_NOFILE (hard)";
     let Some(most) = facts.files_hard else {
-        return Finding::ok(PLACE, "unlimited");
+        return Finding::ok(SETTING, "unlimited");
     };
     let finding = if most < sockets(path) {
         let why = format!(
@@ -39,16 +39,16 @@ fn process(facts: &Facts, path: Path) -> Finding {
             sockets(path),
             most.saturating_sub(RESERVE) / 2
         );
-        Finding::limit(PLACE, most, why)
+        Finding::limit(SETTING, most, why)
     } else if most < with_pipes(path) {
         let why = format!(
             "{} connections that all move data take {}; without pipes bytes are copied",
             path.connections,
             with_pipes(path)
         );
-        Finding::note(PLACE, most, why)
+        Finding::note(SETTING, most, why)
     } else {
-        return Finding::ok(PLACE, most);
+        return Finding::ok(SETTING, most);
     };
     let want = with_pipes(path);
     finding.advise(format!(

@@ -71,7 +71,7 @@ fn untried(facts: &Facts) -> Vec<Finding> {
 
 /// Returns the finding about the kernel, by the features that work, not by its version.
 fn kernel(facts: &Facts) -> Finding {
-    const PLACE: &str = "kernel";
+    const SETTING: &str = "kernel";
     let of = |outcome| {
         facts
             .trials
@@ -82,7 +82,7 @@ fn kernel(facts: &Facts) -> Finding {
         .map(|trial| trial.feature.as_str())
         .collect();
     if failed.is_empty() {
-        return Finding::ok(PLACE, &facts.kernel);
+        return Finding::ok(SETTING, &facts.kernel);
     }
     let tried = failed.len() + of(Outcome::Works).count();
     let why = format!(
@@ -90,7 +90,8 @@ fn kernel(facts: &Facts) -> Finding {
         failed.len(),
         failed.join(", ")
     );
-    Finding::note(PLACE, &facts.kernel, why).advise("docs/kernels.md says which kernels have them")
+    Finding::note(SETTING, &facts.kernel, why)
+        .advise("docs/kernels.md says which kernels have them")
 }
 
 #[cfg(test)]

@@ -80,12 +80,12 @@ fn forward(facts: &Facts, name: &str) -> Option<Finding> {
 
 /// Checks the build options for TPROXY, if it could not be tried.
 fn tproxy(facts: &Facts) -> Finding {
-    const PLACE: &str = "TPROXY";
+    const SETTING: &str = "TPROXY";
     match facts.kernel_options.get("NFT_TPROXY").map(String::as_str) {
-        Some("n") => Finding::limit(PLACE, "absent", "connections can't be caught without it")
+        Some("n") => Finding::limit(SETTING, "absent", "connections can't be caught without it")
             .advise("this kernel was built without CONFIG_NFT_TPROXY: take another"),
-        Some(_) => Finding::ok(PLACE, "present"),
-        None => Finding::note(PLACE, "unknown", "this kernel does not tell its options")
+        Some(_) => Finding::ok(SETTING, "present"),
+        None => Finding::note(SETTING, "unknown", "this kernel does not tell its options")
             .run("modprobe nft_tproxy"),
     }
 }

@@ -21,18 +21,18 @@ pub(super) fn processors(facts: &Facts, path: Path) -> Vec<Finding> {
 }
 
 fn count(facts: &Facts, path: Path) -> Finding {
-    const PLACE: &str = "processors";
+    const SETTING: &str = "processors";
     let megabytes = path.rate.bits() / 8_000_000;
     let busy_ms = megabytes * MILLISECONDS_PER_GB / 1000;
     if facts.cpus * 1000 >= busy_ms {
-        return Finding::ok(PLACE, facts.cpus);
+        return Finding::ok(SETTING, facts.cpus);
     }
     let why = format!(
         "a relay takes about 0.4 processor seconds a gigabyte: {} keep {} busy",
         path.rate,
         busy_ms.div_ceil(1000)
     );
-    Finding::limit(PLACE, facts.cpus, why).advise("more processors, or several hosts")
+    Finding::limit(SETTING, facts.cpus, why).advise("more processors, or several hosts")
 }
 
 /// Checks RPS on interfaces with one receive queue, whose interrupts go to one processor
@@ -62,15 +62,15 @@ pub(super) fn clock(facts: &Facts, path: Path) -> Vec<Finding> {
 }
 
 fn clock_source(facts: &Facts) -> Option<Finding> {
-    const PLACE: &str = "clock source";
+    const SETTING: &str = "clock source";
     let found = facts.clock_source.as_deref()?;
     if !matches!(found, "hpet" | "acpi_pm" | "jiffies" | "pit") {
-        return Some(Finding::ok(PLACE, found));
+        return Some(Finding::ok(SETTING, found));
     }
     let why = "each reading of the clock leaves the processor, about a microsecond; TCP reads it twice a \
                packet";
     Some(
-        Finding::limit(PLACE, found, why)
+        Finding::limit(SETTING, found, why)
             .run("echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource"),
     )
 }
@@ -78,18 +78,21 @@ fn clock_source(facts: &Facts) -> Option<Finding> {
 /// Checks the timer slack; Linux's default is 50 µs.
 fn timer_slack(facts: &Facts, path: Path) -> Option<Finding> {
     const MOST_NS: u64 = 100_000;
-    const PLACE: &str = "timer slack";
+    const SETTING: &str = "timer slack";
     let slack = facts.timer_slack_ns?;
     let found = Time::from_nanos(slack);
     if slack <= MOST_NS {
-        return Some(Finding::ok(PLACE, found));
+        return Some(Finding::ok(SETTING, found));
     }
     let why = format!(
         "timers of programs started from here fire up to {found} late, {} at {}",
         Bytes::new(path.rate.bytes_in(found)),
         path.rate
     );
-    Some(Finding::note(PLACE, found, why).advise("start it from another shell, or TimerSlackNSec="))
+    Some(
+        Finding::note(SETTING, found, why)
+            .advise("start it from another shell, or TimerSlackNSec="),
+    )
 }
 
 /// Checks the kernel's features for eBPF congestion controls and IPv6.
@@ -101,11 +104,11 @@ pub(super) fn kernel(facts: &Facts, _: Path) -> Vec<Finding> {
 
 /// Checks BTF, by which CO-RE programs find the kernel's structures.
 fn type_information(facts: &Facts) -> Finding {
-    const PLACE: &str = "/sys/kernel/btf/vmlinux";
+    const SETTING: &str = "/sys/kernel/btf/vmlinux";
     match facts.btf {
-        true => Finding::ok(PLACE, "present"),
+        true => Finding::ok(SETTING, "present"),
         false => Finding::note(
-            PLACE,
+            SETTING,
             "absent",
             "without it no eBPF congestion control can be loaded, only the kernel's own",
         )

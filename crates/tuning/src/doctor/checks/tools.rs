@@ -36,14 +36,14 @@ fn program(facts: &Facts, name: &str, package: &str, user: &str, missing: Severi
 }
 
 fn tun(facts: &Facts) -> Finding {
-    const PLACE: &str = "/dev/net/tun";
+    const SETTING: &str = "/dev/net/tun";
     const WHY: &str = "longhaul link and longhaul lab need it";
     match facts.tun {
-        Tun::Open => Finding::ok(PLACE, "open to this user"),
+        Tun::Open => Finding::ok(SETTING, "open to this user"),
         Tun::Denied => {
-            Finding::note(PLACE, "not open to this user", WHY).run("chmod 666 /dev/net/tun")
+            Finding::note(SETTING, "not open to this user", WHY).run("chmod 666 /dev/net/tun")
         }
-        Tun::Absent => Finding::note(PLACE, "absent", WHY).run("modprobe tun"),
+        Tun::Absent => Finding::note(SETTING, "absent", WHY).run("modprobe tun"),
     }
 }
 
