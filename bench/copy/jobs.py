@@ -84,11 +84,11 @@ def drop_from_page_cache(job):
 
 def differences(job, target):
     """Returns the missing and differing files at the target, and the files that the source does not have."""
-    found = {str(file.relative_to(target)): file for file in target.rglob("*") if file.is_file()}
-    found.pop(MANIFEST, None)
-    wrong = [f"missing {path}" for path in job.digests.keys() - found.keys()]
-    wrong += [f"differs: {path}" for path in job.digests.keys() & found.keys() if file_digest(found[path]) != job.digests[path]]
-    return sorted(wrong), sorted(found.keys() - job.digests.keys())
+    files = {str(file.relative_to(target)): file for file in target.rglob("*") if file.is_file()}
+    files.pop(MANIFEST, None)
+    wrong = [f"missing: {path}" for path in job.digests.keys() - files.keys()]
+    wrong += [f"differs: {path}" for path in job.digests.keys() & files.keys() if file_digest(files[path]) != job.digests[path]]
+    return sorted(wrong), sorted(files.keys() - job.digests.keys())
 
 
 def file_digest(file):

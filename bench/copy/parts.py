@@ -13,7 +13,7 @@ BUFFERS = ("default", "tuned")
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One run of a round. `resumed`: it is killed at half and run again."""
+    """A run in each round. `resumed`: it is killed at half and run again."""
     part: str
     path: typing.Optional[Path]
     job: str
@@ -29,7 +29,7 @@ class Case:
 def matrix(_):
     """Every tool, job and path."""
     return [Case("matrix", Path(rtt, loss, buffers), job, tool) for rtt in RTTS_MS for loss in LOSSES for buffers in BUFFERS
-            for job in ("large", "small", "tree") for tool in tools.OURS + tools.PEERS]
+            for job in ("large", "small", "tree") for tool in tools.LONGHAUL + tools.PEERS]
 
 
 def utilisation(_):
@@ -46,16 +46,16 @@ def local(_):
 
 def cpu(options):
     """CPU time for a GB, with and without encryption and hashes."""
-    ours = [longhaul_tool("longhaul")]
+    variants = [longhaul_tool("longhaul")]
     for flags in (("--encrypt", "off"), ("--hash", "off"), ("--encrypt", "off", "--hash", "off")):
         if tools.has_flags(options, *flags[::2]):
-            ours.append(longhaul_tool("longhaul " + " ".join(flags), *flags))
-    return [Case("cpu", Path(20, 0, "tuned"), "large", tool) for tool in ours + tools.PEERS]
+            variants.append(longhaul_tool("longhaul " + " ".join(flags), *flags))
+    return [Case("cpu", Path(20, 0, "tuned"), "large", tool) for tool in variants + tools.PEERS]
 
 
 def first(_):
     """Time until data flows."""
-    return [Case("first", Path(rtt, 0, "tuned"), "short", tool) for rtt in RTTS_MS for tool in tools.OURS + tools.PEERS]
+    return [Case("first", Path(rtt, 0, "tuned"), "short", tool) for rtt in RTTS_MS for tool in tools.LONGHAUL + tools.PEERS]
 
 
 def resume(_):

@@ -133,7 +133,7 @@ def render(machine, rows):
 
 
 def line(row):
-    """One run as one line, for the terminal."""
+    """A run as one line, for the terminal."""
     location = f"{path(row)} {row['buffers']}" if "rtt_ms" in row else "local"
     figure = f"{row['goodput_bps'] / 1e6:.1f} Mbit/s" if row.get("goodput_bps") else row.get("message", "")[-160:].strip()
     return f"  {row['part']} {location} {row['job']} {row['tool']}: {row['outcome']} {row.get('seconds', 0):.2f} s, {figure}"

@@ -116,7 +116,7 @@ PEERS = [
     Tool("bbcp", SOURCE, ("bbcp",), bbcp("-k")),
     Tool("mscp", SOURCE, ("mscp",), mscp),
 ]
-OURS = [
+LONGHAUL = [
     Tool("longhaul", SOURCE, ("longhaul",), longhaul()),
     Tool(f"longhaul-{STREAMS}", SOURCE, ("longhaul",), longhaul("--streams", str(STREAMS))),
 ]
@@ -125,7 +125,7 @@ LOCAL = [Tool("longhaul", SOURCE, ("longhaul",), local_longhaul()),
 
 
 def by_name(name):
-    return next(tool for tool in OURS + PEERS if tool.name == name)
+    return next(tool for tool in LONGHAUL + PEERS if tool.name == name)
 
 
 def find(program, options):

@@ -326,7 +326,7 @@ def readme_nec():
 def readme_objects():
     result = Result("relay-objects")
     ways = {"direct |": "direct", "HAProxy at both ends": "HAProxy", "longhaul at both ends": "longhaul",
-            "with ready connections": "longhaul + pool", "and `initial_window": "longhaul + pool + window"}
+            "with pooled connections": "longhaul + pool", "and `initial_window": "longhaul + pool + window"}
     for beginning, way in ways.items():
         row = table_row(beginning)
         cell = {"access": "1ms", "way": way}

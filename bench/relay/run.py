@@ -262,14 +262,14 @@ def idle(relay, quick):
 
 
 CASES = {"bulk1": (bulk(1), 5), "bulk8": (bulk(8), 5), "connects": (connects, 5), "echo": (echo, 5), "idle": (idle, 1)}
-# Metrics of which more is better. Of the others less is.
+# Metrics where more is better. For the others less is better.
 HIGHER_IS_BETTER = {"Gbit/s", "connects/s", "open"}
 
 
 def run(results, args, case):
     measure, max_rounds = CASES[case]
-    ours = {"direct": (None, None), "longhaul": (longhaul, args.longhaul)}
-    relays = ours | PEERS | {"longhaul socks5": (longhaul_socks5, args.longhaul), "longhaul connect": (longhaul_http, args.longhaul)}
+    first = {"direct": (None, None), "longhaul": (longhaul, args.longhaul)}
+    relays = first | PEERS | {"longhaul socks5": (longhaul_socks5, args.longhaul), "longhaul connect": (longhaul_http, args.longhaul)}
     for round_ in range(min(args.rounds, max_rounds)):
         for name in (name for name in relays if name not in results.skipped):
             peer = name in PEERS

@@ -90,8 +90,8 @@ class PcapWriter:
         self.count += 1
 
 
-def write_longer(flow, wanted, path):
-    """Writes a connection of `wanted` packets: those of `flow` repeated, later and with higher sequence numbers."""
+def write_longer(flow, packet_count, path):
+    """Writes a connection of `packet_count` packets: those of `flow` repeated, later and with higher sequence numbers."""
     handshake = flow[:3]
     data = [packet for packet in flow[3:] if not packet[2][33] & FIN_SYN_RST]
     client = handshake[0][2][12:16]
@@ -107,7 +107,7 @@ def write_longer(flow, wanted, path):
     length = data[-1][0] - handshake[-1][0] + 1000
     fields = [list(option_fields(ip)) for _, _, ip in data]
     repetition = 0
-    while out.count < wanted:
+    while out.count < packet_count:
         for (ns, wire, ip), options in zip(data, fields):
             ip = bytearray(ip)
             from_client = ip[12:16] == client
@@ -121,18 +121,18 @@ def write_longer(flow, wanted, path):
                     add(at, repetition * length // 10**6)
                     add(at + 4, repetition * length // 10**6)
             out.write(ns + repetition * length, wire, bytes(ip))
-            if out.count == wanted:
+            if out.count == packet_count:
                 break
         repetition += 1
     out.file.close()
 
 
-def write_many(flow, wanted, path, each=1500, concurrent=200):
+def write_many(flow, packet_count, path, each=1500, concurrent=200):
     """Writes the first `each` packets of a connection between many addresses, `concurrent` of them at a time."""
     start = flow[:each]
     length = start[-1][0] - start[0][0]
     out, client = PcapWriter(path), start[0][2][12:16]
-    for group in range(-(-wanted // (each * concurrent))):
+    for group in range(-(-packet_count // (each * concurrent))):
         packets = [(ns + copy * length // concurrent // 50 + group * 2 * length, copy, index)
                    for copy in range(concurrent) for index, (ns, _, _) in enumerate(start)]
         for ns, copy, index in sorted(packets):
@@ -142,7 +142,7 @@ def write_many(flow, wanted, path, each=1500, concurrent=200):
             address_offset = 12 if ip[12:16] == client else 16
             struct.pack_into(">I", ip, address_offset, 0x0A000000 + number)
             struct.pack_into(">H", ip, 20 if address_offset == 12 else 22, 1024 + number % 60000)
-            if out.count < wanted:
+            if out.count < packet_count:
                 out.write(ns, wire, bytes(ip))
     out.file.close()
 
