@@ -169,7 +169,7 @@
     title: "Throughput",
     unit: "bit/s",
     x: Array.from({ length: POINTS }, (_, i) => i - POINTS + 1),
-    lines: [line("to clients", "--ours", []), line("to destinations", "--second", [8, 3])],
+    lines: [line("to clients", "--first", []), line("to destinations", "--second", [8, 3])],
     events: [],
   };
 

@@ -77,7 +77,7 @@
 
   const CHART_KINDS = {
     rates: (series) => {
-      const lines = [...rateLines(series, "data", "--ours", "data", 1), ...rateLines(series, "acknowledged", "--third", "acked", -1)];
+      const lines = [...rateLines(series, "data", "--first", "data", 1), ...rateLines(series, "acknowledged", "--third", "acked", -1)];
       const means = lines.filter((l) => !l.thin).flatMap((l) => l.values.map(Math.abs));
       return { unit: "bit/s", wide: true, mirrored: true, ceiling: greatestOf(means) * SPIKE_TIMES, lines };
     },
@@ -96,7 +96,7 @@
         unit: "B", wide: true, floats: true, packetWindows: series.packetWindows,
         lines: [
           // Acknowledged bytes were sent, captured or not.
-          line("sent", "--ours", atBinStart(sent.map((bytes, i) => Math.max(bytes, acked[i])))),
+          line("sent", "--first", atBinStart(sent.map((bytes, i) => Math.max(bytes, acked[i])))),
           line("acknowledged", "--third", atBinStart(acked), { dash: [8, 3] }),
           line("window", "--second", atBinStart(acked).map((bytes, i) => (window[i] ? bytes + window[i] : null)), { thin: true }),
         ],
@@ -112,22 +112,22 @@
     "round-trip": (series) => {
       const mean = ratio(series.column("rtt_sum_ns"), series.column("rtt_samples"));
       const [low, high] = ["rtt_min_ns", "rtt_max_ns"].map((name) => series.column(name).map(seconds));
-      return { unit: "s", lines: [line("mean", "--ours", mean.map(seconds), { low, high })] };
+      return { unit: "s", lines: [line("mean", "--first", mean.map(seconds), { low, high })] };
     },
     "ack-path-delay": (series) => ({ unit: "s", floats: true, lines: [line("relative delay", "--fourth", series.column("ack_path_delay_ns").map(seconds))] }),
     "in-flight": (series) => {
       const flight = series.column("in_flight_max_bytes");
       const window = line("window", "--second", series.column("window_min_bytes"), { dash: [8, 3] });
       const ceiling = greatestOf(flight) * WINDOW_TIMES;
-      return { unit: "B", ceiling, lines: [line("in flight", "--ours", flight), ...(series.has("window_min_bytes") ? [window] : [])] };
+      return { unit: "B", ceiling, lines: [line("in flight", "--first", flight), ...(series.has("window_min_bytes") ? [window] : [])] };
     },
     retransmissions: (series) => {
-      const kinds = [["retransmissions", "retransmissions", "--ours"], ["duplicate_acks", "duplicate ACKs", "--second"], ["drops", "drops", "--bad"]];
+      const kinds = [["retransmissions", "retransmissions", "--first"], ["duplicate_acks", "duplicate ACKs", "--second"], ["drops", "drops", "--bad"]];
       return { unit: "", lines: kinds.filter(([name]) => series.has(name)).map(([name, label, colour]) => line(label, colour, series.column(name))) };
     },
     delay: (series) => {
       const [low, mean, high] = ["min", "mean", "max"].map((which) => series.column(`delay_${which}_ns`).map(seconds));
-      return { unit: "s", wide: true, lines: [line("delay", "--ours", mean, { low, high })] };
+      return { unit: "s", wide: true, lines: [line("delay", "--first", mean, { low, high })] };
     },
     queue: (series) => ({ unit: "B", lines: [line("queue", "--fourth", series.column("queue_max_bytes"))] }),
   };

@@ -11,7 +11,7 @@ const MARKER_PX = 5;
 const WINDOW_MARGIN = 0.04;
 const [SENT, RETRANSMITTED, ACK, SACK] = [0, 1, 2, 3];
 const EVENT_NAMES = ["sent", "retransmitted", "ACK", "SACK"];
-const EVENT_COLOURS = ["--ours", "--bad", "--third", "--fourth"];
+const EVENT_COLOURS = ["--first", "--bad", "--third", "--fourth"];
 
 function decodeBase64(text) {
   const raw = atob(text);

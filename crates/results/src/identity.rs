@@ -27,8 +27,8 @@ impl Identity {
             ("machine", &self.machine, &other.machine),
             ("seed", &self.seed.to_string(), &other.seed.to_string()),
         ]
-        .map(|(name, ours, theirs)| {
-            (ours != theirs).then(|| format!("its {name} is {theirs}, not {ours}"))
+        .map(|(name, own, other)| {
+            (own != other).then(|| format!("its {name} is {other}, not {own}"))
         });
         let digest = (self.digest != other.digest)
             .then(|| "its scenario or its options are different".to_owned());

@@ -285,7 +285,7 @@ impl Cell {
         self.successful_runs().filter(is_counted)
     }
 
-    /// Returns whether the host was overloaded during every run that did not fail: such figures decide no check.
+    /// Returns whether the host was overloaded during every run that did not fail: such values decide no check.
     pub fn is_overloaded(&self) -> bool {
         let mut counted_runs = self.successful_runs();
         counted_runs.clone().next().is_some() && counted_runs.all(|run| run.overload.is_some())
@@ -391,14 +391,14 @@ pub struct TestbedLink {
     pub queue_bytes: Option<f64>,
 }
 
-/// Check: a claim about the result.
+/// Check: a value of the result against a threshold.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Check {
     /// Name of the check.
     pub name: String,
-    /// True if the claim holds; false if it does not or was not decided.
+    /// True if the value satisfies the threshold; false if it does not, or if the check is undecided.
     pub pass: bool,
-    /// Reason why it was not decided: the host was overloaded in all runs of a cell. `value` is what these runs gave.
+    /// Reason why it is undecided: the host was overloaded in all runs of a cell. `value` is of these runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undecided: Option<String>,
     /// Measured value: a number or a text.
@@ -409,7 +409,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// Returns whether the claim was decided and does not hold.
+    /// Returns whether the check is decided and failed.
     pub fn failed(&self) -> bool {
         !self.pass && self.undecided.is_none()
     }
@@ -543,7 +543,7 @@ mod tests {
             cell.summarise();
             (cell.metrics["download_s"].median, cell.is_overloaded())
         };
-        let overloaded = || run(90.0, Some("too busy"));
+        let overloaded = || run(90.0, Some("emulator late"));
         assert_eq!(
             median(vec![run(16.0, None), overloaded(), overloaded()]),
             (16.0, false)

@@ -18,7 +18,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Summarises `values`, in any order. Values that are not finite are ignored: a run without a figure does not
+    /// Summarises `values`, in any order. Values that are not finite are ignored: a run without a value does not
     /// change the median. Returns `None` if no value is finite.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let sorted = sample::sorted(values);

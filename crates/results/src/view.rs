@@ -90,7 +90,7 @@ pub enum FigureKind {
     Cdf,
 }
 
-/// Panel: a part of a table or figure with its own heading.
+/// Facet: a part of a table or figure with its own heading.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Facet {
     /// Parameters that its cells share; empty if there is only one facet.

@@ -16,6 +16,16 @@ use maud::{Markup, html as markup};
 
 /// Maximum number of ratios in the chart, which shows those furthest from 1.
 const RATIOS_MAX: usize = 40;
+/// Ticks of the axis of ratios, from coarse to fine. Labels of five ticks do not overlap on a phone.
+const TICKS: [[f64; 5]; 7] = [
+    [1e-4, 0.01, 1.0, 100.0, 1e4],
+    [0.01, 0.1, 1.0, 10.0, 100.0],
+    [0.1, 0.3, 1.0, 3.0, 10.0],
+    [0.2, 0.5, 1.0, 2.0, 5.0],
+    [0.5, 0.7, 1.0, 1.4, 2.0],
+    [0.8, 0.9, 1.0, 1.1, 1.25],
+    [0.96, 0.98, 1.0, 1.02, 1.04],
+];
 /// Height of a row of the chart, in pixels.
 const ROW_PX: usize = 26;
 
@@ -95,8 +105,8 @@ fn heading(comparison: &Comparison, entries: &[CellMetric<'_>]) -> Markup {
             }
         }
         p.detail {
-            "Of " (entries.len()) " metrics of all cells, " (same) " do not differ significantly"
-            @if unknown > 0 { "; " (unknown) " have no verdict, because there was one run or the emulator was late" }
+            "Compared: " (entries.len()) " metrics of all cells; no significant difference in " (same)
+            @if unknown > 0 { ", no verdict for " (unknown) " (one run, or the emulator was late)" }
             "."
             @if let Some(text) = comparison.describe_false_positives() { " " (text) "." }
         }
@@ -209,15 +219,13 @@ fn row(ratio: &Ratio<'_>, scale: Scale) -> Markup {
 }
 
 fn axis(scale: Scale) -> Markup {
-    let ticks = [0.1, 0.2, 0.5, 0.8, 1.0, 1.25, 2.0, 5.0, 10.0];
-    let within = ticks
-        .into_iter()
-        .filter(|tick| (0.0..=1.0).contains(&scale.at(*tick)));
+    let is_inside = |tick: &f64| (0.0..=1.0).contains(&scale.at(*tick));
+    let ticks = TICKS.iter().find(|ticks| ticks.iter().all(is_inside));
     markup! {
         div.ratio {
             span.of {}
             svg height="20" {
-                @for tick in within {
+                @for &tick in ticks.into_iter().flatten() {
                     text.small x={ (format!("{:.2}", scale.at(tick) * 100.0)) "%" } y="15" text-anchor="middle" { (format_factor(tick)) }
                 }
             }

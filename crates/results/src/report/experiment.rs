@@ -206,8 +206,8 @@ mod tests {
     fn ratio_is_median_over_cells_without_answer() {
         let mut result = download();
         result.answer = None;
-        for (cell, ours) in result.cells.iter_mut().zip([1.0, 3.0]) {
-            cell.metrics = [("goodput_bps".to_owned(), Summary::of([ours]).unwrap())].into();
+        for (cell, value) in result.cells.iter_mut().zip([1.0, 3.0]) {
+            cell.metrics = [("goodput_bps".to_owned(), Summary::of([value]).unwrap())].into();
             cell.reference = [("goodput_bps".to_owned(), 2.0)].into();
         }
         let ratio = Experiment::new(&result, String::new()).ratio.unwrap();

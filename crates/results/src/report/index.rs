@@ -198,7 +198,7 @@ fn section(source: &str, rows: &[&Experiment]) -> Markup {
         "Experiment",
         "Result",
         "Reference",
-        "Result / reference",
+        "Ratio",
         "Checks",
         "Run",
     ];

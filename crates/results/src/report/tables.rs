@@ -51,7 +51,7 @@ fn metric_columns(grid: &Grid<'_>, table: &Table) -> Markup {
     let field = |row, name| {
         let cell = grid.at(row, 0);
         cell.map_or(html! { "–" }, |cell| {
-            figure(cell, name, false, table.reference)
+            value(cell, name, false, table.reference)
         })
     };
     let row = |(row, heading)| {
@@ -72,21 +72,21 @@ fn metric_columns(grid: &Grid<'_>, table: &Table) -> Markup {
 
 fn cell_field(cell: &Cell, table: &Table) -> Markup {
     let several = table.metrics.len() > 1;
-    html! { td { @for name in &table.metrics { (figure(cell, name, several, table.reference)) } } }
+    html! { td { @for name in &table.metrics { (value(cell, name, several, table.reference)) } } }
 }
 
-fn figure(cell: &Cell, name: &str, named: bool, reference: bool) -> Markup {
+fn value(cell: &Cell, name: &str, named: bool, reference: bool) -> Markup {
     let metric = Metric::of(name);
     html! {
-        div.figure {
+        div.value {
             @if named { small { (metric.label) } }
             @match cell.metrics.get(name) {
                 Some(summary) => { (summary.markup(&metric)) }
                 None => { "–" }
             }
-            @if let Some(value) = cell.reference.get(name).filter(|_| reference) {
+            @if let Some(found) = cell.reference.get(name).filter(|_| reference) {
                 small.reference {
-                    "reference " (metric.format(*value))
+                    "reference " (metric.format(*found))
                     @if let Some(ratio) = ratio(cell, name) { " · " (format_factor(ratio)) }
                     @if cell.reference_value(name).is_none() { " (excluded)" }
                 }

@@ -105,7 +105,7 @@ fn scale_max(all: &[CapturedFlow<'_>], of: fn(&CaptureSeries) -> Vec<&Percentile
 /// Returns the chart of rates (figures 3 and 6 of the paper).
 fn rate_chart(captured: &CapturedFlow<'_>, capacity: Option<f64>, y_max: f64) -> Chart {
     let series = captured.series;
-    let data = lines("data", "--ours", &series.data_bps, series, 1.0);
+    let data = lines("data", "--first", &series.data_bps, series, 1.0);
     let acked = lines("acknowledged", "--third", &series.acked_bps, series, -1.0);
     Chart {
         title: format!(
@@ -328,12 +328,12 @@ mod tests {
             failed: Some("reset".to_owned()),
             ..Run::default()
         };
-        let figure = |name: &str, value| (name.to_owned(), Summary::of([value]).unwrap());
+        let metric = |name: &str, value| (name.to_owned(), Summary::of([value]).unwrap());
         let metrics = [
-            figure("data_steady_bps", 1e6),
-            figure("ramp_up_s", 1.0),
-            figure("ramp_up_acks_pps", 500.0),
-            figure("steady_acks_pps", 600.0),
+            metric("data_steady_bps", 1e6),
+            metric("ramp_up_s", 1.0),
+            metric("ramp_up_acks_pps", 500.0),
+            metric("steady_acks_pps", 600.0),
         ];
         Cell {
             label: Some(label.to_owned()),

@@ -50,7 +50,7 @@ pub(crate) struct Line {
 /// Returns the colour and the dash pattern of line `n`. The first five lines differ in both.
 pub(crate) fn line_style(n: usize) -> (&'static str, &'static [u8]) {
     const STYLES: [(&str, &[u8]); 5] = [
-        ("--ours", &[]),
+        ("--first", &[]),
         ("--second", &[8, 3]),
         ("--third", &[2, 3]),
         ("--fourth", &[8, 3, 2, 3]),

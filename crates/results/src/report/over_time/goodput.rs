@@ -199,9 +199,9 @@ fn title(result: &LabResult, cells: &[usize]) -> String {
         let goodput = Metric::of("goodput_bps").format(goodput(cell)?);
         Some(format!("{goodput} ({})", cell.name()))
     };
-    let figures: Option<Vec<String>> = cells.iter().map(describe).collect();
-    figures.map_or("Goodput".to_owned(), |figures| {
-        format!("Goodput: {}", figures.join(", "))
+    let values: Option<Vec<String>> = cells.iter().map(describe).collect();
+    values.map_or("Goodput".to_owned(), |values| {
+        format!("Goodput: {}", values.join(", "))
     })
 }
 
