@@ -215,7 +215,7 @@ class RunningRelay:
 
     def load_command(self, job, **flags):
         arguments = [argument for key, value in flags.items() for argument in (f"--{key}", value)]
-        return netns_exec(CLIENT, LOAD, job, "--via", self.protocol, "--relay", self.address, "--to", ORIGIN, *arguments)
+        return netns_exec(CLIENT, LOAD, job, "--protocol", self.protocol, "--relay", self.address, "--origin", ORIGIN, *arguments)
 
     def run_load(self, job, **flags):
         return json.loads(run_command(*self.load_command(job, **flags), timeout=120))

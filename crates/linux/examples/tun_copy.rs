@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Baseline of `bench/link`: one thread that copies super-packets from one TUN device to another without
-//! any decision. Its throughput is the most that an emulator in user space on TUN can reach on this
-//! machine; the difference to `longhaul link` is the cost of emulation.
+//! Baseline of `bench/link`: one thread that copies super-packets between two TUN devices. Its throughput is the upper
+//! bound for any emulator in user space on TUN on this machine. The difference to `longhaul link` is the cost of
+//! emulation.
 //!
 //! ```sh
 //! tun_copy LEFT-NAMESPACE LEFT-ADDRESS RIGHT-NAMESPACE RIGHT-ADDRESS
@@ -20,18 +20,18 @@ use longhaul_packet::vnet;
 use longhaul_units::Time;
 use std::{io, net::IpAddr};
 
-/// As in `longhaul link`: packets read in one direction before the other's turn, and turns without
-/// a packet before the thread sleeps.
-const READS_A_TURN: usize = 4;
-const IDLE_TURNS: u32 = 100;
-/// As in `longhaul link`: transmit queue in packets.
+/// Packets read in one direction before the other, as in `longhaul link`.
+const READS_PER_ROUND: usize = 4;
+/// Rounds without a packet before the thread sleeps, as in `longhaul link`.
+const IDLE_ROUNDS: u32 = 100;
+/// Transmit queue in packets, as in `longhaul link`.
 const QUEUE: u32 = 10_000;
 
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [left, left_address, right, right_address] = &arguments[..] else {
         return Err(io::Error::other(
-            "want LEFT-NAMESPACE ADDRESS RIGHT-NAMESPACE ADDRESS",
+            "usage: tun_copy LEFT-NAMESPACE ADDRESS RIGHT-NAMESPACE ADDRESS",
         ));
     };
     let left = open_tun(left, left_address)?;
@@ -49,28 +49,28 @@ fn open_tun(namespace: &str, address: &str) -> io::Result<Tun> {
 }
 
 fn copy_forever(left: &Tun, right: &Tun) -> io::Result<()> {
-    let mut space = vec![0; vnet::LEN + tun::PACKET_MAX];
+    let mut buffer = vec![0; vnet::LEN + tun::PACKET_MAX];
     let waker = Waker::new()?;
-    let mut idle_turns = 0;
+    let mut idle_rounds = 0;
     loop {
-        let read = copy(left, right, &mut space)? + copy(right, left, &mut space)?;
-        idle_turns = if read > 0 { 0 } else { idle_turns + 1 };
-        match idle_turns {
+        let read = copy(left, right, &mut buffer)? + copy(right, left, &mut buffer)?;
+        idle_rounds = if read > 0 { 0 } else { idle_rounds + 1 };
+        match idle_rounds {
             0 => {}
-            1..IDLE_TURNS => wait::yield_now(),
+            1..IDLE_ROUNDS => wait::yield_now(),
             _ => drop(waker.wait([left, right].into_iter(), Time::from_secs(1))?),
         }
     }
 }
 
 /// Copies queued packets, up to a limit, and returns their number. Packets that the kernel refuses are lost.
-fn copy(from: &Tun, to: &Tun, space: &mut [u8]) -> io::Result<usize> {
-    for read in 0..READS_A_TURN {
-        match from.read(space) {
-            Ok(len) => drop(to.write(&space[..len], &[])),
+fn copy(from: &Tun, to: &Tun, buffer: &mut [u8]) -> io::Result<usize> {
+    for read in 0..READS_PER_ROUND {
+        match from.read(buffer) {
+            Ok(len) => drop(to.write(&buffer[..len], &[])),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(read),
             Err(error) => return Err(error),
         }
     }
-    Ok(READS_A_TURN)
+    Ok(READS_PER_ROUND)
 }

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! relay_load serve ADDR:PORT
-//! relay_load bulk|connects|echo|idle --via plain|socks5|connect --relay ADDR:PORT --to ADDR:PORT
+//! relay_load bulk|connects|echo|idle --protocol plain|socks5|connect --relay ADDR:PORT --origin ADDR:PORT
 //!            [--flows N] [--seconds S] [--count N]
 //! ```
 //! The client's first byte is a command: `E` echoes, `D` sends until the client closes. Results are
@@ -36,9 +36,9 @@ fn main() -> Result<()> {
 
 /// Values of the flags.
 struct LoadOptions {
-    via: String,
+    protocol: String,
     relay: SocketAddr,
-    to: SocketAddr,
+    origin: SocketAddr,
     flows: usize,
     seconds: f64,
     count: usize,
@@ -47,14 +47,14 @@ struct LoadOptions {
 impl LoadOptions {
     fn from(args: &[String]) -> Self {
         let flag = |name: &str, default: &str| {
-            let at = args.iter().position(|word| *word == format!("--{name}"));
+            let at = args.iter().position(|arg| *arg == format!("--{name}"));
             at.map_or(default, |at| &args[at + 1]).to_owned()
         };
         let number = |name, default| flag(name, default).parse().expect("a number");
         Self {
-            via: flag("via", "plain"),
+            protocol: flag("protocol", "plain"),
             relay: flag("relay", "").parse().expect("--relay ADDR:PORT"),
-            to: flag("to", "").parse().expect("--to ADDR:PORT"),
+            origin: flag("origin", "").parse().expect("--origin ADDR:PORT"),
             flows: number("flows", "1"),
             seconds: flag("seconds", "3").parse().expect("seconds"),
             count: number("count", "5000"),
@@ -66,9 +66,9 @@ impl LoadOptions {
         let mut stream = TcpStream::connect(self.relay)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(Duration::from_secs(20)))?;
-        match self.via.as_str() {
-            "socks5" => socks5(&mut stream, self.to)?,
-            "connect" => connect(&mut stream, self.to)?,
+        match self.protocol.as_str() {
+            "socks5" => socks5(&mut stream, self.origin)?,
+            "connect" => connect(&mut stream, self.origin)?,
             _ => {}
         }
         stream.write_all(&[command])?;
@@ -108,13 +108,13 @@ fn serve(address: SocketAddr) -> Result<()> {
     let listener = TcpListener::bind(address)?;
     loop {
         let (stream, _) = listener.accept()?;
-        let small = thread::Builder::new().stack_size(STACK);
+        let builder = thread::Builder::new().stack_size(STACK);
         // A client that disconnects ends only its own thread.
-        small.spawn(move || drop(answer(stream)))?;
+        builder.spawn(move || drop(handle(stream)))?;
     }
 }
 
-fn answer(mut stream: TcpStream) -> Result<()> {
+fn handle(mut stream: TcpStream) -> Result<()> {
     stream.set_nodelay(true)?;
     let mut command = [0];
     stream.read_exact(&mut command)?;
@@ -189,7 +189,7 @@ fn bulk(options: &LoadOptions) -> Result<()> {
 fn connects(options: &LoadOptions) -> Result<()> {
     let start = Instant::now();
     let end = start + Duration::from_secs_f64(options.seconds);
-    let done = AtomicU64::new(0);
+    let completed = AtomicU64::new(0);
     thread::scope(|scope| {
         for _ in 0..options.flows {
             scope.spawn(|| {
@@ -197,13 +197,13 @@ fn connects(options: &LoadOptions) -> Result<()> {
                     let mut stream = options.open(b'E').expect("a connection");
                     stream.write_all(b"x").expect("a request");
                     stream.read_exact(&mut [0]).expect("a reply");
-                    done.fetch_add(1, Relaxed);
+                    completed.fetch_add(1, Relaxed);
                 }
             });
         }
     });
-    let (done, elapsed) = (done.into_inner(), start.elapsed().as_secs_f64());
-    println!(r#"{{"connections": {done}, "seconds": {elapsed}}}"#);
+    let (completed, elapsed) = (completed.into_inner(), start.elapsed().as_secs_f64());
+    println!(r#"{{"connections": {completed}, "seconds": {elapsed}}}"#);
     Ok(())
 }
 
