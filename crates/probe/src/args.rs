@@ -78,8 +78,8 @@ impl Args {
         let timing = Timing {
             count: self.count,
             interval_ns: self.interval.value.as_nanos(),
-            length: self.packet_size,
-            segments: self.gso_segments,
+            packet_size: self.packet_size,
+            gso_segments: self.gso_segments,
         };
         timing.check().map_err(Refusal::usage)?;
         check_span("interval", &self.interval)?;

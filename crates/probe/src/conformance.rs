@@ -116,9 +116,9 @@ impl<'a> PathModel<'a> {
             Rate::Constant(rate) => Some(*rate),
             Rate::Unlimited | Rate::Trace(_) => None,
         };
-        let bytes = u64::from(timing.length) + u64::from(config.overhead);
+        let bytes = u64::from(timing.packet_size) + u64::from(config.overhead);
         let sending = rate.map_or(Time::ZERO, |rate| rate.time_for(bytes));
-        let is_crowded = timing.segments > 1 || sending.as_nanos() > timing.interval_ns;
+        let is_crowded = timing.gso_segments > 1 || sending.as_nanos() > timing.interval_ns;
         Self {
             config,
             rate,

@@ -93,7 +93,7 @@ impl Expectation {
             "rate"
                 if matches!(config.rate, Rate::Constant(_)) && !is_queued && !self.has("delay") =>
             {
-                "packets are further apart than their transmission time: add --interval 0s --count 500 --length 1500"
+                "packets are further apart than their transmission time: add --interval 0s --count 500 --packet-size 1500"
             }
             "rate" if matches!(config.rate, Rate::Unlimited) && !self.has("delay") => {
                 "it is visible in delays only: expect a delay, too"

@@ -79,7 +79,7 @@ fn open(plan: &ProbePlan) -> Result<(Sender, Receiver)> {
     let receiver = plan.to.run(|| Receiver::open(any_port));
     let receiver = receiver.map_err(|error| socket_error("receive at", plan, error))?;
     let destination = receiver.address()?;
-    let segment = (plan.timing.segments > 1).then(|| payload(plan) as u16);
+    let segment = (plan.timing.gso_segments > 1).then(|| payload(plan) as u16);
     let sender = plan.from.run(|| Sender::open(destination, segment));
     let sender = sender.map_err(|error| socket_error("send to", plan, error))?;
     Ok((sender, receiver))
@@ -102,7 +102,7 @@ fn payload(plan: &ProbePlan) -> usize {
     } else {
         40 + 8
     };
-    usize::from(plan.timing.length) - headers
+    usize::from(plan.timing.packet_size) - headers
 }
 
 /// Length of the header of every payload: the ID of the probe, and a sequence number that starts at 0.
@@ -114,7 +114,7 @@ fn send(sender: &Sender, plan: &ProbePlan, probe_id: u64) -> Result<Vec<Option<T
     let Timing {
         count,
         interval_ns,
-        segments,
+        gso_segments: segments,
         ..
     } = plan.timing;
     let mut message = vec![0; payload(plan) * usize::from(segments)];
@@ -131,7 +131,7 @@ fn send(sender: &Sender, plan: &ProbePlan, probe_id: u64) -> Result<Vec<Option<T
             format!(
                 "cannot send packet {} of {} bytes",
                 first + 1,
-                plan.timing.length
+                plan.timing.packet_size
             )
         })?;
         collect_departures(sender, &mut departures)?;
@@ -240,7 +240,7 @@ fn combine(
     let since = |at: Time| at.as_nanos() as i64 - start.as_nanos() as i64;
     let packet = |(n, arrival): (usize, &Option<Time>)| Packet {
         sequence: n as u32 + 1,
-        sent_ns: departures[n / usize::from(timing.segments)].map(since),
+        sent_ns: departures[n / usize::from(timing.gso_segments)].map(since),
         received_ns: arrival.map(since),
     };
     Ok(arrivals.iter().enumerate().map(packet).collect())
@@ -270,8 +270,8 @@ mod tests {
         let timing = Timing {
             count: 4,
             interval_ns: 0,
-            length: 100,
-            segments: 2,
+            packet_size: 100,
+            gso_segments: 2,
         };
         let s = |n| Some(Time::from_secs(n));
         let packets = combine(timing, &[s(10), None], &[s(11), None, s(12), s(13)]).unwrap();
@@ -294,8 +294,8 @@ mod tests {
             timing: Timing {
                 count: 1,
                 interval_ns: 0,
-                length: 100,
-                segments: 1,
+                packet_size: 100,
+                gso_segments: 1,
             },
             wait: Time::from_millis(50),
         };

@@ -18,11 +18,11 @@ pub struct Timing {
     /// Time from one message to the next, ns; 0 sends back to back.
     pub interval_ns: u64,
     /// Size of a packet from its IP header on, bytes.
-    #[serde(rename = "packet_size", alias = "length")]
-    pub length: u16,
+    #[serde(alias = "length")]
+    pub packet_size: u16,
     /// Packets of one message.
-    #[serde(rename = "gso_segments", alias = "segments")]
-    pub segments: u16,
+    #[serde(alias = "segments")]
+    pub gso_segments: u16,
 }
 
 /// Most packets of one probe: 24 bytes each in memory, 70 in a file.
@@ -39,21 +39,21 @@ impl Timing {
                 .ok_or_else(|| format!("probe: {what} is {value}, but must be {least} to {most}"))
         };
         within("count", self.count, 1, COUNT_MAX)?;
-        within("packet size", self.length.into(), 64, 9000)?;
+        within("packet size", self.packet_size.into(), 64, 9000)?;
         let most = longhaul_linux::timestamps::SEGMENTS_MAX as u32;
-        within("GSO segments", self.segments.into(), 1, most)?;
-        let message = u32::from(self.segments) * u32::from(self.length);
+        within("GSO segments", self.gso_segments.into(), 1, most)?;
+        let message = u32::from(self.gso_segments) * u32::from(self.packet_size);
         if message > MESSAGE_MAX {
             return Err(format!(
                 "probe: a message of {} packets of {} bytes has {message} bytes, but must have {MESSAGE_MAX} at most",
-                self.segments, self.length
+                self.gso_segments, self.packet_size
             ));
         }
-        match self.count % u32::from(self.segments) {
+        match self.count % u32::from(self.gso_segments) {
             0 => Ok(()),
             _ => Err(format!(
                 "probe: {} packets do not fill messages of {}",
-                self.count, self.segments
+                self.count, self.gso_segments
             )),
         }
     }
@@ -264,8 +264,8 @@ pub(super) mod tests {
     pub(crate) const TIMING: Timing = Timing {
         count: 4,
         interval_ns: 1_000_000,
-        length: 100,
-        segments: 1,
+        packet_size: 100,
+        gso_segments: 1,
     };
 
     /// Returns packets sent every millisecond, each with its delay in microseconds, or lost.
@@ -334,18 +334,18 @@ pub(super) mod tests {
             ..TIMING
         }));
         assert!(refused(Timing {
-            length: 63,
+            packet_size: 63,
             ..TIMING
         }));
         assert!(
             refused(Timing {
-                segments: 3,
+                gso_segments: 3,
                 ..TIMING
             }),
             "4 packets"
         );
         assert!(refused(Timing {
-            segments: 65,
+            gso_segments: 65,
             count: 65,
             ..TIMING
         }));

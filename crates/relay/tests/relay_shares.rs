@@ -252,10 +252,10 @@ fn leaves_permits_for_other_clients() {
     let forward = format!("0.0.0.0:3128={}", IPV4.server_port(8080));
     let args = ["--forward", &forward, "--allow-from", "10.77.0.0/16"];
     let _relay = bed.relay(&[&args[..], &["--max-connections", "16"]].concat());
-    let listen_address = SocketAddr::from((IPV4.near, 3128));
+    let listen_address = SocketAddr::from((IPV4.downstream, 3128));
     // A reset may arrive before the connect returns.
     let mut greedy: Vec<_> = (0..64).map(|_| bed.connect(listen_address)).collect();
-    let other = || TcpStream::connect_timeout(&(IPV4.far, 3128).into(), TEST_TIMEOUT);
+    let other = || TcpStream::connect_timeout(&(IPV4.upstream, 3128).into(), TEST_TIMEOUT);
     let mut other = bed.server.run(other).unwrap();
     set_timeouts(&other);
     let served = accepted_from(&listener);
@@ -278,7 +278,7 @@ fn counts_ipv6_network_as_one_client() {
         return;
     }
     let bed = Testbed::new("network");
-    let listen_address = SocketAddr::from((IPV6.near, 3128));
+    let listen_address = SocketAddr::from((IPV6.downstream, 3128));
     let forward = format!("{listen_address}={}", IPV6.server_port(8080));
     let args = ["--forward", &forward, "--allow-from", "fd77::/16"];
     let _relay = bed.relay(&[&args[..], &["--connections-per-client", "2"]].concat());

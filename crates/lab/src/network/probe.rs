@@ -29,8 +29,8 @@ pub(crate) fn timing(flow: &Flow) -> Result<Timing, String> {
     let timing = Timing {
         count,
         interval_ns: interval.as_nanos(),
-        length: flow.packet_size.unwrap_or(LENGTH),
-        segments: flow.gso_segments,
+        packet_size: flow.packet_size.unwrap_or(LENGTH),
+        gso_segments: flow.gso_segments,
     };
     timing.check().map(|()| timing)
 }
@@ -38,7 +38,7 @@ pub(crate) fn timing(flow: &Flow) -> Result<Timing, String> {
 /// Time for which the probe sends.
 pub(crate) fn duration(flow: &Flow) -> Result<Time, String> {
     let timing = timing(flow)?;
-    let messages = timing.count.div_ceil(timing.segments.into());
+    let messages = timing.count.div_ceil(timing.gso_segments.into());
     Ok(Time::from_nanos(timing.interval_ns) * messages.into())
 }
 

@@ -152,7 +152,11 @@ fn bypass_excludes_connections() {
             "[::/0]:8081",
         ];
         let _relay = bed.relay(&[&listener[..], flags].concat());
-        for (port, wanted) in [(8081, IPV4.far), (8082, IPV4.client), (22, IPV4.client)] {
+        for (port, wanted) in [
+            (8081, IPV4.upstream),
+            (8082, IPV4.client),
+            (22, IPV4.client),
+        ] {
             let server = bed.listen(IPV4.server_port(port));
             let _client = bed.connect(IPV4.server_port(port)).unwrap();
             let (_, from) = server.accept().unwrap();

@@ -88,7 +88,7 @@ fn masqueraded_upstream_leg_has_router_address() {
         for family in BOTH {
             assert_eq!(
                 exchange_three_times(&bed, &family),
-                [family.far; 3],
+                [family.upstream; 3],
                 "{flags:?}"
             );
         }
@@ -110,7 +110,7 @@ fn stateful_firewall_sees_no_invalid_packets() {
             let _relay = relay(&bed, flags);
             for family in BOTH {
                 let wanted = if masquerades {
-                    family.far
+                    family.upstream
                 } else {
                     family.client
                 };
@@ -161,7 +161,7 @@ fn detects_tracking_enabled_later() {
         for family in BOTH {
             assert_eq!(
                 exchange_three_times(&bed, &family),
-                [family.far; 3],
+                [family.upstream; 3],
                 "{flags:?}"
             );
         }
@@ -199,7 +199,7 @@ fn does_not_affect_relay_without_keep_source() {
         for family in BOTH {
             assert_eq!(
                 exchange_three_times(&bed, &family),
-                [family.far; 3],
+                [family.upstream; 3],
                 "{flags:?}"
             );
             assert_eq!(

@@ -151,7 +151,7 @@ fn detects_vanished_client() {
          destination = '{}'\n[[listener]]\nkind = 'http'\naddress = '{near}:3128'\n\
          [profile.downstream]\nkeepalive = '1s'\n",
         IPV4.server_port(8080),
-        near = IPV4.near
+        near = IPV4.downstream
     );
     file.write_all(text.as_bytes()).unwrap();
     let path = file.path().to_str().unwrap();

@@ -120,7 +120,7 @@ fn rst_after_fin_ends_idle_connection() {
     for relay in relays {
         let (status, log) = relay.stop();
         assert!(status.success());
-        assert!(log.contains("no connection cut"), "{log}");
+        assert!(log.contains("no connection reset"), "{log}");
     }
 }
 

@@ -47,7 +47,7 @@ fn exchange(client: io::Result<TcpStream>, server: &TcpListener) -> IpAddr {
 fn expected(family: Addresses, flags: &[&str]) -> IpAddr {
     match flags.contains(&"--keep-source") {
         true => family.client,
-        false => family.far,
+        false => family.upstream,
     }
 }
 
@@ -92,7 +92,7 @@ fn relays_own_connections_with_src_valid_mark() {
     let server = bed.listen(IPV4.server_port(8080));
     for client in [&bed.router, &bed.client] {
         let connect = || TcpStream::connect_timeout(&IPV4.server_port(8080), TEST_TIMEOUT);
-        assert_eq!(exchange(client.run(connect), &server), IPV4.far);
+        assert_eq!(exchange(client.run(connect), &server), IPV4.upstream);
     }
 }
 
@@ -151,7 +151,7 @@ fn relays_during_syn_flood() {
     for _ in 0..20 {
         assert_eq!(
             exchange(bed.connect(IPV4.server_port(8080)), &server),
-            IPV4.far
+            IPV4.upstream
         );
     }
 }
@@ -243,7 +243,7 @@ fn ipv4_continues_when_ipv6_ends() {
     let server = bed.listen(IPV4.server_port(8080));
     assert_eq!(
         exchange(bed.connect(IPV4.server_port(8080)), &server),
-        IPV4.far
+        IPV4.upstream
     );
 }
 
@@ -293,7 +293,7 @@ fn serves_accept_queue_on_exit() {
     let client = bed.connect(IPV4.server_port(8080));
     signal(rustix::process::Signal::TERM);
     signal(rustix::process::Signal::CONT);
-    assert_eq!(exchange(client, &server), IPV4.far);
+    assert_eq!(exchange(client, &server), IPV4.upstream);
     drop(relay);
 }
 

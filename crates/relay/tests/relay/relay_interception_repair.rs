@@ -92,7 +92,11 @@ fn restores_removed_rules_and_logs_once() {
                 let listener = bed.listen(family.server_port(8080));
                 let client = bed.connect(family.server_port(8080)).unwrap();
                 let server = accept(&listener);
-                assert_eq!(server.peer_addr().unwrap().ip(), family.far, "{removal}");
+                assert_eq!(
+                    server.peer_addr().unwrap().ip(),
+                    family.upstream,
+                    "{removal}"
+                );
                 set_timeouts(&client);
                 exchange(&client, &server, 1);
             }
@@ -142,7 +146,7 @@ fn six_flushes_log_at_most_six_lines() {
             let began = Instant::now();
             loop {
                 let _client = bed.connect(family.server_port(8080)).unwrap();
-                if accept(&listener).peer_addr().unwrap().ip() == family.far {
+                if accept(&listener).peer_addr().unwrap().ip() == family.upstream {
                     break;
                 }
                 assert!(
@@ -188,20 +192,20 @@ fn health_reports_failed_interception() {
     relay.wait_for_output("not intercepting: ");
     assert!(health(&bed).contains(r#""status":"not_intercepting""#));
     // The other address family has its own table.
-    assert_eq!(BOTH.each_ref().map(source), [IPV4.client, IPV6.far]);
+    assert_eq!(BOTH.each_ref().map(source), [IPV4.client, IPV6.upstream]);
     drop(holder.stdin.take());
     holder.wait().unwrap();
     relay.wait_for_output("removed by another program, restored: the nft rules of 127.0.0.1:3129");
     assert!(health(&bed).contains(r#""status":"serving""#));
-    assert!(BOTH.iter().all(|family| source(family) == family.far));
+    assert!(BOTH.iter().all(|family| source(family) == family.upstream));
 
     run(&bed, "ip link set lo down");
     relay.wait_for_output("not intercepting: [::1]:3129");
     // IPv4 routes through the interface are kept.
-    assert_eq!(BOTH.each_ref().map(source), [IPV4.far, IPV6.client]);
+    assert_eq!(BOTH.each_ref().map(source), [IPV4.upstream, IPV6.client]);
     run(&bed, "ip link set lo up");
     relay.wait_for_output("removed by another program, restored: the policy rule or route of ");
-    assert!(BOTH.iter().all(|family| source(family) == family.far));
+    assert!(BOTH.iter().all(|family| source(family) == family.upstream));
 }
 
 fn health(bed: &Testbed) -> String {

@@ -317,7 +317,7 @@ fn resets_diverted_connection() {
         let mut server = accept(&listener);
         assert_eq!(
             server.peer_addr().unwrap().ip(),
-            family.far,
+            family.upstream,
             "it is relayed"
         );
         transfer_both_ways(&mut client, &mut server);

@@ -475,7 +475,7 @@ fn forward_listener_reaches_configured_local_address() {
     ] {
         let forward = format!("10.77.1.2:8000={to}:{PORT}");
         let (_relay, _files) = start_on(&bed.router, &["--forward", &forward]);
-        let client = bed.connect((IPV4.near, 8000).into());
+        let client = bed.connect((IPV4.downstream, 8000).into());
         if reaches {
             let server = services.accept();
             exchange(&client.unwrap(), &server, 1);

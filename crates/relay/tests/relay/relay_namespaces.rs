@@ -39,7 +39,7 @@ fn diverted_connections_reach_original_destination() {
             let client = bed.connect(family.server_port(8080)).unwrap();
             let server = accept(&listener);
             // The relay's own address: without --keep-source, the relay connects as itself.
-            assert_eq!(source(&server), family.far);
+            assert_eq!(source(&server), family.upstream);
             exchange(&client, &server, 4);
         }
     }
@@ -71,7 +71,7 @@ fn rejects_connection_to_listener_itself() {
     bed.divert();
     let _relay = bed.relay(&LISTENERS);
     for family in BOTH {
-        assert_connect_reset(bed.connect((family.near, 3129).into()));
+        assert_connect_reset(bed.connect((family.downstream, 3129).into()));
     }
 }
 
@@ -98,7 +98,7 @@ fn serves_only_clients_on_allow_list() {
     }
     let bed = Testbed::new("allow");
     let listener = bed.listen(IPV4.server_port(8080));
-    let listen_address = SocketAddr::from((IPV4.near, 80));
+    let listen_address = SocketAddr::from((IPV4.downstream, 80));
     let forward = ["--forward", "10.77.1.2:80=10.77.2.1:8080", "--allow-from"];
     let stranger = bed.relay(&[forward.as_slice(), &["192.0.2.0/24"]].concat());
     assert_connect_reset(bed.connect(listen_address));

@@ -240,7 +240,7 @@ fn pooled_connections_do_not_delay_exit() {
     );
     let (status, log) = far.stop();
     assert!(status.success());
-    assert!(log.contains("no connection cut"), "{log}");
+    assert!(log.contains("no connection reset"), "{log}");
     assert_eq!(ready.read(&mut [0]).unwrap(), 0);
 }
 

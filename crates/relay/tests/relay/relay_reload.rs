@@ -94,7 +94,7 @@ fn reload_adds_and_removes_listeners() {
     drop(gone_listener);
     let (status, log) = relay.relay.stop();
     assert!(
-        status.success() && log.contains("no connection cut"),
+        status.success() && log.contains("no connection reset"),
         "{log}"
     );
 }
@@ -236,13 +236,13 @@ fn pooled_connections_count_against_descriptor_limit() {
     let log = reload(&with_pool(20), DONE);
     assert!(log.contains("room for 9 connections at once now"), "{log}");
     let log = reload(&with_pool(100), "not reloaded");
-    assert!(log.contains("100 ready connections (pool)"), "{log}");
+    assert!(log.contains("100 pooled connections (pool)"), "{log}");
     let log = reload(&with_pool(0), DONE);
     assert!(log.contains("room for 19 connections at once now"), "{log}");
     exchange(&connect(at), &accept(&listener), 1);
     let (status, log) = relay.stop();
     assert!(
-        status.success() && log.contains("no connection cut"),
+        status.success() && log.contains("no connection reset"),
         "{log}"
     );
 }

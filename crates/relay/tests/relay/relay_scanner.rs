@@ -88,7 +88,7 @@ fn scanner_does_not_block_others_and_connects_directly() {
     for family in BOTH {
         let server = bed.listen(family.server_port(8080));
         let scanner = scan(&bed, family.server_port(SILENT));
-        assert_eq!(source(&bed, modest(&family), &server), family.far);
+        assert_eq!(source(&bed, modest(&family), &server), family.upstream);
         assert_eq!(source(&bed, family.client, &server), family.client);
         drop(scanner);
     }
@@ -131,7 +131,7 @@ fn client_over_its_limit_connects_directly() {
         let sources = pairs.iter().map(|(_, (_, source))| source.ip());
         sources.filter(|source| *source == address).count()
     };
-    assert_eq!((from(family.far), from(family.client)), (6, 14));
+    assert_eq!((from(family.upstream), from(family.client)), (6, 14));
     let (_, log) = relay.stop();
     assert!(
         log.contains("or all connections that it may have: its others bypass the relay"),

@@ -551,7 +551,7 @@ fn peer_without_striping_gets_one_leg() {
     assert_eq!(read_array(&mut second), *b"after");
     second.write_all(b"answer").unwrap();
     assert_eq!(read_array(&mut client), *b"answer");
-    near.wait_for_output("takes one stream only");
+    near.wait_for_output("supports one stream only");
     // The next request is not striped.
     let _client = connect(near.address("forward"));
     let mut third = accept(&listener);

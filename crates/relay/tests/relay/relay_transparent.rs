@@ -125,7 +125,11 @@ fn relays_both_families_and_removes_all_rules() {
         for family in BOTH {
             let inside = bed.listen(family.server_port(8080));
             let (client, server) = bed.pair(&bed.client, &inside);
-            assert_eq!(server.peer_addr().unwrap().ip(), family.far, "{more:?}");
+            assert_eq!(
+                server.peer_addr().unwrap().ip(),
+                family.upstream,
+                "{more:?}"
+            );
             exchange(&client, &server, 8);
         }
         let (status, log) = relay.stop();
@@ -150,9 +154,9 @@ fn other_ports_and_networks_are_not_intercepted() {
     ]);
     let [v4, v6] = BOTH;
     for (to, wanted) in [
-        (v4.server_port(8080), v4.far),
-        (v4.server_port(8081), v4.far),
-        (v4.server_port(9000), v4.far),
+        (v4.server_port(8080), v4.upstream),
+        (v4.server_port(8081), v4.upstream),
+        (v4.server_port(9000), v4.upstream),
         (v4.server_port(8082), v4.client),
         // The listener's own port, on another host.
         (v4.server_port(3129), v4.client),
@@ -206,7 +210,7 @@ fn earlier_connections_continue_during_and_after_relay() {
         let (client, server) = bed.pair(&bed.client, &listener);
         let (later_client, later_server) = bed.pair(&bed.client, &listener);
         let relay = bed.relay(&INTERCEPT);
-        assert_eq!(bed.source(&listener), family.far);
+        assert_eq!(bed.source(&listener), family.upstream);
         exchange(&client, &server, 2);
         relay.stop();
         exchange(&later_client, &later_server, 2);
@@ -225,7 +229,7 @@ fn next_start_removes_rules_of_killed_relay() {
             let other = alone(&family, 3130);
             let other: Vec<_> = other.iter().map(String::as_str).collect();
             let relay = bed.relay(&[&other[..], more].concat());
-            assert_eq!(bed.source(&listener), family.far);
+            assert_eq!(bed.source(&listener), family.upstream);
             relay.signal(Signal::KILL);
             let took = bed.until_source_is(family.client, &listener);
             println!("kill -9 {}: direct after {took:?}", family.client);
@@ -238,7 +242,7 @@ fn next_start_removes_rules_of_killed_relay() {
                 "{}",
                 bed.remains()
             );
-            assert_eq!(bed.source(&listener), family.far);
+            assert_eq!(bed.source(&listener), family.upstream);
             relay.stop();
             assert_eq!(bed.remains(), "");
         }
@@ -256,13 +260,13 @@ fn stopped_relay_releases_and_resumes_interception() {
         for family in BOTH {
             let listener = bed.listen(family.server_port(8080));
             let (client, server) = bed.pair(&bed.client, &listener);
-            assert_eq!(server.peer_addr().unwrap().ip(), family.far);
+            assert_eq!(server.peer_addr().unwrap().ip(), family.upstream);
             relay.signal(Signal::STOP);
             let took = bed.until_source_is(family.client, &listener);
             println!("SIGSTOP {} {more:?}: direct after {took:?}", family.client);
             let (direct_client, direct_server) = bed.pair(&bed.client, &listener);
             relay.signal(Signal::CONT);
-            let took = bed.until_source_is(family.far, &listener);
+            let took = bed.until_source_is(family.upstream, &listener);
             println!("SIGCONT {} {more:?}: relayed after {took:?}", family.client);
             exchange(&direct_client, &direct_server, 1);
             exchange(&client, &server, 1);
@@ -279,7 +283,7 @@ fn restores_flushed_rules() {
     let relay = bed.relay(&INTERCEPT);
     bed.output_of(&["nft", "flush", "ruleset"]);
     for family in BOTH {
-        bed.until_source_is(family.far, &bed.listen(family.server_port(8080)));
+        bed.until_source_is(family.upstream, &bed.listen(family.server_port(8080)));
     }
     let (_, log) = relay.stop();
     assert!(
@@ -327,7 +331,7 @@ fn verified_connect_reports_error_of_destination() {
 
         let listener = bed.listen(family.server_port(8080));
         let (client, server) = bed.pair(&bed.client, &listener);
-        assert_eq!(server.peer_addr().unwrap().ip(), family.far);
+        assert_eq!(server.peer_addr().unwrap().ip(), family.upstream);
         exchange(&client, &server, 2);
     }
 }
@@ -395,7 +399,7 @@ fn verified_connect_works_through_peer() {
             let refused = bed.connect(family.server_port(8081)).unwrap_err().kind();
             assert_eq!(refused, ErrorKind::ConnectionRefused);
             let (client, server) = bed.pair(&bed.client, &bed.listen(family.server_port(8080)));
-            assert_eq!(server.peer_addr().unwrap().ip(), family.far);
+            assert_eq!(server.peer_addr().unwrap().ip(), family.upstream);
             exchange(&client, &server, 2);
         }
         assert!(near.stop().0.success());
@@ -415,7 +419,7 @@ fn clients_connect_directly_while_peer_is_down() {
         for family in BOTH {
             for _ in 0..2 {
                 let (client, server) = bed.pair(&bed.client, &bed.listen(family.server_port(8080)));
-                assert_eq!(server.peer_addr().unwrap().ip(), family.far);
+                assert_eq!(server.peer_addr().unwrap().ip(), family.upstream);
                 exchange(&client, &server, 1);
             }
         }
@@ -551,13 +555,13 @@ fn two_relays_intercept_on_one_host() {
         let listener = bed.listen(v4.server_port(port));
         for ns in [&bed.client, &bed.router] {
             let (client, server) = bed.pair(ns, &listener);
-            assert_eq!(server.peer_addr().unwrap().ip(), v4.far, "{port}");
+            assert_eq!(server.peer_addr().unwrap().ip(), v4.upstream, "{port}");
             exchange(&client, &server, 1);
         }
     }
     first.stop();
     let sources = [8080, 8081, 8082].map(|port| bed.source(&bed.listen(v4.server_port(port))));
-    assert_eq!(sources, [v4.client, v4.far, v4.far]);
+    assert_eq!(sources, [v4.client, v4.upstream, v4.upstream]);
 }
 
 /// With the same port, the next process has its own rules, which must survive the end of the first.
@@ -575,17 +579,17 @@ fn draining_relay_and_next_one_keep_each_others_rules() {
             let [first, next] = [&first, &next].map(|args| args.each_ref().map(String::as_str));
             let first = bed.relay(&first);
             let (client, server) = bed.pair(&bed.client, &inside);
-            assert_eq!(server.peer_addr().unwrap().ip(), family.far);
+            assert_eq!(server.peer_addr().unwrap().ip(), family.upstream);
             first.signal(Signal::TERM);
             bed.until_source_is(family.client, &inside);
 
             let next = bed.relay(&next);
-            assert_eq!(bed.source(&inside), family.far);
+            assert_eq!(bed.source(&inside), family.upstream);
             exchange(&client, &server, 8);
             drop((client, server));
             let (status, log) = first.wait();
             assert!(status.success(), "{log}");
-            assert_eq!(bed.source(&inside), family.far, "{port}");
+            assert_eq!(bed.source(&inside), family.upstream, "{port}");
             let (status, log) = next.stop();
             assert!(
                 status.success() && !log.contains("removed by another program, restored"),
@@ -608,7 +612,7 @@ fn relays_ipv4_without_ipv6() {
         bed.command(&[&INTERCEPT[..], &["--verify-connect"]].concat()),
         1,
     );
-    assert_eq!(bed.source(&bed.listen(v4.server_port(8080))), v4.far);
+    assert_eq!(bed.source(&bed.listen(v4.server_port(8080))), v4.upstream);
     assert!(!bed.output_of(&["nft", "list", "tables"]).contains("ip6"));
     relay.stop();
     assert_eq!(bed.remains(), "");

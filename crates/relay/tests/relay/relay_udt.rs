@@ -145,7 +145,7 @@ fn delivers_bytes_in_flight_before_exit() {
     assert_eq!(received, "and back");
     let (status, log) = hosts.near.wait();
     assert!(
-        status.success() && log.contains("no connection cut"),
+        status.success() && log.contains("no connection reset"),
         "{log}"
     );
 }

@@ -28,9 +28,9 @@ pub struct Addresses {
     /// Client's address.
     pub client: IpAddr,
     /// Router's address towards the client.
-    pub near: IpAddr,
+    pub downstream: IpAddr,
     /// Router's address towards the server.
-    pub far: IpAddr,
+    pub upstream: IpAddr,
     /// Server's address.
     pub server: IpAddr,
     /// Unassigned address on the server's network.
@@ -50,8 +50,8 @@ const fn v6(network: u16, host: u16) -> IpAddr {
 /// Addresses of IPv4.
 pub const IPV4: Addresses = Addresses {
     client: v4(1, 1),
-    near: v4(1, 2),
-    far: v4(2, 2),
+    downstream: v4(1, 2),
+    upstream: v4(2, 2),
     server: v4(2, 1),
     unassigned: v4(2, 9),
     unreachable: v4(9, 1),
@@ -59,8 +59,8 @@ pub const IPV4: Addresses = Addresses {
 /// Addresses of IPv6.
 pub const IPV6: Addresses = Addresses {
     client: v6(1, 1),
-    near: v6(1, 2),
-    far: v6(2, 2),
+    downstream: v6(1, 2),
+    upstream: v6(2, 2),
     server: v6(2, 1),
     unassigned: v6(2, 9),
     unreachable: v6(9, 1),
@@ -144,8 +144,8 @@ impl Testbed {
     /// Installs the rules of docs/relay.md for a listener on port 3129 that intercepts nothing by itself.
     /// Packets to the router itself pass.
     pub fn divert(&self) {
-        let v4 = ("ip", IPV4.near, "-4", "icmp");
-        let v6 = ("ip6", IPV6.near, "-6", "ipv6-icmp");
+        let v4 = ("ip", IPV4.downstream, "-4", "icmp");
+        let v6 = ("ip6", IPV6.downstream, "-6", "ipv6-icmp");
         for (family, router, version, errors) in [v4, v6] {
             let rules = format!(
                 "table {family} divert {{

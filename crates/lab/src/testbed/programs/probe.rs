@@ -55,8 +55,8 @@ fn arguments(timing: Timing, expected: Option<&Expected>) -> [String; 5] {
             "--interval={}",
             Time::from_nanos(timing.interval_ns).exact()
         ),
-        format!("--length={}", timing.length),
-        format!("--segments={}", timing.segments),
+        format!("--packet-size={}", timing.packet_size),
+        format!("--gso-segments={}", timing.gso_segments),
         format!("--wait={}", (TIMEOUT + delay * 2).exact()),
     ]
 }

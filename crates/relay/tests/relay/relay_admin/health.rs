@@ -33,7 +33,7 @@ fn reports_serving_then_draining() {
     drop((client, server));
     let (status, log) = relay.wait();
     assert!(
-        status.success() && log.contains("no connection cut"),
+        status.success() && log.contains("no connection reset"),
         "{log}"
     );
 }
@@ -82,7 +82,7 @@ fn successor_takes_over_address_of_draining_process() {
     drop((client, server));
     let (status, log) = first.wait();
     assert!(
-        status.success() && log.contains("no connection cut"),
+        status.success() && log.contains("no connection reset"),
         "{log}"
     );
     endpoint.until("/healthz", |health| {

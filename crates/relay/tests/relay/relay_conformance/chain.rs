@@ -166,7 +166,7 @@ impl Chain {
         };
         let listener = match kind {
             "transparent" => destination,
-            _ => (family.near, port).into(),
+            _ => (family.downstream, port).into(),
         };
         let to = Destination::Address(destination);
         let dial = || Ok(longhaul_testnet::relay_process::dial(kind, listener, &to));
@@ -200,7 +200,7 @@ fn listener_flags() -> Vec<String> {
     let mut args = vec![];
     let mut add = |kind: &str, at: String| args.extend([format!("--{kind}"), at]);
     for family in &BOTH {
-        let at = |port| SocketAddr::from((family.near, port)).to_string();
+        let at = |port| SocketAddr::from((family.downstream, port)).to_string();
         add("socks5", at(1080));
         add("http", at(3128));
         add("convert", at(5124));

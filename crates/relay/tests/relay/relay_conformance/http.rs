@@ -50,7 +50,7 @@ struct Exchange {
 
 fn start_exchange(chain: &Chain, family: &Addresses, request_line: [&str; 3]) -> Exchange {
     let [method, version, fields] = request_line;
-    let proxy = (family.near, 3128).into();
+    let proxy = (family.downstream, 3128).into();
     let mut client = chain.testbed.client.run(|| Ok(connect(proxy))).unwrap();
     let at = DestinationKind::Origin.address(family);
     let head = format!("{method} http://{at}/ {version}\r\nHost: {at}\r\n{fields}\r\n");

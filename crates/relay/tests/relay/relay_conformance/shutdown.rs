@@ -21,7 +21,7 @@ pub(crate) fn drains_and_counts_reset_connections(chain: Chain) {
     exchange(&client, &server, 1);
     let (status, log) = near.wait();
     assert!(status.success(), "{log}");
-    assert!(log.contains(&format!("{left} connections cut")), "{log}");
+    assert!(log.contains(&format!("{left} connections reset")), "{log}");
     for end in open
         .iter_mut()
         .flat_map(|(client, server)| [client, server])
@@ -32,6 +32,6 @@ pub(crate) fn drains_and_counts_reset_connections(chain: Chain) {
     for relay in relays {
         let (status, log) = relay.stop();
         assert!(status.success(), "{log}");
-        assert!(log.contains("no connection cut"), "{log}");
+        assert!(log.contains("no connection reset"), "{log}");
     }
 }

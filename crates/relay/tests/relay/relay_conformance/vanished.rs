@@ -30,7 +30,7 @@ fn resets_client_when_destination_vanishes() {
 }
 
 fn listener_address() -> SocketAddr {
-    (IPV4.near, 8000).into()
+    (IPV4.downstream, 8000).into()
 }
 
 fn relay(bed: &Testbed) -> Relay {
