@@ -45,7 +45,7 @@ impl MemoryBudget {
 
     /// Changes the memory of a flow from `before` to `now` bytes.
     #[inline]
-    pub(super) fn account(&mut self, before: usize, now: usize) {
+    pub(super) fn update_used(&mut self, before: usize, now: usize) {
         self.flows_bytes = self.flows_bytes + now - before;
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Packet windows: single segments of the most telling times, for a chart that zooms in on them. They are the first
+//! Packet windows: single segments of the most informative periods, for a chart that zooms in on them. They are the first
 //! segments of a flow, those around each loss, and samples in between.
 //!
 //! A segment outside of the windows costs one comparison. Only the largest flows, as far as their size is known while
@@ -158,16 +158,16 @@ impl PacketWindows {
         }
         if self.slots.len() < self.slots_max {
             self.slots.push(FlowSlot::default());
-            return self.take(self.slots.len() - 1, owner);
+            return self.assign_slot(self.slots.len() - 1, owner);
         }
         let candidates = self.slots.iter().enumerate();
         let (smallest, slot) =
             candidates.min_by_key(|(_, slot)| (slot.owner != 0, slot.packets))?;
         let free = slot.owner == 0 || slot.packets.saturating_mul(REPLACE_FACTOR) < packets;
-        free.then(|| self.take(smallest, owner)).flatten()
+        free.then(|| self.assign_slot(smallest, owner)).flatten()
     }
 
-    fn take(&mut self, slot: usize, owner: u64) -> Option<usize> {
+    fn assign_slot(&mut self, slot: usize, owner: u64) -> Option<usize> {
         self.clear(slot);
         self.slots[slot].owner = owner;
         Some(slot)
@@ -183,13 +183,17 @@ impl PacketWindows {
     }
 
     /// Opens a window if the trigger counts and no window is open. Returns whether it did. A loss ends a sample window.
-    pub(super) fn begin(&mut self, handle: &mut WindowHandle, trigger: WindowTrigger) -> bool {
+    pub(super) fn open_window(
+        &mut self,
+        handle: &mut WindowHandle,
+        trigger: WindowTrigger,
+    ) -> bool {
         let Some(windows) = windows_of(&mut self.slots, handle) else {
             handle.events_left = 0;
             return false;
         };
         let outranks = trigger == WindowTrigger::Loss && windows.is_sampling();
-        if handle.events_left > 0 && !outranks || !windows.admits(trigger) {
+        if handle.events_left > 0 && !outranks || !windows.accepts_trigger(trigger) {
             return false;
         }
         let events = windows.spare[trigger as usize].pop().unwrap_or_default();
@@ -236,7 +240,11 @@ impl PacketWindows {
     }
 
     /// Ends a flow. Returns its windows, upload and download, in order of time.
-    pub(super) fn release(&mut self, number: u64, origins: [u64; 2]) -> [Vec<PacketWindow>; 2] {
+    pub(super) fn take_windows(
+        &mut self,
+        number: u64,
+        origins: [u64; 2],
+    ) -> [Vec<PacketWindow>; 2] {
         let owner = number + 1;
         let slot_of_flow = self.slots.iter().position(|slot| slot.owner == owner);
         let windows = slot_of_flow
@@ -260,11 +268,11 @@ fn windows_of<'a>(
 impl DirectionWindows {
     /// Counts a trigger and returns whether its window is kept. If there are too many windows, every second one is
     /// dropped, and every second trigger counts from then on.
-    fn admits(&mut self, trigger: WindowTrigger) -> bool {
+    fn accepts_trigger(&mut self, trigger: WindowTrigger) -> bool {
         let kind = trigger as usize;
         let number = self.triggers_seen[kind];
         self.triggers_seen[kind] += 1;
-        if !self.is_due(number, kind) {
+        if !self.is_sampled(number, kind) {
             return false;
         }
         let kept = self
@@ -274,7 +282,7 @@ impl DirectionWindows {
         if kept.count() >= WINDOWS_PER_TRIGGER_MAX as usize {
             self.drop_every_second(trigger);
         }
-        self.is_due(number, kind)
+        self.is_sampled(number, kind)
     }
 
     /// Returns whether the last window is a sample, which ends early when a loss shows.
@@ -282,7 +290,7 @@ impl DirectionWindows {
         (self.windows.last()).is_some_and(|window| window.trigger == WindowTrigger::Sample)
     }
 
-    fn is_due(&self, number: u32, kind: usize) -> bool {
+    fn is_sampled(&self, number: u32, kind: usize) -> bool {
         number.trailing_zeros() >= u32::from(self.every_log2[kind])
     }
 
@@ -325,7 +333,7 @@ impl DirectionWindows {
 }
 
 /// Returns the range of a packet in flight, unwrapped near `near`.
-pub(super) fn numbers_of(near: u64, start: u32, length: u32) -> (u64, u64) {
+pub(super) fn unwrapped_range(near: u64, start: u32, length: u32) -> (u64, u64) {
     let low = unwrap_near(near, start);
     (low, low + u64::from(length))
 }
@@ -360,13 +368,13 @@ mod tests {
     fn larger_flow_takes_slot_of_smaller_one() {
         let mut packet_windows = packet_windows(1, 1 << 20);
         let mut small = claimed(&mut packet_windows, 5, 0);
-        assert!(packet_windows.begin(&mut small, WindowTrigger::Beginning));
+        assert!(packet_windows.open_window(&mut small, WindowTrigger::Beginning));
         assert_eq!(claimed(&mut packet_windows, 6, 0).owner, 0);
         let mut large = claimed(&mut packet_windows, 6, SAMPLE_EVERY);
-        assert!(packet_windows.begin(&mut large, WindowTrigger::Sample));
+        assert!(packet_windows.open_window(&mut large, WindowTrigger::Sample));
         packet_windows.record(&mut small, 1, (1, 2), PacketEventKind::Sent);
         assert!(!small.is_open());
-        assert_eq!(packet_windows.release(5, [0; 2]), [vec![], vec![]]);
+        assert_eq!(packet_windows.take_windows(5, [0; 2]), [vec![], vec![]]);
     }
 
     #[test]
@@ -374,11 +382,11 @@ mod tests {
         let mut packet_windows = packet_windows(1, 1 << 20);
         let mut handle = claimed(&mut packet_windows, 0, 0);
         for trigger in 0..100 {
-            if packet_windows.begin(&mut handle, WindowTrigger::Sample) {
+            if packet_windows.open_window(&mut handle, WindowTrigger::Sample) {
                 fill(&mut packet_windows, &mut handle, 1_000 * (trigger + 1));
             }
         }
-        let [found, _] = packet_windows.release(0, [0; 2]);
+        let [found, _] = packet_windows.take_windows(0, [0; 2]);
         let times: Vec<u64> = found
             .iter()
             .map(|e| e.events[0].at_ns / 1_000 - 1)
@@ -392,10 +400,10 @@ mod tests {
         let events = 300;
         let mut packet_windows = packet_windows(2, events * size_of::<PacketEvent>());
         let mut window = claimed(&mut packet_windows, 1, 0);
-        packet_windows.begin(&mut window, WindowTrigger::Beginning);
+        packet_windows.open_window(&mut window, WindowTrigger::Beginning);
         fill(&mut packet_windows, &mut window, 7);
         assert_eq!(packet_windows.events_left, 0);
-        let [found, _] = packet_windows.release(1, [2; 2]);
+        let [found, _] = packet_windows.take_windows(1, [2; 2]);
         assert_eq!((found[0].events.len(), found[0].base), (events, 5));
         assert_eq!(packet_windows.events_left, events);
     }
@@ -404,12 +412,12 @@ mod tests {
     fn relative_numbers_survive_wrap_around() {
         let mut packet_windows = packet_windows(1, 1 << 20);
         let mut handle = claimed(&mut packet_windows, 1, 0);
-        packet_windows.begin(&mut handle, WindowTrigger::Beginning);
+        packet_windows.open_window(&mut handle, WindowTrigger::Beginning);
         let base = (1 << 33) - 10;
         for low in [base, base + 20, base - 30] {
             packet_windows.record(&mut handle, 1, (low, low + 5), PacketEventKind::Sent);
         }
-        let [found, _] = packet_windows.release(1, [base - 100; 2]);
+        let [found, _] = packet_windows.take_windows(1, [base - 100; 2]);
         let events: Vec<_> = found[0].events.iter().map(|m| (m.low, m.high)).collect();
         assert_eq!(
             (found[0].base, events),

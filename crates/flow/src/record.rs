@@ -317,7 +317,7 @@ pub struct Data {
     pub unique_bytes: u64,
     /// Largest payload of a segment on the wire.
     pub segment_max_bytes: u32,
-    /// Retransmissions (captured packets): the sum of fast, time-out, spurious and other ones.
+    /// Retransmissions (captured packets): the sum of fast, timeout, spurious and other ones.
     pub retransmissions: u64,
     /// Retransmissions (captured packets) after three duplicate ACKs or a loss that SACK showed.
     pub fast_retransmissions: u64,

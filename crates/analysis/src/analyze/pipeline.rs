@@ -7,7 +7,7 @@ use super::{
     progress::Progress,
     shard::{Shard, shard_of},
     source::extend_span,
-    sources::{CaptureInterface, FileFacts, Sources},
+    sources::{CaptureInterface, FileInfo, Sources},
     worker_pool::Pipeline,
 };
 use crate::report::{
@@ -201,7 +201,7 @@ impl<'a> ResultCollector<'a> {
 
     /// Closes the writer and returns the facts about files and capture points.
     pub(super) fn close(mut self, sources: Sources) -> CaptureInfo {
-        let (facts, interfaces) = sources.into_facts();
+        let (facts, interfaces) = sources.into_file_info();
         self.files.resize_with(facts.len(), FileStats::default);
         let names: Vec<_> = facts
             .iter()
@@ -259,7 +259,7 @@ impl FileStats {
         }
     }
 
-    fn into_capture_file(mut self, facts: FileFacts) -> CaptureFile {
+    fn into_capture_file(mut self, facts: FileInfo) -> CaptureFile {
         for (at, description) in facts.damages {
             self.add_damage(at, description);
         }

@@ -27,27 +27,27 @@ pub(super) struct Sources {
     /// Files that are not open yet, in order of their first packets.
     pending: VecDeque<PendingFile>,
     open: Vec<OpenFile>,
-    tracks: Vec<Track>,
-    /// Interfaces of all tracks.
+    sequences: Vec<FileSequence>,
+    /// Interfaces of all sequences.
     capture_interfaces: Vec<CaptureInterface>,
-    /// Facts about each file, in the order of the command line.
-    files: Vec<FileFacts>,
+    /// Information about each file, in the order of the command line.
+    files: Vec<FileInfo>,
     packets: u64,
     /// True after files overlapped in time.
     overlapping: bool,
     ended: bool,
 }
 
-/// Facts about a file that reading it finds.
+/// Information about a file that reading it finds.
 #[derive(Debug, Clone, Default)]
-pub(super) struct FileFacts {
+pub(super) struct FileInfo {
     pub(super) path: PathBuf,
     pub(super) format: String,
     pub(super) bytes: u64,
     pub(super) damages: Vec<(u64, String)>,
 }
 
-/// Interface of a track: a capture point.
+/// Interface of a sequence of files: a capture point.
 #[derive(Debug, Clone)]
 pub(super) struct CaptureInterface {
     pub(super) name: Option<Arc<str>>,
@@ -65,7 +65,7 @@ struct PendingFile {
 
 struct OpenFile {
     file: usize,
-    track: usize,
+    sequence: usize,
     source: Source,
     /// Batch that was read to find the file's first packet.
     first_batch: Option<Batch>,
@@ -74,7 +74,7 @@ struct OpenFile {
 }
 
 /// Files that continue each other (a rotated capture).
-struct Track {
+struct FileSequence {
     interfaces: Vec<InterfaceIdentity>,
     capture_points: Arc<Vec<CapturePoint>>,
     first_ns: u64,
@@ -92,20 +92,20 @@ impl Sources {
     /// # Errors
     /// A file cannot be read or is not a capture: a refusal that names it.
     pub(super) fn open(paths: &[PathBuf]) -> Result<Self> {
-        let probe = |(file, path): (usize, &PathBuf)| PendingFile::probe(file, path);
-        let pending: Result<Vec<_>> = paths.iter().enumerate().map(probe).collect();
+        let inspect = |(file, path): (usize, &PathBuf)| PendingFile::inspect(file, path);
+        let pending: Result<Vec<_>> = paths.iter().enumerate().map(inspect).collect();
         let mut pending = pending?;
         pending.sort_by_key(|file| file.first_ns);
-        let facts = |path: &PathBuf| FileFacts {
+        let info = |path: &PathBuf| FileInfo {
             path: path.clone(),
-            ..FileFacts::default()
+            ..FileInfo::default()
         };
         Ok(Self {
             pending: pending.into(),
             open: Vec::new(),
-            tracks: Vec::new(),
+            sequences: Vec::new(),
             capture_interfaces: Vec::new(),
-            files: paths.iter().map(facts).collect(),
+            files: paths.iter().map(info).collect(),
             packets: 0,
             overlapping: false,
             ended: false,
@@ -120,7 +120,7 @@ impl Sources {
         loop {
             batch.clear();
             self.open_due_files()?;
-            let Some(earliest) = self.earliest() else {
+            let Some(earliest) = self.earliest_file() else {
                 batch.last = !self.ended;
                 batch.multiple_points = self.files.len() > 1 || self.capture_interfaces.len() > 1;
                 return Ok(!std::mem::replace(&mut self.ended, true));
@@ -133,7 +133,7 @@ impl Sources {
     }
 
     /// Returns the index of the open file with the earliest time.
-    fn earliest(&self) -> Option<usize> {
+    fn earliest_file(&self) -> Option<usize> {
         let until = |at: &usize| self.open[*at].latest_ns;
         (0..self.open.len()).min_by_key(until)
     }
@@ -158,7 +158,7 @@ impl Sources {
         };
         let mut opened = OpenFile {
             file: next.file,
-            track: 0,
+            sequence: 0,
             source,
             first_batch,
             latest_ns: next.first_ns,
@@ -168,35 +168,35 @@ impl Sources {
             opened.source.fill(&mut batch)?;
             opened.first_batch = Some(batch);
         }
-        opened.track = self.find_track(&opened, next.first_ns);
+        opened.sequence = self.find_sequence(&opened, next.first_ns);
         self.overlapping |= !self.open.is_empty();
         self.open.push(opened);
         Ok(())
     }
 
-    /// Returns the track that a file continues, or a new one.
-    fn find_track(&mut self, file: &OpenFile, first_ns: u64) -> usize {
+    /// Returns the sequence that a file continues, or a new one.
+    fn find_sequence(&mut self, file: &OpenFile, first_ns: u64) -> usize {
         let interfaces = identities(file.source.interfaces());
-        let continues = |track: &Track| {
-            let common_count = track.interfaces.len().min(interfaces.len());
-            track.idle
-                && track.interfaces[..common_count] == interfaces[..common_count]
-                && track.last_ns <= first_ns.saturating_add(track.overlap_ns())
+        let continues = |sequence: &FileSequence| {
+            let common_count = sequence.interfaces.len().min(interfaces.len());
+            sequence.idle
+                && sequence.interfaces[..common_count] == interfaces[..common_count]
+                && sequence.last_ns <= first_ns.saturating_add(sequence.overlap_ns())
         };
-        let tracks = self.tracks.iter().enumerate();
-        let best_track = tracks.filter(|(_, track)| continues(track));
-        let best_track = best_track
-            .max_by_key(|(_, track)| track.last_ns)
+        let sequences = self.sequences.iter().enumerate();
+        let best = sequences.filter(|(_, sequence)| continues(sequence));
+        let best = best
+            .max_by_key(|(_, sequence)| sequence.last_ns)
             .map(|(at, _)| at);
-        best_track.unwrap_or_else(|| {
-            self.tracks.push(Track {
+        best.unwrap_or_else(|| {
+            self.sequences.push(FileSequence {
                 interfaces: Vec::new(),
                 capture_points: Arc::default(),
                 first_ns,
                 last_ns: 0,
                 idle: false,
             });
-            self.tracks.len() - 1
+            self.sequences.len() - 1
         })
     }
 
@@ -214,9 +214,9 @@ impl Sources {
             .map(|records| records.run.packets)
             .sum::<u64>();
         self.register_interfaces(at);
-        self.update_facts(at);
+        self.update_file_info(at);
         batch.multiple_points = self.files.len() > 1 || self.capture_interfaces.len() > 1;
-        batch.capture_points = Arc::clone(&self.tracks[self.open[at].track].capture_points);
+        batch.capture_points = Arc::clone(&self.sequences[self.open[at].sequence].capture_points);
         self.update_times(at, batch);
         if self.open[at].source.is_finished() {
             self.close_file(at);
@@ -224,12 +224,12 @@ impl Sources {
         Ok(())
     }
 
-    /// Adds the new interfaces of a file to its track.
+    /// Adds the new interfaces of a file to its sequence.
     fn register_interfaces(&mut self, at: usize) {
         let file = &self.open[at];
-        let track = &mut self.tracks[file.track];
-        track.idle = false;
-        let known_count = track.interfaces.len();
+        let sequence = &mut self.sequences[file.sequence];
+        sequence.idle = false;
+        let known_count = sequence.interfaces.len();
         for (number, interface) in file
             .source
             .interfaces()
@@ -237,10 +237,10 @@ impl Sources {
             .enumerate()
             .skip(known_count)
         {
-            track
+            sequence
                 .interfaces
                 .push((interface.name.clone(), interface.link_type));
-            Arc::make_mut(&mut track.capture_points)
+            Arc::make_mut(&mut sequence.capture_points)
                 .push(CapturePoint(self.capture_interfaces.len() as u32));
             self.capture_interfaces.push(CaptureInterface {
                 name: interface.name.clone(),
@@ -250,12 +250,12 @@ impl Sources {
         }
     }
 
-    fn update_facts(&mut self, at: usize) {
+    fn update_file_info(&mut self, at: usize) {
         let file = &mut self.open[at];
-        let facts = &mut self.files[file.file];
-        facts.bytes = file.source.offset();
-        facts.format = file.source.format();
-        facts.damages.append(&mut file.source.take_damages());
+        let info = &mut self.files[file.file];
+        info.bytes = file.source.offset();
+        info.format = file.source.format();
+        info.damages.append(&mut file.source.take_damages());
     }
 
     /// Updates the time up to which all files are read. A single file needs no such time.
@@ -266,8 +266,8 @@ impl Sources {
         let file = &mut self.open[at];
         let until = source::time_span(batch).map_or(0, |(_, last)| last);
         file.latest_ns = file.latest_ns.max(until);
-        let track = &mut self.tracks[file.track];
-        track.last_ns = track.last_ns.max(file.latest_ns);
+        let sequence = &mut self.sequences[file.sequence];
+        sequence.last_ns = sequence.last_ns.max(file.latest_ns);
         let next = self.pending.front().map(|file| file.first_ns);
         let unfinished = self.open.iter().filter(|file| !file.source.is_finished());
         let complete = unfinished.map(|file| file.latest_ns).chain(next).min();
@@ -278,7 +278,7 @@ impl Sources {
 
     fn close_file(&mut self, at: usize) {
         let file = self.open.swap_remove(at);
-        self.tracks[file.track].idle = true;
+        self.sequences[file.sequence].idle = true;
     }
 
     /// Returns the total number of bytes, if it is known: not for compressed files and pipes.
@@ -296,13 +296,13 @@ impl Sources {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// Returns the facts of all files, and the capture points.
-    pub(super) fn into_facts(self) -> (Vec<FileFacts>, Vec<CaptureInterface>) {
+    /// Returns the information about all files, and the capture points.
+    pub(super) fn into_file_info(self) -> (Vec<FileInfo>, Vec<CaptureInterface>) {
         (self.files, self.capture_interfaces)
     }
 }
 
-impl Track {
+impl FileSequence {
     fn overlap_ns(&self) -> u64 {
         (self.last_ns.saturating_sub(self.first_ns) / 100).min(OVERLAP_NS)
     }
@@ -311,7 +311,7 @@ impl Track {
 impl PendingFile {
     /// Reads the first batch to find the time of the first packet. A regular file is closed again, so that
     /// thousands of files need no descriptor.
-    fn probe(file: usize, path: &Path) -> Result<Self> {
+    fn inspect(file: usize, path: &Path) -> Result<Self> {
         let mut source = Source::open(path)?;
         let mut batch = Batch::default();
         source.fill(&mut batch)?;

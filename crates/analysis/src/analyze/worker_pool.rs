@@ -276,10 +276,10 @@ impl Schedule {
         self.ready[slot(next)].is_some_and(|(number, _)| number == next)
     }
 
-    fn finish_read(&mut self, any: bool) {
+    fn finish_read(&mut self, has_input: bool) {
         self.reading = false;
-        self.input_ended |= !any;
-        self.read += u64::from(any);
+        self.input_ended |= !has_input;
+        self.read += u64::from(has_input);
     }
 
     fn finish_partition(&mut self, number: u64, shard_mask: u32) {
@@ -294,10 +294,10 @@ impl Schedule {
         self.skip_empty_batches(shard);
     }
 
-    fn finish_collect(&mut self, well: bool) {
+    fn finish_collect(&mut self, succeeded: bool) {
         self.collecting = false;
         self.collected += 1;
-        self.failed |= !well;
+        self.failed |= !succeeded;
     }
 
     /// Skips the batches that have no item for the shard.

@@ -117,7 +117,7 @@ impl Recorder {
         }
     }
 
-    /// Writes the packets that are still in the ring. The kernel releases its current block after a time-out; no packet
+    /// Writes the packets that are still in the ring. The kernel releases its current block after a timeout; no packet
     /// arrives after that.
     fn drain_until_idle(&mut self) -> Result<()> {
         self.ring.stop_capture()?;

@@ -8,7 +8,7 @@ use crate::data::sequence_gaps::SequenceGap;
 use crate::data::stray::StrayNumber;
 use crate::data::{SendState, SequenceRange};
 use crate::memory_budget::MemoryBudget;
-use crate::packet_windows::{IN_FLIGHT_EVENTS_MAX, WindowHandle, numbers_of};
+use crate::packet_windows::{IN_FLIGHT_EVENTS_MAX, WindowHandle, unwrapped_range};
 use crate::record::{self, PacketEventKind, PacketWindow, SynOptions, WindowTrigger};
 use crate::round_trips::{
     RoundTrips,
@@ -80,7 +80,7 @@ impl Direction {
         if segment.flags & RST != 0 {
             return;
         }
-        let mut range = self.send_state.locate(segment);
+        let mut range = self.send_state.sequence_range(segment);
         if range.start != self.send_state.next {
             match self.locate_out_of_order(segment, range, budget) {
                 Some(located) => range = located,
@@ -364,7 +364,7 @@ impl Direction {
             silence_ns: self.send_state.packet_gaps.silence_ns(segment.at_ns),
             round_trip,
         };
-        self.send_state.recovery.cause(&evidence)
+        self.send_state.recovery.classify(&evidence)
     }
 
     /// Returns the bytes sent and neither acknowledged nor SACKed; 0 before the first ACK.
@@ -481,10 +481,10 @@ impl Direction {
         self.window_handle.loss_end = self.send_state.next;
         if budget
             .packet_windows
-            .begin(&mut self.window_handle, WindowTrigger::Loss)
+            .open_window(&mut self.window_handle, WindowTrigger::Loss)
         {
             for (at_ns, start, length) in self.round_trips.oldest().take(IN_FLIGHT_EVENTS_MAX) {
-                let numbers = numbers_of(self.send_state.next, start, length);
+                let numbers = unwrapped_range(self.send_state.next, start, length);
                 (budget.packet_windows).record(
                     &mut self.window_handle,
                     at_ns,

@@ -71,14 +71,14 @@ impl HandshakeTracker {
     /// Processes a segment of `end` with SYN or ACK flags.
     pub(super) fn process(&mut self, segment: &Segment, end: usize) {
         match (segment.flags & SYN != 0, segment.flags & ACK != 0) {
-            (true, false) => self.syn(segment, end),
+            (true, false) => self.process_syn(segment, end),
             (true, true) => self.syn_ack(segment, end),
-            (false, true) => self.ack(segment, end),
+            (false, true) => self.process_ack(segment, end),
             (false, false) => {}
         }
     }
 
-    fn syn(&mut self, segment: &Segment, end: usize) {
+    fn process_syn(&mut self, segment: &Segment, end: usize) {
         let retransmitted = std::mem::replace(&mut self.syn_kinds_sent[end].plain, true);
         self.record.syn_retransmissions += u32::from(retransmitted);
         if end == 0 {
@@ -97,7 +97,7 @@ impl HandshakeTracker {
         }
     }
 
-    fn ack(&mut self, segment: &Segment, end: usize) {
+    fn process_ack(&mut self, segment: &Segment, end: usize) {
         if self.awaits(end)
             && let Some(syn_ack) = self.syn_ack.take()
         {

@@ -84,20 +84,22 @@ impl Connection {
             0 => WindowTrigger::Beginning,
             _ => WindowTrigger::Sample,
         };
-        budget.packet_windows.begin(&mut up.window_handle, trigger);
         budget
             .packet_windows
-            .begin(&mut down.window_handle, trigger);
+            .open_window(&mut up.window_handle, trigger);
+        budget
+            .packet_windows
+            .open_window(&mut down.window_handle, trigger);
         self.next_window_update = packets + SAMPLE_EVERY;
     }
 
     /// Reports its memory, without its tables, to the budget.
     #[inline]
-    pub(super) fn account(&mut self, budget: &mut MemoryBudget) {
+    pub(super) fn update_memory_use(&mut self, budget: &mut MemoryBudget) {
         let [up, down] = &self.directions;
         let distributions = up.distributions_bytes() + down.distributions_bytes();
         let now = size_of::<Self>() + self.bins.open_bins_bytes() + distributions;
-        budget.account(self.accounted_bytes, now);
+        budget.update_used(self.accounted_bytes, now);
         self.accounted_bytes = now;
     }
 
@@ -309,7 +311,7 @@ impl Connection {
             .each_ref()
             .map(|direction| direction.send_state.origin);
         let [upload_windows, download_windows] =
-            budget.packet_windows.release(self.number, origins);
+            budget.packet_windows.take_windows(self.number, origins);
         self.bins.finish(self.number, packets, budget, sink);
         budget.end_flow(self.accounted_bytes, self.table_bytes());
         let [upload_series, download_series] = self.bins.into_time_series();

@@ -84,7 +84,7 @@ impl Direction {
         budget: &mut MemoryBudget,
     ) -> Option<u64> {
         if self.send_state.next == 0 {
-            self.send_state.init(segment.ack);
+            self.send_state.set_initial_number(segment.ack);
         }
         let ack = unwrap_near(self.send_state.next, segment.ack);
         match self.send_state.next.wrapping_sub(ack) <= WINDOW_MAX {

@@ -71,16 +71,16 @@ pub(super) struct SendState {
 impl SendState {
     /// Returns the range of `segment`, which may be the first of this direction.
     #[inline]
-    pub(super) fn locate(&mut self, segment: &Segment) -> SequenceRange {
+    pub(super) fn sequence_range(&mut self, segment: &Segment) -> SequenceRange {
         if self.next == 0 {
-            self.init(segment.seq);
+            self.set_initial_number(segment.seq);
         }
         SequenceRange::of(segment, unwrap_near(self.next, segment.seq))
     }
 
     /// Sets the first known number.
     #[cold]
-    pub(super) fn init(&mut self, number: u32) {
+    pub(super) fn set_initial_number(&mut self, number: u32) {
         self.next = unwrap_first(number);
         self.origin = self.next;
     }

@@ -4,17 +4,17 @@
 //! A late packet whose bytes the tap has not seen before was either reordered ([`is_reordered`]) or lost before the tap
 //! and retransmitted. Wireshark only compares the delay with 3 ms or the handshake's round trip; tcptrace calls all
 //! such packets out of order. A TSval decides for certain: a reordered packet was stamped before the packets that
-//! overtook it.
+//! arrived first.
 //!
 //! A retransmission has one cause, the first of these that applies:
 //! 1. *spurious*: all of it had been acknowledged or SACKed when it passed the tap. Wireshark requires that it was
 //!    acknowledged. Later D-SACKs are counted separately.
-//! 2. *time-out*: nothing had been sent for longer than a round trip plus Linux's least time-out;
+//! 2. *timeout*: nothing had been sent for longer than a round trip plus Linux's least timeout;
 //! 3. the cause of the current recovery, for data that was outstanding when the recovery began and is still
-//!    unacknowledged (go-back-N after a time-out, partial ACKs of RFC 6582, further gaps of RFC 6675);
+//!    unacknowledged (go-back-N after a timeout, partial ACKs of RFC 6582, further gaps of RFC 6675);
 //! 4. *fast*: three duplicate ACKs (RFC 5681 §3.2), or SACKs above it (RFC 6675, RFC 8985). Wireshark requires two
 //!    duplicates and less than 20 ms since the last;
-//! 5. *time-out*: nothing had been sent for max(200 ms, SRTT + 4 RTTVAR);
+//! 5. *timeout*: nothing had been sent for max(200 ms, SRTT + 4 RTTVAR);
 //! 6. *other*: tail loss probes, and causes that the tap cannot see.
 
 use super::sequence_gaps::SequenceGap;
@@ -66,7 +66,7 @@ pub(crate) struct Recovery {
 
 impl Recovery {
     /// Classifies a retransmission and updates the recovery.
-    pub(crate) fn cause(&mut self, evidence: &Evidence) -> Cause {
+    pub(crate) fn classify(&mut self, evidence: &Evidence) -> Cause {
         if evidence.received {
             return Cause::Spurious;
         }
@@ -154,7 +154,7 @@ mod tests {
             sacked_above: true,
             ..two
         };
-        let cause = |e| Recovery::default().cause(&e);
+        let cause = |e| Recovery::default().classify(&e);
         assert_eq!(
             [two, three, sack].map(cause),
             [Cause::Other, Cause::Fast, Cause::Fast]
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn silence_means_time_out() {
-        let cause = |ms| Recovery::default().cause(&evidence(10, ms));
+        let cause = |ms| Recovery::default().classify(&evidence(10, ms));
         assert_eq!([199, 201].map(cause), [Cause::Other, Cause::Timeout]);
     }
 
@@ -173,7 +173,7 @@ mod tests {
             sacked_above: true,
             ..evidence(10, ms)
         };
-        let cause = |ms| Recovery::default().cause(&sack(ms));
+        let cause = |ms| Recovery::default().classify(&sack(ms));
         assert_eq!([201, 301].map(cause), [Cause::Fast, Cause::Timeout]);
     }
 
@@ -185,11 +185,11 @@ mod tests {
             next: 200,
             ..evidence(start, 0)
         };
-        assert_eq!(recovery.cause(&evidence(10, 500)), Cause::Timeout);
-        assert_eq!(recovery.cause(&sack(99)), Cause::Timeout);
-        assert_eq!(recovery.cause(&sack(100)), Cause::Fast);
-        assert_eq!(recovery.cause(&evidence(150, 0)), Cause::Fast);
-        assert_eq!(recovery.cause(&evidence(150, 500)), Cause::Timeout);
+        assert_eq!(recovery.classify(&evidence(10, 500)), Cause::Timeout);
+        assert_eq!(recovery.classify(&sack(99)), Cause::Timeout);
+        assert_eq!(recovery.classify(&sack(100)), Cause::Fast);
+        assert_eq!(recovery.classify(&evidence(150, 0)), Cause::Fast);
+        assert_eq!(recovery.classify(&evidence(150, 500)), Cause::Timeout);
     }
 
     #[test]
@@ -198,7 +198,7 @@ mod tests {
             received: true,
             ..evidence(10, 500)
         };
-        assert_eq!(Recovery::default().cause(&received), Cause::Spurious);
+        assert_eq!(Recovery::default().classify(&received), Cause::Spurious);
     }
 
     #[test]

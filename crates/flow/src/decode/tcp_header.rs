@@ -90,14 +90,14 @@ impl Options {
                 )),
                 ..Self::NONE
             },
-            _ => Self::walk(bytes, cut),
+            _ => Self::parse_each(bytes, cut),
         }
     }
 
     /// Parses up to the end mark, or the first option that is damaged or `cut` off; of a cut SACK option, the whole
     /// blocks before that count.
     #[inline(never)]
-    fn walk(bytes: &[u8], cut: bool) -> Self {
+    fn parse_each(bytes: &[u8], cut: bool) -> Self {
         let (mut options, mut rest) = (Self::NONE, bytes);
         while let [kind, tail @ ..] = rest {
             match *kind {
@@ -112,7 +112,7 @@ impl Options {
                         }
                         break;
                     };
-                    options.apply(kind, &option[2..]);
+                    options.store_option(kind, &option[2..]);
                     rest = after;
                 }
             }
@@ -120,7 +120,7 @@ impl Options {
         options
     }
 
-    fn apply(&mut self, kind: u8, body: &[u8]) {
+    fn store_option(&mut self, kind: u8, body: &[u8]) {
         match (kind, body) {
             (option::MSS, [high, low]) => self.mss = u16::from_be_bytes([*high, *low]),
             (option::WINDOW_SCALE, [shift]) => self.window_scale = (*shift).min(SCALE_CUT - 1),

@@ -88,7 +88,7 @@ impl Flows {
         let slot = self.slot_of(&item, &[], sink);
         if let Some(connection) = &mut self.connections[slot as usize] {
             connection.process(segment, &mut self.budget, sink);
-            connection.account(&mut self.budget);
+            connection.update_memory_use(&mut self.budget);
         }
         self.evict_excess(&[], sink);
     }
@@ -125,7 +125,7 @@ impl Flows {
         while let Some(at) = self.slot_batches.take(slot) {
             connection.process(&batch[at as usize].segment, &mut self.budget, sink);
         }
-        connection.account(&mut self.budget);
+        connection.update_memory_use(&mut self.budget);
     }
 
     /// Ends the flows seen longest ago, except one, while all use more memory than they may.
@@ -237,7 +237,7 @@ impl Flows {
         let slot = self.take_slot((item.capture_point, item.key));
         let mut connection = Box::new(Connection::new(item, &mut self.budget));
         self.budget.begin_flow();
-        connection.account(&mut self.budget);
+        connection.update_memory_use(&mut self.budget);
         self.connections[slot as usize] = Some(connection);
         let hash = self.hash.of(item.capture_point, &item.key);
         let (hasher, ids) = (&self.hash, &self.ids);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Smoothed round trip and the time-out derived from it (RFC 6298 §2), as far as a tap can know them.
+//! Smoothed round trip and the timeout derived from it (RFC 6298 §2), as far as a tap can know them.
 
-/// Least time-out of Linux, and the least that it adds to the round trip (`TCP_RTO_MIN`, `include/net/tcp.h`). RFC 6298
-/// requires a second, but no common sender uses a shorter time-out than Linux.
+/// Least timeout of Linux, and the least that it adds to the round trip (`TCP_RTO_MIN`, `include/net/tcp.h`). RFC 6298
+/// requires a second, but no common sender uses a shorter timeout than Linux.
 const RTO_MIN_NS: u64 = 200_000_000;
 /// Least time that is taken for reordering if part of the round trip is unknown: the value of Wireshark.
 const REORDERING_NS: u64 = 3_000_000;
@@ -58,12 +58,12 @@ impl PathRoundTrip {
         }
     }
 
-    /// Returns the shortest silence that can be a time-out, ns.
+    /// Returns the shortest silence that can be a timeout, ns.
     pub(crate) fn timeout_min_ns(self) -> u64 {
         RTO_MIN_NS.max(self.srtt_ns + 4 * self.rttvar_ns)
     }
 
-    /// Returns whether a silence is almost certainly a time-out.
+    /// Returns whether a silence is almost certainly a timeout.
     pub(crate) fn is_surely_timeout(self, silence_ns: u64) -> bool {
         self.is_whole && silence_ns >= self.srtt_ns + RTO_MIN_NS.max(4 * self.rttvar_ns)
     }

@@ -17,7 +17,7 @@ pub struct Bin {
     pub retransmitted_bytes: u64,
     /// Retransmitted packets with payload.
     pub retransmissions: u32,
-    /// Retransmitted packets after a time-out.
+    /// Retransmitted packets after a timeout.
     pub timeouts: u32,
     /// Packets with payload that end within a segment of the advertised window's end.
     pub window_full: u32,

@@ -25,7 +25,7 @@
 //!    no room for a segment.
 //! 6. **Congestion window**: data was retransmitted, in this step or in one of the three before. Or the data in flight
 //!    is still below its amount at a loss that cut it by 15 % or more. Or it grew by a segment over its amount four
-//!    steps ago and before, also before a silence shorter than a time-out.
+//!    steps ago and before, also before a silence shorter than a timeout.
 //! 7. **Application**, for the rest: without a loss, less is in flight than before, nothing grows, and nothing blocks.
 //!    The sender held back. A send buffer that is too small and pacing are reasons as well: a tap cannot distinguish
 //!    them.
@@ -65,7 +65,7 @@ const CUT_STEPS: usize = 8;
 const FULL_RATE: f64 = 0.97;
 /// Steps over which growth is measured, and that a repair takes.
 const GROWTH_STEPS: usize = 4;
-/// Least time-out of Linux (`TCP_RTO_MIN`).
+/// Least timeout of Linux (`TCP_RTO_MIN`).
 const TIME_OUT_NS: f64 = 200e6;
 /// Divisor for the part of the largest window that is unread data if a receiver is slow. Linux lowers a window by less
 /// than that when packets use its memory badly.
@@ -443,7 +443,7 @@ impl LimitClassifier {
         limit
     }
 
-    /// Records a silence. After a time-out the window restarts (RFC 5681 §4.1).
+    /// Records a silence. After a timeout the window restarts (RFC 5681 §4.1).
     fn record_pause(&mut self, silent_ns: f64) {
         let most = self.history.iter().copied().max().unwrap_or(0);
         let known = if silent_ns < TIME_OUT_NS {

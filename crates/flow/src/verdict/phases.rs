@@ -4,7 +4,7 @@
 //! The rules and their reasons:
 //!
 //! 1. **Idle** is a time without data of at least two round trips and 2 % of the duration. Shorter pauses are those
-//!    between windows. A silence that ends with a retransmission is a time-out, not idleness.
+//!    between windows. A silence that ends with a retransmission is a timeout, not idleness.
 //! 2. Between idle stretches, the sending rate is averaged over whole round trips (`time_series/rtt_windows.rs`) and
 //!    partitioned into straight lines (`time_series/change_points.rs`). A line **grows** if its end is more than 15 %
 //!    above its beginning, and the rise is more than noise explains.

@@ -294,7 +294,7 @@ fn verdict_states_tap_position_and_caveats() {
     assert!(far.in_flight_max_bytes < near.in_flight_max_bytes / 10);
 }
 
-/// A burst each 150 ms, less than a time-out: an earlier burst proved that the window is large enough.
+/// A burst each 150 ms, less than a timeout: an earlier burst proved that the window is large enough.
 #[test]
 fn repeated_equal_bursts_are_application_limited() {
     let writes = (0..60).map(|n| (0.1 + 0.15 * f64::from(n), 60));

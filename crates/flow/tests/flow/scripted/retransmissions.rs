@@ -15,7 +15,7 @@ fn upload(parts: &[&[ScriptSegment]]) -> Data {
     run_one(&script(parts)).upload.data
 }
 
-/// Returns the counts of fast, time-out, spurious and other retransmissions.
+/// Returns the counts of fast, timeout, spurious and other retransmissions.
 fn causes(data: &Data) -> [u64; 4] {
     [
         data.fast_retransmissions,
