@@ -170,24 +170,24 @@ fn metric(captured: &CapturedFlow<'_>, name: &str) -> Option<f64> {
     Some(captured.cell.metrics.get(&name)?.median)
 }
 
-/// Describes startup and steady rate: ": startup 17.1 s, then 385 Mbit/s".
+/// Describes ramp-up and steady rate: ": ramp-up 17.1 s, then 385 Mbit/s".
 fn describe_rates(captured: &CapturedFlow<'_>) -> String {
     let rate = metric(captured, "data_steady_bps").map(|rate| Metric::of("x_bps").format(rate));
     let first = captured.series.phases.first();
-    let startup = first.filter(|phase| phase.name == "ramp-up");
-    let startup = startup.map(|phase| Metric::of("x_s").format(phase.to_s - phase.from_s));
-    match (startup, rate) {
-        (Some(startup), Some(rate)) => format!(": startup {startup}, then {rate}"),
+    let ramp_up = first.filter(|phase| phase.name == "ramp-up");
+    let ramp_up = ramp_up.map(|phase| Metric::of("x_s").format(phase.to_s - phase.from_s));
+    match (ramp_up, rate) {
+        (Some(ramp_up), Some(rate)) => format!(": ramp-up {ramp_up}, then {rate}"),
         (None, Some(rate)) => format!(": {rate}"),
         _ => String::new(),
     }
 }
 
-/// Describes the ACK rates: ": 16.6 kpackets/s during startup, then 16.7 kpackets/s".
+/// Describes the ACK rates: ": 16.6 kpackets/s during ramp-up, then 16.7 kpackets/s".
 fn describe_ack_rates(captured: &CapturedFlow<'_>) -> String {
     let print = |name| metric(captured, name).map(|rate| Metric::of("x_pps").format(rate));
     match (print("ramp_up_acks_pps"), print("steady_acks_pps")) {
-        (Some(before), Some(after)) => format!(": {before} during startup, then {after}"),
+        (Some(before), Some(after)) => format!(": {before} during ramp-up, then {after}"),
         (None, Some(after)) => format!(": {after}"),
         _ => String::new(),
     }
