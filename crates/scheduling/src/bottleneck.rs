@@ -35,12 +35,12 @@ const LOSS_MIN: f64 = 1e-5;
 /// al., ACM Queue 2016, figure 8), and causes losses of some percent itself where queues are short.
 const LOSS_MIN_BBR: f64 = 0.15;
 
-/// An end of a copy.
+/// Endpoint of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// The end that reads files.
+pub enum Endpoint {
+    /// The endpoint that reads files.
     Source,
-    /// The end that writes files.
+    /// The endpoint that writes files.
     Target,
 }
 
@@ -73,7 +73,7 @@ pub enum Bottleneck {
     Pacing,
     /// A limit that the user set.
     Limit,
-    /// An end that has become silent.
+    /// An endpoint that has become silent.
     Peer,
 }
 
@@ -158,12 +158,12 @@ impl Verdict {
         Some(verdict.unwrap_or_else(|| judge_network(source)))
     }
 
-    /// The verdict on an end that has sent nothing for `seconds`.
+    /// The verdict on an endpoint that has sent nothing for `seconds`.
     #[must_use]
-    pub fn silent(end: End, seconds: u64) -> Self {
+    pub fn silent(end: Endpoint, seconds: u64) -> Self {
         let which = match end {
-            End::Source => "source",
-            End::Target => "target",
+            Endpoint::Source => "source",
+            Endpoint::Target => "target",
         };
         Self::new(
             Bottleneck::Peer,
@@ -298,10 +298,7 @@ fn judge_other_threads(idle: &str, source: &Metrics, target: &Metrics) -> Option
     } else if largest == lookup {
         (Bottleneck::TargetFiles, "it")
     } else {
-        (
-            Bottleneck::TargetDisk,
-            "syncing and renaming files",
-        )
+        (Bottleneck::TargetDisk, "syncing and renaming files")
     };
     let evidence = format!("{activity} {took}, and streams had nothing to send for {idle}");
     Some(Verdict::new(bottleneck, evidence))
@@ -622,7 +619,7 @@ mod tests {
         source.network.retransmitted_bytes = 4_200_000;
         let text = Verdict::of(&source, &target).unwrap().to_string();
         insta::assert_snapshot!(text, @"losses on the path: 0.4 % of the bytes were retransmitted without a standing queue (RTT 20.5 ms, minimum 20.0 ms); the congestion control held back for 100 % of the time");
-        let text = Verdict::silent(End::Target, 7).to_string();
+        let text = Verdict::silent(Endpoint::Target, 7).to_string();
         assert_eq!(text, "a silent endpoint: no report from the target for 7 s");
     }
 }

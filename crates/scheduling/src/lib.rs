@@ -2,7 +2,7 @@
 //! The schedule of `longhaul copy`, as decisions without I/O and without a clock.
 //!
 //! - [`Work`] decides which block a stream carries next.
-//! - [`Ledger`] knows which parcels must be sent again when a stream breaks.
+//! - [`Ledger`] knows which parcels must be retransmitted when a stream breaks.
 //! - [`Stragglers`] decides which parcels are sent twice because a stream is too slow.
 //! - [`streams`] decides how many streams there are.
 //! - [`extents`] divides a copy among several workers.
@@ -22,7 +22,7 @@ mod stragglers;
 pub mod streams;
 mod work;
 
-pub use bottleneck::{Bottleneck, End, Verdict};
+pub use bottleneck::{Bottleneck, Endpoint, Verdict};
 pub use ledger::{Ledger, StreamEnded};
 pub use metrics::{Metrics, Network, Stage, StageTime, StageTimes};
 pub use stragglers::{Stragglers, StreamRate};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Measurements of an end of a copy: the time of its threads by stage, and the state of its sockets.
+//! Measurements of an endpoint of a copy: the time of its threads by stage, and the state of its sockets.
 
 use longhaul_tcpsim::limiter::Limiter;
 use std::ops::{Index, IndexMut};
@@ -164,7 +164,7 @@ impl Network {
     }
 }
 
-/// Measurements of an end since its start.
+/// Measurements of an endpoint since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Metrics {
     /// Time since the start, in microseconds.
@@ -173,9 +173,9 @@ pub struct Metrics {
     pub stages: StageTimes,
     /// Time of waiting for a CPU, in microseconds. The waiting times in `stages` include it.
     pub runqueue_wait_us: u64,
-    /// CPUs that the end may use.
+    /// CPUs that the endpoint may use.
     pub cpus: u32,
-    /// Identifier of the machine that the end runs on. Ends with the same number are on the same machine.
+    /// Identifier of the machine that the endpoint runs on. Endpoints with the same number are on the same machine.
     pub machine: u64,
     /// State of its sockets. Only the source has it.
     pub network: Network,

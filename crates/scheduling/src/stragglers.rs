@@ -40,22 +40,22 @@ impl Stragglers {
     pub fn choose_resends(
         &mut self,
         ledger: &Ledger,
-        paces: &BTreeMap<u64, StreamRate>,
+        rates: &BTreeMap<u64, StreamRate>,
         now: Time,
     ) -> Vec<Parcel> {
         let streams: Vec<BusyStream<'_>> = ledger.in_flight().collect();
         self.remove_arrived(&streams);
-        let idle: Vec<StreamRate> = paces
+        let idle: Vec<StreamRate> = rates
             .iter()
             .filter(|(stream, _)| ledger.is_idle(**stream))
-            .map(|(_, pace)| *pace)
+            .map(|(_, rate)| *rate)
             .collect();
-        let Some(usual) = median(idle.clone()) else {
+        let Some(typical) = median(idle.clone()) else {
             return Vec::new();
         };
         let mut late: Vec<(f64, &Parcel)> = streams
             .iter()
-            .flat_map(|stream| late_parcels(stream, paces.get(&stream.0), usual, now))
+            .flat_map(|stream| late_parcels(stream, rates.get(&stream.0), typical, now))
             .filter(|(_, parcel)| !self.repeated.contains(*parcel))
             .collect();
         late.sort_by(|(a, _), (b, _)| b.total_cmp(a));
@@ -82,27 +82,27 @@ impl Stragglers {
 /// The rate of the median idle stream, by the time that a parcel takes. `None` if no stream is idle.
 fn median(mut idle: Vec<StreamRate>) -> Option<StreamRate> {
     let middle = idle.len() / 2;
-    let seconds = |pace: &StreamRate| pace.seconds_for(PARCEL_LEN);
+    let seconds = |rate: &StreamRate| rate.seconds_for(PARCEL_LEN);
     idle.sort_by(|a, b| seconds(a).total_cmp(&seconds(b)));
     idle.get(middle).copied()
 }
 
-/// Parcels in flight on a stream that would arrive sooner if sent again at the `usual` rate. The first item of a pair
+/// Parcels in flight on a stream that would arrive sooner if sent again at the `typical` rate. The first item of a pair
 /// is the seconds that the parcel still takes.
 fn late_parcels<'a>(
     (_, since, parcels): &BusyStream<'a>,
-    pace: Option<&StreamRate>,
-    usual: StreamRate,
+    rate: Option<&StreamRate>,
+    typical: StreamRate,
     now: Time,
 ) -> Vec<(f64, &'a Parcel)> {
-    let Some(pace) = pace else {
+    let Some(rate) = rate else {
         return Vec::new();
     };
     let mut ahead = 0;
     let late = parcels.iter().map(|SentParcel { parcel, bytes }| {
         ahead += bytes;
-        let left = pace.seconds_left(ahead, now.since(*since));
-        let instead = usual.seconds_for(*bytes);
+        let left = rate.seconds_left(ahead, now.since(*since));
+        let instead = typical.seconds_for(*bytes);
         let is_late = left > SPEEDUP_MIN * instead && left > instead + SAVED_MIN_S;
         is_late.then_some((left, parcel))
     });
@@ -158,7 +158,7 @@ mod tests {
         ledger
     }
 
-    fn rates(windows: &[u64]) -> BTreeMap<u64, StreamRate> {
+    fn stream_rates(windows: &[u64]) -> BTreeMap<u64, StreamRate> {
         (0..)
             .zip(windows.iter().map(|window| stream_rate(*window)))
             .collect()
@@ -168,22 +168,22 @@ mod tests {
     fn idle_streams_repeat_the_latest_parcels() {
         let ledger = ledger(&[2, 1, 0, 0]);
         // The first stream takes 15 s for a block, the second 1.8 s, the others 1.1 s.
-        let paces = rates(&[100_000, MIB, 2 * MIB, 2 * MIB]);
+        let rates = stream_rates(&[100_000, MIB, 2 * MIB, 2 * MIB]);
         let mut stragglers = Stragglers::default();
         let now = Time::from_millis(500);
         assert_eq!(
-            stragglers.choose_resends(&ledger, &paces, now),
+            stragglers.choose_resends(&ledger, &rates, now),
             [block(1), block(0)]
         );
         assert!(stragglers.has_repeated(&block(0)) && !stragglers.has_repeated(&block(2)));
-        assert_eq!(stragglers.choose_resends(&ledger, &paces, now), [], "once");
+        assert_eq!(stragglers.choose_resends(&ledger, &rates, now), [], "once");
     }
 
     #[test]
     fn does_not_repeat_parcels_that_would_gain_nothing() {
         let now = Time::from_millis(500);
         let repeat = |blocks: &[u64], windows: &[u64]| {
-            Stragglers::default().choose_resends(&ledger(blocks), &rates(windows), now)
+            Stragglers::default().choose_resends(&ledger(blocks), &stream_rates(windows), now)
         };
         assert_eq!(repeat(&[1, 0], &[2 * MIB, 2 * MIB]), []);
         assert_eq!(repeat(&[1, 0], &[MIB, 2 * MIB]), []);
@@ -193,25 +193,25 @@ mod tests {
             "no stream is idle"
         );
         assert_eq!(repeat(&[1, 0], &[100_000, 100_000]), [], "all are slow");
-        assert_eq!(repeat(&[1, 0], &[100_000]), [], "the second has no pace");
+        assert_eq!(repeat(&[1, 0], &[100_000]), [], "the second has no rate");
     }
 
     #[test]
     fn does_not_repeat_parcels_that_arrive_within_moments() {
-        let mut paces = rates(&[100_000, 2 * MIB]);
-        for pace in paces.values_mut() {
-            pace.rtt = Time::from_millis(4);
+        let mut rates = stream_rates(&[100_000, 2 * MIB]);
+        for rate in rates.values_mut() {
+            rate.rtt = Time::from_millis(4);
         }
-        let late = Stragglers::default().choose_resends(&ledger(&[1, 0]), &paces, Time::ZERO);
+        let late = Stragglers::default().choose_resends(&ledger(&[1, 0]), &rates, Time::ZERO);
         assert_eq!(late, []);
     }
 
     #[test]
     fn repeats_parcels_of_a_stalled_stream_with_a_large_window() {
-        let (ledger, paces) = (ledger(&[1, 0]), rates(&[2 * MIB, 2 * MIB]));
+        let (ledger, rates) = (ledger(&[1, 0]), stream_rates(&[2 * MIB, 2 * MIB]));
         let repeat = |seconds| {
             let now = Time::from_secs(seconds);
-            Stragglers::default().choose_resends(&ledger, &paces, now)
+            Stragglers::default().choose_resends(&ledger, &rates, now)
         };
         // The block is expected after 1.05 s.
         assert_eq!((repeat(1), repeat(2)), (vec![], vec![]));
@@ -221,23 +221,23 @@ mod tests {
     #[test]
     fn repeats_parcels_of_a_stream_with_a_low_rate_limit() {
         let ledger = ledger(&[1, 0]);
-        let mut paces = rates(&[2 * MIB, 2 * MIB]);
-        paces.get_mut(&0).unwrap().most_bytes_per_s = 100_000;
-        let late = Stragglers::default().choose_resends(&ledger, &paces, Time::ZERO);
+        let mut rates = stream_rates(&[2 * MIB, 2 * MIB]);
+        rates.get_mut(&0).unwrap().most_bytes_per_s = 100_000;
+        let late = Stragglers::default().choose_resends(&ledger, &rates, Time::ZERO);
         assert_eq!(late, [block(0)]);
     }
 
     #[test]
     fn forgets_parcels_that_have_arrived() {
         let mut ledger = ledger(&[1, 0]);
-        let paces = rates(&[100_000, 2 * MIB]);
+        let rates = stream_rates(&[100_000, 2 * MIB]);
         let mut stragglers = Stragglers::default();
         assert_eq!(
-            stragglers.choose_resends(&ledger, &paces, Time::ZERO),
+            stragglers.choose_resends(&ledger, &rates, Time::ZERO),
             [block(0)]
         );
         ledger.confirm(0, 1, Time::ZERO).unwrap();
-        assert_eq!(stragglers.choose_resends(&ledger, &paces, Time::ZERO), []);
+        assert_eq!(stragglers.choose_resends(&ledger, &rates, Time::ZERO), []);
         assert!(!stragglers.has_repeated(&block(0)));
     }
 }

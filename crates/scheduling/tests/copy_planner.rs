@@ -186,16 +186,16 @@ impl Simulation {
         if !self.work.is_empty() {
             return;
         }
-        let pace = |slow: bool| StreamRate {
+        let rate = |slow: bool| StreamRate {
             window_bytes: if slow { 1000 } else { 1 << 20 },
             rtt: Time::from_millis(100),
             most_bytes_per_s: u64::MAX,
         };
         let all = self.streams.iter().enumerate();
-        let paces = all.map(|(at, stream)| (stream.number, pace(at == slow)));
+        let rates = all.map(|(at, stream)| (stream.number, rate(at == slow)));
         for parcel in self
             .stragglers
-            .choose_resends(&self.ledger, &paces.collect(), NOW)
+            .choose_resends(&self.ledger, &rates.collect(), NOW)
         {
             *self.repeated.entry(parcel.clone()).or_default() += 1;
             self.work.requeue(parcel);

@@ -272,7 +272,7 @@ fn assert_not_finished(make_large: impl Fn(&Path), (kind, readable): (&str, u64)
     let disk = BadDisk::new(&testbed, &there, (&name, &bad), readable);
     let (code, _, stderr) = disk.copy(&testbed, &from, &disk.disk.at);
     assert_eq!(code, Some(1), "{kind} from {readable}: {stderr}");
-    let wanted = format!("longhaul: large: {reason}: Input/output error");
+    let wanted = format!("longhaul: target: large: {reason}: Input/output error");
     assert!(stderr.starts_with(&wanted), "{stderr}");
     assert!(!disk.disk.outside_path().join("large").exists());
     small_are_same(&from, &disk.disk.outside_path());

@@ -119,7 +119,7 @@ fn names_every_file_on_a_read_only_target() {
     let (code, stderr) = copy_to(&disk, &testbed, &from);
     assert_eq!(code, Some(1), "{stderr}");
     for name in before.keys().chain(tree::listing(&from).keys()) {
-        let start = format!("longhaul: {}: ", name.display());
+        let start = format!("longhaul: target: {}: ", name.display());
         let of = |line: &&str| line.starts_with(&start) && line.contains("Read-only file system");
         assert_eq!(stderr.lines().filter(of).count(), 1, "{start}: {stderr}");
     }

@@ -184,7 +184,13 @@ fn open_parent(path: &Path, dry_run: bool) -> Result<(Root, RelPath)> {
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
-    let failed = |error| Refusal::usage(format!("{}: {error}", parent.display()));
+    let failed = |error| {
+        let parent = match parent == Path::new(".") {
+            true => "the current directory".to_owned(),
+            false => parent.display().to_string(),
+        };
+        Refusal::usage(format!("{parent}: {error}"))
+    };
     match dry_run {
         false => Ok((Root::open_or_create(parent).map_err(failed)?, name)),
         true => match Root::open(parent) {

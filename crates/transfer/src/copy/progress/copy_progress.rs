@@ -9,7 +9,7 @@ use crate::protocol::{
     control::Role,
     report::{Progress, StreamStats},
 };
-use longhaul_scheduling::{End, Metrics, Verdict};
+use longhaul_scheduling::{Endpoint, Metrics, Verdict};
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},
@@ -183,7 +183,7 @@ impl CopyProgress {
 
     /// Returns the verdict about an endpoint that has sent no report recently.
     fn silent_endpoint(&self, now: Instant) -> Option<Verdict> {
-        let endpoints = [(End::Source, &self.source), (End::Target, &self.target)];
+        let endpoints = [(Endpoint::Source, &self.source), (Endpoint::Target, &self.target)];
         endpoints.into_iter().find_map(|(end, samples)| {
             let (at, _) = samples.0.back()?;
             let silence = now.saturating_duration_since(*at);

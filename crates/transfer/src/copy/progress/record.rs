@@ -289,7 +289,7 @@ fn count(number: u64, record: &str, many: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_scheduling::End;
+    use longhaul_scheduling::Endpoint;
 
     #[test]
     fn json_has_the_bottleneck_and_the_streams() {
@@ -300,7 +300,7 @@ mod tests {
             rtt_us: 4,
         };
         let record = Record {
-            limited_by: Some(Verdict::silent(End::Target, 7)),
+            limited_by: Some(Verdict::silent(Endpoint::Target, 7)),
             streams: Some(vec![stream.into()]),
             ..Record::default()
         };

@@ -105,8 +105,8 @@ pub(crate) fn receive_reports(
     Ok(from)
 }
 
-/// Receives reports until both endpoints have finished, or one has exited. With `hosts`, problems are prefixed with the
-/// name of their host.
+/// Receives reports until both endpoints have finished, or one has exited. Problems are prefixed with
+/// their endpoint: its name in `hosts`, or its role.
 pub(crate) fn follow_session(
     sink: &mut impl ReportSink,
     hosts: Option<HostPair<'_>>,
@@ -127,20 +127,21 @@ pub(crate) fn follow_session(
             Ok((_, Some(Report::Refused(why)))) => return Err(Refusal::usage(why)),
             Ok((_, Some(Report::Broken(why)))) => break why,
             Ok((role, None)) => break format!("the {} exited", role.name()),
-            Ok((role, Some(report))) => sink.receive(role, add_host_name(report, role, hosts))?,
+            Ok((role, Some(report))) => sink.receive(role, add_endpoint(report, role, hosts))?,
         }
     };
     let gained = sink.gained();
     Ok(SessionOutcome::Broken { why, gained })
 }
 
-fn add_host_name(report: Report, role: Role, hosts: Option<HostPair<'_>>) -> Report {
-    match (report, hosts) {
-        (Report::Problem(problem), Some(hosts)) => {
-            Report::Problem(format!("{}: {problem}", hosts.name(role)))
-        }
-        (report, _) => report,
-    }
+/// Adds the endpoint to a problem: its host, or its role if each side has one host. Paths in the problem are those in the
+/// copy.
+fn add_endpoint(report: Report, role: Role, hosts: Option<HostPair<'_>>) -> Report {
+    let Report::Problem(problem) = report else {
+        return report;
+    };
+    let endpoint = hosts.map_or_else(|| role.name().to_owned(), |hosts| hosts.name(role));
+    Report::Problem(format!("{endpoint}: {problem}"))
 }
 
 /// Waits for the second endpoint after the first has finished. It finishes too, or was killed meanwhile.
@@ -159,7 +160,7 @@ fn await_other_endpoint(
             }
             Ok((role, None)) if role == first => {}
             // The copy is complete, whatever the report is.
-            Ok((role, Some(report))) => sink.receive(role, add_host_name(report, role, hosts))?,
+            Ok((role, Some(report))) => sink.receive(role, add_endpoint(report, role, hosts))?,
             Ok((_, None)) | Err(_) => return Ok(()),
         }
     }

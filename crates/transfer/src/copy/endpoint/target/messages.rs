@@ -187,10 +187,9 @@ impl Target {
         };
         self.counters.update(|progress| progress.removed += removed);
         let to_sync = entries.to_sync || removed > 0;
-        for (path, applied) in directories {
+        for (_, applied) in directories {
             if let Err(failure) = applied {
-                let path = path.map_or(".".to_owned(), |path| path.to_string());
-                self.report_failure(format!("{path}: {failure}"));
+                self.report_failure(failure.to_string());
             }
         }
         if to_sync && !self.options.dry_run {
