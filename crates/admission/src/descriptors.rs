@@ -18,7 +18,7 @@ pub struct DescriptorDemand {
     /// Listeners; each worker has sockets of its own for each.
     pub listeners: usize,
     /// Idle connections to peers that each worker keeps in its pools.
-    pub ready: usize,
+    pub pooled: usize,
     /// The most outgoing connections that carry one client's connection, at least 1.
     pub streams: usize,
 }
@@ -31,7 +31,7 @@ impl DescriptorDemand {
 
     /// Descriptors that are needed without any connection.
     fn reserve(&self) -> usize {
-        RESERVE + self.workers * (RESERVE_PER_WORKER + 2 * self.listeners + self.ready)
+        RESERVE + self.workers * (RESERVE_PER_WORKER + 2 * self.listeners + self.pooled)
     }
 
     /// Descriptors for all connections without pipes.
@@ -115,12 +115,12 @@ fn count(limit: Option<u64>) -> usize {
 mod tests {
     use super::*;
 
-    fn demand(connections: usize, listeners: usize, ready: usize) -> DescriptorDemand {
+    fn demand(connections: usize, listeners: usize, pooled: usize) -> DescriptorDemand {
         DescriptorDemand {
             connections,
             workers: 2,
             listeners,
-            ready,
+            pooled,
             streams: 1,
         }
     }

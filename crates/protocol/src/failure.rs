@@ -40,7 +40,7 @@ pub enum Failure {
     #[error("relay loop")]
     Loop,
     /// The peer's answer is not Convert.
-    #[error("the peer broke the protocol")]
+    #[error("protocol error")]
     PeerProtocol,
     /// The client's request is malformed or not supported.
     #[error("bad request")]
@@ -49,13 +49,13 @@ pub enum Failure {
     #[error("handshake timed out")]
     HandshakeTimeout,
     /// The client left before its request was whole.
-    #[error("client gone")]
+    #[error("client disconnected")]
     ClientGone,
     /// RST right behind the handshake.
     #[error("connection reset")]
     Reset,
     /// ICMP: a router or firewall on the way forbids it.
-    #[error("prohibited on the way")]
+    #[error("administratively prohibited")]
     Prohibited,
     /// Anything else.
     #[error("failed")]

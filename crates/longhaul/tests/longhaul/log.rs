@@ -84,7 +84,7 @@ fn logs_time_level_and_target() {
         lines
             .last()
             .unwrap()
-            .ends_with("stopped, no connection cut"),
+            .ends_with("stopped, no connection reset"),
         "{log}"
     );
 }

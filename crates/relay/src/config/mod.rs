@@ -67,7 +67,7 @@ impl Config {
             connections: self.limits.connections_max as usize,
             workers: self.limits.workers,
             listeners: self.listeners.len(),
-            ready: self.peers.values().map(|peer| peer.pool).sum(),
+            pooled: self.peers.values().map(|peer| peer.pool).sum(),
             streams: streams.unwrap_or(1).into(),
         }
     }

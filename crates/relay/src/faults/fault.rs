@@ -266,10 +266,7 @@ mod tests {
             "host:80: connection refused, says relay old"
         );
         let fault = Fault::from_answer((ErrorCode::MalformedMessage, 0), None, "old");
-        assert_eq!(
-            fault.message("host:80"),
-            "relay old: the peer broke the protocol"
-        );
+        assert_eq!(fault.message("host:80"), "relay old: protocol error");
     }
 
     #[test]

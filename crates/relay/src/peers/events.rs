@@ -22,7 +22,7 @@ impl Peer {
     /// Records that the peer does not support groups.
     pub(crate) fn record_no_striping(&self) {
         if self.state.striping.record_unsupported() {
-            warn!("peer {} takes one stream only", self.config.name);
+            warn!("peer {} supports one stream only", self.config.name);
         }
     }
 
@@ -73,7 +73,7 @@ impl Peer {
             address: self.address.destination().to_string(),
             down_s: down_since.map(|since| since.elapsed().as_secs_f64()),
             failures,
-            pool_idle: self.state.pool.ready.load(Relaxed),
+            pool_idle: self.state.pool.idle.load(Relaxed),
             pool_hits: self.state.pool.hits.load(Relaxed),
             pool_misses: self.state.pool.misses.load(Relaxed),
             streams_missing: self.state.striping.missing.load(Relaxed),

@@ -132,14 +132,14 @@ struct IdleCount(Arc<Peer>);
 
 impl IdleCount {
     fn new(peer: &Arc<Peer>) -> Self {
-        peer.state.pool.ready.fetch_add(1, Relaxed);
+        peer.state.pool.idle.fetch_add(1, Relaxed);
         Self(peer.clone())
     }
 }
 
 impl Drop for IdleCount {
     fn drop(&mut self) {
-        self.0.state.pool.ready.fetch_sub(1, Relaxed);
+        self.0.state.pool.idle.fetch_sub(1, Relaxed);
     }
 }
 
@@ -187,7 +187,7 @@ impl IdlePool {
             let name = &self.peer.config.name;
             let age = longhaul_units::Time::from(backoff.age);
             warn!(
-                "peer {name} ends ready connections after {age}: make pool_age \
+                "peer {name} ends pooled connections after {age}: make pool_age \
                  shorter than idle_timeout of its listener, or pool smaller than its limit on \
                  connections; fewer are opened until they stay open"
             );

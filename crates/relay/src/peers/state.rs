@@ -25,7 +25,7 @@ pub(crate) struct PeerState {
 #[derive(Debug, Default)]
 pub(crate) struct PoolCounters {
     /// Idle connections now.
-    pub(crate) ready: AtomicU64,
+    pub(crate) idle: AtomicU64,
     /// Requests that found an idle connection.
     pub(crate) hits: AtomicU64,
     /// Requests that found no idle connection although the pool is enabled.

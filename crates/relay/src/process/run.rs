@@ -466,8 +466,8 @@ async fn drain(relay: &Relay, registry: &Registry, second_signal: impl Future<Ou
     registry.cut_all();
     let _ = timeout(RECORD_TIME, relay.connection_permits.acquire_many(all)).await;
     match cut {
-        0 => info!("stopped, no connection cut"),
-        n => warn!("stopped, {n} connections cut"),
+        0 => info!("stopped, no connection reset"),
+        n => warn!("stopped, {n} connections reset"),
     }
 }
 

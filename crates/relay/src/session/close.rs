@@ -37,10 +37,12 @@ impl Drop for CloseGuard<'_> {
             return;
         }
         session.log(end);
-        for journal in [&session.relay.journal, &session.relay.access_log] {
-            if journal.is_enabled() {
-                journal.put(session.record(end));
-            }
+        let journals = [&session.relay.journal, &session.relay.access_log];
+        let mut enabled = journals.into_iter().filter(|journal| journal.is_enabled());
+        if let Some(first) = enabled.next() {
+            let record = session.record(end);
+            enabled.for_each(|second| second.put(record.clone()));
+            first.put(record);
         }
     }
 }

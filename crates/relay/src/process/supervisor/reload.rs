@@ -160,10 +160,10 @@ fn divide_descriptors(relay: &Relay, config: &Config) -> Result<(), String> {
     if room == 0 || taken < missing {
         relay.connection_permits.add_permits(taken);
         let DescriptorDemand {
-            listeners, ready, ..
+            listeners, pooled, ..
         } = demand;
         return Err(format!(
-            "RLIMIT_NOFILE has no room for {listeners} listeners and {ready} ready connections \
+            "RLIMIT_NOFILE has no room for {listeners} listeners and {pooled} pooled connections \
              (pool) a worker beside the connections that are open"
         ));
     }
