@@ -132,10 +132,7 @@ fn check_claim(
         check_subjects(&expression, &subjects, experiment, available),
     )?;
     let bound = ensure(Bound::parse(&spec.threshold).is_some(), || {
-        format!(
-            "threshold = {:?} is not a bound such as \">= 6\"",
-            spec.threshold
-        )
+        format!("{:?} is not a threshold such as \">= 6\"", spec.threshold)
     });
     in_key("threshold", bound)
 }

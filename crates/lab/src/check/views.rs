@@ -85,7 +85,7 @@ fn check_value(experiment: &ExperimentPlan, name: &String, values: &Values) -> R
     let has = |cell: &Cell| cell.values.get(name).is_some_and(|value| values.has(value));
     match experiment.cells.iter().any(has) {
         true => Ok(()),
-        false => Err(format!("no cell has such a {name}")),
+        false => Err(format!("no cell has this value of {name}")),
     }
 }
 

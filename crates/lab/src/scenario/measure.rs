@@ -25,7 +25,7 @@ pub(crate) struct MeasureSpec {
     /// Width of a bin; each value is the mean over one bin.
     #[serde(default = "second")]
     pub(crate) bin: Time,
-    /// Level for `time_to`: `"90 %"` of the slowest link's rate, or a value with its unit.
+    /// Level for `settling_time`: `"90 %"` of the slowest link's rate, or a value with its unit.
     pub(crate) target: Option<Value>,
     /// Time for which the level must hold; to the end of the part if absent.
     pub(crate) hold: Option<Time>,

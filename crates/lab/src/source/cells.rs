@@ -145,7 +145,7 @@ fn check_distinct_values(name: &str, choices: &[Value]) -> CheckResult {
 fn check_set_keys(cell: &CellSpec) -> CheckResult {
     let both = |name: &String| {
         ensure(!cell.values.contains_key(name), || {
-            format!("the cell varies {name}, and sets it to something else")
+            format!("{name} is in values and in set")
         })
     };
     cell.set

@@ -29,14 +29,7 @@ const NOT_FOR_RELAYS: [&str; 2] = ["check-config", "make-certificates"];
 /// The lab's own keys of `[decp.HOST]`.
 const DECP: [&str; 1] = ["enabled"];
 /// Options of `longhaul decp` that the lab sets itself, or with which it would not limit flows.
-const NOT_FOR_DECP: [&str; 6] = [
-    "netns",
-    "json",
-    "duration",
-    "dry-run",
-    "remove-caps",
-    "lift",
-];
+const NOT_FOR_DECP: [&str; 5] = ["netns", "json", "duration", "dry-run", "remove-caps"];
 
 /// Computed once, because a scenario is read for each of its cells.
 static OF_LINKS: LazyLock<BTreeSet<String>> =
@@ -180,7 +173,7 @@ mod tests {
     #[test]
     fn decp_has_its_own_options() {
         let decp = |key| key_at(&format!("[decp.left]\nenabled = true\n{key}"));
-        assert_eq!(decp("match = 'dport 5201'\nrefill = true"), None);
+        assert_eq!(decp("filter = 'dport 5201'\nslow_start = true"), None);
         assert!(decp("netns = 'x'").is_some() && decp("delay = '1ms'").is_some());
     }
 

@@ -4,6 +4,7 @@
 
 use clap::{Args, Command};
 use longhaul_command::deprecated::{RenamedKey, rename_keys, renamed_flags};
+use longhaul_netem::{Schedule, coalescer, setting};
 use std::{collections::BTreeMap, sync::LazyLock};
 use toml::{
     Spanned,
@@ -112,6 +113,15 @@ pub(crate) fn rename(file: &mut DeTable<'_>) -> Vec<OldName> {
             found.extend(rename_options(table, options));
         }
     }
+    for relay in tables(file, "relays") {
+        if let Some(DeValue::Table(config)) = relay.get_mut("config").map(Spanned::get_mut) {
+            let names = longhaul_relay::rename_old_names(config).into_iter();
+            found.extend(names.map(|(at, old, new)| OldName { at, old, new }));
+        }
+    }
+    for link in tables(file, "links") {
+        found.extend(old_settings(link));
+    }
     for [table, key, old, new] in RENAMED_VALUES {
         for table in tables(file, table) {
             found.extend(rename_value(table, key, |text| {
@@ -182,6 +192,40 @@ fn rename_value(
     *value.get_mut() = DeValue::String(new.clone().into());
     let at = value.span().start;
     Some(OldName { at, old, new })
+}
+
+/// Old names in the values of a link. The values stay, because the emulator reads them.
+fn old_settings(link: &DeTable<'_>) -> Vec<OldName> {
+    let mut found = Vec::new();
+    for (key, value) in link {
+        let values = match value.get_ref() {
+            DeValue::Array(array) => array.iter().collect(),
+            _ => vec![value],
+        };
+        for value in values {
+            let text = value.get_ref().as_str().unwrap_or_default();
+            let names = match key.get_ref().replace('_', "-").as_str() {
+                "delivery" => {
+                    let mode = coalescer::old_name(text).into_iter();
+                    mode.map(|(old, new)| (old.to_owned(), new.to_owned()))
+                        .collect()
+                }
+                "forward" | "backward" => {
+                    text.split_once('=').map_or_else(Vec::new, |(key, value)| {
+                        setting::old_names(key.trim(), value)
+                    })
+                }
+                "at" => Schedule::split(text).map_or_else(
+                    |_| Vec::new(),
+                    |(_, key, value)| setting::old_names(key, value),
+                ),
+                key => setting::old_names(key, text),
+            };
+            let at = value.span().start;
+            found.extend(names.into_iter().map(|(old, new)| OldName { at, old, new }));
+        }
+    }
+    found
 }
 
 /// Old keys in the paths of `unset`. The texts stay: `rename_path` is applied where they are read.
@@ -296,15 +340,49 @@ mod tests {
     /// A command that renames a flag needs no change here.
     #[test]
     fn options_of_commands_have_their_old_names() {
-        let (table, options) = ("[[links]]\n", &OF_LINKS);
-        for (old, new) in options.iter() {
-            let text = format!("{table}{} = 1\n", old.replace('_', "-"));
-            let (renamed, names) = renamed_text(&text);
-            assert!(
-                renamed.to_string().contains(&format!("{new} = 1")),
-                "{renamed}"
-            );
-            assert_eq!(names.len(), 1);
+        let tables = [
+            ("[[links]]", &OF_LINKS),
+            ("[relays.r]", &OF_RELAYS),
+            ("[decp.h]", &OF_DECP),
+        ];
+        for (table, options) in tables {
+            for (old, new) in options.iter() {
+                let text = format!("{table}\n{} = 1\n", old.replace('_', "-"));
+                let (renamed, names) = renamed_text(&text);
+                assert!(
+                    renamed.to_string().contains(&format!("{new} = 1")),
+                    "{renamed}"
+                );
+                assert_eq!(names.len(), 1);
+            }
+            assert!(!options.is_empty(), "{table}");
         }
+    }
+
+    #[test]
+    fn finds_old_names_in_links_and_configurations() {
+        let text = "[[links]]\norder = 'keep'\ndelivery = 'exact'\nforward = ['rule=codel']\n\
+                    at = ['3s: order switch']\n[relays.r.config.profile.near]\nmss = 1200\n";
+        let (renamed, names) = renamed_text(text);
+        let names: Vec<&str> = names.iter().map(|name| name.old.as_str()).collect();
+        let expected = [
+            "order",
+            "allow-reordering keep",
+            "exact",
+            "rule",
+            "order",
+            "allow-reordering switch",
+            "profile.near",
+        ];
+        assert_eq!(names, expected);
+        assert!(
+            renamed["relays"]["r"]["config"]["profile"]
+                .get("downstream")
+                .is_some()
+        );
+        assert_eq!(
+            renamed["links"][0]["allow_reordering"].as_str(),
+            Some("keep")
+        );
     }
 }

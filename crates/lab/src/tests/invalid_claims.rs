@@ -54,7 +54,7 @@ pub(crate) const CLAIM_CASES: &[InvalidCase] = &[
         "¦'reference.dvd_s / goodput",
         "has a figure for reference.dvd_s",
     ),
-    ("'>= 1'", "¦'about 1'", "is not a bound such as"),
+    ("'>= 1'", "¦'about 1'", "is not a threshold such as"),
     (
         "dvd_s =",
         "goodput_bps = ¦'5'\ndvd_s =",
@@ -189,7 +189,7 @@ pub(crate) const VIEW_CASES: &[InvalidCase] = &[
     (
         "rows = 'loss'",
         "rows = 'loss'\nfilter = { loss = ¦0.7 }",
-        "no cell has such a loss",
+        "no cell has this value of loss",
     ),
     (
         "[[table]]\nname = 't'\ntitle = 't'\nmetric = 'goodput_bps'\nrows = 'loss'\ncolumns = 'relays'",

@@ -118,7 +118,7 @@ pub(crate) const PARAMETER_CASES: &[InvalidCase] = &[
     (
         "{ from = 'b' }\n[hosts",
         "{ from = 'b' }\nset = { from = ¦'a' }\n[hosts",
-        "the cell varies from, and sets it to something else",
+        "from is in values and in set",
     ),
     (
         "{ from = 'b' }\n[hosts",

@@ -170,7 +170,7 @@ fn capture_gives_a_file_and_metrics() {
         );
     }
     let page = fs::read_to_string(bench.path("out/report.html")).unwrap();
-    assert!(page.contains("Data rate above, rate by AckDiff below"));
+    assert!(page.contains("Data rate (up) and acknowledged rate (down)"));
 
     let gone = wire.replacen("capture = true", "capture = true\nkeep_capture = false", 1);
     let bench = Bench::new(&["repetitions = 1\n", &gone, DOWNLOAD]);
@@ -620,7 +620,7 @@ fn ordinary_user_can_check_and_list_scenarios() {
     assert_eq!(code, Some(3), "{messages}");
     assert!(stdout.contains("1 cells"), "{stdout}");
     assert!(
-        messages.contains("initial_window") && messages.contains("CAP_BPF"),
+        messages.contains("--initial-window-upstream") && messages.contains("CAP_BPF"),
         "{messages}"
     );
 }

@@ -414,3 +414,84 @@ fn page_draws_both_flows_and_says_simulated() {
         assert!(!body.contains(words), "{words}");
     }
 }
+
+/// Scenario with old names of keys, values and options.
+const OLD_NAMES: &str = "simulate = true\n[vary]\nloss = [0.0, 0.001]\n\
+    [[links]]\nname = 'l'\nbetween = ['a', 'b']\nrate = '100mbit'\ndelay = '5ms'\nloss = '${loss}'\norder = 'keep'\n\
+    [[flows]]\nname = 'f'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\nduration = '3s'\nparallel = 2\ncc = 'reno'\n\
+    [[measure]]\nname = 'reached_s'\nof = 'goodput_bps'\nstat = 'time_to'\nreaches = '50 %'\n\
+    [[check]]\nname = 'c'\nevery = {}\nvalue = 'goodput_bps / paper.goodput_bps'\nwant = '> 0'\n\
+    [[paper]]\ncell = { loss = 0.0 }\nfigures = { goodput_bps = 90e6 }\n\
+    [[figure]]\nname = 'g'\nkind = 'series'\ntitle = 't'\nmetric = 'goodput_bps'\nover = 'loss'\n";
+
+#[test]
+fn old_names_work_with_a_warning() {
+    let old = lab_output(OLD_NAMES, &["--only", "loss=0", "--fresh"]);
+    let (old_result, old_messages) = old;
+    let warnings: Vec<&str> = old_messages
+        .lines()
+        .filter(|line| line.contains(" is now "))
+        .collect();
+    assert!(
+        warnings[0].contains("--fresh is now --restart"),
+        "{old_messages}"
+    );
+    assert!(
+        warnings[1].contains("--only is now --filter"),
+        "{old_messages}"
+    );
+    for name in [
+        "line 4, column 1: simulate is now simulated",
+        "line 5, column 2: vary is now matrix",
+        "between is now endpoints",
+        "order is now allow_reordering",
+        "keep is now allow-reordering no",
+        "parallel is now streams",
+        "of is now metric",
+        "time_to is now settling_time",
+        "reaches is now target",
+        "every is now for_each",
+        "paper. is now reference.",
+        "want is now threshold",
+        "paper is now reference",
+        "series is now line",
+        "over is now x",
+    ] {
+        let of_name = warnings.iter().filter(|line| line.contains(name));
+        assert_eq!(of_name.count(), 1, "{name}: {old_messages}");
+    }
+    let new = [
+        ("simulate =", "simulated ="),
+        ("[vary]", "[matrix]"),
+        ("between =", "endpoints ="),
+        ("order = 'keep'", "allow_reordering = 'no'"),
+        ("parallel =", "streams ="),
+        ("of =", "metric ="),
+        ("time_to", "settling_time"),
+        ("reaches =", "target ="),
+        ("every =", "for_each ="),
+        ("paper.", "reference."),
+        ("want =", "threshold ="),
+        ("[[paper]]", "[[reference]]"),
+        ("'series'", "'line'"),
+        ("over =", "x ="),
+    ];
+    let new = new.iter().fold(OLD_NAMES.to_owned(), |text, (old, new)| {
+        assert!(text.contains(old), "{old}");
+        text.replace(old, new)
+    });
+    let (new_result, new_messages) = lab_output(&new, &["--filter", "loss=0", "--restart"]);
+    assert!(!new_messages.contains("warning"), "{new_messages}");
+    assert_eq!(figures(&new_result), figures(&old_result));
+    assert_eq!(new_result["checks"], old_result["checks"]);
+    assert_eq!(new_result["checks"][0]["pass"], true);
+}
+
+/// Runs the scenario, and returns its result and messages.
+fn lab_output(scenario: &str, flags: &[&str]) -> (Value, String) {
+    let out = tempfile::tempdir().unwrap();
+    let output = lab(scenario, flags, out.path());
+    let messages = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{messages}");
+    (serde_json::from_slice(&output.stdout).unwrap(), messages)
+}
