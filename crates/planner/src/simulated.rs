@@ -95,30 +95,30 @@ fn flow(control: Control, path: &Path) -> Result<FlowConfig> {
 }
 
 fn path_config(path: &Path, seed: u64) -> SimulatedPath {
-    let there = Time::from_nanos(path.rtt.as_nanos() / 2);
-    let mut forth = LinkConfig::default();
-    forth.apply(Setting::Delay(there));
-    forth.rate = Rate::Constant(path.rate);
-    set(&mut forth, "queue", &path.queue.exact());
+    let forward_delay = Time::from_nanos(path.rtt.as_nanos() / 2);
+    let mut forward = LinkConfig::default();
+    forward.apply(Setting::Delay(forward_delay));
+    forward.rate = Rate::Constant(path.rate);
+    set(&mut forward, "queue", &path.queue.exact());
     if path.loss > 0.0 {
         set(
-            &mut forth,
+            &mut forward,
             "loss",
             &longhaul_netem::grammar::share_text(path.loss),
         );
     }
-    let mut back = LinkConfig::default();
-    back.apply(Setting::Delay(path.rtt - there));
+    let mut reverse = LinkConfig::default();
+    reverse.apply(Setting::Delay(path.rtt - forward_delay));
     SimulatedPath {
-        forward: forth,
-        reverse: back,
+        forward: forward,
+        reverse: reverse,
         seed,
         ..SimulatedPath::default()
     }
 }
 
 /// Applies a setting whose value is known to be valid.
-fn set(shape: &mut LinkConfig, key: &str, value: &str) {
+fn set(config: &mut LinkConfig, key: &str, value: &str) {
     let setting = Setting::parse(key, value);
-    shape.apply(setting.expect("a validated path has valid settings"));
+    config.apply(setting.expect("a validated path has valid settings"));
 }

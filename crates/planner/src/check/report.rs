@@ -203,9 +203,9 @@ mod tests {
             ],
             links: vec![],
         };
-        let said = text(&checked);
-        assert!(said.contains("clean: 1 of 2 within 15 %"), "{said}");
-        assert!(said.contains("lossy: 1 of 2 within 30 %"), "{said}");
+        let report = text(&checked);
+        assert!(report.contains("clean: 1 of 2 within 15 %"), "{report}");
+        assert!(report.contains("lossy: 1 of 2 within 30 %"), "{report}");
         assert_eq!(json(&checked)["rows"][1]["within_tolerance"], json!(false));
         checked.links.push(LateLink {
             scenario: "s".into(),
@@ -225,10 +225,13 @@ mod tests {
             rows: vec![simulated],
             links: vec![],
         };
-        let said = text(&checked);
-        assert!(said.contains("+1.0 %, simulated"), "{said}");
-        assert!(said.contains("excluded: 1 that were simulated"), "{said}");
-        assert!(!said.contains("clean: "), "{said}");
+        let report = text(&checked);
+        assert!(report.contains("+1.0 %, simulated"), "{report}");
+        assert!(
+            report.contains("excluded: 1 that were simulated"),
+            "{report}"
+        );
+        assert!(!report.contains("clean: "), "{report}");
         assert_eq!(json(&checked)["rows"][0]["simulated"], json!(true));
     }
 
@@ -242,10 +245,10 @@ mod tests {
             rows: vec![row(false, 100.0), busy],
             links: vec![],
         };
-        let said = text(&checked);
-        assert!(said.contains("-90.0 %, overloaded"), "{said}");
-        assert!(said.contains("clean: 1 of 1 within 15 %"), "{said}");
-        assert!(said.contains("left out: 1 "), "{said}");
-        assert_eq!(json(&checked)["rows"][1]["disturbed"], json!(true));
+        let report = text(&checked);
+        assert!(report.contains("-90.0 %, overloaded"), "{report}");
+        assert!(report.contains("clean: 1 of 1 within 15 %"), "{report}");
+        assert!(report.contains("excluded: 1 "), "{report}");
+        assert_eq!(json(&checked)["rows"][1]["overloaded"], json!(true));
     }
 }

@@ -105,19 +105,19 @@ fn reply(jar: &CookieGenerator, asked: &Message, from: SocketAddr, at: Time) -> 
 struct TokenBucket {
     rate: BitRate,
     bytes: u64,
-    most: u64,
+    bytes_max: u64,
     filled: Time,
 }
 
 impl TokenBucket {
     fn new(rate: BitRate, now: Time) -> Self {
-        let most = rate
+        let bytes_max = rate
             .bytes_in(Time::from_millis(100))
             .max(2 * (LEN as u64 + HEADERS));
         Self {
             rate,
-            bytes: most,
-            most,
+            bytes: bytes_max,
+            bytes_max,
             filled: now,
         }
     }
@@ -125,7 +125,7 @@ impl TokenBucket {
     fn take(&mut self, now: Time, bytes: u64) -> bool {
         let new = self.rate.bytes_in(now - self.filled);
         if new > 0 {
-            self.bytes = (self.bytes + new).min(self.most);
+            self.bytes = (self.bytes + new).min(self.bytes_max);
             self.filled = now;
         }
         let enough = self.bytes >= bytes;
@@ -147,13 +147,13 @@ mod tests {
             .unwrap()
             .cookie;
         let question = Message::new(Kind::Request, cookie, 7);
-        let told = reply(&jar, &question, owner, at).unwrap();
+        let response = reply(&jar, &question, owner, at).unwrap();
         assert_eq!(
-            (told.kind, told.number, told.arrival_ns),
+            (response.kind, response.number, response.arrival_ns),
             (Kind::Reply, 7, at.as_nanos())
         );
         assert_eq!(reply(&jar, &question, thief, at), None);
-        assert_eq!(reply(&jar, &told, owner, at), None);
+        assert_eq!(reply(&jar, &response, owner, at), None);
     }
 
     #[test]

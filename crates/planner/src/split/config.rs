@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// Validated configuration of `plan split`: sites, limits of the chain, and the relays' cost.
 #[derive(Debug)]
 pub(crate) struct Config {
-    /// Files with sites and legs.
+    /// Files with sites and hops.
     pub(super) sites: Vec<PathBuf>,
     pub(super) from: String,
     pub(super) to: String,

@@ -3,7 +3,7 @@
 
 mod args;
 mod config;
-mod legs;
+mod hops;
 mod report;
 pub(super) mod sites;
 
@@ -11,7 +11,7 @@ pub(super) use args::Args;
 
 use anyhow::Result;
 use config::Config;
-use legs::{Legs, Plan};
+use hops::{Hops, Plan};
 use longhaul_command::{exit::Refusal, outln};
 use longhaul_tcpsim::formulas::chain;
 use sites::Sites;
@@ -29,9 +29,9 @@ pub(super) fn run(config: &Config) -> Result<()> {
         site(&sites, "--from", &config.from)?,
         site(&sites, "--to", &config.to)?,
     ];
-    let legs = Legs::of(&sites, config)?;
+    let hops = Hops::of(&sites, config)?;
     let [from, to] = ends;
-    let network = legs.network(&sites);
+    let network = hops.network(&sites);
     let by_relays = chain::by_relays(&network, from, to, config.relays_max, config.overhead);
     let best = chain::best(&network, from, to, config.relays_max, config.overhead);
     let best = best.ok_or_else(|| {
@@ -42,7 +42,7 @@ pub(super) fn run(config: &Config) -> Result<()> {
     })?;
     let plan = Plan {
         sites: &sites,
-        legs: &legs,
+        hops: &hops,
         by_relays,
         best,
     };

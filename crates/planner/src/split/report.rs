@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Plan of relays as text and JSON: chains by number of relays, the best chain leg by leg, and memory.
+//! Plan of relays as text and JSON: chains by number of relays, the best chain hop by hop, and memory.
 
 use super::{
     super::estimate::format_rate,
     config::Config,
-    legs::{LegEstimate, Plan},
+    hops::{HopEstimate, Plan},
 };
 use longhaul_report::{
     columns::{self, align},
@@ -33,7 +33,7 @@ pub(super) fn text(plan: &Plan, config: &Config) -> String {
         format_rate(plan.best.throughput_bps),
         counted(plan.best.relays() as u64, "relay")
     );
-    out += &lines(&leg_table(plan));
+    out += &lines(&hop_table(plan));
     if plan.best.relays() > 0 {
         out += "\n";
         out += &lines(&memory_table(plan, config));
@@ -49,7 +49,7 @@ pub(super) fn text(plan: &Plan, config: &Config) -> String {
     }
     out += "\n";
     out += &further_relay_text(plan);
-    if plan.legs.too_many {
+    if plan.hops.too_many {
         out += "too many lossy paths to simulate each: all figures are by formula\n";
     }
     for formula in SOURCES {
@@ -120,16 +120,16 @@ fn chain_text(plan: &Plan, chain: &Chain) -> String {
     names.join(" → ")
 }
 
-/// Returns the legs of a chain with their estimates.
-fn chain_legs<'a>(
+/// Returns the hops of a chain with their estimates.
+fn chain_hops<'a>(
     plan: &'a Plan,
     chain: &'a Chain,
-) -> impl Iterator<Item = ([usize; 2], &'a LegEstimate)> {
+) -> impl Iterator<Item = ([usize; 2], &'a HopEstimate)> {
     let pairs = chain.sites.windows(2).map(|two| [two[0], two[1]]);
-    pairs.filter_map(|[from, to]| Some(([from, to], plan.legs.all[from][to].as_ref()?)))
+    pairs.filter_map(|[from, to]| Some(([from, to], plan.hops.all[from][to].as_ref()?)))
 }
 
-fn leg_table(plan: &Plan) -> Vec<Vec<String>> {
+fn hop_table(plan: &Plan) -> Vec<Vec<String>> {
     let mut table = vec![row([
         "hop",
         "RTT",
@@ -141,36 +141,36 @@ fn leg_table(plan: &Plan) -> Vec<Vec<String>> {
         "streams to fill it",
         "window",
     ])];
-    for ([from, to], leg) in chain_legs(plan, &plan.best) {
-        let single = leg.single;
+    for ([from, to], hop) in chain_hops(plan, &plan.best) {
+        let single = hop.single;
         table.push(vec![
             format!("{} → {}", plan.sites.name(from), plan.sites.name(to)),
-            leg.path.rtt.to_string(),
-            format!("{}%", leg.path.loss * 100.0),
-            leg.path.rate.to_string(),
+            hop.path.rtt.to_string(),
+            format!("{}%", hop.path.loss * 100.0),
+            hop.path.rate.to_string(),
             single.control.to_string(),
             format_rate(single.goodput_bps),
             single.limit.to_string(),
-            leg.needed.to_string(),
-            window(plan, leg).to_string(),
+            hop.needed.to_string(),
+            window(plan, hop).to_string(),
         ]);
     }
     table
 }
 
-/// Returns the bytes in flight on a leg at the chain's throughput.
-fn window(plan: &Plan, leg: &LegEstimate) -> Bytes {
+/// Returns the bytes in flight on a hop at the chain's throughput.
+fn window(plan: &Plan, hop: &HopEstimate) -> Bytes {
     Bytes::new(window_limit::window_bytes(
         plan.best.throughput_bps,
-        leg.path.rtt_s(),
+        hop.path.rtt_s(),
     ))
 }
 
 /// Returns each relay's windows and buffers: twice the incoming and the outgoing window.
 fn relay_memory<'a>(plan: &'a Plan, config: &Config) -> Vec<(&'a str, [Bytes; 2], Bytes)> {
-    let all: Vec<_> = chain_legs(plan, &plan.best).collect();
+    let all: Vec<_> = chain_hops(plan, &plan.best).collect();
     let relays = all.windows(2).map(|two| {
-        let windows = [two[0].1, two[1].1].map(|leg| window(plan, leg));
+        let windows = [two[0].1, two[1].1].map(|hop| window(plan, hop));
         let one: u64 = windows
             .iter()
             .map(|&w| receive_buffer::buffer_for(w).get())
@@ -222,18 +222,18 @@ fn direct<'a>(plan: &'a Plan) -> Option<&'a Chain> {
     plan.by_relays.first()?.as_ref()
 }
 
-/// Returns the completion time: handshakes and requests of all legs in sequence, then the slowest leg's own time.
+/// Returns the completion time: handshakes and requests of all hops in sequence, then the slowest hop's own time.
 fn completion(plan: &Plan, chain: &Chain, size: Bytes) -> Time {
     let transfer = Transfer {
         bytes: size.get(),
         initial_window: 10,
         connected: false,
     };
-    let of = |leg: &LegEstimate| {
-        let steady = leg.together.goodput_bps.min(chain.throughput_bps);
-        slow_start::completion(transfer, &leg.path, steady)
+    let of = |hop: &HopEstimate| {
+        let steady = hop.together.goodput_bps.min(chain.throughput_bps);
+        slow_start::completion(transfer, &hop.path, steady)
     };
-    let all: Vec<_> = chain_legs(plan, chain).map(|(_, leg)| of(leg)).collect();
+    let all: Vec<_> = chain_hops(plan, chain).map(|(_, hop)| of(hop)).collect();
     let first = all
         .iter()
         .fold(Time::ZERO, |sum, done| sum + done.first_byte);
@@ -261,24 +261,24 @@ pub(super) fn json(plan: &Plan, config: &Config) -> Value {
             "last_byte_s": config.size.map(|size| completion(plan, chain, size).as_secs_f64()),
         })
     };
-    let leg = |([from, to], leg): ([usize; 2], &LegEstimate)| {
+    let hop = |([from, to], hop): ([usize; 2], &HopEstimate)| {
         json!({
             "from": plan.sites.name(from), "to": plan.sites.name(to),
-            "rtt_s": leg.path.rtt_s(), "loss": leg.path.loss, "rate_bps": leg.path.rate.bits(),
-            "cc": leg.single.control.name(), "one_stream_bps": leg.single.goodput_bps,
-            "method": leg.single.source, "limited_by": leg.single.limit.to_string(),
-            "streams_to_fill": leg.needed, "window_bytes": window(plan, leg).get(),
+            "rtt_s": hop.path.rtt_s(), "loss": hop.path.loss, "rate_bps": hop.path.rate.bits(),
+            "cc": hop.single.control.name(), "one_stream_bps": hop.single.goodput_bps,
+            "method": hop.single.source, "limited_by": hop.single.limit.to_string(),
+            "streams_to_fill": hop.needed, "window_bytes": window(plan, hop).get(),
         })
     };
     let memory = relay_memory(plan, config);
     json!({
         "best": chain(&plan.best),
-        "hops": chain_legs(plan, &plan.best).map(leg).collect::<Vec<_>>(),
+        "hops": chain_hops(plan, &plan.best).map(hop).collect::<Vec<_>>(),
         "relays": memory.iter().map(|(name, windows, all)| json!({
             "site": name, "window_in_bytes": windows[0].get(), "window_out_bytes": windows[1].get(),
             "memory_bytes": all.get(),
         })).collect::<Vec<_>>(),
         "chains": distinct_chains(plan).iter().map(|(found, _)| chain(found)).collect::<Vec<_>>(),
-        "simulation_skipped": plan.legs.too_many,
+        "simulation_skipped": plan.hops.too_many,
     })
 }

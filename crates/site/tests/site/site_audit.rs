@@ -342,7 +342,7 @@ fn reports_the_number_of_lost_records() {
         let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
         match line["event"].as_str().unwrap() {
             "request" => records += 1,
-            "lost" => {
+            "records_lost" => {
                 records += line["count"].as_u64().unwrap();
                 break;
             }

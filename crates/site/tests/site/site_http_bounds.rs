@@ -192,7 +192,7 @@ fn restarts_the_http_process() {
     }
     let listeners: Vec<_> = (0..2)
         .map(|_| {
-            site.wait_for("http_ended")["listener"]
+            site.wait_for("http_exited")["listener"]
                 .as_str()
                 .unwrap()
                 .to_owned()

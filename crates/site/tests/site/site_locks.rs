@@ -381,8 +381,8 @@ fn processes_and_exports_share_locks() {
     for pid in web.site.http_processes() {
         kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::KILL).unwrap();
     }
-    web.site.wait_for("http_ended");
-    web.site.wait_for("http_ended");
+    web.site.wait_for("http_exited");
+    web.site.wait_for("http_exited");
     assert_eq!(web.status(&put, "/data/directory/inner"), 423);
     assert_eq!(request(&https, &web.token, &put).0, 423);
     assert_eq!(fs::read(web.data("directory/inner")).unwrap(), b"inner");

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Placement of relays: the chain of sites whose slowest leg is fastest.
+//! Placement of relays: the chain of sites whose slowest hop is fastest.
 
 use super::relays::Overhead;
 
 /// Path between two sites.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Leg {
-    /// Payload rate of the leg alone, bits a second.
+pub struct Hop {
+    /// Payload rate of the hop alone, bits a second.
     pub bps: f64,
     /// Round trip, seconds.
     pub rtt_s: f64,
 }
 
-/// Sites by number, and the legs between them.
+/// Sites by number, and the hops between them.
 #[derive(Debug, Clone, Default)]
 pub struct Network {
-    /// Leg from each site (row) to each other site (column). `None` is no path, or one not measured.
-    pub legs: Vec<Vec<Option<Leg>>>,
+    /// Hop from each site (row) to each other site (column). `None` is no path, or one not measured.
+    pub hops: Vec<Vec<Option<Hop>>>,
     /// Highest rate that a relay at each site forwards, bits a second. `None` is a site without relay.
     pub forwards: Vec<Option<f64>>,
 }
@@ -26,11 +26,11 @@ pub struct Network {
 pub struct Chain {
     /// Sites from the sender to the receiver, both included.
     pub sites: Vec<usize>,
-    /// Rate of the slowest leg or relay, bits a second.
+    /// Rate of the slowest hop or relay, bits a second.
     pub bottleneck_bps: f64,
     /// `T_n`: the bottleneck's rate less the overhead of the relays, bits a second.
     pub throughput_bps: f64,
-    /// Sum of the legs' round trips, seconds.
+    /// Sum of the hops' round trips, seconds.
     pub rtt_s: f64,
 }
 
@@ -47,7 +47,7 @@ pub const RELAYS_MAX: usize = 64;
 
 /// Returns the best chain of at most 0, 1, … `relays_max` relays.
 ///
-/// The best chain has the fastest slowest leg. Among equals it has the fewest relays, then the shortest round
+/// The best chain has the fastest slowest hop. Among equals it has the fewest relays, then the shortest round
 /// trip. An entry is `None` where no chain has so few relays.
 ///
 /// # Panics
@@ -60,14 +60,14 @@ pub fn by_relays(
     relays_max: usize,
     overhead: Overhead,
 ) -> Vec<Option<Chain>> {
-    let legs_max = relays_max.min(RELAYS_MAX) + 1;
-    let widest = widest_rates(network, from, legs_max);
-    let mut chains = Vec::with_capacity(legs_max);
+    let hops_max = relays_max.min(RELAYS_MAX) + 1;
+    let widest = widest_rates(network, from, hops_max);
+    let mut chains = Vec::with_capacity(hops_max);
     let mut before = 0.0;
-    for (legs, widths) in (1..).zip(&widest) {
+    for (hops, widths) in (1..).zip(&widest) {
         let width = widths[to];
         match width > before {
-            true => chains.push(find_shortest(network, [from, to], legs, width, overhead)),
+            true => chains.push(find_shortest(network, [from, to], hops, width, overhead)),
             false => chains.push(chains.last().cloned().flatten()),
         }
         before = width;
@@ -97,22 +97,22 @@ pub fn best(
     best
 }
 
-/// Returns the rate of the slowest leg on the best path from `from`, by number of legs from 1 on and by site.
-fn widest_rates(network: &Network, from: usize, legs_max: usize) -> Vec<Vec<f64>> {
-    let sites = network.legs.len();
-    let mut all: Vec<Vec<f64>> = Vec::with_capacity(legs_max);
-    let mut here = vec![0.0; sites];
-    here[from] = f64::INFINITY;
-    for _ in 0..legs_max {
-        let mut next = here.clone();
-        for (via, &width) in here.iter().enumerate() {
+/// Returns the rate of the slowest hop on the best path from `from`, by number of hops from 1 on and by site.
+fn widest_rates(network: &Network, from: usize, hops_max: usize) -> Vec<Vec<f64>> {
+    let sites = network.hops.len();
+    let mut all: Vec<Vec<f64>> = Vec::with_capacity(hops_max);
+    let mut widths = vec![0.0; sites];
+    widths[from] = f64::INFINITY;
+    for _ in 0..hops_max {
+        let mut next = widths.clone();
+        for (via, &width) in widths.iter().enumerate() {
             let passes = width.min(forwarding_rate(network, from, via));
-            for (to, leg) in network.legs[via].iter().enumerate() {
-                let there = leg.map_or(0.0, |leg| leg.bps.min(passes));
-                next[to] = f64::max(next[to], there);
+            for (to, hop) in network.hops[via].iter().enumerate() {
+                let rate = hop.map_or(0.0, |hop| hop.bps.min(passes));
+                next[to] = f64::max(next[to], rate);
             }
         }
-        here.clone_from(&next);
+        widths.clone_from(&next);
         all.push(next);
     }
     all
@@ -126,31 +126,31 @@ fn forwarding_rate(network: &Network, from: usize, via: usize) -> f64 {
     }
 }
 
-/// Returns the chain with the shortest round trip among those of at most `legs` legs and at least `width` bits
+/// Returns the chain with the shortest round trip among those of at most `hops` hops and at least `width` bits
 /// a second.
 fn find_shortest(
     network: &Network,
     [from, to]: [usize; 2],
-    legs: usize,
+    hops: usize,
     width: f64,
     overhead: Overhead,
 ) -> Option<Chain> {
-    let sites = network.legs.len();
+    let sites = network.hops.len();
     let mut rtt_s = vec![f64::INFINITY; sites];
     rtt_s[from] = 0.0;
-    // Predecessor of each site by number of legs, where that leg made the path shorter.
-    let mut predecessors: Vec<Vec<Option<usize>>> = Vec::with_capacity(legs);
-    for _ in 0..legs {
+    // Predecessor of each site by number of hops, where that hop made the path shorter.
+    let mut predecessors: Vec<Vec<Option<usize>>> = Vec::with_capacity(hops);
+    for _ in 0..hops {
         let before = rtt_s.clone();
         let mut previous = vec![None; sites];
         for via in (0..sites).filter(|&via| forwarding_rate(network, from, via) >= width) {
-            for (there, leg) in network.legs[via].iter().enumerate() {
-                let Some(leg) = leg.filter(|leg| leg.bps >= width) else {
+            for (next, hop) in network.hops[via].iter().enumerate() {
+                let Some(hop) = hop.filter(|hop| hop.bps >= width) else {
                     continue;
                 };
-                if before[via] + leg.rtt_s < rtt_s[there] {
-                    rtt_s[there] = before[via] + leg.rtt_s;
-                    previous[there] = Some(via);
+                if before[via] + hop.rtt_s < rtt_s[next] {
+                    rtt_s[next] = before[via] + hop.rtt_s;
+                    previous[next] = Some(via);
                 }
             }
         }
@@ -168,13 +168,13 @@ fn find_shortest(
 /// Returns the sites from `from` to `to` by their predecessors.
 fn trace_path(predecessors: &[Vec<Option<usize>>], from: usize, to: usize) -> Option<Vec<usize>> {
     let mut sites = vec![to];
-    let mut here = to;
+    let mut site = to;
     for previous in predecessors.iter().rev() {
-        if let Some(via) = previous[here] {
+        if let Some(via) = previous[site] {
             sites.push(via);
-            here = via;
+            site = via;
         }
     }
     sites.reverse();
-    (here == from && sites.len() > 1).then_some(sites)
+    (site == from && sites.len() > 1).then_some(sites)
 }

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Throughput of a chain of relays: the slowest leg's, less the overhead of the relays.
+//! Throughput of a chain of relays: the slowest hop's, less the overhead of the relays.
 
 use super::Formula;
 
 /// Model of the third paper (Masuya and Shimozono).
 pub const KAGOSHIMA: Formula = Formula {
     name: "T_n",
-    equation: "T_n = rwin / max(RTT_i) - f(n-1); equal legs: T n - f(n-1)",
+    equation: "T_n = rwin / max(RTT_i) - f(n-1); equal hops: T n - f(n-1)",
     source: "Masuya and Shimozono (Kagoshima), equations (2) and (6)",
-    range: "no loss, legs limited by the same window, a line faster than the result",
+    range: "no loss, hops limited by the same window, a line faster than the result",
 };
 
 /// Model of the first paper (Hasegawa and Jibiki).
 pub const NEC: Formula = Formula {
-    name: "min over legs",
-    equation: "B = min over legs of min(W/d, C/(d sqrt(p)))",
-    source: "Hasegawa and Jibiki (NEC), section 2 for a leg and section 3 for the cut",
-    range: "each leg with the formula that suits its congestion control",
+    name: "min over hops",
+    equation: "B = min over hops of min(W/d, C/(d sqrt(p)))",
+    source: "Hasegawa and Jibiki (NEC), section 2 for a hop and section 3 for the cut",
+    range: "each hop with the formula that suits its congestion control",
 };
 
 /// Overhead of relays: `f`.
@@ -37,11 +37,11 @@ impl Overhead {
     }
 }
 
-/// Returns `T_n` of `legs`, each given as the bits a second that it carries alone.
+/// Returns `T_n` of `hops`, each given as the bits a second that it carries alone.
 #[must_use]
-pub fn throughput_bps(legs: &[f64], overhead: Overhead) -> f64 {
-    let slowest = legs.iter().copied().fold(f64::INFINITY, f64::min);
-    overhead.remains(slowest, legs.len().saturating_sub(1))
+pub fn throughput_bps(hops: &[f64], overhead: Overhead) -> f64 {
+    let slowest = hops.iter().copied().fold(f64::INFINITY, f64::min);
+    overhead.remains(slowest, hops.len().saturating_sub(1))
 }
 
 #[cfg(test)]
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     /// Masuya and Shimozono, table 1: a path of 50 ms split in two, measured MB/s against the model's. The
-    /// unsplit path's 10.4 gives the window. `f` is the difference at equal legs.
+    /// unsplit path's 10.4 gives the window. `f` is the difference at equal hops.
     #[test]
     fn model_matches_the_papers_split_positions() {
         let window = 10.4 * 50.0;
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn four_legs_carry_three_times_the_throughput() {
+    fn four_hops_carry_three_times_the_throughput() {
         let share = Overhead {
             per_relay_bps: 0.0,
             share: 0.09,

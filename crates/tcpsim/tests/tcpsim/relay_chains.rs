@@ -2,16 +2,16 @@
 //! Best chain of relays against an exhaustive search.
 
 use longhaul_tcpsim::formulas::{
-    chain::{self, Chain, Leg, Network},
+    chain::{self, Chain, Hop, Network},
     relays::{self, Overhead},
 };
 use proptest::prelude::*;
 
 /// Networks of 2 to 6 sites. Rates have few values, so that ties are common.
 fn networks() -> impl Strategy<Value = Network> {
-    let leg = prop_oneof![
+    let hop = prop_oneof![
         1 => Just(None),
-        4 => (1..6_u32, 1..20_u32).prop_map(|(bps, ms)| Some(Leg {
+        4 => (1..6_u32, 1..20_u32).prop_map(|(bps, ms)| Some(Hop {
             bps: f64::from(bps) * 1e8,
             rtt_s: f64::from(ms) / 1e3,
         })),
@@ -22,25 +22,25 @@ fn networks() -> impl Strategy<Value = Network> {
         4 => Just(Some(f64::INFINITY)),
     ];
     (2..7_usize).prop_flat_map(move |sites| {
-        let row = prop::collection::vec(leg.clone(), sites);
-        let legs = prop::collection::vec(row, sites);
+        let row = prop::collection::vec(hop.clone(), sites);
+        let hops = prop::collection::vec(row, sites);
         let forwards = prop::collection::vec(forwards.clone(), sites);
-        (legs, forwards).prop_map(|(legs, forwards)| Network { legs, forwards })
+        (hops, forwards).prop_map(|(hops, forwards)| Network { hops, forwards })
     })
 }
 
-/// Returns the chain over `sites` with its `T_n`; `None` if a leg is missing.
+/// Returns the chain over `sites` with its `T_n`; `None` if a hop is missing.
 fn chain_over(network: &Network, sites: &[usize], overhead: Overhead) -> Option<Chain> {
-    let legs: Option<Vec<Leg>> = sites
+    let hops: Option<Vec<Hop>> = sites
         .windows(2)
-        .map(|two| network.legs[two[0]][two[1]])
+        .map(|two| network.hops[two[0]][two[1]])
         .collect();
-    let legs = legs?;
+    let hops = hops?;
     let relays = sites.get(1..sites.len().checked_sub(1)?)?;
     let passes = relays
         .iter()
         .map(|&site| network.forwards[site].unwrap_or(0.0));
-    let rates: Vec<f64> = legs.iter().map(|leg| leg.bps).collect();
+    let rates: Vec<f64> = hops.iter().map(|hop| hop.bps).collect();
     let bottleneck_bps = rates
         .iter()
         .copied()
@@ -51,7 +51,7 @@ fn chain_over(network: &Network, sites: &[usize], overhead: Overhead) -> Option<
         sites: sites.to_vec(),
         bottleneck_bps,
         throughput_bps: relays::throughput_bps(&limited, overhead),
-        rtt_s: legs.iter().map(|leg| leg.rtt_s).sum(),
+        rtt_s: hops.iter().map(|hop| hop.rtt_s).sum(),
     })
 }
 
@@ -70,12 +70,12 @@ fn extend_chain(
     found: &mut Vec<Chain>,
 ) {
     let here = sites[sites.len() - 1];
-    if here == network.legs.len() - 1 {
+    if here == network.hops.len() - 1 {
         found.extend(chain_over(network, sites, overhead));
         return;
     }
-    for next in 1..network.legs.len() {
-        if !sites.contains(&next) && network.legs[here][next].is_some() {
+    for next in 1..network.hops.len() {
+        if !sites.contains(&next) && network.hops[here][next].is_some() {
             sites.push(next);
             extend_chain(network, sites, overhead, found);
             sites.pop();
@@ -92,7 +92,7 @@ proptest! {
             per_relay_bps: f64::from(per_relay) * 4e7,
             share: f64::from(share) * 0.1,
         };
-        let last = network.legs.len() - 1;
+        let last = network.hops.len() - 1;
         let all: Vec<Chain> = all_chains(&network, overhead)
             .into_iter()
             .filter(|chain| chain.relays() <= relays_max && chain.bottleneck_bps > 0.0)
@@ -116,7 +116,7 @@ proptest! {
 
     #[test]
     fn more_relays_never_lower_the_bottleneck(network in networks()) {
-        let last = network.legs.len() - 1;
+        let last = network.hops.len() - 1;
         let chains = chain::by_relays(&network, 0, last, 5, Overhead::default());
         let widths: Vec<f64> = chains.iter().map(|c| c.as_ref().map_or(0.0, |c| c.bottleneck_bps)).collect();
         prop_assert_eq!(widths.len(), 6);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Estimates of each leg alone, with the fastest congestion control.
+//! Estimates of each hop alone, with the fastest congestion control.
 
 use super::{
     super::{
@@ -12,14 +12,14 @@ use super::{
 use anyhow::Result;
 use longhaul_tcpsim::formulas::{
     Control, Path,
-    chain::{Chain, Leg, Network},
+    chain::{Chain, Hop, Network},
     streams::{self, Streams},
 };
 use longhaul_units::Bytes;
 
-/// Estimate of one leg with the fastest congestion control.
+/// Estimate of one hop with the fastest congestion control.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct LegEstimate {
+pub(super) struct HopEstimate {
     pub(super) path: Path,
     pub(super) single: Estimate,
     /// Estimate for the configured number of streams.
@@ -28,19 +28,19 @@ pub(super) struct LegEstimate {
     pub(super) needed: u32,
 }
 
-/// Estimates of all legs between the sites.
+/// Estimates of all hops between the sites.
 #[derive(Debug)]
-pub(super) struct Legs {
+pub(super) struct Hops {
     /// Matrix of estimates; row: from, column: to.
-    pub(super) all: Vec<Vec<Option<LegEstimate>>>,
-    /// Whether there were too many legs to simulate each, so that formulas were used.
+    pub(super) all: Vec<Vec<Option<HopEstimate>>>,
+    /// Whether there were too many hops to simulate each, so that formulas were used.
     pub(super) too_many: bool,
 }
 
 /// Most runs of simulated TCP, a fifth of a second each.
 const RUNS_MAX: usize = 100;
 
-impl Legs {
+impl Hops {
     pub(super) fn of(sites: &Sites, config: &Config) -> Result<Self> {
         let simulable = config
             .controls
@@ -55,15 +55,15 @@ impl Legs {
             config.method
         };
         let numbers = 0..sites.len();
-        let leg = |from, to| {
+        let hop = |from, to| {
             let path = sites.path(from, to);
-            path.map(|path| estimate_leg(path, config, method))
+            path.map(|path| estimate_hop(path, config, method))
                 .transpose()
         };
         let row = |from| {
             numbers
                 .clone()
-                .map(|to| Ok(leg(from, to)?.flatten()))
+                .map(|to| Ok(hop(from, to)?.flatten()))
                 .collect()
         };
         Ok(Self {
@@ -73,15 +73,15 @@ impl Legs {
     }
 
     pub(super) fn network(&self, sites: &Sites) -> Network {
-        let leg = |suited: &Option<LegEstimate>| {
-            suited.map(|suited| Leg {
+        let hop = |suited: &Option<HopEstimate>| {
+            suited.map(|suited| Hop {
                 bps: suited.together.goodput_bps,
                 rtt_s: suited.path.rtt_s(),
             })
         };
-        let row = |row: &Vec<Option<LegEstimate>>| row.iter().map(leg).collect();
+        let row = |row: &Vec<Option<HopEstimate>>| row.iter().map(hop).collect();
         Network {
-            legs: self.all.iter().map(row).collect(),
+            hops: self.all.iter().map(row).collect(),
             forwards: sites.forwards(),
         }
     }
@@ -93,8 +93,8 @@ fn count_lossy(sites: &Sites) -> usize {
     paths.filter(|path| path.loss > 0.0).count()
 }
 
-/// Estimates a leg with the fastest of the controls, or the first of equal ones; `None` if none has a figure.
-fn estimate_leg(mut path: Path, config: &Config, method: Method) -> Result<Option<LegEstimate>> {
+/// Estimates a hop with the fastest of the controls, or the first of equal ones; `None` if none has a figure.
+fn estimate_hop(mut path: Path, config: &Config, method: Method) -> Result<Option<HopEstimate>> {
     path.window = config
         .window
         .map_or(path.window, |window: Bytes| window.min(path.window));
@@ -109,7 +109,7 @@ fn estimate_leg(mut path: Path, config: &Config, method: Method) -> Result<Optio
     }
     Ok(fastest.map(|single| {
         let prediction = single.prediction(&path);
-        LegEstimate {
+        HopEstimate {
             path,
             single,
             together: streams::of(config.streams, &prediction, &path),
@@ -132,7 +132,7 @@ fn method_of(control: Control, method: Method) -> Method {
 /// Plan of relays.
 pub(super) struct Plan<'a> {
     pub(super) sites: &'a Sites,
-    pub(super) legs: &'a Legs,
+    pub(super) hops: &'a Hops,
     /// Best chains with at most 0, 1, … relays.
     pub(super) by_relays: Vec<Option<Chain>>,
     pub(super) best: Chain,
