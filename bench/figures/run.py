@@ -76,7 +76,7 @@ def lab_result(arguments):
     result = json.loads(process.stdout)
     for cell in result["cells"]:
         if any("failed" in run for run in cell["runs"]):
-            sys.exit(f"bench/figures: {arguments}: a run of {cell['vary']} failed")
+            sys.exit(f"bench/figures: {arguments}: a run of {cell['parameters']} failed")
     return result
 
 
