@@ -129,16 +129,19 @@ pub(crate) fn rename(file: &mut DeTable<'_>) -> Vec<OldName> {
             }));
         }
     }
-    for check in tables(file, "check") {
-        let [old, new] = RENAMED_PREFIX;
-        let renamed = rename_value(check, "value", |text| {
-            text.contains(old).then(|| text.replace(old, new))
-        });
-        found.extend(renamed.map(|name| OldName {
-            old: old.to_owned(),
-            new: new.to_owned(),
-            ..name
-        }));
+    let [old, new] = RENAMED_PREFIX;
+    for (table, key) in [("check", "value"), ("table", "title"), ("figure", "title")] {
+        for table in tables(file, table) {
+            let renamed = rename_value(table, key, |text| match key {
+                "title" => rename_in_braces(text, old, new),
+                _ => text.contains(old).then(|| text.replace(old, new)),
+            });
+            found.extend(renamed.map(|name| OldName {
+                old: old.to_owned(),
+                new: new.to_owned(),
+                ..name
+            }));
+        }
     }
     found.extend(old_paths(file));
     found.sort_by_key(|name| name.at);
@@ -192,6 +195,25 @@ fn rename_value(
     *value.get_mut() = DeValue::String(new.clone().into());
     let at = value.span().start;
     Some(OldName { at, old, new })
+}
+
+/// Replaces `old` in the expressions of a title, which stand in braces.
+fn rename_in_braces(text: &str, old: &str, new: &str) -> Option<String> {
+    let mut depth = 0usize;
+    let part = |part: &str| {
+        let renamed = match depth {
+            0 => part.to_owned(),
+            _ => part.replace(old, new),
+        };
+        match part.chars().next_back() {
+            Some('{') => depth += 1,
+            Some('}') => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        renamed
+    };
+    let renamed: String = text.split_inclusive(['{', '}']).map(part).collect();
+    (renamed != text).then_some(renamed)
 }
 
 /// Old names in the values of a link. The values stay, because the emulator reads them.
@@ -311,6 +333,19 @@ mod tests {
         assert_eq!(renamed, toml::from_str(expected).unwrap());
         let names: Vec<&str> = names.iter().map(|name| name.old.as_str()).collect();
         assert_eq!(names, ["time_to", "series", "paper."]);
+    }
+
+    #[test]
+    fn renames_prefixes_in_the_expressions_of_titles() {
+        let title = "paper.a {paper.a_bps{x=1} / a_bps :x} paper.";
+        let expected = "paper.a {reference.a_bps{x=1} / a_bps :x} paper.";
+        let (renamed, names) = renamed_text(&format!("[[table]]\ntitle = '{title}'\n"));
+        assert_eq!(renamed["table"][0]["title"].as_str(), Some(expected));
+        assert_eq!(names.len(), 1);
+        assert_eq!(
+            rename_in_braces("paper. {a_bps}", "paper.", "reference."),
+            None
+        );
     }
 
     #[test]
