@@ -186,7 +186,7 @@ fn cuts_stalled_upload() {
 }
 
 #[test]
-fn record_contains_reason_of_cut() {
+fn record_contains_reason_of_reset() {
     let source = fast_source();
     let counters = tempfile::NamedTempFile::new().unwrap();
     let path = counters.path().to_str().unwrap();
@@ -197,7 +197,7 @@ fn record_contains_reason_of_cut() {
     let records = std::fs::read_to_string(path).unwrap();
     let record = records.lines().find(|line| line.contains("\"connection\""));
     let record = record.expect("a connection record");
-    assert!(record.contains("\"ended\":\"cut\""), "{record}");
+    assert!(record.contains("\"ended\":\"reset_by_relay\""), "{record}");
     assert!(record.contains("limits.stall_timeout"), "{record}");
 }
 

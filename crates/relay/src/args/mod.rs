@@ -192,7 +192,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) handshake_timeout: Option<Time>,
 
-    /// Longest silence of an HTTP or FTP server that owes a response [default: 5m]
+    /// Longest time without a reply from an HTTP or FTP server that owes a response [default: 5m]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) response_timeout: Option<Time>,
 

@@ -10,6 +10,7 @@ use crate::{
     },
     route::local::{effective_address, is_localhost, reaches_listener},
 };
+use longhaul_command::exit::Refusal;
 use longhaul_protocol::destination::Destination;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -20,7 +21,9 @@ pub(crate) fn find(config: &Config) -> Vec<Finding> {
             let text = format!("listener {}: {text}", listener.name);
             found.push(Finding::new(Table::Listener(n), text));
         };
-        port_conflicts(config, n).into_iter().for_each(&mut add);
+        for conflict in port_conflicts(config, n) {
+            add(format!("{conflict}: the start will fail"));
+        }
         if let Kind::Forward(destination) = &listener.kind {
             forwarding_loop(config, listener, destination)
                 .into_iter()
@@ -31,6 +34,17 @@ pub(crate) fn find(config: &Config) -> Vec<Finding> {
     found
 }
 
+/// Refuses ports that are used twice.
+pub(crate) fn refuse_conflicts(config: &Config) -> anyhow::Result<()> {
+    for (n, listener) in config.listeners.iter().enumerate() {
+        if let Some(conflict) = port_conflicts(config, n).first() {
+            let name = &listener.name;
+            return Err(Refusal::usage(format!("listener {name}: {conflict}")));
+        }
+    }
+    Ok(())
+}
+
 /// Ports that are used twice, which would make the start fail.
 fn port_conflicts(config: &Config, n: usize) -> Vec<String> {
     let listener = &config.listeners[n];
@@ -39,17 +53,15 @@ fn port_conflicts(config: &Config, n: usize) -> Vec<String> {
         other.transport == listener.transport && overlap(other.address, listener.address)
     };
     if let Some(other) = config.listeners[..n].iter().find(same) {
-        let name = &other.name;
-        found.push(format!(
-            "address: listener {name} has this port: the start will fail"
-        ));
+        let (kind, name) = (&other.kind, &other.name);
+        found.push(format!("address: {kind} listener {name} has this port"));
     }
     let is_tcp = listener.transport == Transport::Tcp;
     if config
         .admin
         .is_some_and(|admin| is_tcp && overlap(admin, listener.address))
     {
-        found.push("address: the admin endpoint has this port: the start will fail".to_owned());
+        found.push("address: the admin endpoint has this port".to_owned());
     }
     found
 }

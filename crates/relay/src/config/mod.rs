@@ -159,7 +159,14 @@ impl Config {
             true => Ok(()),
             false => {
                 let name = &listener.name;
-                Err(Refusal::usage(format!("two listeners are called {name}")))
+                Err(Refusal::usage(
+                    match *name == listener.address.to_string() {
+                        true => {
+                            format!("two listeners have the address {name}: give each its own port")
+                        }
+                        false => format!("two listeners have the name {name}"),
+                    },
+                ))
             }
         }
     }
@@ -287,7 +294,7 @@ mod tests {
             ),
             (
                 "[[listener]]\nkind = 'http'\naddress = '127.0.0.1:1080'",
-                "two listeners are called 127.0.0.1:1080",
+                "two listeners have the address 127.0.0.1:1080",
             ),
         ] {
             let problem = checked(&format!("{listener}{text}")).unwrap_err();

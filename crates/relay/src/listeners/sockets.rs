@@ -35,6 +35,10 @@ impl PassedSockets {
         })
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Removes and returns the sockets for `listener`: of its name, or on its address. If there are
     /// none, the listener opens its own.
     pub(crate) fn take_for(
@@ -188,7 +192,12 @@ pub(crate) fn socket_options(listener: &ListenerConfig) -> socket::Options {
 }
 
 fn listen_error(error: io::Error, listener: &ListenerConfig) -> anyhow::Error {
-    let ListenerConfig { kind, address, .. } = listener;
+    let ListenerConfig {
+        kind,
+        address,
+        name,
+        ..
+    } = listener;
     let denied = error.kind() == io::ErrorKind::PermissionDenied;
     match kind {
         Kind::Transparent { .. } if denied => Refusal::unsupported(format!(
@@ -198,6 +207,9 @@ fn listen_error(error: io::Error, listener: &ListenerConfig) -> anyhow::Error {
             "--{kind} {address}: ports below net.ipv4.ip_unprivileged_port_start need \
              CAP_NET_BIND_SERVICE"
         )),
-        _ => anyhow::Error::new(error).context(format!("--{kind} {address}")),
+        _ if *name == address.to_string() => {
+            anyhow::Error::new(error).context(format!("--{kind} {address}"))
+        }
+        _ => anyhow::Error::new(error).context(format!("listener {name} ({kind} {address})")),
     }
 }

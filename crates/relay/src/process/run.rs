@@ -4,7 +4,7 @@
 use crate::{
     args::Args,
     authority,
-    check::{findings, summary::Summary},
+    check::{addresses, findings, summary::Summary},
     config::{
         Config,
         file::{self, File},
@@ -82,6 +82,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let mut passed = PassedSockets::take()?;
     let mut config = configuration(args)?;
+    if passed.is_empty() {
+        addresses::refuse_conflicts(&config)?;
+    }
     let open = |flag, path: &Option<PathBuf>| {
         let path = path.as_deref();
         path.map(|path| RecordFile::open(flag, path)).transpose()

@@ -250,7 +250,7 @@ fn locates_invalid_values() {
         ),
         (
             "[[listener]]\nkind = 'http'\naddress = '127.0.0.1:1080'",
-            "6:11",
+            "6:1",
             "two listeners",
         ),
         (
@@ -407,7 +407,7 @@ fn warns_of_probable_mistakes() {
         ),
         (
             "[[listener]]\nkind = 'http'\naddress = '127.0.0.1:1080'\nname = 'web'",
-            "7:1: listener web: address: listener socks has this port: the start will fail",
+            "7:1: listener web: address: socks5 listener socks has this port: the start will fail",
         ),
         (
             "[admin]\naddress = '127.0.0.1:1080'",

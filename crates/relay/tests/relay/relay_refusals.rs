@@ -219,11 +219,43 @@ fn invalid_arguments_exit_with_code_2() {
 }
 
 #[test]
-fn port_in_use_exits_with_code_1() {
+fn port_in_use_exits_with_code_1_and_names_its_flag() {
     let (_listener, address) = origin();
-    let (code, log) = exit_code(&["--socks5", &address.to_string()]);
-    assert_eq!(code, Some(1), "{log}");
-    assert!(log.contains(&address.to_string()), "{log}");
+    let address = address.to_string();
+    let forward = format!("{address}=127.0.0.1:9");
+    for (args, flag) in [
+        (vec!["--socks5", &address], "--socks5"),
+        (vec!["--http", &address], "--http"),
+        (vec!["--convert", &address], "--convert"),
+        (vec!["--forward", &forward], "--forward"),
+        (vec!["--socks5", ANY, "--admin", &address], "--admin"),
+    ] {
+        let (code, log) = exit_code(&args);
+        assert_eq!(code, Some(1), "{log}");
+        assert!(log.contains(&format!("{flag} {address}: ")), "{log}");
+    }
+}
+
+#[test]
+fn one_port_for_two_listeners_exits_with_code_2() {
+    let (_listener, address) = origin();
+    let port = address.port();
+    let (address, any) = (address.to_string(), format!("0.0.0.0:{port}"));
+    for (args, word) in [
+        (vec!["--http", &address], "two listeners have the address"),
+        (
+            vec!["--admin", &address],
+            "the admin endpoint has this port",
+        ),
+        (
+            vec!["--http", &any, "--allow-from", "192.0.2.0/24"],
+            "socks5 listener 127.0.0.1:",
+        ),
+    ] {
+        let (code, log) = exit_code(&[&["--socks5", &address][..], &args].concat());
+        assert_eq!(code, Some(2), "{log}");
+        assert!(log.contains(word), "{log}");
+    }
 }
 
 #[test]
