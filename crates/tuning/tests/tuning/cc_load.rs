@@ -339,7 +339,10 @@ fn restores_default_but_not_one_set_by_others() {
     set(NAME);
     let (code, said) = inside(&["unload", "scalable"]);
     assert_eq!(code, 1, "{said}");
-    assert!(said.contains("another program") && is_registered(), "{said}");
+    assert!(
+        said.contains("another program") && is_registered(),
+        "{said}"
+    );
     set("reno");
 }
 

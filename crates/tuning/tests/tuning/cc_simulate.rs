@@ -119,15 +119,11 @@ fn simulates_loadable_algorithms_and_their_parameters() {
 
 #[test]
 fn old_names_of_flags_work_and_warn() {
-    let old = ["--pace", "--exact", "--backward", "loss=0.1%"];
+    let old = ["--pace", "--exact"];
     let output = simulate(&[&PATH[..], &["--duration", "1s"], &old].concat());
     let warnings = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{warnings}");
-    for (old, new) in [
-        ("--pace", "--pacing"),
-        ("--exact", "--per-packet"),
-        ("--backward", "--reverse"),
-    ] {
+    for (old, new) in [("--pace", "--pacing"), ("--exact", "--per-packet")] {
         assert!(
             warnings.contains(&format!("{old} is now {new};")),
             "{warnings}"

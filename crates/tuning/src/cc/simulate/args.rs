@@ -21,7 +21,7 @@ Examples:
   A path that gets longer after a minute (segment by segment, so slower):
     longhaul cc simulate --rate 1gbit --rtt 76ms --at '60s: delay 80ms'
 
-The settings of the path are those of longhaul link, and --forward and --reverse take any of them.
+The settings of the path are those of longhaul link, and --forward and --backward take any of them.
 docs/simulate.md says what is modelled and what is not.";
 
 /// Arguments of `longhaul cc simulate`.
@@ -57,8 +57,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "KEY=VALUE")]
     pub(super) forward: Vec<String>,
     /// Setting of the ACKs' direction, as for longhaul link: KEY=VALUE; repeatable
-    #[arg(long, alias = "backward", value_name = "KEY=VALUE")]
-    pub(super) reverse: Vec<String>,
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(super) backward: Vec<String>,
     /// Change of both directions during the simulation: 'TIME: KEY VALUE'; repeatable
     #[arg(long, value_name = "CHANGE")]
     pub(super) at: Vec<String>,

@@ -81,7 +81,7 @@ fn link_configs(args: &Args) -> Result<(LinkConfig, LinkConfig)> {
         }
     }
     set_all(&mut forward, &args.forward)?;
-    set_all(&mut reverse, &args.reverse)?;
+    set_all(&mut reverse, &args.backward)?;
     for config in [&forward, &reverse] {
         config.check().map_err(Refusal::usage)?;
     }
