@@ -110,8 +110,8 @@ fn path_config(path: &Path, seed: u64) -> SimulatedPath {
     let mut reverse = LinkConfig::default();
     reverse.apply(Setting::Delay(path.rtt - forward_delay));
     SimulatedPath {
-        forward: forward,
-        reverse: reverse,
+        forward,
+        reverse,
         seed,
         ..SimulatedPath::default()
     }

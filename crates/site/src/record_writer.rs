@@ -37,7 +37,7 @@ fn log(record: &Record) {
     match record {
         Record::HttpExited { .. } => error!("{record}"),
         Record::Refused { .. } | Record::Lagging { .. } | Record::RecordsLost { .. } => {
-            warn!("{record}")
+            warn!("{record}");
         }
         _ => info!("{record}"),
     }

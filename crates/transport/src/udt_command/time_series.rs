@@ -53,7 +53,7 @@ pub(super) struct TimeSeries {
 impl TimeSeries {
     pub(super) fn new(started_at: Instant, interval: Option<Duration>) -> Self {
         Self {
-            started_at: started_at,
+            started_at,
             interval,
             interval_start: Counts::default(),
             intervals: Vec::new(),

@@ -52,8 +52,8 @@ impl Args {
         let changes = schedule(self, [&forward, &reverse])?;
         Ok(Simulate {
             path: Path {
-                forward: forward,
-                reverse: reverse,
+                forward,
+                reverse,
                 forward_changes: changes.clone(),
                 reverse_changes: changes,
                 seed: self.seed,
