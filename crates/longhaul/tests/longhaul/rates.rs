@@ -35,7 +35,7 @@ fn no_command_takes_a_size_for_a_rate() {
         "copy --pacing 100MB from to",
         &format!("{ends} --rate 100MB"),
         &format!("{ends} --backward rate=100MB"),
-        "run --pacing 100MB true",
+        "run --pacing-rate 100MB true",
         "plan path --rate 100MB --rtt 10ms",
         "plan measure serve --limit 100MB",
         "cc simulate --rate 100MB --rtt 10ms",
