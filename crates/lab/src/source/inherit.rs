@@ -9,7 +9,9 @@
 //! column.
 
 use super::{
-    Source, library,
+    Source,
+    key_path::segments,
+    library,
     parameters::Parameters,
     renamed::{self, OldName},
 };
@@ -309,16 +311,6 @@ fn remove_paths(base: &mut DeTable<'_>, unset: &Spanned<DeValue<'_>>) -> Result<
         }
     }
     Ok(())
-}
-
-/// Splits a path such as `check."at least 6"`. Dots in quotes belong to a name.
-pub(crate) fn segments(path: &str) -> Vec<String> {
-    let mut quoted = false;
-    let ends = |c: char| {
-        quoted ^= c == '"';
-        c == '.' && !quoted
-    };
-    path.split(ends).map(|part| part.replace('"', "")).collect()
 }
 
 /// Removes the value at `path`, and returns whether it existed.

@@ -4,6 +4,7 @@
 pub(crate) mod cells;
 mod experiment;
 pub(crate) mod inherit;
+mod key_path;
 pub(crate) mod keys;
 pub(crate) mod library;
 pub(crate) mod parameters;

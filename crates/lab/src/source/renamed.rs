@@ -2,6 +2,7 @@
 //! Old names in scenario files. They work for one version, and each gives a warning. With the next version this file
 //! goes, and its three calls in `inherit`.
 
+use super::key_path;
 use clap::{Args, Command};
 use longhaul_command::deprecated::{RenamedKey, rename_keys, renamed_flags};
 use longhaul_netem::{Schedule, coalescer, setting};
@@ -255,7 +256,7 @@ fn old_paths(file: &DeTable<'_>) -> Vec<OldName> {
     let unset = file.get("unset").and_then(|list| list.get_ref().as_array());
     let old_path = |value: &Spanned<DeValue<'_>>| {
         let path = value.get_ref().as_str()?;
-        let mut segments = super::inherit::segments(path);
+        let mut segments = key_path::segments(path);
         let (old, new) = rename_path(&mut segments)?;
         let at = value.span().start;
         Some(OldName { at, old, new })
@@ -351,7 +352,7 @@ mod tests {
     #[test]
     fn renames_the_keys_of_unset_paths() {
         let path = |text: &str| {
-            let mut segments = super::super::inherit::segments(text);
+            let mut segments = key_path::segments(text);
             let renamed = rename_path(&mut segments);
             (segments.join("."), renamed.map(|(old, _)| old))
         };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Old names of keys and profiles in configuration files. They work for one version, with a warning.
 
-use crate::config::profile::{DOWNSTREAM, UPSTREAM};
 use longhaul_command::deprecated::{self, RenamedKey};
 use toml::de::{DeTable, DeValue};
 
@@ -10,12 +9,12 @@ const RENAMED: [RenamedKey; 2] = [
     RenamedKey {
         table: "profile",
         old: "near",
-        new: DOWNSTREAM,
+        new: "downstream",
     },
     RenamedKey {
         table: "profile",
         old: "far",
-        new: UPSTREAM,
+        new: "upstream",
     },
 ];
 
