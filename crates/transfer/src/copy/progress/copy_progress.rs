@@ -183,7 +183,10 @@ impl CopyProgress {
 
     /// Returns the verdict about an endpoint that has sent no report recently.
     fn silent_endpoint(&self, now: Instant) -> Option<Verdict> {
-        let endpoints = [(Endpoint::Source, &self.source), (Endpoint::Target, &self.target)];
+        let endpoints = [
+            (Endpoint::Source, &self.source),
+            (Endpoint::Target, &self.target),
+        ];
         endpoints.into_iter().find_map(|(end, samples)| {
             let (at, _) = samples.0.back()?;
             let silence = now.saturating_duration_since(*at);
