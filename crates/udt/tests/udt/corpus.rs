@@ -3,10 +3,10 @@
 
 #[path = "../../../../fuzz/invariants/replay.rs"]
 mod replay;
-#[path = "../../../../fuzz/invariants/udt_session.rs"]
-mod udt_session;
 #[path = "../../../../fuzz/invariants/udt_packet.rs"]
 mod udt_packet;
+#[path = "../../../../fuzz/invariants/udt_session.rs"]
+mod udt_session;
 
 use proptest::{collection::vec, prelude::*};
 use replay::replay;
