@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory budget of a shard: the settings, and what the flows and their tables may still use. A table that finds no
-//! memory stays as it is; flows are ended when the rest of their state uses too much.
+//! Memory budget of a shard, and what its flows and their tables have used of it. If no memory is left for tables, they
+//! stop growing. If flows without their tables use too much, the flows that were idle longest are ended.
 
 use super::{Settings, packet_windows::PacketWindows};
 use std::collections::VecDeque;
 use std::mem::size_of;
 
-/// Initial entries of a table.
+/// Number of entries of a table when it first grows.
 const INITIAL_ENTRIES: usize = 8;
 
-/// Bins that a time series may always have.
+/// Number of bins that a time series may have even if no memory is left.
 const SERIES_BINS_MIN: usize = 2;
 
 /// Memory budget of a shard.
 #[derive(Debug)]
 pub(super) struct MemoryBudget {
     pub(super) settings: Settings,
-    /// Memory left for tables. Below zero by no more than the bins that every time series may have.
+    /// Memory left for tables, bytes. Below zero by at most [`SERIES_BINS_MIN`] bins of each time series.
     tables_left_bytes: isize,
     /// Active flows.
     flows: usize,
-    /// Memory of the active flows, without their tables.
+    /// Memory of the active flows without their tables, bytes.
     flows_bytes: usize,
     pub(super) packet_windows: PacketWindows,
 }
@@ -43,17 +43,17 @@ impl MemoryBudget {
         self.flows += 1;
     }
 
-    /// Changes the memory of a flow from `before` to `now` bytes.
+    /// Changes the memory of a flow from `before` to `after` bytes.
     #[inline]
-    pub(super) fn update_used(&mut self, before: usize, now: usize) {
-        self.flows_bytes = self.flows_bytes + now - before;
+    pub(super) fn update_used(&mut self, before: usize, after: usize) {
+        self.flows_bytes = self.flows_bytes + after - before;
     }
 
-    /// Removes a flow that used `bytes`, and `tables` bytes for its tables.
-    pub(super) fn end_flow(&mut self, bytes: usize, tables: usize) {
+    /// Removes a flow that used `bytes`, and `tables_bytes` for its tables.
+    pub(super) fn end_flow(&mut self, bytes: usize, tables_bytes: usize) {
         self.flows -= 1;
         self.flows_bytes -= bytes;
-        self.tables_left_bytes += tables.cast_signed();
+        self.tables_left_bytes += tables_bytes.cast_signed();
     }
 
     /// Returns whether there is no room for another flow: too many flows, or too much memory.
@@ -61,7 +61,7 @@ impl MemoryBudget {
         self.flows >= self.settings.flows_max.max(1) || self.is_exceeded()
     }
 
-    /// Returns whether the flows use more memory than they may.
+    /// Returns whether the flows without their tables use more memory than they may.
     #[inline]
     pub(super) fn is_exceeded(&self) -> bool {
         self.flows_bytes > self.settings.flows_max_bytes
@@ -74,8 +74,8 @@ impl MemoryBudget {
         self.flows_bytes + tables
     }
 
-    /// Returns whether `table` has room for one more entry, after growing it if needed. A table never grows beyond
-    /// `most` entries.
+    /// Returns whether `table` has room for one more entry, after growing it if needed. It never has more than `most`
+    /// entries.
     #[inline]
     pub(super) fn ensure_room<T>(&mut self, table: &mut VecDeque<T>, most: usize) -> bool {
         let length = table.len();
@@ -91,8 +91,8 @@ impl MemoryBudget {
         more > 0
     }
 
-    /// Makes room for `wanted` bins in `table`, and for two in any case. Returns how many bins it may have now, at most
-    /// `most`.
+    /// Makes room for `wanted` bins in `table`, as far as memory is left, and for [`SERIES_BINS_MIN`] in any case.
+    /// Returns how many bins it may have: `most`, or what it has room for if it may not grow.
     pub(super) fn reserve_bins<T>(
         &mut self,
         table: &mut Vec<T>,
@@ -110,11 +110,11 @@ impl MemoryBudget {
         if more > 0 { most } else { to }
     }
 
-    /// Returns by how many entries a table of `length` entries that needs `wanted` grows. It doubles, if that is enough
-    /// and memory is left; otherwise 0.
-    fn growth<T>(&self, length: usize, wanted: usize, most: usize) -> usize {
-        let to = (2 * length).max(INITIAL_ENTRIES).max(wanted).min(most);
-        let more = to.saturating_sub(length);
+    /// Returns by how many entries a table with room for `capacity` grows if it needs `wanted`. It at least doubles, up
+    /// to `most`. Returns 0 if too little memory is left.
+    fn growth<T>(&self, capacity: usize, wanted: usize, most: usize) -> usize {
+        let to = (2 * capacity).max(INITIAL_ENTRIES).max(wanted).min(most);
+        let more = to.saturating_sub(capacity);
         let has_room = (more * size_of::<T>()).cast_signed() <= self.tables_left_bytes;
         if has_room { more } else { 0 }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Common parts of figures: captions, the element of a chart, and colour classes.
+//! Common parts of figures: captions, the elements of a chart over time, and colour classes.
 
 use maud::{Markup, html};
 
@@ -11,8 +11,8 @@ pub fn caption(title: &str, note: &str) -> Markup {
     html! { figcaption { h3 { (title) } @if !note.is_empty() { p { (note) } } } }
 }
 
-/// Returns the content of the figure of a chart over time: `chart.js` draws into it and lists its data. `label` is its
-/// name for screen readers.
+/// Returns the content of a `figure` element with a chart over time. `chart.js` draws into it and lists its data.
+/// `label` is the chart's name for screen readers.
 pub fn time_chart(title: &str, note: &str, label: &str) -> Markup {
     html! {
         (caption(title, note))

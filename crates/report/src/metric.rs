@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Metrics: label, unit and better direction, derived from the name. The registry has the unit and direction of
-//! built-in metrics. For a metric that a scenario defines, the suffix and the words of its name decide.
+//! built-in metrics. For a metric that a scenario defines, the name's suffix gives the unit and its words the direction.
 
 use crate::{
     registry::{self, Better},
@@ -11,7 +11,7 @@ use longhaul_units::rounding::format_3_digits;
 /// Metric, as described by its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metric {
-    /// Label for users: the name without its unit: "Download".
+    /// Label for users: the name without its unit, such as "Download".
     pub label: String,
     /// Unit of its values.
     pub unit: Unit,
@@ -71,7 +71,7 @@ pub fn format_percent(share: f64) -> String {
     format!("{} %", format_3_digits(share * 100.0))
 }
 
-/// Converts a name to a label: `client_cpu` → "Client CPU".
+/// Converts a name without unit to a label: `client_cpu` → "Client CPU".
 fn label(stem: &str) -> String {
     let word = |word: &str| match word {
         "cpu" | "rtt" | "rto" | "ack" | "tcp" | "dvd" => word.to_uppercase(),

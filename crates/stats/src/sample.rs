@@ -26,7 +26,7 @@ pub fn median(sorted: &[f64]) -> Option<f64> {
     Some(below.midpoint(above))
 }
 
-/// The value below which a `share`, 0 to 1, of `sorted` lies, with linear interpolation between values: definition 7.
+/// The value below which a `share` (0 to 1) of `sorted` lies, with linear interpolation: definition 7.
 #[must_use]
 pub fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     let (below, above, fraction) = bracket(sorted, share)?;
@@ -40,9 +40,8 @@ fn bracket(sorted: &[f64], share: f64) -> Option<(f64, f64, f64)> {
     Some((at(position.floor()), at(position.ceil()), position.fract()))
 }
 
-/// The smallest value of `sorted` that at least a `share`, 0 to 1, of the values does not exceed: definition 1, the
-/// inverse of the distribution function. It fits counts and steps of a distribution, where the result must be an
-/// observed value.
+/// The smallest value of `sorted` for which at least a `share` (0 to 1) of all values is not greater: definition 1, the
+/// inverse of the distribution function. The result is always an observed value, as counts and steps need.
 #[must_use]
 pub fn quantile_by_rank<T: Copy>(sorted: &[T], share: f64) -> Option<T> {
     let rank = (share * sorted.len() as f64).ceil() as usize;

@@ -5,8 +5,8 @@ use crate::{
 };
 use std::{fmt, str::FromStr};
 
-/// A rate in bits a second, at least 1. Parses `10gbit`, `622.08Mbit/s`, `1Gbps`, `125MB/s`. Refuses a text that does
-/// not say that it is a rate, or does not say of what: `125MB` is a size, and `100m` is neither bits nor bytes.
+/// A rate in bits a second, at least 1. Parses `10gbit`, `622.08Mbit/s`, `1Gbps`, `125MB/s`. Refuses a text that may
+/// mean something else: `125MB` is a size, and `100m` is neither bits nor bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BitRate(u64);
 
@@ -93,8 +93,8 @@ impl FromStr for BitRate {
 
 const RANGE: &str = "a rate is 1 bit/s to 9 million Tbit/s";
 
-/// Bits a second in one `unit`. A capital `B` means bytes, and counts only with the second: `B/s` or `Bps`. `None` if
-/// `unit` is not a unit of rates.
+/// Returns the bits a second of one `unit`, or `None` if it is no unit of rates. A capital `B` means bytes. Bytes need
+/// the second beside them: `B/s` or `Bps`.
 fn unit_scale(unit: &str) -> Option<f64> {
     let (scale, name) = split_prefix(unit);
     let bits = match name {

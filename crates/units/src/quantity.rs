@@ -16,7 +16,7 @@ pub enum ParseError {
         example: &'static str,
     },
     /// The number has no unit, or a unit that this quantity does not have.
-    #[error("{input:?} has no unit that is known here (for example {example})")]
+    #[error("{input:?} has no known unit: say, for example, {example}")]
     UnknownUnit {
         /// The text that was parsed.
         input: String,

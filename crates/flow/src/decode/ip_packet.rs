@@ -22,13 +22,13 @@ pub enum Undecoded {
     EncryptedWifi,
     /// Aggregated 802.11 frame (A-MSDU) with several packets, not decoded.
     AggregatedWifi,
-    /// Later fragment of an 802.11 frame, without a TCP header. The first one counts, with its packet's payload.
+    /// Later fragment of an 802.11 frame, without a TCP header. The first fragment counts, with the whole packet's payload.
     WifiFragment,
     /// Compressed or encrypted PPP.
     CompressedPpp,
-    /// Later fragment of an IP packet, without a TCP header. The first one counts, with its own payload.
+    /// Later fragment of an IP packet, without a TCP header. The first fragment counts, with its own payload only.
     Fragment,
-    /// Frame cut within the headers, before the first 20 bytes of TCP's end.
+    /// Frame that was cut within the headers: less than the first 20 bytes of the TCP header is left.
     Short,
     /// Inconsistent lengths in the headers.
     Lengths,
@@ -73,12 +73,9 @@ impl IpPayload {
 
     fn of_v4(packet: &[u8]) -> Result<Self, Undecoded> {
         let header = packet.first_chunk::<20>().ok_or(Undecoded::Short)?;
-        let at = header_len_v4(header)?;
+        let offset = header_len_v4(header)?;
         let protocol = header[9];
-        Ok(Self {
-            protocol,
-            offset: at,
-        })
+        Ok(Self { protocol, offset })
     }
 
     fn of_v6(packet: &[u8]) -> Result<Self, Undecoded> {
@@ -102,7 +99,7 @@ impl IpPayload {
     }
 }
 
-/// Returns the length of an IPv4 header with its options, for a whole packet or a first fragment.
+/// Returns the length of an IPv4 header with its options. Refuses a later fragment.
 #[inline(always)]
 pub(super) fn header_len_v4(header: &[u8; 20]) -> Result<usize, Undecoded> {
     let header_len = usize::from(header[0] & 0xf) * 4;

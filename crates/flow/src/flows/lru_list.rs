@@ -33,7 +33,7 @@ impl LruList {
         (self.oldest != NONE).then_some(self.oldest)
     }
 
-    /// Inserts a slot that is not in the list, as the newest. Slots are numbered from 0 without a gap.
+    /// Inserts a slot that is not in the list, as the newest. New slots are numbered from 0 without a gap.
     pub(super) fn insert(&mut self, slot: u32) {
         let none = Link {
             newer: NONE,
@@ -43,7 +43,7 @@ impl LruList {
             self.links.push(none);
         }
         self.links[slot as usize] = none;
-        self.put_first(slot);
+        self.link_as_newest(slot);
     }
 
     /// Makes a slot of the list the newest.
@@ -51,7 +51,7 @@ impl LruList {
     pub(super) fn touch(&mut self, slot: u32) {
         if slot != self.newest {
             self.remove(slot);
-            self.put_first(slot);
+            self.link_as_newest(slot);
         }
     }
 
@@ -68,7 +68,7 @@ impl LruList {
         }
     }
 
-    fn put_first(&mut self, slot: u32) {
+    fn link_as_newest(&mut self, slot: u32) {
         self.links[slot as usize] = Link {
             newer: NONE,
             older: self.newest,
@@ -92,11 +92,11 @@ mod tests {
             let mut list = LruList::new();
             let mut order: Vec<u32> = (0..8).collect();
             (0..8).for_each(|slot| list.insert(slot));
-            for (slot, comes_back) in steps {
+            for (slot, is_reinserted) in steps {
                 let slot = slot as u32;
                 order.retain(|&s| s != slot);
                 order.push(slot);
-                if comes_back {
+                if is_reinserted {
                     list.remove(slot);
                     list.insert(slot);
                 } else {

@@ -2,21 +2,22 @@
 //! Comparison of one connection at two capture points: matched packets, their delays, and losses in between.
 //!
 //! ```text
-//! segments at the left ──┐  DirectionMatcher, one a direction:
-//!                        ├─ packets of one point that are unmatched yet (unmatched)
+//! segments at the left ──┐  DirectionMatcher, one for each direction:
+//!                        ├─ packets that only one point has seen so far (unmatched)
 //! segments at the right ─┘  time differences (delays), spacing of ACKs (ack_spacing)
 //! ```
 //!
 //! Data is matched byte by byte, because a super-packet at one point is many segments at the other. The TSval (RFC 7323
-//! §3) must be equal, which distinguishes a retransmission from its original. If several candidates match (no time
-//! stamps, or the same millisecond), the one whose delay is nearest to the delays just before is taken. Packets without
+//! §3) must be equal, which distinguishes a retransmission from its original. If several candidates match (no
+//! timestamps, or the same millisecond), the one is taken whose delay is nearest to the latest delays. Packets without
 //! payload match if number, window, timestamp, flags and first SACK block are equal, in the order in which they were
 //! sent. No device between the points may change sequence numbers or timestamps, as some firewalls do: nothing would
 //! match.
 //!
 //! The point nearer to the client need not be known: delays from left to right and from right to left differ in sign.
-//! Two clocks differ by an offset and a skew. The skew is that of the least delays over time (`clock_skew.rs`). The
-//! offset is chosen so that the least delays of both directions are equal; no measurement can determine it better.
+//! Two clocks differ by an offset and a skew. The skew is the slope of the least delays over time
+//! (`clock_skew.rs`). The offset is chosen so that the least delays of both directions are equal; no measurement can
+//! determine it better.
 
 mod ack_spacing;
 mod delays;
@@ -45,12 +46,13 @@ pub enum Side {
 #[derive(Debug)]
 pub struct Comparison {
     same_clock: bool,
-    /// Packets from the lesser end, and from the greater.
+    /// Packets from the low endpoint of the flow, and from the high one.
     directions: [DirectionMatcher; 2],
 }
 
 impl Comparison {
-    /// Creates an empty comparison. `same_clock` is true if one clock stamped both, as in one file.
+    /// Creates an empty comparison. `same_clock` is true if one clock stamped the packets of both points, as in
+    /// one file.
     #[must_use]
     pub fn new(same_clock: bool, settings: ComparisonSettings) -> Self {
         Self {
@@ -62,7 +64,7 @@ impl Comparison {
         }
     }
 
-    /// Processes a segment. Those of each side come in order of time, and both sides at about the same time.
+    /// Processes a segment. Segments of each side come in order of time, and those of the other side in between.
     pub fn process_segment(&mut self, side: Side, segment: &Segment) {
         self.directions[usize::from(!segment.from_low)].process_segment(side, segment);
     }
@@ -85,14 +87,14 @@ impl Comparison {
             .iter_mut()
             .for_each(DirectionMatcher::expire_all);
         let low_is_left = self.low_is_left(left, right);
-        let (clocks, line) = self.clock_offset(low_is_left);
+        let (clocks, clock_offset) = self.clock_offset(low_is_left);
         let low_is_client = left.client <= left.server;
         let client_is_left = low_is_left == low_is_client;
         let near = |is_left: bool| if is_left { left } else { right };
         let [low, high] = self.directions;
         let [low, high] = [
-            low.finish(low_is_left, line),
-            high.finish(!low_is_left, line),
+            low.finish(low_is_left, clock_offset),
+            high.finish(!low_is_left, clock_offset),
         ];
         let [from_client, from_server] = if low_is_client {
             [low, high]
@@ -106,8 +108,8 @@ impl Comparison {
             right: right.number,
             client_is_left,
             clocks,
-            offset_ns: line.offset_ns_at(left.first_ns) as i64,
-            skew_ppm: line.slope * 1e6,
+            offset_ns: clock_offset.offset_ns_at(left.first_ns) as i64,
+            skew_ppm: clock_offset.slope * 1e6,
             from_client: OneWayMetrics {
                 lost_upstream_bytes: upload.unseen_retransmitted_bytes,
                 ..from_client
@@ -119,7 +121,7 @@ impl Comparison {
         }
     }
 
-    /// Returns whether packets of the lesser end reach the left point first. For them, right minus left is a delay plus
+    /// Returns whether packets from the low endpoint reach the left point first. For them, right minus left is a delay plus
     /// the clock offset; for the other direction it is the offset minus a delay.
     fn low_is_left(&self, left: &Flow, right: &Flow) -> bool {
         let [low, high] = &self.directions;
@@ -139,7 +141,7 @@ impl Comparison {
         client_is_left == (left.client <= left.server)
     }
 
-    /// Returns the right clock less the left one.
+    /// Returns the right clock minus the left one, and how it is known.
     fn clock_offset(&self, low_is_left: bool) -> (Clocks, ClockOffset) {
         if self.same_clock {
             return (Clocks::Same, ClockOffset::default());
@@ -168,11 +170,11 @@ impl Comparison {
     }
 }
 
-/// Matches the packets of one end.
+/// Matches the packets of one direction.
 #[derive(Debug)]
 struct DirectionMatcher {
     settings: ComparisonSettings,
-    /// Highest sequence number and ACK number so far.
+    /// Highest sequence number and ACK number so far, unwrapped.
     seq: Option<u64>,
     ack: Option<u64>,
     /// Unmatched packets of the left point and of the right.
@@ -233,8 +235,8 @@ impl DirectionMatcher {
 
     fn match_data(&mut self, side: usize, serial: u64, start: u64, packet: Packet) {
         let mut rest = start;
-        let due = self.expected_at_other(side, packet.at_ns);
-        while let Some(found) = self.sides[1 - side].take_match(rest, &packet, due) {
+        let expected_ns = self.expected_at_other(side, packet.at_ns);
+        while let Some(found) = self.sides[1 - side].take_match(rest, &packet, expected_ns) {
             if found.start > rest {
                 let part = Packet {
                     end: found.start,
@@ -300,7 +302,7 @@ impl DirectionMatcher {
     fn finish(self, from_left: bool, clock_offset: ClockOffset) -> OneWayMetrics {
         let (delay, time_series) = self.delays.finish(from_left, clock_offset);
         let [left, right] = &self.sides;
-        let (here, there) = if from_left {
+        let (first, second) = if from_left {
             (left, right)
         } else {
             (right, left)
@@ -310,9 +312,9 @@ impl DirectionMatcher {
             matched_bytes: self.matched_bytes,
             one_way_delay: delay,
             time_series,
-            lost: here.missing_packets(),
-            uncaptured: there.missing_packets(),
-            outside_overlap: here.outside_overlap(there),
+            lost: first.missing_packets(),
+            uncaptured: second.missing_packets(),
+            outside_overlap: first.outside_overlap(second),
             lost_upstream_bytes: 0,
             reordered: self.reordered,
             ack_spacing: self.spacing.finish(from_left),
@@ -327,7 +329,7 @@ fn left_right(side: usize, here: u64, there: u64) -> [u64; 2] {
     }
 }
 
-/// Unwraps `number`.
+/// Unwraps `number` near the highest number so far, and updates that.
 fn unwrap_number(highest: &mut Option<u64>, number: u32) -> u64 {
     let unwrapped = match *highest {
         Some(highest) => unwrap_near(highest, number),
@@ -347,8 +349,9 @@ mod tests {
     use longhaul_packet::tcp;
 
     const MSS: u32 = 1_000;
-    /// Close to the wrap-around.
+    /// First sequence number, close to the wrap-around.
     const FIRST: u32 = u32::MAX - 4_500;
+    /// One-way delay, ns.
     const DELAY: u64 = 10_000_000;
 
     struct Last(Option<Flow>);
@@ -492,7 +495,7 @@ mod tests {
         assert_eq!(metrics.lost.bytes, u64::from(MSS) + 1);
     }
 
-    /// Every second byte of a large packet arrives alone, which leaves as many parts.
+    /// Every second byte of a large packet arrives alone, so as many parts of it stay unmatched.
     #[test]
     fn bounds_unmatched_parts() {
         let settings = ComparisonSettings {
@@ -516,25 +519,25 @@ mod tests {
         }
     }
 
-    /// As many unmatched packets as may be, all with the same number: checking each pair would take a thousand million
-    /// steps.
+    /// As many packets as may be unmatched have the same number: comparing all pairs would take a thousand million steps.
     #[test]
     fn matches_similar_packets_in_bounded_time() {
         const COUNT: u32 = 1 << 15;
-        let by_stamp = |n: u32| Segment {
+        let distinct_tsvals = |n: u32| Segment {
             tsval: n,
             ..data(u64::from(n), 0)
         };
-        let same_tsval = |n: u32| Segment {
+        let equal_tsvals = |n: u32| Segment {
             tsval: 0,
             ..data(u64::from(n), 0)
         };
-        let by_window = |n: u32| Segment {
+        let distinct_windows = |n: u32| Segment {
             payload: 0,
             window: n as u16,
-            ..same_tsval(n)
+            ..equal_tsvals(n)
         };
-        let kinds: [&dyn Fn(u32) -> Segment; 3] = [&by_stamp, &same_tsval, &by_window];
+        let kinds: [&dyn Fn(u32) -> Segment; 3] =
+            [&distinct_tsvals, &equal_tsvals, &distinct_windows];
         for segment in kinds {
             let left: Vec<_> = (0..COUNT).map(segment).collect();
             let mut comparison = Comparison::new(true, ComparisonSettings::default());
@@ -546,7 +549,7 @@ mod tests {
         }
     }
 
-    /// Three segments at the left in one super-packet, two and one at the right, or other parts.
+    /// Super-packets have 3, 3 and 1 segments at the left, and 2, 3 and 2 at the right.
     #[test]
     fn matches_bytes_across_segment_boundaries() {
         let join = |first: u32, count: u32| Segment {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Simulated tap at each end of a path: turns the events of [`longhaul_tcpsim::simulation`] into segments as captures
-//! of real hosts have them, so that an analysis can be compared with the truth.
+//! Captures of a simulation, at both ends of the path. The events of [`longhaul_tcpsim::simulation`] become the segments
+//! that captures on real hosts would have, so that an analysis can be compared with the truth.
 
 use longhaul_flow::segment::{Endpoint, FlowKey, NO_SCALE, SACK_BLOCKS_MAX, Segment};
 use longhaul_netem::Departure;
@@ -23,7 +23,7 @@ pub(crate) struct PacketFormat {
     pub(crate) super_packets: bool,
 }
 
-/// Segments at both ends, kept in memory: 144 bytes each.
+/// Captures the segments at both ends in memory: 144 bytes each.
 #[derive(Debug)]
 pub(crate) struct SimulatedTap {
     format: PacketFormat,
@@ -32,9 +32,10 @@ pub(crate) struct SimulatedTap {
     ends: [Vec<(usize, Segment)>; 2],
 }
 
-/// State of a flow that later packets repeat.
+/// State of a flow from which fields of later packets are made.
 #[derive(Debug, Default)]
 struct FlowState {
+    /// Number of the next new packet.
     next: u64,
     /// Time when each packet was last sent.
     sent: Vec<Time>,
@@ -49,15 +50,15 @@ struct FlowState {
 
 const SENDER: usize = 0;
 const RECEIVER: usize = 1;
-/// Initial sequence numbers: that of the data wraps early.
+/// Initial sequence numbers. Those of the data wrap around early.
 const CLIENT_ISN: u32 = u32::MAX - 1_000_000;
 const SERVER_ISN: u32 = 7;
-/// Offsets of the timestamps, which are unrelated between hosts.
+/// TSvals at time 0: timestamp clocks of two hosts are unrelated.
 const CLIENT_TS: u32 = 1_000;
 const SERVER_TS: u32 = 4_000_000_000;
 /// Length of the IPv4 and TCP headers with timestamps.
 const HEADERS: u32 = 52;
-const SCALE: u8 = 14;
+const WINDOW_SCALE: u8 = 14;
 
 impl SimulatedTap {
     /// Creates a tap without segments.
@@ -69,7 +70,7 @@ impl SimulatedTap {
         }
     }
 
-    /// Returns the addresses of flow `number`; its client is the lesser end.
+    /// Returns the addresses and ports of flow `number`. Its client is the low endpoint.
     pub(crate) fn key(number: usize) -> FlowKey {
         let end = |last, port| Endpoint {
             address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)),
@@ -114,7 +115,7 @@ impl SimulatedTap {
     }
 
     fn window(&self) -> u16 {
-        (self.format.window >> SCALE).min(u64::from(u16::MAX)) as u16
+        (self.format.window >> WINDOW_SCALE).min(u64::from(u16::MAX)) as u16
     }
 
     fn data(&self, at: Time, first: u64, count: u32, tsval: u32, tsecr: u32) -> Segment {
@@ -152,7 +153,7 @@ impl SimulatedTap {
                 },
             window: self.window(),
             flags: tcp::ACK,
-            tsval: stamp(SERVER_TS, ack.at),
+            tsval: tsval_at(SERVER_TS, ack.at),
             tsecr,
             sack_blocks,
             sack,
@@ -162,8 +163,8 @@ impl SimulatedTap {
 
     fn syn(&self, at: Time, from_client: bool, flags: u8) -> Segment {
         let (seq, tsval) = match from_client {
-            true => (CLIENT_ISN, stamp(CLIENT_TS, at)),
-            false => (SERVER_ISN, stamp(SERVER_TS, at)),
+            true => (CLIENT_ISN, tsval_at(CLIENT_TS, at)),
+            false => (SERVER_ISN, tsval_at(SERVER_TS, at)),
         };
         Segment {
             seq,
@@ -171,7 +172,7 @@ impl SimulatedTap {
             wire_bytes: 60,
             window: u16::MAX,
             flags,
-            window_scale: SCALE,
+            window_scale: WINDOW_SCALE,
             mss: (self.format.mss + 12) as u16,
             sack_permitted: true,
             tsval,
@@ -181,14 +182,20 @@ impl SimulatedTap {
 }
 
 impl Observer for SimulatedTap {
-    /// The simulation has one time for the whole handshake: the SYN/ACK takes half of it.
+    /// The simulation only has the times of the SYN and of the SYN/ACK's arrival. Each takes half of the round trip.
     fn established(&mut self, now: Time, flow: usize, syn: Time) {
         let middle = syn + Time::from_nanos(now.since(syn).as_nanos() / 2);
         let (first, second) = (
             self.syn(syn, true, tcp::SYN),
             self.syn(middle, false, tcp::SYN | tcp::ACK),
         );
-        let third = self.data(now, 0, 0, stamp(CLIENT_TS, now), stamp(SERVER_TS, middle));
+        let third = self.data(
+            now,
+            0,
+            0,
+            tsval_at(CLIENT_TS, now),
+            tsval_at(SERVER_TS, middle),
+        );
         let third = Segment {
             wire_bytes: HEADERS,
             wire_segments: 1,
@@ -218,13 +225,13 @@ impl Observer for SimulatedTap {
         let next = state.next;
         state.sent.resize(next as usize, now);
         state.sent[first as usize..end as usize].fill(now);
-        let (tsval, tsecr) = (stamp(CLIENT_TS, now), state.echo);
-        let each = if self.format.super_packets { count } else { 1 };
+        let (tsval, tsecr) = (tsval_at(CLIENT_TS, now), state.echo);
+        let packets_per_segment = if self.format.super_packets { count } else { 1 };
         let mut packet = first;
         while packet < end {
-            let segment = self.data(now, packet, each, tsval, tsecr);
+            let segment = self.data(now, packet, packets_per_segment, tsval, tsecr);
             self.capture(SENDER, flow, segment);
-            packet += u64::from(each);
+            packet += u64::from(packets_per_segment);
         }
     }
 
@@ -232,7 +239,7 @@ impl Observer for SimulatedTap {
         for index in 0..train.count {
             let packet = first + u64::from(index);
             let state = &self.flows[flow];
-            let tsval = stamp(CLIENT_TS, state.sent[packet as usize]);
+            let tsval = tsval_at(CLIENT_TS, state.sent[packet as usize]);
             let segment = self.data(train.at(index), packet, 1, tsval, state.echo);
             self.capture(RECEIVER, flow, segment);
         }
@@ -241,7 +248,7 @@ impl Observer for SimulatedTap {
     fn acknowledged(&mut self, flow: usize, ack: &Ack) {
         let state = self.flow_state(flow);
         if ack.una > state.acked {
-            state.recent = stamp(CLIENT_TS, state.sent[state.acked as usize]);
+            state.recent = tsval_at(CLIENT_TS, state.sent[state.acked as usize]);
             state.acked = ack.una;
         }
         let recent = state.recent;
@@ -250,12 +257,12 @@ impl Observer for SimulatedTap {
         self.capture(RECEIVER, flow, segment);
     }
 
-    /// The reverse path may lose ACKs but keeps their order.
+    /// The reverse path may lose ACKs, but does not reorder them.
     fn ack_arrived(&mut self, flow: usize, ack: &Ack) {
-        let same = |sent: &Ack| (sent.una, sent.blocks) == (ack.una, ack.blocks);
+        let is_same = |sent: &Ack| (sent.una, sent.blocks) == (ack.una, ack.blocks);
         let state = self.flow_state(flow);
         while let Some((sent, segment)) = state.acks.pop_front() {
-            if same(&sent) {
+            if is_same(&sent) {
                 state.echo = segment.tsval;
                 let at_ns = ack.at.as_nanos();
                 return self.capture(SENDER, flow, Segment { at_ns, ..segment });
@@ -264,8 +271,8 @@ impl Observer for SimulatedTap {
     }
 }
 
-/// Returns the TSval of a clock that began at `origin` and ticks each millisecond, as Linux's does.
-fn stamp(origin: u32, at: Time) -> u32 {
+/// Returns the TSval at `at` of a clock that is `origin` at time 0 and ticks each millisecond, as Linux's does.
+fn tsval_at(origin: u32, at: Time) -> u32 {
     origin.wrapping_add((at.as_nanos() / 1_000_000) as u32)
 }
 

@@ -31,7 +31,7 @@ struct Listener {
 }
 
 impl<'a> Listeners<'a> {
-    /// Listeners of the flows' servers. Each listens at every address of its host.
+    /// Returns the listeners of the flows' servers. Each listens at every address of its host.
     pub(crate) fn of_flows(scenario: &Scenario, topology: &'a Topology) -> Self {
         let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.enabled).collect();
         let mut all = Vec::new();
@@ -47,8 +47,8 @@ impl<'a> Listeners<'a> {
                     all.push(on_all_addresses(host, ports::iperf_port(number), owner));
                 }
                 Program::Command => {
-                    let ready = flow.server_port.filter(|_| !flow.server.is_empty());
-                    all.extend(ready.map(|port| on_all_addresses(host, port, owner)));
+                    let port = flow.server_port.filter(|_| !flow.server.is_empty());
+                    all.extend(port.map(|port| on_all_addresses(host, port, owner)));
                 }
                 Program::Curl | Program::Probe | Program::Udt => {}
             }
@@ -60,8 +60,8 @@ impl<'a> Listeners<'a> {
         }
     }
 
-    /// Adds the listeners of a relay. Each must use an address of its host at which nothing else
-    /// listens.
+    /// Adds the listeners of a relay, at `own`. Each must be an address of the relay's host at which
+    /// nothing else listens.
     pub(crate) fn add_relay(
         &mut self,
         name: &str,
@@ -84,8 +84,8 @@ impl<'a> Listeners<'a> {
         })
     }
 
-    /// Adds the intercepted ports of a relay. Of two relays on one host, the first would take all
-    /// connections to a port.
+    /// Adds the intercepted ports of a relay. Two relays on one host may not intercept the same port:
+    /// the first would take all connections.
     fn intercept(&mut self, name: &str, host: &str, ports: &[u16]) -> CheckResult {
         check_each(ports, |port| {
             let mut taken = self.intercepted.iter();
@@ -129,7 +129,7 @@ impl<'a> Listeners<'a> {
         })
     }
 
-    /// Checks that something listens at the relay that `flow` connects to, if it uses one.
+    /// Checks that something listens at the `via` or `proxy` of `flow`, if it has one.
     pub(crate) fn check_target(&self, flow: &Flow) -> CheckResult {
         let proxy = flow.proxy.as_ref().map(|proxy| &proxy.at);
         let (key, target) = match &flow.via {
@@ -143,8 +143,8 @@ impl<'a> Listeners<'a> {
             .topology
             .address(ports::opening_host(flow), &target.host);
         let address = address.map(|ip| SocketAddr::from((ip, target.port)));
-        let serves = |one: &Listener| {
-            one.host == target.host && address.is_some_and(|at| overlap(one.at, at))
+        let serves = |listener: &Listener| {
+            listener.host == target.host && address.is_some_and(|at| overlap(listener.at, at))
         };
         let served = ensure(self.all.iter().any(serves), || {
             format!("flow {:?}: nothing listens at {target}", flow.name)
@@ -153,7 +153,7 @@ impl<'a> Listeners<'a> {
     }
 }
 
-/// Returns the option that holds `address`, unless it is in the configuration file.
+/// Returns the relay's option that has `address`, or `None` if its configuration file has it.
 fn key_of(options: &Table, address: SocketAddr) -> Option<&String> {
     let address = address.to_string();
     let has_address = |value: &Value| {
@@ -177,8 +177,8 @@ fn on_all_addresses(host: &str, port: u16, owner: String) -> Listener {
     }
 }
 
-/// Whether the two overlap in an address and port. `[::]` has no IPv4 address, because relays set
-/// IPV6_V6ONLY.
+/// Returns whether some address and port belongs to both listeners. `[::]` has no IPv4 address,
+/// because relays set IPV6_V6ONLY.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let any = |ip: IpAddr| ip.is_unspecified();
     one.port() == other.port()
@@ -190,7 +190,8 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
 mod tests {
     use super::*;
 
-    /// Returns the refusal of an iperf3 flow from a to c by `via`, with a relay at `address`.
+    /// Returns the refusal of an iperf3 flow from a to c that connects to `via`. The relay listens at
+    /// `address` of the host `relay`.
     fn refusal(relay: &str, address: &str, via: &str) -> Option<String> {
         let text = format!(
             "title = 't'\nquestion = 'q'\n\
@@ -207,7 +208,7 @@ mod tests {
         checked.err().map(|error| error.to_string())
     }
 
-    /// Both would listen at the port, and clients would reach either.
+    /// If both listened at the port, a client might reach either.
     #[test]
     fn refuses_a_relay_at_the_port_of_a_server() {
         let taken = refusal("c", "10.9.1.2:5201", "c:5201").unwrap();

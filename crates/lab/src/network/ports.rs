@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ports of the flows' servers, and the host of each flow that accepts the connection.
+//! Ports of the flows' servers, and the hosts between which each flow connects.
 
 use super::{SenderOptions, Topology};
 use crate::scenario::{Direction, Flow, Program, Scenario};
@@ -11,9 +11,9 @@ const IPERF3: u16 = 5201;
 /// Port of vsftpd.
 pub(crate) const FTP: u16 = 21;
 
-/// First port of nginx.
+/// Port of nginx for the first set of sender options.
 const WEB: u16 = 80;
-/// Second port of nginx. Each further set of sender options is one port higher.
+/// Port of nginx for the second set. Each further set is one port higher.
 const WEB_NEXT: u16 = 8081;
 
 /// Port of nginx for set `number` of sender options, from 0.
@@ -27,7 +27,7 @@ pub(crate) fn web_port(number: usize) -> u16 {
 /// Hosts that curl downloads from, each with its distinct sets of sender options.
 pub(crate) type WebServers = BTreeMap<String, Vec<SenderOptions>>;
 
-/// Web servers of `flows`. nginx has one port for each set of sender options.
+/// Returns the web servers of `flows`. nginx has one port for each set of sender options.
 pub(crate) fn web_servers(scenario: &Scenario, topology: &Topology, flows: &[&Flow]) -> WebServers {
     let mut servers = WebServers::new();
     for flow in flows.iter().filter(|flow| flow.program == Program::Curl) {
@@ -40,7 +40,8 @@ pub(crate) fn web_servers(scenario: &Scenario, topology: &Topology, flows: &[&Fl
     servers
 }
 
-/// Host that accepts the connection. For a probe, the destination of its packets.
+/// Returns the host that accepts the connection. For a probe, that is the destination of its
+/// packets.
 pub(crate) fn accepting_host(flow: &Flow) -> &str {
     match (flow.program, flow.direction) {
         (program, Direction::Download) if program.has_a_client() => &flow.from,
@@ -48,7 +49,7 @@ pub(crate) fn accepting_host(flow: &Flow) -> &str {
     }
 }
 
-/// Host that opens the connection.
+/// Returns the host that opens the connection.
 pub(crate) fn opening_host(flow: &Flow) -> &str {
     match (flow.program, flow.direction) {
         (program, Direction::Download) if program.has_a_client() => &flow.to,
@@ -56,12 +57,12 @@ pub(crate) fn opening_host(flow: &Flow) -> &str {
     }
 }
 
-/// Port of the iperf3 server of flow `number`. Flows on the same host need distinct ports.
+/// Returns the port of the iperf3 server of flow `number`. Servers on one host need distinct ports.
 pub(crate) fn iperf_port(number: usize) -> u16 {
     IPERF3.saturating_add(number as u16)
 }
 
-/// Port of the server of flow `number`.
+/// Returns the port at which the server of flow `number` listens.
 pub(crate) fn server(
     web: &WebServers,
     number: usize,

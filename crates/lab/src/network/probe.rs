@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One-way-delay probes: their packets, and the link behaviour that they are compared with.
+//! One-way-delay probes: the packets that they send, and the link with which their measurements are
+//! compared.
 
 use super::{Topology, link};
 use crate::scenario::{Flow, LinkKind, Scenario};
@@ -10,12 +11,12 @@ use longhaul_units::Time;
 /// Default time between packets: a light load beside any other flow.
 const INTERVAL: Time = Time::from_millis(10);
 /// Default packet size in bytes.
-const LENGTH: u16 = 100;
+const PACKET_SIZE: u16 = 100;
 
-/// Returns the packets of the probe.
+/// Returns number, size and interval of the probe's packets.
 ///
 /// # Errors
-/// Neither or both of `count` and `duration`, or values out of range.
+/// `count` and `duration` are both given or both missing, or a value is out of range.
 pub(crate) fn timing(flow: &Flow) -> Result<Timing, String> {
     let interval = flow.interval.unwrap_or(INTERVAL);
     let count = match (flow.count, flow.duration) {
@@ -24,25 +25,26 @@ pub(crate) fn timing(flow: &Flow) -> Result<Timing, String> {
             let packets = duration.as_nanos() / interval.as_nanos() * u64::from(flow.gso_segments);
             u32::try_from(packets).unwrap_or(u32::MAX)
         }
-        _ => return Err("probe takes either count or, with an interval, duration".to_owned()),
+        _ => return Err("probe takes count, or duration with an interval above 0".to_owned()),
     };
     let timing = Timing {
         count,
         interval_ns: interval.as_nanos(),
-        packet_size: flow.packet_size.unwrap_or(LENGTH),
+        packet_size: flow.packet_size.unwrap_or(PACKET_SIZE),
         gso_segments: flow.gso_segments,
     };
     timing.check().map(|()| timing)
 }
 
-/// Time for which the probe sends.
+/// Returns the time for which the probe sends.
 pub(crate) fn duration(flow: &Flow) -> Result<Time, String> {
     let timing = timing(flow)?;
     let messages = timing.count.div_ceil(timing.gso_segments.into());
     Ok(Time::from_nanos(timing.interval_ns) * messages.into())
 }
 
-/// Expected link behaviour, if the probe crosses one emulated link without a schedule.
+/// Returns what to expect of the link, if the probe's path is one emulated link that does not change
+/// with time.
 pub(crate) fn expected(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<Expected> {
     let link_config = link_config(scenario, topology, flow)?;
     let shares_queue = shares_queue(scenario, topology, flow);
@@ -63,8 +65,8 @@ fn link_config(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<
     Some(link_config)
 }
 
-/// Whether another flow sends data over the same link in the same direction, so that the probe's
-/// packets may wait in a queue behind it.
+/// Returns whether another flow sends data over the same link in the same direction. The probe's
+/// packets may then wait in a queue behind that data.
 fn shares_queue(scenario: &Scenario, topology: &Topology, flow: &Flow) -> bool {
     let same_direction = |other: &Flow| {
         let path = topology.path(&other.from, &other.to).unwrap_or_default();
@@ -77,7 +79,7 @@ fn shares_queue(scenario: &Scenario, topology: &Topology, flow: &Flow) -> bool {
         .any(same_direction)
 }
 
-/// Names of the metrics that compare the probe of `flow` with its link.
+/// Returns the names of the metrics that compare the probe `flow` with its link.
 pub(crate) fn figures(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Vec<&'static str> {
     let Some((expected, timing)) = expected(scenario, topology, flow).zip(timing(flow).ok()) else {
         return Vec::new();
@@ -90,13 +92,13 @@ pub(crate) fn figures(scenario: &Scenario, topology: &Topology, flow: &Flow) -> 
 #[derive(Debug)]
 pub(crate) struct Expected {
     pub(crate) link_config: LinkConfig,
-    /// Whether part of the delay may be a queue of another flow.
+    /// Whether the probe's packets may wait behind those of another flow.
     pub(crate) shares_queue: bool,
 }
 
 impl Expected {
-    /// Whether a metric is left out: a queueing delay behind other flows is not an error of the
-    /// link.
+    /// Returns whether a metric is left out. Waiting behind another flow is delay, but no error of
+    /// the link.
     pub(crate) fn excludes(&self, figure: &str) -> bool {
         self.shares_queue && figure.starts_with("delay_error")
     }

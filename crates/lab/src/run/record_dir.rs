@@ -23,10 +23,10 @@ const OLD_MANIFEST: &str = ".written";
 /// its files.
 const EXTENSIONS: [&str; 6] = ["conf", "json", "jsonl", "log", "out", "pcapng"];
 
-/// Files by directory.
+/// Names of the records in each run's directory.
 type Manifest = BTreeMap<String, BTreeSet<String>>;
 
-/// Record directory of one experiment.
+/// Directory with the raw records of one experiment.
 #[derive(Debug)]
 pub(crate) struct RecordDir {
     root: PathBuf,
@@ -35,11 +35,12 @@ pub(crate) struct RecordDir {
 }
 
 impl RecordDir {
-    /// Prepares `out/raw` for runs into `run_dirs`. Records of earlier experiments are removed,
-    /// except those in `kept`, which belong to this one.
+    /// Prepares `out/raw` for runs into `run_dirs`. All earlier records are removed, except those
+    /// in `kept`, which are completed runs of this experiment.
     ///
     /// # Errors
-    /// One of the directories holds a file that no run wrote. Then nothing is changed.
+    /// A directory that a run is about to use holds a file that no run wrote. Then nothing is
+    /// changed.
     pub(crate) fn open(
         out: &Path,
         run_dirs: &BTreeSet<String>,
@@ -47,10 +48,10 @@ impl RecordDir {
     ) -> Result<Self> {
         let root = out.join("raw");
         let all = read_manifest(out, &root)?.into_iter();
-        let (written, earlier): (Manifest, Manifest) =
+        let (kept_files, old_files): (Manifest, Manifest) =
             all.partition(|(run_dir, _)| kept.contains(run_dir));
         for run_dir in run_dirs.difference(kept) {
-            let own = earlier.get(run_dir).cloned().unwrap_or_default();
+            let own = old_files.get(run_dir).cloned().unwrap_or_default();
             if let Some(foreign_file) = file_names(&root.join(run_dir))?.difference(&own).next() {
                 return Err(Refusal::usage(format!(
                     "--out {}: raw/{run_dir}/{foreign_file} was not written by a run; move it \
@@ -59,15 +60,15 @@ impl RecordDir {
                 )));
             }
         }
-        let place = || format!("cannot write into {}", root.display());
-        for (run_dir, files) in &earlier {
-            remove_files(&root.join(run_dir), files).with_context(place)?;
+        let message = || format!("cannot write into {}", root.display());
+        for (run_dir, files) in &old_files {
+            remove_files(&root.join(run_dir), files).with_context(message)?;
         }
-        fs::create_dir_all(&root).with_context(place)?;
-        let manifest = write_manifest(&root, &written).with_context(place)?;
+        fs::create_dir_all(&root).with_context(message)?;
+        let manifest = write_manifest(&root, &kept_files).with_context(message)?;
         Ok(Self {
             manifest,
-            files_by_run: written,
+            files_by_run: kept_files,
             root,
         })
     }
@@ -95,7 +96,7 @@ impl RecordDir {
         Ok(())
     }
 
-    /// All files of all runs, relative to `out`.
+    /// Returns all files of all runs, relative to `out`.
     pub(crate) fn files(&self) -> Vec<String> {
         let in_run_dir = |(run_dir, files): (&String, &BTreeSet<String>)| -> Vec<String> {
             let path = |file| format!("raw/{run_dir}/{file}");
@@ -105,12 +106,12 @@ impl RecordDir {
     }
 }
 
-/// Replaces the manifest by one with the kept files. If this is interrupted, either version
-/// remains.
-fn write_manifest(root: &Path, written: &Manifest) -> io::Result<File> {
+/// Replaces the manifest by one with the `kept` files. If this is interrupted, the old or the new
+/// one remains whole.
+fn write_manifest(root: &Path, kept: &Manifest) -> io::Result<File> {
     let new = root.join(format!("{MANIFEST}.new"));
     let mut manifest = File::create(&new)?;
-    for (run_dir, files) in written {
+    for (run_dir, files) in kept {
         for file in files {
             writeln!(manifest, "{run_dir}/{file}")?;
         }
@@ -146,7 +147,8 @@ fn read_manifest(out: &Path, root: &Path) -> Result<Manifest> {
     Ok(written)
 }
 
-/// Files listed in a result. Old versions wrote no manifest.
+/// Returns the lines of a manifest from the files that `result.json` lists, because the first
+/// versions wrote no manifest.
 fn listed_in_result(out: &Path) -> String {
     let result = fs::read(out.join("result.json")).unwrap_or_default();
     let result: serde_json::Value = serde_json::from_slice(&result).unwrap_or_default();
@@ -155,7 +157,7 @@ fn listed_in_result(out: &Path) -> String {
     below.collect::<Vec<_>>().join("\n")
 }
 
-/// Whether the text is a single file name, not a path.
+/// Returns whether the text is a single file name, not a path.
 fn is_name(text: &str) -> bool {
     let mut parts = Path::new(text).components();
     matches!(
@@ -165,11 +167,11 @@ fn is_name(text: &str) -> bool {
 }
 
 fn is_record(name: &str) -> bool {
-    let kind = Path::new(name).extension();
-    kind.is_some_and(|kind| EXTENSIONS.iter().any(|known| kind == *known))
+    let extension = Path::new(name).extension();
+    extension.is_some_and(|extension| EXTENSIONS.iter().any(|known| extension == *known))
 }
 
-/// File names in a directory; empty if it does not exist.
+/// Returns the file names in a directory, or none if the directory does not exist.
 fn file_names(directory: &Path) -> Result<BTreeSet<String>> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
@@ -189,7 +191,7 @@ fn remove_files(run_dir: &Path, files: &BTreeSet<String>) -> io::Result<()> {
             _ => {}
         }
     }
-    // It remains if it holds other files.
+    // The directory remains if it holds other files.
     let _ = fs::remove_dir(run_dir);
     Ok(())
 }
@@ -208,8 +210,8 @@ mod tests {
         fs::write(path, "x").unwrap();
     }
 
-    /// Records of an experiment with one run in each directory.
-    fn lab(out: &Path, names: &[&str]) -> RecordDir {
+    /// Writes the records of an experiment that has one run in each directory.
+    fn run_lab(out: &Path, names: &[&str]) -> RecordDir {
         let mut raw = RecordDir::open(out, &run_dirs(names), &run_dirs(&[])).unwrap();
         for name in names {
             let directory = raw.begin(name).unwrap();
@@ -225,9 +227,9 @@ mod tests {
         let out = out.path();
         put(out, "notes.txt");
         put(out, "raw/mine/plot.log");
-        lab(out, &["01-a-1", "02-b-1"]);
+        run_lab(out, &["01-a-1", "02-b-1"]);
         put(out, "raw/02-b-1/notes.txt");
-        let raw = lab(out, &["01-c-1"]);
+        let raw = run_lab(out, &["01-c-1"]);
         assert_eq!(raw.files(), ["raw/01-c-1/tcp_info.jsonl"]);
         assert!(!out.join("raw/01-a-1").exists());
         assert!(!out.join("raw/02-b-1/tcp_info.jsonl").exists());
@@ -246,7 +248,7 @@ mod tests {
         put(out, "raw/01-a-1/copy.out");
         put(out, "raw/01-a-1/why.txt");
         drop(raw);
-        lab(out, &["01-b-1"]);
+        run_lab(out, &["01-b-1"]);
         assert!(!out.join("raw/01-a-1/link-wan.jsonl").exists());
         assert!(!out.join("raw/01-a-1/copy.out").exists());
         assert!(out.join("raw/01-a-1/why.txt").exists());
@@ -256,7 +258,7 @@ mod tests {
     fn refuses_foreign_files_before_removing_anything() {
         let out = tempfile::tempdir().unwrap();
         let out = out.path();
-        lab(out, &["01-a-1", "02-b-1"]);
+        run_lab(out, &["01-a-1", "02-b-1"]);
         put(out, "raw/02-b-1/notes.txt");
         let refused = RecordDir::open(out, &run_dirs(&["02-b-1"]), &run_dirs(&[])).unwrap_err();
         assert!(refused.to_string().contains("raw/02-b-1/notes.txt"));
@@ -273,7 +275,7 @@ mod tests {
             r#"{"raw": ["raw/01-old-1/get.json"]}"#,
         )
         .unwrap();
-        lab(out, &["01-new-1"]);
+        run_lab(out, &["01-new-1"]);
         assert!(!out.join("raw/01-old-1").exists());
     }
 
@@ -284,7 +286,7 @@ mod tests {
         put(out, "notes.log");
         put(out, "raw/.manifest");
         fs::write(out.join("raw/.manifest"), "../notes.log\n../\n/notes.log\n").unwrap();
-        lab(out, &["01-a-1"]);
+        run_lab(out, &["01-a-1"]);
         assert!(out.join("notes.log").exists());
     }
 
@@ -292,10 +294,10 @@ mod tests {
     fn replaces_manifest_of_an_earlier_version() {
         let out = tempfile::tempdir().unwrap();
         let out = out.path();
-        lab(out, &["01-a-1"]);
+        run_lab(out, &["01-a-1"]);
         let root = out.join("raw");
         fs::rename(root.join(MANIFEST), root.join(OLD_MANIFEST)).unwrap();
-        lab(out, &["01-b-1"]);
+        run_lab(out, &["01-b-1"]);
         assert!(!root.join("01-a-1").exists() && !root.join(OLD_MANIFEST).exists());
         assert!(root.join(MANIFEST).is_file());
     }
@@ -304,7 +306,7 @@ mod tests {
     fn keeps_completed_runs_of_this_experiment() {
         let out = tempfile::tempdir().unwrap();
         let out = out.path();
-        lab(out, &["01-a-1", "02-b-1"]);
+        run_lab(out, &["01-a-1", "02-b-1"]);
         let all = run_dirs(&["01-a-1", "03-c-1"]);
         let mut raw = RecordDir::open(out, &all, &run_dirs(&["01-a-1"])).unwrap();
         raw.begin("03-c-1").unwrap();
@@ -317,7 +319,7 @@ mod tests {
     #[test]
     fn second_warm_up_replaces_the_first() {
         let out = tempfile::tempdir().unwrap();
-        let mut raw = lab(out.path(), &["01-a-warmup"]);
+        let mut raw = run_lab(out.path(), &["01-a-warmup"]);
         let directory = raw.begin("01-a-warmup").unwrap();
         assert_eq!(file_names(&directory).unwrap(), BTreeSet::new());
         raw.end("01-a-warmup").unwrap();

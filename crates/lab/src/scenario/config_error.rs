@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Errors of a scenario with the path to the value: the keys from the top of the file down to it.
-//! The function that finds an error knows only the last key; each caller adds its own.
+//! Errors of a scenario, each with the path to the wrong value: the keys from the top of the file
+//! down to it. The function that finds an error knows only the last key; each caller adds its own.
 //! [`crate::source::inherit`] turns the path into file, line and column.
 
 use std::{
@@ -12,7 +12,7 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-/// Problem of one value.
+/// Error about one value of a scenario.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ConfigError {
     /// Path to the value, last key first.
@@ -45,7 +45,7 @@ impl From<usize> for PathSegment {
     }
 }
 
-/// Lists the known names for a message about an unknown one.
+/// Lists the known names, for a message that refuses an unknown one.
 pub(crate) fn list_names(names: &[&str]) -> String {
     match names.is_empty() {
         true => "there are none".to_owned(),
@@ -77,13 +77,13 @@ impl Display for ConfigError {
 }
 
 impl ConfigError {
-    /// Adds the name of the owner before the problem.
+    /// Puts the part of the scenario that has the problem before it, such as `link "wan"`.
     pub(crate) fn with_owner(mut self, owner: impl Display) -> Self {
         self.problem = format!("{owner}: {}", self.problem);
         self
     }
 
-    /// Adds the name of the cell, unless it is the only one.
+    /// Adds the name of the cell. The only cell of a scenario has no name, and none is added.
     pub(crate) fn in_cell(self, name: &str) -> Self {
         match name {
             "" => self,
@@ -91,22 +91,26 @@ impl ConfigError {
         }
     }
 
-    /// Error of a command about its options. The path leads to the option whose text the message
-    /// quotes, or else to the first option that it names.
+    /// Error that a program's own parser reports about `options`. The path leads to the option whose
+    /// value the message quotes, or else to the first option that the message names.
     pub(crate) fn for_option(options: &Table, problem: String) -> Self {
-        let quoted = |value: &Value| {
+        let is_quoted = |value: &Value| {
             let text = value.as_str();
             text.is_some_and(|text| problem.contains(&format!("{text:?}")))
         };
         let quoting_key = options.iter().find(|(_, value)| match value {
-            Value::Array(all) => all.iter().any(quoted),
-            one => quoted(one),
+            Value::Array(all) => all.iter().any(is_quoted),
+            one => is_quoted(one),
         });
-        let plain = |word: &str| word.trim_start_matches('-').replace('-', "_");
-        let named = |word: &str| options.keys().find(|key| plain(key) == plain(word));
+        let normalized = |word: &str| word.trim_start_matches('-').replace('-', "_");
+        let find_key = |word: &str| {
+            options
+                .keys()
+                .find(|key| normalized(key) == normalized(word))
+        };
         let is_separator = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
         let quoting_key = quoting_key.map(|(key, _)| key);
-        let key = quoting_key.or_else(|| problem.split(is_separator).find_map(named));
+        let key = quoting_key.or_else(|| problem.split(is_separator).find_map(find_key));
         let key = key.map(PathSegment::from);
         let path = key.into_iter().collect();
         Self { path, problem }
@@ -201,8 +205,8 @@ mod tests {
 
     const TEXT: &str = "a = 1\n[b]\nc = [1, { d = 2 }]\n[[e]]\nf = 3\n[[e]]\ng = 4\n";
 
-    /// Returns the rest of the line at the error's position.
-    fn found(path: &[PathSegment]) -> &'static str {
+    /// Returns the rest of the line to which the error's path leads.
+    fn text_at(path: &[PathSegment]) -> &'static str {
         let checked: CheckResult = Err("x".into());
         let segments = path.iter().rev().cloned();
         let error = segments.fold(checked, |checked, segment| in_key(segment, checked));
@@ -221,20 +225,23 @@ mod tests {
 
     #[test]
     fn path_leads_to_the_value() {
-        assert_eq!(found(&["a".into()]), "1");
-        assert_eq!(found(&["b".into(), "c".into(), 0.into()]), "1, { d = 2 }]");
+        assert_eq!(text_at(&["a".into()]), "1");
+        assert_eq!(
+            text_at(&["b".into(), "c".into(), 0.into()]),
+            "1, { d = 2 }]"
+        );
         let d = ["b".into(), "c".into(), 1.into(), "d".into()];
-        assert_eq!(found(&d), "2 }]");
-        assert_eq!(found(&["e".into(), 1.into(), "g".into()]), "4");
+        assert_eq!(text_at(&d), "2 }]");
+        assert_eq!(text_at(&["e".into(), 1.into(), "g".into()]), "4");
     }
 
     #[test]
     fn missing_value_is_reported_at_the_enclosing_table() {
-        assert_eq!(found(&["b".into(), "x".into()]), "[b]");
-        assert_eq!(found(&["e".into(), 1.into(), "f".into()]), "[[e]]");
-        assert_eq!(found(&["a".into(), "x".into()]), "1");
-        assert_eq!(found(&["x".into(), "y".into()]), "a = 1");
-        assert_eq!(found(&[]), "a = 1");
+        assert_eq!(text_at(&["b".into(), "x".into()]), "[b]");
+        assert_eq!(text_at(&["e".into(), 1.into(), "f".into()]), "[[e]]");
+        assert_eq!(text_at(&["a".into(), "x".into()]), "1");
+        assert_eq!(text_at(&["x".into(), "y".into()]), "a = 1");
+        assert_eq!(text_at(&[]), "a = 1");
     }
 
     #[test]

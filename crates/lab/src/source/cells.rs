@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Cells of a scenario, from its parameters and their variation.
+//! Cells of a scenario: the combinations of parameter values that it runs.
 
 use super::{Choices, inherit::ScenarioSources};
 use crate::scenario::{
@@ -13,8 +13,8 @@ use longhaul_command::exit::Refusal;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-/// Most cells of a scenario: enough for five delays by four losses by relays and algorithms, many
-/// times over.
+/// Maximum number of cells of a scenario. Five delays, four losses, relays on or off and ten
+/// congestion controls are 400.
 const CELLS_MAX: usize = 10_000;
 
 /// Keys of a scenario that are read before its parameters are known.
@@ -32,8 +32,8 @@ pub(crate) struct Head {
     pub(crate) include: Vec<CellSpec>,
 }
 
-/// Returns the parameters of full runs and of quick runs. A warm-up run stays short despite
-/// `--set`.
+/// Returns the parameters of full runs and of short runs (`--quick` and warm-up). In short
+/// runs `--set` changes a parameter of `[quick]` only if `--quick` is given: warm-up runs stay short.
 pub(crate) fn values(
     sources: &ScenarioSources,
     head: &Head,
@@ -44,33 +44,39 @@ pub(crate) fn values(
         Ok([declared, short])
     });
     let [declared, short] = both.map_err(|error| sources.refuse(&error))?;
-    let stays = |(name, _): &&(String, String)| choices.quick || !head.quick.contains_key(name);
-    let set: Vec<_> = choices.set.iter().filter(stays).cloned().collect();
-    let named = || choices.set.iter().map(|(name, _)| name.clone());
-    let quick = head.quick.keys().cloned();
+    let applies_to_short =
+        |(name, _): &&(String, String)| choices.quick || !head.quick.contains_key(name);
+    let short_set: Vec<_> = choices
+        .set
+        .iter()
+        .filter(applies_to_short)
+        .cloned()
+        .collect();
+    let set_names = || choices.set.iter().map(|(name, _)| name.clone());
+    let quick_names = head.quick.keys().cloned();
     Ok([
         Values {
             all: apply_set(declared, &choices.set)?,
-            explicit: named().collect(),
+            explicit: set_names().collect(),
         },
         Values {
-            all: apply_set(short, &set)?,
-            explicit: named().chain(quick).collect(),
+            all: apply_set(short, &short_set)?,
+            explicit: set_names().chain(quick_names).collect(),
         },
     ])
 }
 
-/// Overrides of parameters for the varied values of a cell.
+/// Returns the overrides that go with the varied values of a cell.
 pub(crate) fn overrides(
     spec: &CellSpec,
-    with: &IndexMap<String, IndexMap<String, Table>>,
+    declared: &IndexMap<String, IndexMap<String, Table>>,
 ) -> Table {
     let found = spec
         .values
         .iter()
         .filter_map(|(key, value)| {
-            let named = with.get(key)?.iter();
-            named
+            let by_value = declared.get(key)?.iter();
+            by_value
                 .into_iter()
                 .find(|(name, _)| value::matches(name, value))
         })
@@ -79,8 +85,8 @@ pub(crate) fn overrides(
     all.collect()
 }
 
-/// Parameters, and the names of those that `--quick` or `--set` changed. Those have precedence over
-/// overrides.
+/// Parameters, and the names of those that `--quick` or `--set` changed, which overrides do not
+/// change.
 pub(crate) struct Values {
     pub(crate) all: Table,
     pub(crate) explicit: Vec<String>,
@@ -141,7 +147,7 @@ fn check_distinct_values(name: &str, choices: &[Value]) -> CheckResult {
     })
 }
 
-/// Checks that a cell does not set a parameter that it varies.
+/// Checks that `values` and `set` of a cell do not name the same parameter.
 fn check_set_keys(cell: &CellSpec) -> CheckResult {
     let both = |name: &String| {
         ensure(!cell.values.contains_key(name), || {
@@ -155,25 +161,27 @@ fn check_set_keys(cell: &CellSpec) -> CheckResult {
 
 /// Checks that a cell sets only declared parameters.
 fn check_declared(set: &Table, values: &Table) -> CheckResult {
-    let known = |name: &String| {
+    let is_declared = |name: &String| {
         ensure(values.contains_key(name), || {
             format!("a cell sets {name:?}, which [parameters] does not declare")
         })
     };
-    set.keys().try_for_each(|name| in_key(name, known(name)))
+    set.keys()
+        .try_for_each(|name| in_key(name, is_declared(name)))
 }
 
-/// Checks that some cell has the value of an override. Otherwise a typo would go unnoticed.
+/// Checks that some cell has the value to which an override belongs. Otherwise a typo would go
+/// unnoticed.
 fn check_override(head: &Head, key: &str, value: &str) -> CheckResult {
     let listed = head.matrix.get(key).into_iter().flatten();
-    let single = head.include.iter().filter_map(|cell| cell.values.get(key));
-    let varied = listed.chain(single).any(|own| value::matches(value, own));
+    let included = head.include.iter().filter_map(|cell| cell.values.get(key));
+    let varied = listed.chain(included).any(|own| value::matches(value, own));
     ensure(varied, || {
         format!("overrides.{key}.{value}: no cell varies {key} as {value}")
     })
 }
 
-/// Parameters of a quick run.
+/// Returns the parameters of a short run.
 fn quick_parameters(values: &Table, quick: &Table) -> Result<Table, ConfigError> {
     let mut short = values.clone();
     for (name, value) in quick {
@@ -206,18 +214,19 @@ fn apply_set(mut values: Table, set: &[(String, String)]) -> Result<Table> {
     Ok(values)
 }
 
-/// Returns the cross product of `matrix`, last key fastest, then the single cells.
+/// Returns all combinations of `matrix`, where the last key varies fastest, and then the cells of
+/// `include`.
 pub(crate) fn combinations(head: &Head) -> Result<Vec<CellSpec>, ConfigError> {
     let count = head
         .matrix
         .values()
         .map(Vec::len)
         .fold(1usize, usize::saturating_mul);
-    let few = count.saturating_add(head.include.len()) <= CELLS_MAX;
-    let few = ensure(few, || {
+    let is_bounded = count.saturating_add(head.include.len()) <= CELLS_MAX;
+    let bounded = ensure(is_bounded, || {
         format!("the scenario has more than {CELLS_MAX} cells")
     });
-    in_key("matrix", few)?;
+    in_key("matrix", bounded)?;
     let mut all = vec![CellSpec::default()];
     for (name, choices) in &head.matrix {
         let extended = |spec: &CellSpec, choice: &Value| {

@@ -4,10 +4,10 @@
 
 use super::DamageKind;
 
-/// Most bytes of a record, its header included: 16 MiB. A greater length counts as damage.
+/// Maximum length of a record, header included: 16 MiB. A greater length counts as damage.
 pub const RECORD_MAX: usize = 16 << 20;
 
-/// Classification of the bytes at the current offset, where no run of whole, valid records begins.
+/// Classification of the bytes at the reader's offset, unless a run of whole, valid records begins there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Classification {
     /// A valid record of this length.

@@ -12,7 +12,7 @@ pub enum Record<'a> {
     Frame(Frame<'a>),
     /// Packet counts of an interface.
     Statistics(Statistics),
-    /// A record with whole framing and damaged contents.
+    /// A record whose boundaries are intact and whose contents are damaged.
     Damage(DamagedRange),
 }
 
@@ -32,7 +32,7 @@ pub struct Frame<'a> {
     /// Payload bytes of each segment but the last, if the capture says that this is a super-packet; 0 if it says
     /// nothing.
     pub segment_size: u16,
-    /// The emulator's decision on the segment, in captures that `longhaul link` wrote.
+    /// Queue and decision of the emulator, in captures that `longhaul link` wrote.
     pub emulator_record: Option<EmulatorRecord>,
 }
 

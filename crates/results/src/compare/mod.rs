@@ -97,7 +97,7 @@ mod tests {
         ]);
         b.seed = 8;
         b.resolved["parameters"]["size"] = json!("2GB");
-        // Some tools write 0.0 as 0.
+        // The same value as 0.0: some tools write it as 0.
         b.cells[0].parameters["loss"] = json!(0);
         (a, b)
     }
@@ -142,10 +142,10 @@ mod tests {
         let flow = |size| json!({ "name": "get", "size": size });
         a.resolved["links"] = json!([link("5ms")]);
         b.resolved["links"] = json!([link("15ms"), { "name": "lan" }]);
-        // Earlier versions have other keys.
+        // The same setting: earlier versions have another name for this key.
         a.resolved["warmup"] = json!(2);
         b.resolved["warmup_runs"] = json!(2);
-        // Follows from the parameter `size`.
+        // Not listed, because it follows from the parameter `size`.
         a.resolved["flows"] = json!([flow("1GB")]);
         b.resolved["flows"] = json!([flow("2GB")]);
         let comparison = compare(("a", &a), ("b", &b)).unwrap();

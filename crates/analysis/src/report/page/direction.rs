@@ -25,7 +25,7 @@ pub(crate) struct DirectionView<'a> {
 }
 
 impl<'a> DirectionView<'a> {
-    /// Returns the direction of this chart data, if its flow is in the result.
+    /// Finds the direction of this chart data. `None` if its flow is not in the result.
     pub(crate) fn find(analysis: &'a Analysis, series: &'a ChartSeries) -> Option<Self> {
         let flow = analysis
             .flows
@@ -87,14 +87,14 @@ pub(super) fn section(view: DirectionView<'_>, number: usize) -> Markup {
     let direction = view.direction();
     let TransferSummary {
         payload,
-        duration: lasted,
+        duration,
         rate,
         ..
     } = view.summary();
     html! {
         section.direction id=(view.id()) data-name=(view.name()) {
             h2 { (view.name()) }
-            p { (payload) " in " (lasted) ": " strong { (rate) } ". " (direction.verdict) }
+            p { (payload) " in " (duration) ": " strong { (rate) } ". " (direction.verdict) }
             p.view { output.in-view {} }
             (timeline::timelines(direction, view.axis()))
             div.charts {
@@ -220,7 +220,7 @@ fn describe_data(data: &Data) -> String {
     )
 }
 
-/// Describes the retransmissions by kind; kinds without any are left out.
+/// Describes the retransmissions by kind. Kinds that did not occur are left out.
 fn describe_retransmissions(direction: &Direction) -> String {
     let data = &direction.data;
     let kinds = [
@@ -332,6 +332,7 @@ fn describe_handshake(flow: &Flow) -> String {
     let count = handshake.syn_retransmissions + handshake.syn_ack_retransmissions;
     let count = match count {
         0 => String::new(),
+        1 => "; retransmitted once".to_owned(),
         times => format!("; retransmitted {times} times"),
     };
     match (handshake.syn_to_syn_ack_ns, handshake.syn_ack_to_ack_ns) {

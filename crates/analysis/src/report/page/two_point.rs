@@ -17,7 +17,7 @@ use maud::{Markup, html};
 /// Maximum number of delay bins of each direction in `result.json` and on the page: 12 kB.
 const BINS_MAX: usize = 512;
 
-/// Connection on the page that was captured at two points.
+/// Connection that was captured at two points, as the page shows it.
 pub(super) struct TwoPointSection<'a> {
     pair: &'a TwoPointComparison,
     flow: &'a Flow,
@@ -74,9 +74,13 @@ impl<'a> TwoPointSection<'a> {
 pub(crate) fn merge_delay_bins(pair: &mut TwoPointComparison) {
     for metrics in [&mut pair.from_client, &mut pair.from_server] {
         let delays = &mut metrics.time_series;
-        let merged_count = delays.bins.len().div_ceil(BINS_MAX).max(1);
-        delays.bins = delays.bins.chunks(merged_count).map(merge_bins).collect();
-        delays.width_ns *= merged_count as u64;
+        let bins_per_merged = delays.bins.len().div_ceil(BINS_MAX).max(1);
+        delays.bins = delays
+            .bins
+            .chunks(bins_per_merged)
+            .map(merge_bins)
+            .collect();
+        delays.width_ns *= bins_per_merged as u64;
     }
 }
 
@@ -238,13 +242,13 @@ fn share_of_pairs(metrics: &OneWayMetrics, pairs: u64) -> String {
 }
 
 fn figures(section: &TwoPointSection<'_>) -> Markup {
-    let [forward, back] = section.directions();
+    let [forward, backward] = section.directions();
     let row = |(name, format): (&str, FormatMetric)| {
-        html! { tr { th scope="row" { (name) } @for (_, metrics) in [forward, back] { td { (format(metrics)) } } } }
+        html! { tr { th scope="row" { (name) } @for (_, metrics) in [forward, backward] { td { (format(metrics)) } } } }
     };
     table(
         "Both directions",
-        ["", forward.0, back.0],
+        ["", forward.0, backward.0],
         FIGURES.into_iter().map(row),
     )
 }
@@ -273,8 +277,8 @@ mod tests {
             "{}",
             delays.bins.len()
         );
-        let endpoints = delays.width_ns * delays.bins.len() as u64;
-        assert!(endpoints >= before as u64 * 1_000_000, "{endpoints}");
+        let covered_ns = delays.width_ns * delays.bins.len() as u64;
+        assert!(covered_ns >= before as u64 * 1_000_000, "{covered_ns}");
     }
 
     #[test]

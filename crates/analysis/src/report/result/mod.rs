@@ -22,10 +22,10 @@ use std::collections::BTreeMap;
 /// added.
 pub(crate) const SCHEMA: u32 = 2;
 
-/// Oldest version of this format that can be read. Version 1 has other names of members.
+/// Oldest version of this format that can be read. Version 1 has other names for some members.
 pub(crate) const SCHEMA_MIN: u32 = 1;
 
-/// Maximum number of damages listed for each file; more are counted.
+/// Maximum number of damaged parts that are listed for each file. Further ones are counted.
 pub(crate) const DAMAGES_MAX: usize = 100;
 
 /// Content of `result.json`.
@@ -39,7 +39,7 @@ pub struct Analysis {
     pub bins_ns: Vec<u64>,
     /// Capture files, in the order of the command line.
     pub(crate) files: Vec<CaptureFile>,
-    /// Capture points; a flow's `capture_point` is an index.
+    /// Capture points. A flow's `capture_point` is an index of this list.
     #[serde(alias = "vantages")]
     pub capture_points: Vec<CapturePointInfo>,
     /// The largest flows, most payload first.
@@ -83,10 +83,10 @@ pub(crate) struct CaptureFile {
     /// Packets that the capturing kernel dropped, if the file has this counter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) kernel_drops: Option<u64>,
-    /// Damages, at most [`DAMAGES_MAX`].
+    /// Damaged parts, at most [`DAMAGES_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) damages: Vec<Damage>,
-    /// Number of damages that are not listed.
+    /// Number of damaged parts that are not listed.
     #[serde(alias = "damages_more", default)]
     pub(crate) unlisted_damages: u64,
     /// Number of packets that were not analysed, by reason.
@@ -113,7 +113,7 @@ pub(crate) struct Damage {
 pub struct CapturePointInfo {
     /// The interface's name in the file, or the file's name.
     pub name: String,
-    /// Index of the first file.
+    /// Index in `files` of the first file.
     pub(crate) file: usize,
     /// The interface's number in that file.
     pub(crate) interface: u32,

@@ -24,7 +24,7 @@ fn records(file: &Path) -> (Vec<u8>, Vec<Record>) {
     (header.to_vec(), records)
 }
 
-/// Moves each packet up to `reach` places later, with pseudo-random numbers that are the same each time.
+/// Moves each packet later by less than `reach` places, with pseudo-random numbers that are the same each time.
 fn shuffled(records: &[Record], reach: u64) -> Vec<Record> {
     let mut state = 88_172_645_463_325_252_u64;
     let mut random = || {
@@ -44,6 +44,7 @@ fn shuffled(records: &[Record], reach: u64) -> Vec<Record> {
         .collect()
 }
 
+/// Stored capture whose packets are written again in other orders.
 struct Variants {
     directory: tempfile::TempDir,
     name: &'static str,
@@ -89,7 +90,7 @@ impl Variants {
     }
 }
 
-/// Returns the stored captures in little-endian byte order without a SYN in the middle of a connection.
+/// Returns the stored captures that are in little-endian byte order and have no SYN in the middle of a connection.
 fn stored_captures() -> impl Iterator<Item = Variants> {
     STORED_CAPTURES
         .into_iter()
@@ -116,9 +117,9 @@ fn agrees_on_slightly_shuffled_packets() {
     }
     for variants in stored_captures() {
         for reach in [2, 3, 6, 10] {
-            let near = shuffled(&variants.records, reach);
+            let shuffled_near = shuffled(&variants.records, reach);
             let what = format!("shuffled by {reach}");
-            variants.compare(&what, &near, rules::counts_beside_tshark);
+            variants.compare(&what, &shuffled_near, rules::counts_beside_tshark);
         }
     }
 }

@@ -4,7 +4,7 @@
 use crate::tap_peers::Direction;
 use std::{collections::BTreeMap, net::IpAddr, path::Path, process::Command};
 
-/// Columns of one direction, without the suffix of the direction.
+/// Cells of one direction by column name, without the suffix of the direction.
 #[derive(Debug)]
 pub(crate) struct Tcptrace(BTreeMap<String, String>);
 
@@ -43,15 +43,17 @@ pub(crate) fn read(file: &Path) -> BTreeMap<Direction, Tcptrace> {
         .lines()
         .filter(|line| line.contains(',') && !line.starts_with('#'));
     let first = lines.next();
-    let names = cells(first.unwrap_or_else(|| panic!("tcptrace says nothing of use: {output:?}")));
-    lines.flat_map(|line| both(&names, &cells(line))).collect()
+    let names = cells(first.unwrap_or_else(|| panic!("tcptrace printed no table: {output:?}")));
+    lines
+        .flat_map(|line| both_directions(&names, &cells(line)))
+        .collect()
 }
 
 fn cells(line: &str) -> Vec<String> {
     line.split(',').map(|cell| cell.trim().to_owned()).collect()
 }
 
-fn both(names: &[String], cells: &[String]) -> [(Direction, Tcptrace); 2] {
+fn both_directions(names: &[String], cells: &[String]) -> [(Direction, Tcptrace); 2] {
     let row: BTreeMap<_, _> = names.iter().cloned().zip(cells.iter().cloned()).collect();
     let end = |which: &str| -> (IpAddr, u16) {
         let address = row[&format!("host_{which}")].parse().unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! tshark's analysis of each packet (`tcp.analysis.*`), its sums, and the differences of other definitions on the same
-//! packets (docs/tap-peers.md).
+//! Sums of tshark's analysis of each packet (`tcp.analysis.*`), and how counts of the same packets differ by other
+//! definitions (docs/tap-peers.md).
 
 use crate::tap_peers::{Direction, ranges::Ranges};
 use std::{collections::BTreeMap, net::IpAddr, ops::Range, path::Path, process::Command};
@@ -16,13 +16,13 @@ pub(crate) struct Tshark {
     pub(crate) sack_blocks: u64,
     pub(crate) zero_windows: u64,
     pub(crate) duplicate_acks: u64,
-    /// tshark's duplicate ACKs that are none by RFC 5681 §2: nothing is outstanding, or a greater number was sent
-    /// before (D1, D11).
+    /// ACKs that only tshark calls duplicates, not RFC 5681 §2: nothing is outstanding, or a greater ACK number was
+    /// sent before (D1, D11).
     pub(crate) false_duplicates: u64,
-    /// Duplicates by RFC 5681 §2 that tshark does not count: after a late ACK, with a zero window, or with a sequence
-    /// number that is not the next (D11).
+    /// Duplicates by RFC 5681 §2 that tshark does not count: after an out-of-order ACK, with a zero window, or with a
+    /// sequence number that is not the next (D11).
     pub(crate) other_duplicates: u64,
-    /// Repeats as tcptrace counts them, minus duplicates by RFC 5681 §2 (D5, D11).
+    /// Duplicate ACKs as tcptrace counts them, minus those by RFC 5681 §2 (D5, D11).
     pub(crate) more_repeats: i64,
     /// Retransmissions of all kinds and out-of-order packets, without SYNs.
     pub(crate) retransmitted_or_late: u64,
@@ -30,13 +30,13 @@ pub(crate) struct Tshark {
     pub(crate) keep_alives_of_data: u64,
     /// New data below an earlier ACK's number, which tshark takes for data in order (D14).
     pub(crate) late_to_acks: u64,
-    /// First packets of one byte that was acknowledged before, which look like a keep-alive to us (D16).
+    /// First packets of a direction with a single byte that is already acknowledged: we take them for keep-alives (D16).
     pub(crate) lone_bytes: u64,
-    /// End of the data that it acknowledged or reported by SACK.
+    /// End of the data of the other end that this end acknowledged or reported by SACK.
     received_end: u64,
     /// Packets and bytes by our definitions, minus those by tcptrace's (D5, D9, D10, D13).
     pub(crate) differences: Differences,
-    /// RTTs of its data in ms, from ACKs that cover no retransmitted or late data.
+    /// RTTs of this end's data in ms, from ACKs that cover no retransmitted or late data.
     pub(crate) rtt_ms: Vec<f64>,
     /// RTTs in ms that tshark takes from RSTs, which acknowledge nothing (D8).
     pub(crate) reset_rtt_ms: Vec<f64>,
@@ -54,17 +54,19 @@ pub(crate) struct Tshark {
     data_next: u64,
     /// True after a packet other than SYN.
     has_sent_non_syn: bool,
-    /// ACK number and window of its last packet.
+    /// ACK number and window of the last packet.
     last_ack_and_window: Option<(u64, u64)>,
     /// Greatest ACK number.
     acked: Option<u64>,
-    /// True if tshark calls its last packet a keep-alive.
+    /// True if tshark calls the last packet a keep-alive.
     last_was_keep_alive: bool,
     /// Sequence numbers captured.
     captured: Ranges,
-    /// Sequence numbers by tcptrace's definition: without data sent into a zero window.
+    /// Sequence numbers captured by tcptrace's definition: without data sent into a zero window.
     captured_by_tcptrace: Ranges,
+    /// Sequence numbers captured more than once.
     twice: Ranges,
+    /// Sequence numbers first captured after higher ones.
     late: Ranges,
     /// Next sequence number at the time of the latest repeated or late data.
     repeat_next: u64,
@@ -132,11 +134,11 @@ impl<'a> Packet<'a> {
         let fields = FIELDS.into_iter().zip(line.split('|')).collect();
         let number = |name| number(&fields, name);
         let (payload, flags, start) = (number("tcp.len"), number("tcp.flags"), number("tcp.seq"));
-        let marks = u64::from((flags & (SYN | FIN)).count_ones());
+        let syn_fin = u64::from((flags & (SYN | FIN)).count_ones());
         Self {
             payload,
             flags,
-            numbers: start..start + payload + marks,
+            numbers: start..start + payload + syn_fin,
             ack: number("tcp.ack"),
             window: number("tcp.window_size_value"),
             fields,
@@ -159,8 +161,8 @@ impl<'a> Packet<'a> {
         (address, port as u16)
     }
 
-    /// Returns the end of its last SACK block.
-    fn sacked(&self) -> u64 {
+    /// Returns the highest edge of the SACK blocks.
+    fn sack_end(&self) -> u64 {
         let edges = self.fields["tcp.options.sack_re"].split(',');
         edges
             .filter_map(|edge| edge.parse().ok())
@@ -199,14 +201,14 @@ pub(crate) fn read(file: &Path) -> BTreeMap<Direction, Tshark> {
         let mut own = directions.remove(&direction).unwrap_or_default();
         let other = directions.entry((direction.1, direction.0)).or_default();
         own.count(&packet);
-        own.count_repeats(&packet, other);
-        own.count_numbers(&packet, other);
+        own.count_duplicate_acks(&packet, other);
+        own.count_repeated_data(&packet, other);
         if packet.is(ACK) {
-            other.count_answer(&packet, own.acked.unwrap_or(0));
+            other.count_ack_of_other(&packet, own.acked.unwrap_or(0));
             own.acked = own.acked.max(Some(packet.ack));
         }
         if packet.is(ACK) && !packet.is(RST) {
-            own.received_end = own.received_end.max(packet.ack).max(packet.sacked());
+            own.received_end = own.received_end.max(packet.ack).max(packet.sack_end());
         }
         own.update_state(&packet);
         directions.insert(direction, own);
@@ -233,8 +235,8 @@ impl Tshark {
         self.retransmitted_or_late += u64::from(retransmitted_or_late && !packet.is(SYN));
     }
 
-    /// D1, D5, D11: counts repeats of number and window by the definitions of tshark, tcptrace and RFC 5681 §2.
-    fn count_repeats(&mut self, packet: &Packet<'_>, other: &Self) {
+    /// D1, D5, D11: counts duplicate ACKs by the definitions of tshark, tcptrace and RFC 5681 §2.
+    fn count_duplicate_acks(&mut self, packet: &Packet<'_>, other: &Self) {
         let flagged = packet.has("tcp.analysis.duplicate_ack");
         let bare = packet.payload == 0 && packet.is(ACK) && !packet.is(SYN);
         let same_window = self
@@ -257,20 +259,21 @@ impl Tshark {
         self.false_duplicates += u64::from(flagged && !duplicate);
         self.other_duplicates += u64::from(!flagged && duplicate && unlike_tshark);
         let last = packet.ack.saturating_sub(1)..packet.ack;
-        let to_tcptrace =
+        let by_tcptrace =
             repeats && !after_late && other.has_sent_non_syn && other.captured.overlap(&last) > 0;
-        self.more_repeats += i64::from(to_tcptrace) - i64::from(duplicate);
+        self.more_repeats += i64::from(by_tcptrace) - i64::from(duplicate);
     }
 
-    /// D5, D9, D10: counts repeats of sequence numbers by tcptrace's definition and by ours.
-    fn count_numbers(&mut self, packet: &Packet<'_>, other: &Self) {
+    /// D5, D9, D10: counts repeated sequence numbers by tcptrace's definition and by ours.
+    fn count_repeated_data(&mut self, packet: &Packet<'_>, other: &Self) {
         if packet.numbers.is_empty() || packet.is(RST) {
             return;
         }
-        let closed = !packet.is(SYN) && other.last_ack_and_window.is_some_and(|last| last.1 == 0);
-        let known = other.acked >= Some(packet.numbers.end);
+        let zero_window =
+            !packet.is(SYN) && other.last_ack_and_window.is_some_and(|last| last.1 == 0);
+        let is_acked = other.acked >= Some(packet.numbers.end);
         let one_below = packet.payload == 1 && packet.numbers.end == self.next;
-        let probe = one_below && !packet.is(FIN) && (known || closed);
+        let probe = one_below && !packet.is(FIN) && (is_acked || zero_window);
         let keep_alive = packet.has("tcp.analysis.keep_alive") && packet.payload == 1;
         self.keep_alives_of_data += u64::from(keep_alive && !probe);
 
@@ -287,37 +290,37 @@ impl Tshark {
             captured_by_tcptrace.overlap(&packet.numbers),
         );
         let ours = if probe || packet.is(SYN) { 0 } else { captured };
-        let theirs = if closed { 0 } else { captured_by_tcptrace };
+        let theirs = if zero_window { 0 } else { captured_by_tcptrace };
         let differences = &mut self.differences;
         differences.retransmitted_packets += i64::from(ours > 0) - i64::from(theirs > 0);
         differences.retransmitted_bytes +=
             ours.min(packet.payload).cast_signed() - theirs.cast_signed();
         let unique = |again: u64| packet.payload.saturating_sub(again).cast_signed();
-        let unique_to_tcptrace = if closed {
+        let unique_by_tcptrace = if zero_window {
             0
         } else {
             unique(captured_by_tcptrace)
         };
-        differences.unique_bytes += unique(captured) - unique_to_tcptrace;
+        differences.unique_bytes += unique(captured) - unique_by_tcptrace;
 
         if ours > 0 {
             self.twice.insert(packet.numbers.clone());
             self.repeat_next = self.next;
         } else if !probe && packet.numbers.start < self.next {
-            // D13: data below the number of an ACK only.
+            // D13: no data, only an ACK had a higher sequence number before.
             self.differences.late_packets += i64::from(packet.numbers.start >= self.data_next);
             self.late.insert(packet.numbers.clone());
             self.repeat_next = self.next;
         }
         self.data_next = self.data_next.max(packet.numbers.end);
         self.captured.insert(packet.numbers.clone());
-        if !closed {
+        if !zero_window {
             self.captured_by_tcptrace.insert(packet.numbers.clone());
         }
     }
 
-    /// Counts an ACK of the other end; `before` is the number that it acknowledged before.
-    fn count_answer(&mut self, packet: &Packet<'_>, before: u64) {
+    /// Counts an ACK that the other end sent; `before` is its ACK number until then.
+    fn count_ack_of_other(&mut self, packet: &Packet<'_>, before: u64) {
         let covered = before..packet.ack;
         if covered.is_empty() {
             return;
@@ -331,7 +334,7 @@ impl Tshark {
             match packet.rtt_ms() {
                 Some(rtt_ms) if packet.is(RST) => self.reset_rtt_ms.push(rtt_ms),
                 Some(rtt_ms) => self.rtt_ms.push(rtt_ms),
-                // Counted only if the packet was captured.
+                // The ACK counts only if the packet that it acknowledges was captured.
                 None => {
                     let last = packet.ack - 1..packet.ack;
                     self.answers_inside += self.captured.overlap(&last);
@@ -344,7 +347,7 @@ impl Tshark {
         self.last_was_keep_alive = packet.has("tcp.analysis.keep_alive");
         self.next = self.next.max(packet.numbers.end);
         self.has_sent_non_syn |= !packet.is(SYN);
-        // The window of a SYN is not scaled; one that comes late tells nothing.
+        // The window of a SYN is not scaled, so that of a late SYN cannot be compared.
         let late_syn = packet.is(SYN) && self.last_ack_and_window.is_some();
         if !packet.is(RST) && !late_syn {
             self.last_ack_and_window = Some((packet.ack, packet.window));

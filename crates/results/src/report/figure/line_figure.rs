@@ -17,7 +17,7 @@ use longhaul_report::{
 };
 use maud::{Markup, html};
 
-/// Share of the width that is free on each side, so that marks do not touch the frame.
+/// Share of the width that stays free on each side, so that marks do not touch the frame.
 const MARGIN: f64 = 0.03;
 /// Ratio of the largest to the smallest positive value above which the axis is logarithmic.
 const LOG_RATIO: f64 = 50.0;
@@ -98,7 +98,7 @@ fn lines(figure: &Figure, grid: &Grid<'_>, y: Scale) -> Lines {
 }
 
 /// Returns the measured and the reference line for each row and metric; lines without a point are left out.
-fn series(figure: &Figure, grid: &Grid<'_>, across: &ColumnPositions, y: Scale) -> Vec<Series> {
+fn series(figure: &Figure, grid: &Grid<'_>, positions: &ColumnPositions, y: Scale) -> Vec<Series> {
     let rows = names(grid.rows());
     let several = figure.metrics.len() > 1;
     let mut all = Vec::new();
@@ -119,13 +119,13 @@ fn series(figure: &Figure, grid: &Grid<'_>, across: &ColumnPositions, y: Scale) 
             } else {
                 name
             };
-            all.push(line(grid, row, across, (name, style), |cell| {
+            all.push(line(grid, row, positions, (name, style), |cell| {
                 measured_point(cell, metric, y)
             }));
             all.push(line(
                 grid,
                 row,
-                across,
+                positions,
                 (reference_name, LineStyle::Reference),
                 |cell| reference_point(figure, cell, metric, y),
             ));
@@ -138,19 +138,19 @@ fn series(figure: &Figure, grid: &Grid<'_>, across: &ColumnPositions, y: Scale) 
 fn line(
     grid: &Grid<'_>,
     row: usize,
-    across: &ColumnPositions,
+    positions: &ColumnPositions,
     (name, style): (String, LineStyle),
     value: impl Fn(&Cell) -> Option<Point>,
 ) -> Series {
     let point = |column: usize| {
-        let x = across.ticks.get(column)?;
+        let x = positions.ticks.get(column)?;
         Some(Point {
             x: x.at,
             x_text: x.text.clone(),
             ..value(grid.at(row, column)?)?
         })
     };
-    let mut points: Vec<Point> = (0..across.ticks.len()).filter_map(point).collect();
+    let mut points: Vec<Point> = (0..positions.ticks.len()).filter_map(point).collect();
     points.sort_by(|a, b| a.x.total_cmp(&b.x));
     Series {
         name,
@@ -214,6 +214,7 @@ impl ColumnPositions {
     }
 }
 
+/// Returns the horizontal scale for these values. `None` if it should be logarithmic but a value is not above zero.
 fn scale(numbers: &[f64], log: bool) -> Option<Scale> {
     let positive = numbers.iter().all(|x| *x > 0.0);
     let most = numbers.iter().copied().fold(0.0, f64::max);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Data and ACK stream of captured flows, as in figures 3, 4, 6 and 7 of the ACK paper. One chart has the data rate
-//! upwards and the acknowledged rate downwards, another the ACKs of each millisecond. They are of one run of a cell, the
-//! one nearest to its median, on the same scale for all cells.
+//! upwards and the acknowledged rate downwards, another has the ACKs of each millisecond. Both show the run that is
+//! nearest to the median of its cell. All cells have the same scale.
 
 use super::{
     chart::{Chart, Line},
@@ -11,12 +11,12 @@ use crate::result::{CaptureSeries, Cell, Event, LabResult, PercentileBand};
 use longhaul_report::metric::Metric;
 use longhaul_stats::sample::mean;
 
-/// Maximum numbers of cells, and of flows in each; a flow has two charts.
+/// Maximum number of cells, and of flows of each. A flow has two charts.
 const CELLS_MAX: usize = 2;
 const FLOWS_MAX: usize = 2;
 /// Interval of the mean that the thick line shows, seconds.
 const MEAN_INTERVAL_S: f64 = 1.0;
-/// Maximum ratio of a bin to the best second for the scale; higher bins exceed the chart.
+/// Maximum ratio of the end of the scale to the best second. Higher bins leave the chart.
 const SPIKE_RATIO_MAX: f64 = 2.5;
 
 /// Captured flow of a cell.
@@ -88,18 +88,18 @@ fn flows<'a>(result: &'a LabResult, cell: &'a Cell) -> Vec<CapturedFlow<'a>> {
         .collect()
 }
 
-/// Returns the maximum of the scale: the greatest bin of all flows, limited by [`SPIKE_RATIO_MAX`].
+/// Returns the end of the scale: the greatest bin of all flows, limited by [`SPIKE_RATIO_MAX`].
 fn scale_max(all: &[CapturedFlow<'_>], of: fn(&CaptureSeries) -> Vec<&PercentileBand>) -> f64 {
-    let one = |series: &CaptureSeries, spread: &PercentileBand| {
-        let most = spread.high.iter().copied().fold(0.0, f64::max);
-        most.min(best_second(&spread.mean, series.bin_ms) * SPIKE_RATIO_MAX)
+    let peak_of = |series: &CaptureSeries, band: &PercentileBand| {
+        let peak = band.high.iter().copied().fold(0.0, f64::max);
+        peak.min(best_second(&band.mean, series.bin_ms) * SPIKE_RATIO_MAX)
     };
-    let spreads = all.iter().flat_map(|captured| {
+    let peaks = all.iter().flat_map(|captured| {
         of(captured.series)
             .into_iter()
-            .map(|spread| one(captured.series, spread))
+            .map(|band| peak_of(captured.series, band))
     });
-    spreads.fold(0.0, f64::max).max(f64::MIN_POSITIVE)
+    peaks.fold(0.0, f64::max).max(f64::MIN_POSITIVE)
 }
 
 /// Returns the chart of rates (figures 3 and 6 of the paper).
@@ -162,7 +162,7 @@ fn name(captured: &CapturedFlow<'_>) -> String {
     format!("{}{}", captured.cell.name(), flow.unwrap_or_default())
 }
 
-/// Returns the median of a metric of the flow.
+/// Returns the median of a metric of the flow over the cell's runs.
 fn metric(captured: &CapturedFlow<'_>, name: &str) -> Option<f64> {
     let name = captured
         .flow
@@ -204,24 +204,24 @@ fn times(series: &CaptureSeries) -> Vec<f64> {
         .collect()
 }
 
-/// Returns a thin line of all bins with its band, and a line of the means of each second, if there are seconds.
+/// Returns a thin line through all bins with its band, and a thick line of the means of each second.
 fn lines(
     label: &str,
     colour: &'static str,
-    spread: &PercentileBand,
+    band: &PercentileBand,
     series: &CaptureSeries,
     sign: f64,
 ) -> Vec<Line> {
     let signed = |values: &[f64]| values.iter().map(|value| Some(value * sign)).collect();
     let (low, high) = match sign < 0.0 {
-        true => (&spread.high, &spread.low),
-        false => (&spread.low, &spread.high),
+        true => (&band.high, &band.low),
+        false => (&band.low, &band.high),
     };
     let fine = Line {
         label: format!("{label}, {}", print_ms(series.bin_ms)),
         colour,
         thin: true,
-        values: signed(&spread.mean),
+        values: signed(&band.mean),
         low: signed(low),
         high: signed(high),
         ..Line::default()
@@ -229,7 +229,7 @@ fn lines(
     let mean = Line {
         label: format!("{label}, mean over 1 s"),
         colour,
-        values: second_means(&spread.mean, series.bin_ms)
+        values: second_means(&band.mean, series.bin_ms)
             .into_iter()
             .map(|value| value.map(|value| value * sign))
             .collect(),
@@ -251,7 +251,7 @@ fn second_means(values: &[f64], bin_ms: f64) -> Vec<Option<f64>> {
         .collect()
 }
 
-/// Returns the greatest mean of a second; a shorter series counts as one second.
+/// Returns the greatest mean of a second. A series that is shorter counts as one second.
 fn best_second(values: &[f64], bin_ms: f64) -> f64 {
     let seconds = second_means(values, bin_ms).into_iter().flatten();
     seconds.fold(0.0, f64::max)
@@ -285,7 +285,7 @@ mod tests {
     };
     use std::fmt::Write;
 
-    fn spread(mean: f64, high: f64) -> PercentileBand {
+    fn band(mean: f64, high: f64) -> PercentileBand {
         PercentileBand {
             mean: vec![mean; 40],
             low: vec![0.0; 40],
@@ -308,9 +308,9 @@ mod tests {
             link: "line".to_owned(),
             bin_ms: 100.0,
             fine_ms: 1.0,
-            data_bps: spread(1e6, high),
-            acked_bps: spread(1e6, 2e6),
-            acks: spread(3.0, 6.0),
+            data_bps: band(1e6, high),
+            acked_bps: band(1e6, 2e6),
+            acks: band(3.0, 6.0),
             phases: vec![
                 phase("ramp-up", 0.0, 1.0),
                 phase("steady", 1.0, 3.0),
@@ -427,7 +427,7 @@ mod tests {
         assert_eq!(
             best_second(&[1.0, 3.0, 50.0], 500.0),
             2.0,
-            "the last is no second"
+            "the last bin is no whole second"
         );
         assert_eq!(best_second(&[1.0, 3.0], 100.0), 2.0);
     }
