@@ -111,12 +111,12 @@ fn tcp_requires_a_password() {
     );
 }
 
-/// Child process of the next test, killed before it ends.
+/// Child process of [`killed_test_leaves_nothing`], which kills it before it ends.
 #[test]
 fn holds_a_server_until_it_is_killed() {
     if env::var_os("HOLD_SERVER").is_some() {
         let server = Server::start();
-        println!("\nfolder={}", directory_of(&server).display());
+        println!("\ndirectory={}", directory_of(&server).display());
         sleep(TIMEOUT);
     }
 }
