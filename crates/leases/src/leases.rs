@@ -97,9 +97,9 @@ impl JobStore {
         check_all(tasks)?;
         let keys: Vec<&[u8]> = tasks.iter().map(|task| &*task.key).collect();
         let bodies: Vec<&[u8]> = tasks.iter().map(|task| &*task.body).collect();
-        let bytes: Vec<i64> = tasks.iter().map(|e| e.bytes.cast_signed()).collect();
-        let groups: Vec<_> = tasks.iter().map(|e| e.group.as_deref()).collect();
-        let after_groups: Vec<_> = tasks.iter().map(|e| e.after.as_deref()).collect();
+        let bytes: Vec<i64> = tasks.iter().map(|task| task.bytes.cast_signed()).collect();
+        let groups: Vec<_> = tasks.iter().map(|task| task.group.as_deref()).collect();
+        let after_groups: Vec<_> = tasks.iter().map(|task| task.after.as_deref()).collect();
         let values: [Value<'_>; 6] = [
             (&token.0, Type::INT8),
             (&keys, Type::BYTEA_ARRAY),
@@ -198,9 +198,9 @@ fn token_numbers(tokens: &[Token]) -> Vec<i64> {
     tokens.iter().map(|token| token.0).collect()
 }
 
-/// Acquires tasks. MATERIALIZED chooses the rows once, whatever the planner does. Rows that another
-/// holder is about to acquire are skipped. Rows that another holder has just changed are checked
-/// again before they are locked.
+/// Acquires tasks. MATERIALIZED chooses the rows once, whatever PostgreSQL's query planner does. Rows
+/// that another holder is about to acquire are skipped. Rows that another holder has just changed are
+/// checked again before they are locked.
 const ACQUIRE: &str = "
 WITH chosen AS MATERIALIZED (
     SELECT id FROM longhaul.extent e
@@ -224,8 +224,8 @@ UPDATE longhaul.extent SET expires = clock_timestamp() + $2 * interval '1 micros
 WHERE token = ANY ($1) AND state = 1
 RETURNING token";
 
-/// Adds tasks. The planner's row stays locked until they are added, so that no other holder
-/// acquires it meanwhile.
+/// Adds tasks. The row of the task that the token has leased stays locked until they are added, so
+/// that no other holder acquires it meanwhile.
 const ADD: &str = "
 WITH held AS MATERIALIZED (
     SELECT id, job FROM longhaul.extent WHERE token = $1 AND state = 1 FOR UPDATE

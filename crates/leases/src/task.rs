@@ -104,9 +104,9 @@ pub struct Lease {
     /// Token for all calls about this task.
     pub token: Token,
     /// Time until which the holder may work without renewing. Counted from before the request was
-    /// sent, so it is never later than the server's time. A clock that stops while the machine
-    /// sleeps, like Linux's monotonic clock, gives a time that is too late. The token protects the
-    /// database even then.
+    /// sent, so it is never later than the expiry on the server. A clock that stops while the
+    /// machine sleeps, like Linux's monotonic clock, gives a time that is too late. The token
+    /// protects the database even then.
     pub until: Instant,
     /// Number of acquisitions, this one included; from 1. A number above 1 means that an earlier
     /// holder died or gave up.
@@ -124,8 +124,8 @@ pub struct Lease {
 pub struct Renewal {
     /// Time until which the holder of `tokens` may work, as in [`Lease::until`].
     pub until: Instant,
-    /// Tokens that are still valid, in ascending order. Work for all others must stop: another
-    /// holder may have the task.
+    /// Tokens that are still valid, in ascending order. Work on the tasks of all other tokens must
+    /// stop: another holder may have the task.
     pub tokens: Vec<Token>,
 }
 

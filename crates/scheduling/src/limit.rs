@@ -20,8 +20,8 @@ const RESERVED_MAX: Time = Time::from_secs(60);
 /// Bytes of all senders that may wait at a time: 64 KiB for each of the 256 streams of four copies.
 const WAITING_BYTES_MAX: u64 = 4 * 256 * (64 << 10);
 
-/// Reserves the line for `bytes` at `rate`. `free` is the time when it is free, from the reservation before. Returns
-/// the time when the bytes may be sent, and the time when the line is free after them.
+/// Reserves the line for `bytes` at `rate`. `free` is the time when the reservation before this one ends. Returns the
+/// time when the bytes may be sent, and the time when the line is free after them.
 #[must_use]
 pub fn take(now: Time, free: Time, rate: BitRate, bytes: u64) -> (Time, Time) {
     let plausible_free = match free.since(now) <= RESERVED_MAX.max(rate.time_for(WAITING_BYTES_MAX))

@@ -32,16 +32,16 @@ const MEASURED_ROUND_TRIPS: u64 = 8;
 const MEASURED_MIN: Time = Time::from_millis(750);
 /// Factor by which the rate must rise for additional streams to stay.
 const GAIN_MIN: f64 = 1.05;
-/// Additional streams that brought no gain are removed in steps of one in so many, because the others have to grow into
-/// the bandwidth of those that go.
+/// Additional streams that brought no gain are removed step by step, each time one stream in so many. The others need
+/// time to grow into the bandwidth of those that go.
 const DECREASE_DIVISOR: usize = 8;
 /// The pause after an increase without gain, in lengths of a trial with its warm-up.
 const PAUSE_TRIALS: u64 = 16;
-/// The share of the best rate below which the rate has fallen so far that a trial is made despite the pause.
+/// The share of the best rate below which the rate counts as fallen. Then a trial is made despite the pause.
 const RATE_FALLEN: f64 = 0.85;
-/// The share of streams with waiting data from which on a copy waits for the path, not for disks.
+/// The smallest share of streams with unsent data at which a copy waits for the path, not for disks.
 const WAITING_MIN: f64 = 0.7;
-/// The share of streams that see a queue from which on a queue stands on the path.
+/// The smallest share of streams that see a queue at which a queue stands on the path.
 const QUEUED_MIN: f64 = 0.5;
 /// A stream sees a queue if its round-trip time exceeds the shortest by this factor and by [`QUEUE_DELAY_MIN`].
 /// Scheduling on hosts and delayed acknowledgements add less.
@@ -157,41 +157,41 @@ impl StreamCount {
 
     /// Evaluates a sample, and returns the number of streams that there should be from now on. Call this several times
     /// a second.
-    pub fn update(&mut self, now: Time, look: &StreamSample) -> usize {
+    pub fn update(&mut self, now: Time, sample: &StreamSample) -> usize {
         let trial = self
             .trial
-            .get_or_insert_with(|| Trial::new(now, look.rtt, self.has_new_streams));
-        if let Some(result) = trial.add(now, look) {
+            .get_or_insert_with(|| Trial::new(now, sample.rtt, self.has_new_streams));
+        if let Some(result) = trial.add(now, sample) {
             let before = self.count;
             self.trial = None;
-            self.adjust(now, look, &result);
+            self.adjust(now, sample, &result);
             self.has_new_streams = self.count > before;
         }
         self.count
     }
 
     /// Adjusts the number at the end of a trial.
-    fn adjust(&mut self, now: Time, look: &StreamSample, result: &TrialResult) {
+    fn adjust(&mut self, now: Time, sample: &StreamSample, result: &TrialResult) {
         let rate = result.rate;
-        self.check_increase(now, look, rate);
+        self.check_increase(now, sample, rate);
         self.best_rate = self.best_rate.max(rate);
         let has_fallen = rate < self.best_rate * RATE_FALLEN;
         let may_increase = has_fallen || now >= self.paused_until;
         match self.decrease_to {
             Some(target) if !has_fallen => self.decrease(target),
-            _ if may_increase && more_may_help(look, result) => self.increase(rate),
+            _ if may_increase && more_may_help(sample, result) => self.increase(rate),
             _ => {}
         }
     }
 
     /// Begins to undo the latest increase if it brought no gain.
-    fn check_increase(&mut self, now: Time, look: &StreamSample, rate: f64) {
+    fn check_increase(&mut self, now: Time, sample: &StreamSample, rate: f64) {
         if let Some(increase) = self.increase.take()
             && rate <= increase.rate_to_exceed
         {
             self.decrease_to = Some(increase.count_before);
             self.best_rate = rate;
-            self.paused_until = now + measurement_time(look.rtt) * 2 * PAUSE_TRIALS;
+            self.paused_until = now + measurement_time(sample.rtt) * 2 * PAUSE_TRIALS;
         }
     }
 
@@ -222,13 +222,15 @@ impl StreamCount {
 
 /// Whether more streams may raise the rate: the copy waits for the path, the path is not full, and enough is left to be
 /// sent that a trial is worth it.
-fn more_may_help(look: &StreamSample, result: &TrialResult) -> bool {
-    let trial_bytes = result.rate * 2.0 * measurement_time(look.rtt).as_secs_f64();
-    let is_worth_it = look.left_bytes.is_none_or(|left| left as f64 > trial_bytes);
+fn more_may_help(sample: &StreamSample, result: &TrialResult) -> bool {
+    let trial_bytes = result.rate * 2.0 * measurement_time(sample.rtt).as_secs_f64();
+    let is_worth_it = sample
+        .left_bytes
+        .is_none_or(|left| left as f64 > trial_bytes);
     is_worth_it && result.waiting >= WAITING_MIN && result.queued < QUEUED_MIN
 }
 
-/// The time for which a trial measures.
+/// The length of a trial's measurement, without its warm-up.
 fn measurement_time(rtt: Time) -> Time {
     (rtt * MEASURED_ROUND_TRIPS).max(MEASURED_MIN)
 }
@@ -253,19 +255,19 @@ impl Trial {
     }
 
     /// Adds a sample, and returns the result when the trial has ended.
-    fn add(&mut self, now: Time, look: &StreamSample) -> Option<TrialResult> {
+    fn add(&mut self, now: Time, sample: &StreamSample) -> Option<TrialResult> {
         let elapsed = now.since(self.start);
         if elapsed < self.warmup {
             return None;
         }
-        let (from, acked) = *self.measured_from.get_or_insert((now, look.acked_bytes));
+        let (from, acked) = *self.measured_from.get_or_insert((now, sample.acked_bytes));
         self.samples += 1;
-        self.waiting += look.waiting;
-        self.queued += look.queued;
+        self.waiting += sample.waiting;
+        self.queued += sample.queued;
         if elapsed < self.length || now == from {
             return None;
         }
-        let bytes = look.acked_bytes.saturating_sub(acked);
+        let bytes = sample.acked_bytes.saturating_sub(acked);
         let samples = f64::from(self.samples);
         Some(TrialResult {
             rate: bytes as f64 / now.since(from).as_secs_f64(),
@@ -345,7 +347,7 @@ mod tests {
             let queued = rtt.as_secs_f64() * (offered / rate - 1.0).clamp(0.0, queue);
             self.acked += offered.min(rate).min(self.source) * step.as_secs_f64();
             self.now += step;
-            let look = StreamSample {
+            let sample = StreamSample {
                 acked_bytes: self.acked as u64,
                 rtt,
                 waiting: if self.source > offered.min(rate) {
@@ -356,7 +358,7 @@ mod tests {
                 queued: f64::from(sees_queue(rtt + Time::from_secs_f64(queued), rtt)),
                 left_bytes: self.size.map(|size| size.saturating_sub(self.acked as u64)),
             };
-            self.most = self.most.max(self.streams.update(self.now, &look));
+            self.most = self.most.max(self.streams.update(self.now, &sample));
         }
     }
 
@@ -394,7 +396,7 @@ mod tests {
         assert!(at_four > 80, "{counts:?}");
     }
 
-    /// In bench/copy at 350 ms, 15 more streams came to a full path, and the last blocks were theirs.
+    /// In bench/copy at 350 ms, 15 more streams were opened on a full path, and the copy waited for their last blocks.
     #[test]
     fn tries_no_more_streams_while_a_queue_stands() {
         let most = |window| {
@@ -473,7 +475,7 @@ mod tests {
             copy.size = Some(size);
             copy.run(12).1
         };
-        // The first takes four streams twelve seconds, and a trial takes six.
+        // Four streams need twelve seconds for the smaller copy, and a trial takes six.
         assert_eq!(most(130_000_000), 4);
         assert_eq!(most(1_300_000_000), 16);
     }

@@ -13,7 +13,7 @@ const NOW: Time = Time::ZERO;
 #[derive(Debug)]
 struct Stream {
     number: u64,
-    /// Parcels that were sent, and neither arrived nor were lost.
+    /// Parcels that were sent, and have neither arrived nor been lost.
     in_flight: VecDeque<Parcel>,
     /// Parcels that arrived.
     arrived: u64,
@@ -149,7 +149,7 @@ impl Simulation {
         1 + repeated.map(|(_, times)| times).sum::<u32>()
     }
 
-    /// Sends a parcel, as `send` of a copy's source does.
+    /// Sends a parcel as the source of a copy does. Each small file is a parcel of its own.
     fn send(&mut self, at: usize) {
         let Some(parcel) = self.work.next_parcel() else {
             return;
@@ -168,7 +168,7 @@ impl Simulation {
                 .record_sent(stream.number, parcel.clone(), 1 << 20, NOW)
             {
                 Ok(()) if stream.is_open => stream.in_flight.push_back(parcel),
-                // The parcel is lost, which neither end knows yet.
+                // The parcel is lost, but neither end knows that yet.
                 Ok(()) => {}
                 Err(StreamEnded(parcel)) => {
                     self.work.requeue(parcel);
@@ -234,7 +234,7 @@ impl Simulation {
         }
     }
 
-    /// The sender opens a new stream in place of a broken one, which the receiver reports if it has not yet.
+    /// Opens a new stream in place of a broken one. The receiver reports the broken one, unless it has done so.
     fn replace(&mut self, at: usize) {
         self.report(at);
         self.streams[at] = self.open();

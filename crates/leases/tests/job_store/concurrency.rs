@@ -15,8 +15,8 @@ const WORKERS: u64 = 8;
 const GROUPS: usize = 12;
 const MEMBERS: usize = 12;
 
-/// Tasks in groups. The last task of each group comes after the others, and belongs to the group
-/// that the next last task comes after.
+/// Tasks of six groups, added in twelve rounds. Each round adds members to a group, and one task that
+/// must wait for all members of that group, also for those of the later round.
 fn plan() -> Vec<NewTask> {
     let mut tasks = Vec::new();
     for group in 0..GROUPS {
@@ -147,7 +147,7 @@ fn concurrent_holders_share_no_task_and_keep_group_order() {
             let mut worker = Worker {
                 store: database.new_store(),
                 job,
-                name: format!("taker {seed}"),
+                name: format!("worker {seed}"),
                 random: Xoshiro256PlusPlus::seed_from_u64(seed),
                 expected: &expected,
             };

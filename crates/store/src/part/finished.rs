@@ -17,8 +17,8 @@ pub struct RenamedFile<D: Directory = Dir> {
 }
 
 impl<D: Directory> RenamedFile<D> {
-    /// Sets the file's metadata by `prepare`, and makes the file and its name durable. The file may
-    /// lack the metadata, because it may be from another copy with the same bytes.
+    /// Sets the file's metadata with `prepare`, and makes the file and its name durable. The file may
+    /// lack the metadata if another copy of the same bytes created it.
     pub fn finish(
         self,
         prepare: impl FnOnce(&D::File) -> io::Result<()>,

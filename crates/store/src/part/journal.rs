@@ -6,7 +6,7 @@
 //! own check, bound to the header, and lies at a multiple of its length after the header. A record
 //! with a correct check is valid whatever surrounds it. All other bytes are ignored.
 //!
-//! All numbers are big-endian. The fields of the header, with their bytes:
+//! All numbers are big-endian. The fields of the header, with their lengths in bytes:
 //!
 //! - Magic (8) and format (4).
 //! - Nanoseconds of mtime (4) and of ctime (4), zeros (4).
@@ -65,7 +65,7 @@ impl From<&entry::Version> for Version {
     }
 }
 
-/// Header of a journal: the file and version that it is about.
+/// Header of a journal: the version of the file that it is about, and the length of the blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// Version of the source file.
@@ -271,7 +271,7 @@ mod tests {
         header.encode().into_iter().chain(slots).collect()
     }
 
-    fn some() -> Vec<BlockRecord> {
+    fn some_records() -> Vec<BlockRecord> {
         (0..5).map(|n| (n * 7, BlockHash([n as u8; 32]))).collect()
     }
 
@@ -289,11 +289,11 @@ mod tests {
 
     #[test]
     fn reads_valid_records_at_any_position() {
-        let mut bytes = journal(&header(), &some());
+        let mut bytes = journal(&header(), &some_records());
         bytes[HEADER_LEN + RECORD_LEN..][..RECORD_LEN].fill(0);
         bytes[HEADER_LEN + 3 * RECORD_LEN + 20] ^= 1;
         bytes.truncate(bytes.len() - 1);
-        let kept = [some()[0], some()[2]];
+        let kept = [some_records()[0], some_records()[2]];
         assert_eq!(records(&bytes, &header()), kept);
     }
 
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn ignores_all_records_under_another_header() {
-        let bytes = journal(&header(), &some());
+        let bytes = journal(&header(), &some_records());
         type Change = fn(&mut Header);
         let changes: [Change; 7] = [
             |header| header.version.size += 1,
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn ignores_all_records_under_a_torn_header() {
-        let whole = journal(&header(), &some());
+        let whole = journal(&header(), &some_records());
         for at in 0..HEADER_LEN {
             let mut torn = whole.clone();
             torn[at] ^= 1;
@@ -371,7 +371,7 @@ mod tests {
         /// Only records that were written are read, whatever happened to the bytes.
         #[test]
         fn damage_never_creates_a_record(damage in prop::collection::vec((0usize..400, any::<u8>()), 0..20), cut in 0usize..400) {
-            let mut bytes = journal(&header(), &some());
+            let mut bytes = journal(&header(), &some_records());
             for (at, byte) in damage {
                 if let Some(place) = bytes.get_mut(at) {
                     *place = byte;
@@ -379,7 +379,7 @@ mod tests {
             }
             bytes.truncate(cut);
             for record in records(&bytes, &header()) {
-                prop_assert!(some().contains(&record));
+                prop_assert!(some_records().contains(&record));
             }
         }
 

@@ -3,10 +3,11 @@
 //!
 //! A pattern with a slash at its start or within is anchored at the top of the copied tree, the
 //! directory named as the source. Any other pattern matches at every depth. A pattern with a slash
-//! at its end matches directories. The last pattern that matches decides. The contents of an
-//! excluded directory are not read. If the first pattern includes, entries without a match are
+//! at its end matches directories only. The last pattern that matches decides. The contents of an
+//! excluded directory are not read.
+//!
+//! Entries without a match are copied, unless the first pattern is an inclusion. Then they are
 //! excluded, except directories that may hold matches, and the contents of included directories.
-//! Otherwise they are copied.
 
 use crate::path::{Printable, RelPath};
 use ignore::{
@@ -39,7 +40,7 @@ pub struct BadPattern {
 pub enum Verdict {
     /// Copied, with the contents that no pattern excludes.
     Included,
-    /// Copied without a match. The contents are matched in turn.
+    /// Copied, although no pattern matches. The contents are matched in turn.
     Unmatched,
     /// Excluded, with all contents.
     Excluded,
@@ -52,8 +53,8 @@ pub struct Filter {
     patterns: Gitignore,
     /// Only included entries are copied.
     included_only: bool,
-    /// Names in the copy of sources that are copied under their names. Patterns are matched below
-    /// them.
+    /// Names that sources have in the copy, if they are copied under their names (`SRC`, not
+    /// `SRC/`). Patterns are matched below them.
     source_names: BTreeSet<Box<[u8]>>,
     /// For deletions ([`Filter::with_one_file_system`]).
     one_file_system: bool,
@@ -105,7 +106,8 @@ impl Filter {
         self.one_file_system
     }
 
-    /// Sets the names in the copy of sources that are copied under their names (`SRC`, not `SRC/`).
+    /// Sets the names that sources have in the copy, if they are copied under their names (`SRC`, not
+    /// `SRC/`).
     #[must_use]
     pub fn with_source_names<'a>(mut self, names: impl Iterator<Item = &'a RelPath>) -> Self {
         self.source_names = names.map(|top| top.as_bytes().into()).collect();

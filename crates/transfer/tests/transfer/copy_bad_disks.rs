@@ -27,11 +27,12 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Size of a disk's blocks and of the disk, in bytes.
+/// Size of a disk's blocks, in bytes.
 const SECTOR: u64 = 4096;
+/// Size of a disk, in bytes.
 const DISK: u64 = 64 << 20;
 
-/// Free space on a disk in bytes, all of it before the unreadable part.
+/// Free space on a disk, in bytes. All of it lies before the unreadable part.
 const FREE: u64 = 8 << 20;
 
 /// Ext4 file system in an image file, on a loop device in a mount namespace of its own. The end of the image is cut off,
@@ -152,14 +153,14 @@ fn free_sectors(image: &Path) -> u64 {
 }
 
 /// Creates some small files.
-fn make_small(top: &Path) {
+fn make_small_files(top: &Path) {
     fs::create_dir(top).unwrap();
     for number in 0..5 {
         fs::write(top.join(format!("small-{number}")), bytes(number, 1000)).unwrap();
     }
 }
 
-fn small_are_same(from: &Path, to: &Path) {
+fn assert_small_files_same(from: &Path, to: &Path) {
     for number in 0..5 {
         let name = format!("small-{number}");
         let same = fs::read(from.join(&name)).unwrap() == fs::read(to.join(&name)).unwrap();
@@ -179,7 +180,7 @@ fn create_complete_part(large: &Path, to: &Path) {
         sparse,
     };
     let OpenOutcome::Fresh(part) = Part::open(&dir, b"large", &origin).unwrap() else {
-        panic!("there is something already");
+        panic!("something is there already");
     };
     let (blocks, contents) = (Blocks::new(version.size), fs::read(large).unwrap());
     for (index, block) in (0..).zip(contents.chunks(BLOCK as usize)) {
@@ -208,7 +209,7 @@ fn names_unreadable_source_files_and_copies_the_rest() {
         testbed.path("large"),
         testbed.path("to"),
     );
-    make_small(&small);
+    make_small_files(&small);
     fs::write(&large, bytes(7, 4 * BLOCK)).unwrap();
     let disk = BadDisk::new(&testbed, &small, ("large", &large), 2 * BLOCK + 8192);
     let (code, _, stderr) = disk.copy(&testbed, &disk.disk.at, &to);
@@ -218,7 +219,7 @@ fn names_unreadable_source_files_and_copies_the_rest() {
         assert_eq!(stderr.lines().filter(of).count(), 1, "{stderr}");
         assert!(!to.join(name).exists());
     }
-    small_are_same(&small, &to);
+    assert_small_files_same(&small, &to);
     disk.restore();
     let (code, _, stderr) = disk.copy(&testbed, &disk.disk.at, &to);
     assert_eq!((code, &stderr[..]), (Some(0), ""));
@@ -262,7 +263,7 @@ fn detects_a_single_unreadable_block_of_an_earlier_run() {
 fn assert_not_finished(make_large: impl Fn(&Path), (kind, readable): (&str, u64), reason: &str) {
     let testbed = LoopbackTestbed::new();
     let (from, there) = (testbed.path("from"), testbed.path("there"));
-    make_small(&from);
+    make_small_files(&from);
     make_large(&from.join("large"));
     fs::create_dir(&there).unwrap();
     create_complete_part(&from.join("large"), &there);
@@ -275,7 +276,7 @@ fn assert_not_finished(make_large: impl Fn(&Path), (kind, readable): (&str, u64)
     let wanted = format!("longhaul: target: large: {reason}: Input/output error");
     assert!(stderr.starts_with(&wanted), "{stderr}");
     assert!(!disk.disk.outside_path().join("large").exists());
-    small_are_same(&from, &disk.disk.outside_path());
+    assert_small_files_same(&from, &disk.disk.outside_path());
     disk.restore();
     let (code, sent, stderr) = disk.copy(&testbed, &from, &disk.disk.at);
     assert_eq!((code, &stderr[..]), (Some(0), ""));
@@ -285,7 +286,7 @@ fn assert_not_finished(make_large: impl Fn(&Path), (kind, readable): (&str, u64)
     assert!(same);
 }
 
-/// Files are copied without recorded hashes then. A message and the exit code say so.
+/// The files are copied, but their hashes are not recorded. A message and the exit code say so.
 #[test]
 fn names_an_unreadable_manifest_and_keeps_it() {
     if !is_root() {
@@ -297,7 +298,7 @@ fn names_an_unreadable_manifest_and_keeps_it() {
         testbed.path("there"),
         testbed.path("to"),
     );
-    make_small(&from);
+    make_small_files(&from);
     fs::create_dir(&there).unwrap();
     let copied = finish(testbed.start(&[], &from.join(""), &to));
     assert!(copied.status.success());
@@ -307,7 +308,7 @@ fn names_an_unreadable_manifest_and_keeps_it() {
     assert_eq!(code, Some(1), "{stderr}");
     let wanted = "no record of hashes is kept: cannot read .longhaul-manifest: Input/output error";
     assert!(stderr.contains(wanted), "{stderr}");
-    small_are_same(&from, &disk.disk.outside_path());
+    assert_small_files_same(&from, &disk.disk.outside_path());
     disk.restore();
     let manifest =
         Manifest::load(&Dir::new(File::open(disk.disk.outside_path()).unwrap().as_fd()).unwrap());

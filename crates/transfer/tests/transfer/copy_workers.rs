@@ -3,7 +3,7 @@
 //! disconnected, stopped, or joined by another command; the database may be killed. The result is always the same tree
 //! without leftover files, and an empty database.
 //!
-//! The time of an event is a number of finished extents. `COPY_WORKER_KILLS` is the number of rounds of random kills
+//! A test acts when a given number of extents is finished. `COPY_WORKER_KILLS` is the number of rounds of random kills
 //! (default 2), `COPY_SEED` the first seed.
 
 use crate::copy_testbed::{
@@ -35,7 +35,7 @@ const EXTENT: u64 = 16_000_000;
 /// Number of blocks of the large file: four extents.
 const BLOCKS: u64 = 12;
 
-const ALL: [&str; 6] = ["a1", "a2", "b1", "b2", "d1", "d2"];
+const ALL_HOSTS: [&str; 6] = ["a1", "a2", "b1", "b2", "d1", "d2"];
 
 /// Two source hosts, two target hosts, two hosts that run commands, and the database.
 struct WorkerTestbed {
@@ -50,13 +50,13 @@ struct WorkerTestbed {
 
 impl WorkerTestbed {
     fn new() -> Self {
-        let hosts = Hosts::new(&ALL, "240mbit");
+        let hosts = Hosts::new(&ALL_HOSTS, "240mbit");
         Self::with(hosts, None)
     }
 
     /// Creates a testbed with a database on a host of its own, which a test may kill.
     fn with_its_own_database() -> Self {
-        let names = [&ALL[..], &["db"]].concat();
+        let names = [&ALL_HOSTS[..], &["db"]].concat();
         let hosts = Hosts::new(&names, "240mbit");
         let at = SocketAddr::new(hosts.address("db").into(), 5432);
         let netns = Netns::named(hosts.of("db").name().unwrap()).unwrap();
@@ -108,7 +108,7 @@ impl WorkerTestbed {
         self.folder.path().join(name)
     }
 
-    /// Starts the command on a host, for all hosts of both sides, starting with those with the number `first`.
+    /// Starts a copy on the host `on`, between all hosts of both sides. The hosts with the number `first` are named first.
     fn start(&self, on: &str, first: u8, arguments: &[&str]) -> Child {
         self.start_by(&self.ssh, on, first, arguments)
     }
@@ -133,7 +133,7 @@ impl WorkerTestbed {
     }
 
     /// Returns the number of finished extents.
-    fn done(&self) -> u64 {
+    fn finished_extents(&self) -> u64 {
         let job_store = self.job_store();
         let jobs = job_store.jobs().unwrap();
         let done =
@@ -143,14 +143,14 @@ impl WorkerTestbed {
 
     /// Waits until a number of extents is finished, or the command has ended.
     fn wait_for(&self, extents: u64, command: &mut Child) {
-        while command.try_wait().unwrap().is_none() && self.done() < extents {
+        while command.try_wait().unwrap().is_none() && self.finished_extents() < extents {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
     /// Asserts that the tree is complete, and that no files, processes or rows are left.
     fn assert_complete(&self, context: &str) {
-        self.hosts.wait_until_empty(&ALL);
+        self.hosts.wait_until_empty(&ALL_HOSTS);
         let to = self.path("to");
         tree::assert_same(&self.path("from/tree"), &to.join("tree"), context);
         assert_eq!(
@@ -231,7 +231,7 @@ fn dead_or_disconnected_hosts_lose_only_their_leased_extents() {
         testbed.hosts.set_connected(host, true);
         let done = record(&output, &context);
         let sent = done["sent_bytes"].as_u64().unwrap();
-        // One extent in progress and one leased ahead on this pair, and the same on the other pair, whose session may end.
+        // Each pair has one extent in progress and one leased ahead. The session of the other pair may end too.
         assert!(sent <= testbed.bytes() + 4 * EXTENT, "{context}: {sent}");
         testbed.assert_complete(&context);
         make_removable(&testbed.path("to/tree"));
@@ -266,7 +266,7 @@ fn survives_a_restart_of_the_database() {
     testbed.assert_complete("killed");
 }
 
-fn wait(command: &mut Child) {
+fn wait_for_exit(command: &mut Child) {
     let begin = Instant::now();
     while command.try_wait().unwrap().is_none() {
         assert!(begin.elapsed() < PATIENCE, "it hangs");
@@ -282,14 +282,18 @@ fn stopped_source_writes_nothing_after_its_leases_expired() {
     testbed.wait_for(3, &mut command);
     let stopped = testbed.hosts.processes("a2");
     let signal = |signal: &str| {
-        let all = stopped.iter().map(u32::to_string);
+        let pids = stopped.iter().map(u32::to_string);
         let mut kill = testbed.hosts.on("a2", "kill");
         // Some processes may have exited.
-        drop(capture_output(kill.arg(signal).args(all)).output().unwrap());
+        drop(
+            capture_output(kill.arg(signal).args(pids))
+                .output()
+                .unwrap(),
+        );
     };
     signal("-STOP");
-    // A stopped process keeps the command's standard error open.
-    wait(&mut command);
+    // A stopped process keeps the command's standard error open, so the end of that is not awaited.
+    wait_for_exit(&mut command);
     let large = testbed.path("to/tree/large");
     let mut file = fs::OpenOptions::new().append(true).open(&large).unwrap();
     file.write_all(b"and more").unwrap();
@@ -297,7 +301,7 @@ fn stopped_source_writes_nothing_after_its_leases_expired() {
     let after = hash(&large);
     signal("-CONT");
     record(&finish(command), "stopped");
-    testbed.hosts.wait_until_empty(&ALL);
+    testbed.hosts.wait_until_empty(&ALL_HOSTS);
     assert_eq!(hash(&large), after);
 }
 
@@ -322,15 +326,15 @@ fn names_failed_files_and_copies_the_rest() {
     testbed.assert_complete("again");
 }
 
-/// One of the target hosts has a separate file system there.
+/// One of the target hosts has a file system of its own mounted there.
 #[test]
 fn refuses_hosts_that_do_not_share_the_target_before_any_change() {
     let testbed = WorkerTestbed::new();
     let (ssh, to) = (testbed.path("blind"), testbed.path("to"));
     fs::create_dir(&to).unwrap();
-    let alone = "mount -t tmpfs none $0 && exec \"$@\"";
+    let with_own_mount = "mount -t tmpfs none $0 && exec \"$@\"";
     let text = format!(
-        "#!/bin/sh\n[ $2 = b2 ] && exec unshare -m sh -c '{alone}' {} {} \"$@\"\nexec {} \"$@\"\n",
+        "#!/bin/sh\n[ $2 = b2 ] && exec unshare -m sh -c '{with_own_mount}' {} {} \"$@\"\nexec {} \"$@\"\n",
         to.display(),
         testbed.ssh,
         testbed.ssh
@@ -343,7 +347,7 @@ fn refuses_hosts_that_do_not_share_the_target_before_any_change() {
     let want = "longhaul: b2 does not see what is in the target's directory on b1";
     assert!(stderr.starts_with(want), "{stderr}");
     assert_eq!(fs::read_dir(&to).unwrap().count(), 0);
-    testbed.hosts.wait_until_empty(&ALL);
+    testbed.hosts.wait_until_empty(&ALL_HOSTS);
 }
 
 /// An abandoned job stays in the database until a user removes it.
@@ -359,8 +363,8 @@ fn lists_and_removes_jobs() {
         capture_output(command.args(arguments)).output().unwrap()
     };
     let listed = || -> Vec<serde_json::Value> {
-        let stderr = jobs(&["--json"]).stdout;
-        let lines = stderr
+        let stdout = jobs(&["--json"]).stdout;
+        let lines = stdout
             .split(|byte| *byte == b'\n')
             .filter(|line| !line.is_empty());
         lines
@@ -388,11 +392,11 @@ fn lists_and_removes_jobs() {
             .success()
     );
     assert_eq!(listed(), [0; 0]);
-    testbed.hosts.wait_until_empty(&ALL);
+    testbed.hosts.wait_until_empty(&ALL_HOSTS);
 }
 
 #[test]
-fn movers_of_a_removed_job_exit() {
+fn workers_of_a_removed_job_exit() {
     let testbed = WorkerTestbed::new();
     let mut command = testbed.start("d1", 1, &["--workers", "2", "--limit", "30mbit"]);
     testbed.wait_for(1, &mut command);
@@ -410,7 +414,7 @@ fn movers_of_a_removed_job_exit() {
     );
     assert!(!stderr.contains("retrying in"), "{stderr}");
     assert!(stderr.lines().count() <= 3, "{stderr}");
-    testbed.hosts.wait_until_empty(&ALL);
+    testbed.hosts.wait_until_empty(&ALL_HOSTS);
 }
 
 fn make_removable(tree: &Path) {
@@ -423,7 +427,7 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 /// Runs one copy with one to three faults.
-fn round(testbed: &mut WorkerTestbed, seed: u64) {
+fn run_with_random_faults(testbed: &mut WorkerTestbed, seed: u64) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut below = |bound: u64| random.next_u64() % bound;
     let mut context = format!("seed {seed}:");
@@ -440,7 +444,7 @@ fn round(testbed: &mut WorkerTestbed, seed: u64) {
                 drop(finish(command));
                 command = testbed.start("d2", 2, &[]);
             }
-            host => testbed.hosts.kill_all(ALL[host as usize]),
+            host => testbed.hosts.kill_all(ALL_HOSTS[host as usize]),
         }
     }
     let output = finish(command);
@@ -454,6 +458,6 @@ fn completes_a_copy_after_random_kills() {
     let first = number("COPY_SEED", 1);
     let mut testbed = WorkerTestbed::with_its_own_database();
     for seed in first..first + number("COPY_WORKER_KILLS", 2) {
-        round(&mut testbed, seed);
+        run_with_random_faults(&mut testbed, seed);
     }
 }

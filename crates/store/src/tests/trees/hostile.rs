@@ -88,8 +88,8 @@ fn swap_often(a: &Path, b: &Path) {
     }
 }
 
-/// A copy by a user with more rights than the users who write at the source must not reveal what
-/// those cannot read.
+/// A user who may read everything copies a source that others may write to. The copy must not reveal
+/// files that these others cannot read.
 #[test]
 fn source_swapped_for_a_link_reveals_nothing() {
     let temp = dirs();

@@ -20,7 +20,7 @@ pub(super) fn has_no_length(handle: &Handle) -> bool {
     handle.stat.st_size == 0 && reads() && is_empty()
 }
 
-/// File with data.
+/// Regular file that a scan found, with its version, and whether it is sparse.
 pub(super) fn file(handle: &Handle) -> Kind {
     let occupied = u64::try_from(handle.stat.st_blocks)
         .unwrap_or(0)
@@ -45,7 +45,7 @@ pub(super) fn symlink(handle: &Handle, path: &RelPath) -> Result<Kind, Failure> 
     })
 }
 
-/// Character or block device.
+/// Character or block device that a scan found.
 pub(super) fn device(handle: &Handle) -> Kind {
     Kind::Device {
         block: handle.kind() == FileType::BlockDevice,

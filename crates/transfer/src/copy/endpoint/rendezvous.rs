@@ -95,8 +95,8 @@ impl StreamOpener {
     /// opened.
     pub(super) fn finish<T>(&self, outcome: Result<T>) -> Result<T> {
         match self.0.update_silent(|state| state.failure.take()) {
-            // The control connections stay open: the peer would report their end first, and the reason would
-            // be lost.
+            // The control connections stay open. If they were closed, the peer would report their end first,
+            // and the reason would be lost.
             Some(why) => Err(why),
             None => {
                 self.stop();
@@ -127,7 +127,7 @@ impl StreamOpener {
         });
     }
 
-    /// Waits until a stream is missing, and counts it as open; `false` at the end.
+    /// Waits until a stream is missing, and counts it as open. Returns `false` once opening has ended.
     fn wait_for_missing(&self) -> bool {
         let missing = self.0.next(|state| {
             let missing = state.open < state.wanted;
@@ -244,7 +244,7 @@ pub(super) fn connect_endpoints<S: StreamHandler>(
     }
 }
 
-/// Error: no port is free. It may pass, because the peer of a broken session keeps its port until it notices.
+/// Error: no port is free. It may be temporary: an endpoint of a broken session keeps its port until it notices.
 #[derive(Debug, thiserror::Error)]
 #[error("{at}: no port from {} to {} is free (--ports)", .ports.first, .ports.last)]
 pub(super) struct NoFreePort {
@@ -373,8 +373,8 @@ fn keep_streams_open<S: StreamHandler>(peer: &Peer, streams: &Arc<S>) {
     }
 }
 
-/// Gives up if no stream has opened for the idle timeout. Then a middlebox passes the control connections
-/// and no further ones.
+/// Gives up if no stream has opened for the idle timeout. Then a middlebox probably lets the control
+/// connections pass, and no others.
 fn give_up_if_none_opens<S: StreamHandler>(peer: &Peer, streams: &S, error: anyhow::Error) {
     let opener = streams.opener();
     if opener.record_failure() >= peer.idle_timeout && !streams.is_over() {
@@ -382,8 +382,8 @@ fn give_up_if_none_opens<S: StreamHandler>(peer: &Peer, streams: &S, error: anyh
     }
 }
 
-/// Connects to the first of a host's addresses that answers. A host may have different addresses from
-/// different networks (network address translation).
+/// Connects to the first of a host's addresses that answers. Behind network address translation, each network
+/// reaches a host at a different address.
 fn connect_any(addresses: &[SocketAddr]) -> Result<TcpStream> {
     if let [address] = *addresses {
         return connect_tcp(address);
@@ -391,7 +391,7 @@ fn connect_any(addresses: &[SocketAddr]) -> Result<TcpStream> {
     let (to, from) = channel();
     for address in addresses.iter().take(ADDRESSES_MAX).copied() {
         let to = to.clone();
-        // Later connections are not needed.
+        // Once one is connected, the receiver is gone, and later connections are closed.
         threads::spawn(move || drop(to.send(connect_tcp(address))))?;
     }
     drop(to);
@@ -465,7 +465,7 @@ impl<S: StreamHandler> Acceptor<S> {
                 }
                 // The connection is already broken.
                 Ok(_) => {}
-                // No descriptor may be free as long as all streams stay open.
+                // Perhaps no file descriptor is free while all streams are open.
                 Err(_) => thread::sleep(REOPEN_DELAY),
             }
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks, before anything is copied, of which hosts share a file system. Target hosts must share the target's directory,
-//! or in a distributed copy must not share it. Source hosts must have the same sources if they share the work.
+//! Checks which hosts share a file system, before anything is copied. Target hosts must share the target's directory; in
+//! a distributed copy they must not. Source hosts that share the work must have the same sources.
 //!
 //! One target host creates a probe file with a random name in the target's directory, and the others look for it. Nothing
 //! is created at a source: there inode numbers and birth times are compared.

@@ -51,7 +51,7 @@ fn missing_bytes_of(from: &Path, to: &Path) -> u64 {
     let version = Version::of_file(&file).unwrap();
     let blocks = Blocks::new(version.size);
     let durable = match version.size > BLOCK {
-        true => journalled(to, &version),
+        true => blocks_in_journal(to, &version),
         false => HashSet::new(),
     };
     let missing = (0..blocks.count()).filter(|index| !durable.contains(index));
@@ -64,17 +64,17 @@ fn missing_bytes_of(from: &Path, to: &Path) -> u64 {
 }
 
 /// Returns the blocks in the journal of a file.
-fn journalled(to: &Path, version: &Version) -> HashSet<u64> {
-    let own = |kind| to.with_file_name(internal_name(to, kind));
+fn blocks_in_journal(to: &Path, version: &Version) -> HashSet<u64> {
+    let internal_file = |kind| to.with_file_name(internal_name(to, kind));
     let header = Header {
         version: version.into(),
         blocks: Blocks::new(version.size),
     };
-    let part = fs::metadata(own("part"));
+    let part = fs::metadata(internal_file("part"));
     if !part.is_ok_and(|part| part.len() == version.size) {
         return HashSet::new();
     }
-    let journal = fs::read(own("journal")).unwrap_or_default();
+    let journal = fs::read(internal_file("journal")).unwrap_or_default();
     let records = journal::records(&journal, &header);
     records.into_iter().map(|(index, _)| index).collect()
 }

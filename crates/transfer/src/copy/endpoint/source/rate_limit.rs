@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `--limit`: rate limit shared by all copies of a user on this host. They share a file of eight bytes with
-//! the time at which the line is free again. A process that wants to send locks the file and reserves its
-//! time. A killed process leaves no harm.
+//! the time at which the line is free again. A process that wants to send locks the file and reserves the
+//! line for a time. A killed process does no harm: its lock ends with it.
 
 use anyhow::{Result, ensure};
 use longhaul_command::exit::Refusal;
@@ -18,7 +18,8 @@ use std::{
     thread::sleep,
 };
 
-/// In memory on every Linux, and lost at a reboot together with the clock that it refers to.
+/// Directory of the shared file. It is in memory on every Linux, so a reboot removes the file, as it also
+/// restarts the monotonic clock that the time in the file refers to.
 const DIRECTORY: &str = "/dev/shm";
 
 /// Rate limit of this user on this host.
