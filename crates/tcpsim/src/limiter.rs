@@ -15,18 +15,18 @@
 //!
 //! The second snapshot also finds a small send buffer that the kernel overlooks. The kernel's stopwatch for it
 //! starts only when a segment leaves *while* the writer waits. With a buffer of one segment or less that never
-//! happens. The writer itself knows better that it waits.
+//! happens. But the writer itself knows that it waits.
 
 use serde::{Deserialize, Serialize};
 
-/// Snapshot of a sending socket. Times and counts are since its start.
+/// Snapshot of a sending socket. Times are totals since its start; all other values are those of the moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Time with data in flight or waiting (`tcpi_busy_time`), in microseconds.
     pub busy_us: u64,
-    /// Part of it that waited for the receive window (`tcpi_rwnd_limited`), in microseconds.
+    /// Part of the busy time that waited for the receive window (`tcpi_rwnd_limited`), in microseconds.
     pub rwnd_limited_us: u64,
-    /// Part of it that waited for send buffer (`tcpi_sndbuf_limited`), in microseconds.
+    /// Part of the busy time that waited for room in the send buffer (`tcpi_sndbuf_limited`), in microseconds.
     pub sndbuf_limited_us: u64,
     /// Bytes in the send buffer that were never sent.
     pub notsent_bytes: u32,
@@ -89,9 +89,9 @@ impl Limiter {
 #[must_use]
 pub fn limiter(before: &Snapshot, now: &Snapshot, elapsed_us: u64) -> Limiter {
     let spent = |of: fn(&Snapshot) -> u64| of(now).saturating_sub(of(before));
-    let busy = spent(|look| look.busy_us);
-    let receiver = spent(|look| look.rwnd_limited_us);
-    let buffer = spent(|look| look.sndbuf_limited_us);
+    let busy = spent(|snapshot| snapshot.busy_us);
+    let receiver = spent(|snapshot| snapshot.rwnd_limited_us);
+    let buffer = spent(|snapshot| snapshot.sndbuf_limited_us);
     let idle = elapsed_us.saturating_sub(busy);
     let rest = busy.saturating_sub(receiver + buffer);
     let largest = idle.max(receiver).max(buffer).max(rest);
@@ -103,7 +103,7 @@ pub fn limiter(before: &Snapshot, now: &Snapshot, elapsed_us: u64) -> Limiter {
     }
 }
 
-/// Divisor of the window's part that the kernel may hold back to send larger bursts: a third
+/// Divisor of the congestion window. The kernel may hold back that part to send larger bursts
 /// (net/ipv4/tcp_output.c, `tcp_tso_should_defer`; net.ipv4.tcp_tso_win_divisor = 3).
 const TSO_WINDOW_DIVISOR: u32 = 3;
 
@@ -172,17 +172,17 @@ mod tests {
 
     #[test]
     fn longest_stopwatch_time_decides() {
-        let look = sending(90, 100_000);
+        let snapshot = sending(90, 100_000);
         assert_eq!(
-            limiter_of_second(SECOND, 600_000, 0, look),
+            limiter_of_second(SECOND, 600_000, 0, snapshot),
             Limiter::ReceiveWindow
         );
         assert_eq!(
-            limiter_of_second(SECOND, 0, 600_000, look),
+            limiter_of_second(SECOND, 0, 600_000, snapshot),
             Limiter::SendBuffer
         );
         assert_eq!(
-            limiter_of_second(SECOND, 300_000, 200_000, look),
+            limiter_of_second(SECOND, 300_000, 200_000, snapshot),
             Limiter::CongestionWindow
         );
     }
@@ -204,7 +204,7 @@ mod tests {
     /// Tests both sides of each boundary.
     #[test]
     fn rest_is_classified_by_segments_in_flight() {
-        let rest = |look| limiter_of_second(SECOND, 0, 0, look);
+        let rest = |snapshot| limiter_of_second(SECOND, 0, 0, snapshot);
         assert_eq!(rest(sending(90, 0)), Limiter::CongestionWindow);
         assert_eq!(rest(sending(89, 0)), Limiter::Application);
         assert_eq!(rest(sending(60, 1000)), Limiter::CongestionWindow);
@@ -219,11 +219,11 @@ mod tests {
 
     #[test]
     fn waiting_writer_is_send_buffer_limited() {
-        let waiting = |look| Snapshot {
+        let waiting = |snapshot| Snapshot {
             writer_waits: true,
-            ..look
+            ..snapshot
         };
-        let rest = |look| limiter_of_second(SECOND, 0, 0, waiting(look));
+        let rest = |snapshot| limiter_of_second(SECOND, 0, 0, waiting(snapshot));
         assert_eq!(rest(sending(20, 999)), Limiter::SendBuffer);
         assert_eq!(rest(sending(90, 0)), Limiter::CongestionWindow);
         assert_eq!(rest(sending(59, 1000)), Limiter::Pacing);
@@ -253,12 +253,12 @@ mod tests {
         )
     }
 
-    fn advance(look: Snapshot, by: u64) -> Snapshot {
+    fn advance(snapshot: Snapshot, by: u64) -> Snapshot {
         Snapshot {
-            busy_us: look.busy_us + 3 * by,
-            rwnd_limited_us: look.rwnd_limited_us + by,
-            sndbuf_limited_us: look.sndbuf_limited_us + by,
-            ..look
+            busy_us: snapshot.busy_us + 3 * by,
+            rwnd_limited_us: snapshot.rwnd_limited_us + by,
+            sndbuf_limited_us: snapshot.sndbuf_limited_us + by,
+            ..snapshot
         }
     }
 

@@ -50,7 +50,7 @@ impl Ranges {
         self.total - before
     }
 
-    /// Replaces the ranges from index `from` to before `until` by one range.
+    /// Replaces the ranges with the indices `from..until` by one range.
     fn replace(&mut self, from: usize, until: usize, with: (u64, u64)) {
         if from == until {
             return self.list.insert(from, with);

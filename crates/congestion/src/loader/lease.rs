@@ -17,9 +17,11 @@ pub struct Lease {
     shared_lock: Option<File>,
 }
 
-/// Loads a congestion control unless it is loaded, and leases it. One loaded here is unloaded with its
-/// last lease; after a kill, the next [`load`](super::load()), [`unload`](super::unload()) or [`clean`] unloads it.
-/// `parameters` apply only if it is not loaded yet. Set others for single sockets with
+/// Loads a congestion control unless it is loaded, and leases it. If it was loaded here, it is unloaded when
+/// its last lease is dropped. If the holder was killed, the next [`load`](super::load()),
+/// [`unload`](super::unload()) or [`clean`] unloads it.
+///
+/// `parameters` apply only if the control is not loaded yet. To give a single socket other parameters, use
 /// [`socket_parameters::value`](crate::socket_parameters::value).
 pub fn acquire(pins: &Pins, algorithm: Algorithm, parameters: &[u32]) -> Result<Lease, Error> {
     feature_probe::check(feature_probe::CC_LOADING)?;

@@ -4,26 +4,26 @@
 use crate::math::{self, Algorithm};
 use longhaul_tcpsim::congestion_control::{CongestionControl, cubic::Cubic, reno::Reno};
 
-/// Creates one from `text`, such as `cubic` or `bic:ack_shift=3`, for a connection that is `paced` or not.
-/// `reno` and `cubic` are as in the kernel; the others are the C code that `cc load` loads.
+/// Creates a congestion control from `text`, such as `cubic` or `bic:ack_shift=3`, for a connection that is
+/// `paced` or not. `reno` and `cubic` are as in the kernel; the others are the C code that `cc load` loads.
 pub fn algorithm(text: &str, paced: bool) -> Result<Box<dyn CongestionControl>, String> {
     let mut words = text.split(':');
     let name = words.next().unwrap_or_default();
-    let own: Box<dyn CongestionControl> = match name {
+    let control: Box<dyn CongestionControl> = match name {
         "reno" => Box::new(Reno),
         "cubic" => Box::new(Cubic::new(paced)),
         _ => {
             let algorithm = math::algorithm(name).ok_or_else(|| {
                 let names = names();
-                format!("not among those that can be simulated: {names}")
+                format!("not a congestion control that can be simulated: {names}")
             })?;
             let values = parameters(algorithm, words.by_ref())?;
             Box::new(algorithm.connection(&values))
         }
     };
     match words.next() {
-        None => Ok(own),
-        Some(word) => Err(format!("{name} has no parameters, such as {word:?}")),
+        None => Ok(control),
+        Some(word) => Err(format!("{name} has no parameters, but {word:?} is given")),
     }
 }
 
@@ -51,7 +51,7 @@ fn parameters<'a>(
     Ok(values)
 }
 
-/// Returns all names, for a message.
+/// Returns the names of all controls that can be simulated, for a message.
 fn names() -> String {
     let ours = math::algorithms().map(Algorithm::name);
     let all: Vec<_> = ["reno", "cubic"].into_iter().chain(ours).collect();

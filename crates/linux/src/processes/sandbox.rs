@@ -88,8 +88,8 @@ fn namespaces(root: bool) -> c_int {
     if root { all } else { all | CLONE_NEWUSER }
 }
 
-/// Lets the guard continue once its user is mapped. Without the byte it reads the end of the pipe and
-/// exits.
+/// Maps the guard's user if needed, and lets the guard continue by a byte in the pipe. If the pipe ends
+/// without it, the guard exits.
 fn open_gate(mut opener: io::PipeWriter, guard: pid_t, root: bool) -> Result<(), SandboxError> {
     if !root {
         map_to_root(guard).map_err(SandboxError::UserMap)?;
@@ -181,7 +181,7 @@ pub(super) fn supervise(child: pid_t) -> io::Result<u8> {
         }
         match wait_for_signal(&signals)? {
             SIGCHLD => {}
-            // SAFETY: kill takes plain numbers; the child is not reaped yet, so its id is its own.
+            // SAFETY: kill takes plain numbers; the child is not reaped yet, so no other process has its id.
             other => unsafe {
                 libc::kill(child, other);
             },
@@ -225,7 +225,7 @@ fn fork_into(namespaces: c_int) -> io::Result<pid_t> {
     let flags = libc::c_long::from(namespaces | SIGCHLD);
     // SAFETY: without CLONE_VM and with no new stack, clone is fork: the child continues with a copy
     // of this stack. libc's fork handlers are skipped, so the guard does no more than read a pipe,
-    // fork the worker through libc (which puts libc's own state right) and wait.
+    // fork the worker through libc (which resets libc's own state) and wait.
     let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
     if pid < 0 {
         Err(io::Error::last_os_error())

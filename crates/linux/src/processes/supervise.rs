@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Supervision of a child program that replaces its caller: it has the caller's terminal, process group,
-//! signal mask and environment, receives the caller's signals, and its exit code becomes the caller's.
+//! Supervision of a child program that stands in for its caller. It has the caller's terminal, process group,
+//! signal mask and environment. It receives the caller's signals, and its exit code becomes the caller's.
 //!
 //! A terminal sends its signals (Ctrl-C, Ctrl-\, hang-up) to the whole process group, so the program
 //! receives them already. Only a signal that another process sends to the caller alone is forwarded.
@@ -18,8 +18,8 @@ use std::{
     ptr,
 };
 
-/// Signals that are forwarded. Not forwarded are those that can't be caught, those that concern this
-/// process itself, and those that the kernel sends to the program, too (SIGWINCH, SIGTSTP).
+/// Signals that are forwarded. The others cannot be caught, concern this process itself, or are sent to
+/// the program by the kernel too (SIGWINCH, SIGTSTP).
 const FORWARDED: [i32; 6] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -87,7 +87,7 @@ impl Signals {
         }
         let error = io::Error::last_os_error();
         match error.kind() {
-            // Interrupted, as by being stopped and continued.
+            // The call timed out, or was interrupted because the process was stopped and continued.
             io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
             _ => Err(error),
         }
@@ -117,8 +117,8 @@ pub struct Program<'a> {
 }
 
 impl<'a> Program<'a> {
-    /// Starts it in the cgroup whose `cgroup.procs` file is `procs`, as `account` if given, with this
-    /// process's signal mask as it was before `signals` were blocked.
+    /// Starts the program in the cgroup whose `cgroup.procs` file is `procs`, as `account` if given. The
+    /// program has this process's signal mask as it was before `signals` were blocked.
     pub fn start(
         command: &mut Command,
         procs: OwnedFd,
@@ -143,13 +143,13 @@ impl<'a> Program<'a> {
         Ok(Self { child, signals })
     }
 
-    /// Returns its process ID.
+    /// Returns the program's process ID.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits for its end, and forwards signals to it.
+    /// Waits until the program ends, and forwards signals to it meanwhile.
     pub fn wait(mut self) -> io::Result<ExitStatus> {
         loop {
             if let Some(status) = self.child.try_wait()? {

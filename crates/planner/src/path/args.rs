@@ -30,7 +30,7 @@ Examples:
   The first 20 s, slow start included, by simulated TCP:
     longhaul plan path --rate 1gbit --rtt 180ms --loss 0.001% --duration 20s
 
---rate is that of the path's slowest link. Loss is random and independent, of data packets only.";
+--rate is the rate of the path's slowest link. Loss is random and independent, of data packets only.";
 
 /// Arguments of `longhaul plan path`.
 #[derive(Debug, clap::Args)]
@@ -51,10 +51,10 @@ pub(crate) struct Args {
     /// Window of the receiver or of the send buffer [default: TCP's largest, 1 GiB]
     #[arg(long, value_name = "SIZE")]
     window: Option<Bytes>,
-    /// Third value of the receiver's tcp_rmem, of which some 58% become window
+    /// Third value of the receiver's tcp_rmem; some 58% of it become window
     #[arg(long, value_name = "SIZE")]
     rmem: Option<Bytes>,
-    /// Third value of the sender's tcp_wmem, of which half holds payload
+    /// Third value of the sender's tcp_wmem; half of it holds payload
     #[arg(long, value_name = "SIZE")]
     wmem: Option<Bytes>,
     /// Congestion controls, separated by commas, or all
@@ -115,13 +115,13 @@ impl Args {
     }
 
     fn queue(&self) -> Result<Bytes> {
-        let mut shape = LinkConfig {
+        let mut link_config = LinkConfig {
             rate: Rate::Constant(self.rate),
             delay: Time::from_nanos(self.rtt.as_nanos() / 2),
             ..LinkConfig::default()
         };
-        shape.apply(Setting::parse("queue", &self.queue).map_err(Refusal::usage)?);
-        let limit = shape.limit();
+        link_config.apply(Setting::parse("queue", &self.queue).map_err(Refusal::usage)?);
+        let limit = link_config.limit();
         let packets = (limit.packets as u64).saturating_mul(u64::from(self.mtu));
         Ok(Bytes::new(limit.bytes.min(packets)))
     }

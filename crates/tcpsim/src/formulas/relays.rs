@@ -22,14 +22,15 @@ pub const NEC: Formula = Formula {
 /// Overhead of relays: `f`.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Overhead {
-    /// Rate that each relay costs, bits a second: the paper's `f`, taken as proportional to their number.
+    /// Rate that each relay costs, in bits a second. The paper's `f` is taken as proportional to the number of
+    /// relays.
     pub per_relay_bps: f64,
-    /// Share of the throughput that each relay costs, 0 to below 1.
+    /// Share of the throughput that each relay costs, from 0 to below 1.
     pub share: f64,
 }
 
 impl Overhead {
-    /// Returns the part of `bps` that remains behind `relays` relays.
+    /// Returns the part of `bps` that is left behind `relays` relays.
     #[must_use]
     pub fn remains(self, bps: f64, relays: usize) -> f64 {
         let relays = relays as f64;
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
 
     /// Masuya and Shimozono, table 1: a path of 50 ms split in two, measured MB/s against the model's. The
-    /// unsplit path's 10.4 gives the window. `f` is the difference at equal hops.
+    /// 10.4 MB/s of the unsplit path give the window. `f` is the difference at equal hops.
     #[test]
     fn model_matches_the_papers_split_positions() {
         let window = 10.4 * 50.0;
@@ -59,7 +60,8 @@ mod tests {
             share: 0.0,
         };
         assert!((throughput_bps(&[window / 25.0; 2], overhead) - 17.7).abs() < 1e-9);
-        // A share fits all five rows: 0.85 of the model is measured in the middle, 0.94 and 0.95 beside it.
+        // A share fits all five rows. The measured rate is 0.85 of the model without overhead in the middle, and 0.94
+        // and 0.95 beside it.
         let share = Overhead {
             per_relay_bps: 0.0,
             share: 0.09,

@@ -46,8 +46,8 @@ impl ChangeResult {
 /// Setting that belongs to each network namespace, and that its root may change.
 const NAMESPACED_SETTING: &str = "net.ipv4.tcp_rmem";
 
-/// Applies the findings' fixes that are settings whose names begin with one of `only`, if it names
-/// any; with `persist`, writes them to that file too.
+/// Applies the fixes that are kernel settings. If `only` has prefixes, the setting's name must begin with
+/// one of them. Also writes the settings to the file `persist`, if given.
 pub(super) fn apply(
     store: &Store,
     findings: &[Finding],
@@ -60,15 +60,16 @@ pub(super) fn apply(
     let (wanted, forbidden): (BTreeMap<_, _>, BTreeMap<_, _>) = wanted(findings, only)
         .into_iter()
         .partition(|(key, _)| sysctl::is_writable_here(key));
-    let say = |(key, value)| format!("{key}: this namespace may not set {value}; the host may");
-    outcome.notes.extend(forbidden.into_iter().map(say));
+    let note =
+        |(key, value)| format!("{key}: this namespace may not set {value}; root of the host may");
+    outcome.notes.extend(forbidden.into_iter().map(note));
     if wanted.is_empty()
         && !outcome.notes.is_empty()
         && !sysctl::is_writable_here(NAMESPACED_SETTING)
     {
         return Err(Refusal::unsupported(
-            "no setting can be changed from here: it takes CAP_NET_ADMIN and a /proc/sys that can be written to, as \
-             the machine's root has them",
+            "no setting can be changed from here: that needs CAP_NET_ADMIN and a writable /proc/sys, which root of \
+             the machine has",
         ));
     }
     if wanted.is_empty() {
@@ -148,7 +149,7 @@ fn record_planned(record: &mut Record, wanted: &BTreeMap<String, String>) -> Res
     Ok(())
 }
 
-/// Changes one recorded setting, and records the value that the kernel has then.
+/// Changes one recorded setting. Then records the value that the kernel made of it.
 fn change(record: &mut Record, key: &str) -> ChangeResult {
     let Some(planned) = record.changes.iter_mut().find(|change| change.key == key) else {
         return ChangeResult::new(key, "", "", Some("not recorded".to_owned()));
@@ -242,7 +243,7 @@ fn restore(change: &Change, finished: bool) -> ChangeResult {
     let Change { key, before, after } = change;
     let failed = |now: &str, why: String| ChangeResult::new(key, now, now, Some(why));
     if !SETTINGS.contains(&key.as_str()) {
-        return failed("", "not a setting that doctor changes".to_owned());
+        return failed("", "not a setting that longhaul doctor changes".to_owned());
     }
     let now = match sysctl::read_here(key) {
         Ok(now) => now,
@@ -260,7 +261,7 @@ fn restore(change: &Change, finished: bool) -> ChangeResult {
         }
     }
     let to = sysctl::read_here(key).unwrap_or_default();
-    let problem = (to != *before).then(|| format!("the kernel makes {to} of {before}"));
+    let problem = (to != *before).then(|| format!("the kernel set {to} instead of {before}"));
     ChangeResult::new(key, &now, &to, problem)
 }
 
@@ -275,7 +276,7 @@ fn restore_file(record: &mut Record, outcome: &mut Outcome) -> Result<()> {
     } = persisted;
     let name = file.display();
     let now = fs::read_to_string(&file).ok();
-    // After an interruption it may be the old or the planned file; both have longhaul's first line.
+    // After an interrupted `--fix`, it may be the old or the planned file. Both have longhaul's first line.
     let ours = now
         .as_ref()
         .is_some_and(|text| *text == after || (!record.finished && text.starts_with(HEADER)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Program to run: found and checked before anything is changed.
+//! Program to run. It is found and checked before anything is changed.
 
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
@@ -67,12 +67,12 @@ fn account(name: &str) -> Result<Account> {
 /// Finds a program as execvp(3) does: a name with a slash is a path, any other is searched in PATH.
 fn find(name: &OsStr) -> Result<PathBuf> {
     let named = Path::new(name);
-    let said = named.display();
+    let shown = named.display();
     if named.as_os_str().as_encoded_bytes().contains(&b'/') {
         return match may_run(named) {
             true => Ok(named.to_owned()),
             false => Err(Refusal::usage(format!(
-                "{said}: no such program, or not executable"
+                "{shown}: no such program, or not executable"
             ))),
         };
     }
@@ -80,7 +80,7 @@ fn find(name: &OsStr) -> Result<PathBuf> {
     let mut places = env::split_paths(&path).map(|place| place.join(named));
     places.find(|file| may_run(file)).ok_or_else(|| {
         Refusal::usage(format!(
-            "{said}: no such program in PATH (sudo may have another one)"
+            "{shown}: no such program in PATH (sudo may have another PATH)"
         ))
     })
 }

@@ -102,7 +102,7 @@ fn does_not_read_state_of_another_build() {
     let host = Host::new();
     host.output_of(&["load", "scalable"]);
     let mut connection = Connection::open(Some(NAME)).unwrap();
-    // As if its fields had other offsets.
+    // A link with another checksum, as if the state's fields had other offsets.
     let layout = host.bpffs().join("longhaul/cc/scalable/layout");
     std::fs::remove_file(&layout).unwrap();
     std::os::unix::fs::symlink("0123456789abcdef", layout).unwrap();
@@ -141,18 +141,16 @@ fn watch_applies_the_filter() {
     host.output_of(&["load", "scalable"]);
     let one = Connection::open(Some(NAME)).unwrap();
     let _other = Connection::open(Some(NAME)).unwrap();
-    let ports = |matching: &str| {
-        let said = host.output_of(&[
-            "watch", "scalable", "--once", "--json", "--filter", matching,
-        ]);
+    let count = |filter: &str| {
+        let said = host.output_of(&["watch", "scalable", "--once", "--json", "--filter", filter]);
         said.lines().count()
     };
-    assert_eq!(ports(&format!("sport {}", one.port())), 1);
+    assert_eq!(count(&format!("sport {}", one.port())), 1);
     assert_eq!(
-        ports(&format!("sport {} and dst 10.0.0.0/8", one.port())),
+        count(&format!("sport {} and dst 10.0.0.0/8", one.port())),
         0
     );
-    assert!(ports("src 127.0.0.0/8") >= 2);
+    assert!(count("src 127.0.0.0/8") >= 2);
 }
 
 #[test]
@@ -282,7 +280,7 @@ fn show_matches_new_connections_after_a_killed_replace() {
         std::thread::sleep(Duration::from_micros(delay_us));
         load.kill().unwrap();
         load.wait().unwrap();
-        // Whatever it answers, it first recovers the pins.
+        // This load first recovers the pins, whether it succeeds or not.
         host.cc(&["load", "scalable", "--param", "ai=9999"]);
         assert_eq!(
             host.pins().len(),
@@ -323,7 +321,7 @@ fn restores_default_but_not_one_set_by_others() {
     let stranger = UnprivilegedThread::in_namespace(&there.netns);
     let port = stranger.run(|place| place.insert(Connection::open(None).unwrap()).port());
     assert_eq!(
-        host.watch_port(port).expect("it did not choose")["cc"],
+        host.watch_port(port).expect("its default is watched")["cc"],
         NAME
     );
 
@@ -452,7 +450,7 @@ fn sets_parameters_of_a_single_socket() {
     sender.connect(&listener.local_addr().unwrap()).unwrap();
     let accepted = listener.accept().unwrap().0;
     for (socket, ai) in [(&accepted, 66), (&sender, 77)] {
-        // (Listeners are not watched.)
+        // Listeners are not watched, so the accepted socket stands for its listener.
         let end = socket.local_addr().unwrap().as_socket().unwrap();
         let told = host.watch_port(end.port()).unwrap()["parameters"].clone();
         assert_eq!(told, json!({ "ai": ai, "md_shift": 3 }));
@@ -461,8 +459,8 @@ fn sets_parameters_of_a_single_socket() {
     assert!(set(&sender, 77).is_err(), "the option went with it");
 }
 
-/// Kernel objects of longhaul's congestion controls, by identifiers, which the kernel does not use
-/// twice.
+/// Kernel objects of longhaul's congestion controls, by their identifiers. The kernel never reuses an
+/// identifier.
 #[derive(Debug)]
 struct KernelObjects {
     programs: BTreeSet<u32>,

@@ -20,7 +20,7 @@ fn sh(command: &str) -> String {
 }
 
 /// Bytes of a response: 70 full segments.
-const ANSWER: usize = 100_000;
+const RESPONSE_LEN: usize = 100_000;
 
 /// Two network namespaces with a veth pair between; deleted on drop.
 struct NamespacePair {
@@ -56,7 +56,7 @@ impl NamespacePair {
     fn serve(&self, address: &'static str) {
         let server = Netns::named(&self.server).unwrap();
         let listener = server.run(|| TcpListener::bind((address, 7000))).unwrap();
-        thread::spawn(move || listener.incoming().flatten().for_each(answer));
+        thread::spawn(move || listener.incoming().flatten().for_each(respond));
     }
 
     /// Starts a program under `longhaul run` that sends `requests` over one connection.
@@ -74,7 +74,7 @@ impl NamespacePair {
     ) -> Child {
         let script = format!(
             "exec 3<>/dev/tcp/{address}/7000; for i in $(seq {requests}); do {first}; \
-             printf r >&3; head -c {ANSWER} <&3 | wc -c; done"
+             printf r >&3; head -c {RESPONSE_LEN} <&3 | wc -c; done"
         );
         let mut command = Command::new(longhaul_testbed::longhaul());
         command.arg("run").args(flags);
@@ -94,7 +94,7 @@ impl NamespacePair {
         count.trim().parse().unwrap()
     }
 
-    /// Returns the number of loss probes and timeouts at the server, caused by missing ACKs.
+    /// Returns the number of loss probes and timeouts at the server. Missing ACKs cause them.
     fn stalls(&self) -> u64 {
         let text = sh(&format!(
             "ip netns exec {} cat /proc/net/netstat",
@@ -117,8 +117,8 @@ impl Drop for NamespacePair {
     }
 }
 
-fn answer(mut stream: TcpStream) {
-    let bytes = vec![b'x'; ANSWER];
+fn respond(mut stream: TcpStream) {
+    let bytes = vec![b'x'; RESPONSE_LEN];
     stream.set_nodelay(true).unwrap();
     while stream.read_exact(&mut [0]).is_ok() && stream.write_all(&bytes).is_ok() {}
 }
@@ -140,7 +140,7 @@ fn count(record: &Value, what: &str) -> u64 {
 }
 
 /// Returns the share of the sockets' ACKs that were sent.
-fn sent(record: &Value) -> f64 {
+fn sent_share(record: &Value) -> f64 {
     let (pure, withheld, late) = (
         count(record, "generated"),
         count(record, "withheld"),
@@ -167,7 +167,8 @@ fn ack_ratio_reduces_acks_without_stalls() {
             pair.fetch(&["--ack-ratio", "8"], address, REQUESTS),
             REQUESTS,
         );
-        // Three quarters of the delayed ACKs; how many of them are sent late depends on the load of the machine.
+        // A ratio of 8 withholds three of four ACKs, because a delayed ACK covers two segments already. How many of the
+        // withheld are sent late depends on the load of the machine.
         let [pure, withheld] = ["generated", "withheld"].map(|what| count(&thinned, what));
         assert!(withheld * 3 > pure, "{thinned}");
         // If the last ACK of a response were lost, each response would stall.
@@ -183,7 +184,7 @@ fn ack_ratio_reduces_acks_without_stalls() {
 #[test]
 fn acknowledges_aggregates_beyond_the_ratio_at_once() {
     let pair = NamespacePair::new("gso");
-    // Segments come in trains of up to 64 KB: each is more than two segments.
+    // Data comes in super-packets of up to 64 KB. Each is more than two segments.
     sh(&format!(
         "ip -n {0} link set wan0 gso_max_segs 65535; tc -n {0} qdisc delete dev wan0 root",
         pair.server
@@ -193,13 +194,13 @@ fn acknowledges_aggregates_beyond_the_ratio_at_once() {
         pair.fetch(&["--ack-ratio", "2"], "10.5.0.1", REQUESTS),
         REQUESTS,
     );
-    assert!(sent(&record) > 0.8, "{record}");
+    assert!(sent_share(&record) > 0.8, "{record}");
 }
 
 #[test]
 fn ack_thinning_ends_when_the_run_is_killed() {
     let pair = NamespacePair::new("kill");
-    // An ACK a segment.
+    // The client sends an ACK for each segment.
     sh(&format!(
         "ip -n {} route change 10.5.0.0/24 dev wan0 src 10.5.0.2 quickack 1",
         pair.client
@@ -208,7 +209,7 @@ fn ack_thinning_ends_when_the_run_is_killed() {
     let mut child =
         pair.fetch_each_after("read go", &["--ack-ratio", "64"], "10.5.0.1", 2 * REQUESTS);
     let (mut input, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-    let mut packets_an_answer = || {
+    let mut packets_per_response = || {
         let before = pair.transmitted();
         for _ in 0..REQUESTS {
             input.write_all(b"go\n")?;
@@ -216,14 +217,14 @@ fn ack_thinning_ends_when_the_run_is_killed() {
         }
         std::io::Result::Ok((pair.transmitted() - before) / REQUESTS as u64)
     };
-    // Of 70 ACKs two are sent, one or two of them late, and the request.
-    let thinned = packets_an_answer().unwrap();
-    assert!(thinned < 20, "{thinned} packets an answer");
+    // The client sends the request and two of the 70 ACKs, one or both of them late.
+    let thinned = packets_per_response().unwrap();
+    assert!(thinned < 20, "{thinned} packets per response");
     child.kill().unwrap();
     child.wait().unwrap();
     // The program continues, and all its ACKs are sent again.
-    let free = packets_an_answer().unwrap();
-    assert!(free > 40, "{free} packets an answer");
+    let free = packets_per_response().unwrap();
+    assert!(free > 40, "{free} packets per response");
 }
 
 #[test]
@@ -250,14 +251,14 @@ fn removes_ack_pacing_class_after_the_run() {
     let seconds = began.elapsed().as_secs_f64();
     let through_class = sent_packets(&tc("class"));
     assert!(through_class > 20.0, "{}", tc("class"));
-    // The bucket's rate over that time, with a tenth for the time before the first request.
+    // The bucket's rate over that time and 0.2 s before the first request, with a margin of a tenth.
     assert!(
         through_class < 500.0 * 1.1 * (seconds + 0.2),
         "{through_class} in {seconds} s"
     );
     assert!(
         sent_packets(&tc("qdisc")) >= through_class + 20.0,
-        "requests pass by the class"
+        "requests bypass the class"
     );
     ask(&mut child, 1);
     record(child, 0);

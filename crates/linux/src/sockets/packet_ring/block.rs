@@ -32,7 +32,7 @@ const PACKET_TYPE: usize = size_of::<libc::tpacket3_hdr>().next_multiple_of(16)
 const GSO_TYPE: usize = 1;
 const GSO_SIZE: usize = 4;
 
-/// Bytes of the addresses of an Ethernet header, after which the kernel removed a VLAN tag.
+/// Length of the addresses in an Ethernet header. The VLAN tag that the kernel removes stands after them.
 const ADDRESSES: usize = 12;
 const VLAN_TAG: usize = 4;
 const UDP_HEADER: usize = 8;
@@ -44,9 +44,9 @@ pub struct Packet<'a> {
     pub timestamp_ns: u64,
     /// Whether the timestamp is the network card's.
     pub hardware_timestamp: bool,
-    /// Length in bytes, of a super-packet the total; without a removed VLAN tag.
+    /// Length on the wire in bytes, without the removed VLAN tag. For a super-packet it is the total.
     pub wire_len: u32,
-    /// Payload of each segment but the last of a super-packet, in bytes; 0 for a single packet.
+    /// Payload of each segment of a super-packet except the last, in bytes; 0 for a single packet.
     pub segment_size: u16,
     /// Direction of the packet.
     pub direction: PacketDirection,
@@ -54,7 +54,7 @@ pub struct Packet<'a> {
     pub bytes: &'a [u8],
     /// VLAN tag that the kernel removed: TPID and TCI, as on the wire.
     pub vlan: Option<[u8; VLAN_TAG]>,
-    /// Offset of its IP header in `bytes`.
+    /// Offset of the IP header in `bytes`.
     network: usize,
 }
 
@@ -97,13 +97,13 @@ impl<'a> Packet<'a> {
         if self.segment_size == 0 {
             return 1;
         }
-        let headers = self.headers().unwrap_or(self.network) as u32;
+        let headers = self.headers_len().unwrap_or(self.network) as u32;
         let payload = self.wire_len.saturating_sub(headers);
         payload.div_ceil(self.segment_size.into()).max(1)
     }
 
-    /// Returns the bytes before the payload; `None` if the headers are truncated.
-    fn headers(&self) -> Option<usize> {
+    /// Returns the number of bytes before the payload; `None` if the headers are truncated.
+    fn headers_len(&self) -> Option<usize> {
         let packet = self.bytes.get(self.network..)?;
         let transport = ip::transport(packet)?;
         let length = match transport.protocol {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Division of S: which connections are capped, and which may grow.
+//! Division of S, the sum of the rates, among the connections: which are capped, and which may grow. The
+//! module above defines S and L.
 
 use super::{
     level::level,
     sample::{Observation, Sample, total_rate},
 };
 
-/// Rate that moves from fast to slow connections in a round trip, as a share of S.
+/// Largest rate that moves from fast to slow connections in a round, as a share of S.
 const SHIFT: f64 = 0.2;
-/// Largest rate that was taken and not yet filled up elsewhere, as a share of S.
+/// Largest rate that may be taken from fast connections before slow ones have filled it up, as a share of S.
 const OWED: f64 = 0.1;
 /// A connection above the level by less than this factor is left alone.
 const ABOVE: f64 = 1.02;
@@ -36,12 +37,12 @@ impl Change {
     }
 }
 
-/// Shares of the connections after one sample. Rates in bytes a second.
+/// Division among the connections after one sample. Rates are in bytes a second.
 #[derive(Debug)]
 pub(super) struct Division {
     /// L: the rate above which connections are capped.
     pub(super) level: f64,
-    /// Rate that fast connections are capped to at present.
+    /// Rate to which fast connections are capped now. It is L or above, because rate moves in steps.
     cut: f64,
     /// Share of their deficit that slow connections get now.
     granted_share: f64,
@@ -49,7 +50,8 @@ pub(super) struct Division {
 }
 
 impl Division {
-    /// Divides `sum` among connections with these `demands`. None may grow during loss recovery.
+    /// Divides `sum` among connections with these `demands`. `is_quiet` says that nothing was lost in the last
+    /// round; otherwise no connection may grow.
     pub(super) fn new(
         at: Sample,
         bulk: &[&Observation],
@@ -103,7 +105,7 @@ impl Division {
         })
     }
 
-    /// Limits slow start to the granted rate, whoever began it.
+    /// Raises a cap by the granted rate. A connection in slow start without a cap gets one.
     fn raise(&self, observation: &Observation) -> Option<Change> {
         let grant = observation.segments_at(deficit(self.level, observation) * self.granted_share);
         let before = observation.committed_segments();
@@ -123,14 +125,15 @@ impl Division {
     }
 }
 
-/// Returns the level that takes `shift` from the fastest, besides what exceeds the sum.
+/// Returns the rate to which the fastest connections must be capped to lose `shift` together, and also the rate
+/// beyond the sum.
 fn cut(bulk: &[&Observation], sum: f64, shift: f64) -> f64 {
     let mut rates: Vec<f64> = bulk.iter().map(|observation| observation.rate()).collect();
     let left = total_rate(bulk).min(sum) - shift;
     level(&mut rates, left.max(sum * (1.0 - OWED)))
 }
 
-/// Returns the rate that a connection lacks to the level, beyond what it was granted before.
+/// Returns the rate that a connection lacks to reach the level, beyond what was granted to it before.
 fn deficit(level: f64, observation: &Observation) -> f64 {
     let most = level.min(observation.rate_of(observation.window_max_segments));
     (most - observation.committed()).max(0.0)

@@ -5,7 +5,7 @@
 use super::super::{facts::Facts, finding::Finding, path::Path};
 use longhaul_units::Bytes;
 
-/// Greatest buffer setting, a C int.
+/// Largest value of a buffer setting, which is a C int.
 const BUFFER_MAX: u64 = i32::MAX as u64;
 /// Largest window of TCP: 65,535 shifted by 14 (RFC 7323, section 2.3).
 const WINDOW_MAX: u64 = 65_535 << 14;
@@ -22,8 +22,8 @@ pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
     findings
 }
 
-/// Returns the buffer for a window of `bytes`, twice that: the kernel counts the memory of packets, not
-/// their payload (`net/ipv4/tcp_input.c`, `tcp_rcv_space_adjust` and `tcp_sndbuf_expand`).
+/// Returns the buffer for a window of `bytes`. It is twice as large, because the kernel counts the memory of
+/// packets, not their payload (`net/ipv4/tcp_input.c`, `tcp_rcv_space_adjust` and `tcp_sndbuf_expand`).
 fn buffer_for(bytes: Bytes) -> u64 {
     (bytes.get() * 2).next_multiple_of(4096)
 }
@@ -63,7 +63,7 @@ fn window(path: Path) -> Option<Finding> {
 
 /// Returns the kernel memory that the path's data and the connections need, in bytes. A relay may hold a full
 /// send buffer and, after a loss, a full receive buffer. Each is twice the BDP, for all connections
-/// together. Besides, each connection's two sockets hold about a page a direction.
+/// together. Besides, each connection's two sockets hold about a page for each direction.
 fn wanted_memory(path: Path, page: u64) -> u64 {
     path.bdp().get() * 4 + path.connections * 4 * page
 }
@@ -110,7 +110,7 @@ fn cgroup(facts: &Facts, path: Path) -> Option<Finding> {
         path.bdp_text()
     );
     let finding = Finding::limit("cgroup memory", most, why);
-    Some(finding.advise("raise memory.max (systemd: MemoryMax=) or run it elsewhere"))
+    Some(finding.advise("raise memory.max (systemd: MemoryMax=) or use another control group"))
 }
 
 #[cfg(test)]
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn accepts_buffer_of_twice_the_bdp_and_not_a_byte_less() {
-        // 500,000,000 in whole 4 KiB.
+        // 500,000,000 bytes, rounded up to a multiple of 4 KiB.
         assert_eq!(rmem(500_002_816).severity, Severity::Ok);
         assert_eq!(rmem(500_002_815).severity, Severity::Limit);
     }
@@ -183,7 +183,7 @@ mod tests {
         let finding = window(rate(42_949_017_640)).unwrap();
         let more = Fix::Advice("use 2 or more parallel connections".to_owned());
         assert_eq!(finding.fix, Some(more));
-        // No buffer setting can help beyond: nothing is asked that the kernel refuses.
+        // No buffer can be larger, so the check asks for nothing that the kernel would refuse.
         let settings = facts(&[("net.ipv4.tcp_rmem", "4096 131072 2147483647")]);
         let enough = about(check(&settings, rate(100_000_000_000)), "net.ipv4.tcp_rmem");
         assert_eq!(enough.severity, Severity::Ok);
