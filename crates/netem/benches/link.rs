@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Segments that a line decides a second on one core, under simulated time: `cargo bench -p longhaul-netem`.
+//! Number of segments that a line handles in a second on one core, under simulated time:
+//! `cargo bench -p longhaul-netem`.
 //!
-//! Segments of 1,500 bytes arrive every 1.2 µs (10 Gbit/s), and every 64 of them the line is polled, as for
-//! a super-packet. Each case runs five times without and five times with an observer, in turn. Printed
-//! are the medians and the extremes.
+//! A segment of 1,500 bytes arrives every 1.2 µs (10 Gbit/s); every fourth is a pure ACK. The line is polled after
+//! every 64 segments, as for a super-packet. Each case runs five times without and five times with an
+//! observer, in turn. The medians and the extremes are printed.
 
 #![allow(missing_docs, reason = "a program")]
 
@@ -62,7 +63,7 @@ fn summary(mut rates: Vec<f64>) -> String {
     format!("{median:6.1} M segments/s  ({low:.1} to {high:.1})")
 }
 
-/// Runs a line once, and returns segments a second of wall clock. Every fourth segment is a pure ACK.
+/// Runs a line once. Returns the segments for each second of wall-clock time.
 fn run(mut line: Line) -> f64 {
     let needs_ack_class = line.needs_ack_class();
     let (mut now, mut events) = (Time::ZERO, 0u64);

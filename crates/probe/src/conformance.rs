@@ -251,7 +251,7 @@ mod tests {
         check_conformance(&recording, &config_of(settings))
     }
 
-    /// For every kind of path, the announced figures are those of the result.
+    /// For every kind of path, the result has exactly the figures that [`figure_names`] announces.
     #[test]
     fn announced_figures_match_result() {
         let paths: [&[(&str, &str)]; 7] = [
@@ -264,8 +264,8 @@ mod tests {
             &[("jitter", "uniform:1ms,reorder"), ("loss", "at:2,5")],
         ];
         for settings in paths {
-            let rule = settings.iter().find(|(key, _)| *key == "loss");
-            let mut delays = loss_delays(rule.map_or("0%", |(_, rule)| rule), 2000);
+            let loss = settings.iter().find(|(key, _)| *key == "loss");
+            let mut delays = loss_delays(loss.map_or("0%", |(_, model)| model), 2000);
             for (n, delay) in delays.iter_mut().flatten().enumerate() {
                 *delay = 1000 + (n as i64 * 7919) % 1000;
             }
@@ -299,8 +299,8 @@ mod tests {
         assert!(conformance.drain_error_ratio.unwrap() < 1e-6);
     }
 
-    fn loss_delays(rule: &str, count: usize) -> Vec<Option<i64>> {
-        let mut process = LossProcess::new(&rule.parse().unwrap(), stream(3, "loss"));
+    fn loss_delays(model: &str, count: usize) -> Vec<Option<i64>> {
+        let mut process = LossProcess::new(&model.parse().unwrap(), stream(3, "loss"));
         let delay = |lost| if lost { None } else { Some(0) };
         (0..count).map(|_| delay(process.occurs())).collect()
     }
@@ -330,25 +330,25 @@ mod tests {
         assert!(longer.bursts_p.unwrap() < 1e-3);
     }
 
-    fn jitter_delays(rule: &str) -> Vec<Option<i64>> {
-        let mut process = JitterProcess::new(&rule.parse().unwrap(), stream(3, "jitter"));
+    fn jitter_delays(model: &str) -> Vec<Option<i64>> {
+        let mut process = JitterProcess::new(&model.parse().unwrap(), stream(3, "jitter"));
         let delay = |offset: i64| Some(300_000 + offset / 1000);
         (0..10_000).map(|_| delay(process.offset())).collect()
     }
 
     #[test]
     fn jitter_fits_only_its_own_model() {
-        let p = |rule: &str, declared: &str| {
+        let p = |model: &str, declared: &str| {
             let settings = [("delay", "300ms"), ("jitter", declared)];
-            conformance_of(jitter_delays(rule), &settings).jitter_p
+            conformance_of(jitter_delays(model), &settings).jitter_p
         };
-        for rule in [
+        for model in [
             "40ms,reorder",
             "uniform:40ms,reorder",
             "pareto:40ms,reorder",
         ] {
-            assert!(p(rule, rule).unwrap() > 0.01, "{rule}");
-            assert!(p(rule, "44ms,reorder").unwrap() < 1e-3, "{rule}");
+            assert!(p(model, model).unwrap() > 0.01, "{model}");
+            assert!(p(model, "44ms,reorder").unwrap() < 1e-3, "{model}");
         }
         assert_eq!(p("40ms", "40ms"), None, "kept in order: not tested");
     }

@@ -63,11 +63,11 @@ impl Timing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "record", rename = "packet")]
 pub(crate) struct Packet {
-    /// Sequence from 1.
+    /// Sequence number, from 1.
     pub(crate) sequence: u32,
-    /// Time when the kernel gave it to the device; `None` if it was dropped before.
+    /// Time when the kernel gave the packet to the device; `None` if it was dropped before.
     pub(crate) sent_ns: Option<i64>,
-    /// Time of its first arrival; `None` if it was lost.
+    /// Time when the packet first arrived; `None` if it was lost.
     pub(crate) received_ns: Option<i64>,
 }
 
@@ -82,7 +82,7 @@ impl Packet {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recording {
     pub(crate) timing: Timing,
-    /// Packets in order of their sequence.
+    /// Packets in order of their sequence numbers.
     pub(crate) packets: Vec<Packet>,
     /// Summary of all packets.
     pub summary: Summary,
@@ -110,7 +110,7 @@ pub struct Summary {
     pub(crate) reordered: u32,
     /// Packets lost after the path: the receiving socket was full, or the packet's checksum was wrong.
     pub dropped_at_receiver: u32,
-    /// Sequence of the first lost packet, from 1.
+    /// Sequence number of the first lost packet, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) first_lost: Option<u32>,
     /// Fingerprint of the lost packets. It is equal for two probes if, and almost certainly only if, they lost the same
@@ -132,7 +132,7 @@ pub(crate) struct Delay {
 }
 
 impl Recording {
-    /// Creates a recording of packets in order of their sequence.
+    /// Creates a recording of packets in order of their sequence numbers.
     pub(crate) fn new(
         timing: Timing,
         packets: Vec<Packet>,
@@ -211,8 +211,8 @@ pub(super) fn sorted(times: impl Iterator<Item = i64>) -> Vec<i64> {
     times
 }
 
-/// Returns the least of the sorted times that a `share` of them does not exceed, µs. The result is the time of a
-/// packet, without interpolation.
+/// Returns the smallest of the sorted times that at least a `share` of them does not exceed, µs. The result is the
+/// time of a packet, without interpolation.
 pub(super) fn quantile(sorted_ns: &[i64], share: f64) -> Option<f64> {
     quantile_by_rank(sorted_ns, share).map(micros)
 }

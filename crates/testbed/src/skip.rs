@@ -29,8 +29,8 @@ pub fn unless(is_available: bool, needed: impl Display) -> bool {
     is_available
 }
 
-/// Checks a requirement that needs root of the machine, as eBPF does; else as [`unless`]. A user namespace never has
-/// it, so there a test is skipped whether that is allowed or not.
+/// Checks a requirement as [`unless`] does, but one that needs root of the machine, such as eBPF. A user namespace
+/// never has it, so there a test is skipped whether that is allowed or not.
 ///
 /// # Panics
 /// As [`unless`], outside of user namespaces.
@@ -43,7 +43,7 @@ pub fn unless_confined(is_available: bool, needed: impl Display) -> bool {
     false
 }
 
-/// Whether this is a user namespace other than the machine's.
+/// Whether this process is in a user namespace other than the machine's.
 #[must_use]
 pub fn is_confined() -> bool {
     let users = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
@@ -64,7 +64,7 @@ pub fn because(reason: impl Display) {
             .is_ok()
     });
     if !recorded {
-        // Standard error may be closed: the test is skipped all the same.
+        // Standard error may be closed. The test is skipped nevertheless.
         let _ = stderr().write_all(format!("skipped: {test}: {reason}\n").as_bytes());
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Capture points of one direction, before its queue and at its end, on the side of the forwarding loop.
+//! Capture points of one direction, before its queue and at its end. This file is the forwarding loop's side, which
+//! fills buffers with records.
 
 use super::{
     super::{
@@ -17,7 +18,7 @@ use std::sync::mpsc::{Receiver, SyncSender};
 pub(crate) struct CapturePoint {
     direction: Direction,
     full: SyncSender<FullBuffer>,
-    /// Buffers that have been written.
+    /// Buffers that the writer has emptied.
     spare: Receiver<RecordBuffer>,
     /// Buffers allocated so far.
     allocated: usize,
@@ -25,8 +26,9 @@ pub(crate) struct CapturePoint {
     buffer: Option<RecordBuffer>,
     /// Time when the buffer was first seen with records in it.
     filling_since: Option<Time>,
-    /// Packet number and header index of the last super-packet that was recorded.
+    /// Packet number and header index of the last super-packet whose arrival was recorded in this buffer.
     arriving: Option<(u64, u32)>,
+    /// The same for the last departure.
     departing: Option<(u64, u32)>,
     dropped_records: DroppedRecords,
     /// Scratch space for corrupt segments.
@@ -92,7 +94,7 @@ impl CapturePoint {
         self.filling_since.map(|since| since + FILL_TIME_MAX)
     }
 
-    /// Submits a buffer that has been filling for long enough. Call it each turn.
+    /// Submits a buffer that has been filling for long enough. Call it in each turn of the loop.
     pub(crate) fn flush(&mut self, now: Time) {
         match self.deadline() {
             Some(deadline) if deadline <= now => self.submit(),

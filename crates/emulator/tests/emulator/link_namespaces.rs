@@ -210,7 +210,7 @@ fn shows_scheduled_change() {
     }
 }
 
-/// The limit bounds the queue, and on an idle line nothing is queued.
+/// The limit does not apply here, because a packet on an idle line is not queued.
 #[test]
 fn idle_line_carries_packet_longer_than_queue() {
     if !may_use_namespaces() {
@@ -284,7 +284,7 @@ fn busy_link_applies_change_before_set_returns() {
     });
 }
 
-/// Sends datagrams from left to right, which no socket receives, for at most a minute.
+/// Sends datagrams, which no socket receives, from left to right until `done`, for at most a minute.
 fn flood(bed: &Testbed, done: &AtomicBool) {
     let socket = bed.left.run(|| UdpSocket::bind((bed.left_address(), 0)));
     let (socket, end) = (socket.unwrap(), Instant::now() + Duration::from_secs(60));

@@ -5,7 +5,7 @@ use crate::grammar::{parse_text, parse_whole};
 use longhaul_units::Bytes;
 use std::{fmt, str::FromStr};
 
-/// Limit of a queue as it is set. Does not count the segment in service.
+/// Limit of a queue, as the user sets it. The segment that is being transmitted does not count.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum QueueLimit {
     /// Limit in bytes.
@@ -56,7 +56,7 @@ impl FromStr for QueueLimit {
     }
 }
 
-/// Limit of a queue in bytes and segments. Both hold; does not count the segment in service.
+/// Limit of a queue in bytes and segments. Both apply. The segment that is being transmitted does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
     /// Most bytes that may wait.
@@ -66,7 +66,7 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// Whether a segment of `len` bytes may join a queue of `packets` segments with `bytes` in all.
+    /// Whether a segment of `len` bytes may join a queue of `packets` segments with `bytes` bytes in all.
     #[must_use]
     pub fn admits(&self, bytes: u64, packets: usize, len: u32) -> bool {
         bytes + u64::from(len) <= self.bytes && packets < self.packets

@@ -15,8 +15,8 @@ pub(crate) enum Account {
     Own,
     /// User and group to which root changes.
     Other(u32, u32),
-    /// User of a nested user namespace. PostgreSQL refuses to run as user 0, and this user namespace has no other user; a
-    /// nested one gives root another number.
+    /// User of a nested user namespace, for root of a user namespace that has no other user. The nested one gives root
+    /// another number.
     Nested,
 }
 
@@ -69,7 +69,7 @@ impl Account {
     }
 }
 
-/// Returns user and group of an account of this system.
+/// Returns the user and group numbers of an account of this system.
 fn entry(name: &str) -> Option<(u32, u32)> {
     let text = fs::read_to_string("/etc/passwd").ok()?;
     let line = text

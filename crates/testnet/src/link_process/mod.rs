@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Running `longhaul link` between two namespaces of its own.
+//! Runs `longhaul link` for a test, between two namespaces that are made for it.
 pub mod capture_file;
 pub mod traffic;
 
@@ -12,7 +12,7 @@ use std::{
     process::{Child, ChildStderr, Command, ExitStatus, Stdio},
 };
 
-/// More bytes than a link writes to standard error.
+/// Maximum length of what a link may write to standard error, in bytes.
 const OUTPUT_MAX: usize = 1 << 16;
 
 /// Two namespaces and the link between them; all removed on drop.
@@ -155,7 +155,7 @@ impl Testbed {
 
 impl Drop for Testbed {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The link may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
     }

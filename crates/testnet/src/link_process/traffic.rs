@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Traffic over a link, by sockets at both ends.
+//! Traffic over a link, between sockets at its two ends.
 
 use super::Testbed;
 use crate::relay_process::{TEST_TIMEOUT, accept};
@@ -32,7 +32,7 @@ pub fn transfer(bed: &Testbed, len: usize) {
     assert_eq!(server.peer_addr().unwrap().ip(), left);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Dropped here, so that FIN follows.
+            // The socket is dropped here, so that FIN follows the data.
             let mut server = server;
             server.write_all(&sent).unwrap();
         });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Payload through a relay, of which each byte is checked.
+//! Payload for tests of relays. The receiver checks each byte.
 
 use std::{
     io::{Read, Write},
@@ -16,7 +16,7 @@ pub fn exchange(client: &TcpStream, server: &TcpStream, mib: u64) {
     });
 }
 
-/// Sends `mib` MiB, which depend on the seed, then FIN.
+/// Sends `mib` MiB that are computed from the seed, then FIN.
 pub fn send(mut stream: &TcpStream, seed: u64, mib: u64) {
     let mut block = block(seed);
     for number in 0..mib {
@@ -47,7 +47,7 @@ pub fn receive(mut stream: &TcpStream, seed: u64, mib: u64) {
     assert_eq!(stream.read(&mut got).unwrap(), 0, "bytes after the end");
 }
 
-/// Returns 1 MiB without a period, so that a lost or duplicated chunk is detected (xorshift64).
+/// Returns 1 MiB of pseudorandom bytes (xorshift64), so that a lost or duplicated chunk is detected.
 fn block(seed: u64) -> Vec<u8> {
     let mut x = seed;
     let words = (0..1 << 17).map(|_| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Batch of packets for one system call: all have one destination and the length of the first, except the last, which
-//! may be shorter (UDP_SEGMENT, udp(7)).
+//! Batch of packets for one system call. All have one destination and one length; only the last may be shorter
+//! (UDP_SEGMENT, udp(7)).
 
 use crate::packet::is_probe;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ pub(super) struct GsoBatch {
     len: usize,
     /// Whether the batch accepts no more packets.
     closed: bool,
-    /// Destination of the packet after the batch, which does not belong to it.
+    /// Destination of the packet that is in the buffer after the batch, if there is one.
     next_to: Option<SocketAddr>,
 }
 
@@ -46,7 +46,8 @@ impl GsoBatch {
         self.closed
     }
 
-    /// Calls `append`, which appends a packet and returns its destination. Returns whether there was one.
+    /// Calls `append`, which appends a packet, if there is one, and returns its destination. Returns whether there
+    /// was one.
     pub(super) fn add(&mut self, append: impl FnOnce(&mut Vec<u8>) -> Option<SocketAddr>) -> bool {
         let Some(to) = append(&mut self.bytes) else {
             return false;
@@ -107,7 +108,8 @@ mod tests {
         ([10, 0, 0, number], 9000).into()
     }
 
-    /// Returns the batches for packets of this host and length, as host, length of the batch and length of a packet.
+    /// Returns the batches for these packets, each given as host and length. A batch is given as host, length of the
+    /// batch and length of a packet.
     fn batches(packets: &[(u8, usize)]) -> Vec<(u8, usize, usize)> {
         let mut left = packets.iter();
         let mut batch = GsoBatch::new(4);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Arbitrary packets for a connection: it does not panic, sends no more than it may, and accepts no acknowledgement
-//! of unsent packets.
+//! Arbitrary packets for a connection. It does not panic, sends no more than it may, and accepts no
+//! acknowledgement of unsent packets.
 
 use crate::testbed::{assert_bytes, bytes_up_to, config, native, open};
 use longhaul_udt::{
@@ -10,9 +10,10 @@ use longhaul_udt::{
 use longhaul_units::Time;
 use proptest::{collection::vec, prelude::*};
 
+/// First sequence number of the connection, shortly before the wrap.
 const FIRST: u32 = 0x7fff_fff0;
 
-/// Generates a sequence number near the window, or any.
+/// Generates a sequence number near the first one, or any other.
 fn seq() -> impl Strategy<Value = Seq> {
     prop_oneof![
         (0_u32..100).prop_map(|n| Seq::new(FIRST).plus(n)),
@@ -108,7 +109,7 @@ fn stream_datagram(number: u32) -> Vec<u8> {
     datagram(&Received::Data(Seq::new(FIRST).plus(number), payload))
 }
 
-/// Generates packets of a stream and drop requests.
+/// Generates rounds of stream packets by number, each followed by a drop request.
 fn drops() -> impl Strategy<Value = Vec<(Vec<u32>, Seq, Seq)>> {
     vec((vec(0_u32..100, 0..40), seq(), seq()), 1..20)
 }

@@ -10,8 +10,8 @@ use std::fmt::Write as _;
 /// Measurement interval.
 const INTERVAL: Time = Time::from_millis(100);
 
-/// Returns the seconds after each switch until nine tenths of the rate in Mbit/s arrive within a second; `None` if
-/// they do not before the next switch.
+/// Returns the seconds after each switch until nine tenths of the new rate (of `rates`, in Mbit/s) arrive for a
+/// second; `None` if they do not before the next switch.
 fn recoveries(
     control: ControlFactory<'_>,
     changes: [&str; 2],
