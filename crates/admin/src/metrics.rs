@@ -25,10 +25,10 @@ type Counts = Family<Labels, Counter>;
 type Times = Family<Labels, Counter<f64, AtomicU64>>;
 type Values = Family<Labels, Value>;
 
-/// Gauge.
+/// Gauge of a floating-point number.
 type Value = Gauge<f64, AtomicU64>;
 
-/// Returns the exposition.
+/// Returns the metrics as text.
 pub(super) fn encode(status: &Status, format: Format) -> Result<String, fmt::Error> {
     let mut all = Registry::default();
     let registry = all.sub_registry_with_prefix("longhaul");
@@ -156,9 +156,9 @@ fn listeners(status: &Status, registry: &mut Registry) {
 
 /// Adds the times of connect, first byte and duration of each listener, as histograms.
 fn listener_times(listeners: &[ListenerTimes], registry: &mut Registry) {
-    let mut add = |name: &str, help: &str, of: fn(&ListenerTimes) -> &Distribution| {
+    let mut add = |name: &str, help: &str, times: fn(&ListenerTimes) -> &Distribution| {
         let each = listeners.iter();
-        let each = each.map(|l| (vec![("listener", l.listener.clone())], of(l).clone()));
+        let each = each.map(|l| (vec![("listener", l.listener.clone())], times(l).clone()));
         registry.register_with_unit(name, help, Unit::Seconds, Histograms(each.collect()));
     };
     add(
@@ -184,13 +184,13 @@ struct Histograms(Vec<(Labels, Distribution)>);
 
 impl EncodeMetric for Histograms {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
-        for (labels, found) in &self.0 {
-            let bounds = found.bounds_s.iter().copied().chain([f64::INFINITY]);
-            let buckets: Vec<_> = bounds.zip(found.counts.iter().copied()).collect();
-            let count = found.counts.iter().sum();
+        for (labels, distribution) in &self.0 {
+            let bounds = distribution.bounds_s.iter().copied().chain([f64::INFINITY]);
+            let buckets: Vec<_> = bounds.zip(distribution.counts.iter().copied()).collect();
+            let count = distribution.counts.iter().sum();
             encoder
                 .encode_family(labels)?
-                .encode_histogram::<NoLabelSet>(found.sum_s, count, &buckets, None)?;
+                .encode_histogram::<NoLabelSet>(distribution.sum_s, count, &buckets, None)?;
         }
         Ok(())
     }
@@ -200,7 +200,7 @@ impl EncodeMetric for Histograms {
     }
 }
 
-/// Converts a cause to a label value: `connection_refused`.
+/// Converts a cause to a label value, such as `connection_refused`.
 fn snake_case(words: &str) -> String {
     words
         .to_lowercase()
@@ -235,30 +235,32 @@ fn listener_counts(listeners: &[ListenerCounts], registry: &mut Registry) {
         Some(Unit::Bytes),
     );
     for listener in listeners {
-        let of = || -> Labels {
+        let labels = || -> Labels {
             vec![
                 ("listener", listener.name.clone()),
                 ("kind", listener.kind.clone()),
                 ("address", listener.address.to_string()),
             ]
         };
-        let with = |name, value: &str| [of(), vec![(name, value.to_owned())]].concat();
+        let with_label = |name, value: &str| [labels(), vec![(name, value.to_owned())]].concat();
         let counted = &listener.counts;
-        opened.get_or_create(&of()).inc_by(counted.accepted);
-        bypassed.get_or_create(&of()).inc_by(counted.bypassed);
-        open.get_or_create(&of()).inc_by(counted.active as f64);
+        opened.get_or_create(&labels()).inc_by(counted.accepted);
+        bypassed.get_or_create(&labels()).inc_by(counted.bypassed);
+        open.get_or_create(&labels()).inc_by(counted.active as f64);
         for cause in Failure::ALL.map(|failure| failure.to_string()) {
             let count = counted.failed.get(&cause).copied().unwrap_or(0);
             let label = snake_case(&cause);
-            failures.get_or_create(&with("cause", &label)).inc_by(count);
+            failures
+                .get_or_create(&with_label("cause", &label))
+                .inc_by(count);
         }
         for (direction, count) in [("up", counted.bytes_up), ("down", counted.bytes_down)] {
             bytes
-                .get_or_create(&with("direction", direction))
+                .get_or_create(&with_label("direction", direction))
                 .inc_by(count);
         }
         pipes
-            .get_or_create(&of())
+            .get_or_create(&labels())
             .inc_by(counted.bytes_buffered as f64);
     }
 }
@@ -315,28 +317,30 @@ fn peers(peers: &[PeerState], registry: &mut Registry) {
     );
     for peer in peers {
         let (counted, usage) = (&peer.counts, &peer.usage);
-        let of = || -> Labels {
+        let labels = || -> Labels {
             vec![
                 ("peer", counted.name.clone()),
                 ("address", counted.address.to_string()),
             ]
         };
-        let with = |name, value: &str| [of(), vec![(name, value.to_owned())]].concat();
+        let with_label = |name, value: &str| [labels(), vec![(name, value.to_owned())]].concat();
         let is_up = counted.down_s.is_none();
-        up.get_or_create(&of()).set(bool_value(is_up));
-        opened.get_or_create(&of()).inc_by(usage.connections);
-        open.get_or_create(&of()).set(usage.active as f64);
-        failures.get_or_create(&of()).inc_by(counted.failures);
+        up.get_or_create(&labels()).set(bool_value(is_up));
+        opened.get_or_create(&labels()).inc_by(usage.connections);
+        open.get_or_create(&labels()).set(usage.active as f64);
+        failures.get_or_create(&labels()).inc_by(counted.failures);
         for (direction, count) in [("up", usage.bytes_up), ("down", usage.bytes_down)] {
             bytes
-                .get_or_create(&with("direction", direction))
+                .get_or_create(&with_label("direction", direction))
                 .inc_by(count);
         }
-        missing.get_or_create(&of()).inc_by(counted.streams_missing);
-        idle.get_or_create(&of()).set(counted.pool_idle as f64);
+        missing
+            .get_or_create(&labels())
+            .inc_by(counted.streams_missing);
+        idle.get_or_create(&labels()).set(counted.pool_idle as f64);
         for (outcome, count) in [("hit", counted.pool_hits), ("miss", counted.pool_misses)] {
             requests
-                .get_or_create(&with("outcome", outcome))
+                .get_or_create(&with_label("outcome", outcome))
                 .inc_by(count);
         }
     }
@@ -382,22 +386,22 @@ fn legs(legs: &[LegGroup], registry: &mut Registry) {
         Some(Unit::Seconds),
     );
     for leg in legs {
-        let (of, sums) = (labels(leg), &leg.sums);
-        pauses.get_or_create(&of).inc_by(sums.reading_pauses);
+        let (labels, sums) = (leg_labels(leg), &leg.sums);
+        pauses.get_or_create(&labels).inc_by(sums.reading_pauses);
         segments
-            .get_or_create(&of)
+            .get_or_create(&labels)
             .inc_by(sums.retransmitted_segments);
         retransmitted
-            .get_or_create(&of)
+            .get_or_create(&labels)
             .inc_by(sums.retransmitted_bytes);
-        sent.get_or_create(&of).inc_by(sums.sent_bytes);
-        busy.get_or_create(&of).inc_by(seconds(sums.busy_us));
+        sent.get_or_create(&labels).inc_by(sums.sent_bytes);
+        busy.get_or_create(&labels).inc_by(seconds(sums.busy_us));
         for (limiter, us) in [
             (Limiter::ReceiveWindow, sums.receive_window_limited_us),
             (Limiter::SendBuffer, sums.send_buffer_limited_us),
         ] {
-            let of = with_limiter(&of, limiter.name());
-            limited.get_or_create(&of).inc_by(seconds(us));
+            let labels = with_limiter(&labels, limiter.name());
+            limited.get_or_create(&labels).inc_by(seconds(us));
         }
     }
 }
@@ -449,29 +453,31 @@ fn open_legs(legs: &[LegGroup], registry: &mut Registry) {
         unit(),
     );
     for leg in legs {
-        let (of, now) = (labels(leg), &leg.now);
+        let (labels, now) = (leg_labels(leg), &leg.now);
         let all = Limiter::ALL.map(Limiter::name);
         for limiter in all.into_iter().chain(["unknown"]) {
             let count = now.limited_by.get(limiter).copied().unwrap_or(0);
-            open.get_or_create(&with_limiter(&of, limiter))
+            open.get_or_create(&with_limiter(&labels, limiter))
                 .set(count as f64);
         }
-        streams.get_or_create(&of).set(now.streams_open as f64);
-        buffered.get_or_create(&of).set(now.buffered_bytes as f64);
-        paused.get_or_create(&of).set(now.reading_paused as f64);
-        rate.get_or_create(&of)
+        streams.get_or_create(&labels).set(now.streams_open as f64);
+        buffered
+            .get_or_create(&labels)
+            .set(now.buffered_bytes as f64);
+        paused.get_or_create(&labels).set(now.reading_paused as f64);
+        rate.get_or_create(&labels)
             .set(now.delivery_rate_bytes_per_s as f64);
         // Without a leg there is no round-trip time.
         if let Some(us) = now.rtt_mean_us {
-            rtt.get_or_create(&of).set(us / 1e6);
+            rtt.get_or_create(&labels).set(us / 1e6);
         }
         if let Some(us) = now.rtt_min_us {
-            rtt_min.get_or_create(&of).set(seconds(us.into()));
+            rtt_min.get_or_create(&labels).set(seconds(us.into()));
         }
     }
 }
 
-fn labels(leg: &LegGroup) -> Labels {
+fn leg_labels(leg: &LegGroup) -> Labels {
     let side = match leg.group.leg {
         Leg::Downstream => "downstream",
         Leg::Upstream => "upstream",
@@ -483,8 +489,8 @@ fn labels(leg: &LegGroup) -> Labels {
     ]
 }
 
-fn with_limiter(of: &Labels, limiter: &str) -> Labels {
-    [of.clone(), vec![("limiter", limiter.to_owned())]].concat()
+fn with_limiter(labels: &Labels, limiter: &str) -> Labels {
+    [labels.clone(), vec![("limiter", limiter.to_owned())]].concat()
 }
 
 fn seconds(us: u64) -> f64 {
@@ -497,7 +503,8 @@ fn process_metrics(process: &Process, registry: &mut Registry) {
     let help = "Processor time, user and system";
     let cpu: Counter<f64, AtomicU64> = family(registry, "cpu", help, Some(Unit::Seconds));
     cpu.inc_by(process.cpu_s);
-    let [resident, whole] = [process.resident_bytes, process.virtual_bytes].map(|n| n as f64);
+    let [resident, address_space] =
+        [process.resident_bytes, process.virtual_bytes].map(|n| n as f64);
     let [threads, open] = [process.threads, process.open_fds].map(|n| n as f64);
     let (s, bytes) = (|| Some(Unit::Seconds), || Some(Unit::Bytes));
     let mut add = |name, help, unit, now| gauge(registry, name, help, unit, now);
@@ -509,12 +516,12 @@ fn process_metrics(process: &Process, registry: &mut Registry) {
         started,
     );
     add("resident_memory", "Memory in RAM", bytes(), resident);
-    add("virtual_memory", "Address space", bytes(), whole);
+    add("virtual_memory", "Address space", bytes(), address_space);
     add("threads", "Threads", None, threads);
     add("open_fds", "Open descriptors", None, open);
-    if let Some(most) = process.max_fds {
+    if let Some(max) = process.max_fds {
         let help = "Limit of open descriptors (RLIMIT_NOFILE)";
-        add("max_fds", help, None, most as f64);
+        add("max_fds", help, None, max as f64);
     }
 }
 
@@ -523,7 +530,7 @@ fn gauge(registry: &mut Registry, name: &str, help: &str, unit: Option<Unit>, no
     family::<Value>(registry, name, help, unit).set(now);
 }
 
-/// Adds a metric and returns it, to be filled.
+/// Adds a metric without a value, and returns it.
 fn family<M: Metric + Clone + Default>(
     registry: &mut Registry,
     name: &str,
@@ -539,8 +546,8 @@ fn family<M: Metric + Clone + Default>(
 }
 
 /// Converts a boolean to 0 or 1.
-fn bool_value(is: bool) -> f64 {
-    f64::from(u8::from(is))
+fn bool_value(value: bool) -> f64 {
+    f64::from(u8::from(value))
 }
 
 /// Converts a time to seconds since 1970.

@@ -4,14 +4,14 @@
 use super::record::{Connection, Connections, LegState, Snapshot, Sort};
 use std::cmp::Reverse;
 
-/// Selection of connections.
+/// Number and order of the requested connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Query {
     pub(super) limit: usize,
     pub(super) sort: Sort,
 }
 
-/// Most connections in one response: about 1 KB each.
+/// Maximum connections in one response, about 1 KB each.
 const LIMIT_MAX: usize = 1000;
 const LIMIT_DEFAULT: usize = 50;
 
@@ -56,8 +56,8 @@ fn rate(connection: &Connection) -> f64 {
 
 fn retransmits(connection: &Connection) -> u64 {
     let legs = [&connection.downstream, &connection.upstream];
-    let open = legs.into_iter().flatten();
-    open.map(LegState::retransmits).sum()
+    let legs = legs.into_iter().flatten();
+    legs.map(LegState::retransmits).sum()
 }
 
 fn limit(value: &str) -> Result<usize, String> {

@@ -33,7 +33,7 @@ pub struct Health {
     pub peers_down: Vec<String>,
 }
 
-/// State that decides whether to send connections here.
+/// State of a relay, by which a load balancer decides whether to send connections to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HealthStatus {
@@ -45,7 +45,7 @@ pub enum HealthStatus {
     Stalled,
     /// Connections are accepted, but every route leads through a peer that is down.
     NoUpstream,
-    /// Connections are not intercepted but sent directly, because rules can't be installed.
+    /// Connections bypass the relay, because the rules that intercept them can't be installed.
     NotIntercepting,
 }
 
@@ -54,9 +54,9 @@ pub enum HealthStatus {
 pub struct Status {
     /// The version of longhaul.
     pub version: String,
-    /// Commit of the source; empty if it was built outside of a repository.
+    /// Commit of the source; empty if longhaul was built outside a repository.
     pub commit: String,
-    /// Time of the start.
+    /// Time at which the relay started.
     pub started: Timestamp,
     /// Time since the start, in seconds.
     pub uptime_s: f64,
@@ -83,7 +83,7 @@ pub struct Status {
 pub struct ListenerTimes {
     /// The listener, as it was configured.
     pub listener: String,
-    /// Time from a request until its outgoing leg is connected.
+    /// Time from a request until its upstream leg is connected.
     pub connect: Distribution,
     /// Time from a request until the first byte of the response.
     pub first_byte: Distribution,
@@ -96,44 +96,44 @@ pub struct ListenerTimes {
 pub struct Distribution {
     /// Upper bounds of the buckets, inclusive.
     pub bounds_s: Vec<f64>,
-    /// Counts of the buckets; the last, beyond the bounds, is of all greater times.
+    /// Counts of the buckets. The last count, which has no bound, is of all greater times.
     pub counts: Vec<u64>,
     /// The sum of all times, in seconds.
     pub sum_s: f64,
 }
 
-/// Result of the last reading of a configuration; the first is at the start.
+/// Result of the last time that the configuration was read: at the start, or at a reload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reload {
-    /// Time of the record.
+    /// Time at which the configuration was read.
     pub time: Timestamp,
     /// Whether it was applied.
     pub successful: bool,
-    /// Time at which one was last applied.
+    /// Time at which a configuration was last applied.
     pub success_time: Timestamp,
-    /// Reason why it was not applied.
+    /// Reason why the configuration was not applied.
     pub error: Option<String>,
 }
 
 /// A certificate that is in use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Certificate {
-    /// Kind of its user: `listener` or `peer`.
+    /// User of the certificate: `listener` or `peer`.
     pub used_by: String,
     /// Name of the listener or peer.
     pub name: String,
-    /// Role: `own`, with the intermediate certificates, or `authority`.
+    /// Role: `own` (intermediate certificates too) or `authority`.
     pub role: String,
     /// The file that it was read from.
     pub file: String,
-    /// The end of its validity.
+    /// The end of the certificate's validity.
     pub not_after: Timestamp,
 }
 
 /// Resource use of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Process {
-    /// Time of the start.
+    /// Time at which the process started.
     pub started: Timestamp,
     /// Processor time used, in seconds.
     pub cpu_s: f64,
@@ -145,7 +145,7 @@ pub struct Process {
     pub threads: u64,
     /// Open descriptors.
     pub open_fds: u64,
-    /// Limit of open descriptors; `None` is no limit.
+    /// Limit of open descriptors; `None` for no limit.
     pub max_fds: Option<u64>,
 }
 
@@ -155,12 +155,12 @@ pub struct PeerState {
     /// Counters.
     #[serde(flatten)]
     pub counts: PeerCounts,
-    /// The traffic over it.
+    /// The traffic over the peer.
     #[serde(flatten)]
     pub usage: PeerUsage,
 }
 
-/// Client connections that leave by a peer.
+/// Client connections that use a peer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerUsage {
     /// Connections open now.
@@ -176,11 +176,11 @@ pub struct PeerUsage {
 impl PeerUsage {
     /// Returns the traffic over the peer of this name.
     pub fn of(peer: &str, legs: &[LegGroup]) -> Self {
-        let is_its = |leg: &&LegGroup| {
+        let is_to_peer = |leg: &&LegGroup| {
             leg.group.leg == Leg::Upstream && leg.group.peer.as_deref() == Some(peer)
         };
         legs.iter()
-            .filter(is_its)
+            .filter(is_to_peer)
             .fold(Self::default(), |sum, leg| Self {
                 active: sum.active + leg.now.limited_by.values().sum::<u64>(),
                 connections: sum.connections + leg.sums.opened,
@@ -200,27 +200,27 @@ pub enum Leg {
     Upstream,
 }
 
-/// Key by which legs are counted together. The configuration bounds the number of keys.
+/// Key of a group of legs that are counted together. The configuration bounds the number of groups.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LegGroupKey {
-    /// Listener that accepted the client.
+    /// Listener that accepted the clients.
     pub listener: String,
-    /// Leg of the group.
+    /// Side of the legs.
     pub leg: Leg,
-    /// Peer of upstream legs; `None` is directly to the destination.
+    /// Peer of upstream legs; `None` for legs directly to the destination.
     pub peer: Option<String>,
 }
 
-/// All legs of a group.
+/// Sums and gauges of all legs of a group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LegGroup {
-    /// The group.
+    /// The key of the group.
     #[serde(flatten)]
     pub group: LegGroupKey,
     /// Sums since the start.
     #[serde(flatten)]
     pub sums: LegSums,
-    /// Gauges of now.
+    /// Present gauges.
     #[serde(flatten)]
     pub now: LegGauges,
 }
@@ -232,7 +232,7 @@ pub struct LegSums {
     pub opened: u64,
     /// Bytes relayed towards destinations over connections with these legs.
     pub bytes_up: u64,
-    /// Bytes relayed towards clients.
+    /// Bytes relayed towards clients over connections with these legs.
     pub bytes_down: u64,
     /// Pauses of reading from these legs because the other side accepted no more.
     pub reading_pauses: u64,
@@ -253,11 +253,11 @@ pub struct LegSums {
 /// Gauges of the legs that are open now.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LegGauges {
-    /// Number of legs by limiter of their sending; legs that were just opened are `unknown`.
+    /// Number of legs by what limits their sending; legs that were just opened are `unknown`.
     pub limited_by: BTreeMap<String, u64>,
     /// TCP connections of these legs: several for a striped leg.
     pub streams_open: u64,
-    /// Kernel memory of the legs' sockets.
+    /// Kernel memory of the legs' sockets, in bytes.
     pub buffered_bytes: u64,
     /// Legs whose reading is paused because the other side accepts no more.
     pub reading_paused: u64,
@@ -321,7 +321,7 @@ pub struct Connection {
     pub client: SocketAddr,
     /// Destination as the client requested it; `None` before the request.
     pub destination: Option<String>,
-    /// Remote address of the outgoing leg: the destination's or the peer's.
+    /// Remote address of the upstream leg: the destination's or the peer's.
     pub next_hop: Option<SocketAddr>,
     /// Peer that the connection uses, if any.
     pub peer: Option<String>,
@@ -329,24 +329,24 @@ pub struct Connection {
     pub age_s: f64,
     /// Transfer mode: `auto`, `splice` or `copy`; `None` until bytes are relayed.
     pub mode: Option<String>,
-    /// Bytes from clients to destinations.
+    /// Bytes from the client to the destination.
     pub bytes_up: u64,
-    /// Bytes from destinations to clients.
+    /// Bytes from the destination to the client.
     pub bytes_down: u64,
-    /// Bytes a second from clients to destinations, over the last interval, about a second.
+    /// Bytes a second from the client to the destination, over about the last second.
     pub bytes_up_per_s: f64,
-    /// Bytes a second from destinations to clients.
+    /// Bytes a second from the destination to the client.
     pub bytes_down_per_s: f64,
     /// The leg to the client.
     pub downstream: Option<LegState>,
-    /// The leg to the destination.
+    /// The leg to the destination or the peer.
     pub upstream: Option<LegState>,
 }
 
 /// Leg of an open connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LegState {
-    /// Limiter of sending; `None` until there are two samples.
+    /// Limiter of the leg's sending; `None` until there are two samples.
     pub limited_by: Option<Limiter>,
     /// Whether reading is paused because the other side accepts no more.
     pub reading_paused: bool,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bounds of each client on the resources that all clients of a relay share, and the reaction when one is exhausted.
+//! Bounds on each client's use of the resources that all clients of a relay share, and what happens when a resource is
+//! exhausted.
 //!
 //! A client is one address, or one /64 of IPv6 ([`accounts::Holder`]).
 //!
@@ -7,7 +8,7 @@
 //! |---|---|---|
 //! | file descriptors | [`descriptors`]: connections, pipes and lookups that RLIMIT_NOFILE has room for | clients wait in the listen queue; [`exhaustion`] retries |
 //! | memory in socket buffers | [`memory`] | new connections wait; [`eviction`] chooses the connections that end |
-//! | name lookups | [`lookups`] | the client that has most loses its oldest |
+//! | name lookups | [`lookups`] | the oldest lookup of the client that has most is cancelled |
 //! | bandwidth | [`rate_limits`] | reads wait |
 //! | password attempts | [`penalties`] | the wait between two attempts doubles |
 

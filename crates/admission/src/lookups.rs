@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bounds on name lookups in flight. A client above its own bound waits for its own lookups. When the bound of all
-//! clients is reached, the oldest lookup of the client that has most of them ends. So a name server that does not
-//! answer one client's names blocks no other client.
+//! clients together is reached, the oldest lookup of the client that has most is cancelled. So a name server that does
+//! not answer one client's lookups blocks no other client.
 
 use crate::accounts::{Account, Holder};
 use longhaul_protocol::failure::Failure;
@@ -12,7 +12,7 @@ use tokio::{
     sync::{Notify, SemaphorePermit},
 };
 
-/// Descriptors that one lookup may hold: a socket for each of two families at each of two name servers.
+/// Descriptors that one lookup may hold: two name servers, and for each a socket per address family.
 pub const DESCRIPTORS: usize = 4;
 
 /// All lookups in flight.
@@ -24,7 +24,7 @@ pub struct Lookups {
 
 #[derive(Debug, Default)]
 struct List {
-    next: u64,
+    next_number: u64,
     /// Oldest first.
     in_flight: Vec<InFlight>,
 }
@@ -33,29 +33,29 @@ struct List {
 struct InFlight {
     number: u64,
     holder: Holder,
-    cut: Arc<Notify>,
+    cancelled: Arc<Notify>,
 }
 
-/// The bounds that one client's lookups are under.
+/// The bounds on one client's lookups.
 #[derive(Debug, Clone, Copy)]
 pub struct LookupQuota<'a> {
-    /// The bound of all clients.
+    /// The bound on the lookups of all clients together.
     pub lookups: &'a Lookups,
     /// The client's own bound.
     pub account: &'a Account,
 }
 
-/// A permit for one lookup. Dropping it returns it.
+/// A permit for one lookup, returned on drop.
 #[derive(Debug)]
 pub struct LookupPermit<'a> {
     lookups: &'a Lookups,
     number: u64,
-    cut: Arc<Notify>,
+    cancelled: Arc<Notify>,
     _own: Option<SemaphorePermit<'a>>,
 }
 
 impl Lookups {
-    /// Bounds the lookups of all clients together by `max`.
+    /// Allows at most `max` lookups of all clients together.
     pub fn new(max: usize) -> Self {
         Self {
             max,
@@ -71,23 +71,23 @@ impl Lookups {
 impl<'a> LookupQuota<'a> {
     /// Waits until the client may have another lookup in flight.
     pub async fn acquire(self) -> LookupPermit<'a> {
-        // An error would mean that the semaphore is closed, which nobody does.
+        // The semaphore is never closed, so this never fails.
         let own = self.account.lookups.acquire().await.ok();
         let mut list = self.lookups.list();
         if list.in_flight.len() >= self.lookups.max {
             list.cancel_oldest_of_largest_client();
         }
-        let (number, cut) = (list.next, Arc::<Notify>::default());
-        list.next += 1;
+        let (number, cancelled) = (list.next_number, Arc::<Notify>::default());
+        list.next_number += 1;
         list.in_flight.push(InFlight {
             number,
             holder: self.account.holder,
-            cut: cut.clone(),
+            cancelled: cancelled.clone(),
         });
         LookupPermit {
             lookups: self.lookups,
             number,
-            cut,
+            cancelled,
             _own: own,
         }
     }
@@ -100,9 +100,9 @@ impl List {
             *counts.entry(lookup.holder).or_insert(0) += 1;
         }
         let most = counts.values().copied().max();
-        let greedy = |lookup: &InFlight| counts.get(&lookup.holder).copied() == most;
-        if let Some(index) = self.in_flight.iter().position(greedy) {
-            self.in_flight.remove(index).cut.notify_one();
+        let is_of_largest = |lookup: &InFlight| counts.get(&lookup.holder).copied() == most;
+        if let Some(index) = self.in_flight.iter().position(is_of_largest) {
+            self.in_flight.remove(index).cancelled.notify_one();
         }
     }
 }
@@ -112,14 +112,14 @@ impl LookupPermit<'_> {
     ///
     /// # Errors
     ///
-    /// Errors of `lookup`; [`Failure::Exhausted`] if the permit was taken for another client's lookup.
+    /// Errors of `lookup`; [`Failure::Exhausted`] if the lookup was cancelled in favour of another client's.
     pub async fn run<T>(
         &self,
         lookup: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
         select! {
             outcome = lookup => outcome,
-            () = self.cut.notified() => Err(Failure::Exhausted),
+            () = self.cancelled.notified() => Err(Failure::Exhausted),
         }
     }
 }
@@ -161,10 +161,10 @@ mod tests {
             quota(&greedy).acquire().await,
         ];
         let _next = quota(&modest).acquire().await;
-        let cut = first.run(pending::<Result<(), _>>()).await;
-        assert_eq!(cut, Err(Failure::Exhausted));
+        let outcome = first.run(pending::<Result<(), _>>()).await;
+        assert_eq!(outcome, Err(Failure::Exhausted));
         let kept = timeout(Duration::ZERO, own.run(pending::<Result<(), _>>()));
-        assert!(kept.await.is_err(), "another client's lookup was cut");
+        assert!(kept.await.is_err(), "another client's lookup was cancelled");
         assert_eq!(lookups.list().in_flight.len(), 4);
     }
 

@@ -12,15 +12,15 @@ use std::{
 
 /// The wait after the first wrong password; it doubles with each further one.
 const DELAY_MIN: Duration = Duration::from_millis(100);
-/// The longest wait between two passwords of an address, which so gets at least seven tries a minute.
+/// The longest wait between two passwords of one address. So an address gets at least seven attempts a minute.
 pub const DELAY_MAX: Duration = Duration::from_secs(8);
-/// The longest wait of one connection. A connection that would wait longer, behind others of its address, is refused at
-/// once. The wait is shorter than the time allowed for a handshake.
+/// The longest wait of one connection, shorter than the time allowed for a handshake. A connection that would wait
+/// longer, behind others of its address, is refused at once.
 const WAIT_MAX: Duration = Duration::from_secs(9);
 /// The time without a wrong password after which an address is forgotten.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
-/// Most addresses in the table, some 100 bytes each. When one more comes, the address that failed longest ago is
-/// removed.
+/// Maximum addresses in the table, about 100 bytes each. To make room for another, the address that failed longest ago
+/// is removed.
 const ADDRESSES_MAX: usize = 4096;
 
 /// The penalties of one listener.
@@ -32,32 +32,32 @@ pub struct Penalties {
 
 #[derive(Debug, Clone, Copy)]
 struct Penalty {
-    /// The hash of the user whose passwords were wrong; `None` if there were several users.
+    /// The hash of the user for whom the passwords were wrong; `None` if there were several users.
     user: Option<u64>,
     failures: u32,
-    last: Instant,
+    last_failure: Instant,
     /// The time at which the next password is checked.
-    next: Instant,
+    next_check: Instant,
 }
 
 impl Penalties {
-    /// Returns the time that `client` waits before its password is checked; `None` if the connection is refused, as the
-    /// wait would be too long.
+    /// Returns the time that `client` waits before its password is checked; `None` if the wait would be too long
+    /// and the connection is refused.
     pub fn wait(&self, client: IpAddr, now: Instant) -> Option<Duration> {
         let mut table = self.table();
         let Some(penalty) = table.get_mut(&client) else {
             return Some(Duration::ZERO);
         };
-        if now.duration_since(penalty.last) >= FORGET_AFTER {
+        if now.duration_since(penalty.last_failure) >= FORGET_AFTER {
             table.remove(&client);
             return Some(Duration::ZERO);
         }
-        let at = penalty.next.max(now);
+        let at = penalty.next_check.max(now);
         let wait = at - now;
         if wait > WAIT_MAX {
             return None;
         }
-        penalty.next = at + delay(penalty.failures);
+        penalty.next_check = at + delay(penalty.failures);
         Some(wait)
     }
 
@@ -69,17 +69,17 @@ impl Penalties {
         let penalty = table.entry(client).or_insert(Penalty {
             user: Some(user),
             failures: 0,
-            last: now,
-            next: now,
+            last_failure: now,
+            next_check: now,
         });
         penalty.user = penalty.user.filter(|before| *before == user);
         penalty.failures = penalty.failures.saturating_add(1);
-        penalty.last = now;
-        penalty.next = penalty.next.max(now + delay(penalty.failures));
+        penalty.last_failure = now;
+        penalty.next_check = penalty.next_check.max(now + delay(penalty.failures));
     }
 
-    /// Clears the penalty of `client` after a right password, if all its wrong ones were for the same user. Otherwise a
-    /// client with an account could try passwords of other users without a wait.
+    /// Clears the penalty of `client` after a correct password, if all its wrong ones were for the same user. Otherwise
+    /// a client with an account could try passwords of other users without a wait.
     pub fn succeed(&self, client: IpAddr, user: &[u8]) {
         let user = Some(self.hasher.hash_one(user));
         let mut table = self.table();
@@ -100,8 +100,8 @@ fn make_room(table: &mut HashMap<IpAddr, Penalty>, client: IpAddr) {
     if table.len() < ADDRESSES_MAX || table.contains_key(&client) {
         return;
     }
-    let quietest = table.iter().min_by_key(|(_, penalty)| penalty.last);
-    if let Some(address) = quietest.map(|(address, _)| *address) {
+    let oldest = table.iter().min_by_key(|(_, penalty)| penalty.last_failure);
+    if let Some(address) = oldest.map(|(address, _)| *address) {
         table.remove(&address);
     }
 }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn clears_the_penalty_after_a_right_password() {
+    fn clears_the_penalty_after_a_correct_password() {
         let (penalties, now) = (Penalties::default(), Instant::now());
         penalties.fail(client(1), b"me", now);
         penalties.succeed(client(1), b"me");
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(penalties.wait(client(1), now), Some(ms(200)));
     }
 
-    /// Many connections at once get no more tries than one.
+    /// Many concurrent connections get no more attempts than one connection.
     #[test]
     fn delays_all_connections_of_one_address() {
         let (penalties, now) = (Penalties::default(), Instant::now());

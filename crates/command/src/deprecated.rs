@@ -2,8 +2,8 @@
 //! Old names of flags, subcommands, values and keys of TOML files. They work for one version, and each use prints a
 //! warning with the new name.
 //!
-//! Old names on the command line are hidden aliases of clap, `#[arg(long = "filter", alias = "only")]`. Old keys are
-//! tables of [`RenamedKey`].
+//! Old names on the command line are hidden aliases of clap, such as `#[arg(long = "filter", alias = "only")]`. Each
+//! file format has a table of [`RenamedKey`]s.
 
 use crate::errln;
 use clap::{Arg, Command};
@@ -18,7 +18,7 @@ pub fn warn(old: &str, new: &str) {
     errln!("longhaul: warning: {old} is now {new}; the next version rejects the old name");
 }
 
-/// Prints a warning for each old name on the command line. `args` are the program's arguments with its own name.
+/// Prints a warning for each old name on the command line. The first of `args` is the program's name.
 pub fn warn_of_args(command: &Command, args: impl IntoIterator<Item = OsString>) {
     let args = args.into_iter().skip(1);
     let args: Vec<String> = args.map(|arg| arg.to_string_lossy().into_owned()).collect();
@@ -27,8 +27,8 @@ pub fn warn_of_args(command: &Command, args: impl IntoIterator<Item = OsString>)
     }
 }
 
-/// Returns each old name among the arguments, with its new name. Arguments after `--`, and those of a program that the
-/// command runs, are no names.
+/// Returns each old name among the arguments, with its new name. Arguments after `--`, and arguments of a
+/// program that the command runs, are skipped.
 fn old_names(command: &Command, args: &[String]) -> BTreeSet<(String, String)> {
     let mut found = BTreeSet::new();
     let mut command = command;
@@ -81,14 +81,14 @@ fn is_hidden_alias(arg: &Arg, name: &str) -> bool {
 /// Returns each old name of a command's flags, without dashes, with its new name.
 #[must_use]
 pub fn renamed_flags(command: &Command) -> Vec<(String, String)> {
-    let of = |arg: &Arg| {
+    let renamed = |arg: &Arg| {
         let new = arg.get_long().unwrap_or_default().to_owned();
         let old = arg.get_all_aliases().unwrap_or_default().into_iter();
         let old = old.filter(|name| is_hidden_alias(arg, name));
         let pairs = old.map(|old| (old.to_owned(), new.clone()));
         pairs.collect::<Vec<_>>()
     };
-    command.get_arguments().flat_map(of).collect()
+    command.get_arguments().flat_map(renamed).collect()
 }
 
 fn takes_value(arg: &Arg) -> bool {
@@ -120,11 +120,11 @@ fn old_subcommand(subcommand: &Command, name: &str) -> Option<(String, String)> 
     is_old.then(|| (name.to_owned(), subcommand.get_name().to_owned()))
 }
 
-/// Key of a TOML file that has a new name.
+/// A key of a TOML file that was renamed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RenamedKey {
-    /// Table of the key, as `relay.*.limits`. An asterisk is any key, arrays of tables need no sign of their own, and
-    /// the file's top level is empty. Tables have their new names.
+    /// Path of the key's table, such as `relay.*.limits`, with the new names of tables. An asterisk matches any key. An
+    /// array of tables is written like a table. The path of the file's top level is empty.
     pub table: &'static str,
     /// Name until this version.
     pub old: &'static str,
@@ -132,17 +132,17 @@ pub struct RenamedKey {
     pub new: &'static str,
 }
 
-/// Old key in a file.
+/// An old key that a file uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OldKey {
     /// Byte offset in the file.
     pub at: usize,
-    /// Its names.
+    /// Names of the key.
     pub renamed: RenamedKey,
 }
 
-/// Gives the keys of a file their new names, in the order of `renames`. Returns the old keys. An old key beside its new
-/// one stays: then reading the file fails with its position.
+/// Gives the keys of a file their new names, in the order of `renames`. Returns the old keys. If a table also has the
+/// new key, the old key stays, and reading the file fails with its position.
 pub fn rename_keys(file: &mut DeTable<'_>, renames: &[RenamedKey]) -> Vec<OldKey> {
     let mut found = Vec::new();
     for &renamed in renames {

@@ -86,7 +86,7 @@ const INTEGER_TYPES: [(&str, u64); 5] = [
 ];
 
 /// Replaces the name of an integer type in serde's message about a bad value. The replacement is the bound that the
-/// value broke, or the form that is expected. A key may allow less than its type; the check of that key reports this.
+/// value exceeds, or the expected form. A key may allow fewer values than its type; the check of that key reports this.
 ///
 /// ```
 /// use longhaul_command::exit::explain_integer_error;
@@ -96,11 +96,11 @@ const INTEGER_TYPES: [(&str, u64); 5] = [
 /// assert_eq!(explain_integer_error("string \"8\", expected u16"), "string \"8\", expected a whole number without quotes");
 /// ```
 pub fn explain_integer_error(message: &str) -> String {
-    let number = |(name, max): (&str, u64)| {
+    let strip_type = |(name, max): (&str, u64)| {
         let before = message.strip_suffix(name)?;
         before.ends_with("expected ").then_some((before, max))
     };
-    let Some((before, max)) = INTEGER_TYPES.into_iter().find_map(number) else {
+    let Some((before, max)) = INTEGER_TYPES.into_iter().find_map(strip_type) else {
         return message.to_owned();
     };
     if before.contains("integer `-") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lines that a daemon writes to standard output or standard error. A separate thread writes them, so that a reader
-//! that stops (a paused terminal, a full pipe) delays no client.
+//! that stops (a paused terminal, a full pipe) does not delay the daemon's clients.
 
 use crate::{console, threads::Monitor};
 use rustix::io::retry_on_intr;
@@ -15,10 +15,10 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct LineWriter {
     file: fn() -> BorrowedFd<'static>,
-    /// Makes the line that reports this many dropped lines.
+    /// Formats the line that reports the number of dropped lines.
     dropped: fn(u64) -> String,
     on_error: fn(io::Error),
-    /// `None` where the thread could not start: each line is then written at once.
+    /// `None` if the thread could not start: then each line is written at once.
     buffer: OnceLock<Option<Monitor<Buffer>>>,
 }
 
@@ -31,12 +31,12 @@ struct Buffer {
 }
 
 impl LineWriter {
-    /// Returns a writer to standard output. `dropped` makes the line that reports dropped lines.
+    /// Returns a writer to standard output. `dropped` formats the line that reports the number of dropped lines.
     pub const fn stdout(dropped: fn(u64) -> String) -> Self {
         Self::new(rustix::stdio::stdout, dropped, console::record_error)
     }
 
-    /// Returns a writer to standard error. `dropped` makes the line that reports dropped lines.
+    /// Returns a writer to standard error. `dropped` formats the line that reports the number of dropped lines.
     pub const fn stderr(dropped: fn(u64) -> String) -> Self {
         // A failure of standard error cannot be reported anywhere else.
         Self::new(rustix::stdio::stderr, dropped, drop)
@@ -56,8 +56,8 @@ impl LineWriter {
         }
     }
 
-    /// Queues a line, which must end with a newline. If the buffer is full, drops and counts it. A process that cannot
-    /// start the thread writes the line at once, and waits for its reader.
+    /// Queues a line, which must end with a newline. If the buffer is full, drops and counts the line. If the
+    /// thread could not start, writes the line at once, and waits for its reader.
     pub fn put(&'static self, line: &str) {
         match self.buffer() {
             Some(buffer) => buffer.update(|buffer| buffer.push(line)),
@@ -86,14 +86,15 @@ impl LineWriter {
         };
         loop {
             let text = buffer.wait_for(|buffer| buffer.take(self.dropped));
-            // The loop goes on after an error, because later lines may have a reader again.
+            // The loop continues after an error, because later lines may have a reader again.
             self.write_text(&text);
             buffer.update(|buffer| buffer.is_writing = false);
         }
     }
 
-    /// Writes without the standard library's lock, which the thread that ends the process needs, and without a descriptor
-    /// of its own, which a process at its limit would not get.
+    /// Writes without the standard library's lock: the thread that ends the process needs it, even if this write waits
+    /// for its reader. Uses the standard descriptor itself: a process at its limit of descriptors could not duplicate
+    /// it.
     fn write_text(&self, text: &str) {
         let mut rest = text.as_bytes();
         while !rest.is_empty() {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Takes in TCP connections that were meant for others (TPROXY), and lets them pass when the taker is gone.
+//! Interception of TCP connections to other hosts (TPROXY). Connections bypass a relay that has ended.
 //!
-//! [`target`] says what is intercepted. A [`rule_set::RuleSet`] is what the kernel gets for one listener: an nft table,
-//! routing for what it diverts, and a lease on which the rules hold. [`thread::Interception`] renews the leases as long
-//! as all threads that serve have a [`heartbeat`], and puts back what others remove. [`flow`] tells which connection a
-//! held SYN is of, [`held`] decides which SYNs are held.
+//! [`target`] names the connections to intercept. A [`rule_set::RuleSet`] is the kernel's configuration for one
+//! listener: an nft table, routing for the packets that it diverts, and a lease. The rules divert nothing once the lease
+//! has expired. [`thread::Interception`] renews the leases as long as every serving thread sends a [`heartbeat`], and
+//! restores rules that other programs remove. [`flow`] identifies the connection of a held SYN, and [`held`] decides
+//! which SYNs are held.
 //!
 //! ```
 //! use longhaul_interception::target::Target;

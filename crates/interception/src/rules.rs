@@ -8,8 +8,8 @@ use longhaul_linux::netfilter::{
 };
 use std::{net::SocketAddr, time::Duration};
 
-/// Time that a lease lasts: six renewals, and less than the second after which TCP sends a SYN again. A relay that is killed
-/// or stopped lets connections pass after this long.
+/// Duration of a lease: six renewal intervals, and less than the second after which TCP retransmits a SYN. If the relay
+/// is killed or stopped, new connections bypass it after this time.
 pub(crate) const LEASE: Duration = Duration::from_millis(900);
 
 /// The name of the table for a listener on `port`.
@@ -17,16 +17,16 @@ pub(crate) fn table(port: u16) -> String {
     format!("{TABLE_PREFIX}{port}")
 }
 
-/// The chain that SYNs are queued from.
+/// The chain that queues SYNs for the relay.
 pub(crate) const HOLD: &str = "hold";
 
-/// Only the first packet of a connection: connections from before the rules are left alone.
+/// Matches the first packet of a connection only. Connections that are older than the rules are left alone.
 const SYN: &str = "tcp flags & (fin | syn | rst | ack) == syn";
 const NOT_SYN: &str = "tcp flags & (fin | syn | rst | ack) != syn";
 const ACK: &str = "tcp flags & (fin | syn | rst | ack) == ack";
 
-/// The table, which takes the place of an earlier one of its name. SYNs that are held go to `queue`. `is_tracked`:
-/// something else on this host tracks connections.
+/// Returns the script that creates the table, in place of an earlier one of the same name. SYNs to hold go to the
+/// kernel queue `queue`. `is_tracked` means that something else on this host tracks connections.
 pub(crate) fn script(
     listener: SocketAddr,
     intercept: &Intercept,
@@ -37,12 +37,12 @@ pub(crate) fn script(
     let table = table(listener.port());
     let mut parts = vec![
         lease::rules(Marks::of(listener.port()).lease(), LEASE),
-        syns(listener),
+        syn_set(listener),
         inbound(listener, intercept),
         divert(listener, intercept),
     ];
-    let way = if intercept.verify { HOLD } else { "divert" };
-    parts.push(select("select", way, listener, intercept));
+    let chain = if intercept.verify { HOLD } else { "divert" };
+    parts.push(select("select", chain, listener, intercept));
     if intercept.verify {
         parts.push(hold(queue));
     }
@@ -60,10 +60,11 @@ pub(crate) fn script(
     )
 }
 
-/// `socket transparent`: packets of the relay's own connections under foreign addresses, and ICMP errors that quote one
-/// (net/ipv4/netfilter/nf_socket_ipv4.c). A listener at the unspecified address, this one's or another program's, matches
-/// every destination that has its port. `socket wildcard` tells it from a connection. The expression matches nothing for a
-/// socket in its handshake or in TIME-WAIT (net/netfilter/nft_socket.c).
+/// Returns the chain for arriving packets. `socket transparent` matches packets to sockets of the relay that are bound
+/// to addresses of other hosts, and ICMP errors that quote such a packet (net/ipv4/netfilter/nf_socket_ipv4.c). It also
+/// matches a listener at the unspecified address, the relay's or another program's, for every destination with its
+/// port. `socket wildcard` distinguishes such a listener from a connection. The expression matches nothing for a socket
+/// in its handshake or in TIME-WAIT (net/netfilter/nft_socket.c).
 fn inbound(listener: SocketAddr, intercept: &Intercept) -> String {
     let port = listener.port();
     let marks = Marks::of(port);
@@ -72,7 +73,7 @@ fn inbound(listener: SocketAddr, intercept: &Intercept) -> String {
         false => format!("{} jump select\n", lease::CONDITION),
         true => verdicts(listener),
     };
-    let (icmp, key) = (icmp(listener), key(listener));
+    let (icmp, key) = (icmp(listener), connection_key(listener));
     format!(
         "chain inbound {{ type filter hook prerouting priority mangle; policy accept;\n\
          meta l4proto {icmp} socket transparent 1 socket wildcard 0 meta mark set {diverted} accept\n\
@@ -80,37 +81,37 @@ fn inbound(listener: SocketAddr, intercept: &Intercept) -> String {
          tcp dport != {port} socket transparent 1 socket wildcard 1 return\n\
          tcp dport != {port} tcp flags & (syn | ack) != syn socket transparent 1 meta mark set {diverted} accept\n\
          tcp dport {port} socket transparent 1 socket wildcard 0 meta mark set {diverted} accept\n\
-         {ACK} {key} @{SYNS} goto deliver\n\
+         {ACK} {key} @{SYN_SET} goto deliver\n\
          {NOT_SYN} return\n\
          {verdicts}}}\n"
     )
 }
 
-/// The connections whose SYNs were diverted of late. A listener whose queue is full answers with SYN cookies and keeps no
-/// socket (net/ipv4/tcp_input.c, `tcp_conn_request`): only this set knows that the client's ACK is for it. Memory: some
-/// 100 bytes a connection, 6.5 MB at most for each listener.
-const SYNS: &str = "syns";
+/// Name of the set of connections whose SYNs were diverted in the last 10 s. A listener whose queue is full answers
+/// with SYN cookies and keeps no socket (net/ipv4/tcp_input.c, `tcp_conn_request`). Then only this set shows that the
+/// client's ACK is for the relay. Memory: about 100 bytes a connection, 6.5 MB at most for each listener.
+const SYN_SET: &str = "syns";
 
-fn syns(listener: SocketAddr) -> String {
+fn syn_set(listener: SocketAddr) -> String {
     let address = match listener.is_ipv4() {
         true => "ipv4_addr",
         false => "ipv6_addr",
     };
     format!(
-        "set {SYNS} {{ type {address} . inet_service . {address} . inet_service; flags dynamic, timeout; \
+        "set {SYN_SET} {{ type {address} . inet_service . {address} . inet_service; flags dynamic, timeout; \
          timeout 10s; size 65536; }}\n"
     )
 }
 
-/// The connection of a packet, as the key of [`SYNS`].
-fn key(listener: SocketAddr) -> String {
+/// Returns the expression for a packet's connection, the key of [`SYN_SET`].
+fn connection_key(listener: SocketAddr) -> String {
     let family = Family::of(listener.ip()).name();
     format!("{family} saddr . tcp sport . {family} daddr . tcp dport")
 }
 
-/// Verdicts on SYNs that were held. This host's own SYNs come from `lo`: the kernel sends no ICMP for
-/// them, because it would have to come from the destination's address (net/ipv4/icmp.c,
-/// `icmp_send`).
+/// Returns the rules for SYNs that were held: they carry the mark of their verdict. This host's own SYNs arrive from
+/// `lo`. The kernel sends no ICMP for them, because its source would have to be the destination's address
+/// (net/ipv4/icmp.c, `icmp_send`).
 fn verdicts(listener: SocketAddr) -> String {
     let marks = Marks::of(listener.port());
     let (icmp, [no_host, no_network, prohibited]) = match listener.is_ipv4() {
@@ -141,33 +142,34 @@ fn verdicts(listener: SocketAddr) -> String {
     )
 }
 
-/// An address of its own keeps the listener out of reach of everyone else. A SYN beyond the capacity of [`SYNS`] goes directly:
-/// its handshake might not come to an end here. One that was held goes on to the listener, where its upstream leg waits.
+/// Returns the chains that divert packets to the listener. Its address may be one that other hosts can't reach, such as
+/// loopback. If [`SYN_SET`] is full, a SYN bypasses the relay, because its handshake might not complete here. A SYN
+/// that was held still goes to the listener, where its upstream leg waits.
 fn divert(listener: SocketAddr, intercept: &Intercept) -> String {
     let to = match listener.ip().is_unspecified() {
         true => format!(":{}", listener.port()),
         false => listener.to_string(),
     };
     let diverted = Marks::of(listener.port()).diverted();
-    let key = key(listener);
-    let beyond = match intercept.verify {
+    let key = connection_key(listener);
+    let when_full = match intercept.verify {
         true => "goto deliver",
         false => "return",
     };
     format!(
         "chain deliver {{ meta l4proto tcp tproxy to {to} meta mark set {diverted} accept; }}\n\
          chain divert {{\n\
-         update @{SYNS} {{ {key} }} goto deliver\n\
-         {beyond}\n}}\n"
+         update @{SYN_SET} {{ {key} }} goto deliver\n\
+         {when_full}\n}}\n"
     )
 }
 
-/// Sends what is to be intercepted to the chain `way`. A rule for each network and range: a set would refuse ranges that
-/// overlap. Connections that can't be split bypass the relay. Those are connections with signed segments (RFC 2385, RFC 5925), as
-/// of BGP, or with IPsec authentication, and subflows that join an MPTCP connection (RFC 8684 §3.2). Services of the
-/// link and of the cloud bypass it too: they would take the relay's host for the client. Options have numbers, because older nft has no
-/// names for them.
-fn select(name: &str, way: &str, listener: SocketAddr, intercept: &Intercept) -> String {
+/// Returns the chain that sends the packets to intercept to the chain `target`. Each network and range has its own
+/// rule, because a set would refuse ranges that overlap. Connections that can't be split bypass the relay: those with
+/// signed segments (RFC 2385, RFC 5925; BGP) or IPsec authentication, and subflows that join an MPTCP connection (RFC
+/// 8684 §3.2). Link-local and cloud metadata services bypass it too, since they would take the relay's host for the
+/// client. TCP options have numbers, because older versions of nft have no names for them.
+fn select(name: &str, target: &str, listener: SocketAddr, intercept: &Intercept) -> String {
     const SIGNATURE: u8 = 19;
     const AUTHENTICATION: u8 = 29;
     /// The kind of the option, and its subtype in the upper half of the third byte.
@@ -194,21 +196,24 @@ fn select(name: &str, way: &str, listener: SocketAddr, intercept: &Intercept) ->
          {}{}}}\n",
         listener.port(),
         rules(&intercept.bypass, "return"),
-        rules(&intercept.targets, &format!("goto {way}")),
+        rules(&intercept.targets, &format!("goto {target}")),
     )
 }
 
-/// Downstream legs have a zone of their own in connection tracking, because their upstream legs have the same addresses and ports:
-/// there, these are a connection of this host's, which NAT and stateful rules know. A packet that comes over `lo` was
-/// tracked when it left, and what others do not track stays untracked. SYNs that were held, and now go on to the relay, carry
-/// a verdict's mark. Other programs have transparent sockets, too: a downstream leg is known by its mark, and while its handshake
-/// or TIME-WAIT is on, when rules can't ask for that (net/netfilter/nft_socket.c), by its destination.
+/// Returns the chains that put downstream legs into a connection-tracking zone of their own. Upstream legs have the
+/// same addresses and ports, and stay in the default zone, where NAT and stateful rules know them as connections of
+/// this host. A packet that arrives over `lo` was tracked when it left, and a packet that others leave untracked stays
+/// untracked. A held SYN that goes on to the relay carries the mark of its verdict.
+///
+/// Other programs may have transparent sockets too, so the mark of its socket identifies a downstream leg. During the
+/// handshake and in TIME-WAIT, rules can't match this mark (net/netfilter/nft_socket.c), and the destination identifies
+/// it.
 fn zones(listener: SocketAddr, intercept: &Intercept) -> String {
-    let new = match intercept.verify {
+    let first_packets = match intercept.verify {
         true => verdict_marks(listener),
         false => format!("{SYN} {} jump select_zone\n", lease::CONDITION),
     };
-    let key = key(listener);
+    let key = connection_key(listener);
     let select = select("select_zone", "downstream_zone", listener, intercept);
     let icmp = icmp(listener);
     format!(
@@ -220,8 +225,8 @@ fn zones(listener: SocketAddr, intercept: &Intercept) -> String {
          meta l4proto {{ tcp, {icmp} }} socket wildcard 0 socket mark {DOWNSTREAM_MARK} goto downstream_zone\n\
          meta l4proto {{ tcp, {icmp} }} socket mark != {DOWNSTREAM_MARK} return\n\
          {NOT_SYN} socket transparent 1 jump select_zone\n\
-         {ACK} {key} @{SYNS} goto downstream_zone\n\
-         {new}}}\n\
+         {ACK} {key} @{SYN_SET} goto downstream_zone\n\
+         {first_packets}}}\n\
          chain zones_out {{ type filter hook output priority raw + 10; policy accept;\n\
          ct state untracked return\n\
          oifname != lo meta mark {DOWNSTREAM_MARK} goto downstream_zone\n}}\n"
@@ -241,7 +246,8 @@ fn verdict_marks(listener: SocketAddr) -> String {
     format!("meta mark {{ {all} }} goto downstream_zone\n")
 }
 
-/// Answers to upstream legs whose source was translated on their way out: their destination is the client's again only here.
+/// Returns the chain that diverts replies to upstream legs whose source NAT has translated on the way out. Only in this
+/// chain, after NAT, is their destination the client's address again.
 fn translated(listener: SocketAddr) -> String {
     let diverted = Marks::of(listener.port()).diverted();
     format!(
@@ -251,8 +257,9 @@ fn translated(listener: SocketAddr) -> String {
     )
 }
 
-/// A chain for the table, where the kernel has nft's `dup`: this host's own ICMP errors, which it sends to the client's address
-/// because upstream legs have that, come to the upstream legs too. A neighbor that does not answer is such an error.
+/// Returns a further chain for the table; the kernel must have nft's `dup`. Upstream legs have the client's address, so
+/// this host sends its own ICMP errors about them to the client. The chain copies these errors to the upstream legs. A
+/// neighbor that does not answer causes such an error.
 pub(crate) fn copied_errors(listener: SocketAddr) -> String {
     let (family, table) = (Family::of(listener.ip()).name(), table(listener.port()));
     let (errors, host) = match listener.is_ipv4() {
@@ -286,8 +293,9 @@ fn conditions(target: &Target) -> Vec<String> {
     networks.flat_map(|network| with_ports(&network)).collect()
 }
 
-/// Before the chain that diverts: a verdict lets a packet go on behind the chain that queued it. Before connection
-/// tracking: only a SYN that goes on to the relay is tracked as one of a downstream leg.
+/// Returns the chains that hold SYNs. They come before the chain that diverts, because a packet with a verdict
+/// continues after the chain that queued it. They also come before connection tracking: only a SYN that goes on to the
+/// relay is tracked as part of a downstream leg.
 fn hold(queue: Option<u16>) -> String {
     let rule = queue.map(|number| format!("queue num {number} bypass;"));
     format!(
@@ -299,8 +307,9 @@ fn hold(queue: Option<u16>) -> String {
     )
 }
 
-/// This host's own connections: marked, so that they are routed once more, to `lo`, and come in again from there.
-/// Connection tracking knows which connection a later packet belongs to; without it, they go directly.
+/// Returns the chains for this host's own connections. Their packets are marked, so that the kernel routes them again,
+/// to `lo`, and they arrive from there. Connection tracking assigns later packets to their connection; untracked
+/// connections bypass the relay.
 fn outbound(listener: SocketAddr) -> String {
     let marks = Marks::of(listener.port());
     let (diverted, rerouted) = (marks.diverted(), marks.rerouted());
@@ -362,7 +371,7 @@ mod tests {
                 ..intercept("10.0.0.0/8")
             };
             let script = script("0.0.0.0:3129".parse().unwrap(), &intercept, Some(1), true);
-            // What has a socket of the relay's already is not taken in by this.
+            // A packet that already has a socket of the relay needs no lease.
             let jumps = script.lines().filter(|line| {
                 line.contains("jump select") && !line.contains("socket transparent 1")
             });

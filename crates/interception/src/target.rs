@@ -36,8 +36,8 @@ pub struct Target {
 impl Target {
     /// Returns the target's networks of one address family with its ports; `None` if it has no such network.
     pub fn of_family(&self, ipv4: bool) -> Option<Self> {
-        let ours = |network: &Prefix| network.is_ipv4() == ipv4;
-        let networks: Vec<_> = self.networks.iter().copied().filter(ours).collect();
+        let is_of_family = |network: &Prefix| network.is_ipv4() == ipv4;
+        let networks: Vec<_> = self.networks.iter().copied().filter(is_of_family).collect();
         (!networks.is_empty()).then(|| Self {
             networks,
             ports: self.ports.clone(),
@@ -59,7 +59,7 @@ impl FromStr for Target {
             Err(error @ PrefixError::HostBits(..)) => return Err(error.to_string()),
             Err(PrefixError::Form(_)) => {}
         }
-        let (networks, ports) = divide(text);
+        let (networks, ports) = split_ports(text);
         let ports = ports.map(|ports| ports.split(',').map(str::parse).collect());
         Ok(Self {
             networks: networks.split(',').map(network).collect::<Result<_, _>>()?,
@@ -68,12 +68,12 @@ impl FromStr for Target {
     }
 }
 
-/// Splits a text into networks and ports, at the first colon outside brackets.
-fn divide(text: &str) -> (&str, Option<&str>) {
-    let mut inside = false;
+/// Splits a target into networks and ports, at the first colon outside brackets.
+fn split_ports(text: &str) -> (&str, Option<&str>) {
+    let mut in_brackets = false;
     let colon = text.find(|c| {
-        inside = (inside || c == '[') && c != ']';
-        c == ':' && !inside
+        in_brackets = (in_brackets || c == '[') && c != ']';
+        c == ':' && !in_brackets
     });
     match colon {
         Some(at) => (&text[..at], Some(&text[at + 1..])),
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn reads_networks_and_ports_of_both_families() {
-        for (text, means) in [
+        for (text, expected) in [
             ("10.0.0.0/8", "10.0.0.0/8"),
             ("10.0.0.0/8:80,443", "10.0.0.0/8:80,443"),
             (
@@ -137,7 +137,11 @@ mod tests {
             ("[::/0]", "[::/0]"),
             ("::/0", "[::/0]"),
         ] {
-            assert_eq!(text.parse::<Target>().unwrap().to_string(), means, "{text}");
+            assert_eq!(
+                text.parse::<Target>().unwrap().to_string(),
+                expected,
+                "{text}"
+            );
         }
     }
 
@@ -157,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_family_takes_its_own_networks() {
+    fn splits_networks_by_family() {
         let both: Target = "10.0.0.0/8,[2001:db8::/32]:80".parse().unwrap();
         assert_eq!(both.of_family(true).unwrap().to_string(), "10.0.0.0/8:80");
         let six: Target = "::/0".parse().unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul`: moves data fast over long fat networks. One binary, one subcommand a job.
+//! `longhaul`: moves data fast over long fat networks. One binary, with a subcommand for each job.
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]

@@ -2,10 +2,10 @@
 //! The protocols that relays speak with each other and with their clients, as bytes: RFC 8803 ([`convert`]), SOCKS5
 //! ([`socks5`]) and SOCKS4 ([`socks4`]), the head of an HTTP request ([`proxy_headers`], [`request_line`]) and its body
 //! ([`chunks`], [`byte_range`]), the PROXY protocol ([`proxy_protocol`]), and stripes: one byte stream over several
-//! connections ([`stripe`]). [`failure`] has the reasons for a failed connection, and the code of each in each
+//! connections ([`stripe`]). [`failure`] has the reasons for a failed connection, and the code of each reason in each
 //! protocol. [`networks`] has the patterns that rules compare with a [`destination`].
 //!
-//! A view reads or writes fields in place and allocates nothing; a value holds the meaning. No input causes a panic.
+//! No input causes a panic.
 //!
 //! ```
 //! use longhaul_protocol::destination::Destination;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--verify-connect`: holds a client's SYN while the upstream leg is opened, then answers the client as
-//! the destination answered.
+//! `--verify-connect`: holds a client's SYN while the upstream leg is opened. Then the client gets
+//! the answer that the destination gave.
 
 use crate::{
     config::listener::Kind,
@@ -43,19 +43,19 @@ use tokio::{
 /// decision.
 const QUEUE_LEN: u32 = 2 * HELD_MAX as u32;
 
-/// SYNs that are handled before finished connects are processed: during a flood the queue is never
-/// empty.
+/// Maximum SYNs that are handled before the results of connects are processed. During a flood the
+/// queue is never empty.
 const SYNS_PER_BATCH: usize = 64;
 
 /// Interval of the search for upstream legs that no client has claimed.
 const EXPIRY_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Pause of this thread after which held SYNs are stale. The interception lease may have expired,
-/// and clients may have connected directly: an answer to an older SYN would give one client two
-/// endpoints.
+/// and clients may have connected directly. An answer to an older SYN would then connect one client
+/// to two endpoints.
 const STALE_AFTER: Duration = Duration::from_millis(800);
 
-/// Queue numbers that are tried, upwards from the listener's port.
+/// Number of queue numbers that are tried, upwards from the listener's port.
 const QUEUE_NUMBERS_MAX: u16 = 16;
 
 /// Verifier of one listener's SYNs, before its thread starts.
@@ -110,7 +110,7 @@ impl Verifier {
 
     /// Holds SYNs until the relay drains.
     async fn serve(self, relay: &Arc<Relay>) -> io::Result<()> {
-        let (result_sender, mut outcomes) = channel(HELD_MAX);
+        let (outcome_sender, mut outcomes) = channel(HELD_MAX);
         let queue = AsyncQueue::new(self.queue)?;
         let mut holder = SynHolder {
             relay: relay.clone(),
@@ -118,7 +118,7 @@ impl Verifier {
             listener: self.listener,
             held: HeldSyns::default(),
             stale_count: 0,
-            outcomes: result_sender,
+            outcome_sender,
         };
         let mut ticks = interval(EXPIRY_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -159,9 +159,10 @@ struct SynHolder {
     marks: Marks,
     /// SYNs whose upstream legs are being opened.
     held: HeldSyns,
-    /// Number of the next SYNs that may be from before a pause.
+    /// Number of packets at the head of the queue that may have arrived before the last pause of
+    /// this thread.
     stale_count: u32,
-    outcomes: Sender<(Flow, Outcome)>,
+    outcome_sender: Sender<(Flow, Outcome)>,
 }
 
 impl SynHolder {
@@ -170,11 +171,11 @@ impl SynHolder {
     fn handle_queue(&mut self, queue: &Queue) -> io::Result<bool> {
         for _ in 0..SYNS_PER_BATCH {
             match queue.receive() {
-                Ok(packets) => packets.iter().for_each(|held| match self.stale_count {
-                    0 => self.handle_syn(queue, held),
+                Ok(packets) => packets.iter().for_each(|packet| match self.stale_count {
+                    0 => self.handle_syn(queue, packet),
                     _ => {
                         self.stale_count -= 1;
-                        release(queue, held.id, Verdict::Drop);
+                        release(queue, packet.id, Verdict::Drop);
                     }
                 }),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -191,34 +192,35 @@ impl SynHolder {
         Ok(false)
     }
 
-    /// Handles one SYN. TCP retransmits an unanswered SYN: only the first one counts.
-    fn handle_syn(&mut self, queue: &Queue, held: &QueuedPacket) {
-        let drop = || release(queue, held.id, Verdict::Drop);
-        let Some(flow) = Flow::of_packet(&held.packet) else {
+    /// Handles one SYN. TCP retransmits an unanswered SYN; retransmissions of a held SYN are
+    /// dropped.
+    fn handle_syn(&mut self, queue: &Queue, packet: &QueuedPacket) {
+        let drop = || release(queue, packet.id, Verdict::Drop);
+        let Some(flow) = Flow::of_packet(&packet.packet) else {
             return drop();
         };
         if self.listener.preconnected.has(flow) {
-            return release(queue, held.id, self.accept_verdict());
+            return release(queue, packet.id, self.accept_verdict());
         }
         if self.is_denied(flow) {
             self.listener.counters.fail(Failure::NotAllowed);
             return release(
                 queue,
-                held.id,
+                packet.id,
                 self.verdict_for(&Failure::NotAllowed.into()),
             );
         }
-        match self.decide(flow, held) {
-            Decision::Hold => self.spawn_open(flow, dscp(&held.packet).unwrap_or(0)),
+        match self.decide(flow, packet) {
+            Decision::Hold => self.spawn_open(flow, dscp(&packet.packet).unwrap_or(0)),
             Decision::Drop => drop(),
-            Decision::BypassAgain => self.pass_through(queue, held),
+            Decision::BypassAgain => self.pass_through(queue, packet),
             Decision::BypassForClientBound => {
                 self.count_direct(Some(flow.client().ip()));
-                self.pass_through(queue, held);
+                self.pass_through(queue, packet);
             }
             Decision::BypassForTotalBound => {
                 self.count_direct(None);
-                self.pass_through(queue, held);
+                self.pass_through(queue, packet);
             }
         }
     }
@@ -230,33 +232,33 @@ impl SynHolder {
         denied.any(|network| network.contains(client))
     }
 
-    fn decide(&mut self, flow: Flow, held: &QueuedPacket) -> Decision {
-        let (waiting, waiting_of_client) = self.listener.preconnected.counts(flow.client().ip());
-        // Each SYN becomes a connection and has its share in the budget of descriptors.
+    fn decide(&mut self, flow: Flow, packet: &QueuedPacket) -> Decision {
+        let (waiting, client_legs_waiting) = self.listener.preconnected.counts(flow.client().ip());
+        // Each SYN may become a connection, so it takes a part of the budget of descriptors.
         let free_permits = self.relay.connection_permits.available_permits();
         let left = free_permits.saturating_sub(1 + waiting + self.held.count());
         let client = Holder::new(flow.client().ip(), false);
-        let most = Relay::connections_max(&self.relay.config(), client, left);
+        let client_max = Relay::connections_max(&self.relay.config(), client, left);
         let open = self.relay.accounts.connections(client);
         let arrival = Arrival {
             flow,
-            is_local: held.device == LOOPBACK,
-            may_bypass: held.device != LOOPBACK && self.listener.config().direct_fallback,
+            is_local: packet.device == LOOPBACK,
+            may_bypass: packet.device != LOOPBACK && self.listener.config().direct_fallback,
             waiting,
-            client_legs_waiting: waiting_of_client,
-            client_connections_left: most.saturating_sub(open),
+            client_legs_waiting,
+            client_connections_left: client_max.saturating_sub(open),
             connections_left: free_permits,
         };
-        self.held.admit(arrival, held.id, Instant::now())
+        self.held.admit(arrival, packet.id, Instant::now())
     }
 
     /// Accepts a packet unchanged: the client connects directly.
-    fn pass_through(&self, queue: &Queue, held: &QueuedPacket) {
-        release(queue, held.id, Verdict::Accept);
+    fn pass_through(&self, queue: &Queue, packet: &QueuedPacket) {
+        release(queue, packet.id, Verdict::Accept);
     }
 
-    /// Counts a direct connection, and logs at intervals that `client` connects directly, or all
-    /// clients do (`None`).
+    /// Counts a direct connection, and logs at intervals that `client` connects directly, or that
+    /// all clients do (`None`).
     fn count_direct(&self, client: Option<IpAddr>) {
         self.listener.counters.count_direct();
         self.listener
@@ -266,14 +268,19 @@ impl SynHolder {
 
     fn spawn_open(&self, flow: Flow, dscp: u8) {
         let (relay, listener) = (self.relay.clone(), self.listener.clone());
-        tokio::spawn(open(relay, listener, (flow, dscp), self.outcomes.clone()));
+        tokio::spawn(open(
+            relay,
+            listener,
+            (flow, dscp),
+            self.outcome_sender.clone(),
+        ));
     }
 
-    /// Answers the client as the destination answered.
+    /// Gives the client the answer of the destination.
     fn answer_syn(&mut self, queue: &Queue, flow: Flow, outcome: Outcome) {
         let id = self.held.remove(flow);
         let verdict = match outcome {
-            // The SYN was dropped in the meantime.
+            // The SYN was dropped while the leg was opened.
             Ok(upstream) if id.is_none() => return upstream.leg.transport().reset_on_close(),
             Ok(upstream) => {
                 self.listener.preconnected.insert(flow, upstream);
@@ -293,12 +300,12 @@ impl SynHolder {
         Verdict::Mark(self.marks.approved())
     }
 
-    /// Returns the verdict for a failed connect. A timeout gives the client a timeout: the SYN is
-    /// dropped.
+    /// Returns the verdict for a failed connect. After a timeout the SYN is dropped, so that the
+    /// client times out too.
     fn verdict_for(&self, fault: &Fault) -> Verdict {
         let mark = match fault.failure {
             Failure::TimedOut | Failure::Exhausted => return Verdict::Drop,
-            // An unreachable relay is part of the network.
+            // To the client, an unreachable relay is an unreachable network.
             Failure::Refused | Failure::Reset if fault.is_at_relay() => self.marks.no_network(),
             Failure::Refused | Failure::Reset | Failure::NotAllowed => self.marks.refused(),
             Failure::NetworkUnreachable => self.marks.no_network(),
@@ -328,11 +335,11 @@ async fn open(
     relay: Arc<Relay>,
     listener: Arc<Listener>,
     (flow, dscp): (Flow, u8),
-    result_sender: Sender<(Flow, Outcome)>,
+    outcome_sender: Sender<(Flow, Outcome)>,
 ) {
     let outcome = open_upstream_leg(&relay, &listener, flow, dscp).await;
     // The receiver is closed when the relay drains.
-    if let Err(SendError((_, Ok(upstream)))) = result_sender.send((flow, outcome)).await {
+    if let Err(SendError((_, Ok(upstream)))) = outcome_sender.send((flow, outcome)).await {
         upstream.leg.transport().reset_on_close();
     }
 }

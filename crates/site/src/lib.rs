@@ -13,13 +13,13 @@
 //! | `args.rs`, `config.rs`, `exports.rs` | the command line, the checked configuration, checks of exports on the file system |
 //! | `keys` | the site's key, and the tokens that it has issued (hashes only) |
 //! | `listener` | accepted connections, limits on clients that are not authenticated, the log of refused ones |
-//! | `session.rs`, `bridge.rs`, `transcript.rs` | a client's copy: authentication, the confined endpoint, the record of it |
+//! | `session.rs`, `bridge.rs`, `transcript.rs` | a client's copy: authentication, the confined endpoint, its record |
 //! | `http` | WebDAV: one process for each listener, which the site supervises |
 //! | `http/request`, `http/dav.rs` | a request: its target, its checks, its method |
 //! | `http/preconditions.rs`, `http/locks.rs` | conditional headers and locks |
 //! | `http/replacement.rs`, `http/claims.rs` | DELETE, COPY, MOVE; changes to the same tree run one after the other |
-//! | `http/export` | the files of an export as dav-server sees them, never outside it |
-//! | `mirror.rs` | exports copied on to another site |
+//! | `http/export` | the files of an export, as the library dav-server accesses them, and none outside it |
+//! | `mirror.rs` | copies of exports on other sites |
 //! | `record.rs`, `record_writer.rs` | events as log lines or as JSON |
 //!
 //! ```no_run

@@ -41,7 +41,7 @@ pub fn any_address_for(to: SocketAddr) -> SocketAddr {
 pub enum Control {
     /// Native control of UDT.
     Native,
-    /// BBR: suits every path, and above all those that lose packets without a queue.
+    /// BBR: suits every path, and above all those that lose packets without congestion.
     #[default]
     Bbr,
 }
@@ -53,7 +53,7 @@ impl Control {
         Self::deserialize(StrDeserializer::<Error>::new(name)).ok()
     }
 
-    /// Creates a control for a connection; the initial sequence number is its seed.
+    /// Creates a control for a connection. The initial sequence number is also the seed of its random numbers.
     fn new_control(self, first: Seq, window: u32) -> Box<dyn congestion::Control> {
         let seed = first.get().into();
         match self {
@@ -76,7 +76,7 @@ pub struct OutboundSockets {
 struct SharedSocket(Mutex<Option<Arc<Socket>>>);
 
 impl OutboundSockets {
-    /// Connects to `to`. A socket that is bound for it has this configuration and congestion control.
+    /// Connects to `to`. If no socket of its family is bound yet, binds one with this configuration and congestion control.
     ///
     /// # Errors
     /// No port is free, the peer refuses the connection, or no answer comes in time.
@@ -86,17 +86,17 @@ impl OutboundSockets {
         config: Config,
         control: Control,
     ) -> io::Result<Stream> {
-        let port = match to {
+        let shared = match to {
             SocketAddr::V4(_) => &self.ipv4,
             SocketAddr::V6(_) => &self.ipv6,
         };
-        let socket = port.socket(|| bind(any_address_for(to), config, control))?;
+        let socket = shared.socket(|| bind(any_address_for(to), config, control))?;
         let connected = socket.connect(to).await;
         connected.inspect_err(|error| {
-            let is_answer = [io::ErrorKind::TimedOut, io::ErrorKind::ConnectionRefused];
-            if !is_answer.contains(&error.kind()) {
-                // The socket may have failed: the next connection binds another.
-                port.lock().take();
+            let remote_errors = [io::ErrorKind::TimedOut, io::ErrorKind::ConnectionRefused];
+            if !remote_errors.contains(&error.kind()) {
+                // The socket itself may have failed: the next connection binds another.
+                shared.lock().take();
             }
         })
     }
@@ -108,8 +108,8 @@ impl SharedSocket {
         if let Some(socket) = &*socket {
             return Ok(socket.clone());
         }
-        let taken = Arc::new(bind()?);
-        Ok(socket.insert(taken).clone())
+        let bound = Arc::new(bind()?);
+        Ok(socket.insert(bound).clone())
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Arc<Socket>>> {

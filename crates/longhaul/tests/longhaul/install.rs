@@ -11,7 +11,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// With the binary of the tests in the place of the one that `make build` makes.
+/// Runs `make TARGET` with the tests' binary in place of the one that `make build` makes.
 fn make(target: &str, destination: &Path) -> String {
     let release = Path::new(env!("CARGO_BIN_EXE_longhaul")).parent().unwrap();
     let output = Command::new("make")
@@ -22,9 +22,9 @@ fn make(target: &str, destination: &Path) -> String {
         .current_dir(root())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{said}{output:?}");
-    said
+    let output_text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{output_text}{output:?}");
+    output_text
 }
 
 fn run(binary: &Path, args: &[&str]) -> Output {
@@ -32,7 +32,7 @@ fn run(binary: &Path, args: &[&str]) -> Output {
 }
 
 #[test]
-fn everything_is_put_below_destdir_and_taken_away_again() {
+fn installs_and_uninstalls_everything_below_destdir() {
     let directory = tempfile::tempdir().unwrap();
     let at = |path: &str| directory.path().join(path);
     make("install", directory.path());
@@ -65,13 +65,13 @@ fn everything_is_put_below_destdir_and_taken_away_again() {
 }
 
 #[test]
-fn a_configuration_that_is_there_survives() {
+fn keeps_existing_configuration() {
     let directory = tempfile::tempdir().unwrap();
     let config = directory.path().join("etc/longhaul/relay.toml");
     fs::create_dir_all(config.parent().unwrap()).unwrap();
     fs::write(&config, "# mine\n").unwrap();
-    let said = make("install", directory.path());
-    assert!(said.contains("stays as it is"), "{said}");
+    let output_text = make("install", directory.path());
+    assert!(output_text.contains("stays as it is"), "{output_text}");
     make("uninstall", directory.path());
     assert_eq!(files_below(directory.path()), std::slice::from_ref(&config));
     assert_eq!(fs::read_to_string(config).unwrap(), "# mine\n");

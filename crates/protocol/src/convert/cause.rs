@@ -1,48 +1,53 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Place and reason of a failure on a chain of relays. It follows the Error TLV of a refusal.
+//! Reason and place of a failure on a chain of relays, in a TLV that follows the Error TLV of a refusal.
 
 use super::{
     answer::Answer,
     message::{Message, Tlvs, body},
 };
 
-/// Private TLV of an answer: a [`Cause`]. Relays that do not know it have the Error TLV.
+/// Type of the private TLV with a [`Cause`]. Relays that do not know it still have the Error TLV.
 const CAUSE: u8 = 0xC5;
 
-/// Report of a relay about a failure. Its contents come from another host: names have at most
-/// [`Cause::NAME_LEN_MAX`] printable characters of ASCII, whatever was sent.
+/// Report of a relay about a failure. Its contents come from another host, so names are reduced to at
+/// most [`Cause::NAME_LEN_MAX`] printable ASCII characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
     /// Code of the failure, in longhaul's numbering.
     pub code: u8,
-    /// The relay that says so; empty is the one that answers.
+    /// The relay that reports the failure; empty for the relay that answers.
     pub by: String,
-    /// The relay that could not be gone on to; empty: the destination.
+    /// The relay that could not be reached; empty for the destination.
     pub at: String,
 }
 
 impl Cause {
-    /// The most characters of a name. Longer ones are cut.
+    /// Maximum characters of a name. Longer names are cut.
     pub const NAME_LEN_MAX: usize = 64;
 
-    /// Names of relays as they are sent and taken: one that has nothing printable is `?`.
+    /// Returns a cause. Names are cut, and each character that is not printable ASCII becomes `?`.
     #[must_use]
     pub fn new(code: u8, by: &str, at: &str) -> Self {
         let (by, at) = (printable(by), printable(at));
         Self { code, by, at }
     }
 
-    /// The answer with this behind it.
+    /// Returns the encoded `answer` with this cause at its end.
     #[must_use]
     pub fn explain(&self, answer: Answer) -> Vec<u8> {
         let mut message = Message(answer.encode());
-        let name = |name: &str| [&[name.len() as u8], name.as_bytes()].concat();
-        let value = [&[self.code][..], &name(&self.by), &name(&self.at)].concat();
+        let encode_name = |name: &str| [&[name.len() as u8], name.as_bytes()].concat();
+        let value = [
+            &[self.code][..],
+            &encode_name(&self.by),
+            &encode_name(&self.at),
+        ]
+        .concat();
         message.tlv(CAUSE, &value);
         message.finish()
     }
 
-    /// Of a whole answer; `None` if it has none, or one that can't be read.
+    /// Finds the cause in a whole answer; `None` if it has no cause that can be parsed.
     #[must_use]
     pub fn find(answer: &[u8]) -> Option<Self> {
         let tlvs = Tlvs(body(answer).ok()??);
@@ -52,14 +57,14 @@ impl Cause {
 
     fn parse(value: &[u8]) -> Option<Self> {
         let (code, rest) = value.split_first()?;
-        let (by, rest) = name(rest)?;
-        let (at, _padding) = name(rest)?;
+        let (by, rest) = split_name(rest)?;
+        let (at, _padding) = split_name(rest)?;
         Some(Self::new(*code, &by, &at))
     }
 }
 
-/// A name and what is behind it.
-fn name(bytes: &[u8]) -> Option<(String, &[u8])> {
+/// Splits a name with its length from the bytes after it.
+fn split_name(bytes: &[u8]) -> Option<(String, &[u8])> {
     let (len, rest) = bytes.split_first()?;
     let name = rest.get(..usize::from(*len))?;
     let rest = &rest[name.len()..];
@@ -67,8 +72,11 @@ fn name(bytes: &[u8]) -> Option<(String, &[u8])> {
 }
 
 fn printable(name: &str) -> String {
-    let shown = |c: char| if c.is_ascii_graphic() { c } else { '?' };
-    name.chars().take(Cause::NAME_LEN_MAX).map(shown).collect()
+    let replace = |c: char| if c.is_ascii_graphic() { c } else { '?' };
+    name.chars()
+        .take(Cause::NAME_LEN_MAX)
+        .map(replace)
+        .collect()
 }
 
 #[cfg(test)]
@@ -100,7 +108,7 @@ mod tests {
         assert_eq!(cause.by, "?[2J??X:?y\"");
         assert_eq!(cause.at.len(), Cause::NAME_LEN_MAX);
         assert_eq!(Cause::find(&cause.explain(REFUSED)), Some(cause));
-        // The same from one who does not cut.
+        // The same from a relay that does not cut names.
         let mut message = Message(REFUSED.encode());
         message.tlv(CAUSE, &[&[1, 0, 200][..], &[b'\n'; 200]].concat());
         let found = Cause::find(&message.finish()).unwrap();
@@ -109,7 +117,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_panic(value in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn parsing_never_panics(value in proptest::collection::vec(any::<u8>(), 0..300)) {
             if let Some(cause) = Cause::parse(&value) {
                 prop_assert!(cause.by.len() <= Cause::NAME_LEN_MAX);
                 prop_assert!(cause.at.bytes().all(|b| b.is_ascii_graphic()));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The 0-RTT TCP Convert Protocol (RFC 8803), longhaul's relay-to-relay preamble. No I/O.
 //!
-//! The client sends one message and its own bytes right behind it; the converter answers with one
+//! The client sends one message, followed at once by its own bytes. The converter answers with one
 //! message before the first relayed byte. longhaul adds private TLVs (RFC 8803 §10.2.2 keeps 192–255
 //! free for this):
 //!
@@ -9,17 +9,17 @@
 //!   carries the port and the unspecified address.
 //! * `HOP` (0xC1), one for each relay still to pass, in order. Each relay removes itself from the list, and one answer
 //!   comes back. Nested Convert messages would need no private TLV, but would hide from a relay that its next leg leads
-//!   to another relay. It could then use no pooled connection and no TLS, and the client would read one answer a hop.
+//!   to another relay. It could then use no pooled connection and no TLS, and the client would read one answer per hop.
 //! * `HOP_LIMIT` (0xC2): number of relays that the message may still pass, which ends a loop of relays. The bytes after
-//!   it are padding to the first versions. They carry the time for which the answer may be delayed
+//!   it carry the time for which the answer may be delayed
 //!   ([`Request::reply_delay`]), the time for which the requester waits ([`Request::timeout`]), and whether the client is on
-//!   another host ([`Request::is_client_remote`]).
+//!   another host ([`Request::is_client_remote`]). The first versions of longhaul take these bytes for padding.
 //! * `STRIPES` (0xC3): this connection is the first of several that carry one byte stream together
-//!   ([`crate::stripe`]): behind the request and behind the answer come pieces with headers.
-//! * `JOIN` (0xC4), alone in its message: this connection is a further one of such a group.
-//! * `CAUSE` (0xC5), behind the error of a refusal: what failed at which relay.
+//!   ([`crate::stripe`]). Pieces with headers follow the request and the answer.
+//! * `JOIN` (0xC4), alone in its message: this connection joins such a group.
+//! * `CAUSE` (0xC5), after the Error TLV of a refusal: what failed at which relay.
 //!
-//! A converter that does not know them answers "Unsupported Message", as the RFC asks.
+//! A converter that does not know these TLVs answers "Unsupported Message", as the RFC asks.
 
 mod answer;
 mod cause;

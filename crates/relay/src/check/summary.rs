@@ -94,22 +94,22 @@ struct LimitSummary {
     handshake_timeout_s: f64,
     response_timeout_s: f64,
     stall_timeout_s: f64,
-    /// `None` is never.
+    /// `None` if idle tunnels are never closed.
     tunnel_idle_timeout_s: Option<f64>,
     grace_s: f64,
-    /// Limit for one client; null is three for each connection left.
+    /// Limit for one client; `None` is three for each connection that is left for others.
     connections_per_client: Option<usize>,
     lookups_per_client: usize,
 }
 
-/// Memory in bytes, in the worst case that every buffer is full.
+/// Memory in the worst case, in bytes: every buffer is full.
 #[derive(Debug, Serialize)]
 struct MemorySummary {
     pipes_max: usize,
     pipe_bytes: usize,
     pipes_bytes_max: u64,
     sockets_max: u64,
-    /// Sum of the maxima of net.ipv4.tcp_rmem and tcp_wmem; `None` if they can't be read.
+    /// Sum of the largest values of net.ipv4.tcp_rmem and tcp_wmem; `None` if they can't be read.
     socket_bytes_max: Option<u64>,
     sockets_bytes_max: Option<u64>,
     /// Budget above which new connections wait; `None` is unlimited.
@@ -187,7 +187,7 @@ impl ListenerSummary {
 
 /// Clients, restrictions and rate limits, as text.
 fn describe_clients(listener: &ListenerConfig) -> String {
-    let mut words = vec![clients(listener)];
+    let mut words = vec![allowed_clients(listener)];
     if !listener.deny_from.is_empty() {
         words.push(format!("not {}", list(&listener.deny_from)));
     }
@@ -214,7 +214,7 @@ fn describe_clients(listener: &ListenerConfig) -> String {
     words.join(", ")
 }
 
-fn clients(listener: &ListenerConfig) -> String {
+fn allowed_clients(listener: &ListenerConfig) -> String {
     match (&listener.kind, &listener.intercept) {
         (Kind::Transparent { .. }, Some(intercept)) => {
             let origin = if intercept.local {
@@ -228,11 +228,11 @@ fn clients(listener: &ListenerConfig) -> String {
                 ""
             };
             let targets = list(&intercept.targets);
-            let but = match &intercept.bypass[..] {
+            let exceptions = match &intercept.bypass[..] {
                 [] => String::new(),
                 bypass => format!(" but {}", list(bypass)),
             };
-            format!("{origin} connections to {targets}{but}{verification}")
+            format!("{origin} connections to {targets}{exceptions}{verification}")
         }
         (Kind::Transparent { .. }, None) => "whatever is diverted to it".to_owned(),
         _ if listener.allow_from.is_empty() => "this machine only".to_owned(),
@@ -254,12 +254,12 @@ impl PeerSummary {
 }
 
 fn routes(config: &Config) -> Vec<RouteSummary> {
-    let otherwise = RouteSummary {
+    let default_route = RouteSummary {
         conditions: "everything else".to_owned(),
         action: describe_target(Some(&config.policy.default_target)),
     };
     let rules = config.policy.rules.iter().map(RouteSummary::new);
-    rules.chain([otherwise]).collect()
+    rules.chain([default_route]).collect()
 }
 
 impl RouteSummary {
@@ -281,8 +281,8 @@ impl RouteSummary {
 }
 
 fn condition<T: Display>(word: &str, values: &[T]) -> Option<String> {
-    let any: Vec<_> = values.iter().map(ToString::to_string).collect();
-    (!any.is_empty()).then(|| format!("{word} {}", any.join(" or ")))
+    let words: Vec<_> = values.iter().map(ToString::to_string).collect();
+    (!words.is_empty()).then(|| format!("{word} {}", words.join(" or ")))
 }
 
 fn describe_target(target: Option<&RouteTarget>) -> String {
@@ -433,10 +433,10 @@ impl Display for ListenerSummary {
         } else {
             name
         };
-        let gap = if name.is_empty() { "" } else { ": " };
+        let separator = if name.is_empty() { "" } else { ": " };
         write!(
             f,
-            "{name}{gap}{kind} {address}{tls}, for {clients} (profile {profile})"
+            "{name}{separator}{kind} {address}{tls}, for {clients} (profile {profile})"
         )
     }
 }

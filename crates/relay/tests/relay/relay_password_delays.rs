@@ -94,9 +94,9 @@ fn http(setup: &Setup) -> TcpStream {
     connect(setup.relay.address("http"))
 }
 
-/// Returns the sum of the delays before `attempts` wrong passwords are checked: none, 100 ms, 200
-/// ms …
-fn least_time(attempts: u32) -> Duration {
+/// Returns the sum of the delays before `attempts` wrong passwords are checked. The delays are 0,
+/// 100 ms, 200 ms …
+fn delay_sum(attempts: u32) -> Duration {
     (0..attempts.saturating_sub(1))
         .map(|n| Duration::from_millis(100 << n))
         .sum()
@@ -109,12 +109,12 @@ fn delay_applies_to_all_connections_of_address() {
     for attempt in 0..5 {
         assert_eq!(setup.socks5(b"wrong"), [1, 1], "{attempt}");
     }
-    assert!(began.elapsed() >= least_time(5), "{:?}", began.elapsed());
-    // A correct password has to wait as well, or its speed would reveal it.
-    let began_right = Instant::now();
+    assert!(began.elapsed() >= delay_sum(5), "{:?}", began.elapsed());
+    // A correct password has to wait as well, or the fast reply would reveal it.
+    let began = Instant::now();
     assert_eq!(setup.socks5(b"secret"), [1, 0]);
-    assert!(began_right.elapsed() >= Duration::from_millis(800));
-    // It ends the series of wrong passwords.
+    assert!(began.elapsed() >= Duration::from_millis(800));
+    // The correct password ends the series of wrong ones.
     assert_eq!(setup.socks5(b"secret"), [1, 0]);
     let log = setup.log_lines();
     assert_eq!(log.len(), 1, "{log:?}");
@@ -130,7 +130,7 @@ fn login_as_other_user_does_not_reset_delay() {
         assert_eq!(setup.ask(&mut client, ME_WRONG), 407);
         assert_eq!(setup.ask(&mut client, YOU), 204);
     }
-    assert!(began.elapsed() >= least_time(5), "{:?}", began.elapsed());
+    assert!(began.elapsed() >= delay_sum(5), "{:?}", began.elapsed());
     assert_eq!(setup.log_lines().len(), 1);
 }
 
@@ -155,7 +155,7 @@ fn authenticated_connection_is_not_delayed() {
     );
 }
 
-/// The password was not checked, so the answer does not say that it is wrong.
+/// The relay does not check these passwords, so its response does not say that they are wrong.
 #[test]
 fn unchecked_passwords_get_429() {
     let setup = setup();
@@ -198,8 +198,14 @@ fn unchecked_socks5_passwords_get_no_reply() {
         .into_iter()
         .map(|mut client| client.read_exact(&mut [0; 2]).is_ok())
         .collect();
-    assert!(answers.contains(&true), "some are checked: {answers:?}");
-    assert!(answers.contains(&false), "all are answered: {answers:?}");
+    assert!(
+        answers.contains(&true),
+        "no password was checked: {answers:?}"
+    );
+    assert!(
+        answers.contains(&false),
+        "every password was checked: {answers:?}"
+    );
 }
 
 #[test]

@@ -37,21 +37,21 @@ fn request(command: u8, to: SocketAddr, user: &str, name: Option<&str>) -> Vec<u
 
 fn reply(client: &mut TcpStream) -> (u8, SocketAddr) {
     let [0, code, high, low, a, b, c, d] = read_array(client) else {
-        panic!("no answer of SOCKS4");
+        panic!("not a SOCKS4 reply");
     };
     (code, ([a, b, c, d], u16::from_be_bytes([high, low])).into())
 }
 
 #[test]
 fn connects_to_addresses_and_names_directly_and_through_a_peer() {
-    let far = Relay::start(&["--convert", ANY]);
-    let peer = far.address("convert").to_string();
+    let remote = Relay::start(&["--convert", ANY]);
+    let peer = remote.address("convert").to_string();
     for peers in [vec![], vec!["--peer", &peer]] {
         let relay = Relay::start(&[&["--socks5", ANY], &peers[..]].concat());
         let (listener, to) = origin();
         for name in [None, Some("localhost"), Some("127.0.0.1")] {
             let mut client = connect(relay.address("socks5"));
-            // Bytes behind the request are for the server.
+            // Bytes after the request are for the server.
             client
                 .write_all(&[&request(1, to, "me", name)[..], b"early"].concat())
                 .unwrap();
@@ -123,7 +123,7 @@ fn serve(listener: TcpListener, clients: usize) -> thread::JoinHandle<()> {
     })
 }
 
-fn is_there(program: &str, package: &str) -> bool {
+fn is_installed(program: &str, package: &str) -> bool {
     let found = Command::new("sh")
         .args(["-c", &format!("command -v {program}")])
         .output()
@@ -160,7 +160,7 @@ fn curl_works_with_socks4_and_socks4a() {
 
 #[test]
 fn netcat_works() {
-    if !is_there("nc", "netcat-openbsd") {
+    if !is_installed("nc", "netcat-openbsd") {
         return;
     }
     let relay = Relay::start(&["--socks5", ANY]);
@@ -190,22 +190,22 @@ fn netcat_works() {
 
 #[test]
 fn proxychains_works() {
-    if !is_there("proxychains4", "proxychains4") {
+    if !is_installed("proxychains4", "proxychains4") {
         return;
     }
     let relay = Relay::start(&["--socks5", ANY]);
     let (listener, to) = origin();
     let server = serve(listener, 1);
     let file = tempfile::NamedTempFile::new().unwrap();
-    let at = relay.address("socks5");
+    let proxy = relay.address("socks5");
     let list = format!(
         "strict_chain\n[ProxyList]\nsocks4 {} {} me\n",
-        at.ip(),
-        at.port()
+        proxy.ip(),
+        proxy.port()
     );
     fs::write(&file, list).unwrap();
-    let mut chained = Command::new("proxychains4");
-    chained.args([
+    let mut proxychains = Command::new("proxychains4");
+    proxychains.args([
         "-q",
         "-f",
         file.path().to_str().unwrap(),
@@ -214,7 +214,7 @@ fn proxychains_works() {
         "--max-time",
         "20",
     ]);
-    let output = chained.arg(format!("http://{to}/")).output().unwrap();
+    let output = proxychains.arg(format!("http://{to}/")).output().unwrap();
     assert_eq!(stdout(&output), "hi", "{output:?}");
     server.join().unwrap();
 }

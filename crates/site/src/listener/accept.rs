@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Listener and the connections that it has accepted.
+//! A listener, and the connections that it has accepted.
 
 use anyhow::Result;
 use longhaul_command::exit::{Refusal, port_not_opened};
@@ -10,7 +10,7 @@ use tokio::{
     task::JoinSet,
 };
 
-/// Delay after an error of accept(2). Most likely the process has no file descriptors left.
+/// Delay after an error of accept(2). The likely cause is that the process has no file descriptors left.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 /// Opens a listener, or returns an error that names the address.
@@ -45,7 +45,7 @@ pub(crate) async fn accept<F>(
     while connections.join_next().await.is_some() {}
 }
 
-/// Trigger of a shutdown.
+/// Sender of the shutdown signal.
 #[derive(Debug, Default)]
 pub(crate) struct ShutdownTrigger(watch::Sender<bool>);
 

@@ -43,7 +43,7 @@ fn refuses_nested_xml_and_keeps_serving() {
         format!("<D:propfind xmlns:D='DAV:'><D:prop>{open}{inner}{close}</D:prop></D:propfind>")
     };
     wait_until(|| web.site.http_processes().len() == 2);
-    let served = web.site.http_processes();
+    let processes = web.site.http_processes();
     for method in METHODS {
         for body in [
             nested(8000, ""),
@@ -62,32 +62,32 @@ fn refuses_nested_xml_and_keeps_serving() {
         }
     }
     assert_eq!(request_status(&web, "PROPFIND", &nested(20, "")), 207);
-    assert_eq!(web.site.http_processes(), served);
+    assert_eq!(web.site.http_processes(), processes);
 }
 
-/// A request of 64 KiB that repeats a long name gets no response of hundreds of megabytes.
+/// A request of 64 KiB that repeats a long name does not cause a response of hundreds of megabytes.
 #[test]
 fn bounds_responses_to_small_requests() {
     let web = Web::new();
     fs::write(web.data("file"), "x").unwrap();
-    let find = |namespace: &str, names: &str| {
+    let propfind = |namespace: &str, names: &str| {
         format!(
             "<D:propfind xmlns:D='DAV:' xmlns:x='{namespace}'><D:prop>{names}</D:prop></D:propfind>"
         )
     };
-    let declared: String = (0..3900).map(|at| format!(" xmlns:a{at:x}='u'")).collect();
-    let long = |len: usize| find(&">".repeat(len), &"<x:a/>".repeat(1000));
-    let different: String = (0..1000).map(|at| format!("<x:a{at}/>")).collect();
+    let declarations: String = (0..3900).map(|at| format!(" xmlns:a{at:x}='u'")).collect();
+    let long = |len: usize| propfind(&">".repeat(len), &"<x:a/>".repeat(1000));
+    let distinct: String = (0..1000).map(|at| format!("<x:a{at}/>")).collect();
     let attributes: String = (0..3000).map(|at| format!(" x:a{at}=''")).collect();
     for (body, wanted) in [
         (long(55_000), 400),
-        (find(&">".repeat(3000), &different), 413),
-        (format!("<a{declared}>{}</a>", "<b/>".repeat(1000)), 400),
+        (propfind(&">".repeat(3000), &distinct), 413),
+        (format!("<a{declarations}>{}</a>", "<b/>".repeat(1000)), 400),
         (
-            find(&">".repeat(20_000), &format!("<x:a{attributes}/>")),
+            propfind(&">".repeat(20_000), &format!("<x:a{attributes}/>")),
             400,
         ),
-        (find("urn:x", &different), 207),
+        (propfind("urn:x", &distinct), 207),
     ] {
         assert_eq!(
             request_status(&web, "PROPFIND", &body),
@@ -116,20 +116,23 @@ fn bounds_responses_to_small_requests() {
         .split_once('<')
         .unwrap()
         .0;
-    let holds = format!("If: (<urn:uuid:{token}>)");
+    let if_header = format!("If: (<urn:uuid:{token}>)");
     assert_eq!(
-        web.status(&["-X", "PROPPATCH", "-H", &holds, "-d", &set], "/data/file"),
+        web.status(
+            &["-X", "PROPPATCH", "-H", &if_header, "-d", &set],
+            "/data/file"
+        ),
         207
     );
     for name in ["<D:lockdiscovery/>", "<x:a/>", "<D:getetag/>", "<x:none/>"] {
         let response = |count: usize| {
-            let body = find("urn:x", &name.repeat(count));
-            let (status, said) = web.curl(
+            let body = propfind("urn:x", &name.repeat(count));
+            let (status, answer) = web.curl(
                 &["-X", "PROPFIND", "-H", "Depth: 0", "-d", &body],
                 "/data/file",
             );
             assert_eq!(status, 207);
-            said
+            answer
         };
         assert_eq!(response(1000).len(), response(1).len(), "{name}");
     }
@@ -159,13 +162,13 @@ fn limits_listings_of_one_token() {
         .collect();
     let bearer = format!("Authorization: Bearer {other}");
     let arguments = ["-X", "PROPFIND", "-H", "Depth: 1", "-H", &bearer];
-    // While the others are being read, and while they wait.
+    // These requests come while the greedy listings are read, and while those wait for their clients.
     for _ in 0..12 {
         let begin = Instant::now();
         assert_eq!(curl(&arguments, &web.url("/data/small")).0, 207);
         assert!(
             begin.elapsed() < Duration::from_secs(8),
-            "it waits for the others"
+            "the request waits for the greedy ones"
         );
         sleep(Duration::from_secs(1));
     }
@@ -186,7 +189,7 @@ fn restarts_the_http_process() {
     let mut copy = client.command(&slowly).spawn().unwrap();
     site.wait_for("copy_started");
     for pid in site.http_processes() {
-        // The effect of a stack overflow in the process.
+        // A stack overflow in the process has the same effect.
         let pid = Pid::from_raw(pid.cast_signed()).unwrap();
         kill_process(pid, Signal::ABORT).unwrap();
     }
@@ -215,8 +218,8 @@ fn restarts_the_http_process() {
 fn stops_the_http_process_at_shutdown() {
     for signal in [Signal::TERM, Signal::INT, Signal::KILL] {
         let home = Home::new();
-        let anywhere = "127.0.0.1:0";
-        let site = home.site(&["--http", anywhere, "--https", anywhere]);
+        let any_port = "127.0.0.1:0";
+        let site = home.site(&["--http", any_port, "--https", any_port]);
         wait_until(|| site.http_processes().len() == 2);
         let processes = site.http_processes();
         site.end(signal);
@@ -226,7 +229,7 @@ fn stops_the_http_process_at_shutdown() {
     }
 }
 
-/// 128 connections from one address leave room for those from others.
+/// 128 connections from one address leave room for connections from other addresses.
 #[test]
 fn limits_https_connections_of_one_host() {
     let web = Web::new();
@@ -235,8 +238,8 @@ fn limits_https_connections_of_one_host() {
     let at: SocketAddr = url.trim_start_matches("https://").parse().unwrap();
     let connect = |_| {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        let here = SocketAddr::from(([127, 0, 0, 3], 0));
-        socket.bind(&here.into()).unwrap();
+        let source = SocketAddr::from(([127, 0, 0, 3], 0));
+        socket.bind(&source.into()).unwrap();
         socket.connect(&at.into()).unwrap();
         TcpStream::from(socket)
     };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checked configuration of the command.
+//! Checked configuration of `longhaul udt`.
 
 use crate::port::Control;
 use longhaul_units::{Bytes, Time};
 use std::{net::SocketAddr, path::PathBuf};
 
-/// Task of the command.
+/// Task of `longhaul udt`.
 #[derive(Debug)]
 pub(super) enum Config {
     Send(Send),
@@ -34,12 +34,12 @@ pub(super) struct Receive {
     pub(super) json: bool,
 }
 
-/// Bench to run as a client.
+/// A benchmark to run as the client.
 #[derive(Debug)]
 pub(super) struct Bench {
     pub(super) to: SocketAddr,
     pub(super) time: Time,
-    /// Total bytes to send instead of a duration.
+    /// Total bytes to send, instead of sending for a time.
     pub(super) bytes: Option<Bytes>,
     /// Number of parallel connections.
     pub(super) streams: u16,
@@ -51,7 +51,7 @@ pub(super) struct Bench {
     pub(super) json: bool,
 }
 
-/// Bench server.
+/// A benchmark server.
 #[derive(Debug)]
 pub(super) struct Serve {
     pub(super) listen: SocketAddr,

@@ -5,9 +5,9 @@ use anyhow::{Context as _, Result};
 use std::{future::poll_fn, task::Poll};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Handlers of SIGINT, SIGTERM and SIGHUP, which no longer end the process by default. SIGINT is handled even if it
-/// is ignored, as shells set it for background processes. SIGHUP stays ignored if it was, because the user asked for
-/// that (nohup(1)).
+/// Handlers of SIGINT, SIGTERM and SIGHUP, so that these signals do not end the process at once. SIGINT is handled even
+/// if the process started with it ignored, because shells ignore it for background processes. SIGHUP stays ignored if
+/// it was, because then the user asked for it (nohup(1)).
 pub(super) struct TerminationSignals(Vec<Signal>);
 
 impl TerminationSignals {
@@ -19,7 +19,7 @@ impl TerminationSignals {
         Ok(Self(signals.context("cannot listen for signals")?))
     }
 
-    /// Waits for one of the signals; never returns without handlers.
+    /// Waits for one of the signals; without handlers (`None`), waits forever.
     pub(super) async fn wait(this: &mut Option<Self>) {
         poll_fn(|context| {
             let signals = this.iter_mut().flat_map(|this| &mut this.0);
@@ -35,7 +35,7 @@ impl TerminationSignals {
     }
 }
 
-/// Whether the signal was ignored when the process started; proc(5), `SigIgn`.
+/// Returns whether the process ignores the signal (proc(5), `SigIgn`).
 fn is_ignored(kind: SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

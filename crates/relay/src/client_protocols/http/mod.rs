@@ -80,7 +80,7 @@ pub(crate) async fn serve(session: &Arc<Session>) -> End {
     if let Err(end) = await_head(session, &mut messages).await {
         return end;
     }
-    // Boxed: a client that has sent nothing yet occupies no more memory than its head.
+    // Boxed, so that a client whose first head is incomplete takes no memory for an exchange.
     if let Some(end) = Box::pin(run_exchange(&proxy, messages)).await {
         return end;
     }
@@ -98,25 +98,26 @@ pub(crate) async fn serve(session: &Arc<Session>) -> End {
 }
 
 fn open_stream(session: &Arc<Session>, exchange: &Arc<Exchange>) -> MessageStream {
-    let counted = session.clone();
+    let counting_session = session.clone();
     let stream = LegStream {
         stream: Leg::plain(session.client.clone()),
         on_bytes: Box::new(move |read, written| {
-            counted.count(Direction::Up, read);
-            counted.count(Direction::Down, written);
+            counting_session.count(Direction::Up, read);
+            counting_session.count(Direction::Down, written);
         }),
     };
     let (limits, memory) = (session.rate_limits().clone(), session.http.clone());
-    let paced = RateLimitedIo::new(stream, limits, memory.clone());
-    MessageStream::new(paced, exchange.clone(), memory)
+    let rate_limited = RateLimitedIo::new(stream, limits, memory.clone());
+    MessageStream::new(rate_limited, exchange.clone(), memory)
 }
 
-/// Waits for the first head. A client that leaves before it ends without an error.
+/// Waits for the first head. If the client leaves or the relay drains before the client has sent a
+/// byte, the session ends without an error.
 async fn await_head(session: &Session, messages: &mut MessageStream) -> Result<(), End> {
     let limit = session.config.limits.handshake_timeout;
-    let mut drained = pin!(session.relay.lifecycle.wait_for(Phase::Drain));
+    let mut draining = pin!(session.relay.lifecycle.wait_for(Phase::Drain));
     let head = poll_fn(|cx| match messages.poll_head(cx) {
-        Poll::Pending if messages.has_no_input() => drained.as_mut().poll(cx).map(Ok),
+        Poll::Pending if messages.has_no_input() => draining.as_mut().poll(cx).map(Ok),
         polled => polled,
     });
     match timeout(limit, head).await {
@@ -136,10 +137,10 @@ fn failed_side(error: &hyper::Error) -> Side {
 }
 
 /// Runs the exchange, and returns how it ended if it failed. While an origin is silent, nothing
-/// reads from the client or writes to it, so this function watches for the client's reset or
-/// keepalive failure.
+/// reads from the client or writes to it. So this function watches for a reset by the client, or
+/// for a keepalive that gets no answer.
 async fn run_exchange(proxy: &Arc<Proxy>, messages: MessageStream) -> Option<End> {
-    // Keeps the exchange until its leg is reset: HTTP ends a dropped exchange cleanly.
+    // The exchange is kept until its leg is reset, because dropping it would end it cleanly.
     let exchange = serve_requests(proxy, messages);
     tokio::pin!(exchange);
     select! {
@@ -159,7 +160,7 @@ async fn run_exchange(proxy: &Arc<Proxy>, messages: MessageStream) -> Option<End
 /// Serves requests until the client leaves or CONNECT succeeds.
 async fn serve_requests(proxy: &Arc<Proxy>, messages: MessageStream) -> hyper::Result<()> {
     let session = proxy.session.clone();
-    let _counted = session.http.connection();
+    let _connection_count = session.http.connection();
     let io = TokioIo::new(messages);
     let handler = proxy.clone();
     let service = service_fn(move |request| {
@@ -219,7 +220,8 @@ impl Proxy {
         response
     }
 
-    /// Replies to a request that can't be parsed, with a reason, which hyper's reply lacks.
+    /// Replies to a request that can't be parsed. The reply has a reason, which hyper's own reply
+    /// lacks.
     async fn send_refusal(
         &self,
         (status, reason): (StatusCode, Option<String>),
@@ -231,8 +233,8 @@ impl Proxy {
         self.session.fail(Failure::BadRequest)
     }
 
-    /// Error response with a message and a Proxy-Status field (RFC 9209). Relays have their names
-    /// in this relay's configuration.
+    /// Returns an error response with a message and a Proxy-Status field (RFC 9209). It names other
+    /// relays as this relay's configuration does.
     fn error_response(&self, error_response: ErrorResponse, wanted: &str) -> Response<Body> {
         let ErrorResponse {
             fault,
@@ -278,16 +280,16 @@ impl Proxy {
         let (head, body) = request.into_parts();
         let given = credentials(&head.headers, header::AUTHORIZATION);
         let url = ftp::Url::new(&head.uri, given).map_err(bad)?;
-        let what = (&url, &head.headers);
+        let target = (&url, &head.headers);
         let outcome = match head.method {
             Method::GET | Method::HEAD => {
-                ftp::get(&self.session, server, what, head.method == Method::HEAD).await
+                ftp::get(&self.session, server, target, head.method == Method::HEAD).await
             }
             Method::PUT => {
                 let memory = &self.session.http;
                 let upload = RequestBody::new(body, &Arc::default(), &self.exchange, memory);
                 let body = (upload, || self.exchange.request_body());
-                ftp::put(&self.session, server, what, body).await
+                ftp::put(&self.session, server, target, body).await
             }
             _ => return Err(bad("ftp:// supports GET, HEAD and PUT".to_owned())),
         };
@@ -368,11 +370,11 @@ impl Proxy {
         Ok(Response::new(own_body(Bytes::new())))
     }
 
-    /// Handles an exchange that did not end by a clean close between two requests.
+    /// Handles an exchange that did not end with a clean close between two requests.
     async fn on_exchange_error(&self, error: hyper::Error) -> End {
         let origin = self.origin.lock().await;
         if error.is_timeout() {
-            // Either the keep-alive time is over, or the first request never completed.
+            // Either the keep-alive time has expired, or the first request never completed.
             return match self.last_upstream.lock().ptr_eq(&Weak::new()) {
                 false => End::Finished,
                 true => {
@@ -382,14 +384,14 @@ impl Proxy {
             };
         }
         // A message was truncated on one side, so it must not end cleanly on the other (invariant
-        // 3).
+        // 3 in ARCHITECTURE.md).
         if let Some(origin) = &*origin {
             origin.upstream.leg.transport().reset_on_close();
         }
         End::Broken(failed_side(&error), io::Error::other(error))
     }
 
-    /// Resets the connection to the origin: the client is gone in mid-exchange.
+    /// Resets the connection to the origin after the client has left in mid-exchange.
     fn reset_origin(&self) {
         let persistent = self.origin.try_lock().ok();
         if let Some(Some(idle)) = persistent.as_deref()
@@ -397,7 +399,7 @@ impl Proxy {
         {
             return idle.upstream.leg.transport().reset_on_close();
         }
-        // The origin owes a response or the rest of one; HTTP would end it cleanly.
+        // The origin still owes all or part of a response; hyper would end the connection cleanly.
         let last_upstream = self.last_upstream.lock();
         if let Some(upstream) = last_upstream.upgrade() {
             upstream.leg.transport().reset();
@@ -420,36 +422,36 @@ fn answer_locally(request: &ClientRequest) -> Response<Body> {
     response
 }
 
-/// Relays after CONNECT or an upgrade. Bytes that hyper has read ahead are sent first; the rest
-/// bypasses hyper.
+/// Relays bytes after CONNECT or an upgrade. Bytes that hyper has read ahead are sent first; later
+/// bytes bypass hyper.
 async fn run_tunnel(session: &Session, tunnel: Tunnel) -> End {
     let Tunnel {
         client,
         origin,
         upstream,
     } = tunnel;
-    let early = match reclaim_connection::<MessageStream>(client).await {
-        Ok((early, messages)) => [early, messages.into_read_ahead()].concat(),
+    let from_client = match reclaim_connection::<MessageStream>(client).await {
+        Ok((read, messages)) => [read, messages.into_read_ahead()].concat(),
         Err(error) => return End::Broken(Side::Downstream, error),
     };
     session.http.end_message();
-    let late = match origin {
+    let from_origin = match origin {
         Some(origin) => reclaim_connection::<AwaitReply>(origin)
             .await
-            .map(|(late, _)| late),
+            .map(|(read, _)| read),
         None => Ok(Bytes::new()),
     };
-    let late = match late {
-        Ok(late) => late,
+    let from_origin = match from_origin {
+        Ok(read) => read,
         Err(error) => return End::Broken(Side::Upstream, error),
     };
-    match upstream.send_early_bytes(&early).await {
-        Ok(()) => session.transfer(&upstream, &late).await,
+    match upstream.send_early_bytes(&from_client).await {
+        Ok(()) => session.transfer(&upstream, &from_origin).await,
         Err(error) => End::Broken(Side::Upstream, error),
     }
 }
 
-/// Takes a connection back from hyper: the bytes read behind the last message, and the stream.
+/// Takes a connection back from hyper: the bytes read after the last message, and the stream.
 async fn reclaim_connection<T>(upgrade: OnUpgrade) -> io::Result<(Bytes, T)>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,

@@ -11,7 +11,7 @@ pub(crate) struct Exposition {
     kinds: BTreeMap<String, String>,
 }
 
-/// Metric family of the current lines.
+/// Metric family that the current line belongs to.
 #[derive(Debug, Default)]
 struct Family {
     name: String,
@@ -27,19 +27,19 @@ impl Exposition {
     pub(crate) fn parse(text: &str) -> Self {
         let body = text.strip_suffix("# EOF\n").expect("ends in # EOF");
         assert!(!body.contains("# EOF"), "only one end");
-        let (mut found, mut family) = (Self::default(), Family::default());
+        let (mut exposition, mut family) = (Self::default(), Family::default());
         for line in body.lines() {
             match line.strip_prefix("# ") {
-                Some(metadata) => found.metadata(metadata, &mut family),
-                None => found.sample(line, &mut family),
+                Some(metadata) => exposition.metadata(metadata, &mut family),
+                None => exposition.sample(line, &mut family),
             }
         }
-        found
+        exposition
     }
 
     fn metadata(&mut self, line: &str, family: &mut Family) {
         let mut words = line.splitn(3, ' ');
-        let [what, name, rest] = [words.next(), words.next(), words.next()].map(Option::unwrap);
+        let [keyword, name, rest] = [words.next(), words.next(), words.next()].map(Option::unwrap);
         if name != family.name {
             *family = Family {
                 name: name.to_owned(),
@@ -50,11 +50,11 @@ impl Exposition {
             assert!(is_new, "{name} is in two places");
         }
         assert!(!family.has_samples, "{line} comes too late");
-        match what {
+        match keyword {
             "HELP" => assert!(!rest.is_empty(), "{line}"),
             "TYPE" => {
-                let known = ["counter", "gauge", "histogram", "info"];
-                assert!(known.contains(&rest), "{line}");
+                let types = ["counter", "gauge", "histogram", "info"];
+                assert!(types.contains(&rest), "{line}");
                 family.kind = rest.to_owned();
                 self.kinds.insert(name.to_owned(), rest.to_owned());
             }
@@ -153,7 +153,7 @@ fn check_labels(mut labels: &str, line: &str) {
 }
 
 #[test]
-fn parser_is_strict() {
+fn parse_rejects_invalid_text() {
     let good = "# HELP a_bytes A.\n# TYPE a_bytes counter\n# UNIT a_bytes bytes\n\
                 a_bytes_total{x=\"1\\\"2\",y=\"\"} 1\n# EOF\n";
     assert_eq!(Exposition::parse(good).sum("a_bytes_total", &[]), 1.0);

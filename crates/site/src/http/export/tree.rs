@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whole trees of an export: detection of copies in progress, and removal.
 //!
-//! A path has up to 2,048 names, so walks keep pending entries in a list and not on the stack. That costs some 100
+//! A path has up to 2,048 names, so walks keep pending entries in a list instead of recursing. The list takes about 100
 //! bytes for each name in the directories on the path.
 
 use super::{
@@ -17,24 +17,24 @@ use std::time::Duration;
 /// Age at which an upload counts as abandoned on a file system without locks. Silent connections end after a minute.
 const ORPHAN_AGE: Duration = Duration::from_secs(3600);
 
-/// Returns whether a copy into a tree is in progress. Its files there must not be removed.
+/// Returns whether a copy into a tree is in progress. Then the copy's files in the tree must not be removed.
 ///
 /// # Errors
-/// Some of it can't be read, or a directory has more than `entries_max` entries.
+/// A part of the tree can't be read, or a directory has more than `entries_max` entries.
 pub(crate) fn has_active_copy(root: &Root, top: &RelPath, entries_max: usize) -> FsResult<bool> {
     if !Meta::stat(root, Some(top))?.is_dir() {
         return Ok(false);
     }
     let tree = root.subroot(Some(top)).map_err(from_failure)?;
-    let (mut rest, mut has_active_copy, mut is_large) = (vec![None], false, false);
-    while let Some(directory) = rest.pop() {
+    let (mut pending, mut has_active_copy, mut is_large) = (vec![None], false, false);
+    while let Some(directory) = pending.pop() {
         let children = children(&tree, directory.as_ref())?;
         is_large |= children.iter().filter(|path| !path.is_internal()).count() > entries_max;
         for path in children {
             if path.is_internal() {
                 has_active_copy |= !is_orphaned(&tree, &path);
             } else if tree.is_dir(&path) {
-                rest.push(Some(path));
+                pending.push(Some(path));
             }
         }
     }
@@ -50,8 +50,8 @@ pub(crate) fn is_orphaned(root: &Root, path: &RelPath) -> bool {
     path.name() == MANIFEST.as_bytes() || path.name().ends_with(b".put") && is_abandoned(root, path)
 }
 
-/// Returns whether no process uses a file. An upload holds a lock on its file, and a request that fills a directory
-/// has claimed it.
+/// Returns whether no process uses an internal file or directory. An upload holds a lock on its file. A request that
+/// fills a directory would have claimed it, so a directory is in use by none.
 fn is_abandoned(root: &Root, path: &RelPath) -> bool {
     match Meta::stat(root, Some(path)) {
         Ok(meta) if meta.is_dir() => true,
@@ -86,18 +86,18 @@ pub(crate) fn remove(root: &Root, top: &RelPath, changes: &ChangeCounter) -> FsR
         return remove_file(root, top, changes);
     }
     let tree = root.subroot(Some(top)).map_err(from_failure)?;
-    let mut rest: Vec<_> = children(&tree, None)?
+    let mut pending: Vec<_> = children(&tree, None)?
         .into_iter()
         .map(|path| (path, false))
         .collect();
-    while let Some((path, is_empty)) = rest.pop() {
+    while let Some((path, is_empty)) = pending.pop() {
         if is_empty {
             tree.remove_dir(&path).map_err(from_failure)?;
             changes.count_entry();
         } else if tree.is_dir(&path) {
             let children = children(&tree, Some(&path))?;
-            rest.push((path, true));
-            rest.extend(children.into_iter().map(|path| (path, false)));
+            pending.push((path, true));
+            pending.extend(children.into_iter().map(|path| (path, false)));
         } else {
             remove_file(&tree, &path, changes)?;
         }
@@ -107,7 +107,7 @@ pub(crate) fn remove(root: &Root, top: &RelPath, changes: &ChangeCounter) -> FsR
     Ok(())
 }
 
-/// Removes a file that is not a directory.
+/// Removes an entry that is not a directory.
 pub(crate) fn remove_file(root: &Root, path: &RelPath, changes: &ChangeCounter) -> FsResult<()> {
     let meta = Meta::stat(root, Some(path))?;
     root.remove(path).map_err(from_failure)?;
@@ -146,8 +146,8 @@ mod tests {
         let path = RelPath::parse(b".longhaul-1.put").unwrap();
         let is_old = || is_old(&Meta::stat(&root, Some(&path)).unwrap());
         assert!(!is_old());
-        let ago = FileTimes::new().set_modified(SystemTime::now() - 2 * ORPHAN_AGE);
-        file.set_times(ago).unwrap();
+        let old_times = FileTimes::new().set_modified(SystemTime::now() - 2 * ORPHAN_AGE);
+        file.set_times(old_times).unwrap();
         assert!(is_old());
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Real `longhaul site` with exports and tokens, and copies from and to it.
+//! Processes of `longhaul site` with exports and tokens, and of `longhaul copy` from and to them.
 pub(crate) mod web;
 
 use serde_json::Value;
@@ -16,7 +16,7 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// Limit on every wait. It only affects how long a failed test takes.
+/// Limit on every wait. Only a test that fails takes this long.
 pub(crate) const WAIT_LIMIT: Duration = Duration::from_secs(120);
 
 /// Directory of a site, running or not: `state`, and `data`, which it exports.
@@ -62,8 +62,8 @@ impl Home {
 
     /// Starts a site on a free port of loopback.
     pub(crate) fn site(&self, arguments: &[&str]) -> SiteProcess {
-        let anywhere = ["--listen", "127.0.0.1:0"];
-        SiteProcess::spawn(self.command(&[&anywhere, arguments].concat()))
+        let any_port = ["--listen", "127.0.0.1:0"];
+        SiteProcess::spawn(self.command(&[&any_port, arguments].concat()))
     }
 }
 
@@ -101,7 +101,7 @@ impl SiteProcess {
         }
     }
 
-    /// Returns the name of a path in its export `data` for `longhaul copy`.
+    /// Returns the URL of a path in the export `data`, as `longhaul copy` takes it.
     pub(crate) fn at(&self, path: &str) -> String {
         format!("longhaul://{}/data{path}", self.address)
     }
@@ -121,7 +121,7 @@ impl SiteProcess {
         self.events.recv_timeout(WAIT_LIMIT).expect("an event")
     }
 
-    /// Returns the processes that serve its HTTP listeners.
+    /// Returns the processes that serve the site's HTTP listeners.
     pub(crate) fn http_processes(&self) -> Vec<u32> {
         let serves = |pid: &u32| {
             let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -134,7 +134,7 @@ impl SiteProcess {
         rustix::process::Pid::from_child(&self.child)
     }
 
-    /// Returns the processes that it has started.
+    /// Returns the processes that the site has started.
     pub(crate) fn child_processes(&self) -> Vec<u32> {
         children(self.child.id())
     }
@@ -162,7 +162,7 @@ fn is_running(pid: u32) -> bool {
 pub(crate) fn wait_for_exit(pid: u32) {
     let begin = Instant::now();
     while is_running(pid) {
-        assert!(begin.elapsed() < WAIT_LIMIT, "{pid} runs on");
+        assert!(begin.elapsed() < WAIT_LIMIT, "{pid} is still running");
         std::thread::yield_now();
     }
 }
@@ -230,7 +230,7 @@ pub(crate) fn succeed(mut command: Command) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Creates files on both sides of a block's length, an unwritable directory and symbolic links.
+/// Creates files shorter and longer than a block, a hard link, a symbolic link and an unwritable directory.
 pub(crate) fn make_tree(top: &Path) {
     fs::create_dir_all(top.join("a/b")).unwrap();
     for (name, length) in [("empty", 0), ("a/small", 1000), ("a/b/large", 9 << 20)] {
@@ -242,7 +242,7 @@ pub(crate) fn make_tree(top: &Path) {
     fs::set_permissions(top.join("a/b"), fs::Permissions::from_mode(0o500)).unwrap();
 }
 
-/// Returns kind, mode, time, links and contents of a tree's entries, by path.
+/// Returns contents, mode, time and number of links of a tree's entries, by path.
 pub(crate) fn listing(top: &Path) -> BTreeMap<PathBuf, String> {
     let mut all = BTreeMap::new();
     let mut directories = vec![top.to_owned()];
@@ -254,14 +254,14 @@ pub(crate) fn listing(top: &Path) -> BTreeMap<PathBuf, String> {
                 continue;
             }
             let meta = fs::symlink_metadata(&path).unwrap();
-            let what = match meta.file_type() {
+            let contents = match meta.file_type() {
                 kind if kind.is_symlink() => format!("{:?}", fs::read_link(&path).unwrap()),
                 kind if kind.is_file() => digest(&fs::read(&path).unwrap()),
                 _ => String::new(),
             };
             let links = if meta.is_dir() { 0 } else { meta.nlink() };
             let (mode, time) = (meta.mode(), (meta.mtime(), meta.mtime_nsec()));
-            all.insert(name, format!("{what} {mode:o} {time:?} {links}"));
+            all.insert(name, format!("{contents} {mode:o} {time:?} {links}"));
             if meta.is_dir() {
                 directories.push(path);
             }
