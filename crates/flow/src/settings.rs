@@ -4,7 +4,7 @@
 /// Settings of [`super::Flows`]. The description of each bound names the memory that it costs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Widths of the bins that go to [`super::Sink::bin`], ns, each at least 1. Each one costs 368 bytes a flow.
+    /// Widths of the bins that go to [`super::Sink::receive_bin`], ns, each at least 1. Each one costs 368 bytes a flow.
     pub bin_widths_ns: Vec<u64>,
     /// Data segments with inter-packet gaps below this are one burst, ns.
     pub burst_gap_ns: u64,
