@@ -33,15 +33,15 @@ const MESSAGE_MAX: u32 = 65_000;
 impl Timing {
     /// Checks the values.
     pub fn check(&self) -> Result<(), String> {
-        let within = |what: &str, value: u32, least: u32, most: u32| {
+        let check_range = |what: &str, value: u32, least: u32, most: u32| {
             let good = (least..=most).contains(&value);
             good.then_some(())
                 .ok_or_else(|| format!("probe: {what} is {value}, but must be {least} to {most}"))
         };
-        within("count", self.count, 1, COUNT_MAX)?;
-        within("packet size", self.packet_size.into(), 64, 9000)?;
+        check_range("count", self.count, 1, COUNT_MAX)?;
+        check_range("packet size", self.packet_size.into(), 64, 9000)?;
         let most = longhaul_linux::timestamps::SEGMENTS_MAX as u32;
-        within("GSO segments", self.gso_segments.into(), 1, most)?;
+        check_range("GSO segments", self.gso_segments.into(), 1, most)?;
         let message = u32::from(self.gso_segments) * u32::from(self.packet_size);
         if message > MESSAGE_MAX {
             return Err(format!(

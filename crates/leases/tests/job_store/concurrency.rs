@@ -12,17 +12,20 @@ use std::{
 };
 
 const WORKERS: u64 = 8;
-const GROUPS: usize = 12;
+const GROUPS: usize = 6;
+const ROUNDS: usize = 12;
+/// Members that each round adds to its group.
 const MEMBERS: usize = 12;
 
 /// Tasks of six groups, added in twelve rounds. Each round adds members to a group, and one task that
 /// must wait for all members of that group, also for those of the later round.
 fn plan() -> Vec<NewTask> {
     let mut tasks = Vec::new();
-    for group in 0..GROUPS {
-        let name = format!("group {}", group % 6);
-        tasks.push(after(&name, &format!("after/{}/{group}", group % 6)));
-        let member = |number| part_of(&name, &format!("member/{}/{group}.{number}", group % 6));
+    for round in 0..ROUNDS {
+        let group = round % GROUPS;
+        let name = format!("group {group}");
+        tasks.push(after(&name, &format!("after/{group}/{round}")));
+        let member = |number| part_of(&name, &format!("member/{group}/{round}.{number}"));
         tasks.extend((0..MEMBERS).map(member));
     }
     tasks
@@ -58,7 +61,7 @@ impl Expected {
                 .filter(|done| done.starts_with("member/") && group_of(done) == group);
             assert_eq!(
                 members.count(),
-                MEMBERS * GROUPS / 6,
+                MEMBERS * ROUNDS / GROUPS,
                 "{key} came too early"
             );
         }

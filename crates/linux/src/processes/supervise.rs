@@ -54,14 +54,12 @@ impl Signals {
             // SAFETY: a set of our own and a valid signal.
             unsafe { libc::sigaddset(&raw mut blocked, signal) };
         }
-        let mut before = empty_set();
+        let mut previous = empty_set();
         // SAFETY: two sets of our own.
-        match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const blocked, &raw mut before) }
-        {
-            0 => Ok(Self {
-                blocked,
-                previous: before,
-            }),
+        match unsafe {
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const blocked, &raw mut previous)
+        } {
+            0 => Ok(Self { blocked, previous }),
             error => Err(io::Error::from_raw_os_error(error)),
         }
     }

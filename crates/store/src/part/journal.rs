@@ -154,8 +154,8 @@ impl Key {
     fn open(&self, slot: &[u8; RECORD_LEN]) -> Option<BlockRecord> {
         let (index, rest) = slot.split_first_chunk()?;
         let (hash, check) = rest.split_first_chunk()?;
-        let whole = *check == self.check(&slot[..40]);
-        whole.then_some((u64::from_be_bytes(*index), BlockHash(*hash)))
+        let is_valid = *check == self.check(&slot[..40]);
+        is_valid.then_some((u64::from_be_bytes(*index), BlockHash(*hash)))
     }
 
     fn check(&self, bytes: &[u8]) -> [u8; 8] {

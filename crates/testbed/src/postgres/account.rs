@@ -26,7 +26,7 @@ impl Account {
         if !rustix::process::geteuid().is_root() {
             return Self::Own;
         }
-        let accounts = ["postgres", "nobody"].into_iter().filter_map(entry);
+        let accounts = ["postgres", "nobody"].into_iter().filter_map(user_and_group);
         let mut accounts = accounts.map(|(user, group)| Self::Other(user, group));
         accounts.find(Self::is_usable).unwrap_or(Self::Nested)
     }
@@ -70,7 +70,7 @@ impl Account {
 }
 
 /// Returns the user and group numbers of an account of this system.
-fn entry(name: &str) -> Option<(u32, u32)> {
+fn user_and_group(name: &str) -> Option<(u32, u32)> {
     let text = fs::read_to_string("/etc/passwd").ok()?;
     let line = text
         .lines()

@@ -215,8 +215,9 @@ fn names_unreadable_source_files_and_copies_the_rest() {
     let (code, _, stderr) = disk.copy(&testbed, &disk.disk.at, &to);
     assert_eq!(code, Some(1), "{stderr}");
     for name in ["large", "rest"] {
-        let of = |line: &&str| line.contains(&format!("{name}: ")) && line.contains("Input/output");
-        assert_eq!(stderr.lines().filter(of).count(), 1, "{stderr}");
+        let reports_it =
+            |line: &&str| line.contains(&format!("{name}: ")) && line.contains("Input/output");
+        assert_eq!(stderr.lines().filter(reports_it).count(), 1, "{stderr}");
         assert!(!to.join(name).exists());
     }
     assert_small_files_same(&small, &to);

@@ -46,18 +46,18 @@ impl ChangeResult {
 /// Setting that belongs to each network namespace, and that its root may change.
 const NAMESPACED_SETTING: &str = "net.ipv4.tcp_rmem";
 
-/// Applies the fixes that are kernel settings. If `only` has prefixes, the setting's name must begin with
+/// Applies the fixes that are kernel settings. If `prefixes` has entries, the setting's name must begin with
 /// one of them. Also writes the settings to the file `persist`, if given.
 pub(super) fn apply(
     store: &Store,
     findings: &[Finding],
-    only: &[String],
+    prefixes: &[String],
     persist: Option<&Path>,
 ) -> Result<Outcome> {
-    refuse_unknown(only)?;
+    refuse_unknown(prefixes)?;
     let old_file = persist.map(read_own_file).transpose()?;
     let mut outcome = Outcome::default();
-    let (wanted, forbidden): (BTreeMap<_, _>, BTreeMap<_, _>) = wanted(findings, only)
+    let (wanted, forbidden): (BTreeMap<_, _>, BTreeMap<_, _>) = wanted_settings(findings, prefixes)
         .into_iter()
         .partition(|(key, _)| sysctl::is_writable_here(key));
     let note =
@@ -85,7 +85,7 @@ pub(super) fn apply(
     store.save(&record)?;
 
     for key in wanted.keys() {
-        outcome.changes.push(change(&mut record, key));
+        outcome.changes.push(apply_change(&mut record, key));
     }
     // Settings that the kernel refused are unchanged.
     record
@@ -109,13 +109,13 @@ pub(super) fn apply(
     Ok(outcome)
 }
 
-fn refuse_unknown(only: &[String]) -> Result<()> {
+fn refuse_unknown(prefixes: &[String]) -> Result<()> {
     let known = |prefix: &String| {
         SETTINGS
             .iter()
             .any(|name| name.starts_with(prefix.as_str()))
     };
-    match only.iter().find(|prefix| !known(prefix)) {
+    match prefixes.iter().find(|prefix| !known(prefix)) {
         None => Ok(()),
         Some(prefix) => Err(Refusal::usage(format!(
             "--filter {prefix}: no checked setting has this prefix (try net.ipv4.tcp_ or fs.)"
@@ -123,8 +123,9 @@ fn refuse_unknown(only: &[String]) -> Result<()> {
     }
 }
 
-fn wanted(findings: &[Finding], only: &[String]) -> BTreeMap<String, String> {
-    let chosen = |key: &str| only.is_empty() || only.iter().any(|p| key.starts_with(p.as_str()));
+fn wanted_settings(findings: &[Finding], prefixes: &[String]) -> BTreeMap<String, String> {
+    let chosen =
+        |key: &str| prefixes.is_empty() || prefixes.iter().any(|p| key.starts_with(p.as_str()));
     findings
         .iter()
         .filter_map(|finding| match &finding.fix {
@@ -150,7 +151,7 @@ fn record_planned(record: &mut Record, wanted: &BTreeMap<String, String>) -> Res
 }
 
 /// Changes one recorded setting. Then records the value that the kernel made of it.
-fn change(record: &mut Record, key: &str) -> ChangeResult {
+fn apply_change(record: &mut Record, key: &str) -> ChangeResult {
     let Some(planned) = record.changes.iter_mut().find(|change| change.key == key) else {
         return ChangeResult::new(key, "", "", Some("not recorded".to_owned()));
     };
@@ -356,9 +357,9 @@ mod tests {
             Finding::limit("net.ipv4.tcp_sack", 0, "").set(1),
             Finding::limit("eth0 offloads", "off", "").run("ethtool"),
         ];
-        let keys = |only: &[&str]| -> Vec<String> {
-            let only: Vec<String> = only.iter().map(|p| (*p).to_owned()).collect();
-            wanted(&findings, &only).into_keys().collect()
+        let keys = |prefixes: &[&str]| -> Vec<String> {
+            let prefixes: Vec<String> = prefixes.iter().map(|p| (*p).to_owned()).collect();
+            wanted_settings(&findings, &prefixes).into_keys().collect()
         };
         assert_eq!(keys(&[]), ["fs.nr_open", "net.ipv4.tcp_sack"]);
         assert_eq!(keys(&["net.ipv4."]), ["net.ipv4.tcp_sack"]);

@@ -274,8 +274,8 @@ fn show_matches_new_connections_after_a_killed_replace() {
     let host = Host::new();
     host.output_of(&["load", "scalable", "--param", "ai=1"]);
     for (round, delay_us) in (0..40_000).step_by(3_000).enumerate() {
-        let told = format!("ai={}", round + 2);
-        let args = ["load", "scalable", "--replace", "--param", &told];
+        let parameters = format!("ai={}", round + 2);
+        let args = ["load", "scalable", "--replace", "--param", &parameters];
         let mut load = host.command(&args).stdout(Stdio::null()).spawn().unwrap();
         std::thread::sleep(Duration::from_micros(delay_us));
         load.kill().unwrap();
@@ -351,7 +351,7 @@ fn load_inside_ip_netns_exec_persists_or_is_refused() {
     }
     let host = Host::new();
     // `ip netns exec` hides mounts below /sys in this way.
-    let hidden = || {
+    let load_below_own_mount = || {
         let script = r#"mount -t tmpfs none "$2" && exec "$1" cc load scalable --bpffs "$2""#;
         let mut command = std::process::Command::new("unshare");
         command.args([
@@ -364,7 +364,7 @@ fn load_inside_ip_netns_exec_persists_or_is_refused() {
         ]);
         exit_code_and_output(&command.arg(host.bpffs()).output().unwrap())
     };
-    let (code, said) = hidden();
+    let (code, said) = load_below_own_mount();
     assert_eq!(code, 3, "{said}");
     assert!(
         said.contains("mounts of its own") && !is_registered(),
@@ -379,7 +379,7 @@ fn load_inside_ip_netns_exec_persists_or_is_refused() {
         None,
     )
     .unwrap();
-    let (code, said) = hidden();
+    let (code, said) = load_below_own_mount();
     assert_eq!(code, 0, "{said}");
     assert!(is_registered());
     host.output_of(&["unload", "scalable"]);
@@ -394,14 +394,14 @@ fn refuses_a_name_that_is_taken() {
     let host = Host::new();
     host.output_of(&["load", "scalable"]);
     let elsewhere = tempfile::tempdir().unwrap();
-    let with = |what| {
+    let run_elsewhere = |command_name| {
         let mut command = std::process::Command::new(longhaul_testbed::longhaul());
         command
-            .args(["cc", what, "scalable", "--bpffs"])
+            .args(["cc", command_name, "scalable", "--bpffs"])
             .arg(elsewhere.path());
         exit_code_and_output(&command.output().unwrap())
     };
-    let (code, said) = with("load");
+    let (code, said) = run_elsewhere("load");
     assert_eq!((code, said.lines().count()), (3, 1), "{said}");
     assert!(said.contains("lh_scalable is taken"), "{said}");
     assert!(
@@ -410,7 +410,7 @@ fn refuses_a_name_that_is_taken() {
             .next()
             .is_none()
     );
-    let (code, said) = with("unload");
+    let (code, said) = run_elsewhere("unload");
     assert_eq!(code, 1, "{said}");
     assert!(is_registered());
 }
@@ -452,8 +452,8 @@ fn sets_parameters_of_a_single_socket() {
     for (socket, ai) in [(&accepted, 66), (&sender, 77)] {
         // Listeners are not watched, so the accepted socket stands for its listener.
         let end = socket.local_addr().unwrap().as_socket().unwrap();
-        let told = host.watch_port(end.port()).unwrap()["parameters"].clone();
-        assert_eq!(told, json!({ "ai": ai, "md_shift": 3 }));
+        let parameters = host.watch_port(end.port()).unwrap()["parameters"].clone();
+        assert_eq!(parameters, json!({ "ai": ai, "md_shift": 3 }));
     }
     host.output_of(&["unload", "scalable"]);
     assert!(set(&sender, 77).is_err(), "the option went with it");

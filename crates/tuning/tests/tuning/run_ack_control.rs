@@ -103,8 +103,11 @@ impl NamespacePair {
         let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
         let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
         let counters = names.split(' ').zip(values.split(' '));
-        let meant = counters.filter(|(name, _)| ["TCPLossProbes", "TCPTimeouts"].contains(name));
-        meant.map(|(_, value)| value.parse::<u64>().unwrap()).sum()
+        let probes_and_timeouts =
+            counters.filter(|(name, _)| ["TCPLossProbes", "TCPTimeouts"].contains(name));
+        probes_and_timeouts
+            .map(|(_, value)| value.parse::<u64>().unwrap())
+            .sum()
     }
 }
 
@@ -223,8 +226,8 @@ fn ack_thinning_ends_when_the_run_is_killed() {
     child.kill().unwrap();
     child.wait().unwrap();
     // The program continues, and all its ACKs are sent again.
-    let free = packets_per_response().unwrap();
-    assert!(free > 40, "{free} packets per response");
+    let unthinned = packets_per_response().unwrap();
+    assert!(unthinned > 40, "{unthinned} packets per response");
 }
 
 #[test]

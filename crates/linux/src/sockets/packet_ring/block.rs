@@ -11,14 +11,14 @@ use std::mem::offset_of;
 /// Offset of `block_status` in a block, after version and offset to private data.
 pub(super) const STATUS: usize = BLOCK_HEADER + offset_of!(libc::tpacket_hdr_v1, block_status);
 const BLOCK_HEADER: usize = 8;
-const PACKETS: usize = BLOCK_HEADER + offset_of!(libc::tpacket_hdr_v1, num_pkts);
-const FIRST: usize = BLOCK_HEADER + offset_of!(libc::tpacket_hdr_v1, offset_to_first_pkt);
+const PACKET_COUNT: usize = BLOCK_HEADER + offset_of!(libc::tpacket_hdr_v1, num_pkts);
+const FIRST_PACKET: usize = BLOCK_HEADER + offset_of!(libc::tpacket_hdr_v1, offset_to_first_pkt);
 
-const NEXT: usize = offset_of!(libc::tpacket3_hdr, tp_next_offset);
+const NEXT_PACKET: usize = offset_of!(libc::tpacket3_hdr, tp_next_offset);
 const SECONDS: usize = offset_of!(libc::tpacket3_hdr, tp_sec);
 const NANOSECONDS: usize = offset_of!(libc::tpacket3_hdr, tp_nsec);
 const SNAP_LEN: usize = offset_of!(libc::tpacket3_hdr, tp_snaplen);
-const LENGTH: usize = offset_of!(libc::tpacket3_hdr, tp_len);
+const WIRE_LEN: usize = offset_of!(libc::tpacket3_hdr, tp_len);
 const PACKET_STATUS: usize = offset_of!(libc::tpacket3_hdr, tp_status);
 const LINK_HEADER: usize = offset_of!(libc::tpacket3_hdr, tp_mac);
 const NETWORK_HEADER: usize = offset_of!(libc::tpacket3_hdr, tp_net);
@@ -55,7 +55,7 @@ pub struct Packet<'a> {
     /// VLAN tag that the kernel removed: TPID and TCI, as on the wire.
     pub vlan: Option<[u8; VLAN_TAG]>,
     /// Offset of the IP header in `bytes`.
-    network: usize,
+    network_offset: usize,
 }
 
 impl<'a> Packet<'a> {
@@ -97,20 +97,20 @@ impl<'a> Packet<'a> {
         if self.segment_size == 0 {
             return 1;
         }
-        let headers = self.headers_len().unwrap_or(self.network) as u32;
+        let headers = self.headers_len().unwrap_or(self.network_offset) as u32;
         let payload = self.wire_len.saturating_sub(headers);
         payload.div_ceil(self.segment_size.into()).max(1)
     }
 
     /// Returns the number of bytes before the payload; `None` if the headers are truncated.
     fn headers_len(&self) -> Option<usize> {
-        let packet = self.bytes.get(self.network..)?;
+        let packet = self.bytes.get(self.network_offset..)?;
         let transport = ip::transport(packet)?;
         let length = match transport.protocol {
             ip::UDP => UDP_HEADER,
             _ => tcp::Header::at(packet.get(transport.offset..)?)?.len(),
         };
-        Some(self.network + transport.offset + length)
+        Some(self.network_offset + transport.offset + length)
     }
 }
 
@@ -127,8 +127,8 @@ impl<'a> Packets<'a> {
     pub(super) fn of(block: &'a [u8]) -> Self {
         Self {
             block,
-            next: u32_at(block, FIRST).unwrap_or_default() as usize,
-            left: u32_at(block, PACKETS).unwrap_or_default(),
+            next: u32_at(block, FIRST_PACKET).unwrap_or_default() as usize,
+            left: u32_at(block, PACKET_COUNT).unwrap_or_default(),
         }
     }
 }
@@ -139,20 +139,20 @@ impl<'a> Iterator for Packets<'a> {
     fn next(&mut self) -> Option<Packet<'a>> {
         self.left = self.left.checked_sub(1)?;
         let at = self.block.get(self.next..)?;
-        self.next += u32_at(at, NEXT)? as usize;
-        read(at)
+        self.next += u32_at(at, NEXT_PACKET)? as usize;
+        parse_packet(at)
     }
 }
 
 /// Parses the packet whose header is at the start of `at`.
-fn read(at: &[u8]) -> Option<Packet<'_>> {
+fn parse_packet(at: &[u8]) -> Option<Packet<'_>> {
     let status = u32_at(at, PACKET_STATUS)?;
     let link = usize::from(u16_at(at, LINK_HEADER)?);
     let seconds = u64::from(u32_at(at, SECONDS)?);
     Some(Packet {
         timestamp_ns: seconds * 1_000_000_000 + u64::from(u32_at(at, NANOSECONDS)?),
         hardware_timestamp: status & libc::TP_STATUS_TS_RAW_HARDWARE != 0,
-        wire_len: u32_at(at, LENGTH)?,
+        wire_len: u32_at(at, WIRE_LEN)?,
         segment_size: segment_size(at.get(link.checked_sub(vnet::LEN)?..link)?)?,
         direction: match *at.get(PACKET_TYPE)? {
             libc::PACKET_OUTGOING => PacketDirection::Outbound,
@@ -160,7 +160,7 @@ fn read(at: &[u8]) -> Option<Packet<'_>> {
         },
         bytes: at.get(link..)?.get(..u32_at(at, SNAP_LEN)? as usize)?,
         vlan: vlan(at, status)?,
-        network: usize::from(u16_at(at, NETWORK_HEADER)?).saturating_sub(link),
+        network_offset: usize::from(u16_at(at, NETWORK_HEADER)?).saturating_sub(link),
     })
 }
 
@@ -209,15 +209,15 @@ mod tests {
     /// An outgoing TCP super-packet of 4,000 bytes payload in segments of 1,448, in VLAN 7.
     fn block() -> Vec<u8> {
         let mut block = vec![0; 512];
-        put(&mut block, PACKETS, &1_u32.to_ne_bytes());
-        put(&mut block, FIRST, &(FIRST_AT as u32).to_ne_bytes());
+        put(&mut block, PACKET_COUNT, &1_u32.to_ne_bytes());
+        put(&mut block, FIRST_PACKET, &(FIRST_AT as u32).to_ne_bytes());
         let packet = &mut block[FIRST_AT..];
         let status = libc::TP_STATUS_VLAN_VALID | libc::TP_STATUS_TS_SOFTWARE;
         for (at, value) in [
             (SECONDS, 3),
             (NANOSECONDS, 4),
             (SNAP_LEN, 128),
-            (LENGTH, 14 + 20 + 32 + 4_000),
+            (WIRE_LEN, 14 + 20 + 32 + 4_000),
             (PACKET_STATUS, status),
             (VLAN_TCI, 7),
         ] {

@@ -225,13 +225,13 @@ pub(super) fn connect_endpoints<S: StreamHandler>(
                 Transport::Udt => bind_udt(at, &begin.options).map(Some),
             })?;
             let port = listener.local_addr()?.port();
-            let (to, from) = channel();
+            let (sender, receiver) = channel();
             let acceptor = Arc::new(Acceptor {
                 responder,
                 encrypt,
                 streams,
                 handshakes: AtomicUsize::new(0),
-                connections: to,
+                connections: sender,
             });
             if let Some(socket) = udt {
                 let acceptor = acceptor.clone();
@@ -239,7 +239,7 @@ pub(super) fn connect_endpoints<S: StreamHandler>(
             }
             threads::spawn(move || acceptor.accept_tcp(&listener, idle_timeout))?;
             reporter.send(&Report::Listening(port));
-            receive_control_connections(&from)
+            receive_control_connections(&receiver)
         }
     }
 }
@@ -388,15 +388,15 @@ fn connect_any(addresses: &[SocketAddr]) -> Result<TcpStream> {
     if let [address] = *addresses {
         return connect_tcp(address);
     }
-    let (to, from) = channel();
+    let (sender, receiver) = channel();
     for address in addresses.iter().take(ADDRESSES_MAX).copied() {
-        let to = to.clone();
+        let sender = sender.clone();
         // Once one is connected, the receiver is gone, and later connections are closed.
-        threads::spawn(move || drop(to.send(connect_tcp(address))))?;
+        threads::spawn(move || drop(sender.send(connect_tcp(address))))?;
     }
-    drop(to);
+    drop(sender);
     let mut failed = Vec::new();
-    for connected in from {
+    for connected in receiver {
         match connected {
             Ok(socket) => return Ok(socket),
             Err(error) => failed.push(format!("{error:#}")),
@@ -512,10 +512,12 @@ impl<S: StreamHandler> Acceptor<S> {
 
 type ControlConnection = (Purpose, Connection);
 
-fn receive_control_connections(from: &Receiver<ControlConnection>) -> Result<ControlConnections> {
+fn receive_control_connections(
+    receiver: &Receiver<ControlConnection>,
+) -> Result<ControlConnections> {
     let (mut source_messages, mut target_messages) = (None, None);
     while source_messages.is_none() || target_messages.is_none() {
-        let Ok((purpose, connection)) = from.recv_timeout(2 * HANDSHAKE_TIMEOUT) else {
+        let Ok((purpose, connection)) = receiver.recv_timeout(2 * HANDSHAKE_TIMEOUT) else {
             bail!("the peer did not connect");
         };
         match purpose {

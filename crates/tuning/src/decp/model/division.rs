@@ -110,11 +110,11 @@ impl Division {
         let grant = observation.segments_at(deficit(self.level, observation) * self.granted_share);
         let before = observation.committed_segments();
         let cap = before.saturating_add(grant as u32);
-        let is_loose = observation.slow_start && observation.cap.is_none();
-        (is_loose || is_moved(before, cap)).then_some(Change {
+        let is_uncapped_slow_start = observation.slow_start && observation.cap.is_none();
+        (is_uncapped_slow_start || is_moved(before, cap)).then_some(Change {
             id: observation.id,
             cap: Some(cap.max(self.cap_min_segments)),
-            fill: !is_loose,
+            fill: !is_uncapped_slow_start,
         })
     }
 
