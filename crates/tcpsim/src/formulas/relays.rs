@@ -3,7 +3,7 @@
 
 use super::Formula;
 
-/// Model of the third paper (Masuya and Shimozono).
+/// Model of Masuya and Shimozono (Kagoshima University).
 pub const KAGOSHIMA: Formula = Formula {
     name: "T_n",
     equation: "T_n = rwin / max(RTT_i) - f(n-1); equal hops: T n - f(n-1)",
@@ -11,7 +11,7 @@ pub const KAGOSHIMA: Formula = Formula {
     range: "no loss, hops limited by the same window, a line faster than the result",
 };
 
-/// Model of the first paper (Hasegawa and Jibiki).
+/// Model of Hasegawa and Jibiki (NEC).
 pub const NEC: Formula = Formula {
     name: "min over hops",
     equation: "B = min over hops of min(W/d, C/(d sqrt(p)))",
