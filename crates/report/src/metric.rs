@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Metrics: label, unit and better direction, derived from the name. The registry has the unit and direction of
-//! built-in metrics. For a metric that a scenario defines, the name's suffix gives the unit and its words the direction.
+//! built-in metrics. For a metric that a scenario defines, the name's suffix gives the unit and its words the
+//! direction.
 
 use crate::{
     registry::{self, Better},
@@ -34,8 +35,8 @@ impl Metric {
         }
     }
 
-    /// Returns the factor by which `value` is better than `baseline`, below 1 if it is worse. If no direction is better,
-    /// returns `value` over `baseline`. Returns `None` unless both are above zero.
+    /// Returns the factor by which `value` is better than `baseline`, below 1 if it is worse. If no direction is
+    /// better, returns `value` over `baseline`. Returns `None` unless both are above zero.
     pub fn factor(&self, value: f64, baseline: f64) -> Option<f64> {
         let factor = match self.better {
             Better::Less => baseline / value,

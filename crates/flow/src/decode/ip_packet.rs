@@ -22,7 +22,8 @@ pub enum Undecoded {
     EncryptedWifi,
     /// Aggregated 802.11 frame (A-MSDU) with several packets, not decoded.
     AggregatedWifi,
-    /// Later fragment of an 802.11 frame, without a TCP header. The first fragment counts, with the whole packet's payload.
+    /// Later fragment of an 802.11 frame, without a TCP header. The first fragment counts, with the whole packet's
+    /// payload.
     WifiFragment,
     /// Compressed or encrypted PPP.
     CompressedPpp,

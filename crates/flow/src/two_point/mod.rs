@@ -121,8 +121,8 @@ impl Comparison {
         }
     }
 
-    /// Returns whether packets from the low endpoint reach the left point first. For them, right minus left is a delay plus
-    /// the clock offset; for the other direction it is the offset minus a delay.
+    /// Returns whether packets from the low endpoint reach the left point first. For them, right minus left is a delay
+    /// plus the clock offset; for the other direction it is the offset minus a delay.
     fn low_is_left(&self, left: &Flow, right: &Flow) -> bool {
         let [low, high] = &self.directions;
         if let (Some(low), Some(high)) =
@@ -519,7 +519,8 @@ mod tests {
         }
     }
 
-    /// As many packets as may be unmatched have the same number: comparing all pairs would take a thousand million steps.
+    /// As many packets as may be unmatched have the same number: comparing all pairs would take a thousand million
+    /// steps.
     #[test]
     fn matches_similar_packets_in_bounded_time() {
         const COUNT: u32 = 1 << 15;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Captures of a simulation, at both ends of the path. The events of [`longhaul_tcpsim::simulation`] become the segments
-//! that captures on real hosts would have, so that an analysis can be compared with the truth.
+//! Captures of a simulation, at both ends of the path. The events of [`longhaul_tcpsim::simulation`] become the
+//! segments that captures on real hosts would have, so that an analysis can be compared with the truth.
 
 use longhaul_flow::segment::{Endpoint, FlowKey, NO_SCALE, SACK_BLOCKS_MAX, Segment};
 use longhaul_netem::Departure;

@@ -60,8 +60,8 @@ impl<'a> Listeners<'a> {
         }
     }
 
-    /// Adds the listeners of a relay, at `own`. Each must be an address of the relay's host at which
-    /// nothing else listens.
+    /// Adds the listeners of a relay, at `own`. Each must be an address of the relay's host at
+    /// which nothing else listens.
     pub(crate) fn add_relay(
         &mut self,
         name: &str,
@@ -84,8 +84,8 @@ impl<'a> Listeners<'a> {
         })
     }
 
-    /// Adds the intercepted ports of a relay. Two relays on one host may not intercept the same port:
-    /// the first would take all connections.
+    /// Adds the intercepted ports of a relay. Two relays on one host may not intercept the same
+    /// port: the first would take all connections.
     fn intercept(&mut self, name: &str, host: &str, ports: &[u16]) -> CheckResult {
         check_each(ports, |port| {
             let mut taken = self.intercepted.iter();
@@ -190,8 +190,8 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
 mod tests {
     use super::*;
 
-    /// Returns the refusal of an iperf3 flow from a to c that connects to `via`. The relay listens at
-    /// `address` of the host `relay`.
+    /// Returns the refusal of an iperf3 flow from a to c that connects to `via`. The relay listens
+    /// at `address` of the host `relay`.
     fn refusal(relay: &str, address: &str, via: &str) -> Option<String> {
         let text = format!(
             "title = 't'\nquestion = 'q'\n\

@@ -43,8 +43,8 @@ pub(crate) fn duration(flow: &Flow) -> Result<Time, String> {
     Ok(Time::from_nanos(timing.interval_ns) * messages.into())
 }
 
-/// Returns what to expect of the link, if the probe's path is one emulated link that does not change
-/// with time.
+/// Returns what to expect of the link, if the probe's path is one emulated link that does not
+/// change with time.
 pub(crate) fn expected(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<Expected> {
     let link_config = link_config(scenario, topology, flow)?;
     let shares_queue = shares_queue(scenario, topology, flow);

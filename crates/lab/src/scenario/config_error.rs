@@ -91,8 +91,8 @@ impl ConfigError {
         }
     }
 
-    /// Error that a program's own parser reports about `options`. The path leads to the option whose
-    /// value the message quotes, or else to the first option that the message names.
+    /// Error that a program's own parser reports about `options`. The path leads to the option
+    /// whose value the message quotes, or else to the first option that the message names.
     pub(crate) fn for_option(options: &Table, problem: String) -> Self {
         let is_quoted = |value: &Value| {
             let text = value.as_str();

@@ -32,8 +32,8 @@ pub(crate) struct Head {
     pub(crate) include: Vec<CellSpec>,
 }
 
-/// Returns the parameters of full runs and of short runs (`--quick` and warm-up). In short
-/// runs `--set` changes a parameter of `[quick]` only if `--quick` is given: warm-up runs stay short.
+/// Returns the parameters of full runs and of short runs (`--quick` and warm-up). In short runs
+/// `--set` changes a parameter of `[quick]` only if `--quick` is given: warm-up runs stay short.
 pub(crate) fn values(
     sources: &ScenarioSources,
     head: &Head,

@@ -30,7 +30,8 @@ pub(crate) struct Tshark {
     pub(crate) keep_alives_of_data: u64,
     /// New data below an earlier ACK's number, which tshark takes for data in order (D14).
     pub(crate) late_to_acks: u64,
-    /// First packets of a direction with a single byte that is already acknowledged: we take them for keep-alives (D16).
+    /// First packets of a direction with a single byte that is already acknowledged: we take them for keep-alives
+    /// (D16).
     pub(crate) lone_bytes: u64,
     /// End of the data of the other end that this end acknowledged or reported by SACK.
     received_end: u64,
