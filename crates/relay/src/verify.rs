@@ -171,11 +171,11 @@ impl SynHolder {
     fn handle_queue(&mut self, queue: &Queue) -> io::Result<bool> {
         for _ in 0..SYNS_PER_BATCH {
             match queue.receive() {
-                Ok(packets) => packets.iter().for_each(|packet| match self.stale_count {
-                    0 => self.handle_syn(queue, packet),
+                Ok(packets) => packets.iter().for_each(|queued| match self.stale_count {
+                    0 => self.handle_syn(queue, queued),
                     _ => {
                         self.stale_count -= 1;
-                        release(queue, packet.id, Verdict::Drop);
+                        release(queue, queued.id, Verdict::Drop);
                     }
                 }),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -194,33 +194,33 @@ impl SynHolder {
 
     /// Handles one SYN. TCP retransmits an unanswered SYN; retransmissions of a held SYN are
     /// dropped.
-    fn handle_syn(&mut self, queue: &Queue, packet: &QueuedPacket) {
-        let drop = || release(queue, packet.id, Verdict::Drop);
-        let Some(flow) = Flow::of_packet(&packet.packet) else {
+    fn handle_syn(&mut self, queue: &Queue, queued: &QueuedPacket) {
+        let drop = || release(queue, queued.id, Verdict::Drop);
+        let Some(flow) = Flow::of_packet(&queued.packet) else {
             return drop();
         };
         if self.listener.preconnected.has(flow) {
-            return release(queue, packet.id, self.accept_verdict());
+            return release(queue, queued.id, self.accept_verdict());
         }
         if self.is_denied(flow) {
             self.listener.counters.fail(Failure::NotAllowed);
             return release(
                 queue,
-                packet.id,
+                queued.id,
                 self.verdict_for(&Failure::NotAllowed.into()),
             );
         }
-        match self.decide(flow, packet) {
-            Decision::Hold => self.spawn_open(flow, dscp(&packet.packet).unwrap_or(0)),
+        match self.decide(flow, queued) {
+            Decision::Hold => self.spawn_open(flow, dscp(&queued.packet).unwrap_or(0)),
             Decision::Drop => drop(),
-            Decision::BypassAgain => self.pass_through(queue, packet),
+            Decision::BypassAgain => self.pass_through(queue, queued),
             Decision::BypassForClientBound => {
                 self.count_direct(Some(flow.client().ip()));
-                self.pass_through(queue, packet);
+                self.pass_through(queue, queued);
             }
             Decision::BypassForTotalBound => {
                 self.count_direct(None);
-                self.pass_through(queue, packet);
+                self.pass_through(queue, queued);
             }
         }
     }
@@ -232,7 +232,7 @@ impl SynHolder {
         denied.any(|network| network.contains(client))
     }
 
-    fn decide(&mut self, flow: Flow, packet: &QueuedPacket) -> Decision {
+    fn decide(&mut self, flow: Flow, queued: &QueuedPacket) -> Decision {
         let (waiting, client_legs_waiting) = self.listener.preconnected.counts(flow.client().ip());
         // Each SYN may become a connection, so it takes a part of the budget of descriptors.
         let free_permits = self.relay.connection_permits.available_permits();
@@ -242,19 +242,19 @@ impl SynHolder {
         let open = self.relay.accounts.connections(client);
         let arrival = Arrival {
             flow,
-            is_local: packet.device == LOOPBACK,
-            may_bypass: packet.device != LOOPBACK && self.listener.config().direct_fallback,
+            is_local: queued.device == LOOPBACK,
+            may_bypass: queued.device != LOOPBACK && self.listener.config().direct_fallback,
             waiting,
             client_legs_waiting,
             client_connections_left: client_max.saturating_sub(open),
             connections_left: free_permits,
         };
-        self.held.admit(arrival, packet.id, Instant::now())
+        self.held.admit(arrival, queued.id, Instant::now())
     }
 
     /// Accepts a packet unchanged: the client connects directly.
-    fn pass_through(&self, queue: &Queue, packet: &QueuedPacket) {
-        release(queue, packet.id, Verdict::Accept);
+    fn pass_through(&self, queue: &Queue, queued: &QueuedPacket) {
+        release(queue, queued.id, Verdict::Accept);
     }
 
     /// Counts a direct connection, and logs at intervals that `client` connects directly, or that

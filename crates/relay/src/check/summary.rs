@@ -510,14 +510,14 @@ impl Display for MemorySummary {
         let pipe = Bytes::new(self.pipe_bytes as u64).exact();
         writeln!(
             f,
-            "  pipes        {} of {pipe}, {pipes} if all were full",
+            "  pipes        {} of {pipe}, {pipes} if all are full",
             self.pipes_max
         )?;
         if let (Some(each), Some(all)) = (self.socket_bytes_max, self.sockets_bytes_max) {
             let (each, all) = (Bytes::new(each), Bytes::new(all));
             writeln!(
                 f,
-                "  sockets      {} of up to {each}, {all} if all were full",
+                "  sockets      {} of up to {each}, {all} if all are full",
                 self.sockets_max
             )?;
         }

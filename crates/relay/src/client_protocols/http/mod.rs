@@ -339,7 +339,7 @@ impl Proxy {
             LoginResult::NotChecked => {
                 return Err(ErrorResponse::unauthenticated(
                     StatusCode::TOO_MANY_REQUESTS,
-                    "too many wrong passwords from this address wait for their check: try again later",
+                    "too many passwords from this address wait to be checked: try again later",
                 ));
             }
         }

@@ -30,14 +30,14 @@ impl Exposition {
         let (mut exposition, mut family) = (Self::default(), Family::default());
         for line in body.lines() {
             match line.strip_prefix("# ") {
-                Some(metadata) => exposition.metadata(metadata, &mut family),
-                None => exposition.sample(line, &mut family),
+                Some(metadata) => exposition.parse_metadata(metadata, &mut family),
+                None => exposition.parse_sample(line, &mut family),
             }
         }
         exposition
     }
 
-    fn metadata(&mut self, line: &str, family: &mut Family) {
+    fn parse_metadata(&mut self, line: &str, family: &mut Family) {
         let mut words = line.splitn(3, ' ');
         let [keyword, name, rest] = [words.next(), words.next(), words.next()].map(Option::unwrap);
         if name != family.name {
@@ -66,7 +66,7 @@ impl Exposition {
         }
     }
 
-    fn sample(&mut self, line: &str, family: &mut Family) {
+    fn parse_sample(&mut self, line: &str, family: &mut Family) {
         let (series, value) = line.rsplit_once(' ').expect("a value");
         let (name, labels) = match series.split_once('{') {
             Some((name, labels)) => (name, labels.strip_suffix('}').expect("closed")),
