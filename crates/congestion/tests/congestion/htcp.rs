@@ -15,8 +15,8 @@ fn htcp() -> Algorithm {
 /// Returns the default parameters with `changes`.
 fn parameters(changes: &[(&str, u32)]) -> Vec<u32> {
     let value = |parameter: longhaul_congestion::math::Parameter| {
-        let told = changes.iter().find(|(name, _)| *name == parameter.name);
-        told.map_or(parameter.default, |(_, value)| *value)
+        let changed = changes.iter().find(|(name, _)| *name == parameter.name);
+        changed.map_or(parameter.default, |(_, value)| *value)
     };
     htcp().parameters().map(value).collect()
 }

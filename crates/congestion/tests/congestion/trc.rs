@@ -91,8 +91,8 @@ fn rate_limit_does_not_speed_up_small_windows() {
 fn only_the_limit_applies_without_a_round_trip() {
     let large = window(10, INFINITE);
     assert_eq!(trc(&[]).pacing_rate(&large, Time::ZERO), None);
-    let told = trc(&[("rate_mbit", 100)]).pacing_rate(&large, Time::ZERO);
-    assert_eq!(told, Some(BitRate::from_bits(100_000_000)));
+    let rate = trc(&[("rate_mbit", 100)]).pacing_rate(&large, Time::ZERO);
+    assert_eq!(rate, Some(BitRate::from_bits(100_000_000)));
 }
 
 #[test]

@@ -31,9 +31,10 @@ struct Outcome {
     returned: Option<u32>,
 }
 
-fn values(algorithm: Algorithm, told: &[(&str, u32)]) -> Vec<u32> {
+fn values(algorithm: Algorithm, parameters: &[(&str, u32)]) -> Vec<u32> {
     let value = |name, initial| {
-        told.iter()
+        parameters
+            .iter()
             .find(|(other, _)| *other == name)
             .map_or(initial, |it| it.1)
     };
@@ -44,7 +45,7 @@ fn values(algorithm: Algorithm, told: &[(&str, u32)]) -> Vec<u32> {
 }
 
 impl<'a> Replay<'a> {
-    fn new(counterpart: &'a Counterpart, vector: &Vector, told: &[(&str, u32)]) -> Self {
+    fn new(counterpart: &'a Counterpart, vector: &Vector, parameters: &[(&str, u32)]) -> Self {
         let algorithm = algorithm(counterpart.algorithm).unwrap();
         let layout = Layout::of(counterpart.algorithm, counterpart.layout);
         let column = |name| {
@@ -61,7 +62,7 @@ impl<'a> Replay<'a> {
                 .iter()
                 .map(|it| (column(it.column), layout.range(it.name)))
                 .collect(),
-            connection: algorithm.connection(&values(algorithm, told)),
+            connection: algorithm.connection(&values(algorithm, parameters)),
             prior_cwnd: 0,
         }
     }

@@ -22,8 +22,11 @@ fn full() -> File {
 fn fails_if_standard_output_is_full() {
     let output = longhaul(&["lab", "list"]).stdout(full()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("standard output: No space left"), "{said}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        message.contains("standard output: No space left"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -66,10 +69,10 @@ fn escapes_terminal_sequences_on_standard_error() {
     ] {
         let output = longhaul(&arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{output:?}");
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(said.contains("\\u{1b}]0;title"), "{said:?}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(message.contains("\\u{1b}]0;title"), "{message:?}");
         for char in ['\x1b', '\x07', '\u{9b}', '\u{202e}'] {
-            assert!(!said.contains(char), "{arguments:?}: {said:?}");
+            assert!(!message.contains(char), "{arguments:?}: {message:?}");
         }
     }
 }

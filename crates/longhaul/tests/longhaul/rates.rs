@@ -9,12 +9,12 @@ fn refused(folder: &Path, arguments: &[&str], words: &[&str]) {
         .current_dir(folder)
         .output()
         .unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
     for word in words {
         assert!(
-            said.contains(word),
-            "{arguments:?}: {word:?} is not in {said}"
+            message.contains(word),
+            "{arguments:?}: {word:?} is not in {message}"
         );
     }
 }

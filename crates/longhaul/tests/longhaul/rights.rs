@@ -202,20 +202,23 @@ fn ended(mut command: Command, arguments: &[String]) -> (Option<i32>, String) {
         stdout,
         stderr,
     } = command.stdin(Stdio::null()).output().unwrap();
-    let said = [stdout, stderr].concat();
-    (status.code(), String::from_utf8_lossy(&said).into_owned())
+    let message = [stdout, stderr].concat();
+    (
+        status.code(),
+        String::from_utf8_lossy(&message).into_owned(),
+    )
 }
 
 fn refused(caller: Caller, arguments: &[String], right: &str) {
     let Some(command) = as_caller(caller) else {
         return;
     };
-    let (code, said) = ended(command, arguments);
-    let last = said.lines().last().unwrap_or_default();
-    assert_eq!(code, Some(3), "{caller:?}: {arguments:?}: {said}");
+    let (code, message) = ended(command, arguments);
+    let last = message.lines().last().unwrap_or_default();
+    assert_eq!(code, Some(3), "{caller:?}: {arguments:?}: {message}");
     assert!(
         last.starts_with("longhaul: ") && last.contains(right),
-        "{caller:?}: {arguments:?}: {said}"
+        "{caller:?}: {arguments:?}: {message}"
     );
 }
 
@@ -290,11 +293,11 @@ fn works_with_the_rights_that_the_manual_names() {
         // A relay ends when it is told to.
         let script = "ip link set lo up; exec setpriv --inh-caps=-all --bounding-set=-all,+$0 timeout --preserve-status 2 \"$@\"";
         command.args(["--net", "sh", "-c", script, rights]);
-        let (code, said) = ended(
+        let (code, message) = ended(
             command,
             &arguments(line, directory.path().to_str().unwrap(), ""),
         );
-        assert_eq!(code, Some(0), "{rights}: {line}: {said}");
+        assert_eq!(code, Some(0), "{rights}: {line}: {message}");
     }
 }
 
@@ -307,8 +310,8 @@ fn runs_unprivileged_commands_for_every_caller() {
             return;
         };
         let arguments = arguments(line, directory.path().to_str().unwrap(), "");
-        let (code, said) = ended(command, &arguments);
-        assert_eq!(code, Some(0), "{line}: {said}");
+        let (code, message) = ended(command, &arguments);
+        assert_eq!(code, Some(0), "{line}: {message}");
     }
 }
 
@@ -325,14 +328,14 @@ fn a_host_is_looked_at_without_rights_and_changed_with_them() {
         skip::because("no user namespaces here");
         return;
     };
-    let (code, said) = ended(command, &["doctor".to_owned()]);
-    assert!(code.is_some_and(|code| code <= 1), "{said}");
+    let (code, message) = ended(command, &["doctor".to_owned()]);
+    assert!(code.is_some_and(|code| code <= 1), "{message}");
     for word in [
         "cc load htcp",
         ROOT,
         "fix: sudo longhaul doctor",
         "longhaul relay ",
     ] {
-        assert!(said.contains(word), "{word}: {said}");
+        assert!(message.contains(word), "{word}: {message}");
     }
 }

@@ -27,8 +27,8 @@ impl Responder {
         command.stdout(Stdio::piped());
         let mut child = bed.right.run(|| command.spawn()).unwrap();
         let mut line = String::new();
-        let mut said = BufReader::new(child.stdout.take().unwrap());
-        said.read_line(&mut line).unwrap();
+        let mut text = BufReader::new(child.stdout.take().unwrap());
+        text.read_line(&mut line).unwrap();
         assert!(line.starts_with("answering"), "{line}");
         Self(child)
     }

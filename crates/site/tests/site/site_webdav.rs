@@ -721,10 +721,10 @@ fn refuses_unescaped_fragments() {
             write!(stream, "{head}Authorization: Bearer {token}\r\n\r\n").unwrap();
             let mut read = [0; 4096];
             let len = stream.read(&mut read).unwrap();
-            let said = String::from_utf8_lossy(&read[..len]);
+            let message = String::from_utf8_lossy(&read[..len]);
             assert!(
-                said.starts_with(&format!("HTTP/1.1 {wanted}")),
-                "{line}: {said}"
+                message.starts_with(&format!("HTTP/1.1 {wanted}")),
+                "{line}: {message}"
             );
         }
     }

@@ -26,7 +26,9 @@ impl Account {
         if !rustix::process::geteuid().is_root() {
             return Self::Own;
         }
-        let accounts = ["postgres", "nobody"].into_iter().filter_map(user_and_group);
+        let accounts = ["postgres", "nobody"]
+            .into_iter()
+            .filter_map(user_and_group);
         let mut accounts = accounts.map(|(user, group)| Self::Other(user, group));
         accounts.find(Self::is_usable).unwrap_or(Self::Nested)
     }

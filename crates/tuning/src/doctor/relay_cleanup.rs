@@ -36,18 +36,18 @@ enum Action {
 
 /// Removes leftovers of dead relays in this network namespace; returns messages about each.
 pub(super) fn clean() -> Result<Vec<String>> {
-    let mut said = Vec::new();
+    let mut messages = Vec::new();
     for family in [Family::Ip, Family::Ip6] {
         let tables = match our_tables(family) {
             Ok(tables) => tables,
             Err(error) => return Ok(vec![format!("cannot search for tables of relays: {error}")]),
         };
         for table in tables {
-            said.push(clean_table(family, &table)?);
+            messages.push(clean_table(family, &table)?);
         }
-        said.extend(clean_rules(family)?);
+        messages.extend(clean_rules(family)?);
     }
-    Ok(said)
+    Ok(messages)
 }
 
 fn our_tables(family: Family) -> Result<Vec<String>, nft::NftError> {
@@ -110,18 +110,18 @@ fn clean_rules(family: Family) -> Result<Vec<String>> {
         return Ok(Vec::new());
     };
     let tables = our_tables(family)?;
-    let mut said = Vec::new();
+    let mut messages = Vec::new();
     for (mark, port) in rules.as_array().into_iter().flatten().filter_map(mark_of) {
         let name = format!("{} rule for mark {mark:#x}", family.name());
         let in_use = tables.iter().any(|table| port_of(table) == Some(port));
         if in_use || has_listener(port).unwrap_or(true) {
-            said.push(format!("{name} stays: it is in use"));
+            messages.push(format!("{name} stays: it is in use"));
             continue;
         }
         Diversion::new(family, Marks::of(port)).remove()?;
-        said.push(format!("{name} removed with its route"));
+        messages.push(format!("{name} removed with its route"));
     }
-    Ok(said)
+    Ok(messages)
 }
 
 /// Returns the mark and port of a rule of longhaul's: its routing table has the mark's number.
@@ -138,12 +138,12 @@ fn run_json(program: &str, args: &[&str]) -> Result<Value> {
         .args(args)
         .output()
         .with_context(|| format!("cannot start {program}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let messages = String::from_utf8_lossy(&output.stderr);
     anyhow::ensure!(
         output.status.success(),
         "{program} {}: {}",
         args.join(" "),
-        said.lines().next().unwrap_or("failed")
+        messages.lines().next().unwrap_or("failed")
     );
     // ip prints nothing at all for an empty list.
     match output.stdout.trim_ascii() {

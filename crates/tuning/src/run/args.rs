@@ -109,12 +109,7 @@ pub struct Args {
     pub(super) json: Option<PathBuf>,
 
     /// The program and its arguments
-    #[arg(
-        required = true,
-        value_name = "PROGRAM",
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(required = true, value_name = "PROGRAM", trailing_var_arg = true)]
     pub(super) command: Vec<OsString>,
 }
 

@@ -144,28 +144,28 @@ fn print_result(record: &Record, verbose: bool) {
 /// Removes leftovers of killed runs: cgroups beside this process's, congestion controls that were
 /// loaded for them, and the pacing of ACKs. Returns messages about each.
 pub(crate) fn clean() -> Vec<String> {
-    let mut said = remove_leftovers();
+    let mut messages = remove_leftovers();
     match ack_pacing::remove_stale() {
-        Ok(devices) => said.extend(devices.into_iter().map(|device| {
+        Ok(devices) => messages.extend(devices.into_iter().map(|device| {
             format!("{device} has its queueing discipline back: no process paces ACKs there")
         })),
-        Err(error) => said.push(format!("cannot search for ACK pacing: {error}")),
+        Err(error) => messages.push(format!("cannot search for ACK pacing: {error}")),
     }
-    said
+    messages
 }
 
 /// Removes all leftovers but the pacing, which the next run that paces on the same interface removes.
 fn remove_leftovers() -> Vec<String> {
-    let mut said = clean_cgroups();
+    let mut messages = clean_cgroups();
     match loader::clean(&Pins::default()) {
-        Ok(names) => said.extend(
+        Ok(names) => messages.extend(
             names
                 .into_iter()
                 .map(|name| format!("{name} unloaded: no process holds it")),
         ),
-        Err(error) => said.push(format!("cannot search for congestion controls: {error}")),
+        Err(error) => messages.push(format!("cannot search for congestion controls: {error}")),
     }
-    said
+    messages
 }
 
 fn clean_cgroups() -> Vec<String> {
@@ -173,11 +173,11 @@ fn clean_cgroups() -> Vec<String> {
         Ok(swept) => swept,
         Err(error) => return vec![format!("cannot search for cgroups of runs: {error}")],
     };
-    let said = swept.into_iter().map(|swept| match swept {
+    let messages = swept.into_iter().map(|swept| match swept {
         StaleCgroup::Removed(name) => format!("cgroup {name} removed: its longhaul run has ended"),
         StaleCgroup::Busy(name, count) => {
             format!("cgroup {name} stays: {count} processes of a killed longhaul run are in it")
         }
     });
-    said.collect()
+    messages.collect()
 }

@@ -317,10 +317,11 @@ mod tests {
                 assert!(wanted(&[flag, value]).is_ok(), "{flag} {value}");
             }
             for value in bad {
-                let said = wanted(&[flag, value]).unwrap_err();
+                let printed_text = wanted(&[flag, value]).unwrap_err();
                 assert!(
-                    said.starts_with(&format!("{flag} ")) && said.contains(": want "),
-                    "{value}: {said}"
+                    printed_text.starts_with(&format!("{flag} "))
+                        && printed_text.contains(": want "),
+                    "{value}: {printed_text}"
                 );
             }
         }
@@ -328,16 +329,16 @@ mod tests {
 
     #[test]
     fn accepts_parameters_only_for_own_algorithms() {
-        let said = wanted(&["--cc", "reno", "--param", "ai=50"]).unwrap_err();
-        assert!(said.contains("lh_NAME"), "{said}");
-        let said = wanted(&["--cc", "lh_scalable", "--param", "x=50"]).unwrap_err();
-        assert!(said.contains("ai, md_shift"), "{said}");
+        let printed_text = wanted(&["--cc", "reno", "--param", "ai=50"]).unwrap_err();
+        assert!(printed_text.contains("lh_NAME"), "{printed_text}");
+        let printed_text = wanted(&["--cc", "lh_scalable", "--param", "x=50"]).unwrap_err();
+        assert!(printed_text.contains("ai, md_shift"), "{printed_text}");
         let ours = wanted(&["--cc", "lh_scalable", "--param", "ai=50"]).unwrap();
         assert_eq!(ours.profile.parameters.unwrap()[..5], [1, 0, 0, 0, 50]);
-        let said = wanted(&["--cc", "nobody"]).unwrap_err();
+        let printed_text = wanted(&["--cc", "nobody"]).unwrap_err();
         assert!(
-            said.contains("cubic") && said.contains("lh_scalable"),
-            "{said}"
+            printed_text.contains("cubic") && printed_text.contains("lh_scalable"),
+            "{printed_text}"
         );
     }
 }

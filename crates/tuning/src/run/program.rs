@@ -104,8 +104,8 @@ mod tests {
             "/",
             "",
         ] {
-            let said = find(OsStr::new(missing)).unwrap_err().to_string();
-            assert!(said.contains("no such program"), "{said}");
+            let message = find(OsStr::new(missing)).unwrap_err().to_string();
+            assert!(message.contains("no such program"), "{message}");
         }
     }
 }

@@ -43,10 +43,10 @@ fn connection_in_another_namespace_survives_unload() {
     assert_eq!(seen["bytes_acked"], json!(MIB + 1));
     assert!(seen["pacing_rate_bps"].as_u64().unwrap() > 0);
 
-    let said = host.output_of(&["unload", "scalable"]);
+    let message = host.output_of(&["unload", "scalable"]);
     assert!(
-        said.contains("keep it until closed") || said.contains("keeps it"),
-        "{said}"
+        message.contains("keep it until closed") || message.contains("keeps it"),
+        "{message}"
     );
     assert!(!is_registered());
     stranger.run(|place| place.as_mut().unwrap().transfer(8 * MIB));
@@ -116,11 +116,11 @@ fn does_not_read_state_of_another_build() {
         host.output_of(&["watch", "--once"])
             .contains("loaded by another longhaul")
     );
-    let (code, said) = host.cc(&["load", "scalable"]);
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains("another longhaul"), "{said}");
-    let said = host.output_of(&["load", "scalable", "--replace"]);
-    assert!(said.contains("can no longer be watched"), "{said}");
+    let (code, message) = host.cc(&["load", "scalable"]);
+    assert_eq!(code, 1, "{message}");
+    assert!(message.contains("another longhaul"), "{message}");
+    let message = host.output_of(&["load", "scalable", "--replace"]);
+    assert!(message.contains("can no longer be watched"), "{message}");
     assert!(host.watch_port(connection.port()).is_none());
     connection.transfer(MIB);
     let new = Connection::open(Some(NAME)).unwrap();
@@ -136,14 +136,15 @@ fn watch_applies_the_filter() {
         return;
     }
     let host = Host::new();
-    let (code, said) = host.cc(&["watch", "scalable", "--once"]);
-    assert_eq!(code, 1, "{said}");
+    let (code, message) = host.cc(&["watch", "scalable", "--once"]);
+    assert_eq!(code, 1, "{message}");
     host.output_of(&["load", "scalable"]);
     let one = Connection::open(Some(NAME)).unwrap();
     let _other = Connection::open(Some(NAME)).unwrap();
     let count = |filter: &str| {
-        let said = host.output_of(&["watch", "scalable", "--once", "--json", "--filter", filter]);
-        said.lines().count()
+        let message =
+            host.output_of(&["watch", "scalable", "--once", "--json", "--filter", filter]);
+        message.lines().count()
     };
     assert_eq!(count(&format!("sport {}", one.port())), 1);
     assert_eq!(
@@ -183,9 +184,9 @@ fn replace_changes_parameters_of_new_connections_only() {
         host.output_of(&["load", "lh_scalable", "--param", "ai=50"]),
         "lh_scalable: already loaded, ai=50 md_shift=3\n"
     );
-    let (code, said) = host.cc(&["load", "scalable", "--param", "ai=60"]);
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains("--replace"), "{said}");
+    let (code, message) = host.cc(&["load", "scalable", "--param", "ai=60"]);
+    assert_eq!(code, 1, "{message}");
+    assert!(message.contains("--replace"), "{message}");
 
     host.output_of(&["load", "scalable", "--param", "ai=60", "--replace"]);
     let mut new = Connection::open(Some(NAME)).unwrap();
@@ -210,15 +211,15 @@ fn concurrent_loads_load_once() {
             .spawn()
     };
     let all: Vec<_> = (0..6).map(start).collect();
-    let said: Vec<_> = all
+    let message: Vec<_> = all
         .into_iter()
         .map(|child| exit_code_and_output(&child.unwrap().wait_with_output().unwrap()))
         .collect();
-    assert!(said.iter().all(|(code, _)| *code == 0), "{said:?}");
-    let loads = said
+    assert!(message.iter().all(|(code, _)| *code == 0), "{message:?}");
+    let loads = message
         .iter()
         .filter(|(_, text)| text.starts_with("lh_scalable: loaded"));
-    assert_eq!(loads.count(), 1, "{said:?}");
+    assert_eq!(loads.count(), 1, "{message:?}");
 }
 
 #[test]
@@ -325,21 +326,24 @@ fn restores_default_but_not_one_set_by_others() {
         NAME
     );
 
-    let (code, said) = host.cc(&["unload", "scalable"]);
-    assert_eq!(code, 1, "from the wrong namespace: {said}");
-    assert!(said.contains(&there.name) && is_registered(), "{said}");
-    let (code, said) = inside(&["unload", "scalable"]);
-    assert_eq!(code, 0, "{said}");
-    assert!(said.contains("the default is reno again"), "{said}");
+    let (code, message) = host.cc(&["unload", "scalable"]);
+    assert_eq!(code, 1, "from the wrong namespace: {message}");
+    assert!(
+        message.contains(&there.name) && is_registered(),
+        "{message}"
+    );
+    let (code, message) = inside(&["unload", "scalable"]);
+    assert_eq!(code, 0, "{message}");
+    assert!(message.contains("the default is reno again"), "{message}");
     assert_eq!(get(), "reno");
 
     host.output_of(&["load", "scalable"]);
     set(NAME);
-    let (code, said) = inside(&["unload", "scalable"]);
-    assert_eq!(code, 1, "{said}");
+    let (code, message) = inside(&["unload", "scalable"]);
+    assert_eq!(code, 1, "{message}");
     assert!(
-        said.contains("another program") && is_registered(),
-        "{said}"
+        message.contains("another program") && is_registered(),
+        "{message}"
     );
     set("reno");
 }
@@ -364,11 +368,11 @@ fn load_inside_ip_netns_exec_persists_or_is_refused() {
         ]);
         exit_code_and_output(&command.arg(host.bpffs()).output().unwrap())
     };
-    let (code, said) = load_below_own_mount();
-    assert_eq!(code, 3, "{said}");
+    let (code, message) = load_below_own_mount();
+    assert_eq!(code, 3, "{message}");
     assert!(
-        said.contains("mounts of its own") && !is_registered(),
-        "{said}"
+        message.contains("mounts of its own") && !is_registered(),
+        "{message}"
     );
 
     rustix::mount::mount(
@@ -379,8 +383,8 @@ fn load_inside_ip_netns_exec_persists_or_is_refused() {
         None,
     )
     .unwrap();
-    let (code, said) = load_below_own_mount();
-    assert_eq!(code, 0, "{said}");
+    let (code, message) = load_below_own_mount();
+    assert_eq!(code, 0, "{message}");
     assert!(is_registered());
     host.output_of(&["unload", "scalable"]);
     assert!(host.is_mounted(), "it was not longhaul's");
@@ -401,17 +405,17 @@ fn refuses_a_name_that_is_taken() {
             .arg(elsewhere.path());
         exit_code_and_output(&command.output().unwrap())
     };
-    let (code, said) = run_elsewhere("load");
-    assert_eq!((code, said.lines().count()), (3, 1), "{said}");
-    assert!(said.contains("lh_scalable is taken"), "{said}");
+    let (code, message) = run_elsewhere("load");
+    assert_eq!((code, message.lines().count()), (3, 1), "{message}");
+    assert!(message.contains("lh_scalable is taken"), "{message}");
     assert!(
         std::fs::read_dir(elsewhere.path())
             .unwrap()
             .next()
             .is_none()
     );
-    let (code, said) = run_elsewhere("unload");
-    assert_eq!(code, 1, "{said}");
+    let (code, message) = run_elsewhere("unload");
+    assert_eq!(code, 1, "{message}");
     assert!(is_registered());
 }
 

@@ -24,9 +24,9 @@ fn cc(args: &[&str]) -> (i32, String) {
 #[test]
 fn unknown_names_are_refused_with_the_known_ones() {
     let refused = |args: &[&str], named: &str| {
-        let (code, said) = cc(args);
-        assert_eq!(code, 2, "{args:?}: {said}");
-        assert!(said.contains(named), "{args:?}: {said}");
+        let (code, message) = cc(args);
+        assert_eq!(code, 2, "{args:?}: {message}");
+        assert!(message.contains(named), "{args:?}: {message}");
     };
     refused(&["load", "vegas"], "scalable, trc");
     refused(&["unload", "vegas"], "scalable, trc");
@@ -93,9 +93,9 @@ fn names_missing_rights() {
         &["unload", "scalable"],
         &["watch", "--once"],
     ] {
-        let (code, said) = exit_code_and_line(&without(args));
-        assert_eq!(code, 3, "{args:?}: {said}");
-        assert!(said.contains("root (CAP_BPF"), "{args:?}: {said}");
+        let (code, message) = exit_code_and_line(&without(args));
+        assert_eq!(code, 3, "{args:?}: {message}");
+        assert!(message.contains("root (CAP_BPF"), "{args:?}: {message}");
     }
     let list = without(&["list"]);
     assert!(list.status.success());
@@ -110,18 +110,18 @@ fn names_missing_kernel_feature() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let (code, said) = over_types(directory.path());
-    if said.contains("not permitted") {
-        longhaul_testbed::skip::because(&said);
+    let (code, message) = over_types(directory.path());
+    if message.contains("not permitted") {
+        longhaul_testbed::skip::because(&message);
         return;
     }
-    assert_eq!(code, 3, "{said}");
-    assert!(said.contains("CONFIG_DEBUG_INFO_BTF"), "{said}");
+    assert_eq!(code, 3, "{message}");
+    assert!(message.contains("CONFIG_DEBUG_INFO_BTF"), "{message}");
 
     fs::write(directory.path().join("vmlinux"), types_without_struct_ops()).unwrap();
-    let (code, said) = over_types(directory.path());
-    assert_eq!(code, 3, "{said}");
-    assert!(said.contains("struct_ops"), "{said}");
+    let (code, message) = over_types(directory.path());
+    assert_eq!(code, 3, "{message}");
+    assert!(message.contains("struct_ops"), "{message}");
 }
 
 /// Runs `cc load` with this directory mounted over the kernel's BTF, in a mount namespace.

@@ -17,11 +17,11 @@ const PATH: [&str; 4] = ["--rate", "1gbit", "--rtt", "40ms"];
 /// Asserts a refusal in one line that contains all of `words`.
 fn refused(args: &[&str], words: &[&str]) {
     let output = simulate(&[&PATH, args].concat());
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
-    assert_eq!(said.trim().lines().count(), 1, "{said}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
+    assert_eq!(message.trim().lines().count(), 1, "{message}");
     for word in words {
-        assert!(said.contains(word), "{word:?} is not in {said}");
+        assert!(message.contains(word), "{word:?} is not in {message}");
     }
 }
 

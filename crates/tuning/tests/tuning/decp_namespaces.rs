@@ -148,17 +148,17 @@ fn caps_fast_streams_and_lifts_caps_at_the_end() {
         !caps.is_empty() && caps.iter().all(|(cap, window)| window <= cap)
     });
     send(&decp, Signal::INT);
-    let mut said = String::new();
+    let mut message = String::new();
     decp.stdout
         .take()
         .unwrap()
-        .read_to_string(&mut said)
+        .read_to_string(&mut message)
         .unwrap();
     let status = decp.wait().unwrap();
     assert!(status.success(), "{status}");
     assert_eq!(bulk.caps_in_force(), []);
 
-    let records: Vec<Value> = said
+    let records: Vec<Value> = message
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
@@ -215,13 +215,13 @@ fn dry_run_sets_no_caps_and_lift_removes_leftovers() {
     let output = decp.wait_with_output().unwrap();
     assert!(output.status.success());
     assert_eq!(bulk.caps_in_force(), []);
-    let said = String::from_utf8(output.stdout).unwrap();
-    let samples = said
+    let message = String::from_utf8(output.stdout).unwrap();
+    let samples = message
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap());
     assert!(
         samples.filter(|sample| sample["bulk"] == STREAMS).count() > 5,
-        "{said}"
+        "{message}"
     );
 
     // As if all of `longhaul decp` had been killed at once.

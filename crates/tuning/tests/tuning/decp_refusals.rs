@@ -13,9 +13,9 @@ fn decp(flags: &[&str]) -> Output {
 
 fn refused(flags: &[&str]) -> String {
     let output = decp(flags);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{flags:?}: {said}");
-    said
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{flags:?}: {message}");
+    message
 }
 
 #[test]
@@ -36,9 +36,9 @@ fn names_bad_input() {
         ),
         (&["--filter", "dport 1", "--cgroup", "/tmp"], "/tmp"),
     ] {
-        let said = refused(flags);
-        assert!(said.contains(says), "{flags:?}: {said}");
-        assert_eq!(said.trim_end().lines().count(), 1, "one line: {said}");
+        let message = refused(flags);
+        assert!(message.contains(says), "{flags:?}: {message}");
+        assert_eq!(message.trim_end().lines().count(), 1, "one line: {message}");
     }
     assert!(refused(&[]).contains("--filter"));
     assert!(refused(&["--filter", "dport 1", "--cap-min", "1"]).contains("--cap-min"));

@@ -131,9 +131,9 @@ fn fix_then_undo_restores_every_byte() {
     }
     let host = Host::new();
     let before = host.settings();
-    let (code, said) = host.fix(&[]);
-    assert_eq!(code, 0, "{said}");
-    assert!(said.contains("net.ipv4.tcp_sack: 0 -> 1\n"), "{said}");
+    let (code, message) = host.fix(&[]);
+    assert_eq!(code, 0, "{message}");
+    assert!(message.contains("net.ipv4.tcp_sack: 0 -> 1\n"), "{message}");
     assert_eq!(host.get("net.ipv4.tcp_rmem"), "4096 131072 500002816");
     // It changed the settings that it printed, and no others.
     let after = host.settings();
@@ -143,24 +143,24 @@ fn fix_then_undo_restores_every_byte() {
         let name = key.strip_prefix("/proc/sys").unwrap();
         let name = name.to_str().unwrap().replace('/', ".");
         assert!(
-            said.contains(&name[1..]) || said.contains(&name),
-            "{name}: {said}"
+            message.contains(&name[1..]) || message.contains(&name),
+            "{name}: {message}"
         );
         count += 1;
     }
-    assert_eq!(count, said.matches(" -> ").count(), "{said}");
+    assert_eq!(count, message.matches(" -> ").count(), "{message}");
 
-    let (code, said) = host.fix(&[]);
-    assert_eq!(code, 0, "{said}");
-    assert!(said.contains("nothing to change"), "{said}");
+    let (code, message) = host.fix(&[]);
+    assert_eq!(code, 0, "{message}");
+    assert!(message.contains("nothing to change"), "{message}");
 
-    let (code, said) = host.doctor(&["--undo"]);
-    assert_eq!(code, 0, "{said}");
+    let (code, message) = host.doctor(&["--undo"]);
+    assert_eq!(code, 0, "{message}");
     assert_eq!(host.settings(), before);
     assert_eq!(host.records(), [""; 0].map(PathBuf::from));
-    let (code, said) = host.doctor(&["--undo"]);
+    let (code, message) = host.doctor(&["--undo"]);
     assert_eq!(code, 0);
-    assert!(said.contains("nothing to undo"), "{said}");
+    assert!(message.contains("nothing to undo"), "{message}");
 }
 
 #[test]
@@ -190,8 +190,8 @@ fn undo_and_clean_revert_an_interrupted_fix() {
         host.cut_short();
         host.set("net.ipv4.tcp_sack", "0");
         host.set("net.ipv4.tcp_rmem", "4096 131072 7000000");
-        let (code, said) = host.doctor(&[way_back]);
-        assert_eq!(code, 0, "{way_back}: {said}");
+        let (code, message) = host.doctor(&[way_back]);
+        assert_eq!(code, 0, "{way_back}: {message}");
         assert_eq!(host.settings(), before, "{way_back}");
         assert_eq!(host.records().len(), 0, "{way_back}");
     }
@@ -217,8 +217,8 @@ fn undo_reverts_a_killed_fix() {
         std::thread::sleep(std::time::Duration::from_millis(round));
         child.kill().unwrap();
         child.wait().unwrap();
-        let (code, said) = host.doctor(&["--undo"]);
-        assert_eq!(code, 0, "round {round}: {said}");
+        let (code, message) = host.doctor(&["--undo"]);
+        assert_eq!(code, 0, "round {round}: {message}");
         assert_eq!(host.settings(), before, "round {round}");
     }
 }
@@ -231,9 +231,9 @@ fn clean_keeps_a_finished_fix() {
     let host = Host::new();
     assert_eq!(host.fix(&[]).0, 0);
     let fixed = host.settings();
-    let (code, said) = host.doctor(&["--clean"]);
-    assert_eq!(code, 0, "{said}");
-    assert!(said.contains("--undo restores them"), "{said}");
+    let (code, message) = host.doctor(&["--clean"]);
+    assert_eq!(code, 0, "{message}");
+    assert!(message.contains("--undo restores them"), "{message}");
     assert_eq!(host.settings(), fixed);
     assert_eq!(host.records().len(), 1);
 }
@@ -246,9 +246,9 @@ fn undo_keeps_and_reports_values_changed_by_others() {
     let host = Host::new();
     assert_eq!(host.fix(&[]).0, 0);
     host.set("net.ipv4.tcp_rmem", "4096 131072 600000000");
-    let (code, said) = host.doctor(&["--undo"]);
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains("another program changed it"), "{said}");
+    let (code, message) = host.doctor(&["--undo"]);
+    assert_eq!(code, 1, "{message}");
+    assert!(message.contains("another program changed it"), "{message}");
     assert_eq!(host.get("net.ipv4.tcp_rmem"), "4096 131072 600000000");
     assert_eq!(host.get("net.ipv4.tcp_sack"), "0");
     // The change stays recorded: with longhaul's value back, it can be undone.
@@ -277,8 +277,8 @@ fn writes_and_removes_the_persistent_file() {
 
     fs::write(&file, "vm.swappiness = 1\n").unwrap();
     let before = host.settings();
-    let (code, said) = host.fix(&[&persist]);
-    assert_eq!(code, 2, "{said}");
+    let (code, message) = host.fix(&[&persist]);
+    assert_eq!(code, 2, "{message}");
     assert_eq!(host.settings(), before);
 }
 
@@ -299,18 +299,18 @@ fn cleans_records_of_deleted_namespaces() {
         let command = longhaul_linux::process::inside(&mut command, &here.netns);
         exit_code_and_output(&command.output().unwrap())
     };
-    let (code, said) = clean();
-    assert_eq!(code, 0, "{said}");
-    assert!(said.contains("its namespace exists"), "{said}");
+    let (code, message) = clean();
+    assert_eq!(code, 0, "{message}");
+    assert!(message.contains("its namespace exists"), "{message}");
     assert_eq!(gone.records().len(), 1);
 
     // Somebody else's namespaces may get its number, but not while this test holds it: give the
     // record a number that no namespace has.
     let file = gone.records().remove(0);
     fs::rename(&file, file.with_file_name("doctor-netns-1.json")).unwrap();
-    let (code, said) = clean();
-    assert_eq!(code, 0, "{said}");
-    assert!(said.contains("its namespace is gone"), "{said}");
+    let (code, message) = clean();
+    assert_eq!(code, 0, "{message}");
+    assert!(message.contains("its namespace is gone"), "{message}");
     assert_eq!(gone.records().len(), 0);
 }
 
@@ -329,9 +329,9 @@ fn removes_tables_and_rules_of_dead_relays_only() {
     }
     let host = Host::new();
     let must = |program: &str, args: &[&str]| {
-        let (code, said) = exit_code_and_output(&host.command(program, args));
-        assert_eq!(code, 0, "{program} {args:?}: {said}");
-        said
+        let (code, message) = exit_code_and_output(&host.command(program, args));
+        assert_eq!(code, 0, "{program} {args:?}: {message}");
+        message
     };
     must("nft", &[TABLES]);
     must("ip", &["link", "set", "lo", "up"]);
@@ -348,8 +348,8 @@ fn removes_tables_and_rules_of_dead_relays_only() {
             ],
         );
     }
-    let (code, said) = host.doctor(&["--clean"]);
-    assert_eq!(code, 0, "{said}");
+    let (code, message) = host.doctor(&["--clean"]);
+    assert_eq!(code, 0, "{message}");
 
     let tables = must("nft", &["list", "tables"]);
     for (name, stays) in [
@@ -388,8 +388,8 @@ fn refuses_bad_input_before_any_change() {
         &["--filter", "net."],
         &["--fix", "--persist=/no/such/directory/x.conf"],
     ] {
-        let (code, said) = host.doctor(args);
-        assert_eq!(code, 2, "{args:?}: {said}");
+        let (code, message) = host.doctor(args);
+        assert_eq!(code, 2, "{args:?}: {message}");
     }
     assert_eq!(host.settings(), before);
     assert_eq!(host.records().len(), 0);
@@ -407,9 +407,9 @@ fn changes_need_root() {
             "unshare",
             &["--user", longhaul_testbed::longhaul(), "doctor", what],
         );
-        let (code, said) = exit_code_and_output(&output);
-        assert_eq!(code, 3, "{what}: {said}");
-        assert!(said.contains("needs root"), "{said}");
+        let (code, message) = exit_code_and_output(&output);
+        assert_eq!(code, 3, "{what}: {message}");
+        assert!(message.contains("needs root"), "{message}");
     }
     // Reading does not.
     let output = host.command(
@@ -423,15 +423,15 @@ fn changes_need_root() {
 /// Lists possible leftovers of trials: congestion controls, tables, devices, namespaces, pins.
 fn traces(pid: u32) -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let said = |words: &[&str]| {
+    let message = |words: &[&str]| {
         let output = Command::new(words[0]).args(&words[1..]).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
     let all = [
         read("/proc/sys/net/ipv4/tcp_available_congestion_control"),
-        said(&["nft", "list", "tables"]),
-        said(&["ip", "-o", "link"]),
-        said(&["find", "/sys/fs/bpf"]),
+        message(&["nft", "list", "tables"]),
+        message(&["ip", "-o", "link"]),
+        message(&["find", "/sys/fs/bpf"]),
     ];
     // Another doctor may run at the same time.
     let registered = format!("lh_try{pid:x}");

@@ -298,14 +298,17 @@ fn keeps_a_configured_queueing_discipline() {
             .fetch(&flags, "10.5.0.1", 1)
             .wait_with_output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        (output.status.code().unwrap(), said)
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code().unwrap(), message)
     };
-    let (code, said) = refused("wan0");
-    assert_eq!(code, 3, "{said}");
-    assert!(said.contains("tc qdisc delete dev wan0 root"), "{said}");
-    let (code, said) = refused("wan7");
-    assert_eq!(code, 2, "{said}");
+    let (code, message) = refused("wan0");
+    assert_eq!(code, 3, "{message}");
+    assert!(
+        message.contains("tc qdisc delete dev wan0 root"),
+        "{message}"
+    );
+    let (code, message) = refused("wan7");
+    assert_eq!(code, 2, "{message}");
     let shown = sh(&format!("tc -n {} qdisc show dev wan0", pair.client));
     assert!(shown.contains("pfifo 7:"), "{shown}");
 }

@@ -14,11 +14,11 @@ use std::{
 /// Asserts a refusal with this code and one line that contains all of `words`; the program would print.
 fn refused(code: i32, flags: &[&str], words: &[&str]) {
     let output = command(flags, &["echo", "it ran"]).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(code), "{flags:?}: {said}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{flags:?}: {message}");
     assert!(output.stdout.is_empty(), "{flags:?}");
     for word in words {
-        assert!(said.contains(word), "{word:?} is not in {said}");
+        assert!(message.contains(word), "{word:?} is not in {message}");
     }
 }
 
@@ -63,13 +63,18 @@ fn refuses_unknown_names() {
 }
 
 #[test]
+fn names_an_unknown_flag() {
+    refused(2, &["--pacing", "1gbit"], &["--pacing", "--pacing-rate"]);
+}
+
+#[test]
 fn names_a_missing_program() {
     for missing in ["no-such-program", "/no/such/program", "/etc/passwd"] {
         let output = command(&[], &[missing]).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(missing), "{said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains(missing), "{message}");
+        assert_eq!(message.lines().count(), 1, "{message}");
     }
 }
 
@@ -80,11 +85,11 @@ fn names_missing_capability() {
     }
     let mut command = command(&["--pacing-rate", "1gbit"], &["echo", "it ran"]);
     let output = command.uid(65534).gid(65534).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(3), "{said}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{message}");
     assert!(
-        said.contains("CAP_BPF") && said.lines().count() == 1,
-        "{said}"
+        message.contains("CAP_BPF") && message.lines().count() == 1,
+        "{message}"
     );
     assert!(output.stdout.is_empty());
 }
@@ -108,8 +113,8 @@ fn refuses_algorithm_of_another_build_with_exit_code_3() {
     assert!(cc("unload").status.success());
     changed.unwrap();
     let output = output.unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("by another longhaul"), "{said}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{message}");
+    assert!(message.contains("by another longhaul"), "{message}");
     assert!(output.stdout.is_empty());
 }

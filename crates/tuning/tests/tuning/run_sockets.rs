@@ -324,8 +324,11 @@ fn record_counts_socket_activity() {
     drop(other_end);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.stdout, b"and back");
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("bash: 1 connection with reno"), "{said}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        message.contains("bash: 1 connection with reno"),
+        "{message}"
+    );
     let json: serde_json::Value = serde_json::from_reader(record.reopen().unwrap()).unwrap();
     assert_eq!(json["exit_code"], 0);
     assert_eq!(

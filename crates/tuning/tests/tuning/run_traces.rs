@@ -195,14 +195,15 @@ fn remaining_processes_return_to_their_cgroup() {
     }
     // (Its own output, or the test would wait for its end.)
     let script = "sleep 1000 >/dev/null 2>&1 & echo $!";
-    let said = crate::run_program::stdout_of(&["--pacing-rate", "1gbit"], &["bash", "-c", script]);
-    let sleeper = said.trim().parse().ok().and_then(Pid::from_raw).unwrap();
+    let message =
+        crate::run_program::stdout_of(&["--pacing-rate", "1gbit"], &["bash", "-c", script]);
+    let sleeper = message.trim().parse().ok().and_then(Pid::from_raw).unwrap();
     let cgroup_of = |process: &str| {
         let text = std::fs::read_to_string(format!("/proc/{process}/cgroup")).unwrap();
         let line = text.lines().find(|line| line.starts_with("0::"));
         line.unwrap().to_owned()
     };
-    assert_eq!(cgroup_of(said.trim()), cgroup_of("self"));
+    assert_eq!(cgroup_of(message.trim()), cgroup_of("self"));
     kill_process(sleeper, Signal::KILL).unwrap();
 }
 

@@ -122,7 +122,7 @@ impl Connector {
         self.next_at = now + RETRY_INTERVAL;
         let packet = Packet {
             timestamp_us: 0,
-            destination: self.peer_handshake.map_or(0, |heard| heard.socket),
+            destination: self.peer_handshake.map_or(0, |handshake| handshake.socket),
             body: Body::Handshake(self.handshake(self.step)),
         };
         packet.write(to);

@@ -70,7 +70,7 @@ const steps = [
 ];
 "##;
     let page = html::html(&fixtures::report());
-    let Some(told) = run_steps(&page, STEPS) else {
+    let Some(layout) = run_steps(&page, STEPS) else {
         return;
     };
     let wanted = [
@@ -85,7 +85,7 @@ const steps = [
         "chosen 10.0.0.1:40007 → 10.0.0.2:80, at right flow-7-upload",
         "loaded 0",
     ];
-    assert_eq!(told, [wanted, wanted], "on a desk, on a phone");
+    assert_eq!(layout, [wanted, wanted], "on a desk, on a phone");
 }
 
 #[test]
@@ -111,7 +111,7 @@ const steps = [
 ];
 "##;
     let page = html::html(&fixtures::report());
-    let Some(told) = run_steps(&page, STEPS) else {
+    let Some(layout) = run_steps(&page, STEPS) else {
         return;
     };
     let wanted = [
@@ -123,7 +123,7 @@ const steps = [
         "focus 0",
         "back 0.000-29.992",
     ];
-    assert_eq!(told, [wanted, wanted], "on a desk, on a phone");
+    assert_eq!(layout, [wanted, wanted], "on a desk, on a phone");
 }
 
 #[test]

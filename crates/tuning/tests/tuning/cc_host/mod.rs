@@ -70,15 +70,15 @@ impl Host {
 
     /// Runs `longhaul cc ARGS`, which must succeed; returns its output.
     pub(crate) fn output_of(&self, args: &[&str]) -> String {
-        let (code, said) = self.cc(args);
-        assert_eq!(code, 0, "cc {args:?}: {said}");
-        said
+        let (code, message) = self.cc(args);
+        assert_eq!(code, 0, "cc {args:?}: {message}");
+        message
     }
 
     /// Returns the records of all connections.
     pub(crate) fn watch(&self) -> Vec<Value> {
-        let said = self.output_of(&["watch", "--once", "--json"]);
-        let lines = said.lines().map(serde_json::from_str);
+        let message = self.output_of(&["watch", "--once", "--json"]);
+        let lines = message.lines().map(serde_json::from_str);
         lines.collect::<Result<_, _>>().unwrap()
     }
 

@@ -28,8 +28,8 @@ pub(crate) fn output(flags: &[&str], words: &[&str]) -> Output {
 /// Runs the command, which must succeed; returns its standard output.
 pub(crate) fn stdout_of(flags: &[&str], words: &[&str]) -> String {
     let output = output(flags, words);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {said}", output.status);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {message}", output.status);
     String::from_utf8(output.stdout).unwrap()
 }
 
