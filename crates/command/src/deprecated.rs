@@ -5,24 +5,39 @@
 //! Old names on the command line are hidden aliases of clap, such as `#[arg(long = "filter", alias = "only")]`. Each
 //! file format has a table of [`RenamedKey`]s.
 
-use crate::errln;
+use crate::{errln, logging};
 use clap::{Arg, Command};
+use parking_lot::Mutex;
 use std::{collections::BTreeSet, ffi::OsString};
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
 };
 
-/// Prints a warning on standard error: the name `old` is now `new`.
+/// Old names that this process has warned of, with their new names.
+static WARNED: Mutex<BTreeSet<(String, String)>> = Mutex::new(BTreeSet::new());
+
+/// Warns once, on standard error, that the name `old` is now `new`. The warning is a log line if the log is for a
+/// program: JSON, or the journal.
 pub fn warn(old: &str, new: &str) {
-    errln!("longhaul: warning: {old} is now {new}; the next version rejects the old name");
+    if !WARNED.lock().insert((old.to_owned(), new.to_owned())) {
+        return;
+    }
+    match logging::is_for_programs() {
+        true => tracing::warn!("{old} is now {new}; the next version rejects the old name"),
+        false => {
+            errln!("longhaul: warning: {old} is now {new}; the next version rejects the old name")
+        }
+    }
 }
 
-/// Prints a warning for each old name on the command line. The first of `args` is the program's name.
-pub fn warn_of_args(command: &Command, args: impl IntoIterator<Item = OsString>) {
+/// Warns of each old name on the command line. The first of `args` is the program's name.
+pub fn warn_of_args(mut command: Command, args: impl IntoIterator<Item = OsString>) {
+    // Subcommands know the global flags only then.
+    command.build();
     let args = args.into_iter().skip(1);
     let args: Vec<String> = args.map(|arg| arg.to_string_lossy().into_owned()).collect();
-    for (old, new) in old_names(command, &args) {
+    for (old, new) in old_names(&command, &args) {
         warn(&old, &new);
     }
 }
@@ -32,6 +47,7 @@ pub fn warn_of_args(command: &Command, args: impl IntoIterator<Item = OsString>)
 fn old_names(command: &Command, args: &[String]) -> BTreeSet<(String, String)> {
     let mut found = BTreeSet::new();
     let mut command = command;
+    let mut path = String::new();
     let mut args = args.iter();
     while let Some(arg) = args.next().filter(|arg| *arg != "--") {
         if let Some(flag) = arg.strip_prefix("--") {
@@ -48,7 +64,8 @@ fn old_names(command: &Command, args: &[String]) -> BTreeSet<(String, String)> {
             });
             found.extend(value.and_then(|value| old_value(arg, value)));
         } else if let Some(subcommand) = command.find_subcommand(arg) {
-            found.extend(old_subcommand(subcommand, arg));
+            found.extend(old_subcommand(&path, subcommand, arg));
+            path += &format!("{} ", subcommand.get_name());
             command = subcommand;
         } else if !arg.starts_with('-')
             && command.get_positionals().any(Arg::is_trailing_var_arg_set)
@@ -114,10 +131,12 @@ fn old_value(arg: &Arg, value: &str) -> Option<(String, String)> {
     ))
 }
 
-fn old_subcommand(subcommand: &Command, name: &str) -> Option<(String, String)> {
+/// `path` has the names of the commands around the subcommand, each with a space behind it.
+fn old_subcommand(path: &str, subcommand: &Command, name: &str) -> Option<(String, String)> {
     let is_visible = subcommand.get_visible_aliases().any(|alias| alias == name);
     let is_old = subcommand.get_name() != name && !is_visible;
-    is_old.then(|| (name.to_owned(), subcommand.get_name().to_owned()))
+    let new = subcommand.get_name();
+    is_old.then(|| (format!("{path}{name}"), format!("{path}{new}")))
 }
 
 /// A key of a TOML file that was renamed.
@@ -267,6 +286,16 @@ mod tests {
         ];
         let names = names.map(|(old, new)| (old.to_owned(), new.to_owned()));
         assert_eq!(renamed_flags(validate), names);
+    }
+
+    #[test]
+    fn finds_old_flags_after_a_global_flag() {
+        let level = Arg::new("level").long("log-level").global(true);
+        let mut command = command().arg(level);
+        command.build();
+        let args = ["run", "--log-level", "info", "--only", "bbr", "true"].map(str::to_owned);
+        let found = old_names(&command, &args);
+        assert_eq!(found, [("--only".to_owned(), "--cc".to_owned())].into());
     }
 
     #[test]

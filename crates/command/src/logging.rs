@@ -124,6 +124,13 @@ fn dropped_lines(count: u64, format: Format, journald: bool) -> String {
     }
 }
 
+/// Whether the reader of the log is a program: its lines are JSON, or go to the journal.
+pub(crate) fn is_for_programs() -> bool {
+    LAYOUT
+        .get()
+        .is_some_and(|(format, journald)| *format == Format::Json || *journald)
+}
+
 /// Waits until all lines of the log are written, but at most a second.
 pub fn flush() {
     STDERR.flush();

@@ -128,7 +128,7 @@ fn check_same_scenario(
     let by = match identity.longhaul == version {
         true => String::new(),
         false => format!(
-            ", or longhaul {} read it differently from {version}",
+            ", or longhaul {}, which ran it, read it differently from {version} (then run it again)",
             identity.longhaul
         ),
     };

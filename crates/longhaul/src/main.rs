@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     longhaul_command::set_version(env!("LONGHAUL_VERSION"));
     let cli = Cli::parse();
     logging::start(&cli.log);
-    deprecated::warn_of_args(&Cli::command(), std::env::args_os());
+    deprecated::warn_of_args(Cli::command(), std::env::args_os());
     let outcome = match cli.command {
         Command::Link(args) => longhaul_emulator::run(*args),
         Command::Relay(args) => longhaul_relay::run(&args),

@@ -183,7 +183,8 @@ fn scenario_with<'t>(
     values: &Table,
 ) -> Result<Scenario> {
     let parameters = Parameters::of(values);
-    let filled = sources.filled(merged, &parameters)?;
+    let mut filled = sources.filled(merged, &parameters)?;
+    sources.rename_filled(filled.get_mut());
     keys::check(filled.get_ref()).map_err(|unknown| sources.refusal(unknown.at, &unknown))?;
     let mut scenario: Scenario = sources.read(filled)?;
     let checked =

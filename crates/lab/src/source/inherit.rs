@@ -138,6 +138,17 @@ impl ScenarioSources {
         Ok(())
     }
 
+    /// Gives the values that come from parameters their new names, and warns of the old ones.
+    pub(crate) fn rename_filled(&self, filled: &mut DeTable<'_>) {
+        for OldName { at, old, new } in renamed::rename(filled) {
+            // A value from a parameter has the position of its placeholder.
+            let line = self.file_at(at).padded[at..].lines().next();
+            if line.is_some_and(|line| line.contains("${")) {
+                deprecated::warn(&format!("{}: {old}", self.place(at)), &new);
+            }
+        }
+    }
+
     /// Merges all files into one table. Parameters are not yet filled in.
     ///
     /// # Errors

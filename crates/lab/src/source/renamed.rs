@@ -283,7 +283,31 @@ pub(crate) fn rename_path(path: &mut [String]) -> Option<(String, String)> {
             found = Some((key.old.to_owned(), key.new.to_owned()));
         }
     }
-    found
+    found.or_else(|| rename_option(path))
+}
+
+/// Gives the option of a link, relay or decp its new name, as in `links.wan.rule`, and a relay's profile, as in
+/// `relays.r.config.profile.near`.
+fn rename_option(path: &mut [String]) -> Option<(String, String)> {
+    let options = match path.first()?.as_str() {
+        "links" => &OF_LINKS,
+        "relays" => &OF_RELAYS,
+        "decp" => &OF_DECP,
+        _ => return None,
+    };
+    let (at, new) = match path {
+        [first, _, config, profile, name, ..]
+            if first == "relays" && config == "config" && profile == "profile" =>
+        {
+            let profiles = [("near", "downstream"), ("far", "upstream")];
+            let new = profiles.iter().find(|(old, _)| old == name)?.1;
+            (4, new.to_owned())
+        }
+        [_, _, option, ..] => (2, options.get(&option.replace('-', "_"))?.clone()),
+        _ => return None,
+    };
+    let old = std::mem::replace(&mut path[at], new.clone());
+    Some((old, new))
 }
 
 #[cfg(test)]
@@ -363,6 +387,12 @@ mod tests {
         assert_eq!(path("check.c.every").0, "check.c.for_each");
         assert_eq!(path("relays.b.when").0, "relays.b.enabled");
         assert_eq!(path("answer.sentence").0, "answer.headline");
+        assert_eq!(path("links.wan.rule").0, "links.wan.aqm");
+        assert_eq!(path("relays.r.cc-near").0, "relays.r.cc_downstream");
+        assert_eq!(
+            path("relays.r.config.profile.far.mss").0,
+            "relays.r.config.profile.upstream.mss"
+        );
         assert_eq!(
             path("parameters.vary"),
             ("parameters.vary".to_owned(), None)
@@ -397,7 +427,8 @@ mod tests {
 
     #[test]
     fn finds_old_names_in_links_and_configurations() {
-        let text = "[[links]]\norder = 'keep'\ndelivery = 'exact'\nforward = ['rule=codel']\n\
+        let text = "[[links]]\norder = 'keep'\ndelivery = 'exact'\nforward = ['rule=codel', 'ack-pace=9']\n\
+                    ack_hold = '5ms'\n\
                     at = ['3s: order switch']\n[relays.r.config.profile.near]\nmss = 1200\n";
         let (renamed, names) = renamed_text(text);
         let names: Vec<&str> = names.iter().map(|name| name.old.as_str()).collect();
@@ -406,6 +437,8 @@ mod tests {
             "allow-reordering keep",
             "exact",
             "rule",
+            "ack-pace",
+            "ack_hold",
             "order",
             "allow-reordering switch",
             "profile.near",
@@ -420,5 +453,6 @@ mod tests {
             renamed["links"][0]["allow_reordering"].as_str(),
             Some("keep")
         );
+        assert_eq!(renamed["links"][0]["max_ack_delay"].as_str(), Some("5ms"));
     }
 }

@@ -417,9 +417,10 @@ fn page_draws_both_flows_and_says_simulated() {
 
 /// Scenario with old names of keys, values and options.
 const OLD_NAMES: &str = "simulate = true\n[vary]\nloss = [0.0, 0.001]\n\
+    [parameters]\nstat = 'time_to'\n\
     [[links]]\nname = 'l'\nbetween = ['a', 'b']\nrate = '100mbit'\ndelay = '5ms'\nloss = '${loss}'\norder = 'keep'\n\
     [[flows]]\nname = 'f'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\nduration = '3s'\nparallel = 2\ncc = 'reno'\n\
-    [[measure]]\nname = 'reached_s'\nof = 'goodput_bps'\nstat = 'time_to'\nreaches = '50 %'\n\
+    [[measure]]\nname = 'reached_s'\nof = 'goodput_bps'\nstat = '${stat}'\nreaches = '50 %'\n\
     [[check]]\nname = 'c'\nevery = {}\nvalue = 'goodput_bps / paper.goodput_bps'\nwant = '> 0'\n\
     [[paper]]\ncell = { loss = 0.0 }\nfigures = { goodput_bps = 90e6 }\n\
     [[figure]]\nname = 'g'\nkind = 'series'\ntitle = 't'\nmetric = 'goodput_bps'\nover = 'loss'\n";

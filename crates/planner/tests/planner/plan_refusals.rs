@@ -250,7 +250,10 @@ fn old_keys_of_sites_work_and_warn() {
     assert!(warnings.contains(&warning), "{warnings}");
     let (code, _, warnings) = plan(&["check", "/nonexistent"]);
     assert_eq!(code, Some(2), "{warnings}");
-    assert!(warnings.contains("check is now validate;"), "{warnings}");
+    assert!(
+        warnings.contains("plan check is now plan validate;"),
+        "{warnings}"
+    );
 }
 
 #[test]

@@ -356,7 +356,7 @@ fn add_differences(
 type Members<'a> = BTreeMap<&'a str, &'a Value>;
 
 /// Keys of scenarios in results of earlier versions, with their new names. With the next version they go.
-const RENAMED: [(&str, &str); 14] = [
+const RENAMED: [(&str, &str); 26] = [
     ("warmup", "warmup_runs"),
     ("between", "endpoints"),
     ("like", "same_as"),
@@ -371,6 +371,18 @@ const RENAMED: [(&str, &str); 14] = [
     ("active", "ftp_active"),
     ("ready", "server_port"),
     ("arrives", "output_file"),
+    ("rule", "aqm"),
+    ("order", "allow_reordering"),
+    ("tap_snap", "snap_length"),
+    ("tap_memory", "capture_memory"),
+    ("cc_near", "cc_downstream"),
+    ("cc_far", "cc_upstream"),
+    ("initial_window_near", "initial_window_downstream"),
+    ("initial_window_far", "initial_window_upstream"),
+    ("match", "filter"),
+    ("floor", "cap_min"),
+    ("hold", "keep_caps"),
+    ("refill", "slow_start"),
 ];
 
 fn new_key(key: &str) -> &str {
