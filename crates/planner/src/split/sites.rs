@@ -12,6 +12,7 @@ use longhaul_netem::{LinkConfig, Rate, Setting};
 use longhaul_tcpsim::formulas::{HEADERS, Path, window_limit};
 use longhaul_units::{BitRate, Bytes, Ratio, Time};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::path::{Path as FilePath, PathBuf};
 use toml::de::DeTable;
 
@@ -62,7 +63,7 @@ pub(in super::super) struct SitePath {
     pub mtu: u32,
     /// Details of the measurement, for information only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in super::super) measured: Option<serde_json::Value>,
+    pub(in super::super) measured: Option<Value>,
 }
 
 fn ethernet() -> u32 {
@@ -244,7 +245,13 @@ fn read(file: &FilePath) -> Result<SitesFile> {
     }
     let text = std::fs::read_to_string(file).map_err(|error| wrong(&error))?;
     match text.trim_start().starts_with('{') {
-        true => serde_json::from_str(&text).map_err(|error| wrong(&error)),
+        true => {
+            let sites = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
+            for renamed in old_json_keys(&text) {
+                deprecated::warn(&format!("{}: {}", file.display(), renamed.old), renamed.new);
+            }
+            Ok(sites)
+        }
         false => {
             let (sites, old_keys) =
                 parse_toml(&text).map_err(|error| wrong(&error.to_string().replace('\n', " ")))?;
@@ -284,6 +291,29 @@ fn parse_toml(text: &str) -> Result<(SitesFile, Vec<OldKey>), toml::de::Error> {
         error
     })?;
     Ok((sites, old_keys))
+}
+
+/// Returns the old keys in JSON, each once. Serde reads them by their aliases.
+fn old_json_keys(text: &str) -> Vec<RenamedKey> {
+    let file: Value = serde_json::from_str(text).unwrap_or_default();
+    let is_used = |renamed: &RenamedKey| {
+        let mut tables = vec![&file];
+        for key in renamed.table.split('.').filter(|key| !key.is_empty()) {
+            tables = match key {
+                "*" => tables
+                    .into_iter()
+                    .filter_map(Value::as_object)
+                    .flat_map(|table| table.values())
+                    .collect(),
+                key => tables
+                    .into_iter()
+                    .filter_map(|table| table.get(key))
+                    .collect(),
+            };
+        }
+        tables.iter().any(|table| table.get(renamed.old).is_some())
+    };
+    RENAMED.into_iter().filter(is_used).collect()
 }
 
 #[cfg(test)]
@@ -328,6 +358,19 @@ mod tests {
         assert_eq!(parse_toml(&new_text).unwrap().1, []);
         let error = parse_toml("[[paths]]\nfrom = 3\n").unwrap_err().to_string();
         assert!(error.contains("line 2, column 8"), "{error}");
+    }
+
+    #[test]
+    fn reads_old_keys_of_json_and_names_them() {
+        let text = r#"{"sites": {"a": {}, "b": {"forwarding_rate": "9gbit"}}, "paths": []}"#;
+        assert_eq!(old_json_keys(text), []);
+        let old_text = text
+            .replace("forwarding_rate", "forwards")
+            .replace("paths", "legs");
+        let file: SitesFile = serde_json::from_str(&old_text).unwrap();
+        let forwarding_rate = file.sites["b"].forwarding_rate;
+        assert_eq!(forwarding_rate, Some(BitRate::from_bits(9_000_000_000)));
+        assert_eq!(old_json_keys(&old_text), RENAMED);
     }
 
     #[test]
