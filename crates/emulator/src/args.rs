@@ -202,12 +202,12 @@ pub(super) struct LinkConfigArgs {
     #[arg(long, value_name = "N")]
     ack_thin: Option<String>,
     /// Longest time that ACK thinning holds an ACK back
-    #[arg(long, value_name = "TIME")]
-    ack_hold: Option<String>,
+    #[arg(long, alias = "ack-hold", value_name = "TIME")]
+    max_ack_delay: Option<String>,
     /// Pace pure ACKs to N per second
-    #[arg(long, value_name = "N")]
-    ack_pace: Option<String>,
-    /// Most pure ACKs that wait for --ack-pace
+    #[arg(long, alias = "ack-pace", value_name = "N")]
+    ack_rate: Option<String>,
+    /// Most pure ACKs that wait for --ack-rate
     #[arg(long, value_name = "N")]
     ack_buffer: Option<String>,
     /// Setting of the direction left to right only: KEY=VALUE; repeatable
@@ -237,8 +237,8 @@ impl LinkConfigArgs {
             ("corrupt", &self.corrupt),
             ("reorder", &self.reorder),
             ("ack-thin", &self.ack_thin),
-            ("ack-hold", &self.ack_hold),
-            ("ack-pace", &self.ack_pace),
+            ("max-ack-delay", &self.max_ack_delay),
+            ("ack-rate", &self.ack_rate),
             ("ack-buffer", &self.ack_buffer),
         ]
         .into_iter()

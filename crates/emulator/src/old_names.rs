@@ -6,16 +6,22 @@ use longhaul_netem::{Schedule, coalescer, setting};
 use std::fmt;
 
 /// Old keys of `[[links]]` in a file.
-pub(super) const RENAMED_KEYS: [RenamedKey; 9] = [
+pub(super) const RENAMED_KEYS: [RenamedKey; 15] = [
     renamed("links", "tap", "capture"),
     renamed("links", "tap-snap", "snap-length"),
     renamed("links", "tap-memory", "capture-memory"),
     renamed("links", "order", "allow-reordering"),
     renamed("links", "rule", "aqm"),
+    renamed("links", "ack-hold", "max-ack-delay"),
+    renamed("links", "ack-pace", "ack-rate"),
     renamed("links.forward", "order", "allow-reordering"),
     renamed("links.forward", "rule", "aqm"),
+    renamed("links.forward", "ack-hold", "max-ack-delay"),
+    renamed("links.forward", "ack-pace", "ack-rate"),
     renamed("links.backward", "order", "allow-reordering"),
     renamed("links.backward", "rule", "aqm"),
+    renamed("links.backward", "ack-hold", "max-ack-delay"),
+    renamed("links.backward", "ack-pace", "ack-rate"),
 ];
 
 const fn renamed(table: &'static str, old: &'static str, new: &'static str) -> RenamedKey {

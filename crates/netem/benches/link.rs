@@ -39,7 +39,7 @@ const CASES: [Case; 4] = [
             ("corrupt", "0.1%"),
             ("reorder", "0.1%:1ms"),
             ("ack-thin", "2"),
-            ("ack-pace", "1000000"),
+            ("ack-rate", "1000000"),
         ],
     ),
 ];

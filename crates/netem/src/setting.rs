@@ -44,9 +44,9 @@ pub enum Setting {
     /// ACK thinning: n, where one pure ACK in 2ⁿ is kept.
     AckThin(u8),
     /// Longest time for which thinning holds an ACK.
-    AckHold(Time),
+    MaxAckDelay(Time),
     /// ACK pacing: the most pure ACKs a second; `None` is unlimited.
-    AckPace(Option<u32>),
+    AckRate(Option<u32>),
     /// Pure ACKs that may wait for pacing.
     AckBuffer(u32),
 }
@@ -73,9 +73,9 @@ const KEYS: [Key; 16] = [
     ("corrupt", "0.1% or none", "none"),
     ("reorder", "1%:5ms or none", "none"),
     ("ack-thin", "3 (one pure ACK in 2^3)", "0"),
-    ("ack-hold", "10ms", "10ms"),
+    ("max-ack-delay", "10ms", "10ms"),
     (
-        "ack-pace",
+        "ack-rate",
         "60000 (pure ACKs a second) or unlimited",
         "unlimited",
     ),
@@ -83,7 +83,12 @@ const KEYS: [Key; 16] = [
 ];
 
 /// Old names of keys, each with its new name. The next version rejects them.
-const OLD_KEYS: [(&str, &str); 2] = [("order", "allow-reordering"), ("rule", "aqm")];
+const OLD_KEYS: [(&str, &str); 4] = [
+    ("order", "allow-reordering"),
+    ("rule", "aqm"),
+    ("ack-hold", "max-ack-delay"),
+    ("ack-pace", "ack-rate"),
+];
 /// Old values of `allow-reordering`, each with its new one. The next version rejects them.
 const OLD_REORDERING: [(&str, &str); 2] = [("keep", "no"), ("switch", "yes")];
 
@@ -152,9 +157,9 @@ impl Setting {
             "corrupt" => parse_text(value).map(|share: Percentage| Self::Corrupt(share.0)),
             "reorder" => parse_text(value).map(Self::Reorder),
             "ack-thin" => parse_whole(value, 0, 10).map(|n| Self::AckThin(n as u8)),
-            "ack-hold" => parse_text(value).map(Self::AckHold),
-            "ack-pace" => parse_unless("unlimited", value, |v| parse_whole(v, 1, 100_000_000))
-                .map(Self::AckPace),
+            "max-ack-delay" => parse_text(value).map(Self::MaxAckDelay),
+            "ack-rate" => parse_unless("unlimited", value, |v| parse_whole(v, 1, 100_000_000))
+                .map(Self::AckRate),
             _ => parse_whole(value, 1, 1_000_000).map(Self::AckBuffer),
         }
     }
@@ -171,7 +176,7 @@ fn present_key(key: &str) -> String {
 #[must_use]
 pub fn old_names(key: &str, value: &str) -> Vec<(String, String)> {
     let (present, value) = (present_key(key), value.trim());
-    let is_old = OLD_KEYS.iter().any(|(old, _)| *old == key);
+    let is_old = present != key.replace('_', "-");
     let old_key = is_old.then(|| (key.to_owned(), present.clone()));
     let mut values = OLD_REORDERING.iter();
     let renamed = values.find(|(old, _)| present == "allow-reordering" && *old == value);
@@ -250,9 +255,9 @@ pub struct AckConfig {
     pub thin: u8,
     /// Longest time for which thinning holds an ACK. Should be well below the path's RTT, so that the
     /// sender's window opens in time, and below Linux's smallest retransmission time-out, 200 ms.
-    pub hold: Time,
+    pub max_delay: Time,
     /// ACK pacing: the most ACKs a second; `None` is unlimited.
-    pub pace: Option<u32>,
+    pub rate: Option<u32>,
     /// ACKs that may wait for pacing. Memory: about 100 KB for 1,000 ACKs.
     pub buffer: u32,
 }
@@ -307,8 +312,8 @@ impl Default for LinkConfig {
             reorder: Reorder::default(),
             ack: AckConfig {
                 thin: 0,
-                hold: Time::from_millis(10),
-                pace: None,
+                max_delay: Time::from_millis(10),
+                rate: None,
                 buffer: 1_000,
             },
             mtu: 1_500,
@@ -339,8 +344,8 @@ impl LinkConfig {
             Setting::Corrupt(ratio) => self.corrupt = ratio,
             Setting::Reorder(reorder) => self.reorder = reorder,
             Setting::AckThin(n) => self.ack.thin = n,
-            Setting::AckHold(hold) => self.ack.hold = hold,
-            Setting::AckPace(pace) => self.ack.pace = pace,
+            Setting::MaxAckDelay(delay) => self.ack.max_delay = delay,
+            Setting::AckRate(rate) => self.ack.rate = rate,
             Setting::AckBuffer(n) => self.ack.buffer = n,
         }
     }
@@ -419,10 +424,10 @@ impl LinkConfig {
             ("corrupt", share(self.corrupt)),
             ("reorder", self.reorder.to_string()),
             ("ack-thin", self.ack.thin.to_string()),
-            ("ack-hold", self.ack.hold.exact()),
+            ("max-ack-delay", self.ack.max_delay.exact()),
             (
-                "ack-pace",
-                text_or(self.ack.pace.map(|pace| pace.to_string()), "unlimited"),
+                "ack-rate",
+                text_or(self.ack.rate.map(|rate| rate.to_string()), "unlimited"),
             ),
             ("ack-buffer", self.ack.buffer.to_string()),
         ]
@@ -519,8 +524,8 @@ mod tests {
             ("corrupt", "2%"),
             ("reorder", "1%:5ms"),
             ("ack-thin", "3"),
-            ("ack-hold", "20ms"),
-            ("ack-pace", "60000"),
+            ("max-ack-delay", "20ms"),
+            ("ack-rate", "60000"),
             ("ack-buffer", "10"),
         ];
         let mut formatted = config(&set).settings();
@@ -541,8 +546,18 @@ mod tests {
 
     #[test]
     fn accepts_old_names_and_lists_their_new_ones() {
-        let old = config(&[("order", "switch"), ("rule", "codel")]);
-        let new = config(&[("allow_reordering", "yes"), ("aqm", "codel")]);
+        let old = config(&[
+            ("order", "switch"),
+            ("rule", "codel"),
+            ("ack-hold", "5ms"),
+            ("ack_pace", "3000"),
+        ]);
+        let new = config(&[
+            ("allow_reordering", "yes"),
+            ("aqm", "codel"),
+            ("max-ack-delay", "5ms"),
+            ("ack_rate", "3000"),
+        ]);
         assert_eq!(old.settings(), new.settings());
         let pair = |old: &str, new: &str| (old.to_owned(), new.to_owned());
         assert_eq!(old_names("rule", "codel"), [pair("rule", "aqm")]);
@@ -553,7 +568,13 @@ mod tests {
                 pair("allow-reordering keep", "allow-reordering no")
             ]
         );
+        assert_eq!(
+            old_names("ack-hold", "5ms"),
+            [pair("ack-hold", "max-ack-delay")]
+        );
+        assert_eq!(old_names("ack_pace", "9"), [pair("ack_pace", "ack-rate")]);
         assert_eq!(old_names("aqm", "tail"), []);
+        assert_eq!(old_names("ack_rate", "9"), []);
     }
 
     #[test]

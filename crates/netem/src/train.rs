@@ -326,7 +326,7 @@ fn unsupported_setting(config: &LinkConfig) -> Option<&'static str> {
         (config.corrupt.get() > 0.0, "corruption"),
         (config.reorder.probability.get() > 0.0, "reordering"),
         (config.ack.thin > 0, "ACK thinning"),
-        (config.ack.pace.is_some(), "ACK pacing"),
+        (config.ack.rate.is_some(), "ACK pacing"),
     ]
     .into_iter()
     .find_map(|(is_set, setting)| is_set.then_some(setting))

@@ -151,12 +151,12 @@ fn required_bytes(config: &LinkConfig) -> u64 {
         .rate
         .mean()
         .unwrap_or(BitRate::from_bits(UNLIMITED_RATE));
-    let ack_hold = if config.ack.thin > 0 {
-        config.ack.hold
+    let ack_delay = if config.ack.thin > 0 {
+        config.ack.max_delay
     } else {
         Time::ZERO
     };
-    let spread = config.jitter.spread * 8 + config.reorder.hold + ack_hold;
+    let spread = config.jitter.spread * 8 + config.reorder.hold + ack_delay;
     let limit = config.limit();
     let queue = limit
         .bytes

@@ -109,8 +109,8 @@ fn shows_settings_and_restores_defaults() {
         ("corrupt", "0.1%"),
         ("reorder", "1%:1ms"),
         ("ack-thin", "1"),
-        ("ack-hold", "20ms"),
-        ("ack-pace", "60000"),
+        ("max-ack-delay", "20ms"),
+        ("ack-rate", "60000"),
         ("ack-buffer", "500"),
     ];
     let bed = Testbed::start("shown", ["10.66.21.1/30", "10.66.21.2/30"], &[]);
@@ -131,7 +131,7 @@ fn shows_settings_and_restores_defaults() {
             (&"500p".into(), &"0.1%".into())
         );
         assert_eq!(
-            (&now["allow-reordering"], &now["ack-hold"]),
+            (&now["allow-reordering"], &now["max-ack-delay"]),
             (&"yes".into(), &"20ms".into())
         );
     }

@@ -122,11 +122,14 @@ fn accepts_old_flags_and_values_with_warning() {
         "--order=switch",
         "--rule=codel",
         "--rate=1gbit",
+        "--ack-hold=5ms",
+        "--ack-pace=3000",
         "--tap=/dev/null",
         "--tap-snap=60",
         "--tap-memory=8MB",
         "--delivery=bulk:1ms",
         "--forward=rule=tail",
+        "--backward=ack-pace=60000",
         "--at=3s: order keep",
     ];
     assert_warned(
@@ -134,11 +137,14 @@ fn accepts_old_flags_and_values_with_warning() {
         &[
             "--order is now --allow-reordering",
             "--rule is now --aqm",
+            "--ack-hold is now --max-ack-delay",
+            "--ack-pace is now --ack-rate",
             "--tap is now --capture",
             "--tap-snap is now --snap-length",
             "--tap-memory is now --capture-memory",
             "warning: allow-reordering switch is now allow-reordering yes",
             "warning: rule is now aqm",
+            "warning: ack-pace is now ack-rate",
             "warning: order is now allow-reordering",
             "warning: allow-reordering keep is now allow-reordering no",
             "warning: delivery bulk is now delivery batched",
@@ -153,7 +159,8 @@ fn accepts_old_keys_of_file_with_warning() {
     let file = path.to_str().unwrap();
     let text = "[[links]]\nname = 'a'\nleft = 'nosuchns:w0:10.9.0.1/30'\nright = 'nosuchns:w1:10.9.0.2/30'\n\
                 rate = '1gbit'\norder = 'keep'\ndelivery = 'exact'\ntap = '/dev/null'\ntap-snap = 60\n\
-                tap-memory = '8MB'\nat = ['3s: rule tail']\n[links.backward]\nrule = 'red'\n";
+                tap-memory = '8MB'\nat = ['3s: rule tail']\nack_pace = 100\n\
+                [links.backward]\nrule = 'red'\nack-hold = '5ms'\n";
     std::fs::write(&path, text).unwrap();
     let at = |line: usize, old: &str, new: &str| format!("{file}:{line}: {old} is now {new}");
     let keys = [
@@ -161,12 +168,14 @@ fn accepts_old_keys_of_file_with_warning() {
         at(8, "tap", "capture"),
         at(9, "tap-snap", "snap-length"),
         at(10, "tap-memory", "capture-memory"),
-        at(13, "rule", "aqm"),
+        at(14, "rule", "aqm"),
+        at(15, "ack-hold", "max-ack-delay"),
     ];
     let values = [
         "warning: allow-reordering keep is now allow-reordering no",
         "warning: delivery exact is now delivery per-packet",
         "warning: rule is now aqm",
+        "warning: ack_pace is now ack-rate",
     ];
     let all: Vec<_> = keys.iter().map(String::as_str).chain(values).collect();
     assert_warned(&["--config", file], &all);

@@ -30,9 +30,9 @@ impl AckRules {
     /// Rules of these settings. `mtu` is the largest segment in bytes.
     pub(crate) fn new(config: &AckConfig, mtu: u32) -> Self {
         let thinner = (config.thin > 0)
-            .then(|| AckThinner::new(Limits::new(u32::from(config.thin), config.hold, mtu)));
+            .then(|| AckThinner::new(Limits::new(u32::from(config.thin), config.max_delay, mtu)));
         let pacer = config
-            .pace
+            .rate
             .map(|rate| Pacer::new(u64::from(rate), config.buffer as usize));
         Self {
             thinner,

@@ -466,8 +466,8 @@ impl Line {
             }
             Setting::Jitter(jitter) => self.jitter.change(&jitter),
             Setting::AckThin(_)
-            | Setting::AckHold(_)
-            | Setting::AckPace(_)
+            | Setting::MaxAckDelay(_)
+            | Setting::AckRate(_)
             | Setting::AckBuffer(_) => self.change_ack_rules(now, emit),
             _ => {}
         }

@@ -142,7 +142,7 @@ fn reports_codel_verdicts_at_the_head_of_the_queue() {
 
 #[test]
 fn reports_arrival_times_of_thinned_and_held_acks() {
-    let mut sim = Sim::new(&[("ack-thin", "1"), ("ack-hold", "5ms")]);
+    let mut sim = Sim::new(&[("ack-thin", "1"), ("max-ack-delay", "5ms")]);
     sim.offer_with_class(micros(10), 0, pure(1_000));
     sim.offer_with_class(micros(20), 1, pure(2_000));
     sim.offer_with_class(micros(30), 2, pure(3_000));
@@ -162,7 +162,7 @@ fn reports_arrival_times_of_thinned_and_held_acks() {
 
 #[test]
 fn reports_arrival_times_of_paced_acks() {
-    let mut sim = Sim::new(&[("ack-pace", "1000"), ("delay", "1ms")]);
+    let mut sim = Sim::new(&[("ack-rate", "1000"), ("delay", "1ms")]);
     sim.offer_with_class(micros(10), 0, pure(1_000));
     sim.offer_with_class(micros(20), 1, pure(2_000));
     sim.poll(Time::from_millis(100));

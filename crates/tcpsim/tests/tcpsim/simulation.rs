@@ -306,7 +306,7 @@ fn ack_filtering_and_pacing_keep_goodput() {
     let ratio = acks as f64 / fewer as f64;
     assert!((3.0..4.2).contains(&ratio), "{acks} {fewer}");
     assert!((thinned / all - 1.0).abs() < 0.03, "{all} {thinned}");
-    let (paced, _) = simulate(&[("ack-pace", "5000")]);
+    let (paced, _) = simulate(&[("ack-rate", "5000")]);
     assert!((paced / all - 1.0).abs() < 0.03, "{all} {paced}");
 }
 

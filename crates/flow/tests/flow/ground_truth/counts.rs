@@ -18,7 +18,7 @@ fn cases() -> Vec<(&'static str, Case)> {
         ("one for 64", flow().acks(64, Time::ZERO)),
         ("GRO", flow().acks(2, Time::from_micros(1_000))),
         ("thinned", flow().reverse("ack-thin", "4")),
-        ("paced", flow().reverse("ack-pace", "2000")),
+        ("paced", flow().reverse("ack-rate", "2000")),
         ("a window", flow().receive_window(100_000)),
         (
             "random loss",

@@ -139,7 +139,7 @@ fn paced_acks_are_ack_stream_limited() {
     for (buffer, packets_per_ack) in [("100000", 2.0), ("1000", 4.63)] {
         let case = case("125ms", &[("rate", "10gbit")], 40.0)
             .receive_window(16 << 20)
-            .reverse("ack-pace", "6000")
+            .reverse("ack-rate", "6000")
             .reverse("ack-buffer", buffer);
         let found = assess(case);
         assert_eq!(found.truth.lost, 0);

@@ -201,7 +201,7 @@ fn counts_thinned_acks_as_lost() {
 fn measures_ack_spacing_after_pacing() {
     let truth = case("20ms", &[("rate", "1gbit")], 4.0)
         .receive_window(1 << 20)
-        .reverse("ack-pace", "1000")
+        .reverse("ack-rate", "1000")
         .reverse("ack-buffer", "100000")
         .run();
     let spacing = compare_same_clock(&truth).from_server.ack_spacing;
@@ -304,7 +304,7 @@ fn joint_verdict_finds_standing_queue() {
 fn joint_verdict_finds_ack_queue() {
     let truth = case("125ms", &[("rate", "10gbit")], 40.0)
         .receive_window(16 << 20)
-        .reverse("ack-pace", "6000")
+        .reverse("ack-rate", "6000")
         .reverse("ack-buffer", "100000")
         .run();
     let [near, far] = assess_jointly(&truth, 0);
