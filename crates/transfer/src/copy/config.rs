@@ -9,7 +9,7 @@ use longhaul_units::{Bytes, Time};
 use std::path::PathBuf;
 
 /// Configuration of a copy.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Config {
     /// Sources. Each has one location for each host of the source side.
     pub(crate) sources: Vec<Vec<Location>>,

@@ -256,6 +256,44 @@ fn second_command_shares_the_work_and_finishes_alone() {
     testbed.assert_complete("second");
 }
 
+/// The command that finishes last finds no job in the database, because the other has removed it.
+#[test]
+fn all_commands_that_share_a_copy_succeed() {
+    let testbed = WorkerTestbed::new();
+    for round in 0..2 {
+        drop(fs::remove_dir_all(testbed.path("to")));
+        let first = testbed.start("d1", 1, &["--workers", "1"]);
+        std::thread::sleep(Duration::from_secs(1));
+        let second = testbed.start("d2", 2, &["--workers", "1"]);
+        let sent = [(first, "first"), (second, "second")].map(|(command, name)| {
+            let done = record(&finish(command), &format!("round {round}: {name}"));
+            done["sent_bytes"].as_u64().unwrap()
+        });
+        assert_eq!(sent[0] + sent[1], testbed.bytes(), "{sent:?}");
+        testbed.assert_complete(&format!("round {round}"));
+        make_removable(&testbed.path("to/tree"));
+    }
+}
+
+/// The command continues after another has taken over its extents, finished the copy and removed the job.
+#[test]
+fn command_that_was_stopped_until_the_end_of_the_copy_succeeds() {
+    let testbed = WorkerTestbed::new();
+    let mut stopped = testbed.start("d2", 2, &["--workers", "1"]);
+    testbed.wait_for(1, &mut stopped);
+    let signal = |signal: &str| {
+        let mut kill = testbed.hosts.on("d2", "kill");
+        let status = kill.args([signal, &stopped.id().to_string()]).status();
+        assert!(status.unwrap().success());
+    };
+    signal("-STOP");
+    let done = testbed.start("d1", 1, &["--workers", "1"]);
+    record(&finish(done), "first");
+    signal("-CONT");
+    record(&finish(stopped), "stopped");
+    testbed.assert_complete("stopped");
+}
+
 #[test]
 fn survives_a_restart_of_the_database() {
     let mut testbed = WorkerTestbed::with_its_own_database();
@@ -415,6 +453,36 @@ fn workers_of_a_removed_job_exit() {
     assert!(!stderr.contains("retrying in"), "{stderr}");
     assert!(stderr.lines().count() <= 3, "{stderr}");
     testbed.hosts.wait_until_empty(&ALL_HOSTS);
+}
+
+/// Its workers hold no extent, so they see at the target that the copy is not finished.
+#[test]
+fn idle_command_of_a_removed_job_exits_without_copying_the_rest() {
+    let testbed = WorkerTestbed::new();
+    let mut command = testbed.start("d1", 1, &["--workers", "1", "--limit", "60mbit"]);
+    testbed.wait_for(2, &mut command);
+    let job_store = testbed.job_store();
+    let [job] = &job_store.jobs().unwrap()[..] else {
+        panic!("one job")
+    };
+    let hour = Duration::from_secs(3600);
+    let others = job_store.acquire(job.job, "other", 64, hour).unwrap();
+    assert!(!others.is_empty());
+    let begin = Instant::now();
+    while job_store.status(job.job).unwrap().holders.len() > 1 {
+        assert!(begin.elapsed() < PATIENCE, "it keeps its extents");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(job_store.delete_job(job.job).unwrap());
+    let output = finish(command);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    let checks = "checking whether it is complete";
+    assert!(stderr.contains(checks), "{stderr}");
+    let removed = "removed this copy from the database";
+    assert!(stderr.contains(removed), "{stderr}");
+    testbed.hosts.wait_until_empty(&ALL_HOSTS);
+    assert!(!testbed.path("to/tree/large").exists());
 }
 
 fn make_removable(tree: &Path) {

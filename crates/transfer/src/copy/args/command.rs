@@ -34,7 +34,7 @@ const STREAMS_LOCAL: u16 = 4;
 const EXAMPLES: &str = "\
 Examples:
   longhaul copy data/ far:/srv/data
-      the contents of data, to /srv/data on the host far; run again after an interruption, it resumes
+      the contents of data, to /srv/data on the host far; run again, it resumes where it stopped
   longhaul copy far:run42.tar .
       from the host far to this directory
   longhaul copy --streams 16 --ports 7000-7100 disk.img far:/images/
@@ -46,7 +46,8 @@ Examples:
   longhaul copy --leases postgresql://longhaul@db/longhaul a1,a2:/data/run42 b1,b2:/archive
       two pairs of hosts with a shared file system on each side divide the work
   longhaul copy --distributed target data/ b1,b2,b3:/scratch/data
-      distribute over three hosts with disks of their own; --distributed source b1,b2,b3:/scratch/data/ DIR gathers it
+      distribute over three hosts with disks of their own; to gather it:
+      longhaul copy --distributed source b1,b2,b3:/scratch/data/ DIR
   longhaul copy verify /srv/data
       check that all files are unchanged since the copy";
 

@@ -100,11 +100,18 @@ fn limited_by<S: Serializer>(verdict: &Option<Verdict>, to: S) -> Result<S::Ok, 
 pub(crate) struct WorkerTotals {
     /// Workers of this process.
     pub(crate) count: usize,
-    /// Extents, failed extents and bytes of the workers of all processes.
-    pub(crate) extents: u64,
-    pub(crate) failed: u64,
-    pub(crate) bytes: u64,
+    /// Work of all processes. Null if another process removed the job before this one read the totals.
+    #[serde(flatten)]
+    pub(crate) job: JobTotals,
     pub(crate) seconds: f64,
+}
+
+/// Extents, failed extents and bytes of the workers of all processes.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct JobTotals {
+    pub(crate) extents: Option<u64>,
+    pub(crate) failed: Option<u64>,
+    pub(crate) bytes: Option<u64>,
 }
 
 impl Record {
@@ -233,6 +240,19 @@ impl Record {
 }
 
 impl Record {
+    /// Writes the number of entries. After workers, the last session finds theirs unchanged, so it cannot tell copied
+    /// entries from unchanged ones.
+    fn write_entries(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (copied, unchanged) = (self.copied, self.unchanged);
+        match self.workers {
+            Some(_) => {
+                let all = count(copied + unchanged, "entry", "entries");
+                write!(f, "{all} copied or unchanged, ")
+            }
+            None => write!(f, "{copied} copied, {unchanged} unchanged, "),
+        }
+    }
+
     fn write_sent(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (bytes, seconds) = (self.sent_bytes, self.seconds);
         if bytes == 0 {
@@ -250,7 +270,7 @@ impl fmt::Display for Record {
         match &self.plan {
             Some(plan) => write!(f, "{plan}; {} unchanged", self.unchanged)?,
             None => {
-                write!(f, "{} copied, {} unchanged, ", self.copied, self.unchanged)?;
+                self.write_entries(f)?;
                 self.write_sent(f)?;
             }
         }
@@ -264,13 +284,12 @@ impl fmt::Display for Record {
             }
         }
         if let Some(totals) = &self.workers {
-            write!(
-                f,
-                "\n{}, {}, {:.1} s of the total",
-                count(totals.count as u64, "worker", "workers"),
-                count(totals.extents, "extent", "extents"),
-                totals.seconds
-            )?;
+            let workers = count(totals.count as u64, "worker", "workers");
+            write!(f, "\n{workers}, {:.1} s of the total", totals.seconds)?;
+            if let (Some(extents), Some(bytes)) = (totals.job.extents, totals.job.bytes) {
+                let (extents, bytes) = (count(extents, "extent", "extents"), Bytes::new(bytes));
+                write!(f, "; {extents} with {bytes} of all commands")?;
+            }
         }
         match self.limit() {
             Some(limit) => write!(f, "\n{limit}"),
@@ -290,6 +309,40 @@ fn count(number: u64, record: &str, many: &str) -> String {
 mod tests {
     use super::*;
     use longhaul_scheduling::Endpoint;
+
+    #[test]
+    fn shows_the_work_of_all_commands_after_workers() {
+        let record = |job| Record {
+            copied: 1,
+            unchanged: 9,
+            sent_bytes: 108_000_000,
+            seconds: 8.0,
+            workers: Some(WorkerTotals {
+                count: 1,
+                job,
+                seconds: 7.0,
+            }),
+            ..Record::default()
+        };
+        let known = record(JobTotals {
+            extents: Some(14),
+            failed: Some(0),
+            bytes: Some(216_000_000),
+        });
+        insta::assert_snapshot!(known, @r"
+        10 entries copied or unchanged, 108 MB of data in 8.0 s (108 Mbit/s)
+        1 worker, 7.0 s of the total; 14 extents with 216 MB of all commands
+        ");
+        let json = serde_json::to_value(&known).unwrap();
+        assert_eq!(json["workers"]["bytes"], 216_000_000);
+        let unknown = record(JobTotals::default());
+        insta::assert_snapshot!(unknown, @r"
+        10 entries copied or unchanged, 108 MB of data in 8.0 s (108 Mbit/s)
+        1 worker, 7.0 s of the total
+        ");
+        let json = serde_json::to_value(&unknown).unwrap();
+        assert_eq!(json["workers"]["bytes"], serde_json::Value::Null);
+    }
 
     #[test]
     fn json_has_the_bottleneck_and_the_streams() {

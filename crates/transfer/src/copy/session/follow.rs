@@ -76,7 +76,8 @@ pub(crate) fn run_sessions<'a>(
     Ok(())
 }
 
-fn run_session(
+/// Runs one session.
+pub(crate) fn run_session(
     job: &Job<'_>,
     pair: HostPair<'_>,
     task: Task,

@@ -65,6 +65,11 @@ impl<'a> HeldLeases<'a> {
         self.leases.is_empty()
     }
 
+    /// Whether there are leases, and none has expired. Then no other worker has the extents.
+    pub(super) fn are_valid(&self) -> bool {
+        !self.is_empty() && !self.remaining_time().is_zero()
+    }
+
     /// Returns the time until the leases expire.
     pub(super) fn remaining_time(&self) -> Duration {
         self.expires_at.saturating_duration_since(Instant::now())

@@ -6,6 +6,7 @@
 //! Workers copy only file data. A single session after them does the rest: links, metadata of directories, deletions, and
 //! files that changed or failed meanwhile. That session finds the data at the target.
 
+mod completeness;
 pub(super) mod jobs;
 mod leases;
 mod plan;

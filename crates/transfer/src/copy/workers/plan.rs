@@ -39,6 +39,7 @@ impl Worker<'_> {
         leases.insert(lease);
         let planned = self.scan_and_plan(&mut leases);
         if !matches!(planned, Ok(SessionOutcome::Finished)) {
+            self.record_unfinished(&leases);
             leases.release_all("planning failed");
         }
         planned

@@ -2,24 +2,22 @@
 //! All workers of this process: started, monitored and displayed together.
 
 use super::{
+    completeness,
     work::SharedJob,
-    worker::{Worker, WorkerEvent},
+    worker::{JobRemoval, Worker, WorkerEvent},
 };
 use crate::copy::{
     progress::{
         copy_progress::CopyProgress,
         monitor::{CopyMonitor, SessionSink as _},
-        record::{Record, WorkerTotals},
+        record::{JobTotals, Record, WorkerTotals},
     },
     session::{follow::POLL_INTERVAL, job::Job, sharing},
 };
 use anyhow::{Result, bail};
 use longhaul_command::threads;
 use std::{
-    sync::{
-        atomic::{AtomicBool, Ordering},
-        mpsc::{Receiver, RecvTimeoutError, channel},
-    },
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
     thread,
     time::{Duration, Instant},
 };
@@ -41,9 +39,9 @@ pub(crate) fn run(job: &Job<'_>, address: &str, monitor: &mut CopyMonitor) -> Re
         .workers
         .map_or(job.config.pair_count(), usize::from);
     let (to, from) = channel();
-    let job_removed = AtomicBool::new(false);
+    let job_removal = JobRemoval::default();
     let workers =
-        (0..count).map(|number| Worker::new(job, &shared, number, to.clone(), &job_removed));
+        (0..count).map(|number| Worker::new(job, &shared, number, to.clone(), &job_removal));
     let workers: Vec<Worker<'_>> = workers.collect::<Result<_>>()?;
     drop(to);
     let (last_worker, results) = thread::scope(|scope| {
@@ -60,7 +58,7 @@ pub(crate) fn run(job: &Job<'_>, address: &str, monitor: &mut CopyMonitor) -> Re
         let workers = workers.into_iter();
         let threads = workers.map(|worker| threads::spawn_scoped(scope, move || work(worker)));
         let threads: Vec<_> = threads.collect();
-        let last_worker = WorkerMonitor::new(count).follow(&shared, monitor, &from, &job_removed);
+        let last_worker = WorkerMonitor::new(count).follow(&shared, monitor, &from, &job_removal);
         let results = threads.into_iter().map(|thread| match thread {
             Ok(thread) => thread.join(),
             Err(error) => Ok(Err(error)),
@@ -76,10 +74,23 @@ pub(crate) fn run(job: &Job<'_>, address: &str, monitor: &mut CopyMonitor) -> Re
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
+    if job_removal.may_be_finished() && is_finished_by_others(job, monitor) {
+        return Ok(shared);
+    }
     match failed {
         Some(error) => Err(error),
         None => bail!("no worker was started"),
     }
+}
+
+/// Whether the target has all data of a job that is no longer in the database. Then the last session remains, as after a
+/// job that this command has seen finished.
+fn is_finished_by_others(job: &Job<'_>, monitor: &CopyMonitor) -> bool {
+    monitor.print_note("this copy is no longer in the database: checking whether it is complete");
+    completeness::is_complete(job).unwrap_or_else(|error| {
+        monitor.print_note(&format!("the target cannot be checked: {error:#}"));
+        false
+    })
 }
 
 /// Monitor of all workers of this process.
@@ -108,14 +119,14 @@ impl WorkerMonitor {
         }
     }
 
-    /// Receives events until all workers have ended, and returns the worker that finished an extent last. Sets `job_removed`
+    /// Receives events until all workers have ended, and returns the worker that finished an extent last. Records
     /// when the job is no longer in the database.
     fn follow(
         &mut self,
         shared: &SharedJob,
         monitor: &mut CopyMonitor,
         from: &Receiver<WorkerEvent>,
-        job_removed: &AtomicBool,
+        job_removal: &JobRemoval,
     ) -> usize {
         loop {
             let now = Instant::now();
@@ -123,7 +134,7 @@ impl WorkerMonitor {
                 self.next_presence_check = now + PRESENCE_INTERVAL;
                 // Without an answer of the database, the job counts as present.
                 if matches!(shared.job_store.exists(shared.job), Ok(false)) {
-                    job_removed.store(true, Ordering::Relaxed);
+                    job_removal.record();
                 }
             }
             if self
@@ -141,8 +152,19 @@ impl WorkerMonitor {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        self.job_status = shared.status().unwrap_or_else(|_| self.job_status.clone());
-        monitor.add_workers(self.totals(), &self.record(Instant::now()));
+        let totals = match shared.status() {
+            Ok(status) => {
+                self.job_status = status;
+                self.job_totals()
+            }
+            Err(_) => JobTotals::default(),
+        };
+        let totals = WorkerTotals {
+            count: self.workers.len(),
+            job: totals,
+            seconds: self.started_at.elapsed().as_secs_f64(),
+        };
+        monitor.add_workers(totals, &self.record(Instant::now()));
         self.last_worker
     }
 
@@ -176,14 +198,12 @@ impl WorkerMonitor {
         )
     }
 
-    fn totals(&self) -> WorkerTotals {
-        WorkerTotals {
-            count: self.workers.len(),
+    fn job_totals(&self) -> JobTotals {
+        JobTotals {
             // The plan itself is an extent in the database.
-            extents: self.job_status.done.tasks.saturating_sub(1),
-            failed: self.job_status.failed.tasks,
-            bytes: self.job_status.done.bytes,
-            seconds: self.started_at.elapsed().as_secs_f64(),
+            extents: Some(self.job_status.done.tasks.saturating_sub(1)),
+            failed: Some(self.job_status.failed.tasks),
+            bytes: Some(self.job_status.done.bytes),
         }
     }
 }

@@ -147,6 +147,7 @@ impl ExtentSession<'_> {
             Ok(SessionOutcome::Broken { why, .. }) => why.clone(),
             Err(error) => format!("{error:#}"),
         };
+        self.worker.record_unfinished(&self.leases);
         self.leases.release_all(&why);
         let (worker, plan) = (self.worker, self.plan_lease.take());
         drop(self);

@@ -42,6 +42,30 @@ pub(super) enum WorkerEvent {
     Note(String),
 }
 
+/// Removal of the job from the database, as far as this process knows.
+#[derive(Debug, Default)]
+pub(super) struct JobRemoval {
+    /// Whether the job is no longer in the database.
+    is_removed: AtomicBool,
+    /// Whether a worker held an extent then. So no other command had finished the job.
+    was_unfinished: AtomicBool,
+}
+
+impl JobRemoval {
+    pub(super) fn record(&self) {
+        self.is_removed.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_removed(&self) -> bool {
+        self.is_removed.load(Ordering::Relaxed)
+    }
+
+    /// Whether another command may have finished the job before it was removed.
+    pub(super) fn may_be_finished(&self) -> bool {
+        self.is_removed() && !self.was_unfinished.load(Ordering::Relaxed)
+    }
+}
+
 /// One worker of this process.
 pub(super) struct Worker<'a> {
     pub(super) job: &'a Job<'a>,
@@ -52,8 +76,7 @@ pub(super) struct Worker<'a> {
     /// Name of the worker in the database.
     pub(super) name: String,
     pub(super) events: Sender<WorkerEvent>,
-    /// Whether the job is no longer in the database.
-    job_removed: &'a AtomicBool,
+    job_removal: &'a JobRemoval,
 }
 
 impl<'a> Worker<'a> {
@@ -62,7 +85,7 @@ impl<'a> Worker<'a> {
         shared: &SharedJob,
         number: usize,
         events: Sender<WorkerEvent>,
-        job_removed: &'a AtomicBool,
+        job_removal: &'a JobRemoval,
     ) -> Result<Self> {
         let host = rustix::system::uname()
             .nodename()
@@ -76,18 +99,27 @@ impl<'a> Worker<'a> {
             number,
             name: format!("{host} {process}.{number}: {}", job.pair(number)),
             events,
-            job_removed,
+            job_removal,
         })
     }
 
     pub(super) fn is_job_removed(&self) -> bool {
-        self.job_removed.load(Ordering::Relaxed)
+        self.job_removal.is_removed()
+    }
+
+    /// Records that the job was not finished, if it was removed while these leases were valid.
+    pub(super) fn record_unfinished(&self, leases: &HeldLeases<'_>) {
+        if self.is_job_removed() && leases.are_valid() {
+            self.job_removal
+                .was_unfinished
+                .store(true, Ordering::Relaxed);
+        }
     }
 
     /// Updates whether the job is in the database. No answer leaves it unchanged.
     fn refresh_job_presence(&self) {
         if matches!(self.job_store.exists(self.leases_job), Ok(false)) {
-            self.job_removed.store(true, Ordering::Relaxed);
+            self.job_removal.record();
         }
     }
 
@@ -174,7 +206,7 @@ impl<'a> Worker<'a> {
         match self.job_store.status(self.leases_job) {
             Ok(status) => Ok(status.has_ended()),
             Err(longhaul_leases::Error::JobNotFound) => {
-                self.job_removed.store(true, Ordering::Relaxed);
+                self.job_removal.record();
                 Err(job_removed_error())
             }
             Err(error) => Err(error.into()),
