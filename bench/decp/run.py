@@ -21,7 +21,7 @@ from results import PAYLOAD, Results, argument_parser, comma_separated, group_by
 
 LEFT, RIGHT = ("left", "10.77.0.1/30"), ("right", "10.77.0.2/30")
 PORT = 5201
-MODES = {"none": None, "lift": [], "hold": ["--hold"], "refill": ["--refill"]}
+MODES = {"none": None, "lift": [], "hold": ["--keep-caps"], "refill": ["--slow-start"]}
 BUFFERS = "4096 131072 67108864"
 SYSCTLS = [f"net.ipv4.tcp_rmem={BUFFERS}", f"net.ipv4.tcp_wmem={BUFFERS}", "net.ipv4.tcp_no_metrics_save=1"]
 

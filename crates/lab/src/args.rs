@@ -107,7 +107,8 @@ fn compare_help() -> String {
     let rule = describe_significance_rule();
     format!(
         "\
-A metric of the candidate is marked as better or worse than the baseline's if the difference is significant:
+A metric of the candidate is marked as better or worse than the baseline's if the difference is
+significant:
   {}
 
 Examples:

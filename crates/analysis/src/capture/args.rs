@@ -24,11 +24,12 @@ Examples:
   In another network namespace, piped into the analysis:
     longhaul tap capture --netns client -i wan0 -w - | longhaul tap analyze - -o out
   A filter that needs tcpdump's full language:
-    longhaul tap capture -i eth0 --filter-bpf \"$(tcpdump -i eth0 -ddd 'tcp[13] & 2 != 0')\" -w syn.pcapng
+    longhaul tap capture -i eth0 -w syn.pcapng \\
+        --filter-bpf \"$(tcpdump -i eth0 -ddd 'tcp[13] & 2 != 0')\"
 
 Filters are those of pcap-filter(7) with: tcp, udp, sctp, icmp, icmp6, ip, ip6; host ADDRESS, net
-ADDRESS/PREFIX, port N, portrange N-M, each with src or dst; and, or, not, ( ). A capture that is sent
-over the interface that it captures (ssh, NFS) needs a filter that excludes that connection.
+ADDRESS/PREFIX, port N, portrange N-M, each with src or dst; and, or, not, ( ). A capture that is
+sent over the interface that it captures (ssh, NFS) needs a filter that excludes that connection.
 Ctrl-C and SIGTERM stop it with a complete file; after SIGKILL everything up to a tenth of a second
 before is readable.";
 

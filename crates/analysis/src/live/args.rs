@@ -19,7 +19,7 @@ Examples:
   Half a minute to a file, in plain lines:
     longhaul tap live -i eth0 --duration 30s > flows.txt
 
-Keys: q quit, s sort by next column, p pause, up and down select, enter shows one flow over time or all.
+Keys: q quit, s sort by next column, p pause, up and down select, enter one flow over time or all.
 ACKs are those for a flow's data, in the opposite direction; packets are counted as on the wire.";
 
 /// Arguments of `longhaul tap live`.

@@ -24,7 +24,7 @@ Examples:
   By ICMP echo, to a host without longhaul (no capacity):
     longhaul plan measure 192.0.2.7
   Input of longhaul plan split; run it at each site with all later ones as hosts:
-    longhaul plan measure --name tokyo --json osaka=192.0.2.7:5990 fukuoka=192.0.2.8:5990 >tokyo.json
+    longhaul plan measure --name tokyo --json osaka=192.0.2.7:5990 kobe=192.0.2.8:5990 >tokyo.json
 
 A probe of one host takes some ten seconds and at most 2,000 packets. With an MTU of 1,500 bytes
 that is 1 MB besides the trains. The responder never sends more bytes than it received, and at most

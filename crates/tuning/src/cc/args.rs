@@ -64,8 +64,8 @@ Examples:
 It reads the kernel's state of each connection, in every network namespace, at no cost to the
 connections. longhaul cc show NAME has the units of the last column. Ctrl-C ends it.
 
-A filter is made of: dport N, sport N, port N (or N-M); dst ADDRESS[/LENGTH], src …, host …; and, or,
-not, ( ). dst and dport are the other end of the connection, as ss(8) has them.";
+A filter is made of: dport N, sport N, port N (or N-M); dst ADDRESS[/LENGTH], src …, host …; and,
+or, not, ( ). dst and dport are the other end of the connection, as ss(8) has them.";
 
 /// Arguments of `longhaul cc`.
 #[derive(clap::Args)]

@@ -24,15 +24,15 @@ Examples:
   What it would do, without touching anything or being root:
     longhaul decp --filter 'dst 10.9.0.0/16 and dport 50000-51000' --dry-run
   GridFTP's data connections of one service, with records for a program:
-    longhaul decp --filter 'sport 50000-51000' --cgroup /sys/fs/cgroup/system.slice/gridftp.service \\
-        --json > decp.jsonl
+    longhaul decp --filter 'sport 50000-51000' --json \\
+        --cgroup /sys/fs/cgroup/system.slice/gridftp.service > decp.jsonl
   A dedicated path, without other traffic:
     longhaul decp --filter 'dport 5201' --slow-start
   Remove caps that an ended run left behind:
     longhaul decp --filter 'dport 5201' --remove-caps
 
-A filter is made of: dport N, sport N, port N (or N-M); dst ADDRESS[/LENGTH], src …, host …; and, or,
-not, ( ). dst and dport are the other end of the connection, as ss(8) has them.
+A filter is made of: dport N, sport N, port N (or N-M); dst ADDRESS[/LENGTH], src …, host …; and,
+or, not, ( ). dst and dport are the other end of the connection, as ss(8) has them.
 It caps the congestion windows of this host's own sockets: run it on the sending host.";
 
 /// Arguments of `longhaul decp`.
