@@ -23,11 +23,10 @@ pub fn warn(old: &str, new: &str) {
     if !WARNED.lock().insert((old.to_owned(), new.to_owned())) {
         return;
     }
-    match logging::is_for_programs() {
-        true => tracing::warn!("{old} is now {new}; the next version rejects the old name"),
-        false => {
-            errln!("longhaul: warning: {old} is now {new}; the next version rejects the old name")
-        }
+    if logging::is_for_programs() {
+        tracing::warn!("{old} is now {new}; the next version rejects the old name");
+    } else {
+        errln!("longhaul: warning: {old} is now {new}; the next version rejects the old name");
     }
 }
 
