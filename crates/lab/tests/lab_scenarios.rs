@@ -40,7 +40,7 @@ const NEC: &[Part] = &[
 ];
 const ACKS_AND_RESERVOIR: &[Part] = &[
     ("ack-ratio", "--only n=1"),
-    ("ack-pacing", "--only paced=true"),
+    ("ack-pacing", "--filter paced=true"),
     (
         "reservoir-nic",
         "--only queue=100p --only interface=slow --set duration=5s",
