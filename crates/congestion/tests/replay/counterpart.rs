@@ -129,7 +129,7 @@ pub(crate) const COUNTERPARTS: &[Counterpart] = &[
             checked("ca_cnt", "cnt", Unit::Same),
             checked("last_max_cwnd", "last_max", Unit::Same),
             checked("last_cwnd", "cnt_cwnd", Unit::Same),
-            checked("last_time", "seen_us", Unit::Moment),
+            checked("last_time", "cnt_us", Unit::Moment),
             checked("delayed_ack", "delayed_ack", Unit::Same),
         ],
     },

@@ -77,7 +77,7 @@ fn passes_through_input_output_and_arguments() {
         String::from_utf8_lossy(&output.stdout),
         "-x|a b|--||from stdin"
     );
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "message\n");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "said\n");
 }
 
 #[test]
