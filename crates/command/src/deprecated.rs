@@ -8,7 +8,7 @@
 use crate::{errln, logging};
 use clap::{Arg, Command};
 use parking_lot::Mutex;
-use std::{collections::BTreeSet, ffi::OsString};
+use std::{collections::BTreeSet, ffi::OsString, path::Path};
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -28,6 +28,13 @@ pub fn warn(old: &str, new: &str) {
     } else {
         errln!("longhaul: warning: {old} is now {new}; the next version rejects the old name");
     }
+}
+
+/// Warns of an old key, with the file and the line. `text` is the file's.
+pub fn warn_of_key(file: &Path, text: &str, key: &OldKey) {
+    let line = text[..key.at].matches('\n').count() + 1;
+    let old = format!("{}:{line}: {}", file.display(), key.renamed.old);
+    warn(&old, key.renamed.new);
 }
 
 /// Warns of each old name on the command line. The first of `args` is the program's name.

@@ -3,7 +3,6 @@
 
 use longhaul_command::deprecated::{self, RenamedKey};
 use longhaul_netem::{Schedule, coalescer, setting};
-use std::fmt;
 
 /// Old keys of `[[links]]` in a file.
 pub(super) const RENAMED_KEYS: [RenamedKey; 15] = [
@@ -54,13 +53,4 @@ pub(super) fn warn_of_delivery(text: &str) {
     if let Some((old, new)) = coalescer::old_name(text) {
         deprecated::warn(&format!("delivery {old}"), &format!("delivery {new}"));
     }
-}
-
-/// Prints a warning for an old key of a file, with its line.
-pub(super) fn warn_of_key(path: &dyn fmt::Display, text: &str, key: &deprecated::OldKey) {
-    let line = text[..key.at].matches('\n').count() + 1;
-    deprecated::warn(
-        &format!("{path}:{line}: {}", key.renamed.old),
-        key.renamed.new,
-    );
 }

@@ -81,7 +81,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Link>> {
 fn parse(path: &Path, text: &str) -> Result<File, toml::de::Error> {
     let mut table = DeTable::parse(text)?;
     for key in deprecated::rename_keys(table.get_mut(), &old_names::RENAMED_KEYS) {
-        old_names::warn_of_key(&path.display(), text, &key);
+        deprecated::warn_of_key(path, text, &key);
     }
     File::deserialize(toml::de::Deserializer::from(table)).map_err(|mut error| {
         error.set_input(Some(text));

@@ -256,11 +256,7 @@ fn read(file: &FilePath) -> Result<SitesFile> {
             let (sites, old_keys) =
                 parse_toml(&text).map_err(|error| wrong(&error.to_string().replace('\n', " ")))?;
             for old in old_keys {
-                let line = 1 + text[..old.at].matches('\n').count();
-                deprecated::warn(
-                    &format!("{}:{line}: {}", file.display(), old.renamed.old),
-                    old.renamed.new,
-                );
+                deprecated::warn_of_key(file, &text, &old);
             }
             Ok(sites)
         }
