@@ -11,7 +11,7 @@ use super::{
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
-use longhaul_tcpsim::formulas::{chain::RELAYS_MAX, relays::Overhead};
+use longhaul_tcpsim::formulas::{chain::RELAYS_MAX, relays::RelayOverhead};
 use longhaul_units::{BitRate, Bytes, Ratio};
 use std::path::PathBuf;
 
@@ -105,16 +105,16 @@ impl Args {
 }
 
 /// Parses a cost: a share or a rate.
-fn overhead(text: &str) -> Result<Overhead> {
+fn overhead(text: &str) -> Result<RelayOverhead> {
     let share = text.parse::<Ratio>().ok().filter(|share| share.get() < 1.0);
     match (share, text.parse::<BitRate>()) {
-        (Some(share), _) => Ok(Overhead {
+        (Some(share), _) => Ok(RelayOverhead {
             share: share.get(),
-            ..Overhead::default()
+            ..RelayOverhead::default()
         }),
-        (None, Ok(rate)) => Ok(Overhead {
+        (None, Ok(rate)) => Ok(RelayOverhead {
             per_relay_bps: rate.bits() as f64,
-            ..Overhead::default()
+            ..RelayOverhead::default()
         }),
         (None, Err(error)) => Err(Refusal::usage(format!(
             "--overhead {text:?} is neither a share below 100% (9%) nor a rate (3MB/s): {error}"

@@ -2,7 +2,7 @@
 //! Validated configuration of `plan split`.
 
 use super::super::estimate::Method;
-use longhaul_tcpsim::formulas::{Control, relays::Overhead};
+use longhaul_tcpsim::formulas::{Control, relays::RelayOverhead};
 use longhaul_units::Bytes;
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ pub(crate) struct Config {
     pub(super) from: String,
     pub(super) to: String,
     pub(super) relays_max: usize,
-    pub(super) overhead: Overhead,
+    pub(super) overhead: RelayOverhead,
     pub(super) controls: Vec<Control>,
     pub(super) streams: u32,
     pub(super) window: Option<Bytes>,

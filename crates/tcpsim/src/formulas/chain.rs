@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Placement of relays: the chain of sites whose slowest hop is fastest.
 
-use super::relays::Overhead;
+use super::relays::RelayOverhead;
 
 /// Path between two sites.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -58,7 +58,7 @@ pub fn by_relays(
     from: usize,
     to: usize,
     relays_max: usize,
-    overhead: Overhead,
+    overhead: RelayOverhead,
 ) -> Vec<Option<Chain>> {
     let hops_max = relays_max.min(RELAYS_MAX) + 1;
     let widest = widest_rates(network, from, hops_max);
@@ -82,7 +82,7 @@ pub fn best(
     from: usize,
     to: usize,
     relays_max: usize,
-    overhead: Overhead,
+    overhead: RelayOverhead,
 ) -> Option<Chain> {
     let chains = by_relays(network, from, to, relays_max, overhead);
     let mut best: Option<Chain> = None;
@@ -133,7 +133,7 @@ fn find_shortest(
     [from, to]: [usize; 2],
     hops: usize,
     width: f64,
-    overhead: Overhead,
+    overhead: RelayOverhead,
 ) -> Option<Chain> {
     let sites = network.hops.len();
     let mut rtt_s = vec![f64::INFINITY; sites];
@@ -158,7 +158,7 @@ fn find_shortest(
     }
     let sites = trace_path(&predecessors, from, to)?;
     Some(Chain {
-        throughput_bps: overhead.remains(width, sites.len() - 2),
+        throughput_bps: overhead.subtract_from(width, sites.len() - 2),
         bottleneck_bps: width,
         rtt_s: rtt_s[to],
         sites,

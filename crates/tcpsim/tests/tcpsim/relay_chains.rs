@@ -3,7 +3,7 @@
 
 use longhaul_tcpsim::formulas::{
     chain::{self, Chain, Hop, Network},
-    relays::{self, Overhead},
+    relays::{self, RelayOverhead},
 };
 use proptest::prelude::*;
 
@@ -30,7 +30,7 @@ fn networks() -> impl Strategy<Value = Network> {
 }
 
 /// Returns the chain over `sites` with its `T_n`; `None` if a hop is missing.
-fn chain_over(network: &Network, sites: &[usize], overhead: Overhead) -> Option<Chain> {
+fn chain_over(network: &Network, sites: &[usize], overhead: RelayOverhead) -> Option<Chain> {
     let hops: Option<Vec<Hop>> = sites
         .windows(2)
         .map(|two| network.hops[two[0]][two[1]])
@@ -50,13 +50,13 @@ fn chain_over(network: &Network, sites: &[usize], overhead: Overhead) -> Option<
     Some(Chain {
         sites: sites.to_vec(),
         bottleneck_bps,
-        throughput_bps: relays::throughput_bps(&limited, overhead),
+        throughput_bps: relays::chain_throughput_bps(&limited, overhead),
         rtt_s: hops.iter().map(|hop| hop.rtt_s).sum(),
     })
 }
 
 /// Returns each simple path from site 0 to the last.
-fn all_chains(network: &Network, overhead: Overhead) -> Vec<Chain> {
+fn all_chains(network: &Network, overhead: RelayOverhead) -> Vec<Chain> {
     let mut found = Vec::new();
     extend_chain(network, &mut vec![0], overhead, &mut found);
     found
@@ -66,7 +66,7 @@ fn all_chains(network: &Network, overhead: Overhead) -> Vec<Chain> {
 fn extend_chain(
     network: &Network,
     sites: &mut Vec<usize>,
-    overhead: Overhead,
+    overhead: RelayOverhead,
     found: &mut Vec<Chain>,
 ) {
     let here = sites[sites.len() - 1];
@@ -88,7 +88,7 @@ proptest! {
     fn best_chain_matches_an_exhaustive_search(
         network in networks(), relays_max in 0..6_usize, per_relay in 0..3_u32, share in 0..3_u32,
     ) {
-        let overhead = Overhead {
+        let overhead = RelayOverhead {
             per_relay_bps: f64::from(per_relay) * 4e7,
             share: f64::from(share) * 0.1,
         };
@@ -117,7 +117,7 @@ proptest! {
     #[test]
     fn more_relays_never_lower_the_bottleneck(network in networks()) {
         let last = network.hops.len() - 1;
-        let chains = chain::by_relays(&network, 0, last, 5, Overhead::default());
+        let chains = chain::by_relays(&network, 0, last, 5, RelayOverhead::default());
         let widths: Vec<f64> = chains.iter().map(|c| c.as_ref().map_or(0.0, |c| c.bottleneck_bps)).collect();
         prop_assert_eq!(widths.len(), 6);
         prop_assert!(widths.windows(2).all(|two| two[1] >= two[0]), "{:?}", widths);
