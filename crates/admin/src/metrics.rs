@@ -163,7 +163,7 @@ fn listener_times(listeners: &[ListenerTimes], registry: &mut Registry) {
     };
     add(
         "connect",
-        "Time from a request until its outgoing leg is connected; 0 for a pooled connection",
+        "Time from a request until its upstream leg is connected; 0 for a pooled connection",
         |times| &times.connect,
     );
     add(
@@ -386,19 +386,19 @@ fn legs(legs: &[LegGroup], registry: &mut Registry) {
         Some(Unit::Seconds),
     );
     for leg in legs {
-        let (labels, sums) = (leg_labels(leg), &leg.sums);
-        pauses.get_or_create(&labels).inc_by(sums.reading_pauses);
+        let (labels, totals) = (leg_labels(leg), &leg.totals);
+        pauses.get_or_create(&labels).inc_by(totals.reading_pauses);
         segments
             .get_or_create(&labels)
-            .inc_by(sums.retransmitted_segments);
+            .inc_by(totals.retransmitted_segments);
         retransmitted
             .get_or_create(&labels)
-            .inc_by(sums.retransmitted_bytes);
-        sent.get_or_create(&labels).inc_by(sums.sent_bytes);
-        busy.get_or_create(&labels).inc_by(seconds(sums.busy_us));
+            .inc_by(totals.retransmitted_bytes);
+        sent.get_or_create(&labels).inc_by(totals.sent_bytes);
+        busy.get_or_create(&labels).inc_by(seconds(totals.busy_us));
         for (limiter, us) in [
-            (Limiter::ReceiveWindow, sums.receive_window_limited_us),
-            (Limiter::SendBuffer, sums.send_buffer_limited_us),
+            (Limiter::ReceiveWindow, totals.receive_window_limited_us),
+            (Limiter::SendBuffer, totals.send_buffer_limited_us),
         ] {
             let labels = with_limiter(&labels, limiter.name());
             limited.get_or_create(&labels).inc_by(seconds(us));
@@ -453,39 +453,43 @@ fn open_legs(legs: &[LegGroup], registry: &mut Registry) {
         unit(),
     );
     for leg in legs {
-        let (labels, now) = (leg_labels(leg), &leg.now);
+        let (labels, gauges) = (leg_labels(leg), &leg.gauges);
         let all = Limiter::ALL.map(Limiter::name);
         for limiter in all.into_iter().chain(["unknown"]) {
-            let count = now.limited_by.get(limiter).copied().unwrap_or(0);
+            let count = gauges.limited_by.get(limiter).copied().unwrap_or(0);
             open.get_or_create(&with_limiter(&labels, limiter))
                 .set(count as f64);
         }
-        streams.get_or_create(&labels).set(now.streams_open as f64);
+        streams
+            .get_or_create(&labels)
+            .set(gauges.streams_open as f64);
         buffered
             .get_or_create(&labels)
-            .set(now.buffered_bytes as f64);
-        paused.get_or_create(&labels).set(now.reading_paused as f64);
+            .set(gauges.buffered_bytes as f64);
+        paused
+            .get_or_create(&labels)
+            .set(gauges.reading_paused as f64);
         rate.get_or_create(&labels)
-            .set(now.delivery_rate_bytes_per_s as f64);
+            .set(gauges.delivery_rate_bytes_per_s as f64);
         // Without a leg there is no round-trip time.
-        if let Some(us) = now.rtt_mean_us {
+        if let Some(us) = gauges.rtt_mean_us {
             rtt.get_or_create(&labels).set(us / 1e6);
         }
-        if let Some(us) = now.rtt_min_us {
+        if let Some(us) = gauges.rtt_min_us {
             rtt_min.get_or_create(&labels).set(seconds(us.into()));
         }
     }
 }
 
 fn leg_labels(leg: &LegGroup) -> Labels {
-    let side = match leg.group.leg {
+    let side = match leg.key.leg {
         Leg::Downstream => "downstream",
         Leg::Upstream => "upstream",
     };
     vec![
-        ("listener", leg.group.listener.clone()),
+        ("listener", leg.key.listener.clone()),
         ("leg", side.to_owned()),
-        ("peer", leg.group.peer.clone().unwrap_or_default()),
+        ("peer", leg.key.peer.clone().unwrap_or_default()),
     ]
 }
 
@@ -507,7 +511,7 @@ fn process_metrics(process: &Process, registry: &mut Registry) {
         [process.resident_bytes, process.virtual_bytes].map(|n| n as f64);
     let [threads, open] = [process.threads, process.open_fds].map(|n| n as f64);
     let (s, bytes) = (|| Some(Unit::Seconds), || Some(Unit::Bytes));
-    let mut add = |name, help, unit, now| gauge(registry, name, help, unit, now);
+    let mut add = |name, help, unit, value| gauge(registry, name, help, unit, value);
     let started = unix_seconds(process.started);
     add(
         "start_time",
@@ -526,8 +530,8 @@ fn process_metrics(process: &Process, registry: &mut Registry) {
 }
 
 /// Adds a gauge. A unit becomes the suffix of the name.
-fn gauge(registry: &mut Registry, name: &str, help: &str, unit: Option<Unit>, now: f64) {
-    family::<Value>(registry, name, help, unit).set(now);
+fn gauge(registry: &mut Registry, name: &str, help: &str, unit: Option<Unit>, value: f64) {
+    family::<Value>(registry, name, help, unit).set(value);
 }
 
 /// Adds a metric without a value, and returns it.

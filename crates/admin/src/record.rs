@@ -174,18 +174,17 @@ pub struct PeerUsage {
 }
 
 impl PeerUsage {
-    /// Returns the traffic over the peer of this name.
-    pub fn of(peer: &str, legs: &[LegGroup]) -> Self {
-        let is_to_peer = |leg: &&LegGroup| {
-            leg.group.leg == Leg::Upstream && leg.group.peer.as_deref() == Some(peer)
-        };
+    /// Adds up the traffic of the legs that lead to the peer of this name.
+    pub fn from_legs(peer: &str, legs: &[LegGroup]) -> Self {
+        let is_to_peer =
+            |leg: &&LegGroup| leg.key.leg == Leg::Upstream && leg.key.peer.as_deref() == Some(peer);
         legs.iter()
             .filter(is_to_peer)
             .fold(Self::default(), |sum, leg| Self {
-                active: sum.active + leg.now.limited_by.values().sum::<u64>(),
-                connections: sum.connections + leg.sums.opened,
-                bytes_up: sum.bytes_up + leg.sums.bytes_up,
-                bytes_down: sum.bytes_down + leg.sums.bytes_down,
+                active: sum.active + leg.gauges.limited_by.values().sum::<u64>(),
+                connections: sum.connections + leg.totals.opened,
+                bytes_up: sum.bytes_up + leg.totals.bytes_up,
+                bytes_down: sum.bytes_down + leg.totals.bytes_down,
             })
     }
 }
@@ -211,23 +210,23 @@ pub struct LegGroupKey {
     pub peer: Option<String>,
 }
 
-/// Sums and gauges of all legs of a group.
+/// Totals and gauges of all legs of a group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LegGroup {
-    /// The key of the group.
+    /// Key of the group.
     #[serde(flatten)]
-    pub group: LegGroupKey,
-    /// Sums since the start.
+    pub key: LegGroupKey,
+    /// Totals since the start.
     #[serde(flatten)]
-    pub sums: LegSums,
-    /// Present gauges.
+    pub totals: LegTotals,
+    /// Values of the legs that are open now.
     #[serde(flatten)]
-    pub now: LegGauges,
+    pub gauges: LegGauges,
 }
 
-/// Sums since the start, over open and closed legs.
+/// Totals since the start, over open and closed legs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LegSums {
+pub struct LegTotals {
     /// Legs opened.
     pub opened: u64,
     /// Bytes relayed towards destinations over connections with these legs.

@@ -124,7 +124,7 @@ pub struct ConnectionRecord {
     /// Destination that the client requested; `None` if there was no request. With several HTTP requests, that of
     /// the last.
     pub destination: Option<String>,
-    /// Remote address of the outgoing leg: the destination's, or the first peer's.
+    /// Remote address of the upstream leg: the destination's, or the first peer's.
     pub next_hop: Option<SocketAddr>,
     /// Bytes from clients to destinations.
     pub bytes_up: u64,

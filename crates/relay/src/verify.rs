@@ -65,12 +65,12 @@ pub(crate) struct Verifier {
 }
 
 impl Verifier {
-    /// Binds a kernel queue.
+    /// Opens a verifier: binds a kernel queue for the SYNs of the listener.
     ///
     /// # Errors
     ///
     /// No queue number is free, CAP_NET_ADMIN is missing, or nfnetlink_queue is missing.
-    pub(crate) fn open_and_report(listener: Arc<Listener>) -> anyhow::Result<Self> {
+    pub(crate) fn open(listener: Arc<Listener>) -> anyhow::Result<Self> {
         let port = listener.address.port();
         let mut outcome = Err(io::Error::other("no number tried"));
         for number in (0..QUEUE_NUMBERS_MAX).map(|n| port.wrapping_add(n)) {
@@ -317,7 +317,7 @@ impl SynHolder {
 
     fn drop_all(&mut self, queue: &Queue) {
         self.stale_count = QUEUE_LEN;
-        for id in self.held.give_up() {
+        for id in self.held.drain() {
             release(queue, id, Verdict::Drop);
         }
     }
@@ -385,7 +385,7 @@ async fn open_upstream_leg(relay: &Relay, listener: &Listener, flow: Flow, dscp:
         upstream = route.open(&request).await?;
         answer = upstream.answer().await;
     }
-    while answer.is_err() && upstream.lost_peer().await && route.has_up_chain(&request) {
+    while answer.is_err() && upstream.lost_peer().await && route.is_any_chain_up(&request) {
         upstream = route.open(&request).await?;
         answer = upstream.answer().await;
     }

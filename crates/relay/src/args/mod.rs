@@ -196,7 +196,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) response_timeout: Option<Time>,
 
-    /// Close a tunnel that was idle in both directions for this time; 0s means never [default: 2h]
+    /// Reset a tunnel that was idle in both directions for this time; 0s means never [default: 2h]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) tunnel_idle_timeout: Option<Time>,
 
@@ -227,7 +227,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", help_heading = "Limits")]
     pub(crate) memory_per_client: Option<Bytes>,
 
-    /// Close a connection whose client or destination reads nothing for this time while data waits
+    /// Reset a connection whose client or destination reads nothing for this time while data waits
     /// for it [default: 5m]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) stall_timeout: Option<Time>,

@@ -100,7 +100,7 @@ pub(crate) enum ReplyFormat {
 impl ReplyFormat {
     pub(crate) fn success(self, upstream: &UpstreamLeg) -> Vec<u8> {
         match self {
-            // The reply contains the local address of the outgoing leg (RFC 1928 §6).
+            // The reply contains the local address of the upstream leg (RFC 1928 §6).
             Self::Socks5 | Self::Socks4 => {
                 self.reply(Reply::Succeeded, upstream.leg.transport().local_addr().ok())
             }

@@ -10,6 +10,7 @@ use crate::config::{
 };
 use longhaul_command::exit::Refusal;
 use longhaul_interception::target::{Intercept, Target};
+use longhaul_linux::netfilter::Family;
 use longhaul_protocol::destination::Destination;
 use longhaul_protocol::networks::Prefix;
 use longhaul_units::BitRate;
@@ -62,7 +63,7 @@ pub(crate) enum Kind {
     /// No protocol: TPROXY diverted the client, and the destination is the accepted socket's local
     /// address.
     Transparent {
-        /// The outgoing leg takes the client's address.
+        /// The upstream leg takes the client's address.
         keep_source: bool,
     },
     /// TCP Convert, spoken by other relays.
@@ -209,7 +210,11 @@ fn intercept_config(settings: &ListenerSettings) -> Result<Option<Intercept>, St
         );
     }
     let address = settings.address;
-    let foreign = |target: &Target| target.of_family(!address.is_ipv4());
+    let other_family = match Family::of(address.ip()) {
+        Family::Ip => Family::Ip6,
+        Family::Ip6 => Family::Ip,
+    };
+    let foreign = |target: &Target| target.of_family(other_family);
     for (key, targets) in [
         ("intercept", &settings.intercept),
         ("bypass", &settings.bypass),

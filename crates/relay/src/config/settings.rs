@@ -56,7 +56,7 @@ pub(crate) struct ListenerSettings {
     /// `forward` only: destination of all connections.
     #[serde(default, deserialize_with = "deserialize_optional")]
     pub(crate) destination: Option<Destination>,
-    /// `transparent` only: the outgoing leg has the client's source address.
+    /// `transparent` only: the upstream leg has the client's source address.
     #[serde(default)]
     pub(crate) keep_source: bool,
     /// `transparent` only: clients are connected directly to their destinations while all peers of
@@ -251,7 +251,7 @@ pub(crate) struct ProfileSettings {
     pub(crate) receive_buffer: Option<Bytes>,
     /// Rate control of a leg over UDT.
     pub(crate) udt_control: Option<Control>,
-    /// Mode of moving bytes between this leg and the client's; the outgoing leg's profile decides.
+    /// Mode of moving bytes between this leg and the client's; the upstream leg's profile decides.
     pub(crate) mode: Option<Mode>,
     #[serde(skip)]
     pub(crate) flags: ProfileFlags,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Outgoing legs: name resolution, connecting, socket profiles, and legs as async streams.
+//! Legs: name resolution, connecting, socket profiles, and legs as async streams.
 
 pub(crate) mod candidates;
 pub(crate) mod connect;

@@ -52,7 +52,7 @@ impl Peers {
     }
 
     /// Returns whether a chain is left whose peers, if it has any, are up.
-    pub(crate) fn has_up_chain(&self, target: &RouteTarget) -> bool {
+    pub(crate) fn is_any_chain_up(&self, target: &RouteTarget) -> bool {
         target
             .chains
             .iter()
@@ -130,6 +130,6 @@ mod tests {
             "a session keeps the setup of its start"
         );
         let target = after.config.policy.rules[0].target.as_ref().unwrap();
-        assert!(!after.peers.has_up_chain(target), "x is in its chain");
+        assert!(!after.peers.is_any_chain_up(target), "x is in its chain");
     }
 }

@@ -42,7 +42,7 @@ use anyhow::Context as _;
 use longhaul_admin::relay_record::Record;
 use longhaul_admission::{
     accounts::Accounts,
-    descriptors::{DescriptorBudget, NO_ROOM},
+    descriptors::{DESCRIPTOR_LIMIT_TOO_LOW, DescriptorBudget},
     lookups::Lookups,
     memory::{self, Memory},
 };
@@ -176,7 +176,7 @@ fn check_config(args: &Args) -> anyhow::Result<()> {
 fn budget(config: &Config) -> anyhow::Result<DescriptorBudget> {
     let limit = longhaul_linux::descriptors::raise_limit();
     DescriptorBudget::new(limit, &config.descriptor_demand())
-        .ok_or_else(|| Refusal::unsupported(NO_ROOM))
+        .ok_or_else(|| Refusal::unsupported(DESCRIPTOR_LIMIT_TOO_LOW))
 }
 
 fn enable_mtu_probing() -> anyhow::Result<MtuProbing> {
@@ -306,7 +306,7 @@ fn open_verifiers(opened: &[OpenListener]) -> anyhow::Result<Vec<Verifier>> {
         config.intercept.as_ref().is_some_and(|i| i.verify)
     };
     let listeners = opened.iter().map(|(listener, _)| listener).filter(verifies);
-    listeners.cloned().map(Verifier::open_and_report).collect()
+    listeners.cloned().map(Verifier::open).collect()
 }
 
 fn start_verifiers(relay: &Arc<Relay>, verifiers: Vec<Verifier>) -> io::Result<Vec<WorkerThread>> {

@@ -118,7 +118,7 @@ impl Route<'_> {
     }
 
     /// Returns whether the request may take a chain without peers, or one whose peers are all up.
-    pub(crate) fn has_up_chain(&self, request: &Request) -> bool {
+    pub(crate) fn is_any_chain_up(&self, request: &Request) -> bool {
         let choice = self.choose_chains(request);
         choice.is_ok_and(|choice| choice.chains.iter().any(is_chain_up))
     }

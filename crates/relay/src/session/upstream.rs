@@ -76,7 +76,7 @@ impl Session {
     /// Returns, after a failure of `upstream_leg`, whether the request may be repeated over another
     /// chain. Each time, one more peer is down.
     pub(crate) async fn can_retry(&self, upstream_leg: &UpstreamLeg, request: &Request) -> bool {
-        upstream_leg.lost_peer().await && self.route(&self.peer_pools).has_up_chain(request)
+        upstream_leg.lost_peer().await && self.route(&self.peer_pools).is_any_chain_up(request)
     }
 
     async fn open_by(

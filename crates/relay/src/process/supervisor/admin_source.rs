@@ -45,7 +45,7 @@ impl Source for AdminSource {
         let legs = self.0.sampler.snapshot().await.legs.clone();
         let relay = self.0.counters();
         let peer = |counts: &longhaul_admin::relay_record::PeerCounts| PeerState {
-            usage: PeerUsage::of(&counts.name, &legs),
+            usage: PeerUsage::from_legs(&counts.name, &legs),
             counts: counts.clone(),
         };
         let uptime = self.0.started.elapsed();
@@ -145,7 +145,7 @@ fn has_no_upstream(config: &Config, peers: &Peers) -> bool {
         let targets = config.policy.targets_for(&listener.name);
         let any = !targets.is_empty();
         let open =
-            listener.direct_fallback || targets.iter().any(|target| peers.has_up_chain(target));
+            listener.direct_fallback || targets.iter().any(|target| peers.is_any_chain_up(target));
         any.then_some(!open)
     });
     let first = blocked.next();

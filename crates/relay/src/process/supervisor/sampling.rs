@@ -14,7 +14,7 @@ use crate::{
 };
 use jiff::Timestamp;
 use longhaul_admin::{
-    record::{Connection, LegGauges, LegGroup, LegGroupKey, LegState, LegSums, Snapshot},
+    record::{Connection, LegGauges, LegGroup, LegGroupKey, LegState, LegTotals, Snapshot},
     relay_record::Counts,
 };
 use longhaul_linux::tcp_info::TcpInfo;
@@ -92,13 +92,13 @@ async fn sample_all(relay: &Relay, sessions: &Registry) -> Snapshot {
 fn leg_groups(relay: &Relay, mut gauges: BTreeMap<LegGroupKey, GroupGauges>) -> Vec<LegGroup> {
     let (listeners, _) = relay.listeners.counts();
     let names: Vec<_> = listeners.into_iter().map(|l| l.name).collect();
-    let sums = relay.sampler.sums(&names);
-    let group = |(group, sums): (LegGroupKey, LegSums)| LegGroup {
-        now: gauges.remove(&group).unwrap_or_default().finish(),
-        group,
-        sums,
+    let totals = relay.sampler.totals(&names);
+    let group = |(key, totals): (LegGroupKey, LegTotals)| LegGroup {
+        gauges: gauges.remove(&key).unwrap_or_default().finish(),
+        key,
+        totals,
     };
-    sums.into_iter().map(group).collect()
+    totals.into_iter().map(group).collect()
 }
 
 /// Adds a point per second to the history, without end.
@@ -118,7 +118,7 @@ pub(crate) async fn write_history(relay: &Relay) {
 /// Gauges of a group of open legs.
 #[derive(Debug, Default)]
 struct GroupGauges {
-    now: LegGauges,
+    gauges: LegGauges,
     rtts: u64,
     rtt_sum_us: f64,
 }
@@ -126,31 +126,35 @@ struct GroupGauges {
 impl GroupGauges {
     fn add(&mut self, leg: &LegSample, limited_by: Option<Limiter>) {
         let limiter = limited_by.map_or("unknown", Limiter::name);
-        *self.now.limited_by.entry(limiter.to_owned()).or_default() += 1;
-        self.now.buffered_bytes += leg.buffered_bytes;
-        self.now.reading_paused += u64::from(leg.is_paused);
+        *self
+            .gauges
+            .limited_by
+            .entry(limiter.to_owned())
+            .or_default() += 1;
+        self.gauges.buffered_bytes += leg.buffered_bytes;
+        self.gauges.reading_paused += u64::from(leg.is_paused);
         leg.streams
             .iter()
             .for_each(|stream| self.add_stream(stream));
     }
 
     fn add_stream(&mut self, tcp: &TcpInfo) {
-        self.now.streams_open += 1;
-        self.now.delivery_rate_bytes_per_s += tcp.delivery_rate_bytes_per_s;
+        self.gauges.streams_open += 1;
+        self.gauges.delivery_rate_bytes_per_s += tcp.delivery_rate_bytes_per_s;
         // 0 and the largest number stand for "no sample yet".
         if tcp.rtt_us > 0 {
             self.rtts += 1;
             self.rtt_sum_us += f64::from(tcp.rtt_us);
         }
-        let smallest = self.now.rtt_min_us.unwrap_or(u32::MAX);
+        let smallest = self.gauges.rtt_min_us.unwrap_or(u32::MAX);
         let smallest = smallest.min(tcp.rtt_min_us);
-        self.now.rtt_min_us = (smallest < u32::MAX).then_some(smallest);
+        self.gauges.rtt_min_us = (smallest < u32::MAX).then_some(smallest);
     }
 
     fn finish(self) -> LegGauges {
         LegGauges {
             rtt_mean_us: (self.rtts > 0).then(|| self.rtt_sum_us / self.rtts as f64),
-            ..self.now
+            ..self.gauges
         }
     }
 }

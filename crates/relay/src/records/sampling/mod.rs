@@ -8,7 +8,7 @@
 pub(crate) mod samples;
 
 use crate::records::sampling::samples::{Rates, Sample, SampleStore};
-use longhaul_admin::record::{LegGroupKey, LegSums, Snapshot};
+use longhaul_admin::record::{LegGroupKey, LegTotals, Snapshot};
 use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::BTreeMap,
@@ -106,9 +106,9 @@ impl ConnectionSampler {
         }));
     }
 
-    /// Returns the sums over the legs of these listeners, and forgets those of other listeners.
-    pub(crate) fn sums(&self, listeners: &[String]) -> BTreeMap<LegGroupKey, LegSums> {
-        self.store().sums(listeners)
+    /// Returns the totals over the legs of these listeners, and forgets those of other listeners.
+    pub(crate) fn totals(&self, listeners: &[String]) -> BTreeMap<LegGroupKey, LegTotals> {
+        self.store().totals(listeners)
     }
 
     fn store(&self) -> MutexGuard<'_, SampleStore> {

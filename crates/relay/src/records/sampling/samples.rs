@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Last sample of each connection, and sums over groups of legs. Each sample adds the difference to
-//! the one before, so that sums never shrink and nothing is counted twice.
+//! Last sample of each connection, and totals over groups of legs. Each sample adds the difference to
+//! the one before, so that totals never shrink and nothing is counted twice.
 
-use longhaul_admin::record::{LegGroupKey, LegSums};
+use longhaul_admin::record::{LegGroupKey, LegTotals};
 use longhaul_linux::tcp_info::TcpInfo;
 use longhaul_tcpsim::limiter::{Limiter, Snapshot, limiter};
 use std::{
@@ -49,7 +49,7 @@ impl LegSample {
 #[derive(Debug, Default)]
 pub(crate) struct SampleStore {
     open: HashMap<u64, Sample>,
-    sums: BTreeMap<LegGroupKey, LegSums>,
+    totals: BTreeMap<LegGroupKey, LegTotals>,
 }
 
 /// Rates and limiters between two samples.
@@ -62,15 +62,15 @@ pub(crate) struct Rates {
 }
 
 impl SampleStore {
-    /// Adds a sample to the sums, and evaluates the time since the previous sample.
+    /// Adds a sample to the totals, and evaluates the time since the previous sample.
     pub(crate) fn record(&mut self, now: Sample) -> Rates {
         let before = self.open.get(&now.number);
         // Two threads may sample at once; the later sample has been counted already.
         if before.is_some_and(|before| before.at >= now.at) {
             return Rates::default();
         }
-        for (group, sums) in deltas(before, &now) {
-            add(self.sums.entry(group.clone()).or_default(), &sums);
+        for (group, totals) in deltas(before, &now) {
+            add(self.totals.entry(group.clone()).or_default(), &totals);
         }
         let rates = before.map_or_else(Rates::default, |before| rates(before, &now));
         self.open.insert(now.number, now);
@@ -82,16 +82,16 @@ impl SampleStore {
         self.open.remove(&number);
     }
 
-    /// Returns the sums of these listeners, and forgets those of others.
-    pub(crate) fn sums(&mut self, listeners: &[String]) -> BTreeMap<LegGroupKey, LegSums> {
-        self.sums
+    /// Returns the totals of these listeners, and forgets those of others.
+    pub(crate) fn totals(&mut self, listeners: &[String]) -> BTreeMap<LegGroupKey, LegTotals> {
+        self.totals
             .retain(|group, _| listeners.contains(&group.listener));
-        self.sums.clone()
+        self.totals.clone()
     }
 }
 
-/// Returns what each leg adds to the sums of its group.
-fn deltas<'a>(before: Option<&Sample>, now: &'a Sample) -> Vec<(&'a LegGroupKey, LegSums)> {
+/// Returns what each leg adds to the totals of its group.
+fn deltas<'a>(before: Option<&Sample>, now: &'a Sample) -> Vec<(&'a LegGroupKey, LegTotals)> {
     let counted = |of: fn(&Sample) -> u64| before.map_or(0, of);
     let bytes_up = now.bytes_up.saturating_sub(counted(|b| b.bytes_up));
     let bytes_down = now.bytes_down.saturating_sub(counted(|b| b.bytes_down));
@@ -101,25 +101,25 @@ fn deltas<'a>(before: Option<&Sample>, now: &'a Sample) -> Vec<(&'a LegGroupKey,
     ];
     let new = |(leg, before): (&'a Option<LegSample>, Option<&LegSample>)| {
         let leg = leg.as_ref()?;
-        let sums = LegSums {
+        let totals = LegTotals {
             bytes_up,
             bytes_down,
             ..leg_delta(before, leg)
         };
-        Some((&leg.group, sums))
+        Some((&leg.group, totals))
     };
     legs.into_iter().filter_map(new).collect()
 }
 
 /// Returns the increase of a leg's counters since the previous sample, which may be of another
 /// socket.
-fn leg_delta(before: Option<&LegSample>, now: &LegSample) -> LegSums {
+fn leg_delta(before: Option<&LegSample>, now: &LegSample) -> LegTotals {
     let same = before.filter(|before| before.number == now.number);
     let grown = |of: fn(&TcpInfo) -> u64| {
         let counted = same.map_or(0, |before| before.sum(of));
         now.sum(of).saturating_sub(counted)
     };
-    LegSums {
+    LegTotals {
         opened: u64::from(same.is_none()),
         // Pauses count for the connection, whichever sockets it had.
         reading_pauses: now.pauses.saturating_sub(before.map_or(0, |b| b.pauses)),
@@ -129,11 +129,11 @@ fn leg_delta(before: Option<&LegSample>, now: &LegSample) -> LegSums {
         busy_us: grown(|info| info.busy_us),
         receive_window_limited_us: grown(|info| info.rwnd_limited_us),
         send_buffer_limited_us: grown(|info| info.sndbuf_limited_us),
-        ..LegSums::default()
+        ..LegTotals::default()
     }
 }
 
-fn add(sum: &mut LegSums, new: &LegSums) {
+fn add(sum: &mut LegTotals, new: &LegTotals) {
     sum.opened += new.opened;
     sum.bytes_up += new.bytes_up;
     sum.bytes_down += new.bytes_down;
@@ -243,8 +243,8 @@ mod tests {
         }
     }
 
-    fn sums(store: &mut SampleStore, of: Leg) -> LegSums {
-        store.sums(&["web".to_owned()])[&group(of)]
+    fn totals(store: &mut SampleStore, of: Leg) -> LegTotals {
+        store.totals(&["web".to_owned()])[&group(of)]
     }
 
     #[test]
@@ -256,13 +256,13 @@ mod tests {
             store.record(clock.sample(500, 150, downstream(3), leg(Leg::Upstream, 1, 170, 2, 0)));
         assert_eq!(rates.bytes_up_per_s, 100.0);
         assert_eq!(rates.upstream, Some(Limiter::Application));
-        let upstream = sums(&mut store, Leg::Upstream);
+        let upstream = totals(&mut store, Leg::Upstream);
         assert_eq!(
             (upstream.opened, upstream.bytes_up, upstream.sent_bytes),
             (1, 150, 170)
         );
         assert_eq!(upstream.retransmitted_segments, 2);
-        assert_eq!(sums(&mut store, Leg::Downstream).reading_pauses, 3);
+        assert_eq!(totals(&mut store, Leg::Downstream).reading_pauses, 3);
     }
 
     #[test]
@@ -276,7 +276,7 @@ mod tests {
             (rates.upstream, rates.downstream),
             (None, Some(Limiter::Application))
         );
-        let upstream = sums(&mut store, Leg::Upstream);
+        let upstream = totals(&mut store, Leg::Upstream);
         assert_eq!(
             (upstream.opened, upstream.bytes_up, upstream.sent_bytes),
             (2, 130, 130)
@@ -302,9 +302,12 @@ mod tests {
         };
         store.record(clock.sample(0, 100, downstream(), upstream(&[(100, 1)])));
         store.record(clock.sample(9, 900, downstream(), upstream(&[(400, 2), (500, 7)])));
-        let sums = sums(&mut store, Leg::Upstream);
-        assert_eq!((sums.opened, sums.bytes_up, sums.sent_bytes), (1, 900, 900));
-        assert_eq!(sums.retransmitted_segments, 9);
+        let totals = totals(&mut store, Leg::Upstream);
+        assert_eq!(
+            (totals.opened, totals.bytes_up, totals.sent_bytes),
+            (1, 900, 900)
+        );
+        assert_eq!(totals.retransmitted_segments, 9);
     }
 
     #[test]
@@ -336,11 +339,11 @@ mod tests {
         let downstream = || leg(Leg::Downstream, 0, 0, 0, 0);
         store.record(clock.sample(5, 100, downstream(), leg(Leg::Upstream, 1, 100, 0, 0)));
         store.record(clock.sample(4, 90, downstream(), leg(Leg::Upstream, 1, 90, 0, 0)));
-        assert_eq!(sums(&mut store, Leg::Upstream).sent_bytes, 100);
+        assert_eq!(totals(&mut store, Leg::Upstream).sent_bytes, 100);
     }
 
     #[test]
-    fn forgets_sums_of_removed_listeners() {
+    fn forgets_totals_of_removed_listeners() {
         let (mut store, clock) = (SampleStore::default(), Clock(Instant::now()));
         let legs = || {
             (
@@ -349,7 +352,7 @@ mod tests {
             )
         };
         store.record(clock.sample(0, 0, legs().0, legs().1));
-        assert_eq!(store.sums(&["web".to_owned()]).len(), 2);
-        assert_eq!(store.sums(&[]).len(), 0);
+        assert_eq!(store.totals(&["web".to_owned()]).len(), 2);
+        assert_eq!(store.totals(&[]).len(), 0);
     }
 }
