@@ -12,8 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Maximum pending connections of one listener: held SYNs, and upstream legs that wait for their downstream legs. Memory: a
-/// socket, a task and under 1 KiB each.
+/// Maximum pending connections of one listener: held SYNs, and upstream legs that wait for their downstream legs.
+/// Memory: a socket, a task and under 1 KiB each.
 pub const HELD_MAX: usize = 1024;
 
 /// Maximum pending connections of one client, which is an IPv4 address or an IPv6 /64. If destinations answer after
@@ -25,8 +25,8 @@ pub const CLIENT_MAX: usize = HELD_MAX / 8;
 /// connect timeout, 10 s by default.
 const BYPASS_MEMORY: Duration = Duration::from_secs(32);
 
-/// Maximum connections that are remembered for [`BYPASS_MEMORY`]. Memory: 1.5 MiB at most.
-const PASSED_MAX: usize = 16 * 1024;
+/// Maximum bypassing connections that are remembered for [`BYPASS_MEMORY`]. Memory: 1.5 MiB at most.
+const BYPASSED_FLOWS_MAX: usize = 16 * 1024;
 
 /// A count for each client.
 #[derive(Debug, Default)]
@@ -98,15 +98,16 @@ pub struct HeldSyns {
     /// Packet ID of each held SYN in the kernel's queue.
     held: HashMap<Flow, u32>,
     clients: PerClient,
-    passed: HashSet<Flow>,
-    /// Connections of `passed` with the time of their first SYN, oldest first.
-    passed_at: VecDeque<(Instant, Flow)>,
+    /// Connections that bypassed the relay in the last [`BYPASS_MEMORY`], [`BYPASSED_FLOWS_MAX`] at most.
+    bypassed_flows: HashSet<Flow>,
+    /// Time of the first SYN of each connection in `bypassed_flows`, oldest first.
+    bypass_times: VecDeque<(Instant, Flow)>,
 }
 
 impl HeldSyns {
     /// Decides on a SYN and remembers the decision. `packet_id` is its ID in the kernel's queue.
     pub fn admit(&mut self, arrival: Arrival, packet_id: u32, now: Instant) -> Decision {
-        self.forget_passed(now);
+        self.forget_old_bypasses(now);
         let decision = self.decide(arrival);
         match decision {
             Decision::Hold => {
@@ -114,8 +115,8 @@ impl HeldSyns {
                 self.clients.add(arrival.flow.client().ip());
             }
             Decision::BypassForClientBound | Decision::BypassForTotalBound => {
-                self.passed.insert(arrival.flow);
-                self.passed_at.push_back((now, arrival.flow));
+                self.bypassed_flows.insert(arrival.flow);
+                self.bypass_times.push_back((now, arrival.flow));
             }
             Decision::Drop | Decision::BypassAgain => {}
         }
@@ -126,16 +127,18 @@ impl HeldSyns {
         if self.held.contains_key(&arrival.flow) {
             return Decision::Drop;
         }
-        if self.passed.contains(&arrival.flow) {
+        if self.bypassed_flows.contains(&arrival.flow) {
             return Decision::BypassAgain;
         }
-        let client = self.clients.count(arrival.flow.client().ip()) + arrival.client_legs_waiting;
-        let full = self.held.len() + arrival.waiting >= arrival.connections_left.min(HELD_MAX);
-        let greedy = !arrival.is_local && client >= CLIENT_MAX.min(arrival.client_connections_left);
+        let client_pending =
+            self.clients.count(arrival.flow.client().ip()) + arrival.client_legs_waiting;
+        let is_full = self.held.len() + arrival.waiting >= arrival.connections_left.min(HELD_MAX);
+        let is_client_full =
+            !arrival.is_local && client_pending >= CLIENT_MAX.min(arrival.client_connections_left);
         match arrival.may_bypass {
-            false if full || greedy => Decision::Drop,
-            true if full => Decision::BypassForTotalBound,
-            true if greedy => Decision::BypassForClientBound,
+            false if is_full || is_client_full => Decision::Drop,
+            true if is_full => Decision::BypassForTotalBound,
+            true if is_client_full => Decision::BypassForClientBound,
             _ => Decision::Hold,
         }
     }
@@ -154,19 +157,19 @@ impl HeldSyns {
     }
 
     /// Removes all held SYNs and returns their packet IDs.
-    pub fn give_up(&mut self) -> Vec<u32> {
+    pub fn drain(&mut self) -> Vec<u32> {
         self.clients = PerClient::default();
         self.held.drain().map(|(_, packet_id)| packet_id).collect()
     }
 
-    fn forget_passed(&mut self, now: Instant) {
+    fn forget_old_bypasses(&mut self, now: Instant) {
         let is_old = |at: Instant| now.saturating_duration_since(at) >= BYPASS_MEMORY;
-        while let Some((at, flow)) = self.passed_at.front() {
-            if !is_old(*at) && self.passed_at.len() < PASSED_MAX {
+        while let Some((at, flow)) = self.bypass_times.front() {
+            if !is_old(*at) && self.bypass_times.len() < BYPASSED_FLOWS_MAX {
                 break;
             }
-            self.passed.remove(flow);
-            self.passed_at.pop_front();
+            self.bypassed_flows.remove(flow);
+            self.bypass_times.pop_front();
         }
     }
 }
@@ -189,7 +192,7 @@ mod tests {
         }
     }
 
-    fn scanned(syns: &mut HeldSyns, client: &str, count: u16, now: Instant) -> Vec<Decision> {
+    fn scan_ports(syns: &mut HeldSyns, client: &str, count: u16, now: Instant) -> Vec<Decision> {
         let ports = 1..=count;
         ports
             .map(|port| syns.admit(syn(client, port), port.into(), now))
@@ -199,7 +202,7 @@ mod tests {
     #[test]
     fn lets_a_client_above_its_bound_bypass_and_holds_others() {
         let (mut syns, now) = (HeldSyns::default(), Instant::now());
-        let decisions = scanned(&mut syns, "10.0.0.1", CLIENT_MAX as u16 + 2, now);
+        let decisions = scan_ports(&mut syns, "10.0.0.1", CLIENT_MAX as u16 + 2, now);
         assert!(decisions[..CLIENT_MAX].iter().all(|d| *d == Decision::Hold));
         assert_eq!(decisions[CLIENT_MAX..], [Decision::BypassForClientBound; 2]);
         assert_eq!(syns.admit(syn("10.0.0.2", 1), 0, now), Decision::Hold);
@@ -221,14 +224,13 @@ mod tests {
     #[test]
     fn counts_upstream_legs_that_wait() {
         let (mut syns, now) = (HeldSyns::default(), Instant::now());
-        let waits = |waiting, waiting_of_client, port| Arrival {
+        let waits = |waiting, client_waiting, port| Arrival {
             waiting,
-            client_legs_waiting: waiting_of_client,
+            client_legs_waiting: client_waiting,
             ..syn("10.0.0.1", port)
         };
-        let most = CLIENT_MAX;
         assert_eq!(
-            syns.admit(waits(most, most, 1), 0, now),
+            syns.admit(waits(CLIENT_MAX, CLIENT_MAX, 1), 0, now),
             Decision::BypassForClientBound
         );
         assert_eq!(
@@ -244,8 +246,8 @@ mod tests {
     #[test]
     fn lets_a_client_with_all_its_connections_bypass() {
         let (mut syns, now) = (HeldSyns::default(), Instant::now());
-        let with_room = |room_of_client, port| Arrival {
-            client_connections_left: room_of_client,
+        let with_room = |client_room, port| Arrival {
+            client_connections_left: client_room,
             ..syn("10.0.0.1", port)
         };
         assert_eq!(syns.admit(with_room(1, 1), 0, now), Decision::Hold);
@@ -265,10 +267,10 @@ mod tests {
             ..syn("10.0.0.1", 2)
         };
         assert_eq!(syns.admit(full, 2, now), Decision::BypassForTotalBound);
-        let later = syn("10.0.0.1", 2);
-        assert_eq!(syns.admit(later, 3, now), Decision::BypassAgain);
-        let over = now + BYPASS_MEMORY;
-        assert_eq!(syns.admit(later, 4, over), Decision::Hold);
+        let retransmission = syn("10.0.0.1", 2);
+        assert_eq!(syns.admit(retransmission, 3, now), Decision::BypassAgain);
+        let forgotten_at = now + BYPASS_MEMORY;
+        assert_eq!(syns.admit(retransmission, 4, forgotten_at), Decision::Hold);
     }
 
     #[test]
@@ -289,21 +291,27 @@ mod tests {
     #[test]
     fn drops_syns_that_may_not_bypass() {
         let (mut syns, now) = (HeldSyns::default(), Instant::now());
-        let kept_in = |port, room_of_client, room| Arrival {
+        let without_bypass = |port, client_room, room| Arrival {
             may_bypass: false,
-            client_connections_left: room_of_client,
+            client_connections_left: client_room,
             connections_left: room,
             ..syn("10.0.0.1", port)
         };
-        assert_eq!(syns.admit(kept_in(1, 0, HELD_MAX), 0, now), Decision::Drop);
-        assert_eq!(syns.admit(kept_in(2, 9, 0), 0, now), Decision::Drop);
-        assert_eq!(syns.admit(kept_in(2, 9, HELD_MAX), 0, now), Decision::Hold);
+        assert_eq!(
+            syns.admit(without_bypass(1, 0, HELD_MAX), 0, now),
+            Decision::Drop
+        );
+        assert_eq!(syns.admit(without_bypass(2, 9, 0), 0, now), Decision::Drop);
+        assert_eq!(
+            syns.admit(without_bypass(2, 9, HELD_MAX), 0, now),
+            Decision::Hold
+        );
     }
 
     #[test]
     fn bounds_the_connections_that_bypassed() {
         let (mut syns, now) = (HeldSyns::default(), Instant::now());
-        for n in 0..3 * PASSED_MAX as u32 {
+        for n in 0..3 * BYPASSED_FLOWS_MAX as u32 {
             let client = std::net::Ipv4Addr::from_bits(n).to_string();
             let full = Arrival {
                 connections_left: 0,
@@ -311,15 +319,15 @@ mod tests {
             };
             assert_eq!(syns.admit(full, n, now), Decision::BypassForTotalBound);
         }
-        assert!(syns.passed.len() <= PASSED_MAX);
-        assert_eq!(syns.passed.len(), syns.passed_at.len());
+        assert!(syns.bypassed_flows.len() <= BYPASSED_FLOWS_MAX);
+        assert_eq!(syns.bypassed_flows.len(), syns.bypass_times.len());
     }
 
     #[test]
-    fn giving_up_leaves_room() {
+    fn draining_frees_the_room_of_all_clients() {
         let (mut syns, now) = (HeldSyns::default(), Instant::now());
-        scanned(&mut syns, "10.0.0.1", CLIENT_MAX as u16, now);
-        assert_eq!(syns.give_up().len(), CLIENT_MAX);
+        scan_ports(&mut syns, "10.0.0.1", CLIENT_MAX as u16, now);
+        assert_eq!(syns.drain().len(), CLIENT_MAX);
         assert_eq!(syns.remove(syn("10.0.0.1", 1).flow), None);
         assert_eq!(syns.admit(syn("10.0.0.1", 1), 0, now), Decision::Hold);
     }

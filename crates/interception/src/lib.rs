@@ -9,9 +9,10 @@
 //!
 //! ```
 //! use longhaul_interception::target::Target;
+//! use longhaul_linux::netfilter::Family;
 //!
 //! let target: Target = "10.0.0.0/8:80,443".parse().unwrap();
-//! assert!(target.of_family(false).is_none());
+//! assert!(target.of_family(Family::Ip6).is_none());
 //! ```
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]

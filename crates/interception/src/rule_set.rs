@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rules of one listener in the kernel: an nft table, the routing of the packets that it diverts, and the lease on which
-//! it holds.
+//! The rules of one listener in the kernel: an nft table, the routing of the packets that it diverts, and a lease. The
+//! table diverts nothing once the lease has expired.
 
 use crate::{
-    rules::{self, HOLD},
+    rules::{self, QUEUE_CHAIN},
     target::Intercept,
 };
 use longhaul_command::exit::Refusal;
@@ -23,8 +23,8 @@ use longhaul_linux::{
 use std::{cell::Cell, io, net::SocketAddr};
 use tracing::{error, warn};
 
-/// Attempts to restore what is missing: another program may remove it again meanwhile.
-const ATTEMPTS: usize = 10;
+/// Attempts to restore rules and routes that are missing. Another program may remove them again between two attempts.
+const RESTORE_ATTEMPTS: usize = 10;
 
 /// Log lines of a round of renewals.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Writes it to stderr.
+    /// Writes the lines to the log.
     pub(crate) fn write(mut self) {
         if !self.restored.is_empty() {
             self.restored.sort();
@@ -61,8 +61,8 @@ pub struct RuleSet {
     table: Cell<Option<Table>>,
     /// Whether the table has conntrack zones, because connections are tracked on this host.
     is_tracked: Cell<bool>,
-    /// Whether it intercepted when it was last renewed.
-    holds: Cell<bool>,
+    /// Whether the rules intercepted connections at the last renewal.
+    is_intercepting: Cell<bool>,
     _claim: Claim,
 }
 
@@ -81,36 +81,40 @@ impl RuleSet {
             )?,
             table: Cell::new(None),
             is_tracked: Cell::new(false),
-            holds: Cell::new(true),
-            _claim: Claim::new(&claimed(family, listener.port()))?,
+            is_intercepting: Cell::new(true),
+            _claim: Claim::new(&claim_name(family, listener.port()))?,
         })
     }
 
-    /// Renews the lease; whether that was possible.
+    /// Renews the lease. Returns whether that was possible.
     pub(crate) fn renew(&self) -> bool {
         self.lease.renew().is_ok()
     }
 
     /// Restores what other programs removed, and renews the lease. If that fails, ends the lease: new connections bypass
-    /// the relay. Adds to `log`, an error once.
+    /// the relay. Adds what was restored to `log`, and an error only if the rules intercepted before.
     pub(crate) fn restore_and_renew(&self, log: &mut Log) {
-        let held = self.holds.get();
+        let was_intercepting = self.is_intercepting.get();
         let mut restore = || anyhow::Ok((self.restore(&mut log.restored)?, self.lease.renew()?));
-        // Where it failed already, once a round is enough.
-        let again = 1..if held { ATTEMPTS } else { 1 };
-        let outcome = again.fold(restore(), |outcome, _| outcome.or_else(|_| restore()));
-        self.holds.set(outcome.is_ok());
+        // If the last renewal failed, one attempt a round is enough.
+        let retries = 1..if was_intercepting {
+            RESTORE_ATTEMPTS
+        } else {
+            1
+        };
+        let outcome = retries.fold(restore(), |outcome, _| outcome.or_else(|_| restore()));
+        self.is_intercepting.set(outcome.is_ok());
         if let Err(error) = outcome {
             self.end_lease();
-            if held {
+            if was_intercepting {
                 log.errors.push(format!("{}: {error:#}", self.listener));
             }
         }
     }
 
-    /// Whether it intercepts, as far as this process knows.
+    /// Whether the rules intercept connections, as far as this process knows.
     pub(crate) fn intercepts(&self) -> bool {
-        self.holds.get()
+        self.is_intercepting.get()
     }
 
     /// Ends interception of new connections. A lease that can't be ended runs out by itself.
@@ -126,23 +130,23 @@ impl RuleSet {
         Diversion::new(self.family(), Marks::of(self.listener.port()))
     }
 
-    /// Puts everything in place, or nothing. Nothing is intercepted before the lease is renewed.
+    /// Installs the table and the routing, or neither. Nothing is intercepted before the lease is renewed.
     pub(crate) fn install(&self) -> anyhow::Result<()> {
         let is_tracked = self.intercept.keeps_source && conntrack::is_on(self.family());
         self.is_tracked.set(is_tracked);
         self.restore(&mut Vec::new()).inspect_err(|_| {
-            // The first error is the one to tell.
+            // The caller receives the first error; errors of the removal add nothing.
             let _ = nft::delete_table(self.family(), &rules::table(self.listener.port()));
             let _ = self.diversion().remove();
         })
     }
 
-    /// Whether connection tracking has come to this host since the table was made, which then lacks the zones.
+    /// Whether connection tracking has begun on this host since the table was created. The table then lacks the zones.
     pub(crate) fn lacks_zones(&self) -> bool {
         self.intercept.keeps_source && !self.is_tracked.get() && conntrack::has_entries()
     }
 
-    /// Makes the table anew, with zones.
+    /// Creates the table again, with zones.
     pub(crate) fn add_zones(&self) -> anyhow::Result<()> {
         self.is_tracked.set(true);
         self.load_rules()
@@ -151,10 +155,11 @@ impl RuleSet {
         Ok(())
     }
 
-    /// Puts in place what is missing, and adds its name to `missing`.
+    /// Installs the parts that are missing, and adds their names to `missing`.
     pub(crate) fn restore(&self, missing: &mut Vec<String>) -> anyhow::Result<()> {
-        let stands = |table: Table| table.rules >= self.table.get().map_or(usize::MAX, |t| t.rules);
-        if !self.present_table()?.is_some_and(stands) {
+        let is_complete =
+            |table: Table| table.rules >= self.table.get().map_or(usize::MAX, |t| t.rules);
+        if !self.present_table()?.is_some_and(is_complete) {
             self.load_rules()?;
             self.table.set(self.present_table()?);
             missing.push(format!("the nft rules of {}", self.listener));
@@ -168,13 +173,14 @@ impl RuleSet {
     fn load_rules(&self) -> anyhow::Result<()> {
         self.load_table()?;
         if self.intercept.keeps_source {
-            // Without nft_dup in the kernel, such an error comes as a timeout.
+            // A kernel without nft_dup refuses this chain. Upstream legs then time out instead of receiving the ICMP error.
             let _ = nft::load(&rules::copied_errors(self.listener));
         }
         Ok(())
     }
 
-    /// The rule that queues is nf_tables' own expression, or x_tables' target where the kernel lacks the former.
+    /// Loads the table. The rule that queues SYNs is nf_tables' own expression, or x_tables' target if the kernel lacks
+    /// that expression.
     fn load_table(&self) -> anyhow::Result<()> {
         let script =
             |queue| rules::script(self.listener, &self.intercept, queue, self.is_tracked.get());
@@ -182,7 +188,7 @@ impl RuleSet {
             (Err(_), Some(queue)) => {
                 nft::load(&script(None))?;
                 let table = rules::table(self.listener.port());
-                append_queue_rule(self.family(), &table, HOLD, queue).map_err(|error| {
+                append_queue_rule(self.family(), &table, QUEUE_CHAIN, queue).map_err(|error| {
                     Refusal::unsupported(format!(
                         "--verify-connect: this kernel has neither nft_queue nor xt_NFQUEUE ({error})"
                     ))
@@ -196,7 +202,8 @@ impl RuleSet {
         Table::find(self.family(), &rules::table(self.listener.port()))
     }
 
-    /// The rules of another process that has our port now stay: our connections are among those that they let in.
+    /// Removes the table and the routing. If another process has taken the port over, its table stays: it also serves
+    /// this process's open connections.
     pub(crate) fn remove(&self) {
         let present = self.present_table().unwrap_or_default();
         let handle = |table: Option<Table>| table.map(|table| table.handle);
@@ -206,26 +213,26 @@ impl RuleSet {
     }
 }
 
-/// Takes down a listener's table and its routing; what fails is said.
+/// Removes a listener's table and its routing. Logs a warning for each part that cannot be removed.
 fn remove(family: Family, port: u16) {
     let rules = nft::delete_table(family, &rules::table(port)).map_err(|error| error.to_string());
     let routing = Diversion::new(family, Marks::of(port))
         .remove()
         .map_err(|error| error.to_string());
-    for problem in [rules, routing].into_iter().filter_map(Result::err) {
-        warn!("{problem}");
+    for error in [rules, routing].into_iter().filter_map(Result::err) {
+        warn!("{error}");
     }
 }
 
-/// Takes down what relays left behind that were killed: tables of theirs on whose port nobody
-/// listens any more, and that no draining relay needs.
+/// Removes the tables and routing that killed relays left behind: those whose port no socket listens on any more, and
+/// that no draining relay needs.
 pub(crate) fn remove_leftovers() -> io::Result<()> {
     let mut sockets = SockDiag::here()?;
     for family in [Family::Ip, Family::Ip6] {
         let port = |name: &String| name.strip_prefix(TABLE_PREFIX)?.parse::<u16>().ok();
         let tables = nft::tables(family).unwrap_or_default();
         for port in tables.iter().filter_map(port) {
-            if !sockets.listens_on(port)? && claimants(&claimed(family, port))?.is_empty() {
+            if !sockets.listens_on(port)? && claimants(&claim_name(family, port))?.is_empty() {
                 remove(family, port);
             }
         }
@@ -233,8 +240,8 @@ pub(crate) fn remove_leftovers() -> io::Result<()> {
     Ok(())
 }
 
-/// The name of the claim on the table of a listener on `port`. A relay that drains has one, though it does not listen: its
-/// open connections need the rules.
-fn claimed(family: Family, port: u16) -> String {
+/// The name of the claim on the table of a listener on `port`. A relay that drains holds the claim though it does not
+/// listen, because its open connections need the rules.
+fn claim_name(family: Family, port: u16) -> String {
     format!("intercept-{}-{port}", family.name())
 }

@@ -18,7 +18,7 @@ pub(crate) fn table(port: u16) -> String {
 }
 
 /// The chain that queues SYNs for the relay.
-pub(crate) const HOLD: &str = "hold";
+pub(crate) const QUEUE_CHAIN: &str = "queue_syns";
 
 /// Matches the first packet of a connection only. Connections that are older than the rules are left alone.
 const SYN: &str = "tcp flags & (fin | syn | rst | ack) == syn";
@@ -41,10 +41,14 @@ pub(crate) fn script(
         inbound(listener, intercept),
         divert(listener, intercept),
     ];
-    let chain = if intercept.verify { HOLD } else { "divert" };
+    let chain = if intercept.verify {
+        QUEUE_CHAIN
+    } else {
+        "divert"
+    };
     parts.push(select("select", chain, listener, intercept));
     if intercept.verify {
-        parts.push(hold(queue));
+        parts.push(hold_chains(queue));
     }
     if intercept.local {
         parts.push(outbound(listener));
@@ -296,11 +300,11 @@ fn conditions(target: &Target) -> Vec<String> {
 /// Returns the chains that hold SYNs. They come before the chain that diverts, because a packet with a verdict
 /// continues after the chain that queued it. They also come before connection tracking: only a SYN that goes on to the
 /// relay is tracked as part of a downstream leg.
-fn hold(queue: Option<u16>) -> String {
+fn hold_chains(queue: Option<u16>) -> String {
     let rule = queue.map(|number| format!("queue num {number} bypass;"));
     format!(
-        "chain {HOLD} {{ {} }}\n\
-         chain ask {{ type filter hook prerouting priority raw - 5; policy accept;\n\
+        "chain {QUEUE_CHAIN} {{ {} }}\n\
+         chain hold_syns {{ type filter hook prerouting priority raw - 5; policy accept;\n\
          {SYN} {} jump select\n}}\n",
         rule.unwrap_or_default(),
         lease::CONDITION

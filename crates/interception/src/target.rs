@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Targets of interception: networks and ports.
 
+use longhaul_linux::netfilter::Family;
 use longhaul_protocol::networks::{Ports, Prefix, PrefixError, text};
 use serde::{Deserialize, Deserializer};
 use std::{fmt, str::FromStr};
@@ -35,8 +36,8 @@ pub struct Target {
 
 impl Target {
     /// Returns the target's networks of one address family with its ports; `None` if it has no such network.
-    pub fn of_family(&self, ipv4: bool) -> Option<Self> {
-        let is_of_family = |network: &Prefix| network.is_ipv4() == ipv4;
+    pub fn of_family(&self, family: Family) -> Option<Self> {
+        let is_of_family = |network: &Prefix| network.is_ipv4() == (family == Family::Ip);
         let networks: Vec<_> = self.networks.iter().copied().filter(is_of_family).collect();
         (!networks.is_empty()).then(|| Self {
             networks,
@@ -76,7 +77,7 @@ fn split_ports(text: &str) -> (&str, Option<&str>) {
         c == ':' && !in_brackets
     });
     match colon {
-        Some(at) => (&text[..at], Some(&text[at + 1..])),
+        Some(index) => (&text[..index], Some(&text[index + 1..])),
         None => (text, None),
     }
 }
@@ -163,8 +164,11 @@ mod tests {
     #[test]
     fn splits_networks_by_family() {
         let both: Target = "10.0.0.0/8,[2001:db8::/32]:80".parse().unwrap();
-        assert_eq!(both.of_family(true).unwrap().to_string(), "10.0.0.0/8:80");
+        assert_eq!(
+            both.of_family(Family::Ip).unwrap().to_string(),
+            "10.0.0.0/8:80"
+        );
         let six: Target = "::/0".parse().unwrap();
-        assert_eq!(six.of_family(true), None);
+        assert_eq!(six.of_family(Family::Ip), None);
     }
 }

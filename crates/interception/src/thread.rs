@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The thread that keeps interception up. It renews the leases while all threads that serve intercepted connections are
+//! The thread that maintains interception. It renews the leases while all threads that serve intercepted connections are
 //! alive, and restores rules that other programs remove. At the end it removes everything.
 //!
 //! docs/decisions/fail-open-by-lease.md says why there is no watchdog process.
@@ -53,8 +53,9 @@ impl Interception {
         rule_sets: Vec<RuleSet>,
     ) -> anyhow::Result<Self> {
         remove_leftovers()?;
-        let watch = ChangeMonitor::open().map_err(|error| explain(error.into()))?;
-        let rule_sets = RuleSets::install(rule_sets).map_err(explain)?;
+        let monitor =
+            ChangeMonitor::open().map_err(|error| refuse_with_requirements(error.into()))?;
+        let rule_sets = RuleSets::install(rule_sets).map_err(refuse_with_requirements)?;
         let began = Instant::now();
         while !heartbeats.are_all_alive(Instant::now()) {
             anyhow::ensure!(
@@ -67,9 +68,10 @@ impl Interception {
         let (commands_in, commands) = io::pipe()?;
         let (leases_held, leases) = channel();
         let heartbeats = heartbeats.clone();
-        let thread = std::thread::Builder::new().name("relay-keeper".into());
-        let thread =
-            thread.spawn(move || rule_sets.keep(&heartbeats, &watch, commands_in, leases_held))?;
+        let thread = std::thread::Builder::new().name("relay-intercept".into());
+        let thread = thread.spawn(move || {
+            rule_sets.run_until_closed(&heartbeats, &monitor, commands_in, leases_held)
+        })?;
         Ok(Self {
             commands: Some(commands),
             leases,
@@ -77,7 +79,7 @@ impl Interception {
         })
     }
 
-    /// Ends interception of new connections: they bypass the relay, and open ones go on. Waits until the leases have
+    /// Ends interception of new connections: they bypass the relay, and open connections continue. Waits until the leases have
     /// ended, a second at most.
     pub fn end_leases(&self) {
         // If the thread is gone, the leases have ended or soon will.
@@ -101,7 +103,7 @@ impl Drop for Interception {
 
 /// Turns an error into a refusal that names all requirements. Missing rights and missing kernel features give the same
 /// errors.
-fn explain(error: anyhow::Error) -> anyhow::Error {
+fn refuse_with_requirements(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref::<Refusal>() {
         Some(_) => error,
         None => Refusal::unsupported(format!(
@@ -133,14 +135,14 @@ impl RuleSets {
         let mut intercepting = self.0.iter().filter(|rules| rules.intercepts());
         let may_be_gone = rules_changed || intercepting.any(|rules| !rules.renew());
         // After something was restored, all are checked again: one command may have removed several, one after another.
-        let mut is_whole = false;
-        while !is_whole && log.restored.len() < RESTORED_MAX {
+        let mut is_complete = false;
+        while !is_complete && log.restored.len() < RESTORED_MAX {
             let before = log.restored.len();
-            let suspects = self.0.iter();
-            suspects
+            let rule_sets = self.0.iter();
+            rule_sets
                 .filter(|rules| may_be_gone || !rules.intercepts())
                 .for_each(|rules| rules.restore_and_renew(&mut log));
-            is_whole = log.restored.len() == before;
+            is_complete = log.restored.len() == before;
         }
         let intercepts = self.0.iter().all(RuleSet::intercepts);
         heartbeats.intercepts.store(intercepts, Relaxed);
@@ -165,16 +167,18 @@ impl RuleSets {
         }
     }
 
-    fn keep(
+    /// Renews the leases until a byte arrives on `commands` or the pipe is closed. Then ends the leases, and returns once
+    /// the pipe is closed.
+    fn run_until_closed(
         self,
         heartbeats: &Heartbeats,
-        watch: &ChangeMonitor,
+        monitor: &ChangeMonitor,
         mut commands: PipeReader,
         leases_held: Sender<()>,
     ) {
-        let (mut alive, mut may_be_gone) = (true, false);
+        let (mut was_alive, mut may_be_gone) = (true, false);
         loop {
-            match watch.wait(&commands, PERIOD) {
+            match monitor.wait(&commands, PERIOD) {
                 Ok(Event::Readable) => break,
                 Ok(event) => may_be_gone |= event == Event::Changed,
                 Err(error) => {
@@ -183,9 +187,9 @@ impl RuleSets {
                     break;
                 }
             }
-            let now_alive = heartbeats.are_all_alive(Instant::now());
-            log_stall(std::mem::replace(&mut alive, now_alive), now_alive);
-            if now_alive {
+            let is_alive = heartbeats.are_all_alive(Instant::now());
+            log_stall(std::mem::replace(&mut was_alive, is_alive), is_alive);
+            if is_alive {
                 self.add_zones();
                 self.renew(heartbeats, std::mem::take(&mut may_be_gone));
             }

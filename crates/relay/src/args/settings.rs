@@ -15,6 +15,7 @@ use crate::{
 };
 use longhaul_command::exit::Refusal;
 use longhaul_interception::target::Target;
+use longhaul_linux::netfilter::Family;
 use std::net::SocketAddr;
 
 impl Args {
@@ -128,11 +129,11 @@ impl Args {
 
     /// Checks that each intercepted network has a listener of its family.
     fn check_targets(&self) -> anyhow::Result<()> {
-        for ipv4 in [true, false] {
-            let mut targets = self.intercept.iter().filter_map(|t| t.of_family(ipv4));
-            let has_listener = self.transparent.iter().any(|a| a.is_ipv4() == ipv4);
+        for (family, example) in [(Family::Ip, "127.0.0.1:3129"), (Family::Ip6, "[::1]:3129")] {
+            let mut targets = self.intercept.iter().filter_map(|t| t.of_family(family));
+            let mut listeners = self.transparent.iter();
+            let has_listener = listeners.any(|listener| Family::of(listener.ip()) == family);
             if let (Some(target), false) = (targets.next(), has_listener) {
-                let example = if ipv4 { "127.0.0.1:3129" } else { "[::1]:3129" };
                 return Err(Refusal::usage(format!(
                     "--intercept {target} needs a listener of its family, such as \
                      --transparent {example}"
@@ -176,7 +177,7 @@ impl Args {
 }
 
 fn targets_of(all: &[Target], listener: SocketAddr) -> Vec<Target> {
-    let of_family = |target: &Target| target.of_family(listener.is_ipv4());
+    let of_family = |target: &Target| target.of_family(Family::of(listener.ip()));
     all.iter().filter_map(of_family).collect()
 }
 
