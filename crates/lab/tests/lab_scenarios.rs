@@ -108,7 +108,7 @@ const TODAY_AND_OWN: &[Part] = &[
 /// Whether the test may create namespaces. Without root it is skipped with ALLOW_SKIP=1, else it
 /// fails.
 fn may_use_namespaces() -> bool {
-    longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root (CAP_SYS_ADMIN)")
+    longhaul_testbed::skip::require(rustix::process::geteuid().is_root(), "root (CAP_SYS_ADMIN)")
 }
 
 fn longhaul(arguments: &[&str]) -> Output {
@@ -152,7 +152,7 @@ fn try_on_sockets(part: &Part) {
             return;
         }
     }
-    longhaul_testbed::skip::because(format!("{} on sockets: {}", part.0, missed.join("; ")));
+    longhaul_testbed::skip::record(format!("{} on sockets: {}", part.0, missed.join("; ")));
 }
 
 /// Runs a part, and returns the checks that do not hold or are undecided because the machine was

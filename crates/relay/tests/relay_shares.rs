@@ -3,8 +3,8 @@
 
 use longhaul_protocol::destination::Destination;
 use longhaul_testnet::relay_process::{
-    Relay, TEST_TIMEOUT, accept, assert_reset, connect, dial, exchange, http_head,
-    may_use_namespaces, origin, set_timeouts,
+    Relay, TEST_TIMEOUT, accept, assert_reset, connect, dial, listen_as_origin, may_use_namespaces,
+    read_http_head, set_timeouts, transfer_both_ways,
 };
 use longhaul_testnet::relay_testbed::{IPV4, IPV6, Testbed, run_ip};
 use socket2::{Domain, SockRef, Socket, Type};
@@ -32,7 +32,7 @@ fn connect_from(source: &str, to: SocketAddr) -> io::Result<TcpStream> {
 
 /// Starts a server that sends as fast as it can and reads nothing.
 fn fast_source() -> SocketAddr {
-    let (listener, at) = origin();
+    let (listener, at) = listen_as_origin();
     spawn(move || {
         for server in listener.incoming() {
             let mut server = server.unwrap();
@@ -92,13 +92,13 @@ fn non_reading_client_does_not_block_others() {
             Some(client)
         })
         .collect();
-    let log = relay.wait_for_output("memory is short");
+    let log = relay.wait_for_stderr("memory is short");
     assert!(log.contains(GREEDY), "{log}");
-    let (listener, _) = origin();
+    let (listener, _) = listen_as_origin();
     let to = Destination::Address(listener.local_addr().unwrap());
     for _ in 0..20 {
         let client = dial("http", at, &to).unwrap();
-        exchange(&client, &accept(&listener), 1);
+        transfer_both_ways(&client, &accept(&listener), 1);
     }
     drop(greedy);
     let (_, log) = relay.stop();
@@ -129,12 +129,12 @@ fn many_slow_readers_do_not_block_others() {
             }
         }
     });
-    relay.wait_for_output("new connections wait");
-    let (listener, _) = origin();
+    relay.wait_for_stderr("new connections wait");
+    let (listener, _) = listen_as_origin();
     let to = Destination::Address(listener.local_addr().unwrap());
     for _ in 0..3 {
         let client = dial("http", at, &to).unwrap();
-        exchange(&client, &accept(&listener), 1);
+        transfer_both_ways(&client, &accept(&listener), 1);
     }
     drop(done);
     slow_readers.join().unwrap();
@@ -151,7 +151,7 @@ fn cuts_stalled_tunnels() {
     let chained = Relay::start(&[&stall[..], &["--peer", &peer]].concat());
     let striped = Relay::start(&[&stall[..], &["--peer", &peer, "--streams", "3"]].concat());
     // A connection without data for the client is not stalled.
-    let (listener, at) = origin();
+    let (listener, at) = listen_as_origin();
     let silent = dial(
         "socks5",
         direct.address("socks5"),
@@ -170,12 +170,12 @@ fn cuts_stalled_tunnels() {
             .collect();
         clients.iter().for_each(await_reset);
     }
-    exchange(&silent, &server, 1);
+    transfer_both_ways(&silent, &server, 1);
 }
 
 #[test]
 fn cuts_stalled_upload() {
-    let (listener, at) = origin();
+    let (listener, at) = listen_as_origin();
     let relay = Relay::start(&["--stall-timeout", "1s", "--socks5", ANY]);
     let client = dial("socks5", relay.address("socks5"), &Destination::Address(at)).unwrap();
     let server = accept(&listener);
@@ -205,7 +205,7 @@ fn record_contains_reason_of_reset() {
 fn limits_connections_per_client() {
     let relay = Relay::start(&["--http", ANY, "--connections-per-client", "3"]);
     let at = relay.address("http");
-    let (listener, origin) = origin();
+    let (listener, origin) = listen_as_origin();
     let send_connect = |source| {
         let mut client = connect_from(source, at).unwrap();
         let request = format!("CONNECT {origin} HTTP/1.1\r\n\r\n");
@@ -213,7 +213,7 @@ fn limits_connections_per_client() {
     };
     let served = |client: io::Result<TcpStream>| {
         let mut client = client.unwrap();
-        assert!(http_head(&mut client).starts_with("HTTP/1.1 200"));
+        assert!(read_http_head(&mut client).starts_with("HTTP/1.1 200"));
         (client, accept(&listener))
     };
     let mut first: Vec<_> = (0..3).map(|_| served(send_connect(GREEDY))).collect();

@@ -3,8 +3,8 @@
 //!
 //! ```
 //! # use longhaul_testbed::skip;
-//! let there = std::path::Path::new("/proc/self").exists();
-//! assert!(skip::unless(there, "/proc"));
+//! let is_mounted = std::path::Path::new("/proc/self").exists();
+//! assert!(skip::require(is_mounted, "/proc"));
 //! ```
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]

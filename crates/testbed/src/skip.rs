@@ -16,42 +16,43 @@ use std::{
 /// by tabs. If the variable is absent, they go to standard error, past libtest's capture.
 const SKIP_FILE: &str = "SKIPPED_TESTS";
 
-/// Whether a test may continue: `is_available` says whether this machine has the requirement `needed`.
+/// Checks a requirement of the calling test, and returns whether the test may continue. `is_available` says whether
+/// this machine has what is `needed`. If not, the test is recorded as skipped, and must return.
 ///
 /// # Panics
 /// If the requirement is missing and the environment does not have `ALLOW_SKIP=1`.
 #[must_use]
-pub fn unless(is_available: bool, needed: impl Display) -> bool {
+pub fn require(is_available: bool, needed: impl Display) -> bool {
     if !is_available {
         assert!(may_skip(), "needs {needed}; ALLOW_SKIP=1 skips this test");
-        because(format!("needs {needed}"));
+        record(format!("needs {needed}"));
     }
     is_available
 }
 
-/// Checks a requirement as [`unless`] does, but one that needs root of the machine, such as eBPF. A user namespace
-/// never has it, so there a test is skipped whether that is allowed or not.
+/// Checks a requirement that only root of the machine has, such as eBPF. Root of a user namespace never has it, so
+/// there the test is skipped even without `ALLOW_SKIP=1`. Elsewhere this is [`require`].
 ///
 /// # Panics
-/// As [`unless`], outside of user namespaces.
+/// As [`require`], outside of user namespaces.
 #[must_use]
-pub fn unless_confined(is_available: bool, needed: impl Display) -> bool {
-    if is_available || !is_confined() {
-        return unless(is_available, needed);
+pub fn require_privileged(is_available: bool, needed: impl Display) -> bool {
+    if is_available || !is_in_user_namespace() {
+        return require(is_available, needed);
     }
-    because(format!("no user namespace has {needed}"));
+    record(format!("no user namespace has {needed}"));
     false
 }
 
 /// Whether this process is in a user namespace other than the machine's.
 #[must_use]
-pub fn is_confined() -> bool {
-    let users = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    !users.split_whitespace().eq(["0", "0", "4294967295"])
+pub fn is_in_user_namespace() -> bool {
+    let uid_map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    !uid_map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
-/// Records that the calling test is skipped for this reason.
-pub fn because(reason: impl Display) {
+/// Records that the calling test is skipped, with the reason.
+pub fn record(reason: impl Display) {
     let program = env::args().next().unwrap_or_default();
     let program = program.rsplit('/').next().unwrap_or_default();
     let current = thread::current();

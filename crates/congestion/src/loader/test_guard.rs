@@ -8,8 +8,9 @@ use std::fs::File;
 /// Returns a directory for pins and a lock of the machine's names. `None` without root of the machine,
 /// as in a user namespace.
 pub(super) fn test_guard() -> Option<(File, tempfile::TempDir)> {
-    let root = !longhaul_testbed::skip::is_confined() && feature_probe::check_rights("").is_ok();
-    if !longhaul_testbed::skip::unless_confined(root, "eBPF, which takes root of the machine") {
+    let root =
+        !longhaul_testbed::skip::is_in_user_namespace() && feature_probe::check_rights("").is_ok();
+    if !longhaul_testbed::skip::require_privileged(root, "eBPF, which takes root of the machine") {
         return None;
     }
     let lock = File::create(std::env::temp_dir().join("longhaul-cc-test.lock")).unwrap();

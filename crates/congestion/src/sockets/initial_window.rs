@@ -161,8 +161,10 @@ mod tests {
     /// Skipped in a user namespace, where BPF is not allowed.
     fn alone(work: impl FnOnce() + Send) {
         let missing = attach().err().map(|error| error.to_string());
-        if !longhaul_testbed::skip::unless_confined(missing.is_none(), missing.unwrap_or_default())
-        {
+        if !longhaul_testbed::skip::require_privileged(
+            missing.is_none(),
+            missing.unwrap_or_default(),
+        ) {
             return;
         }
         let name = format!(

@@ -25,8 +25,12 @@ const VERIFIED_MOST: u32 = 5_000;
 /// Whether this is root of the machine. A user namespace has no BPF, so the test is skipped there. Other
 /// users fail, or are skipped with ALLOW_SKIP=1.
 fn may_load() -> bool {
-    let root = rustix::process::geteuid().is_root() && !longhaul_testbed::skip::is_confined();
-    longhaul_testbed::skip::unless_confined(root, "eBPF, which takes root (CAP_BPF, CAP_NET_ADMIN)")
+    let root =
+        rustix::process::geteuid().is_root() && !longhaul_testbed::skip::is_in_user_namespace();
+    longhaul_testbed::skip::require_privileged(
+        root,
+        "eBPF, which takes root (CAP_BPF, CAP_NET_ADMIN)",
+    )
 }
 
 /// A congestion control in the kernel, until this value is dropped.

@@ -21,7 +21,7 @@ fn alone(name: &str, work: impl FnOnce(&Caps) + Send) {
     let caps = match Caps::load() {
         Ok(caps) => caps,
         Err(error) => {
-            let _ = longhaul_testbed::skip::unless(false, error);
+            let _ = longhaul_testbed::skip::require(false, error);
             return;
         }
     };

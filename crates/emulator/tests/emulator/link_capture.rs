@@ -6,7 +6,7 @@ use longhaul_testnet::link_process::{
     Testbed,
     capture_file::{CaptureFile, Segment},
     may_use_namespaces,
-    traffic::{datagrams, transfer},
+    traffic::{send_datagrams, transfer},
 };
 use serde_json::Value;
 use std::{
@@ -233,7 +233,7 @@ fn records_numbered_losses() {
     }
     let flags = ["--forward", "loss=at:2,5-7", "--delay", "1ms"];
     let captured = CapturedLink::start("lost", ["10.66.22.1/30", "10.66.22.2/30"], &flags);
-    assert_eq!(datagrams(&captured.bed, 10, 6), [1, 3, 4, 8, 9, 10]);
+    assert_eq!(send_datagrams(&captured.bed, 10, 6), [1, 3, 4, 8, 9, 10]);
     let (file, _) = captured.end();
     let arrivals = file.arrivals(FORWARD);
     assert_eq!(numbers(&arrivals, Verdict::Lost), [2, 5, 6, 7]);
@@ -256,7 +256,7 @@ fn records_duplicates_and_corruption_at_departure() {
     let flags = ["--forward", "duplicate=100%", "--forward", "corrupt=100%"];
     let captured = CapturedLink::start("damage", ["10.66.23.1/30", "10.66.23.2/30"], &flags);
     assert_eq!(
-        datagrams(&captured.bed, 50, 50).len(),
+        send_datagrams(&captured.bed, 50, 50).len(),
         50,
         "the copies are sound"
     );
@@ -297,7 +297,7 @@ fn killed_link_leaves_readable_file() {
         return;
     }
     let captured = CapturedLink::start("capkill", ["10.66.25.1/30", "10.66.25.2/30"], &[]);
-    assert_eq!(datagrams(&captured.bed, 10, 10).len(), 10);
+    assert_eq!(send_datagrams(&captured.bed, 10, 10).len(), 10);
     let begun = Instant::now();
     while captured.read().segments.len() < 20 && begun.elapsed() < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_millis(20));
@@ -434,7 +434,7 @@ fn read_later(pipe: &Path, go: &mpsc::Receiver<()>) -> Vec<u8> {
 /// Returns whether `tshark` is installed. If not, the test fails, or is skipped with ALLOW_SKIP=1.
 fn has_tshark() -> bool {
     let installed = Command::new("tshark").arg("--version").output().is_ok();
-    longhaul_testbed::skip::unless(installed, "tshark")
+    longhaul_testbed::skip::require(installed, "tshark")
 }
 
 #[test]

@@ -2,7 +2,9 @@
 //! Tests of the ways in which `longhaul link` ends: each direction has its report and each capture its statistics.
 
 use longhaul_testnet::{
-    link_process::{Testbed, capture_file::CaptureFile, may_use_namespaces, traffic::datagrams},
+    link_process::{
+        Testbed, capture_file::CaptureFile, may_use_namespaces, traffic::send_datagrams,
+    },
     relay_testbed::run_ip,
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -169,7 +171,7 @@ fn completes_capture_when_interface_is_deleted() {
     let capture = directory.path().join("wan.pcapng");
     let flags = ["--interval", "1h", "--capture", capture.to_str().unwrap()];
     let bed = Testbed::start("deleted", ["10.66.33.1/30", "10.66.33.2/30"], &flags);
-    assert_eq!(datagrams(&bed, 10, 10).len(), 10);
+    assert_eq!(send_datagrams(&bed, 10, 10).len(), 10);
     let name = format!("deleted-{}", std::process::id());
     run_ip(&bed.left, "link delete wan0");
     let (status, stderr) = bed.wait_for_exit();

@@ -3,7 +3,7 @@
 
 use longhaul_testnet::link_process::{
     Testbed, may_use_namespaces,
-    traffic::{datagrams, one_way, transfer},
+    traffic::{measure_one_way_delay, send_datagrams, transfer},
 };
 use std::{
     net::UdpSocket,
@@ -218,7 +218,7 @@ fn idle_line_carries_packet_longer_than_queue() {
     }
     let flags = ["--rate", "100mbit", "--queue", "10B"];
     let bed = Testbed::start("tiny", ["10.66.23.1/30", "10.66.23.2/30"], &flags);
-    assert_eq!(datagrams(&bed, 1, 1), [1]);
+    assert_eq!(send_datagrams(&bed, 1, 1), [1]);
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn drops_exactly_the_numbered_packets() {
     }
     let flags = ["--forward", "loss=at:2,5-7", "--delay", "1ms"];
     let bed = Testbed::start("numbered", ["10.66.2.1/30", "10.66.2.2/30"], &flags);
-    assert_eq!(datagrams(&bed, 10, 6), [1, 3, 4, 8, 9, 10]);
+    assert_eq!(send_datagrams(&bed, 10, 6), [1, 3, 4, 8, 9, 10]);
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn same_seed_drops_same_packets() {
     let arrived = |seed| {
         let flags = ["--loss", "20%", "--seed", seed];
         let bed = Testbed::start("seed", ["10.66.3.1/30", "10.66.3.2/30"], &flags);
-        datagrams(&bed, 200, 100)
+        send_datagrams(&bed, 200, 100)
     };
     assert_eq!(arrived("5"), arrived("5"));
     assert_ne!(arrived("5"), arrived("6"));
@@ -255,11 +255,11 @@ fn applies_delay_and_runtime_changes() {
         ["10.66.4.1/30", "10.66.4.2/30"],
         &["--delay", "20ms"],
     );
-    assert!(one_way(&bed) >= Duration::from_millis(20));
+    assert!(measure_one_way_delay(&bed) >= Duration::from_millis(20));
     assert!(bed.set("delay", "60ms").success());
-    assert!(one_way(&bed) >= Duration::from_millis(60));
+    assert!(measure_one_way_delay(&bed) >= Duration::from_millis(60));
     assert!(bed.set("loss", "100%").success());
-    assert!(datagrams(&bed, 5, 0).is_empty());
+    assert!(send_datagrams(&bed, 5, 0).is_empty());
     assert_eq!(
         bed.set("rate", "0gbit").code(),
         Some(2),
@@ -279,7 +279,7 @@ fn busy_link_applies_change_before_set_returns() {
     std::thread::scope(|scope| {
         scope.spawn(|| flood(&bed, &done));
         assert!(bed.set("loss", "100%").success());
-        assert!(datagrams(&bed, 5, 0).is_empty());
+        assert!(send_datagrams(&bed, 5, 0).is_empty());
         done.store(true, Relaxed);
     });
 }
@@ -317,7 +317,7 @@ fn counters_add_up() {
     }
     let flags = ["--forward", "loss=at:1-40", "--backward", "loss=at:9999"];
     let bed = Testbed::start("counters", ["10.66.6.1/30", "10.66.6.2/30"], &flags);
-    assert_eq!(datagrams(&bed, 100, 60).len(), 60);
+    assert_eq!(send_datagrams(&bed, 100, 60).len(), 60);
     let records = bed.records_after_stop();
     let reports: Vec<_> = records
         .iter()

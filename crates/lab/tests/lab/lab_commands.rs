@@ -28,7 +28,7 @@ const ALONE: &str = "[[include]]\nvalues = {}\n";
 /// Whether the test may create namespaces. Without root it is skipped with ALLOW_SKIP=1, else it
 /// fails.
 fn may_use_namespaces() -> bool {
-    longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root")
+    longhaul_testbed::skip::require(rustix::process::geteuid().is_root(), "root")
 }
 
 fn flow(size: &str, keys: &str) -> String {

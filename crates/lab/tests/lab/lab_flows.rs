@@ -36,15 +36,16 @@ const LINE: &str = "rate = '200mbit'\n";
 /// Whether the test may create namespaces. Without root it is skipped with ALLOW_SKIP=1, else it
 /// fails.
 fn may_use_namespaces() -> bool {
-    longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root")
+    longhaul_testbed::skip::require(rustix::process::geteuid().is_root(), "root")
 }
 
 /// Lock for tests that register congestion controls, which needs root on the machine, not in a user
 /// namespace. Their names apply to the whole machine, so one test runs at a time, those of
 /// `longhaul cc` included.
 fn may_load() -> Option<File> {
-    let root = rustix::process::geteuid().is_root() && !longhaul_testbed::skip::is_confined();
-    longhaul_testbed::skip::unless_confined(root, "eBPF, which takes root").then(|| {
+    let root =
+        rustix::process::geteuid().is_root() && !longhaul_testbed::skip::is_in_user_namespace();
+    longhaul_testbed::skip::require_privileged(root, "eBPF, which takes root").then(|| {
         let lock = File::create(std::env::temp_dir().join("longhaul-cc-test.lock")).unwrap();
         flock(&lock, FlockOperation::LockExclusive).unwrap();
         lock

@@ -7,7 +7,7 @@ use std::{path::Path, process::Command};
 
 /// Whether the test can run. Without root it is skipped with ALLOW_SKIP=1, else it fails.
 fn may_use_namespaces() -> bool {
-    longhaul_testbed::skip::unless(
+    longhaul_testbed::skip::require(
         rustix::process::geteuid().is_root(),
         "root and /dev/net/tun",
     )

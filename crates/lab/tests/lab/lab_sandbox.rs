@@ -63,7 +63,7 @@ duration = "60s"
 /// Whether the test may create namespaces. Without root it is skipped with ALLOW_SKIP=1, else it
 /// fails.
 fn may_use_namespaces() -> bool {
-    longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root (CAP_SYS_ADMIN)")
+    longhaul_testbed::skip::require(rustix::process::geteuid().is_root(), "root (CAP_SYS_ADMIN)")
 }
 
 /// Scenario in a directory of its own.

@@ -226,7 +226,7 @@ fn refused(caller: Caller, arguments: &[String], right: &str) {
 fn names_the_right_that_lacks_and_ends_with_3() {
     let missing = |caller: &&Caller| as_caller(**caller).is_none();
     let missing: Vec<_> = CALLERS.iter().filter(missing).collect();
-    if !skip::unless(
+    if !skip::require(
         missing.is_empty(),
         format!("root, and user namespaces, to be {missing:?}"),
     ) {
@@ -284,7 +284,10 @@ const ENOUGH: [(&str, &str); 7] = [
 
 #[test]
 fn works_with_the_rights_that_the_manual_names() {
-    if !skip::unless_confined(is_root() && !skip::is_confined(), "root of the machine") {
+    if !skip::require_privileged(
+        is_root() && !skip::is_in_user_namespace(),
+        "root of the machine",
+    ) {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -306,7 +309,7 @@ fn runs_unprivileged_commands_for_every_caller() {
     let directory = tempfile::tempdir().unwrap();
     for line in FREE {
         let Some(command) = as_caller(Caller::User) else {
-            skip::because("no user namespaces here");
+            skip::record("no user namespaces here");
             return;
         };
         let arguments = arguments(line, directory.path().to_str().unwrap(), "");
@@ -325,7 +328,7 @@ fn a_host_is_looked_at_without_rights_and_changed_with_them() {
         );
     }
     let Some(command) = as_caller(Caller::User) else {
-        skip::because("no user namespaces here");
+        skip::record("no user namespaces here");
         return;
     };
     let (code, message) = ended(command, &["doctor".to_owned()]);

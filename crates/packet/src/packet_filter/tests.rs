@@ -284,7 +284,7 @@ fn matches_the_same_packets_as_tcpdump() {
         "tcp or udp and port 53",
         "src 10.9.0.1 or 10.9.0.3 && dst port 5201",
     ];
-    if !longhaul_testbed::skip::unless(tcpdump_program("tcp").is_some(), "tcpdump") {
+    if !longhaul_testbed::skip::require(tcpdump_program("tcp").is_some(), "tcpdump") {
         return;
     }
     let addresses = ["10.9.0.1", "10.9.0.2", "10.9.0.3", "10.8.0.1"];

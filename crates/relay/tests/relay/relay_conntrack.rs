@@ -3,7 +3,7 @@
 //! ports, and NAT and stateful rules must see only the upstream leg.
 
 use longhaul_testnet::{
-    relay_process::{Relay, accept, exchange, may_use_namespaces},
+    relay_process::{Relay, accept, may_use_namespaces, transfer_both_ways},
     relay_testbed::{Addresses, BOTH, INTERCEPT, Testbed, run_with_input},
 };
 use std::{net::IpAddr, time::Duration};
@@ -50,7 +50,7 @@ fn exchange_three_times(bed: &Testbed, family: &Addresses) -> [IpAddr; 3] {
         let client = bed.connect(family.server_port(8080)).unwrap();
         let server = accept(&listener);
         let source = server.peer_addr().unwrap().ip();
-        exchange(&client, &server, 8);
+        transfer_both_ways(&client, &server, 8);
         source
     })
 }

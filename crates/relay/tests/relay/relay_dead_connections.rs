@@ -4,8 +4,8 @@
 
 use longhaul_protocol::destination::Destination;
 use longhaul_testnet::relay_process::{
-    Relay, TEST_TIMEOUT, accept, assert_reset, connect, dial, http_head, may_use_namespaces,
-    origin, read_array, set_timeouts,
+    Relay, TEST_TIMEOUT, accept, assert_reset, connect, dial, listen_as_origin, may_use_namespaces,
+    read_array, read_http_head, set_timeouts,
 };
 use longhaul_testnet::relay_testbed::{IPV4, Testbed};
 use serde_json::Value;
@@ -48,8 +48,8 @@ fn every_leg_has_keepalive_by_default() {
     let minute = Some(Duration::from_secs(60));
     let off = "[profile.downstream]\nkeepalive = '0s'\n[profile.upstream]\nkeepalive = '0s'\n";
     for (profiles, wanted) in [("", minute), (off, None)] {
-        let (listener, address) = origin();
-        let relay = Relay::configured(&(listeners(address) + profiles), KINDS.len());
+        let (listener, address) = listen_as_origin();
+        let relay = Relay::start_with_config(&(listeners(address) + profiles), KINDS.len());
         for kind in KINDS {
             let (client, server) = tunnel(kind, &relay, &listener);
             for end in [&client, &server] {
@@ -63,7 +63,7 @@ fn every_leg_has_keepalive_by_default() {
 /// Also between relays, on pooled connections.
 #[test]
 fn pooled_connections_have_keepalive() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
     let near = Relay::start(&[
@@ -100,14 +100,14 @@ fn records(path: &std::path::Path) -> Vec<Value> {
 
 #[test]
 fn resets_both_ends_of_idle_tunnel() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("records");
     let limits = format!(
         "[limits]\ntunnel_idle_timeout = '3s'\n[counters]\nfile = '{}'\n",
         file.display()
     );
-    let relay = Relay::configured(&(listeners(address) + &limits), KINDS.len());
+    let relay = Relay::start_with_config(&(listeners(address) + &limits), KINDS.len());
     let tunnels = KINDS.map(|kind| tunnel(kind, &relay, &listener));
     for (mut client, mut server) in tunnels {
         assert_reset(&mut client);
@@ -155,7 +155,7 @@ fn detects_vanished_client() {
     );
     file.write_all(text.as_bytes()).unwrap();
     let path = file.path().to_str().unwrap();
-    let relay = Relay::spawn_waiting(bed.command(&["--config", path]), 2);
+    let relay = Relay::spawn_with_listeners(bed.command(&["--config", path]), 2);
     let listener = bed.listen(IPV4.server_port(8080));
     // The origin is silent: only the client's missing keepalive answers can be detected.
     let mut http_client = bed.connect(relay.address("http")).unwrap();
@@ -165,7 +165,7 @@ fn detects_vanished_client() {
     );
     http_client.write_all(request.as_bytes()).unwrap();
     let mut http_origin = accept(&listener);
-    http_head(&mut http_origin);
+    read_http_head(&mut http_origin);
     let mut client = bed.connect(relay.address("forward")).unwrap();
     let mut server = accept(&listener);
     client.write_all(b"x").unwrap();

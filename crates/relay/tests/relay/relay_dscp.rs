@@ -4,7 +4,7 @@
 
 use longhaul_linux::socket;
 use longhaul_testnet::{
-    relay_process::{Relay, TEST_TIMEOUT, accept, exchange, may_use_namespaces},
+    relay_process::{Relay, TEST_TIMEOUT, accept, may_use_namespaces, transfer_both_ways},
     relay_testbed::{Addresses, BOTH, INTERCEPT, Testbed, run_with_input},
 };
 use socket2::{Domain, Socket, Type};
@@ -54,7 +54,7 @@ fn unmarked(bed: &Testbed, family: &Addresses) -> u64 {
     let client = connect(bed, family.server_port(8080));
     let server = accept(&listener);
     socket::set_dscp(&server, AF31).unwrap();
-    exchange(&client, &server, 8);
+    transfer_both_ways(&client, &server, 8);
     drop((client, server));
     let [mut marked, mut unmarked] = [0; 2];
     for netns in [&bed.client, &bed.server] {
@@ -132,6 +132,7 @@ fn profile_dscp_takes_precedence() {
         format!("{listener}[profile.upstream]\ndscp = 0\n"),
     )
     .unwrap();
-    let _relay = Relay::spawn_waiting(bed.command(&["--config", file.path().to_str().unwrap()]), 1);
+    let _relay =
+        Relay::spawn_with_listeners(bed.command(&["--config", file.path().to_str().unwrap()]), 1);
     assert!(unmarked(&bed, &BOTH[0]) > 2 * SYN_ACK);
 }

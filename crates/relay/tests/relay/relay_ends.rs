@@ -4,7 +4,7 @@
 
 use longhaul_linux::socket::reset_on_close;
 use longhaul_testnet::relay_process::{
-    Relay, TEST_TIMEOUT, accept, assert_reset, connect, half_close, origin, read_array,
+    Relay, TEST_TIMEOUT, accept, assert_reset, connect, half_close, listen_as_origin, read_array,
 };
 use socket2::SockRef;
 use std::{
@@ -15,7 +15,7 @@ use std::{
 
 /// Connects a client to its server through two relays.
 fn path(mode: &str) -> (TcpStream, TcpStream, [Relay; 2]) {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let far = Relay::start(&["--convert", "127.0.0.1:0", "--mode", mode]);
     let peer = far.address("convert").to_string();
     let forward = format!("127.0.0.1:0={address}");

@@ -237,7 +237,7 @@ fn ipv4_continues_when_ipv6_ends() {
     let bed = Testbed::new("family");
     let relay = relay(&bed, &[]);
     set_sysctl(&bed.router, "net.ipv6.conf.all.disable_ipv6", "1");
-    relay.wait_for_output("not intercepting: [::1]:3129");
+    relay.wait_for_stderr("not intercepting: [::1]:3129");
     // Longer than a lease lasts.
     std::thread::sleep(Duration::from_millis(1500));
     let server = bed.listen(IPV4.server_port(8080));

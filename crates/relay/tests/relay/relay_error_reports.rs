@@ -7,8 +7,8 @@ use longhaul_protocol::{
     destination::Destination,
 };
 use longhaul_testnet::relay_process::{
-    Relay, accept, connect, convert_answer, dial, exchange, http_head, http_status, origin,
-    refusing_address,
+    Relay, accept, connect, dial, listen_as_origin, parse_http_status, read_convert_answer,
+    read_http_head, refusing_address, transfer_both_ways,
 };
 use std::{
     io::{Read, Write},
@@ -39,7 +39,7 @@ fn ask(near: &Relay, to: &str) -> ProxyResponse {
 fn send(proxy: SocketAddr, request: &str) -> ProxyResponse {
     let mut stream = connect(proxy);
     stream.write_all(request.as_bytes()).unwrap();
-    let head = http_head(&mut stream);
+    let head = read_http_head(&mut stream);
     let field = |name: &str| {
         let mut lines = head.lines().filter_map(|line| line.split_once(": "));
         lines
@@ -50,7 +50,7 @@ fn send(proxy: SocketAddr, request: &str) -> ProxyResponse {
     let mut body = vec![0; len];
     stream.read_exact(&mut body).unwrap();
     ProxyResponse {
-        status: http_status(&head),
+        status: parse_http_status(&head),
         field: field("proxy-status").unwrap_or_default(),
         body: String::from_utf8(body).unwrap(),
     }
@@ -68,7 +68,7 @@ fn near(peers: &[SocketAddr]) -> Relay {
     for (name, peer) in names.into_iter().zip(peers) {
         text += &format!("[peer.{name}]\naddress = '{peer}'\n");
     }
-    Relay::configured(&text, 2)
+    Relay::start_with_config(&text, 2)
 }
 
 fn far() -> (Relay, SocketAddr) {
@@ -150,7 +150,7 @@ fn reports_refusing_peer_of_far_relay() {
         "[[listener]]\nkind = 'convert'\naddress = '{ANY}'\n[peer.osaka]\naddress = '{dead}'\n\
          [[route]]\nvia = ['osaka']\n"
     );
-    let far = Relay::configured(&text, 1);
+    let far = Relay::start_with_config(&text, 1);
     let near = near(&[far.address("convert")]);
     let response = ask(&near, "192.0.2.7:7");
     let words = "relay osaka: connection refused, says relay b";
@@ -192,7 +192,7 @@ fn reports_denial_by_far_relay() {
         "[[listener]]\nkind = 'convert'\naddress = '{ANY}'\n[[route]]\nto = ['192.0.2.0/24']\n\
          deny = true\n"
     );
-    let far = Relay::configured(&text, 1);
+    let far = Relay::start_with_config(&text, 1);
     let (_b, b) = crate::relay_error_reports::far();
     let near = near(&[b, far.address("convert")]);
     let response = ask(&near, "192.0.2.7:7");
@@ -237,7 +237,7 @@ fn reports_silent_destination() {
 
 /// Starts a peer that sends `answer` to every request.
 fn answer_with(answer: Vec<u8>) -> SocketAddr {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     std::thread::spawn(move || {
         loop {
             let mut stream = accept(&listener);
@@ -328,15 +328,15 @@ fn answers_request_without_time_limit() {
         .write_all(&Request::new(Destination::Address(dead), vec![]).encode())
         .unwrap();
     let refused = Answer::refused(ErrorCode::ConnectionReset);
-    assert_eq!(convert_answer(&mut stream), refused);
+    assert_eq!(read_convert_answer(&mut stream), refused);
     let mut stream = connect(address);
-    let (listener, good) = origin();
+    let (listener, good) = listen_as_origin();
     let request = Request {
         timeout: Duration::from_secs(5),
         ..Request::new(Destination::Address(good), vec![])
     };
     stream.write_all(&request.encode()).unwrap();
-    assert_eq!(convert_answer(&mut stream), Answer::Accepted);
-    exchange(&stream, &accept(&listener), 1);
+    assert_eq!(read_convert_answer(&mut stream), Answer::Accepted);
+    transfer_both_ways(&stream, &accept(&listener), 1);
     assert_eq!(Cause::find(&Answer::Accepted.encode()), None);
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ftp://` URLs over the HTTP listener, against a real FTP server (pyftpdlib) and curl.
 
-use longhaul_testnet::relay_process::{Relay, accept, connect, http_head, http_status, origin};
+use longhaul_testnet::relay_process::{
+    Relay, accept, connect, listen_as_origin, parse_http_status, read_http_head,
+};
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
@@ -126,10 +128,10 @@ fn downloads_file_through_tls_peer() {
         )
     };
     let listener = |kind: &str| format!("[[listener]]\nkind = '{kind}'\naddress = '{ANY}'\n");
-    let far = Relay::configured(&(listener("convert") + &tls("far")), 1);
+    let far = Relay::start_with_config(&(listener("convert") + &tls("far")), 1);
     let peer = far.address("convert");
     let via = format!("[[route]]\nvia = ['far']\n[peer.far]\naddress = '{peer}'\n");
-    let relay = Relay::configured(&(listener("http") + &via + &tls("near")), 1);
+    let relay = Relay::start_with_config(&(listener("http") + &via + &tls("near")), 1);
     let server = Ftpd::start("");
     server.put("a.gz", &content());
     let output = curl(&relay, &[&format!("ftp://{}/a.gz", server.at)]);
@@ -231,8 +233,8 @@ fn authenticates_user_of_url() {
             "GET ftp://{user}@{at}/a HTTP/1.1\r\nHost: x\r\n\r\n"
         )
         .unwrap();
-        let head = http_head(&mut client);
-        assert_eq!(http_status(&head), status, "{user}");
+        let head = read_http_head(&mut client);
+        assert_eq!(parse_http_status(&head), status, "{user}");
         let asks = head
             .to_lowercase()
             .contains("\r\nwww-authenticate: basic realm=\"ftp\"\r\n");
@@ -243,9 +245,9 @@ fn authenticates_user_of_url() {
 /// The server sends less than announced: the response must not look complete.
 #[test]
 fn failed_transfer_is_incomplete_response() {
-    let (control, at) = origin();
+    let (control, at) = listen_as_origin();
     let server = std::thread::spawn(move || {
-        let (data, data_at) = origin();
+        let (data, data_at) = listen_as_origin();
         let mut server = accept(&control);
         server.write_all(b"220 ready\r\n").unwrap();
         let mut lines = BufReader::new(server.try_clone().unwrap());
@@ -271,7 +273,7 @@ fn failed_transfer_is_incomplete_response() {
     let relay = Relay::start(&["--http", ANY]);
     let mut client = connect(relay.address("http"));
     write!(client, "GET ftp://{at}/a HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    assert_eq!(http_status(&http_head(&mut client)), 200);
+    assert_eq!(parse_http_status(&read_http_head(&mut client)), 200);
     let mut body = Vec::new();
     let ended = client.read_to_end(&mut body);
     // Without a length, the body is chunked: only the last chunk completes it.
@@ -286,7 +288,7 @@ fn limits_rate_of_downloads() {
     let server = Ftpd::start("");
     server.put("slow.gz", &content());
     let text = format!("[[listener]]\nkind = 'http'\naddress = '{ANY}'\nrate = '40mbit'\n");
-    let relay = Relay::configured(&text, 1);
+    let relay = Relay::start_with_config(&text, 1);
     let start = std::time::Instant::now();
     let url = format!("ftp://127.0.0.1:{}/slow.gz", server.at.port());
     assert!(curl(&relay, &[&url]).stdout == content());
@@ -330,9 +332,9 @@ enum Ending {
 
 /// Starts a server that never answers the command `silent_at`, and sends these parts with delays.
 fn scripted_server(silent_at: &'static str, parts: Vec<Vec<u8>>, ending: Ending) -> SocketAddr {
-    let (control, at) = origin();
+    let (control, at) = listen_as_origin();
     std::thread::spawn(move || {
-        let (data, data_at) = origin();
+        let (data, data_at) = listen_as_origin();
         let mut server = accept(&control);
         if silent_at != "greeting" {
             server.write_all(b"220 ready\r\n").unwrap();
@@ -389,7 +391,11 @@ fn times_out_silent_server() {
             let at = scripted_server(silent_at, Vec::new(), Ending::Confirmed);
             let path = if silent_at == "LIST" { "a/" } else { "a" };
             let mut client = ask_ftp(&relay, &format!("ftp://{at}/{path}"));
-            assert_eq!(http_status(&http_head(&mut client)), 504, "{silent_at}");
+            assert_eq!(
+                parse_http_status(&read_http_head(&mut client)),
+                504,
+                "{silent_at}"
+            );
         }
     }
 }
@@ -400,7 +406,7 @@ fn stalled_transfer_is_incomplete_response() {
         let relay = Relay::start(&["--http", ANY, "--response-timeout", "300ms"]);
         let at = scripted_server("nothing", vec![b"half".to_vec()], ending);
         let mut client = ask_ftp(&relay, &format!("ftp://{at}/a"));
-        assert_eq!(http_status(&http_head(&mut client)), 200);
+        assert_eq!(parse_http_status(&read_http_head(&mut client)), 200);
         let mut body = Vec::new();
         let ended = client.read_to_end(&mut body);
         let kind = ended.expect_err("it ended well").kind();
@@ -417,7 +423,11 @@ fn slow_transfers_do_not_time_out() {
     for path in ["a", "a/"] {
         let at = scripted_server("nothing", vec![line.clone(); 25], Ending::Confirmed);
         let mut client = ask_ftp(&relay, &format!("ftp://{at}/{path}"));
-        assert_eq!(http_status(&http_head(&mut client)), 200, "{path}");
+        assert_eq!(
+            parse_http_status(&read_http_head(&mut client)),
+            200,
+            "{path}"
+        );
         let mut body = String::new();
         // Reads to the last chunk, or to the end of the page.
         while !body.ends_with("0\r\n\r\n") && !body.ends_with("</html>") {
@@ -560,8 +570,8 @@ fn uploads_files_on_every_route() {
 fn resets_truncated_upload() {
     let relay = Relay::start(&["--http", ANY]);
     for reset in [false, true] {
-        let (control, at) = origin();
-        let (data, data_at) = origin();
+        let (control, at) = listen_as_origin();
+        let (data, data_at) = listen_as_origin();
         let mut client = connect(relay.address("http"));
         write!(
             client,
@@ -602,7 +612,7 @@ fn applies_rules_to_uploads() {
     let text = format!(
         "[[listener]]\nkind = 'http'\naddress = '{ANY}'\n[[route]]\nto = ['127.0.0.0/8']\ndeny = true\n"
     );
-    let relay = Relay::configured(&text, 1);
+    let relay = Relay::start_with_config(&text, 1);
     let url = format!("ftp://writer:secret@{}/a", server.at);
     let output = curl(
         &relay,

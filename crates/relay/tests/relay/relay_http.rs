@@ -3,7 +3,8 @@
 
 use longhaul_protocol::convert::{Answer, ErrorCode, Request};
 use longhaul_testnet::relay_process::{
-    Relay, accept, assert_reset, connect, exchange, http_head, http_status, origin, read_array,
+    Relay, accept, assert_reset, connect, listen_as_origin, parse_http_status, read_array,
+    read_http_head, transfer_both_ways,
 };
 use std::{
     fs,
@@ -27,7 +28,7 @@ struct Fixture {
 
 fn fixture(more: &[&str]) -> Fixture {
     let relay = Relay::start(&[&["--http", ANY], more].concat());
-    let (listener, at) = origin();
+    let (listener, at) = listen_as_origin();
     Fixture {
         client: connect(relay.address("http")),
         relay,
@@ -46,7 +47,7 @@ impl Fixture {
     }
 
     fn status(&mut self) -> u16 {
-        http_status(&http_head(&mut self.client))
+        parse_http_status(&read_http_head(&mut self.client))
     }
 }
 
@@ -101,7 +102,7 @@ fn chunked_overrides_content_length_and_closes() {
             "0\n\nGET http://smuggled.invalid/ HTTP/1.1\nHost: x\n\n",
         );
         let mut server = accept(&fixture.listener);
-        let seen = http_head(&mut server).to_ascii_lowercase();
+        let seen = read_http_head(&mut server).to_ascii_lowercase();
         assert!(seen.contains("transfer-encoding: chunked"), "{seen}");
         assert!(!seen.contains("content-length"), "{seen}");
         expect(&mut server, "0\n\n");
@@ -137,13 +138,13 @@ fn relays_chunks_and_trailers_both_ways() {
     ));
     send(&mut fixture.client, "3\nabc\n");
     let mut server = accept(&fixture.listener);
-    let seen = http_head(&mut server).to_ascii_lowercase();
+    let seen = read_http_head(&mut server).to_ascii_lowercase();
     assert!(seen.contains("te: trailers"), "{seen}");
     // The body is streamed: this chunk arrives before the next one is sent.
     expect(&mut server, "3\nabc\n");
     send(&mut fixture.client, "2\nde\n0\nX-Sum: 5\n\n");
     expect(&mut server, "2\nde\n");
-    let trailers = http_head(&mut server).to_ascii_lowercase();
+    let trailers = read_http_head(&mut server).to_ascii_lowercase();
     assert_eq!(trailers, "0\r\nx-sum: 5\r\n\r\n");
     send(
         &mut server,
@@ -151,7 +152,7 @@ fn relays_chunks_and_trailers_both_ways() {
     );
     assert_eq!(fixture.status(), 200);
     expect(&mut fixture.client, "1\nz\n");
-    let trailers = http_head(&mut fixture.client).to_ascii_lowercase();
+    let trailers = read_http_head(&mut fixture.client).to_ascii_lowercase();
     assert_eq!(trailers, "0\r\nx-sum: 1\r\n\r\n");
 }
 
@@ -160,7 +161,7 @@ fn forwards_100_continue() {
     let mut fixture = fixture(&[]);
     fixture.ask("POST http://AT/ HTTP/1.1\nHost: x\nContent-Length: 2\nExpect: 100-continue");
     let mut server = accept(&fixture.listener);
-    http_head(&mut server);
+    read_http_head(&mut server);
     send(&mut server, "HTTP/1.1 100 Continue\n\n");
     assert_eq!(fixture.status(), 100);
     send(&mut fixture.client, "ab");
@@ -181,9 +182,9 @@ fn responses_without_a_body_end_with_their_head() {
     ] {
         fixture.ask(&format!("{method} http://AT/ HTTP/1.1\nHost: x"));
         let server = server.get_or_insert_with(|| accept(&fixture.listener));
-        http_head(server);
+        read_http_head(server);
         send(server, &format!("HTTP/1.1 {response}\n\n"));
-        let head = http_head(&mut fixture.client);
+        let head = read_http_head(&mut fixture.client);
         assert!(
             head.starts_with(&format!("HTTP/1.1 {}", &response[..3])),
             "{head}"
@@ -199,7 +200,7 @@ fn responses_without_a_body_end_with_their_head() {
     // If one of the responses had a body, it would be read here.
     fixture.ask("GET http://AT/ HTTP/1.1\nHost: x");
     let mut server = server.unwrap();
-    http_head(&mut server);
+    read_http_head(&mut server);
     send(&mut server, "HTTP/1.1 200 OK\nContent-Length: 2\n\nhi");
     assert_eq!(fixture.status(), 200);
     expect(&mut fixture.client, "hi");
@@ -212,7 +213,7 @@ fn pipelined_requests_are_answered_in_order() {
     fixture.ask(&[get("a"), get("b"), get("c")].join("\n\n"));
     let mut server = accept(&fixture.listener);
     for path in ["a", "b", "c"] {
-        let seen = http_head(&mut server);
+        let seen = read_http_head(&mut server);
         assert!(seen.starts_with(&format!("GET /{path} ")), "{seen}");
         send(
             &mut server,
@@ -234,16 +235,16 @@ fn upgrades_become_tunnels() {
         fixture
             .ask("GET http://AT/chat HTTP/1.1\nHost: x\nConnection: Upgrade\nUpgrade: websocket");
         let mut server = accept(&fixture.listener);
-        let seen = http_head(&mut server).to_ascii_lowercase();
+        let seen = read_http_head(&mut server).to_ascii_lowercase();
         assert!(seen.contains("upgrade: websocket"), "{seen}");
         let switch =
             "HTTP/1.1 101 Switching Protocols\nConnection: upgrade\nUpgrade: websocket\n\n";
         send(&mut server, &format!("{switch}welcome"));
-        let head = http_head(&mut fixture.client).to_ascii_lowercase();
-        assert_eq!(http_status(&head), 101);
+        let head = read_http_head(&mut fixture.client).to_ascii_lowercase();
+        assert_eq!(parse_http_status(&head), 101);
         assert!(head.contains("upgrade: websocket"), "{head}");
         expect(&mut fixture.client, "welcome");
-        exchange(&fixture.client, &server, 3);
+        transfer_both_ways(&fixture.client, &server, 3);
     }
 }
 
@@ -253,7 +254,7 @@ fn declined_upgrade_is_ordinary_response() {
     fixture.ask("GET http://AT/ HTTP/1.1\nHost: x\nConnection: Upgrade\nUpgrade: h2c");
     let mut server = accept(&fixture.listener);
     for _ in 0..2 {
-        http_head(&mut server);
+        read_http_head(&mut server);
         send(&mut server, "HTTP/1.1 200 OK\nContent-Length: 2\n\nhi");
         assert_eq!(fixture.status(), 200);
         expect(&mut fixture.client, "hi");
@@ -276,8 +277,8 @@ fn requires_password_of_users() {
     for field in ["", "\nProxy-Authorization: Basic bWU6d3Jvbmc="] {
         for head in ["CONNECT AT HTTP/1.1", "GET http://AT/ HTTP/1.1"] {
             fixture.ask(&format!("{head}\nHost: x{field}"));
-            let head = http_head(&mut fixture.client);
-            assert_eq!(http_status(&head), 407, "{head}");
+            let head = read_http_head(&mut fixture.client);
+            assert_eq!(parse_http_status(&head), 407, "{head}");
             assert!(head.contains("Basic realm="), "{head}");
             let body = "longhaul relay: this proxy requires a user and a password\n";
             fixture.client.read_exact(&mut vec![0; body.len()]).unwrap();
@@ -285,7 +286,7 @@ fn requires_password_of_users() {
     }
     fixture.ask("GET http://AT/ HTTP/1.1\nHost: x\nProxy-Authorization: Basic bWU6c2VjcmV0");
     let mut server = accept(&fixture.listener);
-    let seen = http_head(&mut server).to_ascii_lowercase();
+    let seen = read_http_head(&mut server).to_ascii_lowercase();
     assert!(!seen.contains("proxy-authorization"), "{seen}");
     send(&mut server, "HTTP/1.1 200 OK\nContent-Length: 0\n\n");
     assert_eq!(fixture.status(), 200);
@@ -300,7 +301,7 @@ fn delays_and_logs_wrong_passwords() {
     let began = Instant::now();
     for _ in 0..6 {
         fixture.ask(wrong);
-        assert_eq!(http_status(&http_head(&mut fixture.client)), 407);
+        assert_eq!(parse_http_status(&read_http_head(&mut fixture.client)), 407);
         let body = "longhaul relay: this proxy requires a user and a password\n";
         fixture.client.read_exact(&mut vec![0; body.len()]).unwrap();
     }
@@ -318,9 +319,9 @@ fn answers_max_forwards_zero() {
     let mut fixture = fixture(&[]);
     let end = "HTTP/1.1\nHost: x\nMax-Forwards: 0\nCookie: private";
     fixture.ask(&format!("TRACE http://AT/a {end}"));
-    let head = http_head(&mut fixture.client).to_ascii_lowercase();
+    let head = read_http_head(&mut fixture.client).to_ascii_lowercase();
     assert!(head.contains("content-type: message/http"), "{head}");
-    let echo = http_head(&mut fixture.client);
+    let echo = read_http_head(&mut fixture.client);
     assert!(echo.starts_with("TRACE http://"), "{echo}");
     assert!(!echo.contains("private"), "{echo}");
     fixture.ask(&format!("OPTIONS http://AT/ {end}"));
@@ -331,7 +332,7 @@ fn answers_max_forwards_zero() {
 
 #[test]
 fn sends_request_before_peer_answers() {
-    let (peer, at) = origin();
+    let (peer, at) = listen_as_origin();
     let mut fixture = fixture(&["--peer", &at.to_string()]);
     fixture.ask("GET http://host.test/a HTTP/1.1\nHost: x");
     let mut far = accept(&peer);
@@ -344,7 +345,7 @@ fn sends_request_before_peer_answers() {
     };
     assert_eq!(request.destination.to_string(), "host.test:80");
     // The request arrives before the peer has answered.
-    assert!(http_head(&mut far).starts_with("GET /a "));
+    assert!(read_http_head(&mut far).starts_with("GET /a "));
     far.write_all(&Answer::Accepted.encode()).unwrap();
     send(&mut far, "HTTP/1.1 200 OK\nContent-Length: 2\n\nhi");
     assert_eq!(fixture.status(), 200);
@@ -359,7 +360,7 @@ fn maps_peer_refusal_to_http() {
         (ErrorCode::ResourceExceeded, 503),
     ];
     for (code, status) in refusals {
-        let (peer, at) = origin();
+        let (peer, at) = listen_as_origin();
         let mut fixture = fixture(&["--peer", &at.to_string()]);
         fixture.ask("GET http://host.test/a HTTP/1.1\nHost: x");
         let mut far = accept(&peer);
@@ -399,7 +400,7 @@ fn echo(listener: &TcpListener, connections: usize) {
         let mut server = accept(listener);
         let mut first = [0];
         while matches!(server.read(&mut first), Ok(1)) {
-            let head = format!("{}{}", first[0] as char, http_head(&mut server));
+            let head = format!("{}{}", first[0] as char, read_http_head(&mut server));
             let head = head.to_ascii_lowercase();
             let body = match head.contains("transfer-encoding: chunked") {
                 true => chunks(&mut server),
@@ -437,7 +438,7 @@ fn chunks(server: &mut TcpStream) -> Vec<u8> {
 #[test]
 fn curl_works() {
     let relay = Relay::start(&["--http", ANY]);
-    let (listener, at) = origin();
+    let (listener, at) = listen_as_origin();
     let url = format!("http://{at}/");
     let server = std::thread::spawn(move || echo(&listener, 4));
     let connects = curl(
@@ -473,8 +474,8 @@ fn limits_rate_of_bodies_both_ways() {
     let floor = std::time::Duration::from_millis(400);
     for key in ["rate", "rate_per_client"] {
         let text = format!("[[listener]]\nkind = 'http'\naddress = '{ANY}'\n{key} = '8mbit'\n");
-        let relay = Relay::configured(&text, 1);
-        let (listener, at) = origin();
+        let relay = Relay::start_with_config(&text, 1);
+        let (listener, at) = listen_as_origin();
         let mut client = connect(relay.address("http"));
         let start = std::time::Instant::now();
         write!(
@@ -485,7 +486,7 @@ fn limits_rate_of_bodies_both_ways() {
         let mut sender = client.try_clone().unwrap();
         let sending = std::thread::spawn(move || sender.write_all(&[b'u'; BODY]).unwrap());
         let mut server = accept(&listener);
-        http_head(&mut server);
+        read_http_head(&mut server);
         server.read_exact(&mut vec![0; BODY]).unwrap();
         sending.join().unwrap();
         assert!(start.elapsed() > floor, "up, {key}: {:?}", start.elapsed());
@@ -496,7 +497,7 @@ fn limits_rate_of_bodies_both_ways() {
             &format!("HTTP/1.1 200 OK\nContent-Length: {BODY}\n\n"),
         );
         let answering = std::thread::spawn(move || server.write_all(&[b'd'; BODY]).unwrap());
-        assert_eq!(http_status(&http_head(&mut client)), 200);
+        assert_eq!(parse_http_status(&read_http_head(&mut client)), 200);
         client.read_exact(&mut vec![0; BODY]).unwrap();
         answering.join().unwrap();
         assert!(
@@ -515,17 +516,17 @@ fn repeats_idempotent_request_after_stale_connection() {
         let mut fixture = fixture(&[]);
         fixture.ask("GET http://AT/1 HTTP/1.1\nHost: x");
         let mut server = accept(&fixture.listener);
-        http_head(&mut server);
+        read_http_head(&mut server);
         send(&mut server, "HTTP/1.1 204 No Content\n\n");
         assert_eq!(fixture.status(), 204);
         fixture.ask(&format!(
             "{method} http://AT/2 HTTP/1.1\nHost: x\nContent-Length: 0"
         ));
-        let first = http_head(&mut server);
+        let first = read_http_head(&mut server);
         drop(server);
         if is_repeated {
             let mut server = accept(&fixture.listener);
-            assert_eq!(http_head(&mut server), first);
+            assert_eq!(read_http_head(&mut server), first);
             send(&mut server, "HTTP/1.1 200 OK\nContent-Length: 0\n\n");
             assert_eq!(fixture.status(), 200);
         } else {
@@ -539,7 +540,7 @@ fn repeats_idempotent_request_after_stale_connection() {
 fn new_connection_closed_by_origin_is_502() {
     let mut fixture = fixture(&[]);
     fixture.ask("GET http://AT/ HTTP/1.1\nHost: x");
-    http_head(&mut accept(&fixture.listener));
+    read_http_head(&mut accept(&fixture.listener));
     assert_eq!(fixture.status(), 502);
     fixture.listener.set_nonblocking(true).unwrap();
     assert!(
@@ -562,7 +563,7 @@ fn silent_origin_is_504() {
             let mut fixture = fixture(&[peers, &["--response-timeout", "300ms"]].concat());
             fixture.ask("GET http://AT/ HTTP/1.1\nHost: x");
             let mut server = accept(&fixture.listener);
-            http_head(&mut server);
+            read_http_head(&mut server);
             send(&mut server, partial);
             if partial.contains("100") {
                 assert_eq!(fixture.status(), 100);
@@ -574,7 +575,7 @@ fn silent_origin_is_504() {
             assert_eq!(&read_array(&mut fixture.client), text);
             fixture.ask("GET http://AT/ HTTP/1.1\nHost: x");
             let mut server = accept(&fixture.listener);
-            http_head(&mut server);
+            read_http_head(&mut server);
             send(&mut server, "HTTP/1.1 204 No Content\n\n");
             assert_eq!(fixture.status(), 204);
         }
@@ -591,7 +592,7 @@ fn stalled_response_body_is_reset() {
             let mut fixture = fixture(&[peers, &["--response-timeout", "300ms"]].concat());
             fixture.ask("GET http://AT/ HTTP/1.1\nHost: x");
             let mut server = accept(&fixture.listener);
-            http_head(&mut server);
+            read_http_head(&mut server);
             send(
                 &mut server,
                 &format!("HTTP/1.1 200 OK\n{framing}\n\n{part}"),
@@ -617,7 +618,7 @@ fn relays_client_reset_while_origin_is_silent() {
             let mut fixture = fixture(peers);
             fixture.ask("GET http://AT/ HTTP/1.1\nHost: x");
             let mut server = accept(&fixture.listener);
-            http_head(&mut server);
+            read_http_head(&mut server);
             send(&mut server, partial);
             if !partial.is_empty() {
                 assert_eq!(fixture.status(), 200);
@@ -650,7 +651,7 @@ fn slow_response_does_not_time_out() {
     let mut fixture = fixture(&MOVING);
     fixture.ask("GET http://AT/ HTTP/1.1\nHost: x");
     let mut server = accept(&fixture.listener);
-    http_head(&mut server);
+    read_http_head(&mut server);
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {STEPS}\r\n\r\n");
     let drops = std::thread::spawn(move || {
         let body = "x".repeat(STEPS as usize);
@@ -674,7 +675,7 @@ fn pausing_client_does_not_time_out() {
     fixture.ask("POST http://AT/ HTTP/1.1\nHost: x\nContent-Length: 2");
     send(&mut fixture.client, "a");
     let mut server = accept(&fixture.listener);
-    http_head(&mut server);
+    read_http_head(&mut server);
     sleep(Duration::from_secs(2));
     send(&mut fixture.client, "b");
     expect(&mut server, "ab");
@@ -699,7 +700,7 @@ fn slowly_read_upload_does_not_time_out() {
     const BODY: usize = 6 << 20;
     let small = "[profile.upstream]\nsend_buffer = '64KiB'\n";
     let text = format!("{small}[[listener]]\nkind = 'convert'\naddress = '{ANY}'\n");
-    let far = Relay::configured(&text, 1);
+    let far = Relay::start_with_config(&text, 1);
     let peer = far.address("convert").to_string();
     for peers in [vec![], vec!["--peer", &peer]] {
         let mut fixture = fixture(&[&peers[..], &["--response-timeout", "400ms"]].concat());
@@ -709,7 +710,7 @@ fn slowly_read_upload_does_not_time_out() {
         let mut client = fixture.client.try_clone().unwrap();
         let sending = std::thread::spawn(move || client.write_all(&vec![b'u'; BODY]).unwrap());
         let mut server = accept(&fixture.listener);
-        http_head(&mut server);
+        read_http_head(&mut server);
         for _ in 0..BODY >> 16 {
             sleep(Duration::from_millis(50));
             server.read_exact(&mut [0; 1 << 16]).unwrap();
@@ -734,7 +735,7 @@ fn relays_early_response_during_upload() {
         // The write fails once the body is no longer read.
         let sending = std::thread::spawn(move || client.write_all(&body));
         let mut server = accept(&fixture.listener);
-        http_head(&mut server);
+        read_http_head(&mut server);
         let close = "Content-Length: 0\nConnection: close";
         send(&mut server, &format!("HTTP/1.1 413 Large\n{close}\n\n"));
         assert_eq!(fixture.status(), 413);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `Expect: 100-continue` (RFC 9110 §10.1.1): the origin decides whether the client sends its body.
 
-use longhaul_testnet::relay_process::{Relay, accept, connect, http_head, http_status, origin};
+use longhaul_testnet::relay_process::{
+    Relay, accept, connect, listen_as_origin, parse_http_status, read_http_head,
+};
 use std::{
     fs,
     io::{BufRead, BufReader, ErrorKind, Read, Write},
@@ -23,7 +25,7 @@ fn for_each_topology(more: &[&str], test: impl Fn(Relay, TcpStream, TcpListener,
     let peer = far.address("convert").to_string();
     for peers in [vec![], vec!["--peer", &peer]] {
         let relay = Relay::start(&[&["--http", ANY], more, &peers[..]].concat());
-        let (listener, at) = origin();
+        let (listener, at) = listen_as_origin();
         let client = connect(relay.address("http"));
         test(relay, client, listener, at);
     }
@@ -47,7 +49,7 @@ fn never_requests_body_that_origin_refuses() {
     for_each_topology(&[], |_relay, mut client, listener, at| {
         ask(&mut client, PUT, at);
         let mut server = accept(&listener);
-        let seen = http_head(&mut server).to_ascii_lowercase();
+        let seen = read_http_head(&mut server).to_ascii_lowercase();
         assert!(seen.contains("expect: 100-continue\r\n"), "{seen}");
         assert_nothing_arrives(&client);
         assert_nothing_arrives(&server);
@@ -76,12 +78,12 @@ fn forwards_100_of_origin() {
         for status in ["201 Created", "413 Content Too Large"] {
             ask(&mut client, PUT, at);
             let server = server.get_or_insert_with(|| accept(&listener));
-            http_head(server);
+            read_http_head(server);
             assert_nothing_arrives(&client);
             server
                 .write_all(b"HTTP/1.1 100 Go On\r\nX-Mine: 1\r\n\r\n")
                 .unwrap();
-            let head = http_head(&mut client);
+            let head = read_http_head(&mut client);
             assert!(
                 head.starts_with("HTTP/1.1 100 ") && head.contains("x-mine: 1"),
                 "{head}"
@@ -90,7 +92,7 @@ fn forwards_100_of_origin() {
             server.read_exact(&mut [0; 5]).unwrap();
             let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
             server.write_all(answer.as_bytes()).unwrap();
-            let head = http_head(&mut client);
+            let head = read_http_head(&mut client);
             assert!(head.contains(status) && !head.contains("close"), "{head}");
         }
     });
@@ -106,7 +108,7 @@ fn serves_client_that_does_not_wait() {
             let body = if at_once { "12345" } else { "" };
             ask(&mut client, &[PUT, body].concat(), at);
             let server = server.get_or_insert_with(|| accept(&listener));
-            http_head(server);
+            read_http_head(server);
             if !at_once {
                 assert_nothing_arrives(server);
                 client.write_all(b"12345").unwrap();
@@ -115,7 +117,7 @@ fn serves_client_that_does_not_wait() {
             server
                 .write_all(b"HTTP/1.1 204 No Content\r\n\r\n")
                 .unwrap();
-            assert_eq!(http_status(&http_head(&mut client)), 204);
+            assert_eq!(parse_http_status(&read_http_head(&mut client)), 204);
         }
     });
 }
@@ -126,13 +128,13 @@ fn sends_no_100_to_http_1_0_client() {
         ask(&mut client, &PUT.replace("HTTP/1.1", "HTTP/1.0"), at);
         client.write_all(b"12345").unwrap();
         let mut server = accept(&listener);
-        let seen = http_head(&mut server).to_ascii_lowercase();
+        let seen = read_http_head(&mut server).to_ascii_lowercase();
         assert!(!seen.contains("expect:"), "{seen}");
         server.read_exact(&mut [0; 5]).unwrap();
         server
             .write_all(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 204 No Content\r\n\r\n")
             .unwrap();
-        assert_eq!(http_status(&http_head(&mut client)), 204);
+        assert_eq!(parse_http_status(&read_http_head(&mut client)), 204);
     });
 }
 
@@ -143,8 +145,8 @@ fn times_out_silent_origin() {
         |_relay, mut client, listener, at| {
             ask(&mut client, PUT, at);
             let mut server = accept(&listener);
-            http_head(&mut server);
-            let head = http_head(&mut client).to_ascii_lowercase();
+            read_http_head(&mut server);
+            let head = read_http_head(&mut client).to_ascii_lowercase();
             assert!(
                 head.starts_with("http/1.1 504") && head.contains("connection: close"),
                 "{head}"

@@ -2,7 +2,8 @@
 //! Slow request heads: their memory, and its accounting.
 
 use longhaul_testnet::relay_process::{
-    Relay, TEST_TIMEOUT, accept, connect, exchange, http_head, http_status, origin, set_timeouts,
+    Relay, TEST_TIMEOUT, accept, connect, listen_as_origin, parse_http_status, read_http_head,
+    set_timeouts, transfer_both_ways,
 };
 use socket2::{Domain, Socket, Type};
 use std::{
@@ -95,21 +96,21 @@ fn counts_slow_heads_in_memory_budget() {
             Some(client)
         })
         .collect();
-    let (listener, at) = origin();
+    let (listener, at) = listen_as_origin();
     let mut client = connect(relay.address("http"));
     // With so many connections before it, this one waits tens of seconds on a busy machine.
     client.set_read_timeout(Some(6 * TEST_TIMEOUT)).unwrap();
     write!(client, "CONNECT {at} HTTP/1.1\r\nHost: {at}\r\n\r\n").unwrap();
-    assert_eq!(http_status(&http_head(&mut client)), 200);
-    exchange(&client, &accept(&listener), 1);
-    relay.wait_for_output("127.0.0.7 first");
+    assert_eq!(parse_http_status(&read_http_head(&mut client)), 200);
+    transfer_both_ways(&client, &accept(&listener), 1);
+    relay.wait_for_stderr("127.0.0.7 first");
 }
 
 /// A head in any number of pieces gives the same request, and keeps the bytes behind it.
 #[test]
 fn accepts_heads_in_pieces() {
     let relay = Relay::start(&ARGS);
-    let (listener, at) = origin();
+    let (listener, at) = listen_as_origin();
     for piece in [1, 7, 4096, 1 << 20] {
         let mut client = connect(relay.address("http"));
         let request = format!("\r\nCONNECT {at} HTTP/1.1\r\nHost: {at}\r\n\r\nearly");
@@ -117,14 +118,14 @@ fn accepts_heads_in_pieces() {
             client.write_all(part).unwrap();
         }
         assert!(
-            http_head(&mut client).starts_with("HTTP/1.1 200"),
+            read_http_head(&mut client).starts_with("HTTP/1.1 200"),
             "{piece}"
         );
         let mut server = accept(&listener);
         let mut early = [0; 5];
         server.read_exact(&mut early).unwrap();
         assert_eq!(&early, b"early");
-        exchange(&client, &server, 1);
+        transfer_both_ways(&client, &server, 1);
     }
 }
 
@@ -132,7 +133,7 @@ fn accepts_heads_in_pieces() {
 #[test]
 fn serves_pipelined_requests() {
     let relay = Relay::start(&ARGS);
-    let (listener, at) = origin();
+    let (listener, at) = listen_as_origin();
     let mut client = connect(relay.address("http"));
     let body = vec![b'b'; 300_000];
     let first = format!("GET http://{at}/1 HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -142,23 +143,23 @@ fn serves_pipelined_requests() {
     let sent = [first.as_bytes(), second.as_bytes(), &body].concat();
     let sender = std::thread::spawn(move || sending.write_all(&sent).unwrap());
     let mut server = accept(&listener);
-    assert!(http_head(&mut server).starts_with("GET /1 "));
+    assert!(read_http_head(&mut server).starts_with("GET /1 "));
     server
         .write_all(b"HTTP/1.1 204 No Content\r\n\r\n")
         .unwrap();
-    assert!(http_head(&mut client).starts_with("HTTP/1.1 204"));
-    assert!(http_head(&mut server).starts_with("POST /2 "));
+    assert!(read_http_head(&mut client).starts_with("HTTP/1.1 204"));
+    assert!(read_http_head(&mut server).starts_with("POST /2 "));
     let mut received = vec![0; len];
     server.read_exact(&mut received).unwrap();
     assert!(received == body);
     server
         .write_all(b"HTTP/1.1 204 No Content\r\n\r\n")
         .unwrap();
-    assert!(http_head(&mut client).starts_with("HTTP/1.1 204"));
+    assert!(read_http_head(&mut client).starts_with("HTTP/1.1 204"));
     sender.join().unwrap();
     let third = format!("GET http://{at}/3 HTTP/1.1\r\nHost: x\r\n\r\n");
     client.write_all(third.as_bytes()).unwrap();
-    assert!(http_head(&mut server).starts_with("GET /3 "));
+    assert!(read_http_head(&mut server).starts_with("GET /3 "));
 }
 
 #[test]

@@ -2,7 +2,9 @@
 //! HTTP messages of real programs: trailers, interim responses, many header fields, and invalid
 //! URLs.
 
-use longhaul_testnet::relay_process::{Relay, accept, connect, http_head, http_status, origin};
+use longhaul_testnet::relay_process::{
+    Relay, accept, connect, listen_as_origin, parse_http_status, read_http_head,
+};
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
@@ -21,7 +23,7 @@ struct Fixture {
 
 fn fixture() -> Fixture {
     let relay = Relay::start(&["--http", ANY]);
-    let (listener, at) = origin();
+    let (listener, at) = listen_as_origin();
     let client = connect(relay.address("http"));
     Fixture {
         relay,
@@ -75,21 +77,21 @@ fn relays_trailers_announced_or_not() {
         let body = "5\n0\n\n\n3\nabc\n0\nx-sum: 5\nx-more: 6\nx-more: 7\n\n";
         fixture.ask(body);
         let server = server.get_or_insert_with(|| accept(&fixture.listener));
-        http_head(server);
+        read_http_head(server);
         expect(server, body);
         send(
             server,
             &format!("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n{announced}\n{body}"),
         );
-        assert_eq!(http_status(&http_head(&mut fixture.client)), 200);
+        assert_eq!(parse_http_status(&read_http_head(&mut fixture.client)), 200);
         expect(&mut fixture.client, body);
     }
     // Both sides have found the ends of the messages.
     fixture.ask("GET http://AT/ HTTP/1.1\nHost: x\n\n");
     let server = server.as_mut().unwrap();
-    assert!(http_head(server).starts_with("GET / "));
+    assert!(read_http_head(server).starts_with("GET / "));
     send(server, EMPTY);
-    assert_eq!(http_status(&http_head(&mut fixture.client)), 200);
+    assert_eq!(parse_http_status(&read_http_head(&mut fixture.client)), 200);
 }
 
 #[test]
@@ -98,12 +100,12 @@ fn filters_trailers() {
     let answer = "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n1\nz\n0\ncontent-length: 9\nx-sum: 1\nset-cookie: a\n\n";
     fixture.ask("GET http://AT/ HTTP/1.1\nHost: x\n\n");
     let mut server = accept(&fixture.listener);
-    http_head(&mut server);
+    read_http_head(&mut server);
     send(&mut server, answer);
-    http_head(&mut fixture.client);
+    read_http_head(&mut fixture.client);
     expect(&mut fixture.client, "1\nz\n0\nx-sum: 1\n\n");
     fixture.ask("GET http://AT/ HTTP/1.0\nHost: x\n\n");
-    http_head(&mut server);
+    read_http_head(&mut server);
     send(&mut server, answer);
     assert!(fixture.read_to_end_of_connection().ends_with("\r\n\r\nz"));
 }
@@ -115,7 +117,7 @@ fn relays_trailers_after_slowly_read_body() {
     let mut fixture = fixture();
     fixture.ask("GET http://AT/ HTTP/1.1\nHost: x\n\n");
     let mut server = accept(&fixture.listener);
-    http_head(&mut server);
+    read_http_head(&mut server);
     let writer = thread::spawn(move || {
         send(
             &mut server,
@@ -126,7 +128,7 @@ fn relays_trailers_after_slowly_read_body() {
         send(&mut server, "0\nx-sum: 1\n\n");
         server
     });
-    http_head(&mut fixture.client);
+    read_http_head(&mut fixture.client);
     thread::sleep(std::time::Duration::from_millis(500));
     let mut body = Vec::new();
     while !body.ends_with(b"\r\n0\r\nx-sum: 1\r\n\r\n") {
@@ -145,7 +147,7 @@ fn curl_sees_trailers() {
     let fixture = fixture();
     let server = thread::spawn(move || {
         let mut server = accept(&fixture.listener);
-        http_head(&mut server);
+        read_http_head(&mut server);
         send(
             &mut server,
             "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n2\nhi\n0\nX-Sum: 7\n\n",
@@ -181,13 +183,13 @@ fn relays_interim_responses_to_http_1_1_clients() {
     fixture.ask(&[get, get].concat());
     let mut server = accept(&fixture.listener);
     for _ in 0..2 {
-        http_head(&mut server);
+        read_http_head(&mut server);
         for interim in [
             "102 Processing\n",
             "103 Early Hints\nLink: </a.css>\nConnection: X-Hop\nX-Hop: 1\n",
         ] {
             send(&mut server, &format!("HTTP/1.1 {interim}\n"));
-            let head = http_head(&mut fixture.client);
+            let head = read_http_head(&mut fixture.client);
             assert!(
                 head.starts_with(&format!("HTTP/1.1 {}", &interim[..3])),
                 "{head}"
@@ -203,14 +205,14 @@ fn relays_interim_responses_to_http_1_1_clients() {
             &mut server,
             "HTTP/1.1 103 Early Hints\n\nHTTP/1.1 200 OK\nContent-Length: 2\n\nhi",
         );
-        assert_eq!(http_status(&http_head(&mut fixture.client)), 103);
-        assert_eq!(http_status(&http_head(&mut fixture.client)), 200);
+        assert_eq!(parse_http_status(&read_http_head(&mut fixture.client)), 103);
+        assert_eq!(parse_http_status(&read_http_head(&mut fixture.client)), 200);
         expect(&mut fixture.client, "hi");
     }
     fixture.ask("GET http://AT/ HTTP/1.0\nHost: x\n\n");
-    http_head(&mut server);
+    read_http_head(&mut server);
     send(&mut server, &format!("HTTP/1.1 103 Early Hints\n\n{EMPTY}"));
-    assert_eq!(http_status(&http_head(&mut fixture.client)), 200);
+    assert_eq!(parse_http_status(&read_http_head(&mut fixture.client)), 200);
 }
 
 #[test]
@@ -219,9 +221,9 @@ fn relays_five_hundred_fields() {
     let fields: String = (0..500).map(|n| format!("X-{n}: {n}\n")).collect();
     fixture.ask(&format!("GET http://AT/ HTTP/1.1\nHost: x\n{fields}\n"));
     let mut server = accept(&fixture.listener);
-    assert!(http_head(&mut server).contains("X-499: 499\r\n"));
+    assert!(read_http_head(&mut server).contains("X-499: 499\r\n"));
     send(&mut server, &format!("HTTP/1.1 204 No Content\n{fields}\n"));
-    let head = http_head(&mut fixture.client);
+    let head = read_http_head(&mut fixture.client);
     assert!(
         head.starts_with("HTTP/1.1 204") && head.contains("X-499: 499\r\n"),
         "{head}"
@@ -234,12 +236,12 @@ fn normalizes_spaces_and_folded_lines_in_responses() {
     let mut fixture = fixture();
     fixture.ask("GET http://AT/ HTTP/1.1\nHost: x\n\n");
     let mut server = accept(&fixture.listener);
-    http_head(&mut server);
+    read_http_head(&mut server);
     send(
         &mut server,
         "HTTP/1.1 200 OK\nX-Sp : a\nX-Fold: b\n  c\nContent-Length : 2\n\nhi",
     );
-    let head = http_head(&mut fixture.client);
+    let head = read_http_head(&mut fixture.client);
     assert!(
         head.contains("X-Sp: a\r\n") && head.contains("X-Fold: b"),
         "{head}"
@@ -259,12 +261,12 @@ fn removes_h2c_upgrade() {
          HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\n\n",
     );
     let mut server = accept(&fixture.listener);
-    let seen = http_head(&mut server).to_ascii_lowercase();
+    let seen = read_http_head(&mut server).to_ascii_lowercase();
     for word in ["upgrade", "h2c", "http2-settings"] {
         assert!(!seen.contains(word), "{seen}");
     }
     send(&mut server, EMPTY);
-    assert_eq!(http_status(&http_head(&mut fixture.client)), 200);
+    assert_eq!(parse_http_status(&read_http_head(&mut fixture.client)), 200);
 }
 
 /// Sends invalid URLs, also on a connection after a body with a length, and after a chunked one.
@@ -283,7 +285,7 @@ fn encodes_unambiguous_invalid_urls() {
     ] {
         fixture.ask(&format!("POST http://AT/{sent} HTTP/1.1\nHost: x\n{body}"));
         let server = server.get_or_insert_with(|| accept(&fixture.listener));
-        let head = http_head(server);
+        let head = read_http_head(server);
         assert!(
             head.starts_with(&format!("POST /{want} HTTP/1.1\r\n")),
             "{head}"
@@ -296,7 +298,7 @@ fn encodes_unambiguous_invalid_urls() {
                 .replacen("\n", "", usize::from(!body.is_empty())),
         );
         send(server, EMPTY);
-        assert_eq!(http_status(&http_head(&mut fixture.client)), 200);
+        assert_eq!(parse_http_status(&read_http_head(&mut fixture.client)), 200);
     }
 }
 
@@ -311,9 +313,9 @@ fn relays_non_ascii_urls() {
         String::from_utf8(head).unwrap(),
         "GET /\u{e4}?\u{20ac} HTTP/1.1\r\n"
     );
-    http_head(&mut server);
+    read_http_head(&mut server);
     send(&mut server, EMPTY);
-    assert_eq!(http_status(&http_head(&mut fixture.client)), 200);
+    assert_eq!(parse_http_status(&read_http_head(&mut fixture.client)), 200);
     // Latin-1, which hyper's URIs can't contain.
     let line = [
         format!("GET http://{}/", fixture.at).as_bytes(),
@@ -321,7 +323,7 @@ fn relays_non_ascii_urls() {
     ]
     .concat();
     fixture.client.write_all(&line).unwrap();
-    assert!(http_head(&mut server).starts_with("GET /%E4 HTTP/1.1\r\n"));
+    assert!(read_http_head(&mut server).starts_with("GET /%E4 HTTP/1.1\r\n"));
 }
 
 #[test]
@@ -331,7 +333,7 @@ fn relays_curl_urls() {
     let server = thread::spawn(move || {
         let mut server = accept(&fixture.listener);
         let heads = [(); 2].map(|()| {
-            let head = http_head(&mut server);
+            let head = read_http_head(&mut server);
             send(&mut server, EMPTY);
             head
         });
@@ -394,9 +396,9 @@ fn every_400_has_a_reason() {
             fixture.ask(&[earlier, request].concat());
             if !earlier.is_empty() {
                 let mut server = accept(&fixture.listener);
-                http_head(&mut server);
+                read_http_head(&mut server);
                 send(&mut server, EMPTY);
-                assert_eq!(http_status(&http_head(&mut fixture.client)), 200);
+                assert_eq!(parse_http_status(&read_http_head(&mut fixture.client)), 200);
             }
             fixture.client.shutdown(std::net::Shutdown::Write).unwrap();
             let answer = fixture.read_to_end_of_connection();
@@ -431,10 +433,10 @@ fn relays_response_with_two_lengths_and_closes() {
         for (version, want) in [("1.1", "5\nhello\n0\nx-sum: 1\n\n"), ("1.0", "hello")] {
             fixture.ask(&format!("GET http://AT/ HTTP/{version}\nHost: x\n\n"));
             let mut server = accept(&fixture.listener);
-            http_head(&mut server);
+            read_http_head(&mut server);
             let body = "5\nhello\n0\nx-sum: 1\n\n";
             send(&mut server, &format!("HTTP/1.1 200 OK\n{fields}\n\n{body}"));
-            let head = http_head(&mut fixture.client).to_lowercase();
+            let head = read_http_head(&mut fixture.client).to_lowercase();
             assert!(!head.contains("content-length"), "{head}");
             expect(&mut fixture.client, want);
             assert_eq!(server.read(&mut [0]).unwrap_or(0), 0);
@@ -502,7 +504,7 @@ fn rejects_ambiguous_heads() {
     }
     let mut fixture = fixture();
     fixture.ask("GET http://AT/ HTTP/1.0\n\n");
-    http_head(&mut accept(&fixture.listener));
+    read_http_head(&mut accept(&fixture.listener));
 }
 
 /// Trailers may be dropped (RFC 9110 §6.5.1), the body may not.
@@ -512,10 +514,10 @@ fn malformed_trailers_do_not_truncate_response() {
     for trailer in ["X-T : 1", "X Y: 1"] {
         fixture.ask("GET http://AT/ HTTP/1.1\nHost: x\n\n");
         let mut server = accept(&fixture.listener);
-        http_head(&mut server);
+        read_http_head(&mut server);
         let head = "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n";
         send(&mut server, &format!("{head}5\nhello\n0\n{trailer}\n\n"));
-        http_head(&mut fixture.client);
+        read_http_head(&mut fixture.client);
         expect(&mut fixture.client, "5\nhello\n0\n\n");
     }
 }
@@ -526,10 +528,10 @@ fn repeats_unanswered_request_at_most_once() {
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
     let relay = Relay::start(&["--http", ANY, "--peer", &peer]);
-    let (listener, at) = origin();
+    let (listener, at) = listen_as_origin();
     let server = thread::spawn(move || {
         (0..5)
-            .map(|_| http_head(&mut accept(&listener)))
+            .map(|_| read_http_head(&mut accept(&listener)))
             .filter(|head| head.starts_with("PUT "))
             .count()
     });
@@ -539,7 +541,7 @@ fn repeats_unanswered_request_at_most_once() {
             client,
             &format!("{method} http://{at}/ HTTP/1.1\nHost: x\nContent-Length: 0\n\n"),
         );
-        http_status(&http_head(client))
+        parse_http_status(&read_http_head(client))
     };
     assert_eq!(ask(&mut client, "PUT"), 502);
     // Sends the rest of the five requests.
@@ -549,7 +551,7 @@ fn repeats_unanswered_request_at_most_once() {
             &mut client,
             &format!("POST http://{at}/ HTTP/1.1\nHost: x\nContent-Length: 0\n\n"),
         );
-        http_head(&mut client);
+        read_http_head(&mut client);
         if server.is_finished() {
             break;
         }

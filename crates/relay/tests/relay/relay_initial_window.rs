@@ -6,7 +6,8 @@ use longhaul_congestion::sockets::initial_window;
 use longhaul_linux::{cgroup, netns::Netns, process::inside, tcp_info::TcpInfo};
 use longhaul_protocol::destination::Destination;
 use longhaul_testnet::relay_process::{
-    Relay, TEST_TIMEOUT, accept, connect, dial, exchange, may_use_namespaces, origin, read_array,
+    Relay, TEST_TIMEOUT, accept, connect, dial, listen_as_origin, may_use_namespaces, read_array,
+    transfer_both_ways,
 };
 use longhaul_testnet::relay_testbed::{BOTH, Testbed, run_with_input};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat};
@@ -66,7 +67,7 @@ fn may_use_bpf() -> bool {
     }
     let missing = initial_window::attach().err();
     let missing = missing.map(|error| error.to_string());
-    longhaul_testbed::skip::unless_confined(missing.is_none(), missing.unwrap_or_default())
+    longhaul_testbed::skip::require_privileged(missing.is_none(), missing.unwrap_or_default())
 }
 
 #[test]
@@ -74,7 +75,7 @@ fn sets_windows_of_accepted_and_outgoing_legs() {
     if !may_use_bpf() {
         return;
     }
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let far = Relay::spawn(command(&["--convert", ANY]));
     let peer = far.address("convert").to_string();
     let forward = format!("{ANY}={address}");
@@ -107,7 +108,7 @@ fn sets_windows_of_accepted_and_outgoing_legs() {
             // little.
             assert!(window(&client) < 33, "the client's: {}", window(&client));
             assert_window(&server, 10, "the server's");
-            exchange(&client, &server, 1);
+            transfer_both_ways(&client, &server, 1);
         }
     }
 }
@@ -117,7 +118,7 @@ fn keeps_kernel_default_without_profile_window() {
     if !may_use_bpf() {
         return;
     }
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let forward = format!("{ANY}={address}");
     let args = [
         "relay",
@@ -142,7 +143,7 @@ fn pooled_leg_keeps_initial_window() {
     if !may_use_bpf() {
         return;
     }
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
     let forward = format!("{ANY}={address}");
@@ -286,10 +287,10 @@ fn offers_ecn_if_profile_enables_it() {
         let listener = "[[listener]]\nkind = 'transparent'\naddress = '127.0.0.1:3129'\nintercept = ['10.77.2.0/24']\n";
         std::fs::write(file.path(), [listener, profile].concat()).unwrap();
         let command = bed.command(&["--config", file.path().to_str().unwrap()]);
-        let _relay = Relay::spawn_waiting(command, 1);
+        let _relay = Relay::spawn_with_listeners(command, 1);
         let server = bed.listen(v4.server_port(8080));
         let client = bed.connect(v4.server_port(8080)).unwrap();
-        exchange(&client, &accept(&server), 1);
+        transfer_both_ways(&client, &accept(&server), 1);
         let mut list = Command::new("nft");
         list.args(["list", "table", "inet", "seen"]);
         let output = inside(&mut list, &bed.server).output().unwrap();

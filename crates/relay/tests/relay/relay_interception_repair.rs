@@ -3,7 +3,7 @@
 //! They are restored at once, with one log line each time.
 
 use longhaul_testnet::relay_process::{
-    Relay, TEST_TIMEOUT, accept, exchange, may_use_namespaces, set_timeouts,
+    Relay, TEST_TIMEOUT, accept, may_use_namespaces, set_timeouts, transfer_both_ways,
 };
 use longhaul_testnet::relay_testbed::{Addresses, BOTH, INTERCEPT, IPV4, IPV6, Testbed};
 use std::{
@@ -98,7 +98,7 @@ fn restores_removed_rules_and_logs_once() {
                     "{removal}"
                 );
                 set_timeouts(&client);
-                exchange(&client, &server, 1);
+                transfer_both_ways(&client, &server, 1);
             }
             let log = interception_log(relay);
             assert_eq!(log.len(), 1, "{removal}: {log:?}");
@@ -124,7 +124,7 @@ fn open_connection_survives_removal_of_rules() {
             let server = accept(&listener);
             set_timeouts(&client);
             run(&bed, removal);
-            exchange(&client, &server, 2);
+            transfer_both_ways(&client, &server, 2);
         }
     }
 }
@@ -189,22 +189,22 @@ fn health_reports_failed_interception() {
     let table = "table ip longhaul-3129";
     let hold = format!("delete {table}; add {table} {{ flags owner; }}");
     writeln!(holder.stdin.as_ref().unwrap(), "{hold}").unwrap();
-    relay.wait_for_output("not intercepting: ");
+    relay.wait_for_stderr("not intercepting: ");
     assert!(health(&bed).contains(r#""status":"not_intercepting""#));
     // The other address family has its own table.
     assert_eq!(BOTH.each_ref().map(source), [IPV4.client, IPV6.upstream]);
     drop(holder.stdin.take());
     holder.wait().unwrap();
-    relay.wait_for_output("removed by another program, restored: the nft rules of 127.0.0.1:3129");
+    relay.wait_for_stderr("removed by another program, restored: the nft rules of 127.0.0.1:3129");
     assert!(health(&bed).contains(r#""status":"serving""#));
     assert!(BOTH.iter().all(|family| source(family) == family.upstream));
 
     run(&bed, "ip link set lo down");
-    relay.wait_for_output("not intercepting: [::1]:3129");
+    relay.wait_for_stderr("not intercepting: [::1]:3129");
     // IPv4 routes through the interface are kept.
     assert_eq!(BOTH.each_ref().map(source), [IPV4.upstream, IPV6.client]);
     run(&bed, "ip link set lo up");
-    relay.wait_for_output("removed by another program, restored: the policy rule or route of ");
+    relay.wait_for_stderr("removed by another program, restored: the policy rule or route of ");
     assert!(BOTH.iter().all(|family| source(family) == family.upstream));
 }
 

@@ -4,8 +4,8 @@
 
 use longhaul_protocol::destination::Destination;
 use longhaul_testnet::relay_process::{
-    Relay, TEST_TIMEOUT, accept, assert_reset, connect, dial, http_head, may_use_namespaces,
-    origin, read_array,
+    Relay, TEST_TIMEOUT, accept, assert_reset, connect, dial, listen_as_origin, may_use_namespaces,
+    read_array, read_http_head,
 };
 use longhaul_testnet::relay_testbed::{BOTH, Testbed};
 use rustix::process::Signal;
@@ -74,7 +74,7 @@ fn assert_ends_by_reset(mut stream: &TcpStream, what: &str) {
 
 #[test]
 fn resets_connections_of_every_listener_and_route() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let to = Destination::Address(address);
     for (peers, streams) in [(0, "1"), (1, "1"), (1, "3"), (2, "1"), (2, "3")] {
         for mode in ["splice", "copy"] {
@@ -111,7 +111,7 @@ fn resets_connections_of_every_listener_and_route() {
 
 #[test]
 fn resets_unused_connection() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     for killed in 0..=1 {
         let relays = chain(1, &[], "1", address);
         let client = connect(relays[0].address("forward"));
@@ -125,7 +125,7 @@ fn resets_unused_connection() {
 /// A truncated request must not end cleanly at the origin.
 #[test]
 fn resets_truncated_request_at_origin() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     for killed in 0..=1 {
         let relays = chain(1, &[], "1", address);
         let mut client = connect(relays[0].address("http"));
@@ -135,7 +135,7 @@ fn resets_truncated_request_at_origin() {
         )
         .unwrap();
         let mut server = accept(&listener);
-        http_head(&mut server);
+        read_http_head(&mut server);
         assert_eq!(read_array(&mut server), *b"hal");
         relays[killed].signal(Signal::KILL);
         assert_ends_by_reset(&server, "the origin");
@@ -145,7 +145,7 @@ fn resets_truncated_request_at_origin() {
 /// A body without a length ends with its connection, so the end must be a reset.
 #[test]
 fn resets_body_without_length() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     for (peers, killed) in [(0, 0), (1, 0), (1, 1)] {
         for version in ["1.0", "1.1"] {
             let relays = chain(peers, &[], "1", address);
@@ -156,10 +156,10 @@ fn resets_body_without_length() {
             )
             .unwrap();
             let mut server = accept(&listener);
-            http_head(&mut server);
+            read_http_head(&mut server);
             server.write_all(b"HTTP/1.0 200 OK\r\n\r\n").unwrap();
             server.write_all(&[b'b'; 320_000]).unwrap();
-            http_head(&mut client);
+            read_http_head(&mut client);
             client.read_exact(&mut [0; 320_000]).unwrap();
             relays[killed].signal(Signal::KILL);
             assert_ends_by_reset(
@@ -200,7 +200,7 @@ fn serve_ftp(control: &mut TcpStream) -> TcpStream {
 
 #[test]
 fn resets_ftp_download() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     for (peers, killed) in [(0, 0), (1, 0), (1, 1)] {
         let relays = chain(peers, &[], "1", address);
         let mut client = connect(relays[0].address("http"));
@@ -208,7 +208,7 @@ fn resets_ftp_download() {
         let mut control = accept(&listener);
         let mut data = serve_ftp(&mut control);
         data.write_all(&[b'f'; 320_000]).unwrap();
-        http_head(&mut client);
+        read_http_head(&mut client);
         client.read_exact(&mut [0; 320_000]).unwrap();
         relays[killed].signal(Signal::KILL);
         assert_ends_by_reset(&client, &format!("{peers} peers, relay {killed}"));
@@ -250,7 +250,7 @@ fn resets_connections_over_tls_and_udt() {
     made.args(["relay", "--make-certificates"])
         .arg(directory.path());
     assert!(made.args(["near", "far"]).status().unwrap().success());
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let leg = |transport: &str, owner| {
         format!(
             "profile = 'long'\ntransport = '{transport}'\n{}",
@@ -264,14 +264,14 @@ fn resets_connections_over_tls_and_udt() {
                 "[[listener]]\nkind = 'convert'\naddress = '{ANY}'\n{}{profile}",
                 leg(transport, "far")
             );
-            let far = Relay::configured(&text, 1);
+            let far = Relay::start_with_config(&text, 1);
             let peer = far.address("convert");
             let text = format!(
                 "[[listener]]\nkind = 'forward'\naddress = '{ANY}'\ndestination = '{address}'\n\
                  [[route]]\nvia = ['far']\n[peer.far]\naddress = '{peer}'\n{}{profile}",
                 leg(transport, "near")
             );
-            let near = Relay::configured(&text, 1);
+            let near = Relay::start_with_config(&text, 1);
             let mut client = connect(near.address("forward"));
             let mut server = accept(&listener);
             transfer_both_ways(&mut client, &mut server);
@@ -284,7 +284,7 @@ fn resets_connections_over_tls_and_udt() {
 
 #[test]
 fn resets_connections_of_draining_relay() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     for killed in 0..=1 {
         let relays = chain(1, &["--grace", "1m"], "1", address);
         let mut client = connect(relays[0].address("forward"));
@@ -304,7 +304,7 @@ fn resets_diverted_connection() {
         return;
     }
     let bed = Testbed::new("rk-divert");
-    bed.divert();
+    bed.install_divert_rules();
     for family in BOTH {
         let relay = bed.relay(&[
             "--transparent",
@@ -340,7 +340,7 @@ fn has_finished(mut leg: &TcpStream) -> bool {
 /// ends by a reset.
 #[test]
 fn delivers_data_behind_relayed_fin() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let relays = chain(1, &[], "1", address);
     let client = TcpStream::from(slow_socket());
     client.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();

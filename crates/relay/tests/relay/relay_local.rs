@@ -9,8 +9,8 @@ use longhaul_protocol::{
 };
 use longhaul_testnet::name_server::{NameServer, ResolverFiles};
 use longhaul_testnet::relay_process::{
-    Relay, TEST_TIMEOUT, accept, assert_connect_reset, convert_answer, dial, exchange, http_head,
-    http_status, may_use_namespaces, read_array, set_timeouts,
+    Relay, TEST_TIMEOUT, accept, assert_connect_reset, dial, may_use_namespaces, parse_http_status,
+    read_array, read_convert_answer, read_http_head, set_timeouts, transfer_both_ways,
 };
 use longhaul_testnet::relay_testbed::{IPV4, IPV6, Testbed, run_ip};
 use std::{
@@ -126,7 +126,7 @@ fn start(bed: &Testbed, args: &[&str]) -> Relay {
 /// Starts a relay on a host with the [`NAMES`].
 fn start_on(netns: &longhaul_linux::netns::Netns, args: &[&str]) -> (Relay, ResolverFiles) {
     let server = netns.run(|| Ok(NameServer::start(&[]))).unwrap();
-    let files = server.files("", NAMES);
+    let files = server.create_resolver_files("", NAMES);
     let mut command = files.relay(&[&ALLOW_ALL[..], args].concat());
     inside(&mut command, netns);
     (Relay::spawn(command), files)
@@ -157,7 +157,7 @@ fn authority(host: &str, port: u16) -> String {
 fn http(bed: &Testbed, relay: &Relay, request: &str) -> u16 {
     let mut client = open(bed, relay.address("http"));
     write!(client, "{request}\r\nHost: x\r\n\r\n").unwrap();
-    http_status(&http_head(&mut client))
+    parse_http_status(&read_http_head(&mut client))
 }
 
 /// Sends a SOCKS5 request and returns the code of the reply.
@@ -173,7 +173,7 @@ fn socks5(bed: &Testbed, relay: &Relay, command: u8, host: &[u8], port: u16) -> 
 fn convert(bed: &Testbed, relay: &Relay, request: &Request) -> Answer {
     let mut client = open(bed, relay.address("convert"));
     client.write_all(&request.encode()).unwrap();
-    convert_answer(&mut client)
+    read_convert_answer(&mut client)
 }
 
 /// Destination as a malicious client would encode it.
@@ -241,7 +241,7 @@ fn remote_clients_reach_other_addresses() {
             let to = destination(host, 8080);
             let dialled = || Ok(dial(kind, relay.address(kind), &to).unwrap());
             let client = bed.client.run(dialled).unwrap();
-            exchange(&client, &accept(&listener), 1);
+            transfer_both_ways(&client, &accept(&listener), 1);
         }
     }
 }
@@ -277,7 +277,7 @@ fn checks_name_at_each_resolution() {
     };
     let services = Services::on(&bed.router);
     let names = bed.router.run(|| Ok(NameServer::start(&[]))).unwrap();
-    let files = names.files("", "");
+    let files = names.create_resolver_files("", "");
     let mut command = files.relay(&[&ALLOW_ALL[..], &NEAR].concat());
     inside(&mut command, &bed.router);
     let relay = Relay::spawn(command);
@@ -287,7 +287,7 @@ fn checks_name_at_each_resolution() {
         let to = destination("turns.test", PORT);
         let dialled = || Ok(dial("http", relay.address("http"), &to).unwrap());
         let client = bed.client.run(dialled).unwrap();
-        exchange(&client, &accept(&listener), 1);
+        transfer_both_ways(&client, &accept(&listener), 1);
         names.set("turns.test", &["127.0.0.1"]);
         assert_refused(&bed, &relay, "turns.test", PORT);
         services.assert_unreached("turns.test");
@@ -377,8 +377,8 @@ fn hop_is_checked_unless_configured_as_peer() {
     client
         .write_all(&request("127.0.0.1:5125").encode())
         .unwrap();
-    assert_eq!(convert_answer(&mut client), Answer::Accepted);
-    exchange(&client, &accept(&listener), 1);
+    assert_eq!(read_convert_answer(&mut client), Answer::Accepted);
+    transfer_both_ways(&client, &accept(&listener), 1);
 }
 
 #[test]
@@ -423,7 +423,10 @@ fn rules_match_canonical_addresses() {
                 [[listener]]\nkind = 'socks5'\naddress = '10.77.1.2:1080'\n\
                 [[listener]]\nkind = 'convert'\naddress = '10.77.1.2:5124'\n\
                 [[route]]\nto = ['127.0.0.0/8', '::1', '10.77.1.2', '169.254.0.0/16']\ndeny = true\n";
-    let relay = bed.router.run(|| Ok(Relay::configured(text, 3))).unwrap();
+    let relay = bed
+        .router
+        .run(|| Ok(Relay::start_with_config(text, 3)))
+        .unwrap();
     for host in HOSTS {
         // The rule does not cover these.
         if ![
@@ -453,7 +456,7 @@ fn proxy_header_determines_client_location() {
         let mut client = bed.router.run(connect).unwrap();
         set_timeouts(&client);
         write!(client, "PROXY TCP4 {source} 127.0.0.1 9 3128\r\nCONNECT 127.0.0.1:{PORT} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-        http_status(&http_head(&mut client))
+        parse_http_status(&read_http_head(&mut client))
     };
     assert_eq!(ask("10.77.1.1"), 403);
     services.assert_unreached("announced");
@@ -478,7 +481,7 @@ fn forward_listener_reaches_configured_local_address() {
         let client = bed.connect((IPV4.downstream, 8000).into());
         if reaches {
             let server = services.accept();
-            exchange(&client.unwrap(), &server, 1);
+            transfer_both_ways(&client.unwrap(), &server, 1);
         } else {
             assert_connect_reset(client);
             services.assert_unreached(to);
@@ -594,7 +597,7 @@ fn diverted_connection_cannot_reach_metadata_service() {
     run_ip(&bed.client, "route add 169.254.169.254 via 10.77.1.2");
     let services = Services::on(&bed.router);
     run_ip(&bed.router, "address del 169.254.169.254/32 dev lo");
-    bed.divert();
+    bed.install_divert_rules();
     let _relay = start(
         &bed,
         &[
@@ -609,7 +612,7 @@ fn diverted_connection_cannot_reach_metadata_service() {
     services.assert_unreached("diverted");
     let listener = bed.listen(IPV6.server_port(8080));
     let client = open(&bed, IPV6.server_port(8080));
-    exchange(&client, &accept(&listener), 1);
+    transfer_both_ways(&client, &accept(&listener), 1);
 }
 
 const IPV4_METADATA: std::net::Ipv4Addr = std::net::Ipv4Addr::new(169, 254, 169, 254);

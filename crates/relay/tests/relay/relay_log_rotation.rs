@@ -29,7 +29,7 @@ impl Log {
         fs::write(&config, text).unwrap();
         let mut command = Command::new(longhaul_testbed::longhaul());
         command.args(["relay", "--config"]).arg(config);
-        let relay = Relay::spawn_waiting(command, 1);
+        let relay = Relay::spawn_with_listeners(command, 1);
         let log = Self { directory, relay };
         log.await_growth(&log.file());
         log
@@ -87,7 +87,7 @@ fn reopens_file_despite_invalid_configuration() {
     let log = Log::start();
     fs::write(log.directory.path().join("relay.toml"), "nonsense").unwrap();
     log.rotate();
-    log.relay.wait_for_output("not reloaded");
+    log.relay.wait_for_stderr("not reloaded");
     log.await_growth(&log.file());
 }
 
@@ -95,7 +95,7 @@ fn reopens_file_despite_invalid_configuration() {
 fn appends_without_rotation() {
     let log = Log::start();
     log.relay.signal(Signal::HUP);
-    log.relay.wait_for_output("configuration reloaded");
+    log.relay.wait_for_stderr("configuration reloaded");
     let before = lines(&log.file());
     log.await_growth(&log.file());
     assert!(lines(&log.file()) > before);
@@ -117,12 +117,12 @@ fn survives_missing_directory() {
     fs::write(&config, text).unwrap();
     let mut command = Command::new(longhaul_testbed::longhaul());
     command.args(["relay", "--config"]).arg(&config);
-    let relay = Relay::spawn_waiting(command, 1);
+    let relay = Relay::spawn_with_listeners(command, 1);
     log.await_growth(&file);
     let away = log.directory.path().join("away");
     fs::rename(&directory, &away).unwrap();
     relay.signal(Signal::HUP);
-    relay.wait_for_output("the file opened before stays in use");
+    relay.wait_for_stderr("the file opened before stays in use");
     log.await_growth(&away.join("a"));
     fs::create_dir(&directory).unwrap();
     relay.signal(Signal::HUP);

@@ -3,7 +3,7 @@
 //! copying: both directions at once, every byte in order, each FIN relayed.
 
 use longhaul_protocol::destination::Destination;
-use longhaul_testnet::relay_process::{Relay, accept, dial, exchange, origin};
+use longhaul_testnet::relay_process::{Relay, accept, dial, listen_as_origin, transfer_both_ways};
 use std::net::SocketAddr;
 
 const LISTENERS: [&str; 4] = ["socks5", "http", "forward", "convert"];
@@ -29,7 +29,7 @@ fn chain(mode: &str, peers: usize, origin: SocketAddr) -> Vec<Relay> {
 
 #[test]
 fn relays_through_every_listener_and_route() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     for mode in ["splice", "copy"] {
         for peers in 0..=2 {
             let relays = chain(mode, peers, address);
@@ -37,7 +37,7 @@ fn relays_through_every_listener_and_route() {
                 eprintln!("{kind}, {peers} peers, {mode}");
                 let to = Destination::Address(address);
                 let client = dial(kind, relays[0].address(kind), &to).unwrap();
-                exchange(&client, &accept(&listener), 4);
+                transfer_both_ways(&client, &accept(&listener), 4);
             }
         }
     }
@@ -45,29 +45,29 @@ fn relays_through_every_listener_and_route() {
 
 #[test]
 fn relays_64_mib_both_ways_at_once() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     for mode in ["splice", "copy"] {
         let relays = chain(mode, 1, address);
         let to = Destination::Address(address);
         let client = dial("socks5", relays[0].address("socks5"), &to).unwrap();
-        exchange(&client, &accept(&listener), 64);
+        transfer_both_ways(&client, &accept(&listener), 64);
     }
 }
 
 #[test]
 fn last_relay_resolves_names() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let to = Destination::from_host("localhost", address.port()).unwrap();
     let relays = chain("splice", 2, address);
     for kind in ["socks5", "http", "convert"] {
         let client = dial(kind, relays[0].address(kind), &to).unwrap();
-        exchange(&client, &accept(&listener), 1);
+        transfer_both_ways(&client, &accept(&listener), 1);
     }
 }
 
 #[test]
 fn relays_through_pipes_smaller_than_a_segment() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let forward = format!("127.0.0.1:0={address}");
     let relay = Relay::start(&["--forward", &forward, "--pipe-size", "4096B"]);
     let client = dial(
@@ -76,5 +76,5 @@ fn relays_through_pipes_smaller_than_a_segment() {
         &Destination::Address(address),
     )
     .unwrap();
-    exchange(&client, &accept(&listener), 8);
+    transfer_both_ways(&client, &accept(&listener), 8);
 }

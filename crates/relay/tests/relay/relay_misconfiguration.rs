@@ -7,8 +7,8 @@ use longhaul_protocol::{
     destination::Destination,
 };
 use longhaul_testnet::relay_process::{
-    Relay, TEST_TIMEOUT, accept, connect, dial, exchange, http_head, http_status,
-    may_use_namespaces, origin, read_array, set_timeouts,
+    Relay, TEST_TIMEOUT, accept, connect, dial, listen_as_origin, may_use_namespaces,
+    parse_http_status, read_array, read_http_head, set_timeouts, transfer_both_ways,
 };
 use longhaul_testnet::relay_testbed::Testbed;
 use rcgen::{
@@ -93,7 +93,7 @@ fn near_within(connect_timeout: &str, far: SocketAddr, peer: &str, second: Socke
         "[limits]\nconnect_timeout = '{connect_timeout}'\n[[route]]\nvia = ['far']\nfallback = [['second']]\n\
          [peer.second]\naddress = '{second}'\n[peer.far]\naddress = '{far}'\n{peer}"
     );
-    Relay::configured(&(listeners + &rest), 2)
+    Relay::start_with_config(&(listeners + &rest), 2)
 }
 
 fn count(text: &str, word: &str) -> usize {
@@ -110,11 +110,11 @@ fn line<'a>(text: &'a str, word: &str) -> &'a str {
 /// Checks that clients of `near` reach their destination by the fallback, the first client
 /// included.
 fn assert_fallback_works(near: &Relay) {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let to = Destination::Address(address);
     for kind in ["http", "socks5", "http"] {
         let client = dial(kind, near.address(kind), &to).unwrap();
-        exchange(&client, &accept(&listener), 1);
+        transfer_both_ways(&client, &accept(&listener), 1);
     }
     get(near, &listener, address);
 }
@@ -128,18 +128,18 @@ fn get(near: &Relay, listener: &TcpListener, origin: SocketAddr) {
     )
     .unwrap();
     let mut server = accept(listener);
-    http_head(&mut server);
+    read_http_head(&mut server);
     server
         .write_all(b"HTTP/1.1 204 No Content\r\n\r\n")
         .unwrap();
-    assert_eq!(http_status(&http_head(&mut client)), 204);
+    assert_eq!(parse_http_status(&read_http_head(&mut client)), 204);
 }
 
 /// Checks that `near` and `far` log one line each, with this text.
 fn assert_logged_once(near: Relay, near_message: &str, far: Relay, far_message: &str) {
-    near.wait_for_output("peer far is down");
+    near.wait_for_stderr("peer far is down");
     if !far_message.is_empty() {
-        far.wait_for_output("client refused");
+        far.wait_for_stderr("client refused");
     }
     let (_, near) = near.stop();
     let log = line(&near, "peer far is down");
@@ -171,7 +171,7 @@ fn check_mismatch_within(
     eprintln!("{near_message} / {far_message}: {peer}{listener_settings}");
     let second = Relay::start(&["--convert", ANY]);
     for pool in ["", "pool = 4\n"] {
-        let far = Relay::configured(&listener("convert", ANY, listener_settings), 1);
+        let far = Relay::start_with_config(&listener("convert", ANY, listener_settings), 1);
         let peer = pool.to_owned() + peer;
         let (far_at, second_at) = (far.address("convert"), second.address("convert"));
         let near = near_within(timeout, far_at, &peer, second_at);
@@ -357,7 +357,7 @@ fn reports_listener_of_another_kind() {
         ("http", "it answers in HTTP: correct the address"),
         ("socks5", "not a longhaul Convert listener"),
     ] {
-        let far = Relay::configured(&listener(kind, ANY, ""), 1);
+        let far = Relay::start_with_config(&listener(kind, ANY, ""), 1);
         let near = near(far.address(kind), "", second.address("convert"));
         assert_fallback_works(&near);
         assert_logged_once(near, near_message, far, "");
@@ -376,7 +376,8 @@ fn reports_missing_allow_from() {
         .run(|| {
             let second = Relay::start(&["--convert", ANY]);
             let listener_settings = "allow_from = ['192.0.2.1']\n";
-            let far = Relay::configured(&listener("convert", "10.77.1.2:0", listener_settings), 1);
+            let far =
+                Relay::start_with_config(&listener("convert", "10.77.1.2:0", listener_settings), 1);
             let near = near(
                 far.address("convert"),
                 "pool = 2\n",
@@ -399,7 +400,7 @@ fn reports_missing_allow_from() {
 /// Starts a server that handles each connection with `each`. Returns its address and the number of
 /// connections.
 fn server(each: impl Fn(TcpStream) + Send + 'static) -> (SocketAddr, Arc<AtomicUsize>) {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let count = Arc::new(AtomicUsize::new(0));
     let counted = count.clone();
     std::thread::spawn(move || {
@@ -509,10 +510,10 @@ fn silent_destination_does_not_mark_peer_down() {
             let nobody =
                 Destination::Address((longhaul_testnet::relay_testbed::IPV4.unassigned, 80).into());
             assert!(dial("http", near.address("http"), &nobody).is_err());
-            let (listener, address) = origin();
+            let (listener, address) = listen_as_origin();
             let client =
                 dial("http", near.address("http"), &Destination::Address(address)).unwrap();
-            exchange(&client, &accept(&listener), 1);
+            transfer_both_ways(&client, &accept(&listener), 1);
             let (_, log) = near.stop();
             assert_eq!(count(&log, "peer far"), 0, "{log}");
             Ok(())
@@ -527,7 +528,7 @@ fn pool_backs_off_from_refusing_peer() {
     let second = Relay::start(&["--convert", ANY]);
     let (address, connections) = server(drop);
     let near = near(address, "pool = 8\n", second.address("convert"));
-    near.wait_for_output("peer far is down");
+    near.wait_for_stderr("peer far is down");
     let (start, workers) = (
         Instant::now(),
         std::thread::available_parallelism().unwrap().get(),
@@ -557,23 +558,23 @@ fn corrected_peer_is_used_again() {
     write("deny_from = ['127.0.0.0/8']\n");
     let mut command = std::process::Command::new(longhaul_testbed::longhaul());
     command.args(["relay", "--config"]).arg(&file);
-    let far = Relay::spawn_waiting(command, 1);
+    let far = Relay::spawn_with_listeners(command, 1);
     let second = Relay::start(&["--convert", ANY]);
     let near = near(far.address("convert"), "", second.address("convert"));
     assert_fallback_works(&near);
-    near.wait_for_output("peer far is down");
+    near.wait_for_stderr("peer far is down");
     write("");
     far.signal(rustix::process::Signal::HUP);
-    near.wait_for_output("peer far is back");
+    near.wait_for_stderr("peer far is back");
     drop(second);
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let client = dial(
         "socks5",
         near.address("socks5"),
         &Destination::Address(address),
     )
     .unwrap();
-    exchange(&client, &accept(&listener), 1);
+    transfer_both_ways(&client, &accept(&listener), 1);
 }
 
 /// Checks count no failure at a peer that works.

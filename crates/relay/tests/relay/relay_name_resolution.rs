@@ -5,7 +5,8 @@
 use longhaul_protocol::destination::Destination;
 use longhaul_testnet::name_server::{NameServer, ResolverFiles};
 use longhaul_testnet::relay_process::{
-    Relay, TEST_TIMEOUT, accept, connect, dial, exchange, may_use_namespaces, origin, set_timeouts,
+    Relay, TEST_TIMEOUT, accept, connect, dial, listen_as_origin, may_use_namespaces, set_timeouts,
+    transfer_both_ways,
 };
 use socket2::{Domain, Socket, Type};
 use std::{
@@ -33,7 +34,7 @@ fn assert_reached(relay: &Relay, name: &str, listener: &TcpListener) {
     for kind in ["http", "socks5"] {
         let client = dial(kind, relay.address(kind), &to);
         let client = client.unwrap_or_else(|code| panic!("{kind} to {to}: {code}"));
-        exchange(&client, &accept(listener), 1);
+        transfer_both_ways(&client, &accept(listener), 1);
     }
 }
 
@@ -81,7 +82,7 @@ fn silent_name_server_does_not_block_other_clients() {
         return;
     }
     let server = NameServer::start(&[("good.test", &["127.0.0.1"])]);
-    let files = server.files("", "");
+    let files = server.create_resolver_files("", "");
     let relay = start(&files, &["--http", ANY, "--workers", "1"]);
     let greedy: Vec<_> = (0..100)
         .map(|n| {
@@ -98,12 +99,12 @@ fn silent_name_server_does_not_block_other_clients() {
             server.count_queried("silent")
         );
     }
-    let (listener, at) = origin();
+    let (listener, at) = listen_as_origin();
     for n in 0..20 {
         let mut client = connect_from("127.0.0.9", relay.address("http"));
         let port = at.port();
         write!(client, "CONNECT good.test:{port} HTTP/1.1\r\n\r\n").unwrap();
-        let head = longhaul_testnet::relay_process::http_head(&mut client);
+        let head = longhaul_testnet::relay_process::read_http_head(&mut client);
         assert!(head.starts_with("HTTP/1.1 200"), "client {n}: {head}");
         accept(&listener);
     }
@@ -120,7 +121,7 @@ fn falls_back_to_address_family_that_answers() {
     if !may_use_namespaces() {
         return;
     }
-    let (listener, at) = origin();
+    let (listener, at) = listen_as_origin();
     let _silent = Silent::at(SocketAddr::new("::1".parse().unwrap(), at.port()));
     let both: &[&str] = &["::1", "127.0.0.1"];
     let server = NameServer::start(&[
@@ -129,7 +130,7 @@ fn falls_back_to_address_family_that_answers() {
         ("half.test", &["127.0.0.1"]),
         ("dead-first.test", &["127.0.0.5", "::1", "127.0.0.1"]),
     ]);
-    let files = server.files("", "");
+    let files = server.create_resolver_files("", "");
     let relay = start(&files, &["--http", ANY, "--socks5", ANY]);
     for name in ["both.test", "half.test", "dead-first.test"] {
         assert_reached(&relay, name, &listener);
@@ -145,10 +146,10 @@ fn reaches_peer_by_address_family_that_answers() {
     let at = far.address("convert");
     let _silent = Silent::at(SocketAddr::new("::1".parse().unwrap(), at.port()));
     let server = NameServer::start(&[("far.test", &["::1", "127.0.0.1"])]);
-    let files = server.files("", "");
+    let files = server.create_resolver_files("", "");
     let peer = format!("far.test:{}", at.port());
     let near = start(&files, &["--http", ANY, "--socks5", ANY, "--peer", &peer]);
-    let (listener, _) = origin();
+    let (listener, _) = listen_as_origin();
     assert_reached(&near, "localhost", &listener);
 }
 
@@ -175,10 +176,10 @@ fn reaches_udt_peer_by_ipv4_and_ipv6() {
     };
     let far = |at: &str| {
         let listener = format!("[[listener]]\nkind = 'convert'\naddress = '{at}'\n");
-        Relay::configured(&(listener + &leg("far")), 1)
+        Relay::start_with_config(&(listener + &leg("far")), 1)
     };
     let server = NameServer::start(&[("far.test", &["::1", "127.0.0.1"])]);
-    let names = server.files("", "");
+    let names = server.create_resolver_files("", "");
     let ipv4 = far(ANY);
     let port = ipv4.address("convert").port();
     let config = files.path().join("near.toml");
@@ -189,7 +190,7 @@ fn reaches_udt_peer_by_ipv4_and_ipv6() {
         &names,
         &[&config[..], &["--http", ANY, "--socks5", ANY]].concat(),
     );
-    let (listener, _) = origin();
+    let (listener, _) = listen_as_origin();
     assert_reached(&near, "localhost", &listener);
     // The far relay moves to the other family under the same name.
     ipv4.stop();
@@ -203,7 +204,7 @@ fn follows_hosts_file_and_resolv_conf() {
     if !may_use_namespaces() {
         return;
     }
-    let (listener, at) = origin();
+    let (listener, at) = listen_as_origin();
     let server = NameServer::start(&[
         ("short.one.test", &["127.0.0.1"]),
         ("deep.name.two.test", &["127.0.0.1"]),
@@ -213,7 +214,7 @@ fn follows_hosts_file_and_resolv_conf() {
         ("own.one.test", &["127.0.0.66"]),
         ("plain", &["127.0.0.1"]),
     ]);
-    let files = server.files(
+    let files = server.create_resolver_files(
         "search one.test two.test",
         "127.0.0.1 own own.test # here\n",
     );
@@ -242,10 +243,10 @@ fn reloads_changed_resolv_conf() {
     if !may_use_namespaces() {
         return;
     }
-    let (listener, at) = origin();
+    let (listener, at) = listen_as_origin();
     let old = NameServer::start(&[]);
     let new = NameServer::start(&[("moved.test", &["127.0.0.1"])]);
-    let files = old.files("", "");
+    let files = old.create_resolver_files("", "");
     let relay = start(&files, &["--http", ANY, "--socks5", ANY, "--workers", "1"]);
     let to = named("moved.test", at.port());
     assert_eq!(dial("http", relay.address("http"), &to).map(drop), Err(502));
@@ -263,13 +264,13 @@ fn applies_rules_to_each_address_of_name() {
     if !may_use_namespaces() {
         return;
     }
-    let (allowed, at) = origin();
+    let (allowed, at) = listen_as_origin();
     let denied = TcpListener::bind(("127.0.0.2", at.port())).unwrap();
     let server = NameServer::start(&[
         ("mixed.test", &["127.0.0.2", "127.0.0.1"]),
         ("mapped.test", &["::ffff:127.0.0.2"]),
     ]);
-    let files = server.files("", "");
+    let files = server.create_resolver_files("", "");
     let mut config = tempfile::NamedTempFile::new().unwrap();
     writeln!(config, "[[route]]\nto = ['127.0.0.2']\ndeny = true").unwrap();
     let config = config.path().to_str().unwrap();
@@ -291,7 +292,7 @@ fn resolves_peer_name_again_after_move() {
         return;
     }
     let server = NameServer::start(&[("far.test", &["127.0.0.2"])]);
-    let files = server.files("", "");
+    let files = server.create_resolver_files("", "");
     let far = Relay::start(&["--convert", "127.0.0.2:0"]);
     let port = far.address("convert").port();
     let middle = Relay::start(&["--convert", ANY]);
@@ -301,7 +302,7 @@ fn resolves_peer_name_again_after_move() {
     let between = middle.address("convert").to_string();
     let chain = ["--peer", &between, "--peer", &peer];
     let chained = start(&files, &[&listeners[..], &chain].concat());
-    let (listener, _) = origin();
+    let (listener, _) = listen_as_origin();
     for relay in [&near, &chained] {
         assert_reached(relay, "localhost", &listener);
     }
@@ -321,7 +322,7 @@ fn peer_without_address_is_down() {
         return;
     }
     let server = NameServer::start(&[]);
-    let files = server.files("", "");
+    let files = server.create_resolver_files("", "");
     let near = start(&files, &["--http", ANY, "--peer", "nobody.test"]);
     let mut client = connect(near.address("http"));
     client
@@ -330,7 +331,7 @@ fn peer_without_address_is_down() {
     let mut answer = String::new();
     let _ = client.read_to_string(&mut answer);
     assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
-    let log = near.wait_for_output("is down");
+    let log = near.wait_for_stderr("is down");
     assert!(log.contains("peer nobody.test:5124"), "{log}");
 }
 
@@ -341,7 +342,7 @@ fn distinguishes_failed_name_server_from_missing_name() {
         return;
     }
     let server = NameServer::start(&[]);
-    let files = server.files("", "");
+    let files = server.create_resolver_files("", "");
     let far = Relay::spawn(files.relay(&["--convert", ANY]));
     let peer = far.address("convert").to_string();
     let near = start(&files, &["--http", ANY]);

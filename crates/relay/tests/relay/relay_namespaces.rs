@@ -4,7 +4,7 @@
 
 use longhaul_linux::process::inside;
 use longhaul_testnet::relay_process::{
-    Relay, TEST_TIMEOUT, accept, assert_connect_reset, exchange, may_use_namespaces,
+    Relay, TEST_TIMEOUT, accept, assert_connect_reset, may_use_namespaces, transfer_both_ways,
 };
 use longhaul_testnet::relay_testbed::{BOTH, IPV4, Testbed, run_ip};
 use socket2::{Domain, Socket, Type};
@@ -31,7 +31,7 @@ fn diverted_connections_reach_original_destination() {
         return;
     }
     let bed = Testbed::new("tproxy");
-    bed.divert();
+    bed.install_divert_rules();
     for mode in ["splice", "copy"] {
         let _relay = bed.relay(&[&LISTENERS[..], &["--mode", mode]].concat());
         for family in BOTH {
@@ -40,7 +40,7 @@ fn diverted_connections_reach_original_destination() {
             let server = accept(&listener);
             // The relay's own address: without --keep-source, the relay connects as itself.
             assert_eq!(source(&server), family.upstream);
-            exchange(&client, &server, 4);
+            transfer_both_ways(&client, &server, 4);
         }
     }
 }
@@ -51,14 +51,14 @@ fn keep_source_preserves_client_address() {
         return;
     }
     let bed = Testbed::new("source");
-    bed.divert();
+    bed.install_divert_rules();
     let _relay = bed.relay(&[&LISTENERS[..], &["--keep-source"]].concat());
     for family in BOTH {
         let listener = bed.listen(family.server_port(8080));
         let client = bed.connect(family.server_port(8080)).unwrap();
         let server = accept(&listener);
         assert_eq!(server.peer_addr().unwrap(), client.local_addr().unwrap());
-        exchange(&client, &server, 4);
+        transfer_both_ways(&client, &server, 4);
     }
 }
 
@@ -68,7 +68,7 @@ fn rejects_connection_to_listener_itself() {
         return;
     }
     let bed = Testbed::new("loop");
-    bed.divert();
+    bed.install_divert_rules();
     let _relay = bed.relay(&LISTENERS);
     for family in BOTH {
         assert_connect_reset(bed.connect((family.downstream, 3129).into()));
@@ -81,13 +81,13 @@ fn relays_diverted_connection_through_peer() {
         return;
     }
     let bed = Testbed::new("peer");
-    bed.divert();
+    bed.install_divert_rules();
     let _far = bed.relay(&["--convert", "127.0.0.1:5124"]);
     let _near = bed.relay(&[&LISTENERS[..], &["--peer", "127.0.0.1"]].concat());
     for family in BOTH {
         let listener = bed.listen(family.server_port(8080));
         let client = bed.connect(family.server_port(8080)).unwrap();
-        exchange(&client, &accept(&listener), 4);
+        transfer_both_ways(&client, &accept(&listener), 4);
     }
 }
 
@@ -105,7 +105,7 @@ fn serves_only_clients_on_allow_list() {
     drop(stranger);
     let _relay = bed.relay(&[forward.as_slice(), &["10.77.1.0/24"]].concat());
     let client = bed.connect(listen_address).unwrap();
-    exchange(&client, &accept(&listener), 1);
+    transfer_both_ways(&client, &accept(&listener), 1);
 }
 
 #[test]
@@ -174,6 +174,6 @@ fn connections_of_intercepted_peer_go_directly() {
             Ok(TcpStream::from(socket))
         };
         let client = bed.client.run(connect).unwrap();
-        exchange(&client, &accept(&server), 1);
+        transfer_both_ways(&client, &accept(&server), 1);
     }
 }

@@ -3,7 +3,8 @@
 //! and one line is logged.
 
 use longhaul_testnet::relay_process::{
-    Relay, accept, connect, http_head, http_status, origin, read_array, set_timeouts,
+    Relay, accept, connect, listen_as_origin, parse_http_status, read_array, read_http_head,
+    set_timeouts,
 };
 use socket2::{Domain, Socket, Type};
 use std::{
@@ -34,7 +35,7 @@ fn setup() -> Setup {
     fs::set_permissions(&users, fs::Permissions::from_mode(0o600)).unwrap();
     let file = users.path().to_str().unwrap();
     let relay = Relay::start(&["--http", ANY, "--socks5", ANY, "--users", file]);
-    let (listener, origin) = origin();
+    let (listener, origin) = listen_as_origin();
     std::thread::spawn(move || answer_all(&listener));
     Setup {
         relay,
@@ -48,7 +49,7 @@ fn answer_all(listener: &TcpListener) {
         let mut server = accept(listener);
         std::thread::spawn(move || {
             while server.peek(&mut [0]).is_ok_and(|read| read > 0) {
-                http_head(&mut server);
+                read_http_head(&mut server);
                 let _ = server.write_all(b"HTTP/1.1 204 No Content\r\n\r\n");
             }
         });
@@ -64,13 +65,13 @@ impl Setup {
             "GET http://{origin}/ HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Basic {credentials}\r\n\r\n"
         )
         .unwrap();
-        let head = http_head(client);
+        let head = read_http_head(client);
         let body = head.to_ascii_lowercase();
         let length = body.split("content-length: ").nth(1);
         let length = length.and_then(|rest| rest.split("\r\n").next());
         let length = length.map_or(0, |length| length.parse().unwrap());
         client.read_exact(&mut vec![0; length]).unwrap();
-        http_status(&head)
+        parse_http_status(&head)
     }
 
     fn socks5(&self, password: &[u8]) -> [u8; 2] {
@@ -174,9 +175,9 @@ fn unchecked_passwords_get_429() {
     let clients: Vec<_> = (0..8).map(|_| send_login()).collect();
     let heads: Vec<_> = clients
         .into_iter()
-        .map(|mut client| http_head(&mut client))
+        .map(|mut client| read_http_head(&mut client))
         .collect();
-    let unchecked = heads.iter().filter(|head| http_status(head) == 429);
+    let unchecked = heads.iter().filter(|head| parse_http_status(head) == 429);
     let unchecked: Vec<_> = unchecked.collect();
     assert!(!unchecked.is_empty(), "{heads:?}");
     assert!(unchecked.iter().all(|head| head.contains("retry-after:")));

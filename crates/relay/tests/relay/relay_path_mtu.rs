@@ -4,7 +4,7 @@
 
 use longhaul_linux::{netns::Netns, sysctl};
 use longhaul_testnet::relay_process::{
-    TEST_TIMEOUT, accept, exchange, may_use_namespaces, set_timeouts,
+    TEST_TIMEOUT, accept, may_use_namespaces, set_timeouts, transfer_both_ways,
 };
 use longhaul_testnet::relay_testbed::chain::Chain;
 use rustix::process::Signal;
@@ -18,7 +18,7 @@ fn carry(chain: &Chain, ipv4: bool) -> IpAddr {
     let server = accept(&listener);
     let source = server.peer_addr().unwrap().ip();
     set_timeouts(&client);
-    exchange(&client, &server, 2);
+    transfer_both_ways(&client, &server, 2);
     source
 }
 

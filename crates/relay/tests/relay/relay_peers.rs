@@ -7,8 +7,8 @@ use longhaul_protocol::{
     destination::Destination,
 };
 use longhaul_testnet::relay_process::{
-    Relay, TEST_TIMEOUT, accept, connect, convert_answer, dial, exchange, http_head, http_status,
-    origin, read_array, refusing_address,
+    Relay, TEST_TIMEOUT, accept, connect, dial, listen_as_origin, parse_http_status, read_array,
+    read_convert_answer, read_http_head, refusing_address, transfer_both_ways,
 };
 use std::{
     io::{ErrorKind, Read, Write},
@@ -116,7 +116,7 @@ fn assert_relays(client: &mut TcpStream, peer: &mut TcpStream) {
 
 #[test]
 fn sends_request_over_pooled_connection() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let near = Near::new(address, 2);
     let mut ready = vec![accept(&listener), accept(&listener)];
     near.has_ready(2);
@@ -132,7 +132,7 @@ fn sends_request_over_pooled_connection() {
 
 #[test]
 fn replaces_closed_pooled_connection() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let near = Near::new(address, 1);
     drop(accept(&listener));
     let mut ready = vec![accept(&listener)];
@@ -145,7 +145,7 @@ fn replaces_closed_pooled_connection() {
 
 #[test]
 fn retries_request_once_after_pooled_connection_is_reset() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let near = Near::new(address, 1);
     let mut stale = accept(&listener);
     near.has_ready(1);
@@ -162,7 +162,7 @@ fn retries_request_once_after_pooled_connection_is_reset() {
 
 #[test]
 fn never_repeats_client_bytes() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let near = Near::new(address, 1);
     let mut stale = accept(&listener);
     near.has_ready(1);
@@ -181,45 +181,45 @@ fn never_repeats_client_bytes() {
 #[test]
 fn retries_idempotent_http_request_after_reset() {
     for (method, again) in [("GET", true), ("DELETE", true), ("POST", false)] {
-        let (listener, address) = origin();
+        let (listener, address) = listen_as_origin();
         let near = Near::new(address, 1);
         let mut stale = accept(&listener);
         near.has_ready(1);
         let mut client = connect(near.relay.address("http"));
         let head = format!("{method} http://192.0.2.7:7/ HTTP/1.1\r\nHost: x\r\n");
         write!(client, "{head}Content-Length: 0\r\n\r\n").unwrap();
-        let first = (read_request(&mut stale), http_head(&mut stale));
+        let first = (read_request(&mut stale), read_http_head(&mut stale));
         reset_on_close(&stale).unwrap();
         drop(stale);
         if !again {
-            assert_eq!(http_status(&http_head(&mut client)), 502);
+            assert_eq!(parse_http_status(&read_http_head(&mut client)), 502);
             continue;
         }
         let mut streams = vec![accept(&listener), accept(&listener)];
         let mut peer = first_readable(&mut streams);
-        assert_eq!((read_request(&mut peer), http_head(&mut peer)), first);
+        assert_eq!((read_request(&mut peer), read_http_head(&mut peer)), first);
         peer.write_all(&Answer::Accepted.encode()).unwrap();
         write!(peer, "HTTP/1.1 204 No Content\r\n\r\n").unwrap();
-        assert_eq!(http_status(&http_head(&mut client)), 204);
+        assert_eq!(parse_http_status(&read_http_head(&mut client)), 204);
     }
 }
 
 #[test]
 fn pooled_connection_outlives_handshake_timeout() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let far = Relay::start(&["--convert", ANY, "--handshake-timeout", "20ms"]);
     let mut early = connect(far.address("convert"));
     std::thread::sleep(Duration::from_millis(200));
     let request = Request::new(Destination::Address(address), vec![]);
     early.write_all(&request.encode()).unwrap();
-    assert_eq!(convert_answer(&mut early), Answer::Accepted);
-    exchange(&early, &accept(&listener), 1);
+    assert_eq!(read_convert_answer(&mut early), Answer::Accepted);
+    transfer_both_ways(&early, &accept(&listener), 1);
 }
 
 #[test]
 fn idle_timeout_closes_silent_connection() {
     let listener = "[[listener]]\nkind = 'convert'\naddress = '127.0.0.1:0'\nidle_timeout = '50ms'";
-    let far = Relay::configured(listener, 1);
+    let far = Relay::start_with_config(listener, 1);
     let mut silent = connect(far.address("convert"));
     assert_eq!(silent.read(&mut [0]).unwrap(), 0);
 }
@@ -246,7 +246,7 @@ fn pooled_connections_do_not_delay_exit() {
 
 #[test]
 fn relays_all_protocols_over_pool() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
     let forward = format!("{ANY}={address}");
@@ -256,7 +256,7 @@ fn relays_all_protocols_over_pool() {
     for kind in ["forward", "socks5", "http"] {
         for _ in 0..8 {
             let client = dial(kind, near.address(kind), &to).unwrap();
-            exchange(&client, &accept(&listener), 1);
+            transfer_both_ways(&client, &accept(&listener), 1);
         }
     }
 }
@@ -268,13 +268,13 @@ fn with_fallback(first: SocketAddr, second: SocketAddr) -> Relay {
          [peer.first]\naddress = '{first}'\n[peer.second]\naddress = '{second}'\n\
          [[route]]\nvia = ['first']\nfallback = [['second']]\n"
     );
-    Relay::configured(&text, 1)
+    Relay::start_with_config(&text, 1)
 }
 
 #[test]
 fn uses_fallback_while_peer_is_down() {
     let (socket, first) = refusing_address();
-    let (second, address) = origin();
+    let (second, address) = listen_as_origin();
     let near = with_fallback(first, address);
     for _ in 0..3 {
         let mut client = connect(near.address("forward"));
@@ -306,7 +306,7 @@ fn does_not_log_failures_of_hops_named_by_clients() {
         let mut client = connect(relay.address("convert"));
         client.write_all(&request.encode()).unwrap();
         assert!(matches!(
-            convert_answer(&mut client),
+            read_convert_answer(&mut client),
             Answer::Refused { .. }
         ));
     }
@@ -321,7 +321,7 @@ fn with_chain(a: SocketAddr, b: SocketAddr, more: &str) -> Relay {
     let peers = format!("[peer.a]\naddress = '{a}'\n[peer.b]\naddress = '{b}'\n");
     let route = "[[route]]\nvia = ['a', 'b']\nfallback = [[]]\n";
     let text = format!("{more}{listeners}{peers}{route}");
-    Relay::configured(&text, text.matches("[[listener]]").count())
+    Relay::start_with_config(&text, text.matches("[[listener]]").count())
 }
 
 fn listener(kind: &str, more: &str) -> String {
@@ -332,7 +332,7 @@ fn listener(kind: &str, more: &str) -> String {
 /// this relay.
 #[test]
 fn falls_back_if_second_peer_of_chain_is_down() {
-    let (origin, address) = origin();
+    let (origin, address) = listen_as_origin();
     let a = Relay::start(&["--convert", ANY]);
     let (socket, away) = refusing_address();
     let forward = listener("forward", &format!("destination = '{address}'\n"));
@@ -340,20 +340,20 @@ fn falls_back_if_second_peer_of_chain_is_down() {
     let to = Destination::Address(address);
     let dialled = |kind| {
         let client = dial(kind, near.address(kind), &to).unwrap();
-        exchange(&client, &accept(&origin), 1);
+        transfer_both_ways(&client, &accept(&origin), 1);
     };
     // The first client is served, too.
     dialled("socks5");
     dialled("http");
     // This client's bytes are sent with its request, which can't be repeated.
-    exchange(&connect(near.address("forward")), &accept(&origin), 1);
-    let log = near.wait_for_output("peer b is down");
+    transfer_both_ways(&connect(near.address("forward")), &accept(&origin), 1);
+    let log = near.wait_for_stderr("peer b is down");
     let why = format!("connection refused at relay {away}, says relay a");
     assert!(log.contains(&why), "{log}");
-    near.wait_for_output("clients connect directly to their destinations while peer b is down");
+    near.wait_for_stderr("clients connect directly to their destinations while peer b is down");
     drop(socket);
     let b = Relay::start(&["--convert", &away.to_string()]);
-    near.wait_for_output("peer b is back");
+    near.wait_for_stderr("peer b is back");
     dialled("socks5");
     let (_, log) = b.stop();
     assert!(!log.contains("client refused"), "{log}");
@@ -362,8 +362,8 @@ fn falls_back_if_second_peer_of_chain_is_down() {
 /// This relay may not be allowed there, and only the path through the first peer matters.
 #[test]
 fn checks_second_peer_through_first() {
-    let (a, at_a) = origin();
-    let (b, at_b) = origin();
+    let (a, at_a) = listen_as_origin();
+    let (b, at_b) = listen_as_origin();
     let admin = format!("[admin]\naddress = '{ANY}'\n");
     let _near = with_chain(at_a, at_b, &admin);
     let checked = [(); 2].map(|()| {

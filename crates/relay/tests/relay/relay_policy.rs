@@ -3,8 +3,8 @@
 
 use longhaul_protocol::destination::Destination;
 use longhaul_testnet::relay_process::{
-    Relay, TEST_TIMEOUT, accept, assert_connect_reset, connect, dial, exchange, origin, receive,
-    refusing_address, send,
+    Relay, TEST_TIMEOUT, accept, assert_connect_reset, connect, dial, listen_as_origin, receive,
+    refusing_address, send, transfer_both_ways,
 };
 use std::{
     io::{Read, Write},
@@ -15,7 +15,7 @@ use std::{
 const SOCKS5: &str = "[[listener]]\nkind = 'socks5'\naddress = '127.0.0.1:0'\nname = 'in'\n";
 
 fn socks5(more: &str) -> Relay {
-    Relay::configured(&format!("{SOCKS5}{more}"), 1)
+    Relay::start_with_config(&format!("{SOCKS5}{more}"), 1)
 }
 
 fn ask(relay: &Relay, to: &str) -> Result<std::net::TcpStream, u16> {
@@ -28,7 +28,7 @@ const NOT_ALLOWED: Option<u16> = Some(2);
 
 #[test]
 fn denied_address_is_unreachable_by_name() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let relay = socks5("[[route]]\nto = ['127.0.0.0/8', '::1']\ndeny = true");
     assert_eq!(ask(&relay, &address.to_string()).err(), NOT_ALLOWED);
     let by_name = format!("localhost:{}", address.port());
@@ -60,17 +60,17 @@ fn denies_ipv4_address_inside_ipv6_address() {
 
 #[test]
 fn rules_match_ports_and_names() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let port = address.port();
     let relay = socks5(&format!(
         "[[route]]\nto = ['LOCALHOST']\ndeny = true\n\
          [[route]]\nports = [{port}]\n[[route]]\ndeny = true"
     ));
     let client = ask(&relay, &address.to_string()).unwrap();
-    exchange(&client, &accept(&listener), 1);
+    transfer_both_ways(&client, &accept(&listener), 1);
     let localhost = format!("localhost:{port}");
     assert_eq!(ask(&relay, &localhost).err(), NOT_ALLOWED);
-    let (_other_listener, other) = origin();
+    let (_other_listener, other) = listen_as_origin();
     assert_eq!(ask(&relay, &other.to_string()).err(), NOT_ALLOWED);
 }
 
@@ -87,11 +87,11 @@ fn falls_back_if_first_peer_is_down() {
     let there = far.address("convert");
     let peers = format!("[peer.a]\naddress = '{away}'\n[peer.b]\naddress = '{there}'\n");
     for fallback in ["[['b']]", "[[]]", "[['a'], ['b']]"] {
-        let (listener, address) = origin();
+        let (listener, address) = listen_as_origin();
         let route = format!("[[route]]\nvia = ['a']\nfallback = {fallback}");
         let relay = socks5(&format!("{peers}{route}"));
         let client = ask(&relay, &address.to_string()).unwrap();
-        exchange(&client, &accept(&listener), 1);
+        transfer_both_ways(&client, &accept(&listener), 1);
     }
     let relay = socks5(&format!("{peers}[[route]]\nvia = ['a']"));
     let answer = ask(&relay, "127.0.0.1:9").err();
@@ -120,7 +120,7 @@ fn refusal_behind_peer_is_final() {
 fn rate_limits_apply_to_sum_of_connections() {
     for key in ["rate", "rate_per_client"] {
         for mode in ["splice", "copy"] {
-            let (listener, address) = origin();
+            let (listener, address) = listen_as_origin();
             let relay = socks5(&format!(
                 "{key} = '40mbit'\n[profile.upstream]\nmode = '{mode}'"
             ));
@@ -149,7 +149,7 @@ fn rate_limits_apply_to_sum_of_connections() {
 /// until the first one has disconnected.
 #[test]
 fn new_connections_wait_while_memory_is_exhausted() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let relay = socks5("[limits]\nmemory = '300KB'\nworkers = 1");
     let client = ask(&relay, &address.to_string()).unwrap();
     let mut server = accept(&listener);

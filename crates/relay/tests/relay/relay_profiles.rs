@@ -2,7 +2,9 @@
 //! Socket options of profiles, on accepted and on outgoing legs of a running relay.
 
 use longhaul_linux::socket::pacing_rate;
-use longhaul_testnet::relay_process::{Relay, accept, connect, exchange, origin, read_array};
+use longhaul_testnet::relay_process::{
+    Relay, accept, connect, listen_as_origin, read_array, transfer_both_ways,
+};
 use rustix::net::sockopt as read;
 use std::{
     io::Write,
@@ -97,7 +99,7 @@ fn assert_has(leg: &TcpStream, wanted: &Wanted, whose: &str) {
 /// Starts a relay that forwards from `at` to `to`.
 fn forwarding(at: &str, to: SocketAddr, more: &str) -> Relay {
     let listener = "[[listener]]\nkind = 'forward'";
-    Relay::configured(
+    Relay::start_with_config(
         &format!("{listener}\naddress = '{at}'\ndestination = '{to}'\n{more}"),
         1,
     )
@@ -127,13 +129,13 @@ fn sets_every_option_on_both_legs() {
         // The options must not change the bytes; the server has received one of them already.
         drop(near);
         drop(far);
-        exchange(&client, &server, 1);
+        transfer_both_ways(&client, &server, 1);
     }
 }
 
 #[test]
 fn buffers_are_autotuned_without_profile() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let relay = forwarding("127.0.0.1:0", address, "");
     let (_ends, legs) = joined(&relay, &listener);
     let plain = TcpStream::connect(address).unwrap();
@@ -149,12 +151,12 @@ fn buffers_are_autotuned_without_profile() {
 #[test]
 fn mode_of_upstream_profile_selects_splice_or_copy() {
     for (mode, splices) in [("splice", true), ("copy", false)] {
-        let (listener, address) = origin();
+        let (listener, address) = listen_as_origin();
         let profile = format!("[profile.upstream]\nmode = '{mode}'\n");
         let relay = forwarding("127.0.0.1:0", address, &profile);
         let before = relay.descriptors("pipe:").len();
         let ([client, server], _legs) = joined(&relay, &listener);
-        exchange(&client, &server, 8);
+        transfer_both_ways(&client, &server, 8);
         let more = relay.descriptors("pipe:").len() - before;
         assert_eq!(more > 0, splices, "{mode}: {more} pipe ends");
     }

@@ -2,7 +2,9 @@
 //! The PROXY protocol, received and sent by the relay.
 
 use longhaul_protocol::proxy_protocol::{Header, bytes_missing, encode_v1, encode_v2, parse};
-use longhaul_testnet::relay_process::{Relay, accept, connect, exchange, origin, read_array};
+use longhaul_testnet::relay_process::{
+    Relay, accept, connect, listen_as_origin, read_array, transfer_both_ways,
+};
 use serde_json::Value;
 use std::{
     fs,
@@ -36,7 +38,7 @@ fn header(server: &mut TcpStream) -> Header {
 fn records_client_of_proxy_header() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("relay.jsonl");
-    let (listener, to) = origin();
+    let (listener, to) = listen_as_origin();
     let relay = forward(
         to,
         &["--accept-proxy", "--counters", file.to_str().unwrap()],
@@ -53,7 +55,7 @@ fn records_client_of_proxy_header() {
         sender.write_all(&[&head[..], b"x"].concat()).unwrap();
         let mut server = accept(&listener);
         assert_eq!(read_array(&mut server), *b"x");
-        exchange(&sender, &server, 1);
+        transfer_both_ways(&sender, &server, 1);
     }
     assert!(relay.stop().0.success());
     let text = fs::read_to_string(file).unwrap();
@@ -72,7 +74,7 @@ fn records_client_of_proxy_header() {
 fn sends_proxy_header_to_destination() {
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
-    let (listener, to) = origin();
+    let (listener, to) = listen_as_origin();
     for version in ["v1", "v2"] {
         for peers in [vec![], vec!["--peer", &peer]] {
             let relay = forward(to, &[&["--send-proxy", version], &peers[..]].concat());
@@ -83,14 +85,14 @@ fn sends_proxy_header_to_destination() {
                 destination: relay.address("forward"),
             };
             assert_eq!(header(&mut server), want, "{version} {peers:?}");
-            exchange(&client, &server, 1);
+            transfer_both_ways(&client, &server, 1);
         }
     }
 }
 
 #[test]
 fn passes_on_received_proxy_header() {
-    let (listener, to) = origin();
+    let (listener, to) = listen_as_origin();
     let relay = forward(to, &["--accept-proxy", "--send-proxy", "v2"]);
     let (source, destination) = (address("192.0.2.7:777"), address("198.51.100.1:80"));
     let mut sender = connect(relay.address("forward"));
@@ -109,7 +111,7 @@ fn is_reset(mut client: TcpStream) {
 
 #[test]
 fn resets_on_missing_invalid_or_slow_header() {
-    let (listener, to) = origin();
+    let (listener, to) = listen_as_origin();
     let relay = forward(to, &["--accept-proxy", "--handshake-timeout", "300ms"]);
     for sent in [
         &b"GET / HTTP/1.1\r\n"[..],
@@ -127,7 +129,7 @@ fn resets_on_missing_invalid_or_slow_header() {
 
 #[test]
 fn denies_client_named_in_proxy_header() {
-    let (_listener, to) = origin();
+    let (_listener, to) = listen_as_origin();
     let file = tempfile::NamedTempFile::new().unwrap();
     let text = format!(
         "[[listener]]\nkind = 'forward'\naddress = '127.0.0.1:0'\ndestination = '{to}'\n\
@@ -144,13 +146,13 @@ fn denies_client_named_in_proxy_header() {
 
 #[test]
 fn sends_proxy_header_to_http_origin() {
-    let (listener, to) = origin();
+    let (listener, to) = listen_as_origin();
     let relay = Relay::start(&["--http", ANY, "--send-proxy", "v1"]);
     let proxy = format!("http://{}", relay.address("http"));
     let server = std::thread::spawn(move || {
         let mut server = accept(&listener);
         let head = header(&mut server);
-        longhaul_testnet::relay_process::http_head(&mut server);
+        longhaul_testnet::relay_process::read_http_head(&mut server);
         let page = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi";
         server.write_all(page).unwrap();
         head

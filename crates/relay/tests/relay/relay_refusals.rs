@@ -6,8 +6,8 @@ use longhaul_protocol::{
     destination::Destination,
 };
 use longhaul_testnet::relay_process::{
-    Relay, accept, connect, convert_answer, dial, http_head, http_status, origin, read_array,
-    refusing_address,
+    Relay, accept, connect, dial, listen_as_origin, parse_http_status, read_array,
+    read_convert_answer, read_http_head, refusing_address,
 };
 use std::{
     io::{ErrorKind, Read, Write},
@@ -67,7 +67,7 @@ fn http_request_to_refusing_origin_gets_502() {
     let relay = all_listeners(closed, &[]);
     let mut client = connect(relay.address("http"));
     write!(client, "GET http://{closed}/ HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    assert_eq!(http_status(&http_head(&mut client)), 502);
+    assert_eq!(parse_http_status(&read_http_head(&mut client)), 502);
 }
 
 /// Checks that the stream ends without data, with RST if `reset`.
@@ -119,7 +119,7 @@ fn invalid_convert_messages_get_rfc_error_codes() {
     ] {
         let mut client = connect(relay.address("convert"));
         client.write_all(bytes).unwrap();
-        assert_eq!(convert_answer(&mut client), Answer::refused(code));
+        assert_eq!(read_convert_answer(&mut client), Answer::refused(code));
     }
 }
 
@@ -141,7 +141,7 @@ fn detects_loop_of_two_relays() {
 
 #[test]
 fn forwards_bytes_sent_with_preamble() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let relay = Relay::start(&["--convert", ANY]);
     let mut client = connect(relay.address("convert"));
     let mut first = Request::new(Destination::Address(address), vec![]).encode();
@@ -150,12 +150,12 @@ fn forwards_bytes_sent_with_preamble() {
     // The server gets them before the client reads the answer.
     let mut server = accept(&listener);
     assert_eq!(read_array(&mut server), *b"early");
-    assert_eq!(convert_answer(&mut client), Answer::Accepted);
+    assert_eq!(read_convert_answer(&mut client), Answer::Accepted);
 }
 
 #[test]
 fn closes_silent_clients_after_handshake_timeout() {
-    let (_listener, address) = origin();
+    let (_listener, address) = listen_as_origin();
     let relay = all_listeners(address, &["--handshake-timeout", "200ms"]);
     for kind in ["socks5", "http", "convert"] {
         let mut slow = connect(relay.address(kind));
@@ -220,7 +220,7 @@ fn invalid_arguments_exit_with_code_2() {
 
 #[test]
 fn port_in_use_exits_with_code_1_and_names_its_flag() {
-    let (_listener, address) = origin();
+    let (_listener, address) = listen_as_origin();
     let address = address.to_string();
     let forward = format!("{address}=127.0.0.1:9");
     for (args, flag) in [
@@ -238,7 +238,7 @@ fn port_in_use_exits_with_code_1_and_names_its_flag() {
 
 #[test]
 fn one_port_for_two_listeners_exits_with_code_2() {
-    let (_listener, address) = origin();
+    let (_listener, address) = listen_as_origin();
     let port = address.port();
     let (address, any) = (address.to_string(), format!("0.0.0.0:{port}"));
     for (args, word) in [
@@ -262,7 +262,7 @@ fn one_port_for_two_listeners_exits_with_code_2() {
 fn logs_denied_destinations_once_per_client() {
     let listener = format!("[[listener]]\nkind = 'socks5'\naddress = '{ANY}'\n");
     let route = "[[route]]\nto = ['192.0.2.0/24']\ndeny = true\n";
-    let relay = Relay::configured(&(listener + route), 1);
+    let relay = Relay::start_with_config(&(listener + route), 1);
     for to in ["192.0.2.1:80", "192.0.2.2:80"] {
         let outcome = dial("socks5", relay.address("socks5"), &to.parse().unwrap());
         assert_eq!(outcome.err(), Some(2), "{to}");
@@ -280,7 +280,7 @@ fn logs_denied_destinations_once_per_client() {
 
 #[test]
 fn loopback_clients_are_always_allowed() {
-    let (_listener, address) = origin();
+    let (_listener, address) = listen_as_origin();
     let args = ["--socks5", "0.0.0.0:0", "--allow-from", "192.0.2.0/24"];
     let relay = Relay::start(&args);
     let port = relay.address("socks5").port();

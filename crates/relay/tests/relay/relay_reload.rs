@@ -2,7 +2,7 @@
 //! Reload at SIGHUP: a new configuration without the end of any connection.
 
 use longhaul_testnet::relay_process::{
-    Relay, accept, connect, exchange, origin, read_array, receive, send,
+    Relay, accept, connect, listen_as_origin, read_array, receive, send, transfer_both_ways,
 };
 use rustix::process::Signal;
 use std::{
@@ -30,7 +30,7 @@ impl Reloadable {
         // The default needs more descriptors than some machines allow, which would be logged.
         command.args(["--max-connections", "64", "--config"]);
         command.arg(file_in(directory.path()));
-        let relay = Relay::spawn_waiting(command, listeners);
+        let relay = Relay::spawn_with_listeners(command, listeners);
         Self { relay, directory }
     }
 
@@ -38,7 +38,7 @@ impl Reloadable {
     fn reload(&self, text: &str, word: &str) -> String {
         std::fs::write(file_in(self.directory.path()), text).unwrap();
         self.relay.signal(Signal::HUP);
-        self.relay.wait_for_output(word)
+        self.relay.wait_for_stderr(word)
     }
 }
 
@@ -62,9 +62,9 @@ fn refuses(address: SocketAddr) -> bool {
 
 #[test]
 fn reload_adds_and_removes_listeners() {
-    let (listener, to) = origin();
+    let (listener, to) = listen_as_origin();
     // A separate origin: a probe of the removed listener may still be relayed.
-    let (gone_listener, gone_to) = origin();
+    let (gone_listener, gone_to) = listen_as_origin();
     let (stays, goes, comes) = (free(), free(), free());
     let before = forward(stays, to, "") + &forward(goes, gone_to, "");
     let relay = Reloadable::start(&before, 2);
@@ -85,9 +85,9 @@ fn reload_adds_and_removes_listeners() {
     });
     for address in [stays, comes] {
         let client = connect(address);
-        exchange(&client, &accept(&listener), 1);
+        transfer_both_ways(&client, &accept(&listener), 1);
     }
-    exchange(&over_staying.0, &over_staying.1, 1);
+    transfer_both_ways(&over_staying.0, &over_staying.1, 1);
     send(&over_going.1, 8, 1);
     receive(&over_going.0, 8, 1);
     // Ends the probes that were relayed.
@@ -106,11 +106,11 @@ fn drain(mut stream: &TcpStream, want: u64) {
 
 #[test]
 fn invalid_file_changes_nothing() {
-    let (listener, to) = origin();
+    let (listener, to) = listen_as_origin();
     let (stays, never) = (free(), free());
     let good = forward(stays, to, "");
     let relay = Reloadable::start(&good, 1);
-    let (taken, occupied) = origin();
+    let (taken, occupied) = listen_as_origin();
     let refused = "not reloaded";
     for (bad, word) in [
         (
@@ -132,7 +132,7 @@ fn invalid_file_changes_nothing() {
         assert!(log.contains(word) && log.lines().count() == 1, "{log}");
         assert!(refuses(never));
         let client = connect(stays);
-        exchange(&client, &accept(&listener), 1);
+        transfer_both_ways(&client, &accept(&listener), 1);
     }
     drop(taken);
     relay.reload(&good, DONE);
@@ -140,15 +140,15 @@ fn invalid_file_changes_nothing() {
 
 #[test]
 fn new_settings_apply_to_later_connections() {
-    let (old, old_to) = origin();
-    let (new, new_to) = origin();
+    let (old, old_to) = listen_as_origin();
+    let (new, new_to) = listen_as_origin();
     let at = free();
     let relay = Reloadable::start(&forward(at, old_to, ""), 1);
     let first = (connect(at), accept(&old));
     relay.reload(&forward(at, new_to, ""), DONE);
     let second = (connect(at), accept(&new));
-    exchange(&first.0, &first.1, 1);
-    exchange(&second.0, &second.1, 1);
+    transfer_both_ways(&first.0, &first.1, 1);
+    transfer_both_ways(&second.0, &second.1, 1);
     // A different profile needs new sockets.
     for profile in ["tight", "near", "tight"] {
         let named = format!("profile = '{profile}'");
@@ -159,8 +159,8 @@ fn new_settings_apply_to_later_connections() {
             std::thread::yield_now();
         }
         let client = connect(at);
-        exchange(&client, &accept(&new), 1);
-        exchange(&held.0, &held.1, 1);
+        transfer_both_ways(&client, &accept(&new), 1);
+        transfer_both_ways(&held.0, &held.1, 1);
     }
 }
 
@@ -180,7 +180,7 @@ fn listening_sockets(address: SocketAddr) -> usize {
 
 #[test]
 fn names_settings_that_need_restart() {
-    let (listener, to) = origin();
+    let (listener, to) = listen_as_origin();
     let (stays, comes) = (free(), free());
     let relay = Reloadable::start(&forward(stays, to, ""), 1);
     let more = forward(comes, to, "") + "[limits]\npipe_size = '64KiB'\n";
@@ -190,28 +190,28 @@ fn names_settings_that_need_restart() {
         "{log}"
     );
     let client = connect(comes);
-    exchange(&client, &accept(&listener), 1);
+    transfer_both_ways(&client, &accept(&listener), 1);
 }
 
 #[test]
 fn reload_without_file_applies_flags_again() {
-    let (listener, to) = origin();
+    let (listener, to) = listen_as_origin();
     let relay = Relay::start(&["--forward", &format!("127.0.0.1:0={to}")]);
     let first = (connect(relay.address("forward")), accept(&listener));
     relay.signal(Signal::HUP);
-    let log = relay.wait_for_output(DONE);
+    let log = relay.wait_for_stderr(DONE);
     assert!(!log.contains("listening"), "{log}");
-    exchange(&first.0, &first.1, 1);
+    transfer_both_ways(&first.0, &first.1, 1);
     let second = connect(relay.address("forward"));
-    exchange(&second, &accept(&listener), 1);
+    transfer_both_ways(&second, &accept(&listener), 1);
 }
 
 /// 128 descriptors, one worker: pooled connections take permits of client connections, as far as
 /// these are free.
 #[test]
 fn pooled_connections_count_against_descriptor_limit() {
-    let (listener, to) = origin();
-    let (_peer, peer) = origin();
+    let (listener, to) = listen_as_origin();
+    let (_peer, peer) = listen_as_origin();
     let directory = tempfile::tempdir().unwrap();
     let file = file_in(directory.path());
     let at = free();
@@ -226,11 +226,11 @@ fn pooled_connections_count_against_descriptor_limit() {
     );
     let mut command = Command::new("sh");
     command.args(["-c", &line]);
-    let relay = Relay::spawn_waiting(command, 1);
+    let relay = Relay::spawn_with_listeners(command, 1);
     let reload = |text: &str, word: &str| {
         std::fs::write(&file, text).unwrap();
         relay.signal(Signal::HUP);
-        relay.wait_for_output(word)
+        relay.wait_for_stderr(word)
     };
     // 128, less 34 that are always needed and 16 for lookups: 39 for pipes, 19 connections.
     let log = reload(&with_pool(20), DONE);
@@ -239,7 +239,7 @@ fn pooled_connections_count_against_descriptor_limit() {
     assert!(log.contains("100 pooled connections (pool)"), "{log}");
     let log = reload(&with_pool(0), DONE);
     assert!(log.contains("room for 19 connections at once now"), "{log}");
-    exchange(&connect(at), &accept(&listener), 1);
+    transfer_both_ways(&connect(at), &accept(&listener), 1);
     let (status, log) = relay.stop();
     assert!(
         status.success() && log.contains("no connection reset"),

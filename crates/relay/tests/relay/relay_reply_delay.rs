@@ -8,8 +8,8 @@ use longhaul_protocol::{
     destination::Destination,
 };
 use longhaul_testnet::relay_process::{
-    Relay, accept, assert_reset, connect, convert_answer, exchange, origin, read_array,
-    refusing_address,
+    Relay, accept, assert_reset, connect, listen_as_origin, read_array, read_convert_answer,
+    refusing_address, transfer_both_ways,
 };
 use std::{
     io::{ErrorKind, Read, Write},
@@ -56,12 +56,12 @@ fn assert_answer_and_bytes_together(client: &mut TcpStream, server: &mut TcpStre
     let read = client.read(&mut bytes).unwrap();
     let together = [&Answer::Accepted.encode()[..], b"hello"].concat();
     assert_eq!(bytes[..read], together);
-    exchange(client, server, 1);
+    transfer_both_ways(client, server, 1);
 }
 
 #[test]
 fn answer_arrives_with_first_bytes() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let far = convert();
     let mut client = send_request(&far, address, vec![], REPLY_DELAY_MAX);
     assert_answer_and_bytes_together(&mut client, &mut accept(&listener));
@@ -69,7 +69,7 @@ fn answer_arrives_with_first_bytes() {
 
 #[test]
 fn intermediate_relay_keeps_answer_and_bytes_together() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let (middle, far) = (convert(), convert());
     let hops = vec![far.address("convert")];
     let mut client = send_request(&middle, address, hops, REPLY_DELAY_MAX);
@@ -78,37 +78,37 @@ fn intermediate_relay_keeps_answer_and_bytes_together() {
 
 #[test]
 fn reply_delay_ends_if_destination_is_silent() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let (middle, far) = (convert(), convert());
     for hops in [vec![], vec![far.address("convert")]] {
         let mut client = send_request(&middle, address, hops, Duration::from_millis(10));
         let server = accept(&listener);
-        assert_eq!(convert_answer(&mut client), Answer::Accepted);
-        exchange(&client, &server, 1);
+        assert_eq!(read_convert_answer(&mut client), Answer::Accepted);
+        transfer_both_ways(&client, &server, 1);
     }
 }
 
 /// The destination gets the client's bytes during the reply delay.
 #[test]
 fn client_bytes_do_not_wait_for_answer() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let far = convert();
     let mut client = send_request(&far, address, vec![], REPLY_DELAY_MAX);
     client.write_all(b"ask").unwrap();
     let mut server = accept(&listener);
     assert_eq!(read_array(&mut server), *b"ask");
     server.write_all(b"say").unwrap();
-    assert_eq!(convert_answer(&mut client), Answer::Accepted);
+    assert_eq!(read_convert_answer(&mut client), Answer::Accepted);
     assert_eq!(read_array(&mut client), *b"say");
 }
 
 #[test]
 fn passes_on_fin_and_rst_after_answer() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let far = convert();
     let mut client = send_request(&far, address, vec![], REPLY_DELAY_MAX);
     drop(accept(&listener));
-    assert_eq!(convert_answer(&mut client), Answer::Accepted);
+    assert_eq!(read_convert_answer(&mut client), Answer::Accepted);
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
 
     let mut client = send_request(&far, address, vec![], REPLY_DELAY_MAX);
@@ -118,7 +118,7 @@ fn passes_on_fin_and_rst_after_answer() {
     assert_eq!(read_array(&mut server), *b"ask");
     reset_on_close(&server).unwrap();
     drop(server);
-    assert_eq!(convert_answer(&mut client), Answer::Accepted);
+    assert_eq!(read_convert_answer(&mut client), Answer::Accepted);
     assert_reset(&mut client);
 }
 
@@ -128,7 +128,7 @@ fn refusal_is_not_delayed() {
     let far = convert();
     let mut client = send_request(&far, closed, vec![], REPLY_DELAY_MAX);
     let refused = Answer::refused(ErrorCode::ConnectionReset);
-    assert_eq!(convert_answer(&mut client), refused);
+    assert_eq!(read_convert_answer(&mut client), refused);
 }
 
 /// Reads the next request of a client. Checks are skipped: a relay that gets no answer checks the
@@ -156,7 +156,7 @@ fn read_any_request(listener: &TcpListener) -> Request {
 /// The reply delay is a tenth of the near relay's timeout.
 #[test]
 fn requests_reply_delay_only_for_protocols_without_reply() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let forward = format!("{ANY}=192.0.2.7:7");
     let listeners = ["--forward", &forward, "--socks5", ANY, "--http", ANY];
     let peer = address.to_string();

@@ -3,8 +3,8 @@
 
 use longhaul_protocol::destination::Destination;
 use longhaul_testnet::relay_process::{
-    Relay, accept, connect, dial, exchange, http_head, http_status, origin, read_array,
-    refusing_address,
+    Relay, accept, connect, dial, listen_as_origin, parse_http_status, read_array, read_http_head,
+    refusing_address, transfer_both_ways,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -32,7 +32,7 @@ fn records(path: &std::path::Path, kind: &str) -> Vec<Value> {
 fn writes_counters_and_records() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("relay.jsonl");
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let access_log = directory.path().join("access.jsonl");
     let relay = Relay::start(&[
         "--socks5",
@@ -47,7 +47,7 @@ fn writes_counters_and_records() {
     let to = Destination::Address(address);
     let client = dial("socks5", relay.address("socks5"), &to).unwrap();
     let server = accept(&listener);
-    exchange(&client, &server, 3);
+    transfer_both_ways(&client, &server, 3);
     drop((client, server, listener));
     let (_held, closed) = refusing_address();
     let to = Destination::Address(closed);
@@ -77,12 +77,12 @@ fn writes_counters_and_records() {
 
 #[test]
 fn sigterm_lets_connections_finish() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let relay = Relay::start(&["--forward", &format!("{ANY}={address}")]);
     let client = connect(relay.address("forward"));
     let server = accept(&listener);
     relay.signal(Signal::TERM);
-    exchange(&client, &server, 16);
+    transfer_both_ways(&client, &server, 16);
     let (status, log) = relay.wait();
     assert!(status.success());
     assert!(log.contains("no connection reset"), "{log}");
@@ -90,7 +90,7 @@ fn sigterm_lets_connections_finish() {
 
 #[test]
 fn resets_connections_after_grace_period() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let relay = Relay::start(&["--forward", &format!("{ANY}={address}"), "--grace", "100ms"]);
     let mut client = connect(relay.address("forward"));
     let mut server = accept(&listener);
@@ -105,7 +105,7 @@ fn resets_connections_after_grace_period() {
 
 #[test]
 fn connections_over_limit_wait() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let forward = format!("{ANY}={address}");
     let relay = Relay::start(&[
         "--forward",
@@ -121,7 +121,7 @@ fn connections_over_limit_wait() {
     second.write_all(b"x").unwrap();
     // The first connection continues, and only its end admits the second one.
     listener.set_nonblocking(true).unwrap();
-    exchange(&first, &server, 1);
+    transfer_both_ways(&first, &server, 1);
     listener.set_nonblocking(false).unwrap();
     assert_eq!(read_array(&mut accept(&listener)), *b"x");
 }
@@ -129,7 +129,7 @@ fn connections_over_limit_wait() {
 #[test]
 fn connections_wait_for_descriptors() {
     const CLIENTS: u8 = 100;
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let mut command = Command::new("sh");
     let script = r#"ulimit -n 128; exec "$@""#;
     command.args([
@@ -158,14 +158,14 @@ fn connections_wait_for_descriptors() {
 }
 
 fn reply(server: &mut std::net::TcpStream, response: &str) -> String {
-    let head = http_head(server);
+    let head = read_http_head(server);
     server.write_all(response.as_bytes()).unwrap();
     head
 }
 
 #[test]
 fn http_connection_serves_several_requests() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let relay = Relay::start(&["--http", ANY]);
     let mut client = connect(relay.address("http"));
     let get = format!("GET http://{address}/a HTTP/1.1\r\nHost: x\r\nKeep-Alive: 5\r\n\r\n");
@@ -179,7 +179,7 @@ fn http_connection_serves_several_requests() {
             seen.contains("via: 1.1 longhaul-") && !seen.contains("keep-alive"),
             "{seen}"
         );
-        assert_eq!(http_status(&http_head(&mut client)), 200);
+        assert_eq!(parse_http_status(&read_http_head(&mut client)), 200);
         assert_eq!(read_array(&mut client), *b"2\r\nhi\r\n0\r\n\r\n");
         client.write_all(get.as_bytes()).unwrap();
     }
@@ -187,13 +187,13 @@ fn http_connection_serves_several_requests() {
 
 #[test]
 fn closes_idle_http_connection_by_fin() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let relay = Relay::start(&["--http", ANY, "--handshake-timeout", "300ms"]);
     let mut client = connect(relay.address("http"));
     write!(client, "GET http://{address}/ HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let mut server = accept(&listener);
     reply(&mut server, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-    assert_eq!(http_status(&http_head(&mut client)), 200);
+    assert_eq!(parse_http_status(&read_http_head(&mut client)), 200);
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
 }
 
@@ -203,7 +203,7 @@ fn detects_http_proxy_loop() {
     let itself = relay.address("http");
     let mut client = connect(itself);
     // A request with the relay's own Via field, as on a circular route.
-    let (listener, origin) = origin();
+    let (listener, origin) = listen_as_origin();
     write!(client, "GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let seen = reply(
         &mut accept(&listener),
@@ -219,20 +219,20 @@ fn detects_http_proxy_loop() {
         "GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n{via}\r\n\r\n"
     )
     .unwrap();
-    assert_eq!(http_status(&http_head(&mut again)), 508);
+    assert_eq!(parse_http_status(&read_http_head(&mut again)), 508);
 }
 
 #[test]
 fn reset_origin_does_not_complete_response() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let relay = Relay::start(&["--http", ANY]);
     let mut client = connect(relay.address("http"));
     // HTTP/1.0 and no length: the end of the stream is the end of the body.
     write!(client, "GET http://{address}/ HTTP/1.0\r\n\r\n").unwrap();
     let mut server = accept(&listener);
     reply(&mut server, "HTTP/1.0 200 OK\r\n\r\nhalf");
-    let head = http_head(&mut client);
-    assert_eq!(http_status(&head), 200);
+    let head = read_http_head(&mut client);
+    assert_eq!(parse_http_status(&head), 200);
     assert_eq!(read_array(&mut client), *b"half");
     longhaul_linux::socket::reset_on_close(&server).unwrap();
     drop(server);
@@ -242,7 +242,7 @@ fn reset_origin_does_not_complete_response() {
 
 #[test]
 fn forwards_bytes_sent_with_connect() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let relay = Relay::start(&["--http", ANY]);
     let mut client = connect(relay.address("http"));
     write!(client, "CONNECT {address} HTTP/1.1\r\nHost: x\r\n\r\neager").unwrap();
@@ -255,7 +255,7 @@ fn forwards_bytes_sent_with_connect() {
 
 #[test]
 fn curl_works_with_every_kind_of_proxy() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let relay = Relay::start(&["--socks5", ANY, "--http", ANY]);
     let (socks5, http) = (relay.address("socks5"), relay.address("http"));
     let by_name = format!("http://localhost:{}/", address.port());

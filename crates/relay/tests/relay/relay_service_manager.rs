@@ -2,7 +2,9 @@
 //! The relay under a service manager: its notifications, and the sockets passed to it. The tests
 //! act as the manager; `systemd-socket-activate` does so too if it is installed.
 
-use longhaul_testnet::relay_process::{Relay, TEST_TIMEOUT, accept, connect, exchange, origin};
+use longhaul_testnet::relay_process::{
+    Relay, TEST_TIMEOUT, accept, connect, listen_as_origin, transfer_both_ways,
+};
 use rustix::process::Signal;
 use std::{
     fs,
@@ -42,7 +44,7 @@ impl Manager {
             .arg(self.file())
             .env("NOTIFY_SOCKET", self.directory.path().join("notify"))
             .envs(environment.iter().copied());
-        Relay::spawn_waiting(command, 1)
+        Relay::spawn_with_listeners(command, 1)
     }
 
     /// Receives the next message and returns its lines.
@@ -69,7 +71,7 @@ fn has(message: &[String], line: &str) -> bool {
 #[test]
 fn notifies_of_start_reload_and_stop() {
     let manager = Manager::new();
-    let (listener, to) = origin();
+    let (listener, to) = listen_as_origin();
     let good = forward(local(0), to, "name = 'a'");
     let relay = manager.start(&good, &[]);
     let ready = manager.receive();
@@ -79,7 +81,7 @@ fn notifies_of_start_reload_and_stop() {
         "{ready:?}"
     );
     let client = connect(relay.address("forward"));
-    exchange(&client, &accept(&listener), 1);
+    transfer_both_ways(&client, &accept(&listener), 1);
 
     for (text, outcome) in [
         (&*good, "STATUS=1 listeners"),
@@ -101,7 +103,7 @@ fn notifies_of_start_reload_and_stop() {
 #[test]
 fn sends_watchdog_messages_until_exit() {
     let manager = Manager::new();
-    let (listener, to) = origin();
+    let (listener, to) = listen_as_origin();
     let relay = manager.start(&forward(local(0), to, ""), &[("WATCHDOG_USEC", "200000")]);
     assert!(has(&manager.receive(), "READY=1"));
     let client = connect(relay.address("forward"));
@@ -115,14 +117,14 @@ fn sends_watchdog_messages_until_exit() {
     for _ in 0..5 {
         assert_eq!(manager.receive(), ["WATCHDOG=1"]);
     }
-    exchange(&client, &server, 1);
+    transfer_both_ways(&client, &server, 1);
     assert!(relay.wait().0.success());
 }
 
 #[test]
 fn ignores_watchdog_of_other_process() {
     let manager = Manager::new();
-    let (_listener, to) = origin();
+    let (_listener, to) = listen_as_origin();
     let environment = [("WATCHDOG_USEC", "20000"), ("WATCHDOG_PID", "1")];
     let relay = manager.start(&forward(local(0), to, ""), &environment);
     assert!(has(&manager.receive(), "READY=1"));
@@ -178,45 +180,45 @@ fn refused(sockets: &[&TcpListener], names: Option<&str>, text: &str) -> String 
 
 #[test]
 fn matches_passed_sockets_by_address_or_name() {
-    let (origin, to) = origin();
+    let (origin, to) = listen_as_origin();
     let (by_address, at) = socket();
     let (by_name, named_at) = socket();
     let text = forward(at, to, "") + &forward(local(9), to, "name = 'web'");
     let (_directory, path) = file(&text);
     let command = activated(&[&by_address, &by_name], Some("any:web"), &path);
-    let relay = Relay::spawn_waiting(command, 2);
+    let relay = Relay::spawn_with_listeners(command, 2);
     // More clients than workers: both workers accept on the one socket.
     for address in [at, named_at, at, named_at, at] {
         let client = connect(address);
-        exchange(&client, &accept(&origin), 1);
+        transfer_both_ways(&client, &accept(&origin), 1);
     }
     assert!(relay.stop().0.success());
 }
 
 #[test]
 fn serves_clients_that_connected_during_restart() {
-    let (origin, to) = origin();
+    let (origin, to) = listen_as_origin();
     let (listener, at) = socket();
     let (_directory, path) = file(&forward(at, to, ""));
-    let first = Relay::spawn_waiting(activated(&[&listener], None, &path), 1);
-    exchange(&connect(at), &accept(&origin), 1);
+    let first = Relay::spawn_with_listeners(activated(&[&listener], None, &path), 1);
+    transfer_both_ways(&connect(at), &accept(&origin), 1);
     assert!(first.stop().0.success());
     let waiting = connect(at);
-    let _second = Relay::spawn_waiting(activated(&[&listener], None, &path), 1);
-    exchange(&waiting, &accept(&origin), 1);
+    let _second = Relay::spawn_with_listeners(activated(&[&listener], None, &path), 1);
+    transfer_both_ways(&waiting, &accept(&origin), 1);
 }
 
 #[test]
 fn reload_keeps_passed_sockets() {
-    let (origin, to) = origin();
+    let (origin, to) = listen_as_origin();
     let (listener, at) = socket();
     let good = forward(at, to, "name = 'web'");
     let (_directory, path) = file(&good);
-    let relay = Relay::spawn_waiting(activated(&[&listener], None, &path), 1);
+    let relay = Relay::spawn_with_listeners(activated(&[&listener], None, &path), 1);
     let reload = |text: &str, word: &str| {
         fs::write(&path, text).unwrap();
         relay.signal(Signal::HUP);
-        relay.wait_for_output(word)
+        relay.wait_for_stderr(word)
     };
     let slow = good.clone() + "profile = 'slow'\n[profile.slow]\nmss = 1000\n";
     for (bad, word) in [
@@ -225,16 +227,16 @@ fn reload_keeps_passed_sockets() {
     ] {
         let log = reload(&bad, "not reloaded");
         assert!(log.contains("listener web") && log.contains(word), "{log}");
-        exchange(&connect(at), &accept(&origin), 1);
+        transfer_both_ways(&connect(at), &accept(&origin), 1);
     }
     let more = good.clone() + "rate = '10gbit'\n" + &forward(local(0), to, "");
     reload(&more, "configuration reloaded");
-    exchange(&connect(at), &accept(&origin), 1);
+    transfer_both_ways(&connect(at), &accept(&origin), 1);
 }
 
 #[test]
 fn refuses_unused_passed_socket() {
-    let (_origin, to) = origin();
+    let (_origin, to) = listen_as_origin();
     let (listener, at) = socket();
     let log = refused(&[&listener], Some("web"), &forward(local(0), to, ""));
     assert!(
@@ -258,7 +260,7 @@ fn refuses_unused_passed_socket() {
 /// Also on a passed socket, no relay listens off loopback for every client.
 #[test]
 fn passed_socket_off_loopback_needs_allow_from() {
-    let (_origin, to) = origin();
+    let (_origin, to) = listen_as_origin();
     let everywhere = TcpListener::bind("0.0.0.0:0").unwrap();
     let text = forward(local(1), to, "name = 'web'");
     let log = refused(&[&everywhere], Some("web"), &text);
@@ -270,10 +272,10 @@ fn works_with_systemd_socket_activate() {
     let launcher = "systemd-socket-activate";
     // An additional check; systemd need not be installed for it.
     if Command::new(launcher).arg("--version").output().is_err() {
-        longhaul_testbed::skip::because(format!("{launcher} is not installed"));
+        longhaul_testbed::skip::record(format!("{launcher} is not installed"));
         return;
     }
-    let (origin, to) = origin();
+    let (origin, to) = listen_as_origin();
     let (free, at) = socket();
     drop(free);
     let (_directory, path) = file(&forward(at, to, ""));
@@ -289,9 +291,9 @@ fn works_with_systemd_socket_activate() {
             }
         }
     });
-    let relay = Relay::spawn_waiting(command, 1);
+    let relay = Relay::spawn_with_listeners(command, 1);
     let client = first.join().unwrap();
     longhaul_testnet::relay_process::set_timeouts(&client);
-    exchange(&client, &accept(&origin), 1);
+    transfer_both_ways(&client, &accept(&origin), 1);
     assert!(relay.stop().0.success());
 }

@@ -2,7 +2,8 @@
 //! SOCKS4 and SOCKS4a on the SOCKS5 listener, with third-party clients.
 
 use longhaul_testnet::relay_process::{
-    Relay, accept, connect, exchange, http_head, origin, read_array, refusing_address,
+    Relay, accept, connect, listen_as_origin, read_array, read_http_head, refusing_address,
+    transfer_both_ways,
 };
 use std::{
     fs,
@@ -48,7 +49,7 @@ fn connects_to_addresses_and_names_directly_and_through_a_peer() {
     let peer = remote.address("convert").to_string();
     for peers in [vec![], vec!["--peer", &peer]] {
         let relay = Relay::start(&[&["--socks5", ANY], &peers[..]].concat());
-        let (listener, to) = origin();
+        let (listener, to) = listen_as_origin();
         for name in [None, Some("localhost"), Some("127.0.0.1")] {
             let mut client = connect(relay.address("socks5"));
             // Bytes after the request are for the server.
@@ -58,7 +59,7 @@ fn connects_to_addresses_and_names_directly_and_through_a_peer() {
             let mut server = accept(&listener);
             assert_eq!(&read_array::<5>(&mut server), b"early");
             assert_eq!(reply(&mut client).0, GRANTED);
-            exchange(&client, &server, 1);
+            transfer_both_ways(&client, &server, 1);
         }
     }
 }
@@ -74,7 +75,7 @@ fn bind_reports_listen_address_and_peer() {
     assert_eq!(code, GRANTED);
     let peer = connect(bound);
     assert_eq!(reply(&mut client), (GRANTED, peer.local_addr().unwrap()));
-    exchange(&client, &peer, 1);
+    transfer_both_ways(&client, &peer, 1);
 }
 
 #[test]
@@ -102,7 +103,7 @@ fn socks4_user_is_not_a_password() {
     fs::write(&file, "me:secret\n").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     let relay = Relay::start(&["--socks5", ANY, "--users", file.path().to_str().unwrap()]);
-    let (listener, to) = origin();
+    let (listener, to) = listen_as_origin();
     let mut client = connect(relay.address("socks5"));
     client.write_all(&request(1, to, "me", None)).unwrap();
     assert_eq!(reply(&mut client).0, REJECTED);
@@ -116,7 +117,7 @@ fn serve(listener: TcpListener, clients: usize) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         for _ in 0..clients {
             let mut server = accept(&listener);
-            http_head(&mut server);
+            read_http_head(&mut server);
             let page = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi";
             server.write_all(page).unwrap();
         }
@@ -128,7 +129,7 @@ fn is_installed(program: &str, package: &str) -> bool {
         .args(["-c", &format!("command -v {program}")])
         .output()
         .unwrap();
-    longhaul_testbed::skip::unless(
+    longhaul_testbed::skip::require(
         found.status.success(),
         format!("{program} (package {package})"),
     )
@@ -141,7 +142,7 @@ fn stdout(output: &Output) -> String {
 #[test]
 fn curl_works_with_socks4_and_socks4a() {
     let relay = Relay::start(&["--socks5", ANY]);
-    let (listener, to) = origin();
+    let (listener, to) = listen_as_origin();
     let server = serve(listener, 3);
     for (form, host) in [
         ("socks4", "127.0.0.1"),
@@ -164,7 +165,7 @@ fn netcat_works() {
         return;
     }
     let relay = Relay::start(&["--socks5", ANY]);
-    let (listener, to) = origin();
+    let (listener, to) = listen_as_origin();
     let server = serve(listener, 1);
     let mut nc = Command::new("nc");
     nc.args([
@@ -194,7 +195,7 @@ fn proxychains_works() {
         return;
     }
     let relay = Relay::start(&["--socks5", ANY]);
-    let (listener, to) = origin();
+    let (listener, to) = listen_as_origin();
     let server = serve(listener, 1);
     let file = tempfile::NamedTempFile::new().unwrap();
     let proxy = relay.address("socks5");

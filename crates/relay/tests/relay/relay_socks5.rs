@@ -2,7 +2,8 @@
 //! SOCKS5 beyond CONNECT: users, BIND, UDP ASSOCIATE, and the reply codes.
 
 use longhaul_testnet::relay_process::{
-    Relay, TEST_TIMEOUT, accept, assert_connect_reset, connect, dial, exchange, origin, read_array,
+    Relay, TEST_TIMEOUT, accept, assert_connect_reset, connect, dial, listen_as_origin, read_array,
+    transfer_both_ways,
 };
 use std::{
     fs,
@@ -62,7 +63,7 @@ const NOWHERE: [u8; 7] = [1, 0, 0, 0, 0, 0, 0];
 fn requires_password() {
     let file = users("me:secret\n");
     let relay = Relay::start(&["--socks5", ANY, "--users", file.path().to_str().unwrap()]);
-    let (listener, to) = origin();
+    let (listener, to) = listen_as_origin();
 
     let mut silent = connect(relay.address("socks5"));
     silent.write_all(&[5, 1, 0]).unwrap();
@@ -80,7 +81,7 @@ fn requires_password() {
         if answer == 0 {
             request(&mut client, CONNECT, &address(to));
             assert_eq!(reply(&mut client).0, 0);
-            exchange(&client, &accept(&listener), 1);
+            transfer_both_ways(&client, &accept(&listener), 1);
         } else {
             assert_eq!(client.read(&mut [0]).unwrap(), 0);
         }
@@ -91,10 +92,10 @@ fn requires_password() {
 fn curl_authenticates() {
     let file = users("me:secret\n");
     let relay = Relay::start(&["--socks5", ANY, "--users", file.path().to_str().unwrap()]);
-    let (listener, to) = origin();
+    let (listener, to) = listen_as_origin();
     let server = std::thread::spawn(move || {
         let mut server = accept(&listener);
-        longhaul_testnet::relay_process::http_head(&mut server);
+        longhaul_testnet::relay_process::read_http_head(&mut server);
         let page = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi";
         server.write_all(page).unwrap();
     });
@@ -135,7 +136,7 @@ fn bind_reports_listen_address_and_peer() {
         assert_eq!(code, 0);
         let peer = connect(bound);
         assert_eq!(reply(&mut client), (0, peer.local_addr().unwrap()));
-        exchange(&client, &peer, 3);
+        transfer_both_ways(&client, &peer, 3);
         // A BIND accepts one connection.
         assert!(TcpStream::connect(bound).is_err());
     }
@@ -155,7 +156,7 @@ fn bind_resets_unexpected_peers() {
     socket.connect(&bound.into()).unwrap();
     let peer = TcpStream::from(socket);
     assert_eq!(reply(&mut client), (0, peer.local_addr().unwrap()));
-    exchange(&client, &peer, 1);
+    transfer_both_ways(&client, &peer, 1);
 }
 
 #[test]
@@ -330,13 +331,13 @@ fn resets_slow_and_silent_clients() {
 
 #[test]
 fn last_relay_resolves_names() {
-    let (listener, to) = origin();
+    let (listener, to) = listen_as_origin();
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
     let near = Relay::start(&["--socks5", ANY, "--peer", &peer]);
     let to = format!("localhost:{}", to.port()).parse().unwrap();
     let client = dial("socks5", near.address("socks5"), &to).unwrap();
-    exchange(&client, &accept(&listener), 1);
+    transfer_both_ways(&client, &accept(&listener), 1);
 }
 
 /// A client with more than two sockets takes another permit or is refused, so that the descriptors

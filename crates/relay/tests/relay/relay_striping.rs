@@ -10,7 +10,8 @@ use longhaul_protocol::{
 };
 use longhaul_testnet::link_process::Testbed;
 use longhaul_testnet::relay_process::{
-    Relay, accept, connect, convert_answer, dial, exchange, origin, read_array, receive, send,
+    Relay, accept, connect, dial, listen_as_origin, read_array, read_convert_answer, receive, send,
+    transfer_both_ways,
 };
 use std::{
     fmt::Write as _,
@@ -35,7 +36,7 @@ impl Pipeline {
     fn new(more_near: &[&str], more_far: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let far = Relay::start(&[&["--convert", ANY][..], more_far].concat());
-        let (listener, address) = origin();
+        let (listener, address) = listen_as_origin();
         let counters = directory.path().join("near").display().to_string();
         let near = near_relay(far.address("convert"), address, more_near, &counters);
         Self {
@@ -98,7 +99,7 @@ fn every_leg_carries_data() {
     for mode in ["splice", "copy"] {
         let through = Pipeline::new(&["--mode", mode], &["--mode", mode]);
         let (client, server) = through.pair();
-        exchange(&client, &server, 64);
+        transfer_both_ways(&client, &server, 64);
         drop((client, server));
         let record = through.record();
         let bytes = 64 << 20;
@@ -126,12 +127,12 @@ fn tls_protects_every_leg() {
              key = '{path}/{owner}-key.pem' }}\n"
         )
     };
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let mut text = format!(
         "[[listener]]\nkind = 'convert'\naddress = '{ANY}'\n{}",
         tls("far")
     );
-    let far = Relay::configured(&text, 1);
+    let far = Relay::start_with_config(&text, 1);
     text.clear();
     write!(
         text,
@@ -142,7 +143,7 @@ fn tls_protects_every_leg() {
         tls("near")
     )
     .unwrap();
-    let near = Relay::configured(&text, 1);
+    let near = Relay::start_with_config(&text, 1);
     let through = Pipeline {
         near,
         far,
@@ -150,7 +151,7 @@ fn tls_protects_every_leg() {
         directory,
     };
     let (client, server) = through.pair();
-    exchange(&client, &server, 16);
+    transfer_both_ways(&client, &server, 16);
     drop((client, server));
     let record = through.record();
     assert_eq!(record["ended"], "finished", "{record}");
@@ -162,17 +163,17 @@ fn stripes_two_hops_independently() {
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
     let middle = Relay::start(&["--convert", ANY, "--peer", &peer, "--streams", "3"]);
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let near = near_relay(middle.address("convert"), address, &[], "/dev/null");
     let client = connect(near.address("forward"));
-    exchange(&client, &accept(&listener), 32);
+    transfer_both_ways(&client, &accept(&listener), 32);
 }
 
 #[test]
 fn pooled_connections_join_group() {
     let through = Pipeline::new(&["--peer-pool", "8", "--workers", "1"], &[]);
     let (client, server) = through.pair();
-    exchange(&client, &server, 16);
+    transfer_both_ways(&client, &server, 16);
     drop((client, server));
     let record = through.record();
     assert_eq!(legs_with_data(&record), STREAMS, "{record}");
@@ -253,7 +254,7 @@ struct Forwarder {
 impl Forwarder {
     /// Forwards `most` connections; further ones are closed at once.
     fn to(peer: SocketAddr, most: usize) -> Self {
-        let (listener, address) = origin();
+        let (listener, address) = listen_as_origin();
         let cut = std::sync::Arc::<std::sync::Mutex<Vec<[TcpStream; 2]>>>::default();
         let all = cut.clone();
         // The thread ends with the test process.
@@ -296,7 +297,7 @@ fn copy_both(near: &TcpStream, far: &TcpStream) {
 
 /// Forwards one connection, and closes the listener before the first byte.
 fn forward_once(peer: SocketAddr) -> SocketAddr {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     std::thread::spawn(move || {
         let near = accept(&listener);
         drop(listener);
@@ -309,7 +310,7 @@ fn with_forwarder(most: usize) -> (Pipeline, Forwarder) {
     let directory = tempfile::tempdir().unwrap();
     let far = Relay::start(&["--convert", ANY]);
     let forwarder = Forwarder::to(far.address("convert"), most);
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let counters = directory.path().join("near").display().to_string();
     let near = near_relay(forwarder.address, address, &[], &counters);
     let through = Pipeline {
@@ -341,7 +342,7 @@ fn works_without_legs_that_cannot_join() {
     for most in [1, 2] {
         let (through, _forwarder) = with_forwarder(most);
         let (client, server) = through.pair();
-        exchange(&client, &server, 8);
+        transfer_both_ways(&client, &server, 8);
         drop((client, server));
         let record = through.record();
         assert_eq!(record["ended"], "finished", "{record}");
@@ -361,7 +362,7 @@ fn counters(text: &str) -> serde_json::Value {
 #[test]
 fn failed_joins_do_not_mark_peer_down() {
     let directory = tempfile::tempdir().unwrap();
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let far = Relay::start(&["--convert", ANY]);
     let path = directory.path().join("near").display().to_string();
     let peer = forward_once(far.address("convert")).to_string();
@@ -369,8 +370,8 @@ fn failed_joins_do_not_mark_peer_down() {
     let near = Relay::start(&[&args[..], &["--counters", &path]].concat());
     let to = Destination::Address(address);
     let client = dial("http", near.address("http"), &to).unwrap();
-    near.wait_for_output("could not join");
-    exchange(&client, &accept(&listener), 8);
+    near.wait_for_stderr("could not join");
+    transfer_both_ways(&client, &accept(&listener), 8);
     drop(client);
     let (status, log) = near.stop();
     assert!(status.success() && !log.contains("is down"), "{log}");
@@ -423,7 +424,7 @@ fn until_ready(counters_file: &std::path::Path, count: u64) {
 /// The pooled connection died unnoticed.
 #[test]
 fn replaces_dead_pooled_connection_that_joins() {
-    let (listener, peer) = origin();
+    let (listener, peer) = listen_as_origin();
     let openings = openings(listener);
     let peer = peer.to_string();
     let args = ["--http", ANY, "--peer", &peer, "--streams", "2"];
@@ -516,7 +517,7 @@ fn read_request(stream: &mut TcpStream) -> Request {
 
 #[test]
 fn peer_without_striping_gets_one_leg() {
-    let (listener, peer) = origin();
+    let (listener, peer) = listen_as_origin();
     let near = near_relay(
         peer,
         "192.0.2.7:7".parse().unwrap(),
@@ -551,7 +552,7 @@ fn peer_without_striping_gets_one_leg() {
     assert_eq!(read_array(&mut second), *b"after");
     second.write_all(b"answer").unwrap();
     assert_eq!(read_array(&mut client), *b"answer");
-    near.wait_for_output("supports one stream only");
+    near.wait_for_stderr("supports one stream only");
     // The next request is not striped.
     let _client = connect(near.address("forward"));
     let mut third = accept(&listener);
@@ -566,7 +567,7 @@ fn ask(relay: SocketAddr, to: SocketAddr, group: GroupId, count: u8) -> (TcpStre
     };
     let mut stream = connect(relay);
     stream.write_all(&request.encode()).unwrap();
-    let answer = convert_answer(&mut stream);
+    let answer = read_convert_answer(&mut stream);
     (stream, answer)
 }
 
@@ -574,7 +575,7 @@ fn join(mut stream: TcpStream, group: GroupId) -> (TcpStream, Answer) {
     stream
         .write_all(&Join { group, index: 1 }.encode())
         .unwrap();
-    let answer = convert_answer(&mut stream);
+    let answer = read_convert_answer(&mut stream);
     (stream, answer)
 }
 
@@ -584,7 +585,7 @@ const GROUP: GroupId = GroupId(*b"sixteen letters!");
 fn refuses_unauthorized_joins() {
     let far = Relay::start(&["--convert", ANY, "--convert", "127.0.0.1:0"]);
     let relay = far.address("convert");
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let refused = Answer::refused(ErrorCode::NotAuthorized);
     assert_eq!(join(connect(relay), GROUP).1, refused, "no group yet");
     let (first, accepted) = ask(relay, address, GROUP, 2);
@@ -616,7 +617,7 @@ fn refuses_unauthorized_joins() {
 /// Returns a far relay with a group of two legs made by the test, and the server behind it.
 fn raw_group() -> (Relay, [TcpStream; 2], TcpStream) {
     let far = Relay::start(&["--convert", ANY]);
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let (first, answer) = ask(far.address("convert"), address, GROUP, 2);
     assert_eq!(answer, Answer::Accepted);
     let server = accept(&listener);
@@ -716,7 +717,7 @@ fn resets_after_protocol_violation() {
 
 #[test]
 fn stripes_connections_of_every_listener_kind() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
     let args = ["--socks5", ANY, "--http", ANY, "--convert", ANY];
@@ -724,7 +725,7 @@ fn stripes_connections_of_every_listener_kind() {
     let near = Relay::start(&[&args[..], &out].concat());
     for kind in ["socks5", "http", "convert"] {
         let client = dial(kind, near.address(kind), &Destination::Address(address)).unwrap();
-        exchange(&client, &accept(&listener), 8);
+        transfer_both_ways(&client, &accept(&listener), 8);
     }
     let (_held, refusing) = longhaul_testnet::relay_process::refusing_address();
     for (kind, code) in [("socks5", 5), ("http", 502), ("convert", 96)] {
@@ -764,7 +765,7 @@ fn lossy(bed: &Testbed, streams: &str, mib: u64) -> std::time::Duration {
     let begun = std::time::Instant::now();
     let to = near.address("forward");
     let client = bed.left.run(|| Ok(connect(to))).unwrap();
-    exchange(&client, &accept(&listener), mib);
+    transfer_both_ways(&client, &accept(&listener), mib);
     begun.elapsed()
 }
 

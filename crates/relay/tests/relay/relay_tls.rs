@@ -5,7 +5,8 @@
 use longhaul_linux::socket::reset_on_close;
 use longhaul_protocol::destination::Destination;
 use longhaul_testnet::relay_process::{
-    Relay, accept, assert_reset, connect, dial, exchange, half_close, origin, read_array,
+    Relay, accept, assert_reset, connect, dial, half_close, listen_as_origin, read_array,
+    transfer_both_ways,
 };
 use std::{
     fmt::Write as _,
@@ -55,7 +56,7 @@ fn far(directory: &Path, more: &str) -> Relay {
 
 fn far_over(transport: &str, directory: &Path, more: &str) -> Relay {
     let more = transport.to_owned() + &tls(directory, "far", more);
-    Relay::configured(&listener("convert", &more), 1)
+    Relay::start_with_config(&listener("convert", &more), 1)
 }
 
 /// Starts a relay with three listeners, whose connections go to `peer`.
@@ -70,7 +71,7 @@ fn near(directory: &Path, owner: &str, peer: SocketAddr, more: &str, to: SocketA
     } else {
         tls(directory, owner, "")
     };
-    Relay::configured(&(text + &tls), 3)
+    Relay::start_with_config(&(text + &tls), 3)
 }
 
 /// A client and its server, with two relays between them.
@@ -82,7 +83,7 @@ struct Pipeline {
 
 fn path(transport: &str) -> Pipeline {
     let directory = authority();
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let far = far_over(transport, directory.path(), ", allow = ['near']");
     let near = near(
         directory.path(),
@@ -103,7 +104,7 @@ fn path(transport: &str) -> Pipeline {
 #[test]
 fn every_listener_kind_carries_both_directions() {
     let directory = authority();
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     for transport in TRANSPORTS {
         let far = far_over(transport, directory.path(), "");
         for more in ["", "pool = 2\n", "streams = 3\n"] {
@@ -114,7 +115,7 @@ fn every_listener_kind_carries_both_directions() {
                 eprintln!("{kind} {more}");
                 let to = Destination::Address(address);
                 let client = dial(kind, near.address(kind), &to).unwrap();
-                exchange(&client, &accept(&listener), 8);
+                transfer_both_ways(&client, &accept(&listener), 8);
             }
         }
     }
@@ -123,7 +124,7 @@ fn every_listener_kind_carries_both_directions() {
 #[test]
 fn relays_http_request_over_tls() {
     let directory = authority();
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let far = far(directory.path(), "");
     let near = near(
         directory.path(),
@@ -139,7 +140,7 @@ fn relays_http_request_over_tls() {
     )
     .unwrap();
     let mut server = accept(&listener);
-    let head = longhaul_testnet::relay_process::http_head(&mut server);
+    let head = longhaul_testnet::relay_process::read_http_head(&mut server);
     assert!(head.starts_with("GET / HTTP/1.1\r\n"), "{head}");
     let body = "x".repeat(100_000);
     let mut response = String::new();
@@ -150,9 +151,9 @@ fn relays_http_request_over_tls() {
     .unwrap();
     server.write_all(response.as_bytes()).unwrap();
     assert_eq!(
-        longhaul_testnet::relay_process::http_status(&longhaul_testnet::relay_process::http_head(
-            &mut client
-        )),
+        longhaul_testnet::relay_process::parse_http_status(
+            &longhaul_testnet::relay_process::read_http_head(&mut client)
+        ),
         200
     );
     let mut got = vec![0; 100_000];
@@ -244,9 +245,9 @@ fn middle(listener: &TcpListener, onward: SocketAddr) -> [TcpStream; 2] {
 #[test]
 fn fin_without_close_notify_is_abnormal_end() {
     let directory = authority();
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let far = far(directory.path(), "");
-    let (between, peer) = origin();
+    let (between, peer) = listen_as_origin();
     let near = near(directory.path(), "near", peer, "", address);
     let mut client = connect(near.address("forward"));
     let [to_near, to_far] = middle(&between, far.address("convert"));
@@ -263,7 +264,7 @@ fn fin_without_close_notify_is_abnormal_end() {
 fn refuses_clients_without_valid_certificate() {
     let directory = authority();
     let other_authority = authority();
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let far = far(directory.path(), ", allow = ['near']");
     let peer = far.address("convert");
     // Without TLS at all.
@@ -288,7 +289,7 @@ fn refuses_clients_without_valid_certificate() {
 #[test]
 fn verifies_name_of_peer() {
     let directory = authority();
-    let (_listener, address) = origin();
+    let (_listener, address) = listen_as_origin();
     for transport in TRANSPORTS {
         let far = far_over(transport, directory.path(), "");
         let peer = far.address("convert");
@@ -302,7 +303,7 @@ fn verifies_name_of_peer() {
 #[test]
 fn falls_back_if_name_of_peer_is_wrong() {
     let directory = authority();
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let far = far(directory.path(), "");
     let text = [
         forward_to(address),
@@ -310,8 +311,8 @@ fn falls_back_if_name_of_peer_is_wrong() {
         format!("[peer.far]\naddress = '{}'\n", far.address("convert")),
         tls(directory.path(), "near", ", name = 'other'"),
     ];
-    let near = Relay::configured(&text.concat(), 1);
-    exchange(&connect(near.address("forward")), &accept(&listener), 1);
+    let near = Relay::start_with_config(&text.concat(), 1);
+    transfer_both_ways(&connect(near.address("forward")), &accept(&listener), 1);
 }
 
 fn refusal(text: &str) -> String {
@@ -409,8 +410,8 @@ fn keeps_existing_authority_when_adding_certificates() {
     assert!(make_certificates(path, &["192.0.2.9"]).status.success());
     assert_eq!(std::fs::read(path.join("ca.pem")).unwrap(), ca);
     // Owners of the earlier certificates accept the later one.
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let far = far(path, ", allow = ['192.0.2.9']");
     let near = near(path, "192.0.2.9", far.address("convert"), "", address);
-    exchange(&connect(near.address("forward")), &accept(&listener), 1);
+    transfer_both_ways(&connect(near.address("forward")), &accept(&listener), 1);
 }

@@ -5,7 +5,7 @@
 
 use longhaul_linux::netns::Netns;
 use longhaul_testnet::relay_process::{
-    Relay, TEST_TIMEOUT, accept, assert_connect_reset, exchange, may_use_namespaces,
+    Relay, TEST_TIMEOUT, accept, assert_connect_reset, may_use_namespaces, transfer_both_ways,
 };
 use longhaul_testnet::relay_testbed::{
     Addresses, BOTH, INTERCEPT, IPV4, Testbed, run_with_input, set_sysctl,
@@ -130,7 +130,7 @@ fn relays_both_families_and_removes_all_rules() {
                 family.upstream,
                 "{more:?}"
             );
-            exchange(&client, &server, 8);
+            transfer_both_ways(&client, &server, 8);
         }
         let (status, log) = relay.stop();
         assert!(status.success(), "{log}");
@@ -182,7 +182,7 @@ fn keep_source_preserves_address_and_port() {
             let listener = bed.listen(family.server_port(8080));
             let (client, server) = bed.pair(&bed.client, &listener);
             assert_eq!(server.peer_addr().unwrap(), client.local_addr().unwrap());
-            exchange(&client, &server, 4);
+            transfer_both_ways(&client, &server, 4);
         }
         relay.stop();
         assert_eq!(
@@ -211,9 +211,9 @@ fn earlier_connections_continue_during_and_after_relay() {
         let (later_client, later_server) = bed.pair(&bed.client, &listener);
         let relay = bed.relay(&INTERCEPT);
         assert_eq!(bed.source(&listener), family.upstream);
-        exchange(&client, &server, 2);
+        transfer_both_ways(&client, &server, 2);
         relay.stop();
-        exchange(&later_client, &later_server, 2);
+        transfer_both_ways(&later_client, &later_server, 2);
     }
 }
 
@@ -268,8 +268,8 @@ fn stopped_relay_releases_and_resumes_interception() {
             relay.signal(Signal::CONT);
             let took = bed.until_source_is(family.upstream, &listener);
             println!("SIGCONT {} {more:?}: relayed after {took:?}", family.client);
-            exchange(&direct_client, &direct_server, 1);
-            exchange(&client, &server, 1);
+            transfer_both_ways(&direct_client, &direct_server, 1);
+            transfer_both_ways(&client, &server, 1);
         }
     }
 }
@@ -332,7 +332,7 @@ fn verified_connect_reports_error_of_destination() {
         let listener = bed.listen(family.server_port(8080));
         let (client, server) = bed.pair(&bed.client, &listener);
         assert_eq!(server.peer_addr().unwrap().ip(), family.upstream);
-        exchange(&client, &server, 2);
+        transfer_both_ways(&client, &server, 2);
     }
 }
 
@@ -400,7 +400,7 @@ fn verified_connect_works_through_peer() {
             assert_eq!(refused, ErrorKind::ConnectionRefused);
             let (client, server) = bed.pair(&bed.client, &bed.listen(family.server_port(8080)));
             assert_eq!(server.peer_addr().unwrap().ip(), family.upstream);
-            exchange(&client, &server, 2);
+            transfer_both_ways(&client, &server, 2);
         }
         assert!(near.stop().0.success());
     }
@@ -420,7 +420,7 @@ fn clients_connect_directly_while_peer_is_down() {
             for _ in 0..2 {
                 let (client, server) = bed.pair(&bed.client, &bed.listen(family.server_port(8080)));
                 assert_eq!(server.peer_addr().unwrap().ip(), family.upstream);
-                exchange(&client, &server, 1);
+                transfer_both_ways(&client, &server, 1);
             }
         }
         let (_, log) = near.stop();
@@ -486,10 +486,10 @@ fn relays_connections_of_own_host_once() {
         for family in BOTH {
             let listener = bed.listen(family.server_port(8080));
             let (client, server) = bed.pair(&bed.router, &listener);
-            exchange(&client, &server, 2);
+            transfer_both_ways(&client, &server, 2);
             // Forwarded connections are relayed as before.
             let (client, server) = bed.pair(&bed.client, &listener);
-            exchange(&client, &server, 2);
+            transfer_both_ways(&client, &server, 2);
         }
         relay.stop();
         assert_eq!(relayed(records.path()), 4, "{more:?}");
@@ -507,7 +507,7 @@ fn connections_of_own_host_bypass_killed_relay() {
     for family in BOTH {
         let listener = bed.listen(family.server_port(8080));
         let (client, server) = bed.pair(&bed.router, &listener);
-        exchange(&client, &server, 1);
+        transfer_both_ways(&client, &server, 1);
     }
     relay.signal(Signal::KILL);
     relay.wait();
@@ -529,7 +529,7 @@ fn connections_of_own_host_bypass_killed_relay() {
             "own connections after kill -9: direct after {:?}",
             began.elapsed()
         );
-        exchange(&direct, &accept(&listener), 1);
+        transfer_both_ways(&direct, &accept(&listener), 1);
     }
 }
 
@@ -556,7 +556,7 @@ fn two_relays_intercept_on_one_host() {
         for ns in [&bed.client, &bed.router] {
             let (client, server) = bed.pair(ns, &listener);
             assert_eq!(server.peer_addr().unwrap().ip(), v4.upstream, "{port}");
-            exchange(&client, &server, 1);
+            transfer_both_ways(&client, &server, 1);
         }
     }
     first.stop();
@@ -585,7 +585,7 @@ fn draining_relay_and_next_one_keep_each_others_rules() {
 
             let next = bed.relay(&next);
             assert_eq!(bed.source(&inside), family.upstream);
-            exchange(&client, &server, 8);
+            transfer_both_ways(&client, &server, 8);
             drop((client, server));
             let (status, log) = first.wait();
             assert!(status.success(), "{log}");
@@ -608,7 +608,7 @@ fn relays_ipv4_without_ipv6() {
     let bed = testbed("nosix");
     set_sysctl(&bed.router, "net.ipv6.conf.all.disable_ipv6", "1");
     let v4 = IPV4;
-    let relay = Relay::spawn_waiting(
+    let relay = Relay::spawn_with_listeners(
         bed.command(&[&INTERCEPT[..], &["--verify-connect"]].concat()),
         1,
     );

@@ -4,7 +4,7 @@
 
 use longhaul_testnet::link_process::{Testbed, may_use_namespaces};
 use longhaul_testnet::relay_process::{
-    Relay, accept, assert_reset, connect, exchange, read_array, receive, send,
+    Relay, accept, assert_reset, connect, read_array, receive, send, transfer_both_ways,
 };
 use serde_json::Value;
 use std::{
@@ -38,7 +38,10 @@ fn hosts(name: &str, shape: &[&str], near: &str, far: &str) -> Hosts {
     let leg = |owner| format!("transport = 'udt'\n{}", tls(directory.path(), owner));
     let server = bed.right.run(|| TcpListener::bind((right, 0))).unwrap();
     let text = format!("{}{}{far}", listener("convert", right, ""), leg("far"));
-    let far = bed.right.run(|| Ok(Relay::configured(&text, 1))).unwrap();
+    let far = bed
+        .right
+        .run(|| Ok(Relay::start_with_config(&text, 1)))
+        .unwrap();
     let destination = format!("destination = '{}'\n", server.local_addr().unwrap());
     let text = format!(
         "{}[counters]\nfile = '{}'\n[[route]]\nvia = ['far']\n[peer.far]\naddress = '{}'\n{}{near}",
@@ -47,7 +50,10 @@ fn hosts(name: &str, shape: &[&str], near: &str, far: &str) -> Hosts {
         far.address("convert"),
         leg("near"),
     );
-    let near = bed.left.run(|| Ok(Relay::configured(&text, 1))).unwrap();
+    let near = bed
+        .left
+        .run(|| Ok(Relay::start_with_config(&text, 1)))
+        .unwrap();
     Hosts {
         bed,
         near,
@@ -114,7 +120,7 @@ fn delivers_all_bytes_over_lossy_link() {
     for streams in ["", "streams = 3\n"] {
         let hosts = hosts("ru-loss", &LOSSY, streams, "");
         let [client, server] = hosts.pair();
-        exchange(&client, &server, 8);
+        transfer_both_ways(&client, &server, 8);
         drop((client, server));
         let record = hosts.record();
         assert_eq!(record["ended"], "finished", "{record}");
@@ -172,8 +178,8 @@ fn connections_survive_reload() {
     let hosts = hosts("ru-hup", &LOSSY, "", "");
     let [client, server] = hosts.pair();
     hosts.far.signal(rustix::process::Signal::HUP);
-    hosts.far.wait_for_output("reloaded");
-    exchange(&client, &server, 1);
+    hosts.far.wait_for_stderr("reloaded");
+    transfer_both_ways(&client, &server, 1);
     let [client, server] = hosts.pair();
-    exchange(&client, &server, 1);
+    transfer_both_ways(&client, &server, 1);
 }

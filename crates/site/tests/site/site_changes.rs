@@ -422,7 +422,7 @@ const NOBODY: u32 = 65534;
 
 /// Starts a site of an unprivileged user.
 fn unprivileged() -> Option<Web> {
-    if !skip::unless_confined(!skip::is_confined(), "another user") {
+    if !skip::require_privileged(!skip::is_in_user_namespace(), "another user") {
         return None;
     }
     let home = Home::new();

@@ -18,7 +18,7 @@ fn is_installed(program: &str) -> bool {
     let there = there
         .iter()
         .any(|folder| Path::new(folder).join(program).exists());
-    skip::unless(there, program)
+    skip::require(there, program)
 }
 
 /// Returns the exit status and the output of a command.
@@ -138,8 +138,8 @@ fn cadaver_locks_and_sets_properties() {
 #[test]
 fn davfs2_mounts_the_root_and_writes() {
     if !is_installed("mount.davfs")
-        || !skip::unless_confined(!skip::is_confined(), "davfs2's user")
-        || !skip::unless(Path::new("/dev/fuse").exists(), "/dev/fuse")
+        || !skip::require_privileged(!skip::is_in_user_namespace(), "davfs2's user")
+        || !skip::require(Path::new("/dev/fuse").exists(), "/dev/fuse")
     {
         return;
     }

@@ -385,7 +385,7 @@ mod tests {
 
     #[test]
     fn accepts_another_users_file_only_where_he_could_replace_it() {
-        if !longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root") {
+        if !longhaul_testbed::skip::require(rustix::process::geteuid().is_root(), "root") {
             return;
         }
         let temp = tempfile::tempdir().unwrap();

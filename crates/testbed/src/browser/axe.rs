@@ -45,6 +45,6 @@ fn checker() -> Option<String> {
     let output = Command::new(script).arg("--where").output().unwrap();
     let path = String::from_utf8(output.stdout).unwrap();
     let found = fs::read_to_string(path.trim()).ok();
-    let _ = crate::skip::unless(found.is_some(), "axe-core (scripts/setup fetches it)");
+    let _ = crate::skip::require(found.is_some(), "axe-core (scripts/setup fetches it)");
     found
 }

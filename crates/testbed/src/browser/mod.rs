@@ -82,6 +82,6 @@ fn program() -> Option<&'static str> {
     let found = ["chromium", "chromium-browser"]
         .into_iter()
         .find(is_installed);
-    let _ = crate::skip::unless(found.is_some(), "chromium (scripts/setup installs it)");
+    let _ = crate::skip::require(found.is_some(), "chromium (scripts/setup installs it)");
     found
 }

@@ -64,7 +64,7 @@ impl Account {
     }
 
     /// Changes the owner of a file to this account.
-    pub(crate) fn own(self, path: &Path) {
+    pub(crate) fn change_owner(self, path: &Path) {
         if let Self::Other(user, group) = self {
             chown(path, Some(user), Some(group)).unwrap();
         }

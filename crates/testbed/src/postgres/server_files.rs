@@ -26,7 +26,7 @@ impl ServerFiles {
         // The guard process removes it.
         let directory = directory.unwrap().keep();
         fs::set_permissions(&directory, Permissions::from_mode(0o700)).unwrap();
-        account.own(&directory);
+        account.change_owner(&directory);
         Self {
             directory,
             account,
@@ -83,7 +83,7 @@ impl ServerFiles {
         let mut options = OpenOptions::new();
         let file = options.write(true).create_new(true).mode(0o600).open(&path);
         file.unwrap().write_all(text.as_bytes()).unwrap();
-        self.account.own(&path);
+        self.account.change_owner(&path);
     }
 }
 

@@ -13,7 +13,7 @@ const UNMET: &str = "skipped_tests::requires_a_missing_program";
 #[test]
 fn requires_a_missing_program() {
     if std::env::var_os("UNMET").is_some()
-        && longhaul_testbed::skip::unless(false, "no-such-program")
+        && longhaul_testbed::skip::require(false, "no-such-program")
     {
         panic!("the test ran");
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs `longhaul link` for a test, between two namespaces that are made for it.
+//! Running `longhaul link` between two network namespaces, which are created for it.
+
 pub mod capture_file;
 pub mod traffic;
 
@@ -13,9 +14,9 @@ use std::{
 };
 
 /// Maximum length of what a link may write to standard error, in bytes.
-const OUTPUT_MAX: usize = 1 << 16;
+const STDERR_LEN_MAX: usize = 1 << 16;
 
-/// Two namespaces and the link between them; all removed on drop.
+/// Two namespaces and the link between them. All are removed on drop.
 pub struct Testbed {
     /// Namespace at the left end.
     pub left: Netns,
@@ -24,7 +25,7 @@ pub struct Testbed {
     addresses: [IpAddr; 2],
     link: String,
     child: Child,
-    output: ChildStderr,
+    stderr: ChildStderr,
     directory: tempfile::TempDir,
     _names: NamespaceNames,
 }
@@ -58,12 +59,12 @@ impl Testbed {
             right,
             addresses,
             link,
-            output: child.stderr.take().unwrap(),
+            stderr: child.stderr.take().unwrap(),
             child,
             directory,
             _names: names,
         };
-        wait_until_ready(&mut bed.output);
+        wait_until_ready(&mut bed.stderr);
         bed
     }
 
@@ -104,44 +105,45 @@ impl Testbed {
             .unwrap()
     }
 
-    /// Ends the link with SIGINT; returns its output.
+    /// Ends the link with SIGINT. Returns what it wrote to standard error after it was ready.
     pub fn stop(mut self) -> String {
-        self.interrupt()
+        self.stop_successfully()
     }
 
-    /// Ends the link and reads its records.
+    /// Ends the link with SIGINT, and reads the file of its counters.
     pub fn records_after_stop(mut self) -> Vec<serde_json::Value> {
-        self.interrupt();
+        self.stop_successfully();
         let text = std::fs::read_to_string(self.directory.path().join("counters.jsonl")).unwrap();
         text.lines()
             .map(|line| serde_json::from_str(line).unwrap())
             .collect()
     }
 
-    /// Ends the link with SIGINT; returns its exit status and output.
+    /// Ends the link with SIGINT. Returns its exit status and standard error.
     pub fn stop_with_status(mut self) -> (ExitStatus, String) {
-        self.end()
+        self.interrupt_and_wait()
     }
 
-    fn interrupt(&mut self) -> String {
-        let (status, text) = self.end();
+    /// Ends the link with SIGINT, and asserts that it succeeds. Returns its standard error.
+    fn stop_successfully(&mut self) -> String {
+        let (status, text) = self.interrupt_and_wait();
         assert!(status.success(), "{status}: {text}");
         text
     }
 
-    fn end(&mut self) -> (ExitStatus, String) {
+    fn interrupt_and_wait(&mut self) -> (ExitStatus, String) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
         self.wait()
     }
 
-    /// Waits until the link ends by itself; returns its exit status and output.
+    /// Waits until the link ends by itself. Returns its exit status and standard error.
     pub fn wait_for_exit(mut self) -> (ExitStatus, String) {
         self.wait()
     }
 
     fn wait(&mut self) -> (ExitStatus, String) {
-        let text = read_until(&mut self.output, |_| false);
+        let text = read_until(&mut self.stderr, |_| false);
         (self.child.wait().unwrap(), text)
     }
 
@@ -176,22 +178,23 @@ fn interval(flags: &[&str]) -> &'static [&'static str] {
     }
 }
 
-fn wait_until_ready(output: &mut ChildStderr) {
+fn wait_until_ready(stderr: &mut ChildStderr) {
     let is_ready = |bytes: &[u8]| bytes.ends_with(b"ready\n");
-    let text = read_until(output, is_ready);
+    let text = read_until(stderr, is_ready);
     assert!(is_ready(text.as_bytes()), "longhaul link ended: {text}");
 }
 
-/// Reads a link's output until `is_enough`, or to its end. It reads single bytes, so that the rest can be read later.
-fn read_until(output: &mut (impl Read + AsFd), is_enough: impl Fn(&[u8]) -> bool) -> String {
+/// Reads a link's standard error until `is_enough`, or to its end. It reads single bytes, so that the rest can be read
+/// later.
+fn read_until(stderr: &mut (impl Read + AsFd), is_enough: impl Fn(&[u8]) -> bool) -> String {
     let (mut bytes, mut byte) = (Vec::new(), [0]);
     while !is_enough(&bytes) {
-        await_readable(output, "a link's output");
-        if output.read(&mut byte).unwrap() == 0 {
+        await_readable(stderr, "a line of the link");
+        if stderr.read(&mut byte).unwrap() == 0 {
             break;
         }
         bytes.extend(byte);
-        assert!(bytes.len() < OUTPUT_MAX, "a link prints too much");
+        assert!(bytes.len() < STDERR_LEN_MAX, "a link prints too much");
     }
     String::from_utf8(bytes).unwrap()
 }
@@ -204,7 +207,7 @@ pub fn may_use_namespaces() -> bool {
         .read(true)
         .write(true)
         .open("/dev/net/tun");
-    longhaul_testbed::skip::unless(
+    longhaul_testbed::skip::require(
         uid.is_root() && tun.is_ok(),
         "root (CAP_NET_ADMIN) and /dev/net/tun",
     )

@@ -20,7 +20,7 @@ fn payload(len: usize) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-/// Sends `len` bytes from right to left over TCP and checks each of them.
+/// Sends `len` bytes from right to left over TCP, and checks each of them.
 pub fn transfer(bed: &Testbed, len: usize) {
     let (left, right) = (bed.left_address(), bed.right_address());
     let sent = payload(len);
@@ -53,9 +53,9 @@ pub fn transfer(bed: &Testbed, len: usize) {
 /// Time without a datagram after which no more are expected.
 const IDLE_TIMEOUT: Duration = Duration::from_millis(700);
 
-/// Sends `count` numbered datagrams from left to right; returns the numbers that arrive, in order. It waits for `least`
-/// of them, and then only briefly for each further one.
-pub fn datagrams(bed: &Testbed, count: u32, least: usize) -> Vec<u32> {
+/// Sends `count` numbered datagrams from left to right. Returns the numbers that arrive, in order of arrival. It waits
+/// for `min_count` of them, and then only [`IDLE_TIMEOUT`] for each further one.
+pub fn send_datagrams(bed: &Testbed, count: u32, min_count: usize) -> Vec<u32> {
     let (sender, receiver) = sockets(bed);
     for number in 1..=count {
         sender.send(&number.to_be_bytes()).unwrap();
@@ -63,7 +63,7 @@ pub fn datagrams(bed: &Testbed, count: u32, least: usize) -> Vec<u32> {
     let mut arrived = Vec::new();
     let mut buffer = [0; 4];
     loop {
-        let wait = match arrived.len() < least {
+        let wait = match arrived.len() < min_count {
             true => TEST_TIMEOUT,
             false => IDLE_TIMEOUT,
         };
@@ -75,17 +75,17 @@ pub fn datagrams(bed: &Testbed, count: u32, least: usize) -> Vec<u32> {
     }
 }
 
-/// Returns the delay of one datagram from left to right: from before it is sent until it is received.
-pub fn one_way(bed: &Testbed) -> Duration {
+/// Measures the delay of one datagram from left to right, from before it is sent until it is received.
+pub fn measure_one_way_delay(bed: &Testbed) -> Duration {
     let (sender, receiver) = sockets(bed);
     receiver.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
-    let begun = Instant::now();
+    let sent_at = Instant::now();
     sender.send(&[0]).unwrap();
     receiver.recv(&mut [0]).unwrap();
-    begun.elapsed()
+    sent_at.elapsed()
 }
 
-/// Opens a socket at the left, connected to one at the right.
+/// Opens a socket at the left end that is connected to one at the right end. Returns sender and receiver.
 fn sockets(bed: &Testbed) -> (UdpSocket, UdpSocket) {
     let bind =
         |netns: &Netns, address: IpAddr| netns.run(|| UdpSocket::bind((address, 0))).unwrap();

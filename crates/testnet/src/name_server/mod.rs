@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Name server with records of a test, and resolver files that refer to it.
+
 use std::{
     collections::HashMap,
     io::Write as _,
@@ -20,7 +21,7 @@ type Records = Arc<Mutex<HashMap<String, Vec<IpAddr>>>>;
 pub struct NameServer {
     address: IpAddr,
     records: Records,
-    asked: Arc<Mutex<Vec<String>>>,
+    queried_names: Arc<Mutex<Vec<String>>>,
 }
 
 impl NameServer {
@@ -33,13 +34,13 @@ impl NameServer {
         let server = Self {
             address: address.into(),
             records: Records::default(),
-            asked: Arc::default(),
+            queried_names: Arc::default(),
         };
         for (name, addresses) in records {
             server.set(name, addresses);
         }
-        let (records, asked) = (server.records.clone(), server.asked.clone());
-        std::thread::spawn(move || serve(&socket, &records, &asked));
+        let (records, queried_names) = (server.records.clone(), server.queried_names.clone());
+        std::thread::spawn(move || serve(&socket, &records, &queried_names));
         server
     }
 
@@ -52,14 +53,14 @@ impl NameServer {
 
     /// Returns the number of different names with this prefix in queries.
     pub fn count_queried(&self, prefix: &str) -> usize {
-        let mut names = self.asked.lock().unwrap().clone();
+        let mut names = self.queried_names.lock().unwrap().clone();
         names.sort();
         names.dedup();
         names.iter().filter(|name| name.starts_with(prefix)).count()
     }
 
-    /// Creates resolver files for a program that uses this server.
-    pub fn files(&self, more: &str, hosts: &str) -> ResolverFiles {
+    /// Creates resolver files for a program that uses this server: `more` lines of resolv.conf, and the text of `hosts`.
+    pub fn create_resolver_files(&self, more: &str, hosts: &str) -> ResolverFiles {
         let files = ResolverFiles {
             resolv: NamedTempFile::new().unwrap(),
             hosts: NamedTempFile::new().unwrap(),
@@ -105,27 +106,27 @@ impl ResolverFiles {
 const A: u16 = 1;
 const AAAA: u16 = 28;
 
-fn serve(socket: &UdpSocket, records: &Records, asked: &Mutex<Vec<String>>) {
+fn serve(socket: &UdpSocket, records: &Records, queried_names: &Mutex<Vec<String>>) {
     let mut buffer = [0; 1024];
     while let Ok((len, client)) = socket.recv_from(&mut buffer) {
         let query = &buffer[..len];
-        let Some((name, kind, end)) = question(query) else {
+        let Some((name, kind, end)) = parse_question(query) else {
             continue;
         };
-        asked.lock().unwrap().push(name.clone());
+        queried_names.lock().unwrap().push(name.clone());
         let unanswered = name.starts_with("half") && kind == AAAA;
         if name.starts_with("silent") || unanswered {
             continue;
         }
         let known = records.lock().unwrap().get(&name).cloned();
         socket
-            .send_to(&answer(query, end, kind, (&name, known)), client)
+            .send_to(&encode_response(query, end, kind, (&name, known)), client)
             .unwrap();
     }
 }
 
 /// Parses a question: the name without its final dot, the type, and the offset of the end (RFC 1035 §4.1.2).
-fn question(query: &[u8]) -> Option<(String, u16, usize)> {
+fn parse_question(query: &[u8]) -> Option<(String, u16, usize)> {
     let (mut at, mut labels) = (12, Vec::new());
     loop {
         let len = usize::from(*query.get(at)?);
@@ -141,7 +142,8 @@ fn question(query: &[u8]) -> Option<(String, u16, usize)> {
     Some((labels.join("."), kind, at + 4))
 }
 
-fn answer(
+/// Encodes the response to a query, whose question ends at `end`.
+fn encode_response(
     query: &[u8],
     end: usize,
     kind: u16,
@@ -160,12 +162,23 @@ fn answer(
             (IpAddr::V6(ip), AAAA) => Some(ip.octets().to_vec()),
             _ => None,
         });
-    let found: Vec<_> = of_kind.collect();
+    let addresses: Vec<_> = of_kind.collect();
     // Identifier of the query; flags of a response, recursion desired and available; one question.
     let mut message = query[..2].to_vec();
-    message.extend([0x81, 0x80 | code, 0, 1, 0, found.len() as u8, 0, 0, 0, 0]);
+    message.extend([
+        0x81,
+        0x80 | code,
+        0,
+        1,
+        0,
+        addresses.len() as u8,
+        0,
+        0,
+        0,
+        0,
+    ]);
     message.extend(&query[12..end]);
-    for data in found {
+    for data in addresses {
         // Pointer to the question's name, class IN, a TTL of zero.
         message.extend([0xc0, 12]);
         message.extend(kind.to_be_bytes());

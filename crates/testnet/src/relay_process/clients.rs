@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Clients of a relay, with their handshakes, and origins.
+//! Clients of a relay with their handshakes, and origin servers.
 
 use crate::timeouts::{await_readable, set_timeouts};
 use longhaul_protocol::{
@@ -11,8 +11,8 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
 };
 
-/// Opens a listener on loopback as origin server.
-pub fn origin() -> (TcpListener, SocketAddr) {
+/// Opens a listener on loopback, as an origin server. Returns it with its address.
+pub fn listen_as_origin() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     (listener, address)
@@ -31,14 +31,14 @@ pub fn refusing_address() -> (TcpStream, SocketAddr) {
     (socket, address)
 }
 
-/// Connects to `address`.
+/// Connects to `address`, and sets timeouts.
 pub fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
     set_timeouts(&stream);
     stream
 }
 
-/// Accepts a connection.
+/// Accepts a connection, and sets timeouts.
 pub fn accept(listener: &TcpListener) -> TcpStream {
     await_readable(listener, "a connection");
     let (stream, _) = listener.accept().unwrap();
@@ -46,8 +46,8 @@ pub fn accept(listener: &TcpListener) -> TcpStream {
     stream
 }
 
-/// Connects through a listener of the given kind, with its handshake. Returns an error with the reply's code
-/// if the relay refuses.
+/// Connects to `to` through a relay's listener of this kind: `socks5`, `http`, `convert`, or a listener without
+/// handshake. Returns the reply's code as the error if the relay refuses.
 pub fn dial(kind: &str, relay: SocketAddr, to: &Destination) -> Result<TcpStream, u16> {
     let mut stream = connect(relay);
     match kind {
@@ -92,14 +92,14 @@ fn socks5(stream: &mut TcpStream, to: &Destination) -> Result<(), u16> {
 
 fn http_connect(stream: &mut TcpStream, to: &Destination) -> Result<(), u16> {
     write!(stream, "CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n").unwrap();
-    match http_status(&http_head(stream)) {
+    match parse_http_status(&read_http_head(stream)) {
         200 => Ok(()),
         status => Err(status),
     }
 }
 
 /// Reads an HTTP head up to the empty line, and no further.
-pub fn http_head(stream: &mut impl Read) -> String {
+pub fn read_http_head(stream: &mut impl Read) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.extend(read_array::<1>(stream));
@@ -108,7 +108,7 @@ pub fn http_head(stream: &mut impl Read) -> String {
 }
 
 /// Returns the status in the head of an HTTP response.
-pub fn http_status(head: &str) -> u16 {
+pub fn parse_http_status(head: &str) -> u16 {
     head.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
@@ -116,14 +116,14 @@ fn convert(stream: &mut TcpStream, to: &Destination) -> Result<(), u16> {
     stream
         .write_all(&Request::new(to.clone(), vec![]).encode())
         .unwrap();
-    match convert_answer(stream) {
+    match read_convert_answer(stream) {
         Answer::Accepted => Ok(()),
         Answer::Refused { code, .. } => Err(code.code().into()),
     }
 }
 
-/// Reads a reply of RFC 8803.
-pub fn convert_answer(stream: &mut TcpStream) -> Answer {
+/// Reads the reply of a Convert server (RFC 8803).
+pub fn read_convert_answer(stream: &mut TcpStream) -> Answer {
     let mut bytes = Vec::new();
     while let missing @ 1.. = Answer::bytes_missing(&bytes).unwrap() {
         let mut more = vec![0; missing];

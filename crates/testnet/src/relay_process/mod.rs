@@ -7,15 +7,15 @@ mod process;
 
 pub use crate::timeouts::{TEST_TIMEOUT, set_timeouts};
 pub use clients::{
-    accept, assert_connect_reset, assert_reset, connect, convert_answer, dial, http_head,
-    http_status, origin, read_array, refusing_address,
+    accept, assert_connect_reset, assert_reset, connect, dial, listen_as_origin, parse_http_status,
+    read_array, read_convert_answer, read_http_head, refusing_address,
 };
-pub use payload::{exchange, half_close, receive, send};
+pub use payload::{half_close, receive, send, transfer_both_ways};
 pub use process::Relay;
 
 /// Whether this process is root, and may create namespaces. If not, the test fails, or is skipped with ALLOW_SKIP=1.
 pub fn may_use_namespaces() -> bool {
-    longhaul_testbed::skip::unless(
+    longhaul_testbed::skip::require(
         rustix::process::geteuid().is_root(),
         "root (CAP_NET_ADMIN and CAP_SYS_ADMIN)",
     )

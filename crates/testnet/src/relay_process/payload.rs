@@ -6,8 +6,8 @@ use std::{
     net::{Shutdown, TcpStream},
 };
 
-/// Transfers `mib` MiB in both directions at once; both ends check every byte, and that FIN follows.
-pub fn exchange(client: &TcpStream, server: &TcpStream, mib: u64) {
+/// Transfers `mib` MiB in each direction at the same time. Both ends check every byte, and that FIN follows.
+pub fn transfer_both_ways(client: &TcpStream, server: &TcpStream, mib: u64) {
     std::thread::scope(|scope| {
         scope.spawn(|| send(client, 1, mib));
         scope.spawn(|| send(server, 2, mib));
@@ -26,7 +26,8 @@ pub fn send(mut stream: &TcpStream, seed: u64, mib: u64) {
     stream.shutdown(Shutdown::Write).unwrap();
 }
 
-/// Half-closes a connection: `first` sends FIN, `second` receives it, and later data of `second` arrive.
+/// Half-closes a connection: `first` sends FIN, and `second` receives it. Then `second` sends data, which `first` still
+/// receives.
 pub fn half_close(first: &TcpStream, mut second: &TcpStream) {
     first.shutdown(Shutdown::Write).unwrap();
     assert_eq!(second.read(&mut [0]).unwrap(), 0);

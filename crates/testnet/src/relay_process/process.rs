@@ -32,40 +32,40 @@ impl Relay {
         Self::spawn(command)
     }
 
-    /// Starts a relay with a configuration file, which has this number of `listeners`.
-    pub fn configured(text: &str, listeners: usize) -> Self {
+    /// Starts a relay with a configuration file of this text, which has this number of `listeners`.
+    pub fn start_with_config(text: &str, listeners: usize) -> Self {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text.as_bytes()).unwrap();
         let mut command = Command::new(longhaul_testbed::longhaul());
         command.args(["relay", "--config"]).arg(file.path());
-        Self::spawn_waiting(command, listeners)
+        Self::spawn_with_listeners(command, listeners)
     }
 
-    /// Starts a command that becomes a relay.
+    /// Starts a command that becomes a relay, and waits until all listeners among its arguments listen.
     pub fn spawn(command: Command) -> Self {
-        let wanted = command.get_args().filter(|arg| is_listener(arg)).count();
-        assert!(wanted > 0, "no listener in {command:?}");
-        Self::spawn_waiting(command, wanted)
+        let listeners = command.get_args().filter(|arg| is_listener(arg)).count();
+        assert!(listeners > 0, "no listener in {command:?}");
+        Self::spawn_with_listeners(command, listeners)
     }
 
-    /// Starts a command that becomes a relay with `wanted` listeners.
-    pub fn spawn_waiting(mut command: Command, wanted: usize) -> Self {
+    /// Starts a command that becomes a relay, and waits until this number of `listeners` listen.
+    pub fn spawn_with_listeners(mut command: Command, listeners: usize) -> Self {
         let mut child = command
             .stderr(Stdio::piped())
             .spawn()
             .expect("the relay starts");
-        let lines = BufReader::new(child.stderr.take().expect("piped"));
-        let (ready, listens) = channel();
-        let (lines_sender, received_lines) = channel();
-        let read = move || read_all(lines, wanted, &ready, &lines_sender);
+        let stderr = BufReader::new(child.stderr.take().expect("piped"));
+        let (listener_sender, received_listeners) = channel();
+        let (line_sender, received_lines) = channel();
+        let read = move || read_stderr(stderr, listeners, &listener_sender, &line_sender);
         let mut relay = Self {
             child,
             listening: Vec::new(),
             stderr: Some(std::thread::spawn(read)),
             lines: received_lines.into(),
         };
-        while relay.listening.len() < wanted {
-            let listener = listens
+        while relay.listening.len() < listeners {
+            let listener = received_listeners
                 .recv_timeout(TEST_TIMEOUT)
                 .unwrap_or_else(|why| panic!("{command:?} ended early or does not listen: {why}"));
             relay.listening.push(listener);
@@ -77,7 +77,7 @@ impl Relay {
     pub fn address(&self, kind: &str) -> SocketAddr {
         self.listening
             .iter()
-            .find(|(k, _)| k == kind)
+            .find(|(listener_kind, _)| listener_kind == kind)
             .expect(kind)
             .1
     }
@@ -92,8 +92,8 @@ impl Relay {
         rustix::process::kill_process(self.pid(), signal).unwrap();
     }
 
-    /// Duplicates the socket of its connection with this neighbour, for inspection (pidfd_getfd(2), which
-    /// needs root or the same user).
+    /// Duplicates the socket of its connection with this neighbour, for inspection. pidfd_getfd(2) needs root or the
+    /// same user.
     pub fn socket_to(&self, neighbour: SocketAddr) -> TcpStream {
         let mut found = None;
         let start = std::time::Instant::now();
@@ -127,17 +127,18 @@ impl Relay {
         entries.filter_map(number).collect()
     }
 
-    /// Waits for a line on stderr that contains `word`, and returns the output up to it.
-    pub fn wait_for_output(&self, word: &str) -> String {
+    /// Waits for a line on standard error that contains `text`. Returns the lines up to it, from the last line that a
+    /// call returned.
+    pub fn wait_for_stderr(&self, text: &str) -> String {
         let lines = self.lines.lock().unwrap();
-        let mut output = String::new();
-        while !output.contains(word) {
-            output += &lines.recv_timeout(TEST_TIMEOUT).expect(word);
+        let mut stderr = String::new();
+        while !stderr.contains(text) {
+            stderr += &lines.recv_timeout(TEST_TIMEOUT).expect(text);
         }
-        output
+        stderr
     }
 
-    /// Waits for its exit; returns the status and its stderr without the lines about listeners.
+    /// Waits for its exit. Returns the status, and its standard error without the lines about listeners.
     pub fn wait(mut self) -> (ExitStatus, String) {
         let ended = pidfd_open(self.pid(), PidfdFlags::empty()).unwrap();
         await_readable(&ended, "the relay's end");
@@ -159,9 +160,9 @@ impl Drop for Relay {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking()
-            && let Some(output) = self.stderr.take().and_then(|it| it.join().ok())
+            && let Some(stderr) = self.stderr.take().and_then(|reader| reader.join().ok())
         {
-            eprintln!("a relay, ended before the test: {ended:?}, output:\n{output}");
+            eprintln!("a relay, ended before the test: {ended:?}, stderr:\n{stderr}");
         }
     }
 }
@@ -176,32 +177,34 @@ fn is_listener(arg: &OsStr) -> bool {
         "--admin",
     ]
     .iter()
-    .any(|l| arg == *l)
+    .any(|flag| arg == *flag)
 }
 
-fn parse_ready(line: &str) -> Option<(String, SocketAddr)> {
+/// Parses a line such as `… listening socks5 127.0.0.1:1080`.
+fn parse_listener(line: &str) -> Option<(String, SocketAddr)> {
     let (kind, address) = line.split_once("listening ")?.1.trim().split_once(' ')?;
     Some((kind.to_owned(), address.parse().unwrap()))
 }
 
-/// Sends the first `wanted` listeners to `ready`, and all other lines to `lines_sender`; returns those lines.
-fn read_all(
-    mut lines: BufReader<ChildStderr>,
-    mut wanted: usize,
-    ready: &Sender<(String, SocketAddr)>,
-    lines_sender: &Sender<String>,
+/// Reads standard error to its end. Sends the first `listeners` listeners to `listener_sender`, and all other lines to
+/// `line_sender`. Returns these lines.
+fn read_stderr(
+    mut stderr: BufReader<ChildStderr>,
+    mut listeners: usize,
+    listener_sender: &Sender<(String, SocketAddr)>,
+    line_sender: &Sender<String>,
 ) -> String {
     let (mut text, mut line) = (String::new(), String::new());
-    while matches!(lines.read_line(&mut line), Ok(1..)) {
+    while matches!(stderr.read_line(&mut line), Ok(1..)) {
         // Sending fails if the receiver is dropped.
-        match parse_ready(&line).filter(|_| wanted > 0) {
+        match parse_listener(&line).filter(|_| listeners > 0) {
             Some(listener) => {
-                wanted -= 1;
-                let _ = ready.send(listener);
+                listeners -= 1;
+                let _ = listener_sender.send(listener);
             }
             None => {
                 text += &line;
-                let _ = lines_sender.send(line.clone());
+                let _ = line_sender.send(line.clone());
             }
         }
         line.clear();
@@ -217,8 +220,8 @@ mod tests {
     #[test]
     fn detects_relay_that_ends_before_it_listens() {
         let start = || Relay::start(&["--socks5", "nowhere"]);
-        let output = std::panic::catch_unwind(start).err().expect("no relay");
-        let output = output.downcast::<String>().unwrap();
-        assert!(output.contains("ended early"), "{output}");
+        let panic = std::panic::catch_unwind(start).err().expect("no relay");
+        let message = panic.downcast::<String>().unwrap();
+        assert!(message.contains("ended early"), "{message}");
     }
 }

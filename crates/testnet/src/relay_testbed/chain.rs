@@ -24,12 +24,12 @@ fn address(network: usize, host: u8, ipv4: bool) -> IpAddr {
 }
 
 /// Number of the network between the routers.
-const LINK: usize = 2;
+const LINK_NETWORK: usize = 2;
 
 impl Chain {
-    /// Creates the namespaces, with names that begin with `name`. The MTUs of the link and of all other networks are
-    /// in bytes.
-    pub fn new(name: &str, link: u32, edges: u32) -> Self {
+    /// Creates the namespaces, with names that begin with `name`. MTUs are in bytes: of the link between the routers,
+    /// and of all other networks.
+    pub fn new(name: &str, link_mtu: u32, other_mtu: u32) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Relaxed);
         let create = |host: &str| {
@@ -43,13 +43,21 @@ impl Chain {
             set_sysctl(netns, "net.ipv6.conf.all.forwarding", "1");
         }
         for network in 0..5 {
-            chain.join(network, if network == LINK { link } else { edges });
+            chain.connect_neighbours(
+                network,
+                if network == LINK_NETWORK {
+                    link_mtu
+                } else {
+                    other_mtu
+                },
+            );
         }
         (0..6).for_each(|host| chain.add_routes(host));
         chain
     }
 
-    fn join(&self, network: usize, mtu: u32) {
+    /// Connects two neighbours by a veth pair with this MTU.
+    fn connect_neighbours(&self, network: usize, mtu: u32) {
         let (left, right) = (&self.0[network], &self.0[network + 1]);
         let peer = right.name().expect("created by name");
         run_ip(
@@ -72,8 +80,8 @@ impl Chain {
     fn add_routes(&self, host: usize) {
         for ipv4 in [true, false] {
             let prefix = if ipv4 { 24 } else { 64 };
-            let far = (0..5).filter(|network| *network + 1 != host && *network != host);
-            for network in far {
+            let other_networks = (0..5).filter(|network| *network + 1 != host && *network != host);
+            for network in other_networks {
                 let gateway = match network < host {
                     true => address(host - 1, 1, ipv4),
                     false => address(host, 2, ipv4),
@@ -112,12 +120,12 @@ impl Chain {
         (address(4, 2, ipv4), port).into()
     }
 
-    /// Starts a relay on one of these hosts, which intercepts connections to the server's network on port 3129.
+    /// Starts a relay on a host of [`Self::relays`] that intercepts connections to the server's network on port 3129.
     pub fn relay(netns: &Netns, more: &[&str]) -> Relay {
         let mut command = Command::new(longhaul_testbed::longhaul());
-        let own = "relay --transparent 127.0.0.1:3129 --transparent [::1]:3129 \
+        let own_args = "relay --transparent 127.0.0.1:3129 --transparent [::1]:3129 \
                    --intercept 10.78.4.0/24 --intercept fd78:4::/64";
-        command.args(own.split_whitespace()).args(more);
+        command.args(own_args.split_whitespace()).args(more);
         inside(&mut command, netns);
         Relay::spawn(command)
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! client – router – server in network namespaces, with both IP families, and relays on the router. The
 //! namespaces are deleted on drop.
+
 pub mod chain;
 
 use crate::relay_process::{Relay, TEST_TIMEOUT};
@@ -87,7 +88,7 @@ pub const INTERCEPT: [&str; 8] = [
     "[fd77:2::/64],[fd77:9::/64]:8080-8089",
 ];
 
-/// Router's interface and network number for each end.
+/// Router's interface towards the client and towards the server, each with the number of its network.
 const ENDS: [(&str, u8); 2] = [("near", 1), ("far", 2)];
 
 impl Testbed {
@@ -106,14 +107,15 @@ impl Testbed {
         };
         run_ip(&bed.router, "link set lo up");
         for (end, (port, network)) in [&bed.client, &bed.server].into_iter().zip(ENDS) {
-            bed.join(end, port, network);
+            bed.connect_to_router(end, port, network);
         }
         set_sysctl(&bed.router, "net.ipv4.ip_forward", "1");
         set_sysctl(&bed.router, "net.ipv6.conf.all.forwarding", "1");
         bed
     }
 
-    fn join(&self, end: &Netns, port: &str, network: u8) {
+    /// Connects an end to the router by a veth pair, with addresses and routes.
+    fn connect_to_router(&self, end: &Netns, port: &str, network: u8) {
         let router = self.router.name().expect("created by name");
         run_ip(
             end,
@@ -141,9 +143,9 @@ impl Testbed {
         );
     }
 
-    /// Installs the rules of docs/relay.md for a listener on port 3129 that intercepts nothing by itself.
-    /// Packets to the router itself pass.
-    pub fn divert(&self) {
+    /// Installs the rules of docs/relay.md for a listener on port 3129 that intercepts nothing by itself. They do not
+    /// divert packets to the router itself.
+    pub fn install_divert_rules(&self) {
         let v4 = ("ip", IPV4.downstream, "-4", "icmp");
         let v6 = ("ip6", IPV6.downstream, "-6", "ipv6-icmp");
         for (family, router, version, errors) in [v4, v6] {

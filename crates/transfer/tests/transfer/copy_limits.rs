@@ -150,8 +150,8 @@ fn reports_a_thread_limit_without_a_panic() {
 
 /// Whether the test runs as root of the machine. Otherwise it is skipped, or fails without ALLOW_SKIP=1.
 fn is_root() -> bool {
-    longhaul_testbed::skip::unless(
-        !longhaul_testbed::skip::is_confined(),
+    longhaul_testbed::skip::require(
+        !longhaul_testbed::skip::is_in_user_namespace(),
         "root of the machine",
     )
 }

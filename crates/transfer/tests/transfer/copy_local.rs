@@ -202,7 +202,7 @@ fn copies_a_tree_and_a_second_run_does_nothing() {
 /// With --one-file-system, mounted file systems of the source are not copied, and the target's entries in their place stay.
 #[test]
 fn leaves_out_mounted_file_systems_on_request() {
-    if !longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root, to mount") {
+    if !longhaul_testbed::skip::require(rustix::process::geteuid().is_root(), "root, to mount") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -28,7 +28,7 @@ struct RemoteTestbed {
 impl RemoteTestbed {
     fn new() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
-            longhaul_testbed::skip::because("namespaces take root");
+            longhaul_testbed::skip::record("namespaces take root");
             return None;
         }
         let hosts = Hosts::new(&["near", "far"], "400mbit");

@@ -44,7 +44,7 @@ fn example(name: &str) -> Option<PathBuf> {
     static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
     let built = BUILT.get_or_init(build);
     if built.is_none() {
-        longhaul_testbed::skip::because(format!("needs libudt-dev with {SOURCES}"));
+        longhaul_testbed::skip::record(format!("needs libudt-dev with {SOURCES}"));
     }
     built.as_ref().map(|directory| directory.join(name))
 }

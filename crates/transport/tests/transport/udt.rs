@@ -373,7 +373,7 @@ fn an_empty_file_shows_neither_rate_nor_cpu_time() {
 fn libudt() -> Option<&'static Path> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
     let program = PROGRAM.get_or_init(compile_peer).as_deref();
-    longhaul_testbed::skip::unless(program.is_some(), "libudt-dev").then_some(program)?
+    longhaul_testbed::skip::require(program.is_some(), "libudt-dev").then_some(program)?
 }
 
 fn compile_peer() -> Option<PathBuf> {

@@ -106,13 +106,13 @@ fn names_missing_rights() {
 #[test]
 fn names_missing_kernel_feature() {
     if !rustix::process::geteuid().is_root() {
-        longhaul_testbed::skip::because("needs root");
+        longhaul_testbed::skip::record("needs root");
         return;
     }
     let directory = tempfile::tempdir().unwrap();
     let (code, message) = over_types(directory.path());
     if message.contains("not permitted") {
-        longhaul_testbed::skip::because(&message);
+        longhaul_testbed::skip::record(&message);
         return;
     }
     assert_eq!(code, 3, "{message}");

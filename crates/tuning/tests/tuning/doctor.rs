@@ -126,7 +126,7 @@ fn collect(path: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
 /// Whether this process may create namespaces. If not, the test fails, or is skipped with
 /// ALLOW_SKIP=1.
 fn may_use_namespaces() -> bool {
-    longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)")
+    longhaul_testbed::skip::require(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)")
 }
 
 #[test]
@@ -525,7 +525,7 @@ fn reports_features_that_work_and_that_could_not_be_tried() {
     ] {
         assert_eq!(outcome(&own, feature), "works", "{feature}: {own}");
     }
-    if !longhaul_testbed::skip::is_confined() {
+    if !longhaul_testbed::skip::is_in_user_namespace() {
         for feature in ["cc load htcp", "decp", "run", "run --ack-ratio", "cc watch"] {
             assert_eq!(outcome(&own, feature), "works", "{feature}: {own}");
         }

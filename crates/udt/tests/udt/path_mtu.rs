@@ -109,7 +109,7 @@ fn run(command: &mut Command, netns: &Netns) {
 }
 
 fn may_use_namespaces() -> bool {
-    longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)")
+    longhaul_testbed::skip::require(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)")
 }
 
 /// Sends `bytes` bytes and checks that they arrive.

@@ -282,7 +282,7 @@ pub(crate) fn figure(summary: &Value, name: &str) -> u64 {
 /// Returns whether this process may create namespaces. If not, the test fails, or is skipped with a message if
 /// ALLOW_SKIP=1 is set.
 pub(crate) fn may_use_namespaces() -> bool {
-    longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)")
+    longhaul_testbed::skip::require(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)")
 }
 
 /// Returns whether a program is installed. If not, the test fails, or is skipped with ALLOW_SKIP=1.
@@ -292,5 +292,5 @@ pub(crate) fn has(program: &str) -> bool {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
-    longhaul_testbed::skip::unless(found.is_ok(), program)
+    longhaul_testbed::skip::require(found.is_ok(), program)
 }

@@ -106,7 +106,7 @@ mod tests {
     const MARK: u32 = 7;
 
     fn in_namespace(name: &str, body: impl FnOnce() -> io::Result<()> + Send) {
-        if !skip::unless(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)") {
+        if !skip::require(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)") {
             return;
         }
         let name = format!("{name}-{}", std::process::id());

@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn counts_rules_and_detects_recreated_tables() {
-        if !skip::unless(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)") {
+        if !skip::require(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)") {
             return;
         }
         let name = format!("table-{}", std::process::id());

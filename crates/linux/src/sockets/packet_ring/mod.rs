@@ -533,7 +533,7 @@ mod tests {
                 Some((netns, name))
             }
             Err(error) => {
-                let _ = longhaul_testbed::skip::unless(false, format!("namespaces ({error})"));
+                let _ = longhaul_testbed::skip::require(false, format!("namespaces ({error})"));
                 None
             }
         }

@@ -6,7 +6,7 @@ use crate::{
     relay_admin::endpoint::{Endpoint, send},
     relay_admin::forwarding,
 };
-use longhaul_testnet::relay_process::{connect, origin, set_timeouts};
+use longhaul_testnet::relay_process::{connect, listen_as_origin, set_timeouts};
 use rustix::process::Signal;
 use std::{
     io::{Read, Write},
@@ -48,7 +48,7 @@ fn reports_port_in_use_in_one_line() {
 
 #[test]
 fn answers_only_own_host_names() {
-    let (_listener, address) = origin();
+    let (_listener, address) = listen_as_origin();
     let relay = forwarding(address, &[]);
     let endpoint = Endpoint::of(&relay).0;
     let ask = |request: String| send(endpoint, &request);
@@ -79,7 +79,7 @@ fn answers_only_own_host_names() {
 
 #[test]
 fn forbids_access_from_other_origins() {
-    let (_listener, address) = origin();
+    let (_listener, address) = listen_as_origin();
     let relay = forwarding(address, &[]);
     for path in [
         "/",
@@ -105,7 +105,7 @@ fn forbids_access_from_other_origins() {
 /// Clients that never finish a request are disconnected, and others are served meanwhile.
 #[test]
 fn slow_clients_do_not_block_others() {
-    let (_listener, address) = origin();
+    let (_listener, address) = listen_as_origin();
     let relay = forwarding(address, &[]);
     let endpoint = Endpoint::of(&relay);
     let slow = |_| {
@@ -135,7 +135,7 @@ fn assert_ended(mut stream: TcpStream) {
 
 #[test]
 fn rejects_endless_head() {
-    let (_listener, address) = origin();
+    let (_listener, address) = listen_as_origin();
     let relay = forwarding(address, &[]);
     let mut stream = connect(Endpoint::of(&relay).0);
     let long = format!(
@@ -167,10 +167,10 @@ fn address_change_requires_restart() {
     write(ANY);
     let mut command = Command::new(longhaul_testbed::longhaul());
     command.args(["relay", "--config"]).arg(&file);
-    let relay = longhaul_testnet::relay_process::Relay::spawn_waiting(command, 2);
+    let relay = longhaul_testnet::relay_process::Relay::spawn_with_listeners(command, 2);
     write("127.0.0.1:9");
     relay.signal(Signal::HUP);
-    let log = relay.wait_for_output("configuration reloaded");
+    let log = relay.wait_for_stderr("configuration reloaded");
     assert!(
         log.contains("a change of admin.address needs a restart"),
         "{log}"

@@ -5,7 +5,7 @@ use crate::{
     relay_admin::endpoint::{Endpoint, send},
     relay_admin::forwarding,
 };
-use longhaul_testnet::relay_process::{Relay, accept, connect, origin, refusing_address};
+use longhaul_testnet::relay_process::{Relay, accept, connect, listen_as_origin, refusing_address};
 use rustix::process::Signal;
 use std::{
     io::{Read, Write},
@@ -14,7 +14,7 @@ use std::{
 
 #[test]
 fn reports_serving_then_draining() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let relay = forwarding(address, &["--grace", "20s"]);
     let endpoint = Endpoint::of(&relay);
     endpoint.until("/healthz", |health| {
@@ -41,7 +41,7 @@ fn reports_serving_then_draining() {
 /// A draining process keeps its admin address until its successor asks for it.
 #[test]
 fn successor_takes_over_address_of_draining_process() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let first = forwarding(address, &["--grace", "60s"]);
     let endpoint = Endpoint::of(&first);
     let at = endpoint.0.to_string();
@@ -93,7 +93,7 @@ fn successor_takes_over_address_of_draining_process() {
 /// The address is released only to a successor, and only while the relay drains.
 #[test]
 fn release_is_refused_unless_draining() {
-    let (_listener, address) = origin();
+    let (_listener, address) = listen_as_origin();
     let relay = forwarding(address, &[]);
     let endpoint = Endpoint::of(&relay);
     let ask = |field: &str, host: &str| {
@@ -113,7 +113,7 @@ fn release_is_refused_unless_draining() {
 /// New connections wait and open ones continue, so the relay should stay in service.
 #[test]
 fn reports_exhausted_memory_as_healthy() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let relay = forwarding(address, &["--memory", "256KiB"]);
     let endpoint = Endpoint::of(&relay);
     let client = connect(relay.address("forward"));
@@ -136,7 +136,7 @@ fn reports_exhausted_memory_as_healthy() {
 #[test]
 fn reports_no_upstream_while_only_peer_is_down() {
     let (socket, dead) = refusing_address();
-    let (_listener, address) = origin();
+    let (_listener, address) = listen_as_origin();
     let relay = forwarding(address, &["--peer", &dead.to_string()]);
     let endpoint = Endpoint::of(&relay);
     let health = endpoint.until("/healthz", |health| {
@@ -161,7 +161,7 @@ fn reports_serving_by_fallback_while_peer_is_down() {
         "[[listener]]\nkind = 'http'\naddress = '127.0.0.1:0'\n[admin]\naddress = '127.0.0.1:0'\n\
          [peer.dead]\naddress = '{dead}'\n[[route]]\nvia = ['dead']\nfallback = [[]]\n"
     );
-    let relay = Relay::configured(&text, 2);
+    let relay = Relay::start_with_config(&text, 2);
     let endpoint = Endpoint::of(&relay);
     endpoint.until("/healthz", |health| {
         (health["peers_down"][0] == "dead" && health["status"] == "serving").then_some(())

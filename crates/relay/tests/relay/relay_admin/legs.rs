@@ -3,7 +3,9 @@
 
 use crate::{relay_admin::ANY, relay_admin::endpoint::Endpoint, relay_admin::forwarding};
 use longhaul_protocol::destination::Destination;
-use longhaul_testnet::relay_process::{Relay, accept, connect, dial, exchange, origin};
+use longhaul_testnet::relay_process::{
+    Relay, accept, connect, dial, listen_as_origin, transfer_both_ways,
+};
 use serde_json::Value;
 use std::{
     io::{Read, Write},
@@ -37,7 +39,7 @@ fn discard_all(mut stream: TcpStream) -> std::thread::JoinHandle<()> {
 
 #[test]
 fn describes_connection() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let relay = Relay::start(&["--socks5", ANY, "--admin", ANY]);
     let endpoint = Endpoint::of(&relay);
     let to = Destination::Address(address);
@@ -73,7 +75,7 @@ fn describes_connection() {
 #[test]
 fn striped_leg_lists_its_streams() {
     const BYTES: u64 = 8 << 20;
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let far = Relay::start(&["--convert", ANY, "--admin", ANY]);
     let peer = far.address("convert").to_string();
     let near = forwarding(address, &["--peer", &peer, "--streams", "4"]);
@@ -122,7 +124,7 @@ fn write_bytes(mut stream: TcpStream, bytes: u64) -> std::thread::JoinHandle<()>
 
 #[test]
 fn idle_connection_is_application_limited() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let relay = forwarding(address, &[]);
     let _client = connect(relay.address("forward"));
     let _server = accept(&listener);
@@ -136,7 +138,7 @@ fn idle_connection_is_application_limited() {
 
 #[test]
 fn stalled_reader_is_window_limited() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let relay = forwarding(address, &[]);
     let endpoint = Endpoint::of(&relay);
     let client = connect(relay.address("forward"));
@@ -180,12 +182,12 @@ fn stalled_reader_is_window_limited() {
 
 #[test]
 fn detects_send_buffer_limit() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let text = format!(
         "[[listener]]\nkind = 'forward'\naddress = '{ANY}'\ndestination = '{address}'\n\
          profile = 'narrow'\n[profile.narrow]\nsend_buffer = '4KiB'\n[admin]\naddress = '{ANY}'"
     );
-    let relay = Relay::configured(&text, 2);
+    let relay = Relay::start_with_config(&text, 2);
     let reader = discard_all(connect(relay.address("forward")));
     let writer = write_forever(accept(&listener));
     let found = connection(Endpoint::of(&relay), |c| {
@@ -202,7 +204,7 @@ fn detects_send_buffer_limit() {
 
 #[test]
 fn limits_and_sorts_list() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let relay = forwarding(address, &[]);
     let endpoint = Endpoint::of(&relay);
     let mut open = Vec::new();
@@ -242,10 +244,10 @@ fn limits_and_sorts_list() {
 
 #[test]
 fn keeps_throughput_history() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let relay = forwarding(address, &[]);
     let client = connect(relay.address("forward"));
-    exchange(&client, &accept(&listener), 8);
+    transfer_both_ways(&client, &accept(&listener), 8);
     let sum = Endpoint::of(&relay).until("/api/v1/throughput", |found| {
         let points = found["points"].as_array().unwrap();
         let down = |p: &Value| p["bytes_down_per_s"].as_f64().unwrap();

@@ -7,7 +7,8 @@ use crate::{
 };
 use longhaul_protocol::destination::Destination;
 use longhaul_testnet::relay_process::{
-    Relay, accept, connect, dial, exchange, http_head, origin, refusing_address,
+    Relay, accept, connect, dial, listen_as_origin, read_http_head, refusing_address,
+    transfer_both_ways,
 };
 use rustix::process::Signal;
 use std::{
@@ -44,7 +45,7 @@ fn scrape_when_idle(endpoint: Endpoint) -> Exposition {
 
 /// Sends `mib` MiB both ways. Neither side closes before it has received all: bytes still queued
 /// when the relay closes a socket are sent by the kernel, uncounted.
-fn transfer_both_ways(client: &TcpStream, server: &TcpStream, mib: usize) {
+fn transfer_without_close(client: &TcpStream, server: &TcpStream, mib: usize) {
     let write = |mut to: &TcpStream| to.write_all(&vec![5; mib << 20]).unwrap();
     let read = |mut from: &TcpStream| from.read_exact(&mut vec![0; mib << 20]).unwrap();
     std::thread::scope(|scope| {
@@ -57,13 +58,13 @@ fn transfer_both_ways(client: &TcpStream, server: &TcpStream, mib: usize) {
 
 #[test]
 fn counters_match_traffic() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let (_socket, closed) = refusing_address();
     let relay = forwarding(address, &["--socks5", ANY]);
     let endpoint = Endpoint::of(&relay);
     for _ in 0..2 {
         let client = connect(relay.address("forward"));
-        transfer_both_ways(&client, &accept(&listener), 3);
+        transfer_without_close(&client, &accept(&listener), 3);
     }
     let refused = dial(
         "socks5",
@@ -101,12 +102,12 @@ fn counters_match_traffic() {
 
 #[test]
 fn manual_lists_every_metric() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
     let relay = forwarding(address, &["--peer", &peer]);
     let client = connect(relay.address("forward"));
-    exchange(&client, &accept(&listener), 1);
+    transfer_both_ways(&client, &accept(&listener), 1);
     let found = scrape_when_idle(Endpoint::of(&relay));
     let manual = include_str!("../../../../../docs/admin.md");
     for family in found.families() {
@@ -122,13 +123,13 @@ fn manual_lists_every_metric() {
 
 #[test]
 fn peer_metrics_count_its_traffic() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert");
     let relay = forwarding(address, &["--peer", &peer.to_string(), "--peer-pool", "1"]);
     let endpoint = Endpoint::of(&relay);
     let client = connect(relay.address("forward"));
-    transfer_both_ways(&client, &accept(&listener), 2);
+    transfer_without_close(&client, &accept(&listener), 2);
     drop(client);
     let found = scrape_when_idle(endpoint);
     let label = format!(r#"peer="{peer}""#);
@@ -162,12 +163,12 @@ fn peer_metrics_count_its_traffic() {
 /// Clients create no new series, however many there are.
 #[test]
 fn clients_create_no_series() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let relay = forwarding(address, &[]);
     let endpoint = Endpoint::of(&relay);
     let one = || {
         let client = connect(relay.address("forward"));
-        exchange(&client, &accept(&listener), 1);
+        transfer_both_ways(&client, &accept(&listener), 1);
     };
     one();
     let before = scrape_when_idle(endpoint);
@@ -178,12 +179,12 @@ fn clients_create_no_series() {
 
 /// A relay with a peer that has relayed, refused and waited.
 fn busy() -> (Relay, Relay) {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let (_socket, closed) = refusing_address();
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
     let relay = forwarding(address, &["--socks5", ANY, "--peer", &peer]);
-    exchange(&connect(relay.address("forward")), &accept(&listener), 1);
+    transfer_both_ways(&connect(relay.address("forward")), &accept(&listener), 1);
     let refused = Destination::Address(closed);
     assert!(dial("socks5", relay.address("socks5"), &refused).is_err());
     (far, relay)
@@ -318,7 +319,7 @@ fn counts_durations_once_per_connection() {
 /// Each request is timed by itself, however long the client's connection lasts.
 #[test]
 fn counts_each_request_of_persistent_connection() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let relay = Relay::start(&["--http", ANY, "--admin", ANY]);
     let mut client = connect(relay.address("http"));
     let mut server = None;
@@ -329,11 +330,11 @@ fn counts_each_request_of_persistent_connection() {
         )
         .unwrap();
         let server = server.get_or_insert_with(|| accept(&listener));
-        http_head(server);
+        read_http_head(server);
         server
             .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n!")
             .unwrap();
-        http_head(&mut client);
+        read_http_head(&mut client);
         client.read_exact(&mut [0]).unwrap();
     }
     let found = scrape(Endpoint::of(&relay));
@@ -389,7 +390,7 @@ fn exports_reloads_and_certificates() {
     std::fs::write(&file, &text).unwrap();
     let mut command = Command::new(longhaul_testbed::longhaul());
     command.args(["relay", "--config"]).arg(&file);
-    let relay = Relay::spawn_waiting(command, 2);
+    let relay = Relay::spawn_with_listeners(command, 2);
     let endpoint = Endpoint::of(&relay);
     let now = jiff::Timestamp::now().as_second() as f64;
     let found = scrape(endpoint);
@@ -415,7 +416,7 @@ fn exports_reloads_and_certificates() {
 
     std::fs::write(&file, "nonsense").unwrap();
     relay.signal(Signal::HUP);
-    relay.wait_for_output("not reloaded");
+    relay.wait_for_stderr("not reloaded");
     let failed = endpoint.until("/api/v1/status", |status| {
         (status["reload"]["successful"] == false).then(|| status["reload"].clone())
     });

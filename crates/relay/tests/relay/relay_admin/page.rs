@@ -10,7 +10,7 @@ use longhaul_testbed::{
     browser::frame,
     browser::{self, RenderedPage, Scheme},
 };
-use longhaul_testnet::relay_process::{Relay, accept, connect, origin};
+use longhaul_testnet::relay_process::{Relay, accept, connect, listen_as_origin};
 use serde_json::Value;
 use std::{
     io::{Read, Write},
@@ -26,7 +26,7 @@ fn configured(to: SocketAddr) -> Relay {
         "[[listener]]\nname = '{ODD_NAME}'\nkind = 'forward'\naddress = '{ANY}'\n\
          destination = '{to}'\n[peer.tokyo]\naddress = '192.0.2.9'\n[admin]\naddress = '{ANY}'"
     );
-    Relay::configured(&text, 2)
+    Relay::start_with_config(&text, 2)
 }
 
 fn assert_console_empty(shown: &RenderedPage) {
@@ -36,7 +36,7 @@ fn assert_console_empty(shown: &RenderedPage) {
 /// A relay with an entry in each table of its page, the origin's address, and both ends of the open
 /// connection.
 fn busy() -> (Relay, SocketAddr, [TcpStream; 2]) {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let relay = configured(address);
     let mut client = connect(relay.address("forward"));
     let mut server = accept(&listener);
@@ -159,7 +159,7 @@ fn reports(
 
 #[test]
 fn shows_streams_of_leg() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
     let relay = crate::relay_admin::forwarding(address, &["--peer", &peer, "--streams", "3"]);
@@ -180,7 +180,7 @@ fn shows_streams_of_leg() {
 /// No text from the API becomes markup, in any place.
 #[test]
 fn escapes_all_text() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let relay = configured(address);
     let _client = connect(relay.address("forward"));
     let _server = accept(&listener);
@@ -259,7 +259,7 @@ fn inject_markup(value: &mut Value) {
 
 #[test]
 fn shows_unreachable_relay() {
-    let (_listener, address) = origin();
+    let (_listener, address) = listen_as_origin();
     let relay = configured(address);
     let endpoint = Endpoint::of(&relay);
     let listener = TcpListener::bind(ANY).unwrap();

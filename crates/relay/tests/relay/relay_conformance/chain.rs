@@ -71,7 +71,7 @@ pub(crate) const BUFFER_MAX: u64 = 1 << 20;
 /// Testbed whose router forwards nothing, so that all traffic is relayed.
 pub(crate) fn testbed() -> Testbed {
     let bed = Testbed::new("conform");
-    bed.divert();
+    bed.install_divert_rules();
     run_ip(&bed.router, ROUTER);
     set_sysctl(&bed.router, "net.ipv4.ip_forward", "0");
     set_sysctl(&bed.router, "net.ipv6.conf.all.forwarding", "0");
@@ -128,7 +128,7 @@ impl Chain {
             command.arg("--config");
             command.arg(files.path().join(format!("hop{hop}.toml")));
             command.args(args);
-            Relay::spawn_waiting(command, listeners)
+            Relay::spawn_with_listeners(command, listeners)
         };
         let far: Vec<_> = (1..=peers).map(|hop| start(hop, &[], 1)).collect();
         let flags = listener_flags();

@@ -4,7 +4,10 @@
 
 use crate::relay_conformance::chain::{Chain, DestinationKind, LISTENERS, LegMode, accept};
 use longhaul_testnet::{
-    relay_process::{Relay, connect, exchange, http_head, may_use_namespaces, origin, read_array},
+    relay_process::{
+        Relay, connect, listen_as_origin, may_use_namespaces, read_array, read_http_head,
+        transfer_both_ways,
+    },
     relay_testbed::{Addresses, BOTH},
 };
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
@@ -32,12 +35,12 @@ fn waits_with_one_descriptor() {
 }
 
 fn check_waiting_with_spare(spare: u64) {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let forward = format!("127.0.0.1:0={address}");
     let relay = Relay::start(&["--forward", &forward, "--workers", "1"]);
     let pid = relay.pid();
     // The relay now has all descriptors that it needs without clients, and pipes besides.
-    exchange(&connect(relay.address("forward")), &accept(&listener), 1);
+    transfer_both_ways(&connect(relay.address("forward")), &accept(&listener), 1);
     let hard = hard_limit(pid);
     limit_descriptors(pid, lowest_free_descriptor(pid) + spare, hard);
     let mut clients: Vec<_> = (0..CLIENTS)
@@ -160,7 +163,7 @@ fn requests_with_many_descriptors_wait() {
         ("a name", by_name),
         ("GET", get),
     ];
-    let (listener, at) = origin();
+    let (listener, at) = listen_as_origin();
     spawn(move || echo(&listener));
     for (what, request) in kinds {
         for spare in 0..4 {
@@ -211,7 +214,7 @@ fn bind(relay: &Relay, _: SocketAddr) -> String {
     let mut client = socks5(relay, 2, &UNSPECIFIED);
     let peer = connect(reply_address(&mut client));
     reply_address(&mut client);
-    exchange(&client, &peer, 1);
+    transfer_both_ways(&client, &peer, 1);
     "connected".to_owned()
 }
 
@@ -249,17 +252,17 @@ fn by_name(relay: &Relay, at: SocketAddr) -> String {
 
 /// Requests a page from its own origin.
 fn get(relay: &Relay, _: SocketAddr) -> String {
-    let (listener, at) = origin();
+    let (listener, at) = listen_as_origin();
     let serving = spawn(move || {
         let mut server = accept(&listener);
-        http_head(&mut server);
+        read_http_head(&mut server);
         server
             .write_all(b"HTTP/1.1 204 No Content\r\n\r\n")
             .unwrap();
     });
     let mut client = connect(relay.address("http"));
     write!(client, "GET http://{at}/ HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    let head = http_head(&mut client);
+    let head = read_http_head(&mut client);
     serving.join().unwrap();
     head.lines().next().unwrap().to_owned()
 }
@@ -330,7 +333,7 @@ fn ticks_in_a_second(pid: Pid) -> u64 {
 
 #[test]
 fn respects_initial_limit_silently() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let mut command = Command::new("prlimit");
     command.args(["--nofile=128:128", longhaul_testbed::longhaul(), "relay"]);
     let forward = format!("127.0.0.1:0={address}");

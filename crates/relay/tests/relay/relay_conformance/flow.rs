@@ -6,7 +6,7 @@ use crate::{
     relay_conformance::payload::{receive, receive_after, send},
 };
 use longhaul_testnet::{
-    relay_process::{TEST_TIMEOUT, exchange, read_array},
+    relay_process::{TEST_TIMEOUT, read_array, transfer_both_ways},
     relay_testbed::Addresses,
 };
 use std::{
@@ -42,7 +42,7 @@ pub(crate) fn transfer_and_check(from: &TcpStream, to: &TcpStream, size: u64) {
 
 pub(crate) fn transfers_both_directions_at_once(path: &TestPath<'_>) {
     let (from, to) = path.open();
-    exchange(&from, &to, 4);
+    transfer_both_ways(&from, &to, 4);
 }
 
 /// Nagle's algorithm and delayed ACKs together hold back a second small write behind an

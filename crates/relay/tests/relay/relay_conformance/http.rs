@@ -9,7 +9,7 @@ use crate::{
     relay_conformance::payload::{PayloadDigest, receive_after, send},
 };
 use longhaul_testnet::{
-    relay_process::{connect, http_head},
+    relay_process::{connect, read_http_head},
     relay_testbed::Addresses,
 };
 use sha2::{Digest, Sha256};
@@ -56,7 +56,7 @@ fn start_exchange(chain: &Chain, family: &Addresses, request_line: [&str; 3]) ->
     let head = format!("{method} http://{at}/ {version}\r\nHost: {at}\r\n{fields}\r\n");
     client.write_all(head.as_bytes()).unwrap();
     let mut server = accept(chain.origin(family));
-    let head = http_head(&mut server);
+    let head = read_http_head(&mut server);
     assert!(head.starts_with(method), "{head}");
     Exchange { client, server }
 }
@@ -106,7 +106,7 @@ fn both_bodies(
             both_done.wait();
             received
         });
-        let framed = framing(&http_head(&mut &exchange.client));
+        let framed = framing(&read_http_head(&mut &exchange.client));
         let response = receive_body(&exchange.client, framed, bytes);
         assert!(received.join().unwrap() == up.join().unwrap(), "request");
         assert!(response == down.join().unwrap(), "response");
@@ -219,7 +219,10 @@ fn partial_response(chain: &Chain, family: &Addresses, framing: Framing) -> Exch
     let mut exchange = start_exchange(chain, family, ["GET", version, ""]);
     response(&exchange.server, &framing.field(HUGE));
     send_beginning(&mut exchange.server, framing);
-    assert_eq!(self::framing(&http_head(&mut exchange.client)), framing);
+    assert_eq!(
+        self::framing(&read_http_head(&mut exchange.client)),
+        framing
+    );
     read_beginning(&mut exchange.client, framing);
     exchange
 }
@@ -269,7 +272,7 @@ pub(crate) fn slow_reader_stops_server(chain: &Chain, family: &Addresses) {
             stalled_at < 3 * room && 3 * room < BYTES,
             "{stalled_at} bytes written"
         );
-        http_head(&mut &exchange.client);
+        read_http_head(&mut &exchange.client);
         let received = receive_after(&[], &exchange.client).unwrap();
         assert!(received == sent.join().unwrap(), "{} bytes", received.bytes);
     });

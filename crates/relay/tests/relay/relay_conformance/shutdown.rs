@@ -2,7 +2,7 @@
 //! SIGTERM: connections that end in time are completed, the rest is reset and counted.
 
 use crate::relay_conformance::chain::{Chain, LISTENERS, is_reset};
-use longhaul_testnet::{relay_process::exchange, relay_testbed::IPV4};
+use longhaul_testnet::{relay_process::transfer_both_ways, relay_testbed::IPV4};
 use rustix::process::Signal;
 use std::io::Read;
 
@@ -18,7 +18,7 @@ pub(crate) fn drains_and_counts_reset_connections(chain: Chain) {
     let mut relays = chain.relays.into_iter();
     let near = relays.next().expect("at least one");
     near.signal(Signal::TERM);
-    exchange(&client, &server, 1);
+    transfer_both_ways(&client, &server, 1);
     let (status, log) = near.wait();
     assert!(status.success(), "{log}");
     assert!(log.contains(&format!("{left} connections reset")), "{log}");

@@ -4,7 +4,9 @@
 
 use crate::relay_conformance::chain::{accept, make_certificates, tls, wait_until};
 use longhaul_protocol::{destination::Destination, proxy_protocol::encode_v1};
-use longhaul_testnet::relay_process::{Relay, connect, dial, exchange, origin, read_array};
+use longhaul_testnet::relay_process::{
+    Relay, connect, dial, listen_as_origin, read_array, transfer_both_ways,
+};
 use std::{
     fs,
     io::{ErrorKind, Read, Write},
@@ -55,7 +57,7 @@ fn assert_all_closed(relay: Relay) {
 
 #[test]
 fn times_out_slow_handshakes() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let listeners = ["--socks5", ANY, "--http", ANY, "--convert", ANY];
     let relay = Relay::start(&[&listeners[..], &LIMIT].concat());
     let messages: [(&str, &[u8], u8); 5] = [
@@ -76,7 +78,7 @@ fn times_out_slow_handshakes() {
         check_slow_clients(relay.address(kind), beginning, more, || {
             let to = Destination::Address(address);
             let client = dial(kind, relay.address(kind), &to).unwrap();
-            exchange(&client, &accept(&listener), 1);
+            transfer_both_ways(&client, &accept(&listener), 1);
         });
     }
     assert_all_closed(relay);
@@ -85,7 +87,7 @@ fn times_out_slow_handshakes() {
 /// A PROXY header of version 1 or 2 precedes the protocol of the listener's clients, if any.
 #[test]
 fn times_out_slow_proxy_headers() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let forward = format!("{ANY}={address}");
     let mut listeners = vec!["--forward", &forward, "--http", ANY, "--socks5", ANY];
     listeners.extend(["--convert", ANY]);
@@ -102,7 +104,7 @@ fn times_out_slow_proxy_headers() {
         check_slow_clients(relay.address(kind), beginning, more, || {
             let mut client = connect(relay.address("forward"));
             client.write_all(&encode_v1(address, address)).unwrap();
-            exchange(&client, &accept(&listener), 1);
+            transfer_both_ways(&client, &accept(&listener), 1);
         });
     }
     assert_all_closed(relay);
@@ -111,7 +113,7 @@ fn times_out_slow_proxy_headers() {
 /// A password of 255 bytes that is never complete (RFC 1929 §2).
 #[test]
 fn times_out_slow_passwords() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let users = tempfile::NamedTempFile::new().unwrap();
     fs::write(&users, "me:secret\n").unwrap();
     fs::set_permissions(&users, fs::Permissions::from_mode(0o600)).unwrap();
@@ -131,7 +133,7 @@ fn times_out_slow_passwords() {
         let request = [&[5, 1, 0, 1][..], &ip, &port].concat();
         client.write_all(&request).unwrap();
         assert_eq!(read_array::<10>(&mut client)[1], 0);
-        exchange(&client, &accept(&listener), 1);
+        transfer_both_ways(&client, &accept(&listener), 1);
     });
     assert_all_closed(relay);
 }
@@ -139,15 +141,15 @@ fn times_out_slow_passwords() {
 /// A ClientHello that is never complete.
 #[test]
 fn times_out_slow_tls_handshakes() {
-    let (listener, address) = origin();
+    let (listener, address) = listen_as_origin();
     let files = tempfile::tempdir().unwrap();
     make_certificates(files.path(), 1);
     let [here, there] = [0, 1].map(|hop| tls(files.path(), hop));
     let convert_listener = "[[listener]]\nkind = 'convert'\naddress = '127.0.0.1:0'";
     let limits = "[limits]\nhandshake_timeout = '1s'\n";
-    let relay = Relay::configured(&format!("{convert_listener}\n{there}{limits}"), 1);
+    let relay = Relay::start_with_config(&format!("{convert_listener}\n{there}{limits}"), 1);
     let convert = relay.address("convert");
-    let near = Relay::configured(
+    let near = Relay::start_with_config(
         &format!(
             "[[listener]]\nkind = 'forward'\naddress = '{ANY}'\ndestination = '{address}'\n\
              [[route]]\nvia = ['hop1']\n[peer.hop1]\naddress = '{convert}'\n{here}"
@@ -158,7 +160,7 @@ fn times_out_slow_tls_handshakes() {
     let hello = [22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3];
     check_slow_clients(convert, &hello, 0, || {
         let client = connect(near.address("forward"));
-        exchange(&client, &accept(&listener), 1);
+        transfer_both_ways(&client, &accept(&listener), 1);
     });
     drop(near);
     assert_all_closed(relay);

@@ -61,7 +61,7 @@ fn ordinary_user_copies_own_files() {
 #[test]
 fn fields_denied_to_the_user_are_neither_tried_nor_compared() {
     if !is_root() {
-        longhaul_testbed::skip::because("needs root to create files of another user");
+        longhaul_testbed::skip::record("needs root to create files of another user");
         return;
     }
     let temp = dirs();
@@ -107,7 +107,7 @@ fn compare_with(program: &str, arguments: &[&str]) {
         .arg(&theirs)
         .output();
     let Ok(output) = ran else {
-        longhaul_testbed::skip::because(format!("{program} is not installed"));
+        longhaul_testbed::skip::record(format!("{program} is not installed"));
         return;
     };
     assert!(output.status.success(), "{output:?}");

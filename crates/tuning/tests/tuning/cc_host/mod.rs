@@ -25,8 +25,9 @@ pub(crate) const NAME: &str = "lh_scalable";
 /// Whether this process is root of the machine, as BPF requires. In a user namespace the test is skipped;
 /// otherwise it fails, unless ALLOW_SKIP is 1.
 pub(crate) fn may_load() -> bool {
-    let root = rustix::process::geteuid().is_root() && !longhaul_testbed::skip::is_confined();
-    longhaul_testbed::skip::unless_confined(root, "eBPF, which takes root of the machine")
+    let root =
+        rustix::process::geteuid().is_root() && !longhaul_testbed::skip::is_in_user_namespace();
+    longhaul_testbed::skip::require_privileged(root, "eBPF, which takes root of the machine")
 }
 
 /// Directory for pins. Names of congestion controls belong to the machine, so one test runs at a time.

@@ -141,5 +141,5 @@ pub(crate) fn connect(to: SocketAddr) -> String {
 pub(crate) fn may_run() -> bool {
     let missing = longhaul_congestion::sockets::initial_window::attach().err();
     let missing = missing.map(|error| error.to_string());
-    longhaul_testbed::skip::unless_confined(missing.is_none(), missing.unwrap_or_default())
+    longhaul_testbed::skip::require_privileged(missing.is_none(), missing.unwrap_or_default())
 }
