@@ -13,7 +13,7 @@ use longhaul_packet::tcp::SYN;
 use std::collections::HashMap;
 
 /// Maximum number of connections that a shard follows at once: those that begin first.
-const PAIRS_MAX: usize = 4;
+const FLOW_PAIRS_MAX: usize = 4;
 /// Maximum number of segments at one point before the first at another.
 const UNMATCHED_MAX: u32 = 4096;
 /// Maximum number of unmatched packets for each point and direction: at worst 16 MB a connection.
@@ -62,7 +62,7 @@ impl FlowPairs {
     }
 
     fn start_pair(&mut self, item: &CapturedSegment) {
-        if self.pairs.len() < PAIRS_MAX {
+        if self.pairs.len() < FLOW_PAIRS_MAX {
             let pair = || FlowPair::new(item.capture_point, self.same_clock);
             self.pairs.entry(item.key).or_insert_with(pair);
         }

@@ -25,8 +25,8 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Maximum number of flows at two capture points in the result, those that end first: up to 400 kB each.
-const PAIRS_MAX: usize = 100;
+/// Maximum number of two-point comparisons in the result, those of flows that end first: up to 400 kB each.
+const COMPARISONS_MAX: usize = 100;
 
 /// Pipeline of an analysis.
 pub(super) struct AnalysisPipeline<'a> {
@@ -181,7 +181,7 @@ impl<'a> ResultCollector<'a> {
         let mut flows = Vec::new();
         for output in outputs {
             flows.append(&mut output.flows);
-            let free = PAIRS_MAX.saturating_sub(self.comparisons.len());
+            let free = COMPARISONS_MAX.saturating_sub(self.comparisons.len());
             self.comparisons
                 .extend(output.comparisons.drain(..).take(free));
         }

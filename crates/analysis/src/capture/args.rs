@@ -27,9 +27,10 @@ Examples:
     longhaul tap capture -i eth0 -w syn.pcapng \\
         --filter-bpf \"$(tcpdump -i eth0 -ddd 'tcp[13] & 2 != 0')\"
 
-Filters are those of pcap-filter(7) with: tcp, udp, sctp, icmp, icmp6, ip, ip6; host ADDRESS, net
-ADDRESS/PREFIX, port N, portrange N-M, each with src or dst; and, or, not, ( ). A capture that is
-sent over the interface that it captures (ssh, NFS) needs a filter that excludes that connection.
+A filter EXPRESSION is written as in pcap-filter(7), and may contain: tcp, udp, sctp, icmp, icmp6,
+ip, ip6; host ADDRESS, net ADDRESS/PREFIX, port N, portrange N-M, each also with src or dst before
+it; and, or, not, ( ). If the capture itself is sent over the interface that it captures (ssh, NFS),
+exclude that connection by a filter.
 Ctrl-C and SIGTERM stop it with a complete file; after SIGKILL everything up to a tenth of a second
 before is readable.";
 

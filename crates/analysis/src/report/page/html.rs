@@ -24,8 +24,8 @@ use maud::{Markup, PreEscaped, html as markup};
 const CHART_SERIES_BYTES_MAX: usize = 3 << 20;
 /// Maximum number of directions with charts.
 const SECTIONS_MAX: usize = 32;
-/// Maximum number of flows at two capture points: 40 kB each.
-const PAIRS_MAX: usize = 8;
+/// Maximum number of sections about flows at two capture points: 40 kB each.
+const TWO_POINT_SECTIONS_MAX: usize = 8;
 
 pub(crate) const STYLE: &str = include_str!("../../../web/tap.css");
 const SCRIPT: &str = include_str!("../../../web/tap.js");
@@ -91,7 +91,10 @@ fn json_len(value: &impl serde::Serialize) -> usize {
 
 /// Returns the first flows that were captured at two points.
 fn two_point_sections(analysis: &Analysis) -> Vec<TwoPointSection<'_>> {
-    let pairs = analysis.two_point_comparisons.iter().take(PAIRS_MAX);
+    let pairs = analysis
+        .two_point_comparisons
+        .iter()
+        .take(TWO_POINT_SECTIONS_MAX);
     pairs
         .filter_map(|pair| TwoPointSection::new(analysis, pair))
         .collect()

@@ -84,11 +84,11 @@ fn compare(file: &Path, super_packets: bool) {
         let name = format!("{} {direction:?}", file.display());
         let packets = Packets {
             sent: &tshark[direction],
-            answers: &tshark[&(direction.1, direction.0)],
+            received: &tshark[&(direction.1, direction.0)],
         };
-        rules::beside_tshark(&name, ours, packets.sent);
+        rules::compare_with_tshark(&name, ours, packets.sent);
         let tcptrace = &tcptrace[direction];
-        rules::beside_tcptrace(&name, ours, tcptrace, &packets, super_packets);
+        rules::compare_with_tcptrace(&name, ours, tcptrace, &packets, super_packets);
     }
 }
 

@@ -106,7 +106,7 @@ fn agrees_on_duplicated_packets() {
     for variants in stored_captures() {
         let twice = variants.records.iter().flat_map(|record| [record, record]);
         let twice: Vec<_> = twice.cloned().collect();
-        variants.compare("twice", &twice, rules::counts_beside_tshark);
+        variants.compare("twice", &twice, rules::compare_counts_with_tshark);
     }
 }
 
@@ -119,7 +119,7 @@ fn agrees_on_slightly_shuffled_packets() {
         for reach in [2, 3, 6, 10] {
             let shuffled_near = shuffled(&variants.records, reach);
             let what = format!("shuffled by {reach}");
-            variants.compare(&what, &shuffled_near, rules::counts_beside_tshark);
+            variants.compare(&what, &shuffled_near, rules::compare_counts_with_tshark);
         }
     }
 }
@@ -133,7 +133,11 @@ fn agrees_on_fully_shuffled_packets() {
     for variants in stored_captures() {
         let backwards: Vec<_> = variants.records.iter().rev().cloned().collect();
         let shuffled_far = shuffled(&variants.records, 1 << 20);
-        variants.compare("backwards", &backwards, rules::packets_beside_tshark);
-        variants.compare("shuffled", &shuffled_far, rules::packets_beside_tshark);
+        variants.compare("backwards", &backwards, rules::compare_packets_with_tshark);
+        variants.compare(
+            "shuffled",
+            &shuffled_far,
+            rules::compare_packets_with_tshark,
+        );
     }
 }

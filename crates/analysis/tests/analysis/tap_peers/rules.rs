@@ -9,12 +9,12 @@ const TENTH: f64 = 0.051;
 const MICROSECOND: f64 = 0.001;
 
 #[track_caller]
-fn equal(name: &str, what: &str, ours: u64, theirs: u64) {
+fn assert_equal(name: &str, what: &str, ours: u64, theirs: u64) {
     assert_eq!(ours, theirs, "{what} of {name}: ours and theirs");
 }
 
 #[track_caller]
-fn near(name: &str, what: &str, ours: f64, theirs: f64, by: f64) {
+fn assert_near(name: &str, what: &str, ours: f64, theirs: f64, by: f64) {
     assert!(
         (ours - theirs).abs() <= by,
         "{what} of {name}: {ours} and {theirs}"
@@ -24,19 +24,20 @@ fn near(name: &str, what: &str, ours: f64, theirs: f64, by: f64) {
 /// tshark's analysis of both directions, packet by packet.
 pub(crate) struct Packets<'a> {
     pub(crate) sent: &'a Tshark,
-    pub(crate) answers: &'a Tshark,
+    pub(crate) received: &'a Tshark,
 }
 
 /// Compares all figures with tshark's.
-pub(crate) fn beside_tshark(name: &str, ours: &Ours, theirs: &Tshark) {
-    counts_beside_tshark(name, ours, theirs);
-    rtt_beside_tshark(name, ours, theirs);
+pub(crate) fn compare_with_tshark(name: &str, ours: &Ours, theirs: &Tshark) {
+    compare_counts_with_tshark(name, ours, theirs);
+    compare_rtt_with_tshark(name, ours, theirs);
 }
 
 /// Compares all figures but round trips with tshark's.
-pub(crate) fn counts_beside_tshark(name: &str, ours: &Ours, theirs: &Tshark) {
-    packets_beside_tshark(name, ours, theirs);
-    let same = |what: &str, ours, theirs| equal(name, &format!("{what} (tshark)"), ours, theirs);
+pub(crate) fn compare_counts_with_tshark(name: &str, ours: &Ours, theirs: &Tshark) {
+    compare_packets_with_tshark(name, ours, theirs);
+    let same =
+        |what: &str, ours, theirs| assert_equal(name, &format!("{what} (tshark)"), ours, theirs);
     same(
         "zero windows",
         ours.acks("zero_windows"),
@@ -49,14 +50,15 @@ pub(crate) fn counts_beside_tshark(name: &str, ours: &Ours, theirs: &Tshark) {
     // keep-alive. D14, D16: data after its ACK.
     same(
         "retransmitted or late",
-        ours.retransmissions() + ours.data("reordered") + theirs.lone_bytes,
-        theirs.retransmitted_or_late + theirs.keep_alives_of_data + theirs.late_to_acks,
+        ours.retransmissions() + ours.data("reordered") + theirs.first_packet_keep_alives,
+        theirs.retransmitted_or_late + theirs.keep_alives_of_data + theirs.acked_before_capture,
     );
 }
 
 /// Compares the figures that do not depend on the order of packets.
-pub(crate) fn packets_beside_tshark(name: &str, ours: &Ours, theirs: &Tshark) {
-    let same = |what: &str, ours, theirs| equal(name, &format!("{what} (tshark)"), ours, theirs);
+pub(crate) fn compare_packets_with_tshark(name: &str, ours: &Ours, theirs: &Tshark) {
+    let same =
+        |what: &str, ours, theirs| assert_equal(name, &format!("{what} (tshark)"), ours, theirs);
     same("packets", ours.data("packets"), theirs.packets);
     same(
         "data packets",
@@ -71,17 +73,17 @@ pub(crate) fn packets_beside_tshark(name: &str, ours: &Ours, theirs: &Tshark) {
 
 /// Compares RTTs. D3: tshark also takes samples of retransmitted data; these are left out here. D6: it has no sample
 /// of an ACK inside a packet.
-fn rtt_beside_tshark(name: &str, ours: &Ours, theirs: &Tshark) {
+fn compare_rtt_with_tshark(name: &str, ours: &Ours, theirs: &Tshark) {
     let samples = ours.rtt_samples();
-    let fewest = theirs.rtt_ms.len() as u64 + theirs.answers_inside;
+    let fewest = theirs.rtt_ms.len() as u64 + theirs.acks_inside_packets;
     assert!(
-        (fewest..=fewest + theirs.answers_to_late).contains(&samples),
+        (fewest..=fewest + theirs.acks_of_late_data).contains(&samples),
         "RTT samples of {name}: {samples}, tshark {fewest} and {} of what came late",
-        theirs.answers_to_late
+        theirs.acks_of_late_data
     );
     if samples == theirs.rtt_ms.len() as u64 {
         for (ours, theirs) in ours.rtt_ms().into_iter().zip(summary(&theirs.rtt_ms)) {
-            near(name, "RTT (tshark)", ours, theirs, MICROSECOND);
+            assert_near(name, "RTT (tshark)", ours, theirs, MICROSECOND);
         }
     }
 }
@@ -95,14 +97,15 @@ fn summary(samples: &[f64]) -> [f64; 3] {
 }
 
 /// Compares the figures of a connection with tcptrace's.
-pub(crate) fn beside_tcptrace(
+pub(crate) fn compare_with_tcptrace(
     name: &str,
     ours: &Ours,
     theirs: &Tcptrace,
     packets: &Packets<'_>,
     super_packets: bool,
 ) {
-    let same = |what: &str, ours, theirs| equal(name, &format!("{what} (tcptrace)"), ours, theirs);
+    let same =
+        |what: &str, ours, theirs| assert_equal(name, &format!("{what} (tcptrace)"), ours, theirs);
     same(
         "packets",
         ours.data("packets"),
@@ -168,19 +171,22 @@ pub(crate) fn beside_tcptrace(
         same(
             "duplicate ACKs",
             ours.received("duplicates"),
-            theirs.count_and("duplicate_acks", -packets.answers.more_repeats),
+            theirs.count_and(
+                "duplicate_acks",
+                -packets.received.extra_tcptrace_duplicates,
+            ),
         );
-        rtt_beside_tcptrace(name, theirs, packets.sent);
+        compare_rtt_with_tcptrace(name, theirs, packets.sent);
     }
 }
 
 /// Compares RTTs. D7: tcptrace takes other samples for ACKs of data that was retransmitted or late, and of data sent
 /// before that. D8: it also takes samples of RSTs. tshark's samples give a lower and an upper limit.
-fn rtt_beside_tcptrace(name: &str, theirs: &Tcptrace, sent: &Tshark) {
+fn compare_rtt_with_tcptrace(name: &str, theirs: &Tcptrace, sent: &Tshark) {
     let all = [&sent.rtt_ms[..], &sent.reset_rtt_ms].concat();
     let (samples, others) = (all.len() as u64, theirs.count("RTT_samples"));
-    let most = samples + sent.answers_to_twice + sent.answers_to_late;
-    let fewest = samples.saturating_sub(sent.answers_behind);
+    let most = samples + sent.acks_of_data_captured_twice + sent.acks_of_late_data;
+    let fewest = samples.saturating_sub(sent.acks_of_data_before_repeat);
     assert!(
         (fewest..=most).contains(&others),
         "RTT samples of {name}: {others} by tcptrace, {fewest} to {most} by its rules"
@@ -191,7 +197,7 @@ fn rtt_beside_tcptrace(name: &str, theirs: &Tcptrace, sent: &Tshark) {
         let mean = mean * samples as f64 / (samples as f64 + 1e-4);
         let columns = ["RTT_min", "RTT_avg", "RTT_max"].map(|column| theirs.ms(column));
         for (ours, theirs) in [least, mean, greatest].into_iter().zip(columns) {
-            near(name, "RTT (tcptrace)", ours, theirs, TENTH);
+            assert_near(name, "RTT (tcptrace)", ours, theirs, TENTH);
         }
     }
 }

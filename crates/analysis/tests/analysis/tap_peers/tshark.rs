@@ -23,16 +23,16 @@ pub(crate) struct Tshark {
     /// sequence number that is not the next (D11).
     pub(crate) other_duplicates: u64,
     /// Duplicate ACKs as tcptrace counts them, minus those by RFC 5681 §2 (D5, D11).
-    pub(crate) more_repeats: i64,
+    pub(crate) extra_tcptrace_duplicates: i64,
     /// Retransmissions of all kinds and out-of-order packets, without SYNs.
     pub(crate) retransmitted_or_late: u64,
     /// Keep-alives that carry an unacknowledged byte (D10).
     pub(crate) keep_alives_of_data: u64,
     /// New data below an earlier ACK's number, which tshark takes for data in order (D14).
-    pub(crate) late_to_acks: u64,
+    pub(crate) acked_before_capture: u64,
     /// First packets of a direction with a single byte that is already acknowledged: we take them for keep-alives
     /// (D16).
-    pub(crate) lone_bytes: u64,
+    pub(crate) first_packet_keep_alives: u64,
     /// End of the data of the other end that this end acknowledged or reported by SACK.
     received_end: u64,
     /// Packets and bytes by our definitions, minus those by tcptrace's (D5, D9, D10, D13).
@@ -42,13 +42,13 @@ pub(crate) struct Tshark {
     /// RTTs in ms that tshark takes from RSTs, which acknowledge nothing (D8).
     pub(crate) reset_rtt_ms: Vec<f64>,
     /// ACKs of data that was sent before the latest retransmission or late packet (D7).
-    pub(crate) answers_behind: u64,
+    pub(crate) acks_of_data_before_repeat: u64,
     /// ACKs for data sent once and in order, for which tshark has no RTT: inside a packet (D6).
-    pub(crate) answers_inside: u64,
+    pub(crate) acks_inside_packets: u64,
     /// ACKs that cover late data, but no data that was captured twice (D3).
-    pub(crate) answers_to_late: u64,
+    pub(crate) acks_of_late_data: u64,
     /// ACKs that cover data that was captured twice.
-    pub(crate) answers_to_twice: u64,
+    pub(crate) acks_of_data_captured_twice: u64,
     /// Next sequence number.
     next: u64,
     /// Next sequence number after packets with data, SYN or FIN.
@@ -66,11 +66,11 @@ pub(crate) struct Tshark {
     /// Sequence numbers captured by tcptrace's definition: without data sent into a zero window.
     captured_by_tcptrace: Ranges,
     /// Sequence numbers captured more than once.
-    twice: Ranges,
+    captured_twice: Ranges,
     /// Sequence numbers first captured after higher ones.
     late: Ranges,
     /// Next sequence number at the time of the latest repeated or late data.
-    repeat_next: u64,
+    next_at_last_repeat: u64,
 }
 
 /// Differences: figures by our definitions minus those by tcptrace's.
@@ -262,7 +262,7 @@ impl Tshark {
         let last = packet.ack.saturating_sub(1)..packet.ack;
         let by_tcptrace =
             repeats && !after_late && other.has_sent_non_syn && other.captured.overlap(&last) > 0;
-        self.more_repeats += i64::from(by_tcptrace) - i64::from(duplicate);
+        self.extra_tcptrace_duplicates += i64::from(by_tcptrace) - i64::from(duplicate);
     }
 
     /// D5, D9, D10: counts repeated sequence numbers by tcptrace's definition and by ours.
@@ -280,10 +280,11 @@ impl Tshark {
 
         let new = self.packets > 1 && packet.numbers.start >= self.next;
         let flagged = RETRANSMITTED_OR_LATE.iter().any(|field| packet.has(field));
-        let late_to_acks = new && !flagged && other.received_end > packet.numbers.start;
-        self.late_to_acks += u64::from(late_to_acks && !packet.is(SYN));
-        let lone = self.packets == 1 && packet.payload == 1 && flagged;
-        self.lone_bytes += u64::from(lone && other.acked == Some(packet.numbers.end));
+        let acked_before_capture = new && !flagged && other.received_end > packet.numbers.start;
+        self.acked_before_capture += u64::from(acked_before_capture && !packet.is(SYN));
+        let is_first_byte = self.packets == 1 && packet.payload == 1 && flagged;
+        self.first_packet_keep_alives +=
+            u64::from(is_first_byte && other.acked == Some(packet.numbers.end));
 
         let (captured, captured_by_tcptrace) = (&self.captured, &self.captured_by_tcptrace);
         let (captured, captured_by_tcptrace) = (
@@ -305,13 +306,13 @@ impl Tshark {
         differences.unique_bytes += unique(captured) - unique_by_tcptrace;
 
         if ours > 0 {
-            self.twice.insert(packet.numbers.clone());
-            self.repeat_next = self.next;
+            self.captured_twice.insert(packet.numbers.clone());
+            self.next_at_last_repeat = self.next;
         } else if !probe && packet.numbers.start < self.next {
             // D13: no data, only an ACK had a higher sequence number before.
             self.differences.late_packets += i64::from(packet.numbers.start >= self.data_next);
             self.late.insert(packet.numbers.clone());
-            self.repeat_next = self.next;
+            self.next_at_last_repeat = self.next;
         }
         self.data_next = self.data_next.max(packet.numbers.end);
         self.captured.insert(packet.numbers.clone());
@@ -326,19 +327,19 @@ impl Tshark {
         if covered.is_empty() {
             return;
         }
-        if self.twice.overlap(&covered) > 0 {
-            self.answers_to_twice += 1;
+        if self.captured_twice.overlap(&covered) > 0 {
+            self.acks_of_data_captured_twice += 1;
         } else if self.late.overlap(&covered) > 0 {
-            self.answers_to_late += 1;
+            self.acks_of_late_data += 1;
         } else {
-            self.answers_behind += u64::from(packet.ack <= self.repeat_next);
+            self.acks_of_data_before_repeat += u64::from(packet.ack <= self.next_at_last_repeat);
             match packet.rtt_ms() {
                 Some(rtt_ms) if packet.is(RST) => self.reset_rtt_ms.push(rtt_ms),
                 Some(rtt_ms) => self.rtt_ms.push(rtt_ms),
                 // The ACK counts only if the packet that it acknowledges was captured.
                 None => {
                     let last = packet.ack - 1..packet.ack;
-                    self.answers_inside += self.captured.overlap(&last);
+                    self.acks_inside_packets += self.captured.overlap(&last);
                 }
             }
         }
