@@ -22,41 +22,46 @@ fn seq() -> impl Strategy<Value = Seq> {
     ]
 }
 
+/// Packet that the peer sends.
 #[derive(Debug, Clone)]
-enum Received {
+enum PeerPacket {
     Data(Seq, Vec<u8>),
+    /// Next expected packet, RTT in microseconds, and free space of the receive buffer in packets.
     Ack(Seq, u32, u32),
-    Light(Seq),
+    LightAck(Seq),
+    /// First and last packet of each run of lost packets.
     Nak(Vec<(Seq, Seq)>),
     Ack2(u32),
     Drop(Seq, Seq),
+    /// Datagram of arbitrary bytes, with the connection's ID if it is long enough.
     Raw(Vec<u8>),
 }
 
-fn received() -> impl Strategy<Value = Received> {
+fn peer_packet() -> impl Strategy<Value = PeerPacket> {
     prop_oneof![
-        (seq(), vec(any::<u8>(), 0..2000)).prop_map(|(seq, bytes)| Received::Data(seq, bytes)),
+        (seq(), vec(any::<u8>(), 0..2000)).prop_map(|(seq, bytes)| PeerPacket::Data(seq, bytes)),
         (seq(), any::<u32>(), any::<u32>())
-            .prop_map(|(next, rtt, room)| Received::Ack(next, rtt, room)),
-        seq().prop_map(Received::Light),
-        vec((seq(), seq()), 0..5).prop_map(Received::Nak),
-        any::<u32>().prop_map(Received::Ack2),
-        (seq(), seq()).prop_map(|(first, last)| Received::Drop(first, last)),
-        vec(any::<u8>(), 0..80).prop_map(Received::Raw),
+            .prop_map(|(next, rtt_us, free_packets)| PeerPacket::Ack(next, rtt_us, free_packets)),
+        seq().prop_map(PeerPacket::LightAck),
+        vec((seq(), seq()), 0..5).prop_map(PeerPacket::Nak),
+        any::<u32>().prop_map(PeerPacket::Ack2),
+        (seq(), seq()).prop_map(|(first, last)| PeerPacket::Drop(first, last)),
+        vec(any::<u8>(), 0..80).prop_map(PeerPacket::Raw),
     ]
 }
 
-fn datagram(received: &Received) -> Vec<u8> {
-    let mut encoded = Vec::new();
-    let body = match received {
-        Received::Raw(bytes) => {
+/// Encodes a packet as a datagram.
+fn encode(packet: &PeerPacket) -> Vec<u8> {
+    let mut loss_report = Vec::new();
+    let body = match packet {
+        PeerPacket::Raw(bytes) => {
             let mut raw = bytes.clone();
             if raw.len() >= 16 {
                 raw[12..16].copy_from_slice(&11_u32.to_be_bytes());
             }
             return raw;
         }
-        Received::Data(seq, payload) => Body::Data(Data {
+        PeerPacket::Data(seq, payload) => Body::Data(Data {
             seq: *seq,
             message: Message {
                 number: longhaul_udt::MessageNumber::new(seq.get() % 5),
@@ -66,24 +71,25 @@ fn datagram(received: &Received) -> Vec<u8> {
             },
             payload,
         }),
-        Received::Ack(next, rtt_us, room) => Body::Ack(Ack {
+        // The other fields need arbitrary numbers, too.
+        PeerPacket::Ack(next, rtt_us, free_packets) => Body::Ack(Ack {
             number: 7,
             next: *next,
             rtt_us: *rtt_us,
-            rtt_var_us: *room,
-            available_buffer: *room,
+            rtt_var_us: *free_packets,
+            available_buffer: *free_packets,
             rates: Some(Rates {
                 arrival_rate: *rtt_us,
-                capacity: *room,
+                capacity: *free_packets,
             }),
         }),
-        Received::Light(next) => Body::LightAck(*next),
-        Received::Nak(runs) => {
-            LossReport::encode(runs.iter().copied(), 1000, &mut encoded);
-            Body::Nak(LossReport::from_encoded(&encoded))
+        PeerPacket::LightAck(next) => Body::LightAck(*next),
+        PeerPacket::Nak(runs) => {
+            LossReport::encode(runs.iter().copied(), 1000, &mut loss_report);
+            Body::Nak(LossReport::from_encoded(&loss_report))
         }
-        Received::Ack2(number) => Body::Ack2(*number),
-        Received::Drop(first, last) => Body::Drop {
+        PeerPacket::Ack2(number) => Body::Ack2(*number),
+        PeerPacket::Drop(first, last) => Body::Drop {
             message: longhaul_udt::MessageNumber::new(1),
             first: *first,
             last: *last,
@@ -99,6 +105,7 @@ fn datagram(received: &Received) -> Vec<u8> {
     bytes
 }
 
+/// Payload of a packet of the test stream, in bytes.
 const PAYLOAD_LEN: usize = 8;
 
 /// Returns packet `number` of the test stream as a datagram.
@@ -106,17 +113,17 @@ fn stream_datagram(number: u32) -> Vec<u8> {
     let begin = number as usize * PAYLOAD_LEN;
     let mut payload = vec![0; PAYLOAD_LEN];
     bytes_up_to(u64::MAX)(begin as u64, &mut payload);
-    datagram(&Received::Data(Seq::new(FIRST).plus(number), payload))
+    encode(&PeerPacket::Data(Seq::new(FIRST).plus(number), payload))
 }
 
-/// Generates rounds of stream packets by number, each followed by a drop request.
-fn drops() -> impl Strategy<Value = Vec<(Vec<u32>, Seq, Seq)>> {
+/// Generates rounds: numbers of stream packets, then the range of a drop request.
+fn rounds_with_drops() -> impl Strategy<Value = Vec<(Vec<u32>, Seq, Seq)>> {
     vec((vec(0_u32..100, 0..40), seq(), seq()), 1..20)
 }
 
 proptest! {
     #[test]
-    fn ignores_drop_requests_for_a_stream(all in drops()) {
+    fn ignores_drop_requests_for_a_stream(rounds in rounds_with_drops()) {
         let small = longhaul_udt::Config { send_packets: 64, receive_packets: 64, ..config() };
         let [mut end, _] = open(small, Seq::new(FIRST), &native);
         let (mut read, mut to) = (0, [0; 4096]);
@@ -127,26 +134,26 @@ proptest! {
             read += length as u64;
             read
         };
-        for (numbers, first, last) in all {
+        for (numbers, first, last) in rounds {
             for number in numbers {
                 receive(&stream_datagram(number));
             }
-            receive(&datagram(&Received::Drop(first, last)));
+            receive(&encode(&PeerPacket::Drop(first, last)));
         }
         let read = (0..100).map(|number| receive(&stream_datagram(number))).last();
         prop_assert_eq!(read, Some(100 * PAYLOAD_LEN as u64));
     }
 
     #[test]
-    fn handles_arbitrary_packets(all in vec((received(), 0_u64..400), 0..60)) {
+    fn handles_arbitrary_packets(packets in vec((peer_packet(), 0_u64..400), 0..60)) {
         let small = longhaul_udt::Config { send_packets: 64, receive_packets: 64, ..config() };
         let [mut end, _] = open(small, Seq::new(FIRST), &native);
         let mut now = Time::ZERO;
         let mut buffer = vec![0; 4096];
-        for (received, millis) in all {
+        for (packet, millis) in packets {
             bytes_up_to(u64::MAX)(0, &mut buffer);
             end.write(&buffer);
-            let datagram = datagram(&received);
+            let datagram = encode(&packet);
             if let Some(packet) = Packet::read(&datagram) {
                 end.handle(&packet, now);
             }
@@ -167,14 +174,16 @@ proptest! {
     }
 
     #[test]
-    fn ignores_reports_of_unsent_packets(ahead in 1_u32..1 << 30) {
+    fn ignores_acks_and_naks_of_unsent_packets(ahead in 1_u32..1 << 30) {
         let [mut end, _] = open(config(), Seq::new(FIRST), &native);
         end.write(&[1; 100]);
         let now = Time::from_millis(1);
         prop_assert!(end.transmit(now, &mut Vec::new()));
         let beyond = Seq::new(FIRST).plus(ahead);
-        for received in [Received::Ack(beyond.plus(1), 1000, 100), Received::Light(beyond.plus(1)), Received::Nak(vec![(Seq::new(FIRST), beyond)])] {
-            let datagram = datagram(&received);
+        let next = beyond.plus(1);
+        let losses = vec![(Seq::new(FIRST), beyond)];
+        for packet in [PeerPacket::Ack(next, 1000, 100), PeerPacket::LightAck(next), PeerPacket::Nak(losses)] {
+            let datagram = encode(&packet);
             end.handle(&Packet::read(&datagram).unwrap(), now);
         }
         prop_assert!(!end.is_flushed() && end.close_reason().is_none());
