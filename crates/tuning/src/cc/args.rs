@@ -79,9 +79,9 @@ pub struct Args {
 enum Command {
     /// List the congestion controls of the kernel and of longhaul
     List(List),
-    /// Load a congestion control into the kernel, for all programs and network namespaces
+    /// Load congestion controls into the kernel, for all programs and network namespaces
     Load(Load),
-    /// Unload a congestion control; connections that use it keep it
+    /// Unload congestion controls; open connections keep theirs
     Unload(Unload),
     /// Show a congestion control of longhaul: its parameters, state and BPF programs
     Show(Show),
@@ -103,7 +103,7 @@ struct List {
 #[derive(clap::Args)]
 #[command(after_help = LOAD_EXAMPLES)]
 struct Load {
-    /// Congestion control of longhaul, with or without lh_; repeatable
+    /// Congestion controls of longhaul, with or without lh_
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
     /// Parameter of the congestion control, NAME=VALUE; repeatable
@@ -133,7 +133,7 @@ struct Load {
 #[derive(clap::Args)]
 #[command(after_help = UNLOAD_EXAMPLES)]
 struct Unload {
-    /// Congestion control of longhaul, with or without lh_; repeatable
+    /// Congestion controls of longhaul, with or without lh_
     #[arg(
         value_name = "NAME",
         required_unless_present = "all",
