@@ -7,7 +7,7 @@ use super::{
 };
 
 /// Type of the private TLV with a [`Cause`]. Relays that do not know it still have the Error TLV.
-const CAUSE: u8 = 0xC5;
+const CAUSE_TLV: u8 = 0xC5;
 
 /// Report of a relay about a failure. Its contents come from another host, so names are reduced to at
 /// most [`Cause::NAME_LEN_MAX`] printable ASCII characters.
@@ -16,9 +16,9 @@ pub struct Cause {
     /// Code of the failure, in longhaul's numbering.
     pub code: u8,
     /// The relay that reports the failure; empty for the relay that answers.
-    pub by: String,
+    pub reported_by: String,
     /// The relay that could not be reached; empty for the destination.
-    pub at: String,
+    pub failed_at: String,
 }
 
 impl Cause {
@@ -27,23 +27,26 @@ impl Cause {
 
     /// Returns a cause. Names are cut, and each character that is not printable ASCII becomes `?`.
     #[must_use]
-    pub fn new(code: u8, by: &str, at: &str) -> Self {
-        let (by, at) = (printable(by), printable(at));
-        Self { code, by, at }
+    pub fn new(code: u8, reported_by: &str, failed_at: &str) -> Self {
+        Self {
+            code,
+            reported_by: printable(reported_by),
+            failed_at: printable(failed_at),
+        }
     }
 
-    /// Returns the encoded `answer` with this cause at its end.
+    /// Encodes `answer`, with this cause as its last TLV.
     #[must_use]
-    pub fn explain(&self, answer: Answer) -> Vec<u8> {
+    pub fn append_to(&self, answer: Answer) -> Vec<u8> {
         let mut message = Message(answer.encode());
         let encode_name = |name: &str| [&[name.len() as u8], name.as_bytes()].concat();
         let value = [
             &[self.code][..],
-            &encode_name(&self.by),
-            &encode_name(&self.at),
+            &encode_name(&self.reported_by),
+            &encode_name(&self.failed_at),
         ]
         .concat();
-        message.tlv(CAUSE, &value);
+        message.tlv(CAUSE_TLV, &value);
         message.finish()
     }
 
@@ -51,15 +54,15 @@ impl Cause {
     #[must_use]
     pub fn find(answer: &[u8]) -> Option<Self> {
         let tlvs = Tlvs(body(answer).ok()??);
-        let mut causes = tlvs.flatten().filter(|(kind, _)| *kind == CAUSE);
+        let mut causes = tlvs.flatten().filter(|(kind, _)| *kind == CAUSE_TLV);
         Self::parse(causes.next()?.1)
     }
 
     fn parse(value: &[u8]) -> Option<Self> {
         let (code, rest) = value.split_first()?;
-        let (by, rest) = split_name(rest)?;
-        let (at, _padding) = split_name(rest)?;
-        Some(Self::new(*code, &by, &at))
+        let (reported_by, rest) = split_name(rest)?;
+        let (failed_at, _padding) = split_name(rest)?;
+        Some(Self::new(*code, &reported_by, &failed_at))
     }
 }
 
@@ -92,9 +95,11 @@ mod tests {
 
     #[test]
     fn parses_what_it_encodes_and_old_relays_ignore_it() {
-        for (by, at) in [("", ""), ("tokyo", ""), ("", "192.0.2.1:5124"), ("a", "b")] {
-            let cause = Cause::new(7, by, at);
-            let bytes = cause.explain(REFUSED);
+        for (reported_by, failed_at) in
+            [("", ""), ("tokyo", ""), ("", "192.0.2.1:5124"), ("a", "b")]
+        {
+            let cause = Cause::new(7, reported_by, failed_at);
+            let bytes = cause.append_to(REFUSED);
             assert_eq!(Cause::find(&bytes), Some(cause));
             assert_eq!(Answer::parse(&bytes), Ok(Some((REFUSED, bytes.len()))));
         }
@@ -105,22 +110,22 @@ mod tests {
     fn bounds_and_escapes_names_of_other_relays() {
         let long = "x".repeat(1000);
         let cause = Cause::new(1, "\u{1b}[2J\r\nX: y\"", &long);
-        assert_eq!(cause.by, "?[2J??X:?y\"");
-        assert_eq!(cause.at.len(), Cause::NAME_LEN_MAX);
-        assert_eq!(Cause::find(&cause.explain(REFUSED)), Some(cause));
+        assert_eq!(cause.reported_by, "?[2J??X:?y\"");
+        assert_eq!(cause.failed_at.len(), Cause::NAME_LEN_MAX);
+        assert_eq!(Cause::find(&cause.append_to(REFUSED)), Some(cause));
         // The same from a relay that does not cut names.
         let mut message = Message(REFUSED.encode());
-        message.tlv(CAUSE, &[&[1, 0, 200][..], &[b'\n'; 200]].concat());
+        message.tlv(CAUSE_TLV, &[&[1, 0, 200][..], &[b'\n'; 200]].concat());
         let found = Cause::find(&message.finish()).unwrap();
-        assert_eq!(found.at, "?".repeat(Cause::NAME_LEN_MAX));
+        assert_eq!(found.failed_at, "?".repeat(Cause::NAME_LEN_MAX));
     }
 
     proptest! {
         #[test]
         fn parsing_never_panics(value in proptest::collection::vec(any::<u8>(), 0..300)) {
             if let Some(cause) = Cause::parse(&value) {
-                prop_assert!(cause.by.len() <= Cause::NAME_LEN_MAX);
-                prop_assert!(cause.at.bytes().all(|b| b.is_ascii_graphic()));
+                prop_assert!(cause.reported_by.len() <= Cause::NAME_LEN_MAX);
+                prop_assert!(cause.failed_at.bytes().all(|b| b.is_ascii_graphic()));
             }
             let _ = Cause::find(&value);
         }

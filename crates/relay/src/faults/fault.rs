@@ -45,9 +45,9 @@ impl Fault {
         relay: &str,
     ) -> Self {
         let Some(Cause {
-            code: known,
-            by,
-            at,
+            code: cause_code,
+            reported_by,
+            failed_at,
         }) = cause
         else {
             let failure = Failure::from_convert(code, detail);
@@ -62,9 +62,9 @@ impl Fault {
         };
         let named = |name: String| (!name.is_empty()).then(|| name.into_boxed_str());
         Self {
-            failure: from_cause_code(known).unwrap_or(Failure::from_convert(code, detail)),
-            reported_by: named(by).or_else(|| Some(relay.into())),
-            failed_at: named(at),
+            failure: from_cause_code(cause_code).unwrap_or(Failure::from_convert(code, detail)),
+            reported_by: named(reported_by).or_else(|| Some(relay.into())),
+            failed_at: named(failed_at),
         }
     }
 
@@ -87,7 +87,7 @@ impl Fault {
         let name = |name: &Option<Box<str>>| name.clone().unwrap_or_default();
         match to_cause_code(self.failure) {
             Some(code) => {
-                Cause::new(code, &name(&self.reported_by), &name(&self.failed_at)).explain(answer)
+                Cause::new(code, &name(&self.reported_by), &name(&self.failed_at)).append_to(answer)
             }
             None => answer.encode(),
         }
