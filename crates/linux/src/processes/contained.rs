@@ -7,7 +7,9 @@
 //! children (getrusage(2)) includes each process that was waited for. No cgroup is needed, which an ordinary user may not
 //! create. Children of a process that ignores SIGCHLD are not included.
 
-use super::sandbox::{SandboxError, block_supervised_signals, restore_signals, supervise};
+use super::sandbox::{
+    SandboxError, block_awaited_signals, restore_signals, wait_and_forward_signals,
+};
 use libc::{RUSAGE_CHILDREN, pid_t, sigset_t};
 use rustix::{
     mount::{MountFlags, MountPropagationFlags, mount, mount_change},
@@ -54,7 +56,7 @@ pub fn run(
     command: &mut Command,
     report: impl FnOnce(&ExitReport) -> io::Result<()>,
 ) -> Result<u8, SandboxError> {
-    let before = block_supervised_signals()?;
+    let before = block_awaited_signals()?;
     // SAFETY: descriptors and memory stay shared with nobody; the caller has one thread.
     unsafe { unshare_unsafe(UnshareFlags::NEWPID | UnshareFlags::NEWNS) }.map_err(|error| {
         SandboxError::Namespaces {
@@ -66,7 +68,7 @@ pub fn run(
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error().into()),
         0 => run_as_init(command, before, report),
-        first => Ok(supervise(first)?),
+        first => Ok(wait_and_forward_signals(first)?),
     }
 }
 
@@ -115,7 +117,7 @@ fn run_command(command: &mut Command, before: sigset_t) -> io::Result<ExitReport
         Err(error) => return Ok(not_started(&error)),
     };
     let [out, err] = copy_outputs(&mut child);
-    let code = supervise(child.id() as pid_t)?;
+    let code = wait_and_forward_signals(child.id() as pid_t)?;
     let seconds = began.elapsed().as_secs_f64();
     kill_all();
     let last_line = err.join().unwrap_or_default();

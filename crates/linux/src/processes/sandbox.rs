@@ -62,8 +62,8 @@ pub enum SandboxError {
 /// The caller must have one thread: only the calling thread exists in the children.
 pub fn run(work: impl FnOnce(Result<(), SandboxError>) -> u8) -> Result<u8, SandboxError> {
     let root = rustix::process::geteuid().is_root();
-    let (gate, opener) = io::pipe()?;
-    let before = block_supervised_signals()?;
+    let (start_reader, start_writer) = io::pipe()?;
+    let before = block_awaited_signals()?;
     let guard = fork_into(namespaces(root)).map_err(|source| SandboxError::Namespaces {
         namespaces: if root {
             "PID, mount and network"
@@ -73,14 +73,14 @@ pub fn run(work: impl FnOnce(Result<(), SandboxError>) -> u8) -> Result<u8, Sand
         source,
     })?;
     if guard == 0 {
-        drop(opener);
-        run_guard(gate, &before, work);
+        drop(start_writer);
+        run_guard(start_reader, &before, work);
     }
-    drop(gate);
-    let opened = open_gate(opener, guard, root);
-    let code = supervise(guard);
+    drop(start_reader);
+    let started = start_guard(start_writer, guard, root);
+    let code = wait_and_forward_signals(guard);
     restore_signals(&before);
-    opened.and(Ok(code?))
+    started.and(Ok(code?))
 }
 
 fn namespaces(root: bool) -> c_int {
@@ -88,13 +88,17 @@ fn namespaces(root: bool) -> c_int {
     if root { all } else { all | CLONE_NEWUSER }
 }
 
-/// Maps the guard's user if needed, and lets the guard continue by a byte in the pipe. If the pipe ends
-/// without it, the guard exits.
-fn open_gate(mut opener: io::PipeWriter, guard: pid_t, root: bool) -> Result<(), SandboxError> {
+/// Maps the guard's user if needed, and writes the byte to the pipe that lets the guard continue. If the pipe ends without
+/// that byte, the guard exits.
+fn start_guard(
+    mut start_writer: io::PipeWriter,
+    guard: pid_t,
+    root: bool,
+) -> Result<(), SandboxError> {
     if !root {
         map_to_root(guard).map_err(SandboxError::UserMap)?;
     }
-    Ok(opener.write_all(&[1])?)
+    Ok(start_writer.write_all(&[1])?)
 }
 
 /// Maps this user to root of the guard's user namespace. An ordinary user may map only itself, with
@@ -114,14 +118,14 @@ fn map_to_root(guard: pid_t) -> io::Result<()> {
 
 /// Runs as the guard; never returns.
 fn run_guard(
-    mut gate: io::PipeReader,
+    mut start_reader: io::PipeReader,
     before: &sigset_t,
     work: impl FnOnce(Result<(), SandboxError>) -> u8,
 ) -> ! {
     // First the death signal, then the wait: if the parent dies in between, the pipe ends.
     let armed = set_parent_process_death_signal(Some(Signal::KILL));
-    let opened = gate.read_exact(&mut [0]);
-    if armed.is_err() || opened.is_err() {
+    let started = start_reader.read_exact(&mut [0]);
+    if armed.is_err() || started.is_err() {
         std::process::exit(1);
     }
     match fork_into(0) {
@@ -129,7 +133,7 @@ fn run_guard(
             restore_signals(before);
             std::process::exit(work(set_up()).into())
         }
-        Ok(worker) => std::process::exit(supervise(worker).unwrap_or(1).into()),
+        Ok(worker) => std::process::exit(wait_and_forward_signals(worker).unwrap_or(1).into()),
         Err(_) => std::process::exit(1),
     }
 }
@@ -173,8 +177,8 @@ pub fn mount_tmpfs(path: &Path, size: Bytes) -> io::Result<()> {
 
 /// Waits for `child`, forwards the signals that ask a process to end, and reaps all other children that
 /// end meanwhile (PID 1 inherits every orphan). Returns the child's exit code.
-pub(super) fn supervise(child: pid_t) -> io::Result<u8> {
-    let signals = supervised_signals();
+pub(super) fn wait_and_forward_signals(child: pid_t) -> io::Result<u8> {
+    let signals = awaited_signals();
     loop {
         if let Some(code) = reap_until(child)? {
             return Ok(code);
@@ -234,7 +238,7 @@ fn fork_into(namespaces: c_int) -> io::Result<pid_t> {
     }
 }
 
-fn supervised_signals() -> sigset_t {
+fn awaited_signals() -> sigset_t {
     let mut set = MaybeUninit::uninit();
     // SAFETY: sigemptyset initialises the set that sigaddset then changes; the numbers are valid.
     unsafe {
@@ -246,13 +250,12 @@ fn supervised_signals() -> sigset_t {
     }
 }
 
-/// Blocks the signals that `supervise` waits for (PID 1 would not receive an unblocked SIGTERM), and
+/// Blocks the signals that [`wait_and_forward_signals`] waits for (PID 1 would not receive an unblocked SIGTERM), and
 /// returns the previous mask.
-pub(super) fn block_supervised_signals() -> io::Result<sigset_t> {
+pub(super) fn block_awaited_signals() -> io::Result<sigset_t> {
     let mut before = MaybeUninit::uninit();
     // SAFETY: both sets are live; the call writes `before` if it succeeds.
-    match unsafe { libc::sigprocmask(libc::SIG_BLOCK, &supervised_signals(), before.as_mut_ptr()) }
-    {
+    match unsafe { libc::sigprocmask(libc::SIG_BLOCK, &awaited_signals(), before.as_mut_ptr()) } {
         // SAFETY: initialised by the successful call.
         0 => Ok(unsafe { before.assume_init() }),
         _ => Err(io::Error::last_os_error()),
