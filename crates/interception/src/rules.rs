@@ -118,7 +118,7 @@ fn connection_key(listener: SocketAddr) -> String {
 /// (net/ipv4/icmp.c, `icmp_send`).
 fn verdicts(listener: SocketAddr) -> String {
     let marks = Marks::of(listener.port());
-    let (icmp, [no_host, no_network, prohibited]) = match listener.is_ipv4() {
+    let (icmp, [host_unreachable, network_unreachable, prohibited]) = match listener.is_ipv4() {
         true => (
             "icmp",
             ["host-unreachable", "net-unreachable", "admin-prohibited"],
@@ -132,16 +132,16 @@ fn verdicts(listener: SocketAddr) -> String {
         "meta mark {} goto divert\n\
          meta mark {} meta l4proto tcp reject with tcp reset\n\
          iifname lo meta mark {{ {}, {}, {} }} meta l4proto tcp reject with tcp reset\n\
-         meta mark {} reject with {icmp} type {no_host}\n\
-         meta mark {} reject with {icmp} type {no_network}\n\
+         meta mark {} reject with {icmp} type {host_unreachable}\n\
+         meta mark {} reject with {icmp} type {network_unreachable}\n\
          meta mark {} reject with {icmp} type {prohibited}\n",
-        marks.approved(),
+        marks.accepted(),
         marks.refused(),
-        marks.no_host(),
-        marks.no_network(),
+        marks.host_unreachable(),
+        marks.network_unreachable(),
         marks.prohibited(),
-        marks.no_host(),
-        marks.no_network(),
+        marks.host_unreachable(),
+        marks.network_unreachable(),
         marks.prohibited(),
     )
 }
@@ -240,10 +240,10 @@ fn zones(listener: SocketAddr, intercept: &Intercept) -> String {
 fn verdict_marks(listener: SocketAddr) -> String {
     let marks = Marks::of(listener.port());
     let all = [
-        marks.approved(),
+        marks.accepted(),
         marks.refused(),
-        marks.no_host(),
-        marks.no_network(),
+        marks.host_unreachable(),
+        marks.network_unreachable(),
         marks.prohibited(),
     ];
     let all = all.map(|mark| mark.to_string()).join(", ");

@@ -297,7 +297,7 @@ impl SynHolder {
     }
 
     fn accept_verdict(&self) -> Verdict {
-        Verdict::Mark(self.marks.approved())
+        Verdict::Mark(self.marks.accepted())
     }
 
     /// Returns the verdict for a failed connect. After a timeout the SYN is dropped, so that the
@@ -306,11 +306,13 @@ impl SynHolder {
         let mark = match fault.failure {
             Failure::TimedOut | Failure::Exhausted => return Verdict::Drop,
             // To the client, an unreachable relay is an unreachable network.
-            Failure::Refused | Failure::Reset if fault.is_at_relay() => self.marks.no_network(),
+            Failure::Refused | Failure::Reset if fault.is_at_relay() => {
+                self.marks.network_unreachable()
+            }
             Failure::Refused | Failure::Reset | Failure::NotAllowed => self.marks.refused(),
-            Failure::NetworkUnreachable => self.marks.no_network(),
+            Failure::NetworkUnreachable => self.marks.network_unreachable(),
             Failure::Prohibited => self.marks.prohibited(),
-            _ => self.marks.no_host(),
+            _ => self.marks.host_unreachable(),
         };
         Verdict::Mark(mark)
     }

@@ -54,7 +54,7 @@ impl Marks {
     }
 
     /// Mark of a queued SYN that may now reach the listener.
-    pub fn approved(self) -> u32 {
+    pub fn accepted(self) -> u32 {
         self.with(*b"LA")
     }
 
@@ -64,12 +64,12 @@ impl Marks {
     }
 
     /// Mark of a queued SYN to answer with ICMP host unreachable.
-    pub fn no_host(self) -> u32 {
+    pub fn host_unreachable(self) -> u32 {
         self.with(*b"LU")
     }
 
     /// Mark of a queued SYN to answer with ICMP network unreachable.
-    pub fn no_network(self) -> u32 {
+    pub fn network_unreachable(self) -> u32 {
         self.with(*b"LN")
     }
 
@@ -90,10 +90,10 @@ mod tests {
             a.diverted(),
             a.rerouted(),
             a.lease(),
-            a.approved(),
+            a.accepted(),
             a.refused(),
-            a.no_host(),
-            a.no_network(),
+            a.host_unreachable(),
+            a.network_unreachable(),
             a.prohibited(),
             b.diverted(),
             OWN_MARK,
