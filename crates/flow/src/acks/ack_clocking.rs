@@ -11,7 +11,7 @@ const CLASSES: usize = 9;
 
 /// State of the burst after the last ACK.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum State {
+enum BurstState {
     /// No ACK yet, or its burst has ended.
     #[default]
     Idle,
@@ -24,15 +24,15 @@ enum State {
 /// State of the bursts of one direction.
 #[derive(Debug, Default)]
 pub(crate) struct BurstTracker {
-    state: State,
+    state: BurstState,
     /// Index of the first count of the last ACK's class.
     class_offset: u8,
     ack_ns: u64,
-    /// Data segments sent before the last ACK.
-    segments: u64,
-    bytes: u64,
+    /// Data segments sent before the last ACK, and their payload in bytes.
+    segments_before_ack: u64,
+    bytes_before_ack: u64,
     /// Payload that followed an ACK within the burst gap, bytes.
-    released_bytes: u64,
+    clocked_bytes: u64,
     /// Time of the first ACK, ns, and the payload sent before it.
     first_ns: u64,
     first_bytes: u64,
@@ -55,15 +55,16 @@ impl BurstTracker {
     /// before the ACK.
     #[inline]
     pub(crate) fn on_ack(&mut self, at_ns: u64, packets: u64, data: &Data) {
-        if self.state == State::Idle {
+        if self.state == BurstState::Idle {
             self.start(at_ns, data);
         } else {
             self.count_burst(data);
         }
-        self.state = State::AwaitingBurst;
+        self.state = BurstState::AwaitingBurst;
         self.class_offset = (class_of(packets) * CLASSES) as u8;
         self.ack_ns = at_ns;
-        (self.segments, self.bytes) = (data.data_segments, data.payload_bytes);
+        (self.segments_before_ack, self.bytes_before_ack) =
+            (data.data_segments, data.payload_bytes);
     }
 
     fn start(&mut self, at_ns: u64, data: &Data) {
@@ -76,18 +77,21 @@ impl BurstTracker {
     /// `burst_gap_ns` ago or earlier.
     #[inline]
     pub(crate) fn on_data(&mut self, at_ns: u64, pauses: bool, within_ns: u64, data: &Data) {
-        if self.state == State::AwaitingBurst && at_ns.saturating_sub(self.ack_ns) < within_ns {
-            self.state = State::InBurst;
-        } else if self.state == State::AwaitingBurst || pauses && self.state == State::InBurst {
+        if self.state == BurstState::AwaitingBurst && at_ns.saturating_sub(self.ack_ns) < within_ns
+        {
+            self.state = BurstState::InBurst;
+        } else if self.state == BurstState::AwaitingBurst
+            || pauses && self.state == BurstState::InBurst
+        {
             self.count_burst(data);
-            self.state = State::Idle;
+            self.state = BurstState::Idle;
         }
     }
 
     /// Counts the burst after the last ACK.
     #[inline]
     fn count_burst(&mut self, data: &Data) {
-        let class = class_of(data.data_segments - self.segments);
+        let class = class_of(data.data_segments - self.segments_before_ack);
         if let Some(count) = self
             .bursts
             .0
@@ -95,7 +99,7 @@ impl BurstTracker {
         {
             *count = count.saturating_add(1);
         }
-        self.released_bytes += data.payload_bytes - self.bytes;
+        self.clocked_bytes += data.payload_bytes - self.bytes_before_ack;
     }
 
     /// Counts the burst after the last ACK, and returns the record.
@@ -103,7 +107,7 @@ impl BurstTracker {
         if self.first_ns == 0 {
             return record::AckClocking::default();
         }
-        if self.state != State::Idle {
+        if self.state != BurstState::Idle {
             self.count_burst(data);
         }
         let acks: u64 = self.bursts.0.iter().map(|n| u64::from(*n)).sum();
@@ -111,7 +115,7 @@ impl BurstTracker {
         let reached = acks as f64 * within_ns as f64;
         record::AckClocking {
             burst_gap_ns: within_ns,
-            clocked_bytes: self.released_bytes,
+            clocked_bytes: self.clocked_bytes,
             sent_bytes: data.payload_bytes - self.first_bytes,
             chance_share: (reached / (span as f64).max(1.0)).min(1.0),
             by_ack_diff: (self.bursts.0.as_chunks().0.iter().enumerate())
@@ -172,7 +176,7 @@ mod tests {
     }
     use Event::{Ack, Data as Sent};
 
-    fn released(events: &[Event]) -> record::AckClocking {
+    fn track(events: &[Event]) -> record::AckClocking {
         let (mut tracker, mut data) = (BurstTracker::default(), Data::default());
         for event in events {
             match *event {
@@ -190,17 +194,17 @@ mod tests {
 
     #[test]
     fn ends_burst_at_pause_or_next_ack() {
-        let found = released(&[
+        let found = track(&[
             Sent(1, 10, true),
             Ack(100, 2),
             Sent(105, 2, true),
             Sent(108, 1, false),
-            Sent(130, 7, true), // Not released.
+            Sent(130, 7, true), // No burst of an ACK.
             Ack(200, 2),
             Sent(209, 3, true),
-            Ack(210, 1), // Releases nothing in time.
+            Ack(210, 1), // No data within the burst gap.
             Sent(220, 5, true),
-            Ack(300, 1), // The last.
+            Ack(300, 1), // No data after the last ACK.
         ]);
         assert_eq!((found.clocked_bytes, found.sent_bytes), (600, 1_800));
         assert!(
@@ -219,9 +223,6 @@ mod tests {
 
     #[test]
     fn returns_default_without_ack() {
-        assert_eq!(
-            released(&[Sent(1, 1, true)]),
-            record::AckClocking::default()
-        );
+        assert_eq!(track(&[Sent(1, 1, true)]), record::AckClocking::default());
     }
 }

@@ -76,9 +76,9 @@ fn skew(points: &[(f64, f64)]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn bins(way_us: impl Fn(usize) -> i64) -> Vec<Bin> {
+    fn bins(delay_us: impl Fn(usize) -> i64) -> Vec<Bin> {
         let bin = |n| Bin {
-            ack_path_delay_ns: Some(way_us(n) * 1_000),
+            ack_path_delay_ns: Some(delay_us(n) * 1_000),
             ..Bin::default()
         };
         (0..1_000).map(bin).collect()

@@ -6,7 +6,7 @@
 
 use crate::segment::WINDOW_MAX;
 
-/// Greatest distance from a stray number to one that continues it: of two random numbers, one in 256 is that near.
+/// Greatest distance from a stray number to one that continues it. Of 256 random pairs of numbers, one pair is that near.
 const CONTINUATION_MAX: u32 = (WINDOW_MAX >> 6) as u32;
 
 /// Last stray number, of data or of an ACK.
@@ -16,8 +16,8 @@ pub(crate) struct StrayNumber {
     pub(crate) number: u32,
     /// Payload of its segment, bytes.
     pub(crate) payload: u32,
-    /// Next new number when the stray one was seen, on the wire. Before the first stray number it is 0, as `number` is;
-    /// numbers that continue that are not stray.
+    /// Next expected number when the stray one was seen, as on the wire. Before the first stray number, this field and
+    /// `number` are 0. A number that continues 0 is then not stray, so it is never confirmed by mistake.
     next: u32,
 }
 
@@ -32,9 +32,9 @@ impl StrayNumber {
             next,
         };
         let before = std::mem::replace(self, now);
-        let goes_on = (1..=CONTINUATION_MAX).contains(&number.wrapping_sub(before.number));
-        let follows = before.next == next && goes_on;
-        follows.then(|| {
+        let is_shortly_after = (1..=CONTINUATION_MAX).contains(&number.wrapping_sub(before.number));
+        let is_continuation = before.next == next && is_shortly_after;
+        is_continuation.then(|| {
             *self = Self::default(); // The number is confirmed.
             before
         })
@@ -50,16 +50,16 @@ mod tests {
 
     #[test]
     fn confirms_only_continuation() {
-        let follows = |number| {
+        let confirmed_by = |number| {
             let mut stray = StrayNumber::default();
             assert!(stray.confirm(FAR, 10, NEXT).is_none());
             stray.confirm(number, 10, NEXT).map(|first| first.number)
         };
         let first = Some(FAR);
-        assert_eq!(follows(FAR + 10), first);
-        assert_eq!(follows(FAR + (1 << 24)), first);
-        assert_eq!(follows(FAR + (1 << 24) + 1), None);
-        assert_eq!([FAR, FAR - 10].map(follows), [None; 2]);
+        assert_eq!(confirmed_by(FAR + 10), first);
+        assert_eq!(confirmed_by(FAR + (1 << 24)), first);
+        assert_eq!(confirmed_by(FAR + (1 << 24) + 1), None);
+        assert_eq!([FAR, FAR - 10].map(confirmed_by), [None; 2]);
     }
 
     #[test]

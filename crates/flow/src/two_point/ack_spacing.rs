@@ -1,40 +1,43 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Spacing of ACKs at both capture points.
 
+use super::Side;
 use crate::{distribution::Histogram, record};
 
-/// Pure ACKs seen at both points; array index 0 is the left one.
+/// Spacing of the pure ACKs that both points saw. Arrays are in the order of [`Side`].
 #[derive(Debug, Default)]
 pub(super) struct AckSpacing {
-    last: Option<[u64; 2]>,
-    gaps: [Histogram; 2],
-    /// Number of pairs whose spacing at this point is less than half of that at the other.
-    closer: [u64; 2],
+    /// Times of the last ACK, ns.
+    last_ns: Option<[u64; 2]>,
+    gaps_ns: [Histogram; 2],
+    /// Number of pairs of ACKs whose gap at this point is less than half of that at the other.
+    narrow_gaps: [u64; 2],
 }
 
 impl AckSpacing {
     /// Records an ACK with its time at each point. A reordered ACK has no spacing.
-    pub(super) fn record(&mut self, times: [u64; 2]) {
-        let gaps = self.last.replace(times).and_then(|last| {
-            let gap = |side: usize| times[side].checked_sub(last[side]);
+    pub(super) fn record(&mut self, times_ns: [u64; 2]) {
+        let gaps = self.last_ns.replace(times_ns).and_then(|last_ns| {
+            let gap = |side: usize| times_ns[side].checked_sub(last_ns[side]);
             Some([gap(0)?, gap(1)?])
         });
         let Some(gaps) = gaps else {
             return;
         };
         for side in [0, 1] {
-            self.gaps[side].record(gaps[side]);
-            self.closer[side] += u64::from(gaps[side] < gaps[1 - side] / 2);
+            self.gaps_ns[side].record(gaps[side]);
+            self.narrow_gaps[side] += u64::from(gaps[side] < gaps[1 - side] / 2);
         }
     }
 
     pub(super) fn finish(self, from_left: bool) -> record::AckSpacing {
-        let (from, to) = if from_left { (0, 1) } else { (1, 0) };
+        let from = if from_left { Side::Left } else { Side::Right };
+        let (from, to) = (from as usize, from.other() as usize);
         record::AckSpacing {
-            sent: self.gaps[from].summary(),
-            arrived: self.gaps[to].summary(),
-            compressed: self.closer[to],
-            stretched: self.closer[from],
+            sent: self.gaps_ns[from].summary(),
+            arrived: self.gaps_ns[to].summary(),
+            compressed: self.narrow_gaps[to],
+            stretched: self.narrow_gaps[from],
         }
     }
 }

@@ -31,7 +31,7 @@ use ack_spacing::AckSpacing;
 pub use delays::ComparisonSettings;
 use delays::{ClockOffset, Delays};
 use longhaul_packet::tcp::{FIN, SYN};
-use unmatched::{EmptySegment, MatchedPart, Packet, Unmatched};
+use unmatched::{EmptySegment, MatchedPart, Packet, UnmatchedPackets};
 
 /// Side of the comparison that saw a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +40,15 @@ pub enum Side {
     Left,
     /// Right point.
     Right,
+}
+
+impl Side {
+    fn other(self) -> Self {
+        match self {
+            Self::Left => Self::Right,
+            Self::Right => Self::Left,
+        }
+    }
 }
 
 /// Compares one connection at two capture points.
@@ -175,10 +184,10 @@ impl Comparison {
 struct DirectionMatcher {
     settings: ComparisonSettings,
     /// Highest sequence number and ACK number so far, unwrapped.
-    seq: Option<u64>,
-    ack: Option<u64>,
-    /// Unmatched packets of the left point and of the right.
-    sides: [Unmatched; 2],
+    highest_seq: Option<u64>,
+    highest_ack: Option<u64>,
+    /// Unmatched packets of the left point and of the right, in the order of [`Side`].
+    unmatched: [UnmatchedPackets; 2],
     delays: Delays,
     matched: u64,
     matched_bytes: u64,
@@ -190,9 +199,9 @@ impl DirectionMatcher {
     fn new(settings: ComparisonSettings) -> Self {
         Self {
             settings,
-            seq: None,
-            ack: None,
-            sides: [Unmatched::default(), Unmatched::default()],
+            highest_seq: None,
+            highest_ack: None,
+            unmatched: [UnmatchedPackets::default(), UnmatchedPackets::default()],
             delays: Delays::new(settings),
             matched: 0,
             matched_bytes: 0,
@@ -201,15 +210,18 @@ impl DirectionMatcher {
         }
     }
 
+    fn unmatched_at(&mut self, side: Side) -> &mut UnmatchedPackets {
+        &mut self.unmatched[side as usize]
+    }
+
     fn process_segment(&mut self, side: Side, segment: &Segment) {
-        let side = side as usize;
-        let serial = self.sides[side].next_serial();
+        let serial = self.unmatched_at(side).next_serial();
         let syn_fin = u64::from(segment.flags & SYN != 0) + u64::from(segment.flags & FIN != 0);
         let len = u64::from(segment.payload) + syn_fin;
         let at_ns = segment.at_ns;
         let tsval = segment.has_timestamps.then_some(segment.tsval);
         if len > 0 {
-            let start = unwrap_number(&mut self.seq, segment.seq);
+            let start = unwrap_number(&mut self.highest_seq, segment.seq);
             let segments = u64::from(segment.wire_segments.max(1));
             let packet = Packet {
                 end: start + len,
@@ -220,7 +232,7 @@ impl DirectionMatcher {
             self.match_data(side, serial, start, packet);
         } else {
             let empty_segment = EmptySegment {
-                ack: unwrap_number(&mut self.ack, segment.ack),
+                ack: unwrap_number(&mut self.highest_ack, segment.ack),
                 tsval,
                 window: segment.window,
                 flags: segment.flags,
@@ -228,47 +240,54 @@ impl DirectionMatcher {
             };
             self.match_empty(side, serial, empty_segment, at_ns);
         }
-        for unmatched in &mut self.sides {
+        for unmatched in &mut self.unmatched {
             unmatched.expire_beyond(self.settings.packets_max);
         }
     }
 
-    fn match_data(&mut self, side: usize, serial: u64, start: u64, packet: Packet) {
-        let mut rest = start;
+    fn match_data(&mut self, side: Side, serial: u64, start: u64, packet: Packet) {
+        let mut rest_start = start;
         let expected_ns = self.expected_at_other(side, packet.at_ns);
-        while let Some(found) = self.sides[1 - side].take_match(rest, &packet, expected_ns) {
-            if found.start > rest {
+        while let Some(found) =
+            self.unmatched_at(side.other())
+                .take_match(rest_start, &packet, expected_ns)
+        {
+            if found.start > rest_start {
                 let part = Packet {
                     end: found.start,
                     ..packet
                 };
-                self.sides[side].insert(start, rest, serial, &part);
+                self.unmatched_at(side)
+                    .insert(start, rest_start, serial, &part);
             }
-            rest = found.end;
+            rest_start = found.end;
             self.record_match(side, serial, packet.at_ns, &found);
         }
-        if rest < packet.end {
-            self.sides[side].insert(start, rest, serial, &packet);
+        if rest_start < packet.end {
+            self.unmatched_at(side)
+                .insert(start, rest_start, serial, &packet);
         }
-        self.sides[side].enqueue(start, packet.tsval);
+        self.unmatched_at(side).enqueue(start, packet.tsval);
     }
 
-    fn match_empty(&mut self, side: usize, serial: u64, empty_segment: EmptySegment, at_ns: u64) {
-        match self.sides[1 - side].take_empty(&empty_segment) {
+    fn match_empty(&mut self, side: Side, serial: u64, empty_segment: EmptySegment, at_ns: u64) {
+        match self.unmatched_at(side.other()).take_empty(&empty_segment) {
             Some(found) => {
                 self.record_match(side, serial, at_ns, &found);
                 let times = left_right(side, at_ns, found.at_ns);
                 self.spacing.record(times);
             }
-            None => self.sides[side].insert_empty(serial, empty_segment, at_ns),
+            None => self
+                .unmatched_at(side)
+                .insert_empty(serial, empty_segment, at_ns),
         }
-        self.sides[side].enqueue_empty(empty_segment);
+        self.unmatched_at(side).enqueue_empty(empty_segment);
     }
 
     /// Returns the expected time at the other point of a packet seen here at `at_ns`.
-    fn expected_at_other(&self, side: usize, at_ns: u64) -> Option<u64> {
+    fn expected_at_other(&self, side: Side, at_ns: u64) -> Option<u64> {
         let recent = self.delays.recent_difference()?;
-        let shift = if side == Side::Left as usize {
+        let shift = if side == Side::Left {
             recent
         } else {
             recent.saturating_neg()
@@ -276,24 +295,25 @@ impl DirectionMatcher {
         Some(at_ns.saturating_add_signed(shift))
     }
 
-    fn record_match(&mut self, side: usize, serial: u64, at_ns: u64, found: &MatchedPart) {
+    fn record_match(&mut self, side: Side, serial: u64, at_ns: u64, found: &MatchedPart) {
         let [left, right] = left_right(side, at_ns, found.at_ns);
         self.delays.record(left, right);
         self.matched += 1;
         self.matched_bytes += found.end - found.start;
-        let reordered = [
-            self.sides[side].record_match(serial),
-            self.sides[1 - side].record_match(found.serial),
-        ];
-        self.reordered += u64::from(reordered[0] || reordered[1]);
+        let reordered_here = self.unmatched_at(side).record_match(serial);
+        let reordered_there = self.unmatched_at(side.other()).record_match(found.serial);
+        self.reordered += u64::from(reordered_here || reordered_there);
     }
 
     fn unmatched_parts(&self) -> usize {
-        self.sides.iter().map(Unmatched::unmatched_parts).sum()
+        self.unmatched
+            .iter()
+            .map(UnmatchedPackets::unmatched_parts)
+            .sum()
     }
 
     fn expire_all(&mut self) {
-        for unmatched in &mut self.sides {
+        for unmatched in &mut self.unmatched {
             unmatched.expire_beyond(0);
         }
     }
@@ -301,7 +321,7 @@ impl DirectionMatcher {
     /// Returns the metrics; `from_left` is true if the packets reach the left point first.
     fn finish(self, from_left: bool, clock_offset: ClockOffset) -> OneWayMetrics {
         let (delay, time_series) = self.delays.finish(from_left, clock_offset);
-        let [left, right] = &self.sides;
+        let [left, right] = &self.unmatched;
         let (first, second) = if from_left {
             (left, right)
         } else {
@@ -322,10 +342,11 @@ impl DirectionMatcher {
     }
 }
 
-fn left_right(side: usize, here: u64, there: u64) -> [u64; 2] {
+/// Orders two times by point: `here` is that of `side`, `there` that of the other point.
+fn left_right(side: Side, here: u64, there: u64) -> [u64; 2] {
     match side {
-        0 => [here, there],
-        _ => [there, here],
+        Side::Left => [here, there],
+        Side::Right => [there, here],
     }
 }
 

@@ -11,7 +11,7 @@ const LEN_MAX: u64 = 1 << 19;
 /// retransmitted very often, or if a sender attacks the comparison.
 const CANDIDATES_MAX: usize = 64;
 
-/// A packet with payload, without its first number.
+/// A packet with payload. Its first sequence number is passed apart.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Packet {
     pub(super) end: u64,
@@ -52,8 +52,8 @@ struct Part {
 
 /// Unmatched packets of one point and direction.
 #[derive(Debug, Default)]
-pub(super) struct Unmatched {
-    /// Packets so far.
+pub(super) struct UnmatchedPackets {
+    /// Number of packets so far: the serial of the latest.
     packets_seen: u64,
     /// Unmatched parts; matched ones are cut out.
     data: BTreeMap<Key, Part>,
@@ -61,22 +61,23 @@ pub(super) struct Unmatched {
     split_parts: BTreeSet<(u64, u64)>,
     /// Times of packets without payload, the first of equal ones first.
     empty_segments: BTreeMap<(EmptySegment, u64), u64>,
-    /// Last packets, matched or not.
-    order: VecDeque<QueuedPacket>,
-    /// Serials of the first and of the last matched packet.
-    first: Option<u64>,
-    last: Option<u64>,
+    /// Latest packets, matched or not, in order of arrival.
+    queue: VecDeque<QueuedPacket>,
+    /// Lowest and highest serial of a matched packet.
+    first_matched: Option<u64>,
+    last_matched: Option<u64>,
     missing: MissingPackets,
     outside_overlap: MissingPackets,
 }
 
+/// Packet that waits for expiry, matched or not.
 #[derive(Debug, Clone, Copy)]
 enum QueuedPacket {
     Data { start: u64, tsval: Option<u32> },
-    Bare(EmptySegment),
+    Empty(EmptySegment),
 }
 
-impl Unmatched {
+impl UnmatchedPackets {
     pub(super) fn next_serial(&mut self) -> u64 {
         self.packets_seen += 1;
         self.packets_seen
@@ -86,19 +87,19 @@ impl Unmatched {
         self.data.len() + self.empty_segments.len()
     }
 
-    /// Cuts out the first unmatched part of `from..packet.end` with the same TSval. Of several, takes the one nearest
-    /// to `due`, or else the first.
+    /// Cuts out and returns the first unmatched part of `from..packet.end` with the same TSval. If several begin there,
+    /// it takes the one whose time is nearest to `expected_ns`, or the earliest if that is `None`.
     pub(super) fn take_match(
         &mut self,
         from: u64,
         packet: &Packet,
-        due: Option<u64>,
+        expected_ns: Option<u64>,
     ) -> Option<MatchedPart> {
         if from >= packet.end {
             return None;
         }
-        let key = self.part_covering(from, packet.tsval, due);
-        let key = key.or_else(|| self.part_after(from, packet, due))?;
+        let key = self.part_covering(from, packet.tsval, expected_ns);
+        let key = key.or_else(|| self.part_after(from, packet, expected_ns))?;
         let (tsval, start, serial) = key;
         let found = self.data.remove(&key)?;
         let is_first = !self.split_parts.remove(&(serial, start));
@@ -119,23 +120,28 @@ impl Unmatched {
     }
 
     /// Returns the part that contains number `from`.
-    fn part_covering(&self, from: u64, tsval: Option<u32>, due: Option<u64>) -> Option<Key> {
+    fn part_covering(
+        &self,
+        from: u64,
+        tsval: Option<u32>,
+        expected_ns: Option<u64>,
+    ) -> Option<Key> {
         let least = (tsval, from.saturating_sub(LEN_MAX), 0);
         let before = self.data.range(least..(tsval, from, 0)).rev();
         let parts = self
             .parts_from(from, tsval)
             .chain(before.take(CANDIDATES_MAX));
-        nearest(parts.filter(|(_, part)| part.end > from), due)
+        nearest_in_time(parts.filter(|(_, part)| part.end > from), expected_ns)
     }
 
     /// Returns the first part that begins after `from`, before the end of `packet`.
-    fn part_after(&self, from: u64, packet: &Packet, due: Option<u64>) -> Option<Key> {
+    fn part_after(&self, from: u64, packet: &Packet, expected_ns: Option<u64>) -> Option<Key> {
         let tsval = packet.tsval;
         let mut parts = self
             .data
             .range((tsval, from, u64::MAX)..(tsval, packet.end, 0));
         let ((_, start, _), _) = parts.next()?;
-        nearest(self.parts_from(*start, tsval), due)
+        nearest_in_time(self.parts_from(*start, tsval), expected_ns)
     }
 
     /// Returns the parts that begin at `start`.
@@ -180,28 +186,28 @@ impl Unmatched {
     }
 
     pub(super) fn enqueue(&mut self, start: u64, tsval: Option<u32>) {
-        self.order.push_back(QueuedPacket::Data { start, tsval });
+        self.queue.push_back(QueuedPacket::Data { start, tsval });
     }
 
     pub(super) fn enqueue_empty(&mut self, segment: EmptySegment) {
-        self.order.push_back(QueuedPacket::Bare(segment));
+        self.queue.push_back(QueuedPacket::Empty(segment));
     }
 
     /// Marks packet `serial` as matched; returns whether a later one was matched before.
     pub(super) fn record_match(&mut self, serial: u64) -> bool {
-        let reordered = self.last.is_some_and(|last| last > serial);
-        self.first = Some(self.first.map_or(serial, |first| first.min(serial)));
-        self.last = self.last.max(Some(serial));
+        let reordered = self.last_matched.is_some_and(|last| last > serial);
+        self.first_matched = Some(self.first_matched.map_or(serial, |first| first.min(serial)));
+        self.last_matched = self.last_matched.max(Some(serial));
         reordered
     }
 
     /// Expires all but the last `packets` packets, and more while there are more unmatched parts.
     pub(super) fn expire_beyond(&mut self, packets: usize) {
-        while self.order.len() > packets || self.unmatched_parts() > packets {
-            let serial = self.packets_seen + 1 - self.order.len() as u64;
-            match self.order.pop_front() {
+        while self.queue.len() > packets || self.unmatched_parts() > packets {
+            let serial = self.packets_seen + 1 - self.queue.len() as u64;
+            match self.queue.pop_front() {
                 Some(QueuedPacket::Data { start, tsval }) => self.expire(serial, start, tsval),
-                Some(QueuedPacket::Bare(bare)) => self.expire_empty(serial, bare),
+                Some(QueuedPacket::Empty(segment)) => self.expire_empty(serial, segment),
                 None => return,
             }
         }
@@ -235,8 +241,8 @@ impl Unmatched {
     }
 
     fn counter_of(&mut self, serial: u64) -> &mut MissingPackets {
-        let before = self.first.is_none_or(|first| serial < first);
-        let after = self.last.is_none_or(|last| serial > last);
+        let before = self.first_matched.is_none_or(|first| serial < first);
+        let after = self.last_matched.is_none_or(|last| serial > last);
         match before || after {
             true => &mut self.outside_overlap,
             false => &mut self.missing,
@@ -257,10 +263,14 @@ impl Unmatched {
     }
 }
 
-/// Returns the part nearest to `due`, or else the first; of equal ones that with the least number.
-fn nearest<'a>(parts: impl Iterator<Item = (&'a Key, &'a Part)>, due: Option<u64>) -> Option<Key> {
-    let far = |at_ns: u64| due.map_or(at_ns, |due| at_ns.abs_diff(due));
+/// Returns the part whose time is nearest to `expected_ns`, or the earliest if that is `None`. Among equals it is the one
+/// with the least key.
+fn nearest_in_time<'a>(
+    parts: impl Iterator<Item = (&'a Key, &'a Part)>,
+    expected_ns: Option<u64>,
+) -> Option<Key> {
+    let distance_ns = |at_ns: u64| expected_ns.map_or(at_ns, |expected| at_ns.abs_diff(expected));
     parts
-        .min_by_key(|(key, part)| (far(part.at_ns), **key))
+        .min_by_key(|(key, part)| (distance_ns(part.at_ns), **key))
         .map(|(key, _)| *key)
 }

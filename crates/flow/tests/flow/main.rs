@@ -3,4 +3,4 @@
 
 mod ground_truth;
 mod scripted;
-mod simulated_tap;
+mod simulated_capture;

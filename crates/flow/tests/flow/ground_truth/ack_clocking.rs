@@ -11,7 +11,7 @@ const BURST_GAP_NS: u64 = 100_000;
 /// segments, and the payload of all.
 fn bursts(segments: &[Segment]) -> (Vec<(u64, u64)>, u64) {
     let segments_after_handshake: Vec<_> = segments.iter().filter(|s| s.flags & 2 == 0).collect();
-    let (mut bursts, mut released, mut una, mut next) = (Vec::new(), 0, None, 0);
+    let (mut bursts, mut clocked_bytes, mut una, mut next) = (Vec::new(), 0, None, 0);
     for (at, ack) in segments_after_handshake.iter().enumerate() {
         if ack.from_low {
             next = ack.seq.wrapping_add(ack.payload);
@@ -33,11 +33,11 @@ fn bursts(segments: &[Segment]) -> (Vec<(u64, u64)>, u64) {
             }
             last_ns = data.at_ns;
             length += u64::from(data.wire_segments);
-            released += u64::from(data.payload);
+            clocked_bytes += u64::from(data.payload);
         }
         bursts.push((u64::from(newly).div_ceil(MSS), length));
     }
-    (bursts, released)
+    (bursts, clocked_bytes)
 }
 
 fn class(segments: u64) -> usize {
@@ -47,8 +47,8 @@ fn class(segments: u64) -> usize {
 
 fn assert_agrees(truth: &GroundTruth) -> AckClocking {
     let found = truth.flow().upload.ack_clocking;
-    let (bursts, released) = bursts(&truth.at_sender);
-    assert_eq!(found.clocked_bytes, released);
+    let (bursts, clocked_bytes) = bursts(&truth.at_sender);
+    assert_eq!(found.clocked_bytes, clocked_bytes);
     let mut counts = vec![[0u64; 9]; 9];
     for (ack_diff, length) in &bursts {
         counts[class(*ack_diff)][class(*length)] += 1;
@@ -62,8 +62,8 @@ fn assert_agrees(truth: &GroundTruth) -> AckClocking {
     found
 }
 
-/// With a full window all data waits for ACKs. ACKs for 64 segments release 64 each. Most ACKs for one segment release
-/// nothing, since the sender waits until a super-packet is worth it (`tcp_tso_should_defer`).
+/// With a full window all data waits for ACKs. An ACK of 64 segments is followed by 64 segments. Most ACKs of one segment are
+/// followed by none, since the sender waits until a super-packet is worth it (`tcp_tso_should_defer`).
 #[test]
 fn full_window_is_fully_ack_clocked() {
     let run = |packets| {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Property tests with any times and numbers, as in damaged captures: results stay consistent.
 
-use crate::simulated_tap::SimulatedTap;
+use crate::simulated_capture::SimulatedCapture;
 use longhaul_flow::{
     bin::Bin,
     limits::{self, PathDelays, Windows},
@@ -108,7 +108,7 @@ fn any_segment() -> impl Strategy<Value = (bool, Segment)> {
 
 /// A flow without packets.
 fn empty_flow() -> Flow {
-    let key = SimulatedTap::key(0);
+    let key = SimulatedCapture::key(0);
     serde_json::from_value(serde_json::json!({
         "number": 0, "capture_point": 0, "client": key.low, "server": key.high,
         "first_ns": 0, "last_ns": 0,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Simulated flow: runs it, taps it at both ends, and records what only the simulation knows.
 
-use crate::simulated_tap::{PacketFormat, SimulatedTap};
+use crate::simulated_capture::{PacketFormat, SimulatedCapture};
 use longhaul_flow::{
     Flows, Sink,
     bin::Bin,
@@ -149,7 +149,8 @@ impl Case {
             acks: self.acks,
             control: self.control.unwrap_or_else(|| Box::new(Reno)),
         };
-        let mut simulation = Simulation::with_observer(path, vec![flow], SimulatedTap::new(format));
+        let mut simulation =
+            Simulation::with_observer(path, vec![flow], SimulatedCapture::new(format));
         let mut samples = Vec::new();
         while simulation.now() < end {
             while let Some((_, packets)) =
@@ -164,7 +165,7 @@ impl Case {
     }
 }
 
-fn finish(mut simulation: Simulation<SimulatedTap>, samples: Vec<Sample>) -> GroundTruth {
+fn finish(mut simulation: Simulation<SimulatedCapture>, samples: Vec<Sample>) -> GroundTruth {
     let drops = simulation.drops();
     let tap = simulation.observer_mut();
     let alone =
@@ -182,7 +183,7 @@ fn finish(mut simulation: Simulation<SimulatedTap>, samples: Vec<Sample>) -> Gro
     }
 }
 
-fn sample(simulation: &mut Simulation<SimulatedTap>) -> Sample {
+fn sample(simulation: &mut Simulation<SimulatedCapture>) -> Sample {
     let (at_ns, queue) = (simulation.now().as_nanos(), simulation.backlog_bytes());
     let sender = simulation.sender(0);
     Sample {
@@ -257,7 +258,7 @@ pub(crate) fn analyse(segments: &[Segment]) -> Flow {
 pub(crate) fn analyse_with(segments: &[Segment], settings: longhaul_flow::Settings) -> Flow {
     let (mut flows, mut last) = (Flows::new(settings), Last::default());
     for (number, segment) in (0..).zip(segments) {
-        let key = SimulatedTap::key(0);
+        let key = SimulatedCapture::key(0);
         flows.process_segment(number, CapturePoint(0), &key, segment, &mut last);
     }
     flows.finish(&mut last);

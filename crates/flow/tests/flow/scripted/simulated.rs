@@ -2,7 +2,7 @@
 //! Tests of a simulated transfer, tapped at both ends, against the counters of its sender and its path.
 
 use crate::scripted::script::{Results, settings};
-use crate::simulated_tap::{PacketFormat, SimulatedTap};
+use crate::simulated_capture::{PacketFormat, SimulatedCapture};
 use longhaul_flow::record::{Data, Direction};
 use longhaul_flow::segment::{CapturePoint, Segment};
 use longhaul_flow::{Flows, Settings};
@@ -59,7 +59,7 @@ fn transfer(forward: &[(&str, &str)], changes: &[&str], super_packets: bool) -> 
         window: WINDOW,
         super_packets,
     };
-    let mut simulation = Simulation::with_observer(path, vec![flow], SimulatedTap::new(format));
+    let mut simulation = Simulation::with_observer(path, vec![flow], SimulatedCapture::new(format));
     simulation.run_until(Time::from_secs(10));
     let drops = simulation.drops();
     let (sent, arrived) = (
@@ -82,7 +82,7 @@ fn upload(segments: &[(usize, Segment)]) -> Direction {
     };
     let (mut flows, mut results) = (Flows::new(settings), Results::default());
     for (number, (_, segment)) in segments.iter().enumerate() {
-        let key = SimulatedTap::key(0);
+        let key = SimulatedCapture::key(0);
         flows.process_segment(number as u64, CapturePoint(0), &key, segment, &mut results);
     }
     flows.finish(&mut results);

@@ -25,7 +25,7 @@ pub(crate) struct PacketFormat {
 
 /// Captures the segments at both ends in memory: 144 bytes each.
 #[derive(Debug)]
-pub(crate) struct SimulatedTap {
+pub(crate) struct SimulatedCapture {
     format: PacketFormat,
     flows: Vec<FlowState>,
     /// Segments at the sender and at the receiver, each with the flow's number.
@@ -60,7 +60,7 @@ const SERVER_TS: u32 = 4_000_000_000;
 const HEADERS: u32 = 52;
 const WINDOW_SCALE: u8 = 14;
 
-impl SimulatedTap {
+impl SimulatedCapture {
     /// Creates a tap without segments.
     pub(crate) fn new(format: PacketFormat) -> Self {
         Self {
@@ -181,7 +181,7 @@ impl SimulatedTap {
     }
 }
 
-impl Observer for SimulatedTap {
+impl Observer for SimulatedCapture {
     /// The simulation only has the times of the SYN and of the SYN/ACK's arrival. Each takes half of the round trip.
     fn established(&mut self, now: Time, flow: usize, syn: Time) {
         let middle = syn + Time::from_nanos(now.since(syn).as_nanos() / 2);
