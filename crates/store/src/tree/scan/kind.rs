@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Types of scanned entries.
+//! Kinds of scanned entries, each from the open handle of the entry.
 
 use crate::{
     entry::{Kind, TARGET_LEN_MAX, Version},
@@ -12,16 +12,17 @@ use rustix::{
     io::Errno,
 };
 
-/// Whether a file has data although its length is 0, as in /proc, and has not just grown.
-pub(super) fn has_no_length(handle: &Handle) -> bool {
+/// Whether a file has data but reports a length of 0, as files in /proc do.
+pub(super) fn has_data_at_length_zero(handle: &Handle) -> bool {
     let mut byte = [0];
-    let mut reads = || rustix::io::pread(&handle.fd, &mut byte, 0) == Ok(1);
-    let is_empty = || fs::fstat(&handle.fd).is_ok_and(|stat| stat.st_size == 0);
-    handle.stat.st_size == 0 && reads() && is_empty()
+    let mut has_data = || rustix::io::pread(&handle.fd, &mut byte, 0) == Ok(1);
+    // A file that has just grown reports its new length now.
+    let still_reports_zero = || fs::fstat(&handle.fd).is_ok_and(|stat| stat.st_size == 0);
+    handle.stat.st_size == 0 && has_data() && still_reports_zero()
 }
 
-/// Regular file that a scan found, with its version, and whether it is sparse.
-pub(super) fn file(handle: &Handle) -> Kind {
+/// Returns the kind of a regular file: its version, and whether it is sparse.
+pub(super) fn file_kind(handle: &Handle) -> Kind {
     let occupied = u64::try_from(handle.stat.st_blocks)
         .unwrap_or(0)
         .saturating_mul(512);
@@ -32,8 +33,8 @@ pub(super) fn file(handle: &Handle) -> Kind {
     }
 }
 
-/// Symbolic link that a scan found at `path`.
-pub(super) fn symlink(handle: &Handle, path: &RelPath) -> Result<Kind, Failure> {
+/// Returns the kind of a symbolic link: its target. `path` is for the error message.
+pub(super) fn symlink_kind(handle: &Handle, path: &RelPath) -> Result<Kind, Failure> {
     let failed = Failure::at(Some(path), "read the symbolic link");
     let target = fs::readlinkat(&handle.fd, c"", Vec::new()).map_err(&failed)?;
     let target = target.into_bytes();
@@ -45,8 +46,8 @@ pub(super) fn symlink(handle: &Handle, path: &RelPath) -> Result<Kind, Failure> 
     })
 }
 
-/// Character or block device that a scan found.
-pub(super) fn device(handle: &Handle) -> Kind {
+/// Returns the kind of a device: character or block, and its numbers.
+pub(super) fn device_kind(handle: &Handle) -> Kind {
     Kind::Device {
         block: handle.kind() == FileType::BlockDevice,
         major: fs::major(handle.stat.st_rdev),

@@ -450,16 +450,16 @@ impl Scan {
                 return Err(Failure::at(Some(&location.path), "read")(errno));
             }
             FileType::Directory => return Ok(Kind::Directory),
-            FileType::RegularFile if kind::has_no_length(handle) => {
+            FileType::RegularFile if kind::has_data_at_length_zero(handle) => {
                 return Err(Failure::Refused {
                     path: location.path.clone(),
                     refusal: Refusal::NoLength,
                 });
             }
-            FileType::RegularFile => kind::file(handle),
-            FileType::Symlink => kind::symlink(handle, &location.path)?,
+            FileType::RegularFile => kind::file_kind(handle),
+            FileType::Symlink => kind::symlink_kind(handle, &location.path)?,
             FileType::Fifo => Kind::Fifo,
-            FileType::BlockDevice | FileType::CharacterDevice => kind::device(handle),
+            FileType::BlockDevice | FileType::CharacterDevice => kind::device_kind(handle),
             _ => {
                 return Err(Failure::at(Some(&location.path), "determine its type")(
                     Errno::INVAL,

@@ -176,7 +176,7 @@ impl Source {
         let handle = self.root.handle(&below)?;
         let kind = match (handle.kind(), handle.unreadable) {
             (FileType::Directory, _) => Kind::Directory,
-            (FileType::RegularFile, None) => kind::file(&handle),
+            (FileType::RegularFile, None) => kind::file_kind(&handle),
             (FileType::RegularFile, Some(errno)) => return Err(failed(errno)),
             _ => return Err(failed(Errno::STALE)),
         };

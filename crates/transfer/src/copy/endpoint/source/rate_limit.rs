@@ -69,9 +69,9 @@ fn reserve_in(file: &File, now: Time, rate: BitRate, bytes: u64) -> io::Result<T
     // A new file is empty: the line has always been free.
     let _ = file.read_exact_at(&mut line_free_at, 0);
     let line_free_at = Time::from_nanos(u64::from_le_bytes(line_free_at));
-    let (start, line_free_at) = limit::take(now, line_free_at, rate, bytes);
-    file.write_all_at(&line_free_at.as_nanos().to_le_bytes(), 0)?;
-    Ok(start)
+    let reservation = limit::reserve(now, line_free_at, rate, bytes);
+    file.write_all_at(&reservation.end.as_nanos().to_le_bytes(), 0)?;
+    Ok(reservation.start)
 }
 
 /// Opens or creates a file; refuses one of another user.
