@@ -55,7 +55,7 @@ impl CapController {
             .context("the cleanup process, which removes caps, has exited")?;
         for change in changes {
             self.caps
-                .order(change.id, change.cap.unwrap_or(0), change.fill)?;
+                .order(change.id, change.cap.unwrap_or(0), change.slow_start_to_cap)?;
         }
         if self.caps.orders_by_cookie().is_empty() {
             return Ok(());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul decp`: caps the windows of the fast ones among parallel connections of any program, so
-//! that the slow ones catch up. The control law is in [`model`].
+//! that the slow ones catch up. The controller is in [`model`].
 
 mod args;
 mod cap_controller;

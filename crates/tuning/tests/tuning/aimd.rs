@@ -221,8 +221,8 @@ impl Flow {
         let raises = self
             .cap
             .is_some_and(|old| old < segments && self.window >= f64::from(old));
-        let fills = change.fill && limit > self.window;
-        if lowers || raises || fills {
+        let grows_by_slow_start = change.slow_start_to_cap && limit > self.window;
+        if lowers || raises || grows_by_slow_start {
             self.cap = change.cap;
             self.ssthresh = limit;
         }

@@ -138,24 +138,24 @@ fn random_losses_do_not_reduce_utilisation() {
     assert!(with.jain >= without.jain, "{with:?} {without:?}");
 }
 
-/// Model of a socket: capped within one sample, and filled by a fifth in each.
+/// Model of a socket. A cap takes effect within one sample. In slow start the window grows by a fifth a sample.
 #[derive(Debug, Clone, Copy)]
 struct Socket {
     window: u32,
     cap: Option<u32>,
-    fills: bool,
+    slow_start_to_cap: bool,
 }
 
 impl Socket {
     fn apply(&mut self, change: Change) {
         self.cap = change.cap;
-        self.fills = change.fill;
+        self.slow_start_to_cap = change.slow_start_to_cap;
     }
 
     fn step(&mut self) {
         let cap = self.cap.unwrap_or(u32::MAX);
         let grown = self.window + self.window / 5 + 1;
-        self.window = match self.fills {
+        self.window = match self.slow_start_to_cap {
             true => grown.min(cap),
             false => self.window.min(cap),
         };
@@ -172,7 +172,7 @@ fn sample(controller: &mut Controller, number: u32, sockets: &mut [Socket]) -> V
     let all: Vec<_> = (0..)
         .zip(sockets.iter())
         .map(|(id, socket)| Observation {
-            slow_start: socket.fills && socket.window < socket.cap.unwrap_or(0),
+            slow_start: socket.slow_start_to_cap && socket.window < socket.cap.unwrap_or(0),
             ..observation(id, socket.window, share, socket.cap)
         })
         .collect();
@@ -231,7 +231,7 @@ fn ignores_idle_connections_and_drops_closed_ones() {
         [Change {
             id: 1,
             cap: None,
-            fill: false
+            slow_start_to_cap: false
         }]
     );
 }
@@ -248,7 +248,7 @@ proptest! {
         let count = windows.len() as u32;
         let share = f64::from(total) / f64::from(count);
         let mut controller = Controller::new(Settings::default());
-        let fresh = |window: &u32| Socket { window: *window, cap: None, fills: false };
+        let fresh = |window: &u32| Socket { window: *window, cap: None, slow_start_to_cap: false };
         let mut sockets: Vec<Socket> = windows.iter().map(fresh).collect();
         let mut begun = false;
         for number in 0..60 * SAMPLES {

@@ -254,15 +254,16 @@ impl Running {
             }
             Some(cap) => {
                 let clamp = self.caps[at].unwrap_or(u32::MAX);
-                let fills = order.fill && window.cwnd < cap && window.ssthresh < cap;
+                let grows_by_slow_start =
+                    order.slow_start_to_cap && window.cwnd < cap && window.ssthresh < cap;
                 let lowers = cap < window.cwnd || (window.in_slow_start() && cap < window.ssthresh);
                 let raises = clamp < cap && window.cwnd >= clamp;
-                if fills || (cap != clamp && (lowers || raises)) {
+                if grows_by_slow_start || (cap != clamp && (lowers || raises)) {
                     sender.clamp_cwnd(cap);
                     self.caps[at] = Some(cap);
                 }
                 self.pending[at] = Some(Change {
-                    fill: false,
+                    slow_start_to_cap: false,
                     ..order
                 });
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Control law: decides after each sample which caps to set, move and lift.
+//! Controller: decides after each sample which caps to set, change and lift.
 
 use super::{
     Capacity, Change,
@@ -77,7 +77,7 @@ impl Default for Settings {
     }
 }
 
-/// Controller with the control law of the [module](super).
+/// Controller of the caps. The [module](super) has its formulas.
 #[derive(Debug)]
 pub struct Controller {
     settings: Settings,

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Division of S, the sum of the rates, among the connections: which are capped, and which may grow. The
-//! module above defines S and L.
+//! Division of S, the sum of the rates, among the connections: which are capped, and which may grow.
+//! [`super`] defines S and L.
 
 use super::{
     level::level,
     sample::{Observation, Sample, total_rate},
 };
 
-/// Largest rate that moves from fast to slow connections in a round, as a share of S.
-const SHIFT: f64 = 0.2;
-/// Largest rate that may be taken from fast connections before slow ones have filled it up, as a share of S.
-const OWED: f64 = 0.1;
-/// A connection above the level by less than this factor is left alone.
-const ABOVE: f64 = 1.02;
+/// Largest rate that is taken from fast connections or given to slow ones in a round, as a share of S.
+const SHIFT_MAX: f64 = 0.2;
+/// Largest rate that fast connections have lost and slow ones do not use yet, as a share of S.
+const UNUSED_MAX: f64 = 0.1;
+/// Factor of the level up to which a faster connection is left alone.
+const TOLERANCE: f64 = 1.02;
 /// Smallest change of a cap, as a share of it; at least one segment.
-const STEP: f64 = 0.005;
+const CAP_CHANGE_MIN: f64 = 0.005;
 
 /// Change of a cap: set or moved (`Some`), or lifted (`None`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,8 +23,8 @@ pub struct Change {
     pub id: u64,
     /// New cap in segments.
     pub cap: Option<u32>,
-    /// Whether the window grows up to the cap by slow start, whatever its size.
-    pub fill: bool,
+    /// Whether the window grows up to the cap by slow start, also after a loss has reduced it.
+    pub slow_start_to_cap: bool,
 }
 
 impl Change {
@@ -32,7 +32,7 @@ impl Change {
         Self {
             id: observation.id,
             cap: None,
-            fill: false,
+            slow_start_to_cap: false,
         }
     }
 }
@@ -42,8 +42,9 @@ impl Change {
 pub(super) struct Division {
     /// L: the rate above which connections are capped.
     pub(super) level: f64,
-    /// Rate to which fast connections are capped now. It is L or above, because rate moves in steps.
-    cut: f64,
+    /// Rate to which fast connections are capped now. It is L or more, because each round takes at most a
+    /// fifth of S from them.
+    cap_rate: f64,
     /// Share of their deficit that slow connections get now.
     granted_share: f64,
     cap_min_segments: u32,
@@ -60,19 +61,19 @@ impl Division {
         is_quiet: bool,
         cap_min_segments: u32,
     ) -> Self {
-        let shift = sum * SHIFT * at.rounds;
+        let shift_max = sum * SHIFT_MAX * at.rounds;
         let level = level(&mut demands, sum);
-        let needs: f64 = bulk
+        let total_deficit: f64 = bulk
             .iter()
             .map(|observation| deficit(level, observation))
             .sum();
         let committed: f64 = bulk.iter().map(|observation| observation.committed()).sum();
-        let free = (sum - committed).clamp(0.0, shift);
+        let free_rate = (sum - committed).clamp(0.0, shift_max);
         Self {
             level,
-            cut: cut(bulk, sum, shift).max(level),
-            granted_share: if is_quiet && needs > 0.0 {
-                (free / needs).min(1.0)
+            cap_rate: cap_rate(bulk, sum, shift_max).max(level),
+            granted_share: if is_quiet && total_deficit > 0.0 {
+                (free_rate / total_deficit).min(1.0)
             } else {
                 0.0
             },
@@ -89,19 +90,22 @@ impl Division {
         if !level.is_finite() || level >= f64::from(u32::MAX >> 8) {
             return None;
         }
-        if f64::from(observation.window_segments) > level.ceil() * ABOVE {
+        if f64::from(observation.window_segments) > level.ceil() * TOLERANCE {
             return self.lower(observation);
         }
         self.raise(observation)
     }
 
     fn lower(&self, observation: &Observation) -> Option<Change> {
-        let cap = self.bounded(observation.segments_at(self.cut).ceil() as u32, observation);
+        let cap = self.bounded(
+            observation.segments_at(self.cap_rate).ceil() as u32,
+            observation,
+        );
         let before = observation.cap.unwrap_or(u32::MAX);
         is_moved(before, cap).then_some(Change {
             id: observation.id,
             cap: Some(cap),
-            fill: false,
+            slow_start_to_cap: false,
         })
     }
 
@@ -114,7 +118,7 @@ impl Division {
         (is_uncapped_slow_start || is_moved(before, cap)).then_some(Change {
             id: observation.id,
             cap: Some(cap.max(self.cap_min_segments)),
-            fill: !is_uncapped_slow_start,
+            slow_start_to_cap: !is_uncapped_slow_start,
         })
     }
 
@@ -125,12 +129,12 @@ impl Division {
     }
 }
 
-/// Returns the rate to which the fastest connections must be capped to lose `shift` together, and also the rate
-/// beyond the sum.
-fn cut(bulk: &[&Observation], sum: f64, shift: f64) -> f64 {
+/// Returns the rate to which the fastest connections are capped. Together they lose `shift_max`, and what all
+/// connections have beyond `sum`. All connections keep at least `sum` less [`UNUSED_MAX`].
+fn cap_rate(bulk: &[&Observation], sum: f64, shift_max: f64) -> f64 {
     let mut rates: Vec<f64> = bulk.iter().map(|observation| observation.rate()).collect();
-    let left = total_rate(bulk).min(sum) - shift;
-    level(&mut rates, left.max(sum * (1.0 - OWED)))
+    let remaining = total_rate(bulk).min(sum) - shift_max;
+    level(&mut rates, remaining.max(sum * (1.0 - UNUSED_MAX)))
 }
 
 /// Returns the rate that a connection lacks to reach the level, beyond what was granted to it before.
@@ -139,6 +143,7 @@ fn deficit(level: f64, observation: &Observation) -> f64 {
     (most - observation.committed()).max(0.0)
 }
 
+/// Whether the difference of two caps is large enough for a change.
 fn is_moved(before: u32, cap: u32) -> bool {
-    f64::from(cap.abs_diff(before)) >= (f64::from(before) * STEP).max(1.0)
+    f64::from(cap.abs_diff(before)) >= (f64::from(before) * CAP_CHANGE_MIN).max(1.0)
 }

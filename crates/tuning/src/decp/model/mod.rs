@@ -7,7 +7,7 @@
 //! explains: "holding fast streams back lessens the load that they put on the network, which makes it easier
 //! for the slow ones to gain bandwidth". It does not say how the limits are chosen. The rule here is our own.
 //!
-//! # Control law
+//! # Controller
 //!
 //! Parallel streams become unequal at the end of slow start. A stream that loses a segment early, or leaves
 //! slow start early, grows by a segment a round trip from there: 350 segments take two minutes at 350 ms. So
@@ -39,7 +39,7 @@
 //!   those below, to each in proportion to its deficit. Only rate that is known to be free is given
 //!   (S less windows, and less caps that are still being grown up to), and none while a loss of the last round
 //!   is being recovered. At most 0.1 S is taken and not yet filled up. A grant is a higher cap, up to
-//!   which slow start fills. A window in slow start gets a cap at once.
+//!   which slow start raises the window. A window in slow start gets a cap at once.
 //! - **End**: all caps are lifted when the fastest has had at most 1.15 times the slowest's rate for two
 //!   rounds, after forty at the latest, or when fewer than two connections send in bulk. Then windows
 //!   grow by themselves, and unevenness starts no division for ten rounds. If anything was lost meanwhile,
