@@ -16,7 +16,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct LineWriter {
     file: fn() -> BorrowedFd<'static>,
     /// Formats the line that reports the number of dropped lines.
-    dropped: fn(u64) -> String,
+    format_dropped: fn(u64) -> String,
     on_error: fn(io::Error),
     /// `None` if the thread could not start: then each line is written at once.
     buffer: OnceLock<Option<Monitor<Buffer>>>,
@@ -31,26 +31,26 @@ struct Buffer {
 }
 
 impl LineWriter {
-    /// Returns a writer to standard output. `dropped` formats the line that reports the number of dropped lines.
-    pub const fn stdout(dropped: fn(u64) -> String) -> Self {
-        Self::new(rustix::stdio::stdout, dropped, console::record_error)
+    /// Returns a writer to standard output. `format_dropped` formats the line that reports the number of dropped lines.
+    pub const fn stdout(format_dropped: fn(u64) -> String) -> Self {
+        Self::new(rustix::stdio::stdout, format_dropped, console::record_error)
     }
 
-    /// Returns a writer to standard error. `dropped` formats the line that reports the number of dropped lines.
-    pub const fn stderr(dropped: fn(u64) -> String) -> Self {
+    /// Returns a writer to standard error. `format_dropped` formats the line that reports the number of dropped lines.
+    pub const fn stderr(format_dropped: fn(u64) -> String) -> Self {
         // A failure of standard error cannot be reported anywhere else.
-        Self::new(rustix::stdio::stderr, dropped, drop)
+        Self::new(rustix::stdio::stderr, format_dropped, drop)
     }
 
     const fn new(
         file: fn() -> BorrowedFd<'static>,
-        dropped: fn(u64) -> String,
+        format_dropped: fn(u64) -> String,
         on_error: fn(io::Error),
     ) -> Self {
         let buffer = OnceLock::new();
         Self {
             file,
-            dropped,
+            format_dropped,
             on_error,
             buffer,
         }
@@ -58,7 +58,7 @@ impl LineWriter {
 
     /// Queues a line, which must end with a newline. If the buffer is full, drops and counts the line. If the
     /// thread could not start, writes the line at once, and waits for its reader.
-    pub fn put(&'static self, line: &str) {
+    pub fn queue(&'static self, line: &str) {
         match self.buffer() {
             Some(buffer) => buffer.update(|buffer| buffer.push(line)),
             None => self.write_text(line),
@@ -85,7 +85,7 @@ impl LineWriter {
             return;
         };
         loop {
-            let text = buffer.wait_for(|buffer| buffer.take(self.dropped));
+            let text = buffer.wait_for(|buffer| buffer.take(self.format_dropped));
             // The loop continues after an error, because later lines may have a reader again.
             self.write_text(&text);
             buffer.update(|buffer| buffer.is_writing = false);
@@ -119,11 +119,11 @@ impl Buffer {
     }
 
     /// Takes the text to write, if there is any.
-    fn take(&mut self, dropped: fn(u64) -> String) -> Option<String> {
+    fn take(&mut self, format_dropped: fn(u64) -> String) -> Option<String> {
         let mut text = std::mem::take(&mut self.text);
         match std::mem::take(&mut self.dropped) {
             0 => {}
-            count => text += &dropped(count),
+            count => text += &format_dropped(count),
         }
         self.is_writing = !text.is_empty();
         self.is_writing.then_some(text)

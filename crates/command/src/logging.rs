@@ -141,7 +141,7 @@ struct StderrLines;
 
 impl io::Write for StderrLines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        STDERR.put(&String::from_utf8_lossy(line));
+        STDERR.queue(&String::from_utf8_lossy(line));
         Ok(line.len())
     }
 

@@ -23,7 +23,7 @@ impl RecordWriter {
     /// Writes a record. Never waits for a reader.
     pub(super) fn write(self, record: &Record) {
         match self.json {
-            true => STDOUT.put(&json(record)),
+            true => STDOUT.queue(&json(record)),
             false => log(record),
         }
     }
