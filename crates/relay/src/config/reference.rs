@@ -33,7 +33,7 @@ mod tests {
     impl Entry {
         fn new(line: &str, explained: bool) -> Option<Self> {
             let (key, rest) = line.split_once(" = ")?;
-            let (value, standing) = match rest.rsplit_once(" # ") {
+            let (value, role) = match rest.rsplit_once(" # ") {
                 Some((value, "required")) => (value, KeyRole::Required),
                 Some((value, "example")) => (value, KeyRole::Example),
                 Some((_, other)) => panic!("{line}: {other}?"),
@@ -43,7 +43,7 @@ mod tests {
             Some(Self {
                 key: key.to_owned(),
                 value: value.trim().to_owned(),
-                role: standing,
+                role,
                 explained,
             })
         }
@@ -244,7 +244,7 @@ mod tests {
             let path = table.path().replace("peer.tokyo", "peer");
             (format!("{path}.{}", entry.key), entry.value.clone())
         };
-        let telling = |entry: &&Entry| {
+        let has_printed_default = |entry: &&Entry| {
             entry.role == KeyRole::Default && !matches!(&*entry.value, "false" | "[]")
         };
         let tables = tables();
@@ -254,17 +254,17 @@ mod tests {
                 table
                     .entries
                     .iter()
-                    .filter(telling)
+                    .filter(has_printed_default)
                     .map(|e| named(table, e))
             })
             .collect();
-        let manual: BTreeSet<_> = manual("**Defaults.**").into_iter().collect();
+        let manual: BTreeSet<_> = manual("### Defaults").into_iter().collect();
         assert_eq!(in_file, manual);
     }
 
     #[test]
     fn manual_has_same_profile_keys() {
-        let manual: BTreeSet<_> = manual("**Profiles**")
+        let manual: BTreeSet<_> = manual("### Profiles")
             .into_iter()
             .map(|row| row.0)
             .collect();
