@@ -49,7 +49,7 @@ enum Command {
 
 fn main() -> ExitCode {
     longhaul_command::set_version(env!("LONGHAUL_VERSION"));
-    let cli = Cli::parse();
+    let cli = parse_args();
     logging::start(&cli.log);
     deprecated::warn_of_args(Cli::command(), std::env::args_os());
     let outcome = match cli.command {
@@ -75,4 +75,16 @@ fn main() -> ExitCode {
     };
     logging::flush();
     exit::code(&console::check_output(outcome))
+}
+
+/// Parses the command line, or prints the error and exits. The error has only the new names of flags. A warning before
+/// it says which old name each of them replaced.
+fn parse_args() -> Cli {
+    Cli::try_parse().unwrap_or_else(|error| {
+        // Help and the version are no errors: clap prints them on standard output.
+        if error.use_stderr() {
+            deprecated::warn_of_args(Cli::command(), std::env::args_os());
+        }
+        error.exit()
+    })
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Standard output and standard error that take nothing: a full disk, a reader that went away. Work is done all the same,
-//! and only an answer that was lost makes the command fail.
+//! Messages on standard error, and output that cannot be written: the disk is full, or the reader is gone. The work is
+//! done nevertheless. The command fails only if a part of its result is lost.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -55,6 +55,18 @@ fn copies_without_a_reader_of_its_messages() {
     let mut refused = longhaul(&["copy", &at("nothing"), &at("new")]);
     let status = refused.stderr(full()).status().unwrap();
     assert_eq!(status.code(), Some(2));
+}
+
+#[test]
+fn warns_of_an_old_flag_before_the_error() {
+    let arguments = ["cc", "watch", "--every", "2s", "--once"];
+    let output = longhaul(&arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    let warning = message.find("--every is now --interval");
+    let error =
+        message.find("error: the argument '--interval <TIME>' cannot be used with '--once'");
+    assert!(warning.is_some() && warning < error, "{message}");
 }
 
 /// Names of files may have been chosen by somebody else.
