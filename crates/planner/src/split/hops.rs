@@ -23,22 +23,22 @@ pub(super) struct HopEstimate {
     pub(super) path: Path,
     pub(super) single: Estimate,
     /// Estimate for the configured number of streams.
-    pub(super) together: Streams,
+    pub(super) all_streams: Streams,
     /// Number of streams that would fill the link.
-    pub(super) needed: u32,
+    pub(super) streams_to_fill: u32,
 }
 
 /// Estimates of all hops between the sites.
 #[derive(Debug)]
 pub(super) struct Hops {
-    /// Matrix of estimates; row: from, column: to.
+    /// Matrix of estimates: rows are sources, columns destinations.
     pub(super) all: Vec<Vec<Option<HopEstimate>>>,
     /// Whether there were too many hops to simulate each, so that formulas were used.
-    pub(super) too_many: bool,
+    pub(super) simulation_skipped: bool,
 }
 
-/// Most runs of simulated TCP, a fifth of a second each.
-const RUNS_MAX: usize = 100;
+/// Maximum number of simulations of TCP. Each takes a fifth of a second.
+const SIMULATIONS_MAX: usize = 100;
 
 impl Hops {
     pub(super) fn of(sites: &Sites, config: &Config) -> Result<Self> {
@@ -48,8 +48,8 @@ impl Hops {
             .filter(|control| simulated::is_supported(**control))
             .count();
         let lossy = count_lossy(sites) * simulable;
-        let too_many = config.method == Method::Auto && lossy > RUNS_MAX;
-        let method = if too_many {
+        let simulation_skipped = config.method == Method::Auto && lossy > SIMULATIONS_MAX;
+        let method = if simulation_skipped {
             Method::Formula
         } else {
             config.method
@@ -68,21 +68,21 @@ impl Hops {
         };
         Ok(Self {
             all: numbers.clone().map(row).collect::<Result<_>>()?,
-            too_many,
+            simulation_skipped,
         })
     }
 
     pub(super) fn network(&self, sites: &Sites) -> Network {
-        let hop = |suited: &Option<HopEstimate>| {
-            suited.map(|suited| Hop {
-                bps: suited.together.goodput_bps,
-                rtt_s: suited.path.rtt_s(),
+        let hop = |estimate: &Option<HopEstimate>| {
+            estimate.map(|estimate| Hop {
+                bps: estimate.all_streams.goodput_bps,
+                rtt_s: estimate.path.rtt_s(),
             })
         };
         let row = |row: &Vec<Option<HopEstimate>>| row.iter().map(hop).collect();
         Network {
             hops: self.all.iter().map(row).collect(),
-            forwards: sites.forwards(),
+            forwards: sites.forwarding_rates_bps(),
         }
     }
 }
@@ -102,7 +102,7 @@ fn estimate_hop(mut path: Path, config: &Config, method: Method) -> Result<Optio
     for &control in &config.controls {
         let found = estimate(control, &path, method_of(control, method), None)?;
         if let Some(found) = found
-            && fastest.is_none_or(|best| found.goodput_bps > MARGIN * best.goodput_bps)
+            && fastest.is_none_or(|best| found.goodput_bps > GAIN_MIN * best.goodput_bps)
         {
             fastest = Some(found);
         }
@@ -112,14 +112,14 @@ fn estimate_hop(mut path: Path, config: &Config, method: Method) -> Result<Optio
         HopEstimate {
             path,
             single,
-            together: streams::of(config.streams, &prediction, &path),
-            needed: streams::needed(&prediction, &path),
+            all_streams: streams::of(config.streams, &prediction, &path),
+            streams_to_fill: streams::needed(&prediction, &path),
         }
     }))
 }
 
-/// Least gain of a control over an earlier one of the list.
-const MARGIN: f64 = 1.05;
+/// Factor of goodput by which a control must exceed an earlier one of the list.
+const GAIN_MIN: f64 = 1.05;
 
 /// Returns the method for a control: the formula if it can't be simulated.
 fn method_of(control: Control, method: Method) -> Method {

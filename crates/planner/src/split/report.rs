@@ -49,7 +49,7 @@ pub(super) fn text(plan: &Plan, config: &Config) -> String {
     }
     out += "\n";
     out += &further_relay_text(plan);
-    if plan.hops.too_many {
+    if plan.hops.simulation_skipped {
         out += "too many lossy paths to simulate each: all figures are by formula\n";
     }
     for formula in SOURCES {
@@ -151,7 +151,7 @@ fn hop_table(plan: &Plan) -> Vec<Vec<String>> {
             single.control.to_string(),
             format_rate(single.goodput_bps),
             single.limit.to_string(),
-            hop.needed.to_string(),
+            hop.streams_to_fill.to_string(),
             window(plan, hop).to_string(),
         ]);
     }
@@ -186,8 +186,8 @@ fn relay_memory<'a>(plan: &'a Plan, config: &Config) -> Vec<(&'a str, [Bytes; 2]
 }
 
 fn memory_table(plan: &Plan, config: &Config) -> Vec<Vec<String>> {
-    let together = format!("memory of {}", counted(config.connections, "connection"));
-    let mut table = vec![row(["relay", "window in", "window out", &together])];
+    let memory_heading = format!("memory of {}", counted(config.connections, "connection"));
+    let mut table = vec![row(["relay", "window in", "window out", &memory_heading])];
     for (name, [inwards, outwards], all) in relay_memory(plan, config) {
         table.push(vec![
             name.to_owned(),
@@ -230,7 +230,7 @@ fn completion(plan: &Plan, chain: &Chain, size: Bytes) -> Time {
         connected: false,
     };
     let of = |hop: &HopEstimate| {
-        let steady = hop.together.goodput_bps.min(chain.throughput_bps);
+        let steady = hop.all_streams.goodput_bps.min(chain.throughput_bps);
         slow_start::completion(transfer, &hop.path, steady)
     };
     let all: Vec<_> = chain_hops(plan, chain).map(|(_, hop)| of(hop)).collect();
@@ -267,7 +267,7 @@ pub(super) fn json(plan: &Plan, config: &Config) -> Value {
             "rtt_s": hop.path.rtt_s(), "loss": hop.path.loss, "rate_bps": hop.path.rate.bits(),
             "cc": hop.single.control.name(), "one_stream_bps": hop.single.goodput_bps,
             "method": hop.single.source, "limited_by": hop.single.limit.to_string(),
-            "streams_to_fill": hop.needed, "window_bytes": window(plan, hop).get(),
+            "streams_to_fill": hop.streams_to_fill, "window_bytes": window(plan, hop).get(),
         })
     };
     let memory = relay_memory(plan, config);
@@ -279,6 +279,6 @@ pub(super) fn json(plan: &Plan, config: &Config) -> Value {
             "memory_bytes": all.get(),
         })).collect::<Vec<_>>(),
         "chains": distinct_chains(plan).iter().map(|(found, _)| chain(found)).collect::<Vec<_>>(),
-        "simulation_skipped": plan.hops.too_many,
+        "simulation_skipped": plan.hops.simulation_skipped,
     })
 }

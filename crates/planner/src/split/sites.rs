@@ -35,7 +35,7 @@ pub(in super::super) struct Site {
     /// Whether the site may relay.
     #[serde(default = "yes")]
     pub(in super::super) relay: bool,
-    /// Greatest rate that a relay there forwards.
+    /// Maximum rate that a relay there forwards.
     #[serde(alias = "forwards")]
     pub(in super::super) forwarding_rate: Option<BitRate>,
 }
@@ -74,14 +74,14 @@ fn ethernet() -> u32 {
 #[derive(Debug)]
 pub(super) struct Sites {
     sites: IndexMap<String, Site>,
-    /// Matrix of paths; row: from, column: to.
+    /// Matrix of paths: rows are sources, columns destinations.
     paths: Vec<Vec<Option<Path>>>,
 }
 
-/// Most sites; a matrix of 500 × 500 is 20 MB.
+/// Maximum number of sites. A matrix of 500 × 500 is 20 MB.
 const SITES_MAX: usize = 500;
-/// Greatest size of a file, bytes.
-const FILE_MAX: u64 = 64 << 20;
+/// Maximum size of a file, in bytes.
+const FILE_LEN_MAX: u64 = 64 << 20;
 
 impl Sites {
     pub(super) fn read(files: &[PathBuf]) -> Result<Self> {
@@ -112,7 +112,7 @@ impl Sites {
         if sites.len() > SITES_MAX {
             let found = sites.len();
             return Err(Refusal::usage(format!(
-                "--sites: {found} sites, but {SITES_MAX} are the most"
+                "--sites: {found} sites, but at most {SITES_MAX} are allowed"
             )));
         }
         let matrix = vec![vec![None; sites.len()]; sites.len()];
@@ -175,14 +175,14 @@ impl Sites {
         self.paths[from][to]
     }
 
-    /// Returns the greatest forwarding rate of each site, bits a second; `None` if it may not relay.
-    pub(super) fn forwards(&self) -> Vec<Option<f64>> {
-        let most = |site: &Site| {
+    /// Returns the maximum forwarding rate of each site, in bits a second. It is `None` if the site may not relay.
+    pub(super) fn forwarding_rates_bps(&self) -> Vec<Option<f64>> {
+        let rate = |site: &Site| {
             site.forwarding_rate
                 .map_or(f64::INFINITY, |rate| rate.bits() as f64)
         };
         let sites = self.sites.values();
-        sites.map(|site| site.relay.then(|| most(site))).collect()
+        sites.map(|site| site.relay.then(|| rate(site))).collect()
     }
 }
 
@@ -213,16 +213,16 @@ impl SitePath {
     }
 
     fn queue_bytes(&self, rate: BitRate) -> Result<Bytes> {
-        let mut shape = LinkConfig {
+        let mut link = LinkConfig {
             rate: Rate::Constant(rate),
             delay: Time::from_nanos(self.rtt.as_nanos() / 2),
             ..LinkConfig::default()
         };
         let queue = Setting::parse("queue", self.queue.as_deref().unwrap_or("1bdp"));
-        shape.apply(
+        link.apply(
             queue.map_err(|error| path_error(self, &format!("has an invalid queue: {error}")))?,
         );
-        let limit = shape.limit();
+        let limit = link.limit();
         let packets = (limit.packets as u64).saturating_mul(u64::from(self.mtu));
         Ok(Bytes::new(limit.bytes.min(packets)))
     }
@@ -234,27 +234,27 @@ fn path_error(path: &SitePath, why: &str) -> anyhow::Error {
 
 /// Reads a file: JSON if it begins with a brace, else TOML.
 fn read(file: &FilePath) -> Result<SitesFile> {
-    let wrong = |reason: &dyn std::fmt::Display| {
+    let file_error = |reason: &dyn std::fmt::Display| {
         Refusal::usage(format!("--sites {}: {reason}", file.display()))
     };
     let size = std::fs::metadata(file)
-        .map_err(|error| wrong(&error))?
+        .map_err(|error| file_error(&error))?
         .len();
-    if size > FILE_MAX {
-        return Err(wrong(&"larger than 64 MiB"));
+    if size > FILE_LEN_MAX {
+        return Err(file_error(&"larger than 64 MiB"));
     }
-    let text = std::fs::read_to_string(file).map_err(|error| wrong(&error))?;
+    let text = std::fs::read_to_string(file).map_err(|error| file_error(&error))?;
     match text.trim_start().starts_with('{') {
         true => {
-            let sites = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
+            let sites = serde_json::from_str(&text).map_err(|error| file_error(&error))?;
             for renamed in old_json_keys(&text) {
                 deprecated::warn(&format!("{}: {}", file.display(), renamed.old), renamed.new);
             }
             Ok(sites)
         }
         false => {
-            let (sites, old_keys) =
-                parse_toml(&text).map_err(|error| wrong(&error.to_string().replace('\n', " ")))?;
+            let (sites, old_keys) = parse_toml(&text)
+                .map_err(|error| file_error(&error.to_string().replace('\n', " ")))?;
             for old in old_keys {
                 deprecated::warn_of_key(file, &text, &old);
             }
@@ -329,13 +329,16 @@ mod tests {
         let [a, b] = ["a", "b"].map(|name| both.number(name).unwrap());
         assert_eq!(both.path(a, b), both.path(b, a));
         assert_eq!(
-            (both.forwards()[a], both.forwards()[b]),
+            (
+                both.forwarding_rates_bps()[a],
+                both.forwarding_rates_bps()[b]
+            ),
             (Some(f64::INFINITY), None)
         );
         let back = "[[paths]]\nfrom = 'b'\nto = 'a'\nrtt = '20ms'\nrate = '1gbit'\n";
-        let own = sites(&format!("{TWO}{back}")).unwrap();
-        assert_eq!(own.path(b, a).unwrap().rtt, Time::from_millis(20));
-        assert_eq!(own.path(a, b).unwrap().rtt, Time::from_millis(10));
+        let with_reverse = sites(&format!("{TWO}{back}")).unwrap();
+        assert_eq!(with_reverse.path(b, a).unwrap().rtt, Time::from_millis(20));
+        assert_eq!(with_reverse.path(a, b).unwrap().rtt, Time::from_millis(10));
     }
 
     #[test]
