@@ -108,7 +108,7 @@ fn compare_help() -> String {
     format!(
         "\
 A metric of the candidate is marked as better or worse than the baseline's if the difference is
-significant:
+significant. The rule depends on the number of runs:
   {}
 
 Examples:
@@ -143,16 +143,17 @@ pub(crate) struct ReportArgs {
 /// Arguments of `longhaul lab run`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
-    /// Name of a built-in scenario, or path of a file. Several run one after the other, each into
-    /// DIR/NAME, with a page over all of them; a result that is up to date is skipped
+    /// Name of a built-in scenario, or path of a file. Several run one after the other, and
+    /// DIR/index.html lists their results. A scenario whose result is up to date is skipped then
     #[arg(value_name = "SCENARIO", required_unless_present = "all")]
     pub(crate) scenarios: Vec<String>,
-    /// Run all built-in scenarios: some four hours with one repetition, twelve with the scenarios'
-    /// own
+    /// Run all built-in scenarios. This takes about four hours with --repetitions 1, and twelve with
+    /// the scenarios' own numbers
     #[arg(long, conflicts_with = "scenarios")]
     pub(crate) all: bool,
-    /// Directory for results; created if absent. An interrupted run of the same scenario and
-    /// options is resumed; a finished one is replaced if a single scenario is given
+    /// Directory for result.json, report.html and raw records; created if absent. With several
+    /// scenarios, each has its own DIR/NAME. An interrupted run there is resumed if scenario and
+    /// options are the same. A finished result of a single scenario is replaced
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
     /// Run the same cells, shortened as the scenario's `quick` table says
@@ -161,8 +162,8 @@ pub(crate) struct RunArgs {
     /// Change a parameter of the scenario; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) set: Vec<(String, String)>,
-    /// Run only the cells (combinations of varied values) with this value, or one of several (A|B);
-    /// repeatable
+    /// Run only the cells (combinations of varied values) with this value, or with one of several
+    /// values (A|B); repeatable
     #[arg(long, alias = "only", value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) filter: Vec<(String, String)>,
     /// Number of runs of each cell, without warm-up runs [default: the scenario's]
@@ -171,8 +172,8 @@ pub(crate) struct RunArgs {
     /// Seed of the order of runs, the file contents and the links [default: the scenario's]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Run all cells under simulated time instead of on a testbed: no root, no waiting, any rate. Flows
-    /// of iperf3 can be simulated, with relays and one shared bottleneck
+    /// Run all cells under simulated time instead of on a testbed: needs no root and little time, at
+    /// any rate. Only flows of iperf3 can be simulated, with relays and one shared bottleneck
     #[arg(long)]
     pub(crate) simulate: bool,
     /// Start again, even if an interrupted run could be resumed or a result is up to date
@@ -188,4 +189,17 @@ fn pair(text: &str) -> Result<(String, String), String> {
         .split_once('=')
         .ok_or("expected NAME=VALUE, for example size=4.7GB")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hand_wrapped_help_fits_into_100_columns() {
+        for text in [EXAMPLES, &compare_help()] {
+            let too_long = text.lines().find(|line| line.chars().count() > 100);
+            assert_eq!(too_long, None);
+        }
+    }
 }

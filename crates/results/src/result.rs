@@ -7,7 +7,7 @@
 //! `download_s`, `jain_ratio`; no unit means a count. Optional parts are absent, never null.
 
 pub use super::{
-    series::{CaptureSeries, Event, FlowPhase, PathSegmentSeries, PercentileBand, Series},
+    series::{CaptureSeries, Event, FlowPhase, LegSeries, PercentileBand, Series},
     setting::{Parameters, describe_parameter, format_value, json_text},
 };
 
@@ -53,9 +53,9 @@ pub struct LabResult {
     /// Description of the scenario. If absent, the page shows only its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<About>,
-    /// Number that answers the scenario's question. If absent, the page begins with the checks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answer: Option<Answer>,
+    /// Headline that answers the scenario's question. If absent, the page begins with the checks.
+    #[serde(rename = "answer", default, skip_serializing_if = "Option::is_none")]
+    pub headline: Option<Headline>,
     /// Machine that ran it.
     pub host: Host,
     /// Scenario with all defaults filled in.
@@ -104,12 +104,12 @@ impl LabResult {
             .map_or(&self.scenario, |about| &about.title)
     }
 
-    /// Returns the metric of the answer, or the first one.
+    /// Returns the metric of the headline, or the first one.
     pub fn main_metric(&self) -> Option<&str> {
         let first = || Some(self.cells.first()?.metrics.first()?.0.as_str());
-        self.answer
+        self.headline
             .as_ref()
-            .map(|answer| answer.metric.as_str())
+            .map(|headline| headline.metric.as_str())
             .or_else(first)
     }
 
@@ -181,12 +181,13 @@ pub struct About {
     pub notes: Vec<String>,
 }
 
-/// Number that answers the question: `metric` of one cell, as a ratio to a baseline cell if there is one.
+/// Headline of a result: a sentence with the number that answers the question. The number is the metric of one cell, or
+/// its ratio to a baseline cell.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Answer {
-    /// Headline with `{}` in place of the number: "Two relays make it {} faster".
-    #[serde(alias = "sentence")]
-    pub headline: String,
+pub struct Headline {
+    /// Sentence with `{}` in place of the number: "Two relays make it {} faster".
+    #[serde(rename = "headline", alias = "sentence")]
+    pub template: String,
     /// Name of a metric.
     pub metric: String,
     /// Index into `cells`.

@@ -14,9 +14,14 @@ pub struct Series {
     pub begin_s: f64,
     /// Goodput at the receiver in each bin, bit/s.
     pub goodput_bps: Vec<f64>,
-    /// Segments of the path (one connection each), in order; one without relays.
-    #[serde(alias = "legs", default, skip_serializing_if = "Vec::is_empty")]
-    pub path_segments: Vec<PathSegmentSeries>,
+    /// Legs of the path, in order; one without relays. A leg is one connection between neighbours.
+    #[serde(
+        rename = "path_segments",
+        alias = "legs",
+        default,
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub legs: Vec<LegSeries>,
     /// Time series for the figures.
     #[serde(alias = "courses", default, skip_serializing_if = "Vec::is_empty")]
     pub time_series: Vec<TimeSeries>,
@@ -75,9 +80,9 @@ pub struct FlowPhase {
     pub to_s: f64,
 }
 
-/// TCP_INFO of the sender of one path segment over time. The vectors are equally long.
+/// TCP_INFO of the sender of one leg over time. The vectors are equally long.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct PathSegmentSeries {
+pub struct LegSeries {
     /// Name: "server–relay2".
     pub name: String,
     /// Times, seconds, ascending.

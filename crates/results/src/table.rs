@@ -3,7 +3,7 @@
 //! line.
 
 use super::{
-    report::answer,
+    report::headline,
     result::{Cell, Check, LabResult},
 };
 use longhaul_report::columns::{self, align};
@@ -155,15 +155,15 @@ fn checks(result: &LabResult) -> Vec<String> {
 }
 
 fn headline(result: &LabResult) -> Option<String> {
-    let answer = result.answer.as_ref()?;
-    let number = answer::number(result, answer)?;
-    let reference = number.reference.map_or(String::new(), |reference| {
+    let headline = result.headline.as_ref()?;
+    let value = headline::value(result, headline)?;
+    let reference = value.reference.map_or(String::new(), |reference| {
         format!(" (reference: {reference})")
     });
     let quick = if result.quick { " [quick run]" } else { "" };
     Some(format!(
         "{}{reference}{quick}",
-        answer.headline.replacen("{}", &number.value, 1)
+        headline.template.replacen("{}", &value.text, 1)
     ))
 }
 

@@ -145,7 +145,7 @@ fn flow_metrics(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Vec<&'
     match flow.program {
         Program::Curl | Program::Ftp => metrics_of(Producer::File).collect(),
         Program::Probe => metrics_of(Producer::OneWayDelayTest)
-            .chain(probe::figures(scenario, topology, flow))
+            .chain(probe::metric_names(scenario, topology, flow))
             .collect(),
         Program::Command => {
             let server = metrics_of(Producer::Server).filter(|_| !flow.server.is_empty());

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks of what the scenario says about all cells together: repetitions, derived metrics, checks,
-//! the answer and the paper's figures.
+//! the headline and the paper's figures.
 
 use super::{
     available_metrics::{AvailableMetrics, metrics_of_programs},
-    paper,
+    reference_values,
 };
 use crate::{
     evaluation::checks,
     scenario::{
-        AnswerSpec, CheckSpec,
+        CheckSpec, HeadlineSpec,
         config_error::{
-            CheckResult, ConfigError, check_distinct, check_each, check_range, ensure, in_key,
+            CheckResult, ConfigError, check_distinct, check_each, check_range, ensure, locate_error,
         },
         expression::{Bound, Expression},
     },
@@ -26,15 +26,15 @@ pub(crate) fn check(experiment: &ExperimentPlan) -> CheckResult {
         experiment.scenario.repetitions,
         experiment.scenario.warmup_runs,
     );
-    in_key(
+    locate_error(
         "repetitions",
         check_range("repetitions", repetitions, 1, 1000),
     )?;
-    in_key(
+    locate_error(
         "max_retries",
         check_range("max_retries", experiment.scenario.max_retries, 0, 10),
     )?;
-    in_key("warmup_runs", check_range("warmup_runs", warmup, 0, 10))?;
+    locate_error("warmup_runs", check_range("warmup_runs", warmup, 0, 10))?;
     check_new_names(experiment)?;
     check_claims(experiment)
 }
@@ -52,23 +52,23 @@ fn check_new_names(experiment: &ExperimentPlan) -> CheckResult {
         })
     };
     let measures = check_each(&experiment.scenario.measure, |spec| {
-        in_key("name", new(&spec.name))
+        locate_error("name", new(&spec.name))
     });
-    in_key("measure", measures)?;
+    locate_error("measure", measures)?;
     let clean = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut derived = experiment.scenario.derived.keys();
     let derived = derived.try_for_each(|name| {
         let valid = ensure(name.chars().all(clean), || {
             format!("{name:?}: a metric's name is letters, digits and '_'")
         });
-        in_key(name, valid.and_then(|()| new(name)))
+        locate_error(name, valid.and_then(|()| new(name)))
     });
-    in_key("derived", derived)?;
+    locate_error("derived", derived)?;
     let checks = experiment.scenario.check.iter().map(|spec| &spec.name);
-    in_key("check", check_distinct("checks", checks))
+    locate_error("check", check_distinct("checks", checks))
 }
 
-/// Checks that derived metrics, checks, the answer and the paper's figures refer to cells that
+/// Checks that derived metrics, checks, the headline and the paper's figures refer to cells that
 /// exist.
 fn check_claims(experiment: &ExperimentPlan) -> CheckResult {
     let available = AvailableMetrics::of(experiment);
@@ -76,27 +76,27 @@ fn check_claims(experiment: &ExperimentPlan) -> CheckResult {
     let derived = derived.try_for_each(|(name, text)| {
         let parsed = parse(text, &available);
         let checked = parsed.and_then(|_| check_parts(name, &available));
-        in_key(
+        locate_error(
             name,
             checked.map_err(|error| error.with_owner(format!("derived.{name}"))),
         )
     });
-    in_key("derived", derived)?;
+    locate_error("derived", derived)?;
     let checks = check_each(&experiment.scenario.check, |spec| {
         check_claim(spec, experiment, &available)
             .map_err(|error| error.with_owner(format!("check {:?}", spec.name)))
     });
-    in_key("check", checks)?;
-    let papers = paper::check(experiment, &available);
-    in_key(
+    locate_error("check", checks)?;
+    let references = reference_values::check(experiment, &available);
+    locate_error(
         "reference",
-        papers.map_err(|error| error.with_owner("reference")),
+        references.map_err(|error| error.with_owner("reference")),
     )?;
-    let mut answers = experiment.scenario.answer.iter();
-    let answers = answers.try_for_each(|spec| answer(spec, experiment, &available));
-    in_key(
+    let mut headlines = experiment.scenario.headline.iter();
+    let headline = headlines.try_for_each(|spec| check_headline(spec, experiment, &available));
+    locate_error(
         "answer",
-        answers.map_err(|error| error.with_owner("answer")),
+        headline.map_err(|error| error.with_owner("answer")),
     )
 }
 
@@ -120,21 +120,21 @@ fn check_claim(
     experiment: &ExperimentPlan,
     available: &AvailableMetrics,
 ) -> CheckResult {
-    let expression = in_key("value", parse(&spec.value, available))?;
+    let expression = locate_error("value", parse(&spec.value, available))?;
     let subjects = match checks::subjects_of(spec, experiment) {
         None => vec![None],
         Some(all) => all.into_iter().map(Some).collect(),
     };
     let some = ensure(!subjects.is_empty(), || "for_each matches no cell");
-    in_key("for_each", some)?;
-    in_key(
+    locate_error("for_each", some)?;
+    locate_error(
         "value",
         check_subjects(&expression, &subjects, experiment, available),
     )?;
     let bound = ensure(Bound::parse(&spec.threshold).is_some(), || {
         format!("{:?} is not a threshold such as \">= 6\"", spec.threshold)
     });
-    in_key("threshold", bound)
+    locate_error("threshold", bound)
 }
 
 /// Checks that the expression's cells exist and give its metrics. For at least one subject, the
@@ -166,17 +166,17 @@ fn check_subjects(
     })
 }
 
-fn answer(
-    spec: &AnswerSpec,
+fn check_headline(
+    spec: &HeadlineSpec,
     experiment: &ExperimentPlan,
     available: &AvailableMetrics,
 ) -> CheckResult {
-    in_key("metric", available.check(&spec.metric))?;
+    locate_error("metric", available.check(&spec.metric))?;
     let gives = |cell: &Table| {
         let index = experiment.find_cell(&text_pairs(cell))?;
         available.check_in(index, &spec.metric)
     };
-    in_key("cell", gives(&spec.cell))?;
+    locate_error("cell", gives(&spec.cell))?;
     let baseline = spec.baseline.as_ref();
-    in_key("baseline", baseline.map_or(Ok(()), gives))
+    locate_error("baseline", baseline.map_or(Ok(()), gives))
 }

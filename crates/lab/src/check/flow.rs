@@ -5,7 +5,7 @@ use crate::{
     network::{Topology, probe},
     scenario::{
         CcSpec, Direction, Flow, Pacing, Program, Scenario,
-        config_error::{CheckResult, check_each, check_range, ensure, in_key, valid_name},
+        config_error::{CheckResult, check_each, check_name, check_range, ensure, locate_error},
         control,
         placeholders::{self, Placeholder},
     },
@@ -13,36 +13,36 @@ use crate::{
 };
 
 pub(crate) fn check(flow: &Flow, topology: &Topology) -> CheckResult {
-    in_key("name", valid_name("flow", &flow.name, 32))?;
+    locate_error("name", check_name("flow", &flow.name, 32))?;
     check_keys(flow, topology).map_err(|error| error.with_owner(format!("flow {:?}", flow.name)))
 }
 
 fn check_keys(flow: &Flow, topology: &Topology) -> CheckResult {
     check_hosts(flow, topology)?;
     check_relay(flow, topology)?;
-    in_key("streams", check_range("streams", flow.streams, 1, 128))?;
+    locate_error("streams", check_range("streams", flow.streams, 1, 128))?;
     match flow.program {
-        Program::Curl => curl(flow),
-        Program::Iperf3 => size_or_duration(flow, "iperf3 takes either size or duration"),
-        Program::Ftp => ftp(flow),
-        Program::Probe => probe(flow),
-        Program::Udt => udt(flow),
-        Program::Command => command(flow, topology),
+        Program::Curl => check_curl(flow),
+        Program::Iperf3 => check_size_or_duration(flow, "iperf3 takes either size or duration"),
+        Program::Ftp => check_ftp(flow),
+        Program::Probe => check_probe(flow),
+        Program::Udt => check_udt(flow),
+        Program::Command => check_command(flow, topology),
     }?;
-    only_of_probe(flow)?;
-    only_of_command(flow)?;
-    in_key("omit", omit(flow))?;
-    sender(flow)
+    check_probe_keys(flow)?;
+    check_command_keys(flow)?;
+    locate_error("omit", check_omit(flow))?;
+    check_sender(flow)
 }
 
-fn size_or_duration(flow: &Flow, problem: &'static str) -> CheckResult {
+fn check_size_or_duration(flow: &Flow, problem: &'static str) -> CheckResult {
     ensure(flow.size.is_some() != flow.duration.is_some(), || problem)?;
-    let some = flow.size.is_none_or(|size| size.get() > 0);
-    in_key("size", ensure(some, || "size must be above 0"))
+    let is_positive = flow.size.is_none_or(|size| size.get() > 0);
+    locate_error("size", ensure(is_positive, || "size must be above 0"))
 }
 
 /// Checks `omit`: only a flow with a duration has a beginning that can be left out.
-fn omit(flow: &Flow) -> CheckResult {
+fn check_omit(flow: &Flow) -> CheckResult {
     let has_duration =
         matches!(flow.program, Program::Iperf3 | Program::Udt) && flow.duration.is_some();
     ensure(
@@ -56,16 +56,16 @@ fn check_hosts(flow: &Flow, topology: &Topology) -> CheckResult {
         let reached = ensure(topology.hosts.contains(host), || {
             format!("no link reaches a host {host:?}")
         });
-        in_key(key, reached)?;
+        locate_error(key, reached)?;
     }
-    let joined = flow.from != flow.to && topology.path(&flow.from, &flow.to).is_some();
-    let joined = ensure(joined, || {
+    let has_path = flow.from != flow.to && topology.path(&flow.from, &flow.to).is_some();
+    let connected = ensure(has_path, || {
         format!(
             "no path leads from {:?} to another host {:?}",
             flow.from, flow.to
         )
     });
-    in_key("to", joined)
+    locate_error("to", connected)
 }
 
 /// Checks `via` and `proxy`: the program supports the key, and a path leads to the relay's host.
@@ -75,18 +75,18 @@ fn check_relay(flow: &Flow, topology: &Topology) -> CheckResult {
         via.is_none() || proxy.is_none(),
         || "via and proxy exclude each other",
     );
-    in_key("via", exclusive)?;
+    locate_error("via", exclusive)?;
     let carried = ensure(
         proxy.is_none() || flow.program.carries_a_file(),
         || "proxy is a key of programs \"curl\" and \"ftp\"",
     );
-    in_key("proxy", carried)?;
+    locate_error("proxy", carried)?;
     let supports_via = matches!(flow.program, Program::Curl | Program::Iperf3);
     let relayed = ensure(
         via.is_none() || supports_via,
         || "via is a key of programs \"curl\" and \"iperf3\"",
     );
-    in_key("via", relayed)?;
+    locate_error("via", relayed)?;
     let client = match flow.direction {
         Direction::Upload => &flow.from,
         Direction::Download => &flow.to,
@@ -97,37 +97,37 @@ fn check_relay(flow: &Flow, topology: &Topology) -> CheckResult {
     let reached = ensure(topology.address(client, &relay.host).is_some(), || {
         format!("no path leads from {client:?} to a host {:?}", relay.host)
     });
-    in_key(if via.is_some() { "via" } else { "proxy" }, reached)
+    locate_error(if via.is_some() { "via" } else { "proxy" }, reached)
 }
 
-fn curl(flow: &Flow) -> CheckResult {
-    in_key("size", check_size(flow, "curl needs a size above 0"))?;
+fn check_curl(flow: &Flow) -> CheckResult {
+    locate_error("size", check_size(flow, "curl needs a size above 0"))?;
     let endless = ensure(
         flow.duration.is_none(),
         || "curl takes a size, not a duration",
     );
-    in_key("duration", endless)?;
-    let down = ensure(
+    locate_error("duration", endless)?;
+    let downloads = ensure(
         flow.direction == Direction::Download,
         || "curl downloads; use iperf3 for uploads",
     );
-    in_key("direction", down)?;
+    locate_error("direction", downloads)?;
     let single = ensure(
         flow.streams == 1,
         || "curl opens one connection; add flows for more",
     );
-    in_key("streams", single)
+    locate_error("streams", single)
 }
 
 fn check_size(flow: &Flow, problem: &'static str) -> CheckResult {
     ensure(flow.size.is_some_and(|size| size.get() > 0), || problem)
 }
 
-fn ftp(flow: &Flow) -> CheckResult {
+fn check_ftp(flow: &Flow) -> CheckResult {
     let problem = "ftp needs a size above 0, and has no duration and no streams";
-    in_key("size", check_size(flow, problem))?;
-    in_key("duration", ensure(flow.duration.is_none(), || problem))?;
-    in_key("streams", ensure(flow.streams == 1, || problem))?;
+    locate_error("size", check_size(flow, problem))?;
+    locate_error("duration", ensure(flow.duration.is_none(), || problem))?;
+    locate_error("streams", ensure(flow.streams == 1, || problem))?;
     let http = flow
         .proxy
         .as_ref()
@@ -136,29 +136,29 @@ fn ftp(flow: &Flow) -> CheckResult {
         !http || flow.direction == Direction::Download,
         || "an HTTP proxy does not pass FTP uploads on; a SOCKS proxy does",
     );
-    in_key("proxy", passed)?;
+    locate_error("proxy", passed)?;
     let reached = ensure(
         !flow.ftp_active || flow.proxy.is_none(),
         || "ftp_active: a server can't connect to a client behind a proxy",
     );
-    in_key("ftp_active", reached)
+    locate_error("ftp_active", reached)
 }
 
-fn udt(flow: &Flow) -> CheckResult {
-    size_or_duration(flow, "udt takes either size or duration")?;
-    in_key("streams", check_range("streams", flow.streams, 1, 64))?;
-    let own = |control: &CcSpec| control.to_string() == control::UDT;
+fn check_udt(flow: &Flow) -> CheckResult {
+    check_size_or_duration(flow, "udt takes either size or duration")?;
+    locate_error("streams", check_range("streams", flow.streams, 1, 64))?;
+    let is_udt = |control: &CcSpec| control.to_string() == control::UDT;
     let control = ensure(
-        flow.cc.as_ref().is_none_or(own),
-        || "program \"udt\" has a rate control of its own: cc = \"udt\", or none",
+        flow.cc.as_ref().is_none_or(is_udt),
+        || "program \"udt\" has a rate control of its own: set cc = \"udt\", or remove cc",
     );
-    in_key("cc", control)
+    locate_error("cc", control)
 }
 
-fn command(flow: &Flow, topology: &Topology) -> CheckResult {
-    in_key("size", check_size(flow, "command needs a size above 0"))?;
+fn check_command(flow: &Flow, topology: &Topology) -> CheckResult {
+    locate_error("size", check_size(flow, "command needs a size above 0"))?;
     let problem = "command runs once, on \"from\", to its end: it has no";
-    let none = |key, absent| in_key(key, ensure(absent, || format!("{problem} {key}")));
+    let none = |key, absent| locate_error(key, ensure(absent, || format!("{problem} {key}")));
     none("duration", flow.duration.is_none())?;
     none("streams", flow.streams == 1)?;
     none("direction", flow.direction == Direction::Download)?;
@@ -166,20 +166,20 @@ fn command(flow: &Flow, topology: &Topology) -> CheckResult {
         !flow.command.is_empty(),
         || "command is missing: the program that runs on \"from\", with its arguments",
     );
-    in_key("command", named)?;
+    locate_error("command", named)?;
     let all = |host: &str, words: &[String]| {
         check_each(words, |word: &String| check_word(word, host, topology))
     };
-    in_key("command", all(&flow.from, &flow.command))?;
-    in_key("server", all(&flow.to, &flow.server))?;
+    locate_error("command", all(&flow.from, &flow.command))?;
+    locate_error("server", all(&flow.to, &flow.server))?;
     let awaited = ensure(
         flow.server.is_empty() || flow.server_port.is_some_and(|port| port > 0),
         || "server_port is missing: the TCP port at which the server listens",
     );
-    in_key("server_port", awaited)?;
+    locate_error("server_port", awaited)?;
     let output = flow.output_file.iter();
     let output = output.map(|file| check_word(file, &flow.to, topology));
-    in_key("output_file", output.collect::<CheckResult>())
+    locate_error("output_file", output.collect::<CheckResult>())
 }
 
 /// Checks that the hosts named in a word of a command on `host` exist and can be reached.
@@ -195,28 +195,28 @@ fn check_word(word: &str, host: &str, topology: &Topology) -> CheckResult {
 }
 
 /// Checks the keys that set options of the sender's socket: the program must be able to set them.
-fn sender(flow: &Flow) -> CheckResult {
+fn check_sender(flow: &Flow) -> CheckResult {
     check_sender_keys(flow)?;
     let exclusive = ensure(
         flow.inter_packet_gap.is_none() || flow.pacing.is_none(),
         || "pacing and inter_packet_gap exclude each other",
     );
-    in_key("inter_packet_gap", exclusive)?;
-    let gap = flow
+    locate_error("inter_packet_gap", exclusive)?;
+    let gap_ns = flow
         .inter_packet_gap
         .map_or(1_000, longhaul_units::Time::as_nanos);
     let gap = ensure(
-        (100..=1_000_000_000).contains(&gap),
+        (100..=1_000_000_000).contains(&gap_ns),
         || "inter_packet_gap must be 100ns to 1s",
     );
-    in_key("inter_packet_gap", gap)?;
-    in_key("pacing", pacing(flow))?;
-    in_key("window", window(flow))?;
+    locate_error("inter_packet_gap", gap)?;
+    locate_error("pacing", check_pacing(flow))?;
+    locate_error("window", check_window(flow))?;
     let opened = ensure(
         !flow.ftp_active || flow.program == Program::Ftp,
         || "ftp_active is a key of program \"ftp\"",
     );
-    in_key("ftp_active", opened)
+    locate_error("ftp_active", opened)
 }
 
 fn check_sender_keys(flow: &Flow) -> CheckResult {
@@ -227,7 +227,7 @@ fn check_sender_keys(flow: &Flow) -> CheckResult {
         allowed,
         || "cc is a key of programs \"curl\", \"iperf3\", \"ftp\" and \"udt\"",
     );
-    in_key("cc", allowed)?;
+    locate_error("cc", allowed)?;
     for (key, given) in [
         ("pacing", flow.pacing.is_some()),
         ("inter_packet_gap", flow.inter_packet_gap.is_some()),
@@ -236,7 +236,7 @@ fn check_sender_keys(flow: &Flow) -> CheckResult {
             !given || supported,
             || "pacing and inter_packet_gap are keys of programs \"curl\" and \"iperf3\"",
         );
-        in_key(key, pacing)?;
+        locate_error(key, pacing)?;
     }
     Ok(())
 }
@@ -252,7 +252,7 @@ pub(crate) fn check_ftp_control(flow: &Flow, scenario: &Scenario) -> CheckResult
     ensure(!control.paced, || {
         format!("flow {name:?}: +pace is for programs \"curl\" and \"iperf3\"")
     })?;
-    let only =
+    let problem =
         format!("flow {name:?}: the cc of an FTP flow applies to all flows that {host:?} sends");
     let differs = |other: &&Flow| {
         let sends = other.enabled && other.program.is_tcp() && other.from == *host;
@@ -262,15 +262,15 @@ pub(crate) fn check_ftp_control(flow: &Flow, scenario: &Scenario) -> CheckResult
     other.map_or(Ok(()), |other| {
         let other = &other.name;
         Err(format!(
-            "{only}; give flow {other:?} the same cc, or another host"
+            "{problem}; give flow {other:?} the same cc, or another host"
         ))
     })?;
     ensure(!scenario.relays_on(host), || {
-        format!("{only}, and a relay sends from that host, too")
+        format!("{problem}, and a relay sends from that host, too")
     })
 }
 
-fn pacing(flow: &Flow) -> CheckResult {
+fn check_pacing(flow: &Flow) -> CheckResult {
     let Some(Pacing::Rate(rate)) = flow.pacing else {
         return Ok(());
     };
@@ -279,7 +279,7 @@ fn pacing(flow: &Flow) -> CheckResult {
     })
 }
 
-fn window(flow: &Flow) -> CheckResult {
+fn check_window(flow: &Flow) -> CheckResult {
     ensure(
         flow.window.is_none() || flow.program == Program::Iperf3,
         || "window is a key of program \"iperf3\"; set net.ipv4.tcp_rmem of the receiving host",
@@ -291,15 +291,15 @@ fn window(flow: &Flow) -> CheckResult {
     )
 }
 
-fn probe(flow: &Flow) -> CheckResult {
+fn check_probe(flow: &Flow) -> CheckResult {
     let problem = "probe sends one stream of packets: it has no size and no streams";
-    in_key("size", ensure(flow.size.is_none(), || problem))?;
-    let onward = ensure(
+    locate_error("size", ensure(flow.size.is_none(), || problem))?;
+    let undirected = ensure(
         flow.direction == Direction::Download,
         || "probe sends its packets from \"from\" to \"to\": it has no direction",
     );
-    in_key("direction", onward)?;
-    in_key("streams", ensure(flow.streams == 1, || problem))?;
+    locate_error("direction", undirected)?;
+    locate_error("streams", ensure(flow.streams == 1, || problem))?;
     Ok(probe::timing(flow).map(drop)?)
 }
 
@@ -315,7 +315,7 @@ pub(crate) fn check_mtu(flow: &Flow, scenario: &Scenario, topology: &Topology) -
     })
 }
 
-fn only_of_probe(flow: &Flow) -> CheckResult {
+fn check_probe_keys(flow: &Flow) -> CheckResult {
     let keys = [
         ("count", flow.count.is_some()),
         ("interval", flow.interval.is_some()),
@@ -323,10 +323,10 @@ fn only_of_probe(flow: &Flow) -> CheckResult {
         ("gso_segments", flow.gso_segments != 1),
     ];
     let problem = "count, interval, packet_size and gso_segments are keys of program \"probe\"";
-    only_of(Program::Probe, flow, keys, problem)
+    check_keys_of(Program::Probe, flow, keys, problem)
 }
 
-fn only_of_command(flow: &Flow) -> CheckResult {
+fn check_command_keys(flow: &Flow) -> CheckResult {
     let keys = [
         ("command", !flow.command.is_empty()),
         ("server", !flow.server.is_empty()),
@@ -334,11 +334,11 @@ fn only_of_command(flow: &Flow) -> CheckResult {
         ("output_file", flow.output_file.is_some()),
     ];
     let problem = "command, server, server_port and output_file are keys of program \"command\"";
-    only_of(Program::Command, flow, keys, problem)
+    check_keys_of(Program::Command, flow, keys, problem)
 }
 
 /// Checks that none of the given keys belongs to another program.
-fn only_of(
+fn check_keys_of(
     program: Program,
     flow: &Flow,
     keys: [(&'static str, bool); 4],
@@ -347,6 +347,6 @@ fn only_of(
     let mut given = keys.into_iter().filter(|(_, given)| *given);
     match given.next().filter(|_| flow.program != program) {
         None => Ok(()),
-        Some((key, _)) => in_key(key, Err(problem)),
+        Some((key, _)) => locate_error(key, Err(problem)),
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     network::{Topology, ports},
     scenario::{
         Flow, Program, Relay, Scenario,
-        config_error::{CheckResult, check_each, ensure, in_key},
+        config_error::{CheckResult, check_each, ensure, locate_error},
     },
 };
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -60,19 +60,22 @@ impl<'a> Listeners<'a> {
         }
     }
 
-    /// Adds the listeners of a relay, at `own`. Each must be an address of the relay's host at
+    /// Adds the listeners of a relay. Each of `addresses` must be an address of the relay's host at
     /// which nothing else listens.
     pub(crate) fn add_relay(
         &mut self,
         name: &str,
         host: &str,
         relay: &Relay,
-        own: Vec<SocketAddr>,
+        addresses: Vec<SocketAddr>,
     ) -> CheckResult {
-        in_key("intercept", self.intercept(name, host, &relay.intercept))?;
-        own.into_iter().try_for_each(|address| {
+        locate_error(
+            "intercept",
+            self.add_intercepted_ports(name, host, &relay.intercept),
+        )?;
+        addresses.into_iter().try_for_each(|address| {
             match key_of(&relay.options, address) {
-                Some(key) => in_key(key, self.check_listener(host, address)),
+                Some(key) => locate_error(key, self.check_listener(host, address)),
                 None => self.check_listener(host, address),
             }?;
             self.all.push(Listener {
@@ -86,7 +89,7 @@ impl<'a> Listeners<'a> {
 
     /// Adds the intercepted ports of a relay. Two relays on one host may not intercept the same
     /// port: the first would take all connections.
-    fn intercept(&mut self, name: &str, host: &str, ports: &[u16]) -> CheckResult {
+    fn add_intercepted_ports(&mut self, name: &str, host: &str, ports: &[u16]) -> CheckResult {
         check_each(ports, |port| {
             let mut taken = self.intercepted.iter();
             let other = taken.find(|(at, taken, _)| at == host && taken == port);
@@ -94,8 +97,8 @@ impl<'a> Listeners<'a> {
                 let other = other.map_or("", |(.., other)| other);
                 format!("relay {other:?} already intercepts port {port} on host {host:?}")
             })?;
-            let own = (host.to_owned(), *port, name.to_owned());
-            self.intercepted.push(own);
+            self.intercepted
+                .push((host.to_owned(), *port, name.to_owned()));
             Ok(())
         })
     }
@@ -109,14 +112,16 @@ impl<'a> Listeners<'a> {
     }
 
     fn check_address(&self, host: &str, at: SocketAddr) -> CheckResult {
-        let own = self.topology.addresses(host);
+        let host_addresses = self.topology.addresses(host);
         let ip = at.ip();
-        let known = ip.is_unspecified() || ip.is_loopback() || own.iter().any(|own| ip == *own);
-        ensure(known, || {
-            let own: Vec<String> = own.iter().map(Ipv4Addr::to_string).collect();
+        let is_own =
+            ip.is_unspecified() || ip.is_loopback() || host_addresses.iter().any(|one| ip == *one);
+        ensure(is_own, || {
+            let host_addresses: Vec<String> =
+                host_addresses.iter().map(Ipv4Addr::to_string).collect();
             format!(
                 "{at}: host {host:?} has no such address; it has {}",
-                own.join(", ")
+                host_addresses.join(", ")
             )
         })
     }
@@ -149,7 +154,7 @@ impl<'a> Listeners<'a> {
         let served = ensure(self.all.iter().any(serves), || {
             format!("flow {:?}: nothing listens at {target}", flow.name)
         });
-        in_key(key, served)
+        locate_error(key, served)
     }
 }
 
@@ -202,8 +207,8 @@ mod tests {
         let scenario: Scenario = toml::from_str(&text).unwrap();
         let topology = Topology::of(&scenario);
         let mut all = Listeners::of_flows(&scenario, &topology);
-        let own = &scenario.relays[relay];
-        let added = all.add_relay(relay, relay, own, vec![address.parse().unwrap()]);
+        let spec = &scenario.relays[relay];
+        let added = all.add_relay(relay, relay, spec, vec![address.parse().unwrap()]);
         let checked = added.and_then(|()| all.check_target(&scenario.flows[0]));
         checked.err().map(|error| error.to_string())
     }

@@ -7,7 +7,7 @@ use crate::{
     network::Topology,
     scenario::{
         MeasureSpec, Scenario,
-        config_error::{CheckResult, check_each, ensure, in_key, list_names},
+        config_error::{CheckResult, check_each, ensure, list_names, locate_error},
         measure::{Level, Stat, TimeSeriesMetric, level},
     },
 };
@@ -24,7 +24,7 @@ pub(crate) fn check(scenario: &Scenario) -> CheckResult {
         topology,
         flows,
     };
-    in_key(
+    locate_error(
         "measure",
         check_each(&scenario.measure, |spec| spec.check(&context)),
     )
@@ -32,10 +32,10 @@ pub(crate) fn check(scenario: &Scenario) -> CheckResult {
 
 impl MeasureSpec {
     fn check(&self, context: &MeasureContext<'_>) -> CheckResult {
-        in_key("name", self.check_name())?;
+        locate_error("name", self.check_name())?;
         self.check_times()?;
         if let Some(wanted) = &self.flow {
-            in_key(
+            locate_error(
                 "flow",
                 check_named_flow(context.scenario, &context.flows, wanted, self.metric),
             )?;
@@ -67,39 +67,42 @@ impl MeasureSpec {
     }
 
     fn check_times(&self) -> CheckResult {
-        let onward = self.to.is_none_or(|to| to > self.from);
-        in_key("to", ensure(onward, || "to must be later than from"))?;
-        let wide = ensure(
+        let is_later = self.to.is_none_or(|to| to > self.from);
+        locate_error("to", ensure(is_later, || "to must be later than from"))?;
+        let wide_enough = ensure(
             self.bin >= Time::from_millis(100),
-            || "bin: there are ten samples a second, so at least 100ms",
+            || "bin must be at least 100ms, because there are ten samples a second",
         );
-        in_key("bin", wide)
+        locate_error("bin", wide_enough)
     }
 
     fn check_level(&self, context: &MeasureContext<'_>) -> CheckResult {
         let level = self.target.as_ref().map(|value| level(value, self.metric));
         match (self.stat, level) {
-            (Stat::SettlingTime, None) => in_key(
+            (Stat::SettlingTime, None) => locate_error(
                 "stat",
                 Err("settling_time needs target, such as \"90 %\" of the capacity"),
             ),
-            (Stat::SettlingTime, Some(None)) => in_key("target", Err(self.level_problem())),
+            (Stat::SettlingTime, Some(None)) => locate_error("target", Err(self.level_problem())),
             (Stat::SettlingTime, Some(Some(Level::Value(_)))) => Ok(()),
             (Stat::SettlingTime, Some(Some(Level::Share(_)))) => self.check_share(context),
-            (_, Some(_)) => in_key("target", Err("target is a key of stat = \"settling_time\"")),
+            (_, Some(_)) => {
+                locate_error("target", Err("target is a key of stat = \"settling_time\""))
+            }
             (_, None) => Ok(()),
         }
     }
 
     /// Explains why `target` is not a level.
     fn level_problem(&self) -> String {
-        const WANT: &str = "give a share such as \"90 %\", or a value with the unit of the measure";
+        const EXPECTED: &str =
+            "give a share such as \"90 %\", or a value with the unit of the measure";
         let text = self.target.as_ref().and_then(Value::as_str);
         match text.map(str::parse::<BitRate>) {
             Some(Err(error)) if self.metric == TimeSeriesMetric::GoodputBps => {
-                format!("{error}; {WANT}")
+                format!("{error}; {EXPECTED}")
             }
-            _ => format!("{}: {WANT}", text.unwrap_or("this")),
+            _ => format!("{}: {EXPECTED}", text.unwrap_or("this")),
         }
     }
 
@@ -108,24 +111,24 @@ impl MeasureSpec {
         let of_rate = ensure(self.metric == TimeSeriesMetric::GoodputBps, || {
             format!("{} has no capacity", self.metric.name())
         });
-        in_key("metric", of_rate)?;
+        locate_error("metric", of_rate)?;
         if self.flow_numbers(context).is_empty() {
             return Ok(());
         }
         let steady = ensure(
-            !changes(context.scenario),
+            !has_rate_change(context.scenario),
             || "a link changes its rate: give target as a rate",
         );
-        in_key("target", steady)?;
+        locate_error("target", steady)?;
         let limited = ensure(
             self.capacity(context).is_some(),
             || "no link on the path has a rate: give target as a rate",
         );
-        in_key("target", limited)
+        locate_error("target", limited)
     }
 }
 
-/// Checks that the flow `wanted` exists and that its connections can be told from all others.
+/// Checks that the flow `wanted` exists, and that ports distinguish its connections from those of all other flows.
 pub(crate) fn check_named_flow(
     scenario: &Scenario,
     flows: &Flows<'_>,
@@ -144,26 +147,26 @@ pub(crate) fn check_named_flow(
             list_names(&transfers)
         )
     })?;
-    let end = |number| match metric.is_sampled_at_sender() {
+    let endpoint = |number| match metric.is_sampled_at_sender() {
         true => flows.sender(number),
         false => flows.receiver(number),
     };
     let all = &flows.all;
-    let Some(own) = all.iter().position(|flow| flow.name == *wanted) else {
+    let Some(number) = all.iter().position(|flow| flow.name == *wanted) else {
         return Ok(());
     };
     let mut others =
-        (0..all.len()).filter(|other| *other != own && all[*other].program.transfers());
-    let mistaken = others.find(|other| end(own).is_ambiguous_with(&end(*other)));
-    let problem = mistaken.map(|other| {
+        (0..all.len()).filter(|other| *other != number && all[*other].program.transfers());
+    let ambiguous = others.find(|other| endpoint(number).is_ambiguous_with(&endpoint(*other)));
+    let problem = ambiguous.map(|other| {
         let other = &all[other].name;
         format!("the connections of {wanted:?} and {other:?} can't be told apart by their ports")
     });
     problem.map_or(Ok(()), |problem| Err(problem.into()))
 }
 
-/// Whether a link changes its rate by its schedule.
-fn changes(scenario: &Scenario) -> bool {
+/// Returns whether the schedule of some link changes its rate.
+fn has_rate_change(scenario: &Scenario) -> bool {
     let schedules = scenario
         .links
         .iter()

@@ -7,7 +7,7 @@ mod flow;
 mod listening;
 mod measures;
 mod open;
-mod paper;
 pub(crate) mod program_limits;
+mod reference_values;
 mod scenario;
 mod views;

@@ -7,12 +7,14 @@ use crate::{
     network::link,
     scenario::{
         CellSpec, Scenario,
-        config_error::{CheckResult, ConfigError, check_each, ensure, in_key},
+        config_error::{CheckResult, ConfigError, check_each, ensure, list_names, locate_error},
         value::{self, plain_text},
     },
     source::{
         Cell, Choices, ExperimentPlan, Source,
-        cells::{Head, Values, combinations, overrides, values},
+        cells::{
+            ParameterDeclarations, RunParameters, combinations, overrides_of_cell, run_parameters,
+        },
         inherit::ScenarioSources,
         keys,
         parameters::Parameters,
@@ -32,26 +34,26 @@ impl ExperimentPlan {
         let sources = ScenarioSources::load(source)?;
         sources.warn_of_old_names()?;
         let merged = sources.merged()?;
-        let head: Head = sources.read(merged.clone())?;
-        let [fully, quickly] = values(&sources, &head, choices)?;
-        let used = if choices.quick { &quickly } else { &fully };
+        let declarations: ParameterDeclarations = sources.read(merged.clone())?;
+        let [full, short] = run_parameters(&sources, &declarations, choices)?;
+        let used = if choices.quick { &short } else { &full };
 
-        let specs = combinations(&head).map_err(|error| sources.refuse(&error))?;
-        let cell = |spec: CellSpec| {
-            let overrides = overrides(&spec, &head.overrides);
-            cell(&sources, &merged, [used, &quickly], spec, &overrides)
+        let specs = combinations(&declarations).map_err(|error| sources.refuse(&error))?;
+        let read = |spec: CellSpec| {
+            let overrides = overrides_of_cell(&spec, &declarations.overrides);
+            read_cell(&sources, &merged, [used, &short], spec, &overrides)
         };
         let mut experiment = Self {
             name: source.name.clone(),
-            scenario: scenario_with(&sources, &merged, &used.all)?,
-            cells: specs.into_iter().map(cell).collect::<Result<_>>()?,
+            scenario: scenario_with(&sources, &merged, &used.values)?,
+            cells: specs.into_iter().map(read).collect::<Result<_>>()?,
             quick: choices.quick,
             sources,
         };
-        let checked = experiment.check_labels(&head);
+        let checked = experiment.check_labels(&declarations);
         checked.map_err(|error| experiment.sources.refuse(&error))?;
         experiment.check_set(choices)?;
-        experiment.apply_choices(&head, choices);
+        experiment.apply_choices(&declarations, choices);
         let available = AvailableMetrics::of(&experiment);
         let checked =
             claims::check(&experiment).and_then(|()| views::check(&experiment, &available));
@@ -61,22 +63,22 @@ impl ExperimentPlan {
     }
 
     /// Checks that the labels of single cells are distinct.
-    fn check_labels(&self, head: &Head) -> CheckResult {
+    fn check_labels(&self, declarations: &ParameterDeclarations) -> CheckResult {
         let names: Vec<String> = self.cells.iter().map(Cell::name).collect();
-        let first = names.len() - head.include.len();
-        let checked = check_each(&head.include, |cell| {
+        let first = names.len() - declarations.include.len();
+        let checked = check_each(&declarations.include, |cell| {
             let named = ensure(cell.label.as_deref() != Some(""), || "a label is empty");
-            in_key("label", named)
+            locate_error("label", named)
         });
-        in_key("include", checked)?;
+        locate_error("include", checked)?;
         let checked = check_each(first..names.len(), |index| {
             let name = &names[index];
             let alone = ensure(!names[..index].contains(name), || {
                 format!("two cells are called {name:?}")
             });
-            in_key("label", alone)
+            locate_error("label", alone)
         });
-        in_key("include", checked)
+        locate_error("include", checked)
     }
 
     /// Refuses `--set` of a parameter that every cell varies: no cell would use the value.
@@ -90,8 +92,8 @@ impl ExperimentPlan {
         }
     }
 
-    fn apply_choices(&mut self, head: &Head, choices: &Choices) {
-        let quick = head
+    fn apply_choices(&mut self, declarations: &ParameterDeclarations, choices: &Choices) {
+        let quick = declarations
             .quick
             .get("repetitions")
             .and_then(Value::as_integer)
@@ -107,10 +109,10 @@ impl ExperimentPlan {
         }
     }
 
-    fn select_cells(&mut self, only: &[(String, String)]) -> Result<()> {
+    fn select_cells(&mut self, filter: &[(String, String)]) -> Result<()> {
         let all: Vec<String> = self.cells.iter().map(Cell::name).collect();
-        self.check_filter_values(only)?;
-        self.cells.retain(|cell| cell.is_among(only));
+        self.check_filter_values(filter)?;
+        self.cells.retain(|cell| cell.is_among(filter));
         match self.cells.is_empty() {
             false => Ok(()),
             true => Err(Refusal::usage(format!(
@@ -120,18 +122,21 @@ impl ExperimentPlan {
         }
     }
 
-    /// Checks that some cell has each of the values. Otherwise a typo would silently leave out
-    /// cells.
-    fn check_filter_values(&self, only: &[(String, String)]) -> Result<()> {
-        only.iter().try_for_each(|(key, text)| {
+    /// Checks that each filter names a varied parameter and values that some cell has. Otherwise a typo would silently
+    /// leave out cells.
+    fn check_filter_values(&self, filter: &[(String, String)]) -> Result<()> {
+        filter.iter().try_for_each(|(key, text)| {
             let values: Vec<&Value> = self
                 .cells
                 .iter()
                 .filter_map(|cell| cell.values.get(key))
                 .collect();
+            if values.is_empty() {
+                return Err(self.not_varied(key, text));
+            }
             let is_value = |one: &str| values.iter().any(|value| value::matches(one, value));
-            let mut several = text.split('|').map(str::trim);
-            match several
+            let mut alternatives = text.split('|').map(str::trim);
+            match alternatives
                 .find(|one| !is_value(one))
                 .filter(|_| !is_value(text))
             {
@@ -140,33 +145,45 @@ impl ExperimentPlan {
             }
         })
     }
+
+    /// Returns the refusal of a filter for a parameter that no cell varies.
+    fn not_varied(&self, key: &str, text: &str) -> anyhow::Error {
+        let varied: IndexSet<&str> = self
+            .cells
+            .iter()
+            .flat_map(|cell| cell.values.keys().map(String::as_str))
+            .collect();
+        let varied: Vec<&str> = varied.into_iter().collect();
+        Refusal::usage(format!(
+            "--filter {key}={text}: {key} is not a varied parameter of the scenario ({})",
+            list_names(&varied)
+        ))
+    }
 }
 
 fn no_such_value(key: &str, text: &str, values: &[&Value]) -> anyhow::Error {
     let values: IndexSet<String> = values.iter().map(|value| plain_text(value)).collect();
     let values: Vec<String> = values.into_iter().collect();
-    Refusal::usage(match values.is_empty() {
-        true => format!("--filter {key}={text}: no cell varies {key}"),
-        false => format!(
-            "--filter {key}={text}: no cell has this value; {key} is {}",
-            values.join(", ")
-        ),
-    })
+    Refusal::usage(format!(
+        "--filter {key}={text}: no cell has this value; {key} is {}",
+        values.join(", ")
+    ))
 }
 
-fn cell(
+fn read_cell(
     sources: &ScenarioSources,
     merged: &Spanned<DeTable<'_>>,
-    [values, short]: [&Values; 2],
+    [used, short]: [&RunParameters; 2],
     spec: CellSpec,
     overrides: &Table,
 ) -> Result<Cell> {
-    let [values, short_values] = [values, short].map(|values| values.of(&spec, overrides));
+    let [values, short_values] =
+        [used, short].map(|parameters| parameters.for_cell(&spec, overrides));
     let scenario = scenario_with(sources, merged, &values)?;
-    let short = scenario_with(sources, merged, &short_values)?;
+    let quick_scenario = scenario_with(sources, merged, &short_values)?;
     let cell = Cell {
         scenario,
-        quick_scenario: short,
+        quick_scenario,
         values: spec.values,
         label: spec.label,
     };

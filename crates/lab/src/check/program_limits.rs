@@ -6,7 +6,7 @@ use crate::{
     network::probe,
     scenario::{
         Flow, Program, Scenario,
-        config_error::{CheckResult, check_each, ensure, in_key},
+        config_error::{CheckResult, check_each, ensure, locate_error},
     },
     source::ExperimentPlan,
 };
@@ -25,7 +25,7 @@ const UDT_TIME_MAX: Time = Time::from_secs(3600);
 pub(crate) fn check(experiment: &ExperimentPlan) -> Result<()> {
     for cell in &experiment.cells {
         for scenario in [&cell.scenario, &cell.quick_scenario] {
-            let flows = in_key(
+            let flows = locate_error(
                 "flows",
                 check_each(&scenario.flows, |flow| check_flow(flow, scenario)),
             );
@@ -40,51 +40,54 @@ fn check_flow(flow: &Flow, scenario: &Scenario) -> CheckResult {
         return Ok(());
     }
     if scenario.simulated {
-        return check_ends(flow, scenario.timeout)
+        return check_timeout(flow, scenario.timeout)
             .map_err(|error| error.with_owner(format!("flow {:?}", flow.name)));
     }
     let possible = match flow.program {
-        Program::Iperf3 => iperf3(flow),
-        Program::Udt => udt(flow),
+        Program::Iperf3 => check_iperf3(flow),
+        Program::Udt => check_udt(flow),
         _ => Ok(()),
     };
     possible
-        .and_then(|()| check_ends(flow, scenario.timeout))
+        .and_then(|()| check_timeout(flow, scenario.timeout))
         .map_err(|error| error.with_owner(format!("flow {:?}", flow.name)))
 }
 
-fn iperf3(flow: &Flow) -> CheckResult {
-    in_key(
+fn check_iperf3(flow: &Flow) -> CheckResult {
+    locate_error(
         "duration",
-        seconds("duration", flow.duration, IPERF3_TIME_MAX),
+        check_seconds("duration", flow.duration, IPERF3_TIME_MAX),
     )?;
     // 0 means endless.
-    let some = ensure(flow.duration != Some(Time::ZERO), || "duration is 0");
-    in_key("duration", some)?;
-    in_key("omit", seconds("omit", flow.omit, IPERF3_OMIT_MAX))?;
+    let ends = ensure(
+        flow.duration != Some(Time::ZERO),
+        || "duration is 0, so the flow would never end; give a time such as 10s",
+    );
+    locate_error("duration", ends)?;
+    locate_error("omit", check_seconds("omit", flow.omit, IPERF3_OMIT_MAX))?;
     let window = flow.window.map_or(0, longhaul_units::Bytes::get);
     let window = ensure(
         window <= IPERF3_WINDOW_MAX,
         || "iperf3 takes a window of 512MiB at most",
     );
-    in_key("window", window)
+    locate_error("window", window)
 }
 
 /// Checks a time for iperf3, which takes whole seconds.
-fn seconds(key: &str, time: Option<Time>, most: Time) -> CheckResult {
+fn check_seconds(key: &str, time: Option<Time>, max: Time) -> CheckResult {
     let time = time.unwrap_or_default();
     let whole = time
         .as_nanos()
         .is_multiple_of(Time::from_secs(1).as_nanos());
-    ensure(whole && time <= most, || {
+    ensure(whole && time <= max, || {
         format!(
             "{key} is {time}, but iperf3 takes whole seconds, {} at most",
-            most.as_secs_f64()
+            max.as_secs_f64()
         )
     })
 }
 
-fn udt(flow: &Flow) -> CheckResult {
+fn check_udt(flow: &Flow) -> CheckResult {
     let Some(duration) = flow.duration else {
         return Ok(());
     };
@@ -92,11 +95,11 @@ fn udt(flow: &Flow) -> CheckResult {
     let possible = ensure(duration >= UDT_TIME_MIN && all <= UDT_TIME_MAX, || {
         format!("duration and omit are {all}, but udt takes {UDT_TIME_MIN} to {UDT_TIME_MAX}")
     });
-    in_key("duration", possible)
+    locate_error("duration", possible)
 }
 
 /// Refuses a flow that lasts longer than the scenario's timeout: each of its runs would fail.
-fn check_ends(flow: &Flow, limit: Time) -> CheckResult {
+fn check_timeout(flow: &Flow, limit: Time) -> CheckResult {
     let duration = match (flow.program, flow.duration) {
         (Program::Probe, _) => probe::duration(flow)?,
         (_, Some(duration)) => duration + flow.omit.unwrap_or_default(),
@@ -110,5 +113,5 @@ fn check_ends(flow: &Flow, limit: Time) -> CheckResult {
     let ends = ensure(duration < limit, || {
         format!("it lasts {duration}, but timeout, the longest that a flow may take, is {limit}")
     });
-    in_key(key, ends)
+    locate_error(key, ends)
 }

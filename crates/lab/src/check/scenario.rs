@@ -7,8 +7,8 @@ use crate::{
     scenario::{
         CcSpec, Decp, Flow, Host, Link, LinkKind, Relay, Scenario, Setting,
         config_error::{
-            CheckResult, ConfigError, check_distinct, check_each, check_range, ensure, in_key,
-            valid_name,
+            CheckResult, ConfigError, check_distinct, check_each, check_name, check_range, ensure,
+            locate_error,
         },
         relay,
         value::flags,
@@ -20,66 +20,75 @@ use std::collections::BTreeMap;
 /// Checks the scenario of one cell.
 pub(crate) fn check(scenario: &Scenario) -> CheckResult {
     let links = &scenario.links;
-    let possible = ensure((1..=LINKS_MAX).contains(&links.len()), || {
+    let counted = ensure((1..=LINKS_MAX).contains(&links.len()), || {
         format!("there must be 1 to {LINKS_MAX} [[links]]")
     });
-    in_key("links", possible)?;
-    in_key(
+    locate_error("links", counted)?;
+    locate_error(
         "links",
         check_distinct("links", links.iter().map(|link| &link.name)),
     )?;
     let flows = scenario.flows.iter().map(|flow| &flow.name);
-    in_key("flows", check_distinct("flows", flows))?;
+    locate_error("flows", check_distinct("flows", flows))?;
     let topology = Topology::of(scenario);
     let wires = links.iter().zip(&topology.wires);
-    in_key("links", check_each(wires, |(one, wire)| link(one, wire)))?;
-    in_key("links", check_subnets(links, &topology))?;
-    in_key(
+    locate_error(
+        "links",
+        check_each(wires, |(one, wire)| check_link(one, wire)),
+    )?;
+    locate_error("links", check_subnets(links, &topology))?;
+    locate_error(
         "timeout",
         ensure(
             scenario.timeout > longhaul_units::Time::ZERO,
             || "timeout must be above 0",
         ),
     )?;
-    in_key("sysctl", settings(&scenario.sysctl))?;
+    locate_error("sysctl", check_sysctls(&scenario.sysctl))?;
     if let Some(text) = &scenario.congestion_control {
-        in_key("congestion_control", control("congestion_control", text))?;
+        locate_error(
+            "congestion_control",
+            check_control("congestion_control", text),
+        )?;
     }
     let mut hosts = scenario.hosts.iter();
-    in_key(
+    locate_error(
         "hosts",
-        hosts.try_for_each(|(name, own)| in_key(name, host(name, own, &topology))),
+        hosts.try_for_each(|(name, host)| locate_error(name, check_host(name, host, &topology))),
     )?;
     let mut listeners = Listeners::of_flows(scenario, &topology);
     let mut relays = scenario.relays();
-    let relays = relays.try_for_each(|(name, host, own)| {
-        in_key(name, relay(name, host, own, &topology, &mut listeners))
+    let relays = relays.try_for_each(|(name, host, relay)| {
+        locate_error(
+            name,
+            check_relay(name, host, relay, &topology, &mut listeners),
+        )
     });
-    in_key("relays", relays)?;
+    locate_error("relays", relays)?;
     let mut decps = scenario.decp.iter();
-    in_key(
+    locate_error(
         "decp",
-        decps.try_for_each(|(host, own)| in_key(host, decp(host, own, &topology))),
+        decps.try_for_each(|(host, decp)| locate_error(host, check_decp(host, decp, &topology))),
     )?;
-    in_key("flows", check_any_enabled(&scenario.flows))?;
-    in_key(
+    locate_error("flows", check_any_enabled(&scenario.flows))?;
+    locate_error(
         "flows",
         check_each(&scenario.flows, |one| flow::check(one, &topology)),
     )?;
-    in_key(
+    locate_error(
         "flows",
         check_each(&scenario.flows, |one| listeners.check_target(one)),
     )?;
-    in_key(
+    locate_error(
         "flows",
         check_each(&scenario.flows, |one| {
-            in_key("packet_size", flow::check_mtu(one, scenario, &topology))
+            locate_error("packet_size", flow::check_mtu(one, scenario, &topology))
         }),
     )?;
-    in_key(
+    locate_error(
         "flows",
         check_each(&scenario.flows, |one| {
-            in_key("cc", flow::check_ftp_control(one, scenario))
+            locate_error("cc", flow::check_ftp_control(one, scenario))
         }),
     )
 }
@@ -92,7 +101,7 @@ fn check_subnets(links: &[Link], topology: &Topology) -> CheckResult {
         overlapping.map_or(Ok(()), |old| {
             let [new, old] =
                 [new, old].map(|at| format!("{:?} ({})", links[at].name, networks[at]));
-            in_key(
+            locate_error(
                 "addresses",
                 Err(format!("the subnets of links {old} and {new} overlap")),
             )
@@ -107,63 +116,63 @@ fn check_host_exists(place: &str, host: &String, topology: &Topology) -> CheckRe
     })
 }
 
-fn host(name: &String, own: &Host, topology: &Topology) -> CheckResult {
+fn check_host(name: &String, host: &Host, topology: &Topology) -> CheckResult {
     check_host_exists("hosts", name, topology)?;
-    in_key("sysctl", settings(&own.sysctl))?;
-    let Some(text) = &own.congestion_control else {
+    locate_error("sysctl", check_sysctls(&host.sysctl))?;
+    let Some(text) = &host.congestion_control else {
         return Ok(());
     };
     let place = format!("hosts.{name}.congestion_control");
-    in_key("congestion_control", control(&place, text))
+    locate_error("congestion_control", check_control(&place, text))
 }
 
 /// Checks that each sysctl belongs to a network namespace. Any other sysctl applies to the whole
 /// machine and would outlast the run.
-fn settings(all: &BTreeMap<String, Setting>) -> CheckResult {
+fn check_sysctls(all: &BTreeMap<String, Setting>) -> CheckResult {
     all.keys().try_for_each(|name| {
-        let own = name.starts_with("net.") || name.starts_with("net/");
-        in_key(
+        let is_per_namespace = name.starts_with("net.") || name.starts_with("net/");
+        locate_error(
             name,
-            ensure(own, || {
+            ensure(is_per_namespace, || {
                 format!("{name:?} is not a setting of a host: those begin with net.")
             }),
         )
     })
 }
 
-fn relay(
-    own: &String,
+fn check_relay(
+    name: &String,
     host: &String,
     relay: &Relay,
     topology: &Topology,
     listeners: &mut Listeners<'_>,
 ) -> CheckResult {
-    let place = format!("relays.{own}");
-    valid_name("relay", own, 32)?;
-    in_key("host", check_host_exists(&place, host, topology))?;
+    let place = format!("relays.{name}");
+    check_name("relay", name, 32)?;
+    locate_error("host", check_host_exists(&place, host, topology))?;
     // A varied parameter may leave a disabled relay without a listener.
     if !relay.enabled {
         return Ok(());
     }
-    legs(relay).map_err(|error| error.with_owner(&place))?;
+    check_leg_controls(relay).map_err(|error| error.with_owner(&place))?;
     let checked = programs::relay::check(host, relay).or_else(|problem| {
         match problem.starts_with("config: ") {
-            true => in_key("config", Err(problem)),
+            true => locate_error("config", Err(problem)),
             false => Err(ConfigError::for_option(&relay.options, problem)),
         }
     });
     let own_listeners = checked.map_err(|error| error.with_owner(&place))?;
     listeners
-        .add_relay(own, host, relay, own_listeners)
+        .add_relay(name, host, relay, own_listeners)
         .map_err(|error| error.with_owner(place))
 }
 
 /// Checks the congestion controls of a relay's legs: each is a name without pacing, as for a host.
-fn legs(relay: &Relay) -> CheckResult {
-    relay::check_leg_controls(relay, control)
+fn check_leg_controls(relay: &Relay) -> CheckResult {
+    relay::check_leg_controls(relay, check_control)
 }
 
-fn decp(host: &String, decp: &Decp, topology: &Topology) -> CheckResult {
+fn check_decp(host: &String, decp: &Decp, topology: &Topology) -> CheckResult {
     let place = format!("decp.{host}");
     check_host_exists(&place, host, topology)?;
     let checked = flags(&decp.options)
@@ -171,17 +180,17 @@ fn decp(host: &String, decp: &Decp, topology: &Topology) -> CheckResult {
     checked.map_err(|problem| ConfigError::for_option(&decp.options, problem).with_owner(place))
 }
 
-fn link(link: &Link, wire: &Wire) -> CheckResult {
+fn check_link(link: &Link, wire: &Wire) -> CheckResult {
     // IFNAMSIZ of linux/if.h, without its final NUL.
-    in_key("name", valid_name("link", &link.name, 15))?;
+    locate_error("name", check_name("link", &link.name, 15))?;
     let reserved = ["lo", "all", "default"].contains(&link.name.as_str());
     let free = ensure(!reserved, || {
         format!("link {:?}: no interface may have that name", link.name)
     });
-    in_key("name", free)?;
-    in_key(
+    locate_error("name", free)?;
+    locate_error(
         "endpoints",
-        check_each(&link.endpoints, |host| valid_name("host", host, 32)),
+        check_each(&link.endpoints, |host| check_name("host", host, 32)),
     )?;
     check_kind(link, wire).map_err(|error| error.with_owner(format!("link {:?}", link.name)))
 }
@@ -191,18 +200,18 @@ fn check_kind(link: &Link, wire: &Wire) -> CheckResult {
         link.endpoints[0] != link.endpoints[1],
         || "it joins a host with itself",
     );
-    in_key("endpoints", apart)?;
-    in_key("mtu", check_range("mtu", link.mtu, 1280, 9000))?;
-    in_key("addresses", check_addresses(link))?;
+    locate_error("endpoints", apart)?;
+    locate_error("mtu", check_range("mtu", link.mtu, 1280, 9000))?;
+    locate_error("addresses", check_addresses(link))?;
     let recorded = ensure(
         !link.capture || link.kind == LinkKind::Emulated,
         || "only an emulated link has a capture",
     );
-    in_key("capture", recorded)?;
+    locate_error("capture", recorded)?;
     match (link.kind, link.options.keys().next()) {
         (LinkKind::Veth, Some(key)) => {
             let problem = format!("kind \"veth\" has no option {key:?}");
-            in_key(key, Err(problem))
+            locate_error(key, Err(problem))
         }
         (LinkKind::Veth, None) => Ok(()),
         (LinkKind::Emulated, _) => link::link_configs(link, wire)
@@ -232,7 +241,7 @@ fn check_any_enabled(flows: &[Flow]) -> CheckResult {
 }
 
 /// Checks a congestion control that is not a flow's: it must be a name without pacing.
-fn control(place: &str, text: &str) -> CheckResult {
+fn check_control(place: &str, text: &str) -> CheckResult {
     let control: CcSpec = text
         .parse()
         .map_err(|problem| format!("{place}: {problem}"))?;

@@ -8,9 +8,10 @@ use crate::{
     measure::Flows,
     network::Topology,
     scenario::{
-        config_error::{CheckResult, check_each, ensure, in_key},
+        config_error::{CheckResult, check_each, ensure, locate_error},
         expression::Expression,
         title_template,
+        value::plain_text,
         view::{FigureSpec, Names, ReferenceLineSpec, TableSpec, Values, names_of},
     },
     source::{Cell, ExperimentPlan},
@@ -22,18 +23,18 @@ use longhaul_results::view::FigureKind;
 pub(crate) fn check(experiment: &ExperimentPlan, available: &AvailableMetrics) -> CheckResult {
     let mut names = IndexSet::new();
     let tables = check_each(&experiment.scenario.table, |spec| {
-        in_key("name", check_name(&spec.name, &mut names))?;
+        locate_error("name", check_view_name(&spec.name, &mut names))?;
         spec.check(experiment, available)
     });
-    in_key("table", tables)?;
+    locate_error("table", tables)?;
     let figures = check_each(&experiment.scenario.figure, |spec| {
-        in_key("name", check_name(&spec.name, &mut names))?;
+        locate_error("name", check_view_name(&spec.name, &mut names))?;
         spec.check(experiment, available)
     });
-    in_key("figure", figures)
+    locate_error("figure", figures)
 }
 
-fn check_name<'a>(name: &'a String, seen: &mut IndexSet<&'a String>) -> CheckResult {
+fn check_view_name<'a>(name: &'a String, seen: &mut IndexSet<&'a String>) -> CheckResult {
     let clean = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let good = (1..=64).contains(&name.len()) && name.chars().all(clean);
     ensure(good, || {
@@ -48,12 +49,13 @@ impl Layout<'_> {
     fn check(&self, experiment: &ExperimentPlan) -> CheckResult {
         for (key, names) in [self.rows, self.columns, ("facet", self.facet)] {
             let mut all = names_of(names).iter();
-            in_key(key, all.try_for_each(|name| check_varied(experiment, name)))?;
+            locate_error(key, all.try_for_each(|name| check_varied(experiment, name)))?;
         }
         let mut only = self.filter.into_iter().flatten();
-        let only =
-            only.try_for_each(|(name, values)| in_key(name, check_value(experiment, name, values)));
-        in_key("filter", only)?;
+        let only = only.try_for_each(|(name, values)| {
+            locate_error(name, check_value(experiment, name, values))
+        });
+        locate_error("filter", only)?;
         ensure(
             !self.resolve(experiment)?.is_empty(),
             || "no cell has all of these parameters",
@@ -73,7 +75,7 @@ fn check_varied(experiment: &ExperimentPlan, name: &String) -> Result<(), String
         false => {
             let available: Vec<&str> = names.into_iter().collect();
             Err(format!(
-                "no cell varies {name:?} (there are: {})",
+                "{name:?} is not a varied parameter (there are: {})",
                 available.join(", ")
             ))
         }
@@ -85,13 +87,27 @@ fn check_value(experiment: &ExperimentPlan, name: &String, values: &Values) -> R
     let has = |cell: &Cell| cell.values.get(name).is_some_and(|value| values.has(value));
     match experiment.cells.iter().any(has) {
         true => Ok(()),
-        false => Err(format!("no cell has this value of {name}")),
+        false => {
+            let known: IndexSet<String> = experiment
+                .cells
+                .iter()
+                .filter_map(|cell| cell.values.get(name))
+                .map(plain_text)
+                .collect();
+            Err(format!(
+                "no cell has this value of {name} (there are: {})",
+                known.into_iter().collect::<Vec<_>>().join(", ")
+            ))
+        }
     }
 }
 
 fn check_metrics(metrics: &Names, available: &AvailableMetrics) -> CheckResult {
     let mut all = metrics.all().iter();
-    ensure(all.len() > 0, || "at least one metric")?;
+    ensure(
+        all.len() > 0,
+        || "metric is empty; name at least one metric",
+    )?;
     Ok(all.try_for_each(|name| available.check(name))?)
 }
 
@@ -114,8 +130,8 @@ fn check_title(
 
 impl TableSpec {
     fn check(&self, experiment: &ExperimentPlan, available: &AvailableMetrics) -> CheckResult {
-        in_key("metric", check_metrics(&self.metric, available))?;
-        in_key("title", check_title(&self.title, experiment, available))?;
+        locate_error("metric", check_metrics(&self.metric, available))?;
+        locate_error("title", check_title(&self.title, experiment, available))?;
         self.layout().check(experiment)
     }
 }
@@ -125,18 +141,18 @@ impl FigureSpec {
         self.check_source()?;
         self.check_axes()?;
         self.check_kind()?;
-        in_key("log", self.check_log())?;
+        locate_error("log", self.check_log())?;
         if let Some(metrics) = &self.metric {
-            in_key("metric", check_metrics(metrics, available))?;
+            locate_error("metric", check_metrics(metrics, available))?;
         }
-        in_key("flow", self.check_flows(experiment))?;
-        in_key(
+        locate_error("flow", self.check_flows(experiment))?;
+        locate_error(
             "reference_lines",
             check_each(&self.reference_lines, |limit| {
-                in_key("value", limit.check())
+                locate_error("value", limit.check())
             }),
         )?;
-        in_key("title", check_title(&self.title, experiment, available))?;
+        locate_error("title", check_title(&self.title, experiment, available))?;
         self.layout().check(experiment)
     }
 
@@ -147,13 +163,13 @@ impl FigureSpec {
             over_time != self.metric.is_some(),
             || "a figure draws either metric or, over time, time_series",
         );
-        in_key("time_series", one)?;
+        locate_error("time_series", one)?;
         let spread = matches!(self.kind, FigureKind::Line | FigureKind::Cdf);
         let drawn = ensure(
             !over_time || spread,
             || "only line and cdf draw time_series",
         );
-        in_key("kind", drawn)?;
+        locate_error("kind", drawn)?;
         let of_time = [
             ("flow", self.flow.is_some()),
             ("from", self.from.is_some()),
@@ -161,10 +177,10 @@ impl FigureSpec {
             ("bin", self.bin.is_some()),
         ];
         if let Some((key, _)) = of_time.into_iter().find(|(_, given)| *given && !over_time) {
-            return in_key(key, Err("flow, from, to and bin need time_series"));
+            return locate_error(key, Err("flow, from, to and bin need time_series"));
         }
-        let onward = self.to.is_none_or(|to| to > self.from.unwrap_or_default());
-        in_key("to", ensure(onward, || "to must be later than from"))
+        let is_later = self.to.is_none_or(|to| to > self.from.unwrap_or_default());
+        locate_error("to", ensure(is_later, || "to must be later than from"))
     }
 
     /// Checks that the kind supports the axes.
@@ -181,7 +197,7 @@ impl FigureSpec {
         };
         match others.into_iter().find(|(_, names)| names.is_some()) {
             None => Ok(()),
-            Some((key, _)) => in_key(key, Err(problem)),
+            Some((key, _)) => locate_error(key, Err(problem)),
         }
     }
 
@@ -194,17 +210,19 @@ impl FigureSpec {
                     self.x.is_none(),
                     || "time_series is drawn over time; leave out x",
                 );
-                in_key("x", bare)
+                locate_error("x", bare)
             }
             FigureKind::Line => {
                 let one = ensure(
                     names_of(&self.x).len() == 1,
                     || "a line figure of a metric needs one parameter in x",
                 );
-                in_key("x", one)
+                locate_error("x", one)
             }
             FigureKind::Bars => Ok(()),
-            FigureKind::Cdf => in_key("x", ensure(self.x.is_none(), || "a cdf has hue, not x")),
+            FigureKind::Cdf => {
+                locate_error("x", ensure(self.x.is_none(), || "a cdf has hue, not x"))
+            }
             FigureKind::Heatmap => ensure(
                 metrics == 1 && grid.iter().all(|names| names.is_some()),
                 || "a heat map has one metric, rows and columns",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Evaluation of derived metrics and checks.
 
-use super::paper;
+use super::reference_values::reference_of_cell;
 use crate::{
     scenario::{
         CheckSpec, Scenario,
@@ -16,10 +16,11 @@ use serde_json::Value;
 /// out.
 pub(crate) fn derive(scenario: &Scenario, metrics: &mut Metrics) {
     for (name, text) in &scenario.derived {
-        let own = |name: &str, _: &[(String, String)]| metrics.get(name).copied().ok_or(());
+        let value_in_run =
+            |name: &str, _: &[(String, String)]| metrics.get(name).copied().ok_or(());
         let value = Expression::parse(text)
             .ok()
-            .and_then(|expression| expression.value(&own).ok());
+            .and_then(|expression| expression.value(&value_in_run).ok());
         if let Some(value) = value.filter(|value| value.is_finite()) {
             metrics.insert(name.clone(), value);
         }
@@ -41,11 +42,11 @@ fn check(spec: &CheckSpec, experiment: &ExperimentPlan, cells: &[Cell]) -> Optio
     let expression = Expression::parse(&spec.value).ok()?;
     let subjects =
         subjects_of(spec, experiment).map_or(vec![None], |all| all.into_iter().map(Some).collect());
-    let figures: Vec<CheckValue> = subjects
+    let values: Vec<CheckValue> = subjects
         .into_iter()
-        .map(|of| evaluate(&expression, of, experiment, cells))
+        .map(|subject| evaluate(&expression, subject, experiment, cells))
         .collect();
-    let (found, undecided) = deciding_value(&figures, bound);
+    let (found, undecided) = deciding_value(&values, bound);
     let value = match found {
         CheckValue::NotRun => return None,
         CheckValue::NoData => Value::from("no value: no run measured it"),
@@ -78,11 +79,11 @@ const EMULATOR_LATE: &str = "emulator late";
 ///
 /// A value from runs in which the emulator was late neither satisfies nor violates the bound.
 /// One valid value that violates it decides.
-fn deciding_value(figures: &[CheckValue], bound: Bound) -> (CheckValue, bool) {
+fn deciding_value(values: &[CheckValue], bound: Bound) -> (CheckValue, bool) {
     let worst = |overloaded: bool| {
-        let figures = figures.iter().copied();
-        figures
-            .filter(|figure| figure.is_overloaded() == overloaded)
+        let values = values.iter().copied();
+        values
+            .filter(|value| value.is_overloaded() == overloaded)
             .fold(CheckValue::NotRun, |worst, one| worst.worse_of(one, bound))
     };
     match (worst(false), worst(true)) {
@@ -107,13 +108,13 @@ pub(crate) fn cell_selector(
     subject: Option<usize>,
     different: &[(String, String)],
 ) -> Vec<(String, String)> {
-    let own = subject.map_or_else(Vec::new, |index| {
+    let subject_values = subject.map_or_else(Vec::new, |index| {
         text_pairs(&experiment.cells[index].values)
     });
-    let kept = own
+    let unchanged = subject_values
         .into_iter()
         .filter(|(key, _)| different.iter().all(|(other, _)| other != key));
-    kept.chain(different.iter().cloned()).collect()
+    unchanged.chain(different.iter().cloned()).collect()
 }
 
 /// Prefix of a metric in a check: the paper's figure instead of the measured one.
@@ -122,8 +123,8 @@ const PRINTED: &str = "reference.";
 /// Whether `name` is a measured metric, or a figure that the paper prints for the cell at `index`.
 pub(crate) fn is_printed(experiment: &ExperimentPlan, index: usize, name: &str) -> bool {
     name.strip_prefix(PRINTED).is_none_or(|metric| {
-        let printed = paper::figures_of(&experiment.scenario.reference, &experiment.cells[index]);
-        printed.figures.contains_key(metric)
+        let reference = reference_of_cell(&experiment.scenario.reference, &experiment.cells[index]);
+        reference.values.contains_key(metric)
     })
 }
 
@@ -190,14 +191,14 @@ impl CheckValue {
 
 fn evaluate(
     expression: &Expression,
-    of: Option<usize>,
+    subject: Option<usize>,
     experiment: &ExperimentPlan,
     cells: &[Cell],
 ) -> CheckValue {
     let overloaded = std::cell::Cell::new(false);
     let look_up = |name: &str, wanted: &[(String, String)]| {
         let index = experiment
-            .find_cell(&cell_selector(experiment, of, wanted))
+            .find_cell(&cell_selector(experiment, subject, wanted))
             .map_err(|_| CheckValue::NotRun)?;
         if let Some(metric) = name.strip_prefix(PRINTED) {
             let printed = cells
@@ -215,11 +216,11 @@ fn evaluate(
     match expression.value(&look_up) {
         Ok(value) if value.is_finite() => CheckValue::Found {
             value,
-            of,
+            of: subject,
             overloaded: overloaded.get(),
         },
         Ok(_) => CheckValue::DividesByZero,
-        Err(figure) => figure,
+        Err(missing) => missing,
     }
 }
 

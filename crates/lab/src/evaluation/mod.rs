@@ -2,6 +2,6 @@
 //! Evaluation of the runs: checks, the paper's figures, tables, figures and the topology diagram.
 
 pub(crate) mod checks;
-pub(crate) mod paper;
+pub(crate) mod reference_values;
 pub(crate) mod topology_diagram;
 pub(crate) mod view;

@@ -60,57 +60,60 @@ impl Layout<'_> {
         let named = [rows, columns, panels].concat();
         let selected = |index: &usize| self.selects(&experiment.cells[*index], &named);
         let all: Vec<usize> = (0..experiment.cells.len()).filter(selected).collect();
-        let (down, across) = (
+        let (row_axis, column_axis) = (
             axis(experiment, &all, rows),
             axis(experiment, &all, columns),
         );
-        let each = axis(experiment, &all, panels).entries.into_iter();
-        each.map(|panel| {
-            let inside = all.iter().copied();
-            let inside =
-                inside.filter(|index| values(&experiment.cells[*index], panels) == panel.values);
-            let cells = grid(experiment, inside, [&down, &across])?;
-            let of = panels.iter().cloned().zip(panel.values).collect();
-            Ok(Facet {
-                shared_values: of,
-                rows: down.clone(),
-                columns: across.clone(),
-                cells,
+        let panel_entries = axis(experiment, &all, panels).entries.into_iter();
+        panel_entries
+            .map(|panel| {
+                let in_panel = all
+                    .iter()
+                    .copied()
+                    .filter(|index| values(&experiment.cells[*index], panels) == panel.values);
+                let cells = grid(experiment, in_panel, [&row_axis, &column_axis])?;
+                let shared_values = panels.iter().cloned().zip(panel.values).collect();
+                Ok(Facet {
+                    shared_values,
+                    rows: row_axis.clone(),
+                    columns: column_axis.clone(),
+                    cells,
+                })
             })
-        })
-        .filter(|panel| {
-            panel
-                .as_ref()
-                .is_ok_and(|panel| panel.cells.iter().flatten().any(Option::is_some))
-                || panel.is_err()
-        })
-        .collect()
+            .filter(|panel| {
+                panel
+                    .as_ref()
+                    .is_ok_and(|panel| panel.cells.iter().flatten().any(Option::is_some))
+                    || panel.is_err()
+            })
+            .collect()
     }
 
     fn selects(&self, cell: &Cell, named: &[String]) -> bool {
-        let there = named
+        let has_parameters = named
             .iter()
             .all(|name| name == CELL || cell.values.contains_key(name));
         let mut wanted = self.filter.into_iter().flatten();
-        there
+        has_parameters
             && wanted
                 .all(|(name, values)| cell.values.get(name).is_some_and(|value| values.has(value)))
     }
 }
 
 /// Values of a cell for these parameters.
-pub(crate) fn values(cell: &Cell, by: &[String]) -> Vec<Value> {
+pub(crate) fn values(cell: &Cell, parameters: &[String]) -> Vec<Value> {
     let value = |name: &String| match cell.values.get(name) {
         Some(value) => serde_json::to_value(value).unwrap_or_default(),
         None => Value::from(cell.name()),
     };
-    by.iter().map(value).collect()
+    parameters.iter().map(value).collect()
 }
 
-fn axis(experiment: &ExperimentPlan, cells: &[usize], by: &[String]) -> Axis {
+/// Returns the axis of some parameters: the distinct values that the cells have.
+fn axis(experiment: &ExperimentPlan, cells: &[usize], parameters: &[String]) -> Axis {
     let all = || cells.iter().map(|index| &experiment.cells[*index]);
     let mut entries: Vec<Entry> = Vec::new();
-    for values in all().map(|cell| values(cell, by)) {
+    for values in all().map(|cell| values(cell, parameters)) {
         if entries.iter().all(|entry| entry.values != values) {
             entries.push(Entry {
                 values,
@@ -119,11 +122,11 @@ fn axis(experiment: &ExperimentPlan, cells: &[usize], by: &[String]) -> Axis {
         }
     }
     let labels: IndexSet<_> = all().map(|cell| cell.label.as_ref()).collect();
-    if let ([], [entry], 1) = (by, &mut entries[..], labels.len()) {
+    if let ([], [entry], 1) = (parameters, &mut entries[..], labels.len()) {
         entry.label = labels[0].cloned();
     }
     Axis {
-        parameters: by.to_vec(),
+        parameters: parameters.to_vec(),
         entries,
     }
 }
@@ -136,11 +139,13 @@ fn grid(
 ) -> Result<Vec<Vec<Option<usize>>>, String> {
     let mut grid = vec![vec![None; columns.entries.len()]; rows.entries.len()];
     for index in cells {
-        let at = |axis: &Axis| {
-            let own = values(&experiment.cells[index], &axis.parameters);
-            axis.entries.iter().position(|entry| entry.values == own)
+        let position = |axis: &Axis| {
+            let cell_values = values(&experiment.cells[index], &axis.parameters);
+            axis.entries
+                .iter()
+                .position(|entry| entry.values == cell_values)
         };
-        let (Some(row), Some(column)) = (at(rows), at(columns)) else {
+        let (Some(row), Some(column)) = (position(rows), position(columns)) else {
             continue;
         };
         if let Some(other) = grid[row][column].replace(index) {
@@ -154,10 +159,15 @@ fn grid(
 }
 
 /// Title with its numbers, or the name of the metric if a number is missing.
-fn title(title: &str, of: &str, experiment: &ExperimentPlan, cells: &[result::Cell]) -> String {
+fn fill_in_title(
+    title: &str,
+    metric: &str,
+    experiment: &ExperimentPlan,
+    cells: &[result::Cell],
+) -> String {
     let number = |expression: &Expression| checks::number(expression, experiment, cells);
-    let about = || format!("{} of the cells that were run", Metric::of(of).label);
-    title_template::fill_in(title, number).unwrap_or_else(about)
+    let fallback = || format!("{} of the cells that were run", Metric::of(metric).label);
+    title_template::fill_in(title, number).unwrap_or_else(fallback)
 }
 
 impl TableSpec {
@@ -178,7 +188,7 @@ impl TableSpec {
         let panels = self.layout().resolve(experiment).ok()?;
         (!panels.is_empty()).then(|| Table {
             name: self.name.clone(),
-            title: title(&self.title, &self.metric.all()[0], experiment, cells),
+            title: fill_in_title(&self.title, &self.metric.all()[0], experiment, cells),
             note: self.note.clone(),
             metrics: self.metric.all().to_vec(),
             reference: self.reference,
@@ -212,13 +222,13 @@ impl FigureSpec {
         let span = (self.from.is_some() || self.to.is_some()).then(|| {
             [
                 seconds(self.from).unwrap_or(0.0),
-                seconds(self.to).unwrap_or(self.end_s(experiment)),
+                seconds(self.to).unwrap_or(run_time_max_s(experiment)),
             ]
         });
         (!panels.is_empty()).then(|| Figure {
             name: self.name.clone(),
             kind: self.kind,
-            title: title(&self.title, self.about(), experiment, cells),
+            title: fill_in_title(&self.title, self.first_metric(), experiment, cells),
             note: self.note.clone(),
             metrics: names_of(&self.metric).to_vec(),
             time_series: self
@@ -240,16 +250,19 @@ impl FigureSpec {
     }
 
     /// Name of the first metric in the figure.
-    fn about(&self) -> &str {
-        let of = self.time_series.as_ref().and_then(|of| of.all().first());
+    fn first_metric(&self) -> &str {
+        let time_series = self.time_series.as_ref();
+        let time_series = time_series.and_then(|metrics| metrics.all().first());
         let metric = names_of(&self.metric).first().map(String::as_str);
-        metric.or(of.map(|of| of.name())).unwrap_or_default()
+        metric
+            .or(time_series.map(|metric| metric.name()))
+            .unwrap_or_default()
     }
+}
 
-    /// Longest time of a run in seconds.
-    fn end_s(&self, experiment: &ExperimentPlan) -> f64 {
-        experiment.scenario.timeout.as_secs_f64()
-    }
+/// Returns the longest time of a run, seconds.
+fn run_time_max_s(experiment: &ExperimentPlan) -> f64 {
+    experiment.scenario.timeout.as_secs_f64()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::{Recording, Sample};
 use crate::{
     network::{
         SenderOptions, Topology,
-        ports::{accepting_host, iperf_port, server, web_servers},
+        ports::{accepting_host, iperf_port, server_port, web_servers},
     },
     scenario::{Flow, Program, Scenario},
 };
@@ -30,7 +30,7 @@ impl<'a> Flows<'a> {
         let web = web_servers(scenario, topology, &all);
         let of_curl = |number: usize| {
             let sender_options = SenderOptions::of(scenario, topology, all[number]);
-            server(&web, number, all[number], &sender_options)
+            server_port(&web, number, all[number], &sender_options)
         };
         let ports = |number: usize| match all[number].program {
             // The second is the port of a simulated server.

@@ -51,7 +51,7 @@ pub(crate) fn summarize(
     metrics.extend(statistic::of(scenario, topology, recording));
     let begin = begin_s(flow);
     let mut series = total_goodput(&transfers, begin, recording);
-    series.path_segments = legs::of(scenario, topology, recording);
+    series.legs = legs::of(scenario, topology, recording);
     series.time_series = time_series::drawn_series(scenario, topology, recording);
     series.begin_s = begin;
     series.events = events;

@@ -8,7 +8,7 @@ use crate::{
     network::Topology,
     scenario::{Flow, Scenario},
 };
-use longhaul_results::result::PathSegmentSeries;
+use longhaul_results::result::LegSeries;
 use std::collections::BTreeSet;
 
 /// Most flows whose legs are stored and drawn. Each costs some 20 KB of `result.json` per run; the
@@ -20,7 +20,7 @@ pub(crate) fn of(
     scenario: &Scenario,
     topology: &Topology,
     recording: &Recording,
-) -> Vec<PathSegmentSeries> {
+) -> Vec<LegSeries> {
     let flows = Flows::of(scenario, topology);
     let mut all = Vec::new();
     let mut drawn_pairs = BTreeSet::new();

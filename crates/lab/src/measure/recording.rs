@@ -2,7 +2,7 @@
 //! Samples of one run: TCP_INFO of all hosts ten times a second, and the totals of each host.
 
 use longhaul_linux::sock_diag::Connection;
-use longhaul_results::result::{PathSegmentSeries, Series};
+use longhaul_results::result::{LegSeries, Series};
 use serde::Serialize;
 use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -107,7 +107,7 @@ impl Recording {
     }
 
     /// Returns the leg that begins at `sender`, as its busiest connection saw it.
-    pub(crate) fn leg(&self, sender: &str, name: String) -> Option<PathSegmentSeries> {
+    pub(crate) fn leg(&self, sender: &str, name: String) -> Option<LegSeries> {
         leg(self.of(sender), name)
     }
 
@@ -135,12 +135,12 @@ impl Recording {
 pub(crate) fn leg<'a>(
     samples: impl Iterator<Item = &'a Sample> + Clone,
     name: String,
-) -> Option<PathSegmentSeries> {
+) -> Option<LegSeries> {
     let acked = |sample: &&Sample| sample.connection.bytes_acked;
     let busiest = samples.clone().max_by_key(acked)?.key();
-    let mut leg = PathSegmentSeries {
+    let mut leg = LegSeries {
         name,
-        ..PathSegmentSeries::default()
+        ..LegSeries::default()
     };
     for sample in samples.filter(|sample| sample.key() == busiest) {
         leg.at_s.push(sample.at_s);

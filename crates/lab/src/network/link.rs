@@ -5,7 +5,7 @@
 use super::Wire;
 use crate::scenario::{
     Link,
-    config_error::{CheckResult, ConfigError, in_key},
+    config_error::{CheckResult, ConfigError, locate_error},
     value::flags,
 };
 use anyhow::Result;
@@ -80,7 +80,10 @@ pub(crate) fn capture_file(link: &Link, directory: &Path) -> PathBuf {
 pub(crate) fn resolve_same_as(links: &mut [Link]) -> CheckResult {
     for index in 0..links.len() {
         if let Some(wanted) = links[index].same_as.clone() {
-            in_key("links", in_key(index, copy_options(links, index, &wanted)))?;
+            locate_error(
+                "links",
+                locate_error(index, copy_options(links, index, &wanted)),
+            )?;
         }
     }
     Ok(())
@@ -89,7 +92,7 @@ pub(crate) fn resolve_same_as(links: &mut [Link]) -> CheckResult {
 fn copy_options(links: &mut [Link], index: usize, wanted: &str) -> CheckResult {
     let refused = |key: &str, problem: &str| {
         let error = ConfigError::from(format!("same_as = {wanted:?} {problem}"));
-        in_key(
+        locate_error(
             key,
             Err(error.with_owner(format!("link {:?}", links[index].name))),
         )

@@ -63,7 +63,7 @@ pub(crate) fn iperf_port(number: usize) -> u16 {
 }
 
 /// Returns the port at which the server of flow `number` listens.
-pub(crate) fn server(
+pub(crate) fn server_port(
     web: &WebServers,
     number: usize,
     flow: &Flow,

@@ -45,10 +45,14 @@ pub(crate) fn duration(flow: &Flow) -> Result<Time, String> {
 
 /// Returns what to expect of the link, if the probe's path is one emulated link that does not
 /// change with time.
-pub(crate) fn expected(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<Expected> {
+pub(crate) fn expected_link(
+    scenario: &Scenario,
+    topology: &Topology,
+    flow: &Flow,
+) -> Option<ExpectedLink> {
     let link_config = link_config(scenario, topology, flow)?;
     let shares_queue = shares_queue(scenario, topology, flow);
-    Some(Expected {
+    Some(ExpectedLink {
         link_config,
         shares_queue,
     })
@@ -80,8 +84,13 @@ fn shares_queue(scenario: &Scenario, topology: &Topology, flow: &Flow) -> bool {
 }
 
 /// Returns the names of the metrics that compare the probe `flow` with its link.
-pub(crate) fn figures(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Vec<&'static str> {
-    let Some((expected, timing)) = expected(scenario, topology, flow).zip(timing(flow).ok()) else {
+pub(crate) fn metric_names(
+    scenario: &Scenario,
+    topology: &Topology,
+    flow: &Flow,
+) -> Vec<&'static str> {
+    let Some((expected, timing)) = expected_link(scenario, topology, flow).zip(timing(flow).ok())
+    else {
         return Vec::new();
     };
     let names = probe::figure_names(&expected.link_config, timing).into_iter();
@@ -90,13 +99,13 @@ pub(crate) fn figures(scenario: &Scenario, topology: &Topology, flow: &Flow) -> 
 
 /// Expected behaviour of the link that a probe crosses.
 #[derive(Debug)]
-pub(crate) struct Expected {
+pub(crate) struct ExpectedLink {
     pub(crate) link_config: LinkConfig,
     /// Whether the probe's packets may wait behind those of another flow.
     pub(crate) shares_queue: bool,
 }
 
-impl Expected {
+impl ExpectedLink {
     /// Returns whether a metric is left out. Waiting behind another flow is delay, but no error of
     /// the link.
     pub(crate) fn excludes(&self, figure: &str) -> bool {
@@ -142,7 +151,7 @@ mod tests {
         let scenario: Scenario = toml::from_str(&format!("{link}{flow}")).unwrap();
         let topology = Topology::of(&scenario);
         Some(
-            expected(&scenario, &topology, &scenario.flows[0])?
+            expected_link(&scenario, &topology, &scenario.flows[0])?
                 .link_config
                 .delay,
         )

@@ -8,7 +8,7 @@ use super::{
     run_order::{PlannedRun, RunQueue, run_order},
 };
 use crate::{
-    evaluation::{checks, paper, topology_diagram, view},
+    evaluation::{checks, reference_values, topology_diagram, view},
     measure::{
         captures,
         links::{self, TimingReports},
@@ -26,7 +26,7 @@ use crate::{
 };
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
-use longhaul_results::result::{self, About, Answer, Host, LabResult, Run};
+use longhaul_results::result::{self, About, Headline, Host, LabResult, Run};
 use longhaul_units::Bytes;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -52,7 +52,7 @@ struct Lab<'a> {
     offloads: BTreeMap<String, String>,
     /// Runs that earlier sessions completed.
     done: BTreeSet<usize>,
-    /// Seconds of work without the pauses between sessions.
+    /// Time of all sessions, without the pauses between them, seconds.
     spent_s: f64,
 }
 
@@ -77,7 +77,7 @@ pub(crate) async fn run(
         );
         lab.restore(out, planned, done);
     }
-    let before = lab.spent_s;
+    let earlier_s = lab.spent_s;
     let mut queue: RunQueue = (0..run_order.len())
         .filter(|n| !lab.done.contains(n))
         .collect();
@@ -93,14 +93,14 @@ pub(crate) async fn run(
         };
         journal.add(CompletedRun {
             index: next.index,
-            spent_s: before + session.elapsed().as_secs_f64(),
+            spent_s: earlier_s + session.elapsed().as_secs_f64(),
             offloads: lab.offloads.clone(),
             run: run.clone(),
         })?;
         lab.add_run(planned, run);
     }
     progress.close();
-    lab.spent_s = before + session.elapsed().as_secs_f64();
+    lab.spent_s = earlier_s + session.elapsed().as_secs_f64();
     lab.finish(&journal, host, command)
 }
 
@@ -211,9 +211,9 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// Executes one run, from an empty machine to an empty machine. An error inside it is the
-    /// result of the run; only a machine that cannot be cleaned up ends the experiment. `None`: the
-    /// emulator was late, and the run is to be repeated.
+    /// Executes one run. Before and after it, the sandbox has no hosts and no links. An error inside
+    /// the run is its result; an error of the clean-up ends the experiment. Returns `None` if the
+    /// emulator was late and the run must be repeated.
     async fn execute_run(
         &mut self,
         planned: PlannedRun,
@@ -281,7 +281,7 @@ impl<'a> Lab<'a> {
             true => simulated::execute(scenario, seed, directory, delivered).await?,
             false => {
                 let resolved = self.controls.resolve(scenario);
-                self.on_testbed(&resolved, seed, directory, delivered)
+                self.run_on_testbed(&resolved, seed, directory, delivered)
                     .await?
             }
         };
@@ -289,7 +289,8 @@ impl<'a> Lab<'a> {
         Ok(run)
     }
 
-    async fn on_testbed(
+    /// Builds the testbed, runs the flows in it and removes it.
+    async fn run_on_testbed(
         &mut self,
         scenario: &Scenario,
         seed: u64,
@@ -334,7 +335,7 @@ impl<'a> Lab<'a> {
                 command: Some(command),
                 notes: collect_notes(self.experiment),
             }),
-            answer: answer(self.experiment),
+            headline: headline(self.experiment),
             host: Host {
                 offloads: self.offloads,
                 ..host
@@ -444,18 +445,18 @@ fn file_name(text: &str) -> String {
 }
 
 fn describe_cell(experiment: &ExperimentPlan, cell: &Cell) -> Result<result::Cell> {
-    let printed = paper::figures_of(&experiment.scenario.reference, cell);
-    let vary = cell
+    let reference = reference_values::reference_of_cell(&experiment.scenario.reference, cell);
+    let parameters = cell
         .values
         .iter()
         .map(|(key, value)| Ok((key.clone(), serde_json::to_value(value)?)));
     Ok(result::Cell {
-        parameters: vary.collect::<Result<_>>()?,
+        parameters: parameters.collect::<Result<_>>()?,
         label: cell.label.clone(),
         simulated: cell.scenario.simulated,
         relays: relays_on_path(&cell.scenario),
-        reference: printed.figures,
-        reference_excluded: printed.excluded,
+        reference: reference.values,
+        reference_excluded: reference.excluded,
         ..result::Cell::default()
     })
 }
@@ -474,10 +475,10 @@ fn path_of_first_flow(scenario: &Scenario) -> Vec<String> {
         .unwrap_or_default()
 }
 
-fn answer(experiment: &ExperimentPlan) -> Option<Answer> {
-    let spec = experiment.scenario.answer.as_ref()?;
-    Some(Answer {
-        headline: spec.headline.clone(),
+fn headline(experiment: &ExperimentPlan) -> Option<Headline> {
+    let spec = experiment.scenario.headline.as_ref()?;
+    Some(Headline {
+        template: spec.template.clone(),
         metric: spec.metric.clone(),
         cell: experiment.find_cell(&text_pairs(&spec.cell)).ok()?,
         baseline: match &spec.baseline {

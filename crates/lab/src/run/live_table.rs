@@ -9,7 +9,7 @@ use longhaul_results::{
     table::{align_within, shorten},
 };
 
-/// Metrics of a cell if the scenario does not name the metric of its answer.
+/// Metrics of a cell if the scenario does not name the metric of its headline.
 const DEFAULT_METRICS: [&str; 3] = [
     registry::GOODPUT,
     registry::DOWNLOAD,
@@ -27,7 +27,7 @@ pub(crate) struct LiveTable {
     rows: Vec<Row>,
     /// Repetitions of each cell.
     repetitions: u32,
-    answer: Option<String>,
+    main_metric: Option<String>,
 }
 
 #[derive(Debug)]
@@ -53,11 +53,11 @@ impl LiveTable {
                 .map(|cell| row(cell.name()))
                 .collect(),
             repetitions: experiment.scenario.repetitions,
-            answer: experiment
+            main_metric: experiment
                 .scenario
-                .answer
+                .headline
                 .as_ref()
-                .map(|answer| answer.metric.clone()),
+                .map(|headline| headline.metric.clone()),
         }
     }
 
@@ -93,7 +93,7 @@ impl LiveTable {
         lines.map(line).collect()
     }
 
-    /// Names of the shown metrics: that of the answer, then the defaults.
+    /// Names of the shown metrics: that of the headline, then the defaults.
     fn metrics(&self) -> Vec<&str> {
         let has = |name: &&str| {
             self.rows
@@ -101,7 +101,7 @@ impl LiveTable {
                 .flat_map(|row| &row.runs)
                 .any(|run| run.contains_key(*name))
         };
-        let mut names: Vec<&str> = self.answer.iter().map(String::as_str).collect();
+        let mut names: Vec<&str> = self.main_metric.iter().map(String::as_str).collect();
         for name in DEFAULT_METRICS.into_iter().filter(has) {
             if !names.contains(&name) {
                 names.push(name);
@@ -152,7 +152,7 @@ mod tests {
         LiveTable {
             rows: (0..cells).map(row).collect(),
             repetitions: 3,
-            answer: None,
+            main_metric: None,
         }
     }
 

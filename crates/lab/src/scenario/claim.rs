@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Claims of a scenario: checks, the number that answers the question, and the figures that the
+//! Claims of a scenario: checks, the headline, and the figures that the
 //! paper prints.
 
 use indexmap::IndexMap;
@@ -23,12 +23,13 @@ pub(crate) struct CheckSpec {
     pub(crate) quick: bool,
 }
 
-/// Number that answers the question.
+/// Headline of the result: a sentence with the number that answers the question.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct AnswerSpec {
-    /// Headline with `{}` in place of the number.
-    pub(crate) headline: String,
+pub(crate) struct HeadlineSpec {
+    /// Sentence with `{}` in place of the number.
+    #[serde(rename = "headline")]
+    pub(crate) template: String,
     pub(crate) metric: String,
     pub(crate) cell: Table,
     pub(crate) baseline: Option<Table>,

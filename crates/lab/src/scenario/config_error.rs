@@ -16,30 +16,30 @@ use toml::{
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ConfigError {
     /// Path to the value, last key first.
-    path: Vec<PathSegment>,
+    path: Vec<KeyOrIndex>,
     problem: String,
 }
 
-/// Segment of a path: a key of a table, or an index from 0 in an array.
+/// Step of a path: a key of a table, or an index from 0 in an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum PathSegment {
+pub(crate) enum KeyOrIndex {
     Key(String),
     Index(usize),
 }
 
-impl From<&str> for PathSegment {
+impl From<&str> for KeyOrIndex {
     fn from(key: &str) -> Self {
         Self::Key(key.to_owned())
     }
 }
 
-impl From<&String> for PathSegment {
+impl From<&String> for KeyOrIndex {
     fn from(key: &String) -> Self {
         Self::Key(key.clone())
     }
 }
 
-impl From<usize> for PathSegment {
+impl From<usize> for KeyOrIndex {
     fn from(number: usize) -> Self {
         Self::Index(number)
     }
@@ -111,7 +111,7 @@ impl ConfigError {
         let is_separator = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
         let quoting_key = quoting_key.map(|(key, _)| key);
         let key = quoting_key.or_else(|| problem.split(is_separator).find_map(find_key));
-        let key = key.map(PathSegment::from);
+        let key = key.map(KeyOrIndex::from);
         let path = key.into_iter().collect();
         Self { path, problem }
     }
@@ -119,23 +119,21 @@ impl ConfigError {
     /// Byte offset of the value. For a missing value, that of the innermost table that exists.
     pub(crate) fn offset(&self, top: &Spanned<DeTable<'_>>) -> usize {
         let mut offset = top.span().start;
-        let mut segments = self.path.iter().rev();
-        let Some(PathSegment::Key(first)) = segments.next() else {
+        let mut steps = self.path.iter().rev();
+        let Some(KeyOrIndex::Key(first)) = steps.next() else {
             return offset;
         };
         let mut found = top.get_ref().get(first.as_str());
         while let Some(value) = found {
             offset = value.span().start;
-            found = segments
-                .next()
-                .and_then(|segment| segment.of(value.get_ref()));
+            found = steps.next().and_then(|step| step.value_in(value.get_ref()));
         }
         offset
     }
 }
 
-impl PathSegment {
-    fn of<'v, 't>(&self, value: &'v DeValue<'t>) -> Option<&'v Spanned<DeValue<'t>>> {
+impl KeyOrIndex {
+    fn value_in<'v, 't>(&self, value: &'v DeValue<'t>) -> Option<&'v Spanned<DeValue<'t>>> {
         match self {
             Self::Key(key) => value.as_table()?.get(key.as_str()),
             Self::Index(number) => value.as_array()?.get(*number),
@@ -143,14 +141,14 @@ impl PathSegment {
     }
 }
 
-/// Adds a path segment to the error of a check.
-pub(crate) fn in_key<T>(
-    segment: impl Into<PathSegment>,
+/// Adds a key or an index to the path of a check's error.
+pub(crate) fn locate_error<T>(
+    step: impl Into<KeyOrIndex>,
     checked: Result<T, impl Into<ConfigError>>,
 ) -> Result<T, ConfigError> {
     checked.map_err(|error| {
         let mut error = error.into();
-        error.path.push(segment.into());
+        error.path.push(step.into());
         error
     })
 }
@@ -161,21 +159,30 @@ pub(crate) fn check_each<T>(
     mut check: impl FnMut(T) -> CheckResult,
 ) -> CheckResult {
     let mut all = all.into_iter().enumerate();
-    all.try_for_each(|(number, one)| in_key(number, check(one)))
+    all.try_for_each(|(number, one)| locate_error(number, check(one)))
 }
 
-/// Returns an error unless `good`.
-pub(crate) fn ensure<P: Into<ConfigError>>(good: bool, problem: impl FnOnce() -> P) -> CheckResult {
-    if good { Ok(()) } else { Err(problem().into()) }
+/// Returns an error with `problem` if the condition is false.
+pub(crate) fn ensure<P: Into<ConfigError>>(
+    condition: bool,
+    problem: impl FnOnce() -> P,
+) -> CheckResult {
+    if condition {
+        Ok(())
+    } else {
+        Err(problem().into())
+    }
 }
 
-pub(crate) fn check_range(what: &str, value: u32, least: u32, most: u32) -> CheckResult {
-    let good = (least..=most).contains(&value);
+/// Checks that a number is at least `min` and at most `max`.
+pub(crate) fn check_range(what: &str, value: u32, min: u32, max: u32) -> CheckResult {
+    let good = (min..=max).contains(&value);
     ensure(good, || {
-        format!("{what} is {value}, but must be {least} to {most}")
+        format!("{what} is {value}, but must be {min} to {max}")
     })
 }
 
+/// Checks that no two elements of an array have the same name.
 pub(crate) fn check_distinct<'a>(
     plural: &str,
     names: impl Iterator<Item = &'a String>,
@@ -185,17 +192,17 @@ pub(crate) fn check_distinct<'a>(
         let new = ensure(seen.insert(name), || {
             format!("two {plural} are called {name:?}")
         });
-        in_key("name", new)
+        locate_error("name", new)
     })
 }
 
-/// Checks a name: it becomes the name of an interface, a namespace or a file.
-pub(crate) fn valid_name(what: &str, name: &str, longest: usize) -> CheckResult {
+/// Checks the characters and the length of a name. It becomes the name of an interface, a network namespace or a file.
+pub(crate) fn check_name(what: &str, name: &str, length_max: usize) -> CheckResult {
     let clean = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let good =
-        (1..=longest).contains(&name.len()) && name.chars().all(clean) && !name.starts_with('-');
+        (1..=length_max).contains(&name.len()) && name.chars().all(clean) && !name.starts_with('-');
     ensure(good, || {
-        format!("{what} {name:?}: a name is 1 to {longest} letters, digits, '-' and '_'")
+        format!("{what} {name:?}: a name is 1 to {length_max} letters, digits, '-' and '_'")
     })
 }
 
@@ -206,10 +213,10 @@ mod tests {
     const TEXT: &str = "a = 1\n[b]\nc = [1, { d = 2 }]\n[[e]]\nf = 3\n[[e]]\ng = 4\n";
 
     /// Returns the rest of the line to which the error's path leads.
-    fn text_at(path: &[PathSegment]) -> &'static str {
+    fn text_at(path: &[KeyOrIndex]) -> &'static str {
         let checked: CheckResult = Err("x".into());
-        let segments = path.iter().rev().cloned();
-        let error = segments.fold(checked, |checked, segment| in_key(segment, checked));
+        let steps = path.iter().rev().cloned();
+        let error = steps.fold(checked, |checked, step| locate_error(step, checked));
         let top = DeTable::parse(TEXT).unwrap();
         TEXT[error.unwrap_err().offset(&top)..]
             .lines()

@@ -16,7 +16,7 @@ pub(crate) mod value;
 pub(crate) mod view;
 
 use claim::ReferenceValues;
-pub(crate) use claim::{AnswerSpec, CheckSpec};
+pub(crate) use claim::{CheckSpec, HeadlineSpec};
 pub(crate) use control::CcSpec;
 pub(crate) use flow::{Direction, Flow, HostPort, Pacing, Program};
 use indexmap::IndexMap;
@@ -106,8 +106,9 @@ pub(crate) struct Scenario {
     /// Figures of the report.
     #[serde(default)]
     pub(crate) figure: Vec<FigureSpec>,
-    /// Number that answers the question.
-    pub(crate) answer: Option<AnswerSpec>,
+    /// Headline with the number that answers the question.
+    #[serde(rename = "answer")]
+    pub(crate) headline: Option<HeadlineSpec>,
     /// Figures that the paper prints.
     #[serde(default)]
     pub(crate) reference: Vec<ReferenceValues>,

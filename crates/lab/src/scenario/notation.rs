@@ -28,13 +28,13 @@ pub(super) fn optional_two<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 pub(super) fn bool_or_all<'de, D: serde::Deserializer<'de>>(input: D) -> Result<bool, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "expected a boolean or a list of them")]
-    enum When {
+    enum BoolOrList {
         One(bool),
         All(Vec<bool>),
     }
-    Ok(match When::deserialize(input)? {
-        When::One(one) => one,
-        When::All(all) => all.into_iter().all(|one| one),
+    Ok(match BoolOrList::deserialize(input)? {
+        BoolOrList::One(one) => one,
+        BoolOrList::All(all) => all.into_iter().all(|one| one),
     })
 }
 

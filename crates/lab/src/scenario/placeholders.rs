@@ -24,7 +24,7 @@ impl<'a> Placeholder<'a> {
             None if name == "longhaul" => Ok(Self::Longhaul),
             _ => Err(format!(
                 "{{{name}}} is none of {{address.HOST}}, {{scratch.HOST}}, {{payload}} and {{longhaul}}; \
-                 a brace that begins none is written twice: {{{{"
+                 to get a plain brace, write it twice: {{{{"
             )),
         }
     }
@@ -45,7 +45,9 @@ pub(crate) fn fill(
             continue;
         }
         let (name, behind) = behind.split_once('}').ok_or_else(|| {
-            format!("{word:?} has a '{{' without a '}}'; as itself it is written {{{{")
+            format!(
+                "{word:?} has a '{{' without a '}}'; to get a plain brace, write it twice: {{{{"
+            )
         })?;
         filled.push_str(&look_up(Placeholder::named(name)?)?);
         rest = behind;
@@ -80,7 +82,7 @@ mod tests {
     #[test]
     fn other_braces_must_be_doubled() {
         assert_eq!(filled("{{print $1}").unwrap(), "{print $1}");
-        assert!(filled("{print $1}").unwrap_err().contains("written twice"));
+        assert!(filled("{print $1}").unwrap_err().contains("write it twice"));
         assert!(filled("{adress.b}").unwrap_err().contains("{address.HOST}"));
         assert!(filled("awk {").unwrap_err().contains("without a '}'"));
         assert_eq!(filled("{scratch.nowhere}").unwrap_err(), "no such host");

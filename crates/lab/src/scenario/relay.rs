@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Daemons on a host beside the flows: relays and `longhaul decp`.
 
-use super::config_error::{CheckResult, in_key};
+use super::config_error::{CheckResult, locate_error};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
@@ -85,24 +85,24 @@ impl RelayProgram {
 /// configuration.
 pub(crate) fn check_leg_controls(
     relay: &Relay,
-    mut judge: impl FnMut(&str, &str) -> CheckResult,
+    mut check: impl FnMut(&str, &str) -> CheckResult,
 ) -> CheckResult {
-    let mut named = |key: &str, value: Option<&Value>| {
+    let mut check_text = |key: &str, value: Option<&Value>| {
         let text = value.and_then(Value::as_str);
-        in_key(key, text.map_or(Ok(()), |text| judge(key, text)))
+        locate_error(key, text.map_or(Ok(()), |text| check(key, text)))
     };
     let options = relay.options.iter();
     let mut options = options.filter(|(key, _)| is_leg_control(key));
-    options.try_for_each(|(key, value)| named(key, Some(value)))?;
+    options.try_for_each(|(key, value)| check_text(key, Some(value)))?;
     let profiles = relay.config.get("profile").and_then(Value::as_table);
     let mut profiles = profiles.into_iter().flatten();
     let profiles = profiles.try_for_each(|(name, profile)| {
-        in_key(
+        locate_error(
             name,
-            named("congestion_control", profile.get("congestion_control")),
+            check_text("congestion_control", profile.get("congestion_control")),
         )
     });
-    in_key("config", in_key("profile", profiles))
+    locate_error("config", locate_error("profile", profiles))
 }
 
 /// Whether an option of a relay names the congestion control of a leg.

@@ -8,9 +8,9 @@ use toml::{Table, Value};
 
 /// Whether `text` equals `value` as text, number or quantity.
 pub(crate) fn matches(text: &str, value: &Value) -> bool {
-    let own = plain_text(value);
+    let value = plain_text(value);
     // Plain numbers are not compared as sizes: 0.00001 bytes would equal 0.
-    own == text || same_number(&own, text).unwrap_or_else(|| same_quantity(&own, text))
+    value == text || same_number(&value, text).unwrap_or_else(|| same_quantity(&value, text))
 }
 
 /// Whether `text`, or one of its alternatives (`a|b`), matches `value`.

@@ -10,7 +10,7 @@ use crate::{
     },
     scenario::{
         Direction, Flow, Pacing, Program, Relay, RelayProgram, Scenario,
-        config_error::{CheckResult, ConfigError, check_each, ensure, in_key},
+        config_error::{CheckResult, ConfigError, check_each, ensure, locate_error},
     },
 };
 use longhaul_congestion::math::simulated::algorithm;
@@ -64,7 +64,7 @@ impl<'a> Plan<'a> {
     pub(crate) fn of(scenario: &'a Scenario) -> Result<Self, ConfigError> {
         let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.enabled).collect();
         let topology = Topology::of(scenario);
-        in_key("flows", check_each(&scenario.flows, check_flow))?;
+        locate_error("flows", check_each(&scenario.flows, check_flow))?;
         check_unsupported(scenario)?;
         let route = |flow: &&Flow| Route::of(scenario, &topology, flow);
         let routes: Vec<Route> = flows.iter().map(route).collect();
@@ -98,9 +98,9 @@ impl<'a> Plan<'a> {
         let mut flows = self.scenario.flows.iter();
         let number = flows.position(|flow| flow.name == *name);
         let control = control(&connection.control, false).map(drop);
-        in_key(
+        locate_error(
             "flows",
-            in_key(number.unwrap_or_default(), in_key("cc", control)),
+            locate_error(number.unwrap_or_default(), locate_error("cc", control)),
         )
     }
 
@@ -245,13 +245,13 @@ fn check_flow(flow: &Flow) -> CheckResult {
     let name = &flow.name;
     match flow.program {
         _ if !flow.enabled => Ok(()),
-        Program::Iperf3 => in_key(
+        Program::Iperf3 => locate_error(
             "proxy",
             ensure(flow.proxy.is_none(), || {
                 format!("flow {name:?} goes through a proxy")
             }),
         ),
-        other => in_key(
+        other => locate_error(
             "program",
             Err(format!(
                 "flow {name:?} is program {:?}: bulk flows of \"iperf3\" can be simulated",
@@ -265,15 +265,15 @@ fn check_flow(flow: &Flow) -> CheckResult {
 fn check_unsupported(scenario: &Scenario) -> CheckResult {
     for (host, decp) in &scenario.decp {
         let off = ensure(!decp.enabled, || format!("decp.{host} is on"));
-        in_key("decp", in_key(host, off))?;
+        locate_error("decp", locate_error(host, off))?;
     }
     let uncaptured = check_each(&scenario.links, |link| {
         let none = ensure(!link.capture, || {
             format!("link {:?} has a capture", link.name)
         });
-        in_key("capture", none)
+        locate_error("capture", none)
     });
-    in_key("links", uncaptured)
+    locate_error("links", uncaptured)
 }
 
 /// Checks the enabled relays: they must be on the path of the flows and do nothing but split their
@@ -286,7 +286,7 @@ fn check_relays(scenario: &Scenario, on_path: &[String]) -> CheckResult {
             None => continue,
         };
         let problem = format!("relay {name:?} {problem}");
-        return in_key("relays", in_key(name, Err(problem)));
+        return locate_error("relays", locate_error(name, Err(problem)));
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::{
     network::{Topology, link},
     scenario::{
         Flow, LinkKind, Scenario,
-        config_error::{CheckResult, ConfigError, ensure, in_key},
+        config_error::{CheckResult, ConfigError, ensure, locate_error},
     },
 };
 use longhaul_netem::{LinkConfig, Rate, Schedule, TrainLine, loss::Loss};
@@ -243,7 +243,10 @@ fn refuse_second_loss<T>(scenario: &Scenario, hop: Hop, bottleneck: Hop) -> Resu
         "link {:?} has loss: beside the bottleneck {:?} one link may, if all flows go over it and the bottleneck has none",
         scenario.links[hop.link].name, scenario.links[bottleneck.link].name
     );
-    in_key("links", in_key(hop.link, in_key("loss", Err(problem))))
+    locate_error(
+        "links",
+        locate_error(hop.link, locate_error("loss", Err(problem))),
+    )
 }
 
 /// Checks a link other than the bottleneck. It adds its delay; nothing may queue or be lost there.
@@ -261,7 +264,7 @@ fn check_other_link(
         let what = more.unwrap_or_default();
         format!("link {name:?} has {what}, which only the bottleneck {bottleneck:?} may have")
     });
-    in_key("links", in_key(hop.link, simple))?;
+    locate_error("links", locate_error(hop.link, simple))?;
     let faster = ensure(
         model.rate().is_none() || model.rate() >= slowest.rate(),
         || {
@@ -270,5 +273,8 @@ fn check_other_link(
             )
         },
     );
-    in_key("links", in_key(hop.link, in_key("rate", faster)))
+    locate_error(
+        "links",
+        locate_error(hop.link, locate_error("rate", faster)),
+    )
 }

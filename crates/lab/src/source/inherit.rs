@@ -9,9 +9,7 @@
 //! column.
 
 use super::{
-    Source,
-    key_path::segments,
-    library,
+    Source, key_path, library,
     parameters::Parameters,
     renamed::{self, OldName},
 };
@@ -315,9 +313,9 @@ fn remove_paths(base: &mut DeTable<'_>, unset: &Spanned<DeValue<'_>>) -> Result<
     })?;
     for value in list {
         let path = value.get_ref().as_str().unwrap_or_default();
-        let mut segments = segments(path);
-        renamed::rename_path(&mut segments);
-        if !remove(base, &segments) {
+        let mut keys = key_path::split(path);
+        renamed::rename_path(&mut keys);
+        if !remove(base, &keys) {
             return Err(wrong(value, format!("the base has no {path:?}")));
         }
     }
@@ -451,7 +449,7 @@ figures = { a = 1 }
             let mut table = DeTable::parse("").unwrap().into_inner();
             let text = toml::to_string(&merged).unwrap();
             merge(&mut table, DeTable::parse(&text).unwrap().into_inner());
-            remove(&mut table, &segments(path))
+            remove(&mut table, &key_path::split(path))
         };
         assert!(
             has("matrix.loss") && has("links.wan.delay") && has("check.\"at least 6.5\".threshold")

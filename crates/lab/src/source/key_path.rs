@@ -2,11 +2,13 @@
 //! Paths of keys in scenario files, as `unset` has them.
 
 /// Splits a path such as `check."at least 6"`. Dots in quotes belong to a name.
-pub(crate) fn segments(path: &str) -> Vec<String> {
+pub(crate) fn split(path: &str) -> Vec<String> {
     let mut quoted = false;
-    let ends = |c: char| {
+    let is_separator = |c: char| {
         quoted ^= c == '"';
         c == '.' && !quoted
     };
-    path.split(ends).map(|part| part.replace('"', "")).collect()
+    path.split(is_separator)
+        .map(|part| part.replace('"', ""))
+        .collect()
 }

@@ -100,9 +100,9 @@ pub(crate) fn rename(file: &mut DeTable<'_>) -> Vec<OldName> {
     let keys = rename_keys(file, &RENAMED).into_iter();
     let mut found: Vec<OldName> = keys
         .map(|key| OldName {
-            at: key.at,
-            old: key.renamed.old.to_owned(),
-            new: key.renamed.new.to_owned(),
+            at: key.offset,
+            old: key.rename.old.to_owned(),
+            new: key.rename.new.to_owned(),
         })
         .collect();
     for (table, options) in [
@@ -256,8 +256,8 @@ fn old_paths(file: &DeTable<'_>) -> Vec<OldName> {
     let unset = file.get("unset").and_then(|list| list.get_ref().as_array());
     let old_path = |value: &Spanned<DeValue<'_>>| {
         let path = value.get_ref().as_str()?;
-        let mut segments = key_path::segments(path);
-        let (old, new) = rename_path(&mut segments)?;
+        let mut keys = key_path::split(path);
+        let (old, new) = rename_path(&mut keys)?;
         let at = value.span().start;
         Some(OldName { at, old, new })
     };
@@ -376,9 +376,9 @@ mod tests {
     #[test]
     fn renames_the_keys_of_unset_paths() {
         let path = |text: &str| {
-            let mut segments = key_path::segments(text);
-            let renamed = rename_path(&mut segments);
-            (segments.join("."), renamed.map(|(old, _)| old))
+            let mut keys = key_path::split(text);
+            let renamed = rename_path(&mut keys);
+            (keys.join("."), renamed.map(|(old, _)| old))
         };
         assert_eq!(
             path("vary.loss"),

@@ -5,7 +5,7 @@
 use crate::{
     scenario::{
         CcSpec, Flow, Scenario,
-        config_error::{CheckResult, ConfigError, check_each, in_key},
+        config_error::{CheckResult, ConfigError, check_each, locate_error},
         relay::{check_leg_controls, leg_controls},
     },
     source::ExperimentPlan,
@@ -130,28 +130,30 @@ fn check_named_controls(
     mut judge: impl FnMut(&str, &str) -> CheckResult,
 ) -> CheckResult {
     let mut own = |text: &Option<String>| match text {
-        Some(text) => in_key("congestion_control", judge("congestion_control", text)),
+        Some(text) => locate_error("congestion_control", judge("congestion_control", text)),
         None => Ok(()),
     };
     own(&scenario.congestion_control)?;
     let mut hosts = scenario.hosts.iter();
-    in_key(
+    locate_error(
         "hosts",
-        hosts.try_for_each(|(name, host)| in_key(name, own(&host.congestion_control))),
+        hosts.try_for_each(|(name, host)| locate_error(name, own(&host.congestion_control))),
     )?;
     let mut relays = scenario.relays.iter().filter(|(_, relay)| relay.enabled);
-    in_key(
+    locate_error(
         "relays",
-        relays.try_for_each(|(name, relay)| in_key(name, check_leg_controls(relay, &mut judge))),
+        relays.try_for_each(|(name, relay)| {
+            locate_error(name, check_leg_controls(relay, &mut judge))
+        }),
     )?;
     let flows = check_each(&scenario.flows, |flow| {
         let on_sockets = flow.enabled && flow.program.is_tcp() && !scenario.simulated;
         match flow.cc.as_ref().filter(|_| on_sockets) {
-            Some(control) => in_key("cc", judge("cc", &control.to_string())),
+            Some(control) => locate_error("cc", judge("cc", &control.to_string())),
             None => Ok(()),
         }
     });
-    in_key("flows", flows)
+    locate_error("flows", flows)
 }
 
 /// Returns every control that some run of the experiment names, once.

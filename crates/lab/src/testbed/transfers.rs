@@ -13,7 +13,7 @@ use crate::{
     network::{
         SenderOptions, Topology,
         ports::{self, WebServers, accepting_host, iperf_port, opening_host, web_servers},
-        probe::{Expected, expected},
+        probe::{ExpectedLink, expected_link},
         schedule,
     },
     scenario::{Direction, Flow, HostPort, Program, Scenario},
@@ -170,7 +170,7 @@ struct Transfer {
     sender_options: SenderOptions,
     limit: Time,
     /// Expected link behaviour for a probe.
-    expected: Option<Expected>,
+    expected_link: Option<ExpectedLink>,
     command: Option<command::HostCommand>,
     record: PathBuf,
 }
@@ -209,7 +209,7 @@ impl TransferContext<'_> {
                 Some(via) => socket_address(testbed, flow, via)?,
                 None => SocketAddrV4::new(
                     server,
-                    ports::server(self.web, number, flow, &sender_options),
+                    ports::server_port(self.web, number, flow, &sender_options),
                 ),
             },
             proxy: proxy(testbed, flow)?,
@@ -219,7 +219,7 @@ impl TransferContext<'_> {
                 .join(payload_name(flow.size.unwrap_or_default())),
             sink,
             limit: self.scenario.timeout,
-            expected: expected(self.scenario, topology, flow),
+            expected_link: expected_link(self.scenario, topology, flow),
             command: self.command(flow)?,
             record: self.directory.join(record_name(flow)),
             sender_options,
@@ -299,7 +299,7 @@ impl Transfer {
                 iperf3::measure(netns, self.target, flow, &self.sender_options, record).await
             }
             Program::Probe => {
-                probe::measure(flow, self.server, self.expected.as_ref(), record).await
+                probe::measure(flow, self.server, self.expected_link.as_ref(), record).await
             }
             Program::Udt => udt::measure(netns, self.target, flow, record).await,
             Program::Command => {

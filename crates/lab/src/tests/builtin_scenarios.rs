@@ -2,7 +2,7 @@
 //! Tests of every file under `scenarios/`.
 
 use crate::{
-    evaluation::{paper, topology_diagram, view},
+    evaluation::{reference_values, topology_diagram, view},
     source::{self, Choices, ExperimentPlan, inherit, library},
 };
 use longhaul_results::result::{self, Metrics, Run};
@@ -58,8 +58,8 @@ fn built_in_scenarios_are_valid_with_their_bases() {
 fn scenarios_with_a_source_have_its_figures() {
     for experiment in EXPERIMENTS.iter() {
         let printed = experiment.cells.iter().any(|cell| {
-            !paper::figures_of(&experiment.scenario.reference, cell)
-                .figures
+            !reference_values::reference_of_cell(&experiment.scenario.reference, cell)
+                .values
                 .is_empty()
         });
         let mut words = experiment

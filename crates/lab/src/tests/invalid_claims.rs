@@ -113,7 +113,7 @@ pub(crate) const CLAIM_CASES: &[InvalidCase] = &[
     (
         "figures = { goodput_bps = 1 }",
         "figures = { goodput_bps = 1 }\nexclude = ['goodput_bps', ¦'goodput']",
-        "reference: exclude: there is no figure \"goodput\" here",
+        "reference: exclude names \"goodput\", but figures has no such metric",
     ),
     (
         "metric = 'goodput_bps'\nrows",
@@ -134,7 +134,7 @@ pub(crate) const CLAIM_CASES: &[InvalidCase] = &[
     (
         "[[1, 2], [3, 4]]",
         "[[1, 2], [3, 4]]\nexclude = [[0, 0], ¦[2, 0]]",
-        "no row 2, column 0",
+        "exclude names row 2, column 0",
     ),
 ];
 
@@ -184,7 +184,7 @@ pub(crate) const VIEW_CASES: &[InvalidCase] = &[
     (
         "rows = 'loss'",
         "rows = ¦['loss', 'delay']",
-        "no cell varies \"delay\"",
+        "\"delay\" is not a varied parameter (there are: ",
     ),
     (
         "rows = 'loss'",

@@ -99,7 +99,7 @@ pub(crate) const PARAMETER_CASES: &[InvalidCase] = &[
     (
         "[overrides.relays.true]",
         "¦[overrides.relays.maybe]",
-        "no cell varies relays as maybe",
+        "overrides.relays.maybe applies to no cell: relays never has the value maybe",
     ),
     ("size = '2GB'", "sise = ¦'2GB'", "a cell sets \"sise\""),
     (
@@ -113,7 +113,7 @@ pub(crate) const PARAMETER_CASES: &[InvalidCase] = &[
     (
         "[0.0, 0.1]\n[overrides",
         "[0.0, 0.1, ¦0]\n[overrides",
-        "matrix.loss has 0 twice",
+        "matrix.loss lists the value 0 twice; remove one",
     ),
     (
         "{ from = 'b' }\n[hosts",

@@ -22,9 +22,12 @@ pub(crate) struct Comparison {
     pub(crate) settings: Vec<SettingDifference>,
     /// Cells that both have, in the order of the baseline.
     pub(crate) cells: Vec<CellPair>,
-    /// Names of cells that only one has.
-    pub(crate) only_baseline: Vec<String>,
-    pub(crate) only_candidate: Vec<String>,
+    /// Names of the cells that only the baseline has.
+    #[serde(rename = "only_baseline")]
+    pub(crate) baseline_only_cells: Vec<String>,
+    /// Names of the cells that only the candidate has.
+    #[serde(rename = "only_candidate")]
+    pub(crate) candidate_only_cells: Vec<String>,
     /// Checks of either, in the order of the baseline.
     pub(crate) checks: Vec<CheckPair>,
     /// Metric in the baseline's headline, or its first metric.
@@ -173,8 +176,8 @@ pub(crate) fn compare(
     }
     Ok(Comparison {
         settings: settings(baseline, candidate),
-        only_baseline: unmatched(&baseline.cells, &candidate.cells),
-        only_candidate: unmatched(&candidate.cells, &baseline.cells),
+        baseline_only_cells: unmatched(&baseline.cells, &candidate.cells),
+        candidate_only_cells: unmatched(&candidate.cells, &baseline.cells),
         checks: checks(&baseline.checks, &candidate.checks),
         main_metric: baseline.main_metric().map(str::to_owned),
         baseline: side(baseline_name, baseline),

@@ -122,8 +122,8 @@ mod tests {
         );
         assert_eq!(
             (
-                comparison.only_baseline.len(),
-                comparison.only_candidate.len()
+                comparison.baseline_only_cells.len(),
+                comparison.candidate_only_cells.len()
             ),
             (1, 1)
         );

@@ -283,8 +283,8 @@ fn verdict(change: Change) -> Markup {
 /// Returns the names of cells that only one result has.
 fn unmatched_cells(comparison: &Comparison) -> Markup {
     let sides = [
-        ("the baseline", &comparison.only_baseline),
-        ("the candidate", &comparison.only_candidate),
+        ("the baseline", &comparison.baseline_only_cells),
+        ("the candidate", &comparison.candidate_only_cells),
     ];
     markup! {
         @for (side, names) in sides {

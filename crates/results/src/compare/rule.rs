@@ -82,18 +82,18 @@ pub fn describe_significance_rule() -> [String; 4] {
             percent(RANK_TEST_DIFFERENCE_MIN)
         ),
         format!(
-            "{RANGE_RUNS_MIN} to {} runs per side: ranges from minimum to maximum do not overlap, and medians more than \
-             {} % apart",
+            "{RANGE_RUNS_MIN} to {} runs per side: ranges (minimum to maximum) do not overlap, and medians more than {} % \
+             apart",
             RANK_TEST_RUNS_MIN - 1,
             percent(RANGE_DIFFERENCE_MIN)
         ),
         format!(
-            "false positives of the ranges: 1 in {:.0} for two runs per side, 1 in {:.0} for three, 1 in {:.0} for four",
+            "false positives with 2, 3 and 4 runs per side: 1 in {:.0}, 1 in {:.0} and 1 in {:.0} metrics",
             1.0 / disjoint_probability(2, 2),
             1.0 / disjoint_probability(3, 3),
             1.0 / disjoint_probability(4, 4)
         ),
-        "1 run, or emulator late: no verdict".to_owned(),
+        "1 run per side, or an emulator that was late: no verdict".to_owned(),
     ]
 }
 

@@ -51,8 +51,14 @@ pub(super) fn render(comparison: &Comparison, all: bool) -> String {
     lines.push(String::new());
     lines.extend(align(&rows));
     lines.push(String::new());
-    lines.extend(unmatched_cells("the baseline", &comparison.only_baseline));
-    lines.extend(unmatched_cells("the candidate", &comparison.only_candidate));
+    lines.extend(unmatched_cells(
+        "the baseline",
+        &comparison.baseline_only_cells,
+    ));
+    lines.extend(unmatched_cells(
+        "the candidate",
+        &comparison.candidate_only_cells,
+    ));
     lines.push(count(comparison));
     lines.extend(comparison.describe_false_positives());
     columns::join_lines(&lines)

@@ -2,14 +2,13 @@
 //! Page of a result: one HTML file that needs no network.
 
 use super::{
-    answer,
     downloads::Downloads,
     figure::{self, default_figures, time_series},
-    method,
+    headline, method,
     over_time::{
         captured_rates,
         chart::{self, Charts},
-        goodput, path_segments,
+        goodput, legs,
     },
     tables, topology, values,
 };
@@ -46,7 +45,7 @@ pub(super) fn html(result: &LabResult, downloads: &Downloads) -> String {
     Page {
         title: result.title(),
         longhaul: &result.longhaul,
-        header: answer::section(result),
+        header: headline::section(result),
         main,
         footer: downloads.section(result),
         scripts: scripts(&charts),
@@ -109,7 +108,7 @@ fn over_time(result: &LabResult) -> Vec<chart::Chart> {
     [
         goodput::charts(result),
         time_series::of_flows(result, &goodput::cells_to_draw(result)),
-        path_segments::charts(result),
+        legs::charts(result),
         captured_rates::charts(result),
     ]
     .concat()
@@ -130,7 +129,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn orders_sections_from_answer_to_raw_data() {
+    fn orders_sections_from_headline_to_raw_data() {
         let mut result = download();
         result.checks.truncate(1);
         let page = html(&result, &Downloads::default());
@@ -155,12 +154,7 @@ mod tests {
         result.raw = vec![EVIL.to_owned()];
         let downloads = Downloads::select(&result, Path::new("/nonexistent"));
         result.cells[0].label = Some(EVIL.to_owned());
-        for segment in &mut result.cells[1].runs[0]
-            .series
-            .as_mut()
-            .unwrap()
-            .path_segments
-        {
+        for segment in &mut result.cells[1].runs[0].series.as_mut().unwrap().legs {
             segment.name = EVIL.to_owned();
         }
         let page = html(&result, &downloads);

@@ -2,8 +2,8 @@
 //! Summary of a result in one row: its headline, the reference value, their ratio, and the checks.
 
 use super::{
-    answer,
     figure::{default_figures, heat},
+    headline,
 };
 use crate::{result::LabResult, summary::Summary};
 use longhaul_report::metric::Metric;
@@ -53,15 +53,15 @@ pub struct Ratio {
 impl Experiment {
     /// Creates the row of a result; `link` is the URL of its page.
     pub fn new(result: &LabResult, link: String) -> Self {
-        let number = result
-            .answer
+        let value = result
+            .headline
             .as_ref()
-            .and_then(|answer| answer::number(result, answer));
+            .and_then(|headline| headline::value(result, headline));
         let about = result.about.clone().unwrap_or_default();
         let runs = || result.cells.iter().flat_map(|cell| &cell.runs);
-        let ratio = number
+        let ratio = value
             .as_ref()
-            .and_then(|number| number.ratio)
+            .and_then(|value| value.ratio)
             .map(|ratio| Ratio::new(&[ratio]));
         Self {
             link,
@@ -69,9 +69,9 @@ impl Experiment {
             title: result.title().to_owned(),
             question: about.question.unwrap_or_default(),
             source: about.source,
-            headline: headline(result, number.as_ref()),
-            reference: number
-                .and_then(|number| number.reference)
+            headline: headline(result, value.as_ref()),
+            reference: value
+                .and_then(|value| value.reference)
                 .or_else(|| reference_range(result)),
             ratio: ratio.flatten().or_else(|| Ratio::new(&ratios(result))),
             checks: [
@@ -132,9 +132,9 @@ impl Ratio {
     }
 }
 
-fn headline(result: &LabResult, number: Option<&answer::HeadlineValue>) -> String {
-    match (number, &result.answer, result.main_metric()) {
-        (Some(number), Some(answer), _) => answer.headline.replacen("{}", &number.value, 1),
+fn headline(result: &LabResult, value: Option<&headline::HeadlineValue>) -> String {
+    match (value, &result.headline, result.main_metric()) {
+        (Some(value), Some(headline), _) => headline.template.replacen("{}", &value.text, 1),
         (_, _, Some(metric)) => default_figures::title(result, metric),
         _ => "no value".to_owned(),
     }
@@ -203,9 +203,9 @@ mod tests {
     }
 
     #[test]
-    fn ratio_is_median_over_cells_without_answer() {
+    fn ratio_is_median_over_cells_without_headline() {
         let mut result = download();
-        result.answer = None;
+        result.headline = None;
         for (cell, value) in result.cells.iter_mut().zip([1.0, 3.0]) {
             cell.metrics = [("goodput_bps".to_owned(), Summary::of([value]).unwrap())].into();
             cell.reference = [("goodput_bps".to_owned(), 2.0)].into();

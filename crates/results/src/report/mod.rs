@@ -4,7 +4,6 @@
 //! A page has the headline, then figures, tables, the method of measurement and raw data. maud escapes every text that
 //! comes from the scenario.
 
-pub(crate) mod answer;
 #[cfg(test)]
 mod browser_tests;
 mod csv;
@@ -14,6 +13,7 @@ pub mod experiment;
 mod figure;
 #[cfg(test)]
 pub(crate) mod fixtures;
+pub(crate) mod headline;
 mod index;
 mod method;
 mod over_time;

@@ -4,7 +4,7 @@
 use super::{longhaul, run_to_end};
 use crate::{
     measure::Outcome,
-    network::probe::{Expected, timing},
+    network::probe::{ExpectedLink, timing},
     scenario::Flow,
 };
 use anyhow::{Context, Result, bail, ensure};
@@ -24,7 +24,7 @@ const TIMEOUT: Time = Time::from_secs(2);
 pub(crate) async fn measure(
     flow: &Flow,
     address: Ipv4Addr,
-    expected: Option<&Expected>,
+    expected: Option<&ExpectedLink>,
     record: &Path,
 ) -> Result<Outcome> {
     let timing = timing(flow).map_err(anyhow::Error::msg)?;
@@ -47,7 +47,7 @@ pub(crate) async fn measure(
     outcome(&recording.with_context(place)?, expected)
 }
 
-fn arguments(timing: Timing, expected: Option<&Expected>) -> [String; 5] {
+fn arguments(timing: Timing, expected: Option<&ExpectedLink>) -> [String; 5] {
     let delay = expected.map_or(Time::ZERO, |expected| expected.link_config.delay);
     [
         format!("--count={}", timing.count),
@@ -61,7 +61,7 @@ fn arguments(timing: Timing, expected: Option<&Expected>) -> [String; 5] {
     ]
 }
 
-fn outcome(recording: &Recording, expected: Option<&Expected>) -> Result<Outcome> {
+fn outcome(recording: &Recording, expected: Option<&ExpectedLink>) -> Result<Outcome> {
     let summary = &recording.summary;
     let corrupts = expected.is_some_and(|expected| expected.link_config.corrupt.get() > 0.0);
     ensure!(

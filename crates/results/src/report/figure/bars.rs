@@ -93,9 +93,9 @@ fn groups(result: &LabResult, figure: &Figure, grid: &Grid<'_>) -> Vec<Group> {
 /// Returns whether the cell is the baseline of the headline, which has a neutral colour.
 fn is_baseline(result: &LabResult, cell: &Cell) -> bool {
     let baseline = result
-        .answer
+        .headline
         .as_ref()
-        .and_then(|answer| result.cells.get(answer.baseline?));
+        .and_then(|headline| result.cells.get(headline.baseline?));
     baseline.is_some_and(|baseline| std::ptr::eq(baseline, cell))
 }
 

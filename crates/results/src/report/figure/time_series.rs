@@ -5,7 +5,7 @@
 use super::super::over_time::{
     chart::{Chart, Charts, Line, line_style},
     events,
-    path_segments::nearest_run,
+    legs::nearest_run,
 };
 use super::grid::{Grid, grids, heading, join_nonempty, names};
 use crate::{

@@ -5,7 +5,7 @@
 
 use super::{
     chart::{Chart, Line},
-    goodput, path_segments,
+    goodput, legs,
 };
 use crate::result::{CaptureSeries, Cell, Event, LabResult, PercentileBand};
 use longhaul_report::metric::Metric;
@@ -48,8 +48,8 @@ pub(crate) fn charts(result: &LabResult) -> Vec<Chart> {
 /// Returns the cells that the headline compares, the baseline first; without a headline, the first cells.
 fn cells(result: &LabResult) -> Vec<&Cell> {
     let has_captures = |cell: &&Cell| cell.successful_runs().any(|run| !captures(run).is_empty());
-    let answer = result.answer.as_ref();
-    let compared = answer.map(|answer| answer.baseline.into_iter().chain([answer.cell]));
+    let headline = result.headline.as_ref();
+    let compared = headline.map(|headline| headline.baseline.into_iter().chain([headline.cell]));
     let compared_cells: Vec<&Cell> = compared
         .into_iter()
         .flatten()
@@ -73,7 +73,7 @@ fn captures(run: &crate::result::Run) -> &[CaptureSeries] {
 
 fn flows<'a>(result: &'a LabResult, cell: &'a Cell) -> Vec<CapturedFlow<'a>> {
     let has_captures = |run: &&crate::result::Run| !captures(run).is_empty();
-    let run = path_segments::nearest_to_median(cell, result.main_metric()).filter(has_captures);
+    let run = legs::nearest_to_median(cell, result.main_metric()).filter(has_captures);
     let all = run
         .or_else(|| cell.successful_runs().find(has_captures))
         .map_or(&[][..], captures);
@@ -280,7 +280,7 @@ fn events(series: &CaptureSeries) -> Vec<Event> {
 mod tests {
     use super::*;
     use crate::{
-        result::{Answer, FlowPhase, Run, Series, Testbed, TestbedLink},
+        result::{FlowPhase, Headline, Run, Series, Testbed, TestbedLink},
         summary::Summary,
     };
     use std::fmt::Write;
@@ -387,10 +387,10 @@ mod tests {
     fn draws_two_charts_per_cell_on_one_scale() {
         let mut result = result();
         assert_eq!(charts(&result).len(), 4, "the first two of three cells");
-        result.answer = Some(Answer {
+        result.headline = Some(Headline {
             cell: 1,
             baseline: Some(0),
-            ..Answer::default()
+            ..Headline::default()
         });
         insta::assert_snapshot!(outline(&charts(&result)));
     }

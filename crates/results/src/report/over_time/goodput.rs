@@ -99,9 +99,9 @@ pub(crate) fn cells_to_draw(result: &LabResult) -> Vec<usize> {
             .is_some_and(|cell| series(cell).count() > 0)
     };
     let drawable_cells: Vec<usize> = (0..result.cells.len()).filter(drawable).collect();
-    match &result.answer {
-        Some(answer) if drawable_cells.len() > CELLS_MAX => {
-            let compared = answer.baseline.into_iter().chain([answer.cell]);
+    match &result.headline {
+        Some(headline) if drawable_cells.len() > CELLS_MAX => {
+            let compared = headline.baseline.into_iter().chain([headline.cell]);
             compared.filter(drawable).collect()
         }
         _ => drawable_cells.into_iter().take(CELLS_MAX).collect(),
@@ -118,9 +118,9 @@ fn bin_s(series: &Series) -> f64 {
 
 /// Returns the style of a cell's line: blue for the headline's cell, grey for its baseline.
 fn style(result: &LabResult, index: usize, n: usize) -> (&'static str, &'static [u8]) {
-    match &result.answer {
-        Some(answer) if answer.cell == n => line_style(0),
-        Some(answer) if answer.baseline == Some(n) => line_style(4),
+    match &result.headline {
+        Some(headline) if headline.cell == n => line_style(0),
+        Some(headline) if headline.baseline == Some(n) => line_style(4),
         Some(_) => line_style(1 + index % 3),
         None => line_style(index),
     }
@@ -222,7 +222,7 @@ fn goodput(cell: &Cell) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{Answer, Run};
+    use crate::result::{Headline, Run};
 
     fn run(goodput_bps: &[f64]) -> Run {
         let goodput_bps = goodput_bps.to_vec();
@@ -294,14 +294,14 @@ mod tests {
             runs: vec![run(&[1.0])],
             ..Cell::default()
         };
-        let answer = Answer {
+        let headline = Headline {
             cell: 5,
             baseline: Some(2),
             ..Default::default()
         };
         let mut result = LabResult {
             cells: vec![cell; 6],
-            answer: Some(answer),
+            headline: Some(headline),
             ..LabResult::default()
         };
         assert_eq!(cells_to_draw(&result), [2, 5]);

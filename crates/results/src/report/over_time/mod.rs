@@ -5,4 +5,4 @@ pub(super) mod captured_rates;
 pub(super) mod chart;
 pub(super) mod events;
 pub(super) mod goodput;
-pub(super) mod path_segments;
+pub(super) mod legs;

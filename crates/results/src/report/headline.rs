@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Top of the page: the headline with its value, and the reference value beside it.
 
-use crate::result::{Answer, LabResult};
+use crate::result::{Headline, LabResult};
 use longhaul_report::{
     count::counted,
     metric::{Metric, format_factor},
@@ -16,7 +16,7 @@ pub(super) fn section(result: &LabResult) -> Markup {
             @if result.simulated().is_some() { " " span.badge { "simulated" } }
         }
         h1 { (result.title()) }
-        @if let Some(answer) = &result.answer { (answer_markup(result, answer)) }
+        @if let Some(headline) = &result.headline { (headline_markup(result, headline)) }
         @if let Some(about) = &result.about {
             @if let Some(question) = &about.question { p.question { (question) } }
         }
@@ -31,20 +31,20 @@ pub(super) fn section(result: &LabResult) -> Markup {
     }
 }
 
-fn answer_markup(result: &LabResult, answer: &Answer) -> Markup {
-    let Some(number) = number(result, answer) else {
-        let label = Metric::of(&answer.metric).label;
+fn headline_markup(result: &LabResult, headline: &Headline) -> Markup {
+    let Some(value) = value(result, headline) else {
+        let label = Metric::of(&headline.metric).label;
         return html! { p.answer { "No value: no run measured “" (label) "”." } };
     };
-    let (before, after) = answer
-        .headline
+    let (before, after) = headline
+        .template
         .split_once("{}")
-        .unwrap_or((&answer.headline, ""));
+        .unwrap_or((&headline.template, ""));
     html! {
-        p.answer { (before) strong { (number.value) } (after) }
+        p.answer { (before) strong { (value.text) } (after) }
         p.detail {
-            (number.detail)
-            @if let Some(reference) = number.reference { ". " span.reference { "Reference: " (reference) } "." }
+            (value.detail)
+            @if let Some(reference) = value.reference { ". " span.reference { "Reference: " (reference) } "." }
         }
     }
 }
@@ -84,11 +84,11 @@ fn check_summary(result: &LabResult) -> Markup {
     }
 }
 
-/// Value in the headline as text, with the reference value.
+/// Value that fills the gap in the headline, with the reference value.
 #[derive(Debug, PartialEq)]
 pub(crate) struct HeadlineValue {
     /// Ratio to the baseline: "5.9×", or a value without a baseline.
-    pub(crate) value: String,
+    pub(crate) text: String,
     /// Explanation of the ratio: "from 91.2 s (direct) to 15.4 s (two relays)".
     pub(crate) detail: String,
     /// Reference value: "5.69×, from 91 s to 16 s". Absent if it is missing or excluded.
@@ -98,25 +98,25 @@ pub(crate) struct HeadlineValue {
 }
 
 /// Computes the value in the headline; `None` if a cell lacks it.
-pub(crate) fn number(result: &LabResult, answer: &Answer) -> Option<HeadlineValue> {
-    let metric = Metric::of(&answer.metric);
-    let cell = result.cells.get(answer.cell)?;
-    let measured = cell.metrics.get(&answer.metric)?.median;
-    let reference = cell.reference_value(&answer.metric);
-    let Some(baseline) = answer.baseline else {
+pub(crate) fn value(result: &LabResult, headline: &Headline) -> Option<HeadlineValue> {
+    let metric = Metric::of(&headline.metric);
+    let cell = result.cells.get(headline.cell)?;
+    let measured = cell.metrics.get(&headline.metric)?.median;
+    let reference = cell.reference_value(&headline.metric);
+    let Some(baseline) = headline.baseline else {
         return Some(HeadlineValue {
-            value: metric.format(measured),
+            text: metric.format(measured),
             detail: format!("{}, {}", metric.label, cell.name()),
             reference: reference.map(|reference| metric.format(reference)),
             ratio: reference.and_then(|reference| metric.factor(measured, reference)),
         });
     };
     let baseline = result.cells.get(baseline)?;
-    let before = baseline.metrics.get(&answer.metric)?.median;
+    let before = baseline.metrics.get(&headline.metric)?.median;
     let factor = metric.factor(measured, before)?;
-    let references = baseline.reference_value(&answer.metric).zip(reference);
+    let references = baseline.reference_value(&headline.metric).zip(reference);
     Some(HeadlineValue {
-        value: format_factor(factor),
+        text: format_factor(factor),
         ratio: references.and_then(|(before, after)| Some(factor / metric.factor(after, before)?)),
         detail: format!(
             "From {} ({}) to {} ({})",

@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Charts of the congestion window and round-trip time of each path segment, from the run nearest to its cell's median.
-//! The y axis is logarithmic, because a short and a long segment may differ by a factor of a hundred. All cells have
+//! Charts of the congestion window and round-trip time of each leg, from the run nearest to its cell's median.
+//! The y axis is logarithmic, because a short and a long leg may differ by a factor of a hundred. All cells have
 //! the same axis.
 
 use super::{
     chart::{Chart, Line, line_style},
     events, goodput,
 };
-use crate::result::{Cell, LabResult, PathSegmentSeries, Run};
+use crate::result::{Cell, LabResult, LegSeries, Run};
 use longhaul_report::metric::Metric;
 
-/// Metric of a path segment, drawn as one chart for each cell.
-struct SegmentMetric {
+/// Metric of a leg, drawn as one chart for each cell.
+struct LegMetric {
     title: &'static str,
     caption: &'static str,
     unit: &'static str,
     /// Returns the values in `unit`.
-    values: fn(&PathSegmentSeries) -> Vec<f64>,
+    values: fn(&LegSeries) -> Vec<f64>,
 }
 
-const SEGMENT_METRICS: [SegmentMetric; 2] = [
-    SegmentMetric {
+const LEG_METRICS: [LegMetric; 2] = [
+    LegMetric {
         title: "Congestion window",
         caption: "Congestion window of each sender (TCP_INFO), one run.",
         unit: "B",
-        values: |segment| segment.cwnd_bytes.clone(),
+        values: |leg| leg.cwnd_bytes.clone(),
     },
-    SegmentMetric {
+    LegMetric {
         title: "Round-trip time",
         caption: "Smoothed RTT that each sender saw (TCP_INFO), one run.",
         unit: "s",
-        values: |segment| segment.rtt_us.iter().map(|us| us / 1e6).collect(),
+        values: |leg| leg.rtt_us.iter().map(|us| us / 1e6).collect(),
     },
 ];
 
-/// Returns two charts for each cell, or none if no run has samples of its path segments.
+/// Returns two charts for each cell, or none if no run has samples of its legs.
 pub(crate) fn charts(result: &LabResult) -> Vec<Chart> {
     let runs: Vec<(&Cell, &Run)> = goodput::cells_to_draw(result)
         .into_iter()
@@ -45,17 +45,17 @@ pub(crate) fn charts(result: &LabResult) -> Vec<Chart> {
             ))
         })
         .collect();
-    SEGMENT_METRICS
+    LEG_METRICS
         .iter()
         .flat_map(|metric| row(metric, &runs))
         .collect()
 }
 
 /// Returns the charts of one metric for all cells, on one scale.
-fn row(metric: &SegmentMetric, runs: &[(&Cell, &Run)]) -> Vec<Chart> {
+fn row(metric: &LegMetric, runs: &[(&Cell, &Run)]) -> Vec<Chart> {
     let all = runs
         .iter()
-        .flat_map(|(_, run)| path_segments(run))
+        .flat_map(|(_, run)| legs(run))
         .flat_map(metric.values);
     let positive: Vec<f64> = all.filter(|x| *x > 0.0).collect();
     let draw = |(cell, run): &(&Cell, &Run)| Chart {
@@ -80,9 +80,9 @@ fn decades(values: &[f64]) -> [f64; 2] {
     ]
 }
 
-/// Returns the run whose main metric is nearest to the median, among those with samples of path segments.
+/// Returns the run whose main metric is nearest to the median, among those with samples of legs.
 pub(super) fn nearest_to_median<'a>(cell: &'a Cell, metric: Option<&str>) -> Option<&'a Run> {
-    nearest_run(cell, metric, |run| !path_segments(run).is_empty())
+    nearest_run(cell, metric, |run| !legs(run).is_empty())
 }
 
 /// Returns the run whose `metric` is nearest to the median, among those that did not fail and that `has` selects.
@@ -99,30 +99,26 @@ pub(crate) fn nearest_run<'a>(
     candidates.min_by(|a, b| distance(a).total_cmp(&distance(b)))
 }
 
-fn path_segments(run: &Run) -> &[PathSegmentSeries] {
-    run.series
-        .as_ref()
-        .map_or(&[], |series| &series.path_segments)
+fn legs(run: &Run) -> &[LegSeries] {
+    run.series.as_ref().map_or(&[], |series| &series.legs)
 }
 
-fn chart(metric: &SegmentMetric, cell: &Cell, run: &Run) -> Chart {
-    let samples = path_segments(run)
-        .iter()
-        .flat_map(|segment| segment.at_s.iter().copied());
+fn chart(metric: &LegMetric, cell: &Cell, run: &Run) -> Chart {
+    let samples = legs(run).iter().flat_map(|leg| leg.at_s.iter().copied());
     let mut x: Vec<f64> = samples.chain([0.0]).collect();
     x.sort_by(f64::total_cmp);
     x.dedup();
-    let lines = path_segments(run)
+    let lines = legs(run)
         .iter()
         .enumerate()
-        .map(|(n, segment)| line(metric, segment, n, &x))
+        .map(|(n, leg)| line(metric, leg, n, &x))
         .collect();
     Chart {
         title: format!(
             "{}, {}{}",
             metric.title,
             cell.name(),
-            describe_maximum(metric, path_segments(run))
+            describe_maximum(metric, legs(run))
         ),
         caption: metric.caption.to_owned(),
         unit: metric.unit,
@@ -134,9 +130,9 @@ fn chart(metric: &SegmentMetric, cell: &Cell, run: &Run) -> Chart {
     }
 }
 
-/// Returns the line of a path segment at the times `x`; a value is `None` where there is no positive sample.
-fn line(metric: &SegmentMetric, segment: &PathSegmentSeries, n: usize, x: &[f64]) -> Line {
-    let mut samples = segment.at_s.iter().zip((metric.values)(segment)).peekable();
+/// Returns the line of a leg at the times `x`; a value is `None` where there is no positive sample.
+fn line(metric: &LegMetric, leg: &LegSeries, n: usize, x: &[f64]) -> Line {
+    let mut samples = leg.at_s.iter().zip((metric.values)(leg)).peekable();
     let values = x
         .iter()
         .map(|time| {
@@ -146,7 +142,7 @@ fn line(metric: &SegmentMetric, segment: &PathSegmentSeries, n: usize, x: &[f64]
         .collect();
     let (colour, dash) = line_style(n);
     Line {
-        label: segment.name.clone(),
+        label: leg.name.clone(),
         colour,
         dash,
         values,
@@ -155,10 +151,9 @@ fn line(metric: &SegmentMetric, segment: &PathSegmentSeries, n: usize, x: &[f64]
 }
 
 /// Describes the maximum: ": maximum 31 ms, on relay2–relay1".
-fn describe_maximum(metric: &SegmentMetric, segments: &[PathSegmentSeries]) -> String {
-    let peak =
-        |segment: &PathSegmentSeries| (metric.values)(segment).into_iter().fold(0.0, f64::max);
-    let Some(top) = segments.iter().max_by(|a, b| peak(a).total_cmp(&peak(b))) else {
+fn describe_maximum(metric: &LegMetric, legs: &[LegSeries]) -> String {
+    let peak = |leg: &LegSeries| (metric.values)(leg).into_iter().fold(0.0, f64::max);
+    let Some(top) = legs.iter().max_by(|a, b| peak(a).total_cmp(&peak(b))) else {
         return String::new();
     };
     let metric = Metric::of(if metric.unit == "B" { "x_bytes" } else { "x_s" });
@@ -169,19 +164,19 @@ fn describe_maximum(metric: &SegmentMetric, segments: &[PathSegmentSeries]) -> S
 mod tests {
     use super::*;
 
-    fn segment_series(at_s: &[f64], rtt_us: &[f64]) -> PathSegmentSeries {
-        PathSegmentSeries {
+    fn leg_series(at_s: &[f64], rtt_us: &[f64]) -> LegSeries {
+        LegSeries {
             at_s: at_s.to_vec(),
             rtt_us: rtt_us.to_vec(),
-            ..PathSegmentSeries::default()
+            ..LegSeries::default()
         }
     }
 
     #[test]
-    fn merges_sample_times_of_all_segments() {
+    fn merges_sample_times_of_all_legs() {
         let line = line(
-            &SEGMENT_METRICS[1],
-            &segment_series(&[0.1, 0.3], &[200.0, 300.0]),
+            &LEG_METRICS[1],
+            &leg_series(&[0.1, 0.3], &[200.0, 300.0]),
             0,
             &[0.1, 0.2, 0.3],
         );
@@ -191,8 +186,8 @@ mod tests {
     #[test]
     fn uses_the_last_of_simultaneous_samples() {
         let line = line(
-            &SEGMENT_METRICS[1],
-            &segment_series(&[0.1, 0.1, 0.2], &[1e3, 2e3, 3e3]),
+            &LEG_METRICS[1],
+            &leg_series(&[0.1, 0.1, 0.2], &[1e3, 2e3, 3e3]),
             0,
             &[0.1, 0.2],
         );
@@ -207,12 +202,7 @@ mod tests {
 
     #[test]
     fn omits_zero_on_a_logarithmic_axis() {
-        let line = line(
-            &SEGMENT_METRICS[1],
-            &segment_series(&[0.1], &[0.0]),
-            0,
-            &[0.1],
-        );
+        let line = line(&LEG_METRICS[1], &leg_series(&[0.1], &[0.0]), 0, &[0.1]);
         assert_eq!(line.values, [None]);
     }
 }

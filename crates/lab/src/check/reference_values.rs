@@ -3,10 +3,10 @@
 
 use super::available_metrics::AvailableMetrics;
 use crate::{
-    evaluation::paper::{entries, single_parameter},
+    evaluation::reference_values::{entries, single_parameter},
     scenario::{
         claim::{ReferenceTable, ReferenceValues},
-        config_error::{CheckResult, check_each, ensure, in_key},
+        config_error::{CheckResult, check_each, ensure, locate_error},
     },
     source::ExperimentPlan,
 };
@@ -14,51 +14,62 @@ use crate::{
 /// Checks that every figure is of a metric that runs give and belongs to one cell, and that a table
 /// has as many values as rows and columns.
 pub(crate) fn check(experiment: &ExperimentPlan, available: &AvailableMetrics) -> CheckResult {
-    check_each(&experiment.scenario.reference, |paper| {
-        shape(paper)?;
-        metrics(paper, available)?;
-        let mut all = entries(paper).into_iter();
+    check_each(&experiment.scenario.reference, |reference| {
+        check_shape(reference)?;
+        check_metrics(reference, available)?;
+        let mut all = entries(reference).into_iter();
         all.try_for_each(|entry| {
-            let one = experiment.find_cell(&entry.cell).map(drop);
+            let found = experiment.find_cell(&entry.cell).map(drop);
             match entry.place {
-                None => in_key("cell", one),
-                Some((row, column)) => {
-                    in_key("table", in_key("values", in_key(row, in_key(column, one))))
-                }
+                None => locate_error("cell", found),
+                Some((row, column)) => locate_error(
+                    "table",
+                    locate_error("values", locate_error(row, locate_error(column, found))),
+                ),
             }
         })
     })
 }
 
-fn shape(paper: &ReferenceValues) -> CheckResult {
-    let Some(table) = &paper.table else {
-        return ensure(!paper.figures.is_empty(), || "give figures or a table");
+/// Checks that there are either figures or a table.
+fn check_shape(reference: &ReferenceValues) -> CheckResult {
+    let Some(table) = &reference.table else {
+        return ensure(
+            !reference.figures.is_empty(),
+            || "[[reference]] has no values; give figures or a table",
+        );
     };
     for (key, given) in [
-        ("figures", !paper.figures.is_empty()),
-        ("exclude", !paper.exclude.is_empty()),
+        ("figures", !reference.figures.is_empty()),
+        ("exclude", !reference.exclude.is_empty()),
     ] {
-        let alone = ensure(!given, || "figures and a table need two [[reference]]");
-        in_key(key, alone)?;
+        let alone = ensure(
+            !given,
+            || "[[reference]] has figures and a table; make two [[reference]] of them",
+        );
+        locate_error(key, alone)?;
     }
-    in_key("table", table.check())
+    locate_error("table", table.check())
 }
 
 /// Checks the names of metrics, and that each excluded figure is printed.
-fn metrics(paper: &ReferenceValues, available: &AvailableMetrics) -> CheckResult {
-    let mut figures = paper.figures.keys();
-    in_key(
+fn check_metrics(reference: &ReferenceValues, available: &AvailableMetrics) -> CheckResult {
+    let mut figures = reference.figures.keys();
+    locate_error(
         "figures",
-        figures.try_for_each(|name| in_key(name, available.check(name))),
+        figures.try_for_each(|name| locate_error(name, available.check(name))),
     )?;
-    let printed = check_each(&paper.exclude, |name| {
-        ensure(paper.figures.contains_key(name), || {
-            format!("exclude: there is no figure {name:?} here")
+    let printed = check_each(&reference.exclude, |name| {
+        ensure(reference.figures.contains_key(name), || {
+            format!("exclude names {name:?}, but figures has no such metric")
         })
     });
-    in_key("exclude", printed)?;
-    match &paper.table {
-        Some(table) => in_key("table", in_key("metric", available.check(&table.metric))),
+    locate_error("exclude", printed)?;
+    match &reference.table {
+        Some(table) => locate_error(
+            "table",
+            locate_error("metric", available.check(&table.metric)),
+        ),
         None => Ok(()),
     }
 }
@@ -68,7 +79,7 @@ impl ReferenceTable {
         let [height, width] =
             [("rows", &self.rows), ("columns", &self.columns)].map(|(key, axis)| {
                 let values = single_parameter(axis).map(|(_, values)| values.len());
-                in_key(
+                locate_error(
                     key,
                     values.ok_or("rows and columns name one parameter each"),
                 )
@@ -81,17 +92,19 @@ impl ReferenceTable {
                 self.metric
             )
         });
-        in_key("values", fits)?;
-        in_key(
+        locate_error("values", fits)?;
+        locate_error(
             "exclude",
-            check_each(&self.exclude, |place| self.has(*place)),
+            check_each(&self.exclude, |place| self.check_position(*place)),
         )
     }
 
-    fn has(&self, (row, column): (usize, usize)) -> CheckResult {
-        let there = self.values.get(row).is_some_and(|row| column < row.len());
-        ensure(there, || {
-            format!("exclude: there is no row {row}, column {column}")
+    fn check_position(&self, (row, column): (usize, usize)) -> CheckResult {
+        let exists = self.values.get(row).is_some_and(|row| column < row.len());
+        ensure(exists, || {
+            format!(
+                "exclude names row {row}, column {column}, but values has no such place; both count from 0"
+            )
         })
     }
 }
@@ -121,9 +134,9 @@ mod tests {
 
     #[test]
     fn a_table_gives_one_figure_per_cell() {
-        let paper = read(TABLE);
-        shape(&paper).unwrap();
-        let found = entries(&paper);
+        let reference = read(TABLE);
+        check_shape(&reference).unwrap();
+        let found = entries(&reference);
         let delays = ["0ms", "1ms", "0ms"];
         let losses = ["0.0", "0.0", "0.001"];
         for ((entry, delay), loss) in found.iter().zip(delays).zip(losses) {
@@ -136,7 +149,7 @@ mod tests {
         }
         let figures: Vec<_> = found
             .iter()
-            .map(|entry| (entry.figure, entry.excluded))
+            .map(|entry| (entry.value, entry.excluded))
             .collect();
         assert_eq!(figures, [(937e6, false), (910e6, false), (606e6, true)]);
     }
@@ -150,7 +163,11 @@ mod tests {
                 "not 2 rows of at most 2",
             ),
             ("[606]", "[606, 124, 7]", "not 2 rows of at most 2"),
-            ("[[1, 0]]", "[[1, 1]]", "no row 1, column 1"),
+            (
+                "[[1, 0]]",
+                "[[1, 1]]",
+                "row 1, column 1, but values has no such place",
+            ),
             ("rows = {", "rows = { size = [1],", "one parameter each"),
             (
                 "cell =",
@@ -159,11 +176,11 @@ mod tests {
             ),
         ];
         for (from, to, expected) in cases {
-            let problem = shape(&read(&TABLE.replace(from, to)))
+            let problem = check_shape(&read(&TABLE.replace(from, to)))
                 .unwrap_err()
                 .to_string();
             assert!(problem.contains(expected), "{problem}");
         }
-        assert!(shape(&read("cell = { n = 1 }")).is_err());
+        assert!(check_shape(&read("cell = { n = 1 }")).is_err());
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures of the paper by cell, from lists and from tables.
+//! Reference values by cell, from lists and from tables.
 
 use crate::{
     scenario::{
@@ -12,26 +12,26 @@ use indexmap::IndexMap;
 use longhaul_results::result::Metrics;
 use toml::Value;
 
-/// Printed figures of one cell.
+/// Reference values of one cell.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct CellFigures {
-    pub(crate) figures: Metrics,
+pub(crate) struct CellReference {
+    pub(crate) values: Metrics,
     pub(crate) excluded: Vec<String>,
 }
 
-/// Returns the paper's figures for `cell`.
-pub(crate) fn figures_of(all: &[ReferenceValues], cell: &Cell) -> CellFigures {
-    let mut printed = CellFigures::default();
+/// Returns the reference values of `cell`.
+pub(crate) fn reference_of_cell(all: &[ReferenceValues], cell: &Cell) -> CellReference {
+    let mut reference = CellReference::default();
     for entry in all.iter().flat_map(entries) {
         if cell.matches(&entry.cell) {
             let metric = entry.metric.to_owned();
-            printed
+            reference
                 .excluded
                 .extend(entry.excluded.then(|| metric.clone()));
-            printed.figures.insert(metric, entry.figure);
+            reference.values.insert(metric, entry.value);
         }
     }
-    printed
+    reference
 }
 
 /// Returns the parameter of an axis, if it is exactly one.
@@ -41,37 +41,44 @@ pub(crate) fn single_parameter(
     axis.first().filter(|_| axis.len() == 1)
 }
 
-/// One printed figure.
-pub(crate) struct Entry<'a> {
+/// One reference value, as the paper prints it.
+pub(crate) struct ReferenceEntry<'a> {
     /// Varied values of its cell.
     pub(crate) cell: Vec<(String, String)>,
     pub(crate) metric: &'a str,
-    pub(crate) figure: f64,
+    pub(crate) value: f64,
     /// Whether it looks misprinted.
     pub(crate) excluded: bool,
     /// Row and column, if it is from a table.
     pub(crate) place: Option<(usize, usize)>,
 }
 
-pub(crate) fn entries(paper: &ReferenceValues) -> Vec<Entry<'_>> {
-    match &paper.table {
-        Some(table) => from_table(&text_pairs(&paper.cell), table),
-        None => from_list(paper).collect(),
+/// Returns the values of one `[[reference]]`, from its list or its table.
+pub(crate) fn entries(reference: &ReferenceValues) -> Vec<ReferenceEntry<'_>> {
+    match &reference.table {
+        Some(table) => from_table(&text_pairs(&reference.cell), table),
+        None => from_list(reference).collect(),
     }
 }
 
-fn from_list(paper: &ReferenceValues) -> impl Iterator<Item = Entry<'_>> {
-    let cell = text_pairs(&paper.cell);
-    paper.figures.iter().map(move |(metric, figure)| Entry {
-        cell: cell.clone(),
-        metric,
-        figure: *figure,
-        excluded: paper.exclude.contains(metric),
-        place: None,
-    })
+fn from_list(reference: &ReferenceValues) -> impl Iterator<Item = ReferenceEntry<'_>> {
+    let cell = text_pairs(&reference.cell);
+    reference
+        .figures
+        .iter()
+        .map(move |(metric, value)| ReferenceEntry {
+            cell: cell.clone(),
+            metric,
+            value: *value,
+            excluded: reference.exclude.contains(metric),
+            place: None,
+        })
 }
 
-fn from_table<'a>(common: &[(String, String)], table: &'a ReferenceTable) -> Vec<Entry<'a>> {
+fn from_table<'a>(
+    common: &[(String, String)],
+    table: &'a ReferenceTable,
+) -> Vec<ReferenceEntry<'a>> {
     let (Some(rows), Some(columns)) = (
         single_parameter(&table.rows),
         single_parameter(&table.columns),
@@ -84,10 +91,10 @@ fn from_table<'a>(common: &[(String, String)], table: &'a ReferenceTable) -> Vec
             let mut cell = common.to_vec();
             cell.push((rows.0.clone(), plain_text(row)));
             cell.push((columns.0.clone(), plain_text(column)));
-            entries.push(Entry {
+            entries.push(ReferenceEntry {
                 cell,
                 metric: &table.metric,
-                figure: value * table.unit,
+                value: value * table.unit,
                 excluded: table.exclude.contains(&(r, c)),
                 place: Some((r, c)),
             });
