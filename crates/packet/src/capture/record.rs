@@ -72,7 +72,10 @@ pub struct DamagedRange {
 impl fmt::Display for DamagedRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { at, skipped, kind } = self;
-        write!(f, "at byte {at}: {kind}; {skipped} bytes left out")
+        write!(
+            f,
+            "at byte {at}: {kind}; {skipped} bytes were skipped, up to the next valid record or the end of the file"
+        )
     }
 }
 

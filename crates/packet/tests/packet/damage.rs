@@ -220,8 +220,9 @@ fn damage_displays_offset_and_length() {
     let begin = Sample::pcapng(false).begins[DAMAGED];
     let text = contents.damages[0].to_string();
     let len = Sample::pcapng(false).begins[DAMAGED + 1] - begin;
-    let expected =
-        format!("at byte {begin}: not a block whose two lengths agree; {len} bytes left out");
+    let expected = format!(
+        "at byte {begin}: not a block whose two lengths agree; {len} bytes were skipped, up to the next valid record or the end of the file"
+    );
     assert_eq!(text, expected);
 }
 

@@ -16,6 +16,10 @@ use ignore::{
 };
 use std::collections::BTreeSet;
 
+/// Reason for refusing a pattern that consists of nothing or of a slash.
+const EMPTY_PATTERN: &str =
+    "matches no entry: give a name such as \"*.tmp\" or a path such as \"/cache\"";
+
 /// Pattern with its effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rule {
@@ -182,7 +186,7 @@ fn escape_comment(pattern: &str, sign: &str) -> String {
 
 fn check(pattern: &str) -> Result<(), &'static str> {
     match pattern.trim() {
-        "" | "/" => Err("matches nothing; name something"),
+        "" | "/" => Err(EMPTY_PATTERN),
         text if text.starts_with('!') => Err(
             "\"!\" is not allowed here: use --include or --exclude; for a name that begins with it, \"\\!\"",
         ),
@@ -312,7 +316,10 @@ mod tests {
     #[test]
     fn reports_bad_patterns_clearly() {
         let error = |pattern: &str| Filter::new(&[exclude(pattern)]).unwrap_err().to_string();
-        assert_eq!(error(""), "pattern \"\": matches nothing; name something");
+        assert_eq!(
+            error(""),
+            "pattern \"\": matches no entry: give a name such as \"*.tmp\" or a path such as \"/cache\""
+        );
         assert!(error("!x").contains("--include"));
         assert!(error("../x").starts_with("pattern \"../x\": "));
         assert!(error("[").starts_with("pattern \"[\": unclosed"));
