@@ -17,7 +17,7 @@ use rustix::rand::GetRandomFlags;
 
 /// Refuses a target directory that the hosts do not share: each host would get some of the data, and none all of it.
 pub(crate) fn check_target_shared(job: &Job<'_>) -> Result<()> {
-    let Some((first, other)) = find_target_host(job, false)? else {
+    let Some((first, other)) = find_target_host(job, Visibility::Hidden)? else {
         return Ok(());
     };
     Err(Refusal::usage(format!(
@@ -28,7 +28,7 @@ pub(crate) fn check_target_shared(job: &Job<'_>) -> Result<()> {
 
 /// Refuses a target directory that some hosts share: two hosts would store their shares in the same directory.
 pub(crate) fn check_target_not_shared(job: &Job<'_>) -> Result<()> {
-    let Some((first, seeing)) = find_target_host(job, true)? else {
+    let Some((first, seeing)) = find_target_host(job, Visibility::Visible)? else {
         return Ok(());
     };
     Err(Refusal::usage(format!(
@@ -58,9 +58,16 @@ pub(crate) fn check_sources_shared(job: &Job<'_>) -> Result<()> {
     )))
 }
 
-/// Returns the first target host and another host that sees the first one's directory, or does not see it if `sees` is
-/// false. Skips hosts that cannot be reached: their sessions fail anyway.
-fn find_target_host(job: &Job<'_>, sees: bool) -> Result<Option<(String, String)>> {
+/// Whether a target host sees the probe file that another target host created.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Visibility {
+    Visible,
+    Hidden,
+}
+
+/// Returns the first target host, and another host to which the first one's directory has the wanted visibility. Skips
+/// hosts that cannot be reached: their sessions fail anyway.
+fn find_target_host(job: &Job<'_>, wanted: Visibility) -> Result<Option<(String, String)>> {
     let probe_number = random_number()?;
     let hosts = 0..job.config.target.len();
     let sources = match hosts.len() {
@@ -74,22 +81,25 @@ fn find_target_host(job: &Job<'_>, sees: bool) -> Result<Option<(String, String)
     let create_probe =
         |host: usize| Some((host, run_probe(host, Task::CreateProbe(probe_number))?.0));
     // A single host needs no check.
-    let Some((first, mut probing)) = hosts
+    let Some((first, mut probe_creator)) = hosts
         .clone()
         .take(hosts.len().saturating_sub(1))
         .find_map(create_probe)
     else {
         return Ok(None);
     };
-    let found = |host: &usize| matches!(run_probe(*host, Task::FindProbe(probe_number)), Some((_, seen)) if seen == sees);
-    let found = hosts.skip(first + 1).find(found);
-    probing.send(&match found {
+    let matches = |host: &usize| {
+        let probe = run_probe(*host, Task::FindProbe(probe_number));
+        probe.is_some_and(|(_, seen)| seen == (wanted == Visibility::Visible))
+    };
+    let found = hosts.skip(first + 1).find(matches);
+    probe_creator.send(&match found {
         Some(_) => Rendezvous::refused(),
         None => Rendezvous::Wait,
     })?;
-    probing.receive_report()?;
+    probe_creator.receive_report()?;
     let name = |host: usize| job.pair(host).name(Role::Target);
-    Ok(found.map(|found| (name(first), name(found))))
+    Ok(found.map(|other| (name(first), name(other))))
 }
 
 /// Returns the locations of the sources on all hosts, so that no probe file is created in one of them.
