@@ -5,7 +5,7 @@
 use crate::lookups;
 
 /// The error message for a limit that has no room for one connection, raised as far as it goes.
-pub const NO_ROOM: &str = "RLIMIT_NOFILE is too low for a single connection: raise the hard limit \
+pub const DESCRIPTOR_LIMIT_TOO_LOW: &str = "RLIMIT_NOFILE is too low for a single connection: raise the hard limit \
                                   (ulimit -Hn, LimitNOFILE= of a service)";
 
 /// The descriptors that a configuration asks for, by use.

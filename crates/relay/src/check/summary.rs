@@ -11,7 +11,7 @@ use crate::config::{
     settings::Transport,
 };
 use longhaul_admission::{
-    descriptors::{DescriptorBudget, DescriptorDemand, NO_ROOM},
+    descriptors::{DESCRIPTOR_LIMIT_TOO_LOW, DescriptorBudget, DescriptorDemand},
     memory::{self, Basis},
 };
 use longhaul_units::{Bytes, Time};
@@ -396,7 +396,7 @@ impl Summary {
     fn write_verdict(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (room, wanted) = (self.descriptors.connections, self.limits.connections);
         match room {
-            0 => writeln!(f, "{NO_ROOM}"),
+            0 => writeln!(f, "{DESCRIPTOR_LIMIT_TOO_LOW}"),
             _ if room < wanted as usize => writeln!(
                 f,
                 "RLIMIT_NOFILE has room for {room} connections at once, not {wanted}: others wait"
