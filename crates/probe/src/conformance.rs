@@ -117,14 +117,15 @@ impl<'a> PathModel<'a> {
             Rate::Unlimited | Rate::Trace(_) => None,
         };
         let bytes = u64::from(timing.packet_size) + u64::from(config.overhead);
-        let sending = rate.map_or(Time::ZERO, |rate| rate.time_for(bytes));
-        let is_crowded = timing.gso_segments > 1 || sending.as_nanos() > timing.interval_ns;
+        let transmission_time = rate.map_or(Time::ZERO, |rate| rate.time_for(bytes));
+        let exceeds_rate =
+            timing.gso_segments > 1 || transmission_time.as_nanos() > timing.interval_ns;
         Self {
             config,
             rate,
             bits: bytes * 8,
-            transit_ns: (config.delay + sending).as_nanos() as i64,
-            is_queued: !matches!(config.rate, Rate::Unlimited) && is_crowded,
+            transit_ns: (config.delay + transmission_time).as_nanos() as i64,
+            is_queued: !matches!(config.rate, Rate::Unlimited) && exceeds_rate,
         }
     }
 
@@ -164,11 +165,11 @@ impl Conformance {
             return;
         };
         let bits = (arrivals.len() as u64 - 1) * path.bits;
-        let drained = bits as f64 / (span as f64 / 1e9);
-        self.drain_bps = Some(drained);
+        let drain_bps = bits as f64 / (span as f64 / 1e9);
+        self.drain_bps = Some(drain_bps);
         self.drain_error_ratio = path
             .rate
-            .map(|rate| (drained / rate.bits() as f64 - 1.0).abs());
+            .map(|rate| (drain_bps / rate.bits() as f64 - 1.0).abs());
     }
 
     fn check_loss(&mut self, loss: &Loss, packets: &[Packet]) {

@@ -14,14 +14,14 @@ use longhaul_netem::{LinkConfig, Rate, Setting, loss::Loss};
 use longhaul_stats::fit;
 use longhaul_units::Ratio;
 
-/// Greatest median delay error, µs, or [`DELAY_ERROR_MAX_RATIO`] of the delay if that is more.
+/// Maximum median delay error, in µs. It is [`DELAY_ERROR_MAX_RATIO`] of the delay if that is more.
 const DELAY_ERROR_MAX_US: f64 = 1_000.0;
 const DELAY_ERROR_MAX_RATIO: f64 = 0.01;
-/// Greatest time by which a packet may be too early, µs: delays that the machine adds make no packet early.
+/// Maximum time by which a packet may be too early, in µs. Delays that the machine adds make no packet early.
 const EARLY_MAX_US: f64 = 100.0;
-/// Least p-value that passes. For each figure, a conforming path fails once in a thousand probes.
+/// Minimum p-value that passes. For each figure, a conforming path fails once in a thousand probes.
 const P_MIN: f64 = 0.001;
-/// Greatest relative error of the rate. Some packets of a burst arrive together, which distorts the measured rate.
+/// Maximum relative error of the rate. Some packets of a burst arrive together, which distorts the measured rate.
 const RATE_ERROR_MAX_RATIO: f64 = 0.05;
 
 /// Settings that a probe can test.
@@ -72,22 +72,18 @@ impl Expectation {
             super::conformance::is_queued(&self.config, timing),
             &self.config,
         );
-        let jitters = !config.jitter.is_none();
+        let has_jitter = !config.jitter.is_none();
         let why = match key {
-            "delay" if is_queued => {
-                "packets queue behind each other: send them further apart, by --interval"
-            }
-            "jitter" if is_queued => {
-                "packets queue behind each other: send them further apart, by --interval"
-            }
-            "jitter" if jitters && !config.jitter.reorder => {
+            "delay" if is_queued => "packets queue behind each other: increase --interval",
+            "jitter" if is_queued => "packets queue behind each other: increase --interval",
+            "jitter" if has_jitter && !config.jitter.reorder => {
                 "a packet may wait for the one before it: test links whose jitter has ,reorder"
             }
             "jitter" if !self.has("delay") => "it is visible in delays only: expect a delay, too",
             "reorder" if config.reorder.probability > Ratio::ZERO && !self.has("delay") => {
-                "packets that are held_back back are recognised by their delay: expect a delay, too"
+                "packets that are held back are recognised by their delay: expect a delay, too"
             }
-            "reorder" if is_queued || jitters => {
+            "reorder" if is_queued || has_jitter => {
                 "it is tested by delays, without jitter and a queue"
             }
             "rate"

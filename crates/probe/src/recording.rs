@@ -25,27 +25,28 @@ pub struct Timing {
     pub gso_segments: u16,
 }
 
-/// Most packets of one probe: 24 bytes each in memory, 70 in a file.
+/// Maximum number of packets of a probe. Each takes 24 bytes of memory, and 70 in a file.
 const COUNT_MAX: u32 = 1_000_000;
-/// Most bytes of one message.
-const MESSAGE_MAX: u32 = 65_000;
+/// Maximum length of a message, in bytes.
+const MESSAGE_LEN_MAX: u32 = 65_000;
 
 impl Timing {
     /// Checks the values.
     pub fn check(&self) -> Result<(), String> {
-        let check_range = |what: &str, value: u32, least: u32, most: u32| {
-            let good = (least..=most).contains(&value);
-            good.then_some(())
-                .ok_or_else(|| format!("probe: {what} is {value}, but must be {least} to {most}"))
+        let check_range = |what: &str, value: u32, min: u32, max: u32| {
+            let is_valid = (min..=max).contains(&value);
+            is_valid
+                .then_some(())
+                .ok_or_else(|| format!("probe: {what} is {value}, but must be {min} to {max}"))
         };
         check_range("count", self.count, 1, COUNT_MAX)?;
         check_range("packet size", self.packet_size.into(), 64, 9000)?;
-        let most = longhaul_linux::timestamps::SEGMENTS_MAX as u32;
-        check_range("GSO segments", self.gso_segments.into(), 1, most)?;
+        let segments_max = longhaul_linux::timestamps::SEGMENTS_MAX as u32;
+        check_range("GSO segments", self.gso_segments.into(), 1, segments_max)?;
         let message = u32::from(self.gso_segments) * u32::from(self.packet_size);
-        if message > MESSAGE_MAX {
+        if message > MESSAGE_LEN_MAX {
             return Err(format!(
-                "probe: a message of {} packets of {} bytes has {message} bytes, but must have {MESSAGE_MAX} at most",
+                "probe: a message of {} packets of {} bytes has {message} bytes, but must have {MESSAGE_LEN_MAX} at most",
                 self.gso_segments, self.packet_size
             ));
         }
