@@ -7,29 +7,32 @@ use longhaul_units::Time;
 /// Minimum expiration time, per expiration so far (UDT4's code; its comment and the draft: 100 ms). Otherwise it is
 /// two round trips at their upper bound: while a lost packet is retransmitted no ACK comes.
 const EXPIRY_MIN: Time = Time::from_millis(300);
-/// Maximum multiple of the expiration time, as in UDT4.
+/// Maximum factor of the expiration time, as in UDT4.
 const COUNT_MAX: u32 = 16;
 
 /// Expiration timer of a connection.
 #[derive(Debug)]
 pub(super) struct Expiry {
+    /// Factor of the expiration time: 1, and one more for each expiration since the last progress.
     count: u32,
+    /// Time at which the timer was started.
     started_at: Time,
-    /// Time of the last packet, and of the last packet that confirmed data or came while no data was unacknowledged.
+    /// Time of the last packet.
     last_received: Time,
+    /// Time of the last packet that confirmed data, or that came while no data was unacknowledged.
     last_progress: Time,
     /// Time without any packet after which the connection fails.
     idle_timeout: Time,
 }
 
 impl Expiry {
-    pub(super) fn new(silence: Time, now: Time) -> Self {
+    pub(super) fn new(idle_timeout: Time, now: Time) -> Self {
         Self {
             count: 1,
             started_at: now,
             last_received: now,
             last_progress: now,
-            idle_timeout: silence,
+            idle_timeout,
         }
     }
 

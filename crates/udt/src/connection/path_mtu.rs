@@ -26,17 +26,20 @@ const REPLY_TIMEOUT_MIN: Time = Time::from_millis(100);
 /// losses where a path became narrower. Here routers fragment such packets, and none are lost.)
 const RAISE_INTERVAL: Time = Time::from_secs(60);
 
+/// Search for the longest datagram that passes, and its result so far.
 #[derive(Debug)]
 pub(crate) struct PathMtu {
     /// Datagram lengths in bytes, ascending, up to the negotiated one.
     sizes: Vec<usize>,
     /// Index of the length that packets have.
     current: usize,
-    /// Bounds of the search: an index that passes, and the lowest that does not.
+    /// Index of a length that passes: the lower bound of the search.
     low: usize,
+    /// Index of the shortest length that does not pass: the upper bound of the search.
     high: usize,
-    /// Probes sent of the current candidate, and the time at which the reply is late.
+    /// Number of probes of the current candidate that were sent.
     probes_sent: u32,
+    /// Time of the next probe, or time at which the reply to the last one is late.
     next_at: Time,
 }
 

@@ -4,7 +4,7 @@
 
 use crate::packet::number::Seq;
 
-/// Ring of packets. The system provides the memory as it is used.
+/// Ring of packets. The kernel provides the memory as it is used.
 #[derive(Debug)]
 pub(crate) struct PacketRing {
     bytes: Box<[u8]>,
@@ -13,7 +13,7 @@ pub(crate) struct PacketRing {
 }
 
 impl PacketRing {
-    /// Creates a ring for `window` packets, rounded up to a power of two, of at len_max `payload_max` bytes each.
+    /// Creates a ring for `window` packets, rounded up to a power of two, of at most `payload_max` bytes each.
     pub(crate) fn new(window: u32, payload_max: usize) -> Self {
         let count = window.next_power_of_two() as usize;
         Self {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Interoperation with libudt 4.11 (Debian's libudt-dev). The peer is a program built here; a relay relay the two
-//! loses, duplicates and delays packets.
+//! Interoperation with libudt 4.11 (Debian's libudt-dev). The peer is a program that is built here. A relay
+//! between the two loses, duplicates and delays packets.
 
 use crate::testbed::{bbr, byte, config, native};
 use longhaul_udt::socket::{BoxedControlFactory, Socket, Stream};
@@ -44,14 +44,14 @@ fn peer() -> Option<&'static PathBuf> {
     longhaul_testbed::skip::require(built.is_ok(), missing).then(|| built.as_ref().ok())?
 }
 
-/// UDP relay relay two ports that loses, duplicates and delays packets.
+/// UDP relay between two ports, which loses, duplicates and delays packets.
 struct LossyRelay {
     port: u16,
     stopped: Arc<AtomicBool>,
 }
 
 impl LossyRelay {
-    /// Starts a relay relay `to` and the first other address that sends to it.
+    /// Starts a relay between `to` and the first other address that sends to it.
     fn to(to: SocketAddr, seed: u64) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let short = Some(Duration::from_millis(20));
