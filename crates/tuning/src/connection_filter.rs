@@ -3,10 +3,10 @@
 //! and ports.
 //!
 //! ```text
-//! any  = all { ("or" | "||") all }
-//! all  = one { ["and" | "&&"] one }
-//! one  = ("not" | "!") one | "(" any ")" | end "port" PORTS | ("dport" | "sport" | "port") PORTS
-//!      | ("dst" | "src" | "host") ADDRESS
+//! any       = all { ("or" | "||") all }
+//! all       = condition { ["and" | "&&"] condition }
+//! condition = ("not" | "!") condition | "(" any ")" | ("dst" | "src") "port" PORTS
+//!           | ("dport" | "sport" | "port") PORTS | ("dst" | "src" | "host") ADDRESS
 //! ```
 
 use ipnet::IpNet;
@@ -18,10 +18,10 @@ use std::{
     str::{FromStr, SplitWhitespace},
 };
 
-/// Greatest nesting of parentheses and `not`.
+/// Maximum nesting of parentheses and `not`.
 const DEPTH_MAX: usize = 32;
 
-/// Most characters of the input that a message repeats.
+/// Maximum number of characters of the input that a message repeats.
 const ECHOED_CHARS_MAX: usize = 100;
 
 /// Grammar of a filter, for messages about invalid ones.
@@ -69,8 +69,8 @@ impl Filter {
             Self::Any(parts) => parts.iter().any(|part| part.matches(local, remote)),
             Self::All(parts) => parts.iter().all(|part| part.matches(local, remote)),
             Self::Not(part) => !part.matches(local, remote),
-            Self::Port(end, ports) => at(end, &|place| ports.contains(&place.port())),
-            Self::Address(end, network) => at(end, &|place| network.contains(&place.ip())),
+            Self::Port(end, ports) => at(end, &|address| ports.contains(&address.port())),
+            Self::Address(end, network) => at(end, &|address| network.contains(&address.ip())),
         }
     }
 }
@@ -99,7 +99,7 @@ fn parse(text: &str) -> Result<Filter, String> {
     if words.peek().is_none() {
         return Err("it is empty".to_owned());
     }
-    let filter = any(&mut words, 0)?;
+    let filter = parse_any(&mut words, 0)?;
     match words.next() {
         None => Ok(filter),
         Some(word) => Err(format!("{:?} is unexpected", truncate(word))),
@@ -112,19 +112,19 @@ fn next_is(words: &mut Words<'_>, wanted: &[&str]) -> bool {
     words.next_if(|word| wanted.contains(word)).is_some()
 }
 
-fn any(words: &mut Words<'_>, depth: usize) -> Result<Filter, String> {
-    let mut parts = vec![all(words, depth)?];
+fn parse_any(words: &mut Words<'_>, depth: usize) -> Result<Filter, String> {
+    let mut parts = vec![parse_all(words, depth)?];
     while next_is(words, &["or", "||"]) {
-        parts.push(all(words, depth)?);
+        parts.push(parse_all(words, depth)?);
     }
     Ok(unwrap_single(parts, Filter::Any))
 }
 
-fn all(words: &mut Words<'_>, depth: usize) -> Result<Filter, String> {
-    let mut parts = vec![one(words, depth)?];
+fn parse_all(words: &mut Words<'_>, depth: usize) -> Result<Filter, String> {
+    let mut parts = vec![parse_condition(words, depth)?];
     let continues = |word: &&str| !["or", "||", ")"].contains(word);
     while next_is(words, &["and", "&&"]) || words.peek().is_some_and(continues) {
-        parts.push(one(words, depth)?);
+        parts.push(parse_condition(words, depth)?);
     }
     Ok(unwrap_single(parts, Filter::All))
 }
@@ -136,61 +136,62 @@ fn unwrap_single(mut parts: Vec<Filter>, joined: fn(Vec<Filter>) -> Filter) -> F
     }
 }
 
-fn one(words: &mut Words<'_>, depth: usize) -> Result<Filter, String> {
+fn parse_condition(words: &mut Words<'_>, depth: usize) -> Result<Filter, String> {
     if depth > DEPTH_MAX {
         return Err(format!("it is nested more than {DEPTH_MAX} deep"));
     }
     match words.next().ok_or("something is missing at its end")? {
-        "not" | "!" => Ok(Filter::Not(Box::new(one(words, depth + 1)?))),
+        "not" | "!" => Ok(Filter::Not(Box::new(parse_condition(words, depth + 1)?))),
         "(" => {
-            let inner = any(words, depth + 1)?;
+            let inner = parse_any(words, depth + 1)?;
             let closed = next_is(words, &[")"]);
             closed
                 .then_some(inner)
                 .ok_or_else(|| "a ')' is missing".to_owned())
         }
-        "dport" => port(End::Destination, words),
-        "sport" => port(End::Source, words),
-        "port" => port(End::Either, words),
-        "dst" if next_is(words, &["port"]) => port(End::Destination, words),
-        "src" if next_is(words, &["port"]) => port(End::Source, words),
-        "dst" => address(End::Destination, words),
-        "src" => address(End::Source, words),
-        "host" => address(End::Either, words),
+        "dport" => parse_port(End::Destination, words),
+        "sport" => parse_port(End::Source, words),
+        "port" => parse_port(End::Either, words),
+        "dst" if next_is(words, &["port"]) => parse_port(End::Destination, words),
+        "src" if next_is(words, &["port"]) => parse_port(End::Source, words),
+        "dst" => parse_address(End::Destination, words),
+        "src" => parse_address(End::Source, words),
+        "host" => parse_address(End::Either, words),
         word => Err(format!("{:?} is not a condition", truncate(word))),
     }
 }
 
-fn port(end: End, words: &mut Words<'_>) -> Result<Filter, String> {
+fn parse_port(end: End, words: &mut Words<'_>) -> Result<Filter, String> {
     let text = words.next().ok_or("a port is missing at its end")?;
     let number = |text: &str| text.trim_start_matches(':').parse::<u16>();
     let (low, high) = text.split_once('-').unwrap_or((text, text));
     match (number(low), number(high)) {
         (Ok(low), Ok(high)) if low <= high => Ok(Filter::Port(end, low..=high)),
         _ => Err(format!(
-            "{:?} is not a port, as 5201 or 50000-51000",
+            "{:?} is not a port such as 5201 or 50000-51000",
             truncate(text)
         )),
     }
 }
 
-fn address(end: End, words: &mut Words<'_>) -> Result<Filter, String> {
+fn parse_address(end: End, words: &mut Words<'_>) -> Result<Filter, String> {
     let text = words.next().ok_or("an address is missing at its end")?;
-    Ok(Filter::Address(end, network(text)?))
+    Ok(Filter::Address(end, parse_network(text)?))
 }
 
 /// Parses a network or one address. `IpNet`'s own parser requires a length, and reads 010 as 10.
-fn network(text: &str) -> Result<IpNet, String> {
+fn parse_network(text: &str) -> Result<IpNet, String> {
     let shown = truncate(text);
-    let wrong = || format!("{shown:?} is not an address, as 10.0.0.0/8 or fd00::1");
+    let invalid = || format!("{shown:?} is not an address such as 10.0.0.0/8 or fd00::1");
     let (address, length) = text.split_once('/').unzip();
-    let address: IpAddr = address.unwrap_or(text).parse().map_err(|_| wrong())?;
-    let one = IpNet::from(address);
-    let length = length.map_or(Ok(one.prefix_len()), |length| {
-        length.parse().map_err(|_| wrong())
+    let address: IpAddr = address.unwrap_or(text).parse().map_err(|_| invalid())?;
+    let host = IpNet::from(address);
+    let length = length.map_or(Ok(host.prefix_len()), |length| {
+        length.parse().map_err(|_| invalid())
     })?;
-    let most = one.max_prefix_len();
-    IpNet::new(address, length).map_err(|_| format!("{shown:?}: its LENGTH is at most {most}"))
+    let length_max = host.max_prefix_len();
+    IpNet::new(address, length)
+        .map_err(|_| format!("{shown:?}: its LENGTH is at most {length_max}"))
 }
 
 #[cfg(test)]
@@ -237,7 +238,7 @@ mod tests {
     #[test]
     fn names_the_invalid_part() {
         let deep = "(".repeat(40) + "port 1" + &")".repeat(40);
-        for (bad, says) in [
+        for (bad, expected) in [
             ("", "empty"),
             ("dport", "missing"),
             ("dport http", "http"),
@@ -252,7 +253,7 @@ mod tests {
             (&deep, "nested"),
         ] {
             let error = bad.parse::<Filter>().unwrap_err();
-            assert!(error.contains(says), "{bad}: {error}");
+            assert!(error.contains(expected), "{bad}: {error}");
         }
     }
 

@@ -15,8 +15,8 @@ use longhaul_linux::ack_pacing;
 use longhaul_units::{Bytes, Time};
 use std::{ops::RangeInclusive, time::Duration};
 
-/// Greatest pacing rate: it limits nothing, but any value enables pacing (net/core/sock.c, SO_MAX_PACING_RATE).
-const PACED: u32 = u32::MAX - 1;
+/// Maximum pacing rate. It limits nothing, but any value enables pacing (net/core/sock.c, SO_MAX_PACING_RATE).
+const PACING_RATE_MAX: u32 = u32::MAX - 1;
 
 /// Settings of the program's sockets.
 #[derive(Debug)]
@@ -33,9 +33,9 @@ pub(super) struct ProgramConfig {
 
 impl ProgramConfig {
     pub(super) fn new(args: &Args) -> Result<Self> {
-        let asked = args.cc.as_deref().map(CongestionControl::parse);
-        let paced = asked.as_ref().is_some_and(|cc| cc.paced);
-        let name = asked.and_then(|cc| cc.name);
+        let requested = args.cc.as_deref().map(CongestionControl::parse);
+        let paced = requested.as_ref().is_some_and(|cc| cc.paced);
+        let name = requested.and_then(|cc| cc.name);
         let mut profile = settings(args, paced)?;
         let congestion_control = name.map(choose).transpose()?;
         profile.congestion_control = congestion_control.as_ref().map(Choice::system_name);
@@ -55,8 +55,13 @@ impl ProgramConfig {
 }
 
 fn acks(args: &Args) -> Result<Option<ack_thin::Settings>> {
-    let most = u64::from(ack_thin::RATIO_MAX);
-    let ratio = number("--ack-ratio", args.ack_ratio, 1..=most, "1 to 256 segments")?;
+    let ratio_max = u64::from(ack_thin::RATIO_MAX);
+    let ratio = number(
+        "--ack-ratio",
+        args.ack_ratio,
+        1..=ratio_max,
+        "1 to 256 segments",
+    )?;
     let hold = args.max_ack_delay.as_nanos();
     within(
         "--max-ack-delay",
@@ -73,8 +78,8 @@ fn acks(args: &Args) -> Result<Option<ack_thin::Settings>> {
 }
 
 fn ack_rate(args: &Args) -> Result<Option<(String, u32)>> {
-    let (least, most) = (*ack_pacing::RATE.start(), *ack_pacing::RATE.end());
-    let range = u64::from(least)..=u64::from(most);
+    let (rate_min, rate_max) = (*ack_pacing::RATE.start(), *ack_pacing::RATE.end());
+    let range = u64::from(rate_min)..=u64::from(rate_max);
     let rate = number("--ack-rate", args.ack_rate, range, "1 to 10000000 a second")?;
     Ok(args.ack_interface.clone().zip(rate))
 }
@@ -136,7 +141,7 @@ fn settings(args: &Args, paced: bool) -> Result<Profile> {
     let pace = within(
         "--pacing-rate",
         pace,
-        1000..=u64::from(PACED),
+        1000..=u64::from(PACING_RATE_MAX),
         "8kbit to 34gbit",
     )?;
     let with_text = |time: Time, value: u64| (value, time.exact());
@@ -147,7 +152,9 @@ fn settings(args: &Args, paced: bool) -> Result<Profile> {
     let keepalive = args.keepalive.map(|time| with_text(time, seconds(time)));
     within("--user-timeout", user_timeout, 1..=86400, "1s to 24h")?;
     Ok(Profile {
-        pacing_bytes_per_s: pace.map(|rate| rate as u32).or(paced.then_some(PACED)),
+        pacing_bytes_per_s: pace
+            .map(|rate| rate as u32)
+            .or(paced.then_some(PACING_RATE_MAX)),
         gap_ns: within(
             "--inter-packet-gap",
             gap,
@@ -177,9 +184,9 @@ fn buffer(flag: &str, size: Option<Bytes>) -> Result<Option<u32>> {
     Ok(bytes(flag, size, 1 << 30, "4KiB to 1GiB")?.map(|size| size as u32))
 }
 
-fn bytes(flag: &str, size: Option<Bytes>, most: u64, want: &str) -> Result<Option<u64>> {
+fn bytes(flag: &str, size: Option<Bytes>, size_max: u64, want: &str) -> Result<Option<u64>> {
     let size = size.map(|size| (size.get(), size.exact()));
-    within(flag, size, 4096..=most, want)
+    within(flag, size, 4096..=size_max, want)
 }
 
 fn number(
@@ -286,7 +293,7 @@ mod tests {
                 .unwrap()
                 .profile
                 .pacing_bytes_per_s,
-            Some(PACED)
+            Some(PACING_RATE_MAX)
         );
         assert_eq!(
             wanted(&["--cc", "reno"])
@@ -317,11 +324,10 @@ mod tests {
                 assert!(wanted(&[flag, value]).is_ok(), "{flag} {value}");
             }
             for value in bad {
-                let printed_text = wanted(&[flag, value]).unwrap_err();
+                let message = wanted(&[flag, value]).unwrap_err();
                 assert!(
-                    printed_text.starts_with(&format!("{flag} "))
-                        && printed_text.contains(": want "),
-                    "{value}: {printed_text}"
+                    message.starts_with(&format!("{flag} ")) && message.contains(": want "),
+                    "{value}: {message}"
                 );
             }
         }
@@ -329,16 +335,16 @@ mod tests {
 
     #[test]
     fn accepts_parameters_only_for_own_algorithms() {
-        let printed_text = wanted(&["--cc", "reno", "--param", "ai=50"]).unwrap_err();
-        assert!(printed_text.contains("lh_NAME"), "{printed_text}");
-        let printed_text = wanted(&["--cc", "lh_scalable", "--param", "x=50"]).unwrap_err();
-        assert!(printed_text.contains("ai, md_shift"), "{printed_text}");
+        let message = wanted(&["--cc", "reno", "--param", "ai=50"]).unwrap_err();
+        assert!(message.contains("lh_NAME"), "{message}");
+        let message = wanted(&["--cc", "lh_scalable", "--param", "x=50"]).unwrap_err();
+        assert!(message.contains("ai, md_shift"), "{message}");
         let ours = wanted(&["--cc", "lh_scalable", "--param", "ai=50"]).unwrap();
         assert_eq!(ours.profile.parameters.unwrap()[..5], [1, 0, 0, 0, 50]);
-        let printed_text = wanted(&["--cc", "nobody"]).unwrap_err();
+        let message = wanted(&["--cc", "nobody"]).unwrap_err();
         assert!(
-            printed_text.contains("cubic") && printed_text.contains("lh_scalable"),
-            "{printed_text}"
+            message.contains("cubic") && message.contains("lh_scalable"),
+            "{message}"
         );
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Environment, signals and exit code of a program under `longhaul run` are as without it.
 
-use crate::run_program::{Running, command, may_run, output, stdout_of};
+use crate::run_program::{RunningProgram, command, may_attach_bpf, output, stdout_of};
 use rustix::process::Signal;
 use std::{
     io::{BufRead, BufReader, Write},
@@ -10,7 +10,7 @@ use std::{
 
 #[test]
 fn passes_on_the_exit_code() {
-    if !may_run() {
+    if !may_attach_bpf() {
         return;
     }
     for (script, code) in [
@@ -29,7 +29,7 @@ fn passes_on_the_exit_code() {
 
 #[test]
 fn passes_on_signals() {
-    if !may_run() {
+    if !may_attach_bpf() {
         return;
     }
     for (signal, name, code) in [
@@ -38,7 +38,7 @@ fn passes_on_signals() {
         (Signal::HUP, "HUP", 43),
         (Signal::USR1, "USR1", 44),
     ] {
-        let mut running = Running::start(&[], &format!("trap 'exit {code}' {name}"));
+        let mut running = RunningProgram::start(&[], &format!("trap 'exit {code}' {name}"));
         running.signal(signal);
         assert_eq!(running.wait(), Some(code), "{name}");
     }
@@ -46,17 +46,17 @@ fn passes_on_signals() {
 
 #[test]
 fn exits_with_128_plus_signal_number() {
-    if !may_run() {
+    if !may_attach_bpf() {
         return;
     }
-    let mut running = Running::start(&[], "");
+    let mut running = RunningProgram::start(&[], "");
     running.signal(Signal::TERM);
     assert_eq!(running.wait(), Some(143));
 }
 
 #[test]
 fn passes_through_input_output_and_arguments() {
-    if !may_run() {
+    if !may_attach_bpf() {
         return;
     }
     let script = r#"printf '%s|' "$0" "$@"; cat; echo said >&2"#;
@@ -82,7 +82,7 @@ fn passes_through_input_output_and_arguments() {
 
 #[test]
 fn inherits_environment_directory_group_and_signal_mask() {
-    if !may_run() {
+    if !may_attach_bpf() {
         return;
     }
     let looks = "env | grep -v '^_=' | sort; pwd; umask; ulimit -n; ps -o pgid= -p $$ | tr -d ' '; \
@@ -99,7 +99,7 @@ fn inherits_environment_directory_group_and_signal_mask() {
 
 #[test]
 fn sets_ids_groups_and_environment_of_another_user() {
-    if !may_run() {
+    if !may_attach_bpf() {
         return;
     }
     let nobody = longhaul_linux::account::Account::of("nobody")
@@ -125,7 +125,7 @@ fn sets_ids_groups_and_environment_of_another_user() {
 /// A terminal signals the whole process group: a signal passed on too would be delivered twice.
 #[test]
 fn delivers_terminal_signals_once() {
-    if !may_run() {
+    if !may_attach_bpf() {
         return;
     }
     let longhaul = longhaul_testbed::longhaul();

@@ -3,7 +3,7 @@
 
 use crate::{
     cc_host::Host,
-    run_program::{command, may_run},
+    run_program::{command, may_attach_bpf},
 };
 use std::{
     fs,
@@ -80,7 +80,7 @@ fn names_a_missing_program() {
 
 #[test]
 fn names_missing_capability() {
-    if !may_run() {
+    if !may_attach_bpf() {
         return;
     }
     let mut command = command(&["--pacing-rate", "1gbit"], &["echo", "it ran"]);
@@ -97,7 +97,7 @@ fn names_missing_capability() {
 /// Exit code 1 would look like the program's own.
 #[test]
 fn refuses_algorithm_of_another_build_with_exit_code_3() {
-    if !may_run() {
+    if !may_attach_bpf() {
         return;
     }
     // Held only for its lock.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sockets of a program under `longhaul run` have the profile, and no others have it.
 
-use crate::run_program::{Running, connect, may_run, origin};
+use crate::run_program::{RunningProgram, connect, listen_on_loopback, may_attach_bpf};
 use longhaul_linux::{
     socket,
     supervise::{Program, Signals},
@@ -27,10 +27,10 @@ const CC: &str = "reno";
 
 #[test]
 fn connection_of_a_child_process_has_the_whole_profile() {
-    if !may_run() {
+    if !may_attach_bpf() {
         return;
     }
-    let (listener, address) = origin();
+    let (listener, address) = listen_on_loopback();
     let flags = [
         "--cc",
         CC,
@@ -51,7 +51,7 @@ fn connection_of_a_child_process_has_the_whole_profile() {
     ];
     // (A subshell, whose number it prints.)
     let script = format!("( {}; echo $BASHPID; read || : )", connect(address));
-    let mut running = Running::spawn(crate::run_program::command(
+    let mut running = RunningProgram::spawn(crate::run_program::command(
         &flags,
         &["bash", "-c", &script],
     ));
@@ -76,19 +76,19 @@ fn connection_of_a_child_process_has_the_whole_profile() {
 
 #[test]
 fn applies_profile_over_ipv6() {
-    if !may_run() {
+    if !may_attach_bpf() {
         return;
     }
     let listener = std::net::TcpListener::bind("[::1]:0").unwrap();
     let flags = ["--cc", CC, "--dscp", "8"];
-    let running = Running::start(&flags, &connect(listener.local_addr().unwrap()));
+    let running = RunningProgram::start(&flags, &connect(listener.local_addr().unwrap()));
     let stream = running.socket(3);
     assert_eq!(congestion_control(&stream), CC);
     assert_eq!(SockRef::from(&stream).tclass_v6().unwrap(), 32);
 }
 
 /// Starts a server under `longhaul run`; returns it with its address.
-fn server(flags: &[&str]) -> (Running, SocketAddr) {
+fn server(flags: &[&str]) -> (RunningProgram, SocketAddr) {
     let script = "import os, socket\n\
                   s = socket.create_server(('127.0.0.1', 0))\n\
                   print(os.getpid(), flush=True)\n\
@@ -96,17 +96,17 @@ fn server(flags: &[&str]) -> (Running, SocketAddr) {
                   c = s.accept()[0]\n\
                   print(c.fileno(), flush=True)\n\
                   import sys; sys.stdin.read()";
-    let mut running = Running::spawn(crate::run_program::command(
+    let mut running = RunningProgram::spawn(crate::run_program::command(
         flags,
         &["/usr/bin/python3", "-c", script],
     ));
-    let port = running.line().parse().unwrap();
+    let port = running.read_line().parse().unwrap();
     (running, SocketAddr::from(([127, 0, 0, 1], port)))
 }
 
 #[test]
 fn applies_profile_to_accepted_connections() {
-    if !may_run() {
+    if !may_attach_bpf() {
         return;
     }
     let flags = [
@@ -119,7 +119,7 @@ fn applies_profile_to_accepted_connections() {
     ];
     let (mut running, address) = server(&flags);
     let client = TcpStream::connect(address).unwrap();
-    let accepted = running.line().parse().unwrap();
+    let accepted = running.read_line().parse().unwrap();
     let stream = running.socket(accepted);
     assert_eq!(congestion_control(&stream), CC);
     assert_eq!(socket::pacing_rate(&stream).unwrap(), 10_000_000);
@@ -129,10 +129,10 @@ fn applies_profile_to_accepted_connections() {
 
 #[test]
 fn cwnd_cap_applies_from_the_first_segment() {
-    if !may_run() {
+    if !may_attach_bpf() {
         return;
     }
-    let (listener, address) = origin();
+    let (listener, address) = listen_on_loopback();
     let script = format!("{}; head -c 20000000 /dev/zero >&3", connect(address));
     for (window, first) in [("64", 40), ("20", 20)] {
         // 40 segments of 1000 bytes and their timestamps (12).
@@ -146,7 +146,7 @@ fn cwnd_cap_applies_from_the_first_segment() {
             "--initial-window",
             window,
         ];
-        let mut before = Running::start(&flags, &connect(address));
+        let mut before = RunningProgram::start(&flags, &connect(address));
         let _other_end = listener.accept().unwrap();
         assert_eq!(TcpInfo::of(before.socket(3)).unwrap().cwnd_segments, first);
         before.finish();
@@ -158,7 +158,7 @@ fn cwnd_cap_applies_from_the_first_segment() {
         all.len()
     });
     let flags = ["--cc", CC, "--mss", "1012", "--cwnd-cap", "40000B"];
-    let mut running = Running::start(&flags, &script);
+    let mut running = RunningProgram::start(&flags, &script);
     assert_eq!(TcpInfo::of(running.socket(3)).unwrap().cwnd_segments, 40);
     assert_eq!(running.finish().0, Some(0));
     assert_eq!(reader.join().unwrap(), 20_000_000);
@@ -166,39 +166,39 @@ fn cwnd_cap_applies_from_the_first_segment() {
 
 #[test]
 fn converts_gap_to_a_rate_by_segment_size() {
-    if !may_run() {
+    if !may_attach_bpf() {
         return;
     }
-    let (_listener, address) = origin();
+    let (_listener, address) = listen_on_loopback();
     let flags = ["--mss", "1012", "--inter-packet-gap", "1ms"];
-    let running = Running::start(&flags, &connect(address));
+    let running = RunningProgram::start(&flags, &connect(address));
     assert_eq!(socket::pacing_rate(&running.socket(3)).unwrap(), 1_000_000);
 }
 
 #[test]
 fn pace_suffix_enables_pacing_without_a_limit() {
-    if !may_run() {
+    if !may_attach_bpf() {
         return;
     }
-    let (_listener, address) = origin();
-    let running = Running::start(&["--cc", "reno+pace"], &connect(address));
+    let (_listener, address) = listen_on_loopback();
+    let running = RunningProgram::start(&["--cc", "reno+pace"], &connect(address));
     let stream = running.socket(3);
     // Anything but the value for "not paced" makes the kernel pace.
     assert_eq!(
         socket::pacing_rate(&stream).unwrap(),
         u64::from(u32::MAX - 1)
     );
-    let running = Running::start(&["--cc", "reno"], &connect(address));
+    let running = RunningProgram::start(&["--cc", "reno"], &connect(address));
     assert_eq!(socket::pacing_rate(&running.socket(3)).unwrap(), u64::MAX);
 }
 
 /// The kernel computes the first pacing rate before it sets the window: twice the window each round trip.
 #[test]
 fn paces_a_larger_initial_window_by_its_own_size() {
-    if !may_run() {
+    if !may_attach_bpf() {
         return;
     }
-    let (_listener, address) = origin();
+    let (_listener, address) = listen_on_loopback();
     let flags = [
         "--cc",
         "reno+pace",
@@ -207,7 +207,7 @@ fn paces_a_larger_initial_window_by_its_own_size() {
         "--initial-window",
         "64",
     ];
-    let running = Running::start(&flags, &connect(address));
+    let running = RunningProgram::start(&flags, &connect(address));
     let info = TcpInfo::of(running.socket(3)).unwrap();
     let window = u64::from(info.cwnd_segments) * u64::from(info.mss_bytes);
     let once = window * 1_000_000 / (u64::from(info.rtt_us) + 1);
@@ -217,11 +217,11 @@ fn paces_a_larger_initial_window_by_its_own_size() {
 
 #[test]
 fn keeps_own_algorithm_loaded_while_the_program_runs() {
-    if !may_run() {
+    if !may_attach_bpf() {
         return;
     }
-    let (_listener, address) = origin();
-    let mut running = Running::start(&["--cc", "lh_scalable"], &connect(address));
+    let (_listener, address) = listen_on_loopback();
+    let mut running = RunningProgram::start(&["--cc", "lh_scalable"], &connect(address));
     let stream = running.socket(3);
     assert_eq!(congestion_control(&stream), "lh_scalable");
     assert_eq!(running.finish().0, Some(0));
@@ -264,11 +264,11 @@ impl Capture {
 
 /// Captures a program's packets at 100 Mbit/s until `found` accepts the lengths of 50 of them.
 fn wait_for_packet_lengths(flags: &[&str], found: impl Fn(&[usize]) -> bool) {
-    let (listener, address) = origin();
+    let (listener, address) = listen_on_loopback();
     let flags = [&["--mss", "1012", "--pacing-rate", "100mbit"], flags].concat();
     let script = format!("{}; cat /dev/zero >&3 & :", connect(address));
     let script = format!("{script}\ntrap 'kill %1' EXIT");
-    let _running = Running::start(&flags, &script);
+    let _running = RunningProgram::start(&flags, &script);
     let (mut other_end, _) = listener.accept().unwrap();
     std::thread::spawn(move || std::io::copy(&mut other_end, &mut std::io::sink()));
     let capture = Capture::new(address.port());
@@ -290,7 +290,7 @@ const ONE_SEGMENT: usize = 1000 + 52;
 
 #[test]
 fn sends_one_segment_at_a_time_without_gso() {
-    if !may_run() {
+    if !may_attach_bpf() {
         return;
     }
     wait_for_packet_lengths(&["--gso", "off"], |lengths| {
@@ -304,10 +304,10 @@ fn sends_one_segment_at_a_time_without_gso() {
 
 #[test]
 fn record_counts_socket_activity() {
-    if !may_run() {
+    if !may_attach_bpf() {
         return;
     }
-    let (listener, address) = origin();
+    let (listener, address) = listen_on_loopback();
     let record = tempfile::NamedTempFile::new().unwrap();
     let path = record.path().to_str().unwrap();
     let script = format!("{}; printf hello >&3; cat <&3", connect(address));
@@ -344,10 +344,10 @@ fn record_counts_socket_activity() {
 /// `run` itself would refuse this name; it stands for a congestion control that was unloaded meanwhile.
 #[test]
 fn counts_refused_settings_with_errno() {
-    if !may_run() {
+    if !may_attach_bpf() {
         return;
     }
-    let (listener, address) = origin();
+    let (listener, address) = listen_on_loopback();
     let cgroup = TransientCgroup::create("longhaul-test").unwrap();
     let profile = longhaul_congestion::sockets::profile::Profile {
         congestion_control: Some("nobody_has_it".into()),

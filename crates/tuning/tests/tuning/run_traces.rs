@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul run` leaves no cgroup, BPF program or link, however it ends.
 
-use crate::run_program::{Running, TIMEOUT, connect, may_run, origin, output};
+use crate::run_program::{
+    RunningProgram, TIMEOUT, connect, listen_on_loopback, may_attach_bpf, output,
+};
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, ProgInfoIter};
 use longhaul_linux::cgroup;
 use rustix::{
@@ -94,10 +96,10 @@ fn doctor_clean_output() -> String {
 
 #[test]
 fn doctor_removes_leftovers_of_a_killed_run() {
-    if !may_run() {
+    if !may_attach_bpf() {
         return;
     }
-    let mut running = Running::start(&[], "");
+    let mut running = RunningProgram::start(&[], "");
     let traces = KernelState::of(running.longhaul());
     running.longhaul.kill().unwrap();
     running.wait();
@@ -111,10 +113,10 @@ fn doctor_removes_leftovers_of_a_killed_run() {
 
 #[test]
 fn leaves_nothing_after_the_program_exits() {
-    if !may_run() {
+    if !may_attach_bpf() {
         return;
     }
-    let mut running = Running::start(&["--pacing-rate", "1gbit", "--gso", "off"], "");
+    let mut running = RunningProgram::start(&["--pacing-rate", "1gbit", "--gso", "off"], "");
     let traces = KernelState::of(running.longhaul());
     // The profile, and the four that report sockets.
     assert_eq!(traces.links.len(), 5);
@@ -125,10 +127,10 @@ fn leaves_nothing_after_the_program_exits() {
 
 #[test]
 fn leaves_nothing_after_sigterm() {
-    if !may_run() {
+    if !may_attach_bpf() {
         return;
     }
-    let mut running = Running::start(&["--pacing-rate", "1gbit"], "");
+    let mut running = RunningProgram::start(&["--pacing-rate", "1gbit"], "");
     let traces = KernelState::of(running.longhaul());
     assert_eq!(traces.links.len(), 1);
     running.signal(Signal::TERM);
@@ -140,11 +142,11 @@ fn leaves_nothing_after_sigterm() {
 /// The program continues: its work is worth more than its profile.
 #[test]
 fn program_survives_sigkill_and_next_run_cleans_up() {
-    if !may_run() {
+    if !may_attach_bpf() {
         return;
     }
-    let (_listener, address) = origin();
-    let mut running = Running::start(&["--pacing-rate", "80mbit"], &connect(address));
+    let (_listener, address) = listen_on_loopback();
+    let mut running = RunningProgram::start(&["--pacing-rate", "80mbit"], &connect(address));
     let traces = KernelState::of(running.longhaul());
     let stream = running.socket(3);
     running.longhaul.kill().unwrap();
@@ -173,11 +175,11 @@ fn program_survives_sigkill_and_next_run_cleans_up() {
 /// A congestion control is loaded by name, so it outlives a killed process.
 #[test]
 fn next_run_unloads_algorithm_of_a_killed_run() {
-    if !may_run() {
+    if !may_attach_bpf() {
         return;
     }
     let pinned = || Path::new("/sys/fs/bpf/longhaul/cc/hstcp").exists();
-    let mut running = Running::start(&["--cc", "lh_hstcp"], "");
+    let mut running = RunningProgram::start(&["--cc", "lh_hstcp"], "");
     assert!(pinned());
     running.longhaul.kill().unwrap();
     running.wait();
@@ -190,7 +192,7 @@ fn next_run_unloads_algorithm_of_a_killed_run() {
 
 #[test]
 fn remaining_processes_return_to_their_cgroup() {
-    if !may_run() {
+    if !may_attach_bpf() {
         return;
     }
     // (Its own output, or the test would wait for its end.)
@@ -209,12 +211,12 @@ fn remaining_processes_return_to_their_cgroup() {
 
 #[test]
 fn hundred_runs_leave_nothing_behind() {
-    if !may_run() {
+    if !may_attach_bpf() {
         return;
     }
     let mut traces = Vec::new();
     for round in 0..100 {
-        let mut running = Running::start(&["--pacing-rate", "1gbit"], "");
+        let mut running = RunningProgram::start(&["--pacing-rate", "1gbit"], "");
         traces.push(KernelState::of(running.longhaul()));
         assert_eq!(running.finish().0, Some(0), "round {round}");
     }

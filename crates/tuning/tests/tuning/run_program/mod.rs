@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul run` with a shell script as its program.
+
 use rustix::process::{
     Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open,
 };
@@ -33,16 +34,16 @@ pub(crate) fn stdout_of(flags: &[&str], words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Program that runs its script, prints its process number, and then waits until its input ends. Killed on
+/// Program that runs its script, prints its process number, and then waits until its input ends. It is killed on
 /// drop.
-pub(crate) struct Running {
+pub(crate) struct RunningProgram {
     pub(crate) longhaul: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
     pub(crate) program: Pid,
 }
 
-impl Running {
+impl RunningProgram {
     /// Starts a program with a bash script.
     pub(crate) fn start(flags: &[&str], script: &str) -> Self {
         // A signal just before bash waits for a line is handled when the wait times out after a second.
@@ -74,7 +75,7 @@ impl Running {
     }
 
     /// Reads the next line of output.
-    pub(crate) fn line(&mut self) -> String {
+    pub(crate) fn read_line(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
         line.trim().to_owned()
@@ -97,12 +98,12 @@ impl Running {
 
     /// Waits for longhaul's end, while the program's input stays open.
     pub(crate) fn wait(&mut self) -> Option<i32> {
-        let begin = Instant::now();
+        let start = Instant::now();
         loop {
             if let Some(status) = self.longhaul.try_wait().unwrap() {
                 return status.code();
             }
-            assert!(begin.elapsed() < TIMEOUT, "it did not end");
+            assert!(start.elapsed() < TIMEOUT, "longhaul did not end");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -116,7 +117,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         drop(self.input.take());
         drop(self.longhaul.kill());
@@ -124,8 +125,8 @@ impl Drop for Running {
     }
 }
 
-/// Opens a listener of the test's own, outside the run.
-pub(crate) fn origin() -> (TcpListener, SocketAddr) {
+/// Opens a listener on loopback, in the process of the test.
+pub(crate) fn listen_on_loopback() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     (listener, address)
@@ -138,7 +139,7 @@ pub(crate) fn connect(to: SocketAddr) -> String {
 
 /// Whether BPF programs can be attached, as root of the machine. In a user namespace the test is skipped;
 /// otherwise it fails, unless ALLOW_SKIP is 1.
-pub(crate) fn may_run() -> bool {
+pub(crate) fn may_attach_bpf() -> bool {
     let missing = longhaul_congestion::sockets::initial_window::attach().err();
     let missing = missing.map(|error| error.to_string());
     longhaul_testbed::skip::require_privileged(missing.is_none(), missing.unwrap_or_default())
