@@ -2,10 +2,10 @@
 //! Comparison of two directions (`longhaul tap diff`): each figure of both, their difference, and whether it is
 //! significant.
 //!
-//! A figure is significant if it differs by a tenth or more: two runs of the same transfer on one machine usually differ by
-//! less. Counts must also differ by three standard deviations of a Poisson process, because one retransmission more or
-//! less means nothing. Shares of time must differ by five percentage points. [`significant_figures`] sorts by the
-//! distance from these thresholds.
+//! A figure is significant if it differs by a tenth or more: two runs of the same transfer on one machine usually
+//! differ by less. Counts must also differ by three standard deviations of a Poisson process, because one
+//! retransmission more or less means nothing. Shares of time must differ by five percentage points.
+//! [`significant_figures`] sorts by the distance from these thresholds.
 
 use longhaul_flow::record::{Direction, Distribution, Limit, Phase, PhaseKind};
 use longhaul_flow::verdict::limit_shares;
@@ -91,32 +91,32 @@ enum ChangeScale {
     Share,
 }
 
-/// Thresholds below which a difference may be chance.
-const RATIO: f64 = 1.1;
-const DEVIATIONS: f64 = 3.0;
-const SHARE: f64 = 0.05;
+/// Minimum differences that are significant: factor, standard deviations, and difference of shares of time.
+const RATIO_MIN: f64 = 1.1;
+const DEVIATIONS_MIN: f64 = 3.0;
+const SHARE_DIFFERENCE_MIN: f64 = 0.05;
 
 impl ChangeScale {
     fn weight(self, a: f64, b: f64) -> f64 {
         let weight = match self {
-            Self::Size => by_ratio(a, b),
-            Self::Count => by_ratio(a, b).min(by_poisson_deviation(a, b)),
-            Self::Share => (b - a).abs() / SHARE,
+            Self::Size => ratio_weight(a, b),
+            Self::Count => ratio_weight(a, b).min(poisson_weight(a, b)),
+            Self::Share => (b - a).abs() / SHARE_DIFFERENCE_MIN,
         };
         weight.min(WEIGHT_MAX)
     }
 }
 
-fn by_ratio(a: f64, b: f64) -> f64 {
+fn ratio_weight(a: f64, b: f64) -> f64 {
     match a > 0.0 && b > 0.0 {
-        true => (b / a).ln().abs() / RATIO.ln(),
+        true => (b / a).ln().abs() / RATIO_MIN.ln(),
         false if a == b => 0.0,
         false => WEIGHT_MAX,
     }
 }
 
-fn by_poisson_deviation(a: f64, b: f64) -> f64 {
-    (b - a).abs() / (a + b).sqrt().max(1.0) / DEVIATIONS
+fn poisson_weight(a: f64, b: f64) -> f64 {
+    (b - a).abs() / (a + b).sqrt().max(1.0) / DEVIATIONS_MIN
 }
 
 const fn metric(
@@ -138,13 +138,13 @@ const METRICS: [MetricDefinition; 30] = {
         metric("payload_bytes", Size, |d| number(d.data.unique_bytes)),
         metric("duration_s", Size, |d| duration_ns(d).map(seconds)),
         metric("rtt_min_s", Size, |d| {
-            from_samples(d.round_trips(), |rtt| rtt.min).map(seconds)
+            statistic(d.round_trips(), |rtt| rtt.min).map(seconds)
         }),
         metric("rtt_median_s", Size, |d| {
-            from_samples(d.round_trips(), |rtt| rtt.p50).map(seconds)
+            statistic(d.round_trips(), |rtt| rtt.p50).map(seconds)
         }),
         metric("rtt_p99_s", Size, |d| {
-            from_samples(d.round_trips(), |rtt| rtt.p99).map(seconds)
+            statistic(d.round_trips(), |rtt| rtt.p99).map(seconds)
         }),
         metric("in_flight_max_bytes", Size, |d| {
             number(d.in_flight_max_bytes)
@@ -168,25 +168,25 @@ const METRICS: [MetricDefinition; 30] = {
             (per_ack.count > 0).then_some(per_ack.mean)
         }),
         metric("ack_diff_median_bytes", Size, |d| {
-            from_samples(&d.ack_diff, |diff| diff.p50)
+            statistic(&d.ack_diff, |diff| diff.p50)
         }),
         metric("ack_diff_p99_bytes", Size, |d| {
-            from_samples(&d.ack_diff, |diff| diff.p99)
+            statistic(&d.ack_diff, |diff| diff.p99)
         }),
         metric("ack_diff_max_bytes", Size, |d| {
-            from_samples(&d.ack_diff, |diff| diff.max)
+            statistic(&d.ack_diff, |diff| diff.max)
         }),
         metric("inter_packet_gap_median_s", Size, |d| {
-            from_samples(&d.inter_packet_gaps, |gap| gap.p50).map(seconds)
+            statistic(&d.inter_packet_gaps, |gap| gap.p50).map(seconds)
         }),
         metric("inter_packet_gap_p99_s", Size, |d| {
-            from_samples(&d.inter_packet_gaps, |gap| gap.p99).map(seconds)
+            statistic(&d.inter_packet_gaps, |gap| gap.p99).map(seconds)
         }),
         metric("burst_median_segments", Size, |d| {
-            from_samples(&d.bursts, |burst| burst.p50)
+            statistic(&d.bursts, |burst| burst.p50)
         }),
         metric("burst_max_segments", Size, |d| {
-            from_samples(&d.bursts, |burst| burst.max)
+            statistic(&d.bursts, |burst| burst.max)
         }),
         metric("ramp_up_s", Size, |d| phase_s(d, PhaseKind::RampUp)),
         metric("peak_s", Size, |d| phase_s(d, PhaseKind::Peak)),
@@ -219,13 +219,13 @@ fn seconds(ns: f64) -> f64 {
     ns / 1e9
 }
 
-fn from_samples(found: &Distribution, of: fn(&Distribution) -> u64) -> Option<f64> {
-    (found.count > 0).then(|| of(found) as f64)
+fn statistic(samples: &Distribution, value: fn(&Distribution) -> u64) -> Option<f64> {
+    (samples.count > 0).then(|| value(samples) as f64)
 }
 
 fn duration_ns(direction: &Direction) -> Option<f64> {
-    let lasted = direction.data.duration_ns()?;
-    (lasted > 0).then_some(lasted as f64)
+    let duration = direction.data.duration_ns()?;
+    (duration > 0).then_some(duration as f64)
 }
 
 fn goodput(direction: &Direction) -> Option<f64> {

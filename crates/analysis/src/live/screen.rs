@@ -24,7 +24,7 @@ pub(super) struct Screen {
     filter: String,
     sort_key: SortKey,
     selected: Option<FlowId>,
-    /// True if only the chosen flow is shown.
+    /// True if only the selected flow is shown.
     detail_view: bool,
 }
 
@@ -37,10 +37,10 @@ const COLUMNS: [Column; 6] = [
     Column::Rtt,
     Column::InFlight,
 ];
-/// Width of a flow's endpoints, from two IPv4 addresses without ports to two of IPv6.
-const FLOW_MIN: u16 = 20;
-const FLOW_MAX: u16 = 70;
-const KEYS: &str = "q quit  s sort  p pause  ↑↓ select  enter one flow";
+/// Limits of the width of the column of endpoints: two IPv4 addresses without ports, and two IPv6 addresses.
+const FLOW_WIDTH_MIN: u16 = 20;
+const FLOW_WIDTH_MAX: u16 = 70;
+const KEY_HELP: &str = "q quit  s sort  p pause  ↑↓ select  enter one flow";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Column {
@@ -98,18 +98,20 @@ impl Column {
     }
 }
 
-/// Layout of the table: columns that do not fit are left out.
+/// Layout of the table. Columns that do not fit are left out.
 struct TableLayout {
-    flow: u16,
+    /// Width of the column of endpoints.
+    flow_width: u16,
     columns: Vec<Column>,
-    minute: u16,
+    /// Width of the column of the last minute; 0 if there is no space for it.
+    minute_width: u16,
 }
 
 impl TableLayout {
     fn new(width: u16, flows: &[String]) -> Self {
         let longest = flows.iter().map(|flow| flow.chars().count()).max();
-        let flow = (longest.unwrap_or(0) as u16).clamp(FLOW_MIN, FLOW_MAX);
-        let mut left = width.saturating_sub(flow);
+        let flow_width = (longest.unwrap_or(0) as u16).clamp(FLOW_WIDTH_MIN, FLOW_WIDTH_MAX);
+        let mut left = width.saturating_sub(flow_width);
         let mut columns = Vec::new();
         for column in COLUMNS {
             let Some(remaining) = left.checked_sub(1 + column.width()) else {
@@ -119,16 +121,16 @@ impl TableLayout {
             columns.push(column);
         }
         Self {
-            flow,
+            flow_width,
             columns,
-            minute: left.saturating_sub(1).min(HISTORY_SECONDS as u16),
+            minute_width: left.saturating_sub(1).min(HISTORY_SECONDS as u16),
         }
     }
 
     fn widths(&self) -> impl Iterator<Item = Constraint> {
         let columns = self.columns.iter().map(|column| column.width());
-        let all = std::iter::once(self.flow).chain(columns);
-        all.chain([self.minute]).map(Constraint::Length)
+        let all = std::iter::once(self.flow_width).chain(columns);
+        all.chain([self.minute_width]).map(Constraint::Length)
     }
 }
 
@@ -182,10 +184,10 @@ impl Screen {
         self.selected = rows.get(at).map(|row| row.id);
     }
 
-    /// Returns the index of the chosen flow, or 0 if it is gone.
+    /// Returns the index of the selected flow, or 0 if it is gone.
     fn selected_index(&self, rows: &[DisplayRow<'_>]) -> usize {
-        let is_chosen = |row: &DisplayRow<'_>| Some(row.id) == self.selected;
-        rows.iter().position(is_chosen).unwrap_or(0)
+        let is_selected = |row: &DisplayRow<'_>| Some(row.id) == self.selected;
+        rows.iter().position(is_selected).unwrap_or(0)
     }
 
     pub(super) fn draw(&self, frame: &mut Frame<'_>) {
@@ -201,7 +203,7 @@ impl Screen {
             Some(row) if self.detail_view => draw_flow(frame, row, middle),
             _ => self.draw_table(frame, &rows, middle),
         }
-        frame.render_widget(Line::from(KEYS).style(dim_style()), foot);
+        frame.render_widget(Line::from(KEY_HELP).style(dim_style()), foot);
     }
 
     fn title_line(&self, rows: &[DisplayRow<'_>]) -> Line<'static> {
@@ -236,28 +238,28 @@ impl Screen {
             .iter()
             .map(|row| flow_label(row, show_interface))
             .collect();
-        let fit = TableLayout::new(area.width, &flows);
+        let layout = TableLayout::new(area.width, &flows);
         let lines = rows
             .iter()
             .zip(flows)
-            .map(|(row, flow)| flow_row(row, flow, &fit));
-        let table = Table::new(lines, fit.widths())
-            .header(self.headings(&fit))
+            .map(|(row, flow)| flow_row(row, flow, &layout));
+        let table = Table::new(lines, layout.widths())
+            .header(self.headings(&layout))
             .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
         let selected = (!rows.is_empty()).then(|| self.selected_index(rows));
         let mut state = TableState::default().with_selected(selected);
         frame.render_stateful_widget(table, area, &mut state);
     }
 
-    fn headings(&self, fit: &TableLayout) -> ratatui::widgets::Row<'static> {
+    fn headings(&self, layout: &TableLayout) -> ratatui::widgets::Row<'static> {
         let mut headings = vec![Cell::from("flow")];
-        for column in &fit.columns {
+        for column in &layout.columns {
             let sorted = column.sort_key() == Some(self.sort_key);
             let marker = if sorted { "▼" } else { "" };
             headings.push(right_aligned(format!("{marker}{}", column.heading())));
         }
         let heading = "last minute";
-        if usize::from(fit.minute) >= heading.len() {
+        if usize::from(layout.minute_width) >= heading.len() {
             headings.push(Cell::from(heading));
         }
         ratatui::widgets::Row::new(headings).style(dim_style())
@@ -279,12 +281,15 @@ fn flow_label(row: &DisplayRow<'_>, show_interface: bool) -> String {
 fn flow_row(
     row: &DisplayRow<'_>,
     flow: String,
-    fit: &TableLayout,
+    layout: &TableLayout,
 ) -> ratatui::widgets::Row<'static> {
     let mut cells = vec![Cell::from(flow)];
-    let columns = fit.columns.iter().map(|column| column.format(&row.now));
+    let columns = layout.columns.iter().map(|column| column.format(&row.now));
     cells.extend(columns.map(right_aligned));
-    cells.push(Cell::from(sparkline(&row.minute, fit.minute.into())));
+    cells.push(Cell::from(sparkline(
+        &row.minute,
+        layout.minute_width.into(),
+    )));
     ratatui::widgets::Row::new(cells)
 }
 
