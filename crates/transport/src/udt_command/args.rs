@@ -108,8 +108,9 @@ struct Port {
     /// carry 1 Gbit/s over 380 ms and take up to 48 MB
     #[arg(long, value_name = "PACKETS", default_value_t = 32_768, value_parser = clap::value_parser!(u32).range(32..=1 << 20))]
     window: u32,
-    /// Congestion control of this sender: bbr for every path, above all those with loss that is not from congestion;
-    /// native, UDT's own, for links shared with other UDT programs and for comparison
+    /// Congestion control of the data that this end sends (receive sends none): bbr for every path, above all those
+    /// with loss that is not from congestion; native, UDT's own, for links shared with other UDT programs and for
+    /// comparison
     #[arg(
         long,
         alias = "control",

@@ -18,7 +18,7 @@ impl Port {
         })
     }
 
-    /// Binds any port from message `to` can be reached.
+    /// Binds a free port of an address from which `to` can be reached.
     pub(super) fn bind_for(&self, to: SocketAddr) -> Result<Socket> {
         self.bind(any_address_for(to))
     }

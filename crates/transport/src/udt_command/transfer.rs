@@ -52,10 +52,7 @@ pub(super) async fn send(config: &Send) -> Result<()> {
     let closed = stream.shutdown().await;
     closed.map_err(|error| connection_error(config.to, &error))?;
     let stats = timer.stats(bytes, &hasher, Some(&stream));
-    match config.json {
-        true => outln!("{}", serde_json::to_string(&stats)?),
-        false => errln!("longhaul udt: {stats}"),
-    }
+    outln!("{}", result_line(&stats, config.json)?);
     Ok(())
 }
 
@@ -83,13 +80,21 @@ pub(super) async fn receive(config: &Receive) -> Result<()> {
     }
     let (bytes, hasher) = received?;
     let stats = timer.stats(bytes, &hasher, None);
-    match (config.json, is_file) {
-        (true, true) => outln!("{}", serde_json::to_string(&stats)?),
+    let line = result_line(&stats, config.json)?;
+    match is_file {
+        true => outln!("{line}"),
         // Standard output holds the received data.
-        (true, false) => errln!("{}", serde_json::to_string(&stats)?),
-        (false, _) => errln!("longhaul udt: {stats}"),
+        false => errln!("{line}"),
     }
     Ok(())
+}
+
+/// Returns the result as a line for people, or as JSON.
+fn result_line(stats: &TransferStats, json: bool) -> Result<String> {
+    match json {
+        true => Ok(serde_json::to_string(stats)?),
+        false => Ok(stats.to_string()),
+    }
 }
 
 fn open(path: &Path) -> Result<Box<dyn Read>> {
