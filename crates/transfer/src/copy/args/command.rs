@@ -19,7 +19,7 @@ use crate::{
 use anyhow::{Context as _, Result};
 use longhaul_command::exit::Refusal;
 use longhaul_store::tree::{origin::SourceId, scan::is_contents_only};
-use longhaul_transport::port::Control;
+use longhaul_transport::port::UdtCongestionControl;
 use longhaul_units::{BitRate, Bytes, Time};
 use sha2::{Digest as _, Sha256};
 use std::{
@@ -72,9 +72,10 @@ pub struct Args {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 
-    /// Sources, and the target last: PATH, HOST:PATH (over ssh) or longhaul://SITE/EXPORT/PATH. SRC/ copies the
-    /// contents of a directory, SRC the directory itself
-    #[arg(value_name = "LOCATION", required_unless_present = "endpoint", num_args = 1..)]
+    /// Two or more locations: the sources, and the target last. Each is PATH, HOST:PATH (over ssh) or
+    /// longhaul://SITE/EXPORT/PATH. SRC/ copies the contents of a directory, SRC the directory itself
+    // An endpoint has no locations: clap does not require an argument that conflicts with a present one.
+    #[arg(value_name = "LOCATION", required = true, conflicts_with = "endpoint", num_args = 1..)]
     locations: Vec<OsString>,
 
     /// Number of data connections, 1 to 256, or auto: 4 to 64, as many as make the copy faster. Each takes 4 MiB and
@@ -101,8 +102,8 @@ pub struct Args {
     )]
     transport: Transport,
 
-    /// Highest sending rate, 100kbit or more, of this and all other copies of this user from this host that have a
-    /// limit, together
+    /// Maximum sending rate, 100kbit or more. All copies of this user from this host that set --limit share it:
+    /// together they send no faster
     #[arg(long, value_name = "RATE", value_parser = parse_limit)]
     limit: Option<BitRate>,
 
@@ -332,7 +333,7 @@ impl Args {
     fn check_transport(&self) -> Result<(), &'static str> {
         match (self.transport, self.cc.as_deref(), self.pacing) {
             (Transport::Tcp, ..) => Ok(()),
-            (_, Some(cc), ..) if Control::from_name(cc).is_none() => {
+            (_, Some(cc), ..) if UdtCongestionControl::from_name(cc).is_none() => {
                 Err("--cc: --transport udt supports native and bbr")
             }
             (_, _, Pacing::Auto) => Ok(()),
