@@ -29,25 +29,25 @@ pub struct Diversion {
 }
 
 impl Diversion {
-    /// Creates that of the listener with these marks.
+    /// Describes the diversion of the listener with these marks; [`Self::install`] puts it into the kernel.
     #[must_use]
     pub fn new(family: Family, marks: Marks) -> Self {
         Self { family, marks }
     }
 
-    /// Adds the missing routes and rules. Returns whether any was missing. With `reroutes`, also for this host's own
-    /// connections.
+    /// Adds the missing routes and rules, with `reroutes` also those for this host's own connections. Returns whether any
+    /// was missing.
     pub fn install(&self, reroutes: bool) -> io::Result<bool> {
         let here = Netns::current()?;
-        let doing = self.doing("route", "to this host");
+        let action = self.action("route", "to this host");
         let route = self.local_default_route(&here)?;
         // The route first: a marked packet without a route would follow the main table.
-        let mut is_new = request(&here, &doing, async |kernel| {
+        let mut is_new = request(&here, &action, async |kernel| {
             false_if_exists(kernel.route().add(route).execute().await)
         })?;
         let rules = self.rules().into_iter();
         for (rule, _) in rules.filter(|(_, reroutes_only)| reroutes || !reroutes_only) {
-            is_new |= request(&here, &doing, async |kernel| {
+            is_new |= request(&here, &action, async |kernel| {
                 let mut request = kernel.rule().add();
                 *request.message_mut() = rule;
                 false_if_exists(request.execute().await)
@@ -59,24 +59,24 @@ impl Diversion {
     /// Removes all routes and rules; missing ones are no error.
     pub fn remove(&self) -> io::Result<()> {
         let here = Netns::current()?;
-        let doing = self.doing("stop routing", "to this host");
+        let action = self.action("stop routing", "to this host");
         for (rule, _) in self.rules() {
-            request(&here, &doing, async |kernel| {
+            request(&here, &action, async |kernel| {
                 ignore_errno(libc::ENOENT, kernel.rule().del(rule).execute().await)
             })?;
         }
         let route = self.local_default_route(&here)?;
-        request(&here, &doing, async |kernel| {
+        request(&here, &action, async |kernel| {
             ignore_errno(libc::ESRCH, kernel.route().del(route).execute().await)
         })
     }
 
-    fn doing(&self, verb: &str, to: &str) -> String {
+    fn action(&self, verb: &str, to: &str) -> String {
         let (family, mark) = (self.family.name(), self.marks.diverted());
         format!("{verb} {family} packets marked {mark:#x} {to}")
     }
 
-    /// Returns the number of the routing table, which is the mark's.
+    /// Returns the number of the routing table, which equals the mark.
     fn table(&self) -> u32 {
         self.marks.diverted()
     }
@@ -136,7 +136,7 @@ impl Diversion {
     }
 }
 
-/// Returns false if the kernel answers that it existed already.
+/// Returns false if the kernel answers that the route or rule exists already.
 fn false_if_exists(outcome: Result<(), rtnetlink::Error>) -> Result<bool, rtnetlink::Error> {
     match outcome {
         Err(rtnetlink::Error::NetlinkError(error)) if error.raw_code() == -libc::EEXIST => {

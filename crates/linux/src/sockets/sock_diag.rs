@@ -136,7 +136,7 @@ impl SockDiag {
 
     /// Returns every connection that is open or closing, with its TCP_INFO.
     pub fn connections(&mut self) -> io::Result<Vec<Connection>> {
-        self.dump(
+        self.list(
             StateFlags::ESTABLISHED
                 | StateFlags::FIN_WAIT1
                 | StateFlags::FIN_WAIT2
@@ -148,7 +148,7 @@ impl SockDiag {
 
     /// Whether a socket listens on `port`.
     pub fn listens_on(&mut self, port: u16) -> io::Result<bool> {
-        let listeners = self.dump(StateFlags::LISTEN)?;
+        let listeners = self.list(StateFlags::LISTEN)?;
         Ok(listeners
             .iter()
             .any(|listener| listener.local.port() == port))
@@ -157,27 +157,27 @@ impl SockDiag {
     /// Returns the number of incoming connections whose handshakes have not ended, without those of SYN cookies.
     pub fn handshakes(&mut self) -> io::Result<usize> {
         let mut count = 0;
-        self.ask_both(StateFlags::SYN_RECV, |_| count += 1)?;
+        self.dump_both_families(StateFlags::SYN_RECV, |_| count += 1)?;
         Ok(count)
     }
 
-    fn dump(&mut self, states: StateFlags) -> io::Result<Vec<Connection>> {
+    fn list(&mut self, states: StateFlags) -> io::Result<Vec<Connection>> {
         let mut found = Vec::new();
-        self.ask_both(states, |answer| found.extend(Connection::read(answer)))?;
+        self.dump_both_families(states, |answer| found.extend(Connection::read(answer)))?;
         Ok(found)
     }
 
     /// Dumps sockets of both families: an IPv6 socket carries IPv4 connections, too.
-    fn ask_both(
+    fn dump_both_families(
         &mut self,
         states: StateFlags,
         mut take: impl FnMut(&InetResponse),
     ) -> io::Result<()> {
-        self.ask(AF_INET, SocketId::new_v4(), states.clone(), &mut take)?;
-        self.ask(AF_INET6, SocketId::new_v6(), states, &mut take)
+        self.dump_family(AF_INET, SocketId::new_v4(), states.clone(), &mut take)?;
+        self.dump_family(AF_INET6, SocketId::new_v6(), states, &mut take)
     }
 
-    fn ask(
+    fn dump_family(
         &mut self,
         family: u8,
         any: SocketId,

@@ -23,7 +23,7 @@ const ROUTING_GROUPS: [u32; 5] = [1, 7, 8, 11, 19];
 
 const DATAGRAM: usize = 64 * 1024;
 
-/// Sockets that receive notifications of such changes.
+/// Sockets that receive notifications of these changes.
 #[derive(Debug)]
 pub struct ChangeMonitor {
     tables: Socket,
@@ -37,7 +37,7 @@ pub enum Event {
     Changed,
     /// The other descriptor is readable.
     Readable,
-    /// The time is over.
+    /// The time has elapsed.
     Elapsed,
 }
 
@@ -105,9 +105,9 @@ fn is_table_lost(message: &Received) -> bool {
     /// `NFT_MSG_DELTABLE`, `NFT_MSG_DELCHAIN`, `NFT_MSG_DELRULE`; the table's name is the first attribute of all three.
     const DELETIONS: [u16; 3] = [TABLES << 8 | 2, TABLES << 8 | 5, TABLES << 8 | 8];
     const TABLE: u16 = 1;
-    let ours =
+    let is_relay_table =
         |(kind, name): (u16, &[u8])| kind == TABLE && name.starts_with(TABLE_PREFIX.as_bytes());
-    DELETIONS.contains(&message.kind) && attributes(message.body).any(ours)
+    DELETIONS.contains(&message.kind) && attributes(message.body).any(is_relay_table)
 }
 
 /// Whether a policy rule for a relay's mark was deleted, or a route in its routing table, which has the mark's number.

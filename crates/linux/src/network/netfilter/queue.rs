@@ -18,7 +18,7 @@ const CONFIG: u16 = 3 << 8 | 2;
 
 /// Bytes of each packet that are copied: the headers.
 const COPIED: u32 = 160;
-const DATAGRAM: usize = 16 * 1024;
+const DATAGRAM_LEN_MAX: usize = 16 * 1024;
 /// Receive buffer of the socket, in bytes, for a burst of about 4,000 packets.
 const BUFFER: usize = 2 * 1024 * 1024;
 
@@ -27,9 +27,9 @@ const BUFFER: usize = 2 * 1024 * 1024;
 pub struct QueuedPacket {
     /// Identifier for [`Queue::set_verdict`].
     pub id: u32,
-    /// Index of the interface that received it; 1 is `lo`, 0 unknown.
+    /// Index of the interface that received the packet; 1 is `lo`, 0 is unknown.
     pub device: u32,
-    /// Its first bytes, from the IP header on.
+    /// First bytes of the packet, from the IP header on.
     pub packet: Vec<u8>,
 }
 
@@ -52,8 +52,9 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Binds the queue `number`, of at most `packets_max` packets. Further packets bypass it if it `fails_open`, else they
-    /// are dropped. Reads don't block. `EPERM` or `EBUSY` if another process has it.
+    /// Binds the queue `number`, of at most `packets_max` packets. With `fails_open`, further packets bypass
+    /// the queue; otherwise they are dropped. Reads don't block. Fails with `EPERM` or `EBUSY` if another process has the
+    /// queue.
     pub fn bind(number: u16, packets_max: u32, fails_open: bool) -> io::Result<Self> {
         const COMMAND: u16 = 1;
         const PARAMETERS: u16 = 2;
@@ -74,7 +75,7 @@ impl Queue {
         )?;
         queue.configure(LENGTH_MAX, &packets_max.to_be_bytes())?;
         let fail_open = (FAIL_OPEN * u32::from(fails_open)).to_be_bytes();
-        queue.ask(
+        queue.request(
             Message::new(CONFIG, ACK, 0, number)
                 .bytes(FLAGS, &fail_open)
                 .bytes(FLAGS_MASK, &FAIL_OPEN.to_be_bytes()),
@@ -85,14 +86,14 @@ impl Queue {
     }
 
     fn configure(&self, attribute: u16, value: &[u8]) -> io::Result<()> {
-        self.ask(Message::new(CONFIG, ACK, 0, self.number).bytes(attribute, value))
+        self.request(Message::new(CONFIG, ACK, 0, self.number).bytes(attribute, value))
     }
 
-    fn ask(&self, message: Message) -> io::Result<()> {
+    fn request(&self, message: Message) -> io::Result<()> {
         message::request(&self.socket, &message.finish())
     }
 
-    /// Returns its number, for rules.
+    /// Returns the queue's number, for rules.
     #[must_use]
     pub fn number(&self) -> u16 {
         self.number
@@ -100,7 +101,7 @@ impl Queue {
 
     /// Receives queued packets; `WouldBlock` if there are none.
     pub fn receive(&self) -> io::Result<Vec<QueuedPacket>> {
-        let mut datagram = [0; DATAGRAM];
+        let mut datagram = [0; DATAGRAM_LEN_MAX];
         let len = self.socket.recv(&mut &mut datagram[..], 0)?;
         let packets = split(&datagram[..len]).filter(|message| message.kind == PACKET);
         Ok(packets

@@ -41,9 +41,9 @@ impl Table {
 
 fn handle(family: Family, name: &str) -> io::Result<Option<u64>> {
     const HANDLE: u16 = 4;
-    let question = Message::new(GET_TABLE, ACK, family.number(), 0).text(NAME, name);
+    let request = Message::new(GET_TABLE, ACK, family.number(), 0).text(NAME, name);
     let mut found = None;
-    let outcome = message::exchange(&message::open()?, &question.finish(), |answer| {
+    let outcome = message::exchange(&message::open()?, &request.finish(), |answer| {
         let mut all = attributes(answer.body).filter(|(kind, _)| *kind == HANDLE);
         if let (TABLE, Some((_, value))) = (answer.kind, all.next()) {
             found = value.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
@@ -56,13 +56,13 @@ fn handle(family: Family, name: &str) -> io::Result<Option<u64>> {
 }
 
 fn rules(family: Family, name: &str) -> io::Result<usize> {
-    let question = Message::new(GET_RULES, DUMP, family.number(), 0).text(NAME, name);
-    let question = question.finish();
+    let request = Message::new(GET_RULES, DUMP, family.number(), 0).text(NAME, name);
+    let request = request.finish();
     let mut count = 0;
     for _ in 0..ATTEMPTS {
         let mut is_interrupted = false;
         count = 0;
-        message::exchange(&message::open()?, &question, |answer| {
+        message::exchange(&message::open()?, &request, |answer| {
             is_interrupted |= answer.is_interrupted();
             count += usize::from(answer.kind == RULE);
         })?;
