@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Server name in the certificates, which TLS requires and no verifier reads.
 const SERVER_NAME: &str = "longhaul";
 
-/// Private key that exists as long as this process, and its certificate.
+/// Private key, and its certificate. It is never stored.
 #[derive(Debug)]
 pub struct Identity {
     certificate: CertificateDer<'static>,
@@ -32,10 +32,10 @@ impl Identity {
     /// The system provides no random bytes.
     pub fn new() -> Result<Self> {
         let generated = rcgen::generate_simple_self_signed([SERVER_NAME.to_owned()]);
-        let made = generated.context("cannot make a certificate")?;
+        let generated = generated.context("cannot make a certificate")?;
         Ok(Self {
-            certificate: made.cert.der().clone(),
-            key: made.signing_key.serialize_der(),
+            certificate: generated.cert.der().clone(),
+            key: generated.signing_key.serialize_der(),
         })
     }
 
@@ -238,11 +238,11 @@ mod tests {
 
     /// Exchanges messages until both handshakes are complete or one fails.
     fn complete_handshake(initiator: &Initiator, responder: &Responder) -> Result<(), Error> {
-        let mut near: Connection = initiator.connection().unwrap().into();
-        let mut far: Connection = responder.connection().unwrap().into();
-        while near.is_handshaking() || far.is_handshaking() {
-            transfer_records(&mut near, &mut far)?;
-            transfer_records(&mut far, &mut near)?;
+        let mut client: Connection = initiator.connection().unwrap().into();
+        let mut server: Connection = responder.connection().unwrap().into();
+        while client.is_handshaking() || server.is_handshaking() {
+            transfer_records(&mut client, &mut server)?;
+            transfer_records(&mut server, &mut client)?;
         }
         Ok(())
     }
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn accepts_only_the_pinned_certificates() {
-        let [near, far, outsider] = [(); 3].map(|()| Identity::new().unwrap());
+        let [source, target, outsider] = [(); 3].map(|()| Identity::new().unwrap());
         let connect = |client: &Identity,
                        expected_server: &Identity,
                        server: &Identity,
@@ -271,21 +271,23 @@ mod tests {
             let responder = server.responder(expected_client.certificate()).unwrap();
             complete_handshake(&initiator, &responder)
         };
-        assert_eq!(connect(&near, &far, &far, &near), Ok(()));
+        assert_eq!(connect(&source, &target, &target, &source), Ok(()));
         assert!(
-            connect(&near, &far, &outsider, &near).is_err(),
+            connect(&source, &target, &outsider, &source).is_err(),
             "a false target"
         );
         assert!(
-            connect(&outsider, &far, &far, &near).is_err(),
+            connect(&outsider, &target, &target, &source).is_err(),
             "a false source"
         );
         // An attacker that presents another's certificate lacks its key.
         let impostor = Identity {
-            certificate: near.certificate.clone(),
+            certificate: source.certificate.clone(),
             key: outsider.key.clone(),
         };
-        let impostor_initiator = impostor.initiator(far.certificate());
-        assert!(impostor_initiator.is_err() || connect(&impostor, &far, &far, &near).is_err());
+        let impostor_initiator = impostor.initiator(target.certificate());
+        assert!(
+            impostor_initiator.is_err() || connect(&impostor, &target, &target, &source).is_err()
+        );
     }
 }

@@ -60,18 +60,18 @@ impl Leg {
     }
 
     /// Fills an empty buffer with received data; `Ok(0)` is the clean end of the stream.
-    pub fn fill(&self, conduit: &mut TransferBuffer, len_max: usize) -> io::Result<usize> {
+    pub fn fill(&self, buffer: &mut TransferBuffer, len_max: usize) -> io::Result<usize> {
         match &self.tls {
-            None => self.transport.fill(conduit, len_max),
-            Some(tls) => conduit.fill_with(len_max, |bytes| tls.try_read(&self.transport, bytes)),
+            None => self.transport.fill(buffer, len_max),
+            Some(tls) => buffer.fill_with(len_max, |bytes| tls.try_read(&self.transport, bytes)),
         }
     }
 
     /// Sends as much of the buffer as the socket accepts.
-    pub fn drain(&self, conduit: &mut TransferBuffer) -> io::Result<usize> {
+    pub fn drain(&self, buffer: &mut TransferBuffer) -> io::Result<usize> {
         match &self.tls {
-            None => self.transport.drain(conduit),
-            Some(tls) => conduit.drain_with(|bytes| tls.try_write(&self.transport, bytes)),
+            None => self.transport.drain(buffer),
+            Some(tls) => buffer.drain_with(|bytes| tls.try_write(&self.transport, bytes)),
         }
     }
 
@@ -96,7 +96,7 @@ impl Leg {
         self.tls.as_ref().and_then(|tls| tls.peer_certificate())
     }
 
-    /// Waits until TLS holds no written data back.
+    /// Waits until the transport has all written data: TLS holds none back.
     pub async fn flush(&self) -> io::Result<()> {
         poll_fn(|cx| self.poll_flush(cx)).await
     }
@@ -115,7 +115,7 @@ impl Leg {
         poll_fn(|cx| self.poll_finish_sending(cx)).await
     }
 
-    /// Ends the sending direction; ready once that was sent.
+    /// Ends the sending direction. Is ready once the end has been sent.
     pub fn poll_finish_sending(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(tls) = &self.tls {
             tls.close_notify();
@@ -124,7 +124,7 @@ impl Leg {
         self.transport.poll_finish_sending(cx)
     }
 
-    /// Ready once the transport has all written data.
+    /// Is ready once the transport has all written data.
     pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.try_flush()? {
             std::task::ready!(self.transport.poll_write_ready(cx))?;

@@ -21,7 +21,7 @@ use std::{
 ///
 /// # Errors
 /// The port is taken, or this host lacks the address.
-pub fn bind(at: SocketAddr, config: Config, control: Control) -> io::Result<Socket> {
+pub fn bind(at: SocketAddr, config: Config, control: UdtCongestionControl) -> io::Result<Socket> {
     let control = move |first, window| control.new_control(first, window);
     Socket::bind(at, config, Box::new(control))
 }
@@ -38,7 +38,7 @@ pub fn any_address_for(to: SocketAddr) -> SocketAddr {
 /// Congestion control of a UDT sender.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Control {
+pub enum UdtCongestionControl {
     /// Native control of UDT.
     Native,
     /// BBR: suits every path, and above all those that lose packets without congestion.
@@ -46,7 +46,7 @@ pub enum Control {
     Bbr,
 }
 
-impl Control {
+impl UdtCongestionControl {
     /// Returns the control with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
@@ -84,7 +84,7 @@ impl OutboundSockets {
         &self,
         to: SocketAddr,
         config: Config,
-        control: Control,
+        control: UdtCongestionControl,
     ) -> io::Result<Stream> {
         let shared = match to {
             SocketAddr::V4(_) => &self.ipv4,

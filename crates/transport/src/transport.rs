@@ -71,20 +71,20 @@ impl TransportStream {
     }
 
     /// Fills an empty buffer with received data; `Ok(0)` is the end of the stream.
-    pub fn fill(&self, conduit: &mut TransferBuffer, len_max: usize) -> io::Result<usize> {
+    pub fn fill(&self, buffer: &mut TransferBuffer, len_max: usize) -> io::Result<usize> {
         match self {
             Self::Tcp(socket) => {
-                socket.try_io(Interest::READABLE, || conduit.fill(&**socket, len_max))
+                socket.try_io(Interest::READABLE, || buffer.fill(&**socket, len_max))
             }
-            Self::Udt(stream) => conduit.fill_with(len_max, |bytes| stream.try_read(bytes)),
+            Self::Udt(stream) => buffer.fill_with(len_max, |bytes| stream.try_read(bytes)),
         }
     }
 
     /// Sends as much of the buffer as the transport accepts.
-    pub fn drain(&self, conduit: &mut TransferBuffer) -> io::Result<usize> {
+    pub fn drain(&self, buffer: &mut TransferBuffer) -> io::Result<usize> {
         match self {
-            Self::Tcp(socket) => socket.try_io(Interest::WRITABLE, || conduit.drain(&**socket)),
-            Self::Udt(stream) => conduit.drain_with(|bytes| stream.try_write(bytes)),
+            Self::Tcp(socket) => socket.try_io(Interest::WRITABLE, || buffer.drain(&**socket)),
+            Self::Udt(stream) => buffer.drain_with(|bytes| stream.try_write(bytes)),
         }
     }
 
@@ -142,7 +142,7 @@ impl TransportStream {
         self.poll_write_ready(&mut context).is_ready()
     }
 
-    /// Ready when a read may succeed.
+    /// Is ready when a read may succeed.
     pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(socket) => socket.poll_read_ready(cx),
@@ -150,7 +150,7 @@ impl TransportStream {
         }
     }
 
-    /// Ready when a write may succeed.
+    /// Is ready when a write may succeed.
     pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(socket) => socket.poll_write_ready(cx),
@@ -246,9 +246,7 @@ impl TransportStream {
     pub fn memory_bytes(&self) -> Option<u64> {
         match self {
             Self::Tcp(socket) => socket::memory(&**socket).ok(),
-            Self::Udt(stream) => stream
-                .stats()
-                .map(|report| udt_info::buffered_bytes(&report)),
+            Self::Udt(stream) => stream.stats().map(|stats| udt_info::buffered_bytes(&stats)),
         }
     }
 
@@ -256,12 +254,12 @@ impl TransportStream {
     pub fn tcp_info(&self) -> Option<TcpInfo> {
         match self {
             Self::Tcp(socket) => TcpInfo::of(&**socket).ok(),
-            Self::Udt(stream) => stream.stats().map(|report| udt_info::tcp_info(&report)),
+            Self::Udt(stream) => stream.stats().map(|stats| udt_info::tcp_info(&stats)),
         }
     }
 
     /// Waits for an error of the connection, without a read. The close of a UDT connection is an error only for a
-    /// reader that has not received TLS's end before it.
+    /// reader that has not received TLS's close_notify before it.
     pub async fn wait_error(&self) -> io::Error {
         let socket = match self {
             Self::Tcp(socket) => socket,

@@ -8,7 +8,7 @@ use crate::config::{
 use longhaul_command::exit::Refusal;
 use longhaul_congestion::sockets::initial_window;
 use longhaul_linux::{netfilter::marks::OWN_MARK, socket::Options};
-use longhaul_transport::port::Control;
+use longhaul_transport::port::UdtCongestionControl;
 use longhaul_units::{Bytes, Time};
 use std::{collections::BTreeMap, fmt::Display, sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ pub(crate) struct Profile {
     /// Mode of moving bytes to and from this leg; `None` is the relay's default.
     pub(crate) mode: Option<Mode>,
     /// Rate control of legs over UDT.
-    pub(crate) udt_control: Option<Control>,
+    pub(crate) udt_control: Option<UdtCongestionControl>,
     /// Flags that gave values, for errors.
     pub(crate) flags: ProfileFlags,
 }

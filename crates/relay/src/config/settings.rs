@@ -6,7 +6,7 @@ use crate::config::certificates::TlsSettings;
 use longhaul_interception::target::Target;
 use longhaul_protocol::networks::{Ports, Prefix, Target as RouteTarget, text};
 use longhaul_protocol::{convert, destination::Destination};
-use longhaul_transport::port::Control;
+use longhaul_transport::port::UdtCongestionControl;
 use longhaul_units::{BitRate, Bytes, Time};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::{
@@ -250,7 +250,7 @@ pub(crate) struct ProfileSettings {
     /// Fixed receive buffer. Ends autotuning: for measurements and for hosts short of memory.
     pub(crate) receive_buffer: Option<Bytes>,
     /// Rate control of a leg over UDT.
-    pub(crate) udt_control: Option<Control>,
+    pub(crate) udt_control: Option<UdtCongestionControl>,
     /// Mode of moving bytes between this leg and the client's; the upstream leg's profile decides.
     pub(crate) mode: Option<Mode>,
     #[serde(skip)]

@@ -2,7 +2,7 @@
 //! Command line of `longhaul udt`, and its conversion to a checked configuration.
 
 use super::config;
-use crate::port::Control;
+use crate::port::UdtCongestionControl;
 use clap::{ValueEnum, builder::PossibleValue};
 use longhaul_units::{Bytes, Time};
 use std::{
@@ -118,7 +118,7 @@ struct Port {
         value_enum,
         default_value_t
     )]
-    cc: Control,
+    cc: UdtCongestionControl,
     /// Connect timeout, 1s to 1h
     #[arg(long, alias = "patience", value_name = "TIME", default_value = "10s", value_parser = parse_connect_timeout)]
     connect_timeout: Time,
@@ -197,7 +197,7 @@ impl Port {
     }
 }
 
-impl ValueEnum for Control {
+impl ValueEnum for UdtCongestionControl {
     fn value_variants<'a>() -> &'a [Self] {
         &[Self::Native, Self::Bbr]
     }

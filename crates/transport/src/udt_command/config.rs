@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checked configuration of `longhaul udt`.
 
-use crate::port::Control;
+use crate::port::UdtCongestionControl;
 use longhaul_units::{Bytes, Time};
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -62,5 +62,5 @@ pub(super) struct Serve {
 #[derive(Debug)]
 pub(super) struct Port {
     pub(super) udt: longhaul_udt::Config,
-    pub(super) control: Control,
+    pub(super) control: UdtCongestionControl,
 }

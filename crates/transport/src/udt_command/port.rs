@@ -4,7 +4,7 @@
 use super::config::Port;
 use crate::port::{any_address_for, bind};
 use anyhow::Result;
-use longhaul_command::exit::port_not_opened;
+use longhaul_command::exit::bind_error;
 use longhaul_udt::socket::Socket;
 use std::net::SocketAddr;
 
@@ -14,7 +14,7 @@ impl Port {
         bind(at, self.udt, self.control).map_err(|error| {
             let message =
                 format!("cannot bind {at} (use --listen 0.0.0.0:9000 on a host without IPv6)");
-            port_not_opened(message, error)
+            bind_error(message, error)
         })
     }
 

@@ -8,7 +8,7 @@
 use crate::udt::{at_libudt, bytes, json, longhaul};
 use longhaul_linux::{netns::Netns, process::inside};
 use longhaul_testnet::link_process::{Testbed, may_use_namespaces};
-use longhaul_transport::port::{Control, bind};
+use longhaul_transport::port::{UdtCongestionControl, bind};
 use longhaul_udt::{
     Config,
     socket::{Socket, Stream},
@@ -106,7 +106,7 @@ impl Drop for KillOnDrop {
 /// Binds a port in a namespace.
 fn port(at: &Netns, port: &str) -> Socket {
     let address = format!("0.0.0.0:{port}").parse().unwrap();
-    at.run(|| bind(address, Config::default(), Control::default()))
+    at.run(|| bind(address, Config::default(), UdtCongestionControl::default()))
         .unwrap()
 }
 

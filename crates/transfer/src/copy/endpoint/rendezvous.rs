@@ -21,7 +21,7 @@ use longhaul_scheduling::streams::{STREAMS_MAX as STREAMS_AUTO_MAX, guess};
 use longhaul_transport::{
     blocking::{self, Handle, enable_keepalive},
     identity::{Identity, Initiator, Responder},
-    port::{self, Control},
+    port::{self, UdtCongestionControl},
 };
 use longhaul_udt::socket::Socket;
 use longhaul_units::Time;
@@ -291,7 +291,7 @@ fn bind_udt(at: SocketAddr, options: &Options) -> io::Result<Socket> {
     let control = options
         .congestion_control
         .as_deref()
-        .and_then(Control::from_name);
+        .and_then(UdtCongestionControl::from_name);
     port::bind(at, config, control.unwrap_or_default())
 }
 
