@@ -28,7 +28,7 @@ pub use record::Source;
 use anyhow::Context as _;
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use longhaul_command::exit::{LOW_PORTS, Refusal};
+use longhaul_command::exit::{LOW_PORT_REQUIREMENT, Refusal};
 use release::Release;
 use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 use tokio::{
@@ -63,7 +63,7 @@ pub fn listen(address: SocketAddr) -> anyhow::Result<std::net::TcpListener> {
     };
     open()
         .map_err(|error: io::Error| match error.kind() {
-            io::ErrorKind::PermissionDenied => Refusal::unsupported(LOW_PORTS),
+            io::ErrorKind::PermissionDenied => Refusal::unsupported(LOW_PORT_REQUIREMENT),
             _ => anyhow::Error::new(error),
         })
         .with_context(|| format!("--admin {address}"))

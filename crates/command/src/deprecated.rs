@@ -32,9 +32,9 @@ pub fn warn(old: &str, new: &str) {
 
 /// Warns of an old key, with the file and the line. `text` is the file's.
 pub fn warn_of_key(file: &Path, text: &str, key: &OldKey) {
-    let line = text[..key.at].matches('\n').count() + 1;
-    let old = format!("{}:{line}: {}", file.display(), key.renamed.old);
-    warn(&old, key.renamed.new);
+    let line = text[..key.offset].matches('\n').count() + 1;
+    let old = format!("{}:{line}: {}", file.display(), key.rename.old);
+    warn(&old, key.rename.new);
 }
 
 /// Warns of each old name on the command line. The first of `args` is the program's name.
@@ -160,10 +160,10 @@ pub struct RenamedKey {
 /// An old key that a file uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OldKey {
-    /// Byte offset in the file.
-    pub at: usize,
-    /// Names of the key.
-    pub renamed: RenamedKey,
+    /// Byte offset of the key in the file.
+    pub offset: usize,
+    /// The key's old and new name.
+    pub rename: RenamedKey,
 }
 
 /// Gives the keys of a file their new names, in the order of `renames`. Returns the old keys. If a table also has the
@@ -220,9 +220,12 @@ fn rename_key(table: &mut DeTable<'_>, renamed: RenamedKey) -> Option<OldKey> {
         return None;
     }
     let (key, value) = table.remove_entry(renamed.old)?;
-    let at = key.span().start;
+    let offset = key.span().start;
     table.insert(Spanned::new(key.span(), renamed.new.into()), value);
-    Some(OldKey { at, renamed })
+    Some(OldKey {
+        offset,
+        rename: renamed,
+    })
 }
 
 #[cfg(test)]
@@ -333,7 +336,10 @@ mod tests {
         let text = "vary.x = [1]\nlinks = [{ like = 'a' }, { same_as = 'b', like = 'c' }]\n[relays.r]\nwhen = true\n";
         let mut file = DeTable::parse(text).unwrap().into_inner();
         let found = rename_keys(&mut file, &RENAMES);
-        let found: Vec<_> = found.iter().map(|key| (key.at, key.renamed.new)).collect();
+        let found: Vec<_> = found
+            .iter()
+            .map(|key| (key.offset, key.rename.new))
+            .collect();
         assert_eq!(
             found,
             [

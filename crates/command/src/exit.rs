@@ -2,7 +2,7 @@
 //! Exit codes: 0 done, 1 failed, 2 usage, 3 not permitted or not supported here. `longhaul lab run` also has 4, not
 //! decided.
 
-use std::{io, process::ExitCode};
+use std::io;
 
 /// A failure whose exit code is not 1. All other errors exit with 1.
 #[derive(Debug, thiserror::Error)]
@@ -35,29 +35,26 @@ impl Refusal {
     }
 }
 
-/// Returns the error of a command that could not open a port. `which` names the port in the message. A low port that
-/// the user may not open gives [`Refusal::Unsupported`].
-pub fn port_not_opened(which: String, error: io::Error) -> anyhow::Error {
+/// Returns the error of a command that could not bind a port. The message begins with `context`, which names the port. A
+/// low port that the user may not bind gives [`Refusal::Unsupported`].
+pub fn bind_error(context: String, error: io::Error) -> anyhow::Error {
     match error.kind() {
-        io::ErrorKind::PermissionDenied => Refusal::unsupported(format!("{which}: {LOW_PORTS}")),
-        _ => anyhow::Error::new(error).context(which),
+        io::ErrorKind::PermissionDenied => {
+            Refusal::unsupported(format!("{context}: {LOW_PORT_REQUIREMENT}"))
+        }
+        _ => anyhow::Error::new(error).context(context),
     }
 }
 
-/// The reason why a low port is not permitted, for messages.
-pub const LOW_PORTS: &str =
+/// The right that a low port needs, for messages.
+pub const LOW_PORT_REQUIREMENT: &str =
     "ports below net.ipv4.ip_unprivileged_port_start need CAP_NET_BIND_SERVICE";
-
-/// Prints an error as one line on standard error, and returns the exit code.
-pub fn code(outcome: &anyhow::Result<()>) -> ExitCode {
-    ExitCode::from(exit_code(outcome))
-}
 
 /// The exit code of [`Refusal::Undecided`].
 pub const UNDECIDED: u8 = 4;
 
-/// Prints an error as [`code`] does, and returns the exit code as a number.
-pub fn exit_code(outcome: &anyhow::Result<()>) -> u8 {
+/// Prints the error of a command, if it failed, as one line on standard error. Returns the exit code.
+pub fn report_outcome(outcome: &anyhow::Result<()>) -> u8 {
     let Err(error) = outcome else {
         return 0;
     };
@@ -70,7 +67,7 @@ pub fn exit_code(outcome: &anyhow::Result<()>) -> u8 {
     }
 }
 
-/// The first line of clap's message about wrong flags, without its prefix `error: `.
+/// Returns the first line of clap's message about wrong flags, without its prefix `error: `.
 pub fn first_line(text: &str) -> &str {
     let line = text.lines().next().unwrap_or_default();
     line.strip_prefix("error: ").unwrap_or(line)

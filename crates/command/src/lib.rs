@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parts that all commands of longhaul share: exit codes, lines on standard output and standard error, old names, the log, event
-//! loops, threads and the version.
+//! Parts that all commands of longhaul share: exit codes, lines on standard output and standard error, old names, the
+//! log, event loops, threads and the version.
 //!
 //! A command returns `anyhow::Result`. For wrong input, a missing right or a missing feature of the machine, the error
 //! is an [`exit::Refusal`]. `main` turns the outcome into an exit code:
@@ -14,8 +14,8 @@
 //!     Ok(())
 //! }
 //!
-//! assert_eq!(exit::exit_code(&console::check_output(run("100"))), 0);
-//! assert_eq!(exit::exit_code(&console::check_output(run("fast"))), 2);
+//! assert_eq!(exit::report_outcome(&console::check_output(run("100"))), 0);
+//! assert_eq!(exit::report_outcome(&console::check_output(run("fast"))), 2);
 //! ```
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]

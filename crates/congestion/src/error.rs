@@ -70,7 +70,7 @@ impl Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_command::exit::exit_code;
+    use longhaul_command::exit::report_outcome;
 
     #[test]
     fn exit_codes_distinguish_usage_and_unsupported() {
@@ -91,7 +91,7 @@ mod tests {
             (Error::Loaded("htcp is loaded".to_owned()), 1),
             (failed, 1),
         ] {
-            assert_eq!(exit_code(&Err(error.refusal())), code);
+            assert_eq!(report_outcome(&Err(error.refusal())), code);
         }
     }
 }

@@ -74,7 +74,7 @@ fn main() -> ExitCode {
         Command::Lab(args) => longhaul_lab::run(args),
     };
     logging::flush();
-    exit::code(&console::check_output(outcome))
+    ExitCode::from(exit::report_outcome(&console::check_output(outcome)))
 }
 
 /// Parses the command line, or prints the error and exits. The error has only the new names of flags. A warning before

@@ -206,7 +206,7 @@ mod tests {
             fs::write(directory.path().join(name), text).unwrap();
             let refused = OutputDirectory::open(directory.path()).unwrap_err();
             assert!(refused.to_string().contains(name), "{refused}");
-            assert_eq!(longhaul_command::exit::exit_code(&Err(refused)), 2);
+            assert_eq!(longhaul_command::exit::report_outcome(&Err(refused)), 2);
             assert_eq!(
                 fs::read_to_string(directory.path().join(name)).unwrap(),
                 text

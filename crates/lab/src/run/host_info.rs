@@ -156,7 +156,7 @@ fn try_sandbox(experiment: &ExperimentPlan) -> Result<()> {
         let outcome = set_up
             .map_err(|error| unsupported(&error))
             .and_then(|()| try_sysctls(experiment));
-        exit::exit_code(&outcome)
+        exit::report_outcome(&outcome)
     };
     match sandbox::run(work).map_err(|error| unsupported(&error))? {
         0 => Ok(()),

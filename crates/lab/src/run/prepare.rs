@@ -97,13 +97,13 @@ impl PreparedExperiment {
         let testbed = self.experiment.needs_testbed();
         let work = || self.run_and_report(&out);
         if !testbed {
-            return Ok(exit::exit_code(&work()));
+            return Ok(exit::report_outcome(&work()));
         }
         let work = |set_up: Result<(), sandbox::SandboxError>| {
             let outcome = set_up
                 .map_err(|error| unsupported(&error))
                 .and_then(|()| work());
-            exit::exit_code(&outcome)
+            exit::report_outcome(&outcome)
         };
         sandbox::run(work).map_err(|error| unsupported(&error))
     }

@@ -3,7 +3,7 @@
 
 use super::message::{CookieGenerator, Kind, LEN, Message};
 use anyhow::Result;
-use longhaul_command::exit::port_not_opened;
+use longhaul_command::exit::bind_error;
 use longhaul_linux::{clock, timestamps::TimestampSocket};
 use longhaul_units::{BitRate, Time};
 use std::{net::SocketAddr, time::Duration};
@@ -21,7 +21,7 @@ pub(super) fn run(
     say: &mut dyn FnMut(&str),
 ) -> Result<()> {
     let exchange = TimestampSocket::responder(address)
-        .map_err(|error| port_not_opened(format!("cannot answer probes at {address}"), error))?;
+        .map_err(|error| bind_error(format!("cannot answer probes at {address}"), error))?;
     let mut responder = ProbeServer::new(limit)?;
     say(&format!("answering probes at {}", exchange.address()?));
     let end = duration.map(|duration| clock::now() + duration);

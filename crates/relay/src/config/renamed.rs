@@ -35,9 +35,9 @@ pub(crate) fn rename(file: &mut DeTable<'_>) -> Vec<OldName> {
     let keys = deprecated::rename_keys(file, &RENAMED).into_iter();
     let mut found: Vec<_> = keys
         .map(|key| OldName {
-            at: key.at,
-            old: format!("{}.{}", key.renamed.table, key.renamed.old),
-            new: format!("{}.{}", key.renamed.table, key.renamed.new),
+            at: key.offset,
+            old: format!("{}.{}", key.rename.table, key.rename.old),
+            new: format!("{}.{}", key.rename.table, key.rename.new),
         })
         .collect();
     let own = |name: &str| {

@@ -2,7 +2,7 @@
 //! A listener, and the connections that it has accepted.
 
 use anyhow::Result;
-use longhaul_command::exit::{Refusal, port_not_opened};
+use longhaul_command::exit::{Refusal, bind_error};
 use std::{io, net::SocketAddr, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -17,7 +17,7 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 pub(crate) async fn listen(at: SocketAddr) -> Result<TcpListener> {
     let listener = TcpListener::bind(at).await;
     listener.map_err(|error| match error.kind() {
-        io::ErrorKind::PermissionDenied => port_not_opened(format!("cannot listen on {at}"), error),
+        io::ErrorKind::PermissionDenied => bind_error(format!("cannot listen on {at}"), error),
         _ => Refusal::usage(format!("cannot listen on {at}: {error}")),
     })
 }
