@@ -26,7 +26,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// The holder of the account that `client`'s connections count in.
+    /// Returns the holder of the account in which `client`'s connections count.
     pub fn new(client: IpAddr, is_relay: bool) -> Self {
         Self {
             address: network(client),
@@ -58,9 +58,9 @@ pub struct Account {
 pub struct ConnectionPermit(Arc<Account>);
 
 impl Account {
-    /// A permit for another connection; `None` if the client has `most` already.
-    pub fn acquire_connection(self: &Arc<Self>, most: usize) -> Option<ConnectionPermit> {
-        let more = |connections| (connections < most).then_some(connections + 1);
+    /// Returns a permit for another connection; `None` if the client has `max` already.
+    pub fn acquire_connection(self: &Arc<Self>, max: usize) -> Option<ConnectionPermit> {
+        let more = |connections| (connections < max).then_some(connections + 1);
         let counted = self.connections.fetch_update(Relaxed, Relaxed, more);
         counted.ok().map(|_| ConnectionPermit(self.clone()))
     }
@@ -76,25 +76,25 @@ impl Drop for ConnectionPermit {
 #[derive(Debug, Default)]
 pub struct Accounts(Mutex<HashMap<Holder, Weak<Account>>>);
 
-/// Accounts of clients that have left are removed at the latest when there are this many, and at
-/// each doubling.
-const REMOVE_FROM: usize = 64;
+/// Least number of accounts at which those of clients without connections are removed. They are removed whenever the
+/// table is full, before it grows.
+const CLEANUP_FROM: usize = 64;
 
 impl Accounts {
-    /// Open connections of `holder`.
+    /// Returns the number of open connections of `holder`.
     pub fn connections(&self, holder: Holder) -> usize {
         let account = self.0.lock().get(&holder).and_then(Weak::upgrade);
         account.map_or(0, |account| account.connections.load(Relaxed))
     }
 
-    /// The account of `holder`, which all its connections share. A new account may have `lookups` lookups in flight; that of
-    /// a relay has no such bound.
-    pub fn of(&self, holder: Holder, lookups: usize) -> Arc<Account> {
+    /// Returns the account of `holder`, which all its connections share, or creates it. A new account may have `lookups`
+    /// lookups in flight; that of a relay has no such bound.
+    pub fn get_or_create(&self, holder: Holder, lookups: usize) -> Arc<Account> {
         let mut accounts = self.0.lock();
         if let Some(account) = accounts.get(&holder).and_then(Weak::upgrade) {
             return account;
         }
-        if accounts.len() >= REMOVE_FROM && accounts.len() == accounts.capacity() {
+        if accounts.len() >= CLEANUP_FROM && accounts.len() == accounts.capacity() {
             accounts.retain(|_, account| account.strong_count() > 0);
         }
         let lookups = match holder.is_relay {
@@ -125,13 +125,16 @@ mod tests {
     #[test]
     fn connections_of_a_client_share_its_account() {
         let accounts = Accounts::default();
-        let (one, two) = (accounts.of(holder(1), 5), accounts.of(holder(1), 9));
+        let (one, two) = (
+            accounts.get_or_create(holder(1), 5),
+            accounts.get_or_create(holder(1), 9),
+        );
         assert!(Arc::ptr_eq(&one, &two));
         let relay = Holder {
             is_relay: true,
             ..holder(1)
         };
-        assert!(!Arc::ptr_eq(&one, &accounts.of(relay, 5)));
+        assert!(!Arc::ptr_eq(&one, &accounts.get_or_create(relay, 5)));
         assert_eq!(one.lookups.available_permits(), 5);
     }
 
@@ -145,7 +148,7 @@ mod tests {
 
     #[test]
     fn counts_a_connection_until_its_permit_is_dropped() {
-        let account = Accounts::default().of(holder(1), 5);
+        let account = Accounts::default().get_or_create(holder(1), 5);
         let first = account.acquire_connection(2);
         let _second = account.acquire_connection(2).unwrap();
         assert!(account.acquire_connection(2).is_none());
@@ -157,7 +160,7 @@ mod tests {
     fn removes_clients_without_connections() {
         let accounts = Accounts::default();
         for n in 0..100_000 {
-            accounts.of(holder(n), 5);
+            accounts.get_or_create(holder(n), 5);
         }
         assert!(accounts.0.lock().len() < 1000);
     }

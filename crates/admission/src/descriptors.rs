@@ -42,7 +42,7 @@ impl DescriptorDemand {
     /// Descriptors for all connections with pipes for both directions, and for the lookups that go with so many.
     pub fn busy(&self) -> usize {
         let busy = self.idle() + self.connections * self.per_connection() * PER_PIPE;
-        busy + lookups(busy) * lookups::DESCRIPTORS
+        busy + lookups(busy) * lookups::DESCRIPTORS_PER_LOOKUP
     }
 }
 
@@ -77,7 +77,7 @@ impl DescriptorBudget {
     pub fn new(limit: Option<u64>, demand: &DescriptorDemand) -> Option<Self> {
         let usable = count(limit).saturating_sub(demand.reserve());
         let lookups = lookups(usable);
-        let usable = usable.saturating_sub(lookups * lookups::DESCRIPTORS);
+        let usable = usable.saturating_sub(lookups * lookups::DESCRIPTORS_PER_LOOKUP);
         let pipes_min = demand.workers * PIPES_MIN_PER_WORKER;
         // With few descriptors, half of them are for pipes.
         let for_pipes = (pipes_min * PER_PIPE).min(usable / 2);
@@ -97,14 +97,14 @@ impl DescriptorBudget {
     pub fn connections_with(&self, limit: Option<u64>, demand: &DescriptorDemand) -> usize {
         let pipes = self.pipes_per_worker * demand.workers;
         let usable = count(limit).saturating_sub(demand.reserve());
-        let taken = pipes * PER_PIPE + self.lookups * lookups::DESCRIPTORS;
+        let taken = pipes * PER_PIPE + self.lookups * lookups::DESCRIPTORS_PER_LOOKUP;
         let room = usable.saturating_sub(taken) / demand.per_connection();
         room.min(demand.connections)
     }
 }
 
 fn lookups(usable: usize) -> usize {
-    (usable / LOOKUPS_PART / lookups::DESCRIPTORS).clamp(LOOKUPS_MIN, LOOKUPS_MAX)
+    (usable / LOOKUPS_PART / lookups::DESCRIPTORS_PER_LOOKUP).clamp(LOOKUPS_MIN, LOOKUPS_MAX)
 }
 
 fn count(limit: Option<u64>) -> usize {
@@ -148,7 +148,7 @@ mod tests {
             if let Some(budget) = DescriptorBudget::new(Some(limit), &demand) {
                 let pipes = budget.pipes_per_worker * 2;
                 let spent = budget.connections * (1 + streams) + pipes * PER_PIPE;
-                let spent = spent + budget.lookups * lookups::DESCRIPTORS;
+                let spent = spent + budget.lookups * lookups::DESCRIPTORS_PER_LOOKUP;
                 assert!(
                     spent + RESERVE + 2 * 4 <= limit as usize,
                     "{limit}: {budget:?}"

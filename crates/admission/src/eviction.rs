@@ -70,27 +70,29 @@ pub fn choose(
         let is_own = |address: &IpAddr| *address == holder.address;
         held.len() == 1 && !waiting.waited_long && waiting.addresses.iter().all(is_own)
     };
-    let part = equal_part(&held, bounds, waiting);
-    let is_due = |kind, holding: &ConnectionMemory, left| {
+    let equal_part = equal_part(&held, bounds, waiting);
+    let is_due = |reason, holding: &ConnectionMemory, left| {
         let holder = &holding.holder;
-        match kind {
-            Kind::Stalled => holding.is_stalled,
-            Kind::Greedy => !holder.is_relay && left > bounds.share && !is_alone(holder),
-            Kind::Uneven => !holder.is_relay && left > part && waiting.waited_long,
+        match reason {
+            Reason::Stalled => holding.is_stalled,
+            Reason::AboveShare => !holder.is_relay && left > bounds.share && !is_alone(holder),
+            Reason::AboveEqualPart => !holder.is_relay && left > equal_part && waiting.waited_long,
         }
     };
     let mut left = held.clone();
     let mut chosen = Vec::new();
-    for kind in [Kind::Stalled, Kind::Greedy, Kind::Uneven] {
+    for reason in [Reason::Stalled, Reason::AboveShare, Reason::AboveEqualPart] {
         holdings.retain(|holding| {
-            let left = left.get_mut(&holding.holder).expect("summed up");
-            let ends = total > bounds.low_watermark() && is_due(kind, holding, *left);
-            if ends {
+            let left = left
+                .get_mut(&holding.holder)
+                .expect("each holder has a sum");
+            let is_evicted = total > bounds.low_watermark() && is_due(reason, holding, *left);
+            if is_evicted {
                 total -= holding.bytes;
                 *left -= holding.bytes;
                 chosen.push(*holding);
             }
-            !ends
+            !is_evicted
         });
     }
     chosen
@@ -106,11 +108,13 @@ fn equal_part(held: &HashMap<Holder, u64>, bounds: Bounds, waiting: WaitingClien
 
 /// Reason for which a connection may end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum Reason {
+    /// One end has not read its buffered bytes for a while.
     Stalled,
-    Greedy,
+    /// The client holds more than its share, and others hold memory or wait.
+    AboveShare,
     /// Others have waited for a while, and the client has more than an equal part.
-    Uneven,
+    AboveEqualPart,
 }
 
 #[cfg(test)]
@@ -122,7 +126,7 @@ mod tests {
         share: 25,
     };
 
-    const NOBODY: [u64; 0] = [];
+    const NO_CONNECTIONS: [u64; 0] = [];
 
     fn holding(number: u64, client: u8, bytes: u64) -> ConnectionMemory {
         ConnectionMemory {
@@ -136,26 +140,26 @@ mod tests {
         }
     }
 
-    fn still(holding: ConnectionMemory) -> ConnectionMemory {
+    fn stalled(holding: ConnectionMemory) -> ConnectionMemory {
         ConnectionMemory {
             is_stalled: true,
             ..holding
         }
     }
 
-    fn choose_victims(holdings: &[ConnectionMemory], waiting: &[[u8; 4]]) -> Vec<u64> {
-        chosen_after(holdings, waiting, false)
+    fn choose_numbers(holdings: &[ConnectionMemory], waiting: &[[u8; 4]]) -> Vec<u64> {
+        choose_numbers_after_wait(holdings, waiting, false)
     }
 
-    fn chosen_after(
+    fn choose_numbers_after_wait(
         holdings: &[ConnectionMemory],
         waiting: &[[u8; 4]],
-        for_long: bool,
+        waited_long: bool,
     ) -> Vec<u64> {
         let addresses: Vec<IpAddr> = waiting.iter().copied().map(Into::into).collect();
         let waiting = WaitingClients {
             addresses: &addresses,
-            waited_long: for_long,
+            waited_long,
         };
         let chosen = choose(holdings.to_vec(), BOUNDS, waiting);
         chosen.iter().map(|holding| holding.number).collect()
@@ -163,16 +167,16 @@ mod tests {
 
     #[test]
     fn evicts_nothing_within_the_budget() {
-        let holdings = [still(holding(1, 1, 90)), holding(2, 2, 9)];
-        assert_eq!(choose_victims(&holdings, &[[192, 0, 2, 3]]), NOBODY);
+        let holdings = [stalled(holding(1, 1, 90)), holding(2, 2, 9)];
+        assert_eq!(choose_numbers(&holdings, &[[192, 0, 2, 3]]), NO_CONNECTIONS);
     }
 
     #[test]
     fn evicts_the_largest_connections_of_the_largest_client() {
-        let greedy = [holding(1, 1, 20), holding(2, 1, 50), holding(3, 1, 30)];
-        let modest = [holding(4, 2, 24), holding(5, 3, 24)];
+        let above_share = [holding(1, 1, 20), holding(2, 1, 50), holding(3, 1, 30)];
+        let within_share = [holding(4, 2, 24), holding(5, 3, 24)];
         assert_eq!(
-            choose_victims(&[&modest[..], &greedy].concat(), &[]),
+            choose_numbers(&[&within_share[..], &above_share].concat(), &[]),
             [2, 3]
         );
     }
@@ -180,7 +184,7 @@ mod tests {
     #[test]
     fn keeps_moving_connections_of_clients_within_their_share() {
         let holdings: Vec<_> = (1..=5).map(|n| holding(n.into(), n, 24)).collect();
-        assert_eq!(choose_victims(&holdings, &[]), NOBODY);
+        assert_eq!(choose_numbers(&holdings, &[]), NO_CONNECTIONS);
     }
 
     #[test]
@@ -188,35 +192,41 @@ mod tests {
         let mut holdings: Vec<_> = (1..=5).map(|n| holding(n.into(), n, 20)).collect();
         holdings.push(holding(6, 6, 4));
         let waits = [[192, 0, 2, 9]];
-        assert_eq!(chosen_after(&holdings, &waits, false), NOBODY);
-        assert_eq!(chosen_after(&holdings, &waits, true), [5, 4]);
+        assert_eq!(
+            choose_numbers_after_wait(&holdings, &waits, false),
+            NO_CONNECTIONS
+        );
+        assert_eq!(choose_numbers_after_wait(&holdings, &waits, true), [5, 4]);
         holdings
             .iter_mut()
             .for_each(|holding| holding.holder.is_relay = true);
-        assert_eq!(chosen_after(&holdings, &waits, true), NOBODY);
+        assert_eq!(
+            choose_numbers_after_wait(&holdings, &waits, true),
+            NO_CONNECTIONS
+        );
     }
 
     #[test]
     fn evicts_stalled_connections_first() {
         let holdings = [
             holding(1, 1, 60),
-            still(holding(2, 2, 40)),
-            still(holding(3, 1, 10)),
+            stalled(holding(2, 2, 40)),
+            stalled(holding(3, 1, 10)),
         ];
-        assert_eq!(choose_victims(&holdings, &[]), [3, 2]);
+        assert_eq!(choose_numbers(&holdings, &[]), [3, 2]);
     }
 
     #[test]
     fn evicts_only_stalled_connections_of_a_lone_client() {
-        let holdings = [holding(1, 1, 90), still(holding(2, 1, 20))];
-        assert_eq!(choose_victims(&holdings, &[]), [2]);
-        assert_eq!(choose_victims(&holdings, &[[192, 0, 2, 1]]), [2]);
-        assert_eq!(choose_victims(&holdings, &[[192, 0, 2, 9]]), [2, 1]);
+        let holdings = [holding(1, 1, 90), stalled(holding(2, 1, 20))];
+        assert_eq!(choose_numbers(&holdings, &[]), [2]);
+        assert_eq!(choose_numbers(&holdings, &[[192, 0, 2, 1]]), [2]);
+        assert_eq!(choose_numbers(&holdings, &[[192, 0, 2, 9]]), [2, 1]);
         let own = [[192, 0, 2, 1]];
         assert_eq!(
-            chosen_after(&holdings, &own, true),
+            choose_numbers_after_wait(&holdings, &own, true),
             [2, 1],
-            "who is behind?"
+            "the clients behind it in the queue are unknown"
         );
     }
 
@@ -224,7 +234,13 @@ mod tests {
     fn applies_no_share_to_relays() {
         let mut relay = holding(1, 1, 99);
         relay.holder.is_relay = true;
-        assert_eq!(choose_victims(&[relay, holding(2, 2, 9)], &[]), NOBODY);
-        assert_eq!(choose_victims(&[still(relay), holding(2, 2, 9)], &[]), [1]);
+        assert_eq!(
+            choose_numbers(&[relay, holding(2, 2, 9)], &[]),
+            NO_CONNECTIONS
+        );
+        assert_eq!(
+            choose_numbers(&[stalled(relay), holding(2, 2, 9)], &[]),
+            [1]
+        );
     }
 }

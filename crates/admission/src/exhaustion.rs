@@ -13,16 +13,16 @@ use std::{
 use tokio::time::{sleep, timeout};
 
 /// Time between two attempts to get a descriptor or memory.
-pub const PAUSE: Duration = Duration::from_millis(100);
+pub const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Retries of this process so far.
-static WAITS: AtomicU64 = AtomicU64::new(0);
+/// Number of retries of this process so far.
+static RETRIES: AtomicU64 = AtomicU64::new(0);
 
 /// Whether `error` says that the process or the system has no descriptor or memory for a socket (accept(2), socket(2)).
 pub fn is_exhaustion(error: &io::Error) -> bool {
     use Errno as E;
-    let scarce = [E::MFILE, E::NFILE, E::NOBUFS, E::NOMEM];
-    Errno::from_io_error(error).is_some_and(|errno| scarce.contains(&errno))
+    let errnos = [E::MFILE, E::NFILE, E::NOBUFS, E::NOMEM];
+    Errno::from_io_error(error).is_some_and(|errno| errnos.contains(&errno))
 }
 
 /// Calls `open` until it does not fail for want of descriptors or memory. The caller bounds the time.
@@ -33,8 +33,8 @@ where
     loop {
         match open().await {
             Err(error) if is_exhaustion(&error) => {
-                WAITS.fetch_add(1, Relaxed);
-                sleep(PAUSE).await;
+                RETRIES.fetch_add(1, Relaxed);
+                sleep(RETRY_INTERVAL).await;
             }
             outcome => return outcome,
         }
@@ -51,22 +51,24 @@ pub async fn with_timeout<T>(
     limit: Duration,
     attempt: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
-    let before = WAITS.load(Relaxed);
-    let late = |_| match WAITS.load(Relaxed) == before {
+    let before = RETRIES.load(Relaxed);
+    let timeout_failure = |_| match RETRIES.load(Relaxed) == before {
         true => Failure::TimedOut,
         false => Failure::Exhausted,
     };
-    timeout(limit, attempt).await.map_err(late)?
+    timeout(limit, attempt).await.map_err(timeout_failure)?
 }
 
-/// Descriptors that lookups may hold at a time. A failed lookup frees its own at once, so one free descriptor proves
-/// nothing.
-const ROOM: usize = 16;
+/// Number of descriptors that [`descriptor_error`] opens. A failed lookup frees its descriptors at once, so a single free
+/// descriptor does not show that the lookup had one.
+const TRIAL_DESCRIPTORS: usize = 16;
 
-/// The error with which 16 more descriptors fail now, if they do.
+/// Tries to open 16 more descriptors. Returns the error if that fails for want of descriptors or memory.
 pub fn descriptor_error() -> Option<io::Error> {
-    let room: io::Result<Vec<_>> = (0..ROOM).map(|_| File::open("/dev/null")).collect();
-    room.err().filter(is_exhaustion)
+    let trial: io::Result<Vec<_>> = (0..TRIAL_DESCRIPTORS)
+        .map(|_| File::open("/dev/null"))
+        .collect();
+    trial.err().filter(is_exhaustion)
 }
 
 #[cfg(test)]
@@ -91,10 +93,10 @@ mod tests {
                 .map_err(|_| Failure::Other)?;
             pending::<Result<(), _>>().await
         };
-        let outcome = with_timeout(PAUSE * 5, attempt).await;
+        let outcome = with_timeout(RETRY_INTERVAL * 5, attempt).await;
         assert!(matches!(outcome, Err(Failure::Exhausted)), "{outcome:?}");
         let silent = pending::<Result<(), _>>();
-        let outcome = with_timeout(PAUSE, silent).await;
+        let outcome = with_timeout(RETRY_INTERVAL, silent).await;
         assert!(matches!(outcome, Err(Failure::TimedOut)), "{outcome:?}");
     }
 }

@@ -13,7 +13,7 @@ use tokio::{
 };
 
 /// Descriptors that one lookup may hold: two name servers, and for each a socket per address family.
-pub const DESCRIPTORS: usize = 4;
+pub const DESCRIPTORS_PER_LOOKUP: usize = 4;
 
 /// All lookups in flight.
 #[derive(Debug)]
@@ -143,7 +143,7 @@ mod tests {
             address: [192, 0, 2, n].into(),
             is_relay: false,
         };
-        Accounts::default().of(holder, lookups)
+        Accounts::default().get_or_create(holder, lookups)
     }
 
     #[tokio::test]

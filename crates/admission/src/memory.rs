@@ -56,20 +56,22 @@ pub fn budget(configured: Option<u64>) -> Option<MemoryBudget> {
 pub struct Memory {
     /// `None` is no bound.
     budget: Option<u64>,
+    /// The last sum, in bytes.
     held: AtomicU64,
+    /// Whether the last sum is below the budget.
     room: watch::Sender<bool>,
     /// Clients whose connections wait for room.
     waiting: Mutex<HashSet<IpAddr>>,
     /// Time since which at least one client has waited.
     waited_since: Mutex<Option<Instant>>,
-    lines: Mutex<Lines>,
+    log_times: Mutex<LogTimes>,
 }
 
 /// Times of the last log lines. Clients can use up the budget as often as they like; these times bound the number of
 /// lines.
 #[derive(Debug, Default)]
-struct Lines {
-    /// The time of the last line about waiting connections, and whether a later line said that the wait is over.
+struct LogTimes {
+    /// The time of the last line about waiting connections, and whether a later line reported that the wait is over.
     wait: Option<(Instant, bool)>,
     /// The time of the last line about evicted connections.
     eviction: Option<Instant>,
@@ -78,7 +80,7 @@ struct Lines {
 }
 
 /// Least time between two log lines about the same subject.
-const LINES_PERIOD: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Least time between two sums. With many connections the relay waits longer, so that the sums take about a hundredth
 /// of one core at most.
@@ -93,7 +95,7 @@ impl Memory {
             room: watch::Sender::new(true),
             waiting: Mutex::default(),
             waited_since: Mutex::default(),
-            lines: Mutex::default(),
+            log_times: Mutex::default(),
         }
     }
 
@@ -114,16 +116,16 @@ impl Memory {
         self.waiting.lock()
     }
 
-    /// Returns the time for which clients have waited without a break. `waits` is true if a client waits now.
-    pub fn time_waited(&self, waits: bool) -> Duration {
+    /// Returns the time for which clients have waited without a break. `is_waiting` tells whether a client waits now.
+    pub fn time_waited(&self, is_waiting: bool) -> Duration {
         let mut since = self.waited_since.lock();
         let begun = since.unwrap_or_else(Instant::now);
-        *since = waits.then_some(begun);
+        *since = is_waiting.then_some(begun);
         begun.elapsed()
     }
 
-    fn lines(&self) -> MutexGuard<'_, Lines> {
-        self.lines.lock()
+    fn log_times(&self) -> MutexGuard<'_, LogTimes> {
+        self.log_times.lock()
     }
 
     /// Returns the last sum in bytes, and the budget.
@@ -144,7 +146,7 @@ impl Memory {
         let changed = self
             .room
             .send_if_modified(|now| std::mem::replace(now, room) != room);
-        if changed && self.lines().is_due(room, Instant::now()) {
+        if changed && self.log_times().is_due(room, Instant::now()) {
             match room {
                 true => info!("memory below its budget: accepting again"),
                 false => warn!(
@@ -166,23 +168,23 @@ impl Memory {
     /// Logs the number of evicted connections, at most one line a minute.
     pub fn log_eviction(&self, evicted: &[ConnectionMemory]) {
         let now = Instant::now();
-        let mut lines = self.lines();
-        lines.unlogged += evicted.len();
-        let is_due = lines.eviction.is_none_or(|at| now - at >= LINES_PERIOD);
+        let mut log_times = self.log_times();
+        log_times.unlogged += evicted.len();
+        let is_due = log_times.eviction.is_none_or(|at| now - at >= LOG_INTERVAL);
         if let (Some(first), true) = (evicted.first(), is_due) {
             warn!(
                 "memory is short (limits.memory): cut {} connections of clients that \
                  hold most or take nothing, {} first",
-                lines.unlogged, first.holder
+                log_times.unlogged, first.holder
             );
-            lines.eviction = Some(now);
-            lines.unlogged = 0;
+            log_times.eviction = Some(now);
+            log_times.unlogged = 0;
         }
     }
 }
 
-impl Lines {
-    /// Returns whether a log line is due that says whether there is room.
+impl LogTimes {
+    /// Returns whether a log line is due that reports that there is `room` again, or none.
     fn is_due(&mut self, room: bool, now: Instant) -> bool {
         match (room, self.wait) {
             (true, Some((at, false))) => {
@@ -190,7 +192,7 @@ impl Lines {
                 true
             }
             (true, _) => false,
-            (false, Some((at, _))) if now - at < LINES_PERIOD => false,
+            (false, Some((at, _))) if now - at < LOG_INTERVAL => false,
             (false, _) => {
                 self.wait = Some((now, false));
                 true
@@ -202,14 +204,14 @@ impl Lines {
 /// Divisor of the budget for the default share of one client: a quarter.
 const SHARE_DEFAULT: u64 = 4;
 
-/// Returns half of the mark at which the kernel puts all TCP sockets under memory pressure (net.ipv4.tcp_mem, second
-/// value, in pages). A network namespace does not show this mark, but the mark applies there too; it is taken to be a
-/// sixteenth of the machine's memory. A control group's limit also counts sockets, so the budget is at most a quarter
-/// of that limit.
+/// Returns half of the threshold at which the kernel puts all TCP sockets under memory pressure (net.ipv4.tcp_mem,
+/// second value, in pages). A network namespace does not show this threshold, but the threshold applies there too; it is
+/// taken to be a sixteenth of the machine's memory. A control group's limit also counts sockets, so the budget is at most
+/// a quarter of that limit.
 fn default_budget() -> Option<MemoryBudget> {
     let page = rustix::param::page_size() as u64;
-    let mark = longhaul_linux::sysctl::read_here("net.ipv4.tcp_mem").ok();
-    let pages = mark.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
+    let pressure = longhaul_linux::sysctl::read_here("net.ipv4.tcp_mem").ok();
+    let pages = pressure.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
     choose(
         pages.map(|pages| pages.saturating_mul(page)),
         longhaul_linux::memory::machine_bytes(),
@@ -217,13 +219,13 @@ fn default_budget() -> Option<MemoryBudget> {
     )
 }
 
-/// Divisor of the machine's memory for the default budget: a thirty-second is half of the kernel's own mark.
+/// Divisor of the machine's memory for the default budget: a thirty-second is half of the kernel's own threshold.
 const MACHINE_SHARE: u64 = 32;
 /// Divisor of a control group's limit for the default budget. The group is taken to have only this program.
 const CGROUP_SHARE: u64 = 4;
 
-fn choose(mark: Option<u64>, machine: u64, cgroup: Option<u64>) -> Option<MemoryBudget> {
-    let kernel = mark.map(|bytes| (bytes / 2, Basis::TcpMem));
+fn choose(pressure: Option<u64>, machine: u64, cgroup: Option<u64>) -> Option<MemoryBudget> {
+    let kernel = pressure.map(|bytes| (bytes / 2, Basis::TcpMem));
     let machine = (machine > 0).then_some((machine / MACHINE_SHARE, Basis::Machine));
     let cgroup = cgroup.map(|bytes| (bytes / CGROUP_SHARE, Basis::Cgroup));
     let choices = [kernel.or(machine), cgroup].into_iter().flatten();
@@ -235,8 +237,12 @@ fn choose(mark: Option<u64>, machine: u64, cgroup: Option<u64>) -> Option<Memory
 mod tests {
     use super::*;
 
-    fn choose_budget(mark: Option<u64>, machine: u64, cgroup: Option<u64>) -> Option<(u64, Basis)> {
-        choose(mark, machine, cgroup).map(|budget| (budget.bytes, budget.basis))
+    fn choose_budget(
+        pressure: Option<u64>,
+        machine: u64,
+        cgroup: Option<u64>,
+    ) -> Option<(u64, Basis)> {
+        choose(pressure, machine, cgroup).map(|budget| (budget.bytes, budget.basis))
     }
 
     #[test]

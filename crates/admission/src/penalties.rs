@@ -52,12 +52,12 @@ impl Penalties {
             table.remove(&client);
             return Some(Duration::ZERO);
         }
-        let at = penalty.next_check.max(now);
-        let wait = at - now;
+        let check_at = penalty.next_check.max(now);
+        let wait = check_at - now;
         if wait > WAIT_MAX {
             return None;
         }
-        penalty.next_check = at + delay(penalty.failures);
+        penalty.next_check = check_at + delay(penalty.failures);
         Some(wait)
     }
 

@@ -43,9 +43,9 @@ impl Bucket {
     /// Takes `bytes` at `now`; returns the time at which the next bytes may be taken.
     fn spend(&self, bytes: usize, now: Instant) -> Instant {
         let time = Duration::from(self.rate.time_for(bytes as u64));
-        let mut paid_until = self.theoretical_arrival.lock();
-        *paid_until = (*paid_until).max(now) + time;
-        paid_until.checked_sub(BURST).unwrap_or(now)
+        let mut theoretical_arrival = self.theoretical_arrival.lock();
+        *theoretical_arrival = (*theoretical_arrival).max(now) + time;
+        theoretical_arrival.checked_sub(BURST).unwrap_or(now)
     }
 
     /// The most bytes of one read.
@@ -100,13 +100,13 @@ impl RateLimits {
             return None;
         }
         let now = now();
-        let until = |pair: &Arc<RateLimit>| pair.bucket(direction).spend(bytes, now);
+        let until = |limit: &Arc<RateLimit>| limit.bucket(direction).spend(bytes, now);
         self.0.iter().map(until).max().filter(|until| *until > now)
     }
 
     /// The most bytes of one read.
     pub fn chunk(&self, direction: Direction) -> usize {
-        let chunk = |pair: &Arc<RateLimit>| pair.bucket(direction).chunk();
+        let chunk = |limit: &Arc<RateLimit>| limit.bucket(direction).chunk();
         self.0.iter().map(chunk).min().unwrap_or(usize::MAX)
     }
 }

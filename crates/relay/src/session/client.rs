@@ -46,7 +46,7 @@ impl Session {
                 .rate_limits(&self.listener_config, source.ip());
             let holder = Self::holder(&self.listener_config, source);
             let lookups = self.config.limits.lookups_per_client;
-            self.account = self.relay.accounts.of(holder, lookups);
+            self.account = self.relay.accounts.get_or_create(holder, lookups);
         }
         Ok(())
     }

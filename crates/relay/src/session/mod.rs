@@ -141,7 +141,9 @@ impl Session {
         let holder = Self::holder(&listener_config, client_address);
         Self {
             number,
-            account: relay.accounts.of(holder, config.limits.lookups_per_client),
+            account: relay
+                .accounts
+                .get_or_create(holder, config.limits.lookups_per_client),
             config,
             peers,
             rate_limits: listener.rate_limits(&listener_config, client_address.ip()),

@@ -253,7 +253,7 @@ impl AcceptBackoff {
             (self.is_logged, self.last_logged) = (true, Some(Instant::now()));
             warn!("{error}; new connections wait");
         }
-        sleep(exhaustion::PAUSE).await;
+        sleep(exhaustion::RETRY_INTERVAL).await;
     }
 
     fn recovered(&mut self) {
