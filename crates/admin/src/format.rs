@@ -21,12 +21,12 @@ impl Format {
 
     /// Chooses the format by the values of Accept fields. OpenMetrics must be named, with no lower quality than the
     /// classic format; all other clients get the classic format, also those that accept neither.
-    pub(super) fn accepted<'a>(fields: impl Iterator<Item = &'a str>) -> Self {
-        let ranges: Vec<Range<'_>> = fields
+    pub(super) fn negotiate<'a>(fields: impl Iterator<Item = &'a str>) -> Self {
+        let ranges: Vec<MediaRange<'_>> = fields
             .flat_map(|field| field.split(','))
-            .filter_map(Range::parse)
+            .filter_map(MediaRange::parse)
             .collect();
-        let open = quality(&ranges, Range::is_openmetrics);
+        let open = quality(&ranges, MediaRange::is_openmetrics);
         let classic = ["text/plain", "text/*", "*/*"]
             .iter()
             .find_map(|kind| quality(&ranges, |range| range.kind.eq_ignore_ascii_case(kind)));
@@ -38,13 +38,13 @@ impl Format {
 }
 
 /// Media range of an Accept field.
-struct Range<'a> {
+struct MediaRange<'a> {
     kind: &'a str,
     version: Option<&'a str>,
     quality: f64,
 }
 
-impl<'a> Range<'a> {
+impl<'a> MediaRange<'a> {
     /// Parses a media range; `None` if it is invalid.
     fn parse(text: &'a str) -> Option<Self> {
         let mut parts = text.split(';').map(str::trim);
@@ -71,7 +71,7 @@ impl<'a> Range<'a> {
 }
 
 /// Returns the best quality among the ranges that fit; `None` if none does.
-fn quality<'a>(ranges: &[Range<'a>], fits: impl Fn(&Range<'a>) -> bool) -> Option<f64> {
+fn quality<'a>(ranges: &[MediaRange<'a>], fits: impl Fn(&MediaRange<'a>) -> bool) -> Option<f64> {
     let fitting = ranges.iter().filter(|range| fits(range));
     fitting.map(|range| range.quality).reduce(f64::max)
 }
@@ -95,8 +95,10 @@ pub(super) fn classic_from_openmetrics(text: &str) -> String {
 }
 
 /// Returns `HELP` and `TYPE` of a family. `HELP` precedes `TYPE`, which determines the samples' suffix.
-fn metadata_lines(of_type: &str, help: Option<(&str, &str)>) -> String {
-    let (family, kind) = of_type.split_once(' ').unwrap_or((of_type, "unknown"));
+fn metadata_lines(family_and_type: &str, help: Option<(&str, &str)>) -> String {
+    let (family, kind) = family_and_type
+        .split_once(' ')
+        .unwrap_or((family_and_type, "unknown"));
     let (suffix, kind) = match kind {
         "counter" => ("_total", kind),
         "info" => ("_info", "gauge"),
@@ -115,8 +117,8 @@ fn metadata_lines(of_type: &str, help: Option<(&str, &str)>) -> String {
 mod tests {
     use super::*;
 
-    fn accepted(field: &str) -> Format {
-        Format::accepted([field].into_iter())
+    fn negotiate(field: &str) -> Format {
+        Format::negotiate([field].into_iter())
     }
 
     #[test]
@@ -130,7 +132,7 @@ mod tests {
             "text/plain;q=0.5, application/openmetrics-text;q=0.5",
             "*/*, text/plain;q=0.3, application/openmetrics-text;q=0.4",
         ] {
-            assert_eq!(accepted(field), Format::OpenMetrics, "{field}");
+            assert_eq!(negotiate(field), Format::OpenMetrics, "{field}");
         }
     }
 
@@ -149,15 +151,15 @@ mod tests {
             "application/json",
             ";;,,=",
         ] {
-            assert_eq!(accepted(field), Format::Classic, "{field}");
+            assert_eq!(negotiate(field), Format::Classic, "{field}");
         }
-        assert_eq!(Format::accepted(std::iter::empty()), Format::Classic);
+        assert_eq!(Format::negotiate(std::iter::empty()), Format::Classic);
     }
 
     #[test]
     fn merges_several_accept_fields() {
         let fields = ["text/plain;q=0.5", "application/openmetrics-text"];
-        assert_eq!(Format::accepted(fields.into_iter()), Format::OpenMetrics);
+        assert_eq!(Format::negotiate(fields.into_iter()), Format::OpenMetrics);
     }
 
     #[test]

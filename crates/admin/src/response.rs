@@ -79,7 +79,7 @@ async fn route<B>(request: &Request<B>, source: &impl Source) -> Response<Full<B
     let (path, query) = (request.uri().path(), request.uri().query().unwrap_or(""));
     match path {
         "/healthz" => health(&source.health()),
-        "/metrics" => exposition(accepted(request), &source.status().await),
+        "/metrics" => metrics_response(negotiate_format(request), &source.status().await),
         "/api/v1/status" => json(StatusCode::OK, &source.status().await),
         "/api/v1/throughput" => json(StatusCode::OK, &source.throughput()),
         "/api/v1/connections" => match Query::parse(query) {
@@ -102,12 +102,12 @@ fn page_file(path: &str) -> Option<(&'static str, &'static str)> {
     found.map(|(_, kind, content)| (*kind, *content))
 }
 
-fn accepted<B>(request: &Request<B>) -> Format {
+fn negotiate_format<B>(request: &Request<B>) -> Format {
     let fields = request.headers().get_all(header::ACCEPT).iter();
-    Format::accepted(fields.filter_map(|field| field.to_str().ok()))
+    Format::negotiate(fields.filter_map(|field| field.to_str().ok()))
 }
 
-fn exposition(format: Format, status: &Status) -> Response<Full<Bytes>> {
+fn metrics_response(format: Format, status: &Status) -> Response<Full<Bytes>> {
     let mut response = match metrics::encode(status, format) {
         Ok(text) => content(format.content_type(), text),
         Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),

@@ -175,7 +175,7 @@ impl SynHolder {
                     0 => self.handle_syn(queue, queued),
                     _ => {
                         self.stale_count -= 1;
-                        release(queue, queued.id, Verdict::Drop);
+                        set_verdict(queue, queued.id, Verdict::Drop);
                     }
                 }),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -195,16 +195,16 @@ impl SynHolder {
     /// Handles one SYN. TCP retransmits an unanswered SYN; retransmissions of a held SYN are
     /// dropped.
     fn handle_syn(&mut self, queue: &Queue, queued: &QueuedPacket) {
-        let drop = || release(queue, queued.id, Verdict::Drop);
+        let drop = || set_verdict(queue, queued.id, Verdict::Drop);
         let Some(flow) = Flow::of_packet(&queued.packet) else {
             return drop();
         };
         if self.listener.preconnected.has(flow) {
-            return release(queue, queued.id, self.accept_verdict());
+            return set_verdict(queue, queued.id, self.accept_verdict());
         }
         if self.is_denied(flow) {
-            self.listener.counters.fail(Failure::NotAllowed);
-            return release(
+            self.listener.counters.count_failure(Failure::NotAllowed);
+            return set_verdict(
                 queue,
                 queued.id,
                 self.verdict_for(&Failure::NotAllowed.into()),
@@ -215,11 +215,11 @@ impl SynHolder {
             Decision::Drop => drop(),
             Decision::BypassAgain => self.pass_through(queue, queued),
             Decision::BypassForClientBound => {
-                self.count_direct(Some(flow.client().ip()));
+                self.count_bypass(Some(flow.client().ip()));
                 self.pass_through(queue, queued);
             }
             Decision::BypassForTotalBound => {
-                self.count_direct(None);
+                self.count_bypass(None);
                 self.pass_through(queue, queued);
             }
         }
@@ -242,8 +242,8 @@ impl SynHolder {
         let open = self.relay.accounts.connections(client);
         let arrival = Arrival {
             flow,
-            is_local: queued.device == LOOPBACK,
-            may_bypass: queued.device != LOOPBACK && self.listener.config().direct_fallback,
+            is_local: queued.device == LOOPBACK_INDEX,
+            may_bypass: queued.device != LOOPBACK_INDEX && self.listener.config().direct_fallback,
             waiting,
             client_legs_waiting,
             client_connections_left: client_max.saturating_sub(open),
@@ -254,13 +254,13 @@ impl SynHolder {
 
     /// Accepts a packet unchanged: the client connects directly.
     fn pass_through(&self, queue: &Queue, queued: &QueuedPacket) {
-        release(queue, queued.id, Verdict::Accept);
+        set_verdict(queue, queued.id, Verdict::Accept);
     }
 
     /// Counts a direct connection, and logs at intervals that `client` connects directly, or that
     /// all clients do (`None`).
-    fn count_direct(&self, client: Option<IpAddr>) {
-        self.listener.counters.count_direct();
+    fn count_bypass(&self, client: Option<IpAddr>) {
+        self.listener.counters.count_bypass();
         self.listener
             .warnings
             .bypassed(&self.listener.name(), client);
@@ -268,7 +268,7 @@ impl SynHolder {
 
     fn spawn_open(&self, flow: Flow, dscp: u8) {
         let (relay, listener) = (self.relay.clone(), self.listener.clone());
-        tokio::spawn(open(
+        tokio::spawn(open_and_send_outcome(
             relay,
             listener,
             (flow, dscp),
@@ -287,12 +287,12 @@ impl SynHolder {
                 self.accept_verdict()
             }
             Err(fault) => {
-                self.listener.counters.fail(fault.failure);
+                self.listener.counters.count_failure(fault.failure);
                 self.verdict_for(&fault)
             }
         };
         if let Some(id) = id {
-            release(queue, id, verdict);
+            set_verdict(queue, id, verdict);
         }
     }
 
@@ -320,20 +320,20 @@ impl SynHolder {
     fn drop_all(&mut self, queue: &Queue) {
         self.stale_count = QUEUE_LEN;
         for id in self.held.drain() {
-            release(queue, id, Verdict::Drop);
+            set_verdict(queue, id, Verdict::Drop);
         }
     }
 }
 
 /// Interface index of `lo` in every network namespace.
-const LOOPBACK: u32 = 1;
+const LOOPBACK_INDEX: u32 = 1;
 
 /// Gives the verdict on a packet. An error means that the kernel no longer holds the packet.
-fn release(queue: &Queue, id: u32, verdict: Verdict) {
+fn set_verdict(queue: &Queue, id: u32, verdict: Verdict) {
     let _ = queue.set_verdict(id, verdict);
 }
 
-async fn open(
+async fn open_and_send_outcome(
     relay: Arc<Relay>,
     listener: Arc<Listener>,
     (flow, dscp): (Flow, u8),

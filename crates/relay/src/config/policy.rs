@@ -58,8 +58,8 @@ pub(crate) struct Policy {
 
 impl Policy {
     /// Routes of a request; `None` if it is forbidden.
-    pub(crate) fn decide(&self, question: RouteQuery<'_>) -> Option<&RouteTarget> {
-        match self.rules.iter().find(|rule| rule.matches(question)) {
+    pub(crate) fn decide(&self, query: RouteQuery<'_>) -> Option<&RouteTarget> {
+        match self.rules.iter().find(|rule| rule.matches(query)) {
             Some(rule) => rule.target.as_ref(),
             None => Some(&self.default_target),
         }
@@ -120,12 +120,12 @@ impl Rule {
         self.from.is_empty() && self.to.is_empty() && self.ports.is_empty()
     }
 
-    fn matches(&self, question: RouteQuery<'_>) -> bool {
+    fn matches(&self, query: RouteQuery<'_>) -> bool {
         let RouteQuery {
             listener,
             client,
             destination,
-        } = question;
+        } = query;
         self.applies_to(listener)
             && any_or_empty(&self.from, |prefix| prefix.contains(client))
             && self.matches_destination(destination)
@@ -259,12 +259,12 @@ mod tests {
 
     fn profile_for(policy: &Policy, destination: &str) -> Option<String> {
         let destination = destination.parse().unwrap();
-        let question = RouteQuery {
+        let query = RouteQuery {
             listener: "l",
             client: [192, 0, 2, 1].into(),
             destination: &destination,
         };
-        Some(policy.decide(question)?.profile.name.clone())
+        Some(policy.decide(query)?.profile.name.clone())
     }
 
     #[test]

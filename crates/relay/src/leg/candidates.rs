@@ -53,7 +53,7 @@ impl Family {
     }
 
     /// Waits for the lookup; forever if there is none.
-    async fn answer(&mut self) -> Result<(), Failure> {
+    async fn await_lookup(&mut self) -> Result<(), Failure> {
         let Some(lookup) = &mut self.lookup else {
             return std::future::pending().await;
         };
@@ -81,19 +81,19 @@ impl Families {
     }
 
     /// Waits for the next lookup to end.
-    async fn next_answer(&mut self) -> Result<(), Failure> {
+    async fn await_next_lookup(&mut self) -> Result<(), Failure> {
         select! {
             biased;
-            answer = self.ipv6.answer() => answer,
-            answer = self.ipv4.answer() => answer,
+            answer = self.ipv6.await_lookup() => answer,
+            answer = self.ipv4.await_lookup() => answer,
         }
     }
 
     /// Waits for the first addresses, and then up to the resolution delay for IPv6 ones.
-    async fn first_addresses(&mut self) -> Result<(), Failure> {
+    async fn await_first_addresses(&mut self) -> Result<(), Failure> {
         let mut outcome = Err(Failure::NameNotFound);
         while self.has_lookup() && !self.has_address() {
-            let answer = self.next_answer().await;
+            let answer = self.await_next_lookup().await;
             outcome = answer.and(outcome);
         }
         if !self.has_address() {
@@ -101,7 +101,7 @@ impl Families {
         }
         if self.ipv6.lookup.is_some() {
             // IPv4 addresses are known, so this lookup may fail.
-            let _ = timeout(RESOLUTION_DELAY, self.ipv6.answer()).await;
+            let _ = timeout(RESOLUTION_DELAY, self.ipv6.await_lookup()).await;
         }
         Ok(())
     }
@@ -154,7 +154,7 @@ impl<'a> Candidates<'a> {
         let mut outcome = Err(Failure::NameNotFound);
         for name in resolver.names(text)? {
             candidates.families = Families::from_lookups(resolver.look_up(&name));
-            outcome = candidates.await_first().await;
+            outcome = candidates.await_first_addresses().await;
             if matches!(outcome, Ok(()) | Err(Failure::Exhausted)) {
                 break;
             }
@@ -163,8 +163,8 @@ impl<'a> Candidates<'a> {
     }
 
     /// Waits for the first addresses.
-    async fn await_first(&mut self) -> Result<(), Failure> {
-        let first = self.families.first_addresses();
+    async fn await_first_addresses(&mut self) -> Result<(), Failure> {
+        let first = self.families.await_first_addresses();
         match &self.permit {
             Some(permit) => permit.run(first).await,
             None => first.await,
@@ -198,7 +198,7 @@ impl<'a> Candidates<'a> {
     /// Waits until a lookup has ended. A failure is ignored: addresses were found before.
     pub(crate) async fn await_lookup(&mut self) {
         let next = async {
-            let _ = self.families.next_answer().await;
+            let _ = self.families.await_next_lookup().await;
             Ok(())
         };
         let outcome = match &self.permit {
@@ -214,7 +214,7 @@ impl<'a> Candidates<'a> {
     }
 
     /// Returns all addresses known now.
-    pub(crate) fn into_known(mut self) -> Vec<SocketAddr> {
+    pub(crate) fn into_addresses(mut self) -> Vec<SocketAddr> {
         std::iter::from_fn(|| self.next()).collect()
     }
 }

@@ -40,31 +40,31 @@ pub(crate) struct ConnectOptions<'a> {
 /// resolved.
 pub(crate) async fn connect(
     destination: &Destination,
-    departure: ConnectOptions<'_>,
+    options: ConnectOptions<'_>,
     is_allowed: impl Fn(SocketAddr) -> bool,
 ) -> Result<Connected, Failure> {
-    let source = departure.source;
-    let options = Options {
+    let source = options.source;
+    let socket_options = Options {
         transparent: source.is_some(),
-        dscp: departure
+        dscp: options
             .profile
             .options
             .dscp
-            .or((departure.dscp != 0).then_some(departure.dscp)),
-        ..departure.profile.options.clone()
+            .or((options.dscp != 0).then_some(options.dscp)),
+        ..options.profile.options.clone()
     };
-    let (options, profile, is_allowed) = (&options, departure.profile, &is_allowed);
+    let (socket_options, profile, is_allowed) = (&socket_options, options.profile, &is_allowed);
     let attempt = |address| -> BoxFuture<'_, _> {
         match is_allowed(address) {
-            true => Box::pin(connect_to(address, source, options, profile)),
+            true => Box::pin(connect_to(address, source, socket_options, profile)),
             false => Box::pin(ready(Err(Failure::NotAllowed))),
         }
     };
     let attempts = async {
-        let candidates = Candidates::resolve(destination, departure.lookup_quota).await?;
+        let candidates = Candidates::resolve(destination, options.lookup_quota).await?;
         race(candidates, attempt).await
     };
-    with_timeout(departure.timeout, Box::pin(attempts)).await
+    with_timeout(options.timeout, Box::pin(attempts)).await
 }
 
 /// Time between two attempts (RFC 8305 §5, Connection Attempt Delay).

@@ -12,7 +12,7 @@ use std::{io, net::SocketAddr};
 
 /// Default size of a buffer in bytes: 1 Gbit/s over 380 ms. The memory is allocated when it is
 /// first used.
-const BUFFER: usize = 48 << 20;
+const BUFFER_BYTES: usize = 48 << 20;
 
 /// Default packet size in bytes, headers included: the MTU of Ethernet.
 const MSS: u32 = 1500;
@@ -29,28 +29,28 @@ fn config(profile: &Profile) -> Config {
     let options = &profile.options;
     let mss = options.mss.unwrap_or(MSS);
     let packets = |bytes: Option<usize>| {
-        let packets = bytes.unwrap_or(BUFFER) / mss as usize;
+        let packets = bytes.unwrap_or(BUFFER_BYTES) / mss as usize;
         u32::try_from(packets).unwrap_or(u32::MAX).max(32)
     };
     let defaults = Config::default();
-    let silence = options.user_timeout.map(longhaul_units::Time::from);
+    let idle_timeout = options.user_timeout.map(longhaul_units::Time::from);
     Config {
         mss,
         send_packets: packets(options.send_buffer),
         receive_packets: packets(options.receive_buffer),
-        idle_timeout: silence.unwrap_or(defaults.idle_timeout),
+        idle_timeout: idle_timeout.unwrap_or(defaults.idle_timeout),
         ..defaults
     }
 }
 
-/// Connects to `to` from the local ports of `departure`.
+/// Connects to `to` from one of the local UDP ports in `sockets`.
 pub(crate) async fn connect(
-    departure: &OutboundSockets,
+    sockets: &OutboundSockets,
     to: SocketAddr,
     profile: &Profile,
 ) -> Result<Stream, Failure> {
     let control = profile.udt_control.unwrap_or_default();
-    let connected = departure.connect(to, config(profile), control).await;
+    let connected = sockets.connect(to, config(profile), control).await;
     connected.map_err(|error| match error.kind() {
         io::ErrorKind::TimedOut => Failure::TimedOut,
         io::ErrorKind::ConnectionRefused => Failure::Refused,

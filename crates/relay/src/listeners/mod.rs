@@ -115,8 +115,8 @@ mod tests {
     fn total_keeps_counters_of_closed_listeners() {
         let (open, closed) = (listener(), listener());
         let listeners = Listeners::new(vec![open.clone(), closed.clone()]);
-        drop(open.counters.connection());
-        drop(closed.counters.connection());
+        drop(open.counters.count_connection());
+        drop(closed.counters.count_connection());
         listeners.replace(vec![open.clone()], [closed.clone()]);
         let (each, total) = listeners.counts();
         assert_eq!(

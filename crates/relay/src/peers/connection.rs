@@ -61,20 +61,20 @@ impl Peer {
     pub(super) async fn try_connect(&self, limit: Duration) -> Result<Leg, PeerError> {
         let mut peer_error = None;
         let attempt = async {
-            let (carrier, address) = self.connect(limit).await?;
+            let (stream, address) = self.connect(limit).await?;
             // No request has been sent yet, so a FIN loses nothing.
-            carrier.fin_on_close();
+            stream.fin_on_close();
             self.address.record_connected(address);
             let Some(initiator) = &self.config.tls else {
-                return Ok(Leg::plain(carrier));
+                return Ok(Leg::plain(stream));
             };
             peer_error = Some(PeerError::NoAnswer(limit));
-            let tls = self.tls_handshake(initiator, &carrier).await;
+            let tls = self.tls_handshake(initiator, &stream).await;
             let tls = tls.map_err(|error| {
                 peer_error = Some(error);
                 Failure::PeerProtocol
             })?;
-            Ok(Leg::with_tls(carrier, Some(tls)))
+            Ok(Leg::with_tls(stream, Some(tls)))
         };
         let leg = with_timeout(limit, attempt).await;
         leg.map_err(|failure| match (failure, peer_error) {
@@ -111,10 +111,10 @@ impl Peer {
 
     async fn tls_handshake(
         &self,
-        by: &Initiator,
+        initiator: &Initiator,
         stream: &TransportStream,
     ) -> Result<Arc<Tls>, PeerError> {
-        let tls = match by.connection() {
+        let tls = match initiator.connection() {
             Ok(connection) => Tls::handshake(stream, connection).await,
             Err(error) => Err(error),
         };
@@ -172,7 +172,7 @@ impl PeerAddress {
         }
         let found = Candidates::resolve(self.destination(), None)
             .await?
-            .into_known();
+            .into_addresses();
         self.set_resolved(found).ok_or(Failure::NameNotFound)
     }
 }

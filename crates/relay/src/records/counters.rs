@@ -35,7 +35,7 @@ impl Traffic {
 pub(crate) struct Pauses {
     up: AtomicU64,
     down: AtomicU64,
-    held: AtomicU64,
+    held_bytes: AtomicU64,
 }
 
 impl Pauses {
@@ -46,13 +46,13 @@ impl Pauses {
         transitions.fetch_add(1, Relaxed);
         Pause {
             transitions,
-            _held: GaugeGuard::new(&self.held, bytes as u64),
+            _held: GaugeGuard::new(&self.held_bytes, bytes as u64),
         }
     }
 
     /// Returns the bytes that were read and not written at the beginning of the present pauses.
-    pub(crate) fn held(&self) -> u64 {
-        self.held.load(Relaxed)
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.held_bytes.load(Relaxed)
     }
 
     /// Returns the number of pauses so far, and whether one is active.
@@ -88,7 +88,7 @@ impl Drop for Pause<'_> {
 pub(crate) struct Counters {
     accepted: AtomicU64,
     active: AtomicU64,
-    direct: AtomicU64,
+    bypassed: AtomicU64,
     failed: [AtomicU64; Failure::ALL.len()],
     pub(crate) traffic: Traffic,
     pub(crate) times: Times,
@@ -98,7 +98,7 @@ pub(crate) struct Counters {
 
 impl Counters {
     /// Counts an active connection until the guard is dropped.
-    pub(crate) fn connection(&self) -> GaugeGuard<'_> {
+    pub(crate) fn count_connection(&self) -> GaugeGuard<'_> {
         self.accepted.fetch_add(1, Relaxed);
         GaugeGuard::new(&self.active, 1)
     }
@@ -108,14 +108,14 @@ impl Counters {
         GaugeGuard::new(&self.buffered, bytes as u64)
     }
 
-    pub(crate) fn fail(&self, failure: Failure) {
+    pub(crate) fn count_failure(&self, failure: Failure) {
         self.failed[failure as usize].fetch_add(1, Relaxed);
     }
 
     /// Counts a connection that was made directly to its destination, since the relay had no free
     /// resources.
-    pub(crate) fn count_direct(&self) {
-        self.direct.fetch_add(1, Relaxed);
+    pub(crate) fn count_bypass(&self) {
+        self.bypassed.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn read(&self) -> Counts {
@@ -124,7 +124,7 @@ impl Counters {
         Counts {
             accepted: self.accepted.load(Relaxed),
             active: self.active.load(Relaxed),
-            bypassed: self.direct.load(Relaxed),
+            bypassed: self.bypassed.load(Relaxed),
             failed: failed
                 .map(|(failure, count)| (failure.to_string(), count.load(Relaxed)))
                 .filter(|(_, count)| *count > 0)
@@ -174,9 +174,15 @@ mod tests {
         let pauses = Pauses::default();
         assert_eq!(pauses.read(Direction::Up), (0, false));
         let pause = pauses.begin(Direction::Up, 7);
-        assert_eq!((pauses.read(Direction::Up), pauses.held()), ((1, true), 7));
+        assert_eq!(
+            (pauses.read(Direction::Up), pauses.held_bytes()),
+            ((1, true), 7)
+        );
         drop(pause);
-        assert_eq!((pauses.read(Direction::Up), pauses.held()), ((1, false), 0));
+        assert_eq!(
+            (pauses.read(Direction::Up), pauses.held_bytes()),
+            ((1, false), 0)
+        );
         drop(pauses.begin(Direction::Up, 0));
         assert_eq!(pauses.read(Direction::Up), (2, false));
         assert_eq!(pauses.read(Direction::Down), (0, false));

@@ -85,7 +85,7 @@ impl Route<'_> {
     pub(crate) async fn open(&self, request: &Request) -> Result<UpstreamLeg, Fault> {
         let choice = self.choose_chains(request)?;
         let mut outcome = Err(Failure::NotAllowed.into());
-        for chain in up_first(&choice.chains) {
+        for chain in sort_up_first(&choice.chains) {
             let hops = match resolve_later_hops(chain, self.timeout(request)).await {
                 Ok(hops) => hops,
                 Err(fault) => {
@@ -187,8 +187,8 @@ impl Route<'_> {
     /// Returns the profile of a direct leg to a destination that is not known yet. The destination
     /// must be checked later.
     pub(crate) fn direct_profile_for_any(&self) -> Result<Option<Arc<Profile>>, Failure> {
-        let anyone = Destination::from_ip(Ipv4Addr::UNSPECIFIED.into(), 0);
-        let target = self.apply_rules(&anyone)?;
+        let unspecified = Destination::from_ip(Ipv4Addr::UNSPECIFIED.into(), 0);
+        let target = self.apply_rules(&unspecified)?;
         let direct = target.chains[0].is_empty();
         Ok(direct.then(|| target.profile.clone()))
     }
@@ -216,12 +216,12 @@ impl Route<'_> {
     }
 
     fn apply_rules(&self, destination: &Destination) -> Result<&RouteTarget, Failure> {
-        let question = RouteQuery {
+        let query = RouteQuery {
             listener: self.listener,
             client: self.client,
             destination,
         };
-        let target = self.config.policy.decide(question);
+        let target = self.config.policy.decide(query);
         target.ok_or(Failure::NotAllowed)
     }
 
@@ -234,14 +234,14 @@ impl Route<'_> {
         let limit = self.timeout(request);
         // The rules allowed the name; each address that it resolves to is checked too.
         let permits = |address| self.apply_rules_to(&Destination::Address(address)).is_ok();
-        let departure = ConnectOptions {
+        let options = ConnectOptions {
             source: request.source,
             profile,
             timeout: limit,
             lookup_quota: self.lookup_quota,
             dscp: request.dscp,
         };
-        let connected = connect(to, departure, permits).await?;
+        let connected = connect(to, options, permits).await?;
         let upstream =
             UpstreamLeg::direct(connected, profile, limit).with_reply_delay(request.reply_delay);
         let written = write_all(&upstream.leg, &request.early_bytes).await;
@@ -352,7 +352,7 @@ fn first_down_peer(chain: &[Arc<Peer>]) -> Option<&Arc<Peer>> {
 }
 
 /// Sorts the chains: those whose peers are all up come first, in their order. The others follow.
-fn up_first(chains: &[Chain]) -> Vec<&Chain> {
+fn sort_up_first(chains: &[Chain]) -> Vec<&Chain> {
     let (up, down): (Vec<_>, Vec<_>) = chains.iter().partition(|chain| is_chain_up(chain));
     [up, down].concat()
 }
@@ -494,13 +494,13 @@ mod tests {
                 .record_failure(Instant::now(), 0.5)
         };
         let [first, second, direct] = chains.each_ref();
-        assert_eq!(up_first(&chains), [first, second, direct]);
+        assert_eq!(sort_up_first(&chains), [first, second, direct]);
         die(0);
-        assert_eq!(up_first(&chains), [second, direct, first]);
+        assert_eq!(sort_up_first(&chains), [second, direct, first]);
         die(1);
-        assert_eq!(up_first(&chains), [direct, first, second]);
+        assert_eq!(sort_up_first(&chains), [direct, first, second]);
         first[0].state.health.record_success(Instant::now());
-        assert_eq!(up_first(&chains), [first, direct, second]);
+        assert_eq!(sort_up_first(&chains), [first, direct, second]);
     }
 
     #[test]

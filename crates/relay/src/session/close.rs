@@ -29,13 +29,11 @@ impl Drop for CloseGuard<'_> {
                 .record_final(sample, &session.final_sample_taken);
         }
         session.close(end);
-        if !session.was_idle_pooled(end) {
-            let lasted = session.started.elapsed();
-            session.listener.counters.times.duration.add(lasted);
-        }
         if session.was_idle_pooled(end) {
             return;
         }
+        let duration = session.started.elapsed();
+        session.listener.counters.times.duration.add(duration);
         session.log(end);
         let journals = [&session.relay.journal, &session.relay.access_log];
         let mut enabled = journals.into_iter().filter(|journal| journal.is_enabled());
@@ -51,7 +49,7 @@ impl Session {
     /// Counts a failure and returns it as the end.
     pub(crate) fn fail(&self, fault: impl Into<Fault>) -> End {
         let fault = fault.into();
-        self.listener.counters.fail(fault.failure);
+        self.listener.counters.count_failure(fault.failure);
         End::Failed(fault)
     }
 

@@ -125,7 +125,7 @@ impl Session {
     /// Returns the connection's memory in bytes: socket buffers of both legs, bytes that were read
     /// and not yet written, and HTTP.
     pub(crate) fn memory(&self) -> u64 {
-        self.socket_memory() + self.pauses.held() + self.http.bytes()
+        self.socket_memory() + self.pauses.held_bytes() + self.http.bytes()
     }
 
     /// Returns the connection's memory, and whether a receiver has been stalled for `stall_min`.

@@ -31,12 +31,12 @@ use std::{
 impl Session {
     /// Opens the upstream leg and stores it for the record.
     pub(crate) async fn open(&self, request: &Request) -> Result<UpstreamLeg, Fault> {
-        self.open_by(request, &self.peer_pools).await
+        self.open_with_pools(request, &self.peer_pools).await
     }
 
     /// Opens the upstream leg without a pooled connection.
     pub(crate) async fn open_new_leg(&self, request: &Request) -> Result<UpstreamLeg, Fault> {
-        self.open_by(request, &PeerPools::default()).await
+        self.open_with_pools(request, &PeerPools::default()).await
     }
 
     /// Repeats the request over a single leg, for a peer that has refused to read it. The client's
@@ -79,7 +79,7 @@ impl Session {
         upstream_leg.lost_peer().await && self.route(&self.peer_pools).is_any_chain_up(request)
     }
 
-    async fn open_by(
+    async fn open_with_pools(
         &self,
         request: &Request,
         peer_pools: &PeerPools,
@@ -169,7 +169,7 @@ impl Session {
         destination: &Destination,
     ) -> Result<Vec<SocketAddr>, Failure> {
         let candidates = Candidates::resolve(destination, Some(self.lookup_quota())).await?;
-        Ok(candidates.into_known())
+        Ok(candidates.into_addresses())
     }
 
     /// Returns the profile of a direct leg to `destination`, or `None` if the rules lead through

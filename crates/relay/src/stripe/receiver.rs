@@ -40,11 +40,11 @@ impl StripeReceiver {
         !self.early_bytes.is_empty()
     }
 
-    /// Fills the conduit from the merged stream, as `Leg::fill` does from a leg.
+    /// Fills the buffer from the merged stream, as `Leg::fill` does from a leg.
     pub(crate) fn fill(
         &mut self,
         bundle: &Bundle,
-        conduit: &mut TransferBuffer,
+        buffer: &mut TransferBuffer,
         most: usize,
     ) -> io::Result<usize> {
         loop {
@@ -53,7 +53,7 @@ impl StripeReceiver {
                 return Ok(0);
             }
             if let Some(next) = self.reassembler.next_read() {
-                return self.fill_from(next, conduit, most);
+                return self.fill_from(next, buffer, most);
             }
             if !self.read_headers()? {
                 if !accepts_joins {
@@ -117,18 +117,18 @@ impl StripeReceiver {
     fn fill_from(
         &mut self,
         next: NextRead,
-        conduit: &mut TransferBuffer,
+        buffer: &mut TransferBuffer,
         most: usize,
     ) -> io::Result<usize> {
         let most = most.min(next.bytes as usize);
         let filled = match next.connection {
-            0 if !self.early_bytes.is_empty() => conduit.fill_with(most, |bytes| {
+            0 if !self.early_bytes.is_empty() => buffer.fill_with(most, |bytes| {
                 let len = bytes.len().min(self.early_bytes.len());
                 bytes[..len].copy_from_slice(&self.early_bytes[..len]);
                 self.early_bytes.drain(..len);
                 Ok(len)
             })?,
-            n => self.subflows[n].leg.fill(conduit, most)?,
+            n => self.subflows[n].leg.fill(buffer, most)?,
         };
         if filled == 0 {
             return Err(to_io_error(Broken::CutOff));

@@ -259,7 +259,7 @@ enum HalfState<'a> {
 /// Bytes taken from the source and not yet given to the sink. They are lost if the source breaks,
 /// as are bytes queued in the sink's socket.
 struct PendingWrite<'a> {
-    conduit: Lease<'a>,
+    buffer: Lease<'a>,
     /// Time at which the next bytes may be taken.
     pause: Option<Instant>,
     _counted: GaugeGuard<'a>,
@@ -284,7 +284,7 @@ impl TransferError {
     }
 }
 
-/// Fills of one conduit before other connections of this thread run: 16 MiB with pipes of 1 MiB.
+/// Fills of one buffer before other connections of this thread run: 16 MiB with pipes of 1 MiB.
 const FILLS_PER_YIELD: usize = 16;
 
 /// Size in bytes below which reads are copied: below a few pages, splice(2) costs more than it
@@ -322,10 +322,10 @@ impl<'a> HalfTransfer<'a> {
                     ready!(self.from.poll_read_ready(cx)).map_err(TransferError::Source)?;
                     self.move_available(cx)?
                 }
-                HalfState::Delivering(held) => {
+                HalfState::Delivering(pending) => {
                     let path = (self.direction, self.to, self.context);
-                    ready!(deliver(path, &mut held.conduit, cx))?;
-                    state_after_delivery(held.pause)
+                    ready!(deliver(path, &mut pending.buffer, cx))?;
+                    state_after_delivery(pending.pause)
                 }
                 HalfState::Pausing(pause) => {
                     ready!(pause.as_mut().poll(cx));
@@ -340,14 +340,14 @@ impl<'a> HalfTransfer<'a> {
         }
     }
 
-    /// Leases a conduit, moves the available bytes, returns the conduit, and returns the next
+    /// Leases a buffer, moves the available bytes, returns the buffer, and returns the next
     /// state.
     fn move_available(&mut self, cx: &mut Context<'_>) -> Result<HalfState<'a>, TransferError> {
-        let mut conduit = self.lease();
+        let mut buffer = self.lease_buffer();
         let mut moved = 0;
         for _ in 0..FILLS_PER_YIELD {
             let most = self.read_size_max();
-            let filled = match self.from.fill(&mut conduit, most) {
+            let filled = match self.from.fill(&mut buffer, most) {
                 Ok(0) => return Ok(HalfState::Finishing),
                 Ok(filled) => filled,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -357,25 +357,25 @@ impl<'a> HalfTransfer<'a> {
                 Err(error) => return Err(TransferError::Source(error)),
             };
             moved += filled;
-            let pause = self.charge(filled);
+            let pause = self.spend_rate_limit(filled);
             let path = (self.direction, self.to, self.context);
-            match deliver(path, &mut conduit, cx)? {
+            match deliver(path, &mut buffer, cx)? {
                 Poll::Ready(()) => {}
-                Poll::Pending => return Ok(self.deliver_later(conduit, pause)),
+                Poll::Pending => return Ok(self.deliver_later(buffer, pause)),
             }
             if pause.is_some() {
                 return Ok(state_after_delivery(pause));
             }
             if !self.bulk && filled == most {
                 self.bulk = true;
-                drop(conduit);
-                conduit = self.lease();
+                drop(buffer);
+                buffer = self.lease_buffer();
             }
         }
         Ok(HalfState::Pausing(Box::pin(yield_now())))
     }
 
-    fn lease(&self) -> Lease<'a> {
+    fn lease_buffer(&self) -> Lease<'a> {
         let mode = match (self.context.mode, self.bulk) {
             (Mode::Splice, _) | (Mode::Auto, true) => pipe_pool::Mode::Splice,
             (Mode::Copy, _) | (Mode::Auto, false) => pipe_pool::Mode::Copy,
@@ -396,7 +396,7 @@ impl<'a> HalfTransfer<'a> {
 
     /// Counts bytes that were taken, and returns the time until which the rate limit pauses
     /// reading.
-    fn charge(&self, bytes: usize) -> Option<Instant> {
+    fn spend_rate_limit(&self, bytes: usize) -> Option<Instant> {
         if self.direction == Direction::Up {
             self.context.client_bytes_taken.store(true, Relaxed);
         }
@@ -404,14 +404,14 @@ impl<'a> HalfTransfer<'a> {
         limits.spend(self.direction, bytes, Instant::now)
     }
 
-    fn deliver_later(&self, conduit: Lease<'a>, pause: Option<Instant>) -> HalfState<'a> {
+    fn deliver_later(&self, buffer: Lease<'a>, pause: Option<Instant>) -> HalfState<'a> {
         HalfState::Delivering(Box::new(PendingWrite {
-            _counted: self.context.counters.count_buffered(conduit.buffered_len()),
+            _counted: self.context.counters.count_buffered(buffer.buffered_len()),
             _paused: self
                 .context
                 .pauses
-                .begin(self.direction, conduit.buffered_len()),
-            conduit,
+                .begin(self.direction, buffer.buffered_len()),
+            buffer,
             pause,
         }))
     }
@@ -441,14 +441,14 @@ fn state_after_delivery<'a>(pause: Option<Instant>) -> HalfState<'a> {
     }
 }
 
-/// Empties the conduit into the sink.
+/// Empties the buffer into the sink.
 fn deliver(
     (direction, to, context): (Direction, &Leg, &TransferContext<'_>),
-    conduit: &mut Lease<'_>,
+    buffer: &mut Lease<'_>,
     cx: &mut Context<'_>,
 ) -> Poll<Result<(), TransferError>> {
-    while conduit.buffered_len() > 0 {
-        match to.drain(conduit) {
+    while buffer.buffered_len() > 0 {
+        match to.drain(buffer) {
             Ok(delivered) => {
                 context.count_delivered(direction, delivered);
             }

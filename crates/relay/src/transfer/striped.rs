@@ -205,10 +205,10 @@ enum Source<'a> {
 }
 
 impl Source<'_> {
-    fn fill(&mut self, conduit: &mut TransferBuffer, most: usize) -> io::Result<usize> {
+    fn fill(&mut self, buffer: &mut TransferBuffer, most: usize) -> io::Result<usize> {
         match self {
-            Self::One(leg) => leg.fill(conduit, most),
-            Self::Many(bundle, receiver) => receiver.fill(bundle, conduit, most),
+            Self::One(leg) => leg.fill(buffer, most),
+            Self::Many(bundle, receiver) => receiver.fill(bundle, buffer, most),
         }
     }
 
@@ -250,14 +250,14 @@ async fn move_to_leg(
 ) -> Result<(), TransferError> {
     let (mut fills, mut bulk) = (0, false);
     loop {
-        let mut conduit = context.pool.lease(source.mode(context.mode, bulk));
+        let mut buffer = context.pool.lease(source.mode(context.mode, bulk));
         report_shortfall(context.pool);
-        match source.fill(&mut conduit, context.limits.chunk(direction)) {
+        match source.fill(&mut buffer, context.limits.chunk(direction)) {
             Ok(0) => break,
             Ok(bytes) => {
                 bulk = bytes >= BULK_BYTES;
                 context.mark_client_bytes(direction);
-                deliver(direction, &mut conduit, to, context).await?;
+                deliver(direction, &mut buffer, to, context).await?;
                 context.pace(direction, bytes).await;
                 fills += 1;
                 if fills % FILLS_PER_YIELD == 0 {
@@ -265,7 +265,7 @@ async fn move_to_leg(
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                drop(conduit);
+                drop(buffer);
                 poll_fn(|cx| source.poll_ready(cx)).await;
             }
             Err(error) => return Err(TransferError::Source(error)),
@@ -276,16 +276,16 @@ async fn move_to_leg(
 
 async fn deliver(
     direction: Direction,
-    conduit: &mut TransferBuffer,
+    buffer: &mut TransferBuffer,
     to: &Leg,
     context: &TransferContext<'_>,
 ) -> Result<(), TransferError> {
-    let _held = context.counters.count_buffered(conduit.buffered_len());
-    while conduit.buffered_len() > 0 {
-        match to.drain(conduit) {
+    let _held = context.counters.count_buffered(buffer.buffered_len());
+    while buffer.buffered_len() > 0 {
+        match to.drain(buffer) {
             Ok(bytes) => context.count_delivered(direction, bytes),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let _paused = context.pauses.begin(direction, conduit.buffered_len());
+                let _paused = context.pauses.begin(direction, buffer.buffered_len());
                 let writable = poll_fn(|cx| to.poll_write_ready(cx)).await;
                 writable.map_err(TransferError::Sink)?;
             }
@@ -351,11 +351,11 @@ impl<'a> BundleDirection<'a> {
             Some(_) => pipe_pool::Mode::Copy,
             None => source.mode(self.context.mode, bulk),
         };
-        let mut conduit = self.context.pool.lease(mode);
+        let mut buffer = self.context.pool.lease(mode);
         report_shortfall(self.context.pool);
         let most = room.unwrap_or(PIECE_LEN).min(PIECE_LEN);
         let most = most.min(self.context.limits.chunk(self.direction));
-        let bytes = match source.fill(&mut conduit, most) {
+        let bytes = match source.fill(&mut buffer, most) {
             Ok(0) => return Ok(FetchOutcome::End),
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -365,16 +365,10 @@ impl<'a> BundleDirection<'a> {
         };
         self.context.mark_client_bytes(self.direction);
         if let (Some(_), Some(replay)) = (room, self.replay) {
-            replay.append(conduit.buffered());
+            replay.append(buffer.buffered());
         }
         let _held = self.context.counters.count_buffered(bytes);
-        sink.begin(
-            leg,
-            OutgoingPiece {
-                buffer: conduit,
-                _held,
-            },
-        );
+        sink.begin(leg, OutgoingPiece { buffer, _held });
         self.write(sink)?;
         Ok(FetchOutcome::Piece(bytes))
     }

@@ -142,7 +142,7 @@ fn reports_refusing_relay_at_each_position() {
     }
 }
 
-/// The far relay reports its own peers by their names in its configuration.
+/// The server-side relay reports its own peers by their names in its configuration.
 #[test]
 fn reports_refusing_peer_of_far_relay() {
     let (_socket, dead) = refusing_address();

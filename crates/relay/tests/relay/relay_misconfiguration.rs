@@ -156,7 +156,7 @@ fn assert_logged_once(near: Relay, near_message: &str, far: Relay, far_message: 
 }
 
 /// Checks two relays with these settings of `[peer.far]` and of its listener, and the log line of
-/// each. The long time-out lets the far relay answer even on a busy machine.
+/// each. The long time-out lets the server-side relay answer even on a busy machine.
 fn check_mismatch(peer: &str, listener_settings: &str, near_message: &str, far_message: &str) {
     check_mismatch_within("20s", peer, listener_settings, near_message, far_message);
 }
@@ -317,7 +317,7 @@ fn reports_udt_at_one_end_only() {
     let leg = |owner, transport: &str| {
         format!("transport = '{transport}'\n{}", tls(path, "a", owner, ""))
     };
-    // A port of the other transport receives nothing, so only the near relay can detect the
+    // A port of the other transport receives nothing, so only the client-side relay can detect the
     // mismatch.
     check_mismatch_within(
         "1s",
@@ -496,7 +496,7 @@ fn reports_silent_peer() {
     assert!(log.contains("has not answered for 1 s"), "{log}");
 }
 
-/// The far relay works and a destination is silent: the peer stays up.
+/// The server-side relay works and a destination is silent: the peer stays up.
 #[test]
 fn silent_destination_does_not_mark_peer_down() {
     if !may_use_namespaces() {

@@ -192,7 +192,7 @@ fn reaches_udt_peer_by_ipv4_and_ipv6() {
     );
     let (listener, _) = listen_as_origin();
     assert_reached(&near, "localhost", &listener);
-    // The far relay moves to the other family under the same name.
+    // The server-side relay moves to the other family under the same name.
     ipv4.stop();
     server.set("far.test", &["::1"]);
     let _ipv6 = far(&format!("[::1]:{port}"));
@@ -285,7 +285,7 @@ fn applies_rules_to_each_address_of_name() {
     assert_eq!(denied.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
 }
 
-/// The far relay moves to another address under the same name.
+/// The server-side relay moves to another address under the same name.
 #[test]
 fn resolves_peer_name_again_after_move() {
     if !may_use_namespaces() {

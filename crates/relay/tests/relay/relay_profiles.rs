@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Socket options of profiles, on accepted and on outgoing legs of a running relay.
+//! Socket options of profiles, on accepted and on upstream legs of a running relay.
 
 use longhaul_linux::socket::pacing_rate;
 use longhaul_testnet::relay_process::{
@@ -36,7 +36,7 @@ const NEAR: Wanted = Wanted {
     send_buffer: 100_000,
     receive_buffer: 110_000,
 };
-/// Options of outgoing legs.
+/// Options of upstream legs.
 const FAR: Wanted = Wanted {
     congestion: "cubic",
     pacing_mbit: 400,

@@ -153,7 +153,7 @@ fn read_any_request(listener: &TcpListener) -> Request {
     }
 }
 
-/// The reply delay is a tenth of the near relay's timeout.
+/// The reply delay is a tenth of the client-side relay's timeout.
 #[test]
 fn requests_reply_delay_only_for_protocols_without_reply() {
     let (listener, address) = listen_as_origin();

@@ -614,7 +614,7 @@ fn refuses_unauthorized_joins() {
     drop((first, second, server));
 }
 
-/// Returns a far relay with a group of two legs made by the test, and the server behind it.
+/// Returns a server-side relay with a group of two legs made by the test, and the server behind it.
 fn raw_group() -> (Relay, [TcpStream; 2], TcpStream) {
     let far = Relay::start(&["--convert", ANY]);
     let (listener, address) = listen_as_origin();
@@ -661,7 +661,7 @@ fn leg_stays_open_until_peer_closes_it() {
     assert_eq!(read_array(&mut server), *b"ab");
     assert_eq!(server.read(&mut [0]).unwrap(), 0);
     drop(server);
-    // Reads the rest from the far relay: its end marker and FIN.
+    // Reads the rest from the server-side relay: its end marker and FIN.
     (&first).read_to_end(&mut Vec::new()).unwrap();
     for _ in 0..50 {
         (&first).write_all(b"late").unwrap();

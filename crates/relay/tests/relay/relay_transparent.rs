@@ -406,7 +406,7 @@ fn verified_connect_works_through_peer() {
     }
 }
 
-/// Clients do not know of the relay: a far relay that is down must not cut them off.
+/// Clients do not know of the relay: a server-side relay that is down must not cut them off.
 #[test]
 fn clients_connect_directly_while_peer_is_down() {
     if !may_use_namespaces() {

@@ -95,7 +95,7 @@ impl Hosts {
         [client, accept(&self.server)]
     }
 
-    /// Stops the near relay and returns its record of its only connection.
+    /// Stops the client-side relay and returns its record of its only connection.
     fn record(self) -> Value {
         let (status, log) = self.near.stop();
         assert!(status.success(), "{log}");

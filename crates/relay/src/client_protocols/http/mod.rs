@@ -208,7 +208,7 @@ impl Proxy {
                 self.session
                     .listener
                     .counters
-                    .fail(error_response.fault.failure);
+                    .count_failure(error_response.fault.failure);
             }
             self.error_response(error_response, &wanted)
         });

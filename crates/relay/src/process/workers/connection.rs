@@ -39,7 +39,7 @@ pub(crate) async fn run(connection: AcceptedConnection, shares: WorkerResources)
     };
     registration.set_session(&session);
     let ticket = {
-        let _active = session.listener.counters.connection();
+        let _active = session.listener.counters.count_connection();
         let mut finale = CloseGuard {
             session: &session,
             end: End::Cut,
