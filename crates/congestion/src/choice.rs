@@ -43,13 +43,13 @@ pub fn choose(name: &str) -> Option<Choice> {
 /// Availability of a congestion control on this machine, found without loading a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Availability {
-    /// The kernel has it now; an eBPF one (struct_ops) may be unloaded later.
+    /// The kernel has the congestion control now. One in eBPF (struct_ops) may be unloaded later.
     Registered,
-    /// A module on disk has it, which the kernel loads for root.
+    /// A module on disk has the congestion control, and the kernel loads that module for root.
     Module,
-    /// This crate has it.
+    /// This crate has the congestion control.
     Ours,
-    /// No provider has it.
+    /// Neither the kernel nor this crate has the congestion control.
     Absent,
 }
 
@@ -139,7 +139,7 @@ fn kernel_name(name: &str) -> &str {
     }
 }
 
-/// Whether the kernel has it, or loads a module for it: a socket of root that requests it makes the kernel
+/// Whether the kernel has the congestion control, or loads a module for it: a socket of root that requests it makes the kernel
 /// load the module (`tcp_set_congestion_control`, net/ipv4/tcp_cong.c).
 fn kernel_has(name: &str) -> bool {
     if feature_probe::is_registered(name) {

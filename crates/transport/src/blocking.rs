@@ -129,7 +129,7 @@ impl Connection {
     pub fn tcp_info(&self) -> Option<TcpInfo> {
         match self {
             Self::Tcp(socket) => TcpInfo::of(socket).ok(),
-            Self::Udt(stream, _) => stream.stats().map(|report| udt_info::tcp_info(&report)),
+            Self::Udt(stream, _) => stream.stats().map(|stats| udt_info::tcp_info(&stats)),
         }
     }
 
@@ -211,12 +211,12 @@ fn block_on<T>(
 ) -> Option<T> {
     let waker = Waker::from(Arc::new(ThreadWaker(thread::current())));
     let mut context = task::Context::from_waker(&waker);
-    let until = timeout.map(|timeout| Instant::now() + timeout);
+    let deadline = timeout.map(|timeout| Instant::now() + timeout);
     loop {
         if let Poll::Ready(outcome) = poll(&mut context) {
             return Some(outcome);
         }
-        match until.map(|until| until.saturating_duration_since(Instant::now())) {
+        match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
             None => thread::park(),
             Some(Duration::ZERO) => return None,
             Some(left) => thread::park_timeout(left),
@@ -234,8 +234,8 @@ pub struct BufferedConnection {
 
 impl Read for BufferedConnection {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        if let Some(until) = self.handshake_deadline {
-            let left = until.saturating_duration_since(Instant::now());
+        if let Some(deadline) = self.handshake_deadline {
+            let left = deadline.saturating_duration_since(Instant::now());
             // A read timeout of zero is invalid.
             let left = left.max(Duration::from_millis(1));
             self.reader.get_mut().set_read_timeout(Some(left))?;
@@ -259,19 +259,19 @@ impl Write for BufferedConnection {
 }
 
 impl BufferedConnection {
-    /// Wraps a connection whose handshake may take this long. Disables Nagle's delay (RFC 896) on TCP.
+    /// Wraps a connection whose handshake may take `handshake_timeout`. Disables Nagle's delay (RFC 896) on TCP.
     ///
     /// # Errors
     /// No descriptor is left.
-    pub fn new(connection: Connection, handshake: Duration) -> Result<Self> {
+    pub fn new(connection: Connection, handshake_timeout: Duration) -> Result<Self> {
         if let Some(socket) = connection.tcp() {
             socket.set_nodelay(true)?;
         }
-        let write = connection.try_clone().context("no descriptor is left")?;
+        let writer = connection.try_clone().context("no descriptor is left")?;
         Ok(Self {
             reader: BufReader::with_capacity(RECEIVE_LEN, connection),
-            writer: write,
-            handshake_deadline: Some(Instant::now() + handshake),
+            writer,
+            handshake_deadline: Some(Instant::now() + handshake_timeout),
         })
     }
 
@@ -351,7 +351,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (accepted, _) = listener.accept().unwrap();
-        let trickle = thread::spawn(move || {
+        let slow_sender = thread::spawn(move || {
             while client.write_all(&[0]).is_ok() {
                 thread::sleep(Duration::from_millis(5));
             }
@@ -361,6 +361,6 @@ mod tests {
         let mut bytes = [0; 1 << 20];
         assert!(socket.read_exact(&mut bytes).is_err());
         drop(socket);
-        trickle.join().unwrap();
+        slow_sender.join().unwrap();
     }
 }

@@ -39,20 +39,20 @@ fn acquire_under_lock(
     gc(pins, algorithm)?;
     let loaded = match loaded(pins, algorithm)? {
         Some(loaded) if loaded.has_same_layout() => loaded,
-        Some(other) => return Err(other.mismatch(false)),
+        Some(loaded) => return Err(loaded.mismatch(false)),
         None => {
             let loaded = load_new(pins, algorithm, parameters.into())?;
             loaded.set_fact(TRANSIENT, "1")?;
             loaded
         }
     };
-    let held = loaded
+    let shared_lock = loaded
         .lock_shared()
         .map_err(|source| loaded.error(source))?;
     Ok(Lease {
         pins: pins.clone(),
         loaded,
-        shared_lock: Some(held),
+        shared_lock: Some(shared_lock),
     })
 }
 

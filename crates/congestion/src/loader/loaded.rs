@@ -142,19 +142,19 @@ impl Loaded {
             .ok()
     }
 
-    /// Whether it is unloaded with its last lease ([`acquire`](super::acquire())).
+    /// Whether the congestion control is unloaded with its last lease ([`acquire`](super::acquire())).
     #[must_use]
     pub fn is_transient(&self) -> bool {
         pins::fact(&self.directory, TRANSIENT).is_some()
     }
 
-    /// Stores a fact of the caller until it is unloaded; names have no dots.
-    pub fn set_fact(&self, fact: &str, word: &str) -> Result<(), Error> {
-        let noted = pins::set_fact(&self.directory, fact, word);
-        noted.map_err(|source| self.error(source))
+    /// Stores a fact of the caller until the congestion control is unloaded. The name of a fact has no dots.
+    pub fn set_fact(&self, fact: &str, value: &str) -> Result<(), Error> {
+        let stored = pins::set_fact(&self.directory, fact, value);
+        stored.map_err(|source| self.error(source))
     }
 
-    /// Reads such a fact.
+    /// Returns the value of a fact that [`Self::set_fact`] stored; `None` if there is none.
     #[must_use]
     pub fn fact(&self, fact: &str) -> Option<String> {
         pins::fact(&self.directory, fact)
@@ -187,8 +187,8 @@ impl Loaded {
     pub fn attach_socket_option(&self, cgroup: BorrowedFd<'_>) -> Result<(), Error> {
         let connections = self.connections()?;
         let mut link = socket_parameters::attach(self.algorithm, connections.as_fd(), cgroup)?;
-        let forgotten = pins::unpin(&self.directory, OWN_PARAMETERS);
-        forgotten.map_err(|source| self.error(source))?;
+        let unpinned = pins::unpin(&self.directory, OWN_PARAMETERS);
+        unpinned.map_err(|source| self.error(source))?;
         let pinned = link.pin(self.directory.join(OWN_PARAMETERS));
         pinned.map_err(|error| feature_probe::failed("pin the socket option", &error))
     }

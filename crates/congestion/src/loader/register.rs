@@ -60,7 +60,7 @@ fn register(
     }
     pin_maps_and_facts(algorithm, &mut object, draft)?;
     let attached = operations(&mut object).attach_struct_ops();
-    let mut link = attached.map_err(|error| taken_or(algorithm, pins, &error))?;
+    let mut link = attached.map_err(|error| registration_error(algorithm, pins, &error))?;
     let pinned = link.pin(draft.path.join(LINK));
     pinned.map_err(|error| feature_probe::failed("pin its link", &error))
 }
@@ -76,12 +76,12 @@ fn register_by_map(
     let pinned = operations(&mut object).pin(draft.path.join(OPERATIONS));
     pinned.map_err(|error| feature_probe::failed("pin its map", &error))?;
     let attached = operations(&mut object).attach_struct_ops();
-    let mut link = attached.map_err(|error| taken_or(algorithm, pins, &error))?;
+    let mut link = attached.map_err(|error| registration_error(algorithm, pins, &error))?;
     link.disconnect();
     Ok(())
 }
 
-fn taken_or(algorithm: Algorithm, pins: &Pins, error: &libbpf_rs::Error) -> Error {
+fn registration_error(algorithm: Algorithm, pins: &Pins, error: &libbpf_rs::Error) -> Error {
     match error.kind() {
         libbpf_rs::ErrorKind::AlreadyExists => {
             Error::Taken(algorithm.system_name(), pins.directory())
@@ -113,9 +113,9 @@ pub(super) fn pin_maps_and_facts(
         (LOADED_BY, VERSION.to_owned()),
         (MAP, map.info.id.to_string()),
     ];
-    for (fact, word) in facts {
-        let noted = pins::set_fact(&draft.path, fact, &word);
-        noted.map_err(|reason| Error::Pins {
+    for (fact, value) in facts {
+        let stored = pins::set_fact(&draft.path, fact, &value);
+        stored.map_err(|reason| Error::Pins {
             path: draft.path.join(fact),
             reason,
         })?;
@@ -152,8 +152,8 @@ mod tests {
         let complete = draft(&pins, scalable).unwrap();
         register(&complete);
         complete.publish(&pins.directory_of("scalable")).unwrap();
-        let it = loaded(&pins, scalable).unwrap().unwrap();
-        assert_eq!(it.parameters().unwrap(), [7, 1]);
+        let loaded = loaded(&pins, scalable).unwrap().unwrap();
+        assert_eq!(loaded.parameters().unwrap(), [7, 1]);
         drop(lock);
         let replaced = load(&pins, scalable, (&[8, 1]).into(), true);
         assert!(

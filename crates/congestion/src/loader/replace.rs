@@ -33,12 +33,12 @@ pub(super) fn replace(pins: &Pins, old: &Loaded, request: Request<'_>) -> Result
             algorithm.name()
         )));
     }
-    let keep = old.has_same_layout();
-    let draft = build_replacement(pins, old, keep, request)?;
+    let same_layout = old.has_same_layout();
+    let draft = build_replacement(pins, old, same_layout, request)?;
     // After a kill from here on, `gc` completes the replacement.
     let exchanged = pins::exchange(&draft.path, &old.directory);
     exchanged.map_err(|source| old.error(source))?;
-    Ok(keep)
+    Ok(same_layout)
 }
 
 /// Returns the draft directory of the replacement, which is active in place of `old`.
@@ -55,8 +55,8 @@ fn build_replacement(
         let mut object =
             object.map_err(|error| feature_probe::refused("load its programs", &error))?;
         pin_maps_and_facts(old.algorithm, &mut object, &draft)?;
-        let carried = copy_pins(old, &draft, same_connections);
-        carried.map_err(|source| old.error(source))?;
+        let copied = copy_pins(old, &draft, same_connections);
+        copied.map_err(|source| old.error(source))?;
         update(&open_link(&old.directory)?, &mut object)
     })?;
     Ok(draft)
@@ -65,16 +65,16 @@ fn build_replacement(
 /// Pins the link in both directories, so that either is complete. Copies facts of callers, and the socket
 /// option where it writes to the same map.
 fn copy_pins(old: &Loaded, draft: &Draft, same_connections: bool) -> io::Result<()> {
-    let twice = |pin| fs::hard_link(old.directory.join(pin), draft.path.join(pin));
-    twice(LINK)?;
+    let pin_in_draft = |pin| fs::hard_link(old.directory.join(pin), draft.path.join(pin));
+    pin_in_draft(LINK)?;
     if same_connections && old.has_socket_option() {
-        twice(OWN_PARAMETERS)?;
+        pin_in_draft(OWN_PARAMETERS)?;
     }
     for entry in fs::read_dir(&old.directory)? {
         let name = entry?.file_name();
         let Some(fact) = name.to_str() else { continue };
-        if let (Some(word), None) = (old.fact(fact), pins::fact(&draft.path, fact)) {
-            pins::set_fact(&draft.path, fact, &word)?;
+        if let (Some(value), None) = (old.fact(fact), pins::fact(&draft.path, fact)) {
+            pins::set_fact(&draft.path, fact, &value)?;
         }
     }
     Ok(())
@@ -121,7 +121,7 @@ mod tests {
         let scalable = crate::math::algorithm("scalable").unwrap();
         load(&pins, scalable, (&[7, 1]).into(), false).unwrap();
         let old = loaded(&pins, scalable).unwrap().unwrap();
-        old.set_fact("fact", "word").unwrap();
+        old.set_fact("fact", "value").unwrap();
 
         // A kill between the link's update and the exchange.
         let lock = pins.lock().unwrap();
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(old.parameters().unwrap(), [7, 1]);
         assert!(gc(&pins, scalable).unwrap());
         assert_eq!(old.parameters().unwrap(), [8, 1]);
-        assert_eq!(old.fact("fact").as_deref(), Some("word"));
+        assert_eq!(old.fact("fact").as_deref(), Some("value"));
         // A kill right before the update.
         let draft = draft(&pins, scalable).unwrap();
         let mut object = prepare(scalable, (&[9, 1]).into(), Some(&old))

@@ -2,7 +2,7 @@
 //! Unregistration of a congestion control, and garbage collection of what killed processes left.
 
 use super::{
-    loaded::{LINK, MAP, OPERATIONS, loaded},
+    loaded::{LINK, Loaded, MAP, OPERATIONS, loaded},
     register::draft_path,
     replace::open_link,
 };
@@ -20,7 +20,7 @@ use std::{
 /// Longest time to wait until the kernel frees a name, which takes an RCU grace period.
 const UNREGISTER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Removes its directory, and with it the pin that keeps it registered.
+/// Removes a congestion control's directory, and with it the pin that keeps the congestion control registered.
 pub(super) fn withdraw(pins: &Pins, directory: &Path) -> Result<(), Error> {
     let operations = directory.join(OPERATIONS);
     if operations.exists() {
@@ -80,11 +80,11 @@ pub(super) fn gc(pins: &Pins, algorithm: Algorithm) -> Result<bool, Error> {
 fn is_active(directory: &Path) -> bool {
     let link = feature_probe::capture_warnings(|| open_link(directory));
     let info = link.ok().and_then(|link| link.info().ok());
-    let at_work = info.and_then(|info| match info.info {
+    let active_map = info.and_then(|info| match info.info {
         LinkTypeInfo::StructOps(operations) => Some(operations.map_id.to_string()),
         _ => None,
     });
-    at_work.is_some() && at_work == pins::fact(directory, MAP)
+    active_map.is_some() && active_map == pins::fact(directory, MAP)
 }
 
 /// Removes what killed programs left: interrupted loads, and transient congestion controls without a lease
@@ -97,9 +97,9 @@ pub fn clean(pins: &Pins) -> Result<Vec<String>, Error> {
     let mut names = Vec::new();
     for algorithm in algorithms() {
         let mut removed = gc(pins, algorithm)?;
-        let found = loaded(pins, algorithm)?;
-        if let Some(it) = found.filter(|it| it.is_transient() && !it.is_leased()) {
-            withdraw(pins, &it.directory)?;
+        let is_abandoned = |loaded: &Loaded| loaded.is_transient() && !loaded.is_leased();
+        if let Some(abandoned) = loaded(pins, algorithm)?.filter(is_abandoned) {
+            withdraw(pins, &abandoned.directory)?;
             wait_until_unregistered(&algorithm.system_name())?;
             removed = true;
         }

@@ -19,11 +19,11 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/window_cap.bpf.
 /// Most connections with an order at a time (`orders` in the program): 64 B each.
 pub const CONNECTIONS_MAX: usize = 16_384;
 
-/// Order that only reads the connection's cap.
+/// Order that reads the connection's cap and leaves it unchanged (`KEEP` of window_cap.bpf.c).
 const KEEP: u32 = u32::MAX;
 
 /// Value of `in_force` until a walk has visited the socket.
-const UNSEEN: u32 = u32::MAX;
+const NOT_VISITED: u32 = u32::MAX;
 
 /// Action that needs rights, for messages.
 const CAPPING: &str = "windows are capped";
@@ -37,7 +37,7 @@ pub struct Caps {
     _object: Object,
 }
 
-/// Checks whether the caller may load it.
+/// Checks whether the caller may load the program.
 pub fn permitted() -> Result<(), Error> {
     feature_probe::check_rights(CAPPING)
 }
@@ -65,7 +65,7 @@ impl Caps {
     fn attach(mut object: Object) -> libbpf_rs::Result<Self> {
         let registered = object
             .maps_mut()
-            .find(|map| map.name() == SETTLE)
+            .find(|map| map.name() == SETTLE_MAP)
             .expect("the program has it")
             .attach_struct_ops()?;
         let walk = object
@@ -79,7 +79,7 @@ impl Caps {
         };
         Ok(Self {
             orders: map("orders")?,
-            settle: map(SETTLE)?,
+            settle: map(SETTLE_MAP)?,
             walk,
             _registered: registered,
             _object: object,
@@ -89,14 +89,14 @@ impl Caps {
     /// Unregisters the congestion control for an owner that was killed: before Linux 6.4 it would stay registered.
     pub fn unregister(&self) {
         // Later kernels refuse it, and have unregistered it already.
-        let _ = self.settle.delete(&ONLY);
+        let _ = self.settle.delete(&ONLY_KEY);
     }
 
     /// Orders a cap of this many segments for the connection with this cookie; 0 lifts its cap. With `fill`
     /// its window grows up to the cap by slow start, whatever it is now. [`Self::carry_out`] executes
     /// orders.
     pub fn order(&self, cookie: u64, segments: u32, fill: bool) -> io::Result<()> {
-        let value = [segments, UNSEEN, fill.into()]
+        let value = [segments, NOT_VISITED, fill.into()]
             .map(u32::to_ne_bytes)
             .concat();
         self.orders
@@ -121,7 +121,7 @@ impl Caps {
         let value = self.orders.lookup(&cookie.to_ne_bytes(), MapFlags::ANY);
         let value = value.ok()??;
         let found = u32::from_ne_bytes(value.get(4..8)?.try_into().ok()?);
-        (found != UNSEEN).then_some(found)
+        (found != NOT_VISITED).then_some(found)
     }
 
     /// Returns the cookies of connections with an order.
@@ -181,37 +181,39 @@ fn open(name: &[u8; 16]) -> Result<OpenObject, Error> {
     let mut object = object.map_err(|error| feature_probe::failed("open the program", &error))?;
     for mut map in object.maps_mut() {
         if let Some(value) = map.initial_value_mut() {
-            put_name(value, name);
+            replace_placeholder(value, name);
         }
     }
     Ok(object)
 }
 
-fn put_name(value: &mut [u8], name: &[u8; 16]) {
-    let at = value
+fn replace_placeholder(value: &mut [u8], name: &[u8; 16]) {
+    let offset = value
         .windows(PLACEHOLDER.len())
-        .position(|at| at == PLACEHOLDER);
-    if let Some(at) = at {
-        value[at..at + name.len()].copy_from_slice(name);
+        .position(|bytes| bytes == PLACEHOLDER);
+    if let Some(offset) = offset {
+        value[offset..offset + name.len()].copy_from_slice(name);
     }
 }
 
-/// The map of operations in the program, and its only key.
-const SETTLE: &str = "longhaul_settle";
-const ONLY: [u8; 4] = [0; 4];
+/// Name of the map in the program that has the congestion control's operations.
+const SETTLE_MAP: &str = "longhaul_settle";
+/// The only key of that map.
+const ONLY_KEY: [u8; 4] = [0; 4];
 
-/// Unregisters what a process left that was killed together with its cleanup process, before Linux 6.4.
+/// Unregisters congestion controls of processes that were killed together with their cleanup process. Since Linux 6.4
+/// the kernel does that itself.
 fn remove_stale() {
-    for info in MapInfoIter::default().filter(|info| info.name == SETTLE) {
+    for info in MapInfoIter::default().filter(|info| info.name == SETTLE_MAP) {
         let Ok(map) = MapHandle::from_map_id(info.id) else {
             continue;
         };
-        let value = map.lookup(&ONLY, MapFlags::ANY).ok().flatten();
+        let value = map.lookup(&ONLY_KEY, MapFlags::ANY).ok().flatten();
         if value
             .and_then(|value| owner(&value))
             .is_some_and(has_exited)
         {
-            let _ = map.delete(&ONLY);
+            let _ = map.delete(&ONLY_KEY);
         }
     }
 }
@@ -222,8 +224,8 @@ fn has_exited(process: u32) -> bool {
 
 /// Returns the process ID in a name of [`unique_name`] anywhere in the operations.
 fn owner(operations: &[u8]) -> Option<u32> {
-    let at = operations.windows(4).position(|at| at == b"lh_s")?;
-    let name = operations.get(at + 4..)?;
+    let offset = operations.windows(4).position(|bytes| bytes == b"lh_s")?;
+    let name = operations.get(offset + 4..)?;
     let number = name.split(|byte| *byte == b'_').next()?;
     u32::from_str_radix(str::from_utf8(number).ok()?, 16).ok()
 }

@@ -72,11 +72,11 @@ impl Pool {
     #[must_use]
     pub fn lease(&self, mode: Mode) -> Lease<'_> {
         let idle = self.state().take(mode);
-        let conduit = Some(idle.unwrap_or_else(|| self.create(mode)));
+        let buffer = Some(idle.unwrap_or_else(|| self.create(mode)));
         Lease {
             pool: self,
             mode,
-            conduit,
+            buffer,
         }
     }
 
@@ -116,12 +116,12 @@ impl Pool {
 
     /// Keeps only an empty buffer for reuse, or one connection's bytes would reach another. A copy
     /// buffer used in place of a pipe is dropped too: the next lease tries to create a pipe again.
-    fn put_back(&self, conduit: TransferBuffer, mode: Mode) {
-        let pipe = kind(&conduit) == Mode::Splice;
-        let stand_in = kind(&conduit) != mode;
+    fn put_back(&self, buffer: TransferBuffer, mode: Mode) {
+        let pipe = kind(&buffer) == Mode::Splice;
+        let stand_in = kind(&buffer) != mode;
         let mut state = self.state();
-        if conduit.buffered_len() == 0 && !stand_in && state.idle.len() < self.config.idle_max {
-            state.idle.push(conduit);
+        if buffer.buffered_len() == 0 && !stand_in && state.idle.len() < self.config.idle_max {
+            state.idle.push(buffer);
         } else if pipe {
             state.pipes -= 1;
         }
@@ -139,8 +139,8 @@ impl State {
     }
 }
 
-fn kind(conduit: &TransferBuffer) -> Mode {
-    match conduit {
+fn kind(buffer: &TransferBuffer) -> Mode {
+    match buffer {
         TransferBuffer::Splice(_) => Mode::Splice,
         TransferBuffer::Copy(_) => Mode::Copy,
     }
@@ -151,26 +151,26 @@ fn kind(conduit: &TransferBuffer) -> Mode {
 pub struct Lease<'a> {
     pool: &'a Pool,
     mode: Mode,
-    conduit: Option<TransferBuffer>,
+    buffer: Option<TransferBuffer>,
 }
 
 impl Deref for Lease<'_> {
     type Target = TransferBuffer;
     fn deref(&self) -> &TransferBuffer {
-        self.conduit.as_ref().expect("present until drop")
+        self.buffer.as_ref().expect("present until drop")
     }
 }
 
 impl DerefMut for Lease<'_> {
     fn deref_mut(&mut self) -> &mut TransferBuffer {
-        self.conduit.as_mut().expect("present until drop")
+        self.buffer.as_mut().expect("present until drop")
     }
 }
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
-        if let Some(conduit) = self.conduit.take() {
-            self.pool.put_back(conduit, self.mode);
+        if let Some(buffer) = self.buffer.take() {
+            self.pool.put_back(buffer, self.mode);
         }
     }
 }

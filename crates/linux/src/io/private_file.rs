@@ -8,7 +8,8 @@ use std::{
     path::Path,
 };
 
-const OTHERS: u32 = 0o077;
+/// Permissions of the group and of others.
+const GROUP_AND_OTHERS: u32 = 0o077;
 
 /// Reads the first `bytes_max` bytes of a text file that only its owner may read. A pipe has no reader besides this
 /// process, so its mode does not matter.
@@ -19,7 +20,7 @@ const OTHERS: u32 = 0o077;
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<String> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
-    if metadata.is_file() && metadata.mode() & OTHERS != 0 {
+    if metadata.is_file() && metadata.mode() & GROUP_AND_OTHERS != 0 {
         return Err(io::Error::other(
             "others may read it, and it holds secrets: chmod 600",
         ));

@@ -34,7 +34,7 @@ impl Buffer {
 
     fn fill(
         &mut self,
-        most: usize,
+        len_max: usize,
         read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
     ) -> io::Result<usize> {
         assert_eq!(
@@ -42,8 +42,8 @@ impl Buffer {
             0,
             "a buffer is drained before it is filled"
         );
-        let most = most.min(self.bytes.len());
-        let read = read(&mut self.bytes[..most])?;
+        let len_max = len_max.min(self.bytes.len());
+        let read = read(&mut self.bytes[..len_max])?;
         (self.start, self.end) = (0, read);
         Ok(read)
     }
@@ -80,7 +80,7 @@ pub enum TransferBuffer {
 }
 
 impl TransferBuffer {
-    /// Returns the bytes that were read from the source and not yet written to the sink.
+    /// Returns the number of bytes that were read from the source and not yet written to the sink.
     #[must_use]
     pub fn buffered_len(&self) -> usize {
         match self {
@@ -89,19 +89,19 @@ impl TransferBuffer {
         }
     }
 
-    /// Reads from `source`, up to `most` bytes. `Ok(0)` is the end of the stream, `WouldBlock`
-    /// an empty socket.
+    /// Reads from `source`, up to `len_max` bytes. `Ok(0)` is the end of the stream; `WouldBlock`
+    /// means that the socket has no data.
     ///
     /// # Panics
     /// If the buffer is not empty.
-    pub fn fill(&mut self, source: impl AsFd, most: usize) -> io::Result<usize> {
+    pub fn fill(&mut self, source: impl AsFd, len_max: usize) -> io::Result<usize> {
         match self {
-            Self::Splice(pipe) => pipe.fill(source, most),
-            Self::Copy(buffer) => buffer.fill(most, |bytes| receive(source, bytes)),
+            Self::Splice(pipe) => pipe.fill(source, len_max),
+            Self::Copy(buffer) => buffer.fill(len_max, |bytes| receive(source, bytes)),
         }
     }
 
-    /// Writes to `sink` as much as it takes. `WouldBlock`: its send buffer is full.
+    /// Writes to `sink` as much as it accepts. `WouldBlock` means that its send buffer is full.
     pub fn drain(&mut self, sink: impl AsFd) -> io::Result<usize> {
         match self {
             Self::Splice(pipe) => pipe.drain(sink),
@@ -115,10 +115,10 @@ impl TransferBuffer {
     /// If the buffer is not empty, or if this is a pipe, whose bytes never pass through user space.
     pub fn fill_with(
         &mut self,
-        most: usize,
+        len_max: usize,
         read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        self.buffer().fill(most, read)
+        self.buffer().fill(len_max, read)
     }
 
     /// Like [`TransferBuffer::drain`], to a sink other than a plain socket, such as TLS.

@@ -130,13 +130,13 @@ enum RootQdisc {
 }
 
 fn root_qdisc(device: &str) -> Result<RootQdisc, Error> {
-    let shown = tc(&format!("qdisc show dev {device} root"))?;
-    Ok(parse_root_qdisc(&shown))
+    let output = tc(&format!("qdisc show dev {device} root"))?;
+    Ok(parse_root_qdisc(&output))
 }
 
 /// Parses `qdisc KIND HANDLE: root …`; empty without a discipline.
-fn parse_root_qdisc(shown: &str) -> RootQdisc {
-    let mut words = shown.split_whitespace().skip(1);
+fn parse_root_qdisc(output: &str) -> RootQdisc {
+    let mut words = output.split_whitespace().skip(1);
     match (words.next(), words.next()) {
         (Some("htb"), Some(handle)) if handle == format!("{MAJOR:x}:") => RootQdisc::Ours,
         (Some(_), Some(handle)) if handle != "0:" => RootQdisc::UserConfigured,
@@ -149,7 +149,7 @@ fn install(device: &str, rate: u32) -> Result<(), Error> {
     // Allows for a timer that is late by 100 µs.
     let burst = (u64::from(rate) / 10_000).max(1) * PACKET_BYTES;
     let major = format!("{MAJOR:x}");
-    let done = tc(&format!("qdisc add dev {device} root handle {major}: htb"))
+    let outcome = tc(&format!("qdisc add dev {device} root handle {major}: htb"))
         .and_then(|_| {
             tc(&format!(
                 "class add dev {device} parent {major}: classid {major}:1 htb rate {bytes}bps \
@@ -161,7 +161,7 @@ fn install(device: &str, rate: u32) -> Result<(), Error> {
                 "qdisc add dev {device} parent {major}:1 pfifo limit {QUEUE_PACKETS}"
             ))
         });
-    done.map(drop)
+    outcome.map(drop)
 }
 
 fn remove(device: &str) -> Result<(), Error> {
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn distinguishes_kernel_defaults_from_configured_qdiscs() {
-        for (shown, root) in [
+        for (output, root) in [
             ("", RootQdisc::Kernel),
             ("qdisc noqueue 0: root refcnt 2", RootQdisc::Kernel),
             (
@@ -198,7 +198,7 @@ mod tests {
             ),
             ("qdisc htb acc: root refcnt 2 r2q 10", RootQdisc::Ours),
         ] {
-            assert_eq!(parse_root_qdisc(shown), root, "{shown}");
+            assert_eq!(parse_root_qdisc(output), root, "{output}");
         }
     }
 }

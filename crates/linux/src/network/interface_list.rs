@@ -13,14 +13,14 @@ use netlink_packet_route::{
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use std::io;
 
-/// Room for one datagram of a dump; the kernel fills at most 32 KiB at a time
+/// Maximum length of one datagram of a dump, in bytes. The kernel fills at most 32 KiB at a time
 /// (`net/netlink/af_netlink.c`, `netlink_dump`).
-const DATAGRAM: usize = 32 * 1024;
+const DATAGRAM_LEN_MAX: usize = 32 * 1024;
 
 /// An interface as the kernel describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
     /// The link kind of a virtual interface (`veth`, `bridge`, `tun`), else `None`.
     pub kind: Option<String>,
@@ -97,11 +97,14 @@ impl Interface {
 /// Returns the kinds of the disciplines that queue packets of interface `index`: the root, or the children
 /// of `mq`.
 fn leaf_qdiscs(index: u32, disciplines: &[TcMessage]) -> Vec<String> {
-    let outgoing = |message: &&TcMessage| {
+    let is_outgoing = |message: &&TcMessage| {
         message.header.index as u32 == index && message.header.parent != TcHandle::INGRESS
     };
-    let mine: Vec<&TcMessage> = disciplines.iter().filter(outgoing).collect();
-    let mut kinds: Vec<String> = mine.iter().filter_map(|message| kind(message)).collect();
+    let outgoing_qdiscs: Vec<&TcMessage> = disciplines.iter().filter(is_outgoing).collect();
+    let mut kinds: Vec<String> = outgoing_qdiscs
+        .iter()
+        .filter_map(|message| kind(message))
+        .collect();
     if kinds.iter().any(|kind| kind != "mq") {
         kinds.retain(|kind| kind != "mq");
     }
@@ -126,7 +129,7 @@ fn dump(query: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;
     socket.send(&request(query), 0)?;
-    let mut datagram = vec![0; DATAGRAM];
+    let mut datagram = vec![0; DATAGRAM_LEN_MAX];
     let mut found = Vec::new();
     loop {
         let size = socket.recv(&mut &mut datagram[..], 0)?;

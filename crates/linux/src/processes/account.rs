@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A user's account (passwd(5), group(5)), and becoming that user.
+//! A user's account (passwd(5), group(5)), and the change of a process to that user.
 
 use std::{
     ffi::{CStr, CString, OsString, c_char},
@@ -31,7 +31,7 @@ const GROUPS_MAX: usize = 65536;
 const ENTRY_BYTES_MAX: usize = 1 << 20;
 
 impl Account {
-    /// Looks a login name up; `None` if there is no such user.
+    /// Looks up a login name. Returns `None` if there is no such user.
     pub fn of(name: &str) -> io::Result<Option<Self>> {
         let Ok(name) = CString::new(name) else {
             return Ok(None);
@@ -52,16 +52,16 @@ impl Account {
     /// Changes this process to that user, for a child before it calls exec. Makes system calls only.
     /// Needs CAP_SETUID and CAP_SETGID.
     pub(crate) fn switch_to(&self) -> io::Result<()> {
-        let done = |outcome| match outcome {
+        let check = |outcome| match outcome {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         };
         // Groups first: the user has no right to change them.
         // SAFETY: the list has the given length; the other calls take no pointers.
         unsafe {
-            done(libc::setgroups(self.groups.len(), self.groups.as_ptr()))?;
-            done(libc::setgid(self.gid))?;
-            done(libc::setuid(self.uid))
+            check(libc::setgroups(self.groups.len(), self.groups.as_ptr()))?;
+            check(libc::setgid(self.gid))?;
+            check(libc::setuid(self.uid))
         }
     }
 }
@@ -88,19 +88,21 @@ fn look_up(name: &CStr, bytes: usize) -> io::Result<Option<Account>> {
             gid: entry.pw_gid,
             groups: groups_of(name, entry.pw_gid)?,
             // SAFETY: strings in `text`, which is still there.
-            name: unsafe { owned(entry.pw_name) },
+            name: unsafe { copy_string(entry.pw_name) },
             // SAFETY: as above.
-            home: unsafe { owned(entry.pw_dir) },
+            home: unsafe { copy_string(entry.pw_dir) },
             // SAFETY: as above.
-            shell: unsafe { owned(entry.pw_shell) },
+            shell: unsafe { copy_string(entry.pw_shell) },
         })),
         (error, _) => Err(io::Error::from_raw_os_error(error)),
     }
 }
 
+/// Copies a C string.
+///
 /// # Safety
 /// `text` is a C string.
-unsafe fn owned(text: *const c_char) -> OsString {
+unsafe fn copy_string(text: *const c_char) -> OsString {
     // SAFETY: the caller's promise.
     OsString::from_vec(unsafe { CStr::from_ptr(text) }.to_bytes().to_vec())
 }

@@ -74,14 +74,14 @@ mod tests {
     #[test]
     fn parses_names_with_brackets_and_blanks() {
         let stat = "7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 110 15 12 13 20 0 4 0 900 5000 60 1 2";
-        let want = Fields {
+        let expected = Fields {
             cpu: 125,
             threads: 4,
             start_ticks: 900,
             virtual_bytes: 5000,
             resident_pages: 60,
         };
-        assert_eq!(fields(stat), Some(want));
+        assert_eq!(fields(stat), Some(expected));
         assert_eq!(fields("7 (a) S 1"), None);
     }
 

@@ -48,7 +48,9 @@ impl BenchRequest {
     /// Checks that a request stays within the limits of the command line.
     pub(super) fn check(&self) -> Result<()> {
         let streams_ok = (1..=64).contains(&self.streams);
-        let interval_ok = self.interval_milliseconds.is_none_or(|each| each >= 100);
+        let interval_ok = self
+            .interval_milliseconds
+            .is_none_or(|interval| interval >= 100);
         ensure!(
             streams_ok && interval_ok && self.milliseconds <= 3_600_000,
             "the requested bench is too large"
@@ -56,16 +58,16 @@ impl BenchRequest {
         Ok(())
     }
 
-    /// Creates the time series of a connection of a bench that started then.
+    /// Creates the time series of a connection, for a bench that started at `started_at`.
     pub(super) fn time_series(&self, started_at: Instant) -> TimeSeries {
-        let every = self.interval_milliseconds.map(Duration::from_millis);
-        TimeSeries::new(started_at, every)
+        let interval = self.interval_milliseconds.map(Duration::from_millis);
+        TimeSeries::new(started_at, interval)
     }
 
-    /// Returns the bytes that each connection carries.
+    /// Returns the number of bytes that each connection carries.
     fn stream_bytes(&self) -> u64 {
         self.bytes
-            .map_or(u64::MAX, |all| all.div_ceil(self.streams.into()))
+            .map_or(u64::MAX, |bytes| bytes.div_ceil(self.streams.into()))
     }
 }
 
@@ -128,7 +130,9 @@ pub(super) async fn run(config: &Bench) -> Result<()> {
         streams: config.streams,
         reverse: config.reverse,
         bits_per_second: receiver.bits_per_second,
-        interval_seconds: request.interval_milliseconds.map(|each| each as f64 / 1e3),
+        interval_seconds: request
+            .interval_milliseconds
+            .map(|interval| interval as f64 / 1e3),
         sender,
         receiver,
     };
@@ -145,10 +149,10 @@ fn milliseconds(time: Time) -> u64 {
 
 impl BenchReport {
     fn print(&self) {
-        let each = self.interval_seconds.unwrap_or_default();
+        let interval_seconds = self.interval_seconds.unwrap_or_default();
         for (number, interval) in self.receiver.intervals.iter().enumerate() {
-            let rate = BitRate::measured((interval.bytes as f64 * 8.0 / each) as u64);
-            outln!("{:.1} s: {rate}", (number + 1) as f64 * each);
+            let rate = BitRate::measured((interval.bytes as f64 * 8.0 / interval_seconds) as u64);
+            outln!("{:.1} s: {rate}", (number + 1) as f64 * interval_seconds);
         }
         outln!("{}", BitRate::measured(self.bits_per_second));
         outln!("sender: {}", self.sender);
@@ -176,13 +180,13 @@ async fn run_client(
         .parse()
         .context("the peer is not a bench of longhaul")?;
     let (started_at, cpu_start) = (Instant::now(), process_cpu_time());
-    let mut all = JoinSet::new();
+    let mut tasks = JoinSet::new();
     for _ in 0..request.streams {
         let mut stream = connect().await?;
         stream.write_u8(b'D').await?;
         stream.write_u64(number).await?;
         let request = request.clone();
-        all.spawn_local(async move {
+        tasks.spawn_local(async move {
             match request.reverse {
                 true => receive_data(stream, request.time_series(started_at)).await,
                 false => send_data(stream, &request, started_at).await,
@@ -190,7 +194,7 @@ async fn run_client(
         });
     }
     let mut local = TransferStats::default();
-    while let Some(result) = all.join_next().await {
+    while let Some(result) = tasks.join_next().await {
         result??.add_to(&mut local);
     }
     let local = local.with_duration(started_at.elapsed(), process_cpu_time() - cpu_start);
@@ -210,9 +214,9 @@ pub(super) async fn send_data(
     let mut time_series = request.time_series(started_at);
     let sending_since = Instant::now();
     let time = Duration::from_millis(request.milliseconds);
-    let (mut bytes, each) = (0, request.stream_bytes());
-    while bytes < each && (request.bytes.is_some() || sending_since.elapsed() < time) {
-        let length = (each - bytes).min(BUFFER_LEN as u64) as usize;
+    let (mut bytes, bytes_max) = (0, request.stream_bytes());
+    while bytes < bytes_max && (request.bytes.is_some() || sending_since.elapsed() < time) {
+        let length = (bytes_max - bytes).min(BUFFER_LEN as u64) as usize;
         stream.write_all(&buffer[..length]).await?;
         bytes += length as u64;
         time_series.record(length as u64, &stream);

@@ -100,15 +100,15 @@ impl TimeSeries {
     }
 }
 
-/// Adds the intervals of another connection.
-pub(super) fn add(all: &mut Vec<Interval>, more: Vec<Interval>) {
-    all.resize(all.len().max(more.len()), Interval::default());
-    for (sum, one) in all.iter_mut().zip(more) {
-        sum.bytes += one.bytes;
-        sum.packets_retransmitted += one.packets_retransmitted;
-        sum.rtt_ms = sum.rtt_ms.max(one.rtt_ms);
-        sum.paced_bits_per_second += one.paced_bits_per_second;
-        sum.link_bits_per_second = sum.link_bits_per_second.max(one.link_bits_per_second);
+/// Adds the intervals of another connection to the sums.
+pub(super) fn add(sums: &mut Vec<Interval>, intervals: Vec<Interval>) {
+    sums.resize(sums.len().max(intervals.len()), Interval::default());
+    for (sum, interval) in sums.iter_mut().zip(intervals) {
+        sum.bytes += interval.bytes;
+        sum.packets_retransmitted += interval.packets_retransmitted;
+        sum.rtt_ms = sum.rtt_ms.max(interval.rtt_ms);
+        sum.paced_bits_per_second += interval.paced_bits_per_second;
+        sum.link_bits_per_second = sum.link_bits_per_second.max(interval.link_bits_per_second);
     }
 }
 
@@ -146,11 +146,11 @@ mod tests {
     #[test]
     fn counts_data_in_its_interval() {
         let bytes: Vec<u64> = sample_series().iter().map(|one| one.bytes).collect();
-        let again: Vec<u64> = sample_series()
+        let retransmitted: Vec<u64> = sample_series()
             .iter()
             .map(|one| one.packets_retransmitted)
             .collect();
-        assert_eq!((bytes, again), (vec![20, 0, 30], vec![4, 0, 1]));
+        assert_eq!((bytes, retransmitted), (vec![20, 0, 30], vec![4, 0, 1]));
     }
 
     #[test]
