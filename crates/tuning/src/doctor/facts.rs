@@ -23,7 +23,7 @@ pub(super) struct Facts {
     /// Processors that this process may use.
     pub(super) cpus: u64,
     pub(super) memory: Bytes,
-    /// Least memory limit among this process's control groups.
+    /// Minimum memory limit of this process's control groups.
     pub(super) cgroup_memory: Option<Bytes>,
     /// Bytes of a page.
     pub(super) page: u64,
@@ -36,7 +36,7 @@ pub(super) struct Facts {
     /// Programs that longhaul uses and that were found.
     pub(super) programs: BTreeSet<String>,
     pub(super) tun: Tun,
-    /// Whether the asking process was root.
+    /// Whether the process that read the facts was root.
     pub(super) root: bool,
     /// Results of the trials of longhaul's features.
     pub(super) trials: Vec<Trial>,
@@ -128,10 +128,10 @@ impl Facts {
 
     /// Whether a trial has shown that this feature works or fails.
     pub(super) fn is_tried(&self, feature: &str) -> bool {
-        let known = |trial: &Trial| trial.outcome != Outcome::Untried;
+        let is_known = |trial: &Trial| trial.outcome != Outcome::Untried;
         self.trials
             .iter()
-            .any(|trial| trial.feature == feature && known(trial))
+            .any(|trial| trial.feature == feature && is_known(trial))
     }
 
     /// Whether the kernel was certainly built without an option.

@@ -35,9 +35,9 @@ pub fn run(args: &Args) -> Result<()> {
         connections: args.connections,
         transparent: args.transparent,
     };
-    let path = path.validated()?;
+    let path = path.check()?;
     if args.fix || args.undo || args.clean {
-        return change(args, path);
+        return change_settings(args, path);
     }
     let facts = match &args.facts {
         Some(file) => read_facts(file)?,
@@ -54,10 +54,10 @@ pub fn run(args: &Args) -> Result<()> {
             report::text(path, &findings, std::io::stdout().is_terminal())
         ),
     }
-    verdict(path, &findings)
+    check_limits(path, &findings)
 }
 
-fn verdict(path: Path, findings: &[Finding]) -> Result<()> {
+fn check_limits(path: Path, findings: &[Finding]) -> Result<()> {
     let limits = findings.iter().filter(|f| f.severity == Severity::Limit);
     match limits.count() {
         0 => Ok(()),
@@ -86,7 +86,7 @@ fn is_network_admin() -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::NET_ADMIN))
 }
 
-fn change(args: &Args, path: Path) -> Result<()> {
+fn change_settings(args: &Args, path: Path) -> Result<()> {
     let what = match (args.fix, args.undo) {
         (true, _) => "--fix",
         (_, true) => "--undo",

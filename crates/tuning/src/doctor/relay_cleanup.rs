@@ -38,7 +38,7 @@ enum Action {
 pub(super) fn clean() -> Result<Vec<String>> {
     let mut messages = Vec::new();
     for family in [Family::Ip, Family::Ip6] {
-        let tables = match our_tables(family) {
+        let tables = match relay_tables(family) {
             Ok(tables) => tables,
             Err(error) => return Ok(vec![format!("cannot search for tables of relays: {error}")]),
         };
@@ -50,7 +50,7 @@ pub(super) fn clean() -> Result<Vec<String>> {
     Ok(messages)
 }
 
-fn our_tables(family: Family) -> Result<Vec<String>, nft::NftError> {
+fn relay_tables(family: Family) -> Result<Vec<String>, nft::NftError> {
     let mut tables = nft::tables(family)?;
     tables.retain(|name| name.starts_with(TABLE_PREFIX));
     Ok(tables)
@@ -61,7 +61,7 @@ fn clean_table(family: Family, table: &str) -> Result<String> {
     let port = port_of(table);
     let listening = port.is_none_or(|port| has_listener(port).unwrap_or(true));
     Ok(
-        match action(port, has_live_lease(family, table), listening) {
+        match choose_action(port, has_live_lease(family, table), listening) {
             Action::Remove => {
                 nft::delete_table(family, table)?;
                 format!("{name} removed: no relay renews it or listens")
@@ -72,7 +72,7 @@ fn clean_table(family: Family, table: &str) -> Result<String> {
 }
 
 /// Chooses the action. `leased` is whether the table has an unexpired lease; `None` if it has no lease set.
-fn action(port: Option<u16>, leased: Option<bool>, listening: bool) -> Action {
+fn choose_action(port: Option<u16>, leased: Option<bool>, listening: bool) -> Action {
     match (port, leased) {
         (None, _) => Action::Keep("its name has no port, so its owner is unknown"),
         (_, None) => Action::Keep("it has no lease, so its owner is unknown"),
@@ -87,8 +87,8 @@ fn port_of(table: &str) -> Option<u16> {
 }
 
 fn has_live_lease(family: Family, table: &str) -> Option<bool> {
-    let question = ["-j", "list", "set", family.name(), table, lease::SET];
-    let listing = run_json("nft", &question).ok()?;
+    let args = ["-j", "list", "set", family.name(), table, lease::SET];
+    let listing = run_json("nft", &args).ok()?;
     let items = listing["nftables"].as_array()?;
     let set = items.iter().find_map(|item| item.get("set"))?;
     let elements = set["elem"].as_array();
@@ -109,9 +109,14 @@ fn clean_rules(family: Family) -> Result<Vec<String>> {
     let Ok(rules) = run_json("ip", &["-j", option, "rule", "list"]) else {
         return Ok(Vec::new());
     };
-    let tables = our_tables(family)?;
+    let tables = relay_tables(family)?;
     let mut messages = Vec::new();
-    for (mark, port) in rules.as_array().into_iter().flatten().filter_map(mark_of) {
+    for (mark, port) in rules
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(parse_rule_mark)
+    {
         let name = format!("{} rule for mark {mark:#x}", family.name());
         let in_use = tables.iter().any(|table| port_of(table) == Some(port));
         if in_use || has_listener(port).unwrap_or(true) {
@@ -125,7 +130,7 @@ fn clean_rules(family: Family) -> Result<Vec<String>> {
 }
 
 /// Returns the mark and port of a rule of longhaul's: its routing table has the mark's number.
-fn mark_of(rule: &Value) -> Option<(u32, u16)> {
+fn parse_rule_mark(rule: &Value) -> Option<(u32, u16)> {
     let mark = rule["fwmark"].as_str()?.strip_prefix("0x")?;
     let mark = u32::from_str_radix(mark, 16).ok()?;
     let table: u32 = rule["table"].as_str()?.parse().ok()?;
@@ -159,7 +164,7 @@ mod tests {
 
     #[test]
     fn removes_only_tables_of_dead_relays() {
-        let dead = action(Some(1081), Some(false), false);
+        let dead = choose_action(Some(1081), Some(false), false);
         assert_eq!(dead, Action::Remove);
         for (port, lease, listening) in [
             (None, Some(false), false),
@@ -167,8 +172,8 @@ mod tests {
             (Some(1081), Some(true), false),
             (Some(1081), Some(false), true),
         ] {
-            let fate = action(port, lease, listening);
-            assert!(matches!(fate, Action::Keep(_)), "{port:?} {lease:?}");
+            let chosen = choose_action(port, lease, listening);
+            assert!(matches!(chosen, Action::Keep(_)), "{port:?} {lease:?}");
         }
     }
 
@@ -177,7 +182,8 @@ mod tests {
         assert_eq!(port_of("longhaul-1081"), Some(1081));
         assert_eq!(port_of("longhaul-70000"), None);
         assert_eq!(port_of("longhaul"), None);
-        let rule = |mark: &str, table: &str| mark_of(&json!({"fwmark": mark, "table": table}));
+        let rule =
+            |mark: &str, table: &str| parse_rule_mark(&json!({"fwmark": mark, "table": table}));
         assert_eq!(rule("0x4c480439", "1279788089"), Some((0x4c48_0439, 1081)));
         assert_eq!(rule("0x4c480439", "100"), None);
         assert_eq!(rule("0x1", "1"), None);

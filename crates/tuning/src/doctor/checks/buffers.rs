@@ -5,9 +5,9 @@
 use super::super::{facts::Facts, finding::Finding, path::Path};
 use longhaul_units::Bytes;
 
-/// Largest value of a buffer setting, which is a C int.
+/// Maximum of a buffer setting, which is a C int.
 const BUFFER_MAX: u64 = i32::MAX as u64;
-/// Largest window of TCP: 65,535 shifted by 14 (RFC 7323, section 2.3).
+/// Maximum window of TCP: 65,535 shifted by 14 (RFC 7323, section 2.3).
 const WINDOW_MAX: u64 = 65_535 << 14;
 
 pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
@@ -29,34 +29,34 @@ fn buffer_for(bytes: Bytes) -> u64 {
 }
 
 fn maximum(facts: &Facts, path: Path, name: &str) -> Option<Finding> {
-    let [least, start, most] = facts.numbers(name)?;
+    let [min, initial, max] = facts.numbers(name)?;
     let want = buffer_for(path.bdp()).min(BUFFER_MAX);
     let found = facts.setting(name)?;
-    if most >= want {
+    if max >= want {
         return Some(Finding::ok(name, found));
     }
     let why = format!(
-        "a maximum of {} allows one connection {} at {}; {} wants {}",
-        Bytes::new(most),
-        path.rate_of_window(Bytes::new(most / 2)),
+        "a maximum of {} allows one connection {} at {}; {} needs {}",
+        Bytes::new(max),
+        path.rate_of_window(Bytes::new(max / 2)),
         path.rtt,
         path.bdp_text(),
         Bytes::new(want),
     );
-    Some(Finding::limit(name, found, why).set(format!("{least} {start} {want}")))
+    Some(Finding::limit(name, found, why).set(format!("{min} {initial} {want}")))
 }
 
 fn window(path: Path) -> Option<Finding> {
-    let most = Bytes::new(WINDOW_MAX);
-    (path.bdp() > most).then(|| {
+    let window_max = Bytes::new(WINDOW_MAX);
+    (path.bdp() > window_max).then(|| {
         let streams = path.bdp().get().div_ceil(WINDOW_MAX);
         let why = format!(
-            "TCP's window ends at {most}, {} at {}; {}",
-            path.rate_of_window(most),
+            "TCP's window is at most {window_max}, which is {} at {}; {}",
+            path.rate_of_window(window_max),
             path.rtt,
             path.bdp_text()
         );
-        Finding::limit("TCP window", most, why)
+        Finding::limit("TCP window", window_max, why)
             .advise(format!("use {streams} or more parallel connections"))
     })
 }
@@ -64,22 +64,22 @@ fn window(path: Path) -> Option<Finding> {
 /// Returns the kernel memory that the path's data and the connections need, in bytes. A relay may hold a full
 /// send buffer and, after a loss, a full receive buffer. Each is twice the BDP, for all connections
 /// together. Besides, each connection's two sockets hold about a page for each direction.
-fn wanted_memory(path: Path, page: u64) -> u64 {
+fn required_memory(path: Path, page: u64) -> u64 {
     path.bdp().get() * 4 + path.connections * 4 * page
 }
 
 fn memory(facts: &Facts, path: Path) -> Option<Finding> {
     const NAME: &str = "net.ipv4.tcp_mem";
-    let [low, pressure, most] = facts.numbers(NAME)?;
+    let [low, pressure, high] = facts.numbers(NAME)?;
     let page = facts.page.max(1);
-    let want = wanted_memory(path, page);
+    let want = required_memory(path, page);
     let pages = want.div_ceil(page);
     let found = facts.setting(NAME)?;
     if pressure >= pages {
         return Some(Finding::ok(NAME, found));
     }
     let why = format!(
-        "TCP shrinks windows beyond {} pages ({}); {} connections and {} in both directions want {}",
+        "TCP shrinks windows beyond {} pages ({}); {} connections and {} in both directions need {}",
         pressure,
         Bytes::new(pressure.saturating_mul(page)),
         path.connections,
@@ -87,7 +87,7 @@ fn memory(facts: &Facts, path: Path) -> Option<Finding> {
         Bytes::new(want),
     );
     let finding = Finding::limit(NAME, found, why);
-    let raised = [low.max(pages / 4 * 3), pages, most.max(pages / 2 * 3)];
+    let raised = [low.max(pages / 4 * 3), pages, high.max(pages / 2 * 3)];
     Some(match raised[2] * page > facts.memory.get() / 2 {
         true => finding.advise(format!(
             "that is more than half of this host's {}: more memory, or fewer connections",
@@ -99,17 +99,17 @@ fn memory(facts: &Facts, path: Path) -> Option<Finding> {
 
 /// Checks the control group's memory, to which socket buffers are charged.
 fn cgroup(facts: &Facts, path: Path) -> Option<Finding> {
-    let most = facts.cgroup_memory?;
-    let want = Bytes::new(wanted_memory(path, facts.page));
-    if most >= want {
-        return Some(Finding::ok("cgroup memory", most));
+    let limit = facts.cgroup_memory?;
+    let want = Bytes::new(required_memory(path, facts.page));
+    if limit >= want {
+        return Some(Finding::ok("cgroup memory", limit));
     }
     let why = format!(
-        "socket buffers count against the control group's memory; {} connections and {} want {want}",
+        "socket buffers count against the control group's memory; {} connections and {} need {want}",
         path.connections,
         path.bdp_text()
     );
-    let finding = Finding::limit("cgroup memory", most, why);
+    let finding = Finding::limit("cgroup memory", limit, why);
     Some(finding.advise("raise memory.max (systemd: MemoryMax=) or use another control group"))
 }
 
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(
             finding.reason,
             "a maximum of 6.29 MB allows one connection 126 Mbit/s at 200 ms; \
-             10 Gbit/s × 200 ms = 250 MB wants 500 MB"
+             10 Gbit/s × 200 ms = 250 MB needs 500 MB"
         );
         let fix = finding.fix.unwrap();
         assert_eq!(

@@ -14,13 +14,16 @@ const MSS: u64 = 1448;
 const RECOVERY_MAX: Time = Time::from_millis(60_000);
 
 pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
-    [default(facts, path), allowed(facts)]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        default_congestion_control(facts, path),
+        allowed_congestion_controls(facts),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
-fn default(facts: &Facts, path: Path) -> Option<Finding> {
+fn default_congestion_control(facts: &Facts, path: Path) -> Option<Finding> {
     const NAME: &str = "net.ipv4.tcp_congestion_control";
     let found = facts.setting(NAME)?;
     let Some(recovery) = recovery(found, path) else {
@@ -36,7 +39,7 @@ fn default(facts: &Facts, path: Path) -> Option<Finding> {
         false => return Some(Finding::ok(NAME, found)),
     };
     let finding = Finding::new(severity, NAME, found, why);
-    Some(match better(facts, found) {
+    Some(match better_congestion_control(facts, found) {
         Some(name) => finding.set(name),
         None => finding.advise("the kernel has nothing faster: load one (modprobe tcp_bbr)"),
     })
@@ -63,19 +66,19 @@ fn recovery(congestion_control: &str, path: Path) -> Option<Time> {
 }
 
 /// Returns the best available congestion control that recovers sooner than `found`.
-fn better(facts: &Facts, found: &str) -> Option<&'static str> {
-    let there = facts.setting("net.ipv4.tcp_available_congestion_control")?;
-    let has = |name: &&&str| there.split(' ').any(|other| other == **name);
+fn better_congestion_control(facts: &Facts, found: &str) -> Option<&'static str> {
+    let available = facts.setting("net.ipv4.tcp_available_congestion_control")?;
+    let has = |name: &&&str| available.split(' ').any(|other| other == **name);
     let sooner = ["bbr", "cubic"].iter().find(has).copied();
     sooner.filter(|name| *name != found)
 }
 
-fn allowed(facts: &Facts) -> Option<Finding> {
+fn allowed_congestion_controls(facts: &Facts) -> Option<Finding> {
     const NAME: &str = "net.ipv4.tcp_allowed_congestion_control";
     let allowed = facts.setting(NAME)?;
-    let there = facts.setting("net.ipv4.tcp_available_congestion_control")?;
+    let available = facts.setting("net.ipv4.tcp_available_congestion_control")?;
     let may = |name: &&str| allowed.split(' ').any(|other| other == *name);
-    let forbidden: Vec<&str> = there.split(' ').filter(|name| !may(name)).collect();
+    let forbidden: Vec<&str> = available.split(' ').filter(|name| !may(name)).collect();
     if forbidden.is_empty() {
         return Some(Finding::ok(NAME, allowed));
     }
@@ -99,7 +102,7 @@ mod tests {
             ("net.ipv4.tcp_congestion_control", name),
             ("net.ipv4.tcp_available_congestion_control", there),
         ]);
-        default(&facts, path()).unwrap()
+        default_congestion_control(&facts, path()).unwrap()
     }
 
     #[test]
@@ -134,7 +137,7 @@ mod tests {
                 rtt,
                 ..path()
             };
-            default(&facts, path).unwrap().severity
+            default_congestion_control(&facts, path).unwrap().severity
         };
         // 101 segments: 50 round trips; 102: 51.
         assert_eq!(short(101 * 1448 * 8), Severity::Ok);
@@ -150,7 +153,11 @@ mod tests {
                 "reno bbr cubic",
             ),
         ]);
-        let fix = allowed(&facts).unwrap().fix.unwrap().text();
+        let fix = allowed_congestion_controls(&facts)
+            .unwrap()
+            .fix
+            .unwrap()
+            .text();
         assert!(fix.ends_with("='reno bbr cubic'"), "{fix}");
     }
 }

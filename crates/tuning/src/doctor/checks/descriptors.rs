@@ -5,62 +5,64 @@ use super::super::{facts::Facts, finding::Finding, path::Path};
 use longhaul_units::Bytes;
 
 /// Descriptors reserved for standard streams, event queues and listeners.
-const RESERVE: u64 = 64;
+const RESERVED: u64 = 64;
 
-fn sockets(path: Path) -> u64 {
-    path.connections * 2 + RESERVE
+/// Returns the descriptors of sockets alone.
+fn socket_descriptors(path: Path) -> u64 {
+    path.connections * 2 + RESERVED
 }
 
-fn with_pipes(path: Path) -> u64 {
-    path.connections * 6 + RESERVE
+/// Returns the descriptors of sockets and pipes.
+fn all_descriptors(path: Path) -> u64 {
+    path.connections * 6 + RESERVED
 }
 
 pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
-    let ceilings = ["fs.nr_open", "fs.file-max"];
-    let mut findings = vec![process(facts, path)];
+    let system_limits = ["fs.nr_open", "fs.file-max"];
+    let mut findings = vec![process_limit(facts, path)];
     findings.extend(
-        ceilings
+        system_limits
             .iter()
-            .filter_map(|name| ceiling(facts, path, name)),
+            .filter_map(|name| system_limit(facts, path, name)),
     );
     findings
 }
 
 /// Checks the hard limit of the process; the relay raises its soft limit to it.
-fn process(facts: &Facts, path: Path) -> Finding {
+fn process_limit(facts: &Facts, path: Path) -> Finding {
     const SETTING: &str = "RLIMIT_NOFILE (hard)";
-    let Some(most) = facts.files_hard else {
+    let Some(limit) = facts.files_hard else {
         return Finding::ok(SETTING, "unlimited");
     };
-    let finding = if most < sockets(path) {
+    let finding = if limit < socket_descriptors(path) {
         let why = format!(
-            "{} connections take {} descriptors for their sockets alone; this has room for {}",
+            "{} connections take {} descriptors for their sockets alone; this limit allows {}",
             path.connections,
-            sockets(path),
-            most.saturating_sub(RESERVE) / 2
+            socket_descriptors(path),
+            limit.saturating_sub(RESERVED) / 2
         );
-        Finding::limit(SETTING, most, why)
-    } else if most < with_pipes(path) {
+        Finding::limit(SETTING, limit, why)
+    } else if limit < all_descriptors(path) {
         let why = format!(
             "{} connections that all move data take {}; without pipes bytes are copied",
             path.connections,
-            with_pipes(path)
+            all_descriptors(path)
         );
-        Finding::note(SETTING, most, why)
+        Finding::note(SETTING, limit, why)
     } else {
-        return Finding::ok(SETTING, most);
+        return Finding::ok(SETTING, limit);
     };
-    let want = with_pipes(path);
+    let want = all_descriptors(path);
     finding.advise(format!(
         "LimitNOFILE={want} in the systemd unit, or 'ulimit -n {want}' as root"
     ))
 }
 
-fn ceiling(facts: &Facts, path: Path, name: &str) -> Option<Finding> {
+fn system_limit(facts: &Facts, path: Path, name: &str) -> Option<Finding> {
     let found = facts.setting(name)?;
-    let most: u64 = found.parse().ok()?;
-    let want = with_pipes(path);
-    if most >= want {
+    let limit: u64 = found.parse().ok()?;
+    let want = all_descriptors(path);
+    if limit >= want {
         return Some(Finding::ok(name, found));
     }
     let why = format!(
@@ -70,7 +72,8 @@ fn ceiling(facts: &Facts, path: Path, name: &str) -> Option<Finding> {
     Some(Finding::limit(name, found, why).set(want.next_multiple_of(1024)))
 }
 
-const PIPE: u64 = 1 << 20;
+/// Size of a relay's pipe, in bytes.
+const PIPE_SIZE: u64 = 1 << 20;
 
 /// Checks pipes: splice is cheapest through pipes of 1 MiB (pipe(7)).
 pub(super) fn pipes(facts: &Facts, path: Path) -> Vec<Finding> {
@@ -83,7 +86,7 @@ pub(super) fn pipes(facts: &Facts, path: Path) -> Vec<Finding> {
 fn size(facts: &Facts) -> Option<Finding> {
     const NAME: &str = "fs.pipe-max-size";
     let found = facts.number(NAME)?;
-    if found >= PIPE as i64 {
+    if found >= PIPE_SIZE as i64 {
         return Some(Finding::ok(NAME, found));
     }
     let why = format!(
@@ -91,13 +94,13 @@ fn size(facts: &Facts) -> Option<Finding> {
          times the CPU that 1 MiB does",
         Bytes::new(found.max(0) as u64)
     );
-    Some(Finding::note(NAME, found, why).set(PIPE))
+    Some(Finding::note(NAME, found, why).set(PIPE_SIZE))
 }
 
 /// Checks the pages that one user's pipes may hold together; 0 is no limit, and root has none.
 fn pages(facts: &Facts, path: Path, name: &str) -> Option<Finding> {
     let found = facts.number(name)?;
-    let each = PIPE / facts.page.max(1);
+    let each = PIPE_SIZE / facts.page.max(1);
     // A pipe a direction. Full pipes of all connections must leave memory for the rest.
     let affordable = facts.memory.get() / 4 / facts.page.max(1);
     let want = (path.connections * 2 * each).min(affordable);
@@ -122,10 +125,10 @@ mod tests {
 
     #[test]
     fn too_few_descriptors_limit_sockets_but_only_note_pipes() {
-        let with = |most| {
+        let with = |limit| {
             let mut facts = facts(&[]);
-            facts.files_hard = most;
-            process(&facts, path()).severity
+            facts.files_hard = limit;
+            process_limit(&facts, path()).severity
         };
         assert_eq!(with(Some(2063)), Severity::Limit);
         assert_eq!(with(Some(2064)), Severity::Note);
@@ -136,8 +139,8 @@ mod tests {
 
     #[test]
     fn checks_kernel_wide_limits() {
-        let with = |most: &str| {
-            let facts = facts(&[("fs.nr_open", most)]);
+        let with = |limit: &str| {
+            let facts = facts(&[("fs.nr_open", limit)]);
             about(check(&facts, path()), "fs.nr_open")
         };
         assert_eq!(with("6064").severity, Severity::Ok);

@@ -12,7 +12,7 @@ pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
     let mut findings: Vec<Finding> = tried
         .filter_map(|trial| finding_of_trial(facts, trial, path))
         .collect();
-    findings.extend(untried(facts));
+    findings.extend(untried_features(facts));
     findings.push(kernel(facts));
     findings
 }
@@ -23,8 +23,8 @@ fn finding_of_trial(facts: &Facts, trial: &Trial, path: Path) -> Option<Finding>
         Outcome::Works if facts.root || trial.needs.is_empty() => Some(Finding::ok(place, "works")),
         Outcome::Works => Some(Finding::ok(place, format!("works, with {}", trial.needs))),
         Outcome::Fails => {
-            let wanted = path.transparent && trial.feature == TRANSPARENT;
-            let severity = if wanted {
+            let is_required = path.transparent && trial.feature == TRANSPARENT;
+            let severity = if is_required {
                 Severity::Limit
             } else {
                 Severity::Note
@@ -44,7 +44,7 @@ fn finding_of_trial(facts: &Facts, trial: &Trial, path: Path) -> Option<Finding>
 pub(super) const TRANSPARENT: &str = "relay --transparent";
 
 /// Returns a finding for each reason: one missing right affects many features.
-fn untried(facts: &Facts) -> Vec<Finding> {
+fn untried_features(facts: &Facts) -> Vec<Finding> {
     let untried = || {
         facts
             .trials
@@ -58,8 +58,8 @@ fn untried(facts: &Facts) -> Vec<Finding> {
         }
     }
     let finding = |reason: &str| {
-        let of_it = untried().filter(|trial| trial.reason == reason);
-        let features: Vec<&str> = of_it.map(|trial| trial.feature.as_str()).collect();
+        let affected = untried().filter(|trial| trial.reason == reason);
+        let features: Vec<&str> = affected.map(|trial| trial.feature.as_str()).collect();
         let finding = Finding::note("not tried", features.join(", "), reason);
         match facts.root {
             false => finding.run("sudo longhaul doctor"),
@@ -72,19 +72,19 @@ fn untried(facts: &Facts) -> Vec<Finding> {
 /// Returns the finding about the kernel, by the features that work, not by its version.
 fn kernel(facts: &Facts) -> Finding {
     const SETTING: &str = "kernel";
-    let of = |outcome| {
+    let with_outcome = |outcome| {
         facts
             .trials
             .iter()
             .filter(move |trial| trial.outcome == outcome)
     };
-    let failed: Vec<&str> = of(Outcome::Fails)
+    let failed: Vec<&str> = with_outcome(Outcome::Fails)
         .map(|trial| trial.feature.as_str())
         .collect();
     if failed.is_empty() {
         return Finding::ok(SETTING, &facts.kernel);
     }
-    let tried = failed.len() + of(Outcome::Works).count();
+    let tried = failed.len() + with_outcome(Outcome::Works).count();
     let why = format!(
         "{} of {tried} features that were tried do not work here: {}",
         failed.len(),
@@ -111,7 +111,7 @@ mod tests {
         }
     }
 
-    fn tried(trials: &[(&str, Outcome)]) -> Facts {
+    fn facts_with_trials(trials: &[(&str, Outcome)]) -> Facts {
         Facts {
             trials: trials
                 .iter()
@@ -123,20 +123,20 @@ mod tests {
 
     #[test]
     fn judges_kernel_by_trials() {
-        let old = tried(&[("link", Outcome::Works), ("decp", Outcome::Fails)]);
+        let old = facts_with_trials(&[("link", Outcome::Works), ("decp", Outcome::Fails)]);
         let kernel = about(check(&old, path()), "kernel");
         assert_eq!(kernel.severity, Severity::Note);
         assert!(
             kernel.reason.starts_with("1 of 2 features") && kernel.reason.ends_with("decp"),
             "{kernel:?}"
         );
-        let new = tried(&[("link", Outcome::Works), ("decp", Outcome::Untried)]);
+        let new = facts_with_trials(&[("link", Outcome::Works), ("decp", Outcome::Untried)]);
         assert_eq!(about(check(&new, path()), "kernel").severity, Severity::Ok);
     }
 
     #[test]
     fn reports_a_missing_right_once_for_all_features() {
-        let user = tried(&[("run", Outcome::Untried), ("decp", Outcome::Untried)]);
+        let user = facts_with_trials(&[("run", Outcome::Untried), ("decp", Outcome::Untried)]);
         let finding = about(check(&user, path()), "not tried");
         assert_eq!(finding.value, "run, decp");
         assert_eq!(finding.fix.unwrap().text(), "sudo longhaul doctor");
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn names_required_right_of_working_features() {
-        let mut facts = tried(&[("link", Outcome::Works)]);
+        let mut facts = facts_with_trials(&[("link", Outcome::Works)]);
         let found = |facts: &Facts| about(check(facts, path()), "longhaul link").value;
         assert_eq!(found(&facts), "works, with CAP_NET_ADMIN");
         facts.root = true;
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn transparent_relay_limits_only_if_requested() {
-        let facts = tried(&[(TRANSPARENT, Outcome::Fails)]);
+        let facts = facts_with_trials(&[(TRANSPARENT, Outcome::Fails)]);
         let severity = |transparent| {
             let path = Path {
                 transparent,

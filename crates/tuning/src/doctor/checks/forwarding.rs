@@ -29,37 +29,37 @@ pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
     findings
 }
 
-const ALL: &str = "net.ipv4.conf.all.rp_filter";
-const STRICT: i64 = 1;
+const RP_FILTER_OF_ALL: &str = "net.ipv4.conf.all.rp_filter";
+const RP_FILTER_STRICT: i64 = 1;
 
 /// Checks the reverse-path filter. The greater of `all` and the interface's own value applies
 /// (`include/linux/inetdevice.h`, `IN_DEV_RPFILTER`), and loose (2) is greater than strict (1).
 fn reverse_path(facts: &Facts, interface: &str) -> Option<Finding> {
-    let all = facts.number(ALL)?;
+    let all = facts.number(RP_FILTER_OF_ALL)?;
     let own = facts.number(&format!("net/ipv4/conf/{interface}/rp_filter"))?;
     let place = format!("{interface} rp_filter");
-    if own.max(all) != STRICT || all == STRICT {
+    if own.max(all) != RP_FILTER_STRICT || all == RP_FILTER_STRICT {
         return Some(Finding::ok(place, own));
     }
-    let mut finding = Finding::limit(place, own, why());
+    let mut finding = Finding::limit(place, own, strict_filter_reason());
     finding.fix = Some(Fix::Sysctl {
-        key: ALL.to_owned(),
+        key: RP_FILTER_OF_ALL.to_owned(),
         value: "2".to_owned(),
     });
     Some(finding)
 }
 
 fn reverse_path_of_all(facts: &Facts) -> Option<Finding> {
-    let found = facts.number(ALL)?;
+    let found = facts.number(RP_FILTER_OF_ALL)?;
     Some(match found {
-        STRICT => Finding::limit(ALL, found, why()).set(2),
-        _ => Finding::ok(ALL, found),
+        RP_FILTER_STRICT => Finding::limit(RP_FILTER_OF_ALL, found, strict_filter_reason()).set(2),
+        _ => Finding::ok(RP_FILTER_OF_ALL, found),
     })
 }
 
-fn why() -> String {
-    "strict: packets are dropped whose way back leads elsewhere, as a transparent relay's do on \
-     paths that are not symmetric"
+fn strict_filter_reason() -> String {
+    "strict: packets are dropped if the route back to their source leads through another interface, as on \
+     asymmetric paths through a transparent relay"
         .to_owned()
 }
 
@@ -68,7 +68,8 @@ fn forward(facts: &Facts, name: &str) -> Option<Finding> {
     if found != 0 {
         return Some(Finding::ok(name, found));
     }
-    let why = "what the relay does not catch, or lets pass when it is down, goes no further";
+    let why =
+        "packets that the relay does not intercept, or lets pass when it is down, are dropped";
     Some(match name.contains("ipv6") {
         // Forwarding stops taking routes from router advertisements: not for a program to decide.
         true => Finding::note(name, found, why).run(format!(
@@ -82,17 +83,25 @@ fn forward(facts: &Facts, name: &str) -> Option<Finding> {
 fn tproxy(facts: &Facts) -> Finding {
     const SETTING: &str = "TPROXY";
     match facts.kernel_options.get("NFT_TPROXY").map(String::as_str) {
-        Some("n") => Finding::limit(SETTING, "absent", "connections can't be caught without it")
-            .advise("this kernel was built without CONFIG_NFT_TPROXY: take another"),
+        Some("n") => Finding::limit(
+            SETTING,
+            "absent",
+            "connections can't be intercepted without it",
+        )
+        .advise("this kernel was built without CONFIG_NFT_TPROXY: use another"),
         Some(_) => Finding::ok(SETTING, "present"),
-        None => Finding::note(SETTING, "unknown", "this kernel does not tell its options")
-            .run("modprobe nft_tproxy"),
+        None => Finding::note(
+            SETTING,
+            "unknown",
+            "this kernel does not show its build options",
+        )
+        .run("modprobe nft_tproxy"),
     }
 }
 
-/// Least timeout of half-closed connections, seconds: one may be idle while an archive retrieves a large file.
+/// Minimum timeout of half-closed connections, in seconds. One may be idle while an archive retrieves a large file.
 const HALF_CLOSED_MIN: i64 = 3600;
-/// Least timeout of established connections, seconds: RFC 5382 requires 2 h 4 min, as does tcp_keepalive_time.
+/// Minimum timeout of established connections, in seconds. RFC 5382 requires 2 h 4 min, as does tcp_keepalive_time.
 const ESTABLISHED_MIN: i64 = 7440;
 
 /// Checks connection tracking (Linux `Documentation/networking/nf_conntrack-sysctl.rst`), if it is loaded.
@@ -101,14 +110,16 @@ pub(super) fn tracking(facts: &Facts, path: Path) -> Vec<Finding> {
     for state in ["close_wait", "fin_wait"] {
         let why = |seconds| {
             format!(
-                "a half-closed connection that says nothing for {seconds} s is forgotten, and what \
-                 comes later is dropped or reset"
+                "a half-closed connection that is idle for {seconds} s is forgotten, and later packets are \
+                 dropped or reset"
             )
         };
         findings.extend(timeout(facts, state, HALF_CLOSED_MIN, why));
     }
     let why = |seconds| {
-        format!("an idle connection is forgotten after {seconds} s, before keepalive asks after it")
+        format!(
+            "an idle connection is forgotten after {seconds} s, before the first keepalive probe"
+        )
     };
     findings.extend(timeout(facts, "established", ESTABLISHED_MIN, why));
     findings
@@ -156,7 +167,10 @@ mod tests {
     };
 
     fn filters(all: &str, own: &str) -> Facts {
-        let mut facts = facts(&[(ALL, all), ("net/ipv4/conf/eth0/rp_filter", own)]);
+        let mut facts = facts(&[
+            (RP_FILTER_OF_ALL, all),
+            ("net/ipv4/conf/eth0/rp_filter", own),
+        ]);
         facts.interfaces = vec![Interface {
             name: "eth0".to_owned(),
             ..Interface::default()
@@ -181,7 +195,7 @@ mod tests {
         assert_eq!(limits(&filters("0", "0")), [""; 0]);
         assert_eq!(limits(&filters("2", "1")), [""; 0]);
         assert_eq!(limits(&filters("0", "1")), ["eth0 rp_filter"]);
-        assert_eq!(limits(&filters("1", "0")), [ALL]);
+        assert_eq!(limits(&filters("1", "0")), [RP_FILTER_OF_ALL]);
     }
 
     #[test]

@@ -7,10 +7,10 @@ use super::super::{
     path::Path,
 };
 
-/// Rate below which a processor can handle single packets, bits a second.
-const FAST: u64 = 1_000_000_000;
-/// Rate from which packets of 1,500 bytes exceed half a million a second, bits a second.
-const VERY_FAST: u64 = 10_000_000_000;
+/// Rate below which a processor can handle single packets, in bits a second.
+const SINGLE_PACKET_RATE: u64 = 1_000_000_000;
+/// Rate from which packets of 1,500 bytes exceed half a million a second, in bits a second.
+const JUMBO_PACKET_RATE: u64 = 10_000_000_000;
 
 pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
     facts
@@ -34,11 +34,12 @@ fn mtu(interface: &Interface, path: Path) -> Finding {
     let found = interface.mtu;
     let packets = path.rate.bits() / 8 / u64::from(found.max(1));
     if found < 1280 {
-        let why = "IPv6 wants 1,280 (RFC 8200, section 5) and is off on it";
+        let why =
+            "IPv6 needs 1,280 bytes (RFC 8200, section 5), so it is disabled on this interface";
         return Finding::note(place, found, why)
             .run(format!("ip link set {} mtu 1500", interface.name));
     }
-    if path.rate.bits() >= VERY_FAST && found < 9000 {
+    if path.rate.bits() >= JUMBO_PACKET_RATE && found < 9000 {
         let why = format!(
             "{} are {packets} packets a second; 9,000 bytes, if the whole path carries them, make \
              that {}",
@@ -63,7 +64,7 @@ fn speed(interface: &Interface, path: Path) -> Option<Finding> {
             text,
             format!("a path through it has no {}", path.rate),
         )
-        .advise("route the path through a faster interface, or ask for less with --rate"),
+        .advise("route the path through a faster interface, or give a lower --rate"),
     })
 }
 
@@ -79,7 +80,7 @@ fn offloads(interface: &Interface, path: Path) -> Option<Finding> {
     if off.is_empty() {
         return Some(Finding::ok(place, "TSO, GSO and GRO on"));
     }
-    let severity = match path.rate.bits() >= FAST {
+    let severity = match path.rate.bits() >= SINGLE_PACKET_RATE {
         true => Severity::Limit,
         false => Severity::Note,
     };
@@ -97,14 +98,14 @@ fn rings(interface: &Interface, path: Path) -> Option<Finding> {
     let rings = interface.rings?;
     let place = format!("{} rings", interface.name);
     let found = format!("rx {} tx {}", rings.receive, rings.transmit);
-    let room = rings.receive < rings.receive_max || rings.transmit < rings.transmit_max;
-    if !room || path.rate.bits() < VERY_FAST {
+    let is_growable = rings.receive < rings.receive_max || rings.transmit < rings.transmit_max;
+    if !is_growable || path.rate.bits() < JUMBO_PACKET_RATE {
         return Some(Finding::ok(place, found));
     }
     let packet = path.rate.time_for(u64::from(interface.mtu));
-    let held = longhaul_units::Time::from_nanos(packet.as_nanos() * u64::from(rings.receive));
+    let held_time = longhaul_units::Time::from_nanos(packet.as_nanos() * u64::from(rings.receive));
     let why = format!(
-        "the receive ring holds {held} of {}; a processor that is away longer loses packets",
+        "the receive ring holds {held_time} of {}; a processor that is busy for longer loses packets",
         path.rate
     );
     Some(Finding::note(place, found, why).run(format!(
@@ -114,7 +115,8 @@ fn rings(interface: &Interface, path: Path) -> Option<Finding> {
 }
 
 fn queue(interface: &Interface) -> Option<Finding> {
-    const LEAST: u32 = 1000;
+    /// In packets.
+    const QUEUE_LEN_MIN: u32 = 1000;
     // fq and fq_codel have their own limits, and an interface without a queue has no length.
     let counts = |kind: &String| kind.contains("fifo");
     if !interface.qdiscs.iter().any(counts) {
@@ -122,14 +124,17 @@ fn queue(interface: &Interface) -> Option<Finding> {
     }
     let place = format!("{} txqueuelen", interface.name);
     let found = interface.transmit_queue;
-    Some(match found >= LEAST {
+    Some(match found >= QUEUE_LEN_MIN {
         true => Finding::ok(place, found),
         false => Finding::note(
             place,
             found,
             format!("a burst of more than {found} packets is dropped on this host already"),
         )
-        .run(format!("ip link set {} txqueuelen {LEAST}", interface.name)),
+        .run(format!(
+            "ip link set {} txqueuelen {QUEUE_LEN_MIN}",
+            interface.name
+        )),
     })
 }
 
@@ -140,7 +145,7 @@ const WITHOUT_FQ: &str = "fq lets packets out at the rate that TCP paces them by
 pub(super) fn qdiscs(facts: &Facts, _: Path) -> Vec<Finding> {
     let mut findings: Vec<Finding> = default_qdisc(facts).into_iter().collect();
     for interface in &facts.interfaces {
-        // Interfaces without a queue, as most virtual ones, pass packets on at once.
+        // Interfaces without a queue, such as most virtual ones, pass packets on at once.
         let queued = |kind: &&String| !matches!(kind.as_str(), "noqueue" | "noop");
         let kinds: Vec<&String> = interface.qdiscs.iter().filter(queued).collect();
         let place = format!("{} qdisc", interface.name);
@@ -173,7 +178,7 @@ fn fix_if_fq_exists(
     fix: impl FnOnce(Finding) -> Finding,
 ) -> Finding {
     match facts.lacks("NET_SCH_FQ") {
-        true => finding.advise("this kernel was built without fq; TCP's own pacing has to do"),
+        true => finding.advise("this kernel was built without fq; TCP's own pacing must suffice"),
         false => fix(finding),
     }
 }
@@ -205,10 +210,10 @@ mod tests {
     #[test]
     fn suggests_jumbo_packets_from_10_gbit() {
         let with = |mtu, bits| super::mtu(&Interface { mtu, ..eth0() }, at(bits)).severity;
-        assert_eq!(with(1500, VERY_FAST), Severity::Note);
-        assert_eq!(with(1500, VERY_FAST - 1), Severity::Ok);
-        assert_eq!(with(8999, VERY_FAST), Severity::Note);
-        assert_eq!(with(9000, VERY_FAST), Severity::Ok);
+        assert_eq!(with(1500, JUMBO_PACKET_RATE), Severity::Note);
+        assert_eq!(with(1500, JUMBO_PACKET_RATE - 1), Severity::Ok);
+        assert_eq!(with(8999, JUMBO_PACKET_RATE), Severity::Note);
+        assert_eq!(with(9000, JUMBO_PACKET_RATE), Severity::Ok);
         assert_eq!(with(1279, 1), Severity::Note);
         assert_eq!(with(1280, 1), Severity::Ok);
     }
@@ -218,10 +223,10 @@ mod tests {
         let mut interface = eth0();
         assert_eq!(offloads(&interface, path()), None);
         interface.offloads = [("tso".to_owned(), true), ("gro".to_owned(), false)].into();
-        let fast = offloads(&interface, at(FAST)).unwrap();
+        let fast = offloads(&interface, at(SINGLE_PACKET_RATE)).unwrap();
         assert_eq!(fast.severity, Severity::Limit);
         assert_eq!(fast.fix.unwrap().text(), "ethtool -K eth0 gro on");
-        let slow = offloads(&interface, at(FAST - 1)).unwrap();
+        let slow = offloads(&interface, at(SINGLE_PACKET_RATE - 1)).unwrap();
         assert_eq!(slow.severity, Severity::Note);
         interface.offloads.insert("gro".to_owned(), true);
         let on = offloads(&interface, path()).unwrap();

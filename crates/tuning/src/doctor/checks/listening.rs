@@ -3,7 +3,7 @@
 
 use super::super::{facts::Facts, finding::Finding, path::Path};
 
-/// Largest burst of connections that a listener should accept; more in a round trip is an attack.
+/// Maximum burst of connections that a listener should accept. More in a round trip are an attack.
 const BURST_MAX: u64 = 4096;
 
 pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
@@ -38,7 +38,7 @@ fn free_ports(facts: &Facts) -> Option<u64> {
 
 fn ports(facts: &Facts, path: Path) -> Option<Finding> {
     const NAME: &str = "net.ipv4.ip_local_port_range";
-    const WIDE: &str = "10240 65535";
+    const WIDEST_RANGE: &str = "10240 65535";
     let free = free_ports(facts)?;
     let found = facts.setting(NAME)?;
     if free >= path.connections {
@@ -50,7 +50,7 @@ fn ports(facts: &Facts, path: Path) -> Option<Finding> {
     );
     let finding = Finding::limit(NAME, found, why);
     Some(match path.connections <= 55_296 && free < 55_296 {
-        true => finding.set(WIDE),
+        true => finding.set(WIDEST_RANGE),
         false => finding.advise("give this host or the peer more addresses"),
     })
 }

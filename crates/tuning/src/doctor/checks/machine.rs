@@ -4,23 +4,23 @@
 use super::super::{facts::Facts, finding::Finding, path::Path};
 use longhaul_units::{Bytes, Time};
 
-/// Processor time of a relay for a gigabyte, milliseconds: splice through 1 MiB pipes between
-/// two veth interfaces took 0.39 to 0.41 s on one machine.
+/// Processor time of a relay for a gigabyte, in milliseconds. Splicing through 1 MiB pipes between two veth interfaces
+/// took 390 to 410 ms on one machine.
 const MILLISECONDS_PER_GB: u64 = 400;
 
 /// Checks the number of processors, and whether more than one receives packets.
 pub(super) fn processors(facts: &Facts, path: Path) -> Vec<Finding> {
-    let mut findings = vec![count(facts, path)];
+    let mut findings = vec![processor_count(facts, path)];
     findings.extend(
         facts
             .interfaces
             .iter()
-            .filter_map(|interface| receiving(facts.cpus, &interface.name, &interface.rps)),
+            .filter_map(|interface| receive_steering(facts.cpus, &interface.name, &interface.rps)),
     );
     findings
 }
 
-fn count(facts: &Facts, path: Path) -> Finding {
+fn processor_count(facts: &Facts, path: Path) -> Finding {
     const SETTING: &str = "processors";
     let megabytes = path.rate.bits() / 8_000_000;
     let busy_ms = megabytes * MILLISECONDS_PER_GB / 1000;
@@ -37,13 +37,13 @@ fn count(facts: &Facts, path: Path) -> Finding {
 
 /// Checks RPS on interfaces with one receive queue, whose interrupts go to one processor
 /// (Linux `Documentation/networking/scaling.rst`).
-fn receiving(cpus: u64, interface: &str, masks: &[String]) -> Option<Finding> {
+fn receive_steering(cpus: u64, interface: &str, masks: &[String]) -> Option<Finding> {
     let [mask] = masks else {
         return None;
     };
-    let spread = mask.chars().any(|digit| !matches!(digit, '0' | ','));
+    let is_enabled = mask.chars().any(|digit| !matches!(digit, '0' | ','));
     let place = format!("{interface} RPS");
-    if spread || cpus == 1 {
+    if is_enabled || cpus == 1 {
         return Some(Finding::ok(place, mask));
     }
     let all = u64::MAX >> (64 - cpus.clamp(1, 32));
@@ -67,7 +67,7 @@ fn clock_source(facts: &Facts) -> Option<Finding> {
     if !matches!(found, "hpet" | "acpi_pm" | "jiffies" | "pit") {
         return Some(Finding::ok(SETTING, found));
     }
-    let why = "each reading of the clock leaves the processor, about a microsecond; TCP reads it twice a \
+    let why = "a read of this clock takes about a microsecond, and TCP reads it twice for each \
                packet";
     Some(
         Finding::limit(SETTING, found, why)
@@ -77,11 +77,11 @@ fn clock_source(facts: &Facts) -> Option<Finding> {
 
 /// Checks the timer slack; Linux's default is 50 µs.
 fn timer_slack(facts: &Facts, path: Path) -> Option<Finding> {
-    const MOST_NS: u64 = 100_000;
+    const SLACK_MAX_NS: u64 = 100_000;
     const SETTING: &str = "timer slack";
     let slack = facts.timer_slack_ns?;
     let found = Time::from_nanos(slack);
-    if slack <= MOST_NS {
+    if slack <= SLACK_MAX_NS {
         return Some(Finding::ok(SETTING, found));
     }
     let why = format!(
@@ -91,7 +91,7 @@ fn timer_slack(facts: &Facts, path: Path) -> Option<Finding> {
     );
     Some(
         Finding::note(SETTING, found, why)
-            .advise("start it from another shell, or TimerSlackNSec="),
+            .advise("start it from another shell, or set TimerSlackNSec= in its systemd unit"),
     )
 }
 
@@ -112,7 +112,7 @@ fn type_information(facts: &Facts) -> Finding {
             "absent",
             "without it no eBPF congestion control can be loaded, only the kernel's own",
         )
-        .advise("take a kernel with CONFIG_DEBUG_INFO_BTF"),
+        .advise("use a kernel with CONFIG_DEBUG_INFO_BTF"),
     }
 }
 
@@ -147,7 +147,7 @@ mod tests {
         let with = |cpus, gbit: u64| {
             let facts = Facts { cpus, ..facts(&[]) };
             let rate = BitRate::from_bits(gbit * 1_000_000_000);
-            count(&facts, Path { rate, ..path() }).severity
+            processor_count(&facts, Path { rate, ..path() }).severity
         };
         assert_eq!(with(1, 20), Severity::Ok);
         assert_eq!(with(1, 21), Severity::Limit);
@@ -158,7 +158,7 @@ mod tests {
     fn suggests_rps_for_a_single_queue() {
         let with = |cpus, masks: &[&str]| {
             let masks: Vec<String> = masks.iter().map(|mask| (*mask).to_owned()).collect();
-            receiving(cpus, "eth0", &masks).map(|f| f.severity)
+            receive_steering(cpus, "eth0", &masks).map(|f| f.severity)
         };
         assert_eq!(with(2, &["0"]), Some(Severity::Note));
         assert_eq!(with(2, &["00000000,00000003"]), Some(Severity::Ok));

@@ -226,20 +226,21 @@ fn notsent_lowat(facts: &Facts, path: Path) -> Option<Finding> {
     ))
 }
 
-/// Longest burst of one connection on the link, and the segments that suffice for a burst.
-const BURST: Time = Time::from_micros(250);
-const SEGMENTS: u64 = 16;
-/// Round trip below which Linux makes bursts large (`tcp_tso_rtt_log`).
-const LONG: Time = Time::from_millis(16);
+/// Maximum time that a burst of one connection takes on the link.
+const BURST_TIME_MAX: Time = Time::from_micros(250);
+/// Number of segments that suffice for a burst.
+const BURST_SEGMENTS: u64 = 16;
+/// Round-trip time below which Linux makes bursts large (`tcp_tso_rtt_log`).
+const LARGE_BURST_RTT: Time = Time::from_millis(16);
 
-/// Checks the least burst of a paced connection. It sends about a millisecond of its rate at a time
+/// Checks the minimum burst of a paced connection. It sends about a millisecond of its rate at a time
 /// (`net/ipv4/tcp_output.c`, `tcp_tso_autosize`), so many slow connections cost several times the CPU of few fast ones.
 fn min_tso_segs(facts: &Facts, path: Path) -> Option<Finding> {
     const NAME: &str = "net.ipv4.tcp_min_tso_segs";
     let found = facts.number(NAME)?;
-    let wanted = (path.rate.bytes_in(BURST) / SEGMENT).min(SEGMENTS);
+    let wanted = (path.rate.bytes_in(BURST_TIME_MAX) / SEGMENT).min(BURST_SEGMENTS);
     let own = path.rate.bits() / path.connections.max(1) / 8 / 1024 / SEGMENT;
-    let good = path.rtt < LONG || found.cast_unsigned().max(own) >= wanted;
+    let good = path.rtt < LARGE_BURST_RTT || found.cast_unsigned().max(own) >= wanted;
     let why = || {
         format!(
             "each of {} connections sends {} segments at a time, which costs CPUs several times as much as {wanted} would",

@@ -6,12 +6,12 @@ use longhaul_congestion::Error;
 use longhaul_linux::netfilter::nft::NftError;
 use std::io;
 
-/// Pacing of ACKs, which needs a tc class and the programs of [`THINNING`].
-pub(super) const PACING: &str = "run --ack-rate";
+/// Pacing of ACKs, which needs a tc class and the programs of [`ACK_THINNING`].
+pub(super) const ACK_PACING: &str = "run --ack-rate";
 /// Thinning of ACKs.
-pub(super) const THINNING: &str = "run --ack-ratio";
+pub(super) const ACK_THINNING: &str = "run --ack-ratio";
 /// Rights of features that load BPF programs.
-pub(super) const ROOT: &str = "root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN)";
+pub(super) const BPF_RIGHTS: &str = "root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN)";
 
 /// Reason why an attempt failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl From<NftError> for Failure {
 }
 
 /// Creates the trial of a feature, which needs the rights `needs`, from its outcome.
-pub(super) fn trial(
+pub(super) fn new_trial(
     feature: impl Into<String>,
     needs: &str,
     outcome: Result<(), Failure>,

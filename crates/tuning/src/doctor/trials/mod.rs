@@ -11,7 +11,7 @@ mod programs;
 mod sockets;
 
 use super::facts::{Outcome, Trial};
-use attempt::{PACING, THINNING};
+use attempt::{ACK_PACING, ACK_THINNING};
 
 /// Tries all features. The caller must have one thread.
 pub(super) fn all() -> Vec<Trial> {
@@ -19,21 +19,21 @@ pub(super) fn all() -> Vec<Trial> {
     // Before the others, which may start threads.
     trials.extend(network::all());
     trials.extend(programs::all());
-    pacing_takes_programs(&mut trials);
+    copy_outcome_of_thinning(&mut trials);
     trials
 }
 
 /// Marks pacing as failed if thinning fails: it needs a tc class, and the programs of thinning, which mark packets.
-fn pacing_takes_programs(trials: &mut [Trial]) {
-    let marks = trials
+fn copy_outcome_of_thinning(trials: &mut [Trial]) {
+    let thinning = trials
         .iter()
-        .find(|trial| trial.feature == THINNING)
+        .find(|trial| trial.feature == ACK_THINNING)
         .cloned();
     let pacing = trials
         .iter_mut()
-        .find(|trial| trial.feature == PACING && trial.outcome == Outcome::Works);
-    if let (Some(marks), Some(pacing)) = (marks, pacing) {
-        pacing.outcome = marks.outcome;
-        pacing.reason = marks.reason;
+        .find(|trial| trial.feature == ACK_PACING && trial.outcome == Outcome::Works);
+    if let (Some(thinning), Some(pacing)) = (thinning, pacing) {
+        pacing.outcome = thinning.outcome;
+        pacing.reason = thinning.reason;
     }
 }

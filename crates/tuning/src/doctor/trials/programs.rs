@@ -3,8 +3,8 @@
 //! are attached to a temporary one.
 
 use super::{
-    attempt::{Attempt, Failure, ROOT, THINNING, trial},
-    sockets::pair,
+    attempt::{ACK_THINNING, Attempt, BPF_RIGHTS, Failure, new_trial},
+    sockets::connected_pair,
 };
 use crate::{
     doctor::facts::Trial,
@@ -24,7 +24,7 @@ use std::{
     time::Duration,
 };
 
-/// Features but the loads of congestion controls, and the functions that try them.
+/// Features, and the functions that try them. Loads of congestion controls are not among them.
 const FEATURES: [(&str, Attempt); 7] = [
     ("cc load --replace", || {
         Ok(trials::link(sample_algorithm())?)
@@ -38,8 +38,8 @@ const FEATURES: [(&str, Attempt); 7] = [
         })
     }),
     ("cc watch", || Ok(trials::watch()?)),
-    ("run --inter-packet-gap", may_disable_gso),
-    (THINNING, || in_cgroup(thinned)),
+    ("run --inter-packet-gap", try_disabling_gso),
+    (ACK_THINNING, || in_cgroup(try_ack_thinning)),
     ("decp", || Ok(trials::window_caps()?)),
     ("relay --initial-window-upstream", || {
         Ok(trials::initial_window()?)
@@ -54,7 +54,7 @@ fn sample_algorithm() -> Algorithm {
 pub(super) fn all() -> Vec<Trial> {
     let denied = trials::permitted().map_err(Failure::from);
     let attempt = |feature: &str, attempt: &dyn Fn() -> Result<(), Failure>| {
-        trial(feature, ROOT, denied.clone().and_then(|()| attempt()))
+        new_trial(feature, BPF_RIGHTS, denied.clone().and_then(|()| attempt()))
     };
     let loads = algorithms().map(|one| {
         attempt(&format!("cc load {}", one.name()), &|| {
@@ -62,15 +62,15 @@ pub(super) fn all() -> Vec<Trial> {
         })
     });
     let mut found: Vec<Trial> = loads.collect();
-    found.extend(FEATURES.map(|(feature, how)| attempt(feature, &how)));
+    found.extend(FEATURES.map(|(feature, try_it)| attempt(feature, &try_it)));
     let refused = denied.clone().and_then(|()| in_cgroup(refused_settings));
-    found.push(trial("run", ROOT, refused.clone().map(drop)));
+    found.push(new_trial("run", BPF_RIGHTS, refused.clone().map(drop)));
     let without = refused.unwrap_or_default();
     found.extend(without.iter().map(|refused| {
-        trial(
-            format!("run --{}", flag(refused.setting)),
-            ROOT,
-            Err(Failure::Fails(why(refused))),
+        new_trial(
+            format!("run --{}", flag_of_setting(refused.setting)),
+            BPF_RIGHTS,
+            Err(Failure::Fails(refusal_reason(refused))),
         )
     }));
     found
@@ -92,7 +92,7 @@ fn in_cgroup<T>(work: impl FnOnce(&TransientCgroup) -> Result<T, Failure>) -> Re
     work(&cgroup)
 }
 
-fn thinned(cgroup: &TransientCgroup) -> Result<(), Failure> {
+fn try_ack_thinning(cgroup: &TransientCgroup) -> Result<(), Failure> {
     let settings = Settings {
         ratio: 2,
         hold_max: Duration::from_millis(1),
@@ -119,7 +119,7 @@ fn refused_settings(cgroup: &TransientCgroup) -> Result<Vec<Refused>, Failure> {
     };
     let attached = profile::attach(&profile, cgroup.as_fd(), None, true)?;
     File::from(cgroup.open_procs()?).write_all(b"0")?;
-    drop(pair().map_err(|error| {
+    drop(connected_pair().map_err(|error| {
         Failure::Untried(format!(
             "no connection over loopback ({error}): ip link set lo up"
         ))
@@ -128,18 +128,18 @@ fn refused_settings(cgroup: &TransientCgroup) -> Result<Vec<Refused>, Failure> {
 }
 
 /// Returns the flag of a setting.
-fn flag(setting: &str) -> String {
+fn flag_of_setting(setting: &str) -> String {
     match setting {
-        "pacing" => "pace".to_owned(),
+        "pacing" => "pacing-rate".to_owned(),
         other => other.replace('_', "-"),
     }
 }
 
-fn why(refused: &Refused) -> String {
+fn refusal_reason(refused: &Refused) -> String {
     let error = io::Error::from_raw_os_error(refused.errno as i32);
     format!("the kernel refuses it ({error})")
 }
 
-fn may_disable_gso() -> Result<(), Failure> {
+fn try_disabling_gso() -> Result<(), Failure> {
     Ok(disable_gso::check_permission()?)
 }

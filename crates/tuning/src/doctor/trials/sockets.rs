@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Trials of features for any user, on sockets of this network namespace.
 
-use super::attempt::{Failure, trial};
+use super::attempt::{Failure, new_trial};
 use crate::doctor::facts::Trial;
 use longhaul_linux::{
     sock_diag::SockDiag,
@@ -18,16 +18,17 @@ use std::{
 
 pub(super) fn all() -> Vec<Trial> {
     vec![
-        trial("relay", "", relay()),
-        trial("plan measure --method icmp", "", echo()),
-        trial("decp --dry-run", "", sockets()),
+        new_trial("relay", "", try_relay()),
+        new_trial("plan measure --method icmp", "", try_icmp()),
+        new_trial("decp --dry-run", "", try_socket_list()),
     ]
 }
 
-const HERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+/// Any port on loopback.
+const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Tries the socket options of a profile, and splice(2).
-fn relay() -> Result<(), Failure> {
+fn try_relay() -> Result<(), Failure> {
     let options = Options {
         pacing_rate: Some(1_000_000_000),
         notsent_lowat: Some(131_072),
@@ -39,7 +40,7 @@ fn relay() -> Result<(), Failure> {
         receive_buffer: Some(1 << 20),
         ..Options::default()
     };
-    socket::outgoing(HERE, None, &options)?;
+    socket::outgoing(LOOPBACK, None, &options)?;
     // Loopback may be down.
     let (mut near, far) = UnixStream::pair()?;
     near.write_all(b"bytes")?;
@@ -48,16 +49,16 @@ fn relay() -> Result<(), Failure> {
 }
 
 /// Opens a connection of this process with itself, which leaves no TIME_WAIT behind.
-pub(super) fn pair() -> io::Result<(TcpStream, TcpStream)> {
-    let listener = TcpListener::bind(HERE)?;
+pub(super) fn connected_pair() -> io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind(LOOPBACK)?;
     let near = TcpStream::connect(listener.local_addr()?)?;
     socket::reset_on_close(&near)?;
     Ok((near, listener.accept()?.0))
 }
 
 /// Tries ICMP sockets. Errors other than missing rights are about the address, not about ICMP.
-fn echo() -> Result<(), Failure> {
-    match TimestampSocket::icmp(HERE.ip()) {
+fn try_icmp() -> Result<(), Failure> {
+    match TimestampSocket::icmp(LOOPBACK.ip()) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(Failure::Fails(
             format!("{error}: sysctl -w net.ipv4.ping_group_range='0 2147483647' allows it"),
         )),
@@ -65,6 +66,6 @@ fn echo() -> Result<(), Failure> {
     }
 }
 
-fn sockets() -> Result<(), Failure> {
+fn try_socket_list() -> Result<(), Failure> {
     Ok(SockDiag::here()?.connections().map(drop)?)
 }
