@@ -7,26 +7,28 @@ use libbpf_rs::{MapType, Object, OpenObject};
 
 /// Object that keeps operations registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum By {
+pub(crate) enum Registration {
     /// A link: they are unregistered with its last descriptor or pin.
     Link,
     /// Their map: they stay until its entry is deleted, even after the process ends.
     Map,
 }
 
-/// Loads the object that `open` prepares, for a link; for its map alone where the kernel has no links.
-pub(crate) fn load(open: impl Fn() -> Result<OpenObject, Error>) -> Result<(Object, By), Error> {
+/// Loads the object that `open` prepares: for registration by a link, or by its map if the kernel has no links.
+pub(crate) fn load(
+    open: impl Fn() -> Result<OpenObject, Error>,
+) -> Result<(Object, Registration), Error> {
     if let Ok(object) = open()?.load() {
-        return Ok((object, By::Link));
+        return Ok((object, Registration::Link));
     }
     // A kernel without links refuses before it verifies programs. If that was not the reason, the second
     // attempt fails like the first.
     feature_probe::clear_warnings();
-    let mut plain = open()?;
-    unlink(&mut plain)?;
-    let loaded = plain.load();
+    let mut without_link = open()?;
+    unlink(&mut without_link)?;
+    let loaded = without_link.load();
     let object = loaded.map_err(|error| feature_probe::refused("load its programs", &error))?;
-    Ok((object, By::Map))
+    Ok((object, Registration::Map))
 }
 
 /// Clears BPF_F_LINK (include/uapi/linux/bpf.h) of the operations.
@@ -36,6 +38,6 @@ pub(crate) fn unlink(object: &mut OpenObject) -> Result<(), Error> {
     let map = maps.find(|map| map.map_type() == MapType::StructOps);
     let mut map = map.expect("the object has operations");
     let flags = map.map_flags() & !BPF_F_LINK;
-    let set = map.set_map_flags(flags);
-    set.map_err(|error| feature_probe::failed("do without a link", &error))
+    let outcome = map.set_map_flags(flags);
+    outcome.map_err(|error| feature_probe::failed("do without a link", &error))
 }

@@ -194,11 +194,11 @@ impl Pins {
     }
 }
 
-/// Stores a fact: a symbolic link whose target is `word`.
-pub(crate) fn set_fact(directory: &Path, fact: &str, word: &str) -> io::Result<()> {
+/// Stores a fact: a symbolic link whose target is `value`.
+pub(crate) fn set_fact(directory: &Path, fact: &str, value: &str) -> io::Result<()> {
     let path = directory.join(fact);
     unpin(directory, fact)?;
-    symlink(word, path)
+    symlink(value, path)
 }
 
 /// Reads a fact.

@@ -24,15 +24,15 @@ pub const MAX: usize = 7;
 /// The map of the connections of a congestion control, in each object and among its pins.
 pub(crate) const CONNECTIONS: &str = "connections";
 
-/// Returns `optname` for the parameter at this position; its value is an `unsigned int`. The number is a
+/// Returns `optname` of setsockopt(2) for the parameter at this position; the option's value is an `unsigned int`. The number is a
 /// digest of the congestion control's name.
 #[must_use]
-pub fn option(algorithm: Algorithm, at: usize) -> i32 {
+pub fn option(algorithm: Algorithm, position: usize) -> i32 {
     let mut digest = Digest::default();
     digest.add(algorithm.name().as_bytes());
     // 23 bits, so that it stays positive with the position after it.
     let name = (digest.0 & 0x7f_ffff) as i32;
-    name << 8 | at as i32
+    name << 8 | position as i32
 }
 
 /// Returns the value of a socket's storage (`struct lh_connection`, connections.h). Each setting is a
@@ -43,9 +43,9 @@ pub fn option(algorithm: Algorithm, at: usize) -> i32 {
 #[must_use]
 pub fn value(settings: &[(usize, u32)]) -> [u8; 4 * (MAX + 1)] {
     let mut words = [0_u32; MAX + 1];
-    for &(at, value) in settings {
-        words[0] |= 1 << at;
-        words[at + 1] = value;
+    for &(position, value) in settings {
+        words[0] |= 1 << position;
+        words[position + 1] = value;
     }
     let mut bytes = [0; 4 * (MAX + 1)];
     let all = words.iter().flat_map(|word| word.to_ne_bytes());
@@ -75,7 +75,7 @@ fn load(algorithm: Algorithm, connections: BorrowedFd<'_>) -> Result<Object, Err
     let object = ObjectBuilder::default().open_memory(object::OWN_PARAMETERS);
     let mut object = object.map_err(|error| feature_probe::failed(step, &error))?;
     share_connections(connections, &mut object)?;
-    describe(algorithm, &mut object);
+    set_options(algorithm, &mut object);
     object
         .load()
         .map_err(|error| feature_probe::refused(step, &error))
@@ -92,7 +92,7 @@ pub(crate) fn share_connections(
 }
 
 /// Sets the program's `options`.
-fn describe(algorithm: Algorithm, object: &mut OpenObject) {
+fn set_options(algorithm: Algorithm, object: &mut OpenObject) {
     let range = |value: fn(&crate::math::Parameter) -> u32| {
         let mut all: Vec<u32> = algorithm.parameters().map(|p| value(&p)).collect();
         all.resize(MAX, 0);

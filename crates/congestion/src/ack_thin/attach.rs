@@ -84,13 +84,13 @@ pub fn attach(cgroup: BorrowedFd<'_>, settings: &Settings) -> Result<AckControl,
     feature_probe::check_rights("ACK control is attached to a program")?;
     let sender = Sender::new().map_err(|error| failed("open a raw socket", &error))?;
     let object = feature_probe::capture_warnings(|| load(settings))?;
-    let (stopped, stop) = io::pipe().map_err(|error| failed("open a pipe", &error))?;
+    let (stop_reader, stop_writer) = io::pipe().map_err(|error| failed("open a pipe", &error))?;
     let lease = map(&object, "lease")?;
     renew(&lease, LEASE);
     let late = map(&object, "late")?;
     let thread = std::thread::Builder::new()
         .name("late-acks".into())
-        .spawn(move || serve(&late, &lease, &stopped, &sender))
+        .spawn(move || serve(&late, &lease, &stop_reader, &sender))
         .map_err(|error| failed("start a thread", &error))?;
     let program = object.progs_mut().next().expect("the object has a program");
     let link = feature_probe::capture_warnings(|| program.attach_cgroup(cgroup.as_raw_fd()));
@@ -99,7 +99,7 @@ pub fn attach(cgroup: BorrowedFd<'_>, settings: &Settings) -> Result<AckControl,
     Ok(AckControl {
         link: Some(link),
         object,
-        stop: Some(stop),
+        stop: Some(stop_writer),
         thread: Some(thread),
     })
 }
@@ -115,10 +115,10 @@ impl AckControl {
         let values = values.ok().flatten().unwrap_or_default();
         values
             .iter()
-            .fold(Counts::default(), |sum, of_one_cpu| Counts {
-                generated: sum.generated + word(of_one_cpu, 0),
-                withheld: sum.withheld + word(of_one_cpu, 8),
-                delayed: sum.delayed + word(of_one_cpu, 16),
+            .fold(Counts::default(), |sum, cpu_values| Counts {
+                generated: sum.generated + word(cpu_values, 0),
+                withheld: sum.withheld + word(cpu_values, 8),
+                delayed: sum.delayed + word(cpu_values, 16),
             })
     }
 }
@@ -188,13 +188,14 @@ fn failed(step: &'static str, error: &io::Error) -> Error {
 /// hangs, all ACKs are sent at once.
 const LEASE: Duration = Duration::from_secs(1);
 /// Interval of renewals.
-const RENEWAL: Timespec = Timespec {
+const RENEWAL_INTERVAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 250_000_000,
 };
 
-/// Sends delayed ACKs, until the other end of `stopped` is closed.
-fn serve(late: &MapHandle, lease: &MapHandle, stopped: &PipeReader, sender: &Sender) {
+/// Sends delayed ACKs that are due, which the program puts into the ring `late`, until the other end of `stop_reader` is
+/// closed.
+fn serve(late: &MapHandle, lease: &MapHandle, stop_reader: &PipeReader, sender: &Sender) {
     let mut rings = RingBufferBuilder::new();
     let send = |record: &[u8]| {
         delayed_acks::packet(record).inspect(|packet| sender.send(packet));
@@ -208,9 +209,9 @@ fn serve(late: &MapHandle, lease: &MapHandle, stopped: &PipeReader, sender: &Sen
         renew(lease, LEASE);
         let mut ready = [
             PollFd::new(late, PollFlags::IN),
-            PollFd::new(stopped, PollFlags::IN),
+            PollFd::new(stop_reader, PollFlags::IN),
         ];
-        match poll(&mut ready, Some(&RENEWAL)) {
+        match poll(&mut ready, Some(&RENEWAL_INTERVAL)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(_) => break,
         }
@@ -226,6 +227,6 @@ fn serve(late: &MapHandle, lease: &MapHandle, stopped: &PipeReader, sender: &Sen
 fn renew(lease: &MapHandle, length: Duration) {
     let now = clock_gettime(ClockId::Monotonic);
     let now = Duration::new(now.tv_sec as u64, now.tv_nsec as u32);
-    let until = (now + length).as_nanos() as u64;
-    let _ = lease.update(&[0; 4], &until.to_ne_bytes(), MapFlags::ANY);
+    let expires_at = (now + length).as_nanos() as u64;
+    let _ = lease.update(&[0; 4], &expires_at.to_ne_bytes(), MapFlags::ANY);
 }

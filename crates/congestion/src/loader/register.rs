@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Error, feature_probe,
-    links::{self, By},
+    links::{self, Registration},
     math::Algorithm,
     pins::{self, Draft, Pins},
     socket_parameters::CONNECTIONS,
@@ -54,8 +54,8 @@ fn register(
     draft: &Draft,
     pins: &Pins,
 ) -> Result<(), Error> {
-    let (mut object, by) = links::load(|| prepare(algorithm, request, None))?;
-    if by == By::Map {
+    let (mut object, registration) = links::load(|| prepare(algorithm, request, None))?;
+    if registration == Registration::Map {
         return register_by_map(algorithm, object, draft, pins);
     }
     pin_maps_and_facts(algorithm, &mut object, draft)?;

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Error, feature_probe,
-    links::{self, By},
+    links::{self, Registration},
     math::Algorithm,
 };
 use libbpf_rs::{ErrorKind, Link, Object};
@@ -92,8 +92,8 @@ fn load(algorithm: Algorithm, parameters: &[u32], name: &str) -> Result<Object, 
         Ok(object)
     };
     match links::load(prepared)? {
-        (object, By::Link) => Ok(object),
-        (_, By::Map) => Err(Error::Kernel(
+        (object, Registration::Link) => Ok(object),
+        (_, Registration::Map) => Err(Error::Kernel(
             "this kernel keeps a congestion control registered when its process has ended: one that \
              goes with a process needs Linux 6.4"
                 .to_owned(),

@@ -59,7 +59,7 @@ struct State {
 }
 
 impl Pool {
-    /// An empty pool.
+    /// Creates an empty pool.
     #[must_use]
     pub fn new(config: PoolConfig) -> Self {
         Self {
@@ -116,13 +116,13 @@ impl Pool {
 
     /// Keeps only an empty buffer for reuse, or one connection's bytes would reach another. A copy
     /// buffer used in place of a pipe is dropped too: the next lease tries to create a pipe again.
-    fn put_back(&self, buffer: TransferBuffer, mode: Mode) {
-        let pipe = kind(&buffer) == Mode::Splice;
-        let stand_in = kind(&buffer) != mode;
+    fn return_buffer(&self, buffer: TransferBuffer, mode: Mode) {
+        let is_pipe = kind(&buffer) == Mode::Splice;
+        let is_substitute = kind(&buffer) != mode;
         let mut state = self.state();
-        if buffer.buffered_len() == 0 && !stand_in && state.idle.len() < self.config.idle_max {
+        if buffer.buffered_len() == 0 && !is_substitute && state.idle.len() < self.config.idle_max {
             state.idle.push(buffer);
-        } else if pipe {
+        } else if is_pipe {
             state.pipes -= 1;
         }
     }
@@ -134,8 +134,8 @@ impl Pool {
 
 impl State {
     fn take(&mut self, mode: Mode) -> Option<TransferBuffer> {
-        let fitting = self.idle.iter().rposition(|idle| kind(idle) == mode)?;
-        Some(self.idle.swap_remove(fitting))
+        let index = self.idle.iter().rposition(|idle| kind(idle) == mode)?;
+        Some(self.idle.swap_remove(index))
     }
 }
 
@@ -170,7 +170,7 @@ impl DerefMut for Lease<'_> {
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
         if let Some(buffer) = self.buffer.take() {
-            self.pool.put_back(buffer, self.mode);
+            self.pool.return_buffer(buffer, self.mode);
         }
     }
 }

@@ -14,7 +14,7 @@ use std::{
 
 /// The default capacity of a new pipe (`PIPE_DEF_BUFFERS` pages, linux/pipe_fs_i.h).
 const CAPACITY_DEFAULT: usize = 16 * PAGE;
-/// Bytes that a pipe's slot takes at least: a slot is a page, and no page is smaller.
+/// Least size of a pipe's slot, in bytes: a slot is a page, and no page is smaller.
 const PAGE: usize = 4096;
 
 /// A non-blocking pipe that knows how many bytes it holds.
@@ -31,12 +31,12 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// Creates a pipe of `wanted` bytes, rounded up to a power of two of pages. The kernel grants less
+    /// Creates a pipe of `requested` bytes, rounded up to a power of two of pages. The kernel grants less
     /// above pipe-max-size, or with pipe-user-pages-soft used up. Kernel memory: 40 bytes a page of
     /// capacity, plus the pages while they hold data.
-    pub fn with_capacity(wanted: usize) -> io::Result<Self> {
+    pub fn with_capacity(requested: usize) -> io::Result<Self> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        let capacity = enlarge(&write, wanted)?;
+        let capacity = enlarge(&write, requested)?;
         Ok(Self {
             read,
             write,
@@ -51,22 +51,22 @@ impl Pipe {
         self.capacity
     }
 
-    /// Returns the bytes in the pipe.
+    /// Returns the number of bytes in the pipe.
     #[must_use]
     pub fn buffered_len(&self) -> usize {
         self.buffered_len
     }
 
     /// Reads from the socket `source`, up to the pipe's capacity. `Ok(0)` is the end of the
-    /// stream, `WouldBlock` an empty socket.
+    /// stream; `WouldBlock` means that the socket has no data.
     ///
     /// # Panics
     /// If the pipe is not empty.
-    pub fn fill(&mut self, source: impl AsFd, most: usize) -> io::Result<usize> {
+    pub fn fill(&mut self, source: impl AsFd, len_max: usize) -> io::Result<usize> {
         assert_eq!(self.buffered_len, 0, "EAGAIN would be ambiguous");
-        let most = self.capacity.min(most);
-        self.buffered_len = match move_bytes(&source, &self.write, most) {
-            Err(error) if is_empty(&error) => self.fill_again(source, most)?,
+        let len_max = self.capacity.min(len_max);
+        self.buffered_len = match move_bytes(&source, &self.write, len_max) {
+            Err(error) if is_empty(&error) => self.retry_fill(source, len_max)?,
             outcome => outcome?,
         };
         Ok(self.buffered_len)
@@ -74,26 +74,26 @@ impl Pipe {
 
     /// Checks with recv(2) whether a socket that seems empty is: splice(2) never passes the urgent mark of
     /// a TCP stream (net/ipv4/tcp.c, `tcp_read_sock`).
-    fn fill_again(&self, source: impl AsFd, most: usize) -> io::Result<usize> {
+    fn retry_fill(&self, source: impl AsFd, len_max: usize) -> io::Result<usize> {
         let peek = RecvFlags::DONTWAIT | RecvFlags::PEEK;
         retry_on_intr(|| recv(&source, &mut [0; 1], peek))?;
-        match move_bytes(&source, &self.write, most) {
-            Err(error) if is_empty(&error) => self.copy_in(source, most),
+        match move_bytes(&source, &self.write, len_max) {
+            Err(error) if is_empty(&error) => self.copy_in(source, len_max),
             outcome => outcome,
         }
     }
 
-    fn copy_in(&self, source: impl AsFd, most: usize) -> io::Result<usize> {
+    fn copy_in(&self, source: impl AsFd, len_max: usize) -> io::Result<usize> {
         let mut bytes = [0; PAGE];
-        let most = most.min(PAGE);
+        let len_max = len_max.min(PAGE);
         let (received, _) =
-            retry_on_intr(|| recv(&source, &mut bytes[..most], RecvFlags::DONTWAIT))?;
+            retry_on_intr(|| recv(&source, &mut bytes[..len_max], RecvFlags::DONTWAIT))?;
         // A page always fits into an empty pipe, whole.
         retry_on_intr(|| write(&self.write, &bytes[..received]))?;
         Ok(received)
     }
 
-    /// Writes to `sink` as much as it takes. `WouldBlock`: its send buffer is full.
+    /// Writes to `sink` as much as it accepts. `WouldBlock` means that its send buffer is full.
     pub fn drain(&mut self, sink: impl AsFd) -> io::Result<usize> {
         let moved = move_bytes(&self.read, sink, self.buffered_len)?;
         self.buffered_len -= moved;
@@ -102,8 +102,8 @@ impl Pipe {
 }
 
 /// Halves the requested size until the kernel grants it; the pipe's default size is always granted.
-fn enlarge(pipe: &OwnedFd, wanted: usize) -> io::Result<usize> {
-    let mut size = wanted;
+fn enlarge(pipe: &OwnedFd, requested: usize) -> io::Result<usize> {
+    let mut size = requested;
     while size > CAPACITY_DEFAULT {
         match fcntl_setpipe_size(pipe, size) {
             Ok(_) => break,

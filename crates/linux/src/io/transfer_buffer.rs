@@ -18,7 +18,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// An empty buffer of `capacity` bytes.
+    /// Creates an empty buffer of `capacity` bytes.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
         Self {

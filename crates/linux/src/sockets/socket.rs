@@ -64,15 +64,16 @@ impl Options {
         if self.transparent {
             set_transparent(socket, family)?;
         }
-        self.tune(socket, family)?;
-        self.size_buffers(socket)?;
+        self.apply_optional(socket, family)?;
+        self.set_buffer_sizes(socket)?;
         if self.reset_on_close {
             reset_on_close(socket)?;
         }
         Ok(())
     }
 
-    fn tune(&self, socket: &Socket, family: SocketAddr) -> io::Result<()> {
+    /// Sets the options that have a value.
+    fn apply_optional(&self, socket: &Socket, family: SocketAddr) -> io::Result<()> {
         if let Some(mark) = self.mark {
             socket.set_mark(mark)?;
         }
@@ -101,7 +102,7 @@ impl Options {
     }
 
     /// Sets buffer sizes, before connect(2) and listen(2): the window scale follows from the receive buffer.
-    fn size_buffers(&self, socket: &Socket) -> io::Result<()> {
+    fn set_buffer_sizes(&self, socket: &Socket) -> io::Result<()> {
         if let Some(bytes) = self.send_buffer {
             socket.set_send_buffer_size(bytes)?;
         }
@@ -156,10 +157,10 @@ pub fn dscp(packet: &[u8]) -> Option<u8> {
 const KEEPALIVE_PROBES: u32 = 4;
 
 fn keepalive_config(idle: Duration) -> TcpKeepalive {
-    let apart = (idle / KEEPALIVE_PROBES).max(Duration::from_secs(1));
+    let interval = (idle / KEEPALIVE_PROBES).max(Duration::from_secs(1));
     TcpKeepalive::new()
         .with_time(idle)
-        .with_interval(apart)
+        .with_interval(interval)
         .with_retries(KEEPALIVE_PROBES)
 }
 
@@ -304,11 +305,11 @@ pub fn peer_has_hung_up(socket: &impl AsFd) -> io::Result<bool> {
 /// Returns which of `flags` are set now, and the flags that poll(2) always reports.
 fn poll_now(socket: &impl AsFd, flags: PollFlags) -> io::Result<PollFlags> {
     let mut polled = [PollFd::new(socket, flags)];
-    let at_once = Timespec {
+    let no_wait = Timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    poll(&mut polled, Some(&at_once))?;
+    poll(&mut polled, Some(&no_wait))?;
     Ok(polled[0].revents())
 }
 

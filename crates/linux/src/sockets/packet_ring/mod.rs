@@ -159,10 +159,10 @@ impl Ring {
         request: &RingConfig<'_>,
         filter: impl FnOnce(LinkType) -> Vec<Instruction>,
     ) -> Result<Self, OpenError> {
-        let failed = |doing| {
+        let failed = |action| {
             move |source| OpenError::Kernel {
                 interface: request.interface.to_owned(),
-                action: doing,
+                action,
                 source,
             }
         };
@@ -177,8 +177,8 @@ impl Ring {
             set_packet_option(&socket, option::TIMESTAMP, hardware)
                 .map_err(failed("get hardware time stamps"))?;
         }
-        let shape = RingLayout::of(request.ring_bytes);
-        let memory = shape.map(&socket)?;
+        let layout = RingLayout::of(request.ring_bytes);
+        let memory = layout.map(&socket)?;
         let (link_type, loopback) = link_type(&socket, index, request.interface)?;
         attach(&socket, &filter(link_type)).map_err(failed("attach the filter"))?;
         if loopback {
@@ -198,8 +198,8 @@ impl Ring {
             socket,
             interface: request.interface.to_owned(),
             link_type,
-            block_bytes: shape.block_bytes,
-            blocks: shape.blocks,
+            block_bytes: layout.block_bytes,
+            blocks: layout.blocks,
             next: 0,
             counts: Counts::default(),
         })
@@ -239,8 +239,8 @@ impl Ring {
         // cleared.
         is_down(&self.socket)?;
         if bound_to(&self.socket)?.sll_ifindex < 0 {
-            let gone = format!("interface {} is gone", self.interface);
-            return Err(io::Error::new(io::ErrorKind::NotFound, gone));
+            let message = format!("interface {} is gone", self.interface);
+            return Err(io::Error::new(io::ErrorKind::NotFound, message));
         }
         Ok(())
     }
@@ -283,8 +283,8 @@ impl Block<'_> {
 
 impl Drop for Block<'_> {
     fn drop(&mut self) {
-        let kernels = libc::TP_STATUS_KERNEL;
-        self.ring.status().store(kernels, Ordering::Release);
+        let owned_by_kernel = libc::TP_STATUS_KERNEL;
+        self.ring.status().store(owned_by_kernel, Ordering::Release);
         self.ring.next = (self.ring.next + 1) % self.ring.blocks;
     }
 }
@@ -503,23 +503,23 @@ mod tests {
 
     #[test]
     fn ring_layout_is_whole_blocks_within_the_requested_size() {
-        let shape = |bytes| RingLayout::of(bytes);
+        let layout = |bytes| RingLayout::of(bytes);
         let (kib, mib) = (1 << 10, 1 << 20);
-        assert_eq!(shape(0).bytes(), RING_MIN);
+        assert_eq!(layout(0).bytes(), RING_MIN);
         assert_eq!(
-            (shape(256 * mib).block_bytes, shape(256 * mib).blocks),
+            (layout(256 * mib).block_bytes, layout(256 * mib).blocks),
             (mib, 256)
         );
         assert_eq!(
-            (shape(8 * mib).block_bytes, shape(8 * mib).blocks),
+            (layout(8 * mib).block_bytes, layout(8 * mib).blocks),
             (512 * kib, 16)
         );
-        assert_eq!(shape(usize::MAX).bytes(), RING_MAX);
+        assert_eq!(layout(usize::MAX).bytes(), RING_MAX);
         for bytes in [RING_MIN, 700_000, 1_000_000, 250_000_000] {
-            let shape = shape(bytes);
+            let layout = layout(bytes);
             assert!(
-                shape.bytes() <= bytes && shape.blocks >= BLOCKS_MIN,
-                "{shape:?}"
+                layout.bytes() <= bytes && layout.blocks >= BLOCKS_MIN,
+                "{layout:?}"
             );
         }
     }
