@@ -23,10 +23,10 @@ pub(super) struct Capacity {
     pub(super) is_lower_bound: bool,
 }
 
-/// Least pause between two trains, in which queues drain.
+/// Minimum pause between two trains, in which queues drain.
 const TRAIN_INTERVAL_MIN: Time = Time::from_millis(50);
-/// Least ratio of departure rate to arrival rate; below, the sender itself limits the arrival rate.
-const SENDER_MARGIN: f64 = 1.25;
+/// Minimum ratio of departure rate to arrival rate. Below it, the sender itself limits the arrival rate.
+const DEPARTURE_RATIO_MIN: f64 = 1.25;
 
 pub(super) fn measure(
     responder: &mut dyn Responder,
@@ -35,20 +35,20 @@ pub(super) fn measure(
     timeout: Time,
 ) -> Result<Option<Capacity>> {
     let mut rates = Vec::new();
-    let mut slow_sender = 0;
+    let mut slow_trains = 0;
     for _ in 0..config.trains {
-        let train = train(responder, mtu as usize, config.train_length, timeout)?;
+        let train = send_train(responder, mtu as usize, config.train_length, timeout)?;
         let Some(rate) = train.arrival_bps(mtu) else {
             continue;
         };
         let departure = train.departure_bps(mtu).unwrap_or(f64::INFINITY);
-        slow_sender += usize::from(departure < SENDER_MARGIN * rate);
+        slow_trains += usize::from(departure < DEPARTURE_RATIO_MIN * rate);
         rates.push(rate);
     }
-    Ok(summary(rates, slow_sender))
+    Ok(summary(rates, slow_trains))
 }
 
-fn summary(rates: Vec<f64>, slow_sender: usize) -> Option<Capacity> {
+fn summary(rates: Vec<f64>, slow_trains: usize) -> Option<Capacity> {
     let rates = sample::sorted(rates);
     let (min_bps, max_bps) = (*rates.first()?, *rates.last()?);
     Some(Capacity {
@@ -56,7 +56,7 @@ fn summary(rates: Vec<f64>, slow_sender: usize) -> Option<Capacity> {
         min_bps,
         max_bps,
         trains: rates.len(),
-        is_lower_bound: slow_sender * 2 > rates.len(),
+        is_lower_bound: slow_trains * 2 > rates.len(),
     })
 }
 
@@ -84,7 +84,12 @@ fn dispersion_bps(times: &[Time], mtu: u32) -> Option<f64> {
     (span > 0.0).then(|| (times.len() - 1) as f64 * f64::from(mtu) * 8.0 / span)
 }
 
-fn train(responder: &mut dyn Responder, len: usize, packets: u32, timeout: Time) -> Result<Train> {
+fn send_train(
+    responder: &mut dyn Responder,
+    len: usize,
+    packets: u32,
+    timeout: Time,
+) -> Result<Train> {
     let mut numbers = BTreeSet::new();
     for _ in 0..packets {
         if let Ok(number) = responder.send_request(len) {

@@ -7,19 +7,20 @@ use longhaul_linux::clock;
 use longhaul_units::Time;
 use std::time::Duration;
 
-/// Length that every path supports (RFC 791; RFC 8200 requires 1,280).
-const LEAST: usize = 576;
-const MOST: usize = 9000;
-/// Attempts with one length before it counts as too long.
-const TRIES: u32 = 3;
+/// Minimum path MTU in bytes, which every path supports (RFC 791; RFC 8200 requires 1,280).
+const MTU_MIN: usize = 576;
+/// Maximum path MTU that is searched, in bytes.
+const MTU_MAX: usize = 9000;
+/// Number of attempts with one length before it counts as too long.
+const ATTEMPTS_MAX: u32 = 3;
 
-/// Returns the path MTU in bytes; `None` if not even the least length passes.
+/// Returns the path MTU in bytes; `None` if not even the minimum passes.
 pub(super) fn measure(responder: &mut dyn Responder, timeout: Time) -> Result<Option<u32>> {
-    let most = (responder.mtu()? as usize).clamp(LEAST, MOST);
-    if length_passes(responder, most, timeout)? {
-        return Ok(Some(most as u32));
+    let max = (responder.mtu()? as usize).clamp(MTU_MIN, MTU_MAX);
+    if length_passes(responder, max, timeout)? {
+        return Ok(Some(max as u32));
     }
-    let (mut passes, mut fails) = (LEAST, most);
+    let (mut passes, mut fails) = (MTU_MIN, max);
     if !length_passes(responder, passes, timeout)? {
         return Ok(None);
     }
@@ -34,7 +35,7 @@ pub(super) fn measure(responder: &mut dyn Responder, timeout: Time) -> Result<Op
 }
 
 fn length_passes(responder: &mut dyn Responder, len: usize, timeout: Time) -> Result<bool> {
-    for _ in 0..TRIES {
+    for _ in 0..ATTEMPTS_MAX {
         // Longer than the interface's own MTU: EMSGSIZE.
         let Ok(number) = responder.send_request(len) else {
             continue;

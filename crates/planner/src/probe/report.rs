@@ -78,7 +78,7 @@ impl Measurement {
 /// Returns the measurement as text.
 pub(super) fn text(here: &str, measured: &Measurement) -> String {
     let mut out = format!("{here} → {}, by {}\n", measured.name, measured.method);
-    out += &round_trips(measured);
+    out += &round_trip_text(measured);
     let [low, high] = measured.loss_interval().map(|share| share * 100.0);
     out += &format!(
         "  loss        {} of {} there and back: {:.2} %, with 95 % within {low:.2} and {high:.2} %\n",
@@ -90,10 +90,13 @@ pub(super) fn text(here: &str, measured: &Measurement) -> String {
         .path_mtu
         .map_or("not measured".into(), |mtu| format!("{mtu} bytes"));
     out += &format!("  path MTU    {mtu}\n");
-    out + &format!("  capacity    {}\n", capacity(measured.capacity.as_ref()))
+    out + &format!(
+        "  capacity    {}\n",
+        capacity_text(measured.capacity.as_ref())
+    )
 }
 
-fn round_trips(measured: &Measurement) -> String {
+fn round_trip_text(measured: &Measurement) -> String {
     let at = |share| {
         measured
             .rtt(share)
@@ -108,7 +111,7 @@ fn round_trips(measured: &Measurement) -> String {
     )
 }
 
-fn capacity(found: Option<&Capacity>) -> String {
+fn capacity_text(found: Option<&Capacity>) -> String {
     let Some(found) = found else {
         return "not measured: it needs plan measure --serve at the remote host".to_owned();
     };
@@ -130,12 +133,15 @@ fn capacity(found: Option<&Capacity>) -> String {
 pub(super) fn json(config: &Config, all: &[Measurement]) -> Result<String> {
     let file = sites::SitesFile {
         sites: IndexMap::new(),
-        paths: all.iter().map(|measured| path(config, measured)).collect(),
+        paths: all
+            .iter()
+            .map(|measured| site_path(config, measured))
+            .collect(),
     };
     Ok(serde_json::to_string_pretty(&file)?)
 }
 
-fn path(config: &Config, measured: &Measurement) -> sites::SitePath {
+fn site_path(config: &Config, measured: &Measurement) -> sites::SitePath {
     sites::SitePath {
         from: config.name.clone(),
         to: measured.name.clone(),
@@ -167,7 +173,7 @@ fn path(config: &Config, measured: &Measurement) -> sites::SitePath {
 mod tests {
     use super::*;
 
-    fn measured(sent: u32, answered: u64) -> Measurement {
+    fn measurement(sent: u32, answered: u64) -> Measurement {
         Measurement {
             name: "b".into(),
             method: "udp",
@@ -180,9 +186,9 @@ mod tests {
 
     #[test]
     fn computes_wilson_interval_of_loss() {
-        let [low, high] = measured(100, 100).loss_interval();
+        let [low, high] = measurement(100, 100).loss_interval();
         assert!(low < 1e-9 && (0.035..0.04).contains(&high), "{low} {high}");
-        let [low, high] = measured(1000, 900).loss_interval();
+        let [low, high] = measurement(1000, 900).loss_interval();
         assert!(
             (0.08..0.1).contains(&low) && (0.1..0.13).contains(&high),
             "{low} {high}"
@@ -191,12 +197,12 @@ mod tests {
 
     #[test]
     fn computes_quantiles_of_round_trips() {
-        let path = measured(10, 9);
+        let path = measurement(10, 9);
         assert_eq!(path.rtt(0.5), Some(Time::from_millis(5)));
         assert_eq!(
             (path.lost(), path.rtt(1.0)),
             (1, Some(Time::from_millis(9)))
         );
-        assert_eq!(measured(10, 0).rtt(0.5), None);
+        assert_eq!(measurement(10, 0).rtt(0.5), None);
     }
 }

@@ -17,30 +17,30 @@ pub(super) struct RttSamples {
 
 /// Timeout of the last reply, for a path around the world with a deep queue.
 const LAST_REPLY_TIMEOUT: Time = Time::from_secs(1);
-/// Bytes of a packet from its IP header on.
-const LEN: usize = 100;
+/// Length of a packet with its IP header, in bytes.
+const PACKET_LEN: usize = 100;
 
 pub(super) fn measure(
     responder: &mut dyn Responder,
     count: u32,
     interval: Time,
 ) -> Result<RttSamples> {
-    let mut asked = BTreeMap::new();
+    let mut requests = BTreeMap::new();
     let mut times = BTreeMap::new();
     let start = clock::now();
-    for turn in 0..count {
+    for index in 0..count {
         let sent_at = clock::wall();
         // A request that the remote host refused counts as lost.
-        if let Ok(number) = responder.send_request(LEN.max(responder.len_min())) {
-            asked.insert(number, sent_at);
+        if let Ok(number) = responder.send_request(PACKET_LEN.max(responder.len_min())) {
+            requests.insert(number, sent_at);
         }
-        let next = start + interval * u64::from(turn + 1);
-        collect(responder, next, &mut asked, &mut times)?;
+        let next = start + interval * u64::from(index + 1);
+        receive_replies(responder, next, &mut requests, &mut times)?;
     }
     let end = clock::now() + LAST_REPLY_TIMEOUT;
-    while times.len() < asked.len() && clock::now() < end {
+    while times.len() < requests.len() && clock::now() < end {
         let step = (clock::now() + Time::from_millis(20)).min(end);
-        collect(responder, step, &mut asked, &mut times)?;
+        receive_replies(responder, step, &mut requests, &mut times)?;
     }
     Ok(RttSamples {
         sent: count,
@@ -48,11 +48,11 @@ pub(super) fn measure(
     })
 }
 
-/// Receives replies until `end`; only the first reply to a request counts.
-fn collect(
+/// Receives replies until `end`. Only the first reply to a request counts. `requests` has the time of each, by number.
+fn receive_replies(
     responder: &mut dyn Responder,
     end: Time,
-    asked: &mut BTreeMap<u32, Time>,
+    requests: &mut BTreeMap<u32, Time>,
     times: &mut BTreeMap<u32, Time>,
 ) -> Result<()> {
     loop {
@@ -64,12 +64,12 @@ fn collect(
             .receive_reply(Duration::from(left))
             .unwrap_or(None);
         while let Some(departure) = responder.departure()? {
-            asked
+            requests
                 .entry(departure.message)
                 .and_modify(|at| *at = departure.at);
         }
         if let Some(reply) = reply
-            && let Some(&sent) = asked.get(&reply.number)
+            && let Some(&sent) = requests.get(&reply.number)
         {
             times.entry(reply.number).or_insert(reply.at - sent);
         }

@@ -23,8 +23,9 @@ use std::{io, net::SocketAddr, time::Duration};
 )]
 pub(super) struct NoReply(SocketAddr);
 
-/// Most hellos, and the timeout of each.
-const HELLOS: u32 = 5;
+/// Maximum number of hellos.
+const HELLOS_MAX: u32 = 5;
+/// Timeout of the reply to a hello.
 const HELLO_TIMEOUT: Duration = Duration::from_millis(600);
 
 pub(super) fn measure(
@@ -50,7 +51,7 @@ struct UdpResponder {
     exchange: TimestampSocket,
     cookie: Cookie,
     headers: usize,
-    asked: u32,
+    next_number: u32,
 }
 
 impl UdpResponder {
@@ -60,9 +61,9 @@ impl UdpResponder {
                 .with_context(|| format!("cannot send to {address}"))?,
             cookie: Cookie::default(),
             headers: if address.is_ipv4() { 28 } else { 48 },
-            asked: 0,
+            next_number: 0,
         };
-        for _ in 0..HELLOS {
+        for _ in 0..HELLOS_MAX {
             // Refused: no responder runs yet.
             let Ok(()) = responder.send_hello() else {
                 std::thread::sleep(HELLO_TIMEOUT);
@@ -80,9 +81,9 @@ impl UdpResponder {
 
     fn send_hello(&mut self) -> io::Result<()> {
         let mut bytes = [0; LEN];
-        Message::new(Kind::Hello, self.cookie, self.asked).write(&mut bytes);
+        Message::new(Kind::Hello, self.cookie, self.next_number).write(&mut bytes);
         self.exchange.send(&bytes)?;
-        self.asked += 1;
+        self.next_number += 1;
         Ok(())
     }
 
@@ -99,15 +100,15 @@ impl UdpResponder {
 impl Responder for UdpResponder {
     fn send_request(&mut self, len: usize) -> io::Result<u32> {
         let mut bytes = vec![0; len - self.headers];
-        Message::new(Kind::Request, self.cookie, self.asked).write(&mut bytes);
+        Message::new(Kind::Request, self.cookie, self.next_number).write(&mut bytes);
         self.exchange.send(&bytes)?;
-        self.asked += 1;
-        Ok(self.asked - 1)
+        self.next_number += 1;
+        Ok(self.next_number - 1)
     }
 
     fn receive_reply(&mut self, timeout: Duration) -> io::Result<Option<Reply>> {
-        let answered = self.receive_message(timeout)?;
-        Ok(answered
+        let received = self.receive_message(timeout)?;
+        Ok(received
             .filter(|(message, _)| message.kind == Kind::Reply && message.cookie == self.cookie)
             .map(|(message, at)| Reply {
                 number: message.number,
