@@ -68,9 +68,9 @@ struct WindowBuffer {
 }
 
 impl WindowBuffer {
-    /// Returns whether there is room for an event, of `window_left`. The table doubles, within
-    /// `events_left` of all tables.
-    fn has_room(&mut self, window_left: u16, events_left: &mut usize) -> bool {
+    /// Makes room for one more event if it can, and returns whether there is room. A full table doubles, up to the
+    /// `window_left` events of this window and the `events_left` of all tables.
+    fn reserve_event(&mut self, window_left: u16, events_left: &mut usize) -> bool {
         let events = &mut self.events;
         if events.len() < events.capacity() {
             return true;
@@ -216,9 +216,10 @@ impl PacketWindows {
     ) {
         let windows = windows_of(&mut self.slots, handle).filter(|_| handle.events_left > 0);
         let window = windows.and_then(|windows| windows.windows.last_mut());
-        let mut has_room =
-            |window: &mut WindowBuffer| window.has_room(handle.events_left, &mut self.events_left);
-        let Some(window) = window.and_then(|window| has_room(window).then_some(window)) else {
+        let mut reserve_event = |window: &mut WindowBuffer| {
+            window.reserve_event(handle.events_left, &mut self.events_left)
+        };
+        let Some(window) = window.and_then(|window| reserve_event(window).then_some(window)) else {
             handle.events_left = 0;
             return;
         };

@@ -127,7 +127,7 @@ pub struct Direction {
     pub inter_packet_gaps: Distribution,
     /// Segments of each burst: data with gaps below the burst gap.
     pub bursts: Distribution,
-    /// Most bytes in flight as seen at the tap.
+    /// Most bytes in flight as seen at the capture point.
     pub in_flight_max_bytes: u64,
     /// Time series of the whole direction, in a few thousand bins. `time_series.jsonl` has it, column by column.
     #[serde(
@@ -142,9 +142,9 @@ pub struct Direction {
     /// Data bursts by the ACK before them.
     #[serde(alias = "releases", default)]
     pub ack_clocking: AckClocking,
-    /// Position of the tap, and what cannot be known from there.
+    /// Position of the capture point, and what cannot be known from there.
     #[serde(alias = "standing", default)]
-    pub tap_position: TapPosition,
+    pub tap_position: CapturePosition,
     /// Phases of the transfer; empty for fewer than ten segments.
     pub phases: Vec<Phase>,
     /// Periods and what limited each, in order of time.
@@ -199,31 +199,31 @@ pub struct AckDiffClass {
     pub bursts: [u64; 9],
 }
 
-/// Position of the tap on the path from sender to receiver.
+/// Position of the capture point on the path from sender to receiver.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct TapPosition {
+pub struct CapturePosition {
     /// Class of the position.
     #[serde(alias = "place")]
-    pub location: TapLocation,
-    /// Least round trip between the tap and the sender, ns.
+    pub location: CaptureLocation,
+    /// Least round trip between the capture point and the sender, ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_sender_ns: Option<u64>,
-    /// Least round trip between the tap and the receiver, ns.
+    /// Least round trip between the capture point and the receiver, ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_receiver_ns: Option<u64>,
 }
 
-/// Classes of tap positions.
+/// Classes of capture positions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum TapLocation {
-    /// Near the sender: at most a tenth of the round trip, or less than half a millisecond, lies between tap and
-    /// sender.
+pub enum CaptureLocation {
+    /// Near the sender: at most a tenth of the round trip, or less than half a millisecond, lies between capture point
+    /// and sender.
     NearSender,
     /// Near neither end.
     Middle,
-    /// Near the receiver: at most a tenth of the round trip, or less than half a millisecond, lies between tap and
-    /// receiver.
+    /// Near the receiver: at most a tenth of the round trip, or less than half a millisecond, lies between capture
+    /// point and receiver.
     NearReceiver,
     /// Position unknown: the capture does not show it.
     #[default]
@@ -327,12 +327,12 @@ pub struct Data {
     pub spurious_retransmissions: u64,
     /// Retransmissions without a visible cause, such as tail loss probes (RFC 8985 §7).
     pub other_retransmissions: u64,
-    /// Retransmissions of bytes that the tap had not seen before: the original was lost before the tap. Each one also
-    /// has one of the four causes, so this is not part of the sum.
+    /// Retransmissions of bytes that the capture point had not seen before: the original was lost before the capture
+    /// point. Each one also has one of the four causes, so this is not part of the sum.
     pub unseen_retransmissions: u64,
     /// Bytes of all retransmissions.
     pub retransmitted_bytes: u64,
-    /// Bytes of retransmissions that the tap had not seen before; `unique_bytes` includes them.
+    /// Bytes of retransmissions that the capture point had not seen before; `unique_bytes` includes them.
     pub unseen_retransmitted_bytes: u64,
     /// Packets out of order that were not retransmitted.
     pub reordered: u64,

@@ -20,8 +20,8 @@ impl longhaul_flow::Sink for Counter {
     fn receive_flow(&mut self, _: longhaul_flow::record::Flow) {}
 }
 
-/// A transfer as seen by a tap beside the sender: every second segment is acknowledged 5 ms later. Each 1,000th is
-/// lost, and ACKs carry SACK blocks until it is retransmitted.
+/// A transfer as seen by a capture point beside the sender: every second segment is acknowledged 5 ms later. Each
+/// 1,000th is lost, and ACKs carry SACK blocks until it is retransmitted.
 struct Transfer {
     flows: longhaul_flow::Flows,
     sink: Counter,

@@ -9,10 +9,10 @@ use super::result::{
 use longhaul_flow::{
     bin::Bin,
     record::{
-        AckClocking, AckDiffClass, AckSpacing, Acks, Clocks, Data, DelayBin, DelaySeries,
-        Direction, Distribution, Flow, Handshake, Limit, LimitPeriod, MissingPackets,
-        OneWayMetrics, PacketEvent, PacketEventKind, PacketWindow, Phase, PhaseKind, SynOptions,
-        TapLocation, TapPosition, Termination, TwoPointComparison, WindowTrigger,
+        AckClocking, AckDiffClass, AckSpacing, Acks, CaptureLocation, CapturePosition, Clocks,
+        Data, DelayBin, DelaySeries, Direction, Distribution, Flow, Handshake, Limit, LimitPeriod,
+        MissingPackets, OneWayMetrics, PacketEvent, PacketEventKind, PacketWindow, Phase,
+        PhaseKind, SynOptions, Termination, TwoPointComparison, WindowTrigger,
     },
     segment::{CapturePoint, Endpoint},
     time_series::TimeSeries,
@@ -262,8 +262,8 @@ fn upload(time_series: TimeSeries) -> Direction {
         in_flight_max_bytes: 196 << 20,
         packet_windows: vec![window_at_beginning(), window_at_loss()],
         ack_clocking: ack_clocking(),
-        tap_position: TapPosition {
-            location: TapLocation::NearSender,
+        tap_position: CapturePosition {
+            location: CaptureLocation::NearSender,
             to_sender_ns: Some(10_000),
             to_receiver_ns: Some(RTT_NS),
         },

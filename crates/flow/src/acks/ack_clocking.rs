@@ -73,15 +73,15 @@ impl BurstTracker {
         }
     }
 
-    /// Records a data packet that `data` does not count yet. `pauses` is true if the packet before it was sent
+    /// Records a data packet that `data` does not count yet. `after_pause` is true if the packet before it was sent
     /// `burst_gap_ns` ago or earlier.
     #[inline]
-    pub(crate) fn on_data(&mut self, at_ns: u64, pauses: bool, within_ns: u64, data: &Data) {
+    pub(crate) fn on_data(&mut self, at_ns: u64, after_pause: bool, within_ns: u64, data: &Data) {
         if self.state == BurstState::AwaitingBurst && at_ns.saturating_sub(self.ack_ns) < within_ns
         {
             self.state = BurstState::InBurst;
         } else if self.state == BurstState::AwaitingBurst
-            || pauses && self.state == BurstState::InBurst
+            || after_pause && self.state == BurstState::InBurst
         {
             self.count_burst(data);
             self.state = BurstState::Idle;
@@ -181,8 +181,8 @@ mod tests {
         for event in events {
             match *event {
                 Ack(at_ns, packets) => tracker.on_ack(at_ns, packets, &data),
-                Sent(at_ns, segments, pauses) => {
-                    tracker.on_data(at_ns, pauses, 10, &data);
+                Sent(at_ns, segments, after_pause) => {
+                    tracker.on_data(at_ns, after_pause, 10, &data);
                     data.data_segments += segments;
                     data.payload_bytes += 100 * segments;
                     data.last_data_ns = Some(at_ns);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Delay variation of the ACK path, measured at one tap: the TSval of an ACK (RFC 7323 §3) gives the time when it left.
+//! Delay variation of the ACK path, measured at one capture point: the TSval of an ACK (RFC 7323 §3) gives the time
+//! when it left.
 //!
 //! The offset of the receiver's clock is unknown, so only differences are valid: the delay of an ACK above that of the
 //! fastest ACK of its flow. They separate a queue of ACKs from a queue of data; a round trip does not.

@@ -220,7 +220,7 @@ impl AckState {
     }
 
     /// Takes in the SACK blocks of an ACK with the number `ack`; `next` is the next new number of the data. Returns the
-    /// highest SACKed number, which may be beyond `next` if the tap missed data.
+    /// highest SACKed number, which may be beyond `next` if the capture point missed data.
     pub(super) fn record_sack(
         &mut self,
         segment: &Segment,

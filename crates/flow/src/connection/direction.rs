@@ -67,7 +67,7 @@ impl Direction {
         (syn + 1..=self.send_state.next).contains(&ack)
     }
 
-    /// Processes a segment from the sender. `sender_rtt` is the round trip between the tap and the sender.
+    /// Processes a segment from the sender. `sender_rtt` is the round trip between the capture point and the sender.
     #[inline]
     pub(super) fn process_sent(
         &mut self,
@@ -90,9 +90,10 @@ impl Direction {
         if segment.flags & (SYN | FIN) != 0 {
             self.send_state.record_syn_fin(segment, range);
         }
-        let answered = range.start < range.end;
-        self.round_trips.record_tsval(segment, answered, budget);
-        if !answered {
+        let occupies_numbers = range.start < range.end;
+        self.round_trips
+            .record_tsval(segment, occupies_numbers, budget);
+        if !occupies_numbers {
             self.process_empty(segment, range, budget);
             return;
         }
@@ -134,9 +135,9 @@ impl Direction {
         bin: &mut Bin,
     ) {
         let gap_ns = budget.settings.burst_gap_ns;
-        let pauses =
+        let after_pause =
             (self.send_state.packet_gaps).record_data(segment.at_ns, u64::from(segments), gap_ns);
-        (self.burst_tracker).on_data(segment.at_ns, pauses, gap_ns, &self.send_state.data);
+        (self.burst_tracker).on_data(segment.at_ns, after_pause, gap_ns, &self.send_state.data);
         self.send_state.count_data(segment, segments, bin);
         let full =
             (self.ack_state).is_window_full(self.send_state.next, self.send_state.segment_max());
@@ -311,7 +312,7 @@ impl Direction {
         u64::from(seen(SYN, range.start)) + u64::from(seen(FIN, range.end - 1))
     }
 
-    /// Counts a retransmission of `seen` bytes that the tap saw before and `unseen` numbers.
+    /// Counts a retransmission of `seen` bytes that the capture point saw before and `unseen` numbers.
     fn count_retransmission(
         &mut self,
         segment: &Segment,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Handshake of a connection (RFC 9293 §3.5), as seen by a tap.
+//! Handshake of a connection (RFC 9293 §3.5), as seen by a capture point.
 
 use crate::record::Handshake;
 use crate::segment::Segment;

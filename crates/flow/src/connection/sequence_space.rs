@@ -116,7 +116,7 @@ impl Direction {
         Some(to)
     }
 
-    /// Extends the data to `to`, which is more than the tap has seen.
+    /// Extends the data to `to`, which is more than the capture point has seen.
     #[cold]
     pub(super) fn extend_to(&mut self, to: u64, at_ns: u64, budget: &mut MemoryBudget) {
         if self.send_state.data.packets > 0 {

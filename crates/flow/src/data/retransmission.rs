@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Classification of retransmissions: their cause, and their distinction from reordering.
 //!
-//! A late packet whose bytes the tap has not seen before was either reordered ([`is_reordered`]) or lost before the tap
-//! and retransmitted. Wireshark only compares the delay with 3 ms or the handshake's round trip; tcptrace calls all
-//! such packets out of order. A TSval decides for certain: a reordered packet was stamped before the packets that
-//! arrived first.
+//! A late packet whose bytes the capture point has not seen before was either reordered ([`is_reordered`]) or lost
+//! before the capture point and retransmitted. Wireshark only compares the delay with 3 ms or the handshake's round
+//! trip; tcptrace calls all such packets out of order. A TSval decides for certain: a reordered packet was stamped
+//! before the packets that arrived first.
 //!
 //! A retransmission has one cause, the first of these that applies:
-//! 1. *spurious*: all of it had been acknowledged or SACKed when it passed the tap. Wireshark requires that it was
+//! 1. *spurious*: all of it had been acknowledged or SACKed when it passed the capture point. Wireshark requires that it was
 //!    acknowledged. Later D-SACKs are counted separately.
 //! 2. *timeout*: nothing had been sent for longer than a round trip plus Linux's least timeout;
 //! 3. the cause of the current recovery, for data that was outstanding when the recovery began and is still
@@ -15,7 +15,7 @@
 //! 4. *fast*: three duplicate ACKs (RFC 5681 §3.2), or SACKs above it (RFC 6675, RFC 8985). Wireshark requires two
 //!    duplicates and less than 20 ms since the last;
 //! 5. *timeout*: nothing had been sent for max(200 ms, SRTT + 4 RTTVAR);
-//! 6. *other*: tail loss probes, and causes that the tap cannot see.
+//! 6. *other*: tail loss probes, and causes that the capture point cannot see.
 
 use super::sequence_gaps::SequenceGap;
 use crate::round_trips::{round_trip::PathRoundTrip, timestamps::is_newer};
@@ -32,7 +32,7 @@ pub(crate) enum Cause {
     Fast,
     /// The retransmission timer of the sender expired.
     Timeout,
-    /// Cause not visible at the tap.
+    /// Cause not visible at the capture point.
     #[default]
     Other,
 }
@@ -120,7 +120,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Round trip of a path whose tap is beside the sender.
+    /// Round trip of a path whose capture point is beside the sender.
     fn path(rtt_ms: u64) -> PathRoundTrip {
         let [mut there, mut back] = [RoundTrip::default(); 2];
         (0..100).for_each(|_| there.add_sample(rtt_ms * MS));

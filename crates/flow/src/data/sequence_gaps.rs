@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sequence gaps: numbers that the tap has not seen, although it has seen later ones or ACKs for them.
+//! Sequence gaps: numbers that the capture point has not seen, although it has seen later ones or ACKs for them.
 
 use crate::memory_budget::{MemoryBudget, capacity_bytes};
 use std::collections::VecDeque;
 
-/// A range of numbers that the tap has not seen.
+/// A range of numbers that the capture point has not seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SequenceGap {
     /// First number.

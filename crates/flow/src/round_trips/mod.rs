@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Round trips of one direction, from the tap to the receiver and back, by two methods: pairs of data and ACK, and
-//! TSecr.
+//! Round trips of one direction, from the capture point to the receiver and back, by two methods: pairs of data and
+//! ACK, and TSecr.
 //!
 //! SYN and FIN occupy a sequence number and so receive an ACK: they are samples like data.
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Smoothed round trip and the timeout derived from it (RFC 6298 §2), as far as a tap can know them.
+//! Smoothed round trip and the timeout derived from it (RFC 6298 §2), as far as a capture point can know them.
 
 /// Least timeout of Linux, and the least that it adds to the round trip (`TCP_RTO_MIN`, `include/net/tcp.h`). RFC 6298
 /// requires a second, but no common sender uses a shorter timeout than Linux.
@@ -7,7 +7,7 @@ const RTO_MIN_NS: u64 = 200_000_000;
 /// Least time that is taken for reordering if part of the round trip is unknown: the value of Wireshark.
 const REORDERING_NS: u64 = 3_000_000;
 
-/// SRTT and RTTVAR between the tap and one end, ns; SRTT is 0 without a sample.
+/// SRTT and RTTVAR between the capture point and one end, ns; SRTT is 0 without a sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RoundTrip {
     srtt_ns: u64,
@@ -29,7 +29,7 @@ impl RoundTrip {
         }
     }
 
-    /// Adds the round trip to the other end: the tap lies between both.
+    /// Adds the round trip to the other end: the capture point lies between both.
     pub(crate) fn plus(self, other: Self) -> PathRoundTrip {
         PathRoundTrip {
             srtt_ns: self.srtt_ns + other.srtt_ns,
@@ -75,7 +75,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Round trip between the tap and an end, from samples in milliseconds.
+    /// Round trip between the capture point and an end, from samples in milliseconds.
     fn half(samples_ms: &[u64]) -> RoundTrip {
         let mut rtt = RoundTrip::default();
         samples_ms.iter().for_each(|ms| rtt.add_sample(ms * MS));

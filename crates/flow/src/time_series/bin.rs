@@ -50,7 +50,7 @@ pub struct Bin {
     /// ([`crate::ack_path_delay`]). Below zero if it was faster, `None` without timestamps.
     #[serde(alias = "ack_way_ns")]
     pub ack_path_delay_ns: Option<i64>,
-    /// Most bytes in flight as seen at the tap.
+    /// Most bytes in flight as seen at the capture point.
     pub in_flight_max: u64,
     /// Least advertised window, scaled. `None` in a bin without a pure ACK, an advancing ACK, or a window update.
     pub window_min: Option<u64>,

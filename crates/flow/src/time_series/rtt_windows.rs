@@ -13,7 +13,7 @@ const BINS_MIN: f64 = 4.0;
 /// A time series with its round trip and step. Times are in bins, with fractions.
 pub(crate) struct RttWindows<'a> {
     series: &'a TimeSeries,
-    /// Least round trip between the tap and the receiver, bins.
+    /// Least round trip between the capture point and the receiver, bins.
     pub(crate) tap_rtt: f64,
     /// Least round trip between sender and receiver, as far as it is known, bins.
     pub(crate) path_rtt: f64,

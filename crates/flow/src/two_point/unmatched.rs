@@ -263,8 +263,8 @@ impl UnmatchedPackets {
     }
 }
 
-/// Returns the part whose time is nearest to `expected_ns`, or the earliest if that is `None`. Among equals it is the one
-/// with the least key.
+/// Returns the part whose time is nearest to `expected_ns`, or the earliest if that is `None`. Among equals it is the
+/// one with the least key.
 fn nearest_in_time<'a>(
     parts: impl Iterator<Item = (&'a Key, &'a Part)>,
     expected_ns: Option<u64>,

@@ -6,7 +6,7 @@
 //! The other capture gets the same limits and the same sentence.
 
 use super::limits::{self, PathDelays, Windows};
-use crate::record::{Direction, Flow, LimitPeriod, TapLocation, TwoPointComparison};
+use crate::record::{CaptureLocation, Direction, Flow, LimitPeriod, TwoPointComparison};
 
 /// Assesses both directions of a connection, seen as `left` and as `right`. `pair` is their comparison. Limits use the
 /// clock of the capture that they are stored in.
@@ -53,7 +53,7 @@ impl SenderCapture {
             false => (&pair.from_server, &pair.from_client),
         };
         let locations = (near.tap_position.location, far.tap_position.location);
-        let at_ends = locations == (TapLocation::NearSender, TapLocation::NearReceiver);
+        let at_ends = locations == (CaptureLocation::NearSender, CaptureLocation::NearReceiver);
         // Only the largest flows still have their time series here.
         if at_ends && !near.time_series.is_empty() {
             let delays = PathDelays {

@@ -4,7 +4,7 @@
 //! The classes are those of T-RAT (Zhang, Breslau, Paxson, Shenker, "On the characteristics and origins of Internet
 //! flow rates", SIGCOMM 2002, §3) and TAPO (Sun et al., "TCP stalls at the server side: measurement and mitigation",
 //! 2015). The ACK stream is an additional class. The kernel's own view (`longhaul_tcpsim::limiter`) needs `tcp_info`; a
-//! tap has packets only. The rules apply in this order, to steps of one round trip or more
+//! capture point has packets only. The rules apply in this order, to steps of one round trip or more
 //! (`time_series/rtt_windows.rs`):
 //!
 //! 1. **Application**: for more than half of the step nothing was in flight and nothing was sent although the window
@@ -16,19 +16,19 @@
 //! 3. **ACK stream**: a queue had built up, as in 4. At least half of the excess of the round trip, and at least 3 ms,
 //!    was delay of the ACK path, by the ACKs' timestamps ([`crate::ack_path_delay`]). Without timestamps of
 //!    milliseconds this cannot be distinguished from the bottleneck bandwidth.
-//! 4. **Bottleneck bandwidth**: a queue existed during the whole step. At every ACK, the first byte not acknowledged was older
-//!    than the least round trip by 5 % and by 0.5 ms ([`Bin::unacked_age_min_us`]). The age is used because a delayed
-//!    ACK makes the round trip longer without any queue. Bottleneck bandwidth comes before a full receive window, unlike in the
-//!    kernel's accounting: a larger window would only lengthen the queue. With a capture at both ends the one-way
-//!    delays show the queue ([`PathDelays`]).
+//! 4. **Bottleneck bandwidth**: a queue existed during the whole step. At every ACK, the first byte not acknowledged
+//!    was older than the least round trip by 5 % and by 0.5 ms ([`Bin::unacked_age_min_us`]). The age is used because a
+//!    delayed ACK makes the round trip longer without any queue. Bottleneck bandwidth comes before a full receive
+//!    window, unlike in the kernel's accounting: a larger window would only lengthen the queue. With a capture at both
+//!    ends the one-way delays show the queue ([`PathDelays`]).
 //! 5. **Receive window**: a packet ended within a segment of the advertised window's end (as T-RAT), or the window had
 //!    no room for a segment.
 //! 6. **Congestion window**: data was retransmitted, in this step or in one of the three before. Or the data in flight
 //!    is still below its amount at a loss that cut it by 15 % or more. Or it grew by a segment over its amount four
 //!    steps ago and before, also before a silence shorter than a timeout.
 //! 7. **Application**, for the rest: without a loss, less is in flight than before, nothing grows, and nothing blocks.
-//!    The sender held back. A send buffer that is too small and pacing are reasons as well: a tap cannot distinguish
-//!    them.
+//!    The sender held back. A send buffer that is too small and pacing are reasons as well: a capture cannot
+//!    distinguish them.
 //!
 //! Then spans of less than two steps are merged into their neighbour. A congestion-window span beside a bandwidth span
 //! becomes bandwidth if most of it acknowledges as much (to 3 %): a queue that is short or empty for a moment does not
@@ -37,8 +37,8 @@
 //!
 //! If the capture does not have the window scale ([`Windows::Unknown`]), only a window of zero counts.
 //!
-//! The rules assume a tap near the sender. Elsewhere less of the round trip and of the data in flight is seen; the
-//! verdict of [`super`] states that.
+//! The rules assume a capture point near the sender. Elsewhere less of the round trip and of the data in flight is
+//! seen; the verdict of [`super`] states that.
 
 use crate::acks::ack_path_delay;
 use crate::record::{Acks, DelayBin, DelaySeries, Limit, LimitPeriod};

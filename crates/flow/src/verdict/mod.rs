@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Verdict: the limiting factors of a direction in a sentence, with its certainty.
 
+mod capture_position;
 pub mod joint_verdict;
 pub mod limits;
 pub mod phases;
-mod tap_position;
 
 use crate::record::{Direction, Flow, Limit, LimitPeriod, Phase, PhaseKind};
 use limits::Windows;
@@ -14,20 +14,20 @@ const SHARE_MIN: f64 = 0.05;
 /// Least share of the time that the verdict calls "all the time".
 const ALL_SHARE: f64 = 0.95;
 
-/// Fills in phases, limits, tap positions and verdicts of a flow whose time series are complete.
+/// Fills in phases, limits, capture positions and verdicts of a flow whose time series are complete.
 pub fn assess(flow: &mut Flow) {
     let (handshake, up, down) = (flow.handshake, &flow.upload, &flow.download);
-    let to_server = tap_position::least_rtt(handshake.syn_to_syn_ack_ns, up);
-    let to_client = tap_position::least_rtt(handshake.syn_ack_to_ack_ns, down);
+    let to_server = capture_position::least_rtt(handshake.syn_to_syn_ack_ns, up);
+    let to_client = capture_position::least_rtt(handshake.syn_ack_to_ack_ns, down);
     let whole = handshake.round_trip_ns();
-    flow.upload.tap_position = tap_position::locate(to_client, to_server);
-    flow.download.tap_position = tap_position::locate(to_server, to_client);
+    flow.upload.tap_position = capture_position::locate(to_client, to_server);
+    flow.download.tap_position = capture_position::locate(to_server, to_client);
     assess_direction(&mut flow.upload, whole);
     assess_direction(&mut flow.download, whole);
 }
 
-/// Fills in phases, limits and verdict of one direction, whose tap position is known. `handshake_ns` is the round trip
-/// of the handshake, if it was seen.
+/// Fills in phases, limits and verdict of one direction, whose capture position is known. `handshake_ns` is the
+/// round trip of the handshake, if it was seen.
 pub fn assess_direction(direction: &mut Direction, handshake_ns: Option<u64>) {
     direction.phases = phases::detect(&direction.time_series, handshake_ns);
     let windows = Windows::of(&direction.acks);
@@ -35,12 +35,16 @@ pub fn assess_direction(direction: &mut Direction, handshake_ns: Option<u64>) {
     direction.verdict = verdict_text(direction);
 }
 
-/// Returns the verdict on `direction`, whose phases, limits and tap position are known; empty without data.
+/// Returns the verdict on `direction`, whose phases, limits and capture position are known; empty without data.
 #[must_use]
 pub fn verdict_text(direction: &Direction) -> String {
     let position = &direction.tap_position;
-    let prefix = tap_position::verdict_prefix(position.location);
-    format_verdict(direction, prefix, &tap_position::verdict_caveat(position))
+    let prefix = capture_position::verdict_prefix(position.location);
+    format_verdict(
+        direction,
+        prefix,
+        &capture_position::verdict_caveat(position),
+    )
 }
 
 /// Returns the verdict on `direction`, captured near its sender, whose limits were classified with the delays of a

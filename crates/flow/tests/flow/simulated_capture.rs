@@ -19,7 +19,7 @@ pub(crate) struct PacketFormat {
     pub(crate) mss: u32,
     /// Window that every ACK advertises, bytes; at most 1 GiB (RFC 7323 §2.3).
     pub(crate) window: u64,
-    /// Whether the sender's tap sees super-packets or single segments.
+    /// Whether the capture at the sender sees super-packets or single segments.
     pub(crate) super_packets: bool,
 }
 
@@ -61,7 +61,7 @@ const HEADERS: u32 = 52;
 const WINDOW_SCALE: u8 = 14;
 
 impl SimulatedCapture {
-    /// Creates a tap without segments.
+    /// Creates a capture without segments.
     pub(crate) fn new(format: PacketFormat) -> Self {
         Self {
             format,

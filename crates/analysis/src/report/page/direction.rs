@@ -10,7 +10,7 @@ use super::{
 };
 use crate::report::result::{Analysis, chart_series::ChartSeries};
 use longhaul_flow::record::{
-    Acks, Data, Direction, Flow, Phase, SynOptions, TapLocation, TapPosition, Termination,
+    Acks, CaptureLocation, CapturePosition, Data, Direction, Flow, Phase, SynOptions, Termination,
 };
 use longhaul_report::table::table;
 use maud::{Markup, html};
@@ -292,12 +292,12 @@ fn describe_round_trips(direction: &Direction) -> String {
     )
 }
 
-fn describe_tap_position(position: TapPosition) -> String {
+fn describe_tap_position(position: CapturePosition) -> String {
     let location = match position.location {
-        TapLocation::NearSender => "near the sender",
-        TapLocation::Middle => "in the middle of the path",
-        TapLocation::NearReceiver => "near the receiver",
-        TapLocation::Unknown => "unknown",
+        CaptureLocation::NearSender => "near the sender",
+        CaptureLocation::Middle => "in the middle of the path",
+        CaptureLocation::NearReceiver => "near the receiver",
+        CaptureLocation::Unknown => "unknown",
     };
     let round_trip = |ns: Option<u64>| ns.map_or_else(|| "unknown".to_owned(), units::duration);
     format!(

@@ -3,9 +3,9 @@
 
 use super::simulated_flow::{Case, GroundTruth, MSS, Sample, analyse, analyse_with, case};
 use longhaul_flow::record::{
-    Flow,
+    CaptureLocation, Flow,
     Limit::{self, AckStream, Application, BottleneckBandwidth, CongestionWindow, ReceiveWindow},
-    LimitPeriod, TapLocation,
+    LimitPeriod,
 };
 use longhaul_flow::segment::{NO_SCALE, SCALE_CUT};
 use longhaul_tcpsim::congestion_control::cubic::Cubic;
@@ -198,7 +198,7 @@ fn verdict_states_shares_of_time() {
     );
     assert_eq!(truth.flow().download.verdict, "");
     let late = analyse(&truth.at_sender[3..]).upload;
-    assert_eq!(late.tap_position.location, TapLocation::Unknown);
+    assert_eq!(late.tap_position.location, CaptureLocation::Unknown);
     assert!(
         late.verdict.contains("Without a handshake"),
         "{}",
@@ -258,7 +258,7 @@ fn verdict_states_tap_position_and_caveats() {
     for (seen, location, to_sender_ms, to_receiver_ms, prefix, caveat) in [
         (
             &near,
-            TapLocation::NearSender,
+            CaptureLocation::NearSender,
             0,
             100,
             "Captured near the sender: limited",
@@ -266,7 +266,7 @@ fn verdict_states_tap_position_and_caveats() {
         ),
         (
             &middle,
-            TapLocation::Middle,
+            CaptureLocation::Middle,
             40,
             60,
             "Captured in the middle of the path: probably ",
@@ -274,7 +274,7 @@ fn verdict_states_tap_position_and_caveats() {
         ),
         (
             &far,
-            TapLocation::NearReceiver,
+            CaptureLocation::NearReceiver,
             100,
             0,
             "Captured near the receiver: perhaps ",
@@ -289,7 +289,7 @@ fn verdict_states_tap_position_and_caveats() {
         assert!(seen.verdict.starts_with(prefix), "{}", seen.verdict);
         assert!(seen.verdict.contains(caveat), "{}", seen.verdict);
     }
-    // Only a tap near the sender sees the whole window in flight.
+    // Only a capture point near the sender sees the whole window in flight.
     assert!(near.in_flight_max_bytes > 4_000_000);
     assert!(far.in_flight_max_bytes < near.in_flight_max_bytes / 10);
 }

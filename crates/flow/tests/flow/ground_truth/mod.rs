@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of the analysis against a simulated TCP with a known ground truth. The tap sees segments only; the truth is
-//! the sender's window, its state, and the queue.
+//! Tests of the analysis against a simulated TCP with a known ground truth. The capture point sees segments only; the
+//! truth is the sender's window, its state, and the queue.
 
 mod ack_clocking;
 mod any_input;

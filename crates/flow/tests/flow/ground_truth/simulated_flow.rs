@@ -167,10 +167,13 @@ impl Case {
 
 fn finish(mut simulation: Simulation<SimulatedCapture>, samples: Vec<Sample>) -> GroundTruth {
     let drops = simulation.drops();
-    let tap = simulation.observer_mut();
+    let capture = simulation.observer_mut();
     let alone =
         |seen: Vec<(usize, Segment)>| seen.into_iter().map(|(_, segment)| segment).collect();
-    let (at_sender, at_receiver) = (alone(tap.take_at_sender()), alone(tap.take_at_receiver()));
+    let (at_sender, at_receiver) = (
+        alone(capture.take_at_sender()),
+        alone(capture.take_at_receiver()),
+    );
     let sender = simulation.sender(0);
     GroundTruth {
         at_sender,
@@ -200,8 +203,8 @@ impl GroundTruth {
         analyse(&self.at_sender)
     }
 
-    /// Returns the flow as seen by a tap `before` the receiver: data passes earlier than at the receiver, ACKs later.
-    /// This assumes no queue on that part of the path.
+    /// Returns the flow as seen by a capture point `before` the receiver: data passes earlier than at the receiver,
+    /// ACKs later. This assumes no queue on that part of the path.
     pub(crate) fn flow_before_receiver(&self, before: Time) -> Flow {
         let before = before.as_nanos();
         let mut segments = self.at_receiver.clone();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of the data stream: counts, super-packets, bytes that the tap misses, probes, gaps and bursts.
+//! Tests of the data stream: counts, super-packets, bytes that the capture point misses, probes, gaps and bursts.
 
 use crate::scripted::script::{
     MS, US, client, handshake, run, run_one, run_with, script, server, settings,

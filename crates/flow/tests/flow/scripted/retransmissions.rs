@@ -171,7 +171,7 @@ fn early_fin_retransmission_is_other() {
     );
 }
 
-/// Of 100 bytes with a FIN, the tap had seen only the FIN.
+/// Of 100 bytes with a FIN, the capture point had seen only the FIN.
 #[test]
 fn excludes_seen_fin_from_retransmitted_bytes() {
     let data = upload(&[
@@ -228,7 +228,7 @@ fn packet_late_by_half_round_trip_is_retransmission() {
     );
 }
 
-/// The tap is beside the receiver, and the round trip to the sender is unknown.
+/// The capture point is beside the receiver, and the round trip to the sender is unknown.
 #[test]
 fn assumes_three_milliseconds_for_partial_round_trip() {
     let late_after = |us: u64| {
@@ -278,7 +278,7 @@ fn counts_gaps_removed_at_bound() {
     assert_eq!(results.flows[0].upload.data.acked_unseen_bytes, 9_000);
 }
 
-/// The last packet is lost before the tap; an ACK of its sender has the next number.
+/// The last packet is lost before the capture point; an ACK of its sender has the next number.
 #[test]
 fn ack_sequence_number_reveals_lost_tail() {
     let data = upload(&[

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Position of a tap on the path from a sender to its receiver, and what cannot be known from there.
+//! Position of a capture point on the path from a sender to its receiver, and what cannot be known from there.
 //!
-//! The round trips from the tap to both ends add up to the whole. The tap sees the sender's packets later by half of
-//! the round trip to the sender; it does not see what is in flight between the sender and itself.
+//! The round trips from the capture point to both ends add up to the whole. The capture point sees the sender's packets
+//! later by half of the round trip to the sender; it does not see what is in flight between the sender and itself.
 
-use crate::record::{Direction, TapLocation, TapPosition};
+use crate::record::{CaptureLocation, CapturePosition, Direction};
 
 /// Divisor of the whole round trip for a part that is negligible.
 const NEAR_DIVISOR: u64 = 10;
@@ -21,58 +21,58 @@ pub(super) fn least_rtt(handshake_ns: Option<u64>, direction: &Direction) -> Opt
     found.chain(handshake_ns).min()
 }
 
-/// Returns the position of a tap with these round trips to the sender and to the receiver.
-pub(super) fn locate(to_sender_ns: Option<u64>, to_receiver_ns: Option<u64>) -> TapPosition {
+/// Returns the position of a capture point with these round trips to the sender and to the receiver.
+pub(super) fn locate(to_sender_ns: Option<u64>, to_receiver_ns: Option<u64>) -> CapturePosition {
     let location = match to_sender_ns.zip(to_receiver_ns) {
         Some((sender, receiver)) if sender <= receiver => {
-            near_or_middle(sender, receiver, TapLocation::NearSender)
+            near_or_middle(sender, receiver, CaptureLocation::NearSender)
         }
-        Some((sender, receiver)) => near_or_middle(receiver, sender, TapLocation::NearReceiver),
-        None => TapLocation::Unknown,
+        Some((sender, receiver)) => near_or_middle(receiver, sender, CaptureLocation::NearReceiver),
+        None => CaptureLocation::Unknown,
     };
-    TapPosition {
+    CapturePosition {
         location,
         to_sender_ns,
         to_receiver_ns,
     }
 }
 
-fn near_or_middle(nearer: u64, farther: u64, location: TapLocation) -> TapLocation {
+fn near_or_middle(nearer: u64, farther: u64, location: CaptureLocation) -> CaptureLocation {
     let part = nearer.saturating_add(farther) / NEAR_DIVISOR;
     match nearer <= part || nearer < NEAR_NS {
         true => location,
-        false => TapLocation::Middle,
+        false => CaptureLocation::Middle,
     }
 }
 
 /// Returns the first words of a verdict.
-pub(super) fn verdict_prefix(location: TapLocation) -> &'static str {
+pub(super) fn verdict_prefix(location: CaptureLocation) -> &'static str {
     match location {
-        TapLocation::NearSender => "Captured near the sender: ",
-        TapLocation::Middle => "Captured in the middle of the path: probably ",
-        TapLocation::NearReceiver => "Captured near the receiver: perhaps ",
-        TapLocation::Unknown => "Captured at an unknown position; if near the sender: ",
+        CaptureLocation::NearSender => "Captured near the sender: ",
+        CaptureLocation::Middle => "Captured in the middle of the path: probably ",
+        CaptureLocation::NearReceiver => "Captured near the receiver: perhaps ",
+        CaptureLocation::Unknown => "Captured at an unknown position; if near the sender: ",
     }
 }
 
 /// Returns what a verdict from this position cannot take into account.
-pub(super) fn verdict_caveat(position: &TapPosition) -> String {
+pub(super) fn verdict_caveat(position: &CapturePosition) -> String {
     match position.location {
-        TapLocation::NearSender => String::new(),
-        TapLocation::Middle => format!(
+        CaptureLocation::NearSender => String::new(),
+        CaptureLocation::Middle => format!(
             " {} of the round trip lies between the sender and the capture point: data in flight and queues of \
              data or ACKs there do not show; losses there show as sequence gaps.",
             percent(position)
         ),
-        TapLocation::NearReceiver => " Data in flight, queues before the capture point and the ACK path do not \
+        CaptureLocation::NearReceiver => " Data in flight, queues before the capture point and the ACK path do not \
              show there, so congestion window, sender and bottleneck bandwidth cannot be distinguished reliably; \
              sequence gaps from losses, zero windows and the receiver's own delays do show."
             .to_owned(),
-        TapLocation::Unknown => " Without a handshake or data in both directions, the distance to the sender is unknown.".to_owned(),
+        CaptureLocation::Unknown => " Without a handshake or data in both directions, the distance to the sender is unknown.".to_owned(),
     }
 }
 
-fn percent(position: &TapPosition) -> String {
+fn percent(position: &CapturePosition) -> String {
     let [sender, receiver] =
         [position.to_sender_ns, position.to_receiver_ns].map(|ns| ns.unwrap_or(0) as f64);
     format!("{:.0} %", 100.0 * sender / (sender + receiver).max(1.0))
@@ -87,22 +87,22 @@ mod tests {
     #[test]
     fn tenth_of_round_trip_counts_as_near() {
         let location = |sender, receiver| locate(Some(sender * MS), Some(receiver * MS)).location;
-        assert_eq!(location(10, 90), TapLocation::NearSender);
-        assert_eq!(location(11, 89), TapLocation::Middle);
-        assert_eq!(location(89, 11), TapLocation::Middle);
-        assert_eq!(location(90, 10), TapLocation::NearReceiver);
-        assert_eq!(locate(None, Some(MS)).location, TapLocation::Unknown);
+        assert_eq!(location(10, 90), CaptureLocation::NearSender);
+        assert_eq!(location(11, 89), CaptureLocation::Middle);
+        assert_eq!(location(89, 11), CaptureLocation::Middle);
+        assert_eq!(location(90, 10), CaptureLocation::NearReceiver);
+        assert_eq!(locate(None, Some(MS)).location, CaptureLocation::Unknown);
     }
 
     #[test]
     fn nearer_end_counts_within_room() {
         assert_eq!(
             locate(Some(100_000), Some(300_000)).location,
-            TapLocation::NearSender
+            CaptureLocation::NearSender
         );
         assert_eq!(
             locate(Some(300_000), Some(100_000)).location,
-            TapLocation::NearReceiver
+            CaptureLocation::NearReceiver
         );
     }
 }
