@@ -18,7 +18,7 @@ use std::{
     net::SocketAddr,
 };
 
-/// Maximum number of connections, opening ones included: 256 bytes each until data arrives.
+/// Maximum number of connections, including those that are opening. Each takes 256 bytes until data arrives.
 const CONNECTIONS_MAX: usize = 4096;
 
 /// Maximum number of closed connections that are remembered to answer late packets. Older ones are forgotten.
@@ -57,6 +57,7 @@ struct ClosedConnection {
     close_reason: CloseReason,
 }
 
+/// Connection that is opening or open.
 #[derive(Debug)]
 struct Entry {
     peer: SocketAddr,
@@ -78,7 +79,7 @@ impl State {
     fn handshake_key(&self) -> Option<Option<u32>> {
         match self {
             Self::Open(connection) => connection.repeat_request_peer().map(Some),
-            Self::Connecting(opening) => opening.is_rendezvous().then_some(None),
+            Self::Connecting(connector) => connector.is_rendezvous().then_some(None),
         }
     }
 }
@@ -123,8 +124,8 @@ where
     /// Accepts connections from now on.
     pub fn listen(&mut self) {
         let mut key = [0; 32];
-        for four in key.chunks_exact_mut(4) {
-            four.copy_from_slice(&(self.random)().to_be_bytes());
+        for chunk in key.chunks_exact_mut(4) {
+            chunk.copy_from_slice(&(self.random)().to_be_bytes());
         }
         self.listener = Some(Listener::new(self.config, key));
     }
@@ -137,38 +138,37 @@ where
     /// Starts a connection to a listener. Returns its ID, or `None` if there are too many.
     pub fn connect(&mut self, peer: SocketAddr, now: Time) -> Option<u32> {
         let (own, first) = (self.unused_id()?, Seq::new((self.random)()));
-        let opening = Connector::to_listener(self.config, peer.ip(), own, first, now);
-        Some(self.add_connector(own, peer, opening))
+        let connector = Connector::to_listener(self.config, peer.ip(), own, first, now);
+        Some(self.add_connector(own, peer, connector))
     }
 
     /// Starts a rendezvous with a peer that does the same. Returns the connection's ID, or `None` if there are too
     /// many.
     pub fn rendezvous(&mut self, peer: SocketAddr, now: Time) -> Option<u32> {
         let (own, first) = (self.unused_id()?, Seq::new((self.random)()));
-        let opening = Connector::rendezvous(self.config, peer.ip(), own, first, now);
-        Some(self.add_connector(own, peer, opening))
+        let connector = Connector::rendezvous(self.config, peer.ip(), own, first, now);
+        Some(self.add_connector(own, peer, connector))
     }
 
-    fn add_connector(&mut self, own: u32, peer: SocketAddr, opening: Connector) -> u32 {
-        self.insert(own, peer, State::Connecting(opening.into()));
+    fn add_connector(&mut self, own: u32, peer: SocketAddr, connector: Connector) -> u32 {
+        self.insert(own, peer, State::Connecting(connector.into()));
         own
     }
 
     /// Returns an ID that no connection has, or `None` if there are too many connections.
     fn unused_id(&mut self) -> Option<u32> {
-        let room = self.entries.len() < CONNECTIONS_MAX;
-        let names = std::iter::from_fn(|| Some((self.random)() & 0x7fff_ffff));
-        let all = &self.entries;
-        room.then(|| {
-            names
-                .into_iter()
-                .find(|name| *name != 0 && !all.contains_key(name))
+        let has_free_slot = self.entries.len() < CONNECTIONS_MAX;
+        let ids = std::iter::from_fn(|| Some((self.random)() & 0x7fff_ffff));
+        let entries = &self.entries;
+        has_free_slot.then(|| {
+            ids.into_iter()
+                .find(|id| *id != 0 && !entries.contains_key(id))
         })?
     }
 
     fn insert(&mut self, own: u32, peer: SocketAddr, state: State) {
         self.by_handshake
-            .extend(state.handshake_key().map(|by| ((peer, by), own)));
+            .extend(state.handshake_key().map(|key| ((peer, key), own)));
         let entry = Entry {
             peer,
             deadline: None,
@@ -199,7 +199,7 @@ where
             return;
         };
         let (due, reason) = match &entry.state {
-            State::Connecting(opening) => (Some(opening.deadline()), None),
+            State::Connecting(connector) => (Some(connector.deadline()), None),
             State::Open(connection) => (connection.deadline(), connection.close_reason()),
         };
         if let Some(reason) = reason
@@ -221,8 +221,8 @@ where
         if let Some(due) = entry.deadline {
             self.timers.remove(&(due, id));
         }
-        if let Some(by) = entry.state.handshake_key() {
-            self.by_handshake.remove(&(entry.peer, by));
+        if let Some(key) = entry.state.handshake_key() {
+            self.by_handshake.remove(&(entry.peer, key));
         }
         if let State::Open(connection) = entry.state
             && let Some(reason) = connection.close_reason()
@@ -261,24 +261,26 @@ where
         };
         match &mut entry.state {
             State::Open(connection) => connection.handle(packet, now),
-            State::Connecting(opening) => match opening.handle(packet, now, &self.new_control) {
-                ConnectOutcome::Pending => {}
-                ConnectOutcome::Established(connection) => {
-                    let before = entry.state.handshake_key();
-                    entry.state = State::Open(connection);
-                    // The rendezvous is established: from now on handshakes must name the peer's ID.
-                    if let Some(by) = before {
-                        self.by_handshake.remove(&(from, by));
+            State::Connecting(connector) => {
+                match connector.handle(packet, now, &self.new_control) {
+                    ConnectOutcome::Pending => {}
+                    ConnectOutcome::Established(connection) => {
+                        let before = entry.state.handshake_key();
+                        entry.state = State::Open(connection);
+                        // The rendezvous is established: from now on handshakes must name the peer's ID.
+                        if let Some(key) = before {
+                            self.by_handshake.remove(&(from, key));
+                        }
+                        let after = entry.state.handshake_key();
+                        self.by_handshake.extend(after.map(|key| ((from, key), id)));
+                        self.events.push_back(Event::Connected(id));
                     }
-                    let after = entry.state.handshake_key();
-                    self.by_handshake.extend(after.map(|by| ((from, by), id)));
-                    self.events.push_back(Event::Connected(id));
+                    ConnectOutcome::Refused(code) => {
+                        self.remove(id);
+                        self.events.push_back(Event::Refused(id, code));
+                    }
                 }
-                ConnectOutcome::Refused(code) => {
-                    self.remove(id);
-                    self.events.push_back(Event::Refused(id, code));
-                }
-            },
+            }
         }
         self.wake(id);
     }
@@ -345,12 +347,12 @@ where
         match &mut entry.state {
             State::Open(connection) => connection.on_repeated_request(handshake),
             State::Connecting(_) => {
-                let named = Packet {
+                let addressed = Packet {
                     destination: id,
                     ..*packet
                 };
                 let peer = entry.peer;
-                return self.handle_packet(id, &named, peer, now);
+                return self.handle_packet(id, &addressed, peer, now);
             }
         }
         self.wake(id);
@@ -358,9 +360,9 @@ where
 
     /// Finds the connection that a repeated request or the handshake of a rendezvous belongs to.
     fn find_by_handshake(&self, handshake: &Handshake, from: SocketAddr) -> Option<u32> {
-        let by = [Some(handshake.socket), None];
-        by.iter()
-            .find_map(|by| self.by_handshake.get(&(from, *by)).copied())
+        let keys = [Some(handshake.socket), None];
+        keys.iter()
+            .find_map(|key| self.by_handshake.get(&(from, *key)).copied())
     }
 
     /// Appends the next datagram that is due. Returns its destination, or `None` if none is due.
@@ -375,8 +377,8 @@ where
         {
             let entry = self.entries.get_mut(&id)?;
             let (sent, timed_out) = match &mut entry.state {
-                State::Connecting(opening) => {
-                    (opening.transmit(now, to), opening.expires_at() <= now)
+                State::Connecting(connector) => {
+                    (connector.transmit(now, to), connector.expires_at() <= now)
                 }
                 State::Open(connection) => (connection.transmit(now, to), false),
             };

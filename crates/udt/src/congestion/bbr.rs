@@ -12,21 +12,24 @@ use crate::packet::number::Seq;
 use longhaul_units::Time;
 use std::collections::VecDeque;
 
-/// Gain in startup: the least that doubles the rate each round trip, 2/ln 2 (§2.4 of the draft).
+/// Gain in startup: the minimum that doubles the rate each round trip, 2/ln 2 (§2.4 of the draft).
 const STARTUP_GAIN: f64 = 2.885;
-/// Least growth of the rate in startup, and the number of rounds without it after which the pipe counts as full.
+/// Minimum growth of the rate in a round of startup.
 const GROWTH_MIN: f64 = 1.25;
+/// Number of rounds without that growth after which the pipe counts as full.
 const FULL_ROUNDS: u32 = 3;
-/// Loss ratio of a round above which a queue counts as full (draft, BBRLossThresh), and the factor by which the
-/// window then shrinks.
+/// Loss ratio of a round above which a queue counts as full (draft, BBRLossThresh).
 const LOSS_RATIO_MAX: f64 = 0.02;
+/// Factor of the window after a queue was full (draft, BBRBeta).
 const BETA: f64 = 0.7;
 /// Number of losses in a round that never count (draft, BBRStartupFullLossCnt).
 const LOSSES_MIN: f64 = 6.0;
 /// Pacing gains of the cycle, each for a round trip.
 const CYCLE_GAINS: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
-const UP: usize = 0;
-const DOWN: usize = 1;
+/// Index of the gain that probes for free capacity.
+const PROBE_UP: usize = 0;
+/// Index of the gain that drains the queue of that probe.
+const PROBE_DOWN: usize = 1;
 /// Window in bandwidth-delay products.
 const WINDOW_GAIN: f64 = 2.0;
 /// Share of the measured rate that is sent, so that no standing queue forms. The margin is half of the draft's
@@ -40,8 +43,9 @@ const RATE_ROUNDS: usize = 10;
 const RTT_MIN_LIFETIME: Time = Time::from_secs(10);
 const RTT_TOLERANCE: f64 = 1.02;
 const PROBE_RTT_TIME: Time = Time::from_millis(200);
-/// Initial window and minimum window, in packets.
+/// Initial window, in packets.
 const WINDOW_FIRST: f64 = 16.0;
+/// Minimum window, in packets.
 const WINDOW_MIN: f64 = 4.0;
 /// Maximum number of packets that arrived and are not acknowledged yet: twice those of a light ACK (draft-gg-udt-03
 /// §4.2).
@@ -161,7 +165,7 @@ impl Bbr {
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
         let index = (self.random >> 33) as usize % (CYCLE_GAINS.len() - 1);
-        let index = if index == DOWN {
+        let index = if index == PROBE_DOWN {
             CYCLE_GAINS.len() - 1
         } else {
             index
@@ -234,7 +238,7 @@ impl Bbr {
         match self.phase {
             Phase::Startup => self.check_full_pipe(queue_full, flow.now),
             Phase::Cruise(_) if queue_full => self.reduce_ceiling(flow),
-            Phase::Cruise(UP) => self.window_ceiling *= CYCLE_GAINS[UP],
+            Phase::Cruise(PROBE_UP) => self.window_ceiling *= CYCLE_GAINS[PROBE_UP],
             _ => {}
         }
         if flow.now >= self.limited_until {
@@ -269,11 +273,11 @@ impl Bbr {
         let in_flight = f64::from(flow.in_flight);
         match self.phase {
             Phase::Drain if in_flight <= bdp => self.enter_cruise(now),
-            Phase::Cruise(UP)
+            Phase::Cruise(PROBE_UP)
                 if is_phase_over
-                    && in_flight < bdp * CYCLE_GAINS[UP]
+                    && in_flight < bdp * CYCLE_GAINS[PROBE_UP]
                     && now.since(self.phase_since) < self.phase_time() + self.phase_time() => {}
-            Phase::Cruise(index) if is_phase_over || (index == DOWN && in_flight <= bdp) => {
+            Phase::Cruise(index) if is_phase_over || (index == PROBE_DOWN && in_flight <= bdp) => {
                 self.enter(Phase::Cruise((index + 1) % CYCLE_GAINS.len()), now);
             }
             Phase::ProbeRtt
