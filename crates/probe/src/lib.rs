@@ -81,7 +81,7 @@ fn open_namespace(name: Option<&str>) -> Result<Netns> {
     };
     Netns::named(name).map_err(|error| {
         Refusal::usage(format!(
-            "network namespace {name:?} in {}: {error}; make it with: ip netns add {name}",
+            "network namespace {name:?} in {}: {error}; create it with: ip netns add {name}",
             netns::DIRECTORY
         ))
     })

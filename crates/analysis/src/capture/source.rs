@@ -68,8 +68,8 @@ impl Source {
     /// # Errors
     /// A value is not valid: a refusal that names the flag.
     pub(crate) fn new(selection: Selection) -> Result<Self> {
-        if let Some(twice) = find_duplicate(&selection.interfaces) {
-            return Err(Refusal::usage(format!("interface {twice} is given twice")));
+        if let Some(name) = find_duplicate(&selection.interfaces) {
+            return Err(Refusal::usage(format!("interface {name} is given twice")));
         }
         Ok(Self {
             programs: FilterPrograms::compile(&selection.filter, selection.snaplen)
@@ -151,7 +151,7 @@ fn describe_filter(filter: Filter) -> String {
 }
 
 /// Maximum number of characters of a program in an error message.
-const PROGRAM_SHOWN: usize = 40;
+const SHOWN_CHARS_MAX: usize = 40;
 
 /// Returns the refusal of a filter. The error of an expression has its text; that of a program gets the flag and the
 /// start of its value.
@@ -159,7 +159,7 @@ fn filter_refusal(filter: &Filter, error: &FilterError) -> anyhow::Error {
     match filter {
         Filter::Expression(_) => Refusal::usage(error),
         Filter::Listing(listing) => {
-            let start: String = listing.chars().take(PROGRAM_SHOWN).collect();
+            let start: String = listing.chars().take(SHOWN_CHARS_MAX).collect();
             let more = if start.len() < listing.len() {
                 "…"
             } else {
@@ -182,7 +182,7 @@ fn ring_bytes(size: Bytes) -> Result<usize> {
 fn open_namespace(name: &str) -> Result<Netns> {
     Netns::named(name).map_err(|error| {
         Refusal::usage(format!(
-            "network namespace {name:?} in {}: {error}; make it with: ip netns add {name}",
+            "network namespace {name:?} in {}: {error}; create it with: ip netns add {name}",
             netns::DIRECTORY
         ))
     })
