@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Units of metrics: the suffix of each in names, and the formatting of values.
 
-use longhaul_units::rounding::{format_3_digits, rounded};
+use longhaul_units::rounding::{format_3_digits, format_with_unit};
 
 /// Unit of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,7 +110,7 @@ fn format_with_prefix(value: f64, unit: &str, scales: &[(f64, &str)]) -> String 
     if value == 0.0 {
         return format!("0 {unit}");
     }
-    let (number, prefix) = rounded(value, scales);
+    let (number, prefix) = format_with_unit(value, scales);
     format!("{number} {prefix}{unit}")
 }
 

@@ -102,7 +102,7 @@ pub(crate) fn write_rounded(
         .iter()
         .map(|(scale, name)| (*scale as f64, *name))
         .collect();
-    let (number, name) = rounding::rounded(value as f64, &units);
+    let (number, name) = rounding::format_with_unit(value as f64, &units);
     write!(f, "{number} {name}")
 }
 

@@ -24,7 +24,7 @@ pub fn format_3_digits(x: f64) -> String {
 /// Formats `value` in the largest of `units` in which it is at least 1. Returns the number, with three digits, and the
 /// unit's name. Each unit is a scale and a name. The smallest unit comes first, and also serves for smaller values.
 #[must_use]
-pub fn rounded<'a>(value: f64, units: &[(f64, &'a str)]) -> (String, &'a str) {
+pub fn format_with_unit<'a>(value: f64, units: &[(f64, &'a str)]) -> (String, &'a str) {
     // From 999.5 on, the number would round to 1000 of the smaller unit.
     let (scale, name) = units
         .iter()
@@ -54,9 +54,9 @@ mod tests {
     #[test]
     fn carries_a_thousand_into_the_next_unit() {
         let units = [(1.0, "B"), (1e3, "KB")];
-        assert_eq!(rounded(999.6, &units), ("1".to_owned(), "KB"));
-        assert_eq!(rounded(999.4, &units), ("999".to_owned(), "B"));
-        assert_eq!(rounded(0.0, &units), ("0".to_owned(), "B"));
-        assert_eq!(rounded(5e6, &units), ("5000".to_owned(), "KB"));
+        assert_eq!(format_with_unit(999.6, &units), ("1".to_owned(), "KB"));
+        assert_eq!(format_with_unit(999.4, &units), ("999".to_owned(), "B"));
+        assert_eq!(format_with_unit(0.0, &units), ("0".to_owned(), "B"));
+        assert_eq!(format_with_unit(5e6, &units), ("5000".to_owned(), "KB"));
     }
 }
