@@ -2,7 +2,7 @@
 //! Counters of a direction, and the records made from them.
 
 use hdrhistogram::Histogram;
-use longhaul_netem::{Batch, Delivery, DropCause, Line, setting::Limit};
+use longhaul_netem::{Batch, Delivery, DropCause, Line, setting::QueueCapacity};
 use longhaul_packet::super_packet::SuperPacket;
 use longhaul_units::Time;
 use serde::{Deserialize, Serialize};
@@ -264,16 +264,16 @@ pub(super) struct DirectionState {
     pub(super) direction: Direction,
     /// Keys with their current values.
     pub(super) settings: Vec<(String, String)>,
-    /// Queue limit that holds now; `None` without a rate, which needs no queue.
+    /// Queue limit that holds now; `None` at an unlimited rate, which has no queue.
     #[serde(flatten)]
-    pub(super) queue_limit: Option<QueueLimit>,
+    pub(super) queue_limit: Option<EffectiveQueueLimit>,
     /// Newest counters; `None` before the end of the first interval.
     pub(super) counters: Option<Snapshot>,
 }
 
-/// Queue limit as a number. A setting in BDPs is computed when it is set.
+/// Queue limit that holds now, as a number. A setting in BDPs becomes bytes at the time when it is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum QueueLimit {
+pub(super) enum EffectiveQueueLimit {
     /// Most bytes that may wait.
     #[serde(rename = "queue_limit_bytes")]
     Bytes(u64),
@@ -282,16 +282,16 @@ pub(super) enum QueueLimit {
     Packets(usize),
 }
 
-impl From<Limit> for QueueLimit {
-    fn from(limit: Limit) -> Self {
-        match limit.bytes {
-            u64::MAX => Self::Packets(limit.packets),
+impl From<QueueCapacity> for EffectiveQueueLimit {
+    fn from(capacity: QueueCapacity) -> Self {
+        match capacity.bytes {
+            u64::MAX => Self::Packets(capacity.packets),
             bytes => Self::Bytes(bytes),
         }
     }
 }
 
-impl fmt::Display for QueueLimit {
+impl fmt::Display for EffectiveQueueLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bytes(bytes) => longhaul_units::Bytes::new(*bytes).fmt(f),
@@ -311,8 +311,10 @@ impl DirectionState {
         let settings = settings.map(|(key, value)| (key.clone(), Value::from(value.as_str())));
         record["settings"] = Value::Object(settings.collect());
         match self.queue_limit {
-            Some(QueueLimit::Bytes(bytes)) => record["queue_limit_bytes"] = bytes.into(),
-            Some(QueueLimit::Packets(packets)) => record["queue_limit_packets"] = packets.into(),
+            Some(EffectiveQueueLimit::Bytes(bytes)) => record["queue_limit_bytes"] = bytes.into(),
+            Some(EffectiveQueueLimit::Packets(packets)) => {
+                record["queue_limit_packets"] = packets.into()
+            }
             None => {}
         }
         Ok(record)
@@ -417,10 +419,11 @@ impl fmt::Display for TimingReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::old_names;
 
-    /// A link of the previous version may answer `link show` of this one.
+    /// A link of the previous version may answer `link show` of this one, and the other way round.
     #[test]
-    fn reads_state_of_previous_version() {
+    fn reads_and_sends_state_in_words_of_previous_version() {
         let old = json!({
             "link": "wan", "direction": "forward", "settings": [["order", "keep"]],
             "counters": {
@@ -433,7 +436,11 @@ mod tests {
                 "lateness": {"median_us": 0.0, "p99_us": 0.0, "max_us": 0.0}
             }
         });
-        let state: DirectionState = serde_json::from_value(old).unwrap();
+        let state: DirectionState = serde_json::from_value(old.clone()).unwrap();
+        let states = [state];
+        let sent = old_names::serialize_states(&states, serde_json::value::Serializer).unwrap();
+        assert_eq!(sent, json!([old]));
+        let [state] = states;
         assert_eq!(state.queue_limit, None);
         let counters = state.counters.unwrap();
         assert_eq!((counters.drops.aqm, counters.drops.ack_filtering), (3, 4));
@@ -444,8 +451,8 @@ mod tests {
     fn state_with_queue_limit_reads_back() {
         for limit in [
             None,
-            Some(QueueLimit::Bytes(125_000)),
-            Some(QueueLimit::Packets(9)),
+            Some(EffectiveQueueLimit::Bytes(125_000)),
+            Some(EffectiveQueueLimit::Packets(9)),
         ] {
             let state = DirectionState {
                 link: "wan".to_owned(),

@@ -84,7 +84,7 @@ fn describe(link: &Link) -> String {
             .rate
             .mean()
             .map_or("no rate limit".to_owned(), |rate| rate.to_string());
-        let limit = config.limit();
+        let limit = config.queue_capacity();
         let queue = match (config.rate.mean(), limit.bytes) {
             (None, _) => "no queue".to_owned(),
             (_, u64::MAX) => format!("queue {} packets", limit.packets),

@@ -3,14 +3,14 @@
 //! the other device. Each direction has one reader and no lock.
 
 use super::{
-    capture::CapturePoint,
+    capture::SegmentRecorder,
     counters::{Counters, Direction, Snapshot},
     packet_ring::PacketRing,
 };
 use longhaul_linux::{clock, tun::Tun, wait::Waker};
 use longhaul_netem::{
     AckClass, Batch, Coalescer, Delivered, Event, Line, LinkConfig, Segment, Setting,
-    setting::Limit,
+    setting::QueueCapacity,
 };
 use longhaul_packet::{super_packet::SuperPacket, vnet};
 use longhaul_units::Time;
@@ -26,7 +26,7 @@ pub(super) enum LoopCommand {
     /// Change one setting of one direction now, and grow its packet ring to this many bytes; then confirm.
     Set(Direction, Setting, usize, mpsc::Sender<()>),
     /// Send back the settings of one direction, and its queue limit.
-    Show(Direction, mpsc::Sender<(LinkConfig, Limit)>),
+    Show(Direction, mpsc::Sender<(LinkConfig, QueueCapacity)>),
     /// Stop the thread.
     Stop,
 }
@@ -64,7 +64,7 @@ pub(super) struct Forwarder {
     /// Counters of this direction.
     pub(super) counters: Counters,
     /// Capture, if any.
-    pub(super) capture: Option<CapturePoint>,
+    pub(super) capture: Option<SegmentRecorder>,
     /// Buffer in which corrupt segments are built.
     pub(super) corrupt_buffer: Vec<u8>,
 }
@@ -162,7 +162,7 @@ impl ForwardingLoop {
     }
 
     /// Sends the settings to `response`, after applying changes that are due by now.
-    fn show(&mut self, direction: Direction, response: &mpsc::Sender<(LinkConfig, Limit)>) {
+    fn show(&mut self, direction: Direction, response: &mpsc::Sender<(LinkConfig, QueueCapacity)>) {
         let forwarder = self
             .forwarders
             .iter_mut()
@@ -171,7 +171,7 @@ impl ForwardingLoop {
             forwarder.deliver(clock::now());
             // The client may have disconnected.
             let line = &forwarder.line;
-            drop(response.send((line.config().clone(), line.queue_limit())));
+            drop(response.send((line.config().clone(), line.queue_capacity())));
         }
     }
 
@@ -201,7 +201,7 @@ impl ForwardingLoop {
             forwarder.counters.capture_dropped = forwarder
                 .capture
                 .as_ref()
-                .map(CapturePoint::dropped_records);
+                .map(SegmentRecorder::dropped_records);
             drop(
                 self.snapshots
                     .try_send(forwarder.counters.snapshot(now, &forwarder.line)),
@@ -318,7 +318,7 @@ impl Forwarder {
 
     /// Returns the earliest deadline.
     fn next_deadline(&mut self) -> Option<Time> {
-        let capture = self.capture.as_ref().and_then(CapturePoint::deadline);
+        let capture = self.capture.as_ref().and_then(SegmentRecorder::deadline);
         [
             self.line.next_deadline(),
             self.coalescer.deadline(),
@@ -335,7 +335,7 @@ fn apply_event(
     event: Event,
     packets: &mut PacketRing,
     counters: &mut Counters,
-    capture: &mut Option<CapturePoint>,
+    capture: &mut Option<SegmentRecorder>,
 ) {
     match event {
         Event::Verdict(verdict) => {

@@ -2,16 +2,16 @@
 //! A running link: creates the interfaces, starts the threads, and changes settings.
 
 use super::{
-    capture::{Capture, CapturePoint},
+    capture::{Capture, SegmentRecorder},
     config::{Config, DirectionConfig, Endpoint, Link},
-    counters::{Counters, Direction, DirectionState, QueueLimit, Snapshot, TimingReport},
+    counters::{Counters, Direction, DirectionState, EffectiveQueueLimit, Snapshot, TimingReport},
     forwarding::{Forwarder, ForwardingLoop, LoopCommand},
     packet_ring::PacketRing,
 };
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::{clock, interface, netns::Netns, sysctl, tun::Tun, wait::Waker};
-use longhaul_netem::{Coalescer, Delivery, Line, LinkConfig, Setting, setting::Limit};
+use longhaul_netem::{Coalescer, Delivery, Line, LinkConfig, Setting, setting::QueueCapacity};
 use std::{
     cell::RefCell,
     fs::File,
@@ -66,9 +66,9 @@ impl RunningLink {
         let capture = capture
             .map(|(options, file)| Capture::start(options, file))
             .transpose()?;
-        let (capture, points) = capture.unzip();
+        let (capture, recorders) = capture.unzip();
         let [forward_capture, backward_capture] =
-            points.map_or([None, None], |points| points.map(Some));
+            recorders.map_or([None, None], |recorders| recorders.map(Some));
         let forwarders = [
             forwarder(link, Direction::Forward, &left, &right, forward_capture)?,
             forwarder(link, Direction::Backward, &right, &left, backward_capture)?,
@@ -165,14 +165,14 @@ impl RunningLink {
             settings: settings
                 .map(|(key, value)| (key.to_owned(), value))
                 .collect(),
-            queue_limit: limit.map(QueueLimit::from),
+            queue_limit: limit.map(EffectiveQueueLimit::from),
             counters: handle.latest_snapshot.borrow().clone(),
         }
     }
 
     /// Returns the current settings of the thread, with the changes of its schedule, and its queue limit; `None` if it is
     /// too busy to respond.
-    fn current_config(&self, direction: Direction) -> Option<(LinkConfig, Limit)> {
+    fn current_config(&self, direction: Direction) -> Option<(LinkConfig, QueueCapacity)> {
         let thread = &self.threads[self.handle(direction).thread];
         let (response, config) = mpsc::channel();
         thread
@@ -210,7 +210,7 @@ fn forwarder(
     direction: Direction,
     ingress: &Tun,
     egress: &Tun,
-    capture: Option<CapturePoint>,
+    capture: Option<SegmentRecorder>,
 ) -> Result<Forwarder> {
     let config = match direction {
         Direction::Forward => &link.forward,

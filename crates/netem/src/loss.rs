@@ -171,7 +171,7 @@ fn parse_range(text: &str) -> Result<RangeInclusive<u64>, String> {
     };
     let (from, to) = (number(from)?, number(to)?);
     if from > to {
-        return Err(format!("{text:?} runs backwards"));
+        return Err(format!("the range {text:?} ends before it begins"));
     }
     Ok(from..=to)
 }

@@ -2,7 +2,7 @@
 //! Settings of one direction of a link: a key and a value, such as `delay 80ms`. Flags, TOML keys,
 //! schedules and the control socket share this grammar.
 
-pub use super::queue::limit::{Limit, QueueLimit};
+pub use super::queue::limit::{QueueCapacity, QueueLimit};
 use super::{
     grammar::{Percentage, SpecError, parse_text, parse_whole},
     jitter::Jitter,
@@ -64,7 +64,7 @@ const KEYS: [Key; 16] = [
     ),
     ("allow-reordering", "no or yes", "no"),
     ("rate", "10gbit or unlimited", "unlimited"),
-    ("trace", "none; a file is read by longhaul link", "none"),
+    ("trace", "none", "none"),
     ("overhead", "38", "0"),
     ("queue", "1bdp, 64KB, 1000p or default", "default"),
     ("aqm", "tail, codel, red or red:min=100KB", "tail"),
@@ -148,7 +148,7 @@ impl Setting {
             "rate" => parse_unless("unlimited", value, parse_text::<BitRate>)
                 .map(|rate| Self::Rate(rate.map_or(Rate::Unlimited, Rate::Constant))),
             "trace" if value == "none" => Ok(Self::EndTrace),
-            "trace" => Err("not none".to_owned()),
+            "trace" => Err("a file is accepted only at the start and by longhaul link set; the other value is none".to_owned()),
             "overhead" => parse_whole(value, 0, 1_000).map(Self::Overhead),
             "queue" => parse_unless("default", value, parse_text).map(Self::Queue),
             "aqm" => parse_spec(value).map(Self::Aqm),
@@ -185,12 +185,23 @@ pub fn old_names(key: &str, value: &str) -> Vec<(String, String)> {
     old_key.into_iter().chain(old_value).collect()
 }
 
+/// Key and value of a setting in the words of the previous version; `None` if the key has not changed since.
+#[must_use]
+pub fn in_old_names(key: &str, value: &str) -> Option<(String, String)> {
+    let (present, value) = (present_key(key), value.trim());
+    let (old_key, _) = OLD_KEYS.iter().find(|(_, new)| *new == present)?;
+    let mut values = OLD_REORDERING.iter();
+    let renamed = values.find(|(_, new)| present == "allow-reordering" && *new == value);
+    let old_value = renamed.map_or(value, |(old, _)| old);
+    Some(((*old_key).to_owned(), old_value.to_owned()))
+}
+
 fn parse_yes_or_no(value: &str) -> Result<bool, String> {
     let renamed = OLD_REORDERING.iter().find(|(old, _)| *old == value);
     match renamed.map_or(value, |(_, new)| new) {
         "no" => Ok(false),
         "yes" => Ok(true),
-        _ => Err("not no or yes".to_owned()),
+        _ => Err("neither no nor yes".to_owned()),
     }
 }
 
@@ -372,20 +383,20 @@ impl LinkConfig {
         Ok(())
     }
 
-    /// Queue limit in bytes and segments, from the present rate and delay.
+    /// Queue limit in bytes and in segments, computed from the present rate and delay.
     #[must_use]
-    pub fn limit(&self) -> Limit {
+    pub fn queue_capacity(&self) -> QueueCapacity {
         match self.queue {
-            Some(QueueLimit::Bytes(bytes)) => Limit {
+            Some(QueueLimit::Bytes(bytes)) => QueueCapacity {
                 bytes: bytes.get(),
                 packets: usize::MAX,
             },
-            Some(QueueLimit::Packets(n)) => Limit {
+            Some(QueueLimit::Packets(n)) => QueueCapacity {
                 bytes: u64::MAX,
                 packets: n as usize,
             },
-            Some(QueueLimit::Bdp(factor)) => self.bdp_limit(factor),
-            None => self.default_limit(),
+            Some(QueueLimit::Bdp(factor)) => self.bdp_capacity(factor),
+            None => self.default_capacity(),
         }
     }
 
@@ -435,7 +446,7 @@ impl LinkConfig {
 
     /// AQM with all its parameters; RED's thresholds may follow from the queue limit.
     pub(crate) fn aqm_with_defaults(&self) -> QueueDiscipline {
-        self.aqm.with_defaults(self.limit(), self.mtu)
+        self.aqm.with_defaults(self.queue_capacity(), self.mtu)
     }
 
     /// Rate at which a queue drains, for RED's estimate of an idle queue.
@@ -443,21 +454,21 @@ impl LinkConfig {
         self.rate.mean().unwrap_or(BitRate::from_bits(u64::MAX))
     }
 
-    fn bdp_limit(&self, factor: f64) -> Limit {
+    fn bdp_capacity(&self, factor: f64) -> QueueCapacity {
         let bytes = self
             .rate
             .mean()
             .map_or(0, |rate| bdp(rate, self.delay * 2).get());
-        Limit {
+        QueueCapacity {
             bytes: (bytes as f64 * factor) as u64,
             packets: usize::MAX,
         }
     }
 
-    fn default_limit(&self) -> Limit {
-        let one_bdp = self.bdp_limit(1.0);
+    fn default_capacity(&self) -> QueueCapacity {
+        let one_bdp = self.bdp_capacity(1.0);
         match one_bdp.bytes < u64::from(DEFAULT_PACKETS) * FULL_SEGMENT {
-            true => Limit {
+            true => QueueCapacity {
                 bytes: u64::MAX,
                 packets: DEFAULT_PACKETS as usize,
             },
@@ -600,7 +611,7 @@ mod tests {
         for (key, value) in [("rate", "10gbit"), ("delay", "13ms"), ("queue", "0.5bdp")] {
             config.apply(Setting::parse(key, value).unwrap());
         }
-        assert_eq!(config.limit().bytes, 16_250_000);
+        assert_eq!(config.queue_capacity().bytes, 16_250_000);
         assert_eq!(config.check(), Ok(()));
     }
 

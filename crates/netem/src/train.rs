@@ -10,8 +10,8 @@ use super::{
     DropCause,
     loss::LossProcess,
     random,
-    setting::{Limit, LinkConfig},
-    transmitter::{BYTE_BIT_NANOS, Rate},
+    setting::{LinkConfig, QueueCapacity},
+    transmitter::{BYTE_NS_AT_1_BPS, Rate},
 };
 use longhaul_units::Time;
 use std::collections::VecDeque;
@@ -26,7 +26,7 @@ pub struct Train {
 }
 
 impl Train {
-    /// Most segments of a train. The sending time of the train then fits into 64 bits of bit-nanoseconds.
+    /// Most segments of a train. The sending time of the train at 1 bit/s, in ns, then fits into 64 bits.
     pub const COUNT_MAX: u32 = 4096;
 }
 
@@ -55,12 +55,12 @@ pub struct Departure {
     pub count: u32,
     /// Time at which the first bit of the first segment would come out at an infinite rate.
     begin: Time,
-    /// Bit-nanoseconds left over by the departure before, less than `bits`.
+    /// Sending time left over by the departure before, ns at 1 bit/s; less than `rate_bps`.
     carry: u64,
-    /// Bit-nanoseconds of one segment at 1 bit/s; 0 if the rate is unlimited.
-    work: u64,
+    /// Sending time of one segment at 1 bit/s, ns; 0 if the rate is unlimited.
+    segment_ns_at_1_bps: u64,
     /// Rate in bits a second.
-    bits: u64,
+    rate_bps: u64,
 }
 
 impl Departure {
@@ -72,15 +72,15 @@ impl Departure {
             count: 1,
             begin: at,
             carry: 0,
-            work: 0,
-            bits: 1,
+            segment_ns_at_1_bps: 0,
+            rate_bps: 1,
         }
     }
 
     /// Time at which segment `index` of this departure comes out, counted from 0.
     #[must_use]
     pub fn at(&self, index: u32) -> Time {
-        self.begin + Time::from_nanos(self.work_until(index + 1) / self.bits)
+        self.begin + Time::from_nanos(self.ns_at_1_bps_until(index + 1) / self.rate_bps)
     }
 
     /// Time at which the last segment comes out.
@@ -92,20 +92,21 @@ impl Departure {
     /// Number of segments that come out at or before `now`.
     #[must_use]
     #[inline]
-    pub fn out_by(&self, now: Time) -> u32 {
-        if self.work == 0 {
+    pub fn segments_out_by(&self, now: Time) -> u32 {
+        if self.segment_ns_at_1_bps == 0 {
             return if now < self.begin { 0 } else { self.count };
         }
         let nanos = now.since(self.begin).as_nanos();
-        // The k-th segment, counted from 1, is out once carry + k·work < (nanos + 1)·bits.
-        let sent = u128::from(nanos + 1) * u128::from(self.bits) - 1;
-        let done = sent.saturating_sub(u128::from(self.carry)) / u128::from(self.work);
+        // The k-th segment, counted from 1, is out once carry + k·segment_ns_at_1_bps < (nanos + 1)·rate_bps.
+        let sent = u128::from(nanos + 1) * u128::from(self.rate_bps) - 1;
+        let done =
+            sent.saturating_sub(u128::from(self.carry)) / u128::from(self.segment_ns_at_1_bps);
         done.min(u128::from(self.count)) as u32
     }
 
-    /// Bit-nanoseconds from `begin` until the first `count` segments are sent.
-    fn work_until(&self, count: u32) -> u64 {
-        self.carry + u64::from(count) * self.work
+    /// Sending time of the first `count` segments at 1 bit/s, ns, with the carry.
+    fn ns_at_1_bps_until(&self, count: u32) -> u64 {
+        self.carry + u64::from(count) * self.segment_ns_at_1_bps
     }
 }
 
@@ -118,11 +119,11 @@ pub struct UnsupportedSetting(pub &'static str);
 #[derive(Debug)]
 pub struct TrainLine {
     config: LinkConfig,
-    limit: Limit,
+    queue_capacity: QueueCapacity,
     loss: LossProcess,
     /// Rate in bits a second; `None` if unlimited.
-    bits: Option<u64>,
-    /// Bit-nanoseconds left over by the last departure.
+    rate_bps: Option<u64>,
+    /// Sending time left over by the last departure, ns at 1 bit/s.
     carry: u64,
     queue: VecDeque<QueuedDeparture>,
     /// Bytes of the unsent segments of `queue`, with the segment in service. Segments of the head that
@@ -153,11 +154,11 @@ impl TrainLine {
         if let Some(setting) = unsupported_setting(&config) {
             return Err(UnsupportedSetting(setting));
         }
-        let bits = config.rate.mean().map(longhaul_units::BitRate::bits);
+        let rate_bps = config.rate.mean().map(longhaul_units::BitRate::bits);
         Ok(Self {
             loss: LossProcess::new(&config.loss, random::stream(seed, "loss")),
-            limit: config.limit(),
-            bits,
+            queue_capacity: config.queue_capacity(),
+            rate_bps,
             carry: 0,
             queue: VecDeque::new(),
             bytes: 0,
@@ -223,7 +224,7 @@ impl TrainLine {
         let Some(head) = self.queue.front_mut() else {
             return;
         };
-        let sent = head.departure.out_by(now);
+        let sent = head.departure.segments_out_by(now);
         let newly_sent = u64::from(sent - head.sent);
         head.sent = sent;
         self.bytes -= newly_sent * u64::from(head.len);
@@ -238,7 +239,7 @@ impl TrainLine {
     /// Queues as many segments of `train` as the limit allows, and drops the others. `first` is the position of the
     /// first.
     fn admit(&mut self, now: Time, first: u32, train: Train, emit: &mut impl FnMut(TrainVerdict)) {
-        let admitted = match self.bits {
+        let admitted = match self.rate_bps {
             None => train.count,
             Some(_) => self.segments_that_fit(now, train),
         };
@@ -260,8 +261,8 @@ impl TrainLine {
     fn segments_that_fit(&mut self, now: Time, train: Train) -> u32 {
         let len = u64::from(train.len);
         // The counts are upper bounds here: segments of the head may be sent already.
-        let fits_whole = self.bytes + len * u64::from(train.count) <= self.limit.bytes
-            && self.segments + u64::from(train.count) <= self.limit.packets as u64;
+        let fits_whole = self.bytes + len * u64::from(train.count) <= self.queue_capacity.bytes
+            && self.segments + u64::from(train.count) <= self.queue_capacity.packets as u64;
         if fits_whole {
             return train.count;
         }
@@ -269,8 +270,8 @@ impl TrainLine {
         let idle = u64::from(self.queue.is_empty());
         let waiting = self.segments - u64::from(!self.queue.is_empty());
         let bytes = self.bytes - self.bytes_in_service();
-        let room = (self.limit.bytes.saturating_sub(bytes) / len)
-            .min((self.limit.packets as u64).saturating_sub(waiting));
+        let room = (self.queue_capacity.bytes.saturating_sub(bytes) / len)
+            .min((self.queue_capacity.packets as u64).saturating_sub(waiting));
         (room + idle).min(train.count.into()) as u32
     }
 
@@ -282,11 +283,11 @@ impl TrainLine {
             count,
             begin,
             carry: self.carry,
-            work: u64::from(len + self.config.overhead) * BYTE_BIT_NANOS,
-            bits: self.bits.unwrap_or(1),
+            segment_ns_at_1_bps: u64::from(len + self.config.overhead) * BYTE_NS_AT_1_BPS,
+            rate_bps: self.rate_bps.unwrap_or(1),
         };
-        match self.bits {
-            None => departure.work = 0,
+        match self.rate_bps {
+            None => departure.segment_ns_at_1_bps = 0,
             Some(_) => self.enqueue(departure, len),
         }
         departure.begin += self.config.delay;
@@ -294,14 +295,14 @@ impl TrainLine {
     }
 
     fn enqueue(&mut self, departure: Departure, len: u32) {
-        let work = departure.work_until(departure.count);
-        self.carry = work % departure.bits;
+        let ns_at_1_bps = departure.ns_at_1_bps_until(departure.count);
+        self.carry = ns_at_1_bps % departure.rate_bps;
         self.bytes += u64::from(departure.count) * u64::from(len);
         self.segments += u64::from(departure.count);
         self.queue.push_back(QueuedDeparture {
             departure,
             len,
-            end: departure.begin + Time::from_nanos(work / departure.bits),
+            end: departure.begin + Time::from_nanos(ns_at_1_bps / departure.rate_bps),
             sent: 0,
         });
     }

@@ -5,7 +5,7 @@ use super::simulated::{self, Span};
 use anyhow::Result;
 use longhaul_tcpsim::formulas::{
     Control, Path,
-    prediction::{self, Limit, Prediction},
+    prediction::{self, LimitingFactor, Prediction},
 };
 use longhaul_units::Time;
 use serde::Serialize;
@@ -35,7 +35,7 @@ pub(super) struct Estimate {
     pub(super) control: Control,
     /// Payload, bits a second.
     pub(super) goodput_bps: f64,
-    pub(super) limit: Limit,
+    pub(super) limit: LimitingFactor,
     pub(super) source: Source,
     /// Prediction of the formula, if there is one.
     pub(super) formula: Option<Prediction>,
@@ -124,14 +124,14 @@ fn simulate(
 const SEED: u64 = 1;
 
 /// Derives the limit from the bound that the goodput is close to.
-fn limit(goodput_bps: f64, path: &Path) -> Limit {
+fn limit(goodput_bps: f64, path: &Path) -> LimitingFactor {
     let window_bps = path.goodput_bps(path.window_packets());
     if goodput_bps < 0.9 * window_bps.min(path.payload_bps()) {
-        Limit::Loss
+        LimitingFactor::Loss
     } else if window_bps < path.payload_bps() {
-        Limit::Window
+        LimitingFactor::Window
     } else {
-        Limit::Rate
+        LimitingFactor::Rate
     }
 }
 

@@ -129,7 +129,7 @@ impl Receiver {
         let (last, until) = (train.last_at(), train.at(index) + quantum);
         match last <= until {
             true => (rest, last),
-            false => (train.out_by(until) - index, until),
+            false => (train.segments_out_by(until) - index, until),
         }
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Merging of the records of both directions in order of time. The records of each capture point are nearly in order
+//! Merging of the records of both directions in order of time. The records of each end are nearly in order
 //! already.
 
 use super::{

@@ -2,25 +2,25 @@
 //! `--capture FILE`: records each segment at both ends of the link, as a capture there would, with the times of the model.
 //!
 //! ```text
-//! ForwardingLoop: CapturePoint (fills a RecordBuffer) ── bounded channel of buffers ── thread: RecordMerger (by time) ── pcapng
+//! ForwardingLoop: SegmentRecorder (fills a RecordBuffer) ── bounded channel of buffers ── thread: RecordMerger (by time) ── pcapng
 //! ```
 //!
 //! The forwarding loop only stores records and never waits: without a free buffer, records are dropped and counted.
 //! docs/tap-format.md describes the file.
 
-mod capture_point;
 mod merger;
 mod pcapng_writer;
 mod record_buffer;
+mod segment_recorder;
 
 use super::counters::{Direction, TimingReport};
 use anyhow::{Context, Result};
-pub(super) use capture_point::CapturePoint;
 use longhaul_command::errln;
 use longhaul_command::exit::Refusal;
 use longhaul_linux::clock;
 use longhaul_units::Bytes;
 use pcapng_writer::PcapngWriter;
+pub(super) use segment_recorder::SegmentRecorder;
 use std::{
     fs::File,
     path::PathBuf,
@@ -90,8 +90,11 @@ pub(super) struct Capture {
 }
 
 impl Capture {
-    /// Starts the writer with an empty file; returns the capture points of both directions, forward first.
-    pub(super) fn start(options: &CaptureOptions, file: File) -> Result<(Self, [CapturePoint; 2])> {
+    /// Starts the writer with an empty file; returns the segment recorders of both directions, forward first.
+    pub(super) fn start(
+        options: &CaptureOptions,
+        file: File,
+    ) -> Result<(Self, [SegmentRecorder; 2])> {
         if file.metadata()?.is_file() {
             file.set_len(0)?;
         }
@@ -99,9 +102,9 @@ impl Capture {
         let (full, inbox) = sync_channel(2 * buffers_max);
         let (forward_spare, forward) = channel();
         let (backward_spare, backward) = channel();
-        let points = [
-            CapturePoint::new(Direction::Forward, full.clone(), forward, buffers_max),
-            CapturePoint::new(Direction::Backward, full, backward, buffers_max),
+        let recorders = [
+            SegmentRecorder::new(Direction::Forward, full.clone(), forward, buffers_max),
+            SegmentRecorder::new(Direction::Backward, full, backward, buffers_max),
         ];
         let epoch_offset = clock::wall() - clock::now();
         let spare = [forward_spare, backward_spare];
@@ -120,10 +123,10 @@ impl Capture {
                 .name("capture".to_owned())
                 .spawn(|| writer.run())?,
         };
-        Ok((capture, points))
+        Ok((capture, recorders))
     }
 
-    /// Finishes the file with the reports of each direction, once both capture points are dropped.
+    /// Finishes the file with the reports of each direction, once both recorders are dropped.
     pub(super) fn finish(self, reports: &[TimingReport]) -> Result<()> {
         let writer = self.writer.join();
         let mut writer = writer.map_err(|_| anyhow::anyhow!("the capture's thread panicked"))?;

@@ -75,7 +75,7 @@ impl PcapngWriter {
         Ok(writer)
     }
 
-    /// Runs until all capture points are dropped.
+    /// Runs until all recorders are dropped.
     pub(super) fn run(mut self) -> Self {
         loop {
             let ended = self.receive();
@@ -94,7 +94,7 @@ impl PcapngWriter {
         }
     }
 
-    /// Waits for a buffer, or until records may be written; returns whether all capture points are dropped.
+    /// Waits for a buffer, or until records may be written; returns whether all recorders are dropped.
     fn receive(&mut self) -> bool {
         let received = match self.merger.is_empty() {
             true => self
@@ -116,7 +116,7 @@ impl PcapngWriter {
             self.write_record(index);
             if let Some((direction, mut buffer)) = self.merger.release(index) {
                 buffer.clear();
-                // A dropped capture point needs no buffers.
+                // A dropped recorder needs no buffers.
                 drop(self.spare[direction as usize].send(buffer));
             }
             if self.out.len() >= WRITE_MIN {

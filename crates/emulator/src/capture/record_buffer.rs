@@ -40,7 +40,7 @@ pub(super) struct FullBuffer {
     pub(super) buffer: RecordBuffer,
 }
 
-/// Record of one segment at one capture point.
+/// Record of one segment at one end of the link.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SegmentRecord {
     /// Time of arrival or departure.

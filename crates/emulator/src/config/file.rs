@@ -93,7 +93,7 @@ impl LinkTable {
     fn link(self, base: &Path) -> Result<Link> {
         let mtu = self.mtu.unwrap_or(1_500);
         if self.capture.is_none() && (self.snap_length.is_some() || self.capture_memory.is_some()) {
-            let message = "snap-length and capture-memory configure capture, which is missing: give capture, too";
+            let message = "snap-length and capture-memory have no effect without a capture: give capture, too";
             return Err(Refusal::usage(message));
         }
         let mut both = DirectionConfig {

@@ -157,7 +157,7 @@ fn required_bytes(config: &LinkConfig) -> u64 {
         Time::ZERO
     };
     let spread = config.jitter.spread * 8 + config.reorder.hold + ack_delay;
-    let limit = config.limit();
+    let limit = config.queue_capacity();
     let queue = limit
         .bytes
         .min((limit.packets as u64).saturating_mul(u64::from(config.mtu)));

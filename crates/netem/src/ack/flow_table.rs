@@ -110,17 +110,19 @@ impl<S> FlowTable<S> {
 mod tests {
     use super::*;
 
-    const NS: fn(u64) -> Time = Time::from_nanos;
+    fn ns(count: u64) -> Time {
+        Time::from_nanos(count)
+    }
 
     #[test]
     fn evicts_the_least_recently_used_flow() {
         let mut flows = FlowTable::new(1);
         for flow in 0..8 {
-            assert!(flows.insert(flow, NS(flow), flow, |_| true));
+            assert!(flows.insert(flow, ns(flow), flow, |_| true));
         }
         let first = flows.find(0).unwrap();
-        flows.touch(first, 0, NS(9));
-        assert!(flows.insert(8, NS(10), 8, |_| true));
+        flows.touch(first, 0, ns(9));
+        assert!(flows.insert(8, ns(10), 8, |_| true));
         assert_eq!(flows.find(1), None);
         assert_eq!(flows.get(first, 0), Some(&0));
     }
@@ -129,11 +131,11 @@ mod tests {
     fn evicts_only_states_that_may_be_evicted() {
         let mut flows = FlowTable::new(8);
         for flow in 0..8 {
-            flows.insert(flow, NS(flow), flow, |_| true);
+            flows.insert(flow, ns(flow), flow, |_| true);
         }
-        assert!(flows.insert(8, NS(8), 8, |state| *state == 5));
+        assert!(flows.insert(8, ns(8), 8, |state| *state == 5));
         assert_eq!(flows.find(5), None);
-        assert!(!flows.insert(9, NS(9), 9, |_| false));
+        assert!(!flows.insert(9, ns(9), 9, |_| false));
         assert_eq!(flows.find(9), None);
     }
 
@@ -142,7 +144,7 @@ mod tests {
         let mut flows = FlowTable::new(1000);
         assert_eq!(flows.len(), 1000);
         for flow in 0..100u64 {
-            flows.insert(flow << 40, NS(flow), flow, |_| true);
+            flows.insert(flow << 40, ns(flow), flow, |_| true);
         }
         let found = (0..100u64).filter(|flow| {
             let slot_index = flows.find(flow << 40);

@@ -14,7 +14,7 @@ pub(crate) mod rules;
 mod thinner;
 
 pub use pacer::{Pacer, PacingDecision};
-pub use thinner::{AckThinner, Limits, ThinningDecision};
+pub use thinner::{AckThinner, ThinningDecision, ThinningLimits};
 
 /// A TCP segment without payload, with ACK as its only flag and no SACK blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

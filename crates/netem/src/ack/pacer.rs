@@ -174,7 +174,9 @@ impl Pacer {
 mod tests {
     use super::*;
 
-    const MS: fn(u64) -> Time = Time::from_millis;
+    fn ms(count: u64) -> Time {
+        Time::from_millis(count)
+    }
 
     fn ack(flow: u64, ack: u32) -> PureAck {
         PureAck {
@@ -187,56 +189,56 @@ mod tests {
     #[test]
     fn spaces_a_burst() {
         let mut pacer = Pacer::new(1000, 10);
-        assert_eq!(pacer.offer(MS(5), &ack(1, 1), 1), PacingDecision::Send);
-        assert_eq!(pacer.offer(MS(5), &ack(1, 2), 2), PacingDecision::Queued);
-        assert_eq!(pacer.offer(MS(5), &ack(1, 3), 3), PacingDecision::Queued);
-        assert_eq!(pacer.next_deadline(), Some(MS(6)));
+        assert_eq!(pacer.offer(ms(5), &ack(1, 1), 1), PacingDecision::Send);
+        assert_eq!(pacer.offer(ms(5), &ack(1, 2), 2), PacingDecision::Queued);
+        assert_eq!(pacer.offer(ms(5), &ack(1, 3), 3), PacingDecision::Queued);
+        assert_eq!(pacer.next_deadline(), Some(ms(6)));
         assert_eq!(pacer.release(Time::from_nanos(5_999_999)), None);
-        assert_eq!(pacer.release(MS(6)), Some(2));
-        assert_eq!(pacer.release(MS(6)), None);
-        assert_eq!(pacer.release(MS(7)), Some(3));
+        assert_eq!(pacer.release(ms(6)), Some(2));
+        assert_eq!(pacer.release(ms(6)), None);
+        assert_eq!(pacer.release(ms(7)), Some(3));
         assert_eq!(pacer.next_deadline(), None);
     }
 
     #[test]
     fn saves_up_no_slots_while_idle() {
         let mut pacer = Pacer::new(1000, 10);
-        assert_eq!(pacer.offer(MS(0), &ack(1, 1), 1), PacingDecision::Send);
-        assert_eq!(pacer.offer(MS(500), &ack(1, 2), 2), PacingDecision::Send);
-        assert_eq!(pacer.offer(MS(500), &ack(1, 3), 3), PacingDecision::Queued);
-        assert_eq!(pacer.next_deadline(), Some(MS(501)));
+        assert_eq!(pacer.offer(ms(0), &ack(1, 1), 1), PacingDecision::Send);
+        assert_eq!(pacer.offer(ms(500), &ack(1, 2), 2), PacingDecision::Send);
+        assert_eq!(pacer.offer(ms(500), &ack(1, 3), 3), PacingDecision::Queued);
+        assert_eq!(pacer.next_deadline(), Some(ms(501)));
     }
 
     #[test]
     fn replaces_a_superseded_ack_in_a_full_queue() {
         let mut pacer = Pacer::new(1, 2);
-        pacer.offer(MS(0), &ack(1, 1), 1);
-        pacer.offer(MS(0), &ack(1, 2), 2);
-        pacer.offer(MS(0), &ack(1, 3), 3);
+        pacer.offer(ms(0), &ack(1, 1), 1);
+        pacer.offer(ms(0), &ack(1, 2), 2);
+        pacer.offer(ms(0), &ack(1, 3), 3);
         assert_eq!(
-            pacer.offer(MS(0), &ack(1, 4), 4),
+            pacer.offer(ms(0), &ack(1, 4), 4),
             PacingDecision::Replaced(3)
         );
-        assert_eq!(pacer.release(MS(1000)), Some(2));
-        assert_eq!(pacer.release(MS(2000)), Some(4));
+        assert_eq!(pacer.release(ms(1000)), Some(2));
+        assert_eq!(pacer.release(ms(2000)), Some(4));
     }
 
     #[test]
     fn replaces_no_duplicates_or_other_flows_in_a_full_queue() {
         let mut pacer = Pacer::new(1, 2);
-        pacer.offer(MS(0), &ack(1, 1), 1);
-        pacer.offer(MS(0), &ack(1, 2), 2);
-        pacer.offer(MS(0), &ack(1, 2), 3);
+        pacer.offer(ms(0), &ack(1, 1), 1);
+        pacer.offer(ms(0), &ack(1, 2), 2);
+        pacer.offer(ms(0), &ack(1, 2), 3);
         assert_eq!(
-            pacer.offer(MS(0), &ack(1, 3), 4),
+            pacer.offer(ms(0), &ack(1, 3), 4),
             PacingDecision::Evicted(2)
         );
         assert_eq!(
-            pacer.offer(MS(0), &ack(2, 9), 5),
+            pacer.offer(ms(0), &ack(2, 9), 5),
             PacingDecision::Evicted(3)
         );
         assert_eq!(
-            pacer.offer(MS(0), &ack(3, 10), 6),
+            pacer.offer(ms(0), &ack(3, 10), 6),
             PacingDecision::Evicted(4)
         );
     }
@@ -245,7 +247,7 @@ mod tests {
     fn flushes_a_flow_in_order() {
         let mut pacer = Pacer::new(1, 9);
         for (flow, n) in [(1, 1), (1, 2), (2, 3), (1, 4)] {
-            pacer.offer(MS(0), &ack(flow, n), u64::from(n));
+            pacer.offer(ms(0), &ack(flow, n), u64::from(n));
         }
         assert_eq!([(); 3].map(|()| pacer.flush(1)), [Some(2), Some(4), None]);
         assert_eq!(pacer.flush(2), Some(3));

@@ -2,7 +2,7 @@
 //! ACK rules of one direction of a link: thinning, then pacing.
 
 use super::{
-    AckThinner, Limits, Pacer, PacingDecision, PureAck, ThinningDecision, class::AckClass,
+    AckThinner, Pacer, PacingDecision, PureAck, ThinningDecision, ThinningLimits, class::AckClass,
 };
 use crate::{Segment, setting::AckConfig};
 use longhaul_units::Time;
@@ -29,8 +29,13 @@ pub(crate) struct AckRules {
 impl AckRules {
     /// Rules of these settings. `mtu` is the largest segment in bytes.
     pub(crate) fn new(config: &AckConfig, mtu: u32) -> Self {
-        let thinner = (config.thin > 0)
-            .then(|| AckThinner::new(Limits::new(u32::from(config.thin), config.max_delay, mtu)));
+        let thinner = (config.thin > 0).then(|| {
+            AckThinner::new(ThinningLimits::new(
+                u32::from(config.thin),
+                config.max_delay,
+                mtu,
+            ))
+        });
         let pacer = config
             .rate
             .map(|rate| Pacer::new(u64::from(rate), config.buffer as usize));

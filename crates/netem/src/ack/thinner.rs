@@ -12,9 +12,9 @@ use super::{
 use longhaul_units::Time;
 use std::collections::VecDeque;
 
-/// Limits of ACK thinning.
+/// Limits of ACK thinning: how many ACKs it holds back, how long, and for how many flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct ThinningLimits {
     /// Exponent n: one ACK in 2ⁿ is forwarded. From 0, which forwards all, to 16.
     pub shift: u32,
     /// Longest time for which an ACK is held. Should be well below the RTT and the sender's smallest
@@ -27,7 +27,7 @@ pub struct Limits {
     pub flows_max: usize,
 }
 
-impl Limits {
+impl ThinningLimits {
     /// Largest useful [`shift`](Self::shift): 65,536 ACKs are more than any window holds.
     pub const SHIFT_MAX: u32 = 16;
 
@@ -67,8 +67,8 @@ pub enum ThinningDecision {
 /// Call [`next_deadline`](Self::next_deadline) again after each other call.
 #[derive(Debug, Clone)]
 pub struct AckThinner {
-    limits: Limits,
-    flows: FlowTable<Flow>,
+    limits: ThinningLimits,
+    flows: FlowTable<FlowState>,
     /// An entry for each time at which a flow began to hold an ACK, in order of time. An entry is stale once
     /// the flow has forwarded an ACK. At most twice the number of flows.
     deadlines: VecDeque<Deadline>,
@@ -78,7 +78,7 @@ pub struct AckThinner {
 
 /// Thinning state of a flow.
 #[derive(Debug, Clone)]
-struct Flow {
+struct FlowState {
     /// Latest ACK that was offered.
     latest: PureAck,
     /// Whether another segment of the flow has passed since `latest`. The next ACK may repeat its number.
@@ -114,7 +114,7 @@ struct Deadline {
 impl AckThinner {
     /// A thinner without flows. Allocates all its memory here.
     #[must_use]
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: ThinningLimits) -> Self {
         let flows = FlowTable::new(limits.flows_max);
         let deadlines = VecDeque::with_capacity(2 * flows.len());
         Self {
@@ -130,7 +130,7 @@ impl AckThinner {
         let Some(slot_index) = self.flows.find(ack.flow) else {
             // Without a free slot the flow is not inserted, and all its ACKs pass.
             self.flows
-                .insert(ack.flow, now, Flow::new(now, *ack), |flow| {
+                .insert(ack.flow, now, FlowState::new(now, *ack), |flow| {
                     flow.held.is_none()
                 });
             return ThinningDecision::Pass { discard: None };
@@ -138,7 +138,7 @@ impl AckThinner {
         let Some(flow) = self.flows.touch(slot_index, ack.flow, now) else {
             return ThinningDecision::Pass { discard: None };
         };
-        if let Some(decision) = flow.forward(now, ack, &self.limits) {
+        if let Some(decision) = flow.forward_if_required(now, ack, &self.limits) {
             return decision;
         }
         let deadline = now + self.limits.hold_max;
@@ -204,14 +204,14 @@ impl AckThinner {
 }
 
 /// Whether the ACK of this deadline is still held.
-fn is_live(flows: &FlowTable<Flow>, entry: &Deadline) -> bool {
+fn is_live(flows: &FlowTable<FlowState>, entry: &Deadline) -> bool {
     let held = flows
         .get(entry.slot_index, entry.flow)
         .and_then(|flow| flow.held);
     held.is_some_and(|held| held.hold == entry.hold)
 }
 
-impl Flow {
+impl FlowState {
     /// A flow whose first ACK is forwarded.
     fn new(now: Time, ack: PureAck) -> Self {
         Self {
@@ -224,8 +224,13 @@ impl Flow {
         }
     }
 
-    /// The decision to forward `ack`; `None` if it may be held.
-    fn forward(&mut self, now: Time, ack: &PureAck, limits: &Limits) -> Option<ThinningDecision> {
+    /// Forwards `ack` if it must not be held, and returns that decision. Returns `None` if it may be held.
+    fn forward_if_required(
+        &mut self,
+        now: Time,
+        ack: &PureAck,
+        limits: &ThinningLimits,
+    ) -> Option<ThinningDecision> {
         let supersedes = ack.supersedes(&self.latest) && !self.interrupted;
         let due = self.is_due(now, ack, limits);
         self.latest = *ack;
@@ -243,7 +248,7 @@ impl Flow {
     }
 
     /// Whether `ack` must be forwarded although it supersedes the latest one.
-    fn is_due(&self, now: Time, ack: &PureAck, limits: &Limits) -> bool {
+    fn is_due(&self, now: Time, ack: &PureAck, limits: &ThinningLimits) -> bool {
         self.suppressed + 1 >= 1 << limits.shift
             || ack.covered_since(self.forwarded_ack) >= limits.covered_max
             || now.since(self.forwarded_at) >= limits.hold_max
@@ -275,10 +280,12 @@ impl Flow {
 mod tests {
     use super::*;
 
-    const MS: fn(u64) -> Time = Time::from_millis;
+    fn ms(count: u64) -> Time {
+        Time::from_millis(count)
+    }
 
     fn thinner(shift: u32) -> AckThinner {
-        AckThinner::new(Limits::new(shift, MS(10), 1000))
+        AckThinner::new(ThinningLimits::new(shift, ms(10), 1000))
     }
 
     fn ack(flow: u64, ack: u32) -> PureAck {
@@ -295,7 +302,7 @@ mod tests {
     #[test]
     fn forwards_one_in_four() {
         let mut thinner = thinner(2);
-        let mut offer = |n: u32| thinner.offer(MS(0), &ack(1, n * 1000), u64::from(n));
+        let mut offer = |n: u32| thinner.offer(ms(0), &ack(1, n * 1000), u64::from(n));
         assert_eq!(offer(0), PASS);
         for n in [1, 5, 9] {
             assert_eq!(offer(n), HOLD);
@@ -320,41 +327,41 @@ mod tests {
     fn forwards_all_at_shift_zero() {
         let mut thinner = thinner(0);
         for n in 0..100 {
-            assert_eq!(thinner.offer(MS(0), &ack(1, n * 1000), 0), PASS);
+            assert_eq!(thinner.offer(ms(0), &ack(1, n * 1000), 0), PASS);
         }
     }
 
     #[test]
     fn forwards_a_duplicate_behind_the_held_ack() {
         let mut thinner = thinner(4);
-        assert_eq!(thinner.offer(MS(0), &ack(1, 1000), 1), PASS);
-        assert_eq!(thinner.offer(MS(0), &ack(1, 2000), 2), HOLD);
+        assert_eq!(thinner.offer(ms(0), &ack(1, 1000), 1), PASS);
+        assert_eq!(thinner.offer(ms(0), &ack(1, 2000), 2), HOLD);
         assert_eq!(
-            thinner.offer(MS(0), &ack(1, 2000), 3),
+            thinner.offer(ms(0), &ack(1, 2000), 3),
             ThinningDecision::PassBoth(2)
         );
-        assert_eq!(thinner.offer(MS(0), &ack(1, 2000), 4), PASS);
+        assert_eq!(thinner.offer(ms(0), &ack(1, 2000), 4), PASS);
     }
 
     #[test]
     fn forwards_window_changes_at_once() {
         let mut thinner = thinner(4);
-        thinner.offer(MS(0), &ack(1, 1000), 1);
+        thinner.offer(ms(0), &ack(1, 1000), 1);
         let closed = PureAck {
             window: 0,
             ..ack(1, 2000)
         };
-        assert_eq!(thinner.offer(MS(0), &closed, 2), PASS);
-        assert_eq!(thinner.offer(MS(0), &ack(1, 3000), 3), PASS);
+        assert_eq!(thinner.offer(ms(0), &closed, 2), PASS);
+        assert_eq!(thinner.offer(ms(0), &ack(1, 3000), 3), PASS);
     }
 
     #[test]
     fn forwards_at_once_when_enough_data_is_covered() {
         let mut thinner = thinner(2);
-        thinner.offer(MS(0), &ack(1, 0), 1);
-        assert_eq!(thinner.offer(MS(0), &ack(1, 7999), 2), HOLD);
+        thinner.offer(ms(0), &ack(1, 0), 1);
+        assert_eq!(thinner.offer(ms(0), &ack(1, 7999), 2), HOLD);
         assert_eq!(
-            thinner.offer(MS(0), &ack(1, 8000), 3),
+            thinner.offer(ms(0), &ack(1, 8000), 3),
             ThinningDecision::Pass { discard: Some(2) }
         );
     }
@@ -362,13 +369,13 @@ mod tests {
     #[test]
     fn releases_at_the_deadline_of_the_first_held_ack() {
         let mut thinner = thinner(8);
-        thinner.offer(MS(0), &ack(1, 1000), 1);
-        thinner.offer(MS(3), &ack(1, 2000), 2);
-        thinner.offer(MS(8), &ack(1, 3000), 3);
-        assert_eq!(thinner.next_deadline(), Some(MS(13)));
+        thinner.offer(ms(0), &ack(1, 1000), 1);
+        thinner.offer(ms(3), &ack(1, 2000), 2);
+        thinner.offer(ms(8), &ack(1, 3000), 3);
+        assert_eq!(thinner.next_deadline(), Some(ms(13)));
         assert_eq!(thinner.release(Time::from_nanos(12_999_999)), None);
-        assert_eq!(thinner.release(MS(13)), Some(3));
-        assert_eq!(thinner.release(MS(13)), None);
+        assert_eq!(thinner.release(ms(13)), Some(3));
+        assert_eq!(thinner.release(ms(13)), None);
         assert_eq!(thinner.next_deadline(), None);
     }
 
@@ -377,7 +384,7 @@ mod tests {
         let mut thinner = thinner(8);
         for n in 0..100 {
             assert_eq!(
-                thinner.offer(MS(u64::from(n) * 10), &ack(1, n * 1000), 0),
+                thinner.offer(ms(u64::from(n) * 10), &ack(1, n * 1000), 0),
                 PASS
             );
         }
@@ -386,36 +393,36 @@ mod tests {
     #[test]
     fn flushes_the_held_ack_before_other_segments() {
         let mut thinner = thinner(8);
-        thinner.offer(MS(0), &ack(1, 1000), 1);
-        thinner.offer(MS(0), &ack(1, 2000), 2);
-        assert_eq!(thinner.flush(MS(1), 2), None);
-        assert_eq!(thinner.flush(MS(1), 1), Some(2));
-        assert_eq!(thinner.flush(MS(1), 1), None);
+        thinner.offer(ms(0), &ack(1, 1000), 1);
+        thinner.offer(ms(0), &ack(1, 2000), 2);
+        assert_eq!(thinner.flush(ms(1), 2), None);
+        assert_eq!(thinner.flush(ms(1), 1), Some(2));
+        assert_eq!(thinner.flush(ms(1), 1), None);
         assert_eq!(thinner.next_deadline(), None);
-        assert_eq!(thinner.offer(MS(1), &ack(1, 3000), 3), PASS);
-        assert_eq!(thinner.offer(MS(1), &ack(1, 4000), 4), HOLD);
+        assert_eq!(thinner.offer(ms(1), &ack(1, 3000), 3), PASS);
+        assert_eq!(thinner.offer(ms(1), &ack(1, 4000), 4), HOLD);
     }
 
     #[test]
     fn bounds_the_queue_of_deadlines() {
         let mut thinner = thinner(1);
         for n in 0..100_000 {
-            thinner.offer(MS(0), &ack(1, n * 1000), 0);
+            thinner.offer(ms(0), &ack(1, n * 1000), 0);
             assert!(thinner.deadlines.len() <= 2 * thinner.flows.len());
         }
     }
 
     #[test]
     fn evicts_no_flow_with_a_held_ack() {
-        let mut thinner = AckThinner::new(Limits {
+        let mut thinner = AckThinner::new(ThinningLimits {
             flows_max: 8,
-            ..Limits::new(4, MS(10), 1000)
+            ..ThinningLimits::new(4, ms(10), 1000)
         });
         for flow in 0..20 {
-            thinner.offer(MS(0), &ack(flow, 1000), flow);
-            thinner.offer(MS(0), &ack(flow, 2000), flow);
+            thinner.offer(ms(0), &ack(flow, 1000), flow);
+            thinner.offer(ms(0), &ack(flow, 2000), flow);
         }
-        let released: Vec<u64> = std::iter::from_fn(|| thinner.release(MS(10))).collect();
+        let released: Vec<u64> = std::iter::from_fn(|| thinner.release(ms(10))).collect();
         assert_eq!(released, [0, 1, 2, 3, 4, 5, 6, 7]);
     }
 }

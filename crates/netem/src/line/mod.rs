@@ -23,7 +23,7 @@ use super::{
     queue::discipline::{Aqm, Verdict},
     random,
     schedule::Schedule,
-    setting::{Limit, LinkConfig, Setting},
+    setting::{LinkConfig, QueueCapacity, Setting},
     transmitter::Transmitter,
 };
 use longhaul_units::{Ratio, Time};
@@ -35,7 +35,7 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub struct Line {
     config: LinkConfig,
-    limit: Limit,
+    queue_capacity: QueueCapacity,
     schedule: Schedule,
     ack_rules: AckRules,
     /// Scratch space for actions of the ACK rules, empty between calls.
@@ -128,7 +128,7 @@ impl Line {
             corrupt_bit_state: seed as u32,
             observer: Observer::default(),
             schedule: schedule.starting_at(start),
-            limit: config.limit(),
+            queue_capacity: config.queue_capacity(),
             config,
         }
     }
@@ -206,8 +206,8 @@ impl Line {
 
     /// Queue limit that holds now. A limit in BDPs was computed when it was set.
     #[must_use]
-    pub fn queue_limit(&self) -> Limit {
-        self.limit
+    pub fn queue_capacity(&self) -> QueueCapacity {
+        self.queue_capacity
     }
 
     /// Bytes that wait for the transmitter, without the segment in service.
@@ -365,7 +365,7 @@ impl Line {
         let is_busy = self.in_service.is_some() || !self.queue.is_empty();
         if is_busy
             && !self
-                .limit
+                .queue_capacity
                 .admits(self.backlog, self.queue.len(), segment.len)
         {
             return drop_segment(segment, DropCause::Overflow, arrival, emit);
@@ -457,7 +457,7 @@ impl Line {
             Setting::Rate(_) => self.change_rate(now),
             Setting::Aqm(_) => self.change_aqm(),
             Setting::EndTrace => self.change_rate(now),
-            Setting::Queue(_) => self.change_limit(),
+            Setting::Queue(_) => self.change_queue_capacity(),
             Setting::Loss(loss) => self.loss.change(&loss),
             Setting::Duplicate(ratio) => self.duplicate.change(&Loss::Independent(ratio)),
             Setting::Corrupt(ratio) => self.corrupt.change(&Loss::Independent(ratio)),
@@ -487,8 +487,8 @@ impl Line {
     }
 
     /// Changes the queue limit, and the RED thresholds that follow from it.
-    fn change_limit(&mut self) {
-        self.limit = self.config.limit();
+    fn change_queue_capacity(&mut self) {
+        self.queue_capacity = self.config.queue_capacity();
         if self.config.aqm_with_defaults() != self.config.aqm {
             self.change_aqm();
         }

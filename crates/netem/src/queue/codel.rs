@@ -134,36 +134,38 @@ impl CoDel {
 mod tests {
     use super::*;
 
-    const MS: fn(u64) -> Time = Time::from_millis;
+    fn ms(count: u64) -> Time {
+        Time::from_millis(count)
+    }
 
     fn codel() -> CoDel {
-        CoDel::new(MS(5), MS(100), 1500)
+        CoDel::new(ms(5), ms(100), 1500)
     }
 
     #[test]
     fn keeps_a_burst_shorter_than_an_interval() {
         let mut codel = codel();
         for t in 0..=99 {
-            assert_eq!(codel.decide(MS(t), MS(50), 90_000), Verdict::Keep);
+            assert_eq!(codel.decide(ms(t), ms(50), 90_000), Verdict::Keep);
         }
-        assert_eq!(codel.decide(MS(100), MS(4), 90_000), Verdict::Keep);
-        assert_eq!(codel.decide(MS(101), MS(50), 90_000), Verdict::Keep);
+        assert_eq!(codel.decide(ms(100), ms(4), 90_000), Verdict::Keep);
+        assert_eq!(codel.decide(ms(101), ms(50), 90_000), Verdict::Keep);
     }
 
     #[test]
     fn drops_one_after_an_interval_above_the_target() {
         let mut codel = codel();
-        codel.decide(MS(0), MS(5), 90_000);
-        assert_eq!(codel.decide(MS(99), MS(5), 90_000), Verdict::Keep);
-        assert_eq!(codel.decide(MS(100), MS(5), 90_000), Verdict::Drop);
-        assert_eq!(codel.decide(MS(100), MS(5), 90_000), Verdict::Keep);
+        codel.decide(ms(0), ms(5), 90_000);
+        assert_eq!(codel.decide(ms(99), ms(5), 90_000), Verdict::Keep);
+        assert_eq!(codel.decide(ms(100), ms(5), 90_000), Verdict::Drop);
+        assert_eq!(codel.decide(ms(100), ms(5), 90_000), Verdict::Keep);
     }
 
     #[test]
     fn keeps_all_while_an_mtu_or_less_waits() {
         let mut codel = codel();
         for t in 0..500 {
-            assert_eq!(codel.decide(MS(t), MS(50), 1500), Verdict::Keep);
+            assert_eq!(codel.decide(ms(t), ms(50), 1500), Verdict::Keep);
         }
     }
 
@@ -171,11 +173,11 @@ mod tests {
     fn resumes_the_drop_rate_after_a_short_pause() {
         let mut codel = codel();
         let drops = |codel: &mut CoDel, span: std::ops::Range<u64>| -> Vec<u64> {
-            span.filter(|t| codel.decide(MS(*t), MS(50), 90_000) == Verdict::Drop)
+            span.filter(|t| codel.decide(ms(*t), ms(50), 90_000) == Verdict::Drop)
                 .collect()
         };
         let first = drops(&mut codel, 0..1000);
-        codel.decide(MS(1000), MS(1), 90_000);
+        codel.decide(ms(1000), ms(1), 90_000);
         let second = drops(&mut codel, 1001..1300);
         assert!(first[1] - first[0] > 90, "{first:?}");
         assert!(second[1] - second[0] < 50, "{second:?}");

@@ -5,7 +5,7 @@
 
 use super::codel::CoDel;
 pub use super::codel::Verdict;
-use super::limit::Limit;
+use super::limit::QueueCapacity;
 use super::red::Red;
 use crate::grammar::{Arguments, Percentage, SpecError, serde_as_text, split_name};
 use longhaul_units::{BitRate, Bytes, Ratio, Time};
@@ -123,7 +123,7 @@ fn red_thresholds(
 impl QueueDiscipline {
     /// This discipline with default thresholds from the queue limit. `mtu` is the largest segment in bytes.
     #[must_use]
-    pub fn with_defaults(&self, limit: Limit, mtu: u32) -> Self {
+    pub fn with_defaults(&self, capacity: QueueCapacity, mtu: u32) -> Self {
         let Self::Red {
             thresholds,
             probability,
@@ -132,8 +132,8 @@ impl QueueDiscipline {
         else {
             return self.clone();
         };
-        let packets = (limit.packets as u64).saturating_mul(mtu.into());
-        let bytes = limit.bytes.min(packets).max(mtu.into());
+        let packets = (capacity.packets as u64).saturating_mul(mtu.into());
+        let bytes = capacity.bytes.min(packets).max(mtu.into());
         let default = (Bytes::new(bytes / 6), Bytes::new(bytes / 2));
         Self::Red {
             thresholds: thresholds.or(Some(default)),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Limits of a queue.
+//! Limit of a queue, as the user sets it and as numbers.
 
 use crate::grammar::{parse_text, parse_whole};
 use longhaul_units::Bytes;
@@ -35,7 +35,7 @@ impl FromStr for QueueLimit {
             let factor = factor.trim().parse().unwrap_or(f64::NAN);
             return match factor {
                 f if f > 0.0 && f <= 1_000.0 => Ok(Self::Bdp(f)),
-                _ => Err("a queue is more than 0 and at most 1000 bdp".to_owned()),
+                _ => Err("the number before bdp must be above 0 and at most 1000".to_owned()),
             };
         }
         if let Some(packets) = value.strip_suffix('p') {
@@ -56,16 +56,17 @@ impl FromStr for QueueLimit {
     }
 }
 
-/// Limit of a queue in bytes and segments. Both apply. The segment that is being transmitted does not count.
+/// Limit of a queue as numbers of bytes and of segments, which both apply. The segment that is being transmitted does
+/// not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limit {
+pub struct QueueCapacity {
     /// Most bytes that may wait.
     pub bytes: u64,
     /// Most segments that may wait.
     pub packets: usize,
 }
 
-impl Limit {
+impl QueueCapacity {
     /// Whether a segment of `len` bytes may join a queue of `packets` segments with `bytes` bytes in all.
     #[must_use]
     pub fn admits(&self, bytes: u64, packets: usize, len: u32) -> bool {

@@ -37,7 +37,7 @@ pub(crate) enum Transmitter {
     Unlimited,
     Constant {
         rate: BitRate,
-        /// Bit-nanoseconds carried over from the last segment, less than `rate`.
+        /// Sending time left over by the last segment, ns at 1 bit/s; less than `rate`.
         carry: u64,
     },
     Trace {
@@ -47,8 +47,8 @@ pub(crate) enum Transmitter {
     },
 }
 
-/// Bit-nanoseconds of one byte at 1 bit/s.
-pub(super) const BYTE_BIT_NANOS: u64 = 8_000_000_000;
+/// Sending time of one byte at 1 bit/s, ns.
+pub(super) const BYTE_NS_AT_1_BPS: u64 = 8_000_000_000;
 
 impl Transmitter {
     /// A transmitter of this rate; a trace begins at `start`.
@@ -75,9 +75,9 @@ impl Transmitter {
         match self {
             Self::Unlimited => start,
             Self::Constant { rate, carry } => {
-                let work = u64::from(len) * BYTE_BIT_NANOS + *carry;
-                *carry = work % rate.bits();
-                start + Time::from_nanos(work / rate.bits())
+                let ns_at_1_bps = u64::from(len) * BYTE_NS_AT_1_BPS + *carry;
+                *carry = ns_at_1_bps % rate.bits();
+                start + Time::from_nanos(ns_at_1_bps / rate.bits())
             }
             Self::Trace { clock, origin } => *origin + clock.transmit(start.since(*origin), len),
         }

@@ -229,7 +229,9 @@ impl TraceClock {
 mod tests {
     use super::*;
 
-    const MS: fn(u64) -> Time = Time::from_millis;
+    fn ms(count: u64) -> Time {
+        Time::from_millis(count)
+    }
 
     fn clock(text: &str) -> TraceClock {
         TraceClock::new(Arc::new(text.parse().unwrap()))
@@ -239,8 +241,8 @@ mod tests {
     fn repeats_after_the_last_line() {
         let mut clock = clock("0\n3\n3\n10\n");
         let times: Vec<Time> = (0..9).map(|_| clock.next()).collect();
-        assert_eq!(times, [0, 3, 3, 10, 10, 13, 13, 20, 20].map(MS));
-        assert_eq!(clock.peek(), MS(23));
+        assert_eq!(times, [0, 3, 3, 10, 10, 13, 13, 20, 20].map(ms));
+        assert_eq!(clock.peek(), ms(23));
     }
 
     #[test]
@@ -250,7 +252,7 @@ mod tests {
         let mut clock = TraceClock::new(Arc::new(trace));
         assert_eq!(
             (0..1_000_000).map(|_| clock.next()).last(),
-            Some(MS(1_000_000))
+            Some(ms(1_000_000))
         );
     }
 
@@ -269,24 +271,24 @@ mod tests {
     fn carries_small_segments_in_one_opportunity() {
         let mut clock = clock("1\n2\n3\n");
         let departures = [700, 700, 100, 1].map(|len| clock.transmit(Time::ZERO, len));
-        assert_eq!(departures, [1, 1, 1, 2].map(MS));
+        assert_eq!(departures, [1, 1, 1, 2].map(ms));
     }
 
     #[test]
     fn carries_a_segment_in_several_opportunities() {
         let mut clock = clock("1\n2\n3\n");
         let departures = [1000, 1000, 4000, 1].map(|len| clock.transmit(Time::ZERO, len));
-        assert_eq!(departures, [1, 2, 4, 5].map(MS));
+        assert_eq!(departures, [1, 2, 4, 5].map(ms));
     }
 
     #[test]
     fn loses_unused_opportunities() {
         let mut clock = clock("1\n2\n3\n");
-        assert_eq!(clock.transmit(Time::ZERO, 100), MS(1));
-        assert_eq!(clock.transmit(Time::from_nanos(1_000_001), 1500), MS(2));
-        assert_eq!(clock.transmit(MS(6), 1500), MS(6));
-        assert_eq!(clock.transmit(MS(1_000_000), 100), MS(1_000_000));
-        assert_eq!(clock.transmit(MS(1_000_000), 1400), MS(1_000_000));
-        assert_eq!(clock.transmit(MS(1_000_000), 1), MS(1_000_001));
+        assert_eq!(clock.transmit(Time::ZERO, 100), ms(1));
+        assert_eq!(clock.transmit(Time::from_nanos(1_000_001), 1500), ms(2));
+        assert_eq!(clock.transmit(ms(6), 1500), ms(6));
+        assert_eq!(clock.transmit(ms(1_000_000), 100), ms(1_000_000));
+        assert_eq!(clock.transmit(ms(1_000_000), 1400), ms(1_000_000));
+        assert_eq!(clock.transmit(ms(1_000_000), 1), ms(1_000_001));
     }
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Properties of ACK thinning and pacing: for any sequence of ACKs, TCP gets all the information that it needs.
 
-use longhaul_netem::ack::{AckThinner, Limits, Pacer, PacingDecision, PureAck, ThinningDecision};
+use longhaul_netem::ack::{
+    AckThinner, Pacer, PacingDecision, PureAck, ThinningDecision, ThinningLimits,
+};
 use longhaul_units::Time;
 use proptest::prelude::*;
 
@@ -67,7 +69,7 @@ const HOLD_MAX: Time = Time::from_millis(5);
 /// Runs `sequence` through a thinner whose ACKs are released at their deadlines to the nanosecond. Returns
 /// the forwarded segments.
 fn run_thinner(sequence: &[TimedSegment], shift: u32) -> Vec<TimedSegment> {
-    let mut thinner = AckThinner::new(Limits::new(shift, HOLD_MAX, 1448));
+    let mut thinner = AckThinner::new(ThinningLimits::new(shift, HOLD_MAX, 1448));
     let mut out = Vec::new();
     let forward = |out: &mut Vec<TimedSegment>, at, token: u64| {
         out.push(TimedSegment {

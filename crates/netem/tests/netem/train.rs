@@ -163,8 +163,8 @@ fn counts_segments_out_at_their_times() {
         };
         for index in 0..out.count {
             let at = out.at(index);
-            assert_eq!(out.out_by(at), index + 1);
-            assert_eq!(out.out_by(at.since(Time::from_nanos(1))), index);
+            assert_eq!(out.segments_out_by(at), index + 1);
+            assert_eq!(out.segments_out_by(at.since(Time::from_nanos(1))), index);
         }
     });
 }

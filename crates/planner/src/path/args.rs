@@ -121,7 +121,7 @@ impl Args {
             ..LinkConfig::default()
         };
         link_config.apply(Setting::parse("queue", &self.queue).map_err(Refusal::usage)?);
-        let limit = link_config.limit();
+        let limit = link_config.queue_capacity();
         let packets = (limit.packets as u64).saturating_mul(u64::from(self.mtu));
         Ok(Bytes::new(limit.bytes.min(packets)))
     }

@@ -222,7 +222,7 @@ impl SitePath {
         link.apply(
             queue.map_err(|error| path_error(self, &format!("has an invalid queue: {error}")))?,
         );
-        let limit = link.limit();
+        let limit = link.queue_capacity();
         let packets = (limit.packets as u64).saturating_mul(u64::from(self.mtu));
         Ok(Bytes::new(limit.bytes.min(packets)))
     }

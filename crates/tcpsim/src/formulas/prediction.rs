@@ -12,7 +12,7 @@ use std::fmt;
 
 /// Limiting factor of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limit {
+pub enum LimitingFactor {
     /// Rate of the line. The line is full, except for what the congestion control leaves free.
     Rate,
     /// Receive window or send buffer.
@@ -23,7 +23,7 @@ pub enum Limit {
     Loss,
 }
 
-impl fmt::Display for Limit {
+impl fmt::Display for LimitingFactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Rate => "rate",
@@ -42,7 +42,7 @@ pub struct Prediction {
     /// Mean window, packets.
     pub window_packets: f64,
     /// Limiting factor.
-    pub limit: Limit,
+    pub limit: LimitingFactor,
     /// Formula that gave the prediction.
     pub formula: Formula,
     /// Reason why the path is outside the formula's range; `None` within it.
@@ -86,8 +86,8 @@ pub fn predict(control: Control, path: &Path) -> Option<Prediction> {
 fn bound_by_window(unbounded: Prediction, path: &Path) -> Prediction {
     let largest = window_limit::LARGEST_BYTES;
     let (bytes, limit) = match path.window.get() < largest {
-        true => (path.window.get(), Limit::Window),
-        false => (largest, Limit::LargestWindow),
+        true => (path.window.get(), LimitingFactor::Window),
+        false => (largest, LimitingFactor::LargestWindow),
     };
     let packets = bytes as f64 / f64::from(path.mss);
     let share = window_limit::share_with_loss(packets, path.loss);
@@ -126,7 +126,7 @@ fn predict_share(path: &Path, share: Estimate, formula: Formula) -> Prediction {
     Prediction {
         goodput_bps,
         window_packets: goodput_bps * path.rtt_s() / path.packet_bits(),
-        limit: Limit::Rate,
+        limit: LimitingFactor::Rate,
         formula,
         outside: share.outside,
         recovery: None,
@@ -150,7 +150,7 @@ fn predict_lossy(control: Control, path: &Path) -> Prediction {
     Prediction {
         goodput_bps: path.goodput_bps(answer.value),
         window_packets: answer.value,
-        limit: Limit::Loss,
+        limit: LimitingFactor::Loss,
         formula,
         outside: answer.outside,
         recovery: None,
@@ -206,7 +206,7 @@ fn predict_sawtooth(control: Control, path: &Path) -> Prediction {
     Prediction {
         goodput_bps,
         window_packets: goodput_bps * path.rtt_s() / path.packet_bits(),
-        limit: Limit::Rate,
+        limit: LimitingFactor::Rate,
         formula: SAWTOOTH,
         outside: (bdp < 2.0).then_some("less than two packets fill the path"),
         recovery: cycle.map(|cycle| Time::from_secs_f64(cycle.seconds)),
@@ -238,7 +238,7 @@ mod tests {
             let all = predict(control, &path).unwrap();
             let share = all.goodput_bps / path.payload_bps();
             assert!((0.96..=1.0).contains(&share), "{control}: {share}");
-            assert_eq!(all.limit, Limit::Rate);
+            assert_eq!(all.limit, LimitingFactor::Rate);
         }
     }
 
@@ -247,12 +247,12 @@ mod tests {
         let mut long = path("10gbit", 26, 0.0);
         long.window = Bytes::new(1_400_000);
         let window = predict(Control::Cubic, &long).unwrap();
-        assert_eq!(window.limit, Limit::Window);
+        assert_eq!(window.limit, LimitingFactor::Window);
         assert!((window.goodput_bps / 431e6 - 1.0).abs() < 0.01);
         let lossy = predict(Control::Reno, &path("10gbit", 26, 1e-4)).unwrap();
-        assert_eq!(lossy.limit, Limit::Loss);
+        assert_eq!(lossy.limit, LimitingFactor::Loss);
         let far = predict(Control::Bbr, &path("100gbit", 350, 0.0)).unwrap();
-        assert_eq!(far.limit, Limit::LargestWindow);
+        assert_eq!(far.limit, LimitingFactor::LargestWindow);
     }
 
     #[test]

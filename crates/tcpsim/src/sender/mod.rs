@@ -105,7 +105,7 @@ pub struct Sender {
     usage: CwndUsage,
     /// Packet whose acknowledgement ends recovery.
     recovery_end: u64,
-    limits: Limits,
+    limits: SenderLimits,
     /// Pacing rate, bytes a second.
     pacing_rate: u64,
     /// Whether the sender paces (`sk_pacing_status`): the congestion control gave a rate, or the settings ask
@@ -126,15 +126,15 @@ pub struct Sender {
     backoffs: Vec<Backoff>,
 }
 
-/// Settings in packets.
+/// Limits of a sender, in packets.
 #[derive(Debug)]
-struct Limits {
+struct SenderLimits {
     receive_window: u64,
     send_buffer: u64,
     /// Packets to send in total.
     end: u64,
-    /// Packets of a full super-packet.
-    full: u64,
+    /// Most packets in one super-packet.
+    packets_per_super_packet: u64,
 }
 
 /// `DupThresh`, in SACKed packets.
@@ -145,13 +145,13 @@ impl Sender {
     #[must_use]
     pub fn new(settings: SenderConfig, control: Box<dyn CongestionControl>) -> Self {
         let mss = u64::from(settings.mss);
-        let full = (GSO_BYTES / mss).max(1);
+        let packets_per_super_packet = (GSO_BYTES / mss).max(1);
         Self {
-            limits: Limits {
+            limits: SenderLimits {
                 receive_window: settings.receive_window.get() / mss,
                 send_buffer: settings.send_buffer.get() / mss,
                 end: settings.packets.unwrap_or(u64::MAX),
-                full,
+                packets_per_super_packet,
             },
             is_pacing: settings.paced || settings.pacing_rate_max.is_some(),
             window: Window::new(settings.initial_window),
@@ -168,7 +168,7 @@ impl Sender {
             pacing_rate: u64::MAX,
             paced_until: Time::ZERO,
             last_sent_at: Time::ZERO,
-            head: full,
+            head: packets_per_super_packet,
             retransmit_at: Time::MAX,
             timeouts_in_row: 0,
             reordering_timer_at: Time::MAX,

@@ -55,15 +55,15 @@ impl Sender {
         let (mut limited, first) = (false, self.scoreboard.next());
         while self.paced_until <= now {
             let (free, quota) = (self.free_cwnd(), self.quota().min(super_packet_max));
-            let open = self.sendable();
-            if quota == 0 || open == 0 {
+            let sendable = self.sendable_packets();
+            if quota == 0 || sendable == 0 {
                 break;
             }
-            if self.should_defer(now, free, open, super_packet_max) {
-                limited |= free < open;
+            if self.should_defer(now, free, sendable, super_packet_max) {
+                limited |= free < sendable;
                 break;
             }
-            let count = quota.min(open) as u32;
+            let count = quota.min(sendable) as u32;
             let packet = self.scoreboard.next();
             self.scoreboard.send(count);
             self.take_from_queue(u64::from(count));
@@ -80,20 +80,20 @@ impl Sender {
         }
     }
 
-    /// Returns the packets that the congestion window leaves.
+    /// Returns the number of packets for which the congestion window has room.
     fn free_cwnd(&self) -> u64 {
         u64::from(self.window.cwnd).saturating_sub(self.scoreboard.in_flight())
     }
 
-    /// Returns the packets that may leave at once, half of the window at most (`tcp_cwnd_test`).
+    /// Returns the number of packets that may be sent at once, half of the window at most (`tcp_cwnd_test`).
     #[inline]
     fn quota(&self) -> u64 {
         u64::from(self.window.cwnd / 2).max(1).min(self.free_cwnd())
     }
 
-    /// Returns the packets that the receiver's window, the send buffer and the data leave.
+    /// Returns the number of new packets that the receive window, the send buffer and the data allow.
     #[inline]
-    fn sendable(&self) -> u64 {
+    fn sendable_packets(&self) -> u64 {
         let most = self.limits.receive_window.min(self.limits.send_buffer);
         let edge = (self.scoreboard.una() + most).min(self.limits.end);
         edge.saturating_sub(self.scoreboard.next())
@@ -101,12 +101,12 @@ impl Sender {
 
     /// Whether to wait for the next ACK and a larger super-packet.
     #[inline]
-    fn should_defer(&self, now: Time, free: u64, open: u64, super_packet_max: u64) -> bool {
+    fn should_defer(&self, now: Time, free: u64, sendable: u64, super_packet_max: u64) -> bool {
         let cwnd = u64::from(self.window.cwnd);
         self.state < State::Recovery
-            && self.scoreboard.next() + open < self.limits.end
+            && self.scoreboard.next() + sendable < self.limits.end
             && TsoDeferral {
-                allowed: free.min(open),
+                allowed: free.min(sendable),
                 full: super_packet_max,
                 head: self.head,
                 window: self.limits.receive_window.min(cwnd),
@@ -122,7 +122,10 @@ impl Sender {
     fn take_from_queue(&mut self, count: u64) {
         self.head = match count < self.head {
             true => self.head - count,
-            false => self.limits.full - (count - self.head) % self.limits.full,
+            false => {
+                self.limits.packets_per_super_packet
+                    - (count - self.head) % self.limits.packets_per_super_packet
+            }
         };
     }
 

@@ -48,25 +48,33 @@ enum ForwardLine {
 const NUMBER_BITS: u32 = 40;
 
 impl ForwardPath {
-    /// Creates a direction of trains, unless the shape or the schedule needs segments or `exact` asks for them.
-    pub(crate) fn new(shape: LinkConfig, schedule: Schedule, seed: u64, exact: bool) -> Self {
-        let plain = schedule.iter().next().is_none() && !exact;
-        let trains = match plain {
-            true => TrainLine::new(shape.clone(), seed).ok(),
+    /// Creates a direction of trains, unless its settings or its schedule need segments, or `per_packet` asks for them.
+    pub(crate) fn new(
+        link_config: LinkConfig,
+        schedule: Schedule,
+        seed: u64,
+        per_packet: bool,
+    ) -> Self {
+        let is_simple = schedule.iter().next().is_none() && !per_packet;
+        let trains = match is_simple {
+            true => TrainLine::new(link_config.clone(), seed).ok(),
             false => None,
         };
         Self {
             line: match trains {
                 Some(line) => ForwardLine::Trains(Box::new(line)),
-                None => {
-                    ForwardLine::Segments(Box::new(Line::new(shape, schedule, seed, Time::ZERO)))
-                }
+                None => ForwardLine::Segments(Box::new(Line::new(
+                    link_config,
+                    schedule,
+                    seed,
+                    Time::ZERO,
+                ))),
             },
             drops: Drops::default(),
         }
     }
 
-    pub(crate) fn by_trains(&self) -> bool {
+    pub(crate) fn moves_trains(&self) -> bool {
         matches!(self.line, ForwardLine::Trains(_))
     }
 
@@ -82,7 +90,7 @@ impl ForwardPath {
     ) {
         let drops = &mut self.drops;
         match &mut self.line {
-            ForwardLine::Trains(line) => line.offer(now, train, |fate| match fate {
+            ForwardLine::Trains(line) => line.offer(now, train, |verdict| match verdict {
                 TrainVerdict::Out(out) => arrive(seq + u64::from(out.first), &out),
                 TrainVerdict::Lost { count, cause, .. } => drops.add(cause, count),
             }),
@@ -208,12 +216,12 @@ const ACK_LEN: u32 = 52;
 const SACK_LEN: u32 = 80;
 
 impl ReversePath {
-    pub(crate) fn new(shape: LinkConfig, schedule: Schedule, seed: u64) -> Self {
-        let delay = shape.delay;
-        let plain = schedule.iter().next().is_none() && is_delay_only(&shape);
-        match plain {
+    pub(crate) fn new(link_config: LinkConfig, schedule: Schedule, seed: u64) -> Self {
+        let delay = link_config.delay;
+        let is_simple = schedule.iter().next().is_none() && is_delay_only(&link_config);
+        match is_simple {
             true => Self::Delay(delay),
-            false => Self::Segments(Box::new(AckLine::new(shape, schedule, seed))),
+            false => Self::Segments(Box::new(AckLine::new(link_config, schedule, seed))),
         }
     }
 
@@ -227,9 +235,9 @@ impl ReversePath {
 }
 
 impl AckLine {
-    fn new(shape: LinkConfig, schedule: Schedule, seed: u64) -> Self {
+    fn new(link_config: LinkConfig, schedule: Schedule, seed: u64) -> Self {
         Self {
-            line: Line::new(shape, schedule, seed, Time::ZERO),
+            line: Line::new(link_config, schedule, seed, Time::ZERO),
             in_flight: AcksInFlight::default(),
         }
     }
@@ -266,11 +274,11 @@ impl AckLine {
     }
 }
 
-/// Whether a shape does nothing but delay.
-fn is_delay_only(shape: &LinkConfig) -> bool {
+/// Whether the settings do nothing but delay.
+fn is_delay_only(link_config: &LinkConfig) -> bool {
     let without_delay = LinkConfig {
         delay: Time::ZERO,
-        ..shape.clone()
+        ..link_config.clone()
     };
     without_delay.rate.mean().is_none()
         && without_delay.loss.mean() == 0.0
@@ -311,7 +319,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Lines that lose, duplicate, corrupt and reorder, some with a short queue.
-    fn shape() -> impl Strategy<Value = LinkConfig> {
+    fn link_configs() -> impl Strategy<Value = LinkConfig> {
         let share = || prop_oneof![Just(0_u32), 1_u32..60];
         let rate = prop_oneof![Just("unlimited"), Just("500kbit")];
         (share(), share(), share(), share(), 0_u32..30, rate).prop_map(
@@ -326,11 +334,11 @@ mod tests {
                     ("rate", rate.to_owned()),
                     ("queue", "10p".to_owned()),
                 ];
-                let mut shape = LinkConfig::default();
+                let mut link_config = LinkConfig::default();
                 for (key, value) in settings {
-                    shape.apply(Setting::parse(key, &value).unwrap());
+                    link_config.apply(Setting::parse(key, &value).unwrap());
                 }
-                shape
+                link_config
             },
         )
     }
@@ -360,12 +368,12 @@ mod tests {
     proptest! {
         #[test]
         fn delivers_each_copy_of_an_ack_when_the_line_does(
-            shape in shape(),
+            link_config in link_configs(),
             gaps in prop::collection::vec(0_u64..20, 1..200),
             seed: u64,
         ) {
-            let mut line = Line::new(shape.clone(), Schedule::default(), seed, Time::ZERO);
-            let mut acks = AckLine::new(shape, Schedule::default(), seed);
+            let mut line = Line::new(link_config.clone(), Schedule::default(), seed, Time::ZERO);
+            let mut acks = AckLine::new(link_config, Schedule::default(), seed);
             let mut now = Time::ZERO;
             for (number, gap) in gaps.into_iter().enumerate() {
                 now += Time::from_millis(gap);

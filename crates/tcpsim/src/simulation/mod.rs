@@ -60,7 +60,7 @@ pub struct FlowConfig {
 /// receives there. Packets are counted from 0.
 ///
 /// Calls for one end of a flow are in order of their times. Events at the receiver may be reported before their
-/// time, because the fate of a train is known when it is sent. `()` observes nothing and costs nothing.
+/// time, because the verdict on a train is known when it is sent. `()` observes nothing and costs nothing.
 pub trait Observer {
     /// Reports a connection: its SYN was sent at `syn`, and the ACK that ends the handshake is sent now.
     fn established(&mut self, _now: Time, _flow: usize, _syn: Time) {}
@@ -84,8 +84,8 @@ impl Observer for () {}
 const HEADERS: u32 = 52;
 
 /// Flows over a path, and their observer.
-pub struct Simulation<W = ()> {
-    watch: W,
+pub struct Simulation<O = ()> {
+    observer: O,
     now: Time,
     flows: Vec<Flow>,
     forward: ForwardPath,
@@ -94,12 +94,12 @@ pub struct Simulation<W = ()> {
 }
 
 /// Parts of the simulation that a flow uses while it handles events.
-struct FlowContext<'a, W> {
+struct FlowContext<'a, O> {
     /// Number of the flow.
     number: usize,
     forward: &'a mut ForwardPath,
     reverse: &'a mut ReversePath,
-    watch: &'a mut W,
+    observer: &'a mut O,
 }
 
 struct Flow {
@@ -124,10 +124,10 @@ impl Simulation {
     }
 }
 
-impl<W: Observer> Simulation<W> {
-    /// Creates a simulation at time zero, with `observer_mut` as its observer.
+impl<O: Observer> Simulation<O> {
+    /// Creates a simulation at time zero, with `observer`.
     #[must_use]
-    pub fn with_observer(path: Path, flows: Vec<FlowConfig>, watch: W) -> Self {
+    pub fn with_observer(path: Path, flows: Vec<FlowConfig>, observer: O) -> Self {
         let base_rtt = path.forward.delay + path.reverse.delay;
         let flows: Vec<Flow> = flows
             .into_iter()
@@ -138,7 +138,7 @@ impl<W: Observer> Simulation<W> {
             events.set(number, flow.start + flow.handshake);
         }
         Self {
-            watch,
+            observer,
             now: Time::ZERO,
             flows,
             forward: ForwardPath::new(
@@ -195,8 +195,8 @@ impl<W: Observer> Simulation<W> {
     }
 
     /// Returns the observer.
-    pub fn observer_mut(&mut self) -> &mut W {
-        &mut self.watch
+    pub fn observer_mut(&mut self) -> &mut O {
+        &mut self.observer
     }
 
     /// Returns the number of flows.
@@ -225,7 +225,7 @@ impl<W: Observer> Simulation<W> {
     /// Whether the forward path moves trains.
     #[must_use]
     pub fn moves_trains(&self) -> bool {
-        self.forward.by_trains()
+        self.forward.moves_trains()
     }
 
     #[inline]
@@ -235,7 +235,7 @@ impl<W: Observer> Simulation<W> {
             number,
             forward: &mut self.forward,
             reverse: &mut self.reverse,
-            watch: &mut self.watch,
+            observer: &mut self.observer,
         };
         flow.handle_due(self.now, &mut context);
         let next = flow.next_deadline(self.now);
@@ -245,10 +245,10 @@ impl<W: Observer> Simulation<W> {
 
     fn poll_forward(&mut self) {
         let (flows, reverse, events) = (&mut self.flows, &self.reverse, &mut self.events);
-        let (now, watch) = (self.now, &mut self.watch);
+        let (now, observer) = (self.now, &mut self.observer);
         self.forward.poll(now, |number, seq, train| {
             let flow = &mut flows[number];
-            flow.receive(number, seq, train, reverse, watch);
+            flow.receive(number, seq, train, reverse, observer);
             events.set(number, flow.next_deadline(now));
         });
         self.schedule_paths();
@@ -308,15 +308,17 @@ impl Flow {
 
     /// Handles all events of this flow that are due.
     #[inline]
-    fn handle_due<W: Observer>(&mut self, now: Time, context: &mut FlowContext<'_, W>) {
+    fn handle_due<O: Observer>(&mut self, now: Time, context: &mut FlowContext<'_, O>) {
         if !self.established {
             self.established = true;
-            context.watch.established(now, context.number, self.start);
+            context
+                .observer
+                .established(now, context.number, self.start);
             self.sender.establish(now, self.handshake);
         }
         self.send_due_acks(now, context);
         while let Some(ack) = pop_due(&mut self.acks_in_flight, now) {
-            context.watch.ack_arrived(context.number, &ack);
+            context.observer.ack_arrived(context.number, &ack);
             self.sender.on_ack(now, &ack);
             self.transmit(now, context);
         }
@@ -326,14 +328,14 @@ impl Flow {
 
     /// Sends the ACKs that are due.
     #[inline]
-    fn send_due_acks<W: Observer>(&mut self, now: Time, context: &mut FlowContext<'_, W>) {
+    fn send_due_acks<O: Observer>(&mut self, now: Time, context: &mut FlowContext<'_, O>) {
         let (delay, acks_in_flight, acks_to_send) = (
             ack_delay(context.reverse, self.extra_rtt),
             &mut self.acks_in_flight,
             &mut self.acks_to_send,
         );
         self.receiver.on_time(now, &mut |ack| {
-            context.watch.acknowledged(context.number, &ack);
+            context.observer.acknowledged(context.number, &ack);
             queue_ack(ack, delay, acks_in_flight, acks_to_send);
         });
         if let ReversePath::Segments(line) = context.reverse {
@@ -344,7 +346,7 @@ impl Flow {
     }
 
     #[inline]
-    fn transmit<W: Observer>(&mut self, now: Time, context: &mut FlowContext<'_, W>) {
+    fn transmit<O: Observer>(&mut self, now: Time, context: &mut FlowContext<'_, O>) {
         let delay = ack_delay(context.reverse, self.extra_rtt);
         let Self {
             sender,
@@ -355,33 +357,33 @@ impl Flow {
             ..
         } = self;
         let len = *mss + HEADERS;
-        let (number, watch) = (context.number, &mut *context.watch);
+        let (number, observer) = (context.number, &mut *context.observer);
         sender.transmit(now, |seq, count| {
-            watch.sent(now, number, seq, count);
+            observer.sent(now, number, seq, count);
             let train = Train { count, len };
             context.forward.send(now, number, seq, train, |seq, train| {
-                watch.arrived(number, seq, train);
+                observer.arrived(number, seq, train);
                 receiver.on_train(seq, train, |ack| {
-                    watch.acknowledged(number, &ack);
+                    observer.acknowledged(number, &ack);
                     queue_ack(ack, delay, acks_in_flight, acks_to_send);
                 });
             });
         });
     }
 
-    fn receive<W: Observer>(
+    fn receive<O: Observer>(
         &mut self,
         number: usize,
         seq: u64,
         train: &Departure,
         reverse: &ReversePath,
-        watch: &mut W,
+        observer: &mut O,
     ) {
         let delay = ack_delay(reverse, self.extra_rtt);
         let (acks_in_flight, acks_to_send) = (&mut self.acks_in_flight, &mut self.acks_to_send);
-        watch.arrived(number, seq, train);
+        observer.arrived(number, seq, train);
         self.receiver.on_train(seq, train, |ack| {
-            watch.acknowledged(number, &ack);
+            observer.acknowledged(number, &ack);
             queue_ack(ack, delay, acks_in_flight, acks_to_send);
         });
     }

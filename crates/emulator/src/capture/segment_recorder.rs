@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Capture points of one direction, before its queue and at its end. This file is the forwarding loop's side, which
-//! fills buffers with records.
+//! Recorder of the segments of one direction, before its queue and at its end. It runs in the forwarding loop and fills
+//! buffers with records.
 
 use super::{
     super::{
@@ -14,8 +14,8 @@ use longhaul_packet::vnet;
 use longhaul_units::Time;
 use std::sync::mpsc::{Receiver, SyncSender};
 
-/// Records segments, and submits the records in buffers.
-pub(crate) struct CapturePoint {
+/// Records the segments of one direction, and submits the records in buffers.
+pub(crate) struct SegmentRecorder {
     direction: Direction,
     full: SyncSender<FullBuffer>,
     /// Buffers that the writer has emptied.
@@ -26,16 +26,16 @@ pub(crate) struct CapturePoint {
     buffer: Option<RecordBuffer>,
     /// Time when the buffer was first seen with records in it.
     filling_since: Option<Time>,
-    /// Packet number and header index of the last super-packet whose arrival was recorded in this buffer.
-    arriving: Option<(u64, u32)>,
-    /// The same for the last departure.
-    departing: Option<(u64, u32)>,
+    /// Packet number and header index of the super-packet whose arrival was recorded last in this buffer.
+    last_arrival: Option<(u64, u32)>,
+    /// Packet number and header index of the super-packet whose departure was recorded last in this buffer.
+    last_departure: Option<(u64, u32)>,
     dropped_records: DroppedRecords,
     /// Scratch space for corrupt segments.
     corrupt_buffer: Vec<u8>,
 }
 
-impl CapturePoint {
+impl SegmentRecorder {
     pub(super) fn new(
         direction: Direction,
         full: SyncSender<FullBuffer>,
@@ -50,8 +50,8 @@ impl CapturePoint {
             buffers_max,
             buffer: None,
             filling_since: None,
-            arriving: None,
-            departing: None,
+            last_arrival: None,
+            last_departure: None,
             dropped_records: DroppedRecords::default(),
             corrupt_buffer: Vec::new(),
         }
@@ -64,7 +64,12 @@ impl CapturePoint {
             self.dropped_records.arrivals += 1;
             return;
         };
-        let head = shared_headers(&mut self.arriving, buffer, verdict.segment.packet, packets);
+        let head = shared_headers(
+            &mut self.last_arrival,
+            buffer,
+            verdict.segment.packet,
+            packets,
+        );
         buffer.push(SegmentRecord::arrival(verdict, head));
     }
 
@@ -76,7 +81,12 @@ impl CapturePoint {
             return;
         };
         let head = match out.corrupt {
-            None => shared_headers(&mut self.departing, buffer, out.segment.packet, packets),
+            None => shared_headers(
+                &mut self.last_departure,
+                buffer,
+                out.segment.packet,
+                packets,
+            ),
             Some(entropy) => {
                 corrupt_headers(&mut self.corrupt_buffer, buffer, out, entropy, packets)
             }
@@ -129,8 +139,8 @@ impl CapturePoint {
 
     fn submit(&mut self) {
         self.filling_since = None;
-        self.arriving = None;
-        self.departing = None;
+        self.last_arrival = None;
+        self.last_departure = None;
         if let Some(buffer) = self.buffer.take() {
             let direction = self.direction;
             // The channel has room for all buffers; it is closed only if the writer has panicked.
@@ -139,7 +149,7 @@ impl CapturePoint {
     }
 }
 
-impl Drop for CapturePoint {
+impl Drop for SegmentRecorder {
     fn drop(&mut self) {
         self.submit();
     }
