@@ -201,7 +201,7 @@ fn leg(
             continue;
         }
         let [link_config, back] =
-            link::link_configs_from(link, &topology.wires[index], &pair[0]).ok()?;
+            link::link_configs_from(link, &topology.addressed_links[index], &pair[0]).ok()?;
         rtt += link_config.delay + back.delay;
         delivered *= 1.0 - link_config.loss.mean();
         let share = share(&link_config, pair, flow, active, topology);
@@ -258,7 +258,7 @@ fn name_of(control: &str) -> String {
 
 /// Size of a queue. A limit in packets counts as packets of the largest size.
 fn queue(link_config: &LinkConfig, mtu: u32) -> Bytes {
-    let limit = link_config.queue_capacity();
+    let limit = link_config.limit();
     let packets = (limit.packets as u64).saturating_mul(mtu.into());
     Bytes::new(limit.bytes.min(packets))
 }

@@ -3,7 +3,7 @@
 
 use super::{flow, listening::Listeners};
 use crate::{
-    network::{Topology, Wire, link, topology::LINKS_MAX},
+    network::{AddressedLink, Topology, link, topology::LINKS_MAX},
     scenario::{
         CcSpec, Decp, Flow, Host, Link, LinkKind, Relay, Scenario, Setting,
         config_error::{
@@ -31,10 +31,12 @@ pub(crate) fn check(scenario: &Scenario) -> CheckResult {
     let flows = scenario.flows.iter().map(|flow| &flow.name);
     locate_error("flows", check_distinct("flows", flows))?;
     let topology = Topology::of(scenario);
-    let wires = links.iter().zip(&topology.wires);
+    let addressed_links = links.iter().zip(&topology.addressed_links);
     locate_error(
         "links",
-        check_each(wires, |(one, wire)| check_link(one, wire)),
+        check_each(addressed_links, |(one, addressed_link)| {
+            check_link(one, addressed_link)
+        }),
     )?;
     locate_error("links", check_subnets(links, &topology))?;
     locate_error(
@@ -95,7 +97,11 @@ pub(crate) fn check(scenario: &Scenario) -> CheckResult {
 
 /// Checks that subnets do not overlap. Otherwise routes would be ambiguous.
 fn check_subnets(links: &[Link], topology: &Topology) -> CheckResult {
-    let networks: Vec<_> = topology.wires.iter().map(|wire| wire.ends[0].1).collect();
+    let networks: Vec<_> = topology
+        .addressed_links
+        .iter()
+        .map(|addressed_link| addressed_link.ends[0].1)
+        .collect();
     check_each(0..links.len(), |new| {
         let overlapping = (0..new).find(|old| networks[new].overlaps(networks[*old]));
         overlapping.map_or(Ok(()), |old| {
@@ -180,7 +186,7 @@ fn check_decp(host: &String, decp: &Decp, topology: &Topology) -> CheckResult {
     checked.map_err(|problem| ConfigError::for_option(&decp.options, problem).with_owner(place))
 }
 
-fn check_link(link: &Link, wire: &Wire) -> CheckResult {
+fn check_link(link: &Link, addressed_link: &AddressedLink) -> CheckResult {
     // IFNAMSIZ of linux/if.h, without its final NUL.
     locate_error("name", check_name("link", &link.name, 15))?;
     let reserved = ["lo", "all", "default"].contains(&link.name.as_str());
@@ -192,10 +198,11 @@ fn check_link(link: &Link, wire: &Wire) -> CheckResult {
         "endpoints",
         check_each(&link.endpoints, |host| check_name("host", host, 32)),
     )?;
-    check_kind(link, wire).map_err(|error| error.with_owner(format!("link {:?}", link.name)))
+    check_kind(link, addressed_link)
+        .map_err(|error| error.with_owner(format!("link {:?}", link.name)))
 }
 
-fn check_kind(link: &Link, wire: &Wire) -> CheckResult {
+fn check_kind(link: &Link, addressed_link: &AddressedLink) -> CheckResult {
     let apart = ensure(
         link.endpoints[0] != link.endpoints[1],
         || "it joins a host with itself",
@@ -214,7 +221,7 @@ fn check_kind(link: &Link, wire: &Wire) -> CheckResult {
             locate_error(key, Err(problem))
         }
         (LinkKind::Veth, None) => Ok(()),
-        (LinkKind::Emulated, _) => link::link_configs(link, wire)
+        (LinkKind::Emulated, _) => link::link_configs(link, addressed_link)
             .map(drop)
             .map_err(|problem| ConfigError::for_option(&link.options, problem)),
     }

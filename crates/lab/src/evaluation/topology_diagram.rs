@@ -3,7 +3,7 @@
 //! flows that use further links. Each link has the range of its options over all cells.
 
 use crate::{
-    network::{Topology, Wire, link},
+    network::{AddressedLink, Topology, link},
     scenario::{Link, LinkKind, Scenario},
 };
 use longhaul_results::result::{Testbed, TestbedHost, TestbedLink};
@@ -93,24 +93,28 @@ fn link_in_cell(scenario: &Scenario, pair: &[String]) -> Option<TestbedLink> {
     let topology = Topology::of(scenario);
     let index = topology.between(&pair[0], &pair[1])?;
     let link = &scenario.links[index];
-    Some(describe_link(link, &topology.wires[index], &pair[0]))
+    Some(describe_link(
+        link,
+        &topology.addressed_links[index],
+        &pair[0],
+    ))
 }
 
 /// Describes a link with its rate, loss and queue in the direction away from the host `from`. The
 /// RTT is the sum of the delays of both directions, as a ping measures it.
-fn describe_link(link: &Link, wire: &Wire, from: &str) -> TestbedLink {
+fn describe_link(link: &Link, addressed_link: &AddressedLink, from: &str) -> TestbedLink {
     let plain = TestbedLink {
         name: link.name.clone(),
         ..TestbedLink::default()
     };
-    let link_configs =
-        (link.kind == LinkKind::Emulated).then(|| link::link_configs_from(link, wire, from));
+    let link_configs = (link.kind == LinkKind::Emulated)
+        .then(|| link::link_configs_from(link, addressed_link, from));
     let Some(Ok([link_config, back])) = link_configs else {
         return plain;
     };
     let rtt = link_config.delay + back.delay;
     let rate = link_config.rate.mean();
-    let queue = link_config.queue_capacity().bytes;
+    let queue = link_config.limit().bytes;
     TestbedLink {
         rate_bps: rate.map(|rate| rate.bits() as f64),
         rtt_us: rtt.as_secs_f64() * 1e6,

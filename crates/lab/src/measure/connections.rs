@@ -56,15 +56,15 @@ impl<'a> Flows<'a> {
 
     /// Endpoint that sends the data of flow `number`.
     pub(crate) fn sender(&self, number: usize) -> FlowEndpoint<'a> {
-        self.end(&self.all[number].from, number)
+        self.endpoint(&self.all[number].from, number)
     }
 
     /// Endpoint that receives the data of flow `number`.
     pub(crate) fn receiver(&self, number: usize) -> FlowEndpoint<'a> {
-        self.end(&self.all[number].to, number)
+        self.endpoint(&self.all[number].to, number)
     }
 
-    fn end(&self, host: &'a str, number: usize) -> FlowEndpoint<'a> {
+    fn endpoint(&self, host: &'a str, number: usize) -> FlowEndpoint<'a> {
         let accepts = accepting_host(self.all[number]) == host;
         let others = (0..self.all.len()).filter(|other| *other != number);
         FlowEndpoint {
@@ -93,7 +93,7 @@ impl<'a> Flows<'a> {
     }
 }
 
-/// One end of a flow: a host, and the ports that identify the flow's connections there.
+/// Endpoint of a flow: a host, and the ports that identify the flow's connections there.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FlowEndpoint<'a> {
     host: &'a str,
@@ -101,11 +101,12 @@ pub(crate) struct FlowEndpoint<'a> {
     accepts: bool,
     /// Ports of the flow. If empty: every connection without a port of another flow.
     ports: Vec<u16>,
+    /// Ports of all other flows.
     others: Vec<u16>,
 }
 
 impl FlowEndpoint<'_> {
-    /// Whether the samples of both could not be told apart.
+    /// Returns whether ports do not distinguish the samples of the two.
     pub(crate) fn is_ambiguous_with(&self, other: &Self) -> bool {
         let shared = self.ports.iter().any(|port| other.ports.contains(port));
         self.host == other.host
@@ -137,19 +138,24 @@ impl FlowEndpoint<'_> {
     }
 }
 
-/// Returns the connections of all `ends`, each once. Flows that cannot be told apart share
+/// Returns the connections of all `endpoints`, each once. Flows whose ports are the same share
 /// connections.
-pub(crate) fn connections_of(ends: &[FlowEndpoint<'_>], recording: &Recording) -> Vec<Vec<Sample>> {
+pub(crate) fn connections_of(
+    endpoints: &[FlowEndpoint<'_>],
+    recording: &Recording,
+) -> Vec<Vec<Sample>> {
     let mut seen = BTreeSet::new();
-    let all = ends.iter().flat_map(|end| end.connections(recording));
-    let new = |samples: &Vec<Sample>| {
+    let all = endpoints
+        .iter()
+        .flat_map(|endpoint| endpoint.connections(recording));
+    let is_new = |samples: &Vec<Sample>| {
         let first = samples.first().map(|sample| {
             let connection = &sample.connection;
             (sample.host.clone(), connection.local, connection.remote)
         });
         seen.insert(first)
     };
-    all.filter(new).collect()
+    all.filter(is_new).collect()
 }
 
 #[cfg(test)]

@@ -41,9 +41,9 @@ pub(crate) struct MeasureContext<'a> {
 
 impl MeasureSpec {
     fn value(&self, context: &MeasureContext<'_>, recording: &Recording) -> Option<f64> {
-        let chosen = self.flow_numbers(context);
+        let flow_numbers = self.flow_numbers(context);
         let bins = self.bins(recording.end_s());
-        let all = time_series::values(self.metric, &context.flows, &chosen, recording, bins);
+        let all = time_series::values(self.metric, &context.flows, &flow_numbers, recording, bins);
         let values = || all.iter().flatten().copied();
         let quantile = |share| sample::quantile(&sample::sorted(values()), share);
         match self.stat {
@@ -72,7 +72,7 @@ impl MeasureSpec {
     /// Capacity of the slowest link on the path of the first flow, in bits a second.
     pub(crate) fn capacity(&self, context: &MeasureContext<'_>) -> Option<f64> {
         let flow = context.flows.all[*self.flow_numbers(context).first()?];
-        slowest(context.scenario, context.topology, flow)
+        slowest_link_rate(context.scenario, context.topology, flow)
     }
 
     fn level(&self, context: &MeasureContext<'_>) -> Option<f64> {
@@ -84,15 +84,15 @@ impl MeasureSpec {
 }
 
 /// Rate of the slowest link on the flow's path, in bits a second.
-fn slowest(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<f64> {
+fn slowest_link_rate(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<f64> {
     let path = topology.path(&flow.from, &flow.to)?;
     let rate = |pair: &[String]| {
         let index = topology.between(&pair[0], &pair[1])?;
-        let (link, wire) = (&scenario.links[index], &topology.wires[index]);
+        let (link, addressed_link) = (&scenario.links[index], &topology.addressed_links[index]);
         if link.kind == LinkKind::Veth {
             return None;
         }
-        let [link_config, _] = link::link_configs_from(link, wire, &pair[0]).ok()?;
+        let [link_config, _] = link::link_configs_from(link, addressed_link, &pair[0]).ok()?;
         link_config.rate.mean().map(|rate| rate.bits() as f64)
     };
     path.windows(2).filter_map(rate).min_by(f64::total_cmp)
@@ -107,16 +107,16 @@ fn settling_time(
     hold_s: Option<f64>,
 ) -> Option<f64> {
     let reached = |value: &Option<f64>| value.is_some_and(|value| value >= level);
-    let held = hold_s.map(|hold| ((hold / width_s).ceil() as usize).max(1));
-    let stays = |n: &usize| {
+    let bins_to_hold = hold_s.map(|hold| ((hold / width_s).ceil() as usize).max(1));
+    let stays_reached = |n: &usize| {
         let rest = &values[*n..];
         // A hold that the end of the run cuts short counts as met.
-        rest[..held.unwrap_or(rest.len()).min(rest.len())]
+        rest[..bins_to_hold.unwrap_or(rest.len()).min(rest.len())]
             .iter()
             .all(reached)
     };
     let bins = (0..values.len())
-        .find(stays)
+        .find(stays_reached)
         .map_or(values.len(), |n| n + 1);
     (!values.is_empty()).then_some(bins as f64 * width_s)
 }

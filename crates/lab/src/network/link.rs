@@ -2,7 +2,7 @@
 //! Links of a testbed: the emulator's arguments and files, and links that are the same as another. Such
 //! a link has the same options and the same random decisions, so both treat the same packets alike.
 
-use super::Wire;
+use super::AddressedLink;
 use crate::scenario::{
     Link,
     config_error::{CheckResult, ConfigError, locate_error},
@@ -16,8 +16,11 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// The emulator would refuse the options.
-pub(crate) fn link_configs(link: &Link, wire: &Wire) -> Result<[LinkConfig; 2], String> {
-    let link_configs = arguments(link, wire).and_then(|mut arguments| {
+pub(crate) fn link_configs(
+    link: &Link,
+    addressed_link: &AddressedLink,
+) -> Result<[LinkConfig; 2], String> {
+    let link_configs = arguments(link, addressed_link).and_then(|mut arguments| {
         // The file is not known yet; the other options say how to write it.
         arguments.extend(link.capture.then(|| "--capture=-".to_owned()));
         longhaul_emulator::link_configs(&arguments)
@@ -29,10 +32,10 @@ pub(crate) fn link_configs(link: &Link, wire: &Wire) -> Result<[LinkConfig; 2], 
 /// then for those that return.
 pub(crate) fn link_configs_from(
     link: &Link,
-    wire: &Wire,
+    addressed_link: &AddressedLink,
     from: &str,
 ) -> Result<[LinkConfig; 2], String> {
-    let [right, left] = link_configs(link, wire)?;
+    let [right, left] = link_configs(link, addressed_link)?;
     Ok(match link.endpoints[0] == from {
         true => [right, left],
         false => [left, right],
@@ -42,26 +45,29 @@ pub(crate) fn link_configs_from(
 /// Emulator configuration of a link in both directions, with its scheduled changes.
 pub(crate) fn configs_with_schedules(
     link: &Link,
-    wire: &Wire,
+    addressed_link: &AddressedLink,
 ) -> Result<[(LinkConfig, Schedule); 2], String> {
-    let configs = arguments(link, wire)
+    let configs = arguments(link, addressed_link)
         .and_then(|arguments| longhaul_emulator::scheduled_configs(&arguments));
     configs.map_err(|error| error.to_string())
 }
 
-pub(crate) fn arguments(link: &Link, wire: &Wire) -> Result<Vec<String>> {
-    let mut arguments = ends(wire);
+pub(crate) fn arguments(link: &Link, addressed_link: &AddressedLink) -> Result<Vec<String>> {
+    let mut arguments = ends(addressed_link);
     arguments.extend(["--name".to_owned(), link.name.clone()]);
     arguments.extend(["--mtu".to_owned(), link.mtu.to_string()]);
     arguments.extend(flags(&link.options).map_err(anyhow::Error::msg)?);
     Ok(arguments)
 }
 
-fn ends(wire: &Wire) -> Vec<String> {
-    let sides = ["--left", "--right"].into_iter().zip(&wire.ends);
+fn ends(addressed_link: &AddressedLink) -> Vec<String> {
+    let sides = ["--left", "--right"].into_iter().zip(&addressed_link.ends);
     sides
         .flat_map(|(side, (host, address))| {
-            [side.to_owned(), format!("{host}:{}:{address}", wire.name)]
+            [
+                side.to_owned(),
+                format!("{host}:{}:{address}", addressed_link.name),
+            ]
         })
         .collect()
 }

@@ -65,7 +65,7 @@ fn link_config(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<
         return None;
     }
     let [link_config, _] =
-        link::link_configs_from(link, &topology.wires[index], &flow.from).ok()?;
+        link::link_configs_from(link, &topology.addressed_links[index], &flow.from).ok()?;
     Some(link_config)
 }
 

@@ -17,11 +17,11 @@ pub(crate) fn events(scenario: &Scenario, offsets: &[Time]) -> Vec<Event> {
     for (number, link) in scenario.links.iter().enumerate() {
         let offset_s = offsets.get(number).map_or(0.0, |time| time.as_secs_f64());
         let name = if several { &link.name } else { "" };
-        let own = changes(link).into_iter().map(|(at, change)| Event {
+        let link_events = changes(link).into_iter().map(|(at, change)| Event {
             at_s: at.as_secs_f64() - offset_s,
             label: [name, &change].join(" ").trim_start().to_owned(),
         });
-        events.extend(own.filter(|event| event.at_s >= 0.0));
+        events.extend(link_events.filter(|event| event.at_s >= 0.0));
     }
     events.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
     events
@@ -29,18 +29,18 @@ pub(crate) fn events(scenario: &Scenario, offsets: &[Time]) -> Vec<Event> {
 
 /// Changes of one link, such as "delay 19 → 40 ms". Changes at the same time are joined.
 fn changes(link: &Link) -> Vec<(Time, String)> {
-    let mut steps: Vec<(Time, &str, &str)> = match link.options.get("at") {
-        Some(Value::Array(all)) => all.iter().filter_map(step).collect(),
-        Some(one) => step(one).into_iter().collect(),
+    let mut scheduled: Vec<(Time, &str, &str)> = match link.options.get("at") {
+        Some(Value::Array(all)) => all.iter().filter_map(parse_change).collect(),
+        Some(one) => parse_change(one).into_iter().collect(),
         None => Vec::new(),
     };
-    steps.sort_by_key(|(at, ..)| *at);
-    let mut now: HashMap<&str, String> = HashMap::new();
+    scheduled.sort_by_key(|(at, ..)| *at);
+    let mut current: HashMap<&str, String> = HashMap::new();
     let mut joined: Vec<(Time, String)> = Vec::new();
-    for (at, key, value) in steps {
+    for (at, key, value) in scheduled {
         let value = format_value(key, &value.into());
-        let before = now.insert(key, value.clone());
-        let change = change(key, before.or_else(|| first(link, key)), &value);
+        let before = current.insert(key, value.clone());
+        let change = describe_change(key, before.or_else(|| initial_value(link, key)), &value);
         match joined.last_mut() {
             Some((last, all)) if *last == at => *all = format!("{all}, {change}"),
             _ => joined.push((at, change)),
@@ -50,15 +50,15 @@ fn changes(link: &Link) -> Vec<(Time, String)> {
 }
 
 /// Parses one scheduled change. Invalid changes were refused when the scenario was opened.
-fn step(text: &Value) -> Option<(Time, &str, &str)> {
+fn parse_change(text: &Value) -> Option<(Time, &str, &str)> {
     Schedule::split(text.as_str()?).ok()
 }
 
 /// Initial value of a setting. `None` if it is not set, or differs between the directions.
-fn first(link: &Link, key: &str) -> Option<String> {
+fn initial_value(link: &Link, key: &str) -> Option<String> {
     let differs = ["forward", "backward"].iter().any(|direction| {
-        let own = link.options.get(*direction).map(ToString::to_string);
-        own.is_some_and(|own| own.contains(&format!("{key}=")))
+        let options = link.options.get(*direction).map(ToString::to_string);
+        options.is_some_and(|options| options.contains(&format!("{key}=")))
     });
     let mut options = link.options.iter();
     let (_, value) = options.find(|(option, _)| option.replace('_', "-") == key)?;
@@ -67,7 +67,7 @@ fn first(link: &Link, key: &str) -> Option<String> {
 }
 
 /// Formats a change. If both values have the same unit, it is written once.
-fn change(key: &str, before: Option<String>, after: &str) -> String {
+fn describe_change(key: &str, before: Option<String>, after: &str) -> String {
     let Some(before) = before else {
         return format!("{key} → {after}");
     };

@@ -5,18 +5,18 @@ use crate::scenario::{Address, Link, Scenario};
 use indexmap::{IndexMap, IndexSet};
 use std::{collections::VecDeque, net::Ipv4Addr};
 
-/// Hosts, wires with addresses, and static routes.
+/// Hosts, links with addresses, and static routes.
 #[derive(Debug)]
 pub(crate) struct Topology {
     /// Hosts in the order in which the links name them.
     pub(crate) hosts: IndexSet<String>,
     /// Links in the order of the scenario.
-    pub(crate) wires: Vec<Wire>,
+    pub(crate) addressed_links: Vec<AddressedLink>,
 }
 
-/// A link with its addresses decided.
+/// Link with the hosts and addresses of its two ends.
 #[derive(Debug, Clone)]
-pub(crate) struct Wire {
+pub(crate) struct AddressedLink {
     pub(crate) name: String,
     pub(crate) ends: [(String, Address); 2],
 }
@@ -40,47 +40,54 @@ impl Topology {
             .iter()
             .flat_map(|link| link.endpoints.clone())
             .collect();
-        let wires = scenario
+        let addressed_links = scenario
             .links
             .iter()
             .enumerate()
-            .map(|(n, link)| Wire::of(n, link))
+            .map(|(n, link)| AddressedLink::of(n, link))
             .collect();
-        Self { hosts, wires }
+        Self {
+            hosts,
+            addressed_links,
+        }
     }
 
     /// Routes of `host` to every subnet that it is not part of. Unreachable subnets have none.
     pub(crate) fn routes(&self, host: &str) -> Vec<Route> {
         let first_hops = self.first_hops(host);
-        let far = self
-            .wires
+        let remote_links = self
+            .addressed_links
             .iter()
-            .filter(|wire| wire.address_of(host).is_none());
-        far.filter_map(|wire| {
-            let nearest = first_hops
-                .keys()
-                .find(|near| wire.address_of(near).is_some())?;
-            let address = wire.ends[0].1;
-            let (network, prefix) = (address.network(), address.prefix);
-            Some(Route {
-                network,
-                prefix,
-                gateway: first_hops[nearest].other_address(host)?.ip,
+            .filter(|addressed_link| addressed_link.address_of(host).is_none());
+        remote_links
+            .filter_map(|addressed_link| {
+                let nearest = first_hops
+                    .keys()
+                    .find(|host| addressed_link.address_of(host).is_some())?;
+                let address = addressed_link.ends[0].1;
+                let (network, prefix) = (address.network(), address.prefix);
+                Some(Route {
+                    network,
+                    prefix,
+                    gateway: first_hops[nearest].other_address(host)?.ip,
+                })
             })
-        })
-        .collect()
+            .collect()
     }
 
     /// All addresses of `host`, in the order of its links.
     pub(crate) fn addresses(&self, host: &str) -> Vec<Ipv4Addr> {
-        let own = self.wires.iter().filter_map(|wire| wire.address_of(host));
-        own.map(|address| address.ip).collect()
+        let addresses = self
+            .addressed_links
+            .iter()
+            .filter_map(|addressed_link| addressed_link.address_of(host));
+        addresses.map(|address| address.ip).collect()
     }
 
     /// Address at which `from` reaches `to`: that of `to`'s interface on their path.
     pub(crate) fn address(&self, from: &str, to: &str) -> Option<Ipv4Addr> {
-        let wire = *self.first_hops(to).get(from)?;
-        Some(wire.address_of(to)?.ip)
+        let addressed_link = *self.first_hops(to).get(from)?;
+        Some(addressed_link.address_of(to)?.ip)
     }
 
     /// Hosts from `from` to `to`, both included; `None` if they are not connected.
@@ -98,30 +105,33 @@ impl Topology {
     /// host. `links` are those of the scenario.
     pub(crate) fn mtu(&self, links: &[Link], from: &str, to: &str) -> Option<u32> {
         let path = self.path(from, to)?;
-        let wires = path
+        let addressed_links = path
             .windows(2)
             .filter_map(|pair| self.between(&pair[0], &pair[1]));
-        wires.map(|wire| links[wire].mtu).min()
+        addressed_links
+            .map(|addressed_link| links[addressed_link].mtu)
+            .min()
     }
 
     /// Index of the link between two neighbours.
     pub(crate) fn between(&self, one: &str, other: &str) -> Option<usize> {
-        let joins =
-            |wire: &Wire| wire.address_of(one).is_some() && wire.address_of(other).is_some();
-        self.wires.iter().position(joins)
+        let joins = |addressed_link: &AddressedLink| {
+            addressed_link.address_of(one).is_some() && addressed_link.address_of(other).is_some()
+        };
+        self.addressed_links.iter().position(joins)
     }
 
     /// For every other host, nearest first: the first link of a shortest path to it.
-    fn first_hops(&self, host: &str) -> IndexMap<&str, &Wire> {
-        let mut found: IndexMap<&str, &Wire> = IndexMap::new();
+    fn first_hops(&self, host: &str) -> IndexMap<&str, &AddressedLink> {
+        let mut found: IndexMap<&str, &AddressedLink> = IndexMap::new();
         let mut reached: VecDeque<&str> = VecDeque::from([host]);
         while let Some(here) = reached.pop_front() {
-            for wire in &self.wires {
-                let Some(next) = wire.neighbour(here) else {
+            for addressed_link in &self.addressed_links {
+                let Some(next) = addressed_link.neighbour(here) else {
                     continue;
                 };
                 if next != host && !found.contains_key(next) {
-                    let first = found.get(here).copied().unwrap_or(wire);
+                    let first = found.get(here).copied().unwrap_or(addressed_link);
                     found.insert(next, first);
                     reached.push_back(next);
                 }
@@ -131,7 +141,7 @@ impl Topology {
     }
 }
 
-impl Wire {
+impl AddressedLink {
     fn of(number: usize, link: &Link) -> Self {
         let subnet = |last| Address {
             ip: Ipv4Addr::new(10, 9, number as u8, last),
@@ -145,7 +155,7 @@ impl Wire {
         }
     }
 
-    /// The address of `host` on this wire.
+    /// The address of `host` on this link.
     pub(crate) fn address_of(&self, host: &str) -> Option<Address> {
         self.ends
             .iter()
@@ -175,7 +185,7 @@ mod tests {
     use super::*;
 
     fn chain() -> Topology {
-        let wire = |n: u8, left: &str, right: &str| Wire {
+        let addressed_link = |n: u8, left: &str, right: &str| AddressedLink {
             name: format!("w{n}"),
             ends: [(left, 1), (right, 2)].map(|(host, last)| {
                 (
@@ -187,13 +197,16 @@ mod tests {
                 )
             }),
         };
-        let wires = vec![
-            wire(0, "client", "r1"),
-            wire(1, "r1", "r2"),
-            wire(2, "r2", "server"),
+        let addressed_links = vec![
+            addressed_link(0, "client", "r1"),
+            addressed_link(1, "r1", "r2"),
+            addressed_link(2, "r2", "server"),
         ];
         let hosts = ["client", "r1", "r2", "server"].map(str::to_owned).into();
-        Topology { hosts, wires }
+        Topology {
+            hosts,
+            addressed_links,
+        }
     }
 
     #[test]
@@ -242,7 +255,7 @@ mod tests {
     #[test]
     fn chooses_the_shortest_path() {
         let mut ring = chain();
-        ring.wires.push(Wire {
+        ring.addressed_links.push(AddressedLink {
             name: "w3".to_owned(),
             ends: [("server", 1), ("client", 2)].map(|(host, last)| {
                 (

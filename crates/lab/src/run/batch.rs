@@ -60,12 +60,12 @@ impl Batch {
         let count = self.prepared.len();
         let directories: Vec<PathBuf> = self.prepared.iter().map(|lab| lab.out.clone()).collect();
         for (n, lab) in self.prepared.into_iter().enumerate() {
-            let head = format!("({}/{count}) {}", n + 1, lab.experiment.name);
+            let heading = format!("({}/{count}) {}", n + 1, lab.experiment.name);
             if !self.restart && is_up_to_date(&lab) {
-                errln!("{head}: up to date, skipped (--restart runs it again)");
+                errln!("{heading}: up to date, skipped (--restart runs it again)");
                 continue;
             }
-            errln!("{head}: {}", lab.experiment.scenario.title);
+            errln!("{heading}: {}", lab.experiment.scenario.title);
             let code = lab.execute()?;
             if !CONTINUE.contains(&code) {
                 return Ok(code);

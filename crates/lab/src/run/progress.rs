@@ -24,7 +24,7 @@ use tokio::{task::JoinHandle, time};
 /// Columns and rows of a terminal whose size is unknown.
 const DEFAULT_SIZE: (u16, u16) = (80, 24);
 /// Width of the bar in characters.
-const BAR: usize = 20;
+const BAR_WIDTH: usize = 20;
 /// Update interval of the bar.
 const TICK: Duration = Duration::from_millis(250);
 
@@ -55,7 +55,7 @@ struct Screen {
 #[derive(Debug)]
 pub(crate) struct ActiveRun {
     cell: usize,
-    head: String,
+    heading: String,
     began: Instant,
     /// Task that updates the bar.
     task: Option<JoinHandle<()>>,
@@ -104,8 +104,8 @@ impl Progress {
     ) -> ActiveRun {
         self.done += 1;
         // A single cell has no name.
-        let head = format!("[{}/{}] {name}", self.done, self.runs);
-        let head = head.trim_end().to_owned();
+        let heading = format!("[{}/{}] {name}", self.done, self.runs);
+        let heading = heading.trim_end().to_owned();
         let remaining = self.remaining_text(&[&[cell], pending].concat());
         let task = self.screen.as_mut().map(|screen| {
             screen.run.set_message(shorten(name, DEFAULT_SIZE.0.into()));
@@ -114,11 +114,11 @@ impl Progress {
                 &format!("Run {} of {}{remaining}", self.done, self.runs),
             );
             let (run, name) = (screen.run.clone(), name.to_owned());
-            tokio::spawn(follow(run, name, goal, delivered.clone()))
+            tokio::spawn(update_bar(run, name, goal, delivered.clone()))
         });
         ActiveRun {
             cell,
-            head,
+            heading,
             began: Instant::now(),
             task,
         }
@@ -137,11 +137,11 @@ impl Progress {
         let failed = run
             .failed
             .as_ref()
-            .map(|why| format!("{}: FAILED: {why}", active.head));
+            .map(|why| format!("{}: FAILED: {why}", active.heading));
         let left = self.remaining_text(pending);
         let Some(screen) = &mut self.screen else {
-            let text =
-                failed.unwrap_or_else(|| format!("{}: {}", active.head, figures(&run.metrics)));
+            let text = failed
+                .unwrap_or_else(|| format!("{}: {}", active.heading, format_metrics(&run.metrics)));
             errln!("{text}{left}");
             return;
         };
@@ -159,7 +159,7 @@ impl Progress {
             task.abort();
         }
         self.runs += 1;
-        self.note(&format!("{}: {why}; re-queued", active.head));
+        self.note(&format!("{}: {why}; re-queued", active.heading));
     }
 
     /// Clears the display. The table of the result replaces it.
@@ -216,11 +216,11 @@ impl Screen {
     }
 
     /// Draws as much of the table as fits, around the current cell.
-    fn draw(&mut self, cell: usize, head: &str) {
+    fn draw(&mut self, cell: usize, heading: &str) {
         let (columns, rows) = size().unwrap_or(DEFAULT_SIZE);
-        // One line each for the head, the bar, and the line before the display, and one to spare.
+        // One line each for the heading, the bar, and the line before the display, and one to spare.
         let room = usize::from(rows).saturating_sub(4).max(1);
-        let mut lines = vec![shorten(head, columns.into())];
+        let mut lines = vec![shorten(heading, columns.into())];
         lines.extend(self.live_table.lines(cell, room, columns.into()));
         if lines.len() < self.lines {
             // Otherwise the lines below the new table would remain.
@@ -232,7 +232,7 @@ impl Screen {
 }
 
 /// Formats a run's metrics as one line.
-fn figures(metrics: &longhaul_results::result::Metrics) -> String {
+fn format_metrics(metrics: &longhaul_results::result::Metrics) -> String {
     let shown = [
         registry::DOWNLOAD,
         registry::GOODPUT,
@@ -251,7 +251,7 @@ fn figures(metrics: &longhaul_results::result::Metrics) -> String {
 }
 
 /// Updates the bar until the task is aborted.
-async fn follow(run: ProgressBar, name: String, goal: Bytes, delivered: Arc<AtomicU64>) {
+async fn update_bar(run: ProgressBar, name: String, goal: Bytes, delivered: Arc<AtomicU64>) {
     let mut ticks = time::interval(TICK);
     let began = Instant::now();
     let mut before = 0;
@@ -285,10 +285,10 @@ fn line(name: &str, figures: &[String], columns: usize) -> String {
 /// Progress bar of the run; empty if the goal is unknown.
 fn bar(now: u64, goal: u64) -> String {
     let share = now as f64 / goal as f64;
-    let full = (share.min(1.0) * BAR as f64) as usize;
+    let full = (share.min(1.0) * BAR_WIDTH as f64) as usize;
     match goal {
         0 => String::new(),
-        _ => "█".repeat(full) + &"░".repeat(BAR - full),
+        _ => "█".repeat(full) + &"░".repeat(BAR_WIDTH - full),
     }
 }
 
@@ -342,7 +342,7 @@ mod tests {
     fn bar_shows_the_share_of_the_goal() {
         assert_eq!(bar(5, 0), "");
         assert_eq!(bar(3, 4), "███████████████░░░░░");
-        assert_eq!(bar(9, 4), "█".repeat(BAR));
+        assert_eq!(bar(9, 4), "█".repeat(BAR_WIDTH));
     }
 
     #[test]

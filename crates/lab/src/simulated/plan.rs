@@ -36,8 +36,8 @@ pub(super) struct Connection<'a> {
     /// Index into [`Plan::flows`].
     pub(super) flow: usize,
     pub(super) leg: usize,
-    /// Sending and receiving host.
-    pub(super) ends: [&'a str; 2],
+    /// Sending host and receiving host.
+    pub(super) endpoints: [&'a str; 2],
     /// Congestion control as the scenario names it.
     pub(super) control: String,
     pub(super) start: Time,
@@ -53,8 +53,8 @@ impl Connection<'_> {
     }
 }
 
-/// Bytes that longhaul's relay holds for a connection beside its socket buffers: a pipe.
-const PIPE: u64 = 1 << 20;
+/// Size of the pipe in which longhaul's relay holds bytes of a connection, beside its socket buffers.
+const PIPE_BYTES: u64 = 1 << 20;
 
 impl<'a> Plan<'a> {
     /// Plans the simulation of `scenario`.
@@ -68,11 +68,12 @@ impl<'a> Plan<'a> {
         check_unsupported(scenario)?;
         let route = |flow: &&Flow| Route::of(scenario, &topology, flow);
         let routes: Vec<Route> = flows.iter().map(route).collect();
-        let first = &routes.first().ok_or("no flow runs")?.ends;
+        let first = &routes.first().ok_or("no flow runs")?.endpoints;
         if routes.iter().any(|route| {
-            route.ends.len() > 2 && route.ends != *first || route.ends.len() != first.len()
+            route.endpoints.len() > 2 && route.endpoints != *first
+                || route.endpoints.len() != first.len()
         }) {
-            return Err("flows between different hosts, of which some go through relays".into());
+            return Err("the flows connect different hosts, and some go through relays: give all flows the same hosts, or remove the relays".into());
         }
         check_relays(scenario, &routes[0].relays)?;
         let legs = 0..first.len() - 1;
@@ -97,7 +98,7 @@ impl<'a> Plan<'a> {
         let name = &self.flows[connection.flow].name;
         let mut flows = self.scenario.flows.iter();
         let number = flows.position(|flow| flow.name == *name);
-        let control = control(&connection.control, false).map(drop);
+        let control = new_control(&connection.control, false).map(drop);
         locate_error(
             "flows",
             locate_error(number.unwrap_or_default(), locate_error("cc", control)),
@@ -105,7 +106,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Number of legs.
-    pub(super) fn legs(&self) -> usize {
+    pub(super) fn leg_count(&self) -> usize {
         self.legs.len()
     }
 
@@ -118,12 +119,12 @@ impl<'a> Plan<'a> {
     }
 
     fn connection(&self, leg: usize, number: usize, flow: &'a Flow) -> Connection<'_> {
-        let ends = &self.routes[number].ends;
-        let control = sender_control(self.scenario, &ends[leg], flow);
+        let endpoints = &self.routes[number].endpoints;
+        let control = sender_control(self.scenario, &endpoints[leg], flow);
         Connection {
             flow: number,
             leg,
-            ends: [&ends[leg], &ends[leg + 1]],
+            endpoints: [&endpoints[leg], &endpoints[leg + 1]],
             start: self.start(leg, number, flow),
             round_trip: self.round_trip(leg, number),
             extra_rtt: self.legs[leg].extra_rtt[number],
@@ -159,13 +160,13 @@ impl<'a> Plan<'a> {
     /// Packets that the relay after the leg can hold for a connection: the buffers of both its
     /// sockets, and a pipe.
     fn relay_buffer(&self, leg: usize) -> u64 {
-        let ends = &self.routes[0].ends;
-        let Some(relay) = ends.get(leg + 1) else {
+        let endpoints = &self.routes[0].endpoints;
+        let Some(relay) = endpoints.get(leg + 1) else {
             return 0;
         };
-        let bytes = receive_window(self.scenario, [&ends[leg], relay]).get()
+        let bytes = receive_window(self.scenario, [&endpoints[leg], relay]).get()
             + send_buffer(self.scenario, relay).get()
-            + PIPE;
+            + PIPE_BYTES;
         bytes / u64::from(self.mss())
     }
 
@@ -197,21 +198,24 @@ impl<'a> Plan<'a> {
 
     fn sender(&self, leg: usize, number: usize, flow: &Flow) -> SenderConfig {
         let route = &self.routes[number];
-        let (sends, receives) = (&route.ends[leg], &route.ends[leg + 1]);
-        let own = *sends == flow.from;
-        let last = *receives == flow.to;
+        let (sends, receives) = (&route.endpoints[leg], &route.endpoints[leg + 1]);
+        let from_source = *sends == flow.from;
+        let to_destination = *receives == flow.to;
         let mss = self.mss();
-        let window = flow.window.filter(|_| last);
-        let buffer = flow.window.filter(|_| own);
+        let window = flow.window.filter(|_| to_destination);
+        let buffer = flow.window.filter(|_| from_source);
         let sender_options = SenderOptions::of(self.scenario, &self.topology, flow);
-        let rate = matches!(flow.pacing, Some(Pacing::Rate(_))) || flow.inter_packet_gap.is_some();
+        let has_rate =
+            matches!(flow.pacing, Some(Pacing::Rate(_))) || flow.inter_packet_gap.is_some();
         SenderConfig {
             mss,
             receive_window: window
                 .unwrap_or_else(|| receive_window(self.scenario, [sends, receives])),
             send_buffer: buffer.unwrap_or_else(|| send_buffer(self.scenario, sends)),
-            paced: own && sender_options.pacing_rate.is_some(),
-            pacing_rate_max: sender_options.pacing_rate.filter(|_| own && rate),
+            paced: from_source && sender_options.pacing_rate.is_some(),
+            pacing_rate_max: sender_options
+                .pacing_rate
+                .filter(|_| from_source && has_rate),
             packets: flow.size.map(|size| packets(size, flow.streams, mss)),
             ..SenderConfig::default()
         }
@@ -222,13 +226,14 @@ fn flow_config(connection: &Connection<'_>) -> Result<FlowConfig, String> {
     Ok(FlowConfig {
         start: connection.start,
         extra_rtt: connection.extra_rtt,
-        control: control(&connection.control, connection.sender.paced)?,
+        control: new_control(&connection.control, connection.sender.paced)?,
         sender: connection.sender,
         acks: AckPolicy::default(),
     })
 }
 
-fn control(
+/// Creates a simulated congestion control.
+fn new_control(
     name: &str,
     paced: bool,
 ) -> Result<Box<dyn longhaul_tcpsim::congestion_control::CongestionControl>, String> {
@@ -248,13 +253,13 @@ fn check_flow(flow: &Flow) -> CheckResult {
         Program::Iperf3 => locate_error(
             "proxy",
             ensure(flow.proxy.is_none(), || {
-                format!("flow {name:?} goes through a proxy")
+                format!("flow {name:?} goes through a proxy; remove the key")
             }),
         ),
         other => locate_error(
             "program",
             Err(format!(
-                "flow {name:?} is program {:?}: bulk flows of \"iperf3\" can be simulated",
+                "flow {name:?} has program {:?}: only flows of \"iperf3\" can be simulated",
                 other.name()
             )),
         ),
@@ -264,16 +269,18 @@ fn check_flow(flow: &Flow) -> CheckResult {
 /// Refuses `decp` and captures, which are not simulated.
 fn check_unsupported(scenario: &Scenario) -> CheckResult {
     for (host, decp) in &scenario.decp {
-        let off = ensure(!decp.enabled, || format!("decp.{host} is on"));
+        let off = ensure(!decp.enabled, || {
+            format!("decp.{host} is on; set enabled = false")
+        });
         locate_error("decp", locate_error(host, off))?;
     }
-    let uncaptured = check_each(&scenario.links, |link| {
-        let none = ensure(!link.capture, || {
-            format!("link {:?} has a capture", link.name)
+    let links = check_each(&scenario.links, |link| {
+        let uncaptured = ensure(!link.capture, || {
+            format!("link {:?} has a capture; set capture = false", link.name)
         });
-        locate_error("capture", none)
+        locate_error("capture", uncaptured)
     });
-    locate_error("links", uncaptured)
+    locate_error("links", links)
 }
 
 /// Checks the enabled relays: they must be on the path of the flows and do nothing but split their

@@ -24,7 +24,7 @@ pub(super) struct Hop {
 #[derive(Debug)]
 pub(super) struct Route {
     /// Hosts that terminate a connection, from the source to the destination.
-    pub(super) ends: Vec<String>,
+    pub(super) endpoints: Vec<String>,
     /// Relaying hosts on the route.
     pub(super) relays: Vec<String>,
     /// Links of each leg.
@@ -35,19 +35,19 @@ impl Route {
     pub(super) fn of(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Self {
         let path = topology.path(&flow.from, &flow.to).unwrap_or_default();
         let mut route = Self {
-            ends: vec![flow.from.clone()],
+            endpoints: vec![flow.from.clone()],
             relays: Vec::new(),
             leg_hops: vec![Vec::new()],
         };
         for pair in path.windows(2) {
             route.push_hop(scenario, topology, pair);
             if pair[1] != flow.to && scenario.relays_on(&pair[1]) {
-                route.ends.push(pair[1].clone());
+                route.endpoints.push(pair[1].clone());
                 route.relays.push(pair[1].clone());
                 route.leg_hops.push(Vec::new());
             }
         }
-        route.ends.push(flow.to.clone());
+        route.endpoints.push(flow.to.clone());
         route.remove_veth_legs(scenario);
         route
     }
@@ -55,12 +55,12 @@ impl Route {
     /// Removes legs that consist of veth links only. They never limit a flow: the relay takes the
     /// place of the host beyond.
     fn remove_veth_legs(&mut self, scenario: &Scenario) {
-        let plain = |hop: &Hop| scenario.links[hop.link].kind == LinkKind::Veth;
+        let is_veth = |hop: &Hop| scenario.links[hop.link].kind == LinkKind::Veth;
         for leg in (0..self.leg_hops.len()).rev() {
             let last = leg + 1 == self.leg_hops.len();
-            if self.leg_hops.len() > 1 && self.leg_hops[leg].iter().all(plain) {
+            if self.leg_hops.len() > 1 && self.leg_hops[leg].iter().all(is_veth) {
                 self.leg_hops.remove(leg);
-                self.ends.remove(if last { leg + 1 } else { leg });
+                self.endpoints.remove(if last { leg + 1 } else { leg });
             }
         }
     }
@@ -91,7 +91,8 @@ impl LinkModel {
         if link.kind == LinkKind::Veth {
             return Ok(Self::default());
         }
-        let [left, right] = link::configs_with_schedules(link, &topology.wires[hop.link])?;
+        let [left, right] =
+            link::configs_with_schedules(link, &topology.addressed_links[hop.link])?;
         let (forward, reverse) = if hop.forward {
             (left, right)
         } else {
@@ -137,15 +138,15 @@ impl LinkModel {
             (&mut self.reverse, &other.reverse),
         ];
         directions.into_iter().all(|(own, other)| {
-            let free = other.loss == Loss::None || own.loss == Loss::None;
-            if free && other.loss != Loss::None {
+            let can_take_loss = other.loss == Loss::None || own.loss == Loss::None;
+            if can_take_loss && other.loss != Loss::None {
                 own.loss = other.loss.clone();
             }
-            free
+            can_take_loss
         })
     }
 
-    fn loses(&self) -> bool {
+    fn has_loss(&self) -> bool {
         [&self.forward, &self.reverse]
             .iter()
             .any(|link_config| link_config.loss != Loss::None)
@@ -155,11 +156,11 @@ impl LinkModel {
     /// ACKs use a small part of such a rate: they only have a delay and need not be simulated one
     /// by one.
     pub(super) fn with_unlimited_acks(mut self) -> Self {
-        let wide = match (self.forward.rate.mean(), self.reverse.rate.mean()) {
+        let is_fast_enough = match (self.forward.rate.mean(), self.reverse.rate.mean()) {
             (Some(forward), Some(reverse)) => reverse.bits() >= forward.bits() / 10,
             _ => false,
         };
-        if wide {
+        if is_fast_enough {
             self.reverse.rate = Rate::Unlimited;
         }
         self
@@ -185,25 +186,25 @@ impl SharedLeg {
     ) -> Result<Self, ConfigError> {
         let leg_hops: Vec<&Vec<Hop>> = routes.iter().map(|route| &route.leg_hops[leg]).collect();
         let (hop, model) = bottleneck(scenario, topology, &leg_hops)?.ok_or_else(|| {
-            let ends = &routes[0].ends[leg..leg + 2];
+            let endpoints = &routes[0].endpoints[leg..leg + 2];
             format!(
                 "no emulated link with a rate is common to all flows, in the same direction, between {} and {}",
-                ends[0], ends[1]
+                endpoints[0], endpoints[1]
             )
         })?;
         let mut shared = model.clone();
-        let mut lossy = Vec::new();
+        let mut hops_with_loss = Vec::new();
         let mut extra = |hops: &&Vec<Hop>| {
             let mut others = hops.iter().filter(|other| **other != hop);
             others.try_fold(Time::ZERO, |sum, other| {
                 let other_model = LinkModel::of(scenario, topology, *other)?;
                 check_other_link(scenario, *other, &other_model, hop, &model)?;
-                if other_model.loses() && !lossy.contains(other) {
+                if other_model.has_loss() && !hops_with_loss.contains(other) {
                     let common = leg_hops.iter().all(|hops| hops.contains(other));
                     if !(common && shared.add_loss_of(&other_model)) {
                         return refuse_second_loss(scenario, *other, hop);
                     }
-                    lossy.push(*other);
+                    hops_with_loss.push(*other);
                 }
                 Ok::<_, ConfigError>(sum + other_model.round_trip())
             })
@@ -240,7 +241,7 @@ fn bottleneck(
 
 fn refuse_second_loss<T>(scenario: &Scenario, hop: Hop, bottleneck: Hop) -> Result<T, ConfigError> {
     let problem = format!(
-        "link {:?} has loss: beside the bottleneck {:?} one link may, if all flows go over it and the bottleneck has none",
+        "link {:?} has loss: beside the bottleneck {:?}, only one link may have loss, and only if all flows cross it and the bottleneck has no loss",
         scenario.links[hop.link].name, scenario.links[bottleneck.link].name
     );
     locate_error(
@@ -259,17 +260,17 @@ fn check_other_link(
 ) -> CheckResult {
     let name = &scenario.links[hop.link].name;
     let bottleneck = &scenario.links[bottleneck.link].name;
-    let more = model.unsupported_feature();
-    let simple = ensure(more.is_none(), || {
-        let what = more.unwrap_or_default();
+    let unsupported = model.unsupported_feature();
+    let supported = ensure(unsupported.is_none(), || {
+        let what = unsupported.unwrap_or_default();
         format!("link {name:?} has {what}, which only the bottleneck {bottleneck:?} may have")
     });
-    locate_error("links", locate_error(hop.link, simple))?;
+    locate_error("links", locate_error(hop.link, supported))?;
     let faster = ensure(
         model.rate().is_none() || model.rate() >= slowest.rate(),
         || {
             format!(
-                "link {name:?} is slower than {bottleneck:?}, the slowest that all flows share: data would queue at both"
+                "link {name:?} is slower than {bottleneck:?}, the slowest link that all flows share, so data would queue at both: give it at least that rate"
             )
         },
     );

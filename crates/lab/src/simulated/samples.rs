@@ -48,7 +48,7 @@ impl Samples {
     pub(super) fn create(plan: &Plan<'_>, path: &Path) -> Result<Self> {
         let file =
             File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-        let legs = 0..plan.legs();
+        let legs = 0..plan.leg_count();
         let all = legs.flat_map(|leg| plan.connections(leg).enumerate());
         Ok(Self {
             ends: all
@@ -98,7 +98,7 @@ impl Samples {
 
 impl ConnectionEnds {
     fn of(plan: &Plan<'_>, number: usize, connection: &Connection<'_>) -> Self {
-        let [from, to] = connection.ends;
+        let [from, to] = connection.endpoints;
         let flow = plan.flows[connection.flow];
         let server = iperf_port(connection.flow);
         let client = CLIENT_PORT.saturating_add(number as u16);
@@ -113,7 +113,7 @@ impl ConnectionEnds {
         };
         let (local, remote) = (address(to, from, ports[0]), address(from, to, ports[1]));
         let control = &connection.control;
-        let last = connection.leg + 1 == plan.legs();
+        let last = connection.leg + 1 == plan.leg_count();
         Self {
             leg: connection.leg,
             number,

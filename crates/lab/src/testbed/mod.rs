@@ -9,7 +9,7 @@ pub(crate) mod sampler;
 pub(crate) mod transfers;
 
 use crate::{
-    network::{Topology, Wire, link},
+    network::{AddressedLink, Topology, link},
     scenario::{Flow, Link, LinkKind, Program, Scenario},
 };
 use anyhow::{Context, Result};
@@ -68,10 +68,13 @@ impl Testbed {
 
     async fn set_up(&mut self, scenario: &Scenario, seed: u64, directory: &Path) -> Result<()> {
         self.make_hosts(scenario)?;
-        let wires = self.topology.wires.clone();
-        for (index, (link, wire)) in scenario.links.iter().zip(wires).enumerate() {
+        let addressed_links = self.topology.addressed_links.clone();
+        for (index, (link, addressed_link)) in
+            scenario.links.iter().zip(addressed_links).enumerate()
+        {
             let seed = seed.wrapping_add(link::seed_index(&scenario.links, index) as u64);
-            self.make_link(link, &wire, seed, directory).await?;
+            self.make_link(link, &addressed_link, seed, directory)
+                .await?;
             self.link_started_at.push(clock::now());
         }
         self.make_routes(scenario)?;
@@ -112,11 +115,14 @@ impl Testbed {
     /// Offload settings of every link at its left end, such as `cable tso` → `on`.
     pub(crate) fn offloads(&self) -> Result<BTreeMap<String, String>> {
         let mut offloads = BTreeMap::new();
-        for wire in &self.topology.wires {
-            let host = self.host(&wire.ends[0].0)?;
-            for (offload, on) in host.run(|| ethtool::offloads(&wire.name))? {
+        for addressed_link in &self.topology.addressed_links {
+            let host = self.host(&addressed_link.ends[0].0)?;
+            for (offload, on) in host.run(|| ethtool::offloads(&addressed_link.name))? {
                 let state = if on { "on" } else { "off" };
-                offloads.insert(format!("{} {offload}", wire.name), state.to_owned());
+                offloads.insert(
+                    format!("{} {offload}", addressed_link.name),
+                    state.to_owned(),
+                );
             }
         }
         Ok(offloads)
@@ -168,23 +174,24 @@ impl Testbed {
     async fn make_link(
         &mut self,
         link: &Link,
-        wire: &Wire,
+        addressed_link: &AddressedLink,
         seed: u64,
         directory: &Path,
     ) -> Result<()> {
         match link.kind {
-            LinkKind::Veth => self.make_veth(link, wire),
+            LinkKind::Veth => self.make_veth(link, addressed_link),
             LinkKind::Emulated => {
-                let daemon = programs::longhaul::start_link(link, wire, seed, directory).await?;
+                let daemon =
+                    programs::longhaul::start_link(link, addressed_link, seed, directory).await?;
                 self.links.push(daemon);
                 Ok(())
             }
         }
     }
 
-    fn make_veth(&self, link: &Link, wire: &Wire) -> Result<()> {
+    fn make_veth(&self, link: &Link, addressed_link: &AddressedLink) -> Result<()> {
         let end = |(host, address): &(String, super::scenario::Address)| -> Result<VethEndpoint> {
-            let (netns, name) = (self.host(host)?, wire.name.as_str());
+            let (netns, name) = (self.host(host)?, addressed_link.name.as_str());
             Ok(VethEndpoint {
                 netns,
                 name,
@@ -193,8 +200,8 @@ impl Testbed {
             })
         };
         Ok(interface::create_veth(
-            &end(&wire.ends[0])?,
-            &end(&wire.ends[1])?,
+            &end(&addressed_link.ends[0])?,
+            &end(&addressed_link.ends[1])?,
             link.mtu,
         )?)
     }
@@ -217,11 +224,16 @@ impl Testbed {
     }
 
     fn set_congestion_control(&self, host: &str, netns: &Netns, algorithm: &str) -> Result<()> {
-        for wire in &self.topology.wires {
-            if let Some(own) = wire.address_of(host) {
+        for addressed_link in &self.topology.addressed_links {
+            if let Some(own) = addressed_link.address_of(host) {
                 let (network, prefix) = (own.network(), own.prefix);
                 interface::set_congestion_control(
-                    netns, &wire.name, network, prefix, own.ip, algorithm,
+                    netns,
+                    &addressed_link.name,
+                    network,
+                    prefix,
+                    own.ip,
+                    algorithm,
                 )?;
             }
         }

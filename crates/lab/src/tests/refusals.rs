@@ -116,7 +116,7 @@ fn refusals_of_simulation_have_a_position() {
     let error = simulated::check(&experiment).unwrap_err().to_string();
     assert!(error.starts_with(&place), "{error}");
     assert!(
-        error.contains("can't be simulated: flow \"get\" is program \"curl\""),
+        error.contains("can't be simulated: flow \"get\" has program \"curl\""),
         "{error}"
     );
 }

@@ -363,7 +363,7 @@ fn refuses_what_cannot_be_simulated() {
         "program = 'curl'\nfrom = 'a'\nto = 'sink'\nsize = '1MB'",
     );
     assert!(
-        curl.contains("flow \"short\" is program \"curl\""),
+        curl.contains("flow \"short\" has program \"curl\""),
         "{curl}"
     );
     assert!(curl.contains("cell"), "{curl}");

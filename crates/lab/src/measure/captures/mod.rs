@@ -54,10 +54,10 @@ struct FlowAnalysis {
 pub(crate) fn add(scenario: &Scenario, directory: &Path, run: &mut Run) -> Result<()> {
     let (transfers, captured_flows) = captured_flows(scenario);
     for one in scenario.links.iter().filter(|link| link.capture) {
-        let own = captured_flows
+        let flows_of_link = captured_flows
             .iter()
             .filter(|captured_flow| captured_flow.link.name == one.name);
-        for analysis in analyse_link(one, &own.collect::<Vec<_>>(), directory)? {
+        for analysis in analyse_link(one, &flows_of_link.collect::<Vec<_>>(), directory)? {
             let name =
                 |figure: &String| registry::metric_name(&analysis.flow, figure, transfers == 1);
             let metrics = analysis.metrics.iter();
@@ -82,12 +82,14 @@ pub(crate) fn captured_flow_names(scenario: &Scenario) -> BTreeSet<String> {
 /// Number of transfers, and those that a capture records.
 fn captured_flows(scenario: &Scenario) -> (usize, Vec<CapturedFlow<'_>>) {
     let topology = Topology::of(scenario);
-    let on = scenario
+    let enabled = scenario
         .flows
         .iter()
         .filter(|flow| flow.enabled)
         .enumerate();
-    let transfers: Vec<_> = on.filter(|(_, flow)| flow.program.transfers()).collect();
+    let transfers: Vec<_> = enabled
+        .filter(|(_, flow)| flow.program.transfers())
+        .collect();
     let captured = transfers
         .iter()
         .filter_map(|(number, flow)| captured_flow(scenario, &topology, *number, flow));
@@ -131,7 +133,7 @@ fn analyse_link(
     directory: &Path,
 ) -> Result<Vec<FlowAnalysis>> {
     let record = link::capture_file(link, directory);
-    let place = || format!("the capture of link {}", link.name);
+    let place = || format!("cannot analyse or remove the capture of link {}", link.name);
     let analysis = match captured_flows.is_empty() {
         true => Vec::new(),
         false => analyse_capture(&record, captured_flows).with_context(place)?,
@@ -146,12 +148,12 @@ fn analyse_capture(
     record: &Path,
     captured_flows: &[&CapturedFlow<'_>],
 ) -> Result<Vec<FlowAnalysis>> {
-    let finished = longhaul_analysis::capture_with_bins(record, BINS_MAX)?;
-    let connections = connections(&finished, captured_flows);
+    let report = longhaul_analysis::capture_with_bins(record, BINS_MAX)?;
+    let connections = connections(&report, captured_flows);
     let both = captured_flows.iter().zip(connections);
     Ok(both
         .filter_map(|(captured_flow, connection)| {
-            Some(analyse_flow(&finished, captured_flow, connection?))
+            Some(analyse_flow(&report, captured_flow, connection?))
         })
         .collect())
 }
@@ -159,19 +161,21 @@ fn analyse_capture(
 /// Connection of each flow: the largest to its server that is not yet assigned. Beside a relay with
 /// its own addresses there is no such connection; then the largest one that is left.
 fn connections<'a>(
-    finished: &'a longhaul_analysis::AnalysisReport,
+    report: &'a longhaul_analysis::AnalysisReport,
     captured_flows: &[&CapturedFlow<'_>],
 ) -> Vec<Option<&'a record::Flow>> {
     let mut assigned = BTreeSet::new();
     let mut find = |captured_flow: &CapturedFlow<'_>, strict: bool| {
-        let end = capture_point(finished, captured_flow.end)?;
+        let end = capture_point(report, captured_flow.end)?;
         let fits = |flow: &&record::Flow| {
             let Endpoint { address, port } = flow.server;
-            let own = captured_flow.hosts.contains(&address)
-                && captured_flow.port.is_none_or(|own| own == port);
-            flow.capture_point == end && (own || !strict)
+            let is_server = captured_flow.hosts.contains(&address)
+                && captured_flow
+                    .port
+                    .is_none_or(|server_port| server_port == port);
+            flow.capture_point == end && (is_server || !strict)
         };
-        let mut largest_first = finished.analysis.flows.iter().filter(fits);
+        let mut largest_first = report.analysis.flows.iter().filter(fits);
         largest_first.find(|flow| assigned.insert(flow.number))
     };
     let exact: Vec<_> = captured_flows
@@ -183,21 +187,21 @@ fn connections<'a>(
         .collect()
 }
 
-fn capture_point(finished: &longhaul_analysis::AnalysisReport, end: &str) -> Option<CapturePoint> {
-    let mut points = finished.analysis.capture_points.iter();
-    let at = points.position(|point| point.name == end)?;
-    Some(CapturePoint(at as u32))
+fn capture_point(report: &longhaul_analysis::AnalysisReport, end: &str) -> Option<CapturePoint> {
+    let mut points = report.analysis.capture_points.iter();
+    let index = points.position(|point| point.name == end)?;
+    Some(CapturePoint(index as u32))
 }
 
 fn analyse_flow(
-    finished: &longhaul_analysis::AnalysisReport,
+    report: &longhaul_analysis::AnalysisReport,
     captured_flow: &CapturedFlow<'_>,
     flow: &record::Flow,
 ) -> FlowAnalysis {
     let upload = flow.upload.data.unique_bytes >= flow.download.data.unique_bytes;
     let direction = if upload { &flow.upload } else { &flow.download };
-    let width_ns = finished.analysis.bins_ns.first().copied().unwrap_or(1);
-    let rows = finished.bins.as_deref();
+    let width_ns = report.analysis.bins_ns.first().copied().unwrap_or(1);
+    let rows = report.bins.as_deref();
     let fine = rows.and_then(|rows| FineBins::of(rows, (flow.number, upload), width_ns));
     FlowAnalysis {
         flow: captured_flow.flow.name.clone(),

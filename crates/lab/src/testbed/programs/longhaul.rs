@@ -4,7 +4,7 @@
 use super::daemon::Daemon;
 use crate::{
     network::{
-        Wire,
+        AddressedLink,
         link::{arguments, capture_file, counters_file},
     },
     scenario::{Decp, Link, value::flags},
@@ -24,14 +24,14 @@ pub(crate) fn command() -> Result<Command> {
 /// without a seed of its own.
 pub(crate) async fn start_link(
     link: &Link,
-    wire: &Wire,
+    addressed_link: &AddressedLink,
     seed: u64,
     directory: &Path,
 ) -> Result<Daemon> {
     let mut command = command()?;
     command
         .arg("link")
-        .args(arguments(link, wire)?)
+        .args(arguments(link, addressed_link)?)
         .arg("--counters")
         .arg(counters_file(link, directory));
     if !link.options.contains_key("seed") {
