@@ -258,7 +258,7 @@ fn name_of(control: &str) -> String {
 
 /// Size of a queue. A limit in packets counts as packets of the largest size.
 fn queue(link_config: &LinkConfig, mtu: u32) -> Bytes {
-    let limit = link_config.limit();
+    let limit = link_config.queue_capacity();
     let packets = (limit.packets as u64).saturating_mul(mtu.into());
     Bytes::new(limit.bytes.min(packets))
 }

@@ -114,7 +114,7 @@ fn describe_link(link: &Link, addressed_link: &AddressedLink, from: &str) -> Tes
     };
     let rtt = link_config.delay + back.delay;
     let rate = link_config.rate.mean();
-    let queue = link_config.limit().bytes;
+    let queue = link_config.queue_capacity().bytes;
     TestbedLink {
         rate_bps: rate.map(|rate| rate.bits() as f64),
         rtt_us: rtt.as_secs_f64() * 1e6,
