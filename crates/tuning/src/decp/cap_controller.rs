@@ -16,9 +16,9 @@ use std::{collections::HashSet, thread::sleep, time::Duration};
 
 /// Time without a heartbeat after which caps are lifted although this process exists: it is stopped or hangs.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(1);
-/// Pause between two walks over the sockets while the last caps are lifted, and the most walks: a connection
-/// in recovery is waited for, for 30 s.
-const PAUSE: Duration = Duration::from_millis(50);
+/// Interval between two walks over the sockets while the last caps are lifted.
+const WALK_INTERVAL: Duration = Duration::from_millis(50);
+/// Maximum number of such walks: a connection in recovery gets 30 s to leave it.
 const WALKS_MAX: u32 = 600;
 
 /// Caps in force, and the process that lifts them if this one does not.
@@ -34,7 +34,7 @@ impl CapController {
         let timeout = HEARTBEAT_TIMEOUT + Duration::from(interval) * 2;
         // Errors are dropped: no process is left to report them to.
         let lift = |owner| {
-            drop(caps.lift_all(WALKS_MAX, || sleep(PAUSE)));
+            drop(caps.lift_all(WALKS_MAX, || sleep(WALK_INTERVAL)));
             if owner == Trigger::ParentExited {
                 caps.unregister();
             }
@@ -73,8 +73,8 @@ impl CapController {
     }
 
     /// Lifts all caps. If that fails, the cleanup process tries.
-    pub(super) fn end(self) -> Result<()> {
-        let left = self.caps.lift_all(WALKS_MAX, || sleep(PAUSE));
+    pub(super) fn finish(self) -> Result<()> {
+        let left = self.caps.lift_all(WALKS_MAX, || sleep(WALK_INTERVAL));
         let left = left.context("cannot lift the caps")?;
         self.cleanup.disarm();
         anyhow::ensure!(
@@ -88,24 +88,24 @@ impl CapController {
 /// Hint for callers without the rights, and for kernels without the features.
 const DRY_RUN_HINT: &str = "; --dry-run takes neither rights nor programs";
 
-fn load(way_out: &str) -> Result<Caps> {
-    Caps::load().map_err(|error| Refusal::unsupported(format!("{error}{way_out}")))
+fn load(hint: &str) -> Result<Caps> {
+    Caps::load().map_err(|error| Refusal::unsupported(format!("{error}{hint}")))
 }
 
 /// Checks that this caller may cap windows; observing needs no rights.
-pub(super) fn permitted(config: &Config) -> Result<()> {
-    let way_out = if config.remove_caps { "" } else { DRY_RUN_HINT };
-    window_cap::permitted().map_err(|error| Refusal::unsupported(format!("{error}{way_out}")))
+pub(super) fn check_permission(config: &Config) -> Result<()> {
+    let hint = if config.remove_caps { "" } else { DRY_RUN_HINT };
+    window_cap::permitted().map_err(|error| Refusal::unsupported(format!("{error}{hint}")))
 }
 
 /// Lifts the caps of these connections.
-pub(super) fn lift(connections: &[Connection]) -> Result<()> {
+pub(super) fn lift_all(connections: &[Connection]) -> Result<()> {
     let caps = load("")?;
     for connection in connections {
         caps.order(connection.sender.cookie, 0, false)?;
     }
     let left = caps
-        .lift_all(WALKS_MAX, || sleep(PAUSE))
+        .lift_all(WALKS_MAX, || sleep(WALK_INTERVAL))
         .context("cannot walk the sockets")?;
     anyhow::ensure!(
         left == 0,

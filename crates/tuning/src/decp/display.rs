@@ -8,10 +8,10 @@ use longhaul_command::errln;
 use serde::Serialize;
 use std::io::{IsTerminal, Write, stderr, stdout};
 
-/// Most connections in a table on a terminal.
+/// Maximum number of connections in a table on a terminal.
 const ROWS_MAX: usize = 32;
 /// Seconds between two lines of text when standard error is not a terminal.
-const LINE_EVERY_S: f64 = 5.0;
+const LINE_INTERVAL_S: f64 = 5.0;
 
 /// JSON lines on standard output, or a table or lines on standard error.
 pub(super) struct Display {
@@ -54,11 +54,11 @@ impl Display {
 
     fn is_due(&self, sample: &SampleRecord) -> bool {
         self.last_line.is_none_or(|(at, capping)| {
-            sample.time_s - at >= LINE_EVERY_S || sample.capping != capping
+            sample.time_s - at >= LINE_INTERVAL_S || sample.capping != capping
         })
     }
 
-    pub(super) fn conclude(&self, summary: &Summary) -> Result<()> {
+    pub(super) fn print_summary(&self, summary: &Summary) -> Result<()> {
         if let Some(table) = &self.table {
             table.finish();
         }

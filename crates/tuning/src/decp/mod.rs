@@ -31,14 +31,14 @@ use tokio::{
 pub fn run(args: &Args) -> Result<()> {
     let config = args.config()?;
     if let Some(netns) = &config.netns {
-        netns.enter().map_err(|error| not_entered(&error))?;
+        netns.enter().map_err(|error| netns_error(&error))?;
     }
     if !config.dry_run {
-        cap_controller::permitted(&config)?;
+        cap_controller::check_permission(&config)?;
     }
     let mut sampler = Sampler::new(&config)?;
     if config.remove_caps {
-        return cap_controller::lift(&sampler.connections()?);
+        return cap_controller::lift_all(&sampler.connections()?);
     }
     let cap_controller = (!config.dry_run)
         .then(|| CapController::start(config.interval))
@@ -49,23 +49,23 @@ pub fn run(args: &Args) -> Result<()> {
         cap_controller,
         summarizer: Summarizer::default(),
         display: Display::open(config.json),
-        began: clock::now(),
+        started_at: clock::now(),
     };
     let outcome =
         longhaul_command::event_loop::current_thread()?.block_on(control_loop.run(&config));
     let lifted = control_loop
         .cap_controller
         .take()
-        .map_or(Ok(()), CapController::end);
+        .map_or(Ok(()), CapController::finish);
     let summary = control_loop
         .summarizer
-        .summary(clock::now().since(control_loop.began));
+        .summary(clock::now().since(control_loop.started_at));
     outcome
         .and(lifted)
-        .and(control_loop.display.conclude(&summary))
+        .and(control_loop.display.print_summary(&summary))
 }
 
-fn not_entered(error: &io::Error) -> anyhow::Error {
+fn netns_error(error: &io::Error) -> anyhow::Error {
     match error.kind() {
         io::ErrorKind::PermissionDenied => Refusal::unsupported(format!("--netns: {ENTER_HINT}")),
         _ => anyhow::anyhow!("--netns: {error}"),
@@ -90,7 +90,7 @@ struct ControlLoop {
     cap_controller: Option<CapController>,
     summarizer: Summarizer,
     display: Display,
-    began: Time,
+    started_at: Time,
 }
 
 impl ControlLoop {
@@ -100,12 +100,12 @@ impl ControlLoop {
         let mut hung_up = signal(SignalKind::hangup())?;
         let mut ticks = interval(config.interval.into());
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let over = tokio::time::sleep(config.duration.map_or(FOR_EVER, Into::into));
-        tokio::pin!(over);
+        let deadline = tokio::time::sleep(config.duration.map_or(DURATION_MAX, Into::into));
+        tokio::pin!(deadline);
         loop {
             tokio::select! {
                 _ = ticks.tick() => self.take_sample()?,
-                () = &mut over => return Ok(()),
+                () = &mut deadline => return Ok(()),
                 _ = interrupted.recv() => return Ok(()),
                 _ = terminated.recv() => return Ok(()),
                 _ = hung_up.recv() => return Ok(()),
@@ -114,7 +114,7 @@ impl ControlLoop {
     }
 
     fn take_sample(&mut self) -> Result<()> {
-        let now = clock::now().since(self.began);
+        let now = clock::now().since(self.started_at);
         let cap_controller = self.cap_controller.as_mut();
         let sample = sample_once(
             now,
@@ -156,5 +156,5 @@ fn sample_once(
     Ok(summarizer.add(now, &samples, controller.estimate(), &changes))
 }
 
-/// Longest duration that a tokio timer supports.
-const FOR_EVER: std::time::Duration = std::time::Duration::from_secs(30 * 365 * 24 * 3600);
+/// Maximum duration that a tokio timer supports.
+const DURATION_MAX: std::time::Duration = std::time::Duration::from_secs(30 * 365 * 24 * 3600);

@@ -4,8 +4,8 @@
 use super::sample::{Observation, total_rate};
 use std::collections::HashMap;
 
-/// A window below this share of the expected one was reduced by a loss; a smaller difference is rounding.
-const NOISE: f64 = 0.98;
+/// Share of the expected window below which a loss has reduced a window. A smaller difference is rounding.
+const REDUCED_SHARE: f64 = 0.98;
 
 /// Sum that is divided, bytes a second: the rate of all windows when dividing began, less what
 /// losses have taken since.
@@ -17,10 +17,10 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Begins with the present rate of all windows.
-    pub(super) fn open(&mut self, bulk: &[&Observation]) {
+    /// Starts with the present rate of all windows.
+    pub(super) fn start(&mut self, bulk: &[&Observation]) {
         self.sum = total_rate(bulk);
-        self.remember(bulk);
+        self.store_rates(bulk);
     }
 
     /// Returns S, bytes a second.
@@ -42,10 +42,10 @@ impl Budget {
         }
         let ended: f64 = self.before.values().sum();
         self.sum = (self.sum - ended).max(0.0);
-        self.remember(bulk);
+        self.store_rates(bulk);
     }
 
-    fn remember(&mut self, bulk: &[&Observation]) {
+    fn store_rates(&mut self, bulk: &[&Observation]) {
         self.before = bulk
             .iter()
             .map(|observation| (observation.id, observation.rate()))
@@ -59,7 +59,7 @@ fn reduction(before: f64, observation: &Observation) -> f64 {
         .cap
         .map_or(f64::INFINITY, |cap| observation.rate_of(cap));
     let expected = before.min(cap);
-    if observation.rate() < expected * NOISE {
+    if observation.rate() < expected * REDUCED_SHARE {
         expected - observation.rate()
     } else {
         0.0

@@ -5,15 +5,15 @@ use super::sample::Sample;
 use longhaul_units::Time;
 use std::collections::VecDeque;
 
-/// Most samples that are stored: 24 B each. Beyond that, the oldest are dropped before the horizon.
-const LOOKS_MAX: usize = 1024;
+/// Maximum number of samples that are stored, 24 bytes each. Beyond it, the oldest are dropped before the horizon.
+const SAMPLES_MAX: usize = 1024;
 
 /// Windowed maximum of the delivery rate; each rate is measured over several samples.
 #[derive(Debug, Default)]
 pub struct Capacity {
     /// Time of each sample, and the bytes delivered since the previous one.
     delivered: VecDeque<(Time, u64)>,
-    /// Rates that no later rate exceeds, oldest (and greatest) first.
+    /// Rates that no later rate exceeds, oldest and highest first.
     rates: VecDeque<(Time, f64)>,
 }
 
@@ -21,7 +21,7 @@ impl Capacity {
     /// Records that `bytes` were delivered between the last sample and `now`. A rate is the mean over the
     /// shortest time of at least `span` and two samples; it counts for `horizon`.
     pub fn record(&mut self, now: Time, bytes: u64, span: Time, horizon: Time) {
-        if self.delivered.len() == LOOKS_MAX {
+        if self.delivered.len() == SAMPLES_MAX {
             self.delivered.pop_front();
         }
         self.delivered.push_back((now, bytes));
@@ -31,7 +31,7 @@ impl Capacity {
             }
             self.rates.push_back((now, rate));
         }
-        while self.rates.len() > LOOKS_MAX
+        while self.rates.len() > SAMPLES_MAX
             || self
                 .rates
                 .front()
@@ -57,21 +57,21 @@ impl Capacity {
         Some(bytes as f64 / newest.since(since).as_secs_f64())
     }
 
-    /// Returns the greatest rate of the horizon, bytes a second; 0 before the first.
+    /// Returns the maximum rate of the horizon, in bytes a second. It is 0 before the first rate.
     #[must_use]
-    pub fn greatest(&self) -> f64 {
+    pub fn max_rate(&self) -> f64 {
         self.rates.front().map_or(0.0, |(_, rate)| *rate)
     }
 
-    /// Returns the newest rate, bytes a second; 0 before the first.
+    /// Returns the newest rate, in bytes a second. It is 0 before the first rate.
     #[must_use]
-    pub fn newest(&self) -> f64 {
+    pub fn newest_rate(&self) -> f64 {
         self.rates.back().map_or(0.0, |(_, rate)| *rate)
     }
 }
 
-/// Factor of growth that shows that connections are still probing for the link's capacity.
-const GROWTH: f64 = 1.1;
+/// Minimum factor of growth that shows that connections are still probing for the link's capacity.
+const GROWTH_MIN: f64 = 1.1;
 
 /// Capacity at its last growth, and the time of that.
 #[derive(Debug, Default)]
@@ -79,7 +79,7 @@ pub(super) struct Growth(f64, Time);
 
 impl Growth {
     pub(super) fn update(&mut self, now: Time, capacity: f64) {
-        if capacity >= self.0 * GROWTH {
+        if capacity >= self.0 * GROWTH_MIN {
             *self = Self(capacity, now);
         }
         self.0 = self.0.min(capacity);
@@ -98,7 +98,7 @@ mod tests {
     const SPAN: Time = Time::from_millis(400);
     const HORIZON: Time = Time::from_secs(2);
 
-    fn learn(capacity: &mut Capacity, samples: impl IntoIterator<Item = (u64, u64)>) {
+    fn record_all(capacity: &mut Capacity, samples: impl IntoIterator<Item = (u64, u64)>) {
         for (ms, bytes) in samples {
             capacity.record(Time::from_millis(ms), bytes, SPAN, HORIZON);
         }
@@ -107,23 +107,26 @@ mod tests {
     #[test]
     fn late_sample_does_not_raise_rate() {
         let mut capacity = Capacity::default();
-        learn(&mut capacity, [(0, 0), (200, 200), (400, 200)]);
-        assert_eq!(capacity.greatest(), 1000.0);
+        record_all(&mut capacity, [(0, 0), (200, 200), (400, 200)]);
+        assert_eq!(capacity.max_rate(), 1000.0);
         // Delayed by 100 ms, then two close together.
-        learn(&mut capacity, [(700, 300), (800, 100)]);
-        assert_eq!(capacity.greatest(), 1000.0);
+        record_all(&mut capacity, [(700, 300), (800, 100)]);
+        assert_eq!(capacity.max_rate(), 1000.0);
     }
 
     #[test]
     fn greater_rate_counts_at_once_and_expires_after_horizon() {
         let mut capacity = Capacity::default();
-        learn(&mut capacity, (0..5).map(|sample| (sample * 200, 200)));
-        learn(&mut capacity, [(1000, 400), (1200, 400)]);
-        assert_eq!(capacity.greatest(), 2000.0);
-        learn(&mut capacity, (7..=16).map(|sample| (sample * 200, 200)));
-        assert_eq!((capacity.greatest(), capacity.newest()), (2000.0, 1000.0));
-        learn(&mut capacity, [(3400, 200), (3600, 200)]);
-        assert_eq!(capacity.greatest(), 1000.0);
+        record_all(&mut capacity, (0..5).map(|sample| (sample * 200, 200)));
+        record_all(&mut capacity, [(1000, 400), (1200, 400)]);
+        assert_eq!(capacity.max_rate(), 2000.0);
+        record_all(&mut capacity, (7..=16).map(|sample| (sample * 200, 200)));
+        assert_eq!(
+            (capacity.max_rate(), capacity.newest_rate()),
+            (2000.0, 1000.0)
+        );
+        record_all(&mut capacity, [(3400, 200), (3600, 200)]);
+        assert_eq!(capacity.max_rate(), 1000.0);
     }
 
     #[test]
@@ -137,6 +140,6 @@ mod tests {
                 Time::MAX,
             );
         }
-        assert!(capacity.delivered.len() <= LOOKS_MAX + 1 && capacity.rates.len() <= LOOKS_MAX);
+        assert!(capacity.delivered.len() <= SAMPLES_MAX + 1 && capacity.rates.len() <= SAMPLES_MAX);
     }
 }

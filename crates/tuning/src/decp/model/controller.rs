@@ -7,38 +7,41 @@ use super::{
     capacity::Growth,
     cooldown::Cooldown,
     division::Division,
-    history::{History, IDLE},
+    history::{History, IDLE_WINDOW_SHARE},
     sample::{Estimate, Observation, Phase, Sample, queue, round_trip, spread, total_rate},
     target::{QUEUE_MIN, Target},
 };
 use longhaul_units::{Ratio, Time};
 
-/// Ratio of the fastest rate to the slowest at which dividing begins …
-const UNEVEN: f64 = 1.3;
-/// … and when it ends.
-const EVEN: f64 = 1.15;
-/// Round trips for which the ratio must hold.
+/// Ratio of the fastest rate to the slowest from which rates are uneven: dividing begins.
+const UNEVEN_RATIO: f64 = 1.3;
+/// Ratio of the fastest rate to the slowest up to which rates are even: dividing ends.
+const EVEN_RATIO: f64 = 1.15;
+/// Round trips for which rates must be uneven.
 const UNEVEN_ROUNDS: u64 = 2;
+/// Round trips for which rates must be even.
 const EVEN_ROUNDS: u64 = 2;
 /// Round trips without a loss before the controller lets windows grow.
 const QUIET_ROUNDS: u64 = 1;
-/// Most round trips that dividing lasts, unless caps are kept.
+/// Maximum duration of dividing in round trips, unless caps are kept.
 const LEVEL_ROUNDS_MAX: u64 = 40;
 /// Round trips without a queue after which capped connections leave the link underused.
 const FULL_ROUNDS: u64 = 5;
-/// Largest reduction of the sum of capped windows in a round trip, as a share of it.
-const LOWERING: f64 = 0.1;
-/// Least queueing delay that is distinguished from noise, seconds.
+/// Maximum reduction of the sum of capped windows in a round trip, as a share of it.
+const REDUCTION_MAX: f64 = 0.1;
+/// Minimum queueing delay that is distinguished from noise, in seconds.
 const QUEUE_TIME_MIN_S: f64 = 0.001;
-/// Round trips over which rates are averaged, so that bursts and short stalls even out …
-const SPAN_ROUNDS: u64 = 1;
-/// … and divisor of a round trip where bursts themselves show the link's capacity.
-const BURST_PART: u64 = 4;
-/// Least share of the windows' rate that must have been delivered before slow start is ended. In slow
+/// Round trips over which rates are averaged, so that bursts and short stalls even out.
+const RATE_ROUNDS: u64 = 1;
+/// Part of a round trip over which the rate of a burst is measured: a quarter. Bursts themselves show the link's
+/// capacity.
+const BURST_DIVISOR: u64 = 4;
+/// Minimum share of the windows' rate that must have been delivered before slow start is ended. In slow
 /// start it is about a half. It is much less where connections have just begun to send.
-const TRIED: f64 = 0.25;
+const DELIVERED_SHARE_MIN: f64 = 0.25;
 /// Round trips without growth after which the estimate is taken for the link's capacity.
 const GROWTH_ROUNDS: u64 = 2;
+/// The same for the estimate from bursts.
 const BURST_GROWTH_ROUNDS: u64 = 1;
 
 /// Settings of the controller.
@@ -46,7 +49,7 @@ const BURST_GROWTH_ROUNDS: u64 = 1;
 pub struct Settings {
     /// h: the standing queue that capped connections keep, as a share of the BDP.
     pub headroom: Ratio,
-    /// Smallest cap in segments.
+    /// Minimum cap in segments.
     pub cap_min_segments: u32,
     /// Whether caps stay when all rates are equal, at the link's capacity: connections then share without
     /// losses, and grow only as the link has room.
@@ -174,26 +177,26 @@ impl Controller {
     fn update_capacity(&mut self, at: Sample, bytes: u64) {
         let Sample { now, rtt, .. } = at;
         let horizon = Time::from_secs(10).max(rtt * 20);
-        self.capacity.record(now, bytes, rtt * SPAN_ROUNDS, horizon);
-        self.growth.update(now, self.capacity.greatest());
-        let part = Time::from_nanos(rtt.as_nanos() / BURST_PART);
+        self.capacity.record(now, bytes, rtt * RATE_ROUNDS, horizon);
+        self.growth.update(now, self.capacity.max_rate());
+        let part = Time::from_nanos(rtt.as_nanos() / BURST_DIVISOR);
         self.bursts.record(now, bytes, part, horizon);
-        self.burst_growth.update(now, self.bursts.greatest());
+        self.burst_growth.update(now, self.bursts.max_rate());
     }
 
     fn update_estimate(&mut self, at: Sample, bulk: &[&Observation]) {
-        let willing = bulk
+        let busy = bulk
             .iter()
             .filter(|observation| !self.history.is_idle(at, observation));
         self.estimate = Estimate {
             phase: self.estimate.phase,
             bulk: bulk.len(),
-            capacity: self.capacity.greatest(),
-            delivered: self.capacity.newest(),
+            capacity: self.capacity.max_rate(),
+            delivered: self.capacity.newest_rate(),
             level: f64::INFINITY,
             queue: queue(bulk),
             headroom: 0.0,
-            spread: spread(willing.map(|observation| observation.rate())),
+            spread: spread(busy.map(|observation| observation.rate())),
         };
     }
 
@@ -203,8 +206,8 @@ impl Controller {
         let since = |is: bool, since: Option<Time>| is.then(|| since.unwrap_or(at.now));
         self.full_since = since(is_full, self.full_since);
         self.full_at = if is_full { Some(at.now) } else { self.full_at };
-        self.even_since = since(spread <= EVEN, self.even_since);
-        self.uneven_since = since(spread >= UNEVEN, self.uneven_since);
+        self.even_since = since(spread <= EVEN_RATIO, self.even_since);
+        self.uneven_since = since(spread >= UNEVEN_RATIO, self.uneven_since);
     }
 
     fn has_queue(&self, at: Sample) -> bool {
@@ -231,14 +234,14 @@ impl Controller {
     fn overshoots(&self, at: Sample, bulk: &[&Observation]) -> bool {
         bulk.iter().any(|observation| observation.slow_start)
             && total_rate(bulk) >= self.ceiling()
-            && self.estimate.delivered >= total_rate(bulk) * TRIED
+            && self.estimate.delivered >= total_rate(bulk) * DELIVERED_SHARE_MIN
             && self.has_queue(at)
             && self.burst_growth.has_ended(at, BURST_GROWTH_ROUNDS)
     }
 
     /// Returns the rate that slow start may reach, bytes a second.
     fn ceiling(&self) -> f64 {
-        self.bursts.greatest() * (1.0 + self.target.headroom())
+        self.bursts.max_rate() * (1.0 + self.target.headroom())
     }
 
     /// Whether rates differ, and no connection is in slow start or recovery.
@@ -250,7 +253,7 @@ impl Controller {
         self.uneven_since
             .is_some_and(|since| at.has_elapsed(since, UNEVEN_ROUNDS))
             && !bulk.iter().any(|observation| observation.slow_start)
-            && total_rate(bulk) > floors * UNEVEN
+            && total_rate(bulk) > floors * UNEVEN_RATIO
             && self.is_quiet(at)
             && self.growth.has_ended(at, GROWTH_ROUNDS)
             && self.cooldown.is_over(at)
@@ -288,7 +291,7 @@ impl Controller {
         self.estimate.phase = Phase::Level;
         self.level_since = at.now;
         self.even_since = None;
-        self.budget.open(bulk);
+        self.budget.start(bulk);
         self.history.end_slow_start(bulk);
     }
 
@@ -330,13 +333,13 @@ impl Controller {
     fn grow(&mut self, at: Sample, bulk: &[&Observation], target: f64) {
         let sum = self.budget.sum();
         let segments: f64 = bulk.iter().map(|observation| observation.rate_of(1)).sum();
-        let grown = match self.is_quiet(at) && self.history.has_stopped() {
+        let grown = match self.is_quiet(at) && self.history.has_ended_slow_start() {
             true => sum.max(self.ceiling()),
             false => sum + segments * at.rounds,
         };
         let next = match self.settings.keeps_caps() {
             false => grown,
-            true if sum > target => (sum * (1.0 - LOWERING * at.rounds)).max(target),
+            true if sum > target => (sum * (1.0 - REDUCTION_MAX * at.rounds)).max(target),
             true if self.may_slow_start(at) => target,
             true => grown.min(target),
         };
@@ -346,7 +349,7 @@ impl Controller {
     /// Returns dᵢ: the receiver's limit, or less for a connection that leaves its cap unused.
     fn demand(&self, at: Sample, observation: &Observation) -> f64 {
         match self.history.is_idle(at, observation) {
-            true => observation.rate() / IDLE,
+            true => observation.rate() / IDLE_WINDOW_SHARE,
             false => observation.rate_of(observation.window_max_segments),
         }
     }

@@ -4,12 +4,12 @@
 use super::sample::Sample;
 use longhaul_units::Time;
 
-/// Round trips of the cooldown: doubled after a division with losses, halved after one
-/// without.
+/// Minimum duration of the cooldown in round trips. It is halved after a division without losses.
 const ROUNDS_MIN: u64 = 10;
+/// Maximum duration of the cooldown in round trips. It is doubled after a division with losses.
 const ROUNDS_MAX: u64 = 160;
 
-/// Pause that grows where dividing again costs losses.
+/// Pause between two divisions. It grows where divisions cost losses.
 #[derive(Debug)]
 pub(super) struct Cooldown {
     rounds: u64,
@@ -45,15 +45,15 @@ mod tests {
 
     #[test]
     fn doubles_after_losses_and_halves_without() {
-        let mut rest = Cooldown::new();
-        let lasts = |rest: &Cooldown, rounds: u64| {
+        let mut cooldown = Cooldown::new();
+        let lasts = |cooldown: &Cooldown, rounds: u64| {
             let at = |now| Sample {
                 now: Time::from_millis(now),
                 rtt: Time::from_millis(100),
                 rounds: 1.0,
                 losses: 0,
             };
-            !rest.is_over(at(rounds * 100 - 1)) && rest.is_over(at(rounds * 100))
+            !cooldown.is_over(at(rounds * 100 - 1)) && cooldown.is_over(at(rounds * 100))
         };
         for (has_lost, rounds) in [
             (true, 20),
@@ -62,10 +62,10 @@ mod tests {
             (false, 10),
             (false, 10),
         ] {
-            rest.begin(Time::ZERO, has_lost);
-            assert!(lasts(&rest, rounds), "{rounds}");
+            cooldown.begin(Time::ZERO, has_lost);
+            assert!(lasts(&cooldown, rounds), "{rounds}");
         }
-        (0..9).for_each(|_| rest.begin(Time::ZERO, true));
-        assert!(lasts(&rest, ROUNDS_MAX));
+        (0..9).for_each(|_| cooldown.begin(Time::ZERO, true));
+        assert!(lasts(&cooldown, ROUNDS_MAX));
     }
 }

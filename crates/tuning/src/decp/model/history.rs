@@ -5,9 +5,9 @@ use super::sample::{Observation, Sample};
 use longhaul_units::Time;
 use std::collections::HashMap;
 
-/// A window below this share of its cap …
-pub(super) const IDLE: f64 = 0.9;
-/// … that has not grown for this many round trips belongs to an idle connection.
+/// Share of the cap below which a window may belong to an idle connection.
+pub(super) const IDLE_WINDOW_SHARE: f64 = 0.9;
+/// Round trips without growth of such a window after which the connection is idle.
 const IDLE_ROUNDS: u64 = 5;
 
 /// Connections of the last sample; one that is absent from a sample is dropped.
@@ -21,7 +21,7 @@ struct ConnectionHistory {
     /// Largest recent window, and the time since which it has not grown.
     largest_window: (u32, Time),
     /// Whether the controller ended slow start, not a loss: the connection would have filled the link.
-    stopped: bool,
+    slow_start_ended: bool,
 }
 
 impl History {
@@ -57,31 +57,34 @@ impl History {
     pub(super) fn end_slow_start(&mut self, bulk: &[&Observation]) {
         for observation in bulk {
             if let Some(known) = self.0.get_mut(&observation.id) {
-                known.stopped = observation.slow_start;
+                known.slow_start_ended = observation.slow_start;
             }
         }
     }
 
     /// Whether the controller ended slow start of a connection that has lost nothing since.
-    pub(super) fn has_stopped(&self) -> bool {
-        self.0.values().any(|known| known.stopped)
+    pub(super) fn has_ended_slow_start(&self) -> bool {
+        self.0.values().any(|known| known.slow_start_ended)
     }
 }
 
 impl ConnectionHistory {
     fn of(now: Time, observation: &Observation, before: Option<&Self>) -> Self {
-        let has_room = observation
-            .cap
-            .is_some_and(|cap| f64::from(observation.window_segments) < f64::from(cap) * IDLE);
-        let rests = |reached: &(u32, Time)| {
-            has_room && observation.window_segments <= reached.0.saturating_add(reached.0 / 16)
+        let is_below_cap = observation.cap.is_some_and(|cap| {
+            f64::from(observation.window_segments) < f64::from(cap) * IDLE_WINDOW_SHARE
+        });
+        let has_not_grown = |reached: &(u32, Time)| {
+            is_below_cap && observation.window_segments <= reached.0.saturating_add(reached.0 / 16)
         };
-        let reached = before.map(|before| before.largest_window).filter(rests);
+        let reached = before
+            .map(|before| before.largest_window)
+            .filter(has_not_grown);
         Self {
             delivered: observation.delivered_segments,
             retransmits: observation.retransmits,
             largest_window: reached.unwrap_or((observation.window_segments, now)),
-            stopped: before.is_some_and(|b| b.stopped && b.retransmits == observation.retransmits),
+            slow_start_ended: before
+                .is_some_and(|b| b.slow_start_ended && b.retransmits == observation.retransmits),
         }
     }
 }

@@ -23,7 +23,7 @@ pub struct Observation {
     pub retransmits: u32,
     /// Smoothed round-trip time.
     pub rtt: Time,
-    /// Least round-trip time of the path.
+    /// Minimum round-trip time of the path.
     pub rtt_min: Time,
     /// Present cap, segments.
     pub cap: Option<u32>,
@@ -66,7 +66,7 @@ impl Observation {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sample {
     pub(super) now: Time,
-    /// Longest of the connections' least round-trip times.
+    /// Longest of the connections' minimum round-trip times.
     pub(super) rtt: Time,
     /// Round trips since the last sample, at most one.
     pub(super) rounds: f64,
@@ -81,7 +81,7 @@ impl Sample {
     }
 }
 
-/// Returns the longest of the connections' least round-trip times.
+/// Returns the longest of the connections' minimum round-trip times.
 pub(super) fn round_trip(bulk: &[&Observation]) -> Time {
     bulk.iter()
         .map(|observation| observation.rtt_min)
@@ -96,22 +96,26 @@ pub(super) fn total_rate(bulk: &[&Observation]) -> f64 {
 
 /// Returns q: the data queued in buffers, as a share of the BDP.
 pub(super) fn queue(bulk: &[&Observation]) -> f64 {
-    let wire: f64 = bulk
+    let in_flight: f64 = bulk
         .iter()
         .map(|o| o.rate() * o.rtt_min.as_secs_f64())
         .sum();
     let waiting = |o: &&Observation| o.rate() * o.rtt.since(o.rtt_min).as_secs_f64();
     let queue: f64 = bulk.iter().map(waiting).sum();
-    if wire > 0.0 { queue / wire } else { 0.0 }
+    if in_flight > 0.0 {
+        queue / in_flight
+    } else {
+        0.0
+    }
 }
 
 /// Returns the ratio of the fastest rate to the slowest; 1 for fewer than two.
 pub(super) fn spread(rates: impl Iterator<Item = f64>) -> f64 {
-    let (mut least, mut most, mut count) = (f64::INFINITY, 0.0_f64, 0);
+    let (mut min, mut max, mut count) = (f64::INFINITY, 0.0_f64, 0);
     for rate in rates {
-        (least, most, count) = (least.min(rate), most.max(rate), count + 1);
+        (min, max, count) = (min.min(rate), max.max(rate), count + 1);
     }
-    if count < 2 { 1.0 } else { most / least }
+    if count < 2 { 1.0 } else { max / min }
 }
 
 /// Whether caps are in use.

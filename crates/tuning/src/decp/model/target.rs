@@ -4,23 +4,25 @@
 use super::sample::{Estimate, Phase, Sample};
 use longhaul_units::Time;
 
-/// Least headroom, and the least queue that is distinguished from noise.
+/// Minimum headroom, as a share of the BDP.
 const HEADROOM_MIN: f64 = 0.02;
+/// Minimum queue that is distinguished from noise, as a share of the BDP.
 pub(super) const QUEUE_MIN: f64 = 0.01;
-/// Delivery below this share of capacity, while caps limit all windows, shows that caps are too low …
-const SHORT: f64 = 0.97;
-/// … and they are raised, up to this multiple of the target …
-const MAKE_UP_MAX: f64 = 2.0;
-/// … if that lasts for this many round trips.
-const SHORT_ROUNDS: u64 = 4;
+/// Share of the capacity below which less is delivered than expected. While caps limit all windows, this shows that caps
+/// are too low.
+const SHORTFALL_SHARE: f64 = 0.97;
+/// Maximum factor of the target by which caps are raised then.
+const COMPENSATION_MAX: f64 = 2.0;
+/// Round trips that a shortfall must last before caps are raised.
+const SHORTFALL_ROUNDS: u64 = 4;
 /// Round trips between two probes: for one round trip the headroom is doubled, to see whether the link got faster.
 const PROBE_ROUNDS: u64 = 10;
 /// Losses are attributed to the longest queue of this many round trips before.
-const BLAME_ROUNDS: u64 = 2;
+const LOSS_QUEUE_ROUNDS: u64 = 2;
 /// Loss-free round trips in which headroom recovers 63 % of its reduction.
 const RECOVERY_ROUNDS: f64 = 200.0;
 /// Windows are limited by caps where their rate is at least this share of the budget.
-const HELD: f64 = 0.9;
+const CAP_LIMITED_SHARE: f64 = 0.9;
 
 /// Estimates of the link's buffer and of delay that is not queueing, from which T follows.
 #[derive(Debug)]
@@ -38,11 +40,11 @@ pub(super) struct Target {
 }
 
 impl Target {
-    pub(super) fn new(headroom: f64, blames_itself: bool) -> Self {
+    pub(super) fn new(headroom: f64, halves_without_queue: bool) -> Self {
         Self {
             headroom_max: headroom,
             headroom,
-            halves_without_queue: blames_itself,
+            halves_without_queue,
             longest_queue: (0.0, Time::ZERO),
             compensation: 1.0,
             shortfall_since: None,
@@ -64,8 +66,9 @@ impl Target {
         budget: f64,
     ) -> f64 {
         self.update_headroom(at, estimate.queue);
-        let is_held = estimate.phase == Phase::Level && total_rate >= budget * HELD;
-        self.update_compensation(at, estimate, is_held);
+        let is_cap_limited =
+            estimate.phase == Phase::Level && total_rate >= budget * CAP_LIMITED_SHARE;
+        self.update_compensation(at, estimate, is_cap_limited);
         let round = at.now.as_nanos() / at.rtt.as_nanos().max(1);
         // Where a loss has shown a short buffer, there is no room for a probe.
         let is_deep = self.headroom >= 0.9 * self.headroom_max;
@@ -76,33 +79,35 @@ impl Target {
     }
 
     fn update_headroom(&mut self, at: Sample, queue: f64) {
-        let most = self.headroom_max;
+        let max = self.headroom_max;
         if queue >= self.longest_queue.0
-            || at.now.since(self.longest_queue.1) > at.rtt * BLAME_ROUNDS
+            || at.now.since(self.longest_queue.1) > at.rtt * LOSS_QUEUE_ROUNDS
         {
             self.longest_queue = (queue, at.now);
         }
         if at.losses > 0 && self.longest_queue.0 >= QUEUE_MIN {
-            self.headroom = (self.longest_queue.0 / 2.0).clamp(HEADROOM_MIN.min(most), most);
+            self.headroom = (self.longest_queue.0 / 2.0).clamp(HEADROOM_MIN.min(max), max);
         } else if at.losses > 0 && self.halves_without_queue {
             // Slow start may have overflowed the buffer too briefly for a queue to be observed.
-            self.headroom = (self.headroom / 2.0).max(HEADROOM_MIN.min(most));
+            self.headroom = (self.headroom / 2.0).max(HEADROOM_MIN.min(max));
         } else {
-            self.headroom += (most - self.headroom) * at.rounds / RECOVERY_ROUNDS;
+            self.headroom += (max - self.headroom) * at.rounds / RECOVERY_ROUNDS;
         }
     }
 
     /// Raises the target if all windows are limited by caps and less is delivered than the link's capacity.
-    fn update_compensation(&mut self, at: Sample, estimate: &Estimate, is_held: bool) {
-        let is_short = is_held && estimate.delivered < estimate.capacity * SHORT;
-        self.shortfall_since = is_short.then(|| self.shortfall_since.unwrap_or(at.now));
+    fn update_compensation(&mut self, at: Sample, estimate: &Estimate, is_cap_limited: bool) {
+        let has_shortfall =
+            is_cap_limited && estimate.delivered < estimate.capacity * SHORTFALL_SHARE;
+        self.shortfall_since = has_shortfall.then(|| self.shortfall_since.unwrap_or(at.now));
         // The present rate of the windows is delivered a round trip and a span later.
-        let stays_short = |since| at.now.since(since) >= at.rtt * SHORT_ROUNDS;
+        let lasts = |since| at.now.since(since) >= at.rtt * SHORTFALL_ROUNDS;
         if at.losses > 0 {
             self.compensation = 1.0 + (self.compensation - 1.0) / 2.0;
-        } else if self.shortfall_since.is_some_and(stays_short) {
+        } else if self.shortfall_since.is_some_and(lasts) {
             let missing = (estimate.capacity / estimate.delivered.max(1.0) - 1.0).min(1.0);
-            self.compensation = (self.compensation * (1.0 + missing * at.rounds)).min(MAKE_UP_MAX);
+            self.compensation =
+                (self.compensation * (1.0 + missing * at.rounds)).min(COMPENSATION_MAX);
         }
     }
 }
