@@ -93,7 +93,7 @@ pub fn make_certificates(directory: &std::path::Path, names: &[String]) -> anyho
 ///
 /// Names the profile and the missing feature.
 pub fn check_socket_options(flags: &[String]) -> anyhow::Result<()> {
-    process::run::configuration(&Args::read_flags(flags)?).map(drop)
+    process::run::load_config(&Args::read_flags(flags)?).map(drop)
 }
 
 /// Returns the TCP addresses that a relay with these flags would listen on, without starting it.

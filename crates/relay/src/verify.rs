@@ -263,7 +263,7 @@ impl SynHolder {
         self.listener.counters.count_bypass();
         self.listener
             .warnings
-            .bypassed(&self.listener.name(), client);
+            .log_bypass(&self.listener.name(), client);
     }
 
     fn spawn_open(&self, flow: Flow, dscp: u8) {
@@ -378,7 +378,7 @@ async fn open_upstream_leg(relay: &Relay, listener: &Listener, flow: Flow, dscp:
     if opened.as_ref().is_err_and(Fault::is_own_refusal) {
         let name = &listener_config.name;
         let warnings = &listener.warnings;
-        warnings.destination_refused(name, client.ip(), &request.destination);
+        warnings.log_refused_destination(name, client.ip(), &request.destination);
     }
     let mut upstream = opened?;
     let mut answer = upstream.answer().await;

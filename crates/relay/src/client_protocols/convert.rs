@@ -91,10 +91,10 @@ pub(super) async fn read_message(session: &Session) -> Result<PeerMessage, Rejec
 /// Logs that the client does not use this version of Convert. Other malformed messages are bugs,
 /// not mistakes of the operator.
 fn report_foreign_protocol(session: &Session, error: &ConvertError, bytes: &[u8]) {
-    let why = match error {
+    let reason = match error {
         ConvertError::Magic => DenialReason::NotConvert(bytes.to_vec()),
         ConvertError::Version(version) => DenialReason::Version(*version),
         _ => return,
     };
-    session.refuse(&why);
+    session.refuse(&reason);
 }

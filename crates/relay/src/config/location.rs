@@ -90,9 +90,9 @@ pub(crate) fn offset(text: &str, table: &Table, message: &str) -> Option<usize> 
     if message.starts_with("--") {
         return None;
     }
-    let mut whole = DeTable::parse(text).ok()?;
-    renamed::rename(whole.get_mut());
-    let (start, found) = find(whole.get_ref(), table)?;
+    let mut document = DeTable::parse(text).ok()?;
+    renamed::rename(document.get_mut());
+    let (start, found) = find(document.get_ref(), table)?;
     let mut entries = Vec::new();
     collect(found, &mut entries);
     let message = without_owner(message);
@@ -146,15 +146,15 @@ fn without_owner(message: &str) -> &str {
 }
 
 /// Finds the table and its byte offset.
-fn find<'a>(whole: &'a DeTable<'a>, table: &Table) -> Option<(usize, &'a DeTable<'a>)> {
+fn find<'a>(document: &'a DeTable<'a>, table: &Table) -> Option<(usize, &'a DeTable<'a>)> {
     let value = match table {
-        Table::Listener(n) => whole.get("listener")?.get_ref().get(*n)?,
-        Table::Route(n) => whole.get("route")?.get_ref().get(*n)?,
-        Table::Peer(name) => whole.get("peer")?.get_ref().get(name.as_str())?,
-        Table::Profile(name) => whole.get("profile")?.get_ref().get(name.as_str())?,
-        Table::Limits => whole.get("limits")?,
-        Table::Counters => whole.get("counters")?,
-        Table::Admin => whole.get("admin")?,
+        Table::Listener(n) => document.get("listener")?.get_ref().get(*n)?,
+        Table::Route(n) => document.get("route")?.get_ref().get(*n)?,
+        Table::Peer(name) => document.get("peer")?.get_ref().get(name.as_str())?,
+        Table::Profile(name) => document.get("profile")?.get_ref().get(name.as_str())?,
+        Table::Limits => document.get("limits")?,
+        Table::Counters => document.get("counters")?,
+        Table::Admin => document.get("admin")?,
     };
     Some((value.span().start, value.get_ref().as_table()?))
 }

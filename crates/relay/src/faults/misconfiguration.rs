@@ -110,7 +110,7 @@ impl fmt::Display for PeerError {
 /// Description of an answer that is not Convert.
 fn describe_foreign_answer(bytes: &[u8]) -> &'static str {
     if is_tls(bytes) {
-        return "it requires TLS: give this peer tls, or take it from its listener";
+        return "it requires TLS: give this peer tls, or remove it from its listener";
     }
     if matches!(Request::parse(bytes), Ok(Some(_))) {
         return "it returns what it receives: correct the address, which is not a Convert listener's";
@@ -176,7 +176,7 @@ impl DenialReason {
             }
             Self::NoTlsHandshake => {
                 "it begins no TLS handshake, which this listener requires: give its peer tls, or \
-                                  take it from this listener"
+                                  remove it from this listener"
                     .into()
             }
             Self::NotConvert(bytes) if is_tls(bytes) => {
@@ -277,16 +277,16 @@ impl TlsProblem {
     fn message_about_peer(&self) -> String {
         match self {
             Self::NoTls => {
-                "it does not speak TLS: take tls from this peer, or give its listener tls".into()
+                "it does not speak TLS: remove tls from this peer, or give its listener tls".into()
             }
             Self::NoTls13 => {
                 "it does not speak TLS 1.3: it is not a longhaul Convert listener".into()
             }
             Self::NoCertificate => "it shows no certificate".into(),
-            Self::PeerCertificate(flaw) => {
-                flaw.message_about_peer("set tls.name of this peer to one of these")
+            Self::PeerCertificate(problem) => {
+                problem.message_about_peer("set tls.name of this peer to one of these")
             }
-            Self::OwnCertificate(flaw) => flaw.message_about_own(),
+            Self::OwnCertificate(problem) => problem.message_about_own(),
             Self::Closed => "it ended the TLS handshake".into(),
             Self::Other(error) => format!("TLS: {error}"),
         }
@@ -297,15 +297,17 @@ impl TlsProblem {
         match self {
             Self::NoTls => {
                 "it does not speak TLS, which this listener requires: give its peer tls, or \
-                            take it from this listener"
+                            remove it from this listener"
                     .into()
             }
             Self::NoTls13 => "it does not speak TLS 1.3: it is not a longhaul relay".into(),
             Self::NoCertificate => {
                 "it shows no certificate: give its peer tls with certificate and key".into()
             }
-            Self::PeerCertificate(flaw) => flaw.message_about_peer("add one of these to allow"),
-            Self::OwnCertificate(flaw) => flaw.message_about_own(),
+            Self::PeerCertificate(problem) => {
+                problem.message_about_peer("add one of these to allow")
+            }
+            Self::OwnCertificate(problem) => problem.message_about_own(),
             Self::Closed => "it ended the TLS handshake".into(),
             Self::Other(error) => format!("TLS: {error}"),
         }

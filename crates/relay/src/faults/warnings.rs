@@ -18,13 +18,13 @@ pub(crate) struct Warnings {
 
 impl Warnings {
     /// Logs why `listener` refuses `client`.
-    pub(crate) fn refused(&self, listener: &str, client: IpAddr, why: &DenialReason) {
-        let Some(reason) = why.message() else {
+    pub(crate) fn log_refused_client(&self, listener: &str, client: IpAddr, reason: &DenialReason) {
+        let Some(message) = reason.message() else {
             return;
         };
         let client = client.to_canonical();
-        match self.refused.check((network(client), why.code())) {
-            Decision::Write => warn!(%client, listener, "client refused: {reason}"),
+        match self.refused.check((network(client), reason.code())) {
+            Decision::Write => warn!(%client, listener, "client refused: {message}"),
             Decision::WriteOverflow => {
                 warn!(listener, "more clients refused; not named for some minutes");
             }
@@ -33,7 +33,7 @@ impl Warnings {
     }
 
     /// Logs that this relay refuses a destination.
-    pub(crate) fn destination_refused(
+    pub(crate) fn log_refused_destination(
         &self,
         listener: &str,
         client: IpAddr,
@@ -58,7 +58,7 @@ impl Warnings {
 
     /// Logs that connections bypass the relay: because of the number that `client` has, or without a
     /// client that all clients have.
-    pub(crate) fn bypassed(&self, listener: &str, client: Option<IpAddr>) {
+    pub(crate) fn log_bypass(&self, listener: &str, client: Option<IpAddr>) {
         let client = client.map(|client| client.to_canonical());
         let Decision::Write = self.bypassed.check(client.map(network)) else {
             return;
@@ -67,8 +67,8 @@ impl Warnings {
             Some(client) => warn!(
                 %client,
                 listener,
-                "client has {CLIENT_MAX} handshakes under way, or all connections that it may have: its others bypass \
-                 the relay"
+                "client has {CLIENT_MAX} handshakes in progress, or all connections that it may have: its others \
+                 bypass the relay"
             ),
             None => warn!(
                 listener,

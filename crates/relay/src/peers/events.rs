@@ -35,8 +35,8 @@ impl Peer {
         let (name, streams) = (&self.config.name, self.config.streams);
         match missing {
             [] => info!("peer {name}: all {streams} streams join again"),
-            [why, ..] => warn!(
-                "peer {name}: {} of {streams} streams could not join: {why}; the \
+            [first, ..] => warn!(
+                "peer {name}: {} of {streams} streams could not join: {first}; the \
                  others continue",
                 missing.len()
             ),

@@ -16,7 +16,7 @@ const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// from its last backoff.
 const BACKOFF_RESET_AFTER: Duration = Duration::from_secs(60);
 
-/// Time without news after which a peer that is up is checked, if its health is shown. Costs one
+/// Time without a connection after which a peer that is up is checked, if its health is shown. Costs one
 /// connection.
 const QUIET_MAX: Duration = Duration::from_secs(30);
 

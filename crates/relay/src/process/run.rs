@@ -81,7 +81,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         return check_config(args);
     }
     let mut passed = PassedSockets::take()?;
-    let mut config = configuration(args)?;
+    let mut config = load_config(args)?;
     if passed.is_empty() {
         addresses::refuse_conflicts(&config)?;
     }
@@ -93,7 +93,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let access_log = open("access-log", &config.access_log)?;
     // Set before there are threads, and reset when the relay has ended.
     let _probing = config.mtu_probing.then(enable_mtu_probing).transpose()?;
-    let budget = budget(&config)?;
+    let budget = divide_descriptors(&config)?;
     config.pool.pipes_max = budget.pipes_per_worker;
     let endpoint = config.admin.map(longhaul_admin::listen).transpose()?;
     let opened = open_listeners(&config, &mut passed)?;
@@ -147,7 +147,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 /// Reads the configuration from the file, if one is named, and the flags. Checks it, and tries its
 /// socket options on this system.
-pub(crate) fn configuration(args: &Args) -> anyhow::Result<Config> {
+pub(crate) fn load_config(args: &Args) -> anyhow::Result<Config> {
     read_config(args).map(|(config, ..)| config)
 }
 
@@ -173,7 +173,7 @@ fn check_config(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Raises the limit on file descriptors to its maximum, and divides them.
-fn budget(config: &Config) -> anyhow::Result<DescriptorBudget> {
+fn divide_descriptors(config: &Config) -> anyhow::Result<DescriptorBudget> {
     let limit = longhaul_linux::descriptors::raise_limit();
     DescriptorBudget::new(limit, &config.descriptor_demand())
         .ok_or_else(|| Refusal::unsupported(DESCRIPTOR_LIMIT_TOO_LOW))
@@ -195,6 +195,7 @@ fn warn_of_descriptor_limit(available: usize, wanted: u32) {
     }
 }
 
+/// Returns a random name for the Via and Proxy-Status fields, so that requests in a loop are found.
 fn pseudonym() -> String {
     use std::hash::{BuildHasher, RandomState};
     format!("longhaul-{:016x}", RandomState::new().hash_one(0))
@@ -231,7 +232,7 @@ fn serve(relay: &Arc<Relay>, opened: ServingParts, args: &Args) -> anyhow::Resul
         reload::distribute_sockets(&listener, sockets, &workers)
     });
     threads.extend(start_verifiers(relay, verifiers)?);
-    let interception = distributed.and_then(|()| interception(relay, rule_sets));
+    let interception = distributed.and_then(|()| start_interception(relay, rule_sets));
     let outcome = interception.and_then(|interception| {
         runtime.block_on(async {
             serve_admin(relay, &registry, endpoint)?;
@@ -337,7 +338,7 @@ fn rule_sets(listeners: &[Arc<Listener>], verifiers: &[Verifier]) -> io::Result<
 }
 
 /// Starts interception if there are rules. It ends when the returned value is dropped.
-fn interception(
+fn start_interception(
     relay: &Arc<Relay>,
     rule_sets: Vec<RuleSet>,
 ) -> anyhow::Result<Option<Interception>> {
@@ -409,7 +410,7 @@ fn reload_at_sighup(
             relay.journal.reopen();
             relay.access_log.reopen();
             let problem =
-                configuration(args).and_then(|config| reload::reload(relay, config, workers));
+                load_config(args).and_then(|config| reload::reload(relay, config, workers));
             let problem = problem.err();
             let problem = problem.map(|error| format!("{error:#}"));
             match &problem {
@@ -459,7 +460,7 @@ async fn drain(relay: &Relay, registry: &Registry, second_signal: impl Future<Ou
     let all = relay.permits_total.load(Relaxed);
     let all_closed = async {
         select! {
-            all_back = relay.connection_permits.acquire_many(all) => drop(all_back),
+            permits = relay.connection_permits.acquire_many(all) => drop(permits),
             () = second_signal => {}
         }
     };

@@ -107,12 +107,12 @@ impl Session {
         Ok(())
     }
 
-    /// Logs why the client is refused.
-    pub(crate) fn refuse(&self, why: &DenialReason) -> Failure {
+    /// Logs why the client is refused, and returns the failure.
+    pub(crate) fn refuse(&self, reason: &DenialReason) -> Failure {
         let listener = format!("{} {}", self.listener_config.kind, self.listener.name());
         self.listener
             .warnings
-            .refused(&listener, self.client_address.ip(), why);
+            .log_refused_client(&listener, self.client_address.ip(), reason);
         Failure::NotAllowed
     }
 
@@ -211,8 +211,8 @@ impl Session {
 }
 
 fn digest(user: &[u8], password: &[u8]) -> [u8; 32] {
-    let users_end = (user.len() as u64).to_be_bytes();
-    let hash = Sha256::new().chain_update(users_end);
+    let user_len = (user.len() as u64).to_be_bytes();
+    let hash = Sha256::new().chain_update(user_len);
     hash.chain_update(user)
         .chain_update(password)
         .finalize()

@@ -152,8 +152,8 @@ impl Session {
     }
 
     /// Stores the reason of a cut for the record.
-    pub(crate) fn set_cut_reason(&self, why: CutReason) {
-        let _ = self.cut_reason.set(why);
+    pub(crate) fn set_cut_reason(&self, reason: CutReason) {
+        let _ = self.cut_reason.set(reason);
     }
 }
 

@@ -262,8 +262,8 @@ impl Session {
     }
 
     /// Stores the requested destination for the record.
-    pub(crate) fn set_destination(&self, what: String) {
-        self.lock_upstream().destination = Some(what);
+    pub(crate) fn set_destination(&self, destination: String) {
+        self.lock_upstream().destination = Some(destination);
     }
 
     /// Waits as long as the rate limits require for these bytes.
@@ -279,7 +279,7 @@ impl Session {
     }
 
     /// Counts bytes that did not pass through [`Session::transfer`].
-    pub(crate) fn count(&self, direction: Direction, bytes: usize) {
+    pub(crate) fn count_bytes(&self, direction: Direction, bytes: usize) {
         self.listener.counters.traffic.add(direction, bytes);
         self.traffic.add(direction, bytes);
     }

@@ -98,7 +98,7 @@ impl Session {
             }
             None => self.connect(peer_pools, to_send).await?,
         };
-        self.count(Direction::Up, request.early_bytes.len());
+        self.count_bytes(Direction::Up, request.early_bytes.len());
         self.set_upstream_leg(&upstream_leg);
         Ok(upstream_leg)
     }
@@ -112,7 +112,7 @@ impl Session {
         let begin = Instant::now();
         let opened = Box::pin(self.route(peer_pools).open(to_send)).await;
         if opened.as_ref().is_err_and(Fault::is_own_refusal) {
-            self.listener.warnings.destination_refused(
+            self.listener.warnings.log_refused_destination(
                 &self.listener.name(),
                 self.client_address.ip(),
                 &to_send.destination,

@@ -195,7 +195,7 @@ fn reports_tls_at_one_end_only() {
     check_mismatch(
         &near,
         "",
-        "it does not speak TLS: take tls from this peer",
+        "it does not speak TLS: remove tls from this peer",
         "it speaks TLS",
     );
 }

@@ -95,7 +95,7 @@ fn scanner_does_not_block_others_and_connects_directly() {
     let (_, log) = relay.stop();
     for family in BOTH {
         let line = format!(
-            "client has 128 handshakes under way, or all connections that it may have: its others bypass the relay client={}",
+            "client has 128 handshakes in progress, or all connections that it may have: its others bypass the relay client={}",
             family.client
         );
         assert_eq!(log.matches(&line).count(), 1, "{log}");

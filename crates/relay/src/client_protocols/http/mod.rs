@@ -102,8 +102,8 @@ fn open_stream(session: &Arc<Session>, exchange: &Arc<Exchange>) -> MessageStrea
     let stream = LegStream {
         stream: Leg::plain(session.client.clone()),
         on_bytes: Box::new(move |read, written| {
-            counting_session.count(Direction::Up, read);
-            counting_session.count(Direction::Down, written);
+            counting_session.count_bytes(Direction::Up, read);
+            counting_session.count_bytes(Direction::Down, written);
         }),
     };
     let (limits, memory) = (session.rate_limits().clone(), session.http.clone());

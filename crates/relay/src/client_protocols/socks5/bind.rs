@@ -41,7 +41,7 @@ pub(super) async fn serve(
     if let Err(error) = write_all(&upstream.leg, early).await {
         return End::Broken(Side::Upstream, error);
     }
-    session.count(Direction::Up, early.len());
+    session.count_bytes(Direction::Up, early.len());
     let second_reply = reply_format.reply(Reply::Succeeded, Some(peer));
     session.transfer(&upstream, &second_reply).await
 }

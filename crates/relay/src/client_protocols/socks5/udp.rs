@@ -183,7 +183,7 @@ impl<'a> Association<'a> {
         self.session.pace(Direction::Up, data.len()).await;
         // A datagram that can't be sent is lost, as UDP permits.
         if socket.send_to(data, to).await.is_ok() {
-            self.session.count(Direction::Up, data.len());
+            self.session.count_bytes(Direction::Up, data.len());
         }
     }
 
@@ -224,7 +224,7 @@ impl<'a> Association<'a> {
                 .await
                 .is_ok()
             {
-                self.session.count(Direction::Down, len);
+                self.session.count_bytes(Direction::Down, len);
             }
         }
     }

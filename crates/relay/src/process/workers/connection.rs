@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// Serves an accepted connection, closes both legs as they ended, and writes the record. If the
 /// future is dropped earlier, the connection is cut.
-pub(crate) async fn run(connection: AcceptedConnection, shares: WorkerResources) {
+pub(crate) async fn run(connection: AcceptedConnection, resources: WorkerResources) {
     // The permit is released, and the load reduced, once the sockets are closed.
     let AcceptedConnection {
         permit: _permit,
@@ -28,7 +28,7 @@ pub(crate) async fn run(connection: AcceptedConnection, shares: WorkerResources)
     let session = Session::new(
         relay,
         listener,
-        shares,
+        resources,
         (client, address),
         registration.number,
     );
@@ -73,7 +73,9 @@ async fn join_group(session: Arc<Session>, ticket: JoinTicket) {
 }
 
 async fn serve(session: &Arc<Session>, proxy_header: Result<(), Failure>) -> End {
-    let refusal = session.access_refusal().map(|why| session.refuse(&why));
+    let refusal = session
+        .access_refusal()
+        .map(|reason| session.refuse(&reason));
     let admission = refusal.map_or(proxy_header, Err);
     let admission = admission.and_then(|()| session.acquire_connection_permit());
     if let Err(failure) = admission {

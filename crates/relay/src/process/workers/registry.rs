@@ -59,8 +59,8 @@ impl Registry {
     }
 
     /// Aborts one connection if it is still open, and stores the reason for its record.
-    pub(crate) fn cut(&self, session: &Session, why: CutReason) {
-        session.set_cut_reason(why);
+    pub(crate) fn cut(&self, session: &Session, reason: CutReason) {
+        session.set_cut_reason(reason);
         let abort = {
             let open = self.state();
             let connection = open.connections.get(&session.number);

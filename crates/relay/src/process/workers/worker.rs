@@ -55,36 +55,36 @@ impl Worker {
 
     async fn serve(mut self) -> io::Result<()> {
         tokio::spawn(self.relay.heartbeats.clone().send(self.index));
-        let shares = WorkerResources {
+        let resources = WorkerResources {
             pipe_pool: Arc::new(Pool::new(self.relay.config().pool)),
             peer_pools: Arc::default(),
         };
-        let (relay, ready) = (self.relay.clone(), shares.peer_pools.clone());
+        let (relay, peer_pools) = (self.relay.clone(), resources.peer_pools.clone());
         let maintenance = async {
             select! {
-                () = ready.maintain(&relay.current) => {}
-                () = relay.lifecycle.wait_for(Phase::Drain) => ready.clear(),
+                () = peer_pools.maintain(&relay.current) => {}
+                () = relay.lifecycle.wait_for(Phase::Drain) => peer_pools.clear(),
             }
             relay.lifecycle.wait_for(Phase::Stop).await;
         };
         tokio::pin!(maintenance);
         loop {
             select! {
-                Some(connection) = self.handovers.recv() => serve_handover(connection, &shares),
-                Some(worker_socket) = self.sockets.recv() => self.open(worker_socket, &shares)?,
+                Some(connection) = self.handovers.recv() => serve_handover(connection, &resources),
+                Some(worker_socket) = self.sockets.recv() => self.open(worker_socket, &resources)?,
                 () = &mut maintenance => return Ok(()),
             }
         }
     }
 
-    fn open(&self, worker_socket: WorkerSocket, shares: &WorkerResources) -> io::Result<()> {
+    fn open(&self, worker_socket: WorkerSocket, resources: &WorkerResources) -> io::Result<()> {
         let acceptor = Acceptor {
             relay: self.relay.clone(),
             registry: self.registry.clone(),
             balancer: self.balancer.clone(),
             worker: self.index,
             listener: worker_socket.listener,
-            shares: shares.clone(),
+            resources: resources.clone(),
         };
         match worker_socket.socket {
             ListenSocket::Tcp(listener) => {
@@ -100,20 +100,20 @@ impl Worker {
 }
 
 /// Serves a connection that another worker accepted.
-fn serve_handover(connection: AcceptedConnection, shares: &WorkerResources) {
+fn serve_handover(connection: AcceptedConnection, resources: &WorkerResources) {
     // An error means that the event loop is out of memory: the client is dropped.
     if let Ok(connection) = connection.move_to_current_runtime() {
-        spawn_connection(connection, shares);
+        spawn_connection(connection, resources);
     }
 }
 
 /// Spawns the task of a connection on this thread.
-fn spawn_connection(connection: AcceptedConnection, shares: &WorkerResources) {
+fn spawn_connection(connection: AcceptedConnection, resources: &WorkerResources) {
     let (registry, number) = (
         connection.registration.registry.clone(),
         connection.registration.number,
     );
-    let task = tokio::spawn(connection::run(connection, shares.clone()));
+    let task = tokio::spawn(connection::run(connection, resources.clone()));
     registry.set_task(number, task.abort_handle());
 }
 
@@ -125,7 +125,7 @@ struct Acceptor {
     /// Index of the worker.
     worker: usize,
     listener: Arc<Listener>,
-    shares: WorkerResources,
+    resources: WorkerResources,
 }
 
 impl Acceptor {
@@ -219,9 +219,9 @@ impl Acceptor {
 
     fn dispatch(&self, connection: AcceptedConnection) {
         if connection.load.worker == self.worker {
-            spawn_connection(connection, &self.shares);
+            spawn_connection(connection, &self.resources);
         } else if let Some(connection) = self.balancer.hand_over(connection) {
-            spawn_connection(connection, &self.shares);
+            spawn_connection(connection, &self.resources);
         }
     }
 }
