@@ -49,7 +49,7 @@ pub use setting::{LinkConfig, Setting};
 pub use train::{Departure, Train, TrainLine, TrainVerdict};
 pub use transmitter::Rate;
 
-/// A packet on the wire, identified by the super-packet that it arrived in.
+/// A segment on the wire, identified by its super-packet and its position there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
     /// Number of the super-packet, counted by the caller.

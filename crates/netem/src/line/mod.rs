@@ -20,7 +20,7 @@ use super::{
     },
     jitter::JitterProcess,
     loss::{Loss, LossProcess},
-    queue::discipline::{Aqm, Verdict},
+    queue::discipline::{Aqm, AqmVerdict},
     random,
     schedule::Schedule,
     setting::{LinkConfig, QueueCapacity, Setting},
@@ -395,7 +395,7 @@ impl Line {
             let arrival = self.observer.dequeue();
             self.backlog -= u64::from(segment.len);
             let sojourn = now.since(queued.enqueued_at);
-            if self.aqm.decide(now, sojourn, self.backlog) == Verdict::Drop {
+            if self.aqm.decide(now, sojourn, self.backlog) == AqmVerdict::Drop {
                 drop_segment(segment, DropCause::Aqm, arrival, emit);
                 continue;
             }

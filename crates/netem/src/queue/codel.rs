@@ -8,9 +8,9 @@
 
 use longhaul_units::Time;
 
-/// Verdict on a segment taken from the head of a queue.
+/// Verdict of the AQM on a segment taken from the head of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AqmVerdict {
     /// Transmit the segment.
     Keep,
     /// Drop the segment, and decide on the next one at once.
@@ -66,14 +66,14 @@ impl CoDel {
 
     /// Decides on the segment just taken from the head, which waited for `sojourn` and has `backlog`
     /// bytes behind it. After a drop, call it for the next segment at once.
-    pub fn decide(&mut self, now: Time, sojourn: Time, backlog: u64) -> Verdict {
+    pub fn decide(&mut self, now: Time, sojourn: Time, backlog: u64) -> AqmVerdict {
         let ok_to_drop = self.ok_to_drop(now, sojourn, backlog);
         match self.phase {
             Phase::NotDropping if ok_to_drop => self.enter_dropping(now),
-            Phase::NotDropping => Verdict::Keep,
-            Phase::FirstDrop => self.change_phase(Phase::Dropping, Verdict::Keep),
+            Phase::NotDropping => AqmVerdict::Keep,
+            Phase::FirstDrop => self.change_phase(Phase::Dropping, AqmVerdict::Keep),
             Phase::Dropping | Phase::LaterDrop if !ok_to_drop => {
-                self.change_phase(Phase::NotDropping, Verdict::Keep)
+                self.change_phase(Phase::NotDropping, AqmVerdict::Keep)
             }
             Phase::Dropping => self.drop_when_due(now),
             Phase::LaterDrop => {
@@ -100,22 +100,22 @@ impl CoDel {
 
     /// Enters the dropping state with a drop (RFC 8289 §5.5). If the last dropping state ended less
     /// than 16 intervals ago, its drop rate is a better start than one drop an interval.
-    fn enter_dropping(&mut self, now: Time) -> Verdict {
+    fn enter_dropping(&mut self, now: Time) -> AqmVerdict {
         let delta = self.count - self.count_at_entry;
         let recent = now.since(self.drop_next) < self.interval * 16;
         self.count = if recent && delta > 1 { delta } else { 1 };
         self.count_at_entry = self.count;
         self.drop_next = self.control_law(now);
-        self.change_phase(Phase::FirstDrop, Verdict::Drop)
+        self.change_phase(Phase::FirstDrop, AqmVerdict::Drop)
     }
 
     /// Drops the segment if the time of the next drop has come.
-    fn drop_when_due(&mut self, now: Time) -> Verdict {
+    fn drop_when_due(&mut self, now: Time) -> AqmVerdict {
         if now < self.drop_next {
-            return self.change_phase(Phase::Dropping, Verdict::Keep);
+            return self.change_phase(Phase::Dropping, AqmVerdict::Keep);
         }
         self.count += 1;
-        self.change_phase(Phase::LaterDrop, Verdict::Drop)
+        self.change_phase(Phase::LaterDrop, AqmVerdict::Drop)
     }
 
     /// Returns the time of the drop after one at `from` (RFC 8289 §5.3). The time between drops falls
@@ -124,7 +124,7 @@ impl CoDel {
         from + Time::from_secs_f64(self.interval.as_secs_f64() / f64::from(self.count).sqrt())
     }
 
-    fn change_phase(&mut self, phase: Phase, verdict: Verdict) -> Verdict {
+    fn change_phase(&mut self, phase: Phase, verdict: AqmVerdict) -> AqmVerdict {
         self.phase = phase;
         verdict
     }
@@ -146,26 +146,26 @@ mod tests {
     fn keeps_a_burst_shorter_than_an_interval() {
         let mut codel = codel();
         for t in 0..=99 {
-            assert_eq!(codel.decide(ms(t), ms(50), 90_000), Verdict::Keep);
+            assert_eq!(codel.decide(ms(t), ms(50), 90_000), AqmVerdict::Keep);
         }
-        assert_eq!(codel.decide(ms(100), ms(4), 90_000), Verdict::Keep);
-        assert_eq!(codel.decide(ms(101), ms(50), 90_000), Verdict::Keep);
+        assert_eq!(codel.decide(ms(100), ms(4), 90_000), AqmVerdict::Keep);
+        assert_eq!(codel.decide(ms(101), ms(50), 90_000), AqmVerdict::Keep);
     }
 
     #[test]
     fn drops_one_after_an_interval_above_the_target() {
         let mut codel = codel();
         codel.decide(ms(0), ms(5), 90_000);
-        assert_eq!(codel.decide(ms(99), ms(5), 90_000), Verdict::Keep);
-        assert_eq!(codel.decide(ms(100), ms(5), 90_000), Verdict::Drop);
-        assert_eq!(codel.decide(ms(100), ms(5), 90_000), Verdict::Keep);
+        assert_eq!(codel.decide(ms(99), ms(5), 90_000), AqmVerdict::Keep);
+        assert_eq!(codel.decide(ms(100), ms(5), 90_000), AqmVerdict::Drop);
+        assert_eq!(codel.decide(ms(100), ms(5), 90_000), AqmVerdict::Keep);
     }
 
     #[test]
     fn keeps_all_while_an_mtu_or_less_waits() {
         let mut codel = codel();
         for t in 0..500 {
-            assert_eq!(codel.decide(ms(t), ms(50), 1500), Verdict::Keep);
+            assert_eq!(codel.decide(ms(t), ms(50), 1500), AqmVerdict::Keep);
         }
     }
 
@@ -173,7 +173,7 @@ mod tests {
     fn resumes_the_drop_rate_after_a_short_pause() {
         let mut codel = codel();
         let drops = |codel: &mut CoDel, span: std::ops::Range<u64>| -> Vec<u64> {
-            span.filter(|t| codel.decide(ms(*t), ms(50), 90_000) == Verdict::Drop)
+            span.filter(|t| codel.decide(ms(*t), ms(50), 90_000) == AqmVerdict::Drop)
                 .collect()
         };
         let first = drops(&mut codel, 0..1000);

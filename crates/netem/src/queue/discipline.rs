@@ -3,8 +3,8 @@
 //!
 //! Each holds beside the queue limit, which the line itself enforces (tail drop).
 
+pub use super::codel::AqmVerdict;
 use super::codel::CoDel;
-pub use super::codel::Verdict;
 use super::limit::QueueCapacity;
 use super::red::Red;
 use crate::grammar::{Arguments, Percentage, SpecError, serde_as_text, split_name};
@@ -236,10 +236,10 @@ impl Aqm {
     /// Decides on the segment just taken from the head, which waited for `sojourn` and has `backlog`
     /// bytes behind it.
     #[inline]
-    pub fn decide(&mut self, now: Time, sojourn: Time, backlog: u64) -> Verdict {
+    pub fn decide(&mut self, now: Time, sojourn: Time, backlog: u64) -> AqmVerdict {
         match &mut self.algorithm {
             Algorithm::CoDel(codel) => codel.decide(now, sojourn, backlog),
-            Algorithm::Tail | Algorithm::Red(_) => Verdict::Keep,
+            Algorithm::Tail | Algorithm::Red(_) => AqmVerdict::Keep,
         }
     }
 }

@@ -2,7 +2,7 @@
 //! Tests of CoDel and RED against their sources, under simulated time.
 
 use longhaul_netem::{
-    queue::discipline::{Aqm, QueueDiscipline, Verdict},
+    queue::discipline::{Aqm, AqmVerdict, QueueDiscipline},
     random::stream,
 };
 use longhaul_stats::fit;
@@ -20,7 +20,7 @@ fn drops_of_a_standing_queue(aqm: &mut Aqm, span: Time) -> Vec<f64> {
     let mut drops = Vec::new();
     let mut now = Time::ZERO;
     while now < span {
-        while aqm.decide(now, Time::from_millis(20), 2_500_000) == Verdict::Drop {
+        while aqm.decide(now, Time::from_millis(20), 2_500_000) == AqmVerdict::Drop {
             drops.push(now.as_nanos() as f64 / 1e3);
         }
         now += Time::from_micros(12);
@@ -110,5 +110,5 @@ fn red_admits_a_short_burst_by_default() {
 fn tail_drops_nothing_by_itself() {
     let mut aqm = aqm("tail");
     assert!(aqm.admit(Time::ZERO, u64::MAX, None));
-    assert_eq!(aqm.decide(Time::MAX, Time::MAX, u64::MAX), Verdict::Keep);
+    assert_eq!(aqm.decide(Time::MAX, Time::MAX, u64::MAX), AqmVerdict::Keep);
 }

@@ -146,13 +146,13 @@ fn predict_loss_based(control: Control, path: &Path) -> Prediction {
 }
 
 fn predict_lossy(control: Control, path: &Path) -> Prediction {
-    let (answer, formula) = lossy_window(control, path);
+    let (window, formula) = lossy_window(control, path);
     Prediction {
-        goodput_bps: path.goodput_bps(answer.value),
-        window_packets: answer.value,
+        goodput_bps: path.goodput_bps(window.value),
+        window_packets: window.value,
         limit: LimitingFactor::Loss,
         formula,
-        outside: answer.outside,
+        outside: window.outside,
         recovery: None,
     }
 }

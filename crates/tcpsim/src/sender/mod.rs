@@ -132,7 +132,7 @@ struct SenderLimits {
     receive_window: u64,
     send_buffer: u64,
     /// Packets to send in total.
-    end: u64,
+    total_packets: u64,
     /// Most packets in one super-packet.
     packets_per_super_packet: u64,
 }
@@ -150,7 +150,7 @@ impl Sender {
             limits: SenderLimits {
                 receive_window: settings.receive_window.get() / mss,
                 send_buffer: settings.send_buffer.get() / mss,
-                end: settings.packets.unwrap_or(u64::MAX),
+                total_packets: settings.packets.unwrap_or(u64::MAX),
                 packets_per_super_packet,
             },
             is_pacing: settings.paced || settings.pacing_rate_max.is_some(),
@@ -179,13 +179,13 @@ impl Sender {
 
     /// Adds `packets` of data from the application. Call [`transmit`](Self::transmit) afterwards.
     pub fn write(&mut self, packets: u64) {
-        self.limits.end = self.limits.end.saturating_add(packets);
+        self.limits.total_packets = self.limits.total_packets.saturating_add(packets);
     }
 
     /// Ends the application's data after the packets sent so far, and returns their number.
     pub fn stop(&mut self) -> u64 {
-        self.limits.end = self.scoreboard.next();
-        self.limits.end
+        self.limits.total_packets = self.scoreboard.next();
+        self.limits.total_packets
     }
 
     /// Ends the handshake now; it took `rtt`.
@@ -267,7 +267,7 @@ impl Sender {
     /// Whether all data to send is acknowledged.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.scoreboard.una() >= self.limits.end
+        self.scoreboard.una() >= self.limits.total_packets
     }
 
     /// Returns the time by which [`on_time`](Self::on_time) and [`transmit`](Self::transmit) must be called.

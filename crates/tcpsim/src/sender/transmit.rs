@@ -95,7 +95,7 @@ impl Sender {
     #[inline]
     fn sendable_packets(&self) -> u64 {
         let most = self.limits.receive_window.min(self.limits.send_buffer);
-        let edge = (self.scoreboard.una() + most).min(self.limits.end);
+        let edge = (self.scoreboard.una() + most).min(self.limits.total_packets);
         edge.saturating_sub(self.scoreboard.next())
     }
 
@@ -104,7 +104,7 @@ impl Sender {
     fn should_defer(&self, now: Time, free: u64, sendable: u64, super_packet_max: u64) -> bool {
         let cwnd = u64::from(self.window.cwnd);
         self.state < State::Recovery
-            && self.scoreboard.next() + sendable < self.limits.end
+            && self.scoreboard.next() + sendable < self.limits.total_packets
             && TsoDeferral {
                 allowed: free.min(sendable),
                 full: super_packet_max,
