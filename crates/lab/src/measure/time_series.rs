@@ -47,20 +47,20 @@ impl Bins {
     }
 }
 
-/// Returns the metric of the flows numbered `chosen` in each bin; `None` without samples.
+/// Returns the metric of the flows in each bin; `None` without samples.
 pub(crate) fn values(
     metric: TimeSeriesMetric,
     flows: &Flows<'_>,
-    chosen: &[usize],
+    flow_numbers: &[usize],
     recording: &Recording,
     bins: Bins,
 ) -> Vec<Option<f64>> {
-    let end = |number: &usize| match metric.is_sampled_at_sender() {
+    let endpoint = |number: &usize| match metric.is_sampled_at_sender() {
         true => flows.sender(*number),
         false => flows.receiver(*number),
     };
-    let ends: Vec<FlowEndpoint<'_>> = chosen.iter().map(end).collect();
-    let connections: Vec<Connection> = connections_of(&ends, recording)
+    let endpoints: Vec<FlowEndpoint<'_>> = flow_numbers.iter().map(endpoint).collect();
+    let connections: Vec<Connection> = connections_of(&endpoints, recording)
         .into_iter()
         .filter_map(|samples| Connection::of(&samples))
         .collect();
@@ -148,9 +148,9 @@ fn value(metric: TimeSeriesMetric, all: &[&Connection], span: (f64, f64)) -> Opt
         TimeSeriesMetric::CwndBytes => sum(each(|one| &one.cwnd_bytes)),
         TimeSeriesMetric::SrttUs => mean(each(|one| &one.srtt_us)),
         TimeSeriesMetric::JainRatio => {
-            let there = all.iter().filter(|one| one.covers(span));
+            let present = all.iter().filter(|one| one.covers(span));
             jain(
-                &there
+                &present
                     .map(|one| Connection::rate(&one.received, span))
                     .collect::<Vec<_>>(),
             )
@@ -190,16 +190,16 @@ pub(crate) fn drawn_series(
     }
     let time_series = |((of, flow), (metric, width)): (_, (TimeSeriesMetric, f64))| {
         let flow: Option<String> = flow;
-        let chosen = flows.select_transfers(flow.as_deref());
+        let flow_numbers = flows.select_transfers(flow.as_deref());
         let bins = Bins::between(
             0.0,
             end_s,
             width.max(round_width(end_s / TimeSeries::BINS_MAX as f64)),
         );
-        (!chosen.is_empty()).then(|| TimeSeries {
+        (!flow_numbers.is_empty()).then(|| TimeSeries {
             name: TimeSeriesId { metric: of, flow },
             bin_ms: bins.width_s * 1e3,
-            values: values(metric, &flows, &chosen, recording, bins),
+            values: values(metric, &flows, &flow_numbers, recording, bins),
         })
     };
     wanted.into_iter().filter_map(time_series).collect()
@@ -208,13 +208,13 @@ pub(crate) fn drawn_series(
 /// Flows whose goodput is drawn if the scenario has no figures, as far as samples identify them.
 fn default_flows(flows: &Flows<'_>) -> Vec<String> {
     let transfers = flows.select_transfers(None);
-    let alone = |number: &&usize| {
-        let own = flows.receiver(**number);
+    let is_identified = |number: &&usize| {
+        let receiver = flows.receiver(**number);
         let mut others = transfers.iter().filter(|other| other != number);
-        !others.any(|other| own.is_ambiguous_with(&flows.receiver(*other)))
+        !others.any(|other| receiver.is_ambiguous_with(&flows.receiver(*other)))
     };
     let several = transfers.len() > 1;
-    let drawn = transfers.iter().filter(|_| several).filter(alone);
+    let drawn = transfers.iter().filter(|_| several).filter(is_identified);
     let name = |number: &usize| flows.all[*number].name.clone();
     drawn.take(FLOWS_MAX).map(name).collect()
 }
@@ -275,13 +275,13 @@ pub(crate) mod tests {
         Recording::new(samples.collect())
     }
 
-    fn of(metric: TimeSeriesMetric, chosen: &[usize], bins: Bins) -> Vec<Option<f64>> {
+    fn of(metric: TimeSeriesMetric, flow_numbers: &[usize], bins: Bins) -> Vec<Option<f64>> {
         let scenario: Scenario = toml::from_str(SCENARIO).unwrap();
         let flows = Flows::of(&scenario, &Topology::of(&scenario));
         values(
             metric,
             &flows,
-            chosen,
+            flow_numbers,
             &two_flows(3_000_000, 1_000_000),
             bins,
         )
@@ -289,9 +289,9 @@ pub(crate) mod tests {
 
     #[test]
     fn computes_goodput_per_flow_and_bin() {
-        let rates = |chosen: &[usize]| -> Vec<f64> {
+        let rates = |flow_numbers: &[usize]| -> Vec<f64> {
             let bins = Bins::between(2.0, 5.0, 1.0);
-            let all = of(TimeSeriesMetric::GoodputBps, chosen, bins).into_iter();
+            let all = of(TimeSeriesMetric::GoodputBps, flow_numbers, bins).into_iter();
             all.map(|rate| (rate.unwrap() / 1e5).round() / 10.0)
                 .collect()
         };

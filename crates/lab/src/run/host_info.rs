@@ -72,18 +72,18 @@ pub(crate) fn skip_missing_commands(experiment: &mut ExperimentPlan) -> Result<(
             cells.push(cell.name());
         }
     }
-    let has = |cell: &Cell| absent.values().flatten().any(|name| *name == cell.name());
-    if !absent.is_empty() && experiment.cells.iter().all(has) {
+    let is_skipped = |cell: &Cell| absent.values().flatten().any(|name| *name == cell.name());
+    if !absent.is_empty() && experiment.cells.iter().all(is_skipped) {
         let programs: Vec<_> = absent.into_keys().collect();
         return Err(Refusal::unsupported(format!(
             "not on this machine: {}; install it, or give its path in the scenario",
             programs.join(", ")
         )));
     }
-    experiment.cells.retain(|cell| !has(cell));
+    experiment.cells.retain(|cell| !is_skipped(cell));
     for (program, cells) in absent {
         let line = format!(
-            "Left out, since {program} is not on this machine: {}",
+            "Skipped cells, because {program} is not on this machine: {}",
             cells.join("; ")
         );
         errln!("{line}");

@@ -36,19 +36,21 @@ impl Resolution {
         let values = control.values().map_err(Refusal::usage)?;
         let name = control.name.as_deref().unwrap_or_default();
         match (choice::choose(name), values, algorithm(name)) {
-            (_, Some(values), Some(own)) => Ok(Self::Longhaul(own, values)),
-            (Some(Choice::Ours(own)), ..) => Ok(Self::Longhaul(own, parameters::defaults(own))),
+            (_, Some(values), Some(algorithm)) => Ok(Self::Longhaul(algorithm, values)),
+            (Some(Choice::Ours(algorithm)), ..) => {
+                Ok(Self::Longhaul(algorithm, parameters::defaults(algorithm)))
+            }
             (Some(Choice::Kernel(name)), ..) => Ok(Self::Kernel(name)),
-            (None, ..) => Err(Refusal::unsupported(unknown(name))),
+            (None, ..) => Err(Refusal::unsupported(describe_unknown(name))),
         }
     }
 }
 
 /// Message for an unknown control: neither this kernel nor longhaul nor Linux has it. It is a typo,
 /// or one that another program registers (struct_ops) and has not registered yet.
-fn unknown(name: &str) -> String {
-    let own = longhaul_congestion::math::algorithms().map(Algorithm::system_name);
-    let mut known: Vec<_> = choice::registered().into_iter().chain(own).collect();
+fn describe_unknown(name: &str) -> String {
+    let longhauls = longhaul_congestion::math::algorithms().map(Algorithm::system_name);
+    let mut known: Vec<_> = choice::registered().into_iter().chain(longhauls).collect();
     known.sort_unstable();
     known.dedup();
     let distance = |known: &&String| levenshtein(known, name);
@@ -58,7 +60,7 @@ fn unknown(name: &str) -> String {
         .filter(|known| distance(known) <= 2);
     let suggestion = nearest.map_or(String::new(), |one| format!("; did you mean {one:?}?"));
     format!(
-        "no congestion control {name:?} here{suggestion} (there are: {})",
+        "no congestion control {name:?} on this machine{suggestion} (there are: {})",
         known.join(", ")
     )
 }
@@ -75,10 +77,10 @@ pub(crate) struct CongestionControls {
 pub(crate) fn check_names(experiment: &ExperimentPlan) -> Result<()> {
     for cell in &experiment.cells {
         for scenario in [&cell.scenario, &cell.quick_scenario] {
-            let named = check_named_controls(scenario, |_, text| check_exists(text));
-            let placed =
+            let checked = check_named_controls(scenario, |_, text| check_exists(text));
+            let refuse =
                 |error: ConfigError| experiment.sources.refuse(&error.in_cell(&cell.name()));
-            named.map_err(placed)?;
+            checked.map_err(refuse)?;
         }
     }
     Ok(())
@@ -89,7 +91,7 @@ pub(crate) fn check_names(experiment: &ExperimentPlan) -> Result<()> {
 pub(crate) fn check(experiment: &ExperimentPlan) -> Result<()> {
     requested_controls(experiment)
         .iter()
-        .try_for_each(available)
+        .try_for_each(check_available)
 }
 
 /// Checks that a name exists, whether this machine has it or not.
@@ -99,21 +101,21 @@ fn check_exists(text: &str) -> CheckResult {
     let exists = choice::availability(name) != Availability::Absent || choice::is_in_linux(name);
     match exists {
         true => Ok(()),
-        false => Err(unknown(name).into()),
+        false => Err(describe_unknown(name).into()),
     }
 }
 
 /// Checks that this machine has a control, or that this process can register it.
-fn available(control: &CcSpec) -> Result<()> {
+fn check_available(control: &CcSpec) -> Result<()> {
     let name = control.name.as_deref().unwrap_or_default();
-    let own = control.values().map_err(Refusal::usage)?.is_some();
+    let has_parameters = control.values().map_err(Refusal::usage)?.is_some();
     match choice::availability(name) {
-        _ if own => loader::permitted().map_err(Error::refusal),
+        _ if has_parameters => loader::permitted().map_err(Error::refusal),
         Availability::Ours => loader::permitted().map_err(Error::refusal),
         Availability::Registered => Ok(()),
         Availability::Module if choice::may_load_modules() => Ok(()),
         Availability::Module => Err(Refusal::unsupported(format!(
-            "congestion control {name:?} is a module that this kernel has not loaded: sudo modprobe {}",
+            "congestion control {name:?} is a module that this kernel has not loaded; load it: sudo modprobe {}",
             choice::module(name)
         ))),
         Availability::Absent => Err(Refusal::unsupported(format!(
@@ -127,29 +129,31 @@ fn available(control: &CcSpec) -> Result<()> {
 /// checked when their connections are planned.
 fn check_named_controls(
     scenario: &Scenario,
-    mut judge: impl FnMut(&str, &str) -> CheckResult,
+    mut check: impl FnMut(&str, &str) -> CheckResult,
 ) -> CheckResult {
-    let mut own = |text: &Option<String>| match text {
-        Some(text) => locate_error("congestion_control", judge("congestion_control", text)),
+    let mut check_setting = |text: &Option<String>| match text {
+        Some(text) => locate_error("congestion_control", check("congestion_control", text)),
         None => Ok(()),
     };
-    own(&scenario.congestion_control)?;
+    check_setting(&scenario.congestion_control)?;
     let mut hosts = scenario.hosts.iter();
     locate_error(
         "hosts",
-        hosts.try_for_each(|(name, host)| locate_error(name, own(&host.congestion_control))),
+        hosts.try_for_each(|(name, host)| {
+            locate_error(name, check_setting(&host.congestion_control))
+        }),
     )?;
     let mut relays = scenario.relays.iter().filter(|(_, relay)| relay.enabled);
     locate_error(
         "relays",
         relays.try_for_each(|(name, relay)| {
-            locate_error(name, check_leg_controls(relay, &mut judge))
+            locate_error(name, check_leg_controls(relay, &mut check))
         }),
     )?;
     let flows = check_each(&scenario.flows, |flow| {
         let on_sockets = flow.enabled && flow.program.is_tcp() && !scenario.simulated;
         match flow.cc.as_ref().filter(|_| on_sockets) {
-            Some(control) => locate_error("cc", judge("cc", &control.to_string())),
+            Some(control) => locate_error("cc", check("cc", &control.to_string())),
             None => Ok(()),
         }
     });
@@ -214,11 +218,11 @@ impl CongestionControls {
                 provider: "kernel".to_owned(),
                 ..CongestionControl::default()
             },
-            Resolution::Longhaul(own, values) => CongestionControl {
+            Resolution::Longhaul(algorithm, values) => CongestionControl {
                 requested,
-                name: self.register(own, &values)?,
+                name: self.register(algorithm, &values)?,
                 provider: "longhaul".to_owned(),
-                parameters: own
+                parameters: algorithm
                     .parameters()
                     .map(|parameter| parameter.name.to_owned())
                     .zip(values)
@@ -227,12 +231,12 @@ impl CongestionControls {
         })
     }
 
-    fn register(&mut self, own: Algorithm, values: &[u32]) -> Result<String> {
-        let key = (own.name(), values.to_vec());
+    fn register(&mut self, algorithm: Algorithm, values: &[u32]) -> Result<String> {
+        let key = (algorithm.name(), values.to_vec());
         if let Some(registered) = self.registered.get(&key) {
             return Ok(registered.name().to_owned());
         }
-        let registered = loader::register_transient(own, values).map_err(Error::refusal)?;
+        let registered = loader::register_transient(algorithm, values).map_err(Error::refusal)?;
         let name = registered.name().to_owned();
         self.registered.insert(key, registered);
         Ok(name)

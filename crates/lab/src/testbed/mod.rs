@@ -79,11 +79,11 @@ impl Testbed {
         }
         self.make_routes(scenario)?;
         for (name, host, relay) in scenario.relays().filter(|(_, _, relay)| relay.enabled) {
-            let own = self.topology.addresses(host);
+            let addresses = self.topology.addresses(host);
             let relay_host = programs::relay::RelayHost {
                 name,
                 netns: self.host(host)?,
-                addresses: &own,
+                addresses: &addresses,
                 directory,
             };
             let daemon = programs::relay::start(relay, &relay_host).await?;
@@ -161,8 +161,11 @@ impl Testbed {
                 &netns,
                 FORWARDING.map(|(name, value)| (name, value.to_owned())),
             )?;
-            let special = scenario.hosts.get(name).map(|host| &host.sysctl);
-            let settings = scenario.sysctl.iter().chain(special.into_iter().flatten());
+            let host_sysctls = scenario.hosts.get(name).map(|host| &host.sysctl);
+            let settings = scenario
+                .sysctl
+                .iter()
+                .chain(host_sysctls.into_iter().flatten());
             write_sysctls(
                 &netns,
                 settings.map(|(name, value)| (name.as_str(), value.to_string())),
@@ -225,14 +228,14 @@ impl Testbed {
 
     fn set_congestion_control(&self, host: &str, netns: &Netns, algorithm: &str) -> Result<()> {
         for addressed_link in &self.topology.addressed_links {
-            if let Some(own) = addressed_link.address_of(host) {
-                let (network, prefix) = (own.network(), own.prefix);
+            if let Some(address) = addressed_link.address_of(host) {
+                let (network, prefix) = (address.network(), address.prefix);
                 interface::set_congestion_control(
                     netns,
                     &addressed_link.name,
                     network,
                     prefix,
-                    own.ip,
+                    address.ip,
                     algorithm,
                 )?;
             }
@@ -250,20 +253,20 @@ fn host_control<'a>(scenario: &'a Scenario, host: &str) -> Option<&'a str> {
     let sends = |flow: &&Flow| flow.enabled && flow.program == Program::Ftp && flow.from == host;
     let mut ftp = scenario.flows.iter().filter(sends);
     let ftp = ftp.find_map(|flow| flow.cc.as_ref()?.name());
-    let own = (scenario.hosts.get(host)).and_then(|host| host.congestion_control.as_deref());
-    ftp.or(own).or(scenario.congestion_control.as_deref())
+    let of_host = (scenario.hosts.get(host)).and_then(|host| host.congestion_control.as_deref());
+    ftp.or(of_host).or(scenario.congestion_control.as_deref())
 }
 
 /// Whether a flow sends from `host` with its own congestion control, and no other setting applies.
 fn needs_reno(scenario: &Scenario, host: &str) -> bool {
-    let names = |flow: &Flow| {
+    let has_control = |flow: &Flow| {
         flow.cc
             .as_ref()
             .is_some_and(|control| control.name().is_some())
     };
-    let sends = |flow: &Flow| flow.enabled && flow.from == host && names(flow);
-    let own = scenario.hosts.get(host).map(|host| &host.sysctl);
-    let mut settings = own.into_iter().chain([&scenario.sysctl]);
+    let sends = |flow: &Flow| flow.enabled && flow.from == host && has_control(flow);
+    let host_sysctls = scenario.hosts.get(host).map(|host| &host.sysctl);
+    let mut settings = host_sysctls.into_iter().chain([&scenario.sysctl]);
     let is_set = settings.any(|all| all.contains_key(CONTROL));
     !is_set && host_control(scenario, host).is_none() && scenario.flows.iter().any(sends)
 }
@@ -307,14 +310,14 @@ mod tests {
 
     #[test]
     fn host_uses_reno_if_flows_set_their_control() {
-        let scenario = |head: &str| -> Scenario {
+        let scenario = |keys: &str| -> Scenario {
             let rest = r#"
                 title = "t"
                 question = "q"
                 links = [{ name = "wan", endpoints = ["a", "b"] }]
                 flows = [{ name = "f", program = "iperf3", from = "a", to = "b", size = "1MB", cc = "cubic" }]
             "#;
-            toml::from_str(&format!("{head}\n{rest}")).unwrap()
+            toml::from_str(&format!("{keys}\n{rest}")).unwrap()
         };
         assert!(needs_reno(&scenario(""), "a"));
         assert!(!needs_reno(&scenario(""), "b"));

@@ -48,7 +48,7 @@ pub(crate) async fn execute(
     if flows.iter().any(|flow| flow.program == Program::Command) {
         store.clear_scratch(&testbed.topology.hosts)?;
     }
-    let mut servers = serve(&flows, &web, testbed, store, directory).await?;
+    let mut servers = start_servers(&flows, &web, testbed, store, directory).await?;
     let context = TransferContext {
         scenario,
         testbed,
@@ -81,7 +81,7 @@ pub(crate) async fn execute(
         let command = command::HostCommand::of_server(flow, &testbed.topology, store, directory)?;
         command.map_or(Ok(()), |(server, _)| server.add_usage_to(outcome))?;
     }
-    verify(&flows, &outcomes, store, sinks)?;
+    verify_received_files(&flows, &outcomes, store, sinks)?;
     verify_created_files(&flows, &testbed.topology, store)?;
     recording.insert(udt_samples(&flows, &testbed.topology, directory, began_s)?);
     let offsets: Vec<Time> = testbed
@@ -114,7 +114,8 @@ async fn wait_for_failure(testbed: &mut Testbed, servers: &mut [Daemon]) -> anyh
     }
 }
 
-async fn serve(
+/// Starts the servers of all flows.
+async fn start_servers(
     flows: &[&Flow],
     web: &WebServers,
     testbed: &Testbed,
@@ -169,7 +170,7 @@ struct Transfer {
     sink: Option<Arc<Sink>>,
     sender_options: SenderOptions,
     limit: Time,
-    /// Expected link behaviour for a probe.
+    /// Expected behaviour of the link that a probe crosses.
     expected_link: Option<ExpectedLink>,
     command: Option<command::HostCommand>,
     record: PathBuf,
@@ -188,11 +189,11 @@ struct TransferContext<'a> {
 impl TransferContext<'_> {
     fn prepare(&self, flows: &[&Flow]) -> Result<Vec<Transfer>> {
         let all = flows.iter().enumerate();
-        all.map(|(number, flow)| self.transfer(number, flow))
+        all.map(|(number, flow)| self.prepare_one(number, flow))
             .collect()
     }
 
-    fn transfer(&self, number: usize, flow: &Flow) -> Result<Transfer> {
+    fn prepare_one(&self, number: usize, flow: &Flow) -> Result<Transfer> {
         let (testbed, topology) = (self.testbed, &self.testbed.topology);
         let server = address_of(testbed, flow, accepting_host(flow))?;
         let sender_options = SenderOptions::of(self.scenario, topology, flow);
@@ -212,7 +213,7 @@ impl TransferContext<'_> {
                     ports::server_port(self.web, number, flow, &sender_options),
                 ),
             },
-            proxy: proxy(testbed, flow)?,
+            proxy: proxy_url(testbed, flow)?,
             payload: self
                 .store
                 .directory()
@@ -250,8 +251,8 @@ fn socket_address(testbed: &Testbed, flow: &Flow, at: &HostPort) -> Result<Socke
     ))
 }
 
-/// URL of the proxy.
-fn proxy(testbed: &Testbed, flow: &Flow) -> Result<Option<String>> {
+/// Returns the URL of the proxy, if the flow uses one.
+fn proxy_url(testbed: &Testbed, flow: &Flow) -> Result<Option<String>> {
     let Some(proxy) = &flow.proxy else {
         return Ok(None);
     };
@@ -350,7 +351,7 @@ async fn run_all(transfers: Vec<Transfer>) -> Result<Vec<Outcome>> {
 }
 
 /// Checks byte counts and hashes of received files, after all clocks have stopped.
-fn verify(
+fn verify_received_files(
     flows: &[&Flow],
     outcomes: &[Outcome],
     store: &PayloadStore,

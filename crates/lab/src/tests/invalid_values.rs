@@ -374,7 +374,7 @@ pub(crate) const PROGRAM_CASES: &[InvalidCase] = &[
     (
         "'curl'",
         "'iperf3'\nduration = '2s'\ncc = ¦'cubik'",
-        "no congestion control \"cubik\" here; did you mean \"cubic\"?",
+        "no congestion control \"cubik\" on this machine; did you mean \"cubic\"?",
     ),
     (
         "note = 'middle'",

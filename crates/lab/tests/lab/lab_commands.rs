@@ -232,7 +232,8 @@ fn skips_cells_whose_program_is_not_installed() {
     let output = run(&[tools, &copy], out.path());
     let messages = stderr(&output);
     assert!(output.status.success(), "{messages}");
-    let line = "Left out, since no-such-program is not on this machine: tool=no-such-program";
+    let line =
+        "Skipped cells, because no-such-program is not on this machine: tool=no-such-program";
     assert!(messages.contains(line), "{messages}");
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(result["cells"].as_array().unwrap().len(), 1);
