@@ -94,6 +94,29 @@ fn creates_parent_directories_of_a_target() {
     assert!(!folder.path().join("x").exists(), "beyond the export");
 }
 
+/// Two sites export the same directory, which a distributed copy refuses.
+#[test]
+fn removes_created_directories_after_a_refused_check() {
+    let (near, far) = (Home::new(), Home::new());
+    fs::remove_dir(far.data()).unwrap();
+    symlink(near.data(), far.data()).unwrap();
+    let tokens = [near.token(&["new", "me"]), far.token(&["new", "me"])];
+    let (a, b) = (near.site(&[]), far.site(&[]));
+    let client = Client::with_tokens(&[(&a, &tokens[0]), (&b, &tokens[1])]);
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("from");
+    make_tree(&from);
+    fs::create_dir(near.data().join("old")).unwrap();
+    let target = format!("longhaul://{},{}/data/old/new/deep", a.address, b.address);
+    let refusal = client.copy_fails(2, &["--distributed", "target", text(&from), &target]);
+    assert!(
+        refusal.contains("sees what is in the target's directory"),
+        "{refusal}"
+    );
+    assert!(near.data().join("old").is_dir());
+    assert!(!near.data().join("old/new").exists());
+}
+
 #[test]
 fn refuses_a_target_in_the_source_if_one_of_them_is_exported() {
     let home = Home::new();

@@ -234,6 +234,12 @@ impl ExportScope {
         Ok(opened.with_protected(self.other_exports.iter().filter_map(device_and_inode)))
     }
 
+    /// Opens the export; also returns the path below it, `None` for the export itself.
+    pub(super) fn open_with_path(&self, path: &[u8]) -> Result<(Root, Option<RelPath>)> {
+        let below = self.path_below(Path::new(OsStr::from_bytes(path)))?;
+        Ok((self.open()?, below))
+    }
+
     /// Returns the path below the export; `None` for the export itself.
     fn path_below(&self, path: &Path) -> Result<Option<RelPath>> {
         let bytes = path.as_os_str().as_bytes();
