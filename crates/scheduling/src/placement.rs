@@ -48,41 +48,47 @@ pub fn stripe_len(file_len: u64) -> u64 {
 }
 
 impl Placement {
-    /// Whether this host has an entry that is on one host only. `name` is a hash of the entry's name.
+    /// Whether this host has an entry that is on one host only. The hash is that of the entry's name.
     #[must_use]
-    pub fn owns(&self, name: u64) -> bool {
-        name % u64::from(self.hosts) == u64::from(self.host)
+    pub fn owns(&self, name_hash: u64) -> bool {
+        name_hash % u64::from(self.hosts) == u64::from(self.host)
     }
 
     /// Returns the part of a file that this host has. Lengths are in bytes. A file that is not `divisible` is on one
     /// host; `divisible` is called for large files only.
-    pub fn of_file(
+    pub fn share_of_file(
         &self,
-        name: u64,
+        name_hash: u64,
         file_len: u64,
         block_len: u64,
         divisible: impl FnOnce() -> bool,
     ) -> HostShare {
         let stripe = self.stripe.unwrap_or_else(|| stripe_len(file_len));
         if file_len > stripe && divisible() {
-            let stripes = self.stripes(name, file_len, block_len, stripe);
+            let stripes = self.stripes(name_hash, file_len, block_len, stripe);
             return match stripes.is_empty() {
                 true => HostShare::Nothing,
                 false => HostShare::Blocks(stripes),
             };
         }
-        match self.owns(name) {
+        match self.owns(name_hash) {
             true => HostShare::Whole,
             false => HostShare::Nothing,
         }
     }
 
     /// Block ranges of the stripes that this host has. Files begin at different hosts, so that many files are balanced.
-    fn stripes(&self, name: u64, file_len: u64, block_len: u64, stripe: u64) -> Vec<Range<u64>> {
+    fn stripes(
+        &self,
+        name_hash: u64,
+        file_len: u64,
+        block_len: u64,
+        stripe: u64,
+    ) -> Vec<Range<u64>> {
         let blocks = file_len.div_ceil(block_len);
         let step = (stripe / block_len).max(1);
         let hosts = u64::from(self.hosts);
-        let first = (u64::from(self.host) + hosts - name % hosts) % hosts;
+        let first = (u64::from(self.host) + hosts - name_hash % hosts) % hosts;
         let indices = (first..blocks.div_ceil(step)).step_by(hosts as usize);
         indices
             .map(|index| index * step..blocks.min((index + 1) * step))
@@ -125,8 +131,9 @@ mod tests {
     #[test]
     fn stripes_go_to_hosts_in_turn() {
         let three: Vec<_> = all(3, Some(2 * BLOCK)).collect();
-        let blocks =
-            |host: usize, name| blocks_of(&three[host].of_file(name, 9 * BLOCK, BLOCK, || true));
+        let blocks = |host: usize, name| {
+            blocks_of(&three[host].share_of_file(name, 9 * BLOCK, BLOCK, || true))
+        };
         assert_eq!(blocks(0, 0), [0, 1, 6, 7]);
         assert_eq!(blocks(1, 0), [2, 3, 8]);
         assert_eq!(blocks(2, 0), [4, 5]);
@@ -138,7 +145,7 @@ mod tests {
 
     #[test]
     fn an_indivisible_file_is_on_one_host() {
-        let whole = |placement: &Placement| placement.of_file(7, 1 << 40, BLOCK, || false);
+        let whole = |placement: &Placement| placement.share_of_file(7, 1 << 40, BLOCK, || false);
         let shares: Vec<_> = all(3, None).map(|one| whole(&one)).collect();
         assert_eq!(
             shares,
@@ -149,10 +156,10 @@ mod tests {
     proptest! {
         #[test]
         fn hosts_together_have_each_block_once(
-            hosts in 2u16..20, name: u64, len in 0u64..1 << 42, stripe in prop::option::of(1u64..1 << 36)
+            hosts in 2u16..20, name_hash: u64, len in 0u64..1 << 42, stripe in prop::option::of(1u64..1 << 36)
         ) {
             let stripe = stripe.map(|stripe| stripe.max(len / 1000));
-            let shares: Vec<_> = all(hosts, stripe).map(|one| one.of_file(name, len, BLOCK, || true)).collect();
+            let shares: Vec<_> = all(hosts, stripe).map(|one| one.share_of_file(name_hash, len, BLOCK, || true)).collect();
             let divided = len > stripe.unwrap_or_else(|| stripe_len(len));
             if !divided {
                 prop_assert_eq!(shares.iter().filter(|share| **share == HostShare::Whole).count(), 1);

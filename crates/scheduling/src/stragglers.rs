@@ -21,7 +21,7 @@ pub struct StreamRate {
     /// Smoothed round-trip time.
     pub rtt: Time,
     /// Rate limit of the stream, in bytes a second; `u64::MAX` without a limit.
-    pub most_bytes_per_s: u64,
+    pub bytes_per_s_max: u64,
 }
 
 /// A stream with parcels in flight, as in [`Ledger::in_flight`].
@@ -30,7 +30,7 @@ type BusyStream<'a> = (u64, Time, &'a VecDeque<SentParcel>);
 /// Parcels that were sent a second time and are still in flight. Memory: a parcel or two for each stream.
 #[derive(Debug, Default)]
 pub struct Stragglers {
-    repeated: BTreeSet<Parcel>,
+    resent: BTreeSet<Parcel>,
 }
 
 impl Stragglers {
@@ -56,26 +56,26 @@ impl Stragglers {
         let mut late: Vec<(f64, &Parcel)> = streams
             .iter()
             .flat_map(|stream| late_parcels(stream, rates.get(&stream.0), typical, now))
-            .filter(|(_, parcel)| !self.repeated.contains(*parcel))
+            .filter(|(_, parcel)| !self.resent.contains(*parcel))
             .collect();
         late.sort_by(|(a, _), (b, _)| b.total_cmp(a));
         late.truncate(idle.len());
         let late: Vec<Parcel> = late.into_iter().map(|(_, parcel)| parcel.clone()).collect();
-        self.repeated.extend(late.iter().cloned());
+        self.resent.extend(late.iter().cloned());
         late
     }
 
-    /// Forgets repeated parcels that are no longer in flight.
+    /// Removes resent parcels that are no longer in flight.
     fn remove_arrived(&mut self, streams: &[BusyStream<'_>]) {
         let in_flight = || streams.iter().flat_map(|(.., parcels)| parcels.iter());
-        self.repeated
+        self.resent
             .retain(|parcel| in_flight().any(|sent| sent.parcel == *parcel));
     }
 
     /// Whether a parcel is in flight for the second time.
     #[must_use]
-    pub fn has_repeated(&self, parcel: &Parcel) -> bool {
-        self.repeated.contains(parcel)
+    pub fn is_resent(&self, parcel: &Parcel) -> bool {
+        self.resent.contains(parcel)
     }
 }
 
@@ -114,7 +114,7 @@ impl StreamRate {
     fn seconds_for(&self, bytes: u64) -> f64 {
         let rtt = self.rtt.as_secs_f64();
         let rate = self.window_bytes as f64 / rtt.max(1e-6);
-        bytes as f64 / rate.min(self.most_bytes_per_s as f64).max(1.0) + rtt
+        bytes as f64 / rate.min(self.bytes_per_s_max as f64).max(1.0) + rtt
     }
 
     /// Seconds that `bytes` still take if they have been in flight for `since`. Overdue bytes are expected to take as
@@ -139,7 +139,7 @@ mod tests {
         StreamRate {
             window_bytes,
             rtt: Time::from_millis(350),
-            most_bytes_per_s: u64::MAX,
+            bytes_per_s_max: u64::MAX,
         }
     }
 
@@ -175,7 +175,7 @@ mod tests {
             stragglers.choose_resends(&ledger, &rates, now),
             [block(1), block(0)]
         );
-        assert!(stragglers.has_repeated(&block(0)) && !stragglers.has_repeated(&block(2)));
+        assert!(stragglers.is_resent(&block(0)) && !stragglers.is_resent(&block(2)));
         assert_eq!(stragglers.choose_resends(&ledger, &rates, now), [], "once");
     }
 
@@ -222,7 +222,7 @@ mod tests {
     fn repeats_parcels_of_a_stream_with_a_low_rate_limit() {
         let ledger = ledger(&[1, 0]);
         let mut rates = stream_rates(&[2 * MIB, 2 * MIB]);
-        rates.get_mut(&0).unwrap().most_bytes_per_s = 100_000;
+        rates.get_mut(&0).unwrap().bytes_per_s_max = 100_000;
         let late = Stragglers::default().choose_resends(&ledger, &rates, Time::ZERO);
         assert_eq!(late, [block(0)]);
     }
@@ -238,6 +238,6 @@ mod tests {
         );
         ledger.confirm(0, 1, Time::ZERO).unwrap();
         assert_eq!(stragglers.choose_resends(&ledger, &rates, Time::ZERO), []);
-        assert!(!stragglers.has_repeated(&block(0)));
+        assert!(!stragglers.is_resent(&block(0)));
     }
 }

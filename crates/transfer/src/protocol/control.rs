@@ -55,8 +55,8 @@ pub enum Task {
     Pieces,
     /// Copies the file data of extents, as the coordinator assigns them. A later session copies everything else.
     Extents,
-    /// Creates a probe file with this number in the target's directory, and removes it when standard input ends. Used
-    /// before a copy to several target hosts, to find out which of them share the directory.
+    /// Creates a probe file with this number in the target's directory, and removes it after the next message or when
+    /// standard input ends. Used before a copy to several target hosts, to find out which of them share the directory.
     CreateProbe(u128),
     /// Reports whether the probe file with this number is visible.
     FindProbe(u128),

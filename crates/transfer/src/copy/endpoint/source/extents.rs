@@ -92,7 +92,7 @@ impl Source {
     ) {
         let roots = sources.iter().filter_map(ScanSource::name).cloned();
         self.to_target.push(SourceMsg::Roots(roots.collect()));
-        let mut known = HashSet::new();
+        let mut announced = HashSet::new();
         for Assignment { number, extent } in assigned {
             let progress = ExtentProgress {
                 more: true,
@@ -100,7 +100,7 @@ impl Source {
             };
             self.shared
                 .update(|state| state.extents.insert(number, progress));
-            self.announce_extent(sources, &mut known, number, extent);
+            self.announce_extent(sources, &mut announced, number, extent);
             self.update_extent(number, |extent| extent.more = false);
             self.report_if_done(number);
         }
@@ -111,7 +111,7 @@ impl Source {
     fn announce_extent(
         &self,
         sources: &Arc<[ScanSource]>,
-        known: &mut HashSet<RelPath>,
+        announced: &mut HashSet<RelPath>,
         number: u64,
         extent: Extent,
     ) {
@@ -135,7 +135,7 @@ impl Source {
         for (path, portion) in portions {
             let found = match sources.get(source) {
                 Some(scan_source) => self
-                    .stat_with_parents(scan_source, known, &path)
+                    .stat_with_parents(scan_source, announced, &path)
                     .map_err(|error| error.to_string()),
                 None => Err(format!("{path}: there is no source {source}")),
             };
@@ -154,21 +154,21 @@ impl Source {
     fn stat_with_parents(
         &self,
         scan_source: &ScanSource,
-        known: &mut HashSet<RelPath>,
+        announced: &mut HashSet<RelPath>,
         path: &RelPath,
     ) -> Result<Entry, Failure> {
         let mut parents = Vec::new();
         let mut dir = path.parent();
-        while let Some(path) = dir.filter(|path| !known.contains(path)) {
+        while let Some(path) = dir.filter(|path| !announced.contains(path)) {
             dir = path.parent();
             parents.push(path);
         }
         for path in parents.into_iter().rev() {
             self.announce_entry(scan_source.reread(&path)?, None);
-            if known.len() == DIRECTORIES_MAX {
-                known.clear();
+            if announced.len() == DIRECTORIES_MAX {
+                announced.clear();
             }
-            known.insert(path);
+            announced.insert(path);
         }
         scan_source.reread(path)
     }

@@ -51,8 +51,12 @@ impl Source {
                         .hard_links(&entry.path)
                         .is_ok_and(|links| links == 1)
                 };
-                match placement.of_file(name_hash(&entry.path), version.size, BLOCK_LEN, divisible)
-                {
+                match placement.share_of_file(
+                    name_hash(&entry.path),
+                    version.size,
+                    BLOCK_LEN,
+                    divisible,
+                ) {
                     HostShare::Nothing => None,
                     HostShare::Whole => Some(Portion::Whole),
                     HostShare::Blocks(blocks) => Some(Portion::KeepPiece(blocks)),

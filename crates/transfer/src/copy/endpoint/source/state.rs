@@ -67,7 +67,7 @@ pub(super) struct State {
     pub(super) ledger: Ledger,
     pub(super) stragglers: Stragglers,
     /// Parcels to send a second time, on streams with nothing else in flight.
-    repeats: VecDeque<Parcel>,
+    resends: VecDeque<Parcel>,
     /// Entries announced and neither completed nor aborted. Only files have further messages.
     pub(super) announced: HashMap<u64, Option<Arc<SourceFile>>>,
     /// Extended attributes of these entries.
@@ -168,11 +168,11 @@ impl State {
     }
 
     /// Queues data in flight on slow streams for other streams, if these have nothing else to carry.
-    pub(super) fn queue_repeats(&mut self, paces: &BTreeMap<u64, StreamRate>, now: Time) {
-        if self.work.is_empty() && self.repeats.is_empty() {
-            self.repeats = self
+    pub(super) fn queue_resends(&mut self, rates: &BTreeMap<u64, StreamRate>, now: Time) {
+        if self.work.is_empty() && self.resends.is_empty() {
+            self.resends = self
                 .stragglers
-                .choose_resends(&self.ledger, paces, now)
+                .choose_resends(&self.ledger, rates, now)
                 .into();
         }
     }
@@ -181,7 +181,7 @@ impl State {
     fn next_parcel(&mut self, stream: u64) -> Option<Parcel> {
         let next = self.work.next_parcel();
         next.or_else(|| match self.ledger.is_idle(stream) {
-            true => self.repeats.pop_front(),
+            true => self.resends.pop_front(),
             false => None,
         })
     }

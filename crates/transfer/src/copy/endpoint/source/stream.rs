@@ -131,7 +131,7 @@ impl Source {
                 1 => Parcel::Files(vec![file]),
                 _ => Parcel::Block { file, block },
             };
-            let repeated = state.stragglers.has_repeated(&parcel);
+            let is_duplicate = state.stragglers.is_resent(&parcel);
             // Before the block is sent: the answer may be quick.
             let recorded = state
                 .ledger
@@ -143,12 +143,12 @@ impl Source {
             let last = outgoing.record_read(block, BlockHash(header.hash));
             let sealed = last.then(|| outgoing.hash());
             Ok(Some(OutgoingBlock {
-                is_duplicate: repeated,
+                is_duplicate,
                 sealed,
             }))
         });
         let Some(OutgoingBlock {
-            is_duplicate: repeated,
+            is_duplicate,
             sealed,
         }) = outgoing_block?
         else {
@@ -164,7 +164,7 @@ impl Source {
         if length > 0 {
             self.send_bytes(stream)?;
         }
-        self.counters.update(|progress| match repeated {
+        self.counters.update(|progress| match is_duplicate {
             true => progress.duplicate += length,
             false => progress.sent += length,
         });

@@ -42,7 +42,7 @@ impl Source {
             if !fixed {
                 self.adjust_stream_count(&mut monitor, &infos);
             }
-            self.queue_repeats(&infos);
+            self.queue_resends(&infos);
         }
         let stats = monitor.streams.into_values().map(|one| one.stats);
         self.reporter.send(&Report::Streams(stats.collect()));
@@ -135,14 +135,14 @@ impl Source {
 
     /// Lets idle streams carry data in flight on slow ones. Not under a `--limit`, where no stream is slow by
     /// itself.
-    fn queue_repeats(&self, infos: &BTreeMap<u64, TcpInfo>) {
+    fn queue_resends(&self, infos: &BTreeMap<u64, TcpInfo>) {
         if self.limit.is_some() {
             return;
         }
         let rate = |(number, info): (&u64, &TcpInfo)| (*number, stream_rate(info));
         let rates = infos.iter().map(rate).collect();
         self.shared
-            .update(|state| state.queue_repeats(&rates, clock::now()));
+            .update(|state| state.queue_resends(&rates, clock::now()));
     }
 }
 
@@ -150,7 +150,7 @@ fn stream_rate(info: &TcpInfo) -> StreamRate {
     StreamRate {
         window_bytes: u64::from(info.cwnd_segments) * u64::from(info.mss_bytes),
         rtt: micros(info.rtt_us),
-        most_bytes_per_s: info.max_pacing_rate_bytes_per_s,
+        bytes_per_s_max: info.max_pacing_rate_bytes_per_s,
     }
 }
 

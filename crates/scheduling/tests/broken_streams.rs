@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Properties of the schedule when streams break at any moment or are slow, with a receiver that counts the parcels of
-//! each stream. Every block arrives. No block arrives twice, except those that were repeated for a slow stream.
+//! Properties of the schedule when streams break at any moment or are slow. A simulated receiver counts the parcels of
+//! each stream. Every block arrives. No block arrives twice, except those that were resent for a slow stream.
 
 use longhaul_scheduling::{Ledger, Missing, Parcel, Stragglers, StreamEnded, StreamRate, Work};
 use longhaul_units::Time;
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const NOW: Time = Time::ZERO;
 
-/// A stream, as both ends know it.
+/// Stream with the state of its sender and of its receiver.
 #[derive(Debug)]
 struct Stream {
     number: u64,
@@ -19,7 +19,7 @@ struct Stream {
     arrived: u64,
     /// Whether the receiver has the stream open.
     is_open: bool,
-    /// Whether the receiver has reported its end to the sender.
+    /// Whether the receiver has reported to the sender that the stream broke.
     is_reported: bool,
 }
 
@@ -28,9 +28,11 @@ struct Simulation {
     work: Work,
     ledger: Ledger,
     stragglers: Stragglers,
-    repeated: BTreeMap<Parcel, u32>,
+    /// Number of times that each parcel was resent for a slow stream.
+    resent: BTreeMap<Parcel, u32>,
     streams: Vec<Stream>,
-    next_number: u64,
+    last_number: u64,
+    /// Number of arrivals of each block, by file and block.
     arrivals: BTreeMap<(u64, u64), u32>,
 }
 
@@ -39,7 +41,7 @@ struct Simulation {
 enum Event {
     /// The sender sends a parcel.
     Send,
-    /// No work is left, and this stream is slow.
+    /// The stream is slow. If no work is left, its parcels are resent.
     Slow,
     /// A parcel arrives.
     Arrive,
@@ -66,12 +68,13 @@ fn events() -> impl Strategy<Value = Vec<(usize, Event)>> {
     prop::collection::vec((0_usize..4, event), 0..400)
 }
 
-/// Missing parts of files, in their order: small files, or ranges of blocks.
-fn files() -> impl Strategy<Value = Vec<Missing>> {
-    let cuts = prop::collection::btree_set(0_u64..60, 2..8);
-    let blocks = cuts.prop_map(|cuts: BTreeSet<u64>| {
-        let cuts: Vec<u64> = cuts.into_iter().collect();
-        Missing::Blocks(cuts.chunks_exact(2).map(|two| two[0]..two[1]).collect())
+/// Missing parts of files, in the order of the files: small files, or ranges of blocks.
+fn missing_parts() -> impl Strategy<Value = Vec<Missing>> {
+    let bounds = prop::collection::btree_set(0_u64..60, 2..8);
+    let blocks = bounds.prop_map(|bounds: BTreeSet<u64>| {
+        let bounds: Vec<u64> = bounds.into_iter().collect();
+        let ranges = bounds.chunks_exact(2).map(|range| range[0]..range[1]);
+        Missing::Blocks(ranges.collect())
     });
     let small = (0_u64..3 << 20).prop_map(Missing::Whole);
     prop::collection::vec(prop_oneof![3 => small, 1 => blocks], 1..30)
@@ -98,9 +101,9 @@ impl Simulation {
             work,
             ledger: Ledger::default(),
             stragglers: Stragglers::default(),
-            repeated: BTreeMap::new(),
+            resent: BTreeMap::new(),
             streams: Vec::new(),
-            next_number: 0,
+            last_number: 0,
             arrivals: BTreeMap::new(),
         };
         for _ in 0..4 {
@@ -111,9 +114,9 @@ impl Simulation {
     }
 
     fn open(&mut self) -> Stream {
-        self.next_number += 1;
+        self.last_number += 1;
         Stream {
-            number: self.next_number,
+            number: self.last_number,
             in_flight: VecDeque::new(),
             arrived: 0,
             is_open: true,
@@ -121,20 +124,20 @@ impl Simulation {
         }
     }
 
-    fn apply(&mut self, at: usize, event: Event) {
+    fn apply(&mut self, index: usize, event: Event) {
         match event {
-            Event::Send => self.send(at),
-            Event::Slow => self.repeat(at),
-            Event::Arrive => self.arrive(at),
+            Event::Send => self.send(index),
+            Event::Slow => self.resend(index),
+            Event::Arrive => self.arrive(index),
             Event::Confirm => {
                 let Stream {
                     number, arrived, ..
-                } = self.streams[at];
+                } = self.streams[index];
                 self.ledger.confirm(number, arrived, NOW).unwrap();
             }
-            Event::Break => self.break_stream(at),
-            Event::Report => self.report(at),
-            Event::Notice if !self.streams[at].is_open => self.replace(at),
+            Event::Break => self.break_stream(index),
+            Event::Report => self.report(index),
+            Event::Notice if !self.streams[index].is_open => self.replace(index),
             Event::Notice => {}
         }
     }
@@ -145,24 +148,24 @@ impl Simulation {
             Parcel::Block { file: f, block: b } => (*f, *b) == (file, block),
             Parcel::Files(files) => files[..] == [file] && block == 0,
         };
-        let repeated = self.repeated.iter().filter(|(parcel, _)| has_block(parcel));
-        1 + repeated.map(|(_, times)| times).sum::<u32>()
+        let resent = self.resent.iter().filter(|(parcel, _)| has_block(parcel));
+        1 + resent.map(|(_, times)| times).sum::<u32>()
     }
 
     /// Sends a parcel as the source of a copy does. Each small file is a parcel of its own.
-    fn send(&mut self, at: usize) {
+    fn send(&mut self, index: usize) {
         let Some(parcel) = self.work.next_parcel() else {
             return;
         };
-        let mut singles: VecDeque<Parcel> = match parcel {
+        let mut parcels: VecDeque<Parcel> = match parcel {
             Parcel::Files(files) => files
                 .into_iter()
                 .map(|file| Parcel::Files(vec![file]))
                 .collect(),
             block => [block].into(),
         };
-        while let Some(parcel) = singles.pop_front() {
-            let stream = &mut self.streams[at];
+        while let Some(parcel) = parcels.pop_front() {
+            let stream = &mut self.streams[index];
             match self
                 .ledger
                 .record_sent(stream.number, parcel.clone(), 1 << 20, NOW)
@@ -172,38 +175,38 @@ impl Simulation {
                 Ok(()) => {}
                 Err(StreamEnded(parcel)) => {
                     self.work.requeue(parcel);
-                    singles
+                    parcels
                         .drain(..)
-                        .for_each(|behind| self.work.requeue(behind));
-                    return self.replace(at);
+                        .for_each(|parcel| self.work.requeue(parcel));
+                    return self.replace(index);
                 }
             }
         }
     }
 
-    /// Repeats parcels of a slow stream, as the thread that samples all streams does.
-    fn repeat(&mut self, slow: usize) {
+    /// Resends parcels of a slow stream, as the thread that samples all streams does.
+    fn resend(&mut self, slow_stream: usize) {
         if !self.work.is_empty() {
             return;
         }
-        let rate = |slow: bool| StreamRate {
-            window_bytes: if slow { 1000 } else { 1 << 20 },
+        let rate = |is_slow: bool| StreamRate {
+            window_bytes: if is_slow { 1000 } else { 1 << 20 },
             rtt: Time::from_millis(100),
-            most_bytes_per_s: u64::MAX,
+            bytes_per_s_max: u64::MAX,
         };
         let all = self.streams.iter().enumerate();
-        let rates = all.map(|(at, stream)| (stream.number, rate(at == slow)));
+        let rates = all.map(|(index, stream)| (stream.number, rate(index == slow_stream)));
         for parcel in self
             .stragglers
             .choose_resends(&self.ledger, &rates.collect(), NOW)
         {
-            *self.repeated.entry(parcel.clone()).or_default() += 1;
+            *self.resent.entry(parcel.clone()).or_default() += 1;
             self.work.requeue(parcel);
         }
     }
 
-    fn arrive(&mut self, at: usize) {
-        let stream = &mut self.streams[at];
+    fn arrive(&mut self, index: usize) {
+        let stream = &mut self.streams[index];
         let Some(parcel) = stream.in_flight.pop_front() else {
             return;
         };
@@ -215,13 +218,13 @@ impl Simulation {
         *self.arrivals.entry(block).or_default() += 1;
     }
 
-    fn break_stream(&mut self, at: usize) {
-        self.streams[at].is_open = false;
-        self.streams[at].in_flight.clear();
+    fn break_stream(&mut self, index: usize) {
+        self.streams[index].is_open = false;
+        self.streams[index].in_flight.clear();
     }
 
-    fn report(&mut self, at: usize) {
-        let stream = &mut self.streams[at];
+    fn report(&mut self, index: usize) {
+        let stream = &mut self.streams[index];
         if !stream.is_open && !stream.is_reported {
             stream.is_reported = true;
             let lost = self
@@ -235,32 +238,32 @@ impl Simulation {
     }
 
     /// Opens a new stream in place of a broken one. The receiver reports the broken one, unless it has done so.
-    fn replace(&mut self, at: usize) {
-        self.report(at);
-        self.streams[at] = self.open();
+    fn replace(&mut self, index: usize) {
+        self.report(index);
+        self.streams[index] = self.open();
     }
 
     /// Completes the copy, without further breaks.
     fn finish(&mut self) {
-        for at in 0..4 {
-            self.apply(at, Event::Notice);
+        for index in 0..4 {
+            self.apply(index, Event::Notice);
         }
         while !self.work.is_empty() || self.streams.iter().any(|s| !s.in_flight.is_empty()) {
-            for at in 0..4 {
-                self.send(at);
-                self.arrive(at);
+            for index in 0..4 {
+                self.send(index);
+                self.arrive(index);
             }
         }
-        (0..4).for_each(|at| self.apply(at, Event::Confirm));
+        (0..4).for_each(|index| self.apply(index, Event::Confirm));
     }
 }
 
 proptest! {
     #[test]
-    fn every_block_arrives_once_when_streams_break(files in files(), events in events()) {
+    fn every_block_arrives_once_when_streams_break(files in missing_parts(), events in events()) {
         let mut simulation = Simulation::new(&files);
-        for (at, event) in events {
-            simulation.apply(at, event);
+        for (index, event) in events {
+            simulation.apply(index, event);
         }
         simulation.finish();
         let arrived: BTreeSet<_> = simulation.arrivals.keys().copied().collect();
