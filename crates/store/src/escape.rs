@@ -10,33 +10,36 @@ pub(crate) struct Escaped<'a>(pub(crate) &'a [u8]);
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.0.utf8_chunks() {
-            chunk.valid().chars().try_for_each(|char| escape(char, f))?;
-            bytes(chunk.invalid(), f)?;
+            chunk
+                .valid()
+                .chars()
+                .try_for_each(|char| escape_char(char, f))?;
+            escape_bytes(chunk.invalid(), f)?;
         }
         Ok(())
     }
 }
 
-fn escape(char: char, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn escape_char(char: char, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match char {
         '\\' => f.write_str("\\\\"),
         _ if char.is_control() || is_line_break(char) => {
-            bytes(char.encode_utf8(&mut [0; 4]).as_bytes(), f)
+            escape_bytes(char.encode_utf8(&mut [0; 4]).as_bytes(), f)
         }
         _ => f.write_char(char),
     }
 }
 
-/// Unicode's line separators, at which some editors break lines.
+/// Whether a character is one of Unicode's line separators, at which some editors break lines.
 fn is_line_break(char: char) -> bool {
     matches!(char, '\u{2028}' | '\u{2029}')
 }
 
-fn bytes(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn escape_bytes(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(f, "\\x{byte:02x}"))
 }
 
-/// Name that [`Escaped`] showed as this text; `None` if no name is shown so.
+/// Returns the name that [`Escaped`] displays as this text; `None` if it displays no name so.
 pub(crate) fn unescape(text: &[u8]) -> Option<Vec<u8>> {
     let mut name = Vec::with_capacity(text.len());
     let mut rest = text;

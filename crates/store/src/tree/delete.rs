@@ -106,13 +106,14 @@ impl<'a> DeletionPlan<'a> {
             .last()
             .is_some_and(|frame| !frame.is_for(dir.as_ref()))
         {
-            self.leave();
+            self.finish_directory();
         }
         let frame = self.frames.last_mut().unwrap_or(&mut self.top);
         frame.names.insert(path.name().into());
     }
 
-    fn leave(&mut self) {
+    /// Compares the directory that the scan has finished.
+    fn finish_directory(&mut self) {
         if let Some(frame) = self.frames.pop() {
             self.compare(&frame);
         }
@@ -145,7 +146,7 @@ impl<'a> DeletionPlan<'a> {
             .filter(|name| !frame.names.contains(*name));
         let mut found = Vec::new();
         for name in extra_names {
-            found.push(below(frame.path.as_ref(), name)?);
+            found.push(path_in(frame.path.as_ref(), name)?);
         }
         found.retain(|path| !self.is_excluded(path) && !self.is_on_other_file_system(path));
         Ok(found)
@@ -179,7 +180,7 @@ impl<'a> DeletionPlan<'a> {
             ScanEnd::Unfinished => return Err(DeletionRefused::Unfinished),
         }
         while !self.frames.is_empty() {
-            self.leave();
+            self.finish_directory();
         }
         if self.top_copied {
             let top = std::mem::take(&mut self.top);
@@ -195,7 +196,7 @@ impl Frame {
     }
 }
 
-fn below(dir: Option<&RelPath>, name: &[u8]) -> Result<RelPath, Failure> {
+fn path_in(dir: Option<&RelPath>, name: &[u8]) -> Result<RelPath, Failure> {
     Ok(match dir {
         Some(dir) => dir.join(name)?,
         None => RelPath::parse(name)?,
@@ -265,8 +266,8 @@ pub fn remove_all(root: &Root, filter: &Filter, path: &RelPath) -> (u64, Vec<Fai
     (removal.removed, removal.failures)
 }
 
-/// Lists the entries that [`remove_all`] would remove, contents before their directory. Calls `say`
-/// for each, and returns the failures.
+/// Lists the entries that [`remove_all`] would remove, contents before their directory. Calls
+/// `report` for each, and returns the failures.
 pub fn list_removable(
     root: &Root,
     filter: &Filter,
@@ -350,25 +351,30 @@ struct Removal<'a> {
     failures: Vec<Failure>,
 }
 
-/// Step of a removal: a directory is entered, and left when it is empty.
+/// Step of a removal.
 enum Step {
-    Enter(RelPath, Verdict),
-    Leave(RelPath),
+    /// Removes an entry, a directory with its contents. The verdict is that of the parent directory.
+    Entry(RelPath, Verdict),
+    /// Removes a directory whose contents were removed.
+    EmptiedDirectory(RelPath),
 }
 
 impl Removal<'_> {
     fn remove_tree(&mut self, path: &RelPath, parent_verdict: Verdict) {
-        let mut steps = vec![Step::Enter(path.clone(), parent_verdict)];
+        let mut steps = vec![Step::Entry(path.clone(), parent_verdict)];
         while let Some(step) = steps.pop() {
             let done = match step {
-                Step::Enter(path, parent_verdict) => self.enter(&path, parent_verdict, &mut steps),
-                Step::Leave(path) => self.leave(&path),
+                Step::Entry(path, parent_verdict) => {
+                    self.remove_entry(&path, parent_verdict, &mut steps)
+                }
+                Step::EmptiedDirectory(path) => self.remove_directory(&path),
             };
             self.failures.extend(done.err());
         }
     }
 
-    fn enter(
+    /// Removes an entry that is not a directory. For a directory, adds the steps that remove it.
+    fn remove_entry(
         &mut self,
         path: &RelPath,
         parent_verdict: Verdict,
@@ -395,18 +401,18 @@ impl Removal<'_> {
         }
         self.root.make_writable(Some(path))?;
         let (names, error) = self.root.list(Some(path))?;
-        steps.push(Step::Leave(path.clone()));
+        steps.push(Step::EmptiedDirectory(path.clone()));
         let files = files_with_pieces(self.root, Some(path), &names)?;
         let only_pieces = files.iter().map(AsRef::as_ref);
         let only_pieces = only_pieces.filter(|file| !names.contains(file));
         for name in names.iter().chain(only_pieces) {
-            steps.push(Step::Enter(path.join(name)?, verdict));
+            steps.push(Step::Entry(path.join(name)?, verdict));
         }
         error.map_or(Ok(()), Err)
     }
 
     /// Removes a directory. It stays if entries in it were kept.
-    fn leave(&mut self, path: &RelPath) -> Result<(), Failure> {
+    fn remove_directory(&mut self, path: &RelPath) -> Result<(), Failure> {
         match self.remove_one(|root| root.remove_dir(path)) {
             Err(failure) if failure.errno() == Some(Errno::NOTEMPTY) => Ok(()),
             done => done,

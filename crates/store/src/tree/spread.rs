@@ -200,8 +200,8 @@ mod tests {
         assert!(matches!(read(&dir), Err(SpreadError::Damaged)));
         let dir = SimulatedDisk::default().directory();
         let long = "x".repeat(LEN_MAX);
-        let noted = record(&dir, &[share(1, "a", 0, &[&long])]);
-        assert!(matches!(noted, Err(SpreadError::TooLong)));
+        let result = record(&dir, &[share(1, "a", 0, &[&long])]);
+        assert!(matches!(result, Err(SpreadError::TooLong)));
         assert_eq!(read(&dir).unwrap(), []);
     }
 

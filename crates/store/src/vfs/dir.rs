@@ -232,8 +232,8 @@ fn check_type_and_owner(stat: &Stat, open_mode: OpenMode) -> Result<(), OpenErro
     }
 }
 
-/// Whether the owner of a file can replace a file in this directory anyway: the directory is his,
-/// or others may write in it.
+/// Whether the owner of a file can replace a file in this directory anyway: the owner owns the
+/// directory too, or others may write in it.
 fn owner_could_replace(owner: u32, dir: &Stat) -> bool {
     let others = Mode::WGRP | Mode::WOTH;
     let writable_by_others = Mode::from_raw_mode(dir.st_mode).intersects(others);
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn accepts_another_users_file_only_where_he_could_replace_it() {
+    fn accepts_another_users_file_only_where_that_user_could_replace_it() {
         if !longhaul_testbed::skip::require(rustix::process::geteuid().is_root(), "root") {
             return;
         }
