@@ -52,7 +52,7 @@ const REFUSED: [(&str, [&str; 3]); 30] = [
     (
         "run --user root true",
         [
-            "only root runs programs as somebody else: run it with sudo",
+            "only root can run a program as another user: use sudo",
             MAY,
             MAY,
         ],

@@ -9,13 +9,13 @@ use serde_json::json;
 
 /// Runs the command.
 pub(super) fn run(config: &Unload) -> Result<()> {
-    for algorithm in wanted(config)? {
+    for algorithm in algorithms_to_unload(config)? {
         unload(config, algorithm)?;
     }
     Ok(())
 }
 
-fn wanted(config: &Unload) -> Result<Vec<Algorithm>> {
+fn algorithms_to_unload(config: &Unload) -> Result<Vec<Algorithm>> {
     if let Some(only) = &config.only {
         return Ok(only.clone());
     }
@@ -29,37 +29,37 @@ fn unload(config: &Unload, algorithm: Algorithm) -> Result<()> {
     let loaded = loader::loaded(pins, algorithm).map_err(Error::refusal)?;
     let (mut users, mut default) = (0, None);
     if let Some(loaded) = &loaded {
-        users = users_of(loaded)?;
+        users = count_connections(loaded)?;
         default = default_setting::restore(loaded)?;
     }
     loader::unload(pins, algorithm).map_err(Error::refusal)?;
-    let keepers = default_setting::with_default(&name)?;
-    let keepers: Vec<_> = keepers.into_iter().map(|(netns, _)| netns).collect();
+    let namespaces = default_setting::with_default(&name)?;
+    let namespaces: Vec<_> = namespaces.into_iter().map(|(netns, _)| netns).collect();
     if config.json {
         let line = json!({ "name": name, "connections": users, "restored_default": default,
-            "default_in_namespaces": keepers });
+            "default_in_namespaces": namespaces });
         return print(&format!("{line}\n"));
     }
     print(&format!(
         "{name}: unloaded{}\n",
-        consequences(users, default.as_deref())
+        describe_effects(users, default.as_deref())
     ))?;
-    match keepers.is_empty() {
+    match namespaces.is_empty() {
         true => Ok(()),
         false => print(&format!(
             "it stays the default of network namespaces {}: set \
             net.ipv4.tcp_congestion_control there\n",
-            keepers.join(", ")
+            namespaces.join(", ")
         )),
     }
 }
 
-fn users_of(loaded: &loader::Loaded) -> Result<usize> {
+fn count_connections(loaded: &loader::Loaded) -> Result<usize> {
     let watch = Watch::new().map_err(Error::refusal)?;
     Ok(watch.connections(loaded).map_err(Error::refusal)?.len())
 }
 
-fn consequences(users: usize, default: Option<&str>) -> String {
+fn describe_effects(users: usize, default: Option<&str>) -> String {
     let users = match users {
         0 => String::new(),
         n => format!(

@@ -25,7 +25,7 @@ use std::{
     rc::Rc,
 };
 
-/// Rows of a table on a terminal.
+/// Maximum number of rows of a table on a terminal.
 const ROWS_MAX: usize = 40;
 
 /// Connection with its congestion control.
@@ -60,12 +60,12 @@ impl LoadedAlgorithm {
 /// Runs the command.
 pub(super) fn run(config: &config::Watch) -> Result<()> {
     let watch = Watch::new().map_err(Error::refusal)?;
-    let wanted = || wanted(&config.pins, config.only);
-    if let (Some(algorithm), true) = (config.only, wanted()?.is_empty()) {
+    let loaded = || loaded_algorithms(&config.pins, config.only);
+    if let (Some(algorithm), true) = (config.only, loaded()?.is_empty()) {
         return Err(Error::NotLoaded(algorithm.system_name()).refusal());
     }
     loop {
-        let seen = snapshot(&watch, &wanted()?, &config.filter)?;
+        let seen = snapshot(&watch, &loaded()?, &config.filter)?;
         show(config, &seen)?;
         let Some(interval) = config.interval else {
             return Ok(());
@@ -74,7 +74,7 @@ pub(super) fn run(config: &config::Watch) -> Result<()> {
     }
 }
 
-fn wanted(pins: &Pins, only: Option<Algorithm>) -> Result<Vec<Loaded>> {
+fn loaded_algorithms(pins: &Pins, only: Option<Algorithm>) -> Result<Vec<Loaded>> {
     let loaded = match only {
         Some(algorithm) => loader::loaded(pins, algorithm).map(Vec::from_iter),
         None => loader::all_loaded(pins),

@@ -41,31 +41,31 @@ pub(super) struct Attachments {
 }
 
 impl Attachments {
-    pub(super) fn new(wanted: &ProgramConfig, cgroup: &TransientCgroup) -> Result<Self> {
-        let hold = match &wanted.congestion_control {
-            Some(Choice::Ours(algorithm)) => load_transient(*algorithm, &wanted.profile)?,
+    pub(super) fn new(config: &ProgramConfig, cgroup: &TransientCgroup) -> Result<Self> {
+        let lease = match &config.congestion_control {
+            Some(Choice::Ours(algorithm)) => load_transient(*algorithm, &config.profile)?,
             _ => None,
         };
-        let connections = match (&hold, wanted.profile.parameters) {
-            (Some(hold), Some(_)) => Some(hold.loaded().connections().map_err(Error::refusal)?),
+        let connections = match (&lease, config.profile.parameters) {
+            (Some(lease), Some(_)) => Some(lease.loaded().connections().map_err(Error::refusal)?),
             _ => None,
         };
         let profile = profile::attach(
-            &wanted.profile,
+            &config.profile,
             cgroup.as_fd(),
             connections.as_ref(),
-            wanted.disable_gso,
+            config.disable_gso,
         );
         let profile = profile.map_err(Error::refusal)?;
-        let ack_pacing = wanted.ack_rate.as_ref();
-        let ack_pacing = ack_pacing.map(|(device, rate)| pace(device, *rate));
+        let ack_pacing = config.ack_rate.as_ref();
+        let ack_pacing = ack_pacing.map(|(device, rate)| start_ack_pacing(device, *rate));
         let ack_pacing = ack_pacing.transpose()?;
-        let acks = wanted.acks.map(|settings| ack_thin::Settings {
-            pace: ack_pacing.as_ref().map(class),
+        let acks = config.acks.map(|settings| ack_thin::Settings {
+            pace: ack_pacing.as_ref().map(pacing_class),
             ..settings
         });
         let acks = acks.map(|settings| ack_thin::attach(cgroup.as_fd(), &settings));
-        let sockets_without_gso = match wanted.disable_gso {
+        let sockets_without_gso = match config.disable_gso {
             true => Some(spawn_socket_watcher(&profile, cgroup)?),
             false => None,
         };
@@ -74,7 +74,7 @@ impl Attachments {
             acks: acks.transpose().map_err(Error::refusal)?,
             _ack_pacing: ack_pacing,
             sockets_without_gso,
-            _congestion_control: hold,
+            _congestion_control: lease,
         })
     }
 
@@ -94,14 +94,14 @@ impl Attachments {
     }
 }
 
-fn pace(device: &str, rate: u32) -> Result<AckPacing> {
+fn start_ack_pacing(device: &str, rate: u32) -> Result<AckPacing> {
     AckPacing::new(device, rate).map_err(|error| match error {
         ack_pacing::Error::NoDevice(_) => Refusal::usage(format!("--ack-interface: {error}")),
         error => Refusal::unsupported(error),
     })
 }
 
-fn class(pacing: &AckPacing) -> ack_thin::Class {
+fn pacing_class(pacing: &AckPacing) -> ack_thin::Class {
     ack_thin::Class {
         handle: ack_pacing::CLASS,
         device: pacing.index(),
@@ -130,7 +130,7 @@ fn spawn_socket_watcher(profile: &Attached, cgroup: &TransientCgroup) -> Result<
     Ok(count)
 }
 
-/// Longest time between two scans of the sockets. A notification may arrive during a scan, or be lost
+/// Maximum time between two scans of the sockets. A notification may arrive during a scan, or be lost
 /// when the ring buffer is full: the next scan finds the socket.
 const SCAN_INTERVAL_MAX: Duration = Duration::from_secs(1);
 

@@ -39,11 +39,11 @@ pub(crate) const PREFIX: &str = "longhaul-run";
 
 /// Runs the command; the exit code is the program's.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let wanted = ProgramConfig::new(args)?;
+    let config = ProgramConfig::new(args)?;
     let program = Program::new(&args.command, args.user.as_deref())?;
     let output = args.json.as_deref().map(open_output).transpose()?;
     longhaul_congestion::sockets::profile::permitted().map_err(Error::refusal)?;
-    let record = supervise(&wanted, &program)?;
+    let record = supervise(&config, &program)?;
     print_result(&record, args.verbose);
     if let Some(output) = output {
         write_record(&record, output).context("cannot write the record")?;
@@ -51,21 +51,21 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::from(record.exit_code))
 }
 
-fn supervise(wanted: &ProgramConfig, program: &Program) -> Result<Record> {
-    // Leftovers that can't be removed now are left to the next run, or to doctor, which prints the reason.
+fn supervise(config: &ProgramConfig, program: &Program) -> Result<Record> {
+    // Leftovers that can't be removed now stay until the next run, or until doctor --clean, which prints the reason.
     let _ = remove_leftovers();
     let signals = Signals::block()?;
     let cgroup = TransientCgroup::create(PREFIX).map_err(cgroup_refusal)?;
-    let (attachments, running) = start(wanted, program, &cgroup, &signals).map_err(as_refusal)?;
-    let began = Instant::now();
+    let (attachments, running) = start(config, program, &cgroup, &signals).map_err(as_refusal)?;
+    let started_at = Instant::now();
     let pid = running.id();
     let status = running.wait()?;
     Ok(Record {
         program: program.name(),
         pid,
         exit_code: supervise::exit_code(status),
-        seconds: began.elapsed().as_secs_f64(),
-        congestion_control: wanted.profile.congestion_control.clone(),
+        seconds: started_at.elapsed().as_secs_f64(),
+        congestion_control: config.profile.congestion_control.clone(),
         sockets_without_gso: attachments.sockets_without_gso(),
         acks: attachments.acks(),
         counts: attachments.counts()?,
@@ -73,16 +73,16 @@ fn supervise(wanted: &ProgramConfig, program: &Program) -> Result<Record> {
 }
 
 fn start<'a>(
-    wanted: &ProgramConfig,
+    config: &ProgramConfig,
     program: &Program,
     cgroup: &TransientCgroup,
     signals: &'a Signals,
 ) -> Result<(Attachments, supervise::Program<'a>)> {
-    let attachments = Attachments::new(wanted, cgroup)?;
+    let attachments = Attachments::new(config, cgroup)?;
     let mut command = program.command();
-    let entrance = cgroup.open_procs()?;
+    let procs = cgroup.open_procs()?;
     let account = program.account.as_ref();
-    let started = supervise::Program::start(&mut command, entrance, account, signals);
+    let started = supervise::Program::start(&mut command, procs, account, signals);
     let running = started.with_context(|| format!("cannot start {}", program.name()))?;
     Ok((attachments, running))
 }
@@ -104,11 +104,11 @@ pub(crate) fn cgroup_refusal(error: io::Error) -> anyhow::Error {
         )),
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             Refusal::unsupported(format!(
-                "a cgroup can't be made below this process's ({error}): run it with sudo, where \
+                "a cgroup can't be created below this process's ({error}): run it with sudo, where \
                  cgroup2 is writable"
             ))
         }
-        _ => anyhow::Error::from(error).context("cannot make a cgroup"),
+        _ => anyhow::Error::from(error).context("cannot create a cgroup"),
     }
 }
 
@@ -133,8 +133,8 @@ fn write_record(record: &Record, mut output: Box<dyn Write>) -> Result<()> {
 
 /// Prints the summary if `verbose`, and refused settings always.
 fn print_result(record: &Record, verbose: bool) {
-    for complaint in record.refusals() {
-        errln!("longhaul: {complaint}");
+    for refusal in record.refusals() {
+        errln!("longhaul: {refusal}");
     }
     if verbose {
         errln!("longhaul: {}", record.summary());
@@ -147,7 +147,9 @@ pub(crate) fn clean() -> Vec<String> {
     let mut messages = remove_leftovers();
     match ack_pacing::remove_stale() {
         Ok(devices) => messages.extend(devices.into_iter().map(|device| {
-            format!("{device} has its queueing discipline back: no process paces ACKs there")
+            format!(
+                "{device} has its previous queueing discipline again: no process paces ACKs there"
+            )
         })),
         Err(error) => messages.push(format!("cannot search for ACK pacing: {error}")),
     }
@@ -169,11 +171,11 @@ fn remove_leftovers() -> Vec<String> {
 }
 
 fn clean_cgroups() -> Vec<String> {
-    let swept = match transient_cgroup::remove_stale(PREFIX) {
-        Ok(swept) => swept,
+    let leftovers = match transient_cgroup::remove_stale(PREFIX) {
+        Ok(leftovers) => leftovers,
         Err(error) => return vec![format!("cannot search for cgroups of runs: {error}")],
     };
-    let messages = swept.into_iter().map(|swept| match swept {
+    let messages = leftovers.into_iter().map(|leftover| match leftover {
         StaleCgroup::Removed(name) => format!("cgroup {name} removed: its longhaul run has ended"),
         StaleCgroup::Busy(name, count) => {
             format!("cgroup {name} stays: {count} processes of a killed longhaul run are in it")

@@ -28,9 +28,9 @@ impl Program {
         let (name, arguments) = words.split_first().expect("clap asks for one");
         Ok(Self {
             name: name.clone(),
-            path: find(name)?,
+            path: find_program(name)?,
             arguments: arguments.to_vec(),
-            account: user.map(account).transpose()?,
+            account: user.map(find_account).transpose()?,
         })
     }
 
@@ -52,40 +52,40 @@ impl Program {
     }
 }
 
-fn account(name: &str) -> Result<Account> {
+fn find_account(name: &str) -> Result<Account> {
     let found = Account::of(name)?;
     let account =
         found.ok_or_else(|| Refusal::usage(format!("--user {name}: there is no such user")))?;
     match longhaul_linux::process::user() {
         0 => Ok(account),
         _ => Err(Refusal::unsupported(format!(
-            "--user {name}: only root runs programs as somebody else: run it with sudo"
+            "--user {name}: only root can run a program as another user: use sudo"
         ))),
     }
 }
 
 /// Finds a program as execvp(3) does: a name with a slash is a path, any other is searched in PATH.
-fn find(name: &OsStr) -> Result<PathBuf> {
-    let named = Path::new(name);
-    let shown = named.display();
-    if named.as_os_str().as_encoded_bytes().contains(&b'/') {
-        return match may_run(named) {
-            true => Ok(named.to_owned()),
+fn find_program(name: &OsStr) -> Result<PathBuf> {
+    let file = Path::new(name);
+    let text = file.display();
+    if file.as_os_str().as_encoded_bytes().contains(&b'/') {
+        return match is_executable(file) {
+            true => Ok(file.to_owned()),
             false => Err(Refusal::usage(format!(
-                "{shown}: no such program, or not executable"
+                "{text}: no such program, or not executable"
             ))),
         };
     }
     let path = env::var_os("PATH").unwrap_or_default();
-    let mut places = env::split_paths(&path).map(|place| place.join(named));
-    places.find(|file| may_run(file)).ok_or_else(|| {
+    let mut candidates = env::split_paths(&path).map(|directory| directory.join(file));
+    candidates.find(|file| is_executable(file)).ok_or_else(|| {
         Refusal::usage(format!(
-            "{shown}: no such program in PATH (sudo may have another PATH)"
+            "{text}: no such program in PATH (sudo may have another PATH)"
         ))
     })
 }
 
-fn may_run(file: &Path) -> bool {
+fn is_executable(file: &Path) -> bool {
     file.is_file() && access(file, Access::EXEC_OK).is_ok()
 }
 
@@ -95,8 +95,11 @@ mod tests {
 
     #[test]
     fn finds_programs_in_path_as_execvp_does() {
-        assert!(find(OsStr::new("sh")).unwrap().is_absolute());
-        assert_eq!(find(OsStr::new("/bin/sh")).unwrap(), Path::new("/bin/sh"));
+        assert!(find_program(OsStr::new("sh")).unwrap().is_absolute());
+        assert_eq!(
+            find_program(OsStr::new("/bin/sh")).unwrap(),
+            Path::new("/bin/sh")
+        );
         for missing in [
             "no-such-program",
             "/no/such/program",
@@ -104,7 +107,7 @@ mod tests {
             "/",
             "",
         ] {
-            let message = find(OsStr::new(missing)).unwrap_err().to_string();
+            let message = find_program(OsStr::new(missing)).unwrap_err().to_string();
             assert!(message.contains("no such program"), "{message}");
         }
     }
