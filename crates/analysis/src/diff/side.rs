@@ -27,18 +27,18 @@ impl<'a> Side<'a> {
     /// The result has no such flow: a usage refusal.
     pub(super) fn select(
         path: &Path,
-        finished: &'a AnalysisReport,
+        report: &'a AnalysisReport,
         number: Option<u64>,
     ) -> Result<Self> {
-        let flows = &finished.analysis.flows;
+        let flows = &report.analysis.flows;
         let found = match number {
             Some(number) => flows.iter().find(|flow| flow.number == number),
             None => flows.first(),
         };
-        let flow = found.ok_or_else(|| no_flow(path, number))?;
+        let flow = found.ok_or_else(|| missing_flow(path, number))?;
         Ok(Self {
             source: path.display().to_string(),
-            report: finished,
+            report,
             flow,
             upload: flow.upload.data.unique_bytes >= flow.download.data.unique_bytes,
         })
@@ -71,7 +71,7 @@ impl<'a> Side<'a> {
     }
 }
 
-fn no_flow(path: &Path, number: Option<u64>) -> anyhow::Error {
+fn missing_flow(path: &Path, number: Option<u64>) -> anyhow::Error {
     let path = path.display();
     match number {
         Some(number) => Refusal::usage(format!(

@@ -50,7 +50,7 @@ pub(super) fn format_table(comparison: &Comparison) -> String {
 pub(super) fn format_figure(figure: &Figure) -> [String; 4] {
     let metric = Metric::of(figure.name);
     let is_share = figure.name.starts_with("limited_by");
-    let print = |value: Option<f64>| match value {
+    let format = |value: Option<f64>| match value {
         // A share of the time.
         Some(share) if is_share => format_percent(share),
         Some(value) => metric.format(value),
@@ -59,8 +59,8 @@ pub(super) fn format_figure(figure: &Figure) -> [String; 4] {
     let ratio = figure.ratio.filter(|_| !is_share);
     [
         metric.label.clone(),
-        print(figure.a),
-        print(figure.b),
+        format(figure.a),
+        format(figure.b),
         ratio.map_or(String::new(), format_factor),
     ]
 }
@@ -69,7 +69,7 @@ pub(super) fn format_figure(figure: &Figure) -> [String; 4] {
 mod tests {
     use super::*;
 
-    fn words(name: &'static str, a: Option<f64>, b: Option<f64>) -> [String; 4] {
+    fn formatted(name: &'static str, a: Option<f64>, b: Option<f64>) -> [String; 4] {
         format_figure(&Figure {
             name,
             a,
@@ -82,15 +82,15 @@ mod tests {
 
     #[test]
     fn prints_figures_with_units() {
-        let goodput = words("goodput_bps", Some(1e9), Some(2.5e9));
+        let goodput = formatted("goodput_bps", Some(1e9), Some(2.5e9));
         assert_eq!(goodput, ["Goodput", "1 Gbit/s", "2.5 Gbit/s", "2.5×"]);
-        let rtt = words("rtt_median_s", Some(0.2), None);
+        let rtt = formatted("rtt_median_s", Some(0.2), None);
         assert_eq!(rtt, ["RTT median", "200 ms", "–", ""]);
     }
 
     #[test]
     fn prints_shares_as_percent_without_ratio() {
-        let share = words(
+        let share = formatted(
             "limited_by_bottleneck_bandwidth_ratio",
             Some(0.5),
             Some(0.25),

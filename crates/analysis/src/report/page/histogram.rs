@@ -9,9 +9,10 @@ const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 150.0;
 /// Height of the axis below the bars.
 const AXIS_HEIGHT: f64 = 22.0;
+/// Width of the part for samples of zero, left of the logarithmic axis.
 const ZERO_WIDTH: f64 = 30.0;
 const TOP_MARGIN: f64 = 20.0;
-/// Maximum number of bars; a pixel or two each.
+/// Maximum number of bars. Each is one or two pixels wide.
 const BARS_MAX: i32 = 120;
 /// Maximum number of labels on the axis.
 const TICKS_MAX: usize = 7;
@@ -54,15 +55,15 @@ impl Bars {
         let all: u64 = samples.buckets.iter().map(|(_, count)| count).sum();
         let positive = || samples.buckets.iter().filter(|(edge, _)| *edge > 0);
         let share = |count: u64| count as f64 / all as f64;
-        let (least, greatest) = (positive().next()?.0, positive().next_back()?.0);
+        let (min, max) = (positive().next()?.0, positive().next_back()?.0);
         let steps = [4.0, 2.0, 1.0]
             .into_iter()
-            .find(|steps| step_of(greatest, *steps) - step_of(least, *steps) < BARS_MAX);
+            .find(|steps| step_index(max, *steps) - step_index(min, *steps) < BARS_MAX);
         let steps = steps.unwrap_or(0.5);
-        let first = step_of(least, steps);
-        let mut shares = vec![0.0; (step_of(greatest, steps) - first + 1) as usize];
+        let first = step_index(min, steps);
+        let mut shares = vec![0.0; (step_index(max, steps) - first + 1) as usize];
         for (edge, count) in positive() {
-            shares[(step_of(*edge, steps) - first) as usize] += share(*count);
+            shares[(step_index(*edge, steps) - first) as usize] += share(*count);
         }
         let zeros = samples.buckets.iter().filter(|(edge, _)| *edge == 0);
         Some(Self {
@@ -73,25 +74,26 @@ impl Bars {
         })
     }
 
-    fn highest(&self) -> f64 {
+    fn max_share(&self) -> f64 {
         self.shares.iter().copied().fold(self.zero, f64::max)
     }
 
     /// Returns the distance between bars.
-    fn pitch(&self) -> f64 {
+    fn bar_distance(&self) -> f64 {
         ((WIDTH - ZERO_WIDTH) / self.shares.len() as f64).min(40.0)
     }
 
     fn x_of(&self, value: f64) -> f64 {
-        ZERO_WIDTH + (value.log2() * self.steps_per_doubling - f64::from(self.first)) * self.pitch()
+        ZERO_WIDTH
+            + (value.log2() * self.steps_per_doubling - f64::from(self.first)) * self.bar_distance()
     }
 
     fn right(&self) -> f64 {
-        ZERO_WIDTH + self.pitch() * self.shares.len() as f64
+        ZERO_WIDTH + self.bar_distance() * self.shares.len() as f64
     }
 }
 
-fn step_of(value: u64, steps: f64) -> i32 {
+fn step_index(value: u64, steps: f64) -> i32 {
     ((value as f64).log2() * steps).floor() as i32
 }
 
@@ -104,7 +106,7 @@ fn svg(bars: &Bars, histogram: &Histogram<'_>) -> Markup {
             @if bars.zero > 0.0 { text.small x="0" y=(height - 4.0) { "0" } }
             @for value in ticks(bars) { (tick(bars, value, histogram.format)) }
             text.small x=(WIDTH) y="12" text-anchor="end" {
-                "highest bar " (format_percent(bars.highest()))
+                "highest bar " (format_percent(bars.max_share()))
             }
         }
     }
@@ -112,16 +114,16 @@ fn svg(bars: &Bars, histogram: &Histogram<'_>) -> Markup {
 
 /// Returns the path of all bars: a rectangle each.
 fn bars_path(bars: &Bars) -> String {
-    let scale = (HEIGHT - TOP_MARGIN) / bars.highest();
+    let scale = (HEIGHT - TOP_MARGIN) / bars.max_share();
     let bar = |x: f64, width: f64, share: f64| {
-        let (tall, wide) = (share * scale, (width - 1.0).max(1.0));
-        format!("M{x:.1} {HEIGHT}v-{tall:.1}h{wide:.1}v{tall:.1}z")
+        let (height, width) = (share * scale, (width - 1.0).max(1.0));
+        format!("M{x:.1} {HEIGHT}v-{height:.1}h{width:.1}v{height:.1}z")
     };
     let zero = (bars.zero > 0.0).then(|| bar(0.0, ZERO_WIDTH - 14.0, bars.zero));
-    let x_of_bar = |n: usize| ZERO_WIDTH + n as f64 * bars.pitch();
+    let x_of_bar = |n: usize| ZERO_WIDTH + n as f64 * bars.bar_distance();
     let positive = bars.shares.iter().enumerate();
     let positive = positive.filter(|(_, share)| **share > 0.0);
-    let positive = positive.map(|(n, share)| bar(x_of_bar(n), bars.pitch(), *share));
+    let positive = positive.map(|(n, share)| bar(x_of_bar(n), bars.bar_distance(), *share));
     zero.into_iter().chain(positive).collect()
 }
 

@@ -40,14 +40,14 @@ pub(super) struct TransferSummary {
 
 impl TransferSummary {
     pub(super) fn new(data: &Data) -> Self {
-        let (bytes_sent, lasted_ns) = (data.unique_bytes, data.duration_ns().unwrap_or(0));
-        let rate_bps = match lasted_ns {
+        let (bytes_sent, duration_ns) = (data.unique_bytes, data.duration_ns().unwrap_or(0));
+        let rate_bps = match duration_ns {
             0 => 0.0,
             ns => bytes_sent as f64 * 8e9 / ns as f64,
         };
         Self {
             payload: bytes(bytes_sent),
-            duration: duration(lasted_ns),
+            duration: duration(duration_ns),
             rate: bit_rate(rate_bps),
             rate_bps,
         }

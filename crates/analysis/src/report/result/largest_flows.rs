@@ -13,9 +13,9 @@ use std::{
 /// Numbers of flows that are charted and listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FlowLimits {
-    /// Flows with their time series, for charts: up to 2 MB each.
+    /// Flows with their time series, for charts. Each takes up to 2 MB.
     pub(crate) charted: usize,
-    /// Flows in `result.json`, including those with charts: up to 50 kB each.
+    /// Flows in `result.json`, including those with charts. Each takes up to 50 kB.
     pub(crate) listed: usize,
 }
 
@@ -48,13 +48,13 @@ pub(crate) struct LargestFlows<W> {
 }
 
 impl<W: Write> LargestFlows<W> {
-    pub(crate) fn new(ranks: FlowLimits, lines: Option<W>) -> Self {
+    pub(crate) fn new(limits: FlowLimits, remainder_file: Option<W>) -> Self {
         Self {
-            limits: ranks,
+            limits,
             charted: RankedFlows::default(),
             listed: RankedFlows::default(),
             remainder: Remainder::default(),
-            remainder_file: lines,
+            remainder_file,
         }
     }
 
