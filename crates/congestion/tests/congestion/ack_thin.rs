@@ -95,9 +95,9 @@ fn kernel_decisions(sent: &[Sent], ratio: u32, covered_max: u32) -> Vec<Seen> {
 }
 
 fn link_decisions(sent: &[Sent], shift: u32, covered_max: u32) -> Vec<Seen> {
-    let limits = ack::Limits {
+    let limits = ack::ThinningLimits {
         covered_max,
-        ..ack::Limits::new(shift, HOLD, 1500)
+        ..ack::ThinningLimits::new(shift, HOLD, 1500)
     };
     let segment = |thinner: &mut AckThinner, now: Time, one: Sent, number: u32| {
         let ack = ack::PureAck {
