@@ -351,7 +351,7 @@ mod tests {
             file.sites["b"].forwarding_rate,
             Some(BitRate::from_bits(9_000_000_000))
         );
-        let names: Vec<_> = old_keys.iter().map(|key| key.renamed.new).collect();
+        let names: Vec<_> = old_keys.iter().map(|key| key.rename.new).collect();
         assert_eq!(names, ["paths", "forwarding_rate"]);
         let new_text = text.replace("forwards", "forwarding_rate");
         assert_eq!(parse_toml(&new_text).unwrap().1, []);
