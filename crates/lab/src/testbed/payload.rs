@@ -21,9 +21,9 @@ use std::{
 };
 
 /// Bytes written or hashed at a time.
-const CHUNK: usize = 1 << 20;
+const CHUNK_BYTES: usize = 1 << 20;
 /// Bytes of memory that must remain free for sockets and links.
-const HEADROOM: u64 = 1 << 30;
+const FREE_MEMORY_MIN: u64 = 1 << 30;
 
 /// Directory of the files for transfers.
 #[derive(Debug)]
@@ -40,9 +40,9 @@ impl PayloadStore {
     pub(crate) fn open(directory: &Path, disk: &Path, needed: Bytes) -> Result<Self> {
         fs::create_dir_all(directory)?;
         let memory = memory_available()?;
-        let fits = memory >= needed.get().saturating_add(HEADROOM);
+        let fits = memory >= needed.get().saturating_add(FREE_MEMORY_MIN);
         if fits {
-            sandbox::mount_tmpfs(directory, needed + Bytes::new(HEADROOM))?;
+            sandbox::mount_tmpfs(directory, needed + Bytes::new(FREE_MEMORY_MIN))?;
         } else {
             check_disk_space(disk, needed, memory)?;
         }
@@ -142,15 +142,15 @@ impl PayloadStore {
 /// Refuses files that fit neither into memory nor on the disk, before the disk is full.
 fn check_disk_space(disk: &Path, needed: Bytes, memory: u64) -> Result<()> {
     let place = || format!("cannot read the free space of {}", disk.display());
-    let all = rustix::fs::statvfs(disk).with_context(place)?;
-    let free = all.f_bavail.saturating_mul(all.f_frsize);
+    let file_system = rustix::fs::statvfs(disk).with_context(place)?;
+    let free = file_system.f_bavail.saturating_mul(file_system.f_frsize);
     match free >= needed.get() {
         true => Ok(()),
         false => Err(Refusal::unsupported(format!(
-            "the files to transfer take {needed}, served and arrived; neither memory has room for them ({} free, \
-             {} beside them) nor the disk of {} ({} free)",
+            "the sent and received files need {needed}, but neither memory has room for them ({} free, of which {} must \
+             stay free) nor the disk of {} ({} free); give a smaller size, or another --out",
             Bytes::new(memory),
-            Bytes::new(HEADROOM),
+            Bytes::new(FREE_MEMORY_MIN),
             disk.display(),
             Bytes::new(free)
         ))),
@@ -198,7 +198,7 @@ impl Sink {
 /// Checks that the file is `size` bytes with this SHA-256.
 pub(crate) fn verify(path: &Path, size: Bytes, expected: [u8; 32]) -> Result<()> {
     let mut file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-    let (mut hash, mut chunk, mut total) = (Sha256::new(), vec![0; CHUNK], 0);
+    let (mut hash, mut chunk, mut total) = (Sha256::new(), vec![0; CHUNK_BYTES], 0);
     loop {
         match file.read(&mut chunk)? {
             0 => break,
@@ -228,10 +228,10 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn write_chunks(file: &mut File, size: Bytes, mut fill: impl FnMut(&mut [u8])) -> Result<()> {
-    let mut chunk = vec![0; CHUNK];
+    let mut chunk = vec![0; CHUNK_BYTES];
     let mut left = size.get();
     while left > 0 {
-        let part = &mut chunk[..left.min(CHUNK as u64) as usize];
+        let part = &mut chunk[..left.min(CHUNK_BYTES as u64) as usize];
         fill(part);
         file.write_all(part)
             .context("cannot write the files to transfer")?;
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn accepts_a_copy_and_refuses_one_wrong_byte() {
         let directory = tempfile::tempdir().unwrap();
-        let size = Bytes::new(3 * CHUNK as u64 + 7);
+        let size = Bytes::new(3 * CHUNK_BYTES as u64 + 7);
         for disk in [None, Some(directory.path())] {
             let mut store = store(directory.path(), disk);
             store.add_payload(size, 1).unwrap();
@@ -291,7 +291,7 @@ mod tests {
             sink.writer().unwrap().write_all(&content).unwrap();
             sink.verify(size, hash).unwrap();
 
-            content[CHUNK] ^= 1;
+            content[CHUNK_BYTES] ^= 1;
             sink.writer().unwrap().write_all(&content).unwrap();
             let error = sink.verify(size, hash).unwrap_err().to_string();
             assert!(error.contains("SHA-256"), "{error}");

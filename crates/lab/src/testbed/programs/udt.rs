@@ -89,12 +89,12 @@ fn counted_span(flow: &Flow) -> Option<[f64; 2]> {
 /// Report of the bench.
 #[derive(Debug, Deserialize)]
 struct BenchReport {
-    sender: EndReport,
-    receiver: EndReport,
+    sender: EndpointReport,
+    receiver: EndpointReport,
 }
 
 #[derive(Debug, Deserialize)]
-struct EndReport {
+struct EndpointReport {
     #[serde(alias = "began_s")]
     started_at_s: f64,
     bytes: u64,
@@ -139,14 +139,14 @@ impl BenchReport {
         let mut points = vec![(0.0, 0.0)];
         for (number, interval) in self.receiver.intervals.iter().enumerate() {
             let before = points[number].1;
-            points.push((ends_s(number), before + interval.bytes as f64));
+            points.push((interval_end_s(number), before + interval.bytes as f64));
         }
         (at_time(&points, end) - at_time(&points, begin)).round() as u64
     }
 }
 
 /// End of an interval, in seconds from the beginning.
-fn ends_s(number: usize) -> f64 {
+fn interval_end_s(number: usize) -> f64 {
     (number + 1) as f64 * INTERVAL_S
 }
 
@@ -176,7 +176,7 @@ pub(crate) fn samples(
     Ok(samples)
 }
 
-impl EndReport {
+impl EndpointReport {
     /// Samples at the end of each interval. `count` adds an interval to the counters.
     fn samples(
         &self,
@@ -188,11 +188,11 @@ impl EndReport {
         control::UDT.clone_into(&mut connection.congestion);
         let intervals = self.intervals.iter().enumerate();
         let counted =
-            intervals.take_while(|(number, _)| ends_s(*number) < until + INTERVAL_S / 2.0);
+            intervals.take_while(|(number, _)| interval_end_s(*number) < until + INTERVAL_S / 2.0);
         let sample = |(number, interval): (usize, &Interval)| {
             count(&mut connection, interval);
             Sample {
-                at_s: self.started_at_s - began_s + ends_s(number),
+                at_s: self.started_at_s - began_s + interval_end_s(number),
                 host: host.clone(),
                 connection: connection.clone(),
             }
