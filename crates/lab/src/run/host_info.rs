@@ -12,7 +12,7 @@ use longhaul_command::{
     errln,
     exit::{self, Refusal},
 };
-use longhaul_linux::{netfilter::nft, netns::Netns, sandbox, sysctl};
+use longhaul_linux::{netns::Netns, sandbox, sysctl};
 use longhaul_results::result::Host;
 use std::{collections::BTreeMap, fs};
 
@@ -105,11 +105,10 @@ pub(crate) fn check_prerequisites(experiment: &ExperimentPlan) -> Result<Host> {
         .filter(|relay| relay.enabled)
         .map(|relay| relay.program)
         .collect();
-    let versions = programs::versions(programs, relays)?;
-    let relays = || scenarios().flat_map(|s| s.relays.values());
-    if relays().any(|relay| relay.enabled && !relay.intercept.is_empty()) {
-        nft::is_installed().map_err(Refusal::unsupported)?;
-    }
+    let interception = scenarios()
+        .flat_map(|s| s.relays.values())
+        .any(|relay| relay.enabled && !relay.intercept.is_empty());
+    let versions = programs::versions(programs, relays, interception)?;
     controls::check(experiment)?;
     check_windows(experiment)?;
     check_permissions(experiment)?;

@@ -18,9 +18,11 @@ pub(crate) mod udt;
 
 use crate::scenario::{Program, RelayProgram};
 use anyhow::{Context, Result, bail};
+use longhaul_command::exit::Refusal;
 use longhaul_linux::{netns::Netns, process};
 use std::{
     collections::BTreeMap,
+    io,
     path::Path,
     process::{Command, Output},
 };
@@ -31,17 +33,12 @@ type Needed = (&'static str, &'static str, &'static str);
 /// Returns the version that the program prints.
 ///
 /// # Errors
-/// The program is not installed; the message says how to install it.
-fn version((program, flag, package): Needed) -> Result<String> {
+/// The program cannot be run.
+fn version((program, flag, _): Needed) -> io::Result<String> {
     let output = Command::new(program)
         .arg(flag)
         .stdin(std::process::Stdio::null())
-        .output();
-    let output = output.map_err(|error| {
-        longhaul_command::exit::Refusal::unsupported(format!(
-            "cannot run {program} ({error}); install it, for example: apt-get install {package}"
-        ))
-    })?;
+        .output()?;
     // nginx prints its version on stderr.
     let text = [output.stdout, output.stderr].concat();
     Ok(version_number(&String::from_utf8_lossy(&text)))
@@ -56,34 +53,69 @@ fn version_number(text: &str) -> String {
     number.trim_end_matches(['.', ',']).to_owned()
 }
 
-/// Versions of the programs that flows and relays need.
+/// The program that sets the rules of interception.
+const NFT: Needed = ("nft", "--version", "nftables");
+
+/// Programs that flows of this kind need.
+fn needed_by_flow(program: Program) -> &'static [Needed] {
+    match program {
+        Program::Curl => &[("curl", "--version", "curl"), ("nginx", "-v", "nginx")],
+        Program::Iperf3 => &[("iperf3", "--version", "iperf3")],
+        Program::Ftp => &[("curl", "--version", "curl"), ("vsftpd", "-v", "vsftpd")],
+        // Longhaul's own binary, whose version is in the result anyway.
+        Program::Probe | Program::Udt => &[],
+        // Checked where the command's words are known.
+        Program::Command => &[],
+    }
+}
+
+/// Programs that relays of this kind need.
+fn needed_by_relay(program: RelayProgram) -> &'static [Needed] {
+    match program {
+        RelayProgram::Longhaul => &[],
+        RelayProgram::Haproxy => &[("haproxy", "-v", "haproxy")],
+        RelayProgram::Dante => &[("danted", "-v", "dante-server")],
+        RelayProgram::Squid => &[("squid", "-v", "squid")],
+    }
+}
+
+/// Versions of the programs that flows, relays and interception need.
+///
+/// # Errors
+/// Programs are not installed; the message names all of them, and says how to install them.
 pub(crate) fn versions(
     flows: impl IntoIterator<Item = Program>,
     relays: impl IntoIterator<Item = RelayProgram>,
+    interception: bool,
 ) -> Result<BTreeMap<String, String>> {
-    let of_flow = |program| -> &[Needed] {
-        match program {
-            Program::Curl => &[("curl", "--version", "curl"), ("nginx", "-v", "nginx")],
-            Program::Iperf3 => &[("iperf3", "--version", "iperf3")],
-            Program::Ftp => &[("curl", "--version", "curl"), ("vsftpd", "-v", "vsftpd")],
-            // Longhaul's own binary, whose version is in the result anyway.
-            Program::Probe | Program::Udt => &[],
-            // Checked where the command's words are known.
-            Program::Command => &[],
+    let flows = flows.into_iter().flat_map(needed_by_flow);
+    let relays = relays.into_iter().flat_map(needed_by_relay);
+    let nft = interception.then_some(&NFT);
+    let mut versions = BTreeMap::new();
+    let mut missing = Vec::new();
+    for needed in flows.chain(relays).chain(nft) {
+        match version(*needed) {
+            Ok(version) => drop(versions.insert(needed.0.to_owned(), version)),
+            Err(error) => missing.push((*needed, error)),
         }
-    };
-    let of_relay = |program| -> &[Needed] {
-        match program {
-            RelayProgram::Longhaul => &[],
-            RelayProgram::Haproxy => &[("haproxy", "-v", "haproxy")],
-            RelayProgram::Dante => &[("danted", "-v", "dante-server")],
-            RelayProgram::Squid => &[("squid", "-v", "squid")],
-        }
-    };
-    let flows = flows.into_iter().flat_map(of_flow);
-    let all = flows.chain(relays.into_iter().flat_map(of_relay));
-    all.map(|needed| Ok((needed.0.to_owned(), version(*needed)?)))
-        .collect()
+    }
+    match missing.is_empty() {
+        true => Ok(versions),
+        false => Err(Refusal::unsupported(describe_missing(&missing))),
+    }
+}
+
+fn describe_missing(missing: &[(Needed, io::Error)]) -> String {
+    let programs: Vec<_> = missing
+        .iter()
+        .map(|((program, ..), error)| format!("{program} ({error})"))
+        .collect();
+    let packages: Vec<_> = missing.iter().map(|((.., package), _)| *package).collect();
+    format!(
+        "cannot run {}; install what is missing, for example: apt-get install {}",
+        programs.join(", "),
+        packages.join(" ")
+    )
 }
 
 /// Runs a client to its end inside `netns`. It is killed if the future is dropped.
@@ -109,6 +141,16 @@ fn save_json(path: &Path, text: &[u8], program: &str) -> Result<serde_json::Valu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_all_missing_programs_and_their_packages() {
+        let missing = |program| ((program, "-v", "a-package"), io::ErrorKind::NotFound.into());
+        assert_eq!(
+            describe_missing(&[missing("nginx"), missing("curl")]),
+            "cannot run nginx (entity not found), curl (entity not found); install what is missing, \
+             for example: apt-get install a-package a-package"
+        );
+    }
 
     #[test]
     fn finds_versions_in_program_output() {

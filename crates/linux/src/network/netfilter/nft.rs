@@ -18,11 +18,6 @@ pub enum NftError {
     Refused(String),
 }
 
-/// Checks that the program can be started.
-pub fn is_installed() -> Result<(), NftError> {
-    run(&["--version"], "").map(drop)
-}
-
 /// Loads a script, as one transaction.
 pub fn load(script: &str) -> Result<(), NftError> {
     run(&["-f", "-"], script).map(drop)
