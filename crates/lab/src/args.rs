@@ -29,7 +29,7 @@ Examples:
       check that it is valid and that this machine can run it
 
 The lab runs in its own namespaces. The kernel removes them when the lab ends or is killed.
-docs/lab.md explains scenario files.";
+The manual explains scenario files.";
 
 /// Subcommands of `longhaul lab`.
 #[derive(Debug, Subcommand)]
@@ -184,6 +184,34 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+/// Arguments of `longhaul demo`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = DEMO_EXAMPLES)]
+pub struct DemoArgs {
+    /// Directory for the results and the report; created if absent
+    #[arg(long, value_name = "DIR", default_value = "longhaul-demo")]
+    pub(crate) out: PathBuf,
+    /// Shorter downloads: a minute instead of two or three
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Change a parameter of the scenario `demo`; repeatable
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    pub(crate) set: Vec<(String, String)>,
+}
+
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  longhaul demo
+      downloads by curl from nginx over an emulated path of 10 Gbit/s and 26 ms, without and with
+      two relays: three clients, a clean cable and one that loses packets; a report of one page
+  longhaul demo --set size=4.7GB
+      with the first paper's own file size, in some 20 minutes
+  longhaul demo --set cable_cc=bbr
+      with BBR between the relays
+
+The demo runs in its own namespaces. The kernel removes them when it ends or is killed. It needs
+nginx, curl and nft.";
 
 fn pair(text: &str) -> Result<(String, String), String> {
     let (name, value) = text

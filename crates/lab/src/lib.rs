@@ -46,7 +46,7 @@ mod testbed;
 #[cfg(test)]
 mod tests;
 
-pub use args::Args;
+pub use args::{Args, DemoArgs};
 pub use scenario::expression;
 
 use anyhow::{Context, Result};
@@ -79,6 +79,42 @@ pub fn run(args: Args) -> Result<()> {
         }
         Command::Contain(args) => contain(&args),
     }
+}
+
+/// Runs `longhaul demo`: the scenario `demo`.
+///
+/// # Errors
+/// A program or right that this machine lacks, or a failed run or check.
+pub fn run_demo(args: DemoArgs) -> Result<()> {
+    let choices = Choices {
+        quick: args.quick,
+        set: args.set,
+        ..Choices::default()
+    };
+    let request = Request {
+        choices,
+        simulate: false,
+        out: args.out,
+        restart: false,
+        json: false,
+    };
+    let prepared = PreparedExperiment::read("demo", &request)?;
+    announce(&prepared, args.quick);
+    exit_with(prepared.execute()?)
+}
+
+/// Says what the demo is about to do, and how long it takes.
+fn announce(prepared: &PreparedExperiment, quick: bool) {
+    let downloads = prepared.experiment.cells.len();
+    let duration = match quick {
+        true => "a minute",
+        false => "two to three minutes",
+    };
+    errln!(
+        "{downloads} downloads by curl from nginx, over an emulated path of 10 Gbit/s and 26 ms in \
+         namespaces of its own: {duration}."
+    );
+    errln!("Report: {}", prepared.out.join("report.html").display());
 }
 
 /// Runs a command contained, writes its report, and exits with its code.
@@ -161,6 +197,11 @@ fn run_scenarios(args: args::RunArgs) -> Result<()> {
         [one] => PreparedExperiment::read(one, &request)?.execute()?,
         several => Batch::read(several, &request)?.execute()?,
     };
+    exit_with(code)
+}
+
+/// Ends the program with the code of an experiment whose errors have been printed.
+fn exit_with(code: u8) -> Result<()> {
     match code {
         0 => Ok(()),
         code => process::exit(code.into()),

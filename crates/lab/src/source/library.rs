@@ -16,7 +16,7 @@ macro_rules! files {
 /// Files of `scenarios/`, so that an installed binary has them: first the papers' experiments, then
 /// longhaul's own.
 const BUILT_IN: &[(&str, &str)] = files! {
-    "nec-dvd" "nec-clients" "nec-linux" "nec-winxp" "nec-aggregate" "nec-background"
+    "demo" "nec-dvd" "nec-clients" "nec-linux" "nec-winxp" "nec-aggregate" "nec-background"
     "ack-ratio" "ack-pacing"
     "reservoir-nic" "reservoir-ipg" "reservoir-spacing" "reservoir-24000km"
     "split-position" "split-count" "split-internet" "split-osaka"
