@@ -13,9 +13,7 @@ Examples:
   longhaul tap analyze trace.pcapng -o out/trace
       every flow of a capture: result.json and a report that opens offline
   longhaul tap diff out/before out/after -o out/both
-      two analyses side by side
-
-docs/tap.md is the manual.";
+      two analyses side by side";
 
 /// Arguments of `longhaul tap`.
 #[derive(clap::Args)]

@@ -26,6 +26,7 @@ pub mod event_loop;
 pub mod exit;
 pub mod line_writer;
 pub mod logging;
+pub mod manual;
 pub mod threads;
 
 use std::sync::OnceLock;

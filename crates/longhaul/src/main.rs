@@ -4,8 +4,11 @@
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
-use clap::{CommandFactory, Parser, Subcommand};
-use longhaul_command::{console, deprecated, exit, logging};
+mod generate;
+mod help;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use longhaul_command::{console, deprecated, exit, logging, manual};
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -45,6 +48,10 @@ enum Command {
     Udt(Box<longhaul_transport::udt_command::Args>),
     /// Run experiments on an emulated testbed and report on them
     Lab(longhaul_lab::Args),
+    /// Show on this machine when relays help: the main experiment on real traffic, with a report
+    Demo(longhaul_lab::DemoArgs),
+    /// Write man pages and shell completions
+    Generate(generate::Args),
 }
 
 fn main() -> ExitCode {
@@ -72,6 +79,8 @@ fn main() -> ExitCode {
         Command::Tap(args) => longhaul_analysis::run(&args),
         Command::Udt(args) => longhaul_transport::udt_command::run(*args),
         Command::Lab(args) => longhaul_lab::run(args),
+        Command::Demo(args) => longhaul_lab::run_demo(args),
+        Command::Generate(args) => generate::run(args, Cli::command()),
     };
     logging::flush();
     ExitCode::from(exit::report_outcome(&console::check_output(outcome)))
@@ -80,7 +89,10 @@ fn main() -> ExitCode {
 /// Parses the command line, or prints the error and exits. The error has only the new names of flags. A warning before
 /// it says which old name each of them replaced.
 fn parse_args() -> Cli {
-    Cli::try_parse().unwrap_or_else(|error| {
+    let command = help::complete(Cli::command(), &manual::directory());
+    let matches = command.try_get_matches();
+    let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
+    cli.unwrap_or_else(|error| {
         // Help and the version are no errors: clap prints them on standard output.
         if error.use_stderr() {
             deprecated::warn_of_args(Cli::command(), std::env::args_os());

@@ -276,7 +276,7 @@ Examples:
   longhaul relay --transparent 127.0.0.1:3129 --intercept 10.0.0.0/8:80,443 --verify-connect
       relays what this router forwards to web servers in 10.0.0.0/8; sets its own rules
   longhaul relay --transparent 0.0.0.0:3129 --keep-source --counters -
-      relays what TPROXY rules divert, from the client's address; docs/relay.md has the rules
+      relays what TPROXY rules divert, from the client's address; the manual has the rules
   longhaul relay --config relay.toml --check-config
       check the file, and print its clients, routes, memory and descriptors
   longhaul relay --socks5 127.0.0.1:1080 --admin 127.0.0.1:9100

@@ -29,7 +29,7 @@ Examples:
   sudo longhaul cc unload bic
       connections that use it keep it until they close
 
-docs/cc.md is the manual; docs/congestion-controls.md explains each congestion control.";
+Each congestion control is explained in congestion-controls.md, beside the manual.";
 
 const LOAD_EXAMPLES: &str = "\
 Examples:

@@ -67,4 +67,4 @@ Examples:
       check another host
 
 Exit codes: 0 nothing limits that path, 1 something does, 2 usage, 3 --fix, --undo or --clean
-without root. docs/doctor.md explains each check.";
+without root. The manual explains each check.";

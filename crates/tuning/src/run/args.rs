@@ -25,7 +25,7 @@ Examples:
 
 PROGRAM keeps its terminal, environment and working directory, and runs as the caller (root, with
 sudo) unless --user says otherwise. longhaul exits with PROGRAM's exit code, or 128+N if signal N
-ended it; 2 and 3 are longhaul's own errors, before PROGRAM starts. docs/run.md has the details.";
+ended it; 2 and 3 are longhaul's own errors, before PROGRAM starts. The manual has the details.";
 
 const ACKS: &str = "Acknowledgements that the program's host sends";
 

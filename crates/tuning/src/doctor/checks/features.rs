@@ -6,6 +6,7 @@ use super::super::{
     finding::{Finding, Severity},
     path::Path,
 };
+use longhaul_command::manual;
 
 pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
     let tried = facts.trials.iter();
@@ -63,7 +64,10 @@ fn untried_features(facts: &Facts) -> Vec<Finding> {
         let finding = Finding::note("not tried", features.join(", "), reason);
         match facts.root {
             false => finding.run("sudo longhaul doctor"),
-            true => finding.advise("run doctor as the machine's root, outside of containers and namespaces (docs/rights.md)"),
+            true => finding.advise(format!(
+                "run doctor as the machine's root, outside of containers and namespaces ({})",
+                manual::page("rights")
+            )),
         }
     };
     reasons.into_iter().map(finding).collect()
@@ -90,8 +94,10 @@ fn kernel(facts: &Facts) -> Finding {
         failed.len(),
         failed.join(", ")
     );
-    Finding::note(SETTING, &facts.kernel, why)
-        .advise("docs/kernels.md says which kernels have them")
+    Finding::note(SETTING, &facts.kernel, why).advise(format!(
+        "{} says which kernels have them",
+        manual::page("kernels")
+    ))
 }
 
 #[cfg(test)]
