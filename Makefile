@@ -6,7 +6,7 @@ DESTDIR ?=
 CARGO := scripts/cargo
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: help build demo test check bench oracle kernels install uninstall clean
+.PHONY: help build demo test check bench oracle kernels dist test-dist install uninstall clean
 .NOTPARALLEL:
 
 help: ## This list
@@ -17,7 +17,7 @@ build: ## Build the release binary
 	$(CARGO) build --release --locked -p longhaul
 
 demo: ## The main experiment on real traffic, with a report; SIZE=4.7GB is the size of the paper
-	@scripts/setup
+	@scripts/setup --demo
 	@scripts/demo $(if $(SIZE),--set size=$(SIZE))
 
 test: ## All tests, including those that need root; ALLOW_SKIP=1 skips those that cannot run here
@@ -38,6 +38,14 @@ oracle: ## Record the test vectors of Linux's congestion controls again, in a Us
 kernels: build ## Test the features on Debian's kernels in QEMU; ONLY="bookworm trixie" selects some
 	@scripts/setup --kernels
 	@scripts/kernels $(ONLY)
+
+dist: ## What a release consists of: packages, an image, archives, in target/dist/out
+	@scripts/setup --dist
+	@scripts/dist
+
+test-dist: ## Test the packages on Debian 12 and 13, and the image
+	@scripts/setup --dist
+	@scripts/test-dist
 
 install: build ## Install binary, units and manual under $(DESTDIR)$(PREFIX), and the configuration
 	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' RELEASE='$(RELEASE)' scripts/install
