@@ -273,9 +273,8 @@ def difference(printed, value):
     return None if is_equal else f"is printed, the result is {value:.6g}"
 
 
-# README, which repeats some rows of the page of benchmarks.
+# The page of benchmarks.
 
-README = "README.md"
 BENCHMARKS = "docs/benchmarks.md"
 
 
@@ -304,26 +303,24 @@ def check_gain(name, printed, slow, fast):
         check_figure(f"{name}, gain", gain.removesuffix("×)"), max(slow, fast) / min(slow, fast))
 
 
-def readme_nec():
+def nec():
     dvd, clients = Result("nec-dvd"), Result("nec-clients")
     seconds = {relays: 1.5e9 * 8 / dvd.median("goodput_bps", relays=relays) for relays in (False, True)}
-    for file in (README, BENCHMARKS):
-        row = table_row("download of 1.5 GB", file)
-        check_with_unit(f"{file}, nec-dvd, without relays", row[1], seconds[False])
-        check_gain(f"{file}, nec-dvd, with relays", row[2], seconds[False], seconds[True])
+    row = table_row("download of 1.5 GB")
+    check_with_unit("nec-dvd, without relays", row[1], seconds[False])
+    check_gain("nec-dvd, with relays", row[2], seconds[False], seconds[True])
     legs = [("server", "relay2"), ("relay2", "relay1"), ("relay1", "client")]
     slowest = min(dvd.median("goodput_bps", **{"from": start, "to": end}) for start, end in legs)
     share = table_row("of what the slowest leg carries alone, the relays")[2].removesuffix(" %")
     check_figure("nec-dvd, share of the slowest leg", share, 100 * dvd.median("goodput_bps", relays=True) / slowest)
-    linux, xp = ("upload of a Linux client", "Linux"), ("upload of a client whose window", "Windows XP")
-    for beginning, client, file in ((*linux, BENCHMARKS), (*xp, BENCHMARKS), (*xp, README)):
-        row = table_row(beginning, file)
+    for beginning, client in (("upload of a Linux client", "Linux"), ("upload of a client whose window", "Windows XP")):
+        row = table_row(beginning)
         direct, relayed = (clients.median("goodput_bps", client=client, relays=relays) for relays in (False, True))
         check_with_unit(f"nec-clients, {client}, without relays", row[1], direct)
         check_gain(f"nec-clients, {client}, with relays", row[2], direct, relayed)
 
 
-def readme_objects():
+def objects():
     result = Result("relay-objects")
     ways = {"direct |": "direct", "HAProxy at both ends": "HAProxy", "longhaul at both ends": "longhaul",
             "with pooled connections": "longhaul + pool", "and `initial_window": "longhaul + pool + window"}
@@ -511,7 +508,7 @@ def udt():
             check_figure(f"udt, {path}, {row[2]}, column {column}", row[column], float(recorded[index]))
 
 
-CHECKS = [readme_nec, readme_objects, readme_emulator, initial_window, papers_nec, today_fast, jgn2_single, jgn2_rtt_fairness,
+CHECKS = [nec, objects, readme_emulator, initial_window, papers_nec, today_fast, jgn2_single, jgn2_rtt_fairness,
           jgn2_switches, jgn2_coexistence, reservoir, plan_path, controls_alone, decp_streams, udt]
 
 
