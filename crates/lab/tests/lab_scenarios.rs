@@ -22,6 +22,10 @@ type Part = (&'static str, &'static str);
 
 /// The groups run concurrently. They need what `make test` installs.
 const NEC: &[Part] = &[
+    (
+        "demo",
+        "--only client=paper --only loss=0.0 --set size=200MB",
+    ),
     ("nec-dvd", "--only relays=false|true --set size=50MB"),
     ("nec-clients", "--only relays=true"),
     (
