@@ -49,7 +49,7 @@ pub enum Availability {
     Module,
     /// This crate has the congestion control.
     Ours,
-    /// Neither the kernel nor this crate has the congestion control.
+    /// The kernel and this crate lack the congestion control.
     Absent,
 }
 
