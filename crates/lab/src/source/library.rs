@@ -9,7 +9,7 @@ use std::{
 
 macro_rules! files {
     ($($name:literal)*) => {
-        &[$(($name, include_str!(concat!("../../../../scenarios/", $name, ".toml")))),*]
+        &[$(($name, include_str!(concat!("../../scenarios/", $name, ".toml")))),*]
     };
 }
 

@@ -3,7 +3,7 @@
 //! ready to install; the tests compare it with [`super::settings`].
 
 /// Text of the reference configuration. Keys with a default are commented out.
-pub(crate) const TEXT: &str = include_str!("../../../../dist/relay.toml");
+pub(crate) const TEXT: &str = include_str!("relay.toml");
 
 #[cfg(test)]
 mod tests {
