@@ -57,7 +57,23 @@ fn installs_and_uninstalls_everything_below_destdir() {
         let start = format!("ExecStart=/usr/local/bin/longhaul {command} ");
         assert!(unit.contains(&start), "{unit}");
     }
-    assert!(at("usr/local/share/doc/longhaul/relay.md").exists());
+    for file in [
+        "lib/sysusers.d/longhaul.conf",
+        "lib/tmpfiles.d/longhaul.conf",
+        "share/bash-completion/completions/longhaul",
+        "share/doc/longhaul/decisions/striping.md",
+        "share/fish/vendor_completions.d/longhaul.fish",
+        "share/man/man1/longhaul-site-token-new.1",
+        "share/zsh/site-functions/_longhaul",
+    ] {
+        assert!(at("usr/local").join(file).exists(), "{file}");
+    }
+    let page = fs::read_to_string(at("usr/local/share/man/man1/longhaul-relay.1")).unwrap();
+    assert!(page.contains("/usr/local/share/doc/longhaul/relay.md"), "{page}");
+    let help = run(&binary, &["relay", "--help"]).stdout;
+    let help = String::from_utf8(help).unwrap();
+    let (_, named) = help.rsplit_once("Manual: ").unwrap();
+    assert!(Path::new(named.trim()).exists(), "{named}");
 
     make("uninstall", directory.path());
     let left: Vec<_> = files_below(directory.path());
