@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The end of a chunked body (RFC 9112 §7.1). hyper's decoder is stricter and ends the connection on an error. This
-//! decoder only finds the end of bodies that hyper accepts. No I/O.
+//! Finder of the end of a chunked body (RFC 9112 §7.1). No I/O.
+//!
+//! It validates nothing: hyper's decoder reads the same bytes, is stricter, and closes the connection on an error.
 
-/// State of a decoder within a body.
+/// Position within a chunked body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Chunks {
-    /// In the line before a chunk: its size, and whether the digits are over.
+pub enum ChunkedBody {
+    /// In the line before a chunk: the size so far, and whether its last digit has been read.
     Size(u64, bool),
-    /// In a chunk of which so many bytes are to come.
+    /// In a chunk: the number of its bytes that are still to come.
     Data(u64),
-    /// In the line break behind a chunk.
+    /// In the line break after a chunk.
     DataEnd,
-    /// In the lines behind the last chunk, and whether this one has something.
+    /// In the trailer section after the last chunk. True if the current line is not empty.
     Trailers(bool),
     /// The body has ended.
-    Over,
+    End,
 }
 
-impl Chunks {
-    /// Nothing has been seen.
-    pub const BEGIN: Self = Self::Size(0, false);
+impl ChunkedBody {
+    /// The position before the first byte of a body.
+    pub const START: Self = Self::Size(0, false);
 
-    /// How many of these bytes are the body's.
+    /// Reads bytes and returns how many of them belong to the body.
     pub fn advance(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0;
-        while taken < bytes.len() && *self != Self::Over {
+        while taken < bytes.len() && *self != Self::End {
             taken += match self {
                 Self::Data(left) => {
                     let more = left.min(&mut ((bytes.len() - taken) as u64)).to_owned();
@@ -35,7 +36,7 @@ impl Chunks {
                     more as usize
                 }
                 _ => {
-                    *self = self.after(bytes[taken]);
+                    *self = self.after_byte(bytes[taken]);
                     1
                 }
             };
@@ -43,8 +44,8 @@ impl Chunks {
         taken
     }
 
-    /// A byte that is no data.
-    fn after(self, byte: u8) -> Self {
+    /// Returns the position after a byte outside of chunk data.
+    fn after_byte(self, byte: u8) -> Self {
         let digit = char::from(byte).to_digit(16).map(u64::from);
         match (self, byte, digit) {
             (Self::Size(0, _), b'\n', _) => Self::Trailers(false),
@@ -53,10 +54,10 @@ impl Chunks {
                 Self::Size(size.saturating_mul(16).saturating_add(digit), false)
             }
             (Self::Size(size, _), ..) => Self::Size(size, true),
-            (Self::DataEnd, b'\n', _) => Self::BEGIN,
-            (Self::Trailers(false), b'\n', _) => Self::Over,
+            (Self::DataEnd, b'\n', _) => Self::START,
+            (Self::Trailers(false), b'\n', _) => Self::End,
             (Self::Trailers(_), b'\n', _) => Self::Trailers(false),
-            (Self::Trailers(something), ..) => Self::Trailers(something || byte != b'\r'),
+            (Self::Trailers(has_text), ..) => Self::Trailers(has_text || byte != b'\r'),
             (same, ..) => same,
         }
     }
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_the_end_whatever_the_segmentation() {
+    fn finds_the_end_for_any_segmentation() {
         for body in [
             "0\r\n\r\n",
             "5\r\nhello\r\n0\r\n\r\n",
@@ -76,12 +77,12 @@ mod tests {
         ] {
             let sent = [body, "GET / HTTP/1.1\r\n\r\n"].concat();
             for piece in [1, 2, 7, 1000] {
-                let mut chunks = Chunks::BEGIN;
+                let mut chunks = ChunkedBody::START;
                 let pieces = sent.as_bytes().chunks(piece);
                 let taken: usize = pieces.map(|piece| chunks.advance(piece)).sum();
                 assert_eq!(
                     (taken, chunks),
-                    (body.len(), Chunks::Over),
+                    (body.len(), ChunkedBody::End),
                     "{body:?} by {piece}"
                 );
             }
@@ -90,9 +91,9 @@ mod tests {
 
     #[test]
     fn finds_no_end_after_an_overflowing_size() {
-        let mut chunks = Chunks::BEGIN;
+        let mut chunks = ChunkedBody::START;
         let body = [&[b'f'; 40][..], b"\r\n0\r\n\r\n"].concat();
         assert_eq!(chunks.advance(&body), body.len());
-        assert_ne!(chunks, Chunks::Over);
+        assert_ne!(chunks, ChunkedBody::End);
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 /// A host name of 1 to 255 bytes of letters, digits, `-`, `_` and `.` (RFC 1123 §2.1, plus the
-/// underscore that the field uses). Whether it exists is for the resolver to say.
+/// underscore that real names have). The resolver decides whether it exists.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct HostName(String);
 
@@ -16,36 +16,36 @@ impl HostName {
     /// The longest name that SOCKS5 and DNS can carry.
     pub const LEN_MAX: usize = 255;
 
-    /// `name` if it could be a host name.
+    /// Checks the length and the characters of `name`.
     pub fn new(name: &str) -> Result<Self, DestinationError> {
-        let plausible = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+        let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
         let fits = (1..=Self::LEN_MAX).contains(&name.len());
-        if fits && name.bytes().all(plausible) {
+        if fits && name.bytes().all(is_allowed) {
             return Ok(Self(name.to_owned()));
         }
         Err(DestinationError::Host(name.escape_debug().to_string()))
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// The far end that a client asks for. Parses `10.0.0.1:80`, `[2001:db8::1]:443`, `host.test:80`.
+/// Destination that a client asks for. Parses `10.0.0.1:80`, `[2001:db8::1]:443`, `host.test:80`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Destination {
     /// An address: IPv4 or IPv6, never an IPv4-mapped one.
     Address(SocketAddr),
-    /// A name, to be resolved where the connection leaves for it.
+    /// A name and a port. The relay that connects to the destination resolves the name.
     Name(HostName, u16),
 }
 
-/// Why a text is not a destination.
+/// Reason why a text is not a destination.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DestinationError {
-    /// No port, or not 1 to 65535 (RFC 9110 §9.3.6: a bad port is the client's error).
+    /// No port, or a port that is not 1 to 65535 (RFC 9110 §9.3.6: a bad port is the client's error).
     #[error("{0:?} names no port from 1 to 65535 (for example host.example:443)")]
     Port(String),
     /// A host that is neither an address nor a name.
@@ -54,8 +54,8 @@ pub enum DestinationError {
 }
 
 impl Destination {
-    /// From a host without brackets, as text, and a port. What is an IPv4 address in any form that
-    /// inet_aton(3) takes is that address, so that no rule for addresses is passed by it.
+    /// Creates a destination from a host, as text without brackets, and a port. A host in any form that inet_aton(3)
+    /// accepts becomes an IPv4 address. Otherwise such a host would evade the rules for addresses.
     pub fn from_host(host: &str, port: u16) -> Result<Self, DestinationError> {
         match host.parse::<IpAddr>() {
             Ok(ip) => Ok(Self::from_ip(ip, port)),
@@ -63,22 +63,22 @@ impl Destination {
         }
     }
 
-    /// From a name that may be an address, as [`Self::from_host`] has it, and a port.
+    /// Creates a destination from a name and a port. The name may be an IPv4 address, as in [`Self::from_host`].
     #[must_use]
     pub fn from_name(name: HostName, port: u16) -> Self {
-        match ipv4_in_numbers(name.as_str()) {
+        match parse_inet_aton(name.as_str()) {
             Some(ip) => Self::from_ip(ip.into(), port),
             None => Self::Name(name, port),
         }
     }
 
-    /// From an address, taking the IPv4 address out of an IPv4-mapped one.
+    /// Creates a destination from an address and a port. An IPv4-mapped address becomes the IPv4 address.
     #[must_use]
     pub fn from_ip(ip: IpAddr, port: u16) -> Self {
         Self::Address(SocketAddr::new(ip.to_canonical(), port))
     }
 
-    /// The port.
+    /// Returns the port.
     #[must_use]
     pub fn port(&self) -> u16 {
         match self {
@@ -88,19 +88,19 @@ impl Destination {
     }
 }
 
-/// The address that `text` is: one to four numbers, decimal, octal (`0177`) or hexadecimal (`0x7f`),
-/// of which the last one fills all bytes that are left (inet_aton(3); a final dot is ignored).
-fn ipv4_in_numbers(text: &str) -> Option<Ipv4Addr> {
+/// Parses an IPv4 address as inet_aton(3) does: one to four numbers, each decimal, octal (`0177`) or hexadecimal
+/// (`0x7f`). The last number fills all remaining bytes. A final dot is ignored.
+fn parse_inet_aton(text: &str) -> Option<Ipv4Addr> {
     let parts = text.strip_suffix('.').unwrap_or(text).split('.');
-    let numbers: Vec<u32> = parts.map(number).collect::<Option<_>>()?;
+    let numbers: Vec<u32> = parts.map(parse_number).collect::<Option<_>>()?;
     let (last, bytes) = numbers.split_last()?;
     let bits_left = 32 - 8 * u32::try_from(bytes.len()).ok()?.min(4);
     let fits = u64::from(*last) >> bits_left == 0 && bytes.iter().all(|byte| *byte < 256);
-    let place = |(n, byte): (usize, &u32)| byte << (24 - 8 * n);
-    fits.then(|| Ipv4Addr::from_bits(bytes.iter().enumerate().map(place).sum::<u32>() | last))
+    let shifted = |(n, byte): (usize, &u32)| byte << (24 - 8 * n);
+    fits.then(|| Ipv4Addr::from_bits(bytes.iter().enumerate().map(shifted).sum::<u32>() | last))
 }
 
-fn number(text: &str) -> Option<u32> {
+fn parse_number(text: &str) -> Option<u32> {
     let hexadecimal = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     let (digits, radix) = match (hexadecimal, text.strip_prefix('0')) {
         (Some(""), _) | (_, Some("")) => return Some(0),
@@ -108,9 +108,9 @@ fn number(text: &str) -> Option<u32> {
         (None, Some(digits)) => (digits, 8),
         (None, None) => (text, 10),
     };
-    // A sign is no digit.
-    let plausible = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    plausible.then(|| u32::from_str_radix(digits, radix).ok())?
+    // `from_str_radix` would accept a sign.
+    let has_only_digits = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    has_only_digits.then(|| u32::from_str_radix(digits, radix).ok())?
 }
 
 impl FromStr for Destination {

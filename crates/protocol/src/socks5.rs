@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SOCKS5 (RFC 1928) with user and password (RFC 1929), the server's side: messages are parsed and encoded. No I/O.
+//! SOCKS5 (RFC 1928) with user and password (RFC 1929): parses a client's messages and encodes the server's. No I/O.
 //!
 //! A parser returns `Ok(None)` while the message is incomplete; call it again with more bytes. No greeting or request
 //! is longer than [`MESSAGE_LEN_MAX`].
@@ -20,14 +20,13 @@ const VERSION: u8 = 5;
 const PASSWORD_VERSION: u8 = 1;
 const RESERVED: u8 = 0;
 
-/// Reason why the bytes are not a valid SOCKS5 message. After such an error the connection must be closed; a datagram
-/// is dropped.
+/// Reason why the bytes are not a valid SOCKS5 message. The caller must close the connection, or drop the datagram.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Socks5Error {
-    /// A version other than expected, such as SOCKS4, or another protocol.
-    #[error("SOCKS version {0}, not 5")]
+    /// A version other than the expected one. The client speaks SOCKS4, for example, or another protocol.
+    #[error("unexpected SOCKS version {0}")]
     Version(u8),
-    /// An address type other than 1, 3 or 4: the length of the address is unknown.
+    /// An address type other than 1, 3 or 4. The length of such an address is not known.
     #[error("SOCKS address type {0} is unknown")]
     AddressType(u8),
     /// The name or the port is not valid as a destination.
@@ -81,8 +80,8 @@ impl Method {
     }
 }
 
-/// Parses the client's greeting (RFC 1928 §3). Returns `wanted` if the client offers it, else
-/// [`Method::NoneAcceptable`], and the greeting's length.
+/// Parses the client's greeting (RFC 1928 §3). Returns the chosen method and the greeting's length. The method is
+/// `wanted` if the client offers it, else [`Method::NoneAcceptable`].
 pub fn parse_greeting(
     input: &[u8],
     wanted: Method,
@@ -143,8 +142,8 @@ fn length_prefixed(input: &[u8], at: usize) -> Option<(&[u8], usize)> {
 
 /// Encodes the answer to user and password (RFC 1929 §2). After a refusal the server must close the connection.
 #[must_use]
-pub fn password_answer(welcome: bool) -> [u8; 2] {
-    [PASSWORD_VERSION, u8::from(!welcome)]
+pub fn password_answer(accepted: bool) -> [u8; 2] {
+    [PASSWORD_VERSION, u8::from(!accepted)]
 }
 
 /// Command of a request (RFC 1928 §4).
@@ -206,14 +205,16 @@ impl Host<'_> {
 
 /// Parses the address, whose type is byte 3 (RFC 1928 §5). Also returns the offset of its end.
 fn parse_host(input: &[u8]) -> Result<Option<(Host<'_>, usize)>, Socks5Error> {
-    const AT: usize = 4;
+    const ADDRESS_OFFSET: usize = 4;
     Ok(match input.get(3) {
         None => None,
-        Some(1) => array(input, AT).map(|b: [u8; 4]| (Host::Ip(Ipv4Addr::from(b).into()), AT + 4)),
-        Some(4) => {
-            array(input, AT).map(|b: [u8; 16]| (Host::Ip(Ipv6Addr::from(b).into()), AT + 16))
+        Some(1) => array(input, ADDRESS_OFFSET)
+            .map(|b: [u8; 4]| (Host::Ip(Ipv4Addr::from(b).into()), ADDRESS_OFFSET + 4)),
+        Some(4) => array(input, ADDRESS_OFFSET)
+            .map(|b: [u8; 16]| (Host::Ip(Ipv6Addr::from(b).into()), ADDRESS_OFFSET + 16)),
+        Some(3) => {
+            length_prefixed(input, ADDRESS_OFFSET).map(|(name, end)| (Host::Name(name), end))
         }
-        Some(3) => length_prefixed(input, AT).map(|(name, end)| (Host::Name(name), end)),
         Some(&other) => return Err(Socks5Error::AddressType(other)),
     })
 }
@@ -241,13 +242,13 @@ pub enum Reply {
     GeneralFailure = 1,
     /// Forbidden by the rules of this server.
     NotAllowed = 2,
-    /// ICMP or routing says that the network can't be reached.
+    /// ICMP or the routing table says that the network can't be reached.
     NetworkUnreachable = 3,
     /// The host can't be reached, does not answer, or does not exist.
     HostUnreachable = 4,
     /// RST in answer to the SYN.
     ConnectionRefused = 5,
-    /// The TTL expired on the way.
+    /// The TTL expired on the path.
     TtlExpired = 6,
     /// An unknown command, or one that the route to the destination does not support.
     CommandNotSupported = 7,
@@ -261,12 +262,12 @@ impl Reply {
     #[must_use]
     pub fn encode(self, bound: Option<SocketAddr>) -> Vec<u8> {
         let bound = bound.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
-        with_address(vec![VERSION, self as u8, RESERVED], bound)
+        append_address(vec![VERSION, self as u8, RESERVED], bound)
     }
 }
 
-/// Appends an address in the form of RFC 1928 §5.
-fn with_address(mut message: Vec<u8>, address: SocketAddr) -> Vec<u8> {
+/// Returns `message` with an address appended in the form of RFC 1928 §5.
+fn append_address(mut message: Vec<u8>, address: SocketAddr) -> Vec<u8> {
     match address.ip().to_canonical() {
         IpAddr::V4(ip) => {
             message.push(1);
@@ -298,7 +299,7 @@ pub fn parse_datagram(input: &[u8]) -> Result<(Destination, &[u8]), Socks5Error>
 /// Returns the header of a datagram to a client (RFC 1928 §7). `from` is the address that the datagram came from.
 #[must_use]
 pub fn datagram_header(from: SocketAddr) -> Vec<u8> {
-    with_address(vec![RESERVED, RESERVED, 0], from)
+    append_address(vec![RESERVED, RESERVED, 0], from)
 }
 
 const _: () = assert!(MESSAGE_LEN_MAX == 4 + 1 + HostName::LEN_MAX + 2);
@@ -309,7 +310,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn greeting_is_complete_with_its_last_method() {
+    fn greeting_ends_with_its_last_method() {
         let greet = |input| parse_greeting(input, Method::None);
         assert_eq!(greet(&[5, 2, 2]), Ok(None));
         assert_eq!(greet(&[5, 2, 2, 0]), Ok(Some((Method::None, 4))));
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn user_and_password_are_complete_with_the_password() {
+    fn password_message_ends_with_the_password() {
         let whole = b"\x01\x02me\x03key";
         for end in 0..whole.len() {
             assert_eq!(parse_password(&whole[..end]), Ok(None), "{end}");
@@ -335,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_carry_their_addresses_and_no_fragments() {
+    fn datagrams_carry_addresses_and_fragments_are_refused() {
         let from = "[2001:db8::1]:53".parse().unwrap();
         let mut datagram = datagram_header(from);
         assert_eq!(datagram.len(), DATAGRAM_HEADER_LEN_MAX);
@@ -383,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_address_type_has_its_reply() {
+    fn unknown_address_type_has_a_reply_code() {
         let error = parse_request(&[5, 1, 0, 2, 0, 0]).unwrap_err();
         assert_eq!(error.reply(), Some(Reply::AddressTypeNotSupported));
     }
@@ -409,19 +410,19 @@ mod tests {
             datagram.extend(&tail);
             let _ = parse_datagram(&datagram);
             let _ = parse_request(&tail);
-            let mut shaped = vec![5, 1, 0, atyp];
-            shaped.extend(&tail);
-            if let Ok(Some((_, len))) = parse_request(&shaped) {
-                prop_assert!(len <= shaped.len() && len <= MESSAGE_LEN_MAX);
+            let mut with_version = vec![5, 1, 0, atyp];
+            with_version.extend(&tail);
+            if let Ok(Some((_, len))) = parse_request(&with_version) {
+                prop_assert!(len <= with_version.len() && len <= MESSAGE_LEN_MAX);
             }
         }
 
         #[test]
         fn a_full_buffer_is_never_incomplete(tail in proptest::collection::vec(any::<u8>(), 262..300)) {
-            let mut shaped = tail;
-            shaped[0] = 5;
-            prop_assert!(!matches!(parse_greeting(&shaped, Method::None), Ok(None)));
-            prop_assert!(!matches!(parse_request(&shaped), Ok(None)));
+            let mut with_version = tail;
+            with_version[0] = 5;
+            prop_assert!(!matches!(parse_greeting(&with_version, Method::None), Ok(None)));
+            prop_assert!(!matches!(parse_request(&with_version), Ok(None)));
         }
     }
 }

@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How far a request may go, how long it may take and where it comes from.
+//! TLV with the limits of a request: hops and times. It also has facts about the client: its host and DSCP.
 
 use std::time::Duration;
 
-/// The most relays that one message may name, and the most that it passes.
+/// Maximum number of relays that one message may name, and that it may pass.
 pub const HOPS_MAX: usize = 16;
 
-/// Private TLV: relays that may still be passed, one byte, [`Request::reply_delay`] in tens of
-/// milliseconds, one byte, [`Request::timeout`] in tens of milliseconds, two bytes, and one byte of
-/// flags: [`Request::is_client_remote`] is bit 0, [`Request::dscp`] the six bits above it. The first versions ignore
-/// all bytes after the reply timeout as padding. Zeros at the end are omitted.
+/// Private TLV with these fields. Zeros at the end are omitted.
+///
+/// | bytes | field |
+/// |---|---|
+/// | 1 | number of relays that may still be passed |
+/// | 1 | [`Request::reply_delay`], in units of 10 ms |
+/// | 2 | [`Request::timeout`], in units of 10 ms |
+/// | 1 | bit 0: [`Request::is_client_remote`]; the six bits above it: [`Request::dscp`] |
+///
+/// The first versions ignore all bytes after the first one as padding.
 ///
 /// [`Request::reply_delay`]: super::Request::reply_delay
 /// [`Request::timeout`]: super::Request::timeout
 /// [`Request::is_client_remote`]: super::Request::is_client_remote
 /// [`Request::dscp`]: super::Request::dscp
 pub(super) const HOP_LIMIT: u8 = 0xC2;
-const FROM_ELSEWHERE: u8 = 1;
+const CLIENT_REMOTE_FLAG: u8 = 1;
 const DSCP_SHIFT: u32 = 1;
 const DSCP_MAX: u8 = 63;
 
@@ -47,10 +53,10 @@ impl Default for Limits {
 
 impl Limits {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let tens = self.timeout.as_millis() / REPLY_DELAY_UNIT.as_millis();
-        let [high, low] = u16::try_from(tens).unwrap_or(u16::MAX).to_be_bytes();
+        let units = self.timeout.as_millis() / REPLY_DELAY_UNIT.as_millis();
+        let [high, low] = u16::try_from(units).unwrap_or(u16::MAX).to_be_bytes();
         let dscp = (self.dscp & DSCP_MAX) << DSCP_SHIFT;
-        let flags = dscp | (FROM_ELSEWHERE * u8::from(self.is_client_remote));
+        let flags = dscp | (CLIENT_REMOTE_FLAG * u8::from(self.is_client_remote));
         let value = [
             self.hop_limit,
             reply_delay_byte(self.reply_delay),
@@ -66,25 +72,25 @@ impl Limits {
         value[..len].to_vec()
     }
 
-    /// Bytes behind those that are known say nothing.
+    /// Parses the value. Bytes after the known fields are ignored.
     pub(super) fn parse(value: &[u8]) -> Option<Self> {
         let (&hop_limit, &reply_delay) = (value.first()?, value.get(1)?);
         let byte = |at: usize| value.get(at).copied().unwrap_or(0);
         let timeout = u16::from_be_bytes([byte(2), byte(3)]);
-        let in_tens = |tens: u16| REPLY_DELAY_UNIT * u32::from(tens);
+        let duration = |units: u16| REPLY_DELAY_UNIT * u32::from(units);
         Some(Self {
             hop_limit,
-            reply_delay: in_tens(reply_delay.into()),
-            timeout: in_tens(timeout),
-            is_client_remote: byte(4) & FROM_ELSEWHERE != 0,
+            reply_delay: duration(reply_delay.into()),
+            timeout: duration(timeout),
+            is_client_remote: byte(4) & CLIENT_REMOTE_FLAG != 0,
             dscp: (byte(4) >> DSCP_SHIFT) & DSCP_MAX,
         })
     }
 }
 
 fn reply_delay_byte(reply_delay: Duration) -> u8 {
-    let tens = reply_delay.as_millis() / REPLY_DELAY_UNIT.as_millis();
-    tens.try_into().unwrap_or(u8::MAX)
+    let units = reply_delay.as_millis() / REPLY_DELAY_UNIT.as_millis();
+    units.try_into().unwrap_or(u8::MAX)
 }
 
 #[cfg(test)]
@@ -92,12 +98,12 @@ mod tests {
     use super::*;
     use crate::convert::{Request, message::WORD, request::tests::example};
 
-    /// Old relays take the byte for padding, and send zero.
+    /// The first versions ignore the byte as padding, and send zero.
     #[test]
     fn encodes_the_reply_delay_in_former_padding() {
-        let bytes = |patience| {
+        let bytes = |reply_delay| {
             let request = Request {
-                reply_delay: patience,
+                reply_delay,
                 ..Request::new("192.0.2.5:80".parse().unwrap(), vec![])
             };
             request.encode()[24..].to_vec()

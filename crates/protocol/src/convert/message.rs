@@ -15,7 +15,7 @@ pub(super) const HEADER_LEN: usize = WORD;
 /// The type of the Connect TLV (RFC 8803 §6.2.5). It names the destination. Each request has it, and no answer does.
 pub(super) const CONNECT: u8 = 0x0A;
 
-/// A message under construction; the total length is filled in at the end.
+/// Message under construction. `finish` fills in the total length.
 pub(super) struct Message(pub(super) Vec<u8>);
 
 impl Message {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Requests of a client, or of the previous relay: written and read.
+//! Encoding and parsing of requests, which a client or the previous relay sends.
 
 use super::{
     error::ConvertError,
@@ -18,10 +18,10 @@ const NAME: u8 = 0xC0;
 /// Private TLV: the next relay, as port and address (the layout of the Connect TLV).
 const HOP: u8 = 0xC1;
 
-/// The port that [`Request::check`] names: the discard service's (RFC 863), which nothing connects to.
+/// The port in a health check: that of the discard service (RFC 863). No relay connects to it.
 const CHECK_PORT: u16 = 9;
 
-/// Request of a client, or of the previous relay.
+/// Request that a client or the previous relay sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// Destination of the connection.
@@ -30,23 +30,23 @@ pub struct Request {
     pub hops: Vec<SocketAddr>,
     /// Number of relays that the request may still pass, this one included.
     pub hop_limit: u8,
-    /// Time for which a positive answer may be delayed until the destination's first bytes are there, so that both
-    /// share a segment. Zero if the client needs the answer to go on. The value sent is rounded down to 10 ms and
-    /// is at most [`REPLY_DELAY_MAX`](super::REPLY_DELAY_MAX).
+    /// Time for which a positive answer may wait for the destination's first bytes, so that both share a segment.
+    /// Zero if the client waits for the answer before it sends. The value sent is rounded down to 10 ms and is at most
+    /// [`REPLY_DELAY_MAX`](super::REPLY_DELAY_MAX).
     pub reply_delay: Duration,
     /// Time for which the sender waits for the answer; zero is unknown. The value sent is rounded down to 10 ms and
     /// is at most 655.35 s.
     pub timeout: Duration,
-    /// Group of connections that carry the stream, of which this is the first; `None` for a single connection.
+    /// Group of connections that carry the byte stream; this connection is its first. `None` for a single connection.
     pub stripes: Option<Stripes>,
     /// Whether the client may be on another host than the relay that sends the request.
     pub is_client_remote: bool,
-    /// The DSCP (RFC 2474) that the connection is to have, 0 to 63: its client's.
+    /// DSCP (RFC 2474) for the connection to the destination, 0 to 63: that of the client's packets.
     pub dscp: u8,
 }
 
 impl Request {
-    /// A request that no relay has passed on yet.
+    /// Creates a request that no relay has forwarded yet.
     #[must_use]
     pub fn new(destination: Destination, hops: Vec<SocketAddr>) -> Self {
         let hop_limit = HOPS_MAX as u8;
@@ -62,54 +62,58 @@ impl Request {
         }
     }
 
-    /// The request of a relay that wants to know whether another one would serve it. It names one
-    /// more relay and may pass none: every version that knows hops and their limit answers at
-    /// once, without a connection of its own. Relays that know this request accept it.
+    /// Creates a health check: a request that asks a relay whether it serves the sender. It names one more hop, but
+    /// its hop limit is 0. So every version that knows hops answers at once and opens no connection. Versions that know
+    /// health checks accept it; older ones refuse it.
     #[must_use]
-    pub fn check() -> Self {
-        let nowhere = SocketAddr::from((Ipv6Addr::UNSPECIFIED, CHECK_PORT));
+    pub fn health_check() -> Self {
+        let placeholder = SocketAddr::from((Ipv6Addr::UNSPECIFIED, CHECK_PORT));
         Self {
             hop_limit: 0,
-            ..Self::new(Destination::Address(nowhere), vec![nowhere])
+            ..Self::new(Destination::Address(placeholder), vec![placeholder])
         }
     }
 
-    /// The same for the last of these relays, to be sent to the one before the first. They pass it on
-    /// as any request; its destination is for documentation (RFC 5737) and never connected to.
+    /// Creates a health check of the last relay in `hops`. It is sent to the relay before the first of them. Each relay
+    /// forwards it like any request. Its destination is an address for documentation (RFC 5737): no relay connects to
+    /// it.
     #[must_use]
-    pub fn check_through(hops: &[SocketAddr], time: Duration) -> Self {
-        let check = Self::check();
+    pub fn health_check_through(hops: &[SocketAddr], timeout: Duration) -> Self {
+        let check = Self::health_check();
         Self {
             destination: Destination::Address((Ipv4Addr::new(192, 0, 2, 1), CHECK_PORT).into()),
             hop_limit: hops.len() as u8,
             hops: [hops, &check.hops].concat(),
-            timeout: time,
+            timeout,
             ..check
         }
     }
 
-    /// Whether it is the request that [`Request::check`] makes, or what relays on the way have made of
-    /// [`Request::check_through`].
+    /// Whether this is a health check of the relay that received it: one made by [`Request::health_check`], or by
+    /// [`Request::health_check_through`] once all relays before this one have forwarded it.
     #[must_use]
-    pub fn is_check(&self) -> bool {
-        let check = Self::check();
+    pub fn is_health_check(&self) -> bool {
+        let check = Self::health_check();
         (self.hop_limit, &self.hops, self.stripes) == (0, &check.hops, None)
     }
 
-    /// The message.
+    /// Encodes the request as a message.
     ///
     /// # Panics
-    /// With more than [`HOPS_MAX`] hops, which the configuration refuses.
+    /// If there are more than [`HOPS_MAX`] hops, which the configuration refuses.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.hops.len() <= HOPS_MAX, "{} hops", self.hops.len());
         let mut message = Message::new();
-        message.tlv(CONNECT, &endpoint(connect_address(&self.destination)));
+        message.tlv(
+            CONNECT,
+            &encode_endpoint(connect_address(&self.destination)),
+        );
         if let Destination::Name(name, _) = &self.destination {
             message.tlv(NAME, name.as_str().as_bytes());
         }
         for hop in &self.hops {
-            message.tlv(HOP, &endpoint(*hop));
+            message.tlv(HOP, &encode_endpoint(*hop));
         }
         message.tlv(HOP_LIMIT, &self.limits().encode());
         if let Some(Stripes { group, count }) = self.stripes {
@@ -128,7 +132,7 @@ impl Request {
         }
     }
 
-    /// Reads a request and says how long it was; `Ok(None)` while it is incomplete.
+    /// Parses a request. Also returns its length; `Ok(None)` while it is incomplete.
     pub fn parse(input: &[u8]) -> Result<Option<(Self, usize)>, ConvertError> {
         let Some(body) = body(input)? else {
             return Ok(None);
@@ -140,9 +144,9 @@ impl Request {
         let mut parts = RequestParts::default();
         for tlv in Tlvs(body) {
             let (kind, value) = tlv?;
-            parts.take(kind, value)?;
+            parts.add(kind, value)?;
         }
-        parts.request()
+        parts.into_request()
     }
 }
 
@@ -156,7 +160,7 @@ struct RequestParts {
 }
 
 impl RequestParts {
-    fn take(&mut self, kind: u8, value: &[u8]) -> Result<(), ConvertError> {
+    fn add(&mut self, kind: u8, value: &[u8]) -> Result<(), ConvertError> {
         let malformed = ConvertError::Malformed(kind);
         let repeated = match kind {
             CONNECT => self
@@ -187,7 +191,7 @@ impl RequestParts {
         }
     }
 
-    fn request(self) -> Result<Request, ConvertError> {
+    fn into_request(self) -> Result<Request, ConvertError> {
         let connect = self.connect.ok_or(ConvertError::NoConnect)?;
         let destination = match self.name {
             Some(name) => Destination::from_name(name, connect.port()),
@@ -195,19 +199,19 @@ impl RequestParts {
         };
         let Limits {
             hop_limit,
-            reply_delay: patience,
-            timeout: time,
-            is_client_remote: from_elsewhere,
+            reply_delay,
+            timeout,
+            is_client_remote,
             dscp,
         } = self.limits.unwrap_or_default();
         Ok(Request {
             destination,
             hops: self.hops,
             hop_limit,
-            reply_delay: patience,
-            timeout: time,
+            reply_delay,
+            timeout,
             stripes: self.stripes,
-            is_client_remote: from_elsewhere,
+            is_client_remote,
             dscp,
         })
     }
@@ -220,8 +224,8 @@ fn connect_address(destination: &Destination) -> SocketAddr {
     }
 }
 
-/// RFC 8803 §6.2.5: port, then a 128-bit address, IPv4 as IPv4-mapped IPv6.
-fn endpoint(address: SocketAddr) -> [u8; 18] {
+/// Encodes an address as in RFC 8803 §6.2.5: port, then a 128-bit address, IPv4 as IPv4-mapped IPv6.
+fn encode_endpoint(address: SocketAddr) -> [u8; 18] {
     let ip = match address.ip() {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
         IpAddr::V6(v6) => v6,
@@ -232,8 +236,8 @@ fn endpoint(address: SocketAddr) -> [u8; 18] {
     bytes
 }
 
-/// The TCP options that may follow the address (RFC 8803 §6.2.5) are ignored: kernel TCP
-/// negotiates its own on each leg.
+/// Parses an address. TCP options that may follow it (RFC 8803 §6.2.5) are ignored: the kernel negotiates the options
+/// of each leg.
 fn parse_endpoint(value: &[u8]) -> Option<SocketAddr> {
     let port = u16::from_be_bytes(value.get(..2)?.try_into().ok()?);
     let octets: [u8; 16] = value.get(2..18)?.try_into().ok()?;
@@ -261,7 +265,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn plain_connect_is_the_rfc_s_layout() {
+    fn encodes_connect_in_the_layout_of_the_rfc() {
         let request = Request::new("192.0.2.5:80".parse().unwrap(), vec![]);
         let message = request.encode();
         // Fixed header, 7 words: 1 header, 5 Connect, 1 hop limit.
@@ -275,7 +279,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn parses_what_it_encodes_and_leaves_the_data_after_it() {
+    fn parses_what_it_encodes_and_leaves_later_data() {
         let mut bytes = example().encode();
         let len = bytes.len();
         for end in 0..len {
@@ -294,29 +298,29 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn encodes_a_check_that_may_pass_no_relay() {
-        let bytes = Request::check().encode();
+    fn encodes_health_check_with_hop_limit_zero() {
+        let bytes = Request::health_check().encode();
         let (request, len) = Request::parse(&bytes).unwrap().unwrap();
         assert_eq!(
             (len, request.hop_limit, request.hops.len()),
             (bytes.len(), 0, 1)
         );
-        assert!(request.is_check());
-        assert!(!example().is_check());
+        assert!(request.is_health_check());
+        assert!(!example().is_health_check());
     }
 
     #[test]
-    fn checks_the_last_relay_of_a_chain() {
+    fn health_check_through_a_chain_reaches_its_last_relay() {
         let hops = [5124, 5125].map(|port| SocketAddr::from(([192, 0, 2, 9], port)));
-        let bytes = Request::check_through(&hops, Duration::from_secs(1)).encode();
+        let bytes = Request::health_check_through(&hops, Duration::from_secs(1)).encode();
         let mut request = Request::parse(&bytes).unwrap().unwrap().0;
         for hop in hops {
-            assert!(!request.is_check());
+            assert!(!request.is_health_check());
             assert_eq!(request.hops.remove(0), hop);
             request.hop_limit -= 1;
         }
         request.is_client_remote = true;
-        assert!(request.is_check());
+        assert!(request.is_health_check());
     }
 
     #[test]
@@ -336,7 +340,7 @@ pub(super) mod tests {
     #[test]
     fn rejects_a_second_connect() {
         let mut message = Message::new();
-        let address = endpoint("192.0.2.1:1".parse().unwrap());
+        let address = encode_endpoint("192.0.2.1:1".parse().unwrap());
         message.tlv(CONNECT, &address);
         message.tlv(CONNECT, &address);
         let parsed = Request::parse(&message.finish());
@@ -371,7 +375,7 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn every_request_reads_back(ip: [u8; 16], port in 1u16.., hops in 0..=HOPS_MAX, limit: u8) {
+        fn every_request_parses_back(ip: [u8; 16], port in 1u16.., hops in 0..=HOPS_MAX, limit: u8) {
             let destination = Destination::from_ip(IpAddr::from(ip), port);
             let hop = SocketAddr::from(([192, 0, 2, 1], port));
             let stripes = (limit % 2 == 0).then(stripes);

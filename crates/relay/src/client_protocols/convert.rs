@@ -57,7 +57,7 @@ pub(super) async fn read_message(session: &Session) -> Result<PeerMessage, Rejec
     let rejection =
         |failure: Failure| Rejection::new(failure, Fault::from(failure).encode_convert());
     let request = match opening {
-        FirstMessage::Request(request) if request.is_check() => {
+        FirstMessage::Request(request) if request.is_health_check() => {
             return Ok(PeerMessage::HealthCheck);
         }
         FirstMessage::Request(request) => request,

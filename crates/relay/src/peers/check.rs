@@ -51,7 +51,7 @@ impl Peer {
         let Ok(leg) = first.open_leg(limit).await else {
             return;
         };
-        let request = Request::check_through(&hops, limit);
+        let request = Request::health_check_through(&hops, limit);
         let _ = timeout(limit, write_all(&leg, &request.encode())).await;
         let Ok(Ok((answer, cause))) = timeout(limit, read_answer(&leg)).await else {
             return;
@@ -86,7 +86,7 @@ impl Peer {
     async fn probe(&self, limit: Duration) -> Result<(), PeerError> {
         let leg = self.try_connect(limit).await?;
         // A peer that refuses closes the connection, and its answer says more than the write error.
-        let _ = timeout(limit, write_all(&leg, &Request::check().encode())).await;
+        let _ = timeout(limit, write_all(&leg, &Request::health_check().encode())).await;
         let answer = timeout(limit, read_answer(&leg)).await;
         match answer.unwrap_or(Err(PeerError::NoAnswer(limit)))?.0 {
             Answer::Refused { code, .. } if is_protocol_error(code) => {

@@ -444,7 +444,10 @@ fn reports_other_server_at_peer_address() {
         ),
         (b"\0".to_vec(), "its answer is not Convert"),
         // Echo of the request.
-        (Request::check().encode(), "it returns what it receives"),
+        (
+            Request::health_check().encode(),
+            "it returns what it receives",
+        ),
         (Vec::new(), "closes the connection without an answer"),
         (version_2, "it speaks version 2 of Convert"),
         (
@@ -583,7 +586,7 @@ fn health_check_counts_no_failure() {
     let far = Relay::start(&["--convert", ANY, "--counters", "-"]);
     let mut stream = connect(far.address("convert"));
     stream
-        .write_all(&longhaul_protocol::convert::Request::check().encode())
+        .write_all(&longhaul_protocol::convert::Request::health_check().encode())
         .unwrap();
     assert_eq!(read_array(&mut stream), [1, 1, 0x22, 0x63]);
     assert_eq!(stream.read(&mut [0]).unwrap(), 0);

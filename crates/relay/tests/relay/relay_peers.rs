@@ -287,7 +287,7 @@ fn uses_fallback_while_peer_is_down() {
     let first = TcpListener::from(OwnedFd::from(socket));
     first.set_nonblocking(false).unwrap();
     let mut check = accept(&first);
-    assert!(read_request(&mut check).is_check());
+    assert!(read_request(&mut check).is_health_check());
     check.write_all(&Answer::Accepted.encode()).unwrap();
     assert_eq!(check.read(&mut [0]).unwrap(), 0);
     let mut client = connect(near.address("forward"));

@@ -136,7 +136,7 @@ fn refusal_is_not_delayed() {
 fn read_request(listener: &TcpListener) -> Request {
     loop {
         let request = read_any_request(listener);
-        if !request.is_check() {
+        if !request.is_health_check() {
             return request;
         }
     }

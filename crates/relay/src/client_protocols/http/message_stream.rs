@@ -14,7 +14,7 @@ use crate::{
 use bytes::{Buf as _, Bytes, BytesMut};
 use hyper::StatusCode;
 use longhaul_protocol::{
-    chunks::Chunks,
+    chunks::ChunkedBody,
     request_line::{empty_lines, encode_request_line, end_of_head, is_hopeless},
 };
 use std::{
@@ -53,7 +53,7 @@ enum ReadState {
     /// Bytes left of a complete head.
     HeadRest(usize),
     Body(u64),
-    Chunks(Chunks),
+    Chunked(ChunkedBody),
     /// Anything: the bytes are not HTTP.
     Unframed,
 }
@@ -61,7 +61,7 @@ enum ReadState {
 impl ReadState {
     /// Whether the message has ended.
     fn is_over(self) -> bool {
-        [Self::Body(0), Self::Chunks(Chunks::Over)].contains(&self)
+        [Self::Body(0), Self::Chunked(ChunkedBody::End)].contains(&self)
     }
 }
 
@@ -144,7 +144,7 @@ impl MessageStream {
         if self.state == ReadState::HeadRest(0) {
             self.state = match self.exchange.take_body() {
                 Some(Framing::Length(len)) => ReadState::Body(len),
-                Some(Framing::Chunked) => ReadState::Chunks(Chunks::BEGIN),
+                Some(Framing::Chunked) => ReadState::Chunked(ChunkedBody::START),
                 None => ReadState::Unframed,
             };
         }
@@ -172,7 +172,7 @@ impl MessageStream {
     /// Counts `bytes` as part of the message, and returns how many of them belong to it.
     fn count_bytes(&mut self, bytes: &[u8]) -> usize {
         let count = match &mut self.state {
-            ReadState::Chunks(chunks) => chunks.advance(bytes),
+            ReadState::Chunked(chunks) => chunks.advance(bytes),
             _ => bytes.len(),
         };
         match &mut self.state {
