@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Load generator for `bench/relay`: one program for the origin, the clients and the timing, so that
-//! every relay gets the same load.
+//! Load generator for `bench/relay`. One program is the origin and the clients, and measures the times. So every relay
+//! gets the same load.
 //!
 //! ```text
 //! relay_load serve ADDR:PORT
 //! relay_load bulk|connects|echo|idle --protocol plain|socks5|connect --relay ADDR:PORT --origin ADDR:PORT
 //!            [--flows N] [--seconds S] [--count N]
 //! ```
-//! The client's first byte is a command: `E` echoes, `D` sends until the client closes. Results are
-//! written to standard output as one line of JSON.
+//! The first byte of a connection is a command to the origin. After `E` it echoes. After `D` it sends until the client
+//! closes. The result is one line of JSON on standard output.
 
 use std::{
     io::{BufRead, Read, Result, Write},
@@ -21,9 +21,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-const CHUNK: usize = 1 << 18;
+/// Bytes of one read or write.
+const CHUNK_BYTES: usize = 1 << 18;
 /// Stack size of a thread in bytes. The origin has one thread per connection, up to 10,000.
-const STACK: usize = 64 << 10;
+const STACK_BYTES: usize = 64 << 10;
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -108,7 +109,7 @@ fn serve(address: SocketAddr) -> Result<()> {
     let listener = TcpListener::bind(address)?;
     loop {
         let (stream, _) = listener.accept()?;
-        let builder = thread::Builder::new().stack_size(STACK);
+        let builder = thread::Builder::new().stack_size(STACK_BYTES);
         // A client that disconnects ends only its own thread.
         builder.spawn(move || drop(handle(stream)))?;
     }
@@ -125,7 +126,7 @@ fn handle(mut stream: TcpStream) -> Result<()> {
 }
 
 fn send_forever(mut stream: TcpStream) -> Result<()> {
-    let chunk = vec![0x5a; CHUNK];
+    let chunk = vec![0x5a; CHUNK_BYTES];
     loop {
         stream.write_all(&chunk)?;
     }
@@ -147,11 +148,11 @@ fn run(job: &str, options: &LoadOptions) -> Result<()> {
         "connects" => connects(options),
         "echo" => round_trips(options),
         "idle" => idle(options),
-        other => panic!("there is no job {other}"),
+        other => panic!("{other} is not a job"),
     }
 }
 
-/// Measures the bytes received in the given time over all flows.
+/// Measures the bytes that all flows receive in the given time.
 fn bulk(options: &LoadOptions) -> Result<()> {
     let streams: Vec<TcpStream> = (0..options.flows)
         .map(|_| options.open(b'D'))
@@ -164,7 +165,7 @@ fn bulk(options: &LoadOptions) -> Result<()> {
     let drain = |mut stream: TcpStream| {
         let (total, stop) = (total.clone(), stop.clone());
         thread::spawn(move || {
-            let mut buffer = vec![0; CHUNK];
+            let mut buffer = vec![0; CHUNK_BYTES];
             while !stop.load(Relaxed) {
                 match stream.read(&mut buffer) {
                     Ok(n @ 1..) => total.fetch_add(n as u64, Relaxed),
@@ -184,8 +185,7 @@ fn bulk(options: &LoadOptions) -> Result<()> {
     Ok(())
 }
 
-/// Measures connections: connect, one byte in each direction, close. The connections of a flow are
-/// sequential.
+/// Counts connections in the given time: connect, one byte in each direction, close. Each flow makes one after another.
 fn connects(options: &LoadOptions) -> Result<()> {
     let start = Instant::now();
     let end = start + Duration::from_secs_f64(options.seconds);
@@ -207,7 +207,8 @@ fn connects(options: &LoadOptions) -> Result<()> {
     Ok(())
 }
 
-/// Measures round trips of one byte on one connection.
+/// Measures round trips of one byte on one connection. The first ones, a tenth of `--count`, are warm-up and not
+/// measured.
 fn round_trips(options: &LoadOptions) -> Result<()> {
     let mut stream = options.open(b'E')?;
     let mut times = Vec::with_capacity(options.count);
@@ -219,12 +220,17 @@ fn round_trips(options: &LoadOptions) -> Result<()> {
     }
     let mut times = times.split_off(options.count / 10);
     times.sort_unstable();
-    let at = |percent: usize| times[times.len() * percent / 100];
-    println!(r#"{{"p50_ns": {}, "p99_ns": {}}}"#, at(50), at(99));
+    let percentile = |percent: usize| times[times.len() * percent / 100];
+    println!(
+        r#"{{"p50_ns": {}, "p99_ns": {}}}"#,
+        percentile(50),
+        percentile(99)
+    );
     Ok(())
 }
 
-/// Keeps idle connections open until standard input ends, each after one byte in each direction.
+/// Opens connections, sends one byte in each direction, and keeps them open and idle until standard input has a line or
+/// ends.
 fn idle(options: &LoadOptions) -> Result<()> {
     let open = |_| {
         let mut stream = options.open(b'E')?;

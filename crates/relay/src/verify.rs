@@ -18,7 +18,7 @@ use crate::{
 use longhaul_admission::accounts::Holder;
 use longhaul_interception::{
     flow::Flow,
-    held::{Arrival, Decision, HELD_MAX, HeldSyns},
+    held::{Arrival, Decision, HeldSyns, PENDING_MAX},
 };
 use longhaul_linux::netfilter::marks::Marks;
 use longhaul_linux::netfilter::queue::{AsyncQueue, Queue, QueuedPacket, Verdict};
@@ -41,7 +41,7 @@ use tokio::{
 
 /// Length of a listener's kernel queue in packets: the held SYNs, and as many that wait for a
 /// decision.
-const QUEUE_LEN: u32 = 2 * HELD_MAX as u32;
+const QUEUE_LEN: u32 = 2 * PENDING_MAX as u32;
 
 /// Maximum SYNs that are handled before the results of connects are processed. During a flood the
 /// queue is never empty.
@@ -110,7 +110,7 @@ impl Verifier {
 
     /// Holds SYNs until the relay drains.
     async fn serve(self, relay: &Arc<Relay>) -> io::Result<()> {
-        let (outcome_sender, mut outcomes) = channel(HELD_MAX);
+        let (outcome_sender, mut outcomes) = channel(PENDING_MAX);
         let queue = AsyncQueue::new(self.queue)?;
         let mut holder = SynHolder {
             relay: relay.clone(),
@@ -233,10 +233,11 @@ impl SynHolder {
     }
 
     fn decide(&mut self, flow: Flow, queued: &QueuedPacket) -> Decision {
-        let (waiting, client_legs_waiting) = self.listener.preconnected.counts(flow.client().ip());
+        let (legs_waiting, client_legs_waiting) =
+            self.listener.preconnected.counts(flow.client().ip());
         // Each SYN may become a connection, so it takes a part of the budget of descriptors.
         let free_permits = self.relay.connection_permits.available_permits();
-        let left = free_permits.saturating_sub(1 + waiting + self.held.count());
+        let left = free_permits.saturating_sub(1 + legs_waiting + self.held.count());
         let client = Holder::new(flow.client().ip(), false);
         let client_max = Relay::connections_max(&self.relay.config(), client, left);
         let open = self.relay.accounts.connections(client);
@@ -244,7 +245,7 @@ impl SynHolder {
             flow,
             is_local: queued.device == LOOPBACK_INDEX,
             may_bypass: queued.device != LOOPBACK_INDEX && self.listener.config().direct_fallback,
-            waiting,
+            legs_waiting,
             client_legs_waiting,
             client_connections_left: client_max.saturating_sub(open),
             connections_left: free_permits,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Limits on times, connections and memory, checked.
+//! Limits on times, connections and memory: defaults, ranges and checks.
 
 use crate::config::settings::Settings;
 use longhaul_command::exit::Refusal;
@@ -12,16 +12,17 @@ use std::{fmt, ops::RangeInclusive, time::Duration};
 pub(crate) struct Limits {
     pub(crate) connect_timeout: Duration,
     pub(crate) handshake_timeout: Duration,
-    /// HTTP and FTP: time after which a silent origin that owes a response is given up.
+    /// HTTP and FTP: time after which the relay gives up a server that owes a response and sends nothing.
     pub(crate) response_timeout: Duration,
     pub(crate) connections_max: u32,
     pub(crate) workers: usize,
     /// Idle time after which a tunnel is closed; `None` is never.
     pub(crate) tunnel_idle_timeout: Option<Duration>,
+    /// Time that open connections have to end after SIGTERM.
     pub(crate) grace: Duration,
     /// Concurrent name lookups for one client.
     pub(crate) lookups_per_client: usize,
-    /// Connections of one client; `None` depends on how many are left for others.
+    /// Connections of one client. If `None`, the limit depends on the number of connections left for other clients.
     pub(crate) connections_per_client: Option<usize>,
     /// Bytes that one client may hold once the memory budget is used up; `None` is a quarter of the
     /// budget.
@@ -33,20 +34,20 @@ pub(crate) struct Limits {
     pub(crate) memory: Option<u64>,
 }
 
-/// Buffer size in bytes: large enough that the copying takes far longer than its system calls.
+/// Size of a buffer in copy mode, in bytes. With this size, copying takes far longer than the system calls for it.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Idle pipes or buffers that a worker keeps: enough for a burst of busy connections. Memory: 640
-/// KiB a worker with 1 MiB pipes, 16 MiB in copy mode; buffers that had only small reads take 16
-/// KiB each.
+/// Maximum number of idle pipes or buffers that a worker keeps: enough for a burst of busy connections. Memory per
+/// worker: 640 KiB with pipes of 1 MiB (10 KiB each while empty), and 16 MiB in copy mode. A buffer that had only small
+/// reads takes 16 KiB.
 const IDLE_BUFFERS_MAX: usize = 64;
 
 const CONNECTIONS_DEFAULT: u32 = 16384;
 const CONNECTIONS_RANGE: RangeInclusive<u32> = 1..=1_000_000;
 const WORKERS_RANGE: RangeInclusive<u16> = 1..=1024;
-/// Roughly the memory that the sockets of one connection use while bytes move.
+/// Smallest memory limit, in bytes: about what the sockets of one connection use while bytes move.
 const MEMORY_MIN: u64 = 64 << 10;
-/// Longer than the pauses of people and programs that read a response.
+/// Longer than people and programs usually pause while they read a response.
 const STALL_TIMEOUT_DEFAULT: Time = Time::from_millis(300_000);
 /// More than a browser needs at once, and a sixteenth of the lookups of all clients.
 const LOOKUPS_DEFAULT: u32 = 64;
@@ -55,9 +56,9 @@ const LOOKUPS_DEFAULT: u32 = 64;
 const LOOKUPS_MAX: u32 = 1024;
 const PIPE_DEFAULT: Bytes = Bytes::new(1 << 20);
 const TIMEOUT_DEFAULT: Time = Time::from_millis(10_000);
-/// Longer than long polls and large reports take.
+/// Longer than a long poll, or the preparation of a large report, usually takes.
 const RESPONSE_TIMEOUT_DEFAULT: Time = Time::from_millis(300_000);
-/// Twice the default age at which peers replace pooled connections.
+/// Twice the default age at which a relay replaces pooled connections.
 pub(crate) const IDLE_TIMEOUT_DEFAULT: Time = Time::from_millis(120_000);
 /// About the time for which address translators must keep idle connections (RFC 5382 REQ-5: 2 h 4
 /// min).
@@ -66,7 +67,7 @@ const INTERVAL_DEFAULT: Time = Time::from_millis(1000);
 /// At shorter intervals, counters would fill the disk.
 const INTERVAL_MIN: Time = Time::from_millis(1);
 
-pub(crate) fn pool(settings: &Settings) -> anyhow::Result<PoolConfig> {
+pub(crate) fn pool_config(settings: &Settings) -> anyhow::Result<PoolConfig> {
     let size = settings.limits.pipe_size.unwrap_or(PIPE_DEFAULT);
     if !(4096..=1 << 30).contains(&size.get()) {
         return Err(Refusal::usage(format!(
@@ -84,34 +85,35 @@ pub(crate) fn pool(settings: &Settings) -> anyhow::Result<PoolConfig> {
 pub(crate) fn limits(settings: &Settings) -> anyhow::Result<Limits> {
     let limits = &settings.limits;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let time =
-        |key, time: Option<Time>, default| positive(key, Some(&flag(key)), time.unwrap_or(default));
+    let time = |key, time: Option<Time>, default| {
+        check_positive(key, Some(&flag_name(key)), time.unwrap_or(default))
+    };
     let [connect, handshake] = [limits.connect_timeout, limits.handshake_timeout];
     let [response, stall] = [limits.response_timeout, limits.stall_timeout];
     Ok(Limits {
         connect_timeout: time("connect_timeout", connect, TIMEOUT_DEFAULT)?,
         handshake_timeout: time("handshake_timeout", handshake, TIMEOUT_DEFAULT)?,
         response_timeout: time("response_timeout", response, RESPONSE_TIMEOUT_DEFAULT)?,
-        connections_max: within(
+        connections_max: check_range(
             "connections",
             limits.connections.unwrap_or(CONNECTIONS_DEFAULT),
             &CONNECTIONS_RANGE,
         )?,
         workers: match limits.workers {
-            Some(workers) => within("workers", workers, &WORKERS_RANGE)?.into(),
+            Some(workers) => check_range("workers", workers, &WORKERS_RANGE)?.into(),
             None => cores,
         },
         tunnel_idle_timeout: tunnel_idle_timeout(limits.tunnel_idle_timeout)?,
         grace: limits.grace.unwrap_or(TIMEOUT_DEFAULT).into(),
-        lookups_per_client: within(
+        lookups_per_client: check_range(
             "lookups_per_client",
             limits.lookups_per_client.unwrap_or(LOOKUPS_DEFAULT),
             &(1..=LOOKUPS_MAX),
         )? as usize,
         connections_per_client: connections_per_client(limits.connections_per_client)?,
-        memory_per_client: memory("memory_per_client", limits.memory_per_client)?,
+        memory_per_client: check_memory("memory_per_client", limits.memory_per_client)?,
         stall_timeout: time("stall_timeout", stall, STALL_TIMEOUT_DEFAULT)?,
-        memory: memory("memory", limits.memory)?,
+        memory: check_memory("memory", limits.memory)?,
     })
 }
 
@@ -124,7 +126,8 @@ fn connections_per_client(value: Option<u32>) -> anyhow::Result<Option<usize>> {
     }
 }
 
-fn within<T: PartialOrd + fmt::Display>(
+/// Checks that a value is in its range.
+fn check_range<T: PartialOrd + fmt::Display>(
     key: &str,
     value: T,
     range: &RangeInclusive<T>,
@@ -133,7 +136,7 @@ fn within<T: PartialOrd + fmt::Display>(
         true => Ok(value),
         false => Err(Refusal::usage(format!(
             "{key} {value} (--{}): expected {} to {}",
-            flag(key),
+            flag_name(key),
             range.start(),
             range.end()
         ))),
@@ -141,19 +144,19 @@ fn within<T: PartialOrd + fmt::Display>(
 }
 
 /// Checks a memory limit. Below the minimum, the relay could not serve a single connection.
-fn memory(key: &str, value: Option<Bytes>) -> anyhow::Result<Option<u64>> {
+fn check_memory(key: &str, value: Option<Bytes>) -> anyhow::Result<Option<u64>> {
     match value.map(Bytes::get) {
         Some(bytes) if bytes < MEMORY_MIN => Err(Refusal::usage(format!(
             "{key} {} (--{}): expected {} or more",
             Bytes::new(bytes),
-            flag(key),
+            flag_name(key),
             Bytes::new(MEMORY_MIN)
         ))),
         bytes => Ok(bytes),
     }
 }
 
-/// One week; all time-outs of the kernel are shorter.
+/// One week. All of the kernel's own time-outs are shorter.
 const TUNNEL_IDLE_TIMEOUT_MAX: Time = Time::from_millis(7 * 86_400_000);
 
 fn tunnel_idle_timeout(value: Option<Time>) -> anyhow::Result<Option<Duration>> {
@@ -176,8 +179,12 @@ pub(crate) fn interval(value: Option<Time>) -> anyhow::Result<Duration> {
     }
 }
 
-/// Checks that a time is not 0. `flag` is the flag that sets it, if there is one.
-pub(crate) fn positive(key: &str, flag: Option<&str>, time: Time) -> anyhow::Result<Duration> {
+/// Checks that a time is more than 0. `flag` is the name of its flag, if there is one.
+pub(crate) fn check_positive(
+    key: &str,
+    flag: Option<&str>,
+    time: Time,
+) -> anyhow::Result<Duration> {
     let flag = flag.map_or_else(String::new, |flag| format!(" (--{flag})"));
     match time {
         Time::ZERO => Err(Refusal::usage(format!(
@@ -187,8 +194,8 @@ pub(crate) fn positive(key: &str, flag: Option<&str>, time: Time) -> anyhow::Res
     }
 }
 
-/// Returns the flag of a limit, without dashes in front.
-fn flag(key: &str) -> String {
+/// Returns the name of the flag for a key, without dashes.
+fn flag_name(key: &str) -> String {
     match key {
         "connections" => "max-connections".to_owned(),
         key => key.replace('_', "-"),

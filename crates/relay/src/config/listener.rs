@@ -3,13 +3,13 @@
 
 use crate::config::{
     certificates::identity::Responder,
-    limits::{IDLE_TIMEOUT_DEFAULT, positive},
+    limits::{IDLE_TIMEOUT_DEFAULT, check_positive},
     profile::{DOWNSTREAM, Profile, Profiles, check_transport, profile_named},
     settings::{KindName, ListenerSettings, SendProxy, Settings, Transport},
     users::Users,
 };
 use longhaul_command::exit::Refusal;
-use longhaul_interception::target::{Intercept, Target};
+use longhaul_interception::target::{InterceptConfig, Target};
 use longhaul_linux::netfilter::Family;
 use longhaul_protocol::destination::Destination;
 use longhaul_protocol::networks::Prefix;
@@ -24,7 +24,7 @@ pub(crate) struct ListenerConfig {
     pub(crate) kind: Kind,
     pub(crate) address: SocketAddr,
     /// Transparent listeners: connections that the relay diverts to this listener.
-    pub(crate) intercept: Option<Intercept>,
+    pub(crate) intercept: Option<InterceptConfig>,
     /// Clients are connected directly to their destinations while all peers of a route are down.
     pub(crate) direct_fallback: bool,
     /// Clients that are served besides those on loopback.
@@ -123,7 +123,7 @@ impl ListenerConfig {
             rate: listener_settings.rate,
             rate_per_client: listener_settings.rate_per_client,
             intercept: intercept_config(listener_settings).map_err(|problem| refused(&problem))?,
-            idle_timeout: positive(
+            idle_timeout: check_positive(
                 "idle_timeout",
                 None,
                 listener_settings
@@ -190,7 +190,7 @@ impl ListenerConfig {
     }
 }
 
-fn intercept_config(settings: &ListenerSettings) -> Result<Option<Intercept>, String> {
+fn intercept_config(settings: &ListenerSettings) -> Result<Option<InterceptConfig>, String> {
     if settings.intercept.is_empty() {
         let any =
             settings.intercept_local || settings.verify_connect || !settings.bypass.is_empty();
@@ -223,7 +223,7 @@ fn intercept_config(settings: &ListenerSettings) -> Result<Option<Intercept>, St
             return Err(format!("{key} {foreign} is not of the family of {address}"));
         }
     }
-    Ok(Some(Intercept {
+    Ok(Some(InterceptConfig {
         targets: settings.intercept.clone(),
         bypass: settings.bypass.clone(),
         keeps_source: settings.keep_source,

@@ -16,7 +16,7 @@ pub(crate) mod users;
 
 use crate::config::{
     file::File,
-    limits::{Limits, interval, limits, pool},
+    limits::{Limits, interval, limits, pool_config},
     listener::{Kind, ListenerConfig},
     location::{InTable as _, Table},
     peer::{PeerConfig, peers},
@@ -93,7 +93,7 @@ impl Config {
             policy: policy(settings, &peers, &profiles)?,
             allow_local: settings.allow_local,
             mtu_probing: settings.mtu_probing,
-            pool: pool(settings).in_table(Table::Limits)?,
+            pool: pool_config(settings).in_table(Table::Limits)?,
             limits: limits(settings).in_table(Table::Limits)?,
             peers,
             profiles,

@@ -3,7 +3,7 @@
 
 use crate::config::{
     certificates::identity::Initiator,
-    limits::positive,
+    limits::check_positive,
     location::{InTable as _, Table},
     profile::{Profile, Profiles, UPSTREAM, check_transport, profile_named},
     settings::{PeerSettings, RouteSettings, Settings, Transport},
@@ -77,9 +77,9 @@ pub(crate) fn peers(
             pool: pool_size(peer_settings, &owner)?,
             streams: streams(peer_settings, &owner)?,
             transport: peer_settings.transport,
-            pool_age: peer_settings
-                .pool_age
-                .map_or(Ok(POOL_AGE_DEFAULT), |age| positive("pool_age", None, age))?,
+            pool_age: peer_settings.pool_age.map_or(Ok(POOL_AGE_DEFAULT), |age| {
+                check_positive("pool_age", None, age)
+            })?,
             ..PeerConfig::new(name, peer_settings.address.0.clone(), profile)
         };
         Ok((name.clone(), Arc::new(peer)))

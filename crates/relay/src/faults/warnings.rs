@@ -3,7 +3,7 @@
 
 use crate::faults::misconfiguration::DenialReason;
 use longhaul_command::logging::{Decision, RateLimit};
-use longhaul_interception::held::CLIENT_MAX;
+use longhaul_interception::held::PENDING_PER_CLIENT_MAX;
 use longhaul_protocol::{destination::Destination, networks::network};
 use std::net::IpAddr;
 use tracing::warn;
@@ -67,7 +67,7 @@ impl Warnings {
             Some(client) => warn!(
                 %client,
                 listener,
-                "client has {CLIENT_MAX} handshakes in progress, or all connections that it may have: its others \
+                "client has {PENDING_PER_CLIENT_MAX} handshakes in progress, or all connections that it may have: its others \
                  bypass the relay"
             ),
             None => warn!(

@@ -2,7 +2,7 @@
 //! Upstream connections opened before their client's handshake is complete (`verify_connect`).
 
 use crate::route::upstream_leg::UpstreamLeg;
-use longhaul_interception::{flow::Flow, held::PerClient};
+use longhaul_interception::{flow::Flow, held::ClientCounts};
 use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::HashMap,
@@ -18,7 +18,7 @@ pub(crate) struct Preconnected(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     legs: HashMap<Flow, (Instant, UpstreamLeg)>,
-    clients: PerClient,
+    clients: ClientCounts,
 }
 
 impl Preconnected {

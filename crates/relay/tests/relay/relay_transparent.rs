@@ -17,9 +17,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Returns the arguments of one address family's listener on this port, with its intercepted
-/// destinations.
-fn alone(family: &Addresses, port: u16) -> [String; 4] {
+/// Returns the arguments of a listener for one address family, with the intercepted destinations.
+fn single_family_args(family: &Addresses, port: u16) -> [String; 4] {
     let (listener, targets) = match family.server {
         IpAddr::V4(_) => (format!("127.0.0.1:{port}"), INTERCEPT[5]),
         IpAddr::V6(_) => (format!("[::1]:{port}"), INTERCEPT[7]),
@@ -32,25 +31,25 @@ fn alone(family: &Addresses, port: u16) -> [String; 4] {
     ]
 }
 
-/// Returns a testbed whose router filters reverse paths strictly, as in some distributions.
+/// Returns a testbed whose router has strict reverse-path filtering (RFC 3704), as some distributions do.
 fn testbed(name: &str) -> Testbed {
     let bed = Testbed::new(name);
     set_sysctl(&bed.router, "net.ipv4.conf.all.rp_filter", "1");
     bed
 }
 
-/// Observations of connections and of the router's rules.
-trait Observed {
-    fn pair(&self, netns: &Netns, listener: &TcpListener) -> (TcpStream, TcpStream);
-    fn source(&self, listener: &TcpListener) -> IpAddr;
-    fn until_source_is(&self, wanted: IpAddr, listener: &TcpListener) -> Duration;
-    fn remains(&self) -> String;
-    fn output_of(&self, command: &[&str]) -> String;
+/// Helpers that connect through the router, and that read its rules.
+trait TestbedExt {
+    fn connect_pair(&self, netns: &Netns, listener: &TcpListener) -> (TcpStream, TcpStream);
+    fn connection_source(&self, listener: &TcpListener) -> IpAddr;
+    fn wait_for_source(&self, wanted: IpAddr, listener: &TcpListener) -> Duration;
+    fn leftover_rules(&self) -> String;
+    fn router_output(&self, command: &[&str]) -> String;
 }
 
-impl Observed for Testbed {
-    /// Connects from `netns`, and returns the client's and the server's socket.
-    fn pair(&self, netns: &Netns, listener: &TcpListener) -> (TcpStream, TcpStream) {
+impl TestbedExt for Testbed {
+    /// Connects from `netns`. Returns the sockets of the client and of the server.
+    fn connect_pair(&self, netns: &Netns, listener: &TcpListener) -> (TcpStream, TcpStream) {
         let to = listener.local_addr().unwrap();
         let client = netns
             .run(|| TcpStream::connect_timeout(&to, TEST_TIMEOUT))
@@ -59,13 +58,13 @@ impl Observed for Testbed {
     }
 
     /// Returns the source address of a new connection of the client, as the server sees it.
-    fn source(&self, listener: &TcpListener) -> IpAddr {
-        let (_client, server) = self.pair(&self.client, listener);
+    fn connection_source(&self, listener: &TcpListener) -> IpAddr {
+        let (_client, server) = self.connect_pair(&self.client, listener);
         server.peer_addr().unwrap().ip()
     }
 
     /// Connects until the source is `wanted`. Returns the time that this took.
-    fn until_source_is(&self, wanted: IpAddr, listener: &TcpListener) -> Duration {
+    fn wait_for_source(&self, wanted: IpAddr, listener: &TcpListener) -> Duration {
         let began = Instant::now();
         let to = listener.local_addr().unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -90,20 +89,21 @@ impl Observed for Testbed {
     }
 
     /// Returns the tables, policy rules and routes that a relay left on the router.
-    fn remains(&self) -> String {
-        let mut all = self.output_of(&["nft", "list", "tables"]);
+    fn leftover_rules(&self) -> String {
+        let mut all = self.router_output(&["nft", "list", "tables"]);
         for family in ["-4", "-6"] {
-            let rules = self.output_of(&["ip", family, "rule"]);
+            let rules = self.router_output(&["ip", family, "rule"]);
             let ours = |l: &&str| l.contains("fwmark");
             all.extend(rules.lines().filter(ours).map(str::to_owned));
-            let routes = self.output_of(&["ip", family, "route", "show", "table", "all"]);
+            let routes = self.router_output(&["ip", family, "route", "show", "table", "all"]);
             let ours = |l: &&str| l.starts_with("local default");
             all.extend(routes.lines().filter(ours).map(str::to_owned));
         }
         all
     }
 
-    fn output_of(&self, command: &[&str]) -> String {
+    /// Runs a command on the router and returns its standard output.
+    fn router_output(&self, command: &[&str]) -> String {
         let (program, args) = command.split_first().unwrap();
         let output = self.command_on_router(program).args(args).output();
         String::from_utf8(output.unwrap().stdout).unwrap()
@@ -116,25 +116,25 @@ fn relays_both_families_and_removes_all_rules() {
         return;
     }
     let bed = testbed("whole");
-    for more in [
+    for extra_flags in [
         &[][..],
         &["--verify-connect"],
         &["--verify-connect", "--mode", "copy"],
     ] {
-        let relay = bed.relay(&[&INTERCEPT[..], more].concat());
+        let relay = bed.relay(&[&INTERCEPT[..], extra_flags].concat());
         for family in BOTH {
-            let inside = bed.listen(family.server_port(8080));
-            let (client, server) = bed.pair(&bed.client, &inside);
+            let listener = bed.listen(family.server_port(8080));
+            let (client, server) = bed.connect_pair(&bed.client, &listener);
             assert_eq!(
                 server.peer_addr().unwrap().ip(),
                 family.upstream,
-                "{more:?}"
+                "{extra_flags:?}"
             );
             transfer_both_ways(&client, &server, 8);
         }
         let (status, log) = relay.stop();
         assert!(status.success(), "{log}");
-        assert_eq!(bed.remains(), "", "{log}");
+        assert_eq!(bed.leftover_rules(), "", "{log}");
     }
 }
 
@@ -162,7 +162,7 @@ fn other_ports_and_networks_are_not_intercepted() {
         (v4.server_port(3129), v4.client),
         (v6.server_port(8080), v6.client),
     ] {
-        assert_eq!(bed.source(&bed.listen(to)), wanted, "{to}");
+        assert_eq!(bed.connection_source(&bed.listen(to)), wanted, "{to}");
     }
 }
 
@@ -172,29 +172,34 @@ fn keep_source_preserves_address_and_port() {
         return;
     }
     let bed = testbed("keep");
-    for more in [&[][..], &["--verify-connect"]] {
-        let args = [&INTERCEPT[..], &["--keep-source", "--counters", "-"], more].concat();
+    for extra_flags in [&[][..], &["--verify-connect"]] {
+        let args = [
+            &INTERCEPT[..],
+            &["--keep-source", "--counters", "-"],
+            extra_flags,
+        ]
+        .concat();
         let mut command = bed.command(&args);
         let records = tempfile::NamedTempFile::new().unwrap();
         command.stdout(records.reopen().unwrap());
         let relay = Relay::spawn(command);
         for family in BOTH {
             let listener = bed.listen(family.server_port(8080));
-            let (client, server) = bed.pair(&bed.client, &listener);
+            let (client, server) = bed.connect_pair(&bed.client, &listener);
             assert_eq!(server.peer_addr().unwrap(), client.local_addr().unwrap());
             transfer_both_ways(&client, &server, 4);
         }
         relay.stop();
         assert_eq!(
-            relayed(records.path()),
+            count_relayed(records.path()),
             2,
             "the connections were not relayed"
         );
     }
 }
 
-/// Returns the number of connection records.
-fn relayed(records: &std::path::Path) -> usize {
+/// Returns the number of connection records in the file.
+fn count_relayed(records: &std::path::Path) -> usize {
     let text = std::fs::read_to_string(records).unwrap();
     text.matches(r#""record":"connection""#).count()
 }
@@ -207,10 +212,10 @@ fn earlier_connections_continue_during_and_after_relay() {
     let bed = testbed("before");
     for family in BOTH {
         let listener = bed.listen(family.server_port(8080));
-        let (client, server) = bed.pair(&bed.client, &listener);
-        let (later_client, later_server) = bed.pair(&bed.client, &listener);
+        let (client, server) = bed.connect_pair(&bed.client, &listener);
+        let (later_client, later_server) = bed.connect_pair(&bed.client, &listener);
         let relay = bed.relay(&INTERCEPT);
-        assert_eq!(bed.source(&listener), family.upstream);
+        assert_eq!(bed.connection_source(&listener), family.upstream);
         transfer_both_ways(&client, &server, 2);
         relay.stop();
         transfer_both_ways(&later_client, &later_server, 2);
@@ -223,28 +228,31 @@ fn next_start_removes_rules_of_killed_relay() {
         return;
     }
     let bed = testbed("kill");
-    for more in [&[][..], &["--verify-connect"]] {
+    for extra_flags in [&[][..], &["--verify-connect"]] {
         for family in BOTH {
             let listener = bed.listen(family.server_port(8080));
-            let other = alone(&family, 3130);
+            let other = single_family_args(&family, 3130);
             let other: Vec<_> = other.iter().map(String::as_str).collect();
-            let relay = bed.relay(&[&other[..], more].concat());
-            assert_eq!(bed.source(&listener), family.upstream);
+            let relay = bed.relay(&[&other[..], extra_flags].concat());
+            assert_eq!(bed.connection_source(&listener), family.upstream);
             relay.signal(Signal::KILL);
-            let took = bed.until_source_is(family.client, &listener);
+            let took = bed.wait_for_source(family.client, &listener);
             println!("kill -9 {}: direct after {took:?}", family.client);
             relay.wait();
-            assert!(bed.remains().contains("longhaul-3130"), "nothing to remove");
+            assert!(
+                bed.leftover_rules().contains("longhaul-3130"),
+                "nothing to remove"
+            );
 
             let relay = bed.relay(&INTERCEPT);
             assert!(
-                !bed.remains().contains("longhaul-3130"),
+                !bed.leftover_rules().contains("longhaul-3130"),
                 "{}",
-                bed.remains()
+                bed.leftover_rules()
             );
-            assert_eq!(bed.source(&listener), family.upstream);
+            assert_eq!(bed.connection_source(&listener), family.upstream);
             relay.stop();
-            assert_eq!(bed.remains(), "");
+            assert_eq!(bed.leftover_rules(), "");
         }
     }
 }
@@ -255,19 +263,25 @@ fn stopped_relay_releases_and_resumes_interception() {
         return;
     }
     let bed = testbed("stall");
-    for more in [&[][..], &["--verify-connect"]] {
-        let relay = bed.relay(&[&INTERCEPT[..], more].concat());
+    for extra_flags in [&[][..], &["--verify-connect"]] {
+        let relay = bed.relay(&[&INTERCEPT[..], extra_flags].concat());
         for family in BOTH {
             let listener = bed.listen(family.server_port(8080));
-            let (client, server) = bed.pair(&bed.client, &listener);
+            let (client, server) = bed.connect_pair(&bed.client, &listener);
             assert_eq!(server.peer_addr().unwrap().ip(), family.upstream);
             relay.signal(Signal::STOP);
-            let took = bed.until_source_is(family.client, &listener);
-            println!("SIGSTOP {} {more:?}: direct after {took:?}", family.client);
-            let (direct_client, direct_server) = bed.pair(&bed.client, &listener);
+            let took = bed.wait_for_source(family.client, &listener);
+            println!(
+                "SIGSTOP {} {extra_flags:?}: direct after {took:?}",
+                family.client
+            );
+            let (direct_client, direct_server) = bed.connect_pair(&bed.client, &listener);
             relay.signal(Signal::CONT);
-            let took = bed.until_source_is(family.upstream, &listener);
-            println!("SIGCONT {} {more:?}: relayed after {took:?}", family.client);
+            let took = bed.wait_for_source(family.upstream, &listener);
+            println!(
+                "SIGCONT {} {extra_flags:?}: relayed after {took:?}",
+                family.client
+            );
             transfer_both_ways(&direct_client, &direct_server, 1);
             transfer_both_ways(&client, &server, 1);
         }
@@ -281,16 +295,16 @@ fn restores_flushed_rules() {
     }
     let bed = testbed("flush");
     let relay = bed.relay(&INTERCEPT);
-    bed.output_of(&["nft", "flush", "ruleset"]);
+    bed.router_output(&["nft", "flush", "ruleset"]);
     for family in BOTH {
-        bed.until_source_is(family.upstream, &bed.listen(family.server_port(8080)));
+        bed.wait_for_source(family.upstream, &bed.listen(family.server_port(8080)));
     }
     let (_, log) = relay.stop();
     assert!(
         log.contains("removed by another program, restored: the nft rules of "),
         "{log}"
     );
-    assert_eq!(bed.remains(), "");
+    assert_eq!(bed.leftover_rules(), "");
 }
 
 #[test]
@@ -330,21 +344,21 @@ fn verified_connect_reports_error_of_destination() {
         assert_eq!(silent.unwrap_err().kind(), ErrorKind::TimedOut);
 
         let listener = bed.listen(family.server_port(8080));
-        let (client, server) = bed.pair(&bed.client, &listener);
+        let (client, server) = bed.connect_pair(&bed.client, &listener);
         assert_eq!(server.peer_addr().unwrap().ip(), family.upstream);
         transfer_both_ways(&client, &server, 2);
     }
 }
 
-/// The kernel sends no ICMP error with a foreign source address to its own sockets: they get RST.
+/// The kernel delivers no ICMP error with a foreign source address to a socket of its own host. The socket gets RST.
 #[test]
 fn verified_connects_of_own_host_fail_at_once() {
     if !may_use_namespaces() {
         return;
     }
     let bed = testbed("ownverify");
-    let own = ["--verify-connect", "--intercept-local"];
-    let _relay = bed.relay(&[&INTERCEPT[..], &own].concat());
+    let flags = ["--verify-connect", "--intercept-local"];
+    let _relay = bed.relay(&[&INTERCEPT[..], &flags].concat());
     for family in BOTH {
         for to in [family.server_port(8081), (family.unassigned, 8080).into()] {
             let connect = || TcpStream::connect_timeout(&to, TEST_TIMEOUT);
@@ -376,7 +390,7 @@ fn parallel_verified_connects_reach_their_destinations() {
             let server = accept(&listener);
             let from = server.peer_addr().unwrap();
             let mut matching = clients.iter().filter(|c| c.local_addr().unwrap() == from);
-            let mut client = matching.next().expect("the port is kept");
+            let mut client = matching.next().expect("a client with this source port");
             (&server).write_all(&from.port().to_be_bytes()).unwrap();
             let mut received = [0; 2];
             io::Read::read_exact(&mut client, &mut received).unwrap();
@@ -398,7 +412,8 @@ fn verified_connect_works_through_peer() {
         for family in BOTH {
             let refused = bed.connect(family.server_port(8081)).unwrap_err().kind();
             assert_eq!(refused, ErrorKind::ConnectionRefused);
-            let (client, server) = bed.pair(&bed.client, &bed.listen(family.server_port(8080)));
+            let (client, server) =
+                bed.connect_pair(&bed.client, &bed.listen(family.server_port(8080)));
             assert_eq!(server.peer_addr().unwrap().ip(), family.upstream);
             transfer_both_ways(&client, &server, 2);
         }
@@ -406,7 +421,7 @@ fn verified_connect_works_through_peer() {
     }
 }
 
-/// Clients do not know of the relay: a server-side relay that is down must not cut them off.
+/// Clients do not know about the relay. So a server-side relay that is down must not cut them off.
 #[test]
 fn clients_connect_directly_while_peer_is_down() {
     if !may_use_namespaces() {
@@ -418,15 +433,16 @@ fn clients_connect_directly_while_peer_is_down() {
         let near = bed.relay(&[&INTERCEPT[..], &peer, verify].concat());
         for family in BOTH {
             for _ in 0..2 {
-                let (client, server) = bed.pair(&bed.client, &bed.listen(family.server_port(8080)));
+                let (client, server) =
+                    bed.connect_pair(&bed.client, &bed.listen(family.server_port(8080)));
                 assert_eq!(server.peer_addr().unwrap().ip(), family.upstream);
                 transfer_both_ways(&client, &server, 1);
             }
         }
         let (_, log) = near.stop();
-        let word =
+        let message =
             "clients connect directly to their destinations while peer 127.0.0.1:5124 is down";
-        assert_eq!(log.matches(word).count(), 1, "{log}");
+        assert_eq!(log.matches(message).count(), 1, "{log}");
     }
 }
 
@@ -471,13 +487,13 @@ fn relays_connections_of_own_host_once() {
         return;
     }
     let bed = testbed("own");
-    for more in [&[][..], &["--verify-connect"]] {
+    for extra_flags in [&[][..], &["--verify-connect"]] {
         let records = tempfile::NamedTempFile::new().unwrap();
         let mut command = bed.command(
             &[
                 &INTERCEPT[..],
                 &["--intercept-local", "--counters", "-"],
-                more,
+                extra_flags,
             ]
             .concat(),
         );
@@ -485,15 +501,15 @@ fn relays_connections_of_own_host_once() {
         let relay = Relay::spawn(command);
         for family in BOTH {
             let listener = bed.listen(family.server_port(8080));
-            let (client, server) = bed.pair(&bed.router, &listener);
+            let (client, server) = bed.connect_pair(&bed.router, &listener);
             transfer_both_ways(&client, &server, 2);
             // Forwarded connections are relayed as before.
-            let (client, server) = bed.pair(&bed.client, &listener);
+            let (client, server) = bed.connect_pair(&bed.client, &listener);
             transfer_both_ways(&client, &server, 2);
         }
         relay.stop();
-        assert_eq!(relayed(records.path()), 4, "{more:?}");
-        assert_eq!(bed.remains(), "");
+        assert_eq!(count_relayed(records.path()), 4, "{extra_flags:?}");
+        assert_eq!(bed.leftover_rules(), "");
     }
 }
 
@@ -506,7 +522,7 @@ fn connections_of_own_host_bypass_killed_relay() {
     let relay = bed.relay(&[&INTERCEPT[..], &["--intercept-local"]].concat());
     for family in BOTH {
         let listener = bed.listen(family.server_port(8080));
-        let (client, server) = bed.pair(&bed.router, &listener);
+        let (client, server) = bed.connect_pair(&bed.router, &listener);
         transfer_both_ways(&client, &server, 1);
     }
     relay.signal(Signal::KILL);
@@ -554,18 +570,19 @@ fn two_relays_intercept_on_one_host() {
     for port in [8080, 8081, 8082] {
         let listener = bed.listen(v4.server_port(port));
         for ns in [&bed.client, &bed.router] {
-            let (client, server) = bed.pair(ns, &listener);
+            let (client, server) = bed.connect_pair(ns, &listener);
             assert_eq!(server.peer_addr().unwrap().ip(), v4.upstream, "{port}");
             transfer_both_ways(&client, &server, 1);
         }
     }
     first.stop();
-    let sources = [8080, 8081, 8082].map(|port| bed.source(&bed.listen(v4.server_port(port))));
+    let sources =
+        [8080, 8081, 8082].map(|port| bed.connection_source(&bed.listen(v4.server_port(port))));
     assert_eq!(sources, [v4.client, v4.upstream, v4.upstream]);
 }
 
-/// With the same port, the next process has its own rules, which must survive the end of the first.
-/// With another port, it must not remove the rules that the first one's connections need.
+/// A second relay starts while the first one drains. On the same port, its rules must outlive the first relay. On
+/// another port, it must not remove the rules that the first relay's connections need.
 #[test]
 fn draining_relay_and_next_one_keep_each_others_rules() {
     if !may_use_namespaces() {
@@ -573,29 +590,29 @@ fn draining_relay_and_next_one_keep_each_others_rules() {
     }
     let bed = testbed("handover");
     for family in BOTH {
-        let inside = bed.listen(family.server_port(8080));
+        let listener = bed.listen(family.server_port(8080));
         for port in [3129, 3130] {
-            let [first, next] = [3129, port].map(|port| alone(&family, port));
+            let [first, next] = [3129, port].map(|port| single_family_args(&family, port));
             let [first, next] = [&first, &next].map(|args| args.each_ref().map(String::as_str));
             let first = bed.relay(&first);
-            let (client, server) = bed.pair(&bed.client, &inside);
+            let (client, server) = bed.connect_pair(&bed.client, &listener);
             assert_eq!(server.peer_addr().unwrap().ip(), family.upstream);
             first.signal(Signal::TERM);
-            bed.until_source_is(family.client, &inside);
+            bed.wait_for_source(family.client, &listener);
 
             let next = bed.relay(&next);
-            assert_eq!(bed.source(&inside), family.upstream);
+            assert_eq!(bed.connection_source(&listener), family.upstream);
             transfer_both_ways(&client, &server, 8);
             drop((client, server));
             let (status, log) = first.wait();
             assert!(status.success(), "{log}");
-            assert_eq!(bed.source(&inside), family.upstream, "{port}");
+            assert_eq!(bed.connection_source(&listener), family.upstream, "{port}");
             let (status, log) = next.stop();
             assert!(
                 status.success() && !log.contains("removed by another program, restored"),
                 "{log}"
             );
-            assert_eq!(bed.remains(), "");
+            assert_eq!(bed.leftover_rules(), "");
         }
     }
 }
@@ -612,8 +629,14 @@ fn relays_ipv4_without_ipv6() {
         bed.command(&[&INTERCEPT[..], &["--verify-connect"]].concat()),
         1,
     );
-    assert_eq!(bed.source(&bed.listen(v4.server_port(8080))), v4.upstream);
-    assert!(!bed.output_of(&["nft", "list", "tables"]).contains("ip6"));
+    assert_eq!(
+        bed.connection_source(&bed.listen(v4.server_port(8080))),
+        v4.upstream
+    );
+    assert!(
+        !bed.router_output(&["nft", "list", "tables"])
+            .contains("ip6")
+    );
     relay.stop();
-    assert_eq!(bed.remains(), "");
+    assert_eq!(bed.leftover_rules(), "");
 }

@@ -18,12 +18,13 @@ use std::{
     sync::Arc,
 };
 
-/// A hostile listener name: names from the file may contain anything.
-const ODD_NAME: &str = "<img src=x onerror=alert(1)>";
+/// A hostile listener name. Names in the configuration file may contain any text.
+const HOSTILE_NAME: &str = "<img src=x onerror=alert(1)>";
 
-fn configured(to: SocketAddr) -> Relay {
+/// Starts a relay with the hostile listener name, which forwards to `to`.
+fn start_relay(to: SocketAddr) -> Relay {
     let text = format!(
-        "[[listener]]\nname = '{ODD_NAME}'\nkind = 'forward'\naddress = '{ANY}'\n\
+        "[[listener]]\nname = '{HOSTILE_NAME}'\nkind = 'forward'\naddress = '{ANY}'\n\
          destination = '{to}'\n[peer.tokyo]\naddress = '192.0.2.9'\n[admin]\naddress = '{ANY}'"
     );
     Relay::start_with_config(&text, 2)
@@ -33,11 +34,10 @@ fn assert_console_empty(shown: &RenderedPage) {
     assert!(shown.console.is_empty(), "{:#?}", shown.console);
 }
 
-/// A relay with an entry in each table of its page, the origin's address, and both ends of the open
-/// connection.
-fn busy() -> (Relay, SocketAddr, [TcpStream; 2]) {
+/// Returns a relay with an entry in each table of its page, the origin's address, and both ends of the open connection.
+fn relay_with_connection() -> (Relay, SocketAddr, [TcpStream; 2]) {
     let (listener, address) = listen_as_origin();
-    let relay = configured(address);
+    let relay = start_relay(address);
     let mut client = connect(relay.address("forward"));
     let mut server = accept(&listener);
     client.write_all(&[0; 4000]).unwrap();
@@ -47,7 +47,7 @@ fn busy() -> (Relay, SocketAddr, [TcpStream; 2]) {
 
 #[test]
 fn shows_listeners_peers_and_a_live_connection() {
-    let (relay, address, [client, _server]) = busy();
+    let (relay, address, [client, _server]) = relay_with_connection();
     let url = format!("http://{}/", relay.address("admin"));
     let Some(shown) = browser::open(&url, 1100) else {
         return;
@@ -71,21 +71,22 @@ fn shows_listeners_peers_and_a_live_connection() {
 }
 
 /// Reports the label and layout of each card of a connection, once there is one.
-const CARDS: &str = "<script>
-const look = () => {
+const CARDS_SCRIPT: &str = "<script>
+const reportCards = () => {
   const cells = [...document.querySelectorAll('#connections tbody tr > *')];
-  if (cells.length === 0) return setTimeout(look, 100);
+  if (cells.length === 0) return setTimeout(reportCards, 100);
   for (const cell of cells) report(`${cell.dataset.label ?? 'heading'} ${getComputedStyle(cell).display} ${cell.offsetWidth > 300}`);
   report(`drawn ${document.querySelectorAll('.plot canvas').length}`);
 };
-addEventListener('load', () => setTimeout(look, 300));
+addEventListener('load', () => setTimeout(reportCards, 300));
 </script>";
 
 #[test]
 fn shows_cards_on_narrow_screen() {
-    let (relay, _, _ends) = busy();
-    let scripts = [CARDS, frame::OVERFLOW_SCRIPT].concat();
-    let Some((mut reports, console)) = reports(Endpoint::of(&relay), &scripts, 390, Scheme::Light)
+    let (relay, _, _connection) = relay_with_connection();
+    let scripts = [CARDS_SCRIPT, frame::OVERFLOW_SCRIPT].concat();
+    let Some((mut reports, console)) =
+        script_output(Endpoint::of(&relay), &scripts, 390, Scheme::Light)
     else {
         return;
     };
@@ -108,18 +109,19 @@ fn shows_cards_on_narrow_screen() {
 }
 
 /// Reports, just before the accessibility check, the number of connections on the page.
-const COUNT: &str = "<script>
-addEventListener('load', () => setTimeout(() => report(`${document.querySelectorAll('#connections tbody tr').length} connection to judge`), 290));
+const COUNT_SCRIPT: &str = "<script>
+addEventListener('load', () => setTimeout(() => report(`${document.querySelectorAll('#connections tbody tr').length} connection to check`), 290));
 </script>";
 
 #[test]
 fn fits_wide_screen_and_passes_axe() {
-    let (relay, _, _ends) = busy();
+    let (relay, _, _connection) = relay_with_connection();
     let endpoint = Endpoint::of(&relay);
     endpoint.until("/api/v1/connections", |list| {
         (list["total"] == 1).then_some(())
     });
-    let Some((wide, _)) = reports(endpoint, frame::OVERFLOW_SCRIPT, 1280, Scheme::Light) else {
+    let Some((wide, _)) = script_output(endpoint, frame::OVERFLOW_SCRIPT, 1280, Scheme::Light)
+    else {
         return;
     };
     assert_eq!(wide, ["wide "]);
@@ -128,18 +130,18 @@ fn fits_wide_screen_and_passes_axe() {
     };
     let schemes = |width| [(width, Scheme::Light), (width, Scheme::Dark)];
     for (width, scheme) in [390, 1280].into_iter().flat_map(schemes) {
-        let scripts = [COUNT, &scripts].concat();
+        let scripts = [COUNT_SCRIPT, &scripts].concat();
         let mut reports =
-            reports(endpoint, &scripts, width, scheme).expect("the browser was there");
-        assert_eq!(reports.0.remove(0), "1 connection to judge");
+            script_output(endpoint, &scripts, width, scheme).expect("the browser that ran before");
+        assert_eq!(reports.0.remove(0), "1 connection to check");
         let found = axe::violation_lines(reports);
         assert!(found.is_empty(), "{width} px, {scheme:?}: {found:#?}");
     }
 }
 
-/// Opens the page in a frame, with these scripts at its end and without its content security
-/// policy. Returns the reports of the scripts and the console.
-fn reports(
+/// Opens the page in a frame, with these scripts at its end and without its content security policy. Returns the output
+/// of the scripts, and the lines on the console.
+fn script_output(
     endpoint: Endpoint,
     scripts: &str,
     width: u32,
@@ -177,34 +179,38 @@ fn shows_streams_of_leg() {
     assert_console_empty(&shown);
 }
 
-/// No text from the API becomes markup, in any place.
+/// No text from the API becomes markup, wherever the page shows it.
 #[test]
 fn escapes_all_text() {
     let (listener, address) = listen_as_origin();
-    let relay = configured(address);
+    let relay = start_relay(address);
     let _client = connect(relay.address("forward"));
     let _server = accept(&listener);
     let endpoint = Endpoint::of(&relay);
     endpoint.until("/api/v1/connections", |list| {
         (list["total"] == 1).then_some(())
     });
-    let forger = modifying_proxy(endpoint, |path, answer| {
+    let proxy = modifying_proxy(endpoint, |path, answer| {
         if path.starts_with("/api/") {
             let mut value = serde_json::from_str(&answer.body).unwrap();
             inject_markup(&mut value);
             answer.body = value.to_string();
         }
     });
-    let Some(shown) = browser::open(&format!("http://{forger}/"), 1100) else {
+    let Some(shown) = browser::open(&format!("http://{proxy}/"), 1100) else {
         return;
     };
-    let hostile = shown.dom.matches("&lt;b id=\"owned\"&gt;").count();
-    assert!(hostile > 10, "{hostile} places in {}", shown.dom);
+    let escaped_count = shown.dom.matches("&lt;b id=\"owned\"&gt;").count();
+    assert!(
+        escaped_count > 10,
+        "{escaped_count} places in {}",
+        shown.dom
+    );
     assert!(!shown.dom.contains("<b id"), "{}", shown.dom);
     assert_console_empty(&shown);
 }
 
-/// A server that forwards the endpoint's responses after `change`.
+/// Starts a server that applies `change` to the endpoint's responses and forwards them. Returns its address.
 fn modifying_proxy(
     endpoint: Endpoint,
     change: impl Fn(&str, &mut Answer) + Send + Sync + 'static,
@@ -221,6 +227,7 @@ fn modifying_proxy(
     address
 }
 
+/// Answers one request with the endpoint's response after `change`.
 fn forward(mut client: TcpStream, endpoint: Endpoint, change: &dyn Fn(&str, &mut Answer)) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -234,20 +241,21 @@ fn forward(mut client: TcpStream, endpoint: Endpoint, change: &dyn Fn(&str, &mut
     let path = head.split(' ').nth(1).unwrap();
     let mut answer = endpoint.get(path);
     change(path, &mut answer);
-    let kept = ["content-type", "content-security"];
-    let kept = answer
+    let forwarded = ["content-type", "content-security"];
+    let fields = answer
         .head
         .lines()
-        .filter(|line| kept.iter().any(|name| line.starts_with(name)));
-    let kept = kept.collect::<Vec<_>>().join("\r\n");
+        .filter(|line| forwarded.iter().any(|name| line.starts_with(name)));
+    let fields = fields.collect::<Vec<_>>().join("\r\n");
     let length = answer.body.len();
     let _ = write!(
         client,
-        "HTTP/1.1 200 OK\r\n{kept}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{}",
+        "HTTP/1.1 200 OK\r\n{fields}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{}",
         answer.body
     );
 }
 
+/// Replaces each string in `value` with markup.
 fn inject_markup(value: &mut Value) {
     match value {
         Value::String(text) => *text = "<b id=\"owned\">".to_owned(),
@@ -260,11 +268,11 @@ fn inject_markup(value: &mut Value) {
 #[test]
 fn shows_unreachable_relay() {
     let (_listener, address) = listen_as_origin();
-    let relay = configured(address);
+    let relay = start_relay(address);
     let endpoint = Endpoint::of(&relay);
     let listener = TcpListener::bind(ANY).unwrap();
-    let forger = listener.local_addr().unwrap();
-    // Forwards the page, and closes requests for data.
+    let proxy = listener.local_addr().unwrap();
+    // Forwards the page, and closes each connection that requests data.
     std::thread::spawn(move || {
         for mut client in listener.incoming().flatten() {
             let mut head = [0; 4096];
@@ -286,7 +294,7 @@ fn shows_unreachable_relay() {
             }
         }
     });
-    let Some(shown) = browser::open(&format!("http://{forger}/"), 1100) else {
+    let Some(shown) = browser::open(&format!("http://{proxy}/"), 1100) else {
         return;
     };
     assert!(shown.dom.contains(">unreachable<"), "{}", shown.dom);

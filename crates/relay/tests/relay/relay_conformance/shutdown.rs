@@ -6,22 +6,24 @@ use longhaul_testnet::{relay_process::transfer_both_ways, relay_testbed::IPV4};
 use rustix::process::Signal;
 use std::io::Read;
 
-/// Checks the count of reset connections, which also shows that no earlier connection is still
-/// open.
+/// Checks the count of reset connections. An earlier connection that is still open would be counted, too.
 pub(crate) fn drains_and_counts_reset_connections(chain: Chain) {
     let mut open: Vec<_> = LISTENERS
         .iter()
-        .map(|kind| chain.connect(kind, &IPV4))
+        .map(|listener| chain.connect(listener, &IPV4))
         .collect();
-    let (client, server) = open.pop().expect("as many as listeners");
-    let left = open.len();
+    let (client, server) = open.pop().expect("a connection to each listener");
+    let reset_count = open.len();
     let mut relays = chain.relays.into_iter();
-    let near = relays.next().expect("at least one");
+    let near = relays.next().expect("a chain has a first relay");
     near.signal(Signal::TERM);
     transfer_both_ways(&client, &server, 1);
     let (status, log) = near.wait();
     assert!(status.success(), "{log}");
-    assert!(log.contains(&format!("{left} connections reset")), "{log}");
+    assert!(
+        log.contains(&format!("{reset_count} connections reset")),
+        "{log}"
+    );
     for end in open
         .iter_mut()
         .flat_map(|(client, server)| [client, server])
