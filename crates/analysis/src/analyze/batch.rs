@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Batch of work of the pool: records of one file, their segments, and the output of the shards.
+//! Batch of work for the worker pool: records of one file, their segments, and the output of the shards.
 
 use super::worker_pool::SHARDS;
 use crate::{report::Output, series::Row};
@@ -16,10 +16,11 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// Complete records of one file. All memory is recycled: after the first few batches nothing is allocated.
+/// Complete records of one file. A batch is reused when its output is written, so that its large buffers are allocated
+/// only once.
 ///
 /// Memory: the bytes (256 KiB, up to 20 MiB if a record is that long), 144 bytes for each packet in them, and
-/// the output of the shards. A batch has usually 2,500 packets, and at most 16,000 (empty packets only).
+/// the output of the shards. A batch usually has 2,500 packets. It has at most 16,000, if all packets are empty.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     /// Index of the file, in the order of the command line.
@@ -32,18 +33,18 @@ pub(super) struct Batch {
     pub(super) bytes: Vec<u8>,
     /// Position of the records in `bytes`.
     pub(super) runs: Vec<RecordRun>,
-    /// Vantage of each interface of the file.
+    /// Capture point of each interface of the file.
     pub(super) capture_points: Arc<Vec<CapturePoint>>,
-    /// Segments may come from several capture points: there are several files, or interfaces.
+    /// True if segments may come from several capture points: there are several files or interfaces.
     pub(super) multiple_points: bool,
-    /// Files overlap in time here.
+    /// True if files overlap in time at this batch.
     pub(super) overlapping: bool,
-    /// If files overlap: the time up to which all of them are read, ns since 1970.
+    /// If files overlap: the time up to which all of them have been read, ns since 1970.
     pub(super) complete_until_ns: u64,
 
     /// Segments of each shard, in the order of the file.
     pub(super) shard_items: [Vec<CapturedSegment>; SHARDS],
-    /// Counters and damages of the batch.
+    /// Counters and damaged records of the batch.
     pub(super) stats: BatchStats,
 
     /// Output of each shard.
@@ -57,7 +58,7 @@ pub(super) struct RecordRun {
     pub(super) range: Range<usize>,
 }
 
-/// Counters and damages of a batch.
+/// Counters and damaged records of a batch.
 #[derive(Debug, Default)]
 pub(super) struct BatchStats {
     /// Packets of all kinds.
@@ -68,8 +69,8 @@ pub(super) struct BatchStats {
     pub(super) capture_points: Vec<u64>,
     /// Number of packets that are not analysed, by reason.
     pub(super) skipped: BTreeMap<&'static str, u64>,
-    /// Records that are complete but whose content is damaged.
-    pub(super) damages: Vec<DamagedRange>,
+    /// Complete records whose content is damaged.
+    pub(super) damaged_records: Vec<DamagedRange>,
     /// Drop counters of the interfaces.
     pub(super) statistics: Vec<Statistics>,
 }
@@ -77,11 +78,11 @@ pub(super) struct BatchStats {
 impl BatchStats {
     /// Counts a segment of this capture point.
     pub(super) fn count_segment(&mut self, capture_point: CapturePoint) {
-        let at = capture_point.0 as usize;
-        if self.capture_points.len() <= at {
-            self.capture_points.resize(at + 1, 0);
+        let index = capture_point.0 as usize;
+        if self.capture_points.len() <= index {
+            self.capture_points.resize(index + 1, 0);
         }
-        self.capture_points[at] += 1;
+        self.capture_points[index] += 1;
     }
 }
 
@@ -89,15 +90,19 @@ impl BatchStats {
 #[derive(Debug, Default)]
 pub(super) struct ShardOutput {
     pub(super) bins: Vec<BinRow>,
-    #[allow(clippy::vec_box, reason = "they are large and go from hand to hand")]
+    #[allow(
+        clippy::vec_box,
+        reason = "flows are large, and each is moved several times"
+    )]
     pub(super) flows: Vec<Box<Flow>>,
     /// Flows that were captured at two points.
     pub(super) comparisons: Vec<TwoPointComparison>,
 }
 
-/// Bin with its width: the arguments of [`Sink::receive_bin`].
+/// Arguments of [`Sink::receive_bin`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BinRow {
+    /// Index into the bin widths of the settings.
     pub(super) width: usize,
     pub(super) row: Row,
 }
@@ -115,11 +120,11 @@ impl BinRow {
     }
 }
 
-/// Sink of a shard's flows that stores them in the batch.
+/// Sink that stores the flows and bins of a shard in the batch.
 pub(super) struct OutputSink<'a> {
     pub(super) shard_output: &'a mut ShardOutput,
     pub(super) output: &'a Output,
-    /// True if bins are written or kept.
+    /// True if bins are stored: for the series files, or for the charts.
     pub(super) series: bool,
 }
 

@@ -112,7 +112,7 @@ fn assign_shards(batch: &mut Batch) {
                     number += 1;
                 }
                 Record::Statistics(statistics) => batch.stats.statistics.push(statistics),
-                Record::Damage(damage) => batch.stats.damages.push(damage),
+                Record::Damage(damage) => batch.stats.damaged_records.push(damage),
             }
         }
         batch.bytes = bytes;
@@ -237,7 +237,7 @@ impl FileStats {
         for (reason, count) in &stats.skipped {
             *self.skipped.entry((*reason).to_owned()).or_default() += count;
         }
-        for damage in &stats.damages {
+        for damage in &stats.damaged_records {
             self.add_damage(damage.at, damage.to_string());
         }
         for statistics in &stats.statistics {

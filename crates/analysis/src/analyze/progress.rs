@@ -37,8 +37,8 @@ impl Progress {
         }
     }
 
-    /// Sets the number of bytes read; shows the bar when it is due.
-    pub(super) fn set_position(&self, offset: u64) {
+    /// Sets the number of bytes read. Shows the bar once [`SHOW_AFTER`] has passed.
+    pub(super) fn set_position(&self, bytes_read: u64) {
         if self.started_at.elapsed() > SHOW_AFTER
             && self.bar.is_hidden()
             && std::io::stderr().is_terminal()
@@ -46,7 +46,7 @@ impl Progress {
             self.bar
                 .set_draw_target(ProgressDrawTarget::stderr_with_hz(REDRAW_HZ));
         }
-        self.bar.set_position(offset);
+        self.bar.set_position(bytes_read);
     }
 
     /// Removes the bar.

@@ -16,7 +16,7 @@ use std::{
     sync::Arc,
 };
 
-/// Smallest size limit of a file, bytes. An interface's thread writes fewer at once.
+/// Smallest size limit of a file, bytes. One write of an interface's thread is always smaller.
 pub(super) const ROTATE_MIN: u64 = 1_000_000;
 
 /// Destination of a capture.
@@ -72,9 +72,9 @@ impl Destination {
             force,
         };
         if let Some(bytes) = rotate.filter(|bytes| *bytes < ROTATE_MIN) {
-            let typed = Bytes::new(bytes).exact();
+            let limit = Bytes::new(bytes).exact();
             return Err(Refusal::usage(format!(
-                "--rotate {typed}: choose 1MB or more"
+                "--rotate {limit}: choose 1MB or more"
             )));
         }
         if destination.is_stdout() {
@@ -104,7 +104,8 @@ impl Destination {
         Ok(())
     }
 
-    /// Returns an existing regular file that the capture would overwrite. Pipes and devices are allowed.
+    /// Returns an existing regular file that the capture would overwrite and must not. Pipes and devices are not such
+    /// files.
     fn existing_file(&self) -> Option<PathBuf> {
         let exists = |path: &PathBuf| !self.force && path.is_file();
         match self.rotate_bytes {
@@ -113,7 +114,7 @@ impl Destination {
         }
     }
 
-    /// Returns existing files with a name that this capture would use.
+    /// Returns existing files whose names are numbered like those of this capture.
     fn numbered_files(&self) -> Vec<PathBuf> {
         let directory = match self.path.parent() {
             Some(parent) if parent != Path::new("") => parent,
@@ -125,13 +126,13 @@ impl Destination {
                 .file_name()
                 .map(ToOwned::to_owned)
         };
-        let numbered = |name: &std::ffi::OsStr| {
+        let has_numbered_name = |name: &std::ffi::OsStr| {
             let digits = name.to_str()?.rsplit('-').next()?.get(..5)?;
             let number = digits.parse().ok()?;
             (name_of(number)? == name).then_some(())
         };
         entries
-            .filter(|entry| numbered(&entry.file_name()).is_some())
+            .filter(|entry| has_numbered_name(&entry.file_name()).is_some())
             .map(|entry| entry.path())
             .collect()
     }
@@ -186,7 +187,8 @@ impl Output {
         Ok(output)
     }
 
-    /// Writes complete blocks with one call. If it fails, a regular file keeps its complete blocks.
+    /// Writes complete blocks to the current file, or to the next file if the current one would become too long. If
+    /// writing fails, a regular file keeps its complete blocks.
     pub(super) fn write(&mut self, blocks: &[u8]) -> Result<()> {
         let new_length = self.current.length + (blocks.len() + self.trailer_len()) as u64;
         if self
@@ -199,7 +201,8 @@ impl Output {
         self.current.append(blocks)
     }
 
-    /// Completes the file with the counters. Returns the bytes of all files and the names of those that are kept.
+    /// Writes the counters at the end of the last file. Returns the bytes of all files, and the names of those that still
+    /// exist.
     pub(super) fn finish(&mut self) -> Result<(u64, Vec<String>)> {
         self.complete_current()?;
         let names = self.files.iter().map(|path| path.display().to_string());
@@ -233,8 +236,9 @@ impl Output {
         Ok(())
     }
 
+    /// Writes the counters at the end of the current file.
     fn complete_current(&mut self) -> Result<()> {
-        let mut tail = Vec::with_capacity(self.trailer_len());
+        let mut trailer = Vec::with_capacity(self.trailer_len());
         let until_ns = clock::wall().as_nanos();
         for (interface, counters) in (0..).zip(self.counters.iter()) {
             let (now, before) = (
@@ -248,11 +252,12 @@ impl Output {
                 received: now.received - before.received,
                 dropped: now.dropped - before.dropped,
             };
-            writer::statistics(&mut tail, &statistics);
+            writer::statistics(&mut trailer, &statistics);
         }
-        self.current.append(&tail)
+        self.current.append(&trailer)
     }
 
+    /// Returns the length of the counters at the end of a file, in bytes.
     fn trailer_len(&self) -> usize {
         self.counters.len() * writer::STATISTICS_LEN
     }
@@ -274,7 +279,7 @@ impl CurrentFile {
         if let Err(error) = self.file.write_all(blocks) {
             self.truncate_partial_block();
             let hint = if self.regular {
-                "; it is complete up to here"
+                "; the file is readable up to this point"
             } else {
                 ""
             };

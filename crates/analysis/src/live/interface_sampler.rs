@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sampler thread of an interface: decodes packets and sends a snapshot of its flows each second.
+//! Sampler thread of an interface. It decodes packets, and sends a snapshot of the interface's flows each second.
 
 use super::flow_sampler::{FlowSampler, SECOND, Snapshot};
 use crate::capture::InterfaceRing;
@@ -13,12 +13,13 @@ use longhaul_linux::{
 use longhaul_units::Time;
 use std::sync::mpsc::SyncSender;
 
-/// Time after the end of a second in which its last packets still arrive through the ring.
+/// Time to wait after the end of a second: the ring may deliver that second's last packets so late.
 const LAG: Time = Time::from_millis(2 * BLOCK_TIMEOUT.as_nanos() / 1_000_000);
 
-/// Maximum number of ring blocks before the next check of the clock and the stop request.
+/// Maximum number of ring blocks to read before the thread checks the clock and the stop request again.
 const BLOCKS_PER_CHECK: usize = 64;
 
+/// Sampler of one interface, with its packet ring.
 pub(super) struct InterfaceSampler {
     ring: Ring,
     interface: usize,
@@ -45,8 +46,9 @@ impl InterfaceSampler {
         }
     }
 
-    /// Runs until it is stopped, the receiver is gone, or an error occurs.
+    /// Runs until it is stopped, the receiver of snapshots is gone, or an error occurs.
     pub(super) fn run(mut self) -> Result<()> {
+        // End of the next snapshot, in seconds since 1970.
         let mut end = wall_ns() / SECOND + 1;
         loop {
             self.drain();
@@ -67,6 +69,7 @@ impl InterfaceSampler {
         }
     }
 
+    /// Processes the packets that are in the ring.
     fn drain(&mut self) {
         let link_type = self.ring.link_type();
         for _ in 0..BLOCKS_PER_CHECK {
@@ -83,7 +86,7 @@ impl InterfaceSampler {
         }
     }
 
-    /// Sends the snapshots up to `end`. Returns false if the receiver is gone.
+    /// Sends the snapshots of all seconds before `end`. Returns false if the receiver is gone.
     fn send_snapshots(&mut self, end: u64) -> Result<bool> {
         let dropped = self.ring.counts()?.dropped;
         let mut snapshots = self.sampler.take_snapshots(end, dropped).into_iter();
@@ -95,7 +98,7 @@ fn wall_ns() -> u64 {
     clock::wall().as_nanos()
 }
 
-/// Returns the time from which the second before `end` is complete, ns since 1970.
+/// Returns the time, in ns since 1970, from which on all packets of the second before `end` have been read.
 const fn complete_at_ns(end: u64) -> u64 {
     end * SECOND + LAG.as_nanos()
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of `longhaul tap capture` on a link between two namespaces, compared with the kernel's counters.
 
-use crate::tap_process::{Capture, Contents, Wire, figure, has, may_use_namespaces};
+use crate::tap_process::{Capture, Contents, Link, counter, is_installed, may_use_namespaces};
 use rustix::{mount, process::Signal};
 use std::{path::Path, process::Command, thread, time::Duration};
 
@@ -10,23 +10,26 @@ fn counts_packets_of_the_interface_and_segments_of_tcp() {
     if !may_use_namespaces() {
         return;
     }
-    let wire = Wire::new("counts");
-    let mut capture = Capture::start(&wire, &[]);
-    let before = (wire.packets(), wire.segments_sent());
-    wire.transfer(8_000_000, 5201);
-    let (packets, segments) = (wire.packets() - before.0, wire.segments_sent() - before.1);
+    let link = Link::new("counts");
+    let mut capture = Capture::start(&link, &[]);
+    let before = (link.packet_count(), link.segments_sent());
+    link.transfer(8_000_000, 5201);
+    let (packets, segments) = (
+        link.packet_count() - before.0,
+        link.segments_sent() - before.1,
+    );
     let file = capture.file();
     let summary = capture.stop();
-    assert_eq!(figure(&summary, "packets"), packets, "{summary}");
-    assert_eq!(figure(&summary, "received"), packets, "{summary}");
-    assert_eq!(figure(&summary, "dropped"), 0, "{summary}");
-    assert_eq!(figure(&summary, "wire_segments"), segments, "{summary}");
+    assert_eq!(counter(&summary, "packets"), packets, "{summary}");
+    assert_eq!(counter(&summary, "received"), packets, "{summary}");
+    assert_eq!(counter(&summary, "dropped"), 0, "{summary}");
+    assert_eq!(counter(&summary, "wire_segments"), segments, "{summary}");
     assert!(segments > 2 * packets, "no super-packets: {summary}");
 
-    let contents = Contents::of(&file);
+    let contents = Contents::read(&file);
     assert_eq!((contents.frames, contents.longest), (packets, 128));
     assert!(
-        contents.supers > 0 && contents.damage.is_empty(),
+        contents.super_packets > 0 && contents.damage.is_empty(),
         "{contents:?}"
     );
     let [statistics] = contents.statistics[..] else {
@@ -41,16 +44,16 @@ fn applies_filter_and_snap_length() {
     if !may_use_namespaces() {
         return;
     }
-    let wire = Wire::new("filter");
+    let link = Link::new("filter");
     let flags = ["--filter", "udp dst port 7777", "--snap-length", "64"];
-    let mut capture = Capture::start(&wire, &flags);
-    wire.datagrams(5, 7777);
-    wire.datagrams(5, 7778);
-    wire.transfer(100_000, 7777);
+    let mut capture = Capture::start(&link, &flags);
+    link.send_datagrams(5, 7777);
+    link.send_datagrams(5, 7778);
+    link.transfer(100_000, 7777);
     let file = capture.file();
     let summary = capture.stop();
-    assert_eq!(figure(&summary, "packets"), 5, "{summary}");
-    let contents = Contents::of(&file);
+    assert_eq!(counter(&summary, "packets"), 5, "{summary}");
+    let contents = Contents::read(&file);
     assert_eq!((contents.frames, contents.longest), (5, 64));
 }
 
@@ -59,13 +62,13 @@ fn stops_after_count() {
     if !may_use_namespaces() {
         return;
     }
-    let wire = Wire::new("count");
-    let mut capture = Capture::start(&wire, &["--count", "7", "--filter", "udp"]);
-    wire.datagrams(20, 7777);
+    let link = Link::new("count");
+    let mut capture = Capture::start(&link, &["--count", "7", "--filter", "udp"]);
+    link.send_datagrams(20, 7777);
     let file = capture.file();
-    let summary = capture.summary();
-    assert_eq!(figure(&summary, "packets"), 7, "{summary}");
-    assert_eq!(Contents::of(&file).frames, 7);
+    let summary = capture.wait_for_summary();
+    assert_eq!(counter(&summary, "packets"), 7, "{summary}");
+    assert_eq!(Contents::read(&file).frames, 7);
 }
 
 #[test]
@@ -74,20 +77,20 @@ fn counts_drops_of_a_small_ring() {
         return;
     }
     const SENT: u64 = 20_000;
-    let wire = Wire::new("drops");
+    let link = Link::new("drops");
     let flags = ["--ring", "512KiB", "--filter", "udp dst port 7777"];
-    let mut capture = Capture::start(&wire, &flags);
+    let mut capture = Capture::start(&link, &flags);
     capture.signal(Signal::STOP);
-    wire.datagrams(SENT as usize, 7777);
+    link.send_datagrams(SENT as usize, 7777);
     capture.signal(Signal::CONT);
     let file = capture.file();
     let summary = capture.stop();
     let [packets, received, dropped] =
-        ["packets", "received", "dropped"].map(|name| figure(&summary, name));
+        ["packets", "received", "dropped"].map(|name| counter(&summary, name));
     assert_eq!((received, packets + dropped), (SENT, SENT), "{summary}");
     assert!(packets > 1_000 && dropped > 1_000, "{summary}");
-    assert!(figure(&summary, "ring_full") > 0, "{summary}");
-    let contents = Contents::of(&file);
+    assert!(counter(&summary, "ring_full") > 0, "{summary}");
+    let contents = Contents::read(&file);
     assert_eq!(contents.frames, packets);
     assert_eq!(contents.statistics[0].if_dropped, Some(dropped));
 }
@@ -97,20 +100,20 @@ fn file_is_readable_after_sigkill() {
     if !may_use_namespaces() {
         return;
     }
-    let wire = Wire::new("kill");
-    let mut capture = Capture::start(&wire, &["--filter", "udp"]);
-    wire.datagrams(100, 7777);
+    let link = Link::new("kill");
+    let mut capture = Capture::start(&link, &["--filter", "udp"]);
+    link.send_datagrams(100, 7777);
     let file = capture.file();
     // Everything is written within about a second without any request.
     for _ in 0..300 {
-        if Contents::of(&file).frames == 100 {
+        if Contents::read(&file).frames == 100 {
             break;
         }
         thread::sleep(Duration::from_millis(100));
     }
     capture.signal(Signal::KILL);
-    assert!(!capture.end().0);
-    let contents = Contents::of(&file);
+    assert!(!capture.wait().0);
+    let contents = Contents::read(&file);
     assert_eq!(contents.frames, 100);
     assert!(contents.damage.is_empty(), "{contents:?}");
 }
@@ -120,7 +123,7 @@ fn rotates_files_and_removes_old_ones() {
     if !may_use_namespaces() {
         return;
     }
-    let wire = Wire::new("rotate");
+    let link = Link::new("rotate");
     let flags = [
         "--rotate",
         "1MB",
@@ -129,11 +132,11 @@ fn rotates_files_and_removes_old_ones() {
         "--filter",
         "udp dst port 7777",
     ];
-    let mut capture = Capture::start(&wire, &flags);
-    wire.datagrams(20_000, 7777);
+    let mut capture = Capture::start(&link, &flags);
+    link.send_datagrams(20_000, 7777);
     let directory = capture.directory.path().to_owned();
     let summary = capture.stop();
-    assert_eq!(figure(&summary, "dropped"), 0, "{summary}");
+    assert_eq!(counter(&summary, "dropped"), 0, "{summary}");
     let mut names: Vec<_> = std::fs::read_dir(&directory)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -146,7 +149,7 @@ fn rotates_files_and_removes_old_ones() {
     for name in names {
         let path = directory.join(name);
         assert!(std::fs::metadata(&path).unwrap().len() <= 1_000_000);
-        let contents = Contents::of(&path);
+        let contents = Contents::read(&path);
         assert!(
             contents.frames > 0 && contents.damage.is_empty(),
             "{contents:?}"
@@ -161,12 +164,12 @@ fn reports_full_disk_once_and_keeps_the_file_readable() {
         return;
     }
     let disk = SmallDisk::of("size=1m");
-    let wire = Wire::new("full");
+    let link = Link::new("full");
     let file = disk.path().join("trace.pcapng");
     let spare = tempfile::tempdir().unwrap();
-    let mut capture = Capture::to(&file, spare, &wire, &["--filter", "udp dst port 7777"]);
-    wire.datagrams(20_000, 7777);
-    let (success, output) = capture.end();
+    let mut capture = Capture::start_to(&file, spare, &link, &["--filter", "udp dst port 7777"]);
+    link.send_datagrams(20_000, 7777);
+    let (success, output) = capture.wait();
     assert!(!success);
     let errors: Vec<_> = output
         .lines()
@@ -174,7 +177,7 @@ fn reports_full_disk_once_and_keeps_the_file_readable() {
         .collect();
     assert_eq!(errors.len(), 1, "{output}");
     assert!(errors[0].contains("No space left"), "{output}");
-    let contents = Contents::of(&file);
+    let contents = Contents::read(&file);
     assert!(
         contents.frames > 1_000 && contents.damage.is_empty(),
         "{contents:?}"
@@ -186,32 +189,32 @@ fn completes_the_file_when_the_interface_is_deleted() {
     if !may_use_namespaces() {
         return;
     }
-    let wire = Wire::new("gone");
-    let mut capture = Capture::start(&wire, &["--filter", "udp"]);
-    wire.datagrams(10, 7777);
-    let delete = ["-n", wire.left_name(), "link", "delete", "v0"];
+    let link = Link::new("gone");
+    let mut capture = Capture::start(&link, &["--filter", "udp"]);
+    link.send_datagrams(10, 7777);
+    let delete = ["-n", link.left_name(), "link", "delete", "v0"];
     let deleted = Command::new("ip").args(delete).status().unwrap();
     assert!(deleted.success());
-    let (success, output) = capture.end();
+    let (success, output) = capture.wait();
     assert!(
         !success && output.contains("interface v0 is gone"),
         "{output}"
     );
-    let contents = Contents::of(&capture.file());
+    let contents = Contents::read(&capture.file());
     assert_eq!((contents.frames, contents.statistics.len()), (10, 1));
     assert!(contents.damage.is_empty(), "{contents:?}");
 }
 
 #[test]
 fn tshark_and_capinfos_read_the_file() {
-    if !may_use_namespaces() || !has("tshark") || !has("capinfos") {
+    if !may_use_namespaces() || !is_installed("tshark") || !is_installed("capinfos") {
         return;
     }
-    let wire = Wire::new("tshark");
-    let mut capture = Capture::start(&wire, &["--filter", "tcp"]);
-    wire.transfer(1_000_000, 5201);
+    let link = Link::new("tshark");
+    let mut capture = Capture::start(&link, &["--filter", "tcp"]);
+    link.transfer(1_000_000, 5201);
     let file = capture.file();
-    let packets = figure(&capture.stop(), "packets");
+    let packets = counter(&capture.stop(), "packets");
     let run = |program: &str, args: &[&str]| {
         let output = Command::new(program)
             .args(args)

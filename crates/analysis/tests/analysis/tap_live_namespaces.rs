@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of `longhaul tap live` on a link between two namespaces.
 
-use crate::tap_process::{Wire, may_use_namespaces};
+use crate::tap_process::{Link, may_use_namespaces};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::{
@@ -17,7 +17,7 @@ fn records_of_a_flow_sum_to_its_bytes() {
         return;
     }
     const BYTES: u64 = 4_000_000;
-    let wire = Wire::new("live");
+    let link = Link::new("live");
     let mut live = Command::new(longhaul_testbed::longhaul())
         .args([
             "tap",
@@ -26,7 +26,7 @@ fn records_of_a_flow_sum_to_its_bytes() {
             "-i",
             "v0",
             "--netns",
-            wire.left_name(),
+            link.left_name(),
         ])
         .args(["--filter", "tcp port 5201"])
         .stdout(Stdio::piped())
@@ -38,7 +38,7 @@ fn records_of_a_flow_sum_to_its_bytes() {
     thread::scope(|scope| {
         let transfer = scope.spawn(|| {
             thread::sleep(Duration::from_secs(2));
-            wire.transfer(BYTES as usize, 5201);
+            link.transfer(BYTES as usize, 5201);
         });
         for line in lines {
             let record: Value = serde_json::from_str(&line.unwrap()).unwrap();

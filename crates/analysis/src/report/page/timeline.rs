@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Timelines above the charts, on the charts' time axis: the limits of the direction, and its phases.
-//! `tap.js` moves their parts when the charts are zoomed.
+//! Timelines above the charts, on the charts' time axis: the limits of one direction of a flow, and its phases.
+//! `tap.js` moves the spans of a timeline when the charts are zoomed.
 
 use super::units;
 use longhaul_flow::{
@@ -9,10 +9,10 @@ use longhaul_flow::{
 };
 use maud::{Markup, html};
 
-/// Maximum number of parts of a timeline: more would be too small to see.
+/// Maximum number of spans of a timeline: more would be too small to see.
 const SPANS_MAX: usize = 200;
 
-/// Part of a timeline, in ns from its beginning.
+/// Span of a timeline, in ns from its beginning.
 struct Span {
     class: &'static str,
     name: &'static str,
@@ -34,13 +34,13 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// Converts a time, in ns since 1970, to ns from the start of the axis, limited to its length.
+    /// Converts a time, in ns since 1970, to ns from the start of the axis. Times outside the axis are moved to its ends.
     fn offset(self, at_ns: u64) -> u64 {
         at_ns.saturating_sub(self.from_ns).min(self.length_ns)
     }
 }
 
-/// Returns both timelines and the legend of the limits; nothing for a direction without limits and phases.
+/// Returns both timelines, and the legend of the limits. A timeline without spans is left out.
 pub(super) fn timelines(direction: &Direction, axis: Axis) -> Markup {
     let limits: Vec<Span> = direction
         .limits
@@ -58,36 +58,36 @@ pub(super) fn timelines(direction: &Direction, axis: Axis) -> Markup {
     }
 }
 
-fn timeline(title: &str, parts: &[Span], axis: Axis) -> Markup {
-    let visible = longest(parts);
-    let descriptions: Vec<String> = visible.iter().map(|part| describe_span(part)).collect();
+fn timeline(title: &str, spans: &[Span], axis: Axis) -> Markup {
+    let visible = longest(spans);
+    let descriptions: Vec<String> = visible.iter().map(|span| describe_span(span)).collect();
     html! {
         div.timeline role="img" aria-label={ (title) ": " (descriptions.join(", ")) } {
             span.title { (title) }
-            div.parts { @for part in visible { (render_span(part, axis)) } }
+            div.parts { @for span in visible { (render_span(span, axis)) } }
         }
     }
 }
 
-/// Returns the longest parts, in order of time.
-fn longest(parts: &[Span]) -> Vec<&Span> {
-    let mut lengths: Vec<u64> = parts.iter().map(Span::length_ns).collect();
+/// Returns the longest spans, in order of time. Of equally long ones it may leave out all.
+fn longest(spans: &[Span]) -> Vec<&Span> {
+    let mut lengths: Vec<u64> = spans.iter().map(Span::length_ns).collect();
     lengths.sort_unstable_by(|a, b| b.cmp(a));
     let length_min = lengths.get(SPANS_MAX).copied().unwrap_or(0);
-    let visible = parts.iter().filter(|part| part.length_ns() > length_min);
+    let visible = spans.iter().filter(|span| span.length_ns() > length_min);
     visible.collect()
 }
 
-fn render_span(part: &Span, axis: Axis) -> Markup {
+fn render_span(span: &Span, axis: Axis) -> Markup {
     let percent = |ns: u64| format!("{:.3}%", share_of(ns, axis.length_ns) * 100.0);
     let style = format!(
         "left:{};width:{}",
-        percent(part.from_ns),
-        percent(part.length_ns())
+        percent(span.from_ns),
+        percent(span.length_ns())
     );
     html! {
-        span class=(part.class) style=(style) title=(describe_span(part))
-            data-from=(seconds(part.from_ns)) data-to=(seconds(part.to_ns)) { (part.name) }
+        span class=(span.class) style=(style) title=(describe_span(span))
+            data-from=(seconds(span.from_ns)) data-to=(seconds(span.to_ns)) { (span.name) }
     }
 }
 
@@ -95,39 +95,39 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-fn share_of(ns: u64, all_ns: u64) -> f64 {
-    ns as f64 / all_ns.max(1) as f64
+fn share_of(ns: u64, total_ns: u64) -> f64 {
+    ns as f64 / total_ns.max(1) as f64
 }
 
-/// Describes a part: "bottleneck bandwidth from 24 s to 26 s".
-fn describe_span(part: &Span) -> String {
+/// Describes a span: "bottleneck bandwidth from 24 s to 26 s".
+fn describe_span(span: &Span) -> String {
     let Span {
         name,
         from_ns,
         to_ns,
         ..
-    } = part;
+    } = span;
     let [from, to] = [*from_ns, *to_ns].map(units::duration);
     format!("{name} from {from} to {to}")
 }
 
-/// Returns the legend: each limit with its share of the time, most first.
-fn legend(parts: &[Span]) -> Markup {
-    let all: u64 = parts.iter().map(Span::length_ns).sum();
+/// Returns the legend: each limit with its share of the time, the largest share first.
+fn legend(spans: &[Span]) -> Markup {
+    let total: u64 = spans.iter().map(Span::length_ns).sum();
     let mut sums: Vec<(&Span, u64)> = Vec::new();
-    for part in parts {
-        match sums.iter_mut().find(|(other, _)| other.class == part.class) {
-            Some((_, length)) => *length += part.length_ns(),
-            None => sums.push((part, part.length_ns())),
+    for span in spans {
+        match sums.iter_mut().find(|(other, _)| other.class == span.class) {
+            Some((_, length)) => *length += span.length_ns(),
+            None => sums.push((span, span.length_ns())),
         }
     }
     sums.sort_by_key(|(_, length)| std::cmp::Reverse(*length));
     html! {
         ul.legend {
-            @for (part, length) in sums {
+            @for (limit, length) in sums {
                 li {
-                    span class={ "key " (part.class) } {} (part.name)
-                    (format!(" {:.0} %", share_of(length, all) * 100.0))
+                    span class={ "key " (limit.class) } {} (limit.name)
+                    (format!(" {:.0} %", share_of(length, total) * 100.0))
                 }
             }
         }
@@ -176,10 +176,10 @@ pub(super) fn phase_labels(kind: PhaseKind) -> (&'static str, &'static str) {
     }
 }
 
-/// Returns the limit that was longest in effect, and its share of the limited time.
+/// Returns the limit that was in effect for the longest time, and its share of the time with a known limit.
 pub(super) fn dominant_limit(direction: &Direction) -> Option<(&'static str, f64)> {
-    let (by, share) = *limit_shares(&direction.limits).first()?;
-    Some((limit_labels(by).1, share))
+    let (limit, share) = *limit_shares(&direction.limits).first()?;
+    Some((limit_labels(limit).1, share))
 }
 
 #[cfg(test)]
@@ -191,9 +191,9 @@ mod tests {
         length_ns: 10_000_000_000,
     };
 
-    fn period(by: Limit, from_s: u64, to_s: u64) -> LimitPeriod {
+    fn period(limit: Limit, from_s: u64, to_s: u64) -> LimitPeriod {
         LimitPeriod {
-            limit: by,
+            limit,
             from_ns: 1_000 + from_s * 1_000_000_000,
             to_ns: 1_000 + to_s * 1_000_000_000,
         }
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn places_parts_by_their_time() {
+    fn places_spans_by_time() {
         let direction = direction(vec![
             period(Limit::CongestionWindow, 0, 2),
             period(Limit::AckStream, 2, 5),
@@ -231,12 +231,15 @@ mod tests {
             page.find("application 43 %"),
         );
         assert!(bandwidth.is_some() && bandwidth < application, "{page}");
-        let (by, share) = dominant_limit(&direction).unwrap();
-        assert_eq!((by, (share * 7.0).round()), ("bottleneck bandwidth", 4.0));
+        let (limit, share) = dominant_limit(&direction).unwrap();
+        assert_eq!(
+            (limit, (share * 7.0).round()),
+            ("bottleneck bandwidth", 4.0)
+        );
     }
 
     #[test]
-    fn draws_only_the_longest_of_many_parts() {
+    fn draws_only_the_longest_of_many_spans() {
         let mut limits: Vec<LimitPeriod> = (0..1000)
             .map(|n| LimitPeriod {
                 limit: Limit::Application,

@@ -20,14 +20,14 @@ use std::{
 pub(crate) const LEFT: Ipv4Addr = Ipv4Addr::new(10, 66, 9, 1);
 pub(crate) const RIGHT: Ipv4Addr = Ipv4Addr::new(10, 66, 9, 2);
 
-/// Link between two namespaces with an interface `v0` in each; deleted on drop.
-pub(crate) struct Wire {
+/// Two namespaces with a link between them; the interface is `v0` in each. They are deleted on drop.
+pub(crate) struct Link {
     pub(crate) left: Netns,
     pub(crate) right: Netns,
     names: [String; 2],
 }
 
-impl Wire {
+impl Link {
     pub(crate) fn new(name: &str) -> Self {
         let names = ["l", "r"].map(|end| format!("tap-{name}-{}-{end}", std::process::id()));
         let [left, right] = names.each_ref().map(|name| Netns::create(name).unwrap());
@@ -47,9 +47,9 @@ impl Wire {
             prefix: 24,
         };
         interface::create_veth(&end(&left, LEFT), &end(&right, RIGHT), 1500).unwrap();
-        let wire = Self { left, right, names };
-        wire.resolve_addresses();
-        wire
+        let link = Self { left, right, names };
+        link.resolve_addresses();
+        link
     }
 
     pub(crate) fn left_name(&self) -> &str {
@@ -59,9 +59,9 @@ impl Wire {
     /// Sends datagrams until one arrives, so that both ends have resolved the other's hardware address. The kernel
     /// drops datagrams until it has noticed that the interfaces are up.
     fn resolve_addresses(&self) {
-        let arrived = || snmp(&self.right, "Udp:", "NoPorts") > 0;
+        let arrived = || snmp_counter(&self.right, "Udp:", "NoPorts") > 0;
         for _ in 0..10 {
-            self.datagrams(1, 9);
+            self.send_datagrams(1, 9);
             for _ in 0..400 {
                 if arrived() {
                     return;
@@ -69,11 +69,11 @@ impl Wire {
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
-        panic!("no datagram arrives");
+        panic!("no datagram arrived");
     }
 
     /// Sends `count` datagrams of 100 bytes from left to right, to a closed port.
-    pub(crate) fn datagrams(&self, count: usize, port: u16) {
+    pub(crate) fn send_datagrams(&self, count: usize, port: u16) {
         self.left
             .run(|| {
                 let socket = UdpSocket::bind((LEFT, 0))?;
@@ -86,7 +86,7 @@ impl Wire {
             .unwrap();
     }
 
-    /// Transfers this number of bytes from left to right in a TCP connection that both ends close.
+    /// Transfers this number of bytes from left to right in one TCP connection, which both ends close.
     pub(crate) fn transfer(&self, bytes: usize, port: u16) {
         let address = SocketAddr::from((RIGHT, port));
         let listener = self.right.run(|| TcpListener::bind(address)).unwrap();
@@ -105,7 +105,7 @@ impl Wire {
     }
 
     /// Returns the packets that the left interface received and sent; a super-packet counts once.
-    pub(crate) fn packets(&self) -> u64 {
+    pub(crate) fn packet_count(&self) -> u64 {
         let table = "/proc/thread-self/net/dev";
         let table = self.left.run(|| std::fs::read_to_string(table)).unwrap();
         let line = table
@@ -121,14 +121,14 @@ impl Wire {
 
     /// Returns the TCP segments that both ends sent, by the kernel's counters: each segment of a super-packet counts.
     pub(crate) fn segments_sent(&self) -> u64 {
-        snmp(&self.left, "Tcp:", "OutSegs")
-            + snmp(&self.left, "Tcp:", "RetransSegs")
-            + snmp(&self.right, "Tcp:", "OutSegs")
-            + snmp(&self.right, "Tcp:", "RetransSegs")
+        snmp_counter(&self.left, "Tcp:", "OutSegs")
+            + snmp_counter(&self.left, "Tcp:", "RetransSegs")
+            + snmp_counter(&self.right, "Tcp:", "OutSegs")
+            + snmp_counter(&self.right, "Tcp:", "RetransSegs")
     }
 }
 
-impl Drop for Wire {
+impl Drop for Link {
     fn drop(&mut self) {
         for name in &self.names {
             drop(Netns::delete(name));
@@ -136,14 +136,14 @@ impl Drop for Wire {
     }
 }
 
-/// Returns a counter of a protocol in `/proc/net/snmp`.
-fn snmp(netns: &Netns, protocol: &str, figure: &str) -> u64 {
+/// Returns a counter of a protocol in `/proc/net/snmp_counter`.
+fn snmp_counter(netns: &Netns, protocol: &str, counter: &str) -> u64 {
     let table = netns
-        .run(|| std::fs::read_to_string("/proc/thread-self/net/snmp"))
+        .run(|| std::fs::read_to_string("/proc/thread-self/net/snmp_counter"))
         .unwrap();
     let mut lines = table.lines().filter(|line| line.starts_with(protocol));
     let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
-    let at = names.split(' ').position(|name| name == figure).unwrap();
+    let at = names.split(' ').position(|name| name == counter).unwrap();
     values.split(' ').nth(at).unwrap().parse().unwrap()
 }
 
@@ -155,23 +155,25 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    pub(crate) fn start(wire: &Wire, flags: &[&str]) -> Self {
+    /// Starts a capture into a file in a new directory.
+    pub(crate) fn start(link: &Link, flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("trace.pcapng");
-        Self::to(&file, directory, wire, flags)
+        Self::start_to(&file, directory, link, flags)
     }
 
-    pub(crate) fn to(
+    /// Starts a capture into `file`. `directory` lives as long as the capture.
+    pub(crate) fn start_to(
         file: &Path,
         directory: tempfile::TempDir,
-        wire: &Wire,
+        link: &Link,
         flags: &[&str],
     ) -> Self {
         let mut child = Command::new(longhaul_testbed::longhaul())
-            // The limit makes a capture that does not stop visible as a failure.
+            // With this limit, a capture that does not stop fails its test.
             .args(["tap", "capture", "--duration", "60s"])
             .args(["--json", "-i", "v0", "--netns"])
-            .args([wire.left_name(), "-w"])
+            .args([link.left_name(), "-w"])
             .arg(file)
             .args(flags)
             .stdout(Stdio::piped())
@@ -197,18 +199,18 @@ impl Capture {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Waits for the end of a capture that was asked to stop, and returns its summary.
-    pub(crate) fn summary(&mut self) -> Value {
+    /// Waits until the capture ends, and returns its summary.
+    pub(crate) fn wait_for_summary(&mut self) -> Value {
         let mut text = String::new();
         let mut stdout = self.child.stdout.take().unwrap();
         stdout.read_to_string(&mut text).unwrap();
-        let (status, stderr) = self.end();
-        assert!(status, "{stderr}");
+        let (success, stderr) = self.wait();
+        assert!(success, "{stderr}");
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Waits for the end and returns success and the remaining messages.
-    pub(crate) fn end(&mut self) -> (bool, String) {
+    /// Waits until the capture ends. Returns whether it succeeded, and the rest of its messages.
+    pub(crate) fn wait(&mut self) -> (bool, String) {
         let mut stderr = String::new();
         self.stderr.read_to_string(&mut stderr).unwrap();
         (self.child.wait().unwrap().success(), stderr)
@@ -217,7 +219,7 @@ impl Capture {
     /// Stops the capture as Ctrl-C does and returns its summary.
     pub(crate) fn stop(&mut self) -> Value {
         self.signal(Signal::INT);
-        self.summary()
+        self.wait_for_summary()
     }
 }
 
@@ -233,14 +235,15 @@ impl Drop for Capture {
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) frames: u64,
-    pub(crate) supers: u64,
+    pub(crate) super_packets: u64,
+    /// Captured bytes of the longest frame.
     pub(crate) longest: usize,
     pub(crate) statistics: Vec<Statistics>,
     pub(crate) damage: Vec<String>,
 }
 
 impl Contents {
-    pub(crate) fn of(path: &Path) -> Self {
+    pub(crate) fn read(path: &Path) -> Self {
         let bytes = std::fs::read(path).unwrap();
         let (mut reader, mut rest, mut contents) = (Reader::new(), &bytes[..], Self::default());
         loop {
@@ -248,7 +251,7 @@ impl Contents {
             match &step {
                 Step::Run(run) => {
                     for record in run.records(&rest[..run.len]) {
-                        contents.take(&record);
+                        contents.add(&record);
                     }
                 }
                 Step::Damage(_, damage) => contents.damage.push(damage.to_string()),
@@ -259,22 +262,23 @@ impl Contents {
         }
     }
 
-    fn take(&mut self, record: &Record<'_>) {
+    fn add(&mut self, record: &Record<'_>) {
         match record {
-            Record::Frame(frame) => self.frame(frame),
+            Record::Frame(frame) => self.add_frame(frame),
             Record::Statistics(statistics) => self.statistics.push(*statistics),
             Record::Damage(damage) => self.damage.push(damage.to_string()),
         }
     }
 
-    fn frame(&mut self, frame: &Frame<'_>) {
+    fn add_frame(&mut self, frame: &Frame<'_>) {
         self.frames += 1;
-        self.supers += u64::from(frame.segment_size > 0);
+        self.super_packets += u64::from(frame.segment_size > 0);
         self.longest = self.longest.max(frame.bytes.len());
     }
 }
 
-pub(crate) fn figure(summary: &Value, name: &str) -> u64 {
+/// Returns a counter of the first interface in the summary.
+pub(crate) fn counter(summary: &Value, name: &str) -> u64 {
     let value = summary["interfaces"][0][name].as_u64();
     value.unwrap_or_else(|| panic!("no {name} in {summary}"))
 }
@@ -286,7 +290,7 @@ pub(crate) fn may_use_namespaces() -> bool {
 }
 
 /// Returns whether a program is installed. If not, the test fails, or is skipped with ALLOW_SKIP=1.
-pub(crate) fn has(program: &str) -> bool {
+pub(crate) fn is_installed(program: &str) -> bool {
     let found = Command::new(program)
         .arg("--version")
         .stdout(Stdio::null())
