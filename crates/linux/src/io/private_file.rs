@@ -8,11 +8,11 @@ use std::{
     path::Path,
 };
 
-/// Permissions of the group and of others.
+/// Mode bits of the group and of others.
 const GROUP_AND_OTHERS: u32 = 0o077;
 
-/// Reads the first `bytes_max` bytes of a text file that only its owner may read. A pipe has no reader besides this
-/// process, so its mode does not matter.
+/// Reads the first `bytes_max` bytes of a text file that only its owner may read. The mode of a pipe
+/// is not checked, because only this process reads from it.
 ///
 /// # Errors
 /// I/O errors, text that is not UTF-8, and a file that its group or others may read, write or execute. The error

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Properties of an interface that its driver reports through `SIOCETHTOOL`
-//! (Linux `include/uapi/linux/ethtool.h`). The interface is one of the calling thread's network
-//! namespace; no rights are needed.
+//! Properties of an interface that its driver reports through `SIOCETHTOOL` (Linux `include/uapi/linux/ethtool.h`).
+//! Interfaces are looked up in the calling thread's network namespace. No privileges are needed.
 
 use serde::{Deserialize, Serialize};
 use std::{
@@ -10,21 +9,21 @@ use std::{
     os::fd::AsRawFd,
 };
 
-/// Packets that a network card's rings hold.
+/// Sizes of a network card's rings, in packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rings {
     /// Current size of the receive ring.
     pub receive: u32,
-    /// The most that the card allows.
+    /// Largest size of the receive ring that the card allows.
     pub receive_max: u32,
     /// Current size of the transmit ring.
     pub transmit: u32,
-    /// The most that the card allows.
+    /// Largest size of the transmit ring that the card allows.
     pub transmit_max: u32,
 }
 
-/// Returns the offloads of an interface that affect throughput, and whether each is on. Those that the
-/// kernel does not report are left out.
+/// Returns the offloads of an interface that affect throughput, and whether each is on. Offloads that the kernel does not
+/// report are left out.
 pub fn offloads(name: &str) -> io::Result<Vec<(&'static str, bool)>> {
     // ETHTOOL_GRXCSUM, GTXCSUM, GSG, GTSO, GGSO, GGRO.
     const QUERIES: [(&str, u32); 6] = [
@@ -36,18 +35,18 @@ pub fn offloads(name: &str) -> io::Result<Vec<(&'static str, bool)>> {
         ("gro", 0x2b),
     ];
     let socket = socket()?;
-    let known = |(offload, command)| {
+    let state = |(offload, command)| {
         let [_, data] = query(&socket, name, [command, 0])?;
         Some((offload, data != 0))
     };
-    Ok(QUERIES.into_iter().filter_map(known).collect())
+    Ok(QUERIES.into_iter().filter_map(state).collect())
 }
 
-/// Returns the rings of an interface; `None` if it has none, as virtual interfaces.
+/// Returns the rings of an interface. `None` if it has none: virtual interfaces have none.
 pub fn rings(name: &str) -> io::Result<Option<Rings>> {
     const GRINGPARAM: u32 = 0x10;
-    // `struct ethtool_ringparam`: the command, four maxima, four values; of each four the first is
-    // receive and the last transmit.
+    // `struct ethtool_ringparam`: the command, four maxima, and four current sizes. The first of each four is for
+    // receive, the last for transmit.
     let answer = query(&socket()?, name, [GRINGPARAM, 0, 0, 0, 0, 0, 0, 0, 0]);
     Ok(answer.map(|words| Rings {
         receive: words[5],
@@ -57,18 +56,18 @@ pub fn rings(name: &str) -> io::Result<Option<Rings>> {
     }))
 }
 
-/// Returns the PTP clock (`/dev/ptpN`) by which the network card timestamps every packet that it receives.
-/// `None` if it does not, as virtual interfaces, or is not configured to (`hwstamp_ctl -r 1`).
+/// Returns `N` of the PTP clock (`/dev/ptpN`) with which the network card timestamps every packet that it receives.
+/// `None` if the interface can't do that (virtual interfaces can't), or is not configured to (`hwstamp_ctl -r 1`).
 pub fn receive_clock(name: &str) -> io::Result<Option<u32>> {
     const GET_TS_INFO: u32 = 0x41;
     let socket = socket()?;
     // `struct hwtstamp_config`: flags, transmit type, receive filter.
-    let stamped = interface_ioctl(&socket, libc::SIOCGHWTSTAMP, name, [0; 3])
+    let timestamps_all = interface_ioctl(&socket, libc::SIOCGHWTSTAMP, name, [0; 3])
         .is_some_and(|[_, _, filter]| filter == libc::HWTSTAMP_FILTER_ALL);
     // `struct ethtool_ts_info`: command, capabilities, clock (or -1), and eight more words.
-    let mut question = [0; 11];
-    question[0] = GET_TS_INFO;
-    let answer = query(&socket, name, question).filter(|_| stamped);
+    let mut request = [0; 11];
+    request[0] = GET_TS_INFO;
+    let answer = query(&socket, name, request).filter(|_| timestamps_all);
     Ok(answer
         .map(|words| words[2])
         .filter(|clock| *clock as i32 >= 0))
@@ -78,12 +77,14 @@ fn socket() -> io::Result<UdpSocket> {
     UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
 }
 
-/// Sends one query: 32-bit words, of which the first is the command. The answer replaces them.
+/// Sends one query of 32-bit words. The first word is the command. Returns the words of the answer; `None` if the query
+/// fails.
 fn query<const N: usize>(socket: &UdpSocket, name: &str, words: [u32; N]) -> Option<[u32; N]> {
     interface_ioctl(socket, libc::SIOCETHTOOL, name, words)
 }
 
-/// Calls an ioctl(2) of an interface that reads and writes a structure of `N` words.
+/// Calls an ioctl(2) of an interface. The ioctl reads and writes a structure of `N` words. Returns them; `None` on
+/// failure.
 fn interface_ioctl<const N: usize>(
     socket: &UdpSocket,
     request_code: libc::c_ulong,
@@ -93,15 +94,18 @@ fn interface_ioctl<const N: usize>(
     // SAFETY: an ifreq is plain bytes; all zeros are a valid one.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     // The last byte stays NUL.
-    let room = request.ifr_name.len() - 1;
-    for (to, from) in request.ifr_name[..room].iter_mut().zip(name.bytes()) {
+    let name_len_max = request.ifr_name.len() - 1;
+    for (to, from) in request.ifr_name[..name_len_max]
+        .iter_mut()
+        .zip(name.bytes())
+    {
         *to = from as libc::c_char;
     }
     request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
-    // SAFETY: the ioctl reads the request, and reads and writes the words that it points to, as
-    // many as the structure of the command has, which the callers give; both live until after it.
-    let answer = unsafe { libc::ioctl(socket.as_raw_fd(), request_code, &raw mut request) };
-    (answer == 0).then_some(words)
+    // SAFETY: the ioctl reads the request, and reads and writes the words that it points to. The callers give as many
+    // words as the command's structure has. Request and words outlive the call.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), request_code, &raw mut request) };
+    (result == 0).then_some(words)
 }
 
 #[cfg(test)]

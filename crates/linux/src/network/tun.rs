@@ -15,14 +15,15 @@ use std::{
 /// The largest packet that a TUN device returns, without its vnet header, in bytes.
 pub const PACKET_MAX: usize = 65_535;
 
-/// Offloads needed for super-packets: checksum, TSO for IPv4 and IPv6 with ECN.
+/// Offloads that super-packets need: checksum, and TSO for IPv4 and IPv6, ECN included.
 const OFFLOADS: u32 = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
-/// UDP segmentation offload, kernel ≥ 6.2 (`include/uapi/linux/if_tun.h`).
+/// UDP segmentation offload, kernel ≥ 6.2: `TUN_F_USO4 | TUN_F_USO6` (`include/uapi/linux/if_tun.h`).
 const USO: u32 = 0x20 | 0x40;
+/// Request that makes the vnet headers little-endian: `_IOW('T', 220, int)`.
 const TUNSETVNETLE: libc::c_ulong = 0x4004_54dc;
 
-/// An open TUN device without persistence: the kernel removes the interface when the last clone is
-/// dropped, also when the process is killed.
+/// An open TUN device that is not persistent. The kernel removes the interface when the last clone is dropped, also when
+/// the process is killed.
 #[derive(Debug)]
 pub struct Tun {
     file: File,
@@ -34,8 +35,7 @@ pub struct Tun {
 impl Tun {
     /// Creates the interface `name` in the calling thread's network namespace.
     ///
-    /// With `offload` the device reads and writes super-packets of up to 64 KB; without it, packets of at
-    /// most the MTU.
+    /// With `offload` the device reads and writes super-packets of up to 64 KiB. Without it, no packet exceeds the MTU.
     pub fn create(name: &str, offload: bool) -> io::Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -72,10 +72,10 @@ impl Tun {
         })
     }
 
-    /// Reads one packet with its vnet header before it, and returns the length of both. Bytes that do not
-    /// fit are lost. `WouldBlock` if no packet is queued.
-    pub fn read(&self, space: &mut [u8]) -> io::Result<usize> {
-        Ok(rustix::io::read(&self.file, space)?)
+    /// Reads a vnet header and its packet into `buffer`, and returns the length of both. Bytes that do not fit are lost.
+    /// The error is `WouldBlock` if no packet is queued.
+    pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::read(&self.file, buffer)?)
     }
 
     /// Writes one packet: `head` begins with the vnet header, `payload` may be empty.
@@ -91,6 +91,7 @@ impl AsFd for Tun {
     }
 }
 
+/// Creates the interface, and sets the form of its vnet headers.
 fn attach(file: &File, name: &str) -> io::Result<()> {
     if name.is_empty() || name.len() >= libc::IFNAMSIZ {
         return Err(io::Error::new(
@@ -126,6 +127,7 @@ fn set_offload(file: &File, flags: u32) -> io::Result<()> {
     })
 }
 
+/// Converts the result of an ioctl(2) to a `Result`.
 fn check(result: libc::c_int) -> io::Result<()> {
     match result {
         -1 => Err(io::Error::last_os_error()),

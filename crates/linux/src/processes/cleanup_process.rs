@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A process of its own that does the cleanup work when this process dies or hangs.
+//! A second process that does cleanup work when this process dies or hangs.
 //!
-//! The process reads heartbeats from a pipe. It does the work when the pipe closes (the kernel closes
-//! it, however this process ends) or when no heartbeat arrives in time. It runs in a session of its own
-//! and ignores the signals that end a terminal's programs. A SIGKILL for both processes at once leaves
-//! the work undone.
+//! The cleanup process reads heartbeats from a pipe. It does the work when the pipe closes, or when no heartbeat arrives
+//! in time. The kernel closes the pipe however this process ends. The cleanup process has its own session, and ignores
+//! the signals that end a terminal's programs. If both processes receive SIGKILL at once, the work is not done.
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -17,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-/// The pipe's end to which this process writes heartbeats. Dropping it without [`Self::disarm`]
+/// Handle of a cleanup process, to which this process sends heartbeats. Dropping the handle without [`Self::disarm`]
 /// triggers the work.
 #[derive(Debug)]
 pub struct CleanupProcess {
@@ -28,9 +27,9 @@ pub struct CleanupProcess {
 /// Reason why the work is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trigger {
-    /// The process sent no heartbeat in time, and may continue.
+    /// The parent sent no heartbeat in time. It may still run and continue later.
     HeartbeatTimeout,
-    /// The process has exited; this is the last time that the work is done.
+    /// The parent has exited. The work is done for the last time.
     ParentExited,
 }
 
@@ -38,10 +37,10 @@ const HEARTBEAT: u8 = b'.';
 const DISARM: u8 = b'q';
 
 impl CleanupProcess {
-    /// Starts the process. It does `work` when this process has exited or sent no heartbeat for
-    /// `timeout`; after a timeout it waits for the next heartbeat.
+    /// Starts the cleanup process. It does `work` when this process has exited, or has sent no heartbeat for `timeout`.
+    /// After a timeout it waits for the next heartbeat.
     ///
-    /// The caller must have one thread: only the calling thread exists in the other process.
+    /// This process must have only one thread: fork(2) copies only the calling thread.
     pub fn spawn(timeout: Duration, work: impl FnMut(Trigger)) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         // SAFETY: the caller has one thread, so nothing in the child can be waiting for a lock.
@@ -50,7 +49,7 @@ impl CleanupProcess {
             0 => {
                 drop(writer);
                 watch_parent(reader, timeout, work);
-                // SAFETY: ends this process at once, without the destructors of its parent's values.
+                // SAFETY: _exit ends this process at once, and runs no destructors of the parent's values.
                 unsafe { libc::_exit(0) }
             }
             child => Ok(Self {
@@ -77,6 +76,7 @@ impl CleanupProcess {
     }
 }
 
+/// Runs in the cleanup process until the parent has exited or disarmed it.
 fn watch_parent(mut pipe: PipeReader, timeout: Duration, mut work: impl FnMut(Trigger)) {
     detach();
     let mut bytes = [0; 256];
@@ -96,14 +96,15 @@ fn watch_parent(mut pipe: PipeReader, timeout: Duration, mut work: impl FnMut(Tr
     }
 }
 
+/// Returns whether the pipe became readable within `timeout`.
 fn wait_for_heartbeat(pipe: &PipeReader, timeout: Duration) -> bool {
     let limit = Timespec::try_from(timeout).ok();
     let mut polled = [PollFd::new(pipe, PollFlags::IN)];
-    // An interruption counts as a heartbeat: the read that follows waits.
+    // An interruption counts as a heartbeat: the read after it blocks until there is one.
     poll(&mut polled, limit.as_ref()).map_or(true, |ready| ready > 0)
 }
 
-/// Detaches this process from its terminal, and from the outputs that a reader may wait for.
+/// Detaches this process from its terminal. Redirects its standard streams to /dev/null, so that no reader waits for them.
 fn detach() {
     let _ = setsid();
     for signal in [

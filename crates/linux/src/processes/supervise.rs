@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Supervision of a child program that stands in for its caller. It has the caller's terminal, process group,
-//! signal mask and environment. It receives the caller's signals, and its exit code becomes the caller's.
+//! Supervision of a child program that runs in place of this process, as with `sudo`. The program has this process's
+//! terminal, process group, signal mask and environment. It receives this process's signals. Its exit code becomes this
+//! process's.
 //!
-//! A terminal sends its signals (Ctrl-C, Ctrl-\, hang-up) to the whole process group, so the program
-//! receives them already. Only a signal that another process sends to the caller alone is forwarded.
-//! Ctrl-Z stops both.
+//! A terminal sends its signals (Ctrl-C, Ctrl-\, hang-up) to the whole process group, so the program receives them
+//! without help. Only a signal that another process sends to this process is forwarded. Ctrl-Z stops both.
 
 use super::account::Account;
 use std::{
@@ -18,9 +18,9 @@ use std::{
     ptr,
 };
 
-/// Signals that are forwarded. The others cannot be caught, concern this process itself, or are sent to
-/// the program by the kernel too (SIGWINCH, SIGTSTP).
-const FORWARDED: [i32; 6] = [
+/// Signals that are forwarded. Other signals cannot be caught, or concern only this process, or reach the program
+/// without help (SIGWINCH, SIGTSTP).
+const FORWARDED_SIGNALS: [i32; 6] = [
     libc::SIGHUP,
     libc::SIGINT,
     libc::SIGQUIT,
@@ -36,26 +36,26 @@ static POLL_INTERVAL: libc::timespec = libc::timespec {
     tv_nsec: 250_000_000,
 };
 
-/// Blocked signals, for [`Program::wait`], in this thread and in those that it starts later. They stay
-/// blocked: a signal at the program's end must not replace the program's exit code.
+/// Signals that are blocked in this thread, and in threads that it starts later. [`Program::wait`] receives them. They
+/// stay blocked: a signal at the program's end must not replace the program's exit code.
 #[derive(Debug)]
-pub struct Signals {
+pub struct BlockedSignals {
     blocked: libc::sigset_t,
     previous: libc::sigset_t,
 }
 
-impl Signals {
-    /// Blocks the signals, and restores the default of SIGCHLD if it was ignored.
+impl BlockedSignals {
+    /// Blocks the signals. Restores the default action of SIGCHLD, which may have been ignored.
     pub fn block() -> io::Result<Self> {
         let mut blocked = empty_set();
-        // SAFETY: a valid signal, and the default for it.
+        // SAFETY: the signal is valid, and SIG_DFL installs no handler.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
-        for signal in FORWARDED.into_iter().chain([libc::SIGCHLD]) {
-            // SAFETY: a set of our own and a valid signal.
+        for signal in FORWARDED_SIGNALS.into_iter().chain([libc::SIGCHLD]) {
+            // SAFETY: the set is a local variable, and the signal is valid.
             unsafe { libc::sigaddset(&raw mut blocked, signal) };
         }
         let mut previous = empty_set();
-        // SAFETY: two sets of our own.
+        // SAFETY: both sets are local variables.
         match unsafe {
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const blocked, &raw mut previous)
         } {
@@ -65,9 +65,9 @@ impl Signals {
     }
 
     /// Returns the next signal, if one arrives within [`POLL_INTERVAL`].
-    fn next(&self) -> io::Result<Option<Signal>> {
+    fn wait(&self) -> io::Result<Option<Signal>> {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-        // SAFETY: a set, room for the signal's data and a time, all our own.
+        // SAFETY: the set, the signal's data and the time are valid during the call.
         let number = unsafe {
             libc::sigtimedwait(
                 &raw const self.blocked,
@@ -76,7 +76,7 @@ impl Signals {
             )
         };
         if number >= 0 {
-            // SAFETY: zeroed, then filled in; integers only.
+            // SAFETY: the structure was zeroed, and has integers only.
             let code = unsafe { info.assume_init() }.si_code;
             return Ok(Some(Signal {
                 number,
@@ -111,7 +111,7 @@ fn empty_set() -> libc::sigset_t {
 #[derive(Debug)]
 pub struct Program<'a> {
     child: Child,
-    signals: &'a Signals,
+    signals: &'a BlockedSignals,
 }
 
 impl<'a> Program<'a> {
@@ -121,13 +121,13 @@ impl<'a> Program<'a> {
         command: &mut Command,
         procs: OwnedFd,
         account: Option<&Account>,
-        signals: &'a Signals,
+        signals: &'a BlockedSignals,
     ) -> io::Result<Self> {
         let account = account.cloned();
         let mask = signals.previous;
-        // SAFETY: between fork and exec the closure makes system calls only, on what it owns, and
-        // allocates nothing.
-        let start = unsafe {
+        // SAFETY: between fork and exec, the closure only makes system calls on values that it owns. It allocates
+        // nothing.
+        let command = unsafe {
             command.pre_exec(move || {
                 join_cgroup(&procs)?;
                 account.as_ref().map_or(Ok(()), Account::switch_to)?;
@@ -137,7 +137,7 @@ impl<'a> Program<'a> {
                 }
             })
         };
-        let child = start.spawn()?;
+        let child = command.spawn()?;
         Ok(Self { child, signals })
     }
 
@@ -153,7 +153,7 @@ impl<'a> Program<'a> {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(status);
             }
-            let Some(signal) = self.signals.next()? else {
+            let Some(signal) = self.signals.wait()? else {
                 continue;
             };
             if signal.sent_by_process && signal.number != libc::SIGCHLD {
@@ -164,8 +164,9 @@ impl<'a> Program<'a> {
     }
 }
 
+/// Moves this process to the cgroup of the `cgroup.procs` file `procs`.
 fn join_cgroup(procs: &OwnedFd) -> io::Result<()> {
-    // SAFETY: one byte of a constant.
+    // SAFETY: the constant has at least one byte.
     match unsafe { libc::write(procs.as_raw_fd(), c"0".as_ptr().cast(), 1) } {
         1 => Ok(()),
         _ => Err(io::Error::last_os_error()),

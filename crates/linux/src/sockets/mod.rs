@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TCP sockets of this process and of others, and their state in the kernel; UDP with the kernel's timestamps; packet
-//! capture on an interface.
+//! Sockets: TCP sockets of this process and of other processes, with their state in the kernel; UDP sockets with the
+//! kernel's timestamps; packet capture on an interface.
 
 pub mod activation;
 pub mod claim;

@@ -20,7 +20,7 @@ use longhaul_command::exit::Refusal;
 use longhaul_congestion::{Error, loader, pins::Pins};
 use longhaul_linux::{
     ack_pacing,
-    supervise::{self, Signals},
+    supervise::{self, BlockedSignals},
     transient_cgroup::{self, StaleCgroup, TransientCgroup},
 };
 use profile::ProgramConfig;
@@ -54,7 +54,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 fn supervise(config: &ProgramConfig, program: &Program) -> Result<Record> {
     // Leftovers that can't be removed now stay until the next run, or until doctor --clean, which prints the reason.
     let _ = remove_leftovers();
-    let signals = Signals::block()?;
+    let signals = BlockedSignals::block()?;
     let cgroup = TransientCgroup::create(PREFIX).map_err(cgroup_refusal)?;
     let (attachments, running) = start(config, program, &cgroup, &signals).map_err(as_refusal)?;
     let started_at = Instant::now();
@@ -76,7 +76,7 @@ fn start<'a>(
     config: &ProgramConfig,
     program: &Program,
     cgroup: &TransientCgroup,
-    signals: &'a Signals,
+    signals: &'a BlockedSignals,
 ) -> Result<(Attachments, supervise::Program<'a>)> {
     let attachments = Attachments::new(config, cgroup)?;
     let mut command = program.command();

@@ -4,7 +4,7 @@
 use crate::run_program::{RunningProgram, connect, listen_on_loopback, may_attach_bpf};
 use longhaul_linux::{
     socket,
-    supervise::{Program, Signals},
+    supervise::{BlockedSignals, Program},
     tcp_info::TcpInfo,
     transient_cgroup::TransientCgroup,
 };
@@ -357,7 +357,7 @@ fn counts_refused_settings_with_errno() {
     let attached =
         longhaul_congestion::sockets::profile::attach(&profile, cgroup.as_fd(), None, false)
             .unwrap();
-    let signals = Signals::block().unwrap();
+    let signals = BlockedSignals::block().unwrap();
     let mut command = std::process::Command::new("bash");
     command.args(["-c", &connect(address)]);
     let entrance = cgroup.open_procs().unwrap();
