@@ -2,7 +2,7 @@
 //! Decisions on SYNs: which are held until the destination answers, and which bypass the relay. No I/O.
 //!
 //! Each client has a bound of its own, so that a client that scans silent ports keeps no other client out. SYNs beyond
-//! a bound bypass the relay, or are dropped if they may not.
+//! a bound bypass the relay. A SYN that may not bypass it is dropped.
 
 use crate::flow::Flow;
 use longhaul_protocol::networks::network;
@@ -14,25 +14,25 @@ use std::{
 
 /// Maximum pending connections of one listener: held SYNs, and upstream legs that wait for their downstream legs.
 /// Memory: a socket, a task and under 1 KiB each.
-pub const HELD_MAX: usize = 1024;
+pub const PENDING_MAX: usize = 1024;
 
 /// Maximum pending connections of one client, which is an IPv4 address or an IPv6 /64. If destinations answer after
 /// 100 ms, a client can open 1,280 connections a second, enough for an office behind one address.
-pub const CLIENT_MAX: usize = HELD_MAX / 8;
+pub const PENDING_PER_CLIENT_MAX: usize = PENDING_MAX / 8;
 
-/// Time for which retransmissions of a SYN that bypassed the relay bypass it too: the answer to the first SYN may be in
-/// flight. TCP sends the third retransmission 7 s after the first SYN, and its answer may take as long as the relay's
-/// connect timeout, 10 s by default.
-const BYPASS_MEMORY: Duration = Duration::from_secs(32);
+/// Time for which retransmissions of a SYN that bypassed the relay bypass it, too: the answer to the first SYN may be in
+/// flight. TCP retransmits a SYN after 1, 3, 7, 15 and 31 s. An answer may take as long as the relay's connect timeout,
+/// 10 s by default.
+const BYPASS_TTL: Duration = Duration::from_secs(32);
 
-/// Maximum bypassing connections that are remembered for [`BYPASS_MEMORY`]. Memory: 1.5 MiB at most.
+/// Maximum number of connections remembered as bypassing for [`BYPASS_TTL`]. Memory: 1.5 MiB at most.
 const BYPASSED_FLOWS_MAX: usize = 16 * 1024;
 
-/// A count for each client.
+/// Number of pending connections of each client.
 #[derive(Debug, Default)]
-pub struct PerClient(HashMap<IpAddr, usize>);
+pub struct ClientCounts(HashMap<IpAddr, usize>);
 
-impl PerClient {
+impl ClientCounts {
     /// Adds one to the count of `client`.
     pub fn add(&mut self, client: IpAddr) {
         *self.0.entry(network(client)).or_default() += 1;
@@ -66,14 +66,14 @@ pub enum Decision {
     Drop,
     /// Let the SYN bypass the relay, as the first SYN of its connection did.
     BypassAgain,
-    /// Let the SYN bypass the relay: its client has [`CLIENT_MAX`] pending connections, or all connections that one
+    /// Let the SYN bypass the relay: its client has [`PENDING_PER_CLIENT_MAX`] pending connections, or all connections that one
     /// client may have.
     BypassForClientBound,
     /// Let the SYN bypass the relay: there is no room for more pending connections of any client.
     BypassForTotalBound,
 }
 
-/// A SYN that has arrived, and the room for its connection.
+/// A SYN that has arrived, and what the decision on it depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival {
     /// The connection that the SYN opens.
@@ -83,7 +83,7 @@ pub struct Arrival {
     /// Whether the SYN may bypass the relay.
     pub may_bypass: bool,
     /// Upstream legs that wait for their downstream legs.
-    pub waiting: usize,
+    pub legs_waiting: usize,
     /// Upstream legs of this client that wait for their downstream legs.
     pub client_legs_waiting: usize,
     /// Connections that this client may still open, pending ones included.
@@ -92,13 +92,13 @@ pub struct Arrival {
     pub connections_left: usize,
 }
 
-/// The held SYNs of one listener, and those that bypassed the relay in the last 32 s.
+/// The held SYNs of one listener, and the connections that bypassed the relay in the last [`BYPASS_TTL`].
 #[derive(Debug, Default)]
 pub struct HeldSyns {
     /// Packet ID of each held SYN in the kernel's queue.
     held: HashMap<Flow, u32>,
-    clients: PerClient,
-    /// Connections that bypassed the relay in the last [`BYPASS_MEMORY`], [`BYPASSED_FLOWS_MAX`] at most.
+    clients: ClientCounts,
+    /// Connections that bypassed the relay in the last [`BYPASS_TTL`], [`BYPASSED_FLOWS_MAX`] at most.
     bypassed_flows: HashSet<Flow>,
     /// Time of the first SYN of each connection in `bypassed_flows`, oldest first.
     bypass_times: VecDeque<(Instant, Flow)>,
@@ -132,9 +132,10 @@ impl HeldSyns {
         }
         let client_pending =
             self.clients.count(arrival.flow.client().ip()) + arrival.client_legs_waiting;
-        let is_full = self.held.len() + arrival.waiting >= arrival.connections_left.min(HELD_MAX);
-        let is_client_full =
-            !arrival.is_local && client_pending >= CLIENT_MAX.min(arrival.client_connections_left);
+        let is_full =
+            self.held.len() + arrival.legs_waiting >= arrival.connections_left.min(PENDING_MAX);
+        let is_client_full = !arrival.is_local
+            && client_pending >= PENDING_PER_CLIENT_MAX.min(arrival.client_connections_left);
         match arrival.may_bypass {
             false if is_full || is_client_full => Decision::Drop,
             true if is_full => Decision::BypassForTotalBound,
@@ -158,12 +159,12 @@ impl HeldSyns {
 
     /// Removes all held SYNs and returns their packet IDs.
     pub fn drain(&mut self) -> Vec<u32> {
-        self.clients = PerClient::default();
+        self.clients = ClientCounts::default();
         self.held.drain().map(|(_, packet_id)| packet_id).collect()
     }
 
     fn forget_old_bypasses(&mut self, now: Instant) {
-        let is_old = |at: Instant| now.saturating_duration_since(at) >= BYPASS_MEMORY;
+        let is_old = |at: Instant| now.saturating_duration_since(at) >= BYPASS_TTL;
         while let Some((at, flow)) = self.bypass_times.front() {
             if !is_old(*at) && self.bypass_times.len() < BYPASSED_FLOWS_MAX {
                 break;
@@ -185,10 +186,10 @@ mod tests {
             flow: Flow::new(client, "192.0.2.1:80".parse().unwrap()),
             is_local: false,
             may_bypass: true,
-            waiting: 0,
+            legs_waiting: 0,
             client_legs_waiting: 0,
             client_connections_left: usize::MAX,
-            connections_left: HELD_MAX,
+            connections_left: PENDING_MAX,
         }
     }
 
@@ -202,9 +203,21 @@ mod tests {
     #[test]
     fn lets_a_client_above_its_bound_bypass_and_holds_others() {
         let (mut syns, now) = (HeldSyns::default(), Instant::now());
-        let decisions = scan_ports(&mut syns, "10.0.0.1", CLIENT_MAX as u16 + 2, now);
-        assert!(decisions[..CLIENT_MAX].iter().all(|d| *d == Decision::Hold));
-        assert_eq!(decisions[CLIENT_MAX..], [Decision::BypassForClientBound; 2]);
+        let decisions = scan_ports(
+            &mut syns,
+            "10.0.0.1",
+            PENDING_PER_CLIENT_MAX as u16 + 2,
+            now,
+        );
+        assert!(
+            decisions[..PENDING_PER_CLIENT_MAX]
+                .iter()
+                .all(|d| *d == Decision::Hold)
+        );
+        assert_eq!(
+            decisions[PENDING_PER_CLIENT_MAX..],
+            [Decision::BypassForClientBound; 2]
+        );
         assert_eq!(syns.admit(syn("10.0.0.2", 1), 0, now), Decision::Hold);
         assert_eq!(syns.remove(syn("10.0.0.1", 1).flow), Some(1));
         assert_eq!(syns.admit(syn("10.0.0.1", 999), 0, now), Decision::Hold);
@@ -213,7 +226,7 @@ mod tests {
     #[test]
     fn counts_an_ipv6_network_as_one_client() {
         let (mut syns, now) = (HeldSyns::default(), Instant::now());
-        for host in 0..CLIENT_MAX {
+        for host in 0..PENDING_PER_CLIENT_MAX {
             let client = format!("2001:db8::{host:x}");
             assert_eq!(syns.admit(syn(&client, 1), 0, now), Decision::Hold);
         }
@@ -224,21 +237,25 @@ mod tests {
     #[test]
     fn counts_upstream_legs_that_wait() {
         let (mut syns, now) = (HeldSyns::default(), Instant::now());
-        let waits = |waiting, client_waiting, port| Arrival {
-            waiting,
-            client_legs_waiting: client_waiting,
+        let waits = |legs_waiting, client_legs_waiting, port| Arrival {
+            legs_waiting,
+            client_legs_waiting,
             ..syn("10.0.0.1", port)
         };
         assert_eq!(
-            syns.admit(waits(CLIENT_MAX, CLIENT_MAX, 1), 0, now),
+            syns.admit(
+                waits(PENDING_PER_CLIENT_MAX, PENDING_PER_CLIENT_MAX, 1),
+                0,
+                now
+            ),
             Decision::BypassForClientBound
         );
         assert_eq!(
-            syns.admit(waits(HELD_MAX, 0, 2), 0, now),
+            syns.admit(waits(PENDING_MAX, 0, 2), 0, now),
             Decision::BypassForTotalBound
         );
         assert_eq!(
-            syns.admit(waits(HELD_MAX - 1, 0, 3), 0, now),
+            syns.admit(waits(PENDING_MAX - 1, 0, 3), 0, now),
             Decision::Hold
         );
     }
@@ -269,7 +286,7 @@ mod tests {
         assert_eq!(syns.admit(full, 2, now), Decision::BypassForTotalBound);
         let retransmission = syn("10.0.0.1", 2);
         assert_eq!(syns.admit(retransmission, 3, now), Decision::BypassAgain);
-        let forgotten_at = now + BYPASS_MEMORY;
+        let forgotten_at = now + BYPASS_TTL;
         assert_eq!(syns.admit(retransmission, 4, forgotten_at), Decision::Hold);
     }
 
@@ -282,8 +299,8 @@ mod tests {
             connections_left: room,
             ..syn("10.0.0.1", port)
         };
-        for port in 0..=CLIENT_MAX as u16 {
-            assert_eq!(syns.admit(own(port, HELD_MAX), 0, now), Decision::Hold);
+        for port in 0..=PENDING_PER_CLIENT_MAX as u16 {
+            assert_eq!(syns.admit(own(port, PENDING_MAX), 0, now), Decision::Hold);
         }
         assert_eq!(syns.admit(own(999, 1), 0, now), Decision::Drop);
     }
@@ -298,12 +315,12 @@ mod tests {
             ..syn("10.0.0.1", port)
         };
         assert_eq!(
-            syns.admit(without_bypass(1, 0, HELD_MAX), 0, now),
+            syns.admit(without_bypass(1, 0, PENDING_MAX), 0, now),
             Decision::Drop
         );
         assert_eq!(syns.admit(without_bypass(2, 9, 0), 0, now), Decision::Drop);
         assert_eq!(
-            syns.admit(without_bypass(2, 9, HELD_MAX), 0, now),
+            syns.admit(without_bypass(2, 9, PENDING_MAX), 0, now),
             Decision::Hold
         );
     }
@@ -326,8 +343,8 @@ mod tests {
     #[test]
     fn draining_frees_the_room_of_all_clients() {
         let (mut syns, now) = (HeldSyns::default(), Instant::now());
-        scan_ports(&mut syns, "10.0.0.1", CLIENT_MAX as u16, now);
-        assert_eq!(syns.drain().len(), CLIENT_MAX);
+        scan_ports(&mut syns, "10.0.0.1", PENDING_PER_CLIENT_MAX as u16, now);
+        assert_eq!(syns.drain().len(), PENDING_PER_CLIENT_MAX);
         assert_eq!(syns.remove(syn("10.0.0.1", 1).flow), None);
         assert_eq!(syns.admit(syn("10.0.0.1", 1), 0, now), Decision::Hold);
     }

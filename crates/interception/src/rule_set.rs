@@ -4,7 +4,7 @@
 
 use crate::{
     rules::{self, QUEUE_CHAIN},
-    target::Intercept,
+    target::InterceptConfig,
 };
 use longhaul_command::exit::Refusal;
 use longhaul_linux::{
@@ -53,7 +53,7 @@ impl Log {
 /// The rules of one listener.
 pub struct RuleSet {
     listener: SocketAddr,
-    intercept: Intercept,
+    intercept: InterceptConfig,
     /// The NFQUEUE that holds SYNs, with `--verify-connect`.
     queue: Option<u16>,
     lease: Lease,
@@ -63,12 +63,17 @@ pub struct RuleSet {
     is_tracked: Cell<bool>,
     /// Whether the rules intercepted connections at the last renewal.
     is_intercepting: Cell<bool>,
+    /// Tells other relays that this process needs the table, also while it drains.
     _claim: Claim,
 }
 
 impl RuleSet {
     /// `listener` is the address with the port that the kernel gave.
-    pub fn new(listener: SocketAddr, intercept: Intercept, queue: Option<u16>) -> io::Result<Self> {
+    pub fn new(
+        listener: SocketAddr,
+        intercept: InterceptConfig,
+        queue: Option<u16>,
+    ) -> io::Result<Self> {
         let family = Family::of(listener.ip());
         Ok(Self {
             listener,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The nft rules of one listener, as text. docs/relay.md explains them to the operator.
 
-use crate::target::{Intercept, Target};
+use crate::target::{InterceptConfig, Target};
 use longhaul_linux::netfilter::{
     Family, lease,
     marks::{DOWNSTREAM_MARK, DOWNSTREAM_ZONE, Marks, OWN_MARK, TABLE_PREFIX},
@@ -29,7 +29,7 @@ const ACK: &str = "tcp flags & (fin | syn | rst | ack) == ack";
 /// kernel queue `queue`. `is_tracked` means that something else on this host tracks connections.
 pub(crate) fn script(
     listener: SocketAddr,
-    intercept: &Intercept,
+    intercept: &InterceptConfig,
     queue: Option<u16>,
     is_tracked: bool,
 ) -> String {
@@ -69,7 +69,7 @@ pub(crate) fn script(
 /// matches a listener at the unspecified address, the relay's or another program's, for every destination with its
 /// port. `socket wildcard` distinguishes such a listener from a connection. The expression matches nothing for a socket
 /// in its handshake or in TIME-WAIT (net/netfilter/nft_socket.c).
-fn inbound(listener: SocketAddr, intercept: &Intercept) -> String {
+fn inbound(listener: SocketAddr, intercept: &InterceptConfig) -> String {
     let port = listener.port();
     let marks = Marks::of(port);
     let diverted = marks.diverted();
@@ -149,7 +149,7 @@ fn verdicts(listener: SocketAddr) -> String {
 /// Returns the chains that divert packets to the listener. Its address may be one that other hosts can't reach, such as
 /// loopback. If [`SYN_SET`] is full, a SYN bypasses the relay, because its handshake might not complete here. A SYN
 /// that was held still goes to the listener, where its upstream leg waits.
-fn divert(listener: SocketAddr, intercept: &Intercept) -> String {
+fn divert(listener: SocketAddr, intercept: &InterceptConfig) -> String {
     let to = match listener.ip().is_unspecified() {
         true => format!(":{}", listener.port()),
         false => listener.to_string(),
@@ -173,7 +173,7 @@ fn divert(listener: SocketAddr, intercept: &Intercept) -> String {
 /// signed segments (RFC 2385, RFC 5925; BGP) or IPsec authentication, and subflows that join an MPTCP connection (RFC
 /// 8684 §3.2). Link-local and cloud metadata services bypass it too, since they would take the relay's host for the
 /// client. TCP options have numbers, because older versions of nft have no names for them.
-fn select(name: &str, target: &str, listener: SocketAddr, intercept: &Intercept) -> String {
+fn select(name: &str, target: &str, listener: SocketAddr, intercept: &InterceptConfig) -> String {
     const SIGNATURE: u8 = 19;
     const AUTHENTICATION: u8 = 29;
     /// The kind of the option, and its subtype in the upper half of the third byte.
@@ -212,7 +212,7 @@ fn select(name: &str, target: &str, listener: SocketAddr, intercept: &Intercept)
 /// Other programs may have transparent sockets too, so the mark of its socket identifies a downstream leg. During the
 /// handshake and in TIME-WAIT, rules can't match this mark (net/netfilter/nft_socket.c), and the destination identifies
 /// it.
-fn zones(listener: SocketAddr, intercept: &Intercept) -> String {
+fn zones(listener: SocketAddr, intercept: &InterceptConfig) -> String {
     let first_packets = match intercept.verify {
         true => verdict_marks(listener),
         false => format!("{SYN} {} jump select_zone\n", lease::CONDITION),
@@ -336,10 +336,10 @@ fn outbound(listener: SocketAddr) -> String {
 mod tests {
     use super::*;
 
-    fn intercept(target: &str) -> Intercept {
-        Intercept {
+    fn intercept(target: &str) -> InterceptConfig {
+        InterceptConfig {
             targets: vec![target.parse().unwrap()],
-            ..Intercept::default()
+            ..InterceptConfig::default()
         }
     }
 
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn diverts_to_the_address_of_the_listener() {
-        let to = |listener: &str| divert(listener.parse().unwrap(), &Intercept::default());
+        let to = |listener: &str| divert(listener.parse().unwrap(), &InterceptConfig::default());
         assert!(to("0.0.0.0:3129").contains("tproxy to :3129 "));
         assert!(to("[::1]:3129").contains("tproxy to [::1]:3129 "));
     }
@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn selects_nothing_without_the_lease() {
         for (local, verify) in [(false, false), (true, true), (true, false)] {
-            let intercept = Intercept {
+            let intercept = InterceptConfig {
                 local,
                 verify,
                 keeps_source: true,

@@ -6,9 +6,9 @@ use longhaul_protocol::networks::{Ports, Prefix, PrefixError, text};
 use serde::{Deserialize, Deserializer};
 use std::{fmt, str::FromStr};
 
-/// The connections that a transparent listener intercepts.
+/// Configuration of interception at a transparent listener: which connections, and how.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Intercept {
+pub struct InterceptConfig {
     /// Networks and ports, all of the listener's family; not empty.
     pub targets: Vec<Target>,
     /// Exceptions from the targets.

@@ -35,12 +35,12 @@ const RESTORED_MAX: usize = 100;
 /// Time that threads have for their first heartbeat.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Interception by the rules of all listeners. Dropping it removes them.
+/// Interception by the rules of all listeners. Dropping it removes the rules.
 pub struct Interception {
     /// Pipe to the thread. A byte ends interception of new connections; closing the pipe removes everything.
     commands: Option<PipeWriter>,
     /// Channel that the thread closes once the leases have ended.
-    leases: Receiver<()>,
+    leases_ended: Receiver<()>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -56,25 +56,25 @@ impl Interception {
         let monitor =
             ChangeMonitor::open().map_err(|error| refuse_with_requirements(error.into()))?;
         let rule_sets = RuleSets::install(rule_sets).map_err(refuse_with_requirements)?;
-        let began = Instant::now();
+        let started_at = Instant::now();
         while !heartbeats.are_all_alive(Instant::now()) {
             anyhow::ensure!(
-                began.elapsed() < START_TIMEOUT && !has_thread_ended(),
+                started_at.elapsed() < START_TIMEOUT && !has_thread_ended(),
                 "the relay's threads don't start"
             );
             std::thread::sleep(Duration::from_millis(10));
         }
         rule_sets.renew(heartbeats, false);
         let (commands_in, commands) = io::pipe()?;
-        let (leases_held, leases) = channel();
+        let (leases_ended_sender, leases_ended) = channel();
         let heartbeats = heartbeats.clone();
         let thread = std::thread::Builder::new().name("relay-intercept".into());
         let thread = thread.spawn(move || {
-            rule_sets.run_until_closed(&heartbeats, &monitor, commands_in, leases_held)
+            rule_sets.run_until_closed(&heartbeats, &monitor, commands_in, leases_ended_sender)
         })?;
         Ok(Self {
             commands: Some(commands),
-            leases,
+            leases_ended,
             thread: Some(thread),
         })
     }
@@ -87,7 +87,7 @@ impl Interception {
             .commands
             .as_ref()
             .map(|mut commands| commands.write(b"."));
-        let _ = self.leases.recv_timeout(LEASE);
+        let _ = self.leases_ended.recv_timeout(LEASE);
     }
 }
 
@@ -128,8 +128,8 @@ impl RuleSets {
     }
 
     /// Renews every lease. If a renewal fails, or if other processes changed rules or routes (`rules_changed`), restores
-    /// what is missing. Listeners that don't intercept are tried each time. A failure at one listener leaves the others
-    /// alone.
+    /// what is missing. Each call also tries again the listeners that don't intercept. A failure at one listener does
+    /// not affect the others.
     fn renew(&self, heartbeats: &Heartbeats, rules_changed: bool) {
         let mut log = Log::default();
         let mut intercepting = self.0.iter().filter(|rules| rules.intercepts());
@@ -174,7 +174,7 @@ impl RuleSets {
         heartbeats: &Heartbeats,
         monitor: &ChangeMonitor,
         mut commands: PipeReader,
-        leases_held: Sender<()>,
+        leases_ended_sender: Sender<()>,
     ) {
         let (mut was_alive, mut may_be_gone) = (true, false);
         loop {
@@ -195,7 +195,7 @@ impl RuleSets {
             }
         }
         self.end_leases();
-        drop(leases_held);
+        drop(leases_ended_sender);
         let _ = commands.read_to_end(&mut Vec::new());
     }
 }
