@@ -8,6 +8,8 @@
 //! - [`socket_parameters`] sets parameters of single sockets.
 //! - [`choice`] resolves a name on this machine.
 //! - [`sockets`] sets options of other programs' sockets.
+//! - [`ack_thin`] suppresses pure ACKs at a receiver.
+//! - [`trials`] loads programs to find out whether this kernel accepts them.
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 

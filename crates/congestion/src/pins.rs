@@ -194,22 +194,22 @@ impl Pins {
     }
 }
 
-/// Stores a fact: a symbolic link whose target is `value`.
-pub(crate) fn set_fact(directory: &Path, fact: &str, value: &str) -> io::Result<()> {
-    let path = directory.join(fact);
-    unpin(directory, fact)?;
+/// Stores metadata beside the pins: a symbolic link `name` whose target is `value`.
+pub(crate) fn set_metadata(directory: &Path, name: &str, value: &str) -> io::Result<()> {
+    let path = directory.join(name);
+    unpin(directory, name)?;
     symlink(value, path)
 }
 
-/// Reads a fact.
-pub(crate) fn fact(directory: &Path, fact: &str) -> Option<String> {
-    let target = fs::read_link(directory.join(fact)).ok()?;
+/// Reads metadata that [`set_metadata`] stored.
+pub(crate) fn metadata(directory: &Path, name: &str) -> Option<String> {
+    let target = fs::read_link(directory.join(name)).ok()?;
     target.into_os_string().into_string().ok()
 }
 
-/// Removes a pin or fact, if it exists.
-pub(crate) fn unpin(directory: &Path, fact: &str) -> io::Result<()> {
-    match fs::remove_file(directory.join(fact)) {
+/// Removes a pin or metadata, if it exists.
+pub(crate) fn unpin(directory: &Path, name: &str) -> io::Result<()> {
+    match fs::remove_file(directory.join(name)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }

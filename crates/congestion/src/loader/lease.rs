@@ -42,7 +42,7 @@ fn acquire_under_lock(
         Some(loaded) => return Err(loaded.mismatch(false)),
         None => {
             let loaded = load_new(pins, algorithm, parameters.into())?;
-            loaded.set_fact(TRANSIENT, "1")?;
+            loaded.set_metadata(TRANSIENT, "1")?;
             loaded
         }
     };

@@ -26,7 +26,7 @@ pub(super) const OPERATIONS: &str = "operations";
 pub(super) const PARAMETERS: &str = "parameters";
 pub(super) const ACKS: &str = "acks";
 pub(super) const OWN_PARAMETERS: &str = "own-parameters";
-/// Names of the facts (symbolic links) beside them.
+/// Names of the metadata beside the pins: symbolic links, whose targets are the values.
 pub(super) const LAYOUT: &str = "layout";
 pub(super) const LOADED_BY: &str = "loaded-by";
 pub(super) const MAP: &str = "map";
@@ -124,13 +124,13 @@ impl Loaded {
     /// Whether this build can read its connections' state.
     #[must_use]
     pub fn has_same_layout(&self) -> bool {
-        pins::fact(&self.directory, LAYOUT) == Some(layout_of(self.algorithm))
+        pins::metadata(&self.directory, LAYOUT) == Some(layout_of(self.algorithm))
     }
 
     /// Returns the version of the longhaul that loaded it.
     #[must_use]
     pub fn loaded_by(&self) -> String {
-        pins::fact(&self.directory, LOADED_BY).unwrap_or_else(|| "?".to_owned())
+        pins::metadata(&self.directory, LOADED_BY).unwrap_or_else(|| "?".to_owned())
     }
 
     /// Returns the time of the load.
@@ -145,19 +145,19 @@ impl Loaded {
     /// Whether the congestion control is unloaded with its last lease ([`acquire`](super::acquire())).
     #[must_use]
     pub fn is_transient(&self) -> bool {
-        pins::fact(&self.directory, TRANSIENT).is_some()
+        pins::metadata(&self.directory, TRANSIENT).is_some()
     }
 
-    /// Stores a fact of the caller until the congestion control is unloaded. The name of a fact has no dots.
-    pub fn set_fact(&self, fact: &str, value: &str) -> Result<(), Error> {
-        let stored = pins::set_fact(&self.directory, fact, value);
+    /// Stores metadata of the caller until the congestion control is unloaded. `name` has no dots.
+    pub fn set_metadata(&self, name: &str, value: &str) -> Result<(), Error> {
+        let stored = pins::set_metadata(&self.directory, name, value);
         stored.map_err(|source| self.error(source))
     }
 
-    /// Returns the value of a fact that [`Self::set_fact`] stored; `None` if there is none.
+    /// Returns the value that [`Self::set_metadata`] stored under `name`; `None` if there is none.
     #[must_use]
-    pub fn fact(&self, fact: &str) -> Option<String> {
-        pins::fact(&self.directory, fact)
+    pub fn metadata(&self, name: &str) -> Option<String> {
+        pins::metadata(&self.directory, name)
     }
 
     /// Returns its programs in the kernel: those that share their type information with one that uses its
@@ -260,7 +260,7 @@ impl From<libbpf_rs::query::ProgramInfo> for Program {
 }
 
 pub(super) fn layout_of(algorithm: Algorithm) -> String {
-    format!("{:016x}", algorithm.layout())
+    format!("{:016x}", algorithm.layout_digest())
 }
 
 /// Returns the loaded congestion control of this algorithm, if any. Needs root: the pins are readable by root

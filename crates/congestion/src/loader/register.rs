@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Registration of a new congestion control, whose pins are published when they are complete.
+//! Registration of a new congestion control. Its pins are published when they are complete.
 
 use super::{
     loaded::{
@@ -47,7 +47,7 @@ pub(super) fn draft_path(pins: &Pins, algorithm: Algorithm) -> PathBuf {
     pins.directory_of(&format!("new-{}", algorithm.name()))
 }
 
-/// Registers with a link, or with its map alone before Linux 6.4, which has no struct_ops links.
+/// Registers a congestion control: with a link, or with its map alone. Linux before 6.4 has no struct_ops links.
 fn register(
     algorithm: Algorithm,
     request: Request<'_>,
@@ -72,7 +72,7 @@ fn register_by_map(
     pins: &Pins,
 ) -> Result<(), Error> {
     pin_maps_and_facts(algorithm, &mut object, draft)?;
-    // The pin first: a registered map without a pin would stay registered and could not be found.
+    // The pin comes first: a registered map without a pin would stay registered and could not be found.
     let pinned = operations(&mut object).pin(draft.path.join(OPERATIONS));
     pinned.map_err(|error| feature_probe::failed("pin its map", &error))?;
     let attached = operations(&mut object).attach_struct_ops();
@@ -90,7 +90,7 @@ fn registration_error(algorithm: Algorithm, pins: &Pins, error: &libbpf_rs::Erro
     }
 }
 
-/// Pins the maps and stores the facts, without the pin that keeps it registered.
+/// Pins the maps and stores the metadata. The caller adds the pin that keeps the congestion control registered.
 pub(super) fn pin_maps_and_facts(
     algorithm: Algorithm,
     object: &mut Object,
@@ -108,15 +108,15 @@ pub(super) fn pin_maps_and_facts(
         let pinned = map.pin(draft.path.join(pin));
         pinned.map_err(|error| feature_probe::failed("pin its maps", &error))?;
     }
-    let facts = [
+    let metadata = [
         (LAYOUT, layout_of(algorithm)),
         (LOADED_BY, VERSION.to_owned()),
         (MAP, map.info.id.to_string()),
     ];
-    for (fact, value) in facts {
-        let stored = pins::set_fact(&draft.path, fact, &value);
+    for (name, value) in metadata {
+        let stored = pins::set_metadata(&draft.path, name, &value);
         stored.map_err(|reason| Error::Pins {
-            path: draft.path.join(fact),
+            path: draft.path.join(name),
             reason,
         })?;
     }
@@ -130,7 +130,7 @@ mod tests {
 
     /// Kernels before Linux 6.4 have no links.
     #[test]
-    fn map_keeps_it_registered_without_links() {
+    fn map_keeps_a_congestion_control_registered_without_links() {
         let Some((_turn, directory)) = test_guard() else {
             return;
         };

@@ -62,8 +62,8 @@ fn build_replacement(
     Ok(draft)
 }
 
-/// Pins the link in both directories, so that either is complete. Copies facts of callers, and the socket
-/// option where it writes to the same map.
+/// Pins the link in both directories, so that either is complete. Copies metadata of callers. Copies the pin of the
+/// socket option if that writes to the same map.
 fn copy_pins(old: &Loaded, draft: &Draft, same_connections: bool) -> io::Result<()> {
     let pin_in_draft = |pin| fs::hard_link(old.directory.join(pin), draft.path.join(pin));
     pin_in_draft(LINK)?;
@@ -72,9 +72,9 @@ fn copy_pins(old: &Loaded, draft: &Draft, same_connections: bool) -> io::Result<
     }
     for entry in fs::read_dir(&old.directory)? {
         let name = entry?.file_name();
-        let Some(fact) = name.to_str() else { continue };
-        if let (Some(value), None) = (old.fact(fact), pins::fact(&draft.path, fact)) {
-            pins::set_fact(&draft.path, fact, &value)?;
+        let Some(name) = name.to_str() else { continue };
+        if let (Some(value), None) = (old.metadata(name), pins::metadata(&draft.path, name)) {
+            pins::set_metadata(&draft.path, name, &value)?;
         }
     }
     Ok(())
@@ -121,7 +121,7 @@ mod tests {
         let scalable = crate::math::algorithm("scalable").unwrap();
         load(&pins, scalable, (&[7, 1]).into(), false).unwrap();
         let old = loaded(&pins, scalable).unwrap().unwrap();
-        old.set_fact("fact", "value").unwrap();
+        old.set_metadata("name", "value").unwrap();
 
         // A kill between the link's update and the exchange.
         let lock = pins.lock().unwrap();
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(old.parameters().unwrap(), [7, 1]);
         assert!(gc(&pins, scalable).unwrap());
         assert_eq!(old.parameters().unwrap(), [8, 1]);
-        assert_eq!(old.fact("fact").as_deref(), Some("value"));
+        assert_eq!(old.metadata("name").as_deref(), Some("value"));
         // A kill right before the update.
         let draft = draft(&pins, scalable).unwrap();
         let mut object = prepare(scalable, (&[9, 1]).into(), Some(&old))

@@ -84,7 +84,7 @@ fn is_active(directory: &Path) -> bool {
         LinkTypeInfo::StructOps(operations) => Some(operations.map_id.to_string()),
         _ => None,
     });
-    active_map.is_some() && active_map == pins::fact(directory, MAP)
+    active_map.is_some() && active_map == pins::metadata(directory, MAP)
 }
 
 /// Removes what killed programs left: interrupted loads, and transient congestion controls without a lease

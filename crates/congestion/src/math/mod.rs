@@ -15,16 +15,16 @@ use std::{
 /// `CC_STATE_BYTES` in cc.h, as 64-bit words.
 pub const STATE_WORDS: usize = 13;
 
-/// One congestion control of this crate, without its `lh_`.
+/// A congestion control of this crate.
 #[derive(Clone, Copy)]
-pub struct Algorithm(&'static Table);
+pub struct Algorithm(&'static RawAlgorithm);
 
 /// A parameter, set when the algorithm is loaded, or for one socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parameter {
     /// Name in `--param NAME=VALUE`.
     pub name: &'static str,
-    /// Empty where it counts nothing.
+    /// Unit; empty for a number without one.
     pub unit: &'static str,
     /// Description of its effect.
     pub description: &'static str,
@@ -41,18 +41,18 @@ pub struct Parameter {
 pub struct Field {
     /// Name in the header.
     pub name: &'static str,
-    /// Empty where it counts nothing.
+    /// Unit; empty for a number without one.
     pub unit: &'static str,
     /// Description.
     pub description: &'static str,
-    /// The stored number is this many times the shown one.
+    /// The displayed number is the stored one, divided by this.
     pub divisor: u32,
 }
 
 /// Returns all algorithms.
 pub fn algorithms() -> impl Iterator<Item = Algorithm> {
     // SAFETY: the array is constant and ends with an entry without a name.
-    unsafe { entries(longhaul_cc_algorithms.as_ptr(), |table| table.name) }.map(Algorithm)
+    unsafe { entries(longhaul_cc_algorithms.as_ptr(), |raw| raw.name) }.map(Algorithm)
 }
 
 /// Returns the algorithm of this name, with or without `lh_`.
@@ -116,17 +116,17 @@ impl Algorithm {
 
     /// Returns the parameters at the start of a connection's `icsk_ca_priv`, in their order.
     #[must_use]
-    pub fn own_parameters(self, state: &[u64; STATE_WORDS]) -> Vec<u32> {
+    pub fn connection_parameters(self, state: &[u64; STATE_WORDS]) -> Vec<u32> {
         let bytes = state.iter().flat_map(|word| word.to_ne_bytes());
         let bytes: Vec<u8> = bytes.take(4 * self.parameters().count()).collect();
         words(&bytes).collect()
     }
 
-    /// Returns a digest that identifies the layout of parameters and state: two builds with the same number
+    /// Returns a digest that identifies the layout of parameters and state: two builds with the same digest
     /// read each other's connections correctly. It covers the algorithm's name, the effect of each bit of a
     /// state on the fields, and the fields' names.
     #[must_use]
-    pub fn layout(self) -> u64 {
+    pub fn layout_digest(self) -> u64 {
         let mut digest = Digest::default();
         digest.add(self.name().as_bytes());
         for parameter in self.parameters() {
@@ -155,9 +155,9 @@ impl Algorithm {
         }
         Connection {
             algorithm: self,
-            state: State104(state),
+            private_state: PrivateState(state),
             srtt: Srtt::default(),
-            state_now: State::Open,
+            ca_state: State::Open,
         }
     }
 }
@@ -195,15 +195,15 @@ pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u32> {
 #[derive(Debug, Clone)]
 pub struct Connection {
     algorithm: Algorithm,
-    state: State104,
+    private_state: PrivateState,
     srtt: Srtt,
-    state_now: State,
+    ca_state: State,
 }
 
-/// Storage with the size and alignment of `icsk_ca_priv`.
+/// Private state of a connection, with the size (104 bytes) and the alignment of the kernel's `icsk_ca_priv`.
 #[derive(Debug, Clone)]
 #[repr(C, align(8))]
-struct State104([u32; 2 * STATE_WORDS]);
+struct PrivateState([u32; 2 * STATE_WORDS]);
 
 /// Smoothed round trip, 1/8 of each sample (RFC 6298).
 #[derive(Debug, Clone, Copy, Default)]
@@ -221,14 +221,16 @@ impl Connection {
     pub fn values(&self) -> Vec<i64> {
         let mut values = vec![0; self.algorithm.fields().count()];
         // SAFETY: `read` writes one value for each field, from a state as large as it may be.
-        unsafe { (self.algorithm.0.read)(self.state.0.as_ptr().cast(), values.as_mut_ptr()) };
+        unsafe {
+            (self.algorithm.0.read)(self.private_state.0.as_ptr().cast(), values.as_mut_ptr())
+        };
         values
     }
 
-    /// Returns its state as in `icsk_ca_priv`, parameters first, as 32-bit words, so that it can continue from
-    /// another connection's state.
+    /// Returns its private state as 32-bit words, in the layout of `icsk_ca_priv`: parameters first. A caller
+    /// may overwrite it to continue from another connection's state.
     pub fn state_mut(&mut self) -> &mut [u32; 2 * STATE_WORDS] {
-        &mut self.state.0
+        &mut self.private_state.0
     }
 
     fn view(&self, window: &Window, prior_cwnd: u32, now: Time) -> ConnectionView {
@@ -237,7 +239,7 @@ impl Connection {
             cwnd_cnt: window.cwnd_cnt,
             ssthresh: window.ssthresh,
             prior_cwnd,
-            state: self.state_now as u32,
+            state: self.ca_state as u32,
             srtt_us: self.srtt.0.unwrap_or(0),
             mss: 1448,
             packets_out: 0,
@@ -248,33 +250,35 @@ impl Connection {
 
 impl CongestionControl for Connection {
     fn init(&mut self, window: &mut Window, now: Time) {
-        let mut seen = self.view(window, 0, now);
+        let mut view = self.view(window, 0, now);
         // SAFETY: state and connection are exclusively ours and of the sizes that cc.h gives them.
-        unsafe { (self.algorithm.0.init)(self.state.0.as_mut_ptr().cast(), &raw mut seen) };
-        seen.write_back(window);
+        unsafe { (self.algorithm.0.init)(self.private_state.0.as_mut_ptr().cast(), &raw mut view) };
+        view.write_back(window);
     }
 
     fn ssthresh(&mut self, window: &Window, now: Time) -> u32 {
-        let seen = self.view(window, 0, now);
+        let view = self.view(window, 0, now);
         // SAFETY: as in `init`.
-        unsafe { (self.algorithm.0.ssthresh)(self.state.0.as_mut_ptr().cast(), &raw const seen) }
+        unsafe {
+            (self.algorithm.0.ssthresh)(self.private_state.0.as_mut_ptr().cast(), &raw const view)
+        }
     }
 
     fn cong_avoid(&mut self, window: &mut Window, ack: &Ack) {
         if !ack.cwnd_limited {
             return;
         }
-        let mut seen = self.view(window, 0, ack.now);
-        seen.packets_out = ack.in_flight;
+        let mut view = self.view(window, 0, ack.now);
+        view.packets_out = ack.in_flight;
         // SAFETY: as in `init`.
         unsafe {
             (self.algorithm.0.cong_avoid)(
-                self.state.0.as_mut_ptr().cast(),
-                &raw mut seen,
+                self.private_state.0.as_mut_ptr().cast(),
+                &raw mut view,
                 ack.acked,
             );
         }
-        seen.write_back(window);
+        view.write_back(window);
     }
 
     fn pkts_acked(&mut self, window: &Window, sample: &AckSample) {
@@ -284,8 +288,8 @@ impl CongestionControl for Connection {
         if let Some(rtt) = rtt_us {
             self.srtt.update(rtt);
         }
-        self.state_now = sample.state;
-        let seen = self.view(window, 0, sample.now);
+        self.ca_state = sample.state;
+        let view = self.view(window, 0, sample.now);
         let measured = Sample {
             pkts_acked: sample.pkts_acked,
             rtt_us: rtt_us.map_or(-1, |rtt| i32::try_from(rtt).unwrap_or(i32::MAX)),
@@ -294,38 +298,40 @@ impl CongestionControl for Connection {
         // SAFETY: as in `init`.
         unsafe {
             (self.algorithm.0.pkts_acked)(
-                self.state.0.as_mut_ptr().cast(),
-                &raw const seen,
+                self.private_state.0.as_mut_ptr().cast(),
+                &raw const view,
                 &raw const measured,
             );
         }
     }
 
     fn set_state(&mut self, window: &Window, state: State, now: Time) {
-        let seen = self.view(window, 0, now);
+        let view = self.view(window, 0, now);
         // SAFETY: as in `init`.
         unsafe {
             (self.algorithm.0.set_state)(
-                self.state.0.as_mut_ptr().cast(),
-                &raw const seen,
+                self.private_state.0.as_mut_ptr().cast(),
+                &raw const view,
                 state as u8,
             );
         }
-        self.state_now = state;
+        self.ca_state = state;
     }
 
     fn undo_cwnd(&mut self, window: &Window, prior_cwnd: u32, now: Time) -> u32 {
-        let seen = self.view(window, prior_cwnd, now);
+        let view = self.view(window, prior_cwnd, now);
         // SAFETY: as in `init`.
-        unsafe { (self.algorithm.0.undo_cwnd)(self.state.0.as_mut_ptr().cast(), &raw const seen) }
+        unsafe {
+            (self.algorithm.0.undo_cwnd)(self.private_state.0.as_mut_ptr().cast(), &raw const view)
+        }
     }
 
     fn pacing_rate(&self, window: &Window, srtt: Time) -> Option<BitRate> {
-        let mut seen = self.view(window, 0, Time::ZERO);
-        seen.srtt_us = u32::try_from(srtt.as_nanos() / 1000).unwrap_or(u32::MAX);
+        let mut view = self.view(window, 0, Time::ZERO);
+        view.srtt_us = u32::try_from(srtt.as_nanos() / 1000).unwrap_or(u32::MAX);
         // SAFETY: as in `init`.
         let bytes = unsafe {
-            (self.algorithm.0.pacing_rate)(self.state.0.as_ptr().cast(), &raw const seen)
+            (self.algorithm.0.pacing_rate)(self.private_state.0.as_ptr().cast(), &raw const view)
         };
         (bytes > 0).then(|| BitRate::from_bits(bytes.saturating_mul(8)))
     }
@@ -383,7 +389,7 @@ struct RawField {
 
 /// `struct cc_algorithm`.
 #[repr(C)]
-struct Table {
+struct RawAlgorithm {
     name: *const c_char,
     parameters: *const RawParameter,
     fields: *const RawField,
@@ -397,19 +403,19 @@ struct Table {
     pacing_rate: unsafe extern "C" fn(*const u8, *const ConnectionView) -> u64,
 }
 
-// SAFETY: the table is constant; its functions work on what they are given alone.
-unsafe impl Sync for Table {}
+// SAFETY: the entry is constant; its functions read and write only their arguments.
+unsafe impl Sync for RawAlgorithm {}
 // SAFETY: as above.
-unsafe impl Send for Table {}
+unsafe impl Send for RawAlgorithm {}
 
 unsafe extern "C" {
-    static longhaul_cc_algorithms: [Table; 0];
+    static longhaul_cc_algorithms: [RawAlgorithm; 0];
 }
 
 /// Returns the entries from `first` to the one without a name.
 ///
 /// # Safety
-/// `first` points into a constant array that ends so.
+/// `first` points into a constant array that ends with an entry without a name.
 unsafe fn entries<T: 'static>(
     first: *const T,
     name: fn(&T) -> *const c_char,
@@ -432,7 +438,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_in_the_header_s_order() {
+    fn parameters_are_in_the_order_of_the_header() {
         let scalable = algorithm("lh_scalable").unwrap();
         let names: Vec<_> = scalable.parameters().map(|p| (p.name, p.default)).collect();
         assert_eq!(names, [("ai", 100), ("md_shift", 3)]);
@@ -443,21 +449,21 @@ mod tests {
         for algorithm in algorithms() {
             let mut state = [0; STATE_WORDS];
             state[0] = u64::from_ne_bytes([7, 0, 0, 0, 9, 0, 0, 0]);
-            let own = algorithm.own_parameters(&state);
+            let own = algorithm.connection_parameters(&state);
             assert_eq!(own.len(), algorithm.parameters().count());
             assert!(own.iter().eq([7, 9, 0, 0, 0, 0, 0][..own.len()].iter()));
         }
     }
 
     #[test]
-    fn layouts_are_distinct() {
-        let mut layouts: Vec<_> = algorithms().map(Algorithm::layout).collect();
+    fn layout_digests_are_distinct() {
+        let mut layouts: Vec<_> = algorithms().map(Algorithm::layout_digest).collect();
         let count = layouts.len();
         layouts.sort_unstable();
         layouts.dedup();
         assert_eq!(layouts.len(), count);
         let scalable = algorithm("scalable").unwrap();
-        assert_eq!(scalable.layout(), scalable.layout());
+        assert_eq!(scalable.layout_digest(), scalable.layout_digest());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use longhaul_congestion::math::{Algorithm, Connection, algorithm};
 use longhaul_tcpsim::congestion_control::{Ack, CongestionControl, Window};
 use longhaul_units::{BitRate, Time};
 
-/// The host's side computes with packets of 1448 B.
+/// Packet size in bits with which a simulated connection computes its rate: 1448 B.
 const PACKET_BITS: f64 = 1448.0 * 8.0;
 
 fn trc(given: &[(&str, u32)]) -> Connection {
@@ -37,8 +37,8 @@ fn assert_near(value: f64, want: f64) {
 
 const INFINITE: u32 = 0x7fff_ffff;
 
-/// cwnd packets cause an ACK each RTT/cwnd: of the two packets that an ACK releases, the second is sent half
-/// of that after the first.
+/// With cwnd packets in flight an ACK arrives every RTT/cwnd. In slow start it releases two packets. The second is
+/// sent half an ACK interval after the first.
 #[test]
 fn slow_start_spaces_packets_by_half_an_ack_interval() {
     for (cwnd, rtt_ms) in [(10, 350), (1000, 200), (100_000, 38)] {

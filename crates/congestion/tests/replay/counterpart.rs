@@ -2,15 +2,17 @@
 //! Mapping of Linux's congestion controls to ours: parameters for the same behaviour, and names of the private
 //! state.
 
-/// A congestion control of Linux and ours.
+/// A congestion control of Linux, and the one here that does the same.
 pub(crate) struct Counterpart {
     /// Linux's name.
     pub(crate) control: &'static str,
+    /// Name here.
     pub(crate) algorithm: &'static str,
     /// Name of the struct of the state.
     pub(crate) layout: &'static str,
-    /// Parameters for Linux's behaviour.
+    /// Parameters for Linux's behaviour, where the defaults differ from it.
     pub(crate) linux: &'static [(&'static str, u32)],
+    /// Members of the private state that have a column in the vectors.
     pub(crate) members: &'static [Member],
 }
 
@@ -35,7 +37,7 @@ pub(crate) enum Unit {
     /// Jiffies, converted to µs.
     Duration,
     /// A time of the kernel's clock in jiffies, modulo 2³², converted to µs.
-    Moment,
+    Timestamp,
 }
 
 /// A jiffy is a thousandth of a second in every vector.
@@ -50,7 +52,7 @@ impl Unit {
             Self::FromOne => value + 1,
             Self::Flag => u64::from(value != 0),
             Self::Duration => value * JIFFY_US,
-            Self::Moment => (now - (now.wrapping_sub(value) & 0xffff_ffff)) * JIFFY_US,
+            Self::Timestamp => (now - (now.wrapping_sub(value) & 0xffff_ffff)) * JIFFY_US,
         }
     }
 }
@@ -64,7 +66,7 @@ const fn checked(column: &'static str, name: &'static str, unit: Unit) -> Member
     }
 }
 
-const fn start(column: &'static str, name: &'static str, unit: Unit) -> Member {
+const fn set_at_start(column: &'static str, name: &'static str, unit: Unit) -> Member {
     Member {
         column,
         name,
@@ -74,7 +76,7 @@ const fn start(column: &'static str, name: &'static str, unit: Unit) -> Member {
 }
 
 pub(crate) const COUNTERPARTS: &[Counterpart] = &[
-    // TRC-TCP is Reno but for when it sends.
+    // TRC-TCP has Reno's windows. It differs only in the times at which it sends.
     Counterpart {
         control: "reno",
         algorithm: "trc",
@@ -109,15 +111,15 @@ pub(crate) const COUNTERPARTS: &[Counterpart] = &[
             checked("packetcount", "counted", Unit::Same),
             checked("min_rtt", "min_rtt", Unit::Duration),
             checked("max_rtt", "max_rtt", Unit::Duration),
-            checked("last_cong", "last_cong", Unit::Moment),
+            checked("last_cong", "last_cong", Unit::Timestamp),
             checked("undo_last_cong", "congested", Unit::Flag),
-            start("undo_last_cong", "undo_last_cong", Unit::Moment),
-            start("undo_max_rtt", "undo_max_rtt", Unit::Duration),
-            start("undo_old_max_b", "undo_old_max_rate", Unit::Same),
+            set_at_start("undo_last_cong", "undo_last_cong", Unit::Timestamp),
+            set_at_start("undo_max_rtt", "undo_max_rtt", Unit::Duration),
+            set_at_start("undo_old_max_b", "undo_old_max_rate", Unit::Same),
             checked("max_b", "max_rate", Unit::Same),
             checked("old_max_b", "old_max_rate", Unit::Same),
             checked("b_i", "rate", Unit::Same),
-            checked("lasttime", "counted_since", Unit::Moment),
+            checked("lasttime", "counted_since", Unit::Timestamp),
         ],
     },
     Counterpart {
@@ -129,7 +131,7 @@ pub(crate) const COUNTERPARTS: &[Counterpart] = &[
             checked("ca_cnt", "cnt", Unit::Same),
             checked("last_max_cwnd", "last_max", Unit::Same),
             checked("last_cwnd", "cnt_cwnd", Unit::Same),
-            checked("last_time", "cnt_us", Unit::Moment),
+            checked("last_time", "cnt_us", Unit::Timestamp),
             checked("delayed_ack", "delayed_ack", Unit::Same),
         ],
     },

@@ -7,7 +7,7 @@ use libbpf_rs::btf::{
 };
 use std::collections::HashMap;
 
-/// Offset and size in bytes, by name. Both compilers use the same layout.
+/// Offset and size in bytes, by name. The eBPF compiler and the host's C compiler use the same layout.
 pub(crate) struct Layout(HashMap<String, (usize, usize)>);
 
 impl Layout {
@@ -45,7 +45,7 @@ impl Layout {
     }
 }
 
-/// Returns the number at an offset of the state.
+/// Returns the number of `size` bytes at `offset` of the state.
 pub(crate) fn get(state: &[u32], (offset, size): (usize, usize)) -> u64 {
     let word = |at: usize| u64::from(state[at]);
     match size {
@@ -55,6 +55,7 @@ pub(crate) fn get(state: &[u32], (offset, size): (usize, usize)) -> u64 {
     }
 }
 
+/// Sets the number of `size` bytes at `offset` of the state.
 pub(crate) fn set(state: &mut [u32], (offset, size): (usize, usize), value: u64) {
     let at = offset / 4;
     match size {

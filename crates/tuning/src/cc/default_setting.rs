@@ -10,7 +10,7 @@ use longhaul_linux::{netns, netns::Netns, sysctl};
 use std::{fs, os::unix::fs::MetadataExt};
 
 const SETTING: &str = "net.ipv4.tcp_congestion_control";
-/// Name of the record beside the pins, which holds `INODE:NAME`.
+/// Name of the record beside the pins. It holds `INODE:NAME`: the namespace's inode and its earlier default.
 const PREVIOUS_DEFAULT: &str = "default-before";
 
 /// Returns the default of the current network namespace.
@@ -22,30 +22,31 @@ pub(super) fn current() -> Result<String> {
 pub(super) fn set(loaded: &Loaded) -> Result<String> {
     let (name, before) = (loaded.algorithm().system_name(), current()?);
     if before != name {
-        let note = format!("{}:{before}", namespace()?);
+        let record = format!("{}:{before}", namespace_inode()?);
         loaded
-            .set_fact(PREVIOUS_DEFAULT, &note)
+            .set_metadata(PREVIOUS_DEFAULT, &record)
             .map_err(Error::refusal)?;
         sysctl::write_here(SETTING, &name)?;
     }
     Ok(before)
 }
 
-/// Restores the default that [`set`] changed; returns the restored name if there was a change. Refuses if
-/// another program made it the default, or if it was set in another namespace that still exists.
+/// Restores the default that [`set`] replaced. Returns the name of the restored default, or `None` if [`set`] changed
+/// nothing. Refuses if another program made `loaded` the default, or if `loaded` is the default of another namespace
+/// that still exists.
 pub(super) fn restore(loaded: &Loaded) -> Result<Option<String>> {
     let name = loaded.algorithm().system_name();
-    let note = loaded.fact(PREVIOUS_DEFAULT);
-    let noted = note.as_deref().and_then(|note| note.split_once(':'));
+    let record = loaded.metadata(PREVIOUS_DEFAULT);
+    let recorded = record.as_deref().and_then(|record| record.split_once(':'));
     let is_default = current()? == name;
-    match noted {
-        Some((inode, before)) if inode == namespace()?.to_string() && is_default => {
+    match recorded {
+        Some((inode, before)) if inode == namespace_inode()?.to_string() && is_default => {
             sysctl::write_here(SETTING, before)?;
             Ok(Some(before.to_owned()))
         }
         _ if is_default => bail!(
-            "{name} is the default of this namespace, set by another program: first choose another (sysctl -w \
-             {SETTING}=reno)"
+            "{name} is the default of this namespace, set by another program: first choose another \
+             default (sysctl -w {SETTING}=reno)"
         ),
         Some((inode, _)) => check_other_namespaces(&name, inode).map(|()| None),
         None => Ok(None),
@@ -53,7 +54,7 @@ pub(super) fn restore(loaded: &Loaded) -> Result<Option<String>> {
 }
 
 fn check_other_namespaces(name: &str, inode: &str) -> Result<()> {
-    let names = with_default(name)?;
+    let names = namespaces_with_default(name)?;
     match names.iter().find(|(_, found)| found.to_string() == inode) {
         Some((netns, _)) => bail!(
             "{name} is the default of network namespace {netns}: unload it there (ip netns exec \
@@ -63,8 +64,8 @@ fn check_other_namespaces(name: &str, inode: &str) -> Result<()> {
     }
 }
 
-/// Returns the named network namespaces whose default it is, with their inodes.
-pub(super) fn with_default(name: &str) -> Result<Vec<(String, u64)>> {
+/// Returns the named network namespaces whose default is `name`, with their inodes.
+pub(super) fn namespaces_with_default(name: &str) -> Result<Vec<(String, u64)>> {
     let entries = fs::read_dir(netns::DIRECTORY);
     let names = entries.into_iter().flatten().filter_map(|entry| {
         let entry = entry.ok()?;
@@ -73,14 +74,17 @@ pub(super) fn with_default(name: &str) -> Result<Vec<(String, u64)>> {
             entry.metadata().ok()?.ino(),
         ))
     });
-    let is = |netns: &str| {
+    let has_default = |netns: &str| {
         let found = Netns::named(netns).and_then(|netns| sysctl::read(&netns, SETTING));
         found.is_ok_and(|found| found == name)
     };
-    Ok(names.filter(|(netns, _)| is(netns)).collect())
+    Ok(names.filter(|(netns, _)| has_default(netns)).collect())
 }
 
-fn namespace() -> Result<u64> {
+/// Returns the inode of the current network namespace.
+fn namespace_inode() -> Result<u64> {
     let found = fs::metadata("/proc/thread-self/ns/net");
-    Ok(found.context("cannot tell this network namespace")?.ino())
+    Ok(found
+        .context("cannot identify this network namespace")?
+        .ino())
 }

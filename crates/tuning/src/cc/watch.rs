@@ -216,7 +216,7 @@ impl WatchedConnection {
         if self.cc.layout_matches {
             let algorithm = self.cc.algorithm();
             line["parameters"] =
-                parameters_json(algorithm, &algorithm.own_parameters(&c.own)).into();
+                parameters_json(algorithm, &algorithm.connection_parameters(&c.own)).into();
             line["cc_state"] = Value::Object(self.own());
         }
         line
@@ -244,7 +244,7 @@ impl WatchedConnection {
             return "?".to_owned();
         }
         let algorithm = self.cc.algorithm();
-        let own = algorithm.own_parameters(&self.connection.own);
+        let own = algorithm.connection_parameters(&self.connection.own);
         let changed = algorithm
             .parameters()
             .zip(own.iter().zip(&self.cc.defaults));
