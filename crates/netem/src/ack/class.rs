@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Classes of TCP packets for the ACK rules.
+//! Classes of TCP packets for ACK thinning and ACK pacing.
 
 use super::PureAck;
 use longhaul_packet::{
@@ -16,7 +16,7 @@ const TIMESTAMPS: u8 = 8;
 pub enum AckClass {
     /// Pure ACK: no payload, no flag but ACK, no option but timestamps. A later one may replace it.
     Pure(PureAck),
-    /// Any other packet of a flow: must pass, behind the ACKs of the flow that are held.
+    /// Any other packet of a flow. It must pass, after the held ACKs of the flow.
     Other {
         /// Hash of the flow's addresses and ports, in this direction.
         flow: u64,

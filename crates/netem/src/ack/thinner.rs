@@ -69,11 +69,11 @@ pub enum ThinningDecision {
 pub struct AckThinner {
     limits: ThinningLimits,
     flows: FlowTable<FlowState>,
-    /// An entry for each time at which a flow began to hold an ACK, in order of time. An entry is stale once
-    /// the flow has forwarded an ACK. At most twice the number of flows.
+    /// Deadlines in order of time: one for each time that a flow began to hold an ACK. A deadline is stale once the
+    /// flow has forwarded an ACK. At most twice the number of flows.
     deadlines: VecDeque<Deadline>,
-    /// Number of the latest hold, counted over all flows.
-    latest_hold: u64,
+    /// How often a flow has begun to hold an ACK, over all flows.
+    hold_count: u64,
 }
 
 /// Thinning state of a flow.
@@ -98,15 +98,15 @@ struct FlowState {
 struct HeldAck {
     token: u64,
     deadline: Time,
-    /// Number of the hold, by which its entry in the queue of deadlines is found.
-    hold: u64,
+    /// Number of this hold. Its entry in the queue of deadlines has the same number.
+    hold_number: u64,
 }
 
 /// Deadline of a held ACK.
 #[derive(Debug, Clone, Copy)]
 struct Deadline {
     at: Time,
-    hold: u64,
+    hold_number: u64,
     flow: u64,
     slot_index: SlotIndex,
 }
@@ -121,7 +121,7 @@ impl AckThinner {
             limits,
             flows,
             deadlines,
-            latest_hold: 0,
+            hold_count: 0,
         }
     }
 
@@ -145,7 +145,7 @@ impl AckThinner {
         let held = HeldAck {
             token,
             deadline,
-            hold: self.latest_hold + 1,
+            hold_number: self.hold_count + 1,
         };
         let discard = flow.hold(held);
         if discard.is_none() {
@@ -155,7 +155,7 @@ impl AckThinner {
     }
 
     /// Releases the held ACK of `flow`, to be forwarded before another segment of the flow. Call it for
-    /// each segment of the direction that is not offered. The next ACK of the flow is forwarded too,
+    /// each segment of the direction that is not passed to [`offer`](Self::offer). The next ACK of the flow is forwarded too,
     /// because it may repeat the number of that segment.
     pub fn flush(&mut self, now: Time, flow: u64) -> Option<u64> {
         let slot_index = self.flows.find(flow)?;
@@ -193,10 +193,10 @@ impl AckThinner {
         if self.deadlines.len() == 2 * self.flows.len() {
             self.deadlines.retain(|entry| is_live(&self.flows, entry));
         }
-        self.latest_hold = held.hold;
+        self.hold_count = held.hold_number;
         self.deadlines.push_back(Deadline {
             at: held.deadline,
-            hold: held.hold,
+            hold_number: held.hold_number,
             flow,
             slot_index,
         });
@@ -208,7 +208,7 @@ fn is_live(flows: &FlowTable<FlowState>, entry: &Deadline) -> bool {
     let held = flows
         .get(entry.slot_index, entry.flow)
         .and_then(|flow| flow.held);
-    held.is_some_and(|held| held.hold == entry.hold)
+    held.is_some_and(|held| held.hold_number == entry.hold_number)
 }
 
 impl FlowState {
@@ -263,8 +263,8 @@ impl FlowState {
         self.held.take().map(|held| held.token)
     }
 
-    /// Holds `new`, and returns the token of the ACK that it replaces. The deadline of a replaced ACK holds
-    /// for `new` too.
+    /// Holds `new`, and returns the token of the ACK that it replaces. The deadline of a replaced ACK
+    /// applies to `new`, too.
     fn hold(&mut self, new: HeldAck) -> Option<u64> {
         self.suppressed += 1;
         let before = self.held;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Statistical tests: losses have the declared distribution.
+//! Statistical tests: losses have the configured distribution.
 
 use longhaul_netem::{
     grammar::share_text,
@@ -20,22 +20,24 @@ fn geometric_fits(lengths: &[u64], p: f64) -> bool {
     fit::geometric(lengths, p).expect("enough runs") > SIGNIFICANCE
 }
 
-fn pattern(rule: &str, seed: u64, segments: usize) -> Vec<bool> {
+/// Returns for each segment whether it is lost.
+fn losses(rule: &str, seed: u64, segments: usize) -> Vec<bool> {
     let loss: Loss = rule.parse().unwrap();
     let mut process = LossProcess::new(&loss, stream(seed, "loss"));
     (0..segments).map(|_| process.occurs()).collect()
 }
 
-fn count(pattern: &[bool]) -> u64 {
-    pattern.iter().filter(|lost| **lost).count() as u64
+fn count_lost(losses: &[bool]) -> u64 {
+    losses.iter().filter(|lost| **lost).count() as u64
 }
 
-/// Lengths of the runs of `state`, without the last run, which the end of the pattern cuts.
-fn runs(pattern: &[bool], state: bool) -> Vec<u64> {
-    let runs: Vec<&[bool]> = pattern.chunk_by(|a, b| a == b).collect();
+/// Returns the lengths of the runs of lost segments, or of the others. The last run is left out, because the end of the
+/// sequence cuts it.
+fn runs(losses: &[bool], lost: bool) -> Vec<u64> {
+    let runs: Vec<&[bool]> = losses.chunk_by(|a, b| a == b).collect();
     let whole = runs[..runs.len() - 1].iter();
     whole
-        .filter(|run| run[0] == state)
+        .filter(|run| run[0] == lost)
         .map(|run| run.len() as u64)
         .collect()
 }
@@ -51,7 +53,7 @@ fn fits_a_binomial_distribution_when_independent() {
         (0.000_03, 3_000_000),
     ] {
         for seed in 0..3 {
-            let lost = count(&pattern(&share_text(p), seed, segments));
+            let lost = count_lost(&losses(&share_text(p), seed, segments));
             assert!(
                 binomial_fits(lost, segments as u64, p),
                 "{lost} of {segments} at {p}"
@@ -63,33 +65,33 @@ fn fits_a_binomial_distribution_when_independent() {
 #[test]
 fn has_geometric_runs_when_independent() {
     for p in [0.3, 0.02] {
-        let pattern = pattern(&share_text(p), 4, 500_000);
-        assert!(geometric_fits(&runs(&pattern, true), 1.0 - p));
-        assert!(geometric_fits(&runs(&pattern, false), p));
+        let losses = losses(&share_text(p), 4, 500_000);
+        assert!(geometric_fits(&runs(&losses, true), 1.0 - p));
+        assert!(geometric_fits(&runs(&losses, false), p));
     }
 }
 
 #[test]
 fn detects_a_wrong_rate() {
-    let pattern = pattern("1.1%", 0, 1_000_000);
-    assert!(!binomial_fits(count(&pattern), 1_000_000, 0.01));
-    assert!(!geometric_fits(&runs(&pattern, false), 0.01));
+    let losses = losses("1.1%", 0, 1_000_000);
+    assert!(!binomial_fits(count_lost(&losses), 1_000_000, 0.01));
+    assert!(!geometric_fits(&runs(&losses, false), 0.01));
 }
 
 #[test]
 fn has_geometric_bursts_and_gaps_with_gilbert() {
     for (p, r) in [(0.01, 0.3), (0.05, 0.5), (0.002, 0.1)] {
-        let pattern = pattern(
+        let losses = losses(
             &format!("gilbert:p={},r={}", share_text(p), share_text(r)),
             5,
             1_000_000,
         );
         assert!(
-            geometric_fits(&runs(&pattern, true), r),
+            geometric_fits(&runs(&losses, true), r),
             "bursts at p={p}, r={r}"
         );
         assert!(
-            geometric_fits(&runs(&pattern, false), p),
+            geometric_fits(&runs(&losses, false), p),
             "gaps at p={p}, r={r}"
         );
     }
@@ -99,18 +101,18 @@ fn has_geometric_bursts_and_gaps_with_gilbert() {
 fn loses_the_mean_share_with_gilbert_elliott() {
     let rule = "gilbert:p=1%,r=20%,good=0.1%,bad=60%";
     let mean = rule.parse::<Loss>().unwrap().mean();
-    let share = count(&pattern(rule, 6, 4_000_000)) as f64 / 4e6;
+    let share = count_lost(&losses(rule, 6, 4_000_000)) as f64 / 4e6;
     // Losses are correlated: the variance of the share is at most (1 + 2λ/(1 − λ)) times the binomial
     // one, with λ = 1 − p − r = 0.79. Four standard deviations are 0.0011 here.
     assert!(
         (share - mean).abs() < 0.0011,
-        "{share} lost, {mean} declared"
+        "{share} lost, {mean} configured"
     );
 }
 
 #[test]
 fn repeats_the_pattern_of_a_seed() {
     let rule = "gilbert:p=1%,r=30%,bad=50%";
-    assert_eq!(pattern(rule, 7, 100_000), pattern(rule, 7, 100_000));
-    assert_ne!(pattern(rule, 7, 100_000), pattern(rule, 8, 100_000));
+    assert_eq!(losses(rule, 7, 100_000), losses(rule, 7, 100_000));
+    assert_ne!(losses(rule, 7, 100_000), losses(rule, 8, 100_000));
 }

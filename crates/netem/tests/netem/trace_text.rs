@@ -20,8 +20,8 @@ fn traces() -> impl Strategy<Value = Trace> {
     })
 }
 
-/// Reference for `TraceClock::transmit`: uses one opportunity after the other, and skips none at once.
-fn carry_one_by_one(
+/// Reference for `TraceClock::transmit`. It takes one opportunity after another, and never skips several at once.
+fn transmit_one_by_one(
     clock: &mut TraceClock,
     open: &mut Option<(Time, u32)>,
     ready: Time,
@@ -52,7 +52,7 @@ proptest! {
     }
 
     #[test]
-    fn survives_any_text(text in "([0-9]{1,12}[\n ]?|[ -~]{0,5}\n){0,20}") {
+    fn parses_any_text_without_panic(text in "([0-9]{1,12}[\n ]?|[ -~]{0,5}\n){0,20}") {
         if let Ok(trace) = text.parse::<Trace>() {
             let mut clock = TraceClock::new(Arc::new(trace.clone()));
             prop_assert!(clock.transmit(Time::from_secs(1_000_000), 9000) >= Time::from_secs(1_000_000));
@@ -72,7 +72,7 @@ proptest! {
             arrived += Time::from_nanos(gap / 100);
             let ready = departed.max(arrived);
             departed = fast.transmit(ready, len);
-            prop_assert_eq!(departed, carry_one_by_one(&mut slow, &mut open, ready, len));
+            prop_assert_eq!(departed, transmit_one_by_one(&mut slow, &mut open, ready, len));
             prop_assert!(departed >= ready);
         }
     }
