@@ -259,7 +259,7 @@ impl Write for BufferedConnection {
 }
 
 impl BufferedConnection {
-    /// Wraps a connection whose handshake may take `handshake_timeout`. Disables Nagle's delay (RFC 896) on TCP.
+    /// Wraps a connection whose handshake may take `handshake_timeout`. Disables Nagle's algorithm (RFC 896) on TCP.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -288,8 +288,8 @@ impl BufferedConnection {
     ///
     /// # Errors
     /// No descriptor is left.
-    pub fn handle(&self) -> io::Result<Handle> {
-        Ok(Handle(Arc::new(self.writer.try_clone()?)))
+    pub fn handle(&self) -> io::Result<ConnectionHandle> {
+        Ok(ConnectionHandle(Arc::new(self.writer.try_clone()?)))
     }
 
     /// Ends the sending direction.
@@ -303,9 +303,9 @@ impl BufferedConnection {
 
 /// Handle that closes a connection in which another thread is blocked.
 #[derive(Debug, Clone)]
-pub struct Handle(Arc<Connection>);
+pub struct ConnectionHandle(Arc<Connection>);
 
-impl Handle {
+impl ConnectionHandle {
     /// Returns the connection.
     pub fn connection(&self) -> &Connection {
         &self.0

@@ -110,7 +110,7 @@ impl TransportStream {
         }
     }
 
-    /// Writes bytes that more data follows at once (MSG_MORE).
+    /// Writes bytes. The caller writes more data immediately after them (MSG_MORE).
     pub fn write_more(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(socket) => {
@@ -193,7 +193,7 @@ impl TransportStream {
     /// connection.
     pub fn poll_finish_sending(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            // After the FIN a close must not discard data before it.
+            // A later close must not discard data that is still to be sent before the FIN.
             Self::Tcp(socket) => Poll::Ready(
                 socket::shutdown_write(&**socket).and_then(|()| socket::fin_on_close(&**socket)),
             ),

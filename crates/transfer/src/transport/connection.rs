@@ -6,12 +6,12 @@
 //! other side a first plain byte.
 //!
 //! Reads and writes block the thread. After the handshake each connection carries data in one direction only, so no
-//! writer waits for a lock that a reader holds. Another thread can end the connection through its [`Handle`].
+//! writer waits for a lock that a reader holds. Another thread can end the connection through its [`ConnectionHandle`].
 
 use crate::protocol::options::Switch;
 use anyhow::{Context as _, Result, bail, ensure};
 use longhaul_transport::{
-    blocking::{self, BufferedConnection, Handle},
+    blocking::{self, BufferedConnection, ConnectionHandle},
     identity::{Initiator, Responder},
 };
 use rustls::{ConnectionCommon, SideData, StreamOwned};
@@ -125,7 +125,7 @@ impl Connection {
     }
 
     /// Returns the handle by which another thread can end the connection.
-    pub(crate) fn handle(&self) -> Result<Handle> {
+    pub(crate) fn handle(&self) -> Result<ConnectionHandle> {
         let socket = match self {
             Self::Initiated(stream) => &stream.sock,
             Self::Accepted(stream) => &stream.sock,

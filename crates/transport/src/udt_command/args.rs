@@ -32,15 +32,15 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     /// Send a file or standard input to a receiver
-    Send(Send),
+    Send(SendArgs),
     /// Receive a file from one sender into a file or to standard output
-    Receive(Receive),
+    Receive(ReceiveArgs),
     /// Measure the throughput of a path, from memory to memory
-    Bench(Bench),
+    Bench(BenchArgs),
 }
 
 #[derive(Debug, clap::Args)]
-struct Send {
+struct SendArgs {
     /// File to send; - is standard input
     file: PathBuf,
     /// HOST or HOST:PORT of the receiver; the default port is 9000
@@ -54,7 +54,7 @@ struct Send {
 }
 
 #[derive(Debug, clap::Args)]
-struct Receive {
+struct ReceiveArgs {
     /// File to write; - is standard output. The file appears under its name when it is complete
     file: PathBuf,
     /// Address and port to listen on
@@ -68,7 +68,7 @@ struct Receive {
 }
 
 #[derive(Debug, clap::Args)]
-struct Bench {
+struct BenchArgs {
     /// HOST or HOST:PORT of a serving bench; without it this bench serves until Ctrl-C
     #[arg(value_parser = parse_host)]
     to: Option<SocketAddr>,
@@ -138,9 +138,9 @@ impl Args {
     }
 }
 
-impl Send {
-    fn config(self) -> config::Send {
-        config::Send {
+impl SendArgs {
+    fn config(self) -> config::SendConfig {
+        config::SendConfig {
             file: self.file,
             to: self.to,
             port: self.port.config(),
@@ -149,9 +149,9 @@ impl Send {
     }
 }
 
-impl Receive {
-    fn config(self) -> config::Receive {
-        config::Receive {
+impl ReceiveArgs {
+    fn config(self) -> config::ReceiveConfig {
+        config::ReceiveConfig {
             file: self.file,
             listen: self.listen,
             port: self.port.config(),
@@ -160,15 +160,15 @@ impl Receive {
     }
 }
 
-impl Bench {
+impl BenchArgs {
     fn config(self) -> config::Config {
         let port = self.port.config();
         match self.to {
-            None => config::Config::Serve(config::Serve {
+            None => config::Config::Serve(config::ServeConfig {
                 listen: self.listen,
                 port,
             }),
-            Some(to) => config::Config::Bench(config::Bench {
+            Some(to) => config::Config::Bench(config::BenchConfig {
                 to,
                 time: self.time,
                 bytes: self.bytes,

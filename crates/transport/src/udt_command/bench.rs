@@ -3,7 +3,7 @@
 
 use super::port::connection_error;
 use super::{
-    config::Bench,
+    config::BenchConfig,
     time_series::{INTERVALS_MAX, Interval, TimeSeries},
     transfer_stats::{TransferStats, process_cpu_time},
 };
@@ -111,7 +111,7 @@ struct BenchReport {
     receiver: TransferStats,
 }
 
-pub(super) async fn run(config: &Bench) -> Result<()> {
+pub(super) async fn run(config: &BenchConfig) -> Result<()> {
     let request = BenchRequest {
         streams: config.streams,
         reverse: config.reverse,
@@ -162,7 +162,7 @@ impl BenchReport {
 
 /// Runs a bench as the client. Returns the statistics of this endpoint and of the server.
 async fn run_client(
-    config: &Bench,
+    config: &BenchConfig,
     request: &BenchRequest,
 ) -> Result<(TransferStats, TransferStats)> {
     let to = config.to;

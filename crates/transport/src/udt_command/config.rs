@@ -8,15 +8,15 @@ use std::{net::SocketAddr, path::PathBuf};
 /// Task of `longhaul udt`.
 #[derive(Debug)]
 pub(super) enum Config {
-    Send(Send),
-    Receive(Receive),
-    Bench(Bench),
-    Serve(Serve),
+    Send(SendConfig),
+    Receive(ReceiveConfig),
+    Bench(BenchConfig),
+    Serve(ServeConfig),
 }
 
 /// A file to send.
 #[derive(Debug)]
-pub(super) struct Send {
+pub(super) struct SendConfig {
     /// `-` is standard input.
     pub(super) file: PathBuf,
     pub(super) to: SocketAddr,
@@ -26,7 +26,7 @@ pub(super) struct Send {
 
 /// A file to receive.
 #[derive(Debug)]
-pub(super) struct Receive {
+pub(super) struct ReceiveConfig {
     /// `-` is standard output.
     pub(super) file: PathBuf,
     pub(super) listen: SocketAddr,
@@ -36,7 +36,7 @@ pub(super) struct Receive {
 
 /// A benchmark to run as the client.
 #[derive(Debug)]
-pub(super) struct Bench {
+pub(super) struct BenchConfig {
     pub(super) to: SocketAddr,
     pub(super) time: Time,
     /// Total bytes to send, instead of sending for a time.
@@ -53,7 +53,7 @@ pub(super) struct Bench {
 
 /// A benchmark server.
 #[derive(Debug)]
-pub(super) struct Serve {
+pub(super) struct ServeConfig {
     pub(super) listen: SocketAddr,
     pub(super) port: Port,
 }

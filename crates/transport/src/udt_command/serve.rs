@@ -4,7 +4,7 @@
 
 use super::{
     bench::{BenchRequest, LINE_LEN_MAX, StreamResult, read_line, receive_data, send_data},
-    config::Serve,
+    config::ServeConfig,
     transfer_stats::{TransferStats, process_cpu_time},
 };
 use anyhow::{Context as _, Result, ensure};
@@ -33,7 +33,7 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
 type PendingBenches = Rc<RefCell<HashMap<u64, UnboundedSender<Stream>>>>;
 
 /// Serves benches until the process ends.
-pub(super) async fn run(config: &Serve) -> Result<()> {
+pub(super) async fn run(config: &ServeConfig) -> Result<()> {
     let socket = config.port.bind(config.listen)?;
     socket.listen();
     info!("serving at {}", socket.local_addr());

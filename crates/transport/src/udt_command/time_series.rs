@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Time series of a bench at one endpoint.
+//! Time series of a benchmark at one endpoint.
 
 use longhaul_udt::{Counts, Stats, socket::Stream};
 use serde::{Deserialize, Serialize};
@@ -18,16 +18,16 @@ pub(super) struct Interval {
     pub(super) packets_retransmitted: u64,
     /// Smoothed round-trip time at the start of the interval, in ms.
     pub(super) rtt_ms: f64,
-    /// Sending rate of the congestion control, and link capacity that the receiver reports, at the start of the
-    /// interval. Counted in whole packets.
+    /// Sending rate of the congestion control at the start of the interval. Counts whole packets.
     #[serde(default)]
     pub(super) paced_bits_per_second: u64,
+    /// Link capacity that the receiver reports, at the start of the interval. Counts whole packets.
     #[serde(default)]
     pub(super) link_bits_per_second: u64,
 }
 
 impl Interval {
-    /// Creates an empty interval with the rates of its start.
+    /// Creates an empty interval with the rates at its start.
     fn starting_with(stats: &Stats, packet_len: usize) -> Self {
         let bits = |packets: f64| (packets * packet_len as f64 * 8.0) as u64;
         Self {
@@ -39,14 +39,14 @@ impl Interval {
     }
 }
 
-/// Intervals of a connection since its bench started.
+/// Intervals of a connection since the benchmark started.
 #[derive(Debug)]
 pub(super) struct TimeSeries {
     started_at: Instant,
     /// Length of an interval; `None` if no intervals were requested.
     interval: Option<Duration>,
     /// Packet counters at the start of the last interval.
-    interval_start: Counts,
+    counts_at_start: Counts,
     intervals: Vec<Interval>,
 }
 
@@ -55,7 +55,7 @@ impl TimeSeries {
         Self {
             started_at,
             interval,
-            interval_start: Counts::default(),
+            counts_at_start: Counts::default(),
             intervals: Vec::new(),
         }
     }
@@ -88,9 +88,9 @@ impl TimeSeries {
 
     fn end_interval(&mut self, counts: &Counts) {
         if let Some(last) = self.intervals.last_mut() {
-            last.packets_retransmitted += counts.retransmitted - self.interval_start.retransmitted;
+            last.packets_retransmitted += counts.retransmitted - self.counts_at_start.retransmitted;
         }
-        self.interval_start = *counts;
+        self.counts_at_start = *counts;
     }
 
     /// Ends the last interval with the connection's final counters. Returns all intervals.
@@ -138,7 +138,7 @@ mod tests {
     fn sample_series() -> Vec<Interval> {
         let mut time_series = TimeSeries::new(Instant::now(), Some(Duration::from_secs(1)));
         time_series.count(0, 10, || stats(0, 1));
-        time_series.count(0, 10, || panic!("once an interval"));
+        time_series.count(0, 10, || panic!("read twice in an interval"));
         time_series.count(2, 30, || stats(4, 2));
         time_series.finish(&counts(5))
     }

@@ -4,7 +4,7 @@
 
 use super::port::connection_error;
 use super::{
-    config::{Receive, Send},
+    config::{ReceiveConfig, SendConfig},
     termination_signals::TerminationSignals,
     transfer_stats::{TransferStats, process_cpu_time},
 };
@@ -28,7 +28,7 @@ const BUFFER_LEN: usize = 1 << 18;
 /// Time within which the peer must confirm the shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-pub(super) async fn send(config: &Send) -> Result<()> {
+pub(super) async fn send(config: &SendConfig) -> Result<()> {
     let mut file = open(&config.file)?;
     let socket = config.port.bind_for(config.to)?;
     let timer = TransferTimer::start();
@@ -56,7 +56,7 @@ pub(super) async fn send(config: &Send) -> Result<()> {
     Ok(())
 }
 
-pub(super) async fn receive(config: &Receive) -> Result<()> {
+pub(super) async fn receive(config: &ReceiveConfig) -> Result<()> {
     let is_file = config.file != Path::new("-");
     let mut signals = is_file.then(TerminationSignals::listen).transpose()?;
     let to = Destination::create(&config.file)?;
@@ -67,7 +67,7 @@ pub(super) async fn receive(config: &Receive) -> Result<()> {
         accepted = socket.accept() => accepted?,
         () = TerminationSignals::wait(&mut signals) => bail!("interrupted: no connection came"),
     };
-    // One connection is enough.
+    // Only one connection is accepted.
     drop(socket);
     let timer = TransferTimer::start();
     let received = tokio::select! {
@@ -225,13 +225,13 @@ impl TransferTimer {
         }
     }
 
-    fn stats(&self, bytes: u64, hasher: &blake3::Hasher, sent: Option<&Stream>) -> TransferStats {
+    fn stats(&self, bytes: u64, hasher: &blake3::Hasher, sender: Option<&Stream>) -> TransferStats {
         let mut stats = TransferStats::new(
             bytes,
             self.started_at.elapsed(),
             process_cpu_time() - self.cpu,
         );
-        if let Some(report) = sent.and_then(Stream::stats) {
+        if let Some(report) = sender.and_then(Stream::stats) {
             stats.add_connection(&report);
         }
         stats.blake3 = Some(hasher.finalize().to_string());

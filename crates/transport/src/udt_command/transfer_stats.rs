@@ -11,7 +11,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// Minimum bytes for which the CPU time is shown: for fewer it is mostly that of opening and closing.
+/// Minimum bytes for which the CPU time is shown: for fewer, most of it is spent on opening and closing.
 const CPU_BYTES_MIN: u64 = 1_000_000;
 
 /// Statistics of a transfer at one endpoint.
@@ -26,12 +26,16 @@ pub(super) struct TransferStats {
     /// CPU time of the process.
     pub(super) cpu_seconds: f64,
     pub(super) cpu_seconds_per_gb: f64,
-    /// Counters of data packets: sent, retransmitted and reported missing; and expirations.
+    /// Data packets sent, retransmissions included.
     pub(super) packets_sent: u64,
+    /// Data packets sent again.
     #[serde(alias = "packets_sent_again")]
     pub(super) packets_retransmitted: u64,
+    /// Data packets that the receiver reported missing.
     pub(super) packets_lost: u64,
+    /// Number of times that packets counted as lost because no ACK came.
     pub(super) timeouts: u64,
+    /// Smoothed round-trip time in ms, at the end.
     pub(super) rtt_ms: f64,
     /// BLAKE3 hash of the file that was sent or received.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,7 +78,7 @@ impl TransferStats {
         }
     }
 
-    /// Adds the statistics of a connection.
+    /// Adds the counters of a connection. The RTT is that of the connection that was added last.
     pub(super) fn add_connection(&mut self, Stats { counts, rtt, .. }: &Stats) {
         self.packets_sent += counts.sent;
         self.packets_retransmitted += counts.retransmitted;

@@ -5,7 +5,7 @@ use super::thread_timer::{ThreadTimer, ThreadTimes, ThreadTimesRef};
 use longhaul_linux::tcp_info::TcpInfo;
 use longhaul_scheduling::{Metrics, Network, Stage};
 use longhaul_tcpsim::limiter::{Limiter, Snapshot, limiter};
-use longhaul_transport::blocking::Handle;
+use longhaul_transport::blocking::ConnectionHandle;
 use parking_lot::Mutex;
 use rustix::net::sockopt::tcp_congestion;
 use std::{
@@ -40,7 +40,7 @@ struct MeasuredThread {
 /// Socket of a stream that sends, with its last sample.
 #[derive(Debug)]
 struct MeasuredSocket {
-    handle: Handle,
+    handle: ConnectionHandle,
     sampled_at: Instant,
     last_info: TcpInfo,
 }
@@ -70,7 +70,11 @@ impl Default for EndpointMetrics {
 
 impl EndpointMetrics {
     /// Starts to measure the calling thread, and the socket that it writes to, if any.
-    pub(super) fn measure_thread(&self, stage: Stage, socket: Option<Handle>) -> ThreadMeasurement {
+    pub(super) fn measure_thread(
+        &self,
+        stage: Stage,
+        socket: Option<ConnectionHandle>,
+    ) -> ThreadMeasurement {
         let timer = ThreadTimer::start(stage);
         let socket = socket.and_then(|handle| {
             let last = handle.connection().tcp_info()?;
@@ -188,10 +192,10 @@ impl MeasuredSocket {
         let busy = delta(|info| info.busy_us).min(elapsed_us);
         let window = delta(|info| info.rwnd_limited_us);
         let buffer = delta(|info| info.sndbuf_limited_us);
-        to.limited(Limiter::ReceiveWindow, window);
-        to.limited(Limiter::SendBuffer, buffer);
+        to.add_limited_time(Limiter::ReceiveWindow, window);
+        to.add_limited_time(Limiter::SendBuffer, buffer);
         let rest = busy.saturating_sub(window + buffer);
-        to.limited(uncounted_limiter(&info, waits), rest);
+        to.add_limited_time(uncounted_limiter(&info, waits), rest);
         to.sent_bytes += delta(|info| info.sent_bytes);
         to.retransmitted_bytes += delta(|info| info.retransmitted_bytes);
         to.retransmitted_segments += delta(|info| info.retransmits.into());

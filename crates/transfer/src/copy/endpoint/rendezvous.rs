@@ -19,7 +19,7 @@ use longhaul_command::{
 use longhaul_linux::tcp_info::TcpInfo;
 use longhaul_scheduling::streams::{STREAMS_MAX as STREAMS_AUTO_MAX, guess};
 use longhaul_transport::{
-    blocking::{self, Handle, enable_keepalive},
+    blocking::{self, ConnectionHandle, enable_keepalive},
     identity::{Identity, Initiator, Responder},
     port::{self, UdtCongestionControl},
 };
@@ -71,7 +71,7 @@ struct OpenerState {
     failing_since: Option<Instant>,
     ended: bool,
     /// Handles of the control connections. A connection stays open as long as its handle is here.
-    control_handles: Vec<Handle>,
+    control_handles: Vec<ConnectionHandle>,
     /// Reason why no stream could be opened.
     failure: Option<anyhow::Error>,
 }
@@ -172,7 +172,9 @@ impl Ends for OpenerState {
 impl OpenerState {
     fn shut_down_if_given_up(&self) {
         if self.failure.is_some() {
-            self.control_handles.iter().for_each(Handle::shutdown_read);
+            self.control_handles
+                .iter()
+                .for_each(ConnectionHandle::shutdown_read);
         }
     }
 }

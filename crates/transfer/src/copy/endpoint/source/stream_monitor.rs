@@ -12,7 +12,7 @@ use longhaul_scheduling::{
     StreamRate,
     streams::{STREAMS_MAX, StreamCount, StreamSample, sees_queue},
 };
-use longhaul_transport::blocking::Handle;
+use longhaul_transport::blocking::ConnectionHandle;
 use longhaul_units::Time;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -36,7 +36,7 @@ impl Source {
         let fixed = begin.options.streams_fixed().is_some();
         while !self.shared.is_over() {
             self.shared.sleep(SAMPLE_INTERVAL);
-            let streams: Vec<(u64, Handle)> = self.shared.read(State::streams);
+            let streams: Vec<(u64, ConnectionHandle)> = self.shared.read(State::streams);
             self.remove_ended(&streams);
             let infos = self.sample(&mut monitor, &streams);
             if !fixed {
@@ -50,7 +50,7 @@ impl Source {
 
     /// Removes streams that the peer closed, or that broke, while nothing was written to them. The target
     /// reports what arrived on them, even if it never started to read one. Then their threads end.
-    fn remove_ended(&self, streams: &[(u64, Handle)]) {
+    fn remove_ended(&self, streams: &[(u64, ConnectionHandle)]) {
         for (number, _) in streams
             .iter()
             .filter(|(_, one)| one.connection().has_ended())
@@ -69,7 +69,7 @@ impl Source {
     fn sample(
         &self,
         monitor: &mut StreamMonitor,
-        streams: &[(u64, Handle)],
+        streams: &[(u64, ConnectionHandle)],
     ) -> BTreeMap<u64, TcpInfo> {
         if monitor.count != streams.len() {
             monitor.count = streams.len();
@@ -119,7 +119,7 @@ impl Source {
             rtt: micros(rtt),
             waiting: fraction(|info| info.notsent_bytes > 0),
             queued: fraction(|info| sees_queue(micros(info.rtt_us), micros(info.rtt_min_us))),
-            left_bytes: self.remaining_bytes(),
+            remaining_bytes: self.remaining_bytes(),
         };
         let streams = monitor
             .controller

@@ -10,7 +10,7 @@ use longhaul_congestion::{
     pins::Pins,
 };
 use longhaul_linux::socket;
-use longhaul_transport::blocking::Handle;
+use longhaul_transport::blocking::ConnectionHandle;
 
 /// Pacing rate that limits nothing. TCP spaces the packets of a socket with a pacing rate by its window and
 /// RTT (net/core/sock.c, SO_MAX_PACING_RATE).
@@ -56,7 +56,7 @@ impl StreamTuning {
     }
 
     /// Applies the settings to a new stream. UDT paces by itself.
-    pub(super) fn apply(&self, stream: &Handle) {
+    pub(super) fn apply(&self, stream: &ConnectionHandle) {
         self.limit_unsent(stream, 0);
         let Some(stream) = stream.connection().tcp() else {
             return;
@@ -72,13 +72,16 @@ impl StreamTuning {
 
     /// Limits unsent data in a socket to what it sends while its thread gets the next block. No other stream
     /// can take that data, and at the end all wait for it.
-    pub(super) fn limit_unsent(&self, stream: &Handle, rate: u64) {
+    pub(super) fn limit_unsent(&self, stream: &ConnectionHandle, rate: u64) {
         let bytes = (rate / UNSENT_PER_SECOND).clamp(UNSENT_MIN, UNSENT_MAX);
         stream.connection().limit_unsent(bytes as u32);
     }
 
     /// Divides the requested rate equally among the streams.
-    pub(super) fn divide_rate<'a>(&self, streams: impl ExactSizeIterator<Item = &'a Handle>) {
+    pub(super) fn divide_rate<'a>(
+        &self,
+        streams: impl ExactSizeIterator<Item = &'a ConnectionHandle>,
+    ) {
         let Pacing::Rate(bits) = self.pacing else {
             return;
         };

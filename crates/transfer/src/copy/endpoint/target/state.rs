@@ -13,7 +13,7 @@ use longhaul_store::{
     part::FinishedFile,
     small::SmallFile,
 };
-use longhaul_transport::blocking::Handle;
+use longhaul_transport::blocking::ConnectionHandle;
 use longhaul_units::Time;
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -135,7 +135,7 @@ impl WaitingFile {
 
 #[derive(Debug)]
 struct Stream {
-    handle: Handle,
+    handle: ConnectionHandle,
     blocks: u64,
     reported_blocks: u64,
 }
@@ -286,7 +286,7 @@ impl State {
     }
 
     /// Adds a stream; `false` if it is not wanted any more.
-    pub(super) fn add_stream(&mut self, number: u64, handle: Handle) -> bool {
+    pub(super) fn add_stream(&mut self, number: u64, handle: ConnectionHandle) -> bool {
         if self.over || self.ended_streams.contains(&number) {
             return false;
         }
