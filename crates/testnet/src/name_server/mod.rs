@@ -110,17 +110,20 @@ fn serve(socket: &UdpSocket, records: &Records, queried_names: &Mutex<Vec<String
     let mut buffer = [0; 1024];
     while let Ok((len, client)) = socket.recv_from(&mut buffer) {
         let query = &buffer[..len];
-        let Some((name, kind, end)) = parse_question(query) else {
+        let Some((name, record_type, end)) = parse_question(query) else {
             continue;
         };
         queried_names.lock().unwrap().push(name.clone());
-        let unanswered = name.starts_with("half") && kind == AAAA;
-        if name.starts_with("silent") || unanswered {
+        let is_silent_for_ipv6 = name.starts_with("half") && record_type == AAAA;
+        if name.starts_with("silent") || is_silent_for_ipv6 {
             continue;
         }
-        let known = records.lock().unwrap().get(&name).cloned();
+        let addresses = records.lock().unwrap().get(&name).cloned();
         socket
-            .send_to(&encode_response(query, end, kind, (&name, known)), client)
+            .send_to(
+                &encode_response(query, end, record_type, (&name, addresses)),
+                client,
+            )
             .unwrap();
     }
 }
@@ -138,50 +141,40 @@ fn parse_question(query: &[u8]) -> Option<(String, u16, usize)> {
         labels.push(String::from_utf8_lossy(label).to_ascii_lowercase());
         at += len;
     }
-    let kind = u16::from_be_bytes(query.get(at..at + 2)?.try_into().ok()?);
-    Some((labels.join("."), kind, at + 4))
+    let record_type = u16::from_be_bytes(query.get(at..at + 2)?.try_into().ok()?);
+    Some((labels.join("."), record_type, at + 4))
 }
 
-/// Encodes the response to a query, whose question ends at `end`.
+/// Encodes the response to a query. `end` is the offset at which its question ends; `addresses` are those of `name`, if
+/// it is known.
 fn encode_response(
     query: &[u8],
     end: usize,
-    kind: u16,
-    (name, known): (&str, Option<Vec<IpAddr>>),
+    record_type: u16,
+    (name, addresses): (&str, Option<Vec<IpAddr>>),
 ) -> Vec<u8> {
-    let code = match known {
+    let code = match addresses {
         _ if name.starts_with("failing") => 2,
         Some(_) => 0,
         None => 3,
     };
-    let of_kind = known
+    let of_type = addresses
         .into_iter()
         .flatten()
-        .filter_map(|ip| match (ip, kind) {
+        .filter_map(|ip| match (ip, record_type) {
             (IpAddr::V4(ip), A) => Some(ip.octets().to_vec()),
             (IpAddr::V6(ip), AAAA) => Some(ip.octets().to_vec()),
             _ => None,
         });
-    let addresses: Vec<_> = of_kind.collect();
+    let answers: Vec<_> = of_type.collect();
     // Identifier of the query; flags of a response, recursion desired and available; one question.
     let mut message = query[..2].to_vec();
-    message.extend([
-        0x81,
-        0x80 | code,
-        0,
-        1,
-        0,
-        addresses.len() as u8,
-        0,
-        0,
-        0,
-        0,
-    ]);
+    message.extend([0x81, 0x80 | code, 0, 1, 0, answers.len() as u8, 0, 0, 0, 0]);
     message.extend(&query[12..end]);
-    for data in addresses {
+    for data in answers {
         // Pointer to the question's name, class IN, a TTL of zero.
         message.extend([0xc0, 12]);
-        message.extend(kind.to_be_bytes());
+        message.extend(record_type.to_be_bytes());
         message.extend([0, 1, 0, 0, 0, 0, 0, data.len() as u8]);
         message.extend(data);
     }

@@ -140,7 +140,8 @@ pub fn read_array<const N: usize>(stream: &mut impl Read) -> [u8; N] {
     bytes
 }
 
-/// Asserts that the relay resets the connection at once, which may already fail the connect.
+/// Asserts that the relay resets the connection at once. `client` is the outcome of the connect, which a reset may
+/// already have failed.
 pub fn assert_connect_reset(client: io::Result<TcpStream>) {
     let error = client.and_then(|mut client| {
         set_timeouts(&client);

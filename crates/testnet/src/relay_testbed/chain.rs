@@ -15,7 +15,8 @@ use std::{
 /// Chain of six hosts.
 pub struct Chain([Netns; 6]);
 
-/// Returns an address. The network between two neighbours has the number of the first, which is host 1 in it.
+/// Returns the address of `host` (1 or 2) in a network. Network n connects the hosts n and n + 1 of the chain, which are
+/// its hosts 1 and 2.
 fn address(network: usize, host: u8, ipv4: bool) -> IpAddr {
     match ipv4 {
         true => Ipv4Addr::new(10, 78, network as u8, host).into(),
@@ -105,12 +106,12 @@ impl Chain {
         [&self.0[1], &self.0[4]]
     }
 
-    /// Returns the namespaces of the routers between them, and of the server.
+    /// Returns the namespaces of the two routers between the relays, and of the server.
     pub fn routers_and_server(&self) -> [&Netns; 3] {
         [&self.0[2], &self.0[3], &self.0[5]]
     }
 
-    /// Returns the client's address in a family.
+    /// Returns the client's IPv4 or IPv6 address.
     pub fn client_address(ipv4: bool) -> IpAddr {
         address(0, 1, ipv4)
     }
@@ -120,7 +121,8 @@ impl Chain {
         (address(4, 2, ipv4), port).into()
     }
 
-    /// Starts a relay on a host of [`Self::relays`] that intercepts connections to the server's network on port 3129.
+    /// Starts a relay on a host of [`Self::relays`]. Its transparent listener has port 3129. It intercepts connections to
+    /// the server's network.
     pub fn relay(netns: &Netns, more: &[&str]) -> Relay {
         let mut command = Command::new(longhaul_testbed::longhaul());
         let own_args = "relay --transparent 127.0.0.1:3129 --transparent [::1]:3129 \
