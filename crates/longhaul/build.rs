@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Says which source a binary was built from: the version, and the commit if there is one.
+//! Records in the binary which source it was built from: the version, and the commit if there is one.
 
 use std::{path::Path, process::Command};
 
@@ -13,7 +13,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
 }
 
-/// `git describe` of the working copy, `-dirty` if it was changed; none outside a repository.
+/// Returns the commit as `git describe` names it, with `-dirty` if files were changed; `None` outside a repository.
 fn commit() -> Option<String> {
     let git = |arguments: &[&str]| {
         let output = Command::new("git").args(arguments).output().ok()?;

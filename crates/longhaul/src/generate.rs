@@ -28,13 +28,13 @@ enum Kind {
     Man {
         /// Directory for longhaul.1, longhaul-relay.1 and the others
         directory: PathBuf,
-        /// Directory of the manual that the pages name
+        /// Directory of the manual, which the pages refer to
         #[arg(long, value_name = "DIR", default_value = "/usr/share/doc/longhaul")]
         manual: PathBuf,
     },
     /// Print the completions of a shell: longhaul generate completions bash > /etc/bash_completion.d/longhaul
     Completions {
-        /// Shell that reads them
+        /// Shell that the completions are for
         shell: Shell,
     },
 }
@@ -58,16 +58,17 @@ pub(crate) fn run(args: Args, command: Command) -> Result<()> {
 fn completions(mut command: Command, shell: Shell) -> Result<String> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, "longhaul", &mut script);
-    String::from_utf8(script).context("the completions are no text")
+    String::from_utf8(script).context("the completions are not UTF-8")
 }
 
 /// Writes a page for the command and for each of its subcommands.
 fn write_man_pages(command: &Command, directory: &Path) -> Result<()> {
     if !directory.is_dir() {
         let directory = directory.display();
-        return Err(
-            Refusal::usage(format!("{directory} is no directory: mkdir -p {directory}")).into(),
-        );
+        return Err(Refusal::usage(format!(
+            "{directory} is not a directory: mkdir -p {directory}"
+        ))
+        .into());
     }
     for (name, page) in man_pages(command)? {
         let path = directory.join(name);

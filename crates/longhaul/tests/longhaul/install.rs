@@ -69,7 +69,10 @@ fn installs_and_uninstalls_everything_below_destdir() {
         assert!(at("usr/local").join(file).exists(), "{file}");
     }
     let page = fs::read_to_string(at("usr/local/share/man/man1/longhaul-relay.1")).unwrap();
-    assert!(page.contains("/usr/local/share/doc/longhaul/relay.md"), "{page}");
+    assert!(
+        page.contains("/usr/local/share/doc/longhaul/relay.md"),
+        "{page}"
+    );
     let help = run(&binary, &["relay", "--help"]).stdout;
     let help = String::from_utf8(help).unwrap();
     let (_, named) = help.rsplit_once("Manual: ").unwrap();

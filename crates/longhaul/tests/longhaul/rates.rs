@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A size is not a rate, wherever a rate is asked for: refused with what was given and both rates that it may have meant.
+//! A size (`100MB`) in place of a rate is refused everywhere. The message has the given text and both rates that it may
+//! mean: `100MB/s` and `100mbit`.
 
 use std::{fs, path::Path, process::Command};
 
-fn refused(folder: &Path, arguments: &[&str], words: &[&str]) {
+fn assert_refused(folder: &Path, arguments: &[&str], words: &[&str]) {
     let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
         .args(arguments)
         .current_dir(folder)
@@ -19,22 +20,23 @@ fn refused(folder: &Path, arguments: &[&str], words: &[&str]) {
     }
 }
 
-const WAYS_OUT: [&str; 3] = ["100MB\" is not a rate", "100MB/s", "100mbit"];
+/// Words of the message.
+const SUGGESTIONS: [&str; 3] = ["100MB\" is not a rate", "100MB/s", "100mbit"];
 
 #[test]
-fn no_command_takes_a_size_for_a_rate() {
+fn commands_refuse_a_size_as_a_rate() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     fs::write(at.join("from"), "data").unwrap();
-    let ends = "link --left a:10.0.0.1/30 --right b:10.0.0.2/30";
+    let devices = "link --left a:10.0.0.1/30 --right b:10.0.0.2/30";
     let sites = "[[site]]\nname = 'a'\n[[site]]\nname = 'b'\n[[leg]]\nbetween = ['a', 'b']\nrate = '1gbit'\nrtt = '9ms'\n";
     fs::write(at.join("sites.toml"), sites).unwrap();
     for line in [
         "doctor --rate 100MB --rtt 10ms",
         "copy --limit 100MB from to",
         "copy --pacing 100MB from to",
-        &format!("{ends} --rate 100MB"),
-        &format!("{ends} --backward rate=100MB"),
+        &format!("{devices} --rate 100MB"),
+        &format!("{devices} --backward rate=100MB"),
         "run --pacing-rate 100MB true",
         "plan path --rate 100MB --rtt 10ms",
         "plan measure serve --limit 100MB",
@@ -44,24 +46,27 @@ fn no_command_takes_a_size_for_a_rate() {
         "probe 127.0.0.1 --expect rate=100MB",
     ] {
         let words: Vec<_> = line.split(' ').collect();
-        refused(at, &words, &WAYS_OUT);
+        assert_refused(at, &words, &SUGGESTIONS);
     }
-    let change = [ends.split(' ').collect(), vec!["--at", "3s: rate 100MB"]].concat();
-    refused(at, &change, &WAYS_OUT);
+    let change = [devices.split(' ').collect(), vec!["--at", "3s: rate 100MB"]].concat();
+    assert_refused(at, &change, &SUGGESTIONS);
     assert!(!at.join("to").exists());
 }
 
 #[test]
-fn no_file_has_a_size_for_a_rate() {
+fn configuration_files_refuse_a_size_as_a_rate() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     let listener = "[[listener]]\nname = 'l'\nkind = 'socks5'\naddress = '127.0.0.1:1080'\n";
     for (text, words) in [
-        (format!("{listener}rate = '100MB'\n"), WAYS_OUT),
-        (format!("{listener}rate_per_client = '100MB'\n"), WAYS_OUT),
+        (format!("{listener}rate = '100MB'\n"), SUGGESTIONS),
+        (
+            format!("{listener}rate_per_client = '100MB'\n"),
+            SUGGESTIONS,
+        ),
         (
             format!("{listener}profile = 'p'\n[profile.p]\npacing_rate = '100MB'\n"),
-            WAYS_OUT,
+            SUGGESTIONS,
         ),
         (
             format!("{listener}rate = 100\n"),
@@ -69,7 +74,7 @@ fn no_file_has_a_size_for_a_rate() {
         ),
     ] {
         fs::write(at.join("relay.toml"), text).unwrap();
-        refused(
+        assert_refused(
             at,
             &["relay", "--config", "relay.toml", "--check-config"],
             &words,
@@ -77,36 +82,36 @@ fn no_file_has_a_size_for_a_rate() {
     }
     let link = "[[links]]\nname = 'a'\nleft = 'w0:10.0.0.1/30'\nright = 'w1:10.0.0.2/30'\n";
     fs::write(at.join("link.toml"), format!("{link}rate = '100MB'\n")).unwrap();
-    refused(at, &["link", "--config", "link.toml"], &WAYS_OUT);
+    assert_refused(at, &["link", "--config", "link.toml"], &SUGGESTIONS);
 }
 
 #[test]
-fn no_scenario_has_a_size_for_a_rate() {
+fn scenarios_refuse_a_size_as_a_rate() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     let scenario = "title = 't'\nquestion = 'q?'\n[[links]]\nname = 'l'\nendpoints = ['a', 'b']\nRATE\n\
-                    [[flows]]\nname = 'f'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\nduration = '2s'\nPACE\n";
-    for (rate, pace) in [
+                    [[flows]]\nname = 'f'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\nduration = '2s'\nPACING\n";
+    for (rate, pacing) in [
         ("rate = '100MB'", ""),
         ("rate = '1gbit'\nat = ['1s: rate 100MB']", ""),
         ("rate = '1gbit'", "pacing = '100MB'"),
     ] {
-        let text = scenario.replace("RATE", rate).replace("PACE", pace);
+        let text = scenario.replace("RATE", rate).replace("PACING", pacing);
         fs::write(at.join("mine.toml"), text).unwrap();
-        refused(at, &["lab", "validate", "mine.toml"], &WAYS_OUT);
+        assert_refused(at, &["lab", "validate", "mine.toml"], &SUGGESTIONS);
     }
 }
 
 #[test]
-fn a_rate_is_no_size() {
+fn commands_refuse_a_rate_as_a_size() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     for size in ["64mbit", "64MB/s", "64Mb"] {
         for option in ["--memory", "--capture-memory"] {
-            let ends = ["--left", "a:10.0.0.1/30", "--right", "b:10.0.0.2/30"];
-            let words = [&["link"], &ends[..], &[option, size]].concat();
-            refused(at, &words, &[size]);
+            let devices = ["--left", "a:10.0.0.1/30", "--right", "b:10.0.0.2/30"];
+            let words = [&["link"], &devices[..], &[option, size]].concat();
+            assert_refused(at, &words, &[size]);
         }
-        refused(at, &["udt", "bench", "127.0.0.1", "--bytes", size], &[size]);
+        assert_refused(at, &["udt", "bench", "127.0.0.1", "--bytes", size], &[size]);
     }
 }

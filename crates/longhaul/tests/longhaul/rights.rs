@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every command that takes rights, without them: exit code 3 and a line that names what lacks, before anything is touched.
-//! docs/rights.md has the same as a table.
+//! Commands that need rights, run without them. They exit with 3 and a line that names the missing right, before they touch
+//! anything. docs/rights.md has the same as a table.
 
 use longhaul_testbed::skip;
 use std::{
@@ -15,14 +15,14 @@ enum Caller {
     User,
     /// Root of a user namespace and of a network namespace in it.
     Namespace,
-    /// Root as containers have it by default: of the machine, without the capabilities that matter.
+    /// Root as containers have it by default: root of the machine, with few capabilities.
     Container,
 }
 
 const CALLERS: [Caller; 3] = [Caller::User, Caller::Namespace, Caller::Container];
 
 /// The bounding set of Docker and Podman.
-const CONTAINER: &str = "--bounding-set=-all,+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+setuid,+setpcap,\
+const CONTAINER_CAPS: &str = "--bounding-set=-all,+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+setuid,+setpcap,\
                          +net_bind_service,+net_raw,+sys_chroot,+mknod,+audit_write,+setfcap";
 
 const ROOT: &str = "by root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN): run it with sudo";
@@ -30,13 +30,14 @@ const MACHINE: &str =
     "by root of the machine, and this is a user namespace: run it outside, with sudo";
 const NET_ADMIN: &str = "CAP_NET_ADMIN";
 const NET_RAW: &str = "CAP_NET_RAW";
-const ENTER: &str = "CAP_SYS_ADMIN";
+const SYS_ADMIN: &str = "CAP_SYS_ADMIN";
 const LOW_PORT: &str = "need CAP_NET_BIND_SERVICE";
-/// Not refused for lack of rights.
-const MAY: &str = "";
+/// The caller has the rights: the command is not run.
+const PERMITTED: &str = "";
 
-/// Commands and the refusal for each of [`CALLERS`]. DIR is a directory of the test's, NETNS a network namespace of the machine's.
-const REFUSED: [(&str, [&str; 3]); 30] = [
+/// Commands and the refusal for each of [`CALLERS`]. DIR stands for a directory of the test, NETNS for a network namespace
+/// of the machine.
+const REFUSALS: [(&str, [&str; 3]); 30] = [
     ("cc load htcp", [ROOT, MACHINE, ROOT]),
     ("cc load htcp --replace", [ROOT, MACHINE, ROOT]),
     ("cc unload htcp", [ROOT, MACHINE, ROOT]),
@@ -53,22 +54,22 @@ const REFUSED: [(&str, [&str; 3]); 30] = [
         "run --user root true",
         [
             "only root can run a program as another user: use sudo",
-            MAY,
-            MAY,
+            PERMITTED,
+            PERMITTED,
         ],
     ),
     ("decp --match PORT --duration 1s", [ROOT, MACHINE, ROOT]),
     ("decp --match PORT --lift", [ROOT, MACHINE, ROOT]),
-    ("decp --match PORT --dry-run --netns NETNS", [ENTER; 3]),
-    ("probe 127.0.0.1 --to NETNS", [ENTER; 3]),
-    ("probe 127.0.0.1 --from NETNS", [ENTER; 3]),
+    ("decp --match PORT --dry-run --netns NETNS", [SYS_ADMIN; 3]),
+    ("probe 127.0.0.1 --to NETNS", [SYS_ADMIN; 3]),
+    ("probe 127.0.0.1 --from NETNS", [SYS_ADMIN; 3]),
     (
         "doctor --clean",
-        ["needs root: run it with sudo", MAY, NET_ADMIN],
+        ["needs root: run it with sudo", PERMITTED, NET_ADMIN],
     ),
     (
         "link --name rights --left a:10.9.0.1/30 --right b:10.9.0.2/30 --duration 1s",
-        [NET_ADMIN, MAY, NET_ADMIN],
+        [NET_ADMIN, PERMITTED, NET_ADMIN],
     ),
     (
         "link --name rights --left NETNS:a:10.9.0.1/30 --right b:10.9.0.2/30 --duration 1s",
@@ -80,43 +81,49 @@ const REFUSED: [(&str, [&str; 3]); 30] = [
     ),
     (
         "relay --transparent 127.0.0.1:0 --intercept 192.0.2.0/24",
-        [NET_ADMIN, MAY, NET_ADMIN],
+        [NET_ADMIN, PERMITTED, NET_ADMIN],
     ),
     (
         "relay --transparent 127.0.0.1:0 --intercept 192.0.2.0/24 --verify-connect",
-        [NET_ADMIN, MAY, NET_ADMIN],
+        [NET_ADMIN, PERMITTED, NET_ADMIN],
     ),
     (
         "relay --socks5 127.0.0.1:0 --initial-window-upstream 40",
         ["CAP_BPF and CAP_NET_ADMIN"; 3],
     ),
-    ("relay --socks5 127.0.0.1:PRIVILEGED", [LOW_PORT, MAY, MAY]),
+    (
+        "relay --socks5 127.0.0.1:PRIVILEGED",
+        [LOW_PORT, PERMITTED, PERMITTED],
+    ),
     (
         "relay --socks5 127.0.0.1:0 --admin 127.0.0.1:PRIVILEGED",
-        [LOW_PORT, MAY, MAY],
+        [LOW_PORT, PERMITTED, PERMITTED],
     ),
     (
         "site --export a=DIR/a --state DIR/b --listen 127.0.0.1:PRIVILEGED",
-        [LOW_PORT, MAY, MAY],
+        [LOW_PORT, PERMITTED, PERMITTED],
     ),
     (
         "plan measure --serve 127.0.0.1:PRIVILEGED",
-        [LOW_PORT, MAY, MAY],
+        [LOW_PORT, PERMITTED, PERMITTED],
     ),
     (
         "udt receive --listen 127.0.0.1:PRIVILEGED DIR/c",
-        [LOW_PORT, MAY, MAY],
+        [LOW_PORT, PERMITTED, PERMITTED],
     ),
     (
         "tap capture -i lo -w DIR/d --duration 1s",
-        [NET_RAW, MAY, MAY],
+        [NET_RAW, PERMITTED, PERMITTED],
     ),
-    ("tap live -i lo --duration 1s", [NET_RAW, MAY, MAY]),
-    ("tap capture --netns NETNS -i lo -w DIR/e", [ENTER; 3]),
+    (
+        "tap live -i lo --duration 1s",
+        [NET_RAW, PERMITTED, PERMITTED],
+    ),
+    ("tap capture --netns NETNS -i lo -w DIR/e", [SYS_ADMIN; 3]),
 ];
 
 /// Commands that need no rights.
-const FREE: [&str; 5] = [
+const UNPRIVILEGED: [&str; 5] = [
     "cc list",
     "cc show htcp",
     "decp --match PORT --dry-run --duration 100ms",
@@ -124,51 +131,58 @@ const FREE: [&str; 5] = [
     "relay --transparent 127.0.0.1:0 --check-config",
 ];
 
-/// Commands whose changes need root.
-const CHANGES: [&str; 3] = ["doctor --fix", "doctor --undo", "doctor --clean"];
+/// Commands of `doctor` that change the host and need root.
+const DOCTOR_CHANGES: [&str; 3] = ["doctor --fix", "doctor --undo", "doctor --clean"];
 
 fn is_root() -> bool {
     let id = Command::new("id").arg("-u").output().expect("coreutils");
     id.stdout == b"0\n"
 }
 
-/// A command as this caller starts it; none if the caller can't be made here.
+/// Returns a command that runs its arguments as this caller; `None` if that is impossible here.
 fn as_caller(caller: Caller) -> Option<Command> {
     let wrapped: &[&str] = match (caller, is_root()) {
         (Caller::User, false) => &["env"],
         // Nobody, without a mapping.
         (Caller::User, true) => &["unshare", "--user"],
         (Caller::Namespace, _) => &["unshare", "--user", "--map-root-user", "--net"],
-        (Caller::Container, true) => &["unshare", "--net", "setpriv", CONTAINER, "--inh-caps=-all"],
+        (Caller::Container, true) => &[
+            "unshare",
+            "--net",
+            "setpriv",
+            CONTAINER_CAPS,
+            "--inh-caps=-all",
+        ],
         (Caller::Container, false) => return None,
     };
     let mut command = Command::new(wrapped[0]);
     command.args(&wrapped[1..]);
-    let there = Command::new(wrapped[0])
+    let probe = Command::new(wrapped[0])
         .args(&wrapped[1..])
         .arg("true")
         .status();
-    there
+    probe
         .is_ok_and(|status| status.success())
         .then_some(command)
 }
 
-/// Ports from here on are everybody's.
-fn first_port() -> u16 {
+/// Returns the first port that any user may listen on.
+fn first_unprivileged_port() -> u16 {
     let text = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
     text.ok()
         .and_then(|text| text.trim().parse().ok())
         .unwrap_or(1024)
 }
 
-/// A network namespace of the machine's, as `ip netns` makes them. Root alone can.
+/// A network namespace of the machine, added by `ip netns`. Only root can make one.
 struct Namespace(String);
 
 impl Namespace {
     fn new() -> Option<Self> {
         let name = format!("rights-{}", std::process::id());
-        let made = Command::new("ip").args(["netns", "add", &name]).status();
-        made.is_ok_and(|status| status.success())
+        let added = Command::new("ip").args(["netns", "add", &name]).status();
+        added
+            .is_ok_and(|status| status.success())
             .then_some(Self(name))
     }
 }
@@ -183,7 +197,7 @@ impl Drop for Namespace {
     }
 }
 
-/// The arguments of a line above.
+/// Returns the arguments of a command line, with its placeholders filled in.
 fn arguments(line: &str, directory: &str, netns: &str) -> Vec<String> {
     let words = line.split(' ');
     let filled = words.map(|word| {
@@ -195,7 +209,8 @@ fn arguments(line: &str, directory: &str, netns: &str) -> Vec<String> {
     filled.collect()
 }
 
-fn ended(mut command: Command, arguments: &[String]) -> (Option<i32>, String) {
+/// Runs longhaul with these arguments. Returns the exit code and all output.
+fn run(mut command: Command, arguments: &[String]) -> (Option<i32>, String) {
     command.arg(env!("CARGO_BIN_EXE_longhaul")).args(arguments);
     let Output {
         status,
@@ -209,11 +224,11 @@ fn ended(mut command: Command, arguments: &[String]) -> (Option<i32>, String) {
     )
 }
 
-fn refused(caller: Caller, arguments: &[String], right: &str) {
+fn assert_refused(caller: Caller, arguments: &[String], right: &str) {
     let Some(command) = as_caller(caller) else {
         return;
     };
-    let (code, message) = ended(command, arguments);
+    let (code, message) = run(command, arguments);
     let last = message.lines().last().unwrap_or_default();
     assert_eq!(code, Some(3), "{caller:?}: {arguments:?}: {message}");
     assert!(
@@ -223,7 +238,7 @@ fn refused(caller: Caller, arguments: &[String], right: &str) {
 }
 
 #[test]
-fn names_the_right_that_lacks_and_ends_with_3() {
+fn names_the_missing_right_and_exits_with_3() {
     let missing = |caller: &&Caller| as_caller(**caller).is_none();
     let missing: Vec<_> = CALLERS.iter().filter(missing).collect();
     if !skip::require(
@@ -236,28 +251,28 @@ fn names_the_right_that_lacks_and_ends_with_3() {
     let path = directory.path().to_str().unwrap();
     fs::create_dir(directory.path().join("a")).unwrap();
     let netns = Namespace::new().expect("root makes network namespaces");
-    for (line, rights) in REFUSED {
-        if line.contains("PRIVILEGED") && first_port() <= 1 {
+    for (line, rights) in REFUSALS {
+        if line.contains("PRIVILEGED") && first_unprivileged_port() <= 1 {
             continue;
         }
         for (caller, right) in CALLERS.into_iter().zip(rights) {
-            if right != MAY {
-                refused(caller, &arguments(line, path, &netns.0), right);
+            if right != PERMITTED {
+                assert_refused(caller, &arguments(line, path, &netns.0), right);
             }
         }
     }
-    let left: Vec<_> = fs::read_dir(path)
+    let created: Vec<_> = fs::read_dir(path)
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .collect();
     assert!(
-        left.iter().all(|name| name == "a" || name == "b"),
-        "{left:?}"
+        created.iter().all(|name| name == "a" || name == "b"),
+        "{created:?}"
     );
 }
 
-/// With these rights and no other, as a unit or a container may have them.
-const ENOUGH: [(&str, &str); 7] = [
+/// Capabilities, and a command that works with these and no others, as in a systemd unit or a container.
+const SUFFICIENT_RIGHTS: [(&str, &str); 7] = [
     (
         "net_admin",
         "link --name rights --left a:10.9.0.1/30 --right b:10.9.0.2/30 --duration 100ms",
@@ -291,12 +306,12 @@ fn works_with_the_rights_that_the_manual_names() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    for (rights, line) in ENOUGH {
+    for (rights, line) in SUFFICIENT_RIGHTS {
         let mut command = Command::new("unshare");
-        // A relay ends when it is told to.
+        // `timeout` ends a relay.
         let script = "ip link set lo up; exec setpriv --inh-caps=-all --bounding-set=-all,+$0 timeout --preserve-status 2 \"$@\"";
         command.args(["--net", "sh", "-c", script, rights]);
-        let (code, message) = ended(
+        let (code, message) = run(
             command,
             &arguments(line, directory.path().to_str().unwrap(), ""),
         );
@@ -307,21 +322,21 @@ fn works_with_the_rights_that_the_manual_names() {
 #[test]
 fn runs_unprivileged_commands_for_every_caller() {
     let directory = tempfile::tempdir().unwrap();
-    for line in FREE {
+    for line in UNPRIVILEGED {
         let Some(command) = as_caller(Caller::User) else {
             skip::record("no user namespaces here");
             return;
         };
         let arguments = arguments(line, directory.path().to_str().unwrap(), "");
-        let (code, message) = ended(command, &arguments);
+        let (code, message) = run(command, &arguments);
         assert_eq!(code, Some(0), "{line}: {message}");
     }
 }
 
 #[test]
-fn a_host_is_looked_at_without_rights_and_changed_with_them() {
-    for line in CHANGES {
-        refused(
+fn doctor_checks_without_rights_and_refuses_changes() {
+    for line in DOCTOR_CHANGES {
+        assert_refused(
             Caller::User,
             &arguments(line, "", ""),
             "needs root: run it with sudo",
@@ -331,7 +346,7 @@ fn a_host_is_looked_at_without_rights_and_changed_with_them() {
         skip::record("no user namespaces here");
         return;
     };
-    let (code, message) = ended(command, &["doctor".to_owned()]);
+    let (code, message) = run(command, &["doctor".to_owned()]);
     assert!(code.is_some_and(|code| code <= 1), "{message}");
     for word in [
         "cc load htcp",
