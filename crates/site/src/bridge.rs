@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bridge between a client's connection and an endpoint of a copy. The endpoint is a confined process of this same
-//! program, and the client's connection is its standard input and output. It ends when the connection does.
+//! program, and the client's connection is its standard input and output. The process ends when the
+//! connection ends.
 
 use super::{config::SELF, listener::accept::ShutdownSignal, transcript::CopyTranscript};
 use anyhow::{Context as _, Result};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Main task of a site: opens the listeners, and stops everything that it has started at SIGTERM or SIGINT.
+//! Main task of a site. It opens the listeners and starts all other tasks. At SIGTERM or SIGINT it stops them.
 
 use super::{
     config::{Config, Scheme},
@@ -37,8 +37,8 @@ struct Listeners {
 
 impl Listeners {
     async fn open(config: &Config) -> Result<Self> {
-        let listen_if = async |at: Option<_>| match at {
-            Some(at) => listen(at).await.map(Some),
+        let listen_if = async |address: Option<_>| match address {
+            Some(address) => listen(address).await.map(Some),
             None => Ok(None),
         };
         Ok(Self {
@@ -49,13 +49,13 @@ impl Listeners {
     }
 
     fn ready_record(&self, config: &Config, identity: &Identity) -> Result<Record> {
-        let at = |listener: &Option<TcpListener>| {
+        let address_of = |listener: &Option<TcpListener>| {
             listener.as_ref().map(TcpListener::local_addr).transpose()
         };
         Ok(Record::Ready {
             listening: self.copies.local_addr()?,
-            http: at(&self.http)?,
-            https: at(&self.https)?,
+            http: address_of(&self.http)?,
+            https: address_of(&self.https)?,
             fingerprint: identity.fingerprint.to_string(),
             exports: config.exports.keys().cloned().collect(),
         })
@@ -75,11 +75,13 @@ async fn serve(config: Arc<Config>) -> Result<()> {
     let notifier = Arc::new(ChangeNotifier::new(&config.exports));
     let server = CopyServer::new(config.clone(), &identity, records, notifier.clone())?;
     let server = Arc::new(server);
-    let signal = shutdown.subscribe();
+    let session_shutdown = shutdown.subscribe();
     tasks.spawn(accept(
         listeners.copies,
         shutdown.subscribe(),
-        move |socket, client| serve_client(server.clone(), socket, client, signal.clone()),
+        move |socket, client| {
+            serve_client(server.clone(), socket, client, session_shutdown.clone())
+        },
     ));
     for mirror_config in config.mirrors.clone() {
         let changes = notifier.subscribe(&mirror_config.export);

@@ -102,19 +102,19 @@ async fn execute(
     if request.method() == Method::PUT {
         return entry.finish(handle(files, request).await);
     }
-    let whole = match collect_body(request).await {
+    let request = match collect_body(request).await {
         Ok(request) => request,
         Err((status, why)) => return entry.finish(text_response(status, why)),
     };
-    if !["COPY", "DELETE", "MOVE"].contains(&whole.method().as_str()) {
-        return entry.finish(dispatch(files, target, whole, preconditions.holder()).await);
+    if !["COPY", "DELETE", "MOVE"].contains(&request.method().as_str()) {
+        return entry.finish(dispatch(files, target, request, preconditions.holder()).await);
     }
     // An operation that has begun is finished even if the client disconnects.
-    let carried_out = tokio::spawn(async move {
-        let whole = whole.map(Full::new);
-        entry.finish(replacement::execute(files, target, whole, preconditions, handle).await)
+    let response = tokio::spawn(async move {
+        let request = request.map(Full::new);
+        entry.finish(replacement::execute(files, target, request, preconditions, handle).await)
     });
-    carried_out.await.unwrap_or_else(|_| bad_request())
+    response.await.unwrap_or_else(|_| bad_request())
 }
 
 /// Executes a request that neither moves nor removes names.
@@ -170,19 +170,19 @@ async fn check_xml(body: Bytes) -> Result<(), Rejection> {
 /// §8.4, §9.3.4, §14.5; RFC 9112 §6.1).
 fn check_put<B>(request: &Request<B>) -> Result<(), Rejection> {
     let headers = request.headers();
-    let other = |name, usual: &str| {
-        let mut all = headers.get_all(name).iter();
-        all.any(|value| !value.as_bytes().eq_ignore_ascii_case(usual.as_bytes()))
+    let has_other_value = |name, supported: &str| {
+        let mut values = headers.get_all(name).iter();
+        values.any(|value| !value.as_bytes().eq_ignore_ascii_case(supported.as_bytes()))
     };
     if request.method() == Method::PATCH || headers.contains_key(header::CONTENT_RANGE) {
         let why = "partial uploads are not supported: longhaul copy resumes an interrupted copy";
         return Err((StatusCode::BAD_REQUEST, why));
     }
-    if other(header::CONTENT_ENCODING, "identity") {
+    if has_other_value(header::CONTENT_ENCODING, "identity") {
         let why = "Content-Encoding is not supported";
         return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
     }
-    if other(header::TRANSFER_ENCODING, "chunked") {
+    if has_other_value(header::TRANSFER_ENCODING, "chunked") {
         let why = "the only supported transfer coding is chunked";
         return Err((StatusCode::NOT_IMPLEMENTED, why));
     }
@@ -190,8 +190,8 @@ fn check_put<B>(request: &Request<B>) -> Result<(), Rejection> {
 }
 
 /// Checks that a request fits the kind of resource it names. A name that ends with a slash is a directory's, and
-/// DELETE of a directory removes all its contents. RFC 4918 §9.6.1 forbids another Depth; Apache responds in the same
-/// form.
+/// DELETE of a directory removes all its contents. RFC 4918 §9.6.1 forbids a Depth other than infinity. Apache also
+/// refuses it with 400.
 async fn check_resource_kind<B>(
     files: &Files,
     target: &Target,
@@ -201,7 +201,7 @@ async fn check_resource_kind<B>(
         request.method() == Method::PUT,
         request.method() == Method::DELETE,
     );
-    let of_some = is_delete
+    let is_partial_delete = is_delete
         && request
             .headers()
             .get("depth")
@@ -209,7 +209,7 @@ async fn check_resource_kind<B>(
     let path = target
         .path
         .clone()
-        .filter(|_| target.is_directory || of_some);
+        .filter(|_| target.is_directory || is_partial_delete);
     let Some(path) = path else {
         return Ok(());
     };
@@ -218,9 +218,9 @@ async fn check_resource_kind<B>(
         return Err((StatusCode::CONFLICT, why));
     }
     match files.stat(Some(path)).await {
-        Ok(meta) if meta.is_dir() && of_some => Err((
+        Ok(meta) if meta.is_dir() && is_partial_delete => Err((
             StatusCode::BAD_REQUEST,
-            "a directory is removed with all that is in it: want no Depth, or infinity",
+            "DELETE of a directory removes all that is in it: send no Depth, or infinity",
         )),
         Ok(meta) if !meta.is_dir() && target.is_directory => Err((
             StatusCode::NOT_FOUND,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Limits on connections, in total and by host. Clients that are not authenticated yet make room for new ones, the
-//! oldest first.
+//! Limits on connections, in total and by host. If the total is reached, a new connection evicts the oldest one that is
+//! not authenticated yet.
 
 use parking_lot::Mutex;
 use std::{
@@ -12,13 +12,13 @@ use std::{
 };
 use tokio::{sync::Notify, time::timeout};
 
-/// Most connections at once.
+/// Maximum numbers of connections at once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ConnectionLimits {
-    /// Most in total. Beyond, the oldest unauthenticated connection is closed; the new one if all are authenticated.
+    /// In total. Beyond it the oldest unauthenticated connection is closed, or the new one if all are authenticated.
     pub(crate) total: usize,
-    /// Most from one IPv4 address, or one IPv6 network of 64 bits, which a single host may have. Beyond, new ones
-    /// from there are closed at once.
+    /// From one IPv4 address or one IPv6 /64, because a single host may have a /64. Beyond it new connections from
+    /// there are closed at once.
     pub(crate) per_host: usize,
 }
 
@@ -42,7 +42,7 @@ struct PendingConnection {
     evicted: Arc<Notify>,
 }
 
-/// Permit of one connection, released when dropped.
+/// Permit for one connection. Dropping it releases the permit.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     table: Arc<Mutex<Table>>,
@@ -112,13 +112,14 @@ impl ConnectionPermit {
     /// Marks the connection as authenticated. It can't be evicted any more.
     pub(crate) fn mark_authenticated(&self) {
         let mut table = self.table.lock();
-        // A connection that was evicted meanwhile is closed.
+        // A connection that was evicted meanwhile is no longer in the table. It is about to be closed.
         *self.is_authenticated.lock() |= table.unauthenticated.remove(&self.id).is_some();
     }
 
-    /// Waits until the connection must be closed: it was not authenticated within `limit`, or was evicted.
+    /// Waits until the connection must be closed: it was not authenticated within `limit`, or was evicted. Never returns
+    /// for an authenticated connection.
     pub(crate) async fn wait_for_eviction(&self, limit: Duration) {
-        // The result does not matter.
+        // After either event, the connection is closed if it is not authenticated.
         let _ = timeout(limit, self.evicted.notified()).await;
         if *self.is_authenticated.lock() {
             pending::<()>().await;

@@ -8,7 +8,7 @@ use crate::site_process::{
 use rustix::process::{Pid, Signal, kill_process};
 use std::{fs, process::Command, time::Duration};
 
-/// Creates `file` and `directory/inner` in the export.
+/// Starts a site with `file` and `directory/inner` in its export.
 fn web_with_files() -> Web {
     let web = Web::new();
     fs::write(web.data("file"), "mine").unwrap();
@@ -43,7 +43,8 @@ fn lock(web: &Web, token: &str, path: &str, scope: &str, headers: &[&str]) -> (u
     (status, format!("If: (<{named}>)"))
 }
 
-fn locked(web: &Web, path: &str, scope: &str, headers: &[&str]) -> String {
+/// Takes a lock. Returns an If header with its token.
+fn acquire_lock(web: &Web, path: &str, scope: &str, headers: &[&str]) -> String {
     let (status, if_header) = lock(web, &web.token, path, scope, headers);
     assert!([200, 201].contains(&status), "{path}: {status}");
     if_header
@@ -75,20 +76,20 @@ fn refuses_changes_without_the_lock_token() {
     let web = web_with_files();
     let other = web.home.token(&["new", "you"]);
     let before = listing(&web.home.data());
-    let if_header = locked(&web, "/data/file", "exclusive", &[]);
+    let if_header = acquire_lock(&web, "/data/file", "exclusive", &[]);
     let tagged = if_header.replace('(', &format!("<{}> (", web.url("/data/file")));
     for (arguments, path) in changes("/data/file", "Destination: /data/file") {
-        // Without the token, and with the token of another lock.
+        // Without the lock's token; with it, but with another token of the site; with the token of another lock.
         assert_eq!(web.status(&arguments, path), 423, "{arguments:?}");
-        let with = [&["-H", &tagged][..], &arguments].concat();
+        let arguments = [&["-H", &tagged][..], &arguments].concat();
         assert_eq!(
-            request(&web.url(path), &other, &with).0,
+            request(&web.url(path), &other, &arguments).0,
             423,
             "{arguments:?}"
         );
         let both = "If: (<urn:uuid:bogus>) (Not <DAV:no-lock>)";
-        let with = [&["-H", both][..], &arguments].concat();
-        assert_eq!(web.status(&with, path), 423, "{arguments:?}");
+        let arguments = [&["-H", both][..], &arguments].concat();
+        assert_eq!(web.status(&arguments, path), 423, "{arguments:?}");
     }
     for scope in ["exclusive", "shared"] {
         assert_eq!(lock(&web, &other, "/data/file", scope, &[]).0, 423);
@@ -131,9 +132,9 @@ fn failed_conditions_change_nothing() {
         ("If: bogus", 400),
     ] {
         for (arguments, path) in changes("/data/file", "Destination: /data/file") {
-            let with = [&["-H", condition][..], &arguments].concat();
+            let arguments = [&["-H", condition][..], &arguments].concat();
             assert_eq!(
-                web.status(&with, path),
+                web.status(&arguments, path),
                 wanted,
                 "{condition}: {arguments:?}"
             );
@@ -163,7 +164,7 @@ fn failed_conditions_change_nothing() {
     );
 }
 
-/// RFC 9110 §13: a weak tag matches for If-None-Match, and no date is ignored.
+/// RFC 9110 §13: a weak tag matches in If-None-Match and not in If-Match. Dates count in both formats.
 #[test]
 fn conditions_apply_to_every_change() {
     let web = web_with_files();
@@ -250,7 +251,7 @@ fn directory_locks_protect_names() {
     ];
     for depth in ["Depth: 0", "Depth: infinity"] {
         let before = listing(&web.home.data());
-        let if_header = locked(&web, "/data/directory", "exclusive", &[depth]);
+        let if_header = acquire_lock(&web, "/data/directory", "exclusive", &[depth]);
         for (arguments, path) in &names {
             assert_eq!(web.status(arguments, path), 423, "{depth}: {arguments:?}");
         }
@@ -271,7 +272,7 @@ fn directory_locks_protect_names() {
         if deep {
             assert_eq!(listing(&web.home.data()), before);
         }
-        // The same lock also covers the contents.
+        // UNLOCK works only at a resource that the lock covers.
         let unlock = if_header.replace("If: (", "Lock-Token: ").replace(')', "");
         assert_eq!(
             web.status(&["-X", "UNLOCK", "-H", &unlock], "/data/file"),
@@ -285,8 +286,8 @@ fn directory_locks_protect_names() {
         assert_eq!(web.status(&["-X", "UNLOCK", "-H", &unlock], at), 204);
         fs::write(web.data("directory/deep/down"), "x").unwrap();
     }
-    // A lock of a child protects the whole directory.
-    let if_header = locked(&web, "/data/directory/inner", "exclusive", &[]);
+    // A lock of an entry also protects the directories above it.
+    let if_header = acquire_lock(&web, "/data/directory/inner", "exclusive", &[]);
     assert_eq!(
         lock(&web, &web.token, "/data/directory", "exclusive", &[]).0,
         423
@@ -300,15 +301,15 @@ fn directory_locks_protect_names() {
         );
     }
     let about = if_header.replace('(', "</data/directory/inner> (");
-    let with = [&["-H", &about][..], &moved].concat();
-    assert_eq!(web.status(&with, "/data/directory"), 201);
+    let arguments = [&["-H", &about][..], &moved].concat();
+    assert_eq!(web.status(&arguments, "/data/directory"), 201);
 }
 
 #[test]
 fn shared_locks_exclude_clients_without_one() {
     let web = web_with_files();
     let other = web.home.token(&["new", "you"]);
-    let mine = locked(&web, "/data/file", "shared", &[]);
+    let mine = acquire_lock(&web, "/data/file", "shared", &[]);
     let (status, yours) = lock(&web, &other, "/data/file", "shared", &[]);
     assert_eq!(status, 200);
     assert_eq!(lock(&web, &other, "/data/file", "exclusive", &[]).0, 423);
@@ -348,7 +349,7 @@ fn shared_locks_exclude_clients_without_one() {
 #[test]
 fn locks_expire() {
     let web = web_with_files();
-    let if_header = locked(&web, "/data/file", "exclusive", &["Timeout: Second-2"]);
+    let if_header = acquire_lock(&web, "/data/file", "exclusive", &["Timeout: Second-2"]);
     let refresh = ["-X", "LOCK", "-H", &if_header, "-H", "Timeout: Infinite"];
     let (status, message) = web.curl(&refresh, "/data/file");
     let message = String::from_utf8(message).unwrap();
@@ -368,13 +369,13 @@ fn locks_expire() {
     assert_eq!(web.status(&["-X", "LOCK"], "/data/file"), 412);
 }
 
-/// All see the locks: both listeners, each a process of its own, other exports with the same directory, and the
-/// process that replaces a killed one.
+/// Locks hold at both listeners, which are separate processes, and in other exports with the same directory. They still
+/// hold when a process was killed and replaced.
 #[test]
 fn processes_and_exports_share_locks() {
     let web = web_with_files();
     wait_until(|| web.site.http_processes().len() == 2);
-    locked(&web, "/data/directory", "exclusive", &[]);
+    acquire_lock(&web, "/data/directory", "exclusive", &[]);
     let put = ["-X", "PUT", "-d", "x"];
     let https = web.site.https.clone().unwrap() + "/data/directory/inner";
     assert_eq!(request(&https, &web.token, &put).0, 423);
@@ -387,8 +388,8 @@ fn processes_and_exports_share_locks() {
     assert_eq!(request(&https, &web.token, &put).0, 423);
     assert_eq!(fs::read(web.data("directory/inner")).unwrap(), b"inner");
     // The directory is also locked in its own export, which does not disclose the parents.
-    let ask_locks = ["-X", "PROPFIND", "-H", "Depth: 0"];
-    let message = web.curl(&ask_locks, "/closed/directory/inner").1;
+    let propfind = ["-X", "PROPFIND", "-H", "Depth: 0"];
+    let message = web.curl(&propfind, "/closed/directory/inner").1;
     let message = String::from_utf8(message).unwrap();
     assert!(
         message.contains("<D:lockroot><D:href>/closed/directory</D:href>"),
@@ -399,7 +400,7 @@ fn processes_and_exports_share_locks() {
 #[test]
 fn lock_creates_an_empty_file() {
     let web = web_with_files();
-    let if_header = locked(&web, "/data/new", "exclusive", &[]);
+    let if_header = acquire_lock(&web, "/data/new", "exclusive", &[]);
     assert_eq!(fs::read(web.data("new")).unwrap(), b"");
     let message = web.site.wait_for("request");
     assert_eq!(
@@ -423,15 +424,15 @@ fn lock_creates_an_empty_file() {
         );
     }
     assert_eq!(names(&web.home.data()), ["directory", "file", "new"]);
-    // A file that was not locked stays unlocked.
+    // A refused LOCK leaves no lock.
     assert_eq!(web.status(&["-X", "MKCOL"], "/data/none"), 201);
     assert_eq!(web.status(&["-X", "PUT", "-d", "x"], "/data/none/new"), 201);
 }
 
 #[test]
-fn copies_and_moves_carry_no_locks() {
+fn copies_and_moves_do_not_carry_locks() {
     let web = web_with_files();
-    let if_header = locked(&web, "/data/file", "exclusive", &[]);
+    let if_header = acquire_lock(&web, "/data/file", "exclusive", &[]);
     let copy = ["-X", "COPY", "-H", "Destination: /data/copy"];
     assert_eq!(web.status(&copy, "/data/file"), 201);
     assert_eq!(web.status(&["-X", "PUT", "-d", "x"], "/data/copy"), 204);
@@ -448,7 +449,7 @@ fn copies_and_moves_carry_no_locks() {
         assert!(web.status(&["-X", "PUT", "-d", "x"], path) < 300, "{path}");
     }
     // The destination of a MOVE stays locked by its holder.
-    let if_header = locked(&web, "/data/file", "exclusive", &[]);
+    let if_header = acquire_lock(&web, "/data/file", "exclusive", &[]);
     let onto = ["-X", "MOVE", "-H", "Destination: /data/file", "-H"];
     let about = if_header.replace('(', "</data/file> (");
     assert_eq!(
@@ -480,8 +481,8 @@ fn operator_breaks_a_lock() {
         code == Some(0) && message.contains("no locks in "),
         "{message}"
     );
-    let if_header = locked(&web, "/data/file", "exclusive", &[]);
-    let other = locked(&web, "/data/directory", "shared", &[]);
+    let if_header = acquire_lock(&web, "/data/file", "exclusive", &[]);
+    let other = acquire_lock(&web, "/data/directory", "shared", &[]);
     let token = |if_header: &str| if_header[6..if_header.len() - 2].to_owned();
     let (code, message) = lock_command(&web, &["list"]);
     let place = web.data("file").display().to_string();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul site --mirror`: changes in an export soon reach the other site, through any path and after either site
-//! was killed, and records report it.
+//! `longhaul site --mirror`: changes in an export soon reach the other site. It does not matter how the data came into the
+//! export, or whether one of the sites was killed meanwhile. Records report the state of the mirror.
 
 use crate::site_process::{Client, Home, SiteProcess, listing, make_tree, wait_for_exit};
 use rustix::process::Signal;
@@ -17,8 +17,8 @@ const NEVER: &str = "1000000s";
 struct MirrorPair {
     near: Home,
     far: Home,
-    there: Option<SiteProcess>,
-    /// Client of the far site, as which the near site copies.
+    far_process: Option<SiteProcess>,
+    /// The near site as a client of the far site: its token.
     client: Client,
     token: String,
 }
@@ -27,19 +27,19 @@ impl MirrorPair {
     fn new() -> Self {
         let (near, far) = (Home::new(), Home::new());
         let token = far.token(&["new", "near"]);
-        let there = far.site(&[]);
-        let client = Client::with_tokens(&[(&there, &token)]);
+        let far_process = far.site(&[]);
+        let client = Client::with_tokens(&[(&far_process, &token)]);
         Self {
             near,
             far,
-            there: Some(there),
+            far_process: Some(far_process),
             client,
             token,
         }
     }
 
     fn far_site(&self) -> &SiteProcess {
-        self.there.as_ref().unwrap()
+        self.far_process.as_ref().unwrap()
     }
 
     /// Starts the near site with additional arguments.
@@ -97,7 +97,7 @@ fn mirrors_changes_through_the_site_at_once() {
     assert!(pair.far.data().join("file").exists());
 }
 
-/// The export that received the change does not matter.
+/// A mirrored export may contain the directory of another export. Changes through either are mirrored.
 #[test]
 fn mirrors_changes_through_a_nested_export_at_once() {
     let pair = MirrorPair::new();
@@ -120,7 +120,7 @@ fn mirrors_changes_of_other_programs() {
     let site = pair.start_near("200ms", &["--mirror-delete"]);
     site.wait_for("synced");
     make_tree(&pair.near.data().join("tree"));
-    // A scan may find it unfinished.
+    // A scan may find the tree half-written.
     while listing(&pair.far.data()) != listing(&pair.near.data()) {
         site.wait_for("synced");
     }
@@ -168,10 +168,10 @@ fn mirrors_after_either_site_was_down() {
     let site = pair.start_near("100ms", &[]);
     site.wait_for("synced");
     // The far site is down.
-    pair.there.take().unwrap().end(Signal::KILL);
+    pair.far_process.take().unwrap().end(Signal::KILL);
     site.wait_for("lagging");
     fs::write(pair.near.data().join("file"), vec![1; 20 << 20]).unwrap();
-    pair.there = Some(SiteProcess::spawn(
+    pair.far_process = Some(SiteProcess::spawn(
         pair.far.command(&["--listen", &address]),
     ));
     site.wait_for("synced");
