@@ -17,15 +17,24 @@ pub(crate) struct Config {
     pub(crate) target: Vec<Location>,
     /// Options that both endpoints receive.
     pub(crate) options: Options,
+    /// Ports for data at the listening endpoint; any if `None`.
     pub(crate) ports: Option<Ports>,
+    /// Command that reaches another host, with its arguments.
     pub(crate) ssh: String,
+    /// Path of longhaul at another host.
     pub(crate) remote_program: String,
+    /// File with the token for a site.
     pub(crate) token_file: Option<PathBuf>,
+    /// URL of the database through which several workers share the copy.
     pub(crate) leases: Option<String>,
+    /// Number of workers that this process runs, with `leases`.
     pub(crate) workers: Option<u8>,
     pub(crate) distributed: Option<DistributedSide>,
+    /// Length of the stripes of a distributed file.
     pub(crate) stripe: Option<Bytes>,
+    /// Length of the parts of files that workers lease.
     pub(crate) extent: Option<Bytes>,
+    /// Time after which a lease that its worker does not renew expires.
     pub(crate) lease_time: Time,
     pub(crate) json: bool,
     pub(crate) progress: bool,

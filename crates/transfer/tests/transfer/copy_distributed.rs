@@ -20,14 +20,14 @@ use std::{
     time::Duration,
 };
 
-/// Length of a stripe in bytes: the minimum, which is rounded to three blocks.
+/// Length of a stripe in bytes: the minimum. longhaul rounds it to three blocks.
 const STRIPE: u64 = 16_000_000;
 
 /// Number of blocks of the large file: six stripes.
 const BLOCKS: u64 = 17;
 
-/// Host names: two that share the source, three that store shares, three more for shares, and the one that gathers.
-const ALL: [&str; 9] = ["s1", "s2", "d1", "d2", "d3", "e1", "e2", "e3", "t1"];
+/// Host names: two that share the source, two times three that store shares, and the one that gathers.
+const ALL_HOSTS: [&str; 9] = ["s1", "s2", "d1", "d2", "d3", "e1", "e2", "e3", "t1"];
 
 /// Hosts with separate disks, and a tree to copy.
 struct DistributedTestbed {
@@ -38,7 +38,7 @@ struct DistributedTestbed {
 
 impl DistributedTestbed {
     fn new() -> Self {
-        let hosts = Hosts::new(&ALL, "1gbit");
+        let hosts = Hosts::new(&ALL_HOSTS, "1gbit");
         let folder = tempfile::tempdir().unwrap();
         tree::make(&folder.path().join("from/tree"), BLOCKS);
         Self {
@@ -59,19 +59,20 @@ impl DistributedTestbed {
 
     fn start(&self, arguments: &[&str], from: (&str, &str), to: (&str, &str)) -> Child {
         let program = longhaul_testbed::longhaul();
-        let place = |(hosts, path): (&str, &str)| format!("{hosts}:{}", self.path(path).display());
+        let location =
+            |(hosts, path): (&str, &str)| format!("{hosts}:{}", self.path(path).display());
         let mut command = self.hosts.on("t1", program);
         command.args(["copy", "--json", "--streams", "2", "--idle-timeout", "3s"]);
         command.args(["--ssh", &self.ssh, "--remote-program", program]);
-        command.args(arguments).args([place(from), place(to)]);
+        command.args(arguments).args([location(from), location(to)]);
         capture_output(&mut command).spawn().unwrap()
     }
 
     fn spread(&self, arguments: &[&str], hosts: &str) -> Child {
         let stripe = STRIPE.to_string();
-        let apart = ["--distributed", "target", "--stripe", &stripe];
+        let distribute = ["--distributed", "target", "--stripe", &stripe];
         self.start(
-            &[&apart, arguments].concat(),
+            &[&distribute, arguments].concat(),
             ("s1,s2", "from/tree"),
             (hosts, "disk"),
         )
@@ -90,7 +91,7 @@ impl DistributedTestbed {
     }
 
     fn assert_gathered(&self, context: &str) {
-        self.hosts.wait_until_empty(&ALL[..8]);
+        self.hosts.wait_until_empty(&ALL_HOSTS[..8]);
         let to = self.on_disk("t1", "");
         tree::assert_same(&self.path("from/tree"), &to.join("tree"), context);
         assert_eq!(
@@ -110,7 +111,7 @@ impl DistributedTestbed {
     }
 }
 
-/// Opens the directories of the tree, some of which only root could remove.
+/// Sets a mode on the directories of the tree with which this user can remove them.
 fn make_removable(top: &Path) {
     for path in tree::walk(top).into_iter().map(|path| top.join(path)) {
         if path.is_dir() && !path.is_symlink() {
@@ -144,19 +145,19 @@ fn piece_files(top: &Path) -> Vec<PathBuf> {
     tree::walk(top).into_iter().filter(is_piece).collect()
 }
 
-const HOSTS: &str = "d1,d2,d3";
-const HOST_NAMES: [&str; 3] = ["d1", "d2", "d3"];
+const TARGET_LIST: &str = "d1,d2,d3";
+const TARGETS: [&str; 3] = ["d1", "d2", "d3"];
 
 #[test]
 fn gathers_a_tree_distributed_over_three_hosts() {
     let testbed = DistributedTestbed::new();
-    let done = record(testbed.spread(&[], HOSTS), "spread");
+    let done = record(testbed.spread(&[], TARGET_LIST), "spread");
     assert_eq!(
         done["sent_bytes"],
         testbed.bytes(),
         "all, and nothing twice"
     );
-    for host in HOST_NAMES {
+    for host in TARGETS {
         let share = disk_usage(&testbed.on_disk(host, "tree"));
         assert!(
             share > testbed.bytes() / 5 && share < testbed.bytes() / 2,
@@ -179,13 +180,13 @@ fn gathers_a_tree_distributed_over_three_hosts() {
     // A change of metadata alone sends no data, and is applied to each piece.
     let large = testbed.path("from/tree/large");
     fs::set_permissions(&large, fs::Permissions::from_mode(0o751)).unwrap();
-    let third = record(testbed.spread(&[], HOSTS), "with another mode");
+    let third = record(testbed.spread(&[], TARGET_LIST), "with another mode");
     assert_eq!(
         (&third["sent_bytes"], &third["copied"]),
         (&0.into(), &3.into())
     );
 
-    let gathered = record(testbed.gather(HOSTS), "gather");
+    let gathered = record(testbed.gather(TARGET_LIST), "gather");
     assert_eq!(gathered["sent_bytes"], testbed.bytes());
     testbed.assert_gathered("gathered");
     let again = record(testbed.gather("d2,d3,d1"), "gather again");
@@ -200,18 +201,18 @@ fn gathers_a_tree_distributed_over_three_hosts() {
 #[test]
 fn copies_shares_to_other_hosts() {
     let testbed = DistributedTestbed::new();
-    record(testbed.spread(&[], HOSTS), "spread");
+    record(testbed.spread(&[], TARGET_LIST), "spread");
     let both = |context| {
         let moved = testbed.start(
             &["--distributed", "both", "--delete"],
-            (HOSTS, "disk/tree"),
+            (TARGET_LIST, "disk/tree"),
             ("e1,e2,e3", "disk"),
         );
         record(moved, context)
     };
     assert_eq!(both("moved")["sent_bytes"], testbed.bytes());
     assert_eq!(both("moved again")["sent_bytes"], 0);
-    testbed.erase_disks(&HOST_NAMES);
+    testbed.erase_disks(&TARGETS);
     record(testbed.gather("e1,e2,e3"), "gathered");
     testbed.assert_gathered("gathered from the others");
 }
@@ -225,17 +226,17 @@ fn failed_hosts_do_not_stop_the_others() {
         let arguments = ["--distributed", "target", "--stripe", &stripe];
         testbed.start(&arguments, ("s1,s2", "from/tree"), (hosts, "disk/below"))
     };
-    let partly = |hosts, named: &str| {
+    let assert_fails_at = |hosts, named: &str| {
         let output = finish(spread(hosts));
         assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
         assert!(stderr(&output).contains(named), "{}", stderr(&output));
     };
-    // The name that sorts like d3, so that the ranks are the same.
-    partly("d1,d2,nobody", "nobody");
+    // `nobody` sorts after d2, as d3 does, so that the order of hosts and thus the shares stay the same.
+    assert_fails_at("d1,d2,nobody", "nobody");
     make_removable(&testbed.on_disk("d2", ""));
     fs::remove_dir_all(testbed.on_disk("d2", "below")).unwrap();
     fs::write(testbed.on_disk("d2", "below"), "a file").unwrap();
-    partly("d1,d2,d3", "d2");
+    assert_fails_at("d1,d2,d3", "d2");
     fs::remove_file(testbed.on_disk("d2", "below")).unwrap();
     let last = record(spread("d1,d2,d3"), "the host that had a file there");
     let sent = last["sent_bytes"].as_u64().unwrap();
@@ -251,7 +252,7 @@ fn failed_hosts_do_not_stop_the_others() {
 #[test]
 fn names_incomplete_files_and_copies_the_rest() {
     let testbed = DistributedTestbed::new();
-    record(testbed.spread(&[], HOSTS), "spread");
+    record(testbed.spread(&[], TARGET_LIST), "spread");
     let two = finish(testbed.gather("d1,d3"));
     assert_eq!(two.status.code(), Some(1), "{}", stderr(&two));
     assert!(
@@ -261,13 +262,13 @@ fn names_incomplete_files_and_copies_the_rest() {
     );
     assert!(!testbed.on_disk("t1", "tree/large").exists());
     assert!(testbed.on_disk("t1", "tree/sizes").is_dir());
-    let rest = record(testbed.gather(HOSTS), "all three");
+    let rest = record(testbed.gather(TARGET_LIST), "all three");
     let sent = rest["sent_bytes"].as_u64().unwrap();
     assert!(sent < testbed.bytes() / 2, "{sent}");
     testbed.assert_gathered("all three");
 }
 
-/// A host has no sign of the small files of other hosts.
+/// Nothing at one host shows which small files the other hosts have.
 #[test]
 fn names_a_missing_share_of_small_files() {
     let testbed = DistributedTestbed::new();
@@ -279,23 +280,23 @@ fn names_a_missing_share_of_small_files() {
     let copy = |side: &str, from: (&str, &str), to: (&str, &str)| {
         finish(testbed.start(&["--distributed", side], from, to))
     };
-    let spread = copy("target", ("s1", "from/small"), (HOSTS, "disk"));
+    let spread = copy("target", ("s1", "from/small"), (TARGET_LIST, "disk"));
     assert!(spread.status.success(), "{}", stderr(&spread));
-    let lacks = |hosts: &str, path: &str| {
+    let assert_d2_is_missing = |hosts: &str, path: &str| {
         let output = copy("source", (hosts, path), ("t1", "disk/some"));
         let stderr = stderr(&output);
         assert_eq!(output.status.code(), Some(1), "{hosts}:{path}: {stderr}");
         assert!(stderr.contains("the share of d2 is missing"), "{stderr}");
         assert!(stderr.contains("over 3 hosts, d1, d2, d3"), "{stderr}");
     };
-    lacks("d1,d3", "disk/small");
-    lacks("d1,d3", "disk/small/");
-    lacks("d3,d1", "disk");
-    // Also after the shares were copied to other hosts under another name.
+    assert_d2_is_missing("d1,d3", "disk/small");
+    assert_d2_is_missing("d1,d3", "disk/small/");
+    assert_d2_is_missing("d3,d1", "disk");
+    // The missing share is also named after the shares were copied to other hosts under another name.
     let moved = copy("both", ("d1,d3", "disk/small/"), ("e1,e3", "disk/else"));
     assert!(moved.status.success(), "{}", stderr(&moved));
-    lacks("e1,e3", "disk/else");
-    let all = copy("source", (HOSTS, "disk/small"), ("t1", "disk"));
+    assert_d2_is_missing("e1,e3", "disk/else");
+    let all = copy("source", (TARGET_LIST, "disk/small"), ("t1", "disk"));
     assert!(all.status.success(), "{}", stderr(&all));
     assert_eq!(stderr(&all), "");
     assert_eq!(
@@ -316,17 +317,21 @@ fn names_a_missing_share_of_small_files() {
             all + copied_into_it
         );
     }
-    // Also for a distributed tree below the source directory, where gathering does not count shares.
+    // The same holds for a distributed tree below the source directory, where gathering does not count shares.
     for host in ["d1", "d2", "d3"] {
         fs::create_dir_all(testbed.on_disk(host, "around/it")).unwrap();
     }
-    let deep = copy("target", ("s1", "from/small"), (HOSTS, "disk/around/it"));
+    let deep = copy(
+        "target",
+        ("s1", "from/small"),
+        (TARGET_LIST, "disk/around/it"),
+    );
     assert!(deep.status.success(), "{}", stderr(&deep));
     for (arguments, hosts, lacking) in [
         (&[][..], "d1", "only one host's share of it is here"),
         (
             &["--distributed", "source"],
-            HOSTS,
+            TARGET_LIST,
             "it was distributed over d1, d2, d3; ",
         ),
     ] {
@@ -357,7 +362,8 @@ fn names(dir: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Otherwise each host would send some of its own entries, and the rest would be missing without a message.
+/// Source hosts must see the same files. If they did not, each would send some of its own entries, and the rest would be
+/// missing without a message.
 #[test]
 fn refuses_source_hosts_with_different_entries() {
     let testbed = DistributedTestbed::new();
@@ -379,7 +385,7 @@ fn refuses_source_hosts_with_different_entries() {
     );
 }
 
-/// Without the record a missing share would go unnoticed, so the message names the record and its host.
+/// Without the record nobody would notice a missing share. So the message names the record and its host.
 #[test]
 fn names_a_damaged_share_record() {
     let testbed = DistributedTestbed::new();
@@ -417,8 +423,8 @@ fn names_a_damaged_share_record() {
 #[test]
 fn stored_pieces_do_not_end_with_part() {
     let testbed = DistributedTestbed::new();
-    record(testbed.spread(&[], HOSTS), "spread");
-    for host in HOST_NAMES {
+    record(testbed.spread(&[], TARGET_LIST), "spread");
+    for host in TARGETS {
         let all = tree::walk(&testbed.on_disk(host, ""));
         let parts = all
             .iter()
@@ -430,24 +436,25 @@ fn stored_pieces_do_not_end_with_part() {
 #[test]
 fn copies_changes_and_deletions_to_all_hosts() {
     let testbed = DistributedTestbed::new();
-    record(testbed.spread(&[], HOSTS), "spread");
+    record(testbed.spread(&[], TARGET_LIST), "spread");
     let from = testbed.path("from/tree");
     fs::write(from.join("large"), tree::bytes(99, 12 * BLOCK + 1)).unwrap();
-    // This file was divided, and is too small for that now; the next one the other way round.
+    // This file had pieces, and is too small for them now.
     fs::write(from.join("sparse"), tree::bytes(98, BLOCK)).unwrap();
+    // This file was too small for pieces, and has them now.
     let grown = format!("sizes/{}", 3 * BLOCK + 17);
     fs::write(from.join(&grown), tree::bytes(97, 8 * BLOCK)).unwrap();
     for gone in ["many/deep/er/7", "dangling"] {
         fs::remove_file(from.join(gone)).unwrap();
     }
-    record(testbed.spread(&["--delete"], HOSTS), "again");
-    for host in HOST_NAMES {
+    record(testbed.spread(&["--delete"], TARGET_LIST), "again");
+    for host in TARGETS {
         assert!(
             !testbed.on_disk(host, "tree").join(&grown).exists(),
             "its old piece on {host}"
         );
     }
-    record(testbed.gather(HOSTS), "gathered");
+    record(testbed.gather(TARGET_LIST), "gathered");
     let sparse = testbed.path("from/tree/sparse");
     fs::remove_file(&sparse).unwrap();
     fs::remove_file(testbed.on_disk("t1", "tree/sparse")).unwrap();
@@ -465,8 +472,8 @@ fn copies_changes_and_deletions_to_all_hosts() {
     }
     // A large file that was removed leaves no piece.
     fs::remove_file(from.join("large")).unwrap();
-    record(testbed.spread(&["--delete"], HOSTS), "without it");
-    for host in HOST_NAMES {
+    record(testbed.spread(&["--delete"], TARGET_LIST), "without it");
+    for host in TARGETS {
         assert_eq!(
             piece_files(&testbed.on_disk(host, "tree")).len(),
             1,
@@ -478,7 +485,7 @@ fn copies_changes_and_deletions_to_all_hosts() {
 #[test]
 fn detects_and_replaces_a_damaged_piece() {
     let testbed = DistributedTestbed::new();
-    record(testbed.spread(&[], HOSTS), "spread");
+    record(testbed.spread(&[], TARGET_LIST), "spread");
     let verified = || {
         let mut verify = std::process::Command::new(longhaul_testbed::longhaul());
         verify
@@ -493,21 +500,22 @@ fn detects_and_replaces_a_damaged_piece() {
     damage(&part);
 
     let found = verified();
-    let own = part.file_name().unwrap().to_str().unwrap();
-    let why = format!("differs tree/large: its piece here is damaged: remove {own} beside it");
+    let part_name = part.file_name().unwrap().to_str().unwrap();
+    let why =
+        format!("differs tree/large: its piece here is damaged: remove {part_name} beside it");
     assert_eq!(found.status.code(), Some(1));
     assert!(
         String::from_utf8_lossy(&found.stdout).contains(&why),
         "{found:?}"
     );
-    let output = finish(testbed.gather(HOSTS));
+    let output = finish(testbed.gather(TARGET_LIST));
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    let why = format!("there: remove {own} beside it");
+    let why = format!("there: remove {part_name} beside it");
     assert!(stderr(&output).contains(&why), "{}", stderr(&output));
     assert!(!testbed.on_disk("t1", "tree/large").exists());
 
     fs::remove_file(part).unwrap();
-    let again = record(testbed.spread(&[], HOSTS), "what is missing");
+    let again = record(testbed.spread(&[], TARGET_LIST), "what is missing");
     let sent = again["sent_bytes"].as_u64().unwrap();
     assert!(sent > 0 && sent < testbed.bytes() / 2, "{sent}");
     assert!(verified().status.success());
@@ -523,7 +531,7 @@ fn detects_and_replaces_a_damaged_piece() {
         stderr(&plain)
     );
     testbed.erase_disks(&["t1"]);
-    record(testbed.gather(HOSTS), "gathered");
+    record(testbed.gather(TARGET_LIST), "gathered");
     testbed.assert_gathered("gathered");
 }
 
@@ -581,19 +589,19 @@ fn refuses_invalid_distributions_before_any_change() {
     );
     refused(shared, "d2 sees what is in the target's directory on d1");
     assert!(!testbed.path("shared/new").exists());
-    let apart =
+    let distribute =
         |side, from, to| testbed.start(&["--distributed", side], (from, "from/tree"), (to, "disk"));
     refused(
-        apart("target", "s1", "t1"),
-        "--distributed target wants several hosts to copy to",
+        distribute("target", "s1", "t1"),
+        "--distributed target needs several hosts to copy to",
     );
     refused(
-        apart("source", "s1", "t1"),
-        "--distributed source wants several hosts to copy from",
+        distribute("source", "s1", "t1"),
+        "--distributed source needs several hosts to copy from",
     );
     refused(
-        apart("both", "s1,s2", "t1"),
-        "--distributed both wants the same number of hosts on both sides",
+        distribute("both", "s1,s2", "t1"),
+        "--distributed both needs the same number of hosts on both sides",
     );
     let delete = testbed.start(
         &["--distributed", "source", "--delete"],
@@ -615,7 +623,7 @@ fn resumes_distributed_copies_after_random_kills() {
             &mut random,
             |context| {
                 (
-                    testbed.spread(&[], HOSTS),
+                    testbed.spread(&[], TARGET_LIST),
                     format!("seed {seed}, spread {context}"),
                 )
             },
@@ -625,7 +633,7 @@ fn resumes_distributed_copies_after_random_kills() {
             &mut random,
             |context| {
                 (
-                    testbed.gather(HOSTS),
+                    testbed.gather(TARGET_LIST),
                     format!("seed {seed}, gather {context}"),
                 )
             },
@@ -650,7 +658,7 @@ fn kill_and_resume(
             host => testbed.hosts.kill_all(host),
         }
         let output = finish(command);
-        testbed.hosts.wait_until_empty(&ALL[..8]);
+        testbed.hosts.wait_until_empty(&ALL_HOSTS[..8]);
         if output.status.success() {
             break;
         }

@@ -48,7 +48,7 @@ fn verify(top: &Path) -> (BTreeMap<String, String>, Value, i32) {
     (findings, totals.clone(), output.status.code().unwrap())
 }
 
-fn make(top: &Path) {
+fn make_tree(top: &Path) {
     fs::create_dir_all(top.join("dir")).unwrap();
     let lengths = [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK + 17];
     for length in lengths {
@@ -65,7 +65,7 @@ fn make(top: &Path) {
 fn names_changed_missing_and_unknown_files() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
-    make(&from);
+    make_tree(&from);
     copy(&[], &from.join(""), &to);
     fs::remove_dir_all(&from).unwrap();
     let (findings, totals, code) = verify(&to);
@@ -96,7 +96,7 @@ fn names_changed_missing_and_unknown_files() {
         ("new", "unknown"),
         ("odd \\ name\n", "missing"),
     ];
-    let wanted = wanted.map(|(path, findings)| (path.to_owned(), findings.to_owned()));
+    let wanted = wanted.map(|(path, finding)| (path.to_owned(), finding.to_owned()));
     assert_eq!(findings, BTreeMap::from(wanted));
     assert_eq!(code, 1);
     assert_eq!(
@@ -109,7 +109,7 @@ fn names_changed_missing_and_unknown_files() {
 fn ignores_files_that_a_copy_deleted() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
-    make(&from);
+    make_tree(&from);
     copy(&[], &from.join(""), &to);
     fs::remove_dir_all(from.join("dir")).unwrap();
     copy(&["--delete"], &from.join(""), &to);
@@ -121,17 +121,17 @@ fn ignores_files_that_a_copy_deleted() {
     let (findings, _, code) = verify(&to);
     let unknown = findings
         .values()
-        .filter(|findings| *findings == "unknown")
+        .filter(|finding| *finding == "unknown")
         .count();
     assert_eq!((code, unknown), (0, findings.len()), "{findings:?}");
 }
 
-/// The hashes are beside a copy under a new name, and in a parent directory for a part of a copy.
+/// A copy under a new name has its hashes beside it. For a directory within a copy, they are in a directory above it.
 #[test]
 fn verifies_any_directory_of_a_copy() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
-    make(&from);
+    make_tree(&from);
     copy(&[], &from, &to);
     for (dir, same) in [
         (to.clone(), 8),
@@ -162,8 +162,13 @@ fn refuses_directories_without_hashes() {
         assert_eq!(output.status.code(), Some(2), "{stderr}");
         assert!(stderr.contains(top.to_str().unwrap()), "{stderr}");
     }
-    fs::write(folder.path().join("verify"), "a file of that name").unwrap();
+}
+
+#[test]
+fn copies_a_file_named_verify() {
+    let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("verify");
+    fs::write(&file, "a file of that name").unwrap();
     copy(&[], &file, &folder.path().join("copied"));
 }
 

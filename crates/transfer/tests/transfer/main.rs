@@ -3,6 +3,7 @@
 
 mod copy_bad_disks;
 mod copy_changes;
+mod copy_changing_tree;
 mod copy_checksum;
 mod copy_crashes;
 mod copy_distributed;
@@ -11,11 +12,10 @@ mod copy_faults;
 mod copy_limits;
 mod copy_links;
 mod copy_local;
-mod copy_reached;
+mod copy_reachability;
 mod copy_reports;
 mod copy_targets;
 mod copy_testbed;
-mod copy_turmoil;
 mod copy_verify;
 mod copy_workers;
 mod corpus;

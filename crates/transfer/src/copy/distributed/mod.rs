@@ -70,16 +70,16 @@ fn check_hosts(job: &Job<'_>, side: DistributedSide) -> Result<()> {
     let targets = job.config.target.len();
     let why = match side {
         DistributedSide::Target if targets < 2 => {
-            "--distributed target wants several hosts to copy to: b1,b2:PATH"
+            "--distributed target needs several hosts to copy to: b1,b2:PATH"
         }
         DistributedSide::Source if sources < 2 => {
-            "--distributed source wants several hosts to copy from: a1,a2:PATH"
+            "--distributed source needs several hosts to copy from: a1,a2:PATH"
         }
         DistributedSide::Source if job.config.options.delete => {
             "no host of --distributed source knows what the others have, so nothing can be deleted: leave --delete out"
         }
         DistributedSide::Both if sources < 2 || sources != targets => {
-            "--distributed both wants the same number of hosts on both sides: a1,a2:PATH b1,b2:PATH"
+            "--distributed both needs the same number of hosts on both sides: a1,a2:PATH b1,b2:PATH"
         }
         _ => return Ok(()),
     };

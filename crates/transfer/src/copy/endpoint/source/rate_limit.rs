@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--limit`: rate limit shared by all copies of a user on this host. They share a file of eight bytes with
-//! the time at which the line is free again. A process that wants to send locks the file and reserves the
-//! line for a time. A killed process does no harm: its lock ends with it.
+//! `--limit`: rate limit shared by all copies of a user on this host. They share a file of eight bytes. It holds the
+//! time from which the next data may be sent. A process that wants to send locks the file, and moves this time on by
+//! the time that its data takes. The kernel releases the lock of a killed process.
 
 use anyhow::{Result, ensure};
 use longhaul_command::exit::Refusal;
@@ -18,8 +18,8 @@ use std::{
     thread::sleep,
 };
 
-/// Directory of the shared file. It is in memory on every Linux, so a reboot removes the file, as it also
-/// restarts the monotonic clock that the time in the file refers to.
+/// Directory of the shared file. It is in memory on every Linux, so a reboot removes the file. That is necessary: the
+/// file has a time of the monotonic clock, which a reboot restarts.
 const DIRECTORY: &str = "/dev/shm";
 
 /// Rate limit of this user on this host.
@@ -65,16 +65,16 @@ impl RateLimit {
 }
 
 fn reserve_in(file: &File, now: Time, rate: BitRate, bytes: u64) -> io::Result<Time> {
-    let mut line_free_at = [0; 8];
-    // A new file is empty: the line has always been free.
-    let _ = file.read_exact_at(&mut line_free_at, 0);
-    let line_free_at = Time::from_nanos(u64::from_le_bytes(line_free_at));
-    let reservation = limit::reserve(now, line_free_at, rate, bytes);
+    let mut next_send_at = [0; 8];
+    // A new file is empty: data may be sent at once.
+    let _ = file.read_exact_at(&mut next_send_at, 0);
+    let next_send_at = Time::from_nanos(u64::from_le_bytes(next_send_at));
+    let reservation = limit::reserve(now, next_send_at, rate, bytes);
     file.write_all_at(&reservation.end.as_nanos().to_le_bytes(), 0)?;
     Ok(reservation.start)
 }
 
-/// Opens or creates a file; refuses one of another user.
+/// Opens or creates a file. Refuses a file of another user.
 fn open_owned(path: &Path) -> Result<File> {
     let file = OpenOptions::new()
         .read(true)
