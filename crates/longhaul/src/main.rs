@@ -12,7 +12,7 @@ use longhaul_command::{console, deprecated, exit, logging, manual};
 use std::process::ExitCode;
 
 #[derive(Parser)]
-#[command(name = "longhaul", version, about, propagate_version = true)]
+#[command(name = "longhaul", version = env!("LONGHAUL_VERSION"), about, propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
