@@ -466,7 +466,7 @@ mod tests {
         source.network.rtt_min_us = 20_000;
         source
             .network
-            .limited(Limiter::CongestionWindow, 4 * SECOND);
+            .add_limited_time(Limiter::CongestionWindow, 4 * SECOND);
         (source, target)
     }
 
@@ -570,9 +570,11 @@ mod tests {
             (Limiter::Pacing, Bottleneck::Pacing),
         ] {
             let mut ends = path_limited();
-            ends.0.network.limited(limiter, 4 * SECOND / 3 + 1);
+            ends.0.network.add_limited_time(limiter, 4 * SECOND / 3 + 1);
             assert_eq!(bottleneck(&ends), expected);
-            ends.0.network.limited(Limiter::CongestionWindow, 4);
+            ends.0
+                .network
+                .add_limited_time(Limiter::CongestionWindow, 4);
             assert_eq!(bottleneck(&ends), Bottleneck::Path);
         }
     }

@@ -12,17 +12,17 @@ pub const EXTENT_MIN: u64 = 1 << 30;
 /// The largest extent: 64 GiB. A worker that dies leaves at most this much to be checked.
 pub const EXTENT_MAX: u64 = 64 << 30;
 
-/// Largest number of extents in a file, unless they reach [`EXTENT_MAX`]. They are so many that workers end at about
-/// the same time.
+/// Largest number of extents in a file, unless they reach [`EXTENT_MAX`]. With so many extents, all workers end at
+/// about the same time.
 const EXTENTS_PER_FILE: u64 = 64;
 
 /// Maximum number of files in one extent.
 const FILES_MAX: usize = 4096;
 
 /// Maximum bytes in the names of one extent's files, which the database stores: 1 MiB.
-const NAMES_MAX: usize = 1 << 20;
+const NAME_BYTES_MAX: usize = 1 << 20;
 
-/// The length of a file's extents, in bytes: a power of two from [`EXTENT_MIN`] to [`EXTENT_MAX`].
+/// Returns the length of a file's extents, in bytes: a power of two from [`EXTENT_MIN`] to [`EXTENT_MAX`].
 #[must_use]
 pub fn extent_len(file_len: u64) -> u64 {
     let len = file_len.div_ceil(EXTENTS_PER_FILE);
@@ -47,7 +47,7 @@ pub fn split(
 #[derive(Debug, Default, Clone, Copy)]
 pub struct ExtentFiles {
     files: usize,
-    names: usize,
+    name_bytes: usize,
     bytes: u64,
 }
 
@@ -55,14 +55,14 @@ impl ExtentFiles {
     /// Adds a file of `bytes`, with a name of `name_len` bytes.
     pub fn add(&mut self, bytes: u64, name_len: usize) {
         self.files += 1;
-        self.names += name_len;
+        self.name_bytes += name_len;
         self.bytes += bytes;
     }
 
     /// Whether the files fill an extent of `extent_len` bytes, or reach the maximum number of files or bytes of names.
     #[must_use]
     pub fn is_full(&self, extent_len: u64) -> bool {
-        self.bytes >= extent_len || self.files >= FILES_MAX || self.names >= NAMES_MAX
+        self.bytes >= extent_len || self.files >= FILES_MAX || self.name_bytes >= NAME_BYTES_MAX
     }
 
     /// Bytes in all files.
@@ -92,9 +92,9 @@ mod tests {
     #[test]
     fn files_fill_an_extent_by_bytes_number_or_names() {
         let is_full = |files: usize, bytes, name_len| {
-            let mut gathered = ExtentFiles::default();
-            (0..files).for_each(|_| gathered.add(bytes, name_len));
-            gathered.is_full(1000)
+            let mut extent_files = ExtentFiles::default();
+            (0..files).for_each(|_| extent_files.add(bytes, name_len));
+            extent_files.is_full(1000)
         };
         assert!(!is_full(9, 100, 10) && is_full(10, 100, 10));
         assert!(!is_full(FILES_MAX - 1, 0, 1) && is_full(FILES_MAX, 0, 1));

@@ -103,8 +103,9 @@ impl StageTimes {
 pub struct Network {
     /// Streams that are open.
     pub streams: u32,
-    /// Time for which each limiter held, in microseconds, summed over all streams, in the order of [`Limiter::ALL`].
-    /// Pacing is only the pacing that the user set; that of a congestion control counts as its window.
+    /// Time for which each limiter held streams back, in microseconds, summed over all streams, in the order of
+    /// [`Limiter::ALL`]. [`Limiter::Pacing`] counts only pacing that the user set. Pacing by a congestion control
+    /// counts as [`Limiter::CongestionWindow`].
     pub limited_us: [u64; 5],
     /// Whether the congestion control ignores single losses, as BBR does.
     pub ignores_single_losses: bool,
@@ -122,13 +123,13 @@ pub struct Network {
 
 impl Network {
     /// Adds `for_us` microseconds for which the limiter `by` held a stream back.
-    pub fn limited(&mut self, by: Limiter, for_us: u64) {
+    pub fn add_limited_time(&mut self, by: Limiter, for_us: u64) {
         if let Some(at) = Limiter::ALL.iter().position(|one| *one == by) {
             self.limited_us[at] += for_us;
         }
     }
 
-    /// Share of the time with data to send for which `limiter` held, 0 to 1.
+    /// Share of the time with data to send in which `limiter` held streams back, 0 to 1.
     #[must_use]
     pub fn limited_share(&self, limiter: Limiter) -> f64 {
         let all = || Limiter::ALL.into_iter().zip(self.limited_us);
@@ -237,9 +238,9 @@ mod tests {
     #[test]
     fn limited_share_excludes_time_without_data() {
         let mut network = Network::default();
-        network.limited(Limiter::Application, 900);
-        network.limited(Limiter::SendBuffer, 60);
-        network.limited(Limiter::Pacing, 40);
+        network.add_limited_time(Limiter::Application, 900);
+        network.add_limited_time(Limiter::SendBuffer, 60);
+        network.add_limited_time(Limiter::Pacing, 40);
         assert!((network.limited_share(Limiter::SendBuffer) - 0.6).abs() < 1e-9);
     }
 }

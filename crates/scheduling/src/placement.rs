@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-/// The shortest stripe, 64 MiB: a disk reads and writes that much in one go.
+/// The shortest stripe, 64 MiB: long enough for a disk to read and write it at full speed.
 pub const STRIPE_MIN: u64 = 64 << 20;
 
 /// The longest stripe, 64 GiB.
@@ -40,7 +40,7 @@ pub enum HostShare {
     Blocks(Vec<Range<u64>>),
 }
 
-/// The length of a file's stripes, in bytes: a power of two from [`STRIPE_MIN`] to [`STRIPE_MAX`].
+/// Returns the length of a file's stripes, in bytes: a power of two from [`STRIPE_MIN`] to [`STRIPE_MAX`].
 #[must_use]
 pub fn stripe_len(file_len: u64) -> u64 {
     let len = file_len.div_ceil(STRIPES_PER_FILE);
@@ -77,7 +77,8 @@ impl Placement {
         }
     }
 
-    /// Block ranges of the stripes that this host has. Files begin at different hosts, so that many files are balanced.
+    /// Returns the block ranges of the stripes that this host has. The host of the first stripe depends on the file's
+    /// name, so that many files are balanced.
     fn stripes(
         &self,
         name_hash: u64,

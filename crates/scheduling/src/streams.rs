@@ -7,9 +7,9 @@
 //!
 //! Trials adjust the number from there. It doubles as long as that makes the copy faster, and goes back if it does not.
 //!
-//! - If a queue stands, the path is full, and no larger number is tried. More streams would only take bandwidth from
-//!   other traffic. New streams on a full path stay slow, and the copy waits for them at its end.
-//! - If no queue stands and the path has carried more before, losses keep windows small, and more streams help at once.
+//! - If the path has a standing queue, it is full, and no larger number is tried. More streams would only take
+//!   bandwidth from other traffic. New streams on a full path stay slow, and the copy waits for them at its end.
+//! - If it has none and has carried more before, losses keep windows small, and more streams help at once.
 
 use longhaul_units::{BitRate, Time};
 
@@ -32,16 +32,16 @@ const MEASURED_ROUND_TRIPS: u64 = 8;
 const MEASURED_MIN: Time = Time::from_millis(750);
 /// Factor by which the rate must rise for additional streams to stay.
 const GAIN_MIN: f64 = 1.05;
-/// Additional streams that brought no gain are removed step by step, each time one stream in so many. The others need
-/// time to grow into the bandwidth of those that go.
+/// Additional streams that brought no gain are removed step by step: one of this many streams after each trial. The
+/// other streams need time to take over the bandwidth of those that are removed.
 const DECREASE_DIVISOR: usize = 8;
 /// The pause after an increase without gain, in lengths of a trial with its warm-up.
 const PAUSE_TRIALS: u64 = 16;
-/// The share of the best rate below which the rate counts as fallen. Then a trial is made despite the pause.
+/// The share of the best rate below which the rate counts as fallen. Then an increase is tried despite the pause.
 const RATE_FALLEN: f64 = 0.85;
-/// The smallest share of streams with unsent data at which a copy waits for the path, not for disks.
+/// The smallest share of streams with unsent data from which on a copy waits for the path, not for disks.
 const WAITING_MIN: f64 = 0.7;
-/// The smallest share of streams that see a queue at which a queue stands on the path.
+/// The smallest share of streams that see a queue from which on the path has a standing queue.
 const QUEUED_MIN: f64 = 0.5;
 /// A stream sees a queue if its round-trip time exceeds the shortest by this factor and by [`QUEUE_DELAY_MIN`].
 /// Scheduling on hosts and delayed acknowledgements add less.
@@ -60,7 +60,7 @@ pub struct StreamSample {
     /// The share of streams that see a queue ([`sees_queue`]), 0 to 1.
     pub queued: f64,
     /// Bytes that are still to be sent, if known.
-    pub left_bytes: Option<u64>,
+    pub remaining_bytes: Option<u64>,
 }
 
 /// The number of streams, adjusted by trials.
@@ -117,7 +117,8 @@ struct TrialResult {
     queued: f64,
 }
 
-/// Whether a queue stands on the path of a stream, by its smoothed round-trip time and the shortest that it has seen.
+/// Whether the path of a stream has a standing queue, by its smoothed round-trip time and the shortest that it has
+/// seen.
 #[must_use]
 pub fn sees_queue(rtt: Time, rtt_min: Time) -> bool {
     rtt > rtt_min + QUEUE_DELAY_MIN && rtt.as_secs_f64() > rtt_min.as_secs_f64() * QUEUE_RTT_RATIO
@@ -207,8 +208,8 @@ impl StreamCount {
         let (gain, near_best) = (rate * GAIN_MIN, self.best_rate * RATE_FALLEN);
         self.increase = Some(Increase {
             count_before: self.count,
-            // Windows that go on to shrink hide the gain of additional streams. To be near the best rate again is
-            // enough.
+            // If windows shrink during the trial, they hide the gain of additional streams. Then it is enough that the
+            // rate is near the best rate again.
             rate_to_exceed: if rate < near_best {
                 gain.min(near_best)
             } else {
@@ -225,7 +226,7 @@ impl StreamCount {
 fn more_may_help(sample: &StreamSample, result: &TrialResult) -> bool {
     let trial_bytes = result.rate * 2.0 * measurement_time(sample.rtt).as_secs_f64();
     let is_worth_it = sample
-        .left_bytes
+        .remaining_bytes
         .is_none_or(|left| left as f64 > trial_bytes);
     is_worth_it && result.waiting >= WAITING_MIN && result.queued < QUEUED_MIN
 }
@@ -310,7 +311,7 @@ mod tests {
         now: Time,
         acked: f64,
         /// The largest number of streams so far.
-        most: usize,
+        peak_count: usize,
     }
 
     impl Copy {
@@ -319,20 +320,20 @@ mod tests {
                 path,
                 source: f64::INFINITY,
                 size: None,
-                most: streams.count(),
+                peak_count: streams.count(),
                 streams,
                 now: Time::ZERO,
                 acked: 0.0,
             }
         }
 
-        /// Goes on for `seconds`. Returns the number of streams then, and the largest number so far.
+        /// Runs for `seconds` more. Returns the number of streams at the end, and the largest number so far.
         fn run(&mut self, seconds: u64) -> (usize, usize) {
             let end = self.now + Time::from_secs(seconds);
             while self.now < end {
                 self.step(Time::from_millis(250));
             }
-            (self.streams.count(), self.most)
+            (self.streams.count(), self.peak_count)
         }
 
         fn step(&mut self, step: Time) {
@@ -356,9 +357,9 @@ mod tests {
                     0.1
                 },
                 queued: f64::from(sees_queue(rtt + Time::from_secs_f64(queued), rtt)),
-                left_bytes: self.size.map(|size| size.saturating_sub(self.acked as u64)),
+                remaining_bytes: self.size.map(|size| size.saturating_sub(self.acked as u64)),
             };
-            self.most = self.most.max(self.streams.update(self.now, &sample));
+            self.peak_count = self.peak_count.max(self.streams.update(self.now, &sample));
         }
     }
 
@@ -375,10 +376,10 @@ mod tests {
 
     #[test]
     fn adds_streams_until_the_path_is_full() {
-        let (count, most) = Copy::over(GIGABIT, StreamCount::new(4, 256)).run(120);
+        let (count, peak_count) = Copy::over(GIGABIT, StreamCount::new(4, 256)).run(120);
         // 44 windows fill the path; the last trial, of 128, brought no gain.
         assert!((44..=64).contains(&count), "{count}");
-        assert_eq!(most, 128);
+        assert_eq!(peak_count, 128);
     }
 
     #[test]
@@ -391,15 +392,16 @@ mod tests {
         };
         let mut copy = Copy::over(path, StreamCount::new(4, 64));
         let counts: Vec<usize> = (0..120).map(|_| copy.run(1).0).collect();
-        assert_eq!(copy.most, 8);
+        assert_eq!(copy.peak_count, 8);
         let at_four = counts.iter().filter(|count| **count == 4).count();
         assert!(at_four > 80, "{counts:?}");
     }
 
-    /// In bench/copy at 350 ms, 15 more streams were opened on a full path, and the copy waited for their last blocks.
+    /// Regression test. In bench/copy at 350 ms, 15 more streams were opened on a full path, and the copy waited for
+    /// their last blocks.
     #[test]
     fn tries_no_more_streams_while_a_queue_stands() {
-        let most = |window| {
+        let peak_count = |window| {
             let path = Path {
                 window,
                 queue: 1.0,
@@ -407,8 +409,8 @@ mod tests {
             };
             Copy::over(path, StreamCount::new(15, 64)).run(120).1
         };
-        assert_eq!(most(5e6), 15);
-        assert_eq!(most(1e6), 60, "15 leave it half empty");
+        assert_eq!(peak_count(5e6), 15);
+        assert_eq!(peak_count(1e6), 60, "15 leave it half empty");
     }
 
     /// Slow start has filled the path, a trial has shown that more streams bring no gain, and then losses shrink
@@ -470,14 +472,14 @@ mod tests {
 
     #[test]
     fn adds_no_streams_for_an_almost_finished_copy() {
-        let most = |size| {
+        let peak_count = |size| {
             let mut copy = Copy::over(GIGABIT, StreamCount::new(4, 64));
             copy.size = Some(size);
             copy.run(12).1
         };
         // Four streams need twelve seconds for the smaller copy, and a trial takes six.
-        assert_eq!(most(130_000_000), 4);
-        assert_eq!(most(1_300_000_000), 16);
+        assert_eq!(peak_count(130_000_000), 4);
+        assert_eq!(peak_count(1_300_000_000), 16);
     }
 
     #[test]

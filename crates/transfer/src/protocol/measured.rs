@@ -186,7 +186,7 @@ mod tests {
             own.stages[stage].ran_us = us;
         }
         for (limiter, us) in Limiter::ALL.into_iter().zip(30..) {
-            own.network.limited(limiter, us);
+            own.network.add_limited_time(limiter, us);
         }
         let wire = Measured::from(own);
         assert_eq!(wire.stages.reading.ran_us, 11);
