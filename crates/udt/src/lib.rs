@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! UDT4 (draft-gg-udt-03, and the code of libudt 4.11, with which it interoperates) as state machines without I/O: datagrams and the
-//! time go in, datagrams and deadlines come out. [`socket`] drives them on UDP sockets.
+//! UDT4 (draft-gg-udt-03, and the code of libudt 4.11, with which it interoperates) as state machines without I/O:
+//! datagrams and the time go in, datagrams and deadlines come out. [`socket`] drives them on UDP sockets.
 //!
-//! [`Connector`] and [`Listener`] create [`Connection`]s. The driver of a connection passes it each packet with its connection ID
-//! ([`Connection::handle`]). It calls [`Connection::transmit`] until that returns `false`, and calls it again at the
-//! [deadline](Connection::deadline). A [`congestion::Control`] sets the sending rate and the window.
+//! [`Connector`] and [`Listener`] create [`Connection`]s. The driver of a connection passes it each packet with its
+//! connection ID ([`Connection::handle`]). It calls [`Connection::transmit`] until that returns `false`, and calls it
+//! again at the [deadline](Connection::deadline). A [`congestion::Control`] sets the sending rate and the window.
 //!
 //! A connection carries a byte stream (`SOCK_STREAM` of libudt). Message mode (`SOCK_DGRAM`) is refused.
 //!
-//! No packet of a peer is trusted beyond what was sent or announced: a packet that claims more is ignored. libudt breaks the connection
-//! there, so anyone who guesses a connection ID can break it.
+//! No packet of a peer is trusted beyond what was sent or announced: a packet that claims more is ignored. libudt
+//! breaks the connection there, so anyone who guesses a connection ID can break it.
 //!
 //! # Where the draft, the note of 2009 and the code of UDT4 differ
+//!
+//! SYN is the draft's word for an interval of 10 ms ([`congestion::SYN_INTERVAL`]). It is not TCP's SYN.
 //!
 //! | subject | draft, note | code of UDT4 | this crate |
 //! |---|---|---|---|
@@ -39,10 +41,10 @@
 //!
 //! # Packet length
 //!
-//! Both endpoints negotiate the maximum packet length, which the path may not carry. Data therefore starts in short packets (1280 bytes
-//! with IPv6). Once a probe of the negotiated length is answered, usually after one round trip, data uses that length. If it is not
-//! answered, a search finds the longest length that passes (RFC 8899). A probe is a handshake request with padding: libudt answers it as
-//! if its own response had been lost.
+//! Both endpoints negotiate the maximum packet length, which the path may not carry. Data therefore starts in short
+//! packets (1280 bytes with IPv6). Once a probe of the negotiated length is answered, usually after one round trip,
+//! data uses that length. If it is not answered, a search finds the longest length that passes (RFC 8899). A probe is a
+//! handshake request with padding: libudt answers it as if its own response had been lost.
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 

@@ -3,11 +3,11 @@
 //! single losses. Cardwell et al., "BBR: Congestion-Based Congestion Control", ACM Queue 14(5), 2016. The reaction to
 //! many losses is that of draft-ietf-ccwg-bbr.
 //!
-//! The sender uses the highest rate at which packets arrived within ten round trips, and keeps about two bandwidth-delay
-//! products in flight. A quarter more for a round trip finds free capacity. A quarter less in the next one drains the
-//! queue that this built.
+//! The sender uses the highest rate at which packets arrived within ten round trips, and keeps about two
+//! bandwidth-delay products in flight. A quarter more for a round trip finds free capacity. A quarter less in the next
+//! one drains the queue that this built.
 
-use super::{Control, FlowState, SYN};
+use super::{Control, FlowState, SYN_INTERVAL};
 use crate::packet::number::Seq;
 use longhaul_units::Time;
 use std::collections::VecDeque;
@@ -50,7 +50,7 @@ const WINDOW_MIN: f64 = 4.0;
 /// Maximum number of packets that arrived and are not acknowledged yet: twice those of a light ACK (draft-gg-udt-03
 /// §4.2).
 const ACK_DELAY_PACKETS_MAX: f64 = 128.0;
-/// Minimum time of a rate sample: ACKs come every SYN, so that shorter ones are too coarse.
+/// Minimum time of a rate sample: ACKs come every SYN interval, so that shorter ones are too coarse.
 const SAMPLE_MIN: Time = Time::from_millis(20);
 /// Maximum number of recorded ACKs: those of a round trip of 10 s.
 const DELIVERIES_MAX: usize = 1024;
@@ -312,9 +312,10 @@ impl Bbr {
             Phase::Cruise(_) => WINDOW_GAIN,
             Phase::ProbeRtt => return WINDOW_MIN,
         };
-        // An ACK comes after a SYN or 64 packets at the latest. On a short path that is longer than the round trip.
+        // An ACK comes after a SYN interval or 64 packets at the latest. On a short path that is longer than the round
+        // trip.
         let ack_delay_packets =
-            (gain * self.max_rate * SYN.as_secs_f64()).min(ACK_DELAY_PACKETS_MAX);
+            (gain * self.max_rate * SYN_INTERVAL.as_secs_f64()).min(ACK_DELAY_PACKETS_MAX);
         (gain * self.bdp()).min(self.window_ceiling) + ack_delay_packets
     }
 }
@@ -341,10 +342,10 @@ impl Control for Bbr {
     }
 
     fn send_period(&self) -> Time {
-        // Until a queue was full the window alone paces on a path shorter than a SYN: late ACKs do not slow down the
-        // sender there.
+        // Until a queue was full the window alone paces on a path shorter than a SYN interval: late ACKs do not slow
+        // down the sender there.
         let shortest = match self.window_ceiling.is_finite() {
-            true => SYN,
+            true => SYN_INTERVAL,
             false => Time::ZERO,
         };
         let least = WINDOW_FIRST / self.base_rtt().max(shortest).as_secs_f64();
@@ -368,7 +369,7 @@ mod tests {
     const FIRST: Seq = Seq::new(100);
     const RTT: Time = Time::from_millis(100);
 
-    /// Returns the state at each SYN on a path without a queue that carries 10,000 packets per second.
+    /// Returns the state at each SYN interval on a path without a queue that carries 10,000 packets per second.
     fn flow_state(syns: u32, rate: f64) -> FlowState {
         let delivered = (f64::from(syns) * rate / 100.0) as u32;
         let in_flight = (rate / 10.0) as u32;

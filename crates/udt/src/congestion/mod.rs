@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Congestion controls of a sender. [`Native`] is UDT's own, [`Bbr`] suits paths that lose packets without a queue.
+//! Congestion controls of a sender. [`Native`] is UDT's own. [`Bbr`] suits paths where losses do not come from a full
+//! queue.
 //! Callers may provide others.
 
 mod bbr;
@@ -12,8 +13,8 @@ use std::fmt::Debug;
 pub use bbr::Bbr;
 pub use native::Native;
 
-/// SYN, the interval between two rate decisions and between two full ACKs (draft-gg-udt-03 §6, 10 ms).
-pub const SYN: Time = Time::from_millis(10);
+/// Interval between two rate decisions, and between two full ACKs: 10 ms (draft-gg-udt-03 §6, which calls it SYN).
+pub const SYN_INTERVAL: Time = Time::from_millis(10);
 
 /// Congestion control: receives the events of a connection, and sets the sending period and the window.
 pub trait Control: Debug + Send {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! UDT's native rate control (draft-gg-udt-03 §6.3, UDT4 ccc.cpp). It increases additively by the unused link
-//! capacity, once each SYN. A loss decreases the rate by an eighth, and again at random within a loss period.
+//! capacity, once each SYN interval. A loss decreases the rate by an eighth, and again at random within a loss period.
 
-use super::{Control, FlowState, SYN};
+use super::{Control, FlowState, SYN_INTERVAL};
 use crate::packet::number::Seq;
 use longhaul_units::Time;
 
@@ -12,7 +12,7 @@ const DECREASE: f64 = 1.125;
 const DECREASES_MAX: u32 = 5;
 /// Initial window, and packets that the window has beyond what the rate needs (UDT4's code; the note of 2009 says 2).
 const WINDOW_FIRST: f64 = 16.0;
-/// Minimum increase in packets per SYN, where no capacity is unused (UDT4's code: 0.01; the draft: 1/MSS).
+/// Minimum increase in packets per SYN interval, where no capacity is unused (UDT4's code: 0.01; the draft: 1/MSS).
 const INCREASE_MIN: f64 = 0.01;
 /// Initial sending period in seconds: as fast as possible.
 const PERIOD_FIRST: f64 = 1e-6;
@@ -72,11 +72,12 @@ impl Native {
         self.slow_start = false;
         self.period = match flow.arrival_rate {
             rate if rate > 0.0 => 1.0 / rate,
-            _ => (flow.rtt + SYN).as_secs_f64() / self.window,
+            _ => (flow.rtt + SYN_INTERVAL).as_secs_f64() / self.window,
         };
     }
 
-    /// Returns the increase in packets per SYN (§6.3): ten times the unused capacity gives ten times the increase.
+    /// Returns the increase in packets per SYN interval (§6.3): ten times the unused capacity gives ten times the
+    /// increase.
     fn increase(&self, flow: &FlowState) -> f64 {
         let mut unused = flow.capacity - 1.0 / self.period;
         // After a decrease it counts at most a ninth of the link, so that other flows get their share.
@@ -108,7 +109,7 @@ impl Native {
 
 impl Control for Native {
     fn on_ack(&mut self, flow: &FlowState) {
-        if flow.now.since(self.last_decision) < SYN {
+        if flow.now.since(self.last_decision) < SYN_INTERVAL {
             return;
         }
         self.last_decision = flow.now;
@@ -121,13 +122,13 @@ impl Control for Native {
             return;
         }
         if flow.arrival_rate > 0.0 {
-            let round = (flow.rtt + SYN).as_secs_f64();
+            let round = (flow.rtt + SYN_INTERVAL).as_secs_f64();
             self.window = flow.arrival_rate * round + WINDOW_FIRST;
         }
         if std::mem::take(&mut self.has_loss) {
             return;
         }
-        let syn = SYN.as_secs_f64();
+        let syn = SYN_INTERVAL.as_secs_f64();
         let increase = self.increase(flow);
         self.period = self.period * syn / (self.period * increase + syn);
     }
@@ -208,7 +209,7 @@ mod tests {
         let mut native = Native::new(FIRST, 25_600, 7);
         native.on_ack(&flow_state(10, 500));
         native.on_ack(&flow_state(15, 900));
-        assert_eq!(native.window(), 516, "once a SYN");
+        assert_eq!(native.window(), 516, "once a SYN interval");
         native.on_ack(&flow_state(20, 1000));
         assert_eq!(
             (native.window(), native.send_period()),
@@ -233,7 +234,7 @@ mod tests {
     }
 
     /// 70,000 packets/s are unused: 840 Mbit/s. The power of ten above that is 10⁹, so the increase is 1 packet per
-    /// SYN.
+    /// SYN interval.
     #[test]
     fn the_rate_grows_by_the_unused_capacity() {
         let mut native = native_after_slow_start();
@@ -246,7 +247,10 @@ mod tests {
         };
         native.on_ack(&full);
         let grown = 1.0 / native.send_period().as_secs_f64() - rate;
-        assert!((grown - 1.0).abs() < 0.2, "0.01 packets a SYN: {grown}");
+        assert!(
+            (grown - 1.0).abs() < 0.2,
+            "0.01 packets a SYN interval: {grown}"
+        );
     }
 
     #[test]

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests for an ACK while data is unacknowledged and no other packet triggers one.
 //!
-//! The draft has a receiver send an ACK each SYN. UDT4's code runs its timers only when a packet comes, and each 100
-//! ms (queue.cpp, `CRcvQueue::worker`). It acknowledges the last packets before a pause 100 ms late, and its
+//! The draft has a receiver send an ACK each SYN interval. UDT4's code runs its timers only when a packet comes, and
+//! each 100 ms (queue.cpp, `CRcvQueue::worker`). It acknowledges the last packets before a pause 100 ms late, and its
 //! application cannot read them before that. A sender whose window is smaller than the data of 100 ms waits that long
 //! for each window. A keep-alive makes UDT4 run its timers. A peer that is known not to be UDT4, because it answers
 //! path probes differently, is not asked.
 
-use crate::congestion::SYN;
+use crate::congestion::SYN_INTERVAL;
 use longhaul_units::Time;
 
-/// Time from the last packet to the first request. UDT4 sends no ACK within a SYN of the one before. The path may
-/// shorten the distance between the two packets; the extra millisecond covers that.
-const FIRST_DELAY: Time = Time::from_nanos(SYN.as_nanos() + 1_000_000);
+/// Time from the last packet to the first request. UDT4 sends no ACK within a SYN interval of the one before. The path
+/// may shorten the distance between the two packets; the extra millisecond covers that.
+const FIRST_DELAY: Time = Time::from_nanos(SYN_INTERVAL.as_nanos() + 1_000_000);
 
 /// Maximum number of requests after a packet, because some come too early or are lost. Each waits twice as long as
 /// the one before: they are sent 11, 33 and 77 ms after the packet. After 100 ms UDT4 runs its timers by itself.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Expiration timer, after which unacknowledged packets count as lost, and idle timeout of a connection.
 
-use crate::congestion::SYN;
+use crate::congestion::SYN_INTERVAL;
 use longhaul_units::Time;
 
 /// Minimum expiration time, per expiration so far (UDT4's code; its comment and the draft: 100 ms). Otherwise it is
@@ -53,7 +53,9 @@ impl Expiry {
     }
 
     pub(super) fn deadline(&self, rtt_bound: Time) -> Time {
-        let each = (rtt_bound + rtt_bound + SYN).max(EXPIRY_MIN).as_nanos();
+        let each = (rtt_bound + rtt_bound + SYN_INTERVAL)
+            .max(EXPIRY_MIN)
+            .as_nanos();
         let expires_at = self.started_at + Time::from_nanos(each * u64::from(self.count));
         expires_at.min(self.idle_expires_at())
     }

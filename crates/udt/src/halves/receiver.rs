@@ -3,7 +3,7 @@
 //! receiver).
 
 use crate::{
-    congestion::SYN,
+    congestion::SYN_INTERVAL,
     halves::{
         estimators::{ArrivalRate, CapacityEstimator, RttEstimator},
         loss_list::LossList,
@@ -160,7 +160,7 @@ impl Receiver {
         self.packets_since_ack = 0;
         let acks = &mut self.acks;
         acks.number = (acks.number + 1) & 0x7fff_ffff;
-        (acks.last_acked, acks.last_sent_at, acks.next_at) = (next, now, now + SYN);
+        (acks.last_acked, acks.last_sent_at, acks.next_at) = (next, now, now + SYN_INTERVAL);
         if acks.sent.len() == ACK_HISTORY_MAX {
             acks.sent.pop_front();
         }
@@ -218,7 +218,7 @@ impl Receiver {
 
     /// Returns the interval of the periodic report: a retransmission arrives within it, or was lost again.
     fn report_interval(&self) -> Time {
-        self.rtt.upper_bound() + SYN
+        self.rtt.upper_bound() + SYN_INTERVAL
     }
 
     /// Returns the time of the next ACK or loss report.

@@ -2,10 +2,11 @@
 //! Retransmission timer: detects that a retransmitted packet was lost again where the receiver does not report it.
 //!
 //! The draft has a receiver report missing packets each round trip. UDT4's code reports a loss once (core.cpp,
-//! `CUDT::checkTimers`), and again only after the first missing packet arrived. Its sender waits for the expiration,
-//! at least 300 ms. An ACK for a packet takes a round trip and a SYN, or a second SYN if it must be requested.
+//! `CUDT::checkTimers`), and again only after the first missing packet arrived. Its sender waits for the expiration, at
+//! least 300 ms. An ACK for a packet takes a round trip and a SYN interval, or a second SYN interval if it must be
+//! requested.
 
-use crate::{congestion::SYN, packet::number::Seq};
+use crate::{congestion::SYN_INTERVAL, packet::number::Seq};
 use longhaul_units::Time;
 use std::collections::VecDeque;
 
@@ -77,7 +78,7 @@ impl RetransmitTimer {
     }
 
     fn timeout(&self, rtt_bound: Time) -> Time {
-        Time::from_nanos((rtt_bound + SYN + SYN).as_nanos() << self.doublings)
+        Time::from_nanos((rtt_bound + SYN_INTERVAL + SYN_INTERVAL).as_nanos() << self.doublings)
     }
 }
 

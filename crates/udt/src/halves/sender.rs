@@ -13,10 +13,10 @@ use crate::{
 };
 use longhaul_units::Time;
 
-/// Maximum time that a late timer catches up: at 1 Gbit/s some 160 packets in one burst.
+/// Maximum delay of a timer that the sender makes up for with a burst: some 160 packets at 1 Gbit/s.
 const CATCH_UP_MAX: Time = Time::from_millis(2);
 
-/// Maximum number of packets that are retransmitted together when their loss report was lost.
+/// Maximum number of packets that are retransmitted together because their loss report may have been lost.
 const UNREPORTED_MAX: u32 = 16;
 
 #[derive(Debug)]
@@ -26,29 +26,31 @@ pub(crate) struct Sender {
     lost_queue: LossList,
     /// Packets that were reported missing and are not acknowledged, retransmitted or not.
     missing: LossList,
-    /// Timer of lost retransmissions; `None` if the receiver reports them periodically.
+    /// Timer that detects lost retransmissions; `None` if the receiver reports missing packets periodically.
     retransmit_timer: Option<RetransmitTimer>,
-    /// First packet that no ACK of either kind covers. A light ACK confirms less than a full one: a UDT4 application
-    /// cannot read data before a full ACK, and after a shutdown it never will.
+    /// First packet that neither a full nor a light ACK covers. After a light ACK, a UDT4 application still cannot read
+    /// the data: it must wait for a full ACK, and after a shutdown none comes.
     delivered_up_to: Seq,
-    /// Sequence number after the highest packet known to have arrived; and the number of packets that arrived before
-    /// [`Self::delivered_up_to`].
+    /// Sequence number after the highest packet known to have arrived.
     highest_delivered: Seq,
+    /// Number of packets before [`Self::delivered_up_to`].
     delivered_packets: u64,
-    /// Packet whose round trip is measured and its send time, and the last sample.
+    /// Packet whose round trip is measured, and its send time.
     rtt_probe: Option<(Seq, Time)>,
+    /// Last round-trip sample that the congestion control has not seen yet.
     rtt_sample: Option<Time>,
     /// First unacknowledged packet at the last expiration.
     timed_out_at: Option<Seq>,
-    /// Whether the application had nothing to send at some moment since the last state.
+    /// Whether the application had nothing to send at some moment since the last [`FlowState`].
     app_limited: bool,
-    /// Free receive buffer of the peer after that packet, in packets.
+    /// Free receive buffer of the peer, in packets, counted from [`Self::delivered_up_to`].
     flow_window: u32,
     mss: u32,
     rtt: RttEstimator,
     rtt_min: Option<Time>,
-    /// Time with unacknowledged packets, and the start of the current such period.
+    /// Total time with unacknowledged packets, up to [`Self::busy_since`].
     busy: Time,
+    /// Time from which on unacknowledged packets are not yet counted in [`Self::busy`]; `None` if there are none.
     busy_since: Option<Time>,
     /// Arrival rate and link capacity that the receiver reports, smoothed, in packets per second.
     arrival_rate: f64,
@@ -178,8 +180,8 @@ impl Sender {
             self.arrival_rate = smoothed(self.arrival_rate, arrival);
             self.capacity = smoothed(self.capacity, capacity);
         }
-        let news = self.flow_state(now);
-        self.control.on_ack(&news);
+        let state = self.flow_state(now);
+        self.control.on_ack(&state);
         true
     }
 
@@ -188,8 +190,8 @@ impl Sender {
         let Ok(new) = u32::try_from(next.since(self.delivered_up_to)) else {
             return;
         };
-        if let Some(repeat) = self.retransmit_timer.as_mut().filter(|_| new > 0) {
-            repeat.on_advance(now);
+        if let Some(timer) = self.retransmit_timer.as_mut().filter(|_| new > 0) {
+            timer.on_advance(now);
         }
         self.delivered_packets += u64::from(new);
         self.delivered_up_to = next;
@@ -224,7 +226,7 @@ impl Sender {
         true
     }
 
-    /// Handles a loss report. Returns `false`, and changes nothing, if it contains unsent packets.
+    /// Handles a loss report. Returns `false`, and changes nothing, if it is empty or contains unsent packets.
     pub(crate) fn on_nak(&mut self, losses: LossReport<'_>, now: Time) -> bool {
         let unsent = self.buffer.unsent();
         let is_invalid =
@@ -248,8 +250,8 @@ impl Sender {
             }
         }
         if new > 0 {
-            let news = self.flow_state(now);
-            self.control.on_loss(first, &news);
+            let state = self.flow_state(now);
+            self.control.on_loss(first, &state);
         }
         true
     }
@@ -260,13 +262,14 @@ impl Sender {
         if self.lost_queue.is_empty() && self.has_unacked() {
             self.mark_lost();
         }
-        let news = self.flow_state(now);
-        self.control.on_timeout(&news);
+        let state = self.flow_state(now);
+        self.control.on_timeout(&state);
     }
 
-    /// Marks packets as lost after an expiration: those reported missing, and the last one, which reveals the gaps
-    /// before it. If no ACK advances until the next expiration, all are marked. (UDT4 retransmits all at once. Most
-    /// packets behind a loss report have arrived, and a short queue drops the needed ones among so many.)
+    /// Marks packets as lost after an expiration: those reported missing, and the last packet sent. When the last
+    /// packet arrives, the receiver reports the gaps before it. If no ACK advances until the next expiration, all
+    /// unacknowledged packets are marked. (UDT4 marks all of them at the first expiration. Most packets after a missing
+    /// one have arrived, so nearly all of that burst is useless, and a short queue drops the needed packets in it.)
     fn mark_lost(&mut self) {
         let (acked, unsent) = (self.buffer.acked(), self.buffer.unsent());
         let last = unsent.minus(1);
@@ -280,37 +283,38 @@ impl Sender {
         self.lost_queue.insert(last, last);
     }
 
-    /// Stops the retransmission timer: the receiver is not UDT4, and reports losses periodically.
+    /// Stops the retransmission timer. The receiver is not UDT4, so it reports missing packets periodically.
     pub(crate) fn disable_retransmit_timer(&mut self) {
         self.retransmit_timer = None;
     }
 
-    /// Returns the time at which a retransmission counts as lost.
+    /// Returns the time at which the next retransmission counts as lost, if it is not acknowledged before.
     pub(crate) fn retransmit_deadline(&self) -> Option<Time> {
         let is_awaited =
             self.unacked_packets() > 0 && !self.lost_queue.contains(self.delivered_up_to);
-        let repeat = self.retransmit_timer.as_ref().filter(|_| is_awaited)?;
-        Some(repeat.deadline(self.rtt.upper_bound()))
+        let timer = self.retransmit_timer.as_ref().filter(|_| is_awaited)?;
+        Some(timer.deadline(self.rtt.upper_bound()))
     }
 
     /// Marks retransmissions as lost whose ACKs should have arrived by now.
     pub(crate) fn on_retransmit_timer(&mut self, now: Time) {
-        let long = self.rtt.upper_bound();
-        let Some(repeat) = &mut self.retransmit_timer else {
+        let rtt_bound = self.rtt.upper_bound();
+        let Some(timer) = &mut self.retransmit_timer else {
             return;
         };
-        while let Some(seq) = repeat.pop_due(long, now) {
+        while let Some(seq) = timer.pop_due(rtt_bound, now) {
             if self.missing.contains(seq) {
                 self.lost_queue.insert(seq, seq);
             }
         }
-        if repeat.check_first(long, now) {
+        if timer.check_first(rtt_bound, now) {
             self.mark_first_lost();
         }
     }
 
-    /// Marks the first packet as lost. If it was never reported missing, either its report was lost, with others, or
-    /// all packets after it were: the last packet reveals that.
+    /// Marks the first undelivered packet as lost. If it was never reported missing, there are two cases. The loss
+    /// report was lost, perhaps with reports of the packets behind it: these are marked, too. Or all later packets were
+    /// lost: the last packet is marked, too, because its arrival makes the receiver report the gap.
     fn mark_first_lost(&mut self) {
         let first = self.delivered_up_to;
         self.lost_queue.insert(first, first);
@@ -351,15 +355,15 @@ impl Sender {
             }
             None => self.buffer.take_unsent()?,
         };
-        if let Some(repeat) = &mut self.retransmit_timer {
-            repeat.on_sent(seq, lost.is_some(), seq == self.delivered_up_to, now);
+        if let Some(timer) = &mut self.retransmit_timer {
+            timer.on_sent(seq, lost.is_some(), seq == self.delivered_up_to, now);
         }
         self.app_limited |= self.is_app_limited();
         self.counts.sent += 1;
         self.busy_since.get_or_insert(now);
         // Only new packets form a pair: the receiver does not evaluate others.
-        let pairs = lost.is_none() && seq.get().is_multiple_of(PAIR_EVERY);
-        if !std::mem::replace(&mut self.pair_pending, pairs) {
+        let starts_pair = lost.is_none() && seq.get().is_multiple_of(PAIR_EVERY);
+        if !std::mem::replace(&mut self.pair_pending, starts_pair) {
             let earliest = Time::from_nanos(now.as_nanos().saturating_sub(CATCH_UP_MAX.as_nanos()));
             self.next_at = self.next_at.max(earliest);
         }
@@ -394,20 +398,23 @@ impl Sender {
         behind.saturating_sub(self.missing.len())
     }
 
-    /// Whether the application has nothing to send: no packet is unsent, and the send buffer has free space.
+    /// Whether the application limits the rate: no packet is unsent, and more than a quarter of the send buffer is
+    /// free.
     fn is_app_limited(&self) -> bool {
         !self.buffer.has_unsent() && self.buffer.free_packets() > self.buffer.capacity() / 4
     }
 
     fn in_flight(&self) -> u32 {
-        let (sent, out_of_order) = (self.unacked_packets(), self.out_of_order_packets());
-        sent.saturating_sub(out_of_order)
+        let (unacked, out_of_order) = (self.unacked_packets(), self.out_of_order_packets());
+        unacked
+            .saturating_sub(out_of_order)
             .saturating_sub(self.lost_queue.len())
     }
 
     fn flow_state(&mut self, now: Time) -> FlowState {
-        let has_none = self.is_app_limited();
-        let limited = std::mem::replace(&mut self.app_limited, has_none) || has_none;
+        let is_limited_now = self.is_app_limited();
+        let app_limited =
+            std::mem::replace(&mut self.app_limited, is_limited_now) || is_limited_now;
         let out_of_order = self.out_of_order_packets();
         FlowState {
             highest_delivered: self.highest_delivered,
@@ -415,7 +422,7 @@ impl Sender {
             out_of_order,
             lost: self.counts.lost,
             in_flight: self.in_flight(),
-            app_limited: limited,
+            app_limited,
             rtt_sample: self.rtt_sample.take(),
             now,
             acked: self.buffer.acked(),
@@ -429,8 +436,8 @@ impl Sender {
     }
 }
 
-/// Smooths a reported rate. The first value replaces the initial one. (UDT4 starts with 16 packets per second, and
-/// takes seconds to leave that.)
+/// Smooths a reported rate. The first report replaces the initial 0. (UDT4 starts with 16 packets per second, and its
+/// average takes seconds to forget that.)
 fn smoothed(old: f64, new: u32) -> f64 {
     match (old > 0.0, new > 0) {
         (_, false) => old,

@@ -3,24 +3,24 @@
 
 use longhaul_units::Time;
 
-/// Maximum delay: a millisecond, as Linux has for the bursts of TCP (tcp_output.c, `tcp_tso_autosize`).
+/// Maximum delay: a millisecond. Linux bounds the bursts of TCP to the same time (tcp_output.c, `tcp_tso_autosize`).
 pub(super) const DELAY_MAX: Time = Time::from_millis(1);
 /// Maximum length of a received batch in bytes. More would not fit into a socket buffer of Linux's default
 /// `net.core.rmem_max` (208 KiB, of which the overhead of small buffers takes more than half).
 const BATCH_LEN_MAX: u64 = 64 << 10;
-/// Minimum length of a batch, in bytes per maximum delay, for which a delay pays: 32 Mbit/s. Requests and replies on
-/// a short path would only be delayed.
+/// Minimum number of bytes received per [`DELAY_MAX`] for which a delay pays: a rate of 32 Mbit/s. At a lower rate, a
+/// delay would only slow down requests and replies on a short path.
 const BATCH_LEN_MIN: u64 = 4 << 10;
 
-/// Returns the time within which due packets are sent together, after `bytes` were sent in `elapsed`. A path whose
-/// queue is shorter drops some of them.
+/// Returns the interval whose packets are sent as one batch, at the rate of `bytes` per `elapsed`. It is at most
+/// [`DELAY_MAX`] and [`BATCH_LEN_MAX`] long. A queue on the path that is shorter than a batch drops part of it.
 pub(super) fn send_delay(bytes: usize, elapsed: Time) -> Time {
     let bytes = (bytes as u64).max(1);
     Time::from_nanos(elapsed.as_nanos().saturating_mul(BATCH_LEN_MAX) / bytes).min(DELAY_MAX)
 }
 
-/// Returns the delay before the next receive, after `bytes` were received in `elapsed`; `None` if packets come too
-/// slowly.
+/// Returns the delay before the next receive call, at the rate of `bytes` per `elapsed`. `None` if that rate is too low
+/// for a delay.
 pub(super) fn receive_delay(bytes: usize, elapsed: Time) -> Option<Time> {
     let bytes_per_delay =
         (bytes as u64).saturating_mul(DELAY_MAX.as_nanos()) / elapsed.as_nanos().max(1);
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn sends_packets_that_are_due_soon_together() {
+    fn send_delay_is_the_time_of_a_batch() {
         assert_eq!(send_delay(0, Time::from_micros(3)), DELAY_MAX);
         assert_eq!(send_delay(125_000, DELAY_MAX), Time::from_nanos(524_288));
     }

@@ -33,8 +33,9 @@ pub(super) type Random = fn() -> u32;
 /// State shared by the driver and all handles of a socket.
 pub(super) struct Shared {
     pub(super) state: Mutex<State>,
-    /// Wakes the driver when a deadline moved forward.
+    /// Wakes the driver when a deadline moves to an earlier time.
     pub(super) wakeup: Wakeup,
+    /// Zero of [`Self::now`].
     pub(super) epoch: Instant,
     pub(super) local_addr: SocketAddr,
 }
@@ -121,14 +122,14 @@ impl Wakeup {
     pub(super) fn notify(&self) {
         if !self.is_notified.swap(true, SeqCst) {
             // A write to a full counter fails, but then the driver is already notified.
-            let _called_already = write(&self.eventfd, &1_u64.to_ne_bytes());
+            let _already_notified = write(&self.eventfd, &1_u64.to_ne_bytes());
         }
     }
 
-    /// Clears the notification after a wake-up. The read comes first: a thread that notifies in between finds the
-    /// flag set, and the driver processes its change after this call.
+    /// Clears the notification after a wake-up. The eventfd is read before the flag is cleared. A thread that notifies
+    /// in between finds the flag set and writes nothing. The driver processes its change all the same, after this call.
     pub(super) fn clear(&self) {
-        let _one_at_least = read(&self.eventfd, &mut [0; 8]);
+        let _count = read(&self.eventfd, &mut [0; 8]);
         self.is_notified.store(false, SeqCst);
     }
 }
@@ -175,25 +176,24 @@ impl State {
             Event::TimedOut(id) => (id, Err(io::ErrorKind::TimedOut.into())),
             Event::Closed(id, _) => return self.on_closed(id),
         };
-        if let Some(waiting) = self.waiters.get_mut(&id) {
-            waiting.wake_all();
+        if let Some(waiters) = self.waiters.get_mut(&id) {
+            waiters.wake_all();
             self.connect_results.insert(id, outcome);
         }
     }
 
-    /// Wakes the readers and writers of a connection for which there is something to read or free space, and no
-    /// others.
+    /// Wakes the readers of a connection if there is data to read, and its writers if the send buffer has free space.
     pub(super) fn wake_ready(&mut self, id: u32) {
-        let (Some(connection), Some(waiting)) =
+        let (Some(connection), Some(waiters)) =
             (self.endpoint.connection(id), self.waiters.get_mut(&id))
         else {
             return;
         };
         if connection.is_worth_reading() {
-            waiting.readers.wake();
+            waiters.readers.wake();
         }
         if connection.is_worth_writing() {
-            waiting.writers.wake();
+            waiters.writers.wake();
         }
     }
 
@@ -202,18 +202,18 @@ impl State {
         self.waiters.entry(id).and_modify(Waiters::wake_all);
     }
 
-    /// Removes a closed connection without a stream; wakes the tasks of others.
+    /// Handles a closed connection: removes it if its stream was dropped, else wakes its tasks.
     fn on_closed(&mut self, id: u32) {
         match self.waiters.get(&id) {
-            Some(waiting) if waiting.detached => self.remove(id),
+            Some(waiters) if waiters.detached => self.remove(id),
             _ => self.wake_all(id),
         }
     }
 
     /// Marks a connection whose stream was dropped.
     pub(super) fn detach(&mut self, id: u32) {
-        if let Some(waiting) = self.waiters.get_mut(&id) {
-            waiting.detached = true;
+        if let Some(waiters) = self.waiters.get_mut(&id) {
+            waiters.detached = true;
         }
         self.endpoint.wake(id);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Arbitrary packets for a connection. It does not panic, sends no more than it may, and accepts no
+//! Arbitrary packets sent to a connection. The connection does not panic, sends no more than it may, and accepts no
 //! acknowledgement of unsent packets.
 
 use crate::testbed::{assert_bytes, bytes_up_to, config, native, open};
@@ -116,7 +116,7 @@ fn stream_datagram(number: u32) -> Vec<u8> {
     encode(&PeerPacket::Data(Seq::new(FIRST).plus(number), payload))
 }
 
-/// Generates rounds: numbers of stream packets, then the range of a drop request.
+/// Generates rounds. Each has numbers of stream packets, then the first and last packet of a drop request.
 fn rounds_with_drops() -> impl Strategy<Value = Vec<(Vec<u32>, Seq, Seq)>> {
     vec((vec(0_u32..100, 0..40), seq(), seq()), 1..20)
 }
