@@ -15,18 +15,27 @@ pub struct Time {
     pub nanos: u32,
 }
 
-/// Time stamp units of file systems, in nanoseconds: ext4, XFS, Btrfs; SMB and NTFS; some servers;
-/// exFAT; ext3, HFS+, SFTP.
-const UNITS: [u32; 6] = [1, 100, 1_000, 1_000_000, 10_000_000, 1_000_000_000];
+/// Resolution of time stamps in file systems and protocols, in nanoseconds.
+const RESOLUTIONS: [u32; 6] = [
+    1,             // ext4, XFS, Btrfs
+    100,           // SMB, NTFS
+    1_000,         // some file servers
+    1_000_000,     // some file servers
+    10_000_000,    // exFAT
+    1_000_000_000, // ext3, HFS+, SFTP
+];
 
 impl Time {
-    /// Whether a file system that was given this time may have stored it as `kept`, truncated to
-    /// its unit. If the unit is a second, two changes within one second look the same, as for every
-    /// program that compares times.
+    /// Whether a file system that was given this time may have stored it as `stored`, truncated to its resolution.
+    /// If the resolution is a second, two changes within one second look the same, as for every program that compares
+    /// times.
     #[must_use]
     pub fn matches_stored(&self, stored: &Self) -> bool {
-        let cut = |unit: u32| self.nanos - self.nanos % unit;
-        self.seconds == stored.seconds && UNITS.iter().any(|unit| cut(*unit) == stored.nanos)
+        let truncated = |resolution: u32| self.nanos - self.nanos % resolution;
+        self.seconds == stored.seconds
+            && RESOLUTIONS
+                .iter()
+                .any(|resolution| truncated(*resolution) == stored.nanos)
     }
 }
 

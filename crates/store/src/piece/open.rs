@@ -29,7 +29,7 @@ pub struct OpenPiece {
 }
 
 impl OpenPiece {
-    /// Hash of a block, [`BlockHash::UNKNOWN`] if it came without a hash. `None` if the piece does
+    /// Returns the hash of a block, [`BlockHash::UNKNOWN`] if it came without a hash. `None` if the piece does
     /// not have the block.
     #[must_use]
     pub fn hash_of(&self, index: u64) -> Option<BlockHash> {
@@ -50,16 +50,16 @@ impl OpenPiece {
 
     pub(crate) fn open(dir: BorrowedFd<'_>, file: &[u8]) -> Result<Self, PieceFileError> {
         let entry = read_piece_header(dir, &internal_name(file, "piece"))?;
-        Self::of(dir, &entry)
+        Self::open_with_header(dir, &entry)
     }
 
-    fn of(dir: BorrowedFd<'_>, entry: &Entry) -> Result<Self, PieceFileError> {
+    fn open_with_header(dir: BorrowedFd<'_>, entry: &Entry) -> Result<Self, PieceFileError> {
         let name = |kind| internal_name(entry.path.name(), kind);
         let piece_header = name("piece");
         let version = *piece_header::file_version(entry)
             .map_err(|reason| PieceFileError::new(&piece_header, reason))?;
-        // Opened before the journal, for the reason given at [`super::held_blocks`]. Under the name
-        // that earlier versions used, or if power was lost before the part was renamed.
+        // The part is opened before the journal, for the reason given at [`super::held_blocks`]. Its name may still end
+        // in `part`: earlier versions used that name, and a power loss may come before the part is renamed.
         let file = match open_internal(dir, &name(PIECE_DATA)) {
             Err(error) if error.is_not_found() => open_internal(dir, &name("part"))?,
             found => found?,
@@ -73,7 +73,7 @@ impl OpenPiece {
     }
 }
 
-/// Records of a journal, if it exists, for the part in this version.
+/// Returns the journal's records for the part in this version; none if there is no journal.
 fn records(
     dir: BorrowedFd<'_>,
     journal: &[u8],
@@ -90,7 +90,7 @@ fn records(
     }
 }
 
-/// Internal file of a piece that is not valid.
+/// Internal file of a piece that cannot be used, with the reason.
 #[derive(Debug)]
 pub(crate) struct PieceFileError {
     internal: Vec<u8>,
@@ -111,7 +111,7 @@ impl PieceFileError {
 
     /// Error for this file in the directory `dir`.
     pub(crate) fn into_failure(self, dir: Option<&RelPath>) -> Failure {
-        match below(dir, &self.internal) {
+        match join_path(dir, &self.internal) {
             Ok(path) => Failure::Piece {
                 path,
                 reason: self.reason,
@@ -121,7 +121,7 @@ impl PieceFileError {
     }
 }
 
-fn below(dir: Option<&RelPath>, name: &[u8]) -> Result<RelPath, BadPath> {
+fn join_path(dir: Option<&RelPath>, name: &[u8]) -> Result<RelPath, BadPath> {
     match dir {
         Some(dir) => dir.join(name),
         None => RelPath::parse(name),
@@ -132,10 +132,10 @@ fn errno(error: &io::Error) -> PieceHeaderError {
     Errno::from_io_error(error).unwrap_or(Errno::IO).into()
 }
 
-/// Opens an internal file for reading, and checks that no other user can have placed it: the copied
-/// data gets the owner and mode in the piece header.
+/// Opens an internal file for reading, and checks that no other user can have placed it. The piece header gives the
+/// copied data its owner and mode, so another user must not choose them.
 fn open_internal(dir: BorrowedFd<'_>, internal: &[u8]) -> Result<File, PieceFileError> {
-    let opened = || {
+    let open = || {
         let handle = open_handle(dir, internal)?;
         if handle.kind() != FileType::RegularFile {
             return Err(PieceHeaderError::Untrusted(vfs::UntrustedFile::NotRegular));
@@ -144,7 +144,7 @@ fn open_internal(dir: BorrowedFd<'_>, internal: &[u8]) -> Result<File, PieceFile
         handle.unreadable.map_or(Ok(()), Err)?;
         Ok(File::from(handle.fd))
     };
-    opened().map_err(|reason| PieceFileError::new(internal, reason))
+    open().map_err(|reason| PieceFileError::new(internal, reason))
 }
 
 pub(super) fn read_piece_header(
@@ -163,7 +163,7 @@ pub(crate) fn read_piece(
     file: &[u8],
 ) -> Result<(Entry, Vec<Range<u64>>), PieceFileError> {
     let entry = read_piece_header(dir, &internal_name(file, "piece"))?;
-    let blocks = match OpenPiece::of(dir, &entry) {
+    let blocks = match OpenPiece::open_with_header(dir, &entry) {
         Ok(piece) => ranges_of(&piece.records),
         Err(error) if error.is_not_found() => Vec::new(),
         Err(error) => return Err(error),

@@ -7,8 +7,6 @@ const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
 const STICKY: u32 = 0o1000;
 const EXECUTE: u32 = 0o111;
-/// Set-id bits and the sticky bit.
-const SPECIAL: u32 = SET_USER_ID | SET_GROUP_ID | STICKY;
 const ALL: u32 = 0o7777;
 const CHANGES_MAX: usize = 64;
 
@@ -55,7 +53,7 @@ pub enum Action {
 }
 
 impl Chmod {
-    /// Mode after all changes, for a directory or another entry.
+    /// Returns the mode after all changes. `directory` is whether the entry is a directory.
     #[must_use]
     pub fn apply(&self, mode: u32, directory: bool) -> u32 {
         self.0
@@ -102,14 +100,14 @@ impl FromStr for Chmod {
 }
 
 fn parse_change(part: &str) -> Option<Change> {
-    let (what, rest) = match part.as_bytes().first()? {
+    let (applies_to, rest) = match part.as_bytes().first()? {
         b'D' => (AppliesTo::Directories, &part[1..]),
         b'F' => (AppliesTo::Files, &part[1..]),
         _ => (AppliesTo::Everything, part),
     };
     let change = octal(rest).or_else(|| symbolic(rest))?;
     Some(Change {
-        applies_to: what,
+        applies_to,
         ..change
     })
 }
@@ -174,7 +172,7 @@ fn permission_bits(name: char) -> Option<u32> {
         'x' => Some(EXECUTE),
         'X' => Some(0),
         's' => Some(SET_USER_ID | SET_GROUP_ID),
-        't' => Some(SPECIAL & STICKY),
+        't' => Some(STICKY),
         _ => None,
     }
 }

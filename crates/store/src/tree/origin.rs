@@ -33,7 +33,7 @@ const IDENTITY: &[u8] = b".longhaul-identity";
 const BIRTH_LEN: usize = 16;
 
 /// Bytes in a record.
-const LEN: usize = 40 + BIRTH_LEN;
+const RECORD_LEN: usize = 40 + BIRTH_LEN;
 
 /// Source of a copy: a digest chosen by the caller.
 pub type SourceId = [u8; 32];
@@ -68,7 +68,7 @@ impl From<io::Error> for OriginError {
 /// the name after a crash does not count as the copy.
 ///
 /// # Errors
-/// The system's error, or an entry other than an empty directory has the name by now.
+/// The system's error, also if the name now belongs to an entry other than an empty directory.
 pub fn make(root: &Root, path: &RelPath, origin: &SourceId) -> Result<(), OriginError> {
     let dir = parent_dir(root, path)?;
     let temporary = temporary_path(path).map_err(Failure::from)?;
@@ -78,8 +78,8 @@ pub fn make(root: &Root, path: &RelPath, origin: &SourceId) -> Result<(), Origin
         .map(|identity| root.remove(&identity));
     let _ = root.remove_dir(&temporary);
     root.make_dir(&temporary)?;
-    let made = read_identity(root, &temporary, IfMissing::Create)?;
-    write(&dir, path.name(), &made, origin)?;
+    let identity = read_identity(root, &temporary, IfMissing::Create)?;
+    write(&dir, path.name(), &identity, origin)?;
     root.rename(&temporary, path)?;
     Ok(dir.sync()?)
 }
@@ -150,7 +150,7 @@ fn read_identity(root: &Root, path: &RelPath, missing: IfMissing) -> Result<Iden
     })
 }
 
-/// Random bytes in the identity file.
+/// Returns the random bytes in the identity file.
 fn random_birth<D: Directory>(dir: &D, missing: IfMissing) -> Result<[u8; BIRTH_LEN], OpenError> {
     let mut birth = [0; BIRTH_LEN];
     if let Some(file) = dir.open(IDENTITY, OpenMode::Read)?
@@ -178,7 +178,8 @@ fn write<D: Directory>(
     }
 }
 
-/// Writes a file so that it is never empty once it existed: another copy may read it at any moment.
+/// Writes a file durably. Once the file exists, it never becomes empty again, because another copy may read it at any
+/// moment.
 fn write_durably<D: Directory>(dir: &D, internal: &[u8], bytes: &[u8]) -> Result<(), OpenError> {
     let file = dir.open(internal, OpenMode::CreateAndWait)?;
     let file = file.ok_or(io::Error::from(io::ErrorKind::NotFound))?;
@@ -194,7 +195,7 @@ fn is_recorded<D: Directory>(
     identity: &Identity,
     origin: &SourceId,
 ) -> Result<bool, OpenError> {
-    let mut stored = vec![0; LEN + 1];
+    let mut stored = vec![0; RECORD_LEN + 1];
     let length = match dir.open(&record_name(name), OpenMode::Read)? {
         Some(file) => file.read_at(&mut stored, 0)?,
         None => 0,
@@ -206,8 +207,8 @@ fn record_name(name: &[u8]) -> Vec<u8> {
     internal_name(name, "origin")
 }
 
-fn encode(identity: &Identity, origin: &SourceId) -> [u8; LEN] {
-    let mut bytes = [0; LEN];
+fn encode(identity: &Identity, origin: &SourceId) -> [u8; RECORD_LEN] {
+    let mut bytes = [0; RECORD_LEN];
     bytes[..32].copy_from_slice(origin);
     bytes[32..40].copy_from_slice(&identity.inode.to_be_bytes());
     bytes[40..].copy_from_slice(&identity.birth);
@@ -293,6 +294,6 @@ mod tests {
         make(&root, &path, &[1; 32]).unwrap();
         assert!(is_copy(&root, &path, &[1; 32]).unwrap());
         let names = fs::read_dir(temp.path()).unwrap().count();
-        assert_eq!(names, 2, "the directory and its note");
+        assert_eq!(names, 2, "the directory and its record");
     }
 }

@@ -59,7 +59,7 @@ fn ordinary_user_copies_own_files() {
 }
 
 #[test]
-fn fields_denied_to_the_user_are_neither_tried_nor_compared() {
+fn fields_denied_to_the_user_are_neither_set_nor_compared() {
     if !is_root() {
         longhaul_testbed::skip::record("needs root to create files of another user");
         return;
@@ -101,12 +101,12 @@ fn compare_with(program: &str, arguments: &[&str]) {
     );
     make_every_type(&src);
     let from = format!("{}/.", src.display());
-    let ran = Command::new(program)
+    let result = Command::new(program)
         .args(arguments)
         .arg(from)
         .arg(&theirs)
         .output();
-    let Ok(output) = ran else {
+    let Ok(output) = result else {
         longhaul_testbed::skip::record(format!("{program} is not installed"));
         return;
     };
