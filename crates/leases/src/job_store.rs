@@ -20,7 +20,7 @@ use tokio_postgres::{
 /// Time limit for deleting a job. A job of a million tasks takes seconds.
 const DELETE_LIMIT: Duration = Duration::from_secs(310);
 const DELETE_TIMEOUT: &str = "SET LOCAL statement_timeout = '300s'";
-/// Attempts to join a job while others create and delete it.
+/// Maximum number of attempts to join a job while others create and delete it.
 const JOIN_TRIES: u32 = 10;
 /// Maximum number of jobs that [`JobStore::jobs`] lists, the oldest first.
 pub const JOBS_MAX: i64 = 1000;
@@ -68,7 +68,7 @@ impl JobStore {
     /// that `SSL_CERT_FILE` names.
     ///
     /// # Errors
-    /// [`Error::Address`]; [`Error::Unreachable`] and [`Error::Refused`], depending on the server;
+    /// [`Error::Address`]; [`Error::Unreachable`] or [`Error::Refused`] from the server;
     /// [`Error::Format`] if another version of longhaul created the tables.
     pub fn open(address: &str) -> Result<Self, Error> {
         Self::prepare(ConnectTarget::new(address, None)?)
@@ -100,7 +100,7 @@ impl JobStore {
         Ok(Self { connection, target })
     }
 
-    /// Hosts, ports and database, for messages; without user and password.
+    /// Returns hosts, ports and database for messages, without user and password.
     pub fn label(&self) -> &str {
         &self.target.label
     }

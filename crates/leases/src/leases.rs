@@ -94,7 +94,7 @@ impl JobStore {
     /// [`Error::TooLarge`] beyond [`ADD_COUNT_MAX`], [`ADD_LEN_MAX`] and the limits of tasks, and
     /// errors of the connection.
     pub fn add_tasks(&self, token: Token, tasks: &[NewTask]) -> Result<Option<u64>, Error> {
-        check_all(tasks)?;
+        check_tasks(tasks)?;
         let keys: Vec<&[u8]> = tasks.iter().map(|task| &*task.key).collect();
         let bodies: Vec<&[u8]> = tasks.iter().map(|task| &*task.body).collect();
         let bytes: Vec<i64> = tasks.iter().map(|task| task.bytes.cast_signed()).collect();
@@ -144,7 +144,8 @@ impl JobStore {
     }
 
     /// Fails a task permanently: neither it nor the tasks that wait for its group will be done.
-    /// Returns as [`complete`](Self::complete) does. The caller decides when, by [`Lease::tries`].
+    /// Returns as [`complete`](Self::complete) does. The caller decides after how many
+    /// [`tries`](Lease::tries) it gives up.
     ///
     /// # Errors
     /// [`Error::TooLarge`] beyond [`RESULT_LEN_MAX`], and errors of the connection.
@@ -198,7 +199,7 @@ fn token_numbers(tokens: &[Token]) -> Vec<i64> {
     tokens.iter().map(|token| token.0).collect()
 }
 
-/// Acquires tasks. MATERIALIZED chooses the rows once, whatever PostgreSQL's query planner does. Rows
+/// Acquires tasks. MATERIALIZED makes PostgreSQL choose the rows once, whatever its query planner does. Rows
 /// that another holder is about to acquire are skipped. Rows that another holder has just changed are
 /// checked again before they are locked.
 const ACQUIRE: &str = "
@@ -273,7 +274,7 @@ fn read_lease(row: &Row, until: Instant) -> Result<(i64, Lease), PgError> {
     Ok((row.try_get(0)?, lease))
 }
 
-fn check_all(tasks: &[NewTask]) -> Result<(), Error> {
+fn check_tasks(tasks: &[NewTask]) -> Result<(), Error> {
     check_bound("the number of tasks to add", tasks.len(), ADD_COUNT_MAX)?;
     tasks.iter().try_for_each(NewTask::check)?;
     let len = tasks.iter().map(NewTask::len).sum();

@@ -41,10 +41,10 @@
 //! takes at most 10 s, a reply 20 s (15 s at the server). Both may be needed twice if the
 //! connection was broken. An idle connection whose server is gone is closed after 25 s. Memory is
 //! that of [`ACQUIRE_COUNT_MAX`] bodies, or of one addition of [`ADD_LEN_MAX`]. Only
-//! [`delete_job`](JobStore::delete_job) may take five minutes, or ten.
+//! [`delete_job`](JobStore::delete_job) may take five minutes, or ten if it is repeated.
 //!
-//! Keys, names and reasons may be any bytes. Needs PostgreSQL 12 or later, and sessions: a pool
-//! that gives each transaction another session does not work.
+//! Keys, names and reasons may be any bytes. Needs PostgreSQL 12 or later. A connection pool in
+//! front of it must keep one session for each connection (in PgBouncer, `pool_mode = session`).
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 

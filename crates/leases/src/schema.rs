@@ -10,10 +10,10 @@ use tokio_postgres::{Client, Error as PgError};
 /// Format number, increased when the tables change.
 pub(crate) const FORMAT: i32 = 1;
 
-/// Statements that create the tables, in one transaction, because they are sent together. The
-/// lock's number is the word "longhaul".
+/// Statements that create the tables. They are sent together, so they run in one transaction. The
+/// lock's number is the word "longhaul" in ASCII.
 ///
-/// `state`: 0 open, 1 leased, 2 done, 3 failed. `token` and `holder` are those of the last
+/// A row of `extent` is a task. `state`: 0 open, 1 leased, 2 done, 3 failed. `token` and `holder` are those of the last
 /// acquisition. Names of groups are stored as digests, because an index cannot hold long values.
 /// For the same reason, keys are unique by their digests.
 const TABLES: &str = "
@@ -53,7 +53,7 @@ CREATE INDEX IF NOT EXISTS extent_unfinished ON longhaul.extent (job, part_of) W
 INSERT INTO longhaul.format SELECT 1 WHERE NOT EXISTS (SELECT FROM longhaul.format);
 ";
 
-/// Creates the tables if they are missing. If they exist, no right to create tables is needed.
+/// Creates the tables if they are missing. If they exist, the user needs no right to create tables.
 ///
 /// # Errors
 /// [`Error::Format`] for tables of another format, [`Error::Refused`] without the rights.

@@ -78,9 +78,9 @@ fn holder_deadline_is_not_after_server_deadline() {
     let acquired = only(database.store.acquire(job, "one", 1, LONG).unwrap());
     let after = Instant::now();
     assert!(acquired.until >= before + LONG && acquired.until <= after + LONG);
-    let left =
+    let has_full_ttl =
         "SELECT extract(epoch FROM expires - since) >= 3600 FROM longhaul.extent WHERE key = 'a'";
-    assert_eq!(database.sql(left), "t");
+    assert_eq!(database.sql(has_full_ttl), "t");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn ending_a_task_is_idempotent() {
     );
     assert!(
         store.acquire(job, "one", 1, LONG).unwrap().is_empty(),
-        "its pause lasts"
+        "the released task is paused"
     );
     assert_eq!(
         store.results(job, Position::default(), 9).unwrap()[1].result,
@@ -165,7 +165,7 @@ fn second_planner_adds_no_task_twice() {
         Some(2)
     );
     let second = only(store.acquire(job, "two", 1, LONG).unwrap());
-    assert_eq!(second.key, b"plan", "what was added comes after it");
+    assert_eq!(second.key, b"plan", "added tasks come after the plan");
     assert_eq!(store.add_tasks(first.token, &tasks(["c"])).unwrap(), None);
     let plan = tasks(["plan", "a", "b", "c", "d"]);
     assert_eq!(store.add_tasks(second.token, &plan).unwrap(), Some(2));

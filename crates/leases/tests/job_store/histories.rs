@@ -9,7 +9,7 @@ const HOLDERS: [&str; 3] = ["one", "two", "three"];
 const KEYS: usize = 8;
 const GROUPS: [&str; 2] = ["left", "right"];
 
-/// Operation of a history. A token is given by its index, counted back from the last one issued.
+/// Call of a history. A token is given by its index, counted back from the last token that was issued.
 #[derive(Clone, Debug)]
 enum Operation {
     Acquire {
@@ -41,6 +41,7 @@ enum Operation {
     },
 }
 
+/// Task to add: an index of its key, and indices of [`GROUPS`].
 #[derive(Clone, Debug)]
 struct TaskPlan {
     key: usize,
@@ -48,7 +49,7 @@ struct TaskPlan {
     after: Option<usize>,
 }
 
-fn plan() -> impl Strategy<Value = TaskPlan> {
+fn task_plan() -> impl Strategy<Value = TaskPlan> {
     let group = || prop::option::of(0..GROUPS.len());
     (0..KEYS, group(), group()).prop_map(|(key, group, after)| TaskPlan { key, group, after })
 }
@@ -61,7 +62,7 @@ fn operation() -> impl Strategy<Value = Operation> {
             .prop_map(|(holder, count, expired)| Operation::Acquire { holder, count, expired }),
         2 => (vec(token(), 0..4), any::<bool>())
             .prop_map(|(tokens, expired)| Operation::Renew { tokens, expired }),
-        3 => (token(), vec(plan(), 0..4)).prop_map(|(token, tasks)| Operation::Add { token, tasks }),
+        3 => (token(), vec(task_plan(), 0..4)).prop_map(|(token, tasks)| Operation::Add { token, tasks }),
         4 => token().prop_map(|token| Operation::Complete { token }),
         2 => (token(), any::<bool>()).prop_map(|(token, pause)| Operation::Release { token, pause }),
         1 => token().prop_map(|token| Operation::Fail { token }),
@@ -72,7 +73,7 @@ fn operation() -> impl Strategy<Value = Operation> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    Open { pauses: bool },
+    Open { paused: bool },
     Leased { expired: bool },
     Done,
     Failed,
@@ -89,7 +90,7 @@ struct ModelTask {
 
 impl ModelTask {
     fn new(new: NewTask) -> Self {
-        let state = State::Open { pauses: false };
+        let state = State::Open { paused: false };
         Self {
             new,
             state,
@@ -100,7 +101,7 @@ impl ModelTask {
     }
 }
 
-/// Model: tasks in order, and the tokens that were issued.
+/// Model of a job: its tasks in the order in which they were added, and the tokens that were issued.
 struct Model {
     tasks: Vec<ModelTask>,
     tokens: Vec<Token>,
@@ -112,63 +113,63 @@ impl Model {
         Some(self.tokens[index])
     }
 
-    fn waits(&self, extent: &ModelTask) -> bool {
+    fn is_waiting(&self, task: &ModelTask) -> bool {
         let unfinished = |other: &ModelTask| {
             other.new.group.is_some()
-                && other.new.group == extent.new.after
+                && other.new.group == task.new.after
                 && other.state != State::Done
         };
         self.tasks.iter().any(unfinished)
     }
 
-    fn may_acquire(&self, extent: &ModelTask, holder: usize) -> bool {
-        let free = match extent.state {
-            State::Open { pauses } => !pauses || extent.holder != holder,
+    fn may_acquire(&self, task: &ModelTask, holder: usize) -> bool {
+        let free = match task.state {
+            State::Open { paused } => !paused || task.holder != holder,
             State::Leased { expired } => expired,
             State::Done | State::Failed => false,
         };
-        free && !self.waits(extent)
+        free && !self.is_waiting(task)
     }
 
     fn acquire(&mut self, holder: usize, count: u32, expired: bool, acquired: &[Lease]) {
-        let may = |index: &usize| self.may_acquire(&self.tasks[*index], holder);
-        let chosen = (0..self.tasks.len()).filter(may).take(count as usize);
+        let is_available = |index: &usize| self.may_acquire(&self.tasks[*index], holder);
+        let chosen = (0..self.tasks.len())
+            .filter(is_available)
+            .take(count as usize);
         let chosen: Vec<usize> = chosen.collect();
         assert_eq!(chosen.len(), acquired.len());
         let last = self.tokens.iter().max().copied();
         for (index, lease) in chosen.into_iter().zip(acquired) {
-            let extent = &mut self.tasks[index];
-            extent.tries += 1;
-            assert_eq!((&lease.key, lease.tries), (&extent.new.key, extent.tries));
+            let task = &mut self.tasks[index];
+            task.tries += 1;
+            assert_eq!((&lease.key, lease.tries), (&task.new.key, task.tries));
             assert!(Some(lease.token) > last && !self.tokens.contains(&lease.token));
-            extent.state = State::Leased { expired };
-            (extent.token, extent.holder) = (Some(lease.token), holder);
+            task.state = State::Leased { expired };
+            (task.token, task.holder) = (Some(lease.token), holder);
             self.tokens.push(lease.token);
         }
     }
 
-    /// Task whose last acquisition has this token.
+    /// Returns the task whose last acquisition has this token.
     fn task_of(&mut self, token: Token) -> Option<&mut ModelTask> {
-        self.tasks
-            .iter_mut()
-            .find(|extent| extent.token == Some(token))
+        self.tasks.iter_mut().find(|task| task.token == Some(token))
     }
 
     fn is_leased(&mut self, token: Token) -> bool {
-        let leased = |extent: &mut ModelTask| matches!(extent.state, State::Leased { .. });
+        let leased = |task: &mut ModelTask| matches!(task.state, State::Leased { .. });
         self.task_of(token).is_some_and(leased)
     }
 
-    /// Whether this end has an effect: the token is valid, or ended the task in the same way
-    /// before.
-    fn end(&mut self, token: Token, end: State) -> bool {
-        let Some(extent) = self.task_of(token) else {
+    /// Ends the lease of a task, which gets the state `end`. Returns whether the database must accept the call: the
+    /// token is valid, or has ended the task in the same way before.
+    fn end_lease(&mut self, token: Token, end: State) -> bool {
+        let Some(task) = self.task_of(token) else {
             return false;
         };
-        match (extent.state, end) {
-            (State::Leased { .. }, _) => extent.state = end,
+        match (task.state, end) {
+            (State::Leased { .. }, _) => task.state = end,
             (State::Open { .. }, State::Open { .. }) => {}
-            (was, end) => return was == end,
+            (state, end) => return state == end,
         }
         true
     }
@@ -176,7 +177,7 @@ impl Model {
     fn add(&mut self, tasks: &[NewTask]) -> u64 {
         let before = self.tasks.len();
         for new in tasks {
-            if !self.tasks.iter().any(|extent| extent.new.key == new.key) {
+            if !self.tasks.iter().any(|task| task.new.key == new.key) {
                 self.tasks.push(ModelTask::new(new.clone()));
             }
         }
@@ -185,10 +186,10 @@ impl Model {
 
     fn release_unknown(&mut self, holder: usize, known: &[Token]) -> u64 {
         let mut count = 0;
-        for extent in &mut self.tasks {
-            let leased = matches!(extent.state, State::Leased { .. }) && extent.holder == holder;
-            if leased && !known.contains(&extent.token.unwrap()) {
-                extent.state = State::Open { pauses: false };
+        for task in &mut self.tasks {
+            let leased = matches!(task.state, State::Leased { .. }) && task.holder == holder;
+            if leased && !known.contains(&task.token.unwrap()) {
+                task.state = State::Open { paused: false };
                 count += 1;
             }
         }
@@ -196,12 +197,18 @@ impl Model {
     }
 
     fn check(&self, status: &JobStatus) {
-        let count = |like: &dyn Fn(&ModelTask) -> bool| {
-            self.tasks.iter().filter(|extent| like(extent)).count() as u64
+        let count = |matches: &dyn Fn(&ModelTask) -> bool| {
+            self.tasks.iter().filter(|task| matches(task)).count() as u64
         };
-        let open = |extent: &ModelTask| matches!(extent.state, State::Open { .. });
-        assert_eq!(status.open.tasks, count(&|e| open(e) && !self.waits(e)));
-        assert_eq!(status.waiting.tasks, count(&|e| open(e) && self.waits(e)));
+        let open = |task: &ModelTask| matches!(task.state, State::Open { .. });
+        assert_eq!(
+            status.open.tasks,
+            count(&|e| open(e) && !self.is_waiting(e))
+        );
+        assert_eq!(
+            status.waiting.tasks,
+            count(&|e| open(e) && self.is_waiting(e))
+        );
         assert_eq!(status.done.tasks, count(&|e| e.state == State::Done));
         assert_eq!(status.failed.tasks, count(&|e| e.state == State::Failed));
         let leased = |expired| move |e: &ModelTask| e.state == State::Leased { expired };
@@ -287,7 +294,7 @@ impl History {
                 };
                 assert_eq!(
                     store.complete(token, b"").unwrap(),
-                    model.end(token, State::Done)
+                    model.end_lease(token, State::Done)
                 );
             }
             Operation::Release { token, pause } => {
@@ -297,7 +304,7 @@ impl History {
                 let accepted = store.release(token, "", if pause { TTL_MAX } else { EXPIRED });
                 assert_eq!(
                     accepted.unwrap(),
-                    model.end(token, State::Open { pauses: pause })
+                    model.end_lease(token, State::Open { paused: pause })
                 );
             }
             Operation::Fail { token } => {
@@ -306,7 +313,7 @@ impl History {
                 };
                 assert_eq!(
                     store.fail(token, "").unwrap(),
-                    model.end(token, State::Failed)
+                    model.end_lease(token, State::Failed)
                 );
             }
             Operation::ReleaseUnknown { holder, known } => {
