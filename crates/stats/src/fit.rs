@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of goodness of fit: the probability of a sample at least as extreme as this one, if the declared distribution
-//! holds.
+//! Tests of goodness of fit: does a sample follow a given distribution?
 //!
-//! Every function returns this probability, the p-value. A sound generator gives a p-value below 0.001 for one seed in
-//! a thousand. A wrong generator gives such a p-value for nearly every seed, once the sample is large enough.
+//! Every function returns a p-value: the probability of a sample at least as extreme as this one, if the distribution
+//! is the given one. A sound generator gives a p-value below 0.001 for one seed in a thousand. A wrong generator gives
+//! such a p-value for nearly every seed, once the sample is large enough.
 
 use statrs::distribution::{Binomial, ChiSquared, ContinuousCDF, DiscreteCDF};
 
@@ -22,23 +22,23 @@ pub fn binomial(successes: u64, trials: u64, p: f64) -> f64 {
     (2.0 * at_most.min(at_least)).min(1.0)
 }
 
-/// Number of cells of the χ² test. The longest runs may fill one more.
+/// Number of cells of the χ² test. The longest runs may have one more cell.
 const CELLS: f64 = 20.0;
-/// Least expected number of runs in a cell: twice the customary 5.
+/// Smallest expected number of runs in a cell: twice the customary 5.
 const EXPECTED_MIN: f64 = 10.0;
 
 /// p-value of run `lengths`, each at least 1, under the geometric distribution: a run ends with probability `p` after
 /// each member. The χ² test has about twenty cells of equal probability, fewer for few runs. `None` if there are too
-/// few runs for two cells, or if `p` leaves nothing to test.
+/// few runs for two cells, or if `p` is 0 or 1.
 #[must_use]
 pub fn geometric(lengths: &[u64], p: f64) -> Option<f64> {
     let n = lengths.len() as f64;
     let edges = cell_edges(n, p)?;
     let longer = |than: u64| n * (1.0 - p).powf(than as f64);
     let deviation = |i: usize| {
-        let (above, upto) = (edges[i], edges.get(i + 1).copied());
-        let expected = longer(above) - upto.map_or(0.0, longer);
-        let inside = |length: &&u64| **length > above && upto.is_none_or(|end| **length <= end);
+        let (lower, upper) = (edges[i], edges.get(i + 1).copied());
+        let expected = longer(lower) - upper.map_or(0.0, longer);
+        let inside = |length: &&u64| **length > lower && upper.is_none_or(|end| **length <= end);
         let observed = lengths.iter().filter(inside).count() as f64;
         (observed - expected).powi(2) / expected
     };
@@ -53,11 +53,11 @@ pub fn geometric(lengths: &[u64], p: f64) -> Option<f64> {
 fn cell_edges(n: f64, p: f64) -> Option<Vec<u64>> {
     let share = (EXPECTED_MIN / n).max(1.0 / CELLS);
     let mut edges = vec![0];
-    let mut left = 1.0;
-    while p > 0.0 && p < 1.0 && left > share {
-        let edge = ((left - share).ln() / (1.0 - p).ln()).ceil();
-        left = (1.0 - p).powf(edge);
-        if left * n >= EXPECTED_MIN {
+    let mut tail = 1.0;
+    while p > 0.0 && p < 1.0 && tail > share {
+        let edge = ((tail - share).ln() / (1.0 - p).ln()).ceil();
+        tail = (1.0 - p).powf(edge);
+        if tail * n >= EXPECTED_MIN {
             edges.push(edge as u64);
         }
     }

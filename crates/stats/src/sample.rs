@@ -41,7 +41,8 @@ fn bracket(sorted: &[f64], share: f64) -> Option<(f64, f64, f64)> {
 }
 
 /// The smallest value of `sorted` for which at least a `share` (0 to 1) of all values is not greater: definition 1, the
-/// inverse of the distribution function. The result is always an observed value, as counts and steps need.
+/// inverse of the distribution function. The result is always an observed value, never a value between two, so it suits
+/// counts.
 #[must_use]
 pub fn quantile_by_rank<T: Copy>(sorted: &[T], share: f64) -> Option<T> {
     let rank = (share * sorted.len() as f64).ceil() as usize;
