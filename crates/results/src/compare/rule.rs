@@ -15,9 +15,9 @@ pub(crate) enum Verdict {
     Lower,
     /// Not significantly different.
     NotSignificant,
-    /// Unknown, because there is only one run.
+    /// Unknown, because one side has fewer than two runs.
     Unknown,
-    /// Host overloaded during every run of one side.
+    /// Unknown, because the emulator was late in every run of one side.
     Overloaded,
 }
 
@@ -50,23 +50,23 @@ impl Verdict {
 const RANK_TEST_RUNS_MIN: usize = 5;
 /// Minimum number of repetitions on each side for a comparison of ranges; fewer give no verdict.
 const RANGE_RUNS_MIN: usize = 2;
-/// Significance level of the rank test. Five against five without overlap have p = 0.008. About one of a hundred
-/// metrics that do not differ is marked.
+/// Significance level of the rank test. Five runs against five without overlap have p = 0.008. Of a hundred metrics
+/// that do not differ, about one is called significant by chance.
 const P_VALUE_MAX: f64 = 0.01;
 /// Smallest relevant difference of medians for the rank test, relative to the smaller median.
 const RANK_TEST_DIFFERENCE_MIN: f64 = 0.02;
-/// Smallest relevant difference of medians for ranges. It is larger, because the ranges of three against three runs
-/// are disjoint by chance in one of ten cases.
+/// Smallest relevant difference of medians for the comparison of ranges, relative to the smaller median. It is larger
+/// than for the rank test: the ranges of three runs against three are disjoint by chance in one of ten cases.
 const RANGE_DIFFERENCE_MIN: f64 = 0.05;
 
-/// Returns the probability that the ranges of `a` and `b` runs are disjoint by chance. Of all ways to distribute the
-/// values, one has the first side's below, and one above.
+/// Returns the probability that the ranges of `a` and `b` runs are disjoint by chance. Of all ways to divide the values
+/// between the sides, one puts all of the first side below the second, and one puts them above.
 pub(crate) fn disjoint_probability(a: usize, b: usize) -> f64 {
     let ways = (1..=a).fold(1.0, |ways, n| ways * (b + n) as f64 / n as f64);
     (2.0 / ways).min(1.0)
 }
 
-/// Returns whether the verdict for these numbers of runs comes from ranges alone.
+/// Returns whether these numbers of runs are compared by ranges, and not by the rank test.
 pub(crate) fn is_judged_by_ranges(a: usize, b: usize) -> bool {
     (RANGE_RUNS_MIN..RANK_TEST_RUNS_MIN).contains(&a.min(b))
 }
@@ -97,7 +97,8 @@ pub fn describe_significance_rule() -> [String; 4] {
     ]
 }
 
-/// Returns the verdict for all values of both sides, in any order; none may be empty.
+/// Returns the verdict for all values of both sides, in any order. It is [`Verdict::Unknown`] if one side has fewer
+/// than two values.
 pub(crate) fn verdict(baseline: &[f64], candidate: &[f64]) -> Verdict {
     let (Some(before), Some(after)) = (summary(baseline), summary(candidate)) else {
         return Verdict::Unknown;
@@ -125,11 +126,13 @@ fn summary(values: &[f64]) -> Option<Summary> {
     Summary::of(values.iter().copied())
 }
 
-/// Maximum number of values for the exact test: the number of ways, 60 choose 30, is exact enough in an `f64`.
+/// Maximum number of values for the exact test. The number of ways is at most 60 choose 30 (1.2e17), of
+/// which an `f64` loses only the last two digits.
 const EXACT_MAX: usize = 60;
 
 /// Returns the two-sided p-value of the Mann–Whitney test: the probability of such a rank sum, or a more extreme one,
-/// for two samples of one distribution. Exact up to 60 values, ties included; above, by the normal distribution.
+/// if both samples have the same distribution. Exact for up to 60 values, ties included. For more values it uses the
+/// normal distribution.
 fn p_value(a: &[f64], b: &[f64]) -> f64 {
     let ranks = doubled_ranks(a, b);
     let sum: usize = ranks[..a.len()].iter().sum();
@@ -139,7 +142,8 @@ fn p_value(a: &[f64], b: &[f64]) -> f64 {
     }
 }
 
-/// Returns twice the rank of each value, those of `a` first. Equal values share the middle of their ranks.
+/// Returns twice the rank of each value, so that all are integers. Those of `a` come first. Equal values share the mean
+/// of their ranks.
 fn doubled_ranks(a: &[f64], b: &[f64]) -> Vec<usize> {
     let all: Vec<f64> = a.iter().chain(b).copied().collect();
     let rank = |value: &f64| {
@@ -150,7 +154,8 @@ fn doubled_ranks(a: &[f64], b: &[f64]) -> Vec<usize> {
     all.iter().map(rank).collect()
 }
 
-/// Returns the exact p-value, over all ways to choose `sample_size` of the ranks; `sum` is the observed rank sum.
+/// Returns the exact p-value: the share of all ways to choose `sample_size` of the ranks whose sum is as extreme as
+/// `sum`, the observed one.
 fn exact_p_value(ranks: &[usize], sample_size: usize, sum: usize) -> f64 {
     let total: usize = ranks.iter().sum();
     // ways[k][s]: number of ways in which k of the ranks so far have the sum s.
@@ -164,14 +169,14 @@ fn exact_p_value(ranks: &[usize], sample_size: usize, sum: usize) -> f64 {
         }
     }
     let all: f64 = ways[sample_size].iter().sum();
-    // Twice the mean of the sum, an integer.
+    // The mean rank sum times the number of ranks. It is an integer, and the mean alone may not be.
     let middle = total * sample_size;
-    let extreme =
+    let is_as_extreme =
         |s: usize| (s * ranks.len()).abs_diff(middle) >= (sum * ranks.len()).abs_diff(middle);
-    let more = (0..=total)
-        .filter(|s| extreme(*s))
+    let extreme_ways = (0..=total)
+        .filter(|s| is_as_extreme(*s))
         .map(|s| ways[sample_size][s]);
-    more.sum::<f64>() / all
+    extreme_ways.sum::<f64>() / all
 }
 
 /// Returns the p-value by the normal distribution, with the variance corrected for ties and a continuity correction.
@@ -181,9 +186,9 @@ fn normal_p_value(ranks: &[usize], sample_size: usize, sum: usize) -> f64 {
     let mean = ranks.iter().sum::<f64>() / n;
     let spread = ranks.iter().map(|rank| (rank - mean).powi(2)).sum::<f64>() / (n - 1.0);
     let deviation = (k * (n - k) / n * spread).sqrt();
-    let away = ((sum as f64 / 2.0 - k * mean).abs() - 0.5).max(0.0);
+    let distance = ((sum as f64 / 2.0 - k * mean).abs() - 0.5).max(0.0);
     match deviation > 0.0 {
-        true => 2.0 * upper_tail(away / deviation),
+        true => 2.0 * upper_tail(distance / deviation),
         false => 1.0,
     }
 }

@@ -11,8 +11,9 @@ use longhaul_report::{
     registry::Better,
 };
 
-/// Returns the table, other differences and a count, each line terminated. Without `all`, only the main metric and
-/// significant differences are listed.
+/// Returns the comparison as lines, each with a newline: both results, settings that differ, the table of metrics,
+/// cells that only one result has, and the number of significant differences. Without `all`, the table has only the
+/// main metric and significant differences.
 pub(super) fn render(comparison: &Comparison, all: bool) -> String {
     let heading = ["cell", "metric", "baseline", "candidate", "ratio", ""]
         .map(str::to_owned)
@@ -59,7 +60,7 @@ pub(super) fn render(comparison: &Comparison, all: bool) -> String {
         "the candidate",
         &comparison.candidate_only_cells,
     ));
-    lines.push(count(comparison));
+    lines.push(describe_counts(comparison));
     lines.extend(comparison.describe_false_positives());
     columns::join_lines(&lines)
 }
@@ -81,13 +82,13 @@ fn rows(comparison: &Comparison, cell: &CellPair, all: bool) -> Vec<Vec<String>>
             pair.baseline.text(&metric),
             pair.candidate.text(&metric),
             pair.ratio.map(format_factor).unwrap_or_default(),
-            mark(pair.verdict, metric.better).to_owned(),
+            verdict_label(pair.verdict, metric.better).to_owned(),
         ]
     };
     cell.metrics.iter().filter(is_listed).map(row).collect()
 }
 
-fn mark(verdict: Verdict, better: Better) -> &'static str {
+fn verdict_label(verdict: Verdict, better: Better) -> &'static str {
     match (verdict.change(better), verdict) {
         (Change::Same, _) => "",
         (Change::Unknown, Verdict::Overloaded) => "? emulator late",
@@ -102,7 +103,8 @@ fn unmatched_cells(side: &str, names: &[String]) -> Option<String> {
     (!names.is_empty()).then(|| format!("only in {side}: {}", names.join("; ")))
 }
 
-fn count(comparison: &Comparison) -> String {
+/// Describes how many metrics differ significantly, and how many have no verdict.
+fn describe_counts(comparison: &Comparison) -> String {
     let verdicts = || comparison.metrics().map(|pair| pair.verdict);
     let count = |verdict| verdicts().filter(|found| *found == verdict).count();
     let differ = comparison.metrics().filter(|pair| pair.is_significant());

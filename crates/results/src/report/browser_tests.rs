@@ -14,14 +14,15 @@ fn page_with_default_figures_fits_and_is_accessible() {
     assert_good(&html(&fixtures::download(), &Downloads::default()), 5);
 }
 
-/// Script that reports the labels in each chart after a redraw, and the text above the first chart.
+/// Script that reports how often the charts draw each label of a link event, and the text above the first chart. The
+/// event `beforeprint` makes `chart.js` draw all charts again.
 const REPORT_LABELS: &str = "<script>
 addEventListener('load', () => setTimeout(() => {
   const labels = new Map();
-  const real = CanvasRenderingContext2D.prototype.fillText;
+  const originalFillText = CanvasRenderingContext2D.prototype.fillText;
   CanvasRenderingContext2D.prototype.fillText = function (text, ...more) {
     if (text.startsWith('delay')) labels.set(text, (labels.get(text) ?? 0) + 1);
-    real.call(this, text, ...more);
+    originalFillText.call(this, text, ...more);
   };
   dispatchEvent(new Event('beforeprint'));
   setTimeout(() => {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Line chart of metrics over a parameter: a line for each row and metric, with the reference values as a dashed line
-//! beside it. A metric whose name begins with `model_` is computed by a formula, and its line has no marks.
+//! Line chart of metrics over a parameter. Each row and metric has a line, and a dashed line for its reference values.
+//! A metric whose name begins with `model_` is computed by a formula. Its line has no marks.
 
 use super::{
     bars::row_label,
@@ -21,7 +21,7 @@ use maud::{Markup, html};
 const MARGIN: f64 = 0.03;
 /// Ratio of the largest to the smallest positive value above which the axis is logarithmic.
 const LOG_RATIO: f64 = 50.0;
-/// Maximum number of labelled values of the parameter.
+/// Maximum number of labels on the horizontal axis.
 const LABELS_MAX: usize = 10;
 /// Prefix of metrics that are computed by a formula.
 const MODEL_PREFIX: &str = "model_";
@@ -40,7 +40,7 @@ pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
     }
 }
 
-/// Returns the vertical scale, one for all facets.
+/// Returns the vertical scale, which all facets share.
 fn vertical_scale(figure: &Figure, grids: &[Grid<'_>]) -> Scale {
     let cells = || grids.iter().flat_map(Grid::all);
     let measured = figure
@@ -97,10 +97,10 @@ fn lines(figure: &Figure, grid: &Grid<'_>, y: Scale) -> Lines {
     }
 }
 
-/// Returns the measured and the reference line for each row and metric; lines without a point are left out.
+/// Returns the measured line and the reference line of each row and metric. Lines without a point are left out.
 fn series(figure: &Figure, grid: &Grid<'_>, positions: &ColumnPositions, y: Scale) -> Vec<Series> {
     let rows = names(grid.rows());
-    let several = figure.metrics.len() > 1;
+    let has_several_metrics = figure.metrics.len() > 1;
     let mut all = Vec::new();
     let mut measured = 0;
     for (row, name) in rows.iter().enumerate() {
@@ -112,7 +112,7 @@ fn series(figure: &Figure, grid: &Grid<'_>, positions: &ColumnPositions, y: Scal
                 LineStyle::Measured(measured)
             };
             measured += usize::from(!model);
-            let name = row_label(name, metric, several);
+            let name = row_label(name, metric, has_several_metrics);
             let reference_name = join_nonempty(["reference", name.as_str()], " ");
             let name = if name.is_empty() {
                 "measured".to_owned()
@@ -208,13 +208,15 @@ impl ColumnPositions {
         }
     }
 
+    /// Returns the labelled ticks: all columns, or every n-th one if there are more than [`LABELS_MAX`].
     fn ticks(&self) -> Vec<Tick> {
-        let every = self.ticks.len().div_ceil(LABELS_MAX).max(1);
-        self.ticks.iter().step_by(every).cloned().collect()
+        let step = self.ticks.len().div_ceil(LABELS_MAX).max(1);
+        self.ticks.iter().step_by(step).cloned().collect()
     }
 }
 
-/// Returns the horizontal scale for these values. `None` if it should be logarithmic but a value is not above zero.
+/// Returns the horizontal scale for these values. It is logarithmic if `log` is set or the values span a ratio above
+/// [`LOG_RATIO`]. `None` if it should be logarithmic but a value is not above zero.
 fn scale(numbers: &[f64], log: bool) -> Option<Scale> {
     let positive = numbers.iter().all(|x| *x > 0.0);
     let most = numbers.iter().copied().fold(0.0, f64::max);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Charts over time, which `chart.js` draws: their elements on the page, and their data.
+//! Charts over time: their elements on the page, and the data from which `chart.js` draws them.
 
 use crate::{result::Event, view::ReferenceLine};
 use longhaul_report::{figure, metric::Metric};
@@ -13,15 +13,15 @@ pub(crate) struct Chart {
     pub(crate) title: String,
     /// Caption: the metrics drawn.
     pub(crate) caption: String,
-    /// Base unit: `bit/s`, `B` or `s`; the page adds prefixes.
+    /// Unit of y: `bit/s`, `B` or `s`. The page adds SI prefixes.
     pub(crate) unit: &'static str,
     /// True if the chart is as wide as the page, false if half as wide.
     pub(crate) wide: bool,
-    /// Logarithmic y axis.
+    /// True for a logarithmic y axis.
     pub(crate) log: bool,
     /// True if negative values are a second metric, drawn downwards.
     pub(crate) mirrored: bool,
-    /// Fixed range of y, shared by charts that are compared.
+    /// Range of y, if it is fixed: charts that are compared have the same one.
     pub(crate) range: Option<[f64; 2]>,
     /// Times, seconds, ascending.
     pub(crate) x: Vec<f64>,
@@ -59,14 +59,14 @@ pub(crate) fn line_style(n: usize) -> (&'static str, &'static [u8]) {
     STYLES[n % STYLES.len()]
 }
 
-/// Charts that have an element on the page. Serialized, they are the page's data block `charts`.
+/// All charts over time of a page. Serialized, they are the page's data block `charts`.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Charts(Vec<Chart>);
 
 impl Charts {
-    /// Adds a chart and returns its element; `chart.js` finds it by its id.
+    /// Adds a chart. Returns its element, which `chart.js` finds by the element's id.
     pub(crate) fn add(&mut self, chart: Chart) -> Markup {
-        let element = placeholder(self.0.len(), &chart);
+        let element = chart_element(self.0.len(), &chart);
         self.0.push(chart);
         element
     }
@@ -76,7 +76,7 @@ impl Charts {
     }
 }
 
-/// Returns the instructions for readers of charts, which a page shows once.
+/// Returns the instructions for charts. A page shows them once.
 pub(crate) fn help() -> Markup {
     html! {
         (figure::chart_help(""))
@@ -87,17 +87,19 @@ pub(crate) fn help() -> Markup {
 /// Describes the events within the chart's time range: "At 30 s: delay 19 → 40 ms; at 90 s: delay 40 → 19 ms."
 fn describe_events(chart: &Chart) -> Option<String> {
     let span = *chart.x.first()?..=*chart.x.last()?;
-    let within = chart.events.iter();
-    let within = within.filter(|event| span.contains(&event.at_s));
+    let events = chart.events.iter();
+    let events = events.filter(|event| span.contains(&event.at_s));
     let describe = |event: &Event| {
         let at = Metric::of("x_s").format(event.at_s);
         format!("at {at}: {}", event.label)
     };
-    let all: Vec<String> = within.map(describe).collect();
+    let all: Vec<String> = events.map(describe).collect();
+    // The first "at" becomes "At".
     (!all.is_empty()).then(|| format!("A{}.", &all.join("; ")[1..]))
 }
 
-fn placeholder(n: usize, chart: &Chart) -> Markup {
+/// Returns the element of chart `n`: an empty figure with title and caption.
+fn chart_element(n: usize, chart: &Chart) -> Markup {
     let events = describe_events(chart).map_or(String::new(), |events| format!(" {events}"));
     let note = chart.caption.clone() + &events;
     html! {
