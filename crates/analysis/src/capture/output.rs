@@ -201,8 +201,8 @@ impl Output {
         self.current.append(blocks)
     }
 
-    /// Writes the counters at the end of the last file. Returns the bytes of all files, and the names of those that still
-    /// exist.
+    /// Writes the counters at the end of the last file. Returns the bytes of all files, and the names of those that
+    /// still exist.
     pub(super) fn finish(&mut self) -> Result<(u64, Vec<String>)> {
         self.complete_current()?;
         let names = self.files.iter().map(|path| path.display().to_string());

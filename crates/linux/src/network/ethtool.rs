@@ -22,8 +22,8 @@ pub struct Rings {
     pub transmit_max: u32,
 }
 
-/// Returns the offloads of an interface that affect throughput, and whether each is on. Offloads that the kernel does not
-/// report are left out.
+/// Returns the offloads of an interface that affect throughput, and whether each is on. Offloads that the kernel does
+/// not report are left out.
 pub fn offloads(name: &str) -> io::Result<Vec<(&'static str, bool)>> {
     // ETHTOOL_GRXCSUM, GTXCSUM, GSG, GTSO, GGSO, GGRO.
     const QUERIES: [(&str, u32); 6] = [

@@ -22,8 +22,8 @@ const USO: u32 = 0x20 | 0x40;
 /// Request that makes the vnet headers little-endian: `_IOW('T', 220, int)`.
 const TUNSETVNETLE: libc::c_ulong = 0x4004_54dc;
 
-/// An open TUN device that is not persistent. The kernel removes the interface when the last clone is dropped, also when
-/// the process is killed.
+/// An open TUN device that is not persistent. The kernel removes the interface when the last clone is dropped, also
+/// when the process is killed.
 #[derive(Debug)]
 pub struct Tun {
     file: File,
@@ -72,8 +72,8 @@ impl Tun {
         })
     }
 
-    /// Reads a vnet header and its packet into `buffer`, and returns the length of both. Bytes that do not fit are lost.
-    /// The error is `WouldBlock` if no packet is queued.
+    /// Reads a vnet header and its packet into `buffer`, and returns the length of both. Bytes that do not fit are
+    /// lost. The error is `WouldBlock` if no packet is queued.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         Ok(rustix::io::read(&self.file, buffer)?)
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A second process that does cleanup work when this process dies or hangs.
 //!
-//! The cleanup process reads heartbeats from a pipe. It does the work when the pipe closes, or when no heartbeat arrives
-//! in time. The kernel closes the pipe however this process ends. The cleanup process has its own session, and ignores
-//! the signals that end a terminal's programs. If both processes receive SIGKILL at once, the work is not done.
+//! The cleanup process reads heartbeats from a pipe. It does the work when the pipe closes, or when no heartbeat
+//! arrives in time. The kernel closes the pipe however this process ends. The cleanup process has its own session, and
+//! ignores the signals that end a terminal's programs. If both processes receive SIGKILL at once, the work is not done.
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -104,7 +104,8 @@ fn wait_for_heartbeat(pipe: &PipeReader, timeout: Duration) -> bool {
     poll(&mut polled, limit.as_ref()).map_or(true, |ready| ready > 0)
 }
 
-/// Detaches this process from its terminal. Redirects its standard streams to /dev/null, so that no reader waits for them.
+/// Detaches this process from its terminal. Redirects its standard streams to /dev/null, so that no reader waits for
+/// them.
 fn detach() {
     let _ = setsid();
     for signal in [

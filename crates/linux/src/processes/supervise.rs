@@ -29,8 +29,8 @@ const FORWARDED_SIGNALS: [i32; 6] = [
     libc::SIGUSR2,
 ];
 
-/// Interval at which the program is checked without SIGCHLD. The kernel may deliver SIGCHLD to a thread that was started
-/// before signals were blocked, where it is lost (`complete_signal`, kernel/signal.c).
+/// Interval at which the program is checked without SIGCHLD. The kernel may deliver SIGCHLD to a thread that was
+/// started before signals were blocked, where it is lost (`complete_signal`, kernel/signal.c).
 static POLL_INTERVAL: libc::timespec = libc::timespec {
     tv_sec: 0,
     tv_nsec: 250_000_000,

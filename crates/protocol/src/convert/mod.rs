@@ -19,8 +19,8 @@
 //! A converter that does not know these TLVs answers "Unsupported Message", as the RFC requires.
 //!
 //! Why `HOP`, and not a Convert message inside another one? That would need no private TLV. But a relay would not see
-//! that its next leg leads to another relay. So it could use no pooled connection and no TLS there, and the client would
-//! read one answer per hop.
+//! that its next leg leads to another relay. So it could use no pooled connection and no TLS there, and the client
+//! would read one answer per hop.
 
 mod answer;
 mod cause;

@@ -34,7 +34,8 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// Converts a time, in ns since 1970, to ns from the start of the axis. Times outside the axis are moved to its ends.
+    /// Converts a time, in ns since 1970, to ns from the start of the axis. Times outside the axis are moved to its
+    /// ends.
     fn offset(self, at_ns: u64) -> u64 {
         at_ns.saturating_sub(self.from_ns).min(self.length_ns)
     }
