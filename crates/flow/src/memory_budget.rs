@@ -18,7 +18,7 @@ pub(super) struct MemoryBudget {
     pub(super) settings: Settings,
     /// Memory left for tables, bytes. Below zero by at most [`SERIES_BINS_MIN`] bins of each time series.
     tables_left_bytes: isize,
-    /// Active flows.
+    /// Number of active flows.
     flows: usize,
     /// Memory of the active flows without their tables, bytes.
     flows_bytes: usize,
@@ -43,13 +43,13 @@ impl MemoryBudget {
         self.flows += 1;
     }
 
-    /// Changes the memory of a flow from `before` to `after` bytes.
+    /// Records that a flow, without its tables, uses `after` bytes and no longer `before` bytes.
     #[inline]
-    pub(super) fn update_used(&mut self, before: usize, after: usize) {
+    pub(super) fn resize_flow(&mut self, before: usize, after: usize) {
         self.flows_bytes = self.flows_bytes + after - before;
     }
 
-    /// Removes a flow that used `bytes`, and `tables_bytes` for its tables.
+    /// Removes a flow that used `bytes` without its tables, and `tables_bytes` for its tables.
     pub(super) fn end_flow(&mut self, bytes: usize, tables_bytes: usize) {
         self.flows -= 1;
         self.flows_bytes -= bytes;
@@ -74,46 +74,49 @@ impl MemoryBudget {
         self.flows_bytes + tables
     }
 
-    /// Returns whether `table` has room for one more entry, after growing it if needed. It never has more than `most`
-    /// entries.
+    /// Returns whether `table` has room for one more entry, after growing it if needed. It never has more than
+    /// `entries_max` entries.
     #[inline]
-    pub(super) fn ensure_room<T>(&mut self, table: &mut VecDeque<T>, most: usize) -> bool {
+    pub(super) fn ensure_room<T>(&mut self, table: &mut VecDeque<T>, entries_max: usize) -> bool {
         let length = table.len();
-        length < most && (length < table.capacity() || self.grow(table, most))
+        length < entries_max && (length < table.capacity() || self.grow(table, entries_max))
     }
 
     #[cold]
-    fn grow<T>(&mut self, table: &mut VecDeque<T>, most: usize) -> bool {
+    fn grow<T>(&mut self, table: &mut VecDeque<T>, entries_max: usize) -> bool {
         let before = table.capacity();
-        let more = self.growth::<T>(before, before + 1, most);
+        let more = self.growth::<T>(before, before + 1, entries_max);
         table.reserve_exact(more);
         self.tables_left_bytes -= (more * size_of::<T>()).cast_signed();
         more > 0
     }
 
     /// Makes room for `wanted` bins in `table`, as far as memory is left, and for [`SERIES_BINS_MIN`] in any case.
-    /// Returns how many bins it may have: `most`, or what it has room for if it may not grow.
+    /// Returns how many bins it may have: `bins_max`, or what it has room for if it may not grow.
     pub(super) fn reserve_bins<T>(
         &mut self,
         table: &mut Vec<T>,
         wanted: usize,
-        most: usize,
+        bins_max: usize,
     ) -> usize {
         let before = table.capacity();
-        if wanted <= before || before >= most {
-            return most;
+        if wanted <= before || before >= bins_max {
+            return bins_max;
         }
-        let more = self.growth::<T>(before, wanted.min(most), most);
+        let more = self.growth::<T>(before, wanted.min(bins_max), bins_max);
         let to = (before + more).max(SERIES_BINS_MIN);
         table.reserve_exact(to - table.len());
         self.tables_left_bytes -= ((to - before) * size_of::<T>()).cast_signed();
-        if more > 0 { most } else { to }
+        if more > 0 { bins_max } else { to }
     }
 
     /// Returns by how many entries a table with room for `capacity` grows if it needs `wanted`. It at least doubles, up
-    /// to `most`. Returns 0 if too little memory is left.
-    fn growth<T>(&self, capacity: usize, wanted: usize, most: usize) -> usize {
-        let to = (2 * capacity).max(INITIAL_ENTRIES).max(wanted).min(most);
+    /// to `entries_max`. Returns 0 if too little memory is left.
+    fn growth<T>(&self, capacity: usize, wanted: usize, entries_max: usize) -> usize {
+        let to = (2 * capacity)
+            .max(INITIAL_ENTRIES)
+            .max(wanted)
+            .min(entries_max);
         let more = to.saturating_sub(capacity);
         let has_room = (more * size_of::<T>()).cast_signed() <= self.tables_left_bytes;
         if has_room { more } else { 0 }

@@ -35,10 +35,10 @@ impl Transfer {
     fn run(&mut self, segments: std::ops::Range<u32>) {
         for index in segments {
             let at_ns = u64::from(index) * 1_200;
-            self.packet(at_ns, true, index, Self::SIZE, []);
+            self.process_packet(at_ns, true, index, Self::SIZE, []);
             let lost = index / 1_000 * 1_000;
             if index % 1_000 == 500 {
-                self.packet(at_ns + 1, true, lost, Self::SIZE, []);
+                self.process_packet(at_ns + 1, true, lost, Self::SIZE, []);
             }
             if index % 2 == 0 && index > Self::SEGMENTS_IN_FLIGHT {
                 let (acked_end, gap_start) = (
@@ -46,20 +46,22 @@ impl Transfer {
                     (index - Self::SEGMENTS_IN_FLIGHT) / 1_000 * 1_000,
                 );
                 match acked_end % 1_000 {
-                    0..600 => self.packet(
+                    0..600 => self.process_packet(
                         at_ns + 2,
                         false,
                         gap_start,
                         0,
                         [(gap_start + 1, acked_end + 1)],
                     ),
-                    _ => self.packet(at_ns + 2, false, acked_end + 1, 0, []),
+                    _ => self.process_packet(at_ns + 2, false, acked_end + 1, 0, []),
                 }
             }
         }
     }
 
-    fn packet<const N: usize>(
+    /// Processes the packet with data segment `number`, or the ACK of all segments below `number`. `sack` has the
+    /// first and last (exclusive) segments of each SACK block.
+    fn process_packet<const N: usize>(
         &mut self,
         at_ns: u64,
         is_upload: bool,
@@ -68,19 +70,19 @@ impl Transfer {
         sack: [(u32, u32); N],
     ) {
         use longhaul_flow::segment::{CapturePoint, Endpoint, FlowKey, NO_SCALE, Segment};
-        let end = |last: u8| Endpoint {
+        let endpoint = |last: u8| Endpoint {
             address: std::net::IpAddr::from([10, 0, 0, last]),
             port: 5201,
         };
-        let byte = |number: u32| number.wrapping_mul(Self::SIZE);
+        let first_byte = |number: u32| number.wrapping_mul(Self::SIZE);
         let mut blocks = [(0, 0); 4];
         for (block, (left, right)) in blocks.iter_mut().zip(sack) {
-            *block = (byte(left), byte(right));
+            *block = (first_byte(left), first_byte(right));
         }
         let (seq, ack) = if is_upload {
-            (byte(number), 1)
+            (first_byte(number), 1)
         } else {
-            (1, byte(number))
+            (1, first_byte(number))
         };
         let millis = (at_ns / 1_000_000) as u32;
         let segment = Segment {
@@ -102,8 +104,8 @@ impl Transfer {
             ..Segment::default()
         };
         let key = FlowKey {
-            low: end(1),
-            high: end(2),
+            low: endpoint(1),
+            high: endpoint(2),
         };
         self.flows.process_segment(
             self.packets,

@@ -31,7 +31,7 @@ fn cases() -> Vec<Case> {
     let cubic: fn() -> Box<dyn CongestionControl> = || Box::new(Cubic::new(false));
     let acks = AckPolicy::default();
     let no_gro = AckPolicy {
-        aggregate: Time::ZERO,
+        gro_interval: Time::ZERO,
         ..acks
     };
     let case = |name, rate, control| Case {

@@ -8,12 +8,12 @@ use longhaul_units::Time;
 /// Policy for sending ACKs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AckPolicy {
-    /// Packets in order for each ACK: 2 (RFC 5681 §4.2), 1 with `quickack`, more with an ACK ratio.
+    /// Packets in order that get one ACK: 2 (RFC 5681 §4.2), 1 with `quickack`, more with an ACK ratio.
     pub packets: u32,
-    /// GRO interval: packets that arrive within this time of the first form one aggregate. An aggregate of at least
-    /// `packets` gets one ACK. Zero is no GRO. The default of `longhaul link`, 100 µs, has about the effect of
+    /// Packets that arrive within this time of the first form one aggregate. An aggregate of at least
+    /// `packets` gets one ACK. Zero means no GRO. The default of `longhaul link`, 100 µs, has about the effect of
     /// interrupt coalescing.
-    pub aggregate: Time,
+    pub gro_interval: Time,
     /// ACKs sent at once at the start (`TCP_MAX_QUICKACKS`).
     pub quick_acks: u32,
     /// Longest wait of an ACK for more packets (`TCP_DELACK_MIN`).
@@ -24,7 +24,7 @@ impl Default for AckPolicy {
     fn default() -> Self {
         Self {
             packets: 2,
-            aggregate: Time::from_micros(100),
+            gro_interval: Time::from_micros(100),
             quick_acks: 16,
             delay: Time::from_millis(40),
         }
@@ -34,7 +34,7 @@ impl Default for AckPolicy {
 /// Acknowledgement. Packets are counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ack {
-    /// Time of sending; at the sender, time of arrival.
+    /// Time at which the receiver sends it. After the reverse path: time at which the sender gets it.
     pub at: Time,
     /// First packet that is missing.
     pub una: u64,
@@ -121,14 +121,14 @@ impl Receiver {
     /// Returns how many packets from `index` on GRO merges into one aggregate, and the time when the aggregate is
     /// complete.
     fn next_aggregate(&self, train: &Departure, index: u32) -> (u32, Time) {
-        let rest = train.count - index;
-        let quantum = self.policy.aggregate;
-        if quantum == Time::ZERO {
+        let left = train.count - index;
+        let interval = self.policy.gro_interval;
+        if interval == Time::ZERO {
             return (1, train.at(index));
         }
-        let (last, until) = (train.last_at(), train.at(index) + quantum);
+        let (last, until) = (train.last_at(), train.at(index) + interval);
         match last <= until {
-            true => (rest, last),
+            true => (left, last),
             false => (train.segments_out_by(until) - index, until),
         }
     }

@@ -99,7 +99,7 @@ impl Connection {
         let [up, down] = &self.directions;
         let distributions = up.distributions_bytes() + down.distributions_bytes();
         let now = size_of::<Self>() + self.bins.open_bins_bytes() + distributions;
-        budget.update_used(self.accounted_bytes, now);
+        budget.resize_flow(self.accounted_bytes, now);
         self.accounted_bytes = now;
     }
 

@@ -19,7 +19,7 @@ use sequence_gaps::SequenceGaps;
 const DEFAULT_PAYLOAD_MAX: u32 = 8_960;
 /// MSS that is assumed if none is known: Ethernet with IPv4.
 const DEFAULT_MSS: u16 = 1_460;
-/// Least MSS of Linux (`TCP_MIN_MSS`, `include/net/tcp.h`): a lesser option value is damage.
+/// Least MSS of Linux (`TCP_MIN_MSS`, `include/net/tcp.h`): a smaller option value counts as damaged.
 const MSS_MIN: u16 = 88;
 /// Bytes of the MSS that the timestamps option uses, with its padding.
 const TIMESTAMPS_LEN: u32 = 12;
@@ -27,9 +27,9 @@ const TIMESTAMPS_LEN: u32 = 12;
 /// Sequence numbers of a segment, unwrapped.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SequenceRange {
-    /// First number, that of a SYN included.
+    /// First number. A SYN has a number of its own.
     pub(super) start: u64,
-    /// End (exclusive), the number of a FIN included.
+    /// End (exclusive). A FIN has a number of its own.
     pub(super) end: u64,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct SendState {
     pub(super) syn_fin: SynFinNumbers,
     /// Initial sequence number, as on the wire.
     pub(super) isn: Option<u32>,
-    /// Lesser of the MSS options of both ends.
+    /// Smaller of the MSS options of both ends.
     pub(super) mss: Option<u16>,
     /// Number of the last byte sent into a zero window; 0 is none.
     pub(super) zero_window_probe: u64,
@@ -111,7 +111,8 @@ impl SendState {
         segments
     }
 
-    /// Estimates the number of segments of a super-packet whose segment size the capture does not have.
+    /// Estimates the number of segments of a super-packet whose segment size the capture does not have, and counts
+    /// their headers.
     #[cold]
     fn estimate_segments(&mut self, segment: &Segment) -> u32 {
         let segments = segment

@@ -23,7 +23,7 @@ pub struct Bin {
     pub window_full: u32,
     /// Packets that end in a segment shorter than the largest: the sender had no more data.
     pub short_segments: u32,
-    /// Bytes newly acknowledged: the sum of AckDiff.
+    /// Bytes newly acknowledged: the sum of AckDiff, the bytes that one ACK newly acknowledges.
     pub acked_bytes: u64,
     /// Most of these bytes in one of the finest bins within this one.
     pub acked_bytes_max: u64,
@@ -83,7 +83,7 @@ impl Bin {
         Self { all_acked, ..*self } == Self::default()
     }
 
-    /// Takes in the age of the first unacknowledged byte at one ACK, ns.
+    /// Records the age of the first unacknowledged byte at one ACK, ns.
     #[inline]
     pub(crate) fn record_unacked_age(&mut self, age_ns: u64) {
         let age_us = u32::try_from(age_ns / 1_000).unwrap_or(u32::MAX).max(1);
@@ -114,7 +114,7 @@ impl Bin {
         self.merge_rtt(other);
         self.in_flight_max = self.in_flight_max.max(other.in_flight_max);
         self.queue_max = self.queue_max.max(other.queue_max);
-        add(&mut self.drops, other.drops);
+        add_saturating(&mut self.drops, other.drops);
     }
 
     fn merge_data(&mut self, other: &Self) {
@@ -123,27 +123,27 @@ impl Bin {
         self.retransmitted_bytes = self
             .retransmitted_bytes
             .saturating_add(other.retransmitted_bytes);
-        add(&mut self.data_segments, other.data_segments);
-        add(&mut self.retransmissions, other.retransmissions);
-        add(&mut self.timeouts, other.timeouts);
-        add(&mut self.window_full, other.window_full);
-        add(&mut self.short_segments, other.short_segments);
+        add_saturating(&mut self.data_segments, other.data_segments);
+        add_saturating(&mut self.retransmissions, other.retransmissions);
+        add_saturating(&mut self.timeouts, other.timeouts);
+        add_saturating(&mut self.window_full, other.window_full);
+        add_saturating(&mut self.short_segments, other.short_segments);
     }
 
     fn merge_acks(&mut self, other: &Self) {
         self.acked_bytes = self.acked_bytes.saturating_add(other.acked_bytes);
         self.acked_bytes_max = self.acked_bytes_max.max(other.acked_bytes_max);
-        add(&mut self.acks, other.acks);
-        add(&mut self.duplicate_acks, other.duplicate_acks);
-        add(&mut self.sacks, other.sacks);
-        add(&mut self.advancing_acks, other.advancing_acks);
+        add_saturating(&mut self.acks, other.acks);
+        add_saturating(&mut self.duplicate_acks, other.duplicate_acks);
+        add_saturating(&mut self.sacks, other.sacks);
+        add_saturating(&mut self.advancing_acks, other.advancing_acks);
         self.ack_diff_max = self.ack_diff_max.max(other.ack_diff_max);
-        self.window_min = least(self.window_min, other.window_min);
+        self.window_min = smaller(self.window_min, other.window_min);
         if other.window_min.is_some() {
             self.window_last = other.window_last;
         }
         self.all_acked = other.all_acked.or(self.all_acked);
-        self.ack_path_delay_ns = least(self.ack_path_delay_ns, other.ack_path_delay_ns);
+        self.ack_path_delay_ns = smaller(self.ack_path_delay_ns, other.ack_path_delay_ns);
         self.merge_unacked_age(other.unacked_age_min_us);
     }
 
@@ -155,16 +155,17 @@ impl Bin {
             };
             self.rtt_max_ns = self.rtt_max_ns.max(other.rtt_max_ns);
             self.rtt_sum_ns = self.rtt_sum_ns.saturating_add(other.rtt_sum_ns);
-            add(&mut self.rtt_samples, other.rtt_samples);
+            add_saturating(&mut self.rtt_samples, other.rtt_samples);
         }
     }
 }
 
-fn add(sum: &mut u32, more: u32) {
+fn add_saturating(sum: &mut u32, more: u32) {
     *sum = sum.saturating_add(more);
 }
 
-fn least<T: Ord>(own: Option<T>, other: Option<T>) -> Option<T> {
+/// Returns the smaller value, or the only one.
+fn smaller<T: Ord>(own: Option<T>, other: Option<T>) -> Option<T> {
     match (own, other) {
         (Some(own), Some(other)) => Some(own.min(other)),
         (own, other) => own.or(other),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Interface between a sender and its congestion control, in the shape of Linux's `tcp_congestion_ops`
-//! (include/net/tcp.h). The same algorithm can serve a kernel and a simulation.
+//! Interface between a sender and its congestion control. It follows Linux's `tcp_congestion_ops`
+//! (include/net/tcp.h), so that the same algorithm can run in a kernel and in a simulation.
 //!
 //! Calls for each ACK come in the order of `tcp_ack` (net/ipv4/tcp_input.c):
 //!
@@ -45,7 +45,7 @@ impl Window {
         }
     }
 
-    /// Whether the window is below the threshold, so that it doubles each round trip.
+    /// Returns whether the window is below the threshold, so that it doubles each round trip.
     #[must_use]
     pub fn in_slow_start(&self) -> bool {
         self.cwnd < self.ssthresh
@@ -58,7 +58,7 @@ impl Window {
 pub enum State {
     /// Normal state: no duplicate ACK and no loss.
     Open = 0,
-    /// Duplicate ACKs or SACKs that may still be reordering.
+    /// Duplicate ACKs or SACKs, which reordering may still explain.
     Disorder = 1,
     /// Window reduction after ECN or local congestion.
     Cwr = 2,
@@ -109,13 +109,13 @@ pub trait CongestionControl {
     /// Lets the window grow. Not called while the window is being reduced.
     fn cong_avoid(&mut self, window: &mut Window, ack: &Ack);
 
-    /// Takes the sample of each ACK that acknowledges new data.
+    /// Handles the sample of each ACK that acknowledges new data.
     fn pkts_acked(&mut self, _window: &Window, _sample: &AckSample) {}
 
     /// Handles the sender's entry into `state`.
     fn set_state(&mut self, _window: &Window, _state: State, _now: Time) {}
 
-    /// Handles any ACK, duplicates too, before all other processing of it.
+    /// Handles any ACK, also a duplicate, before all other processing of that ACK.
     fn in_ack_event(&mut self, _now: Time) {}
 
     /// Returns the window to restore when a loss turns out to be spurious. `prior_cwnd` is the window before

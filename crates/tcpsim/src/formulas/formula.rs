@@ -41,7 +41,7 @@ pub(super) const LOSS_MAX: f64 = 0.01;
 /// Returns the conditions under which a formula of loss alone does not hold, with the reasons.
 pub(super) fn loss_reasons(loss: f64) -> [(bool, &'static str); 2] {
     [
-        (loss <= 0.0, "without loss it has no end"),
+        (loss <= 0.0, "without loss its result is infinite"),
         (
             loss > LOSS_MAX,
             "beyond 1 % loss, time-outs, which it leaves out",

@@ -116,7 +116,7 @@ pub struct Sender {
     /// Time at which new data was last sent (`lsndtime`).
     last_sent_at: Time,
     /// Packets left in the first super-packet of the write queue.
-    head: u64,
+    head_packets: u64,
     /// Deadline of the retransmission timer; [`Time::MAX`] if it is off.
     retransmit_at: Time,
     timeouts_in_row: u32,
@@ -168,7 +168,7 @@ impl Sender {
             pacing_rate: u64::MAX,
             paced_until: Time::ZERO,
             last_sent_at: Time::ZERO,
-            head: packets_per_super_packet,
+            head_packets: packets_per_super_packet,
             retransmit_at: Time::MAX,
             timeouts_in_row: 0,
             reordering_timer_at: Time::MAX,

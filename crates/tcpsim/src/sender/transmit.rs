@@ -99,7 +99,7 @@ impl Sender {
         edge.saturating_sub(self.scoreboard.next())
     }
 
-    /// Whether to wait for the next ACK and a larger super-packet.
+    /// Returns whether to wait for the next ACK, which may allow a larger super-packet (`tcp_tso_should_defer`).
     #[inline]
     fn should_defer(&self, now: Time, free: u64, sendable: u64, super_packet_max: u64) -> bool {
         let cwnd = u64::from(self.window.cwnd);
@@ -108,7 +108,7 @@ impl Sender {
             && TsoDeferral {
                 allowed: free.min(sendable),
                 full: super_packet_max,
-                head: self.head,
+                head: self.head_packets,
                 window: self.limits.receive_window.min(cwnd),
                 since_last_sent: now.since(self.last_sent_at),
                 since_oldest: self.send_log.oldest().map(|oldest| now.since(oldest.at)),
@@ -117,14 +117,14 @@ impl Sender {
             .should_defer()
     }
 
-    /// Takes packets from the write queue of full super-packets. Packets that one lacks are taken from the
-    /// next.
+    /// Takes `count` packets from the write queue. It consists of full super-packets, of which the first may have
+    /// been sent in part.
     fn take_from_queue(&mut self, count: u64) {
-        self.head = match count < self.head {
-            true => self.head - count,
+        self.head_packets = match count < self.head_packets {
+            true => self.head_packets - count,
             false => {
                 self.limits.packets_per_super_packet
-                    - (count - self.head) % self.limits.packets_per_super_packet
+                    - (count - self.head_packets) % self.limits.packets_per_super_packet
             }
         };
     }
@@ -147,17 +147,18 @@ impl Sender {
         }
     }
 
-    /// Sets the pacing rate (`tcp_update_pacing_rate`): 200 % of the window in a round trip below half of
-    /// ssthresh, 120 % above.
+    /// Sets the pacing rate: the congestion control's own, or else the default rate.
     pub(super) fn update_pacing_rate(&mut self) {
         let srtt = self.rtt.smoothed();
-        let controls_rate = self.control.pacing_rate(&self.window, srtt);
-        self.is_pacing |= controls_rate.is_some();
-        let rate = controls_rate.map_or_else(|| self.default_rate(srtt), |rate| rate.bits() / 8);
+        let own_rate = self.control.pacing_rate(&self.window, srtt);
+        self.is_pacing |= own_rate.is_some();
+        let rate = own_rate.map_or_else(|| self.default_rate(srtt), |rate| rate.bits() / 8);
         let max = self.settings.pacing_rate_max;
         self.pacing_rate = rate.min(max.map_or(u64::MAX, |max| max.bits() / 8)).max(1);
     }
 
+    /// Returns the default pacing rate, bytes a second (`tcp_update_pacing_rate`): 200 % of a window in each round
+    /// trip if the window is below half of ssthresh, otherwise 120 %.
     fn default_rate(&self, srtt: Time) -> u64 {
         let ratio = match self.window.cwnd < self.window.ssthresh / 2 {
             true => 2.0,
@@ -168,8 +169,8 @@ impl Sender {
         (ratio * bytes * 1e9 / srtt.as_nanos() as f64) as u64
     }
 
-    /// Delays the next packet by the pacing gap (`tcp_update_skb_after_send`). Lateness is made up for, by half
-    /// a gap at most.
+    /// Delays the next packet by the pacing gap (`tcp_update_skb_after_send`). If this packet was late, the gap is
+    /// shorter by that time, but at least half.
     fn pace_next(&mut self, now: Time, count: u32) {
         let bytes = u64::from(count) * u64::from(self.settings.mss);
         let gap = (bytes as f64 * 1e9 / self.pacing_rate as f64) as u64;

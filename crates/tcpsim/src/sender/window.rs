@@ -8,9 +8,12 @@ use crate::congestion_control::Window;
 /// `tcp_cwnd_reduction` (net/ipv4/tcp_input.c). Counts are packets.
 #[derive(Debug, Default)]
 pub(crate) struct ProportionalRateReduction {
+    /// Window before the reduction (`prior_cwnd`).
     prior_cwnd: u32,
+    /// Packets delivered since the reduction began (`prr_delivered`).
     delivered: u64,
-    out: u64,
+    /// Packets sent since the reduction began (`prr_out`).
+    sent: u64,
 }
 
 impl ProportionalRateReduction {
@@ -19,13 +22,13 @@ impl ProportionalRateReduction {
         *self = Self {
             prior_cwnd: cwnd,
             delivered: 0,
-            out: 0,
+            sent: 0,
         };
     }
 
     /// Counts packets sent during the reduction.
     pub(crate) fn on_sent(&mut self, count: u32) {
-        self.out += u64::from(count);
+        self.sent += u64::from(count);
     }
 
     /// Returns the window after `delivered` more packets have arrived, with `in_flight` packets in flight.
@@ -39,17 +42,19 @@ impl ProportionalRateReduction {
     ) -> u32 {
         self.delivered += delivered;
         let (flight, threshold) = (in_flight as i64, i64::from(ssthresh));
-        let out = self.out as i64;
+        let sent = self.sent as i64;
         let count = if flight > threshold {
-            self.proportional(ssthresh) - out
+            self.proportional(ssthresh) - sent
         } else {
-            let catch_up = (self.delivered as i64 - out).max(delivered as i64);
+            let catch_up = (self.delivered as i64 - sent).max(delivered as i64);
             (catch_up + i64::from(progress)).min(threshold - flight)
         };
-        let force = i64::from(out == 0);
-        (flight + count.max(force)) as u32
+        // The first packet of a recovery is always sent: the fast retransmit.
+        let least = i64::from(sent == 0);
+        (flight + count.max(least)) as u32
     }
 
+    /// Returns how many packets may have been sent for those delivered: in proportion to the reduction.
     fn proportional(&self, ssthresh: u32) -> i64 {
         let prior = u64::from(self.prior_cwnd);
         (u64::from(ssthresh) * self.delivered).div_ceil(prior) as i64
@@ -60,24 +65,29 @@ impl ProportionalRateReduction {
 /// `tcp_is_cwnd_limited`.
 #[derive(Debug, Default)]
 pub(crate) struct CwndUsage {
+    /// Whether the window prevented sending (`is_cwnd_limited`).
     limited: bool,
+    /// Most packets in flight (`max_packets_out`).
     packets_out_max: u64,
-    /// Packet until whose acknowledgement the other fields hold.
+    /// Packet whose acknowledgement ends the validity of the other fields (`cwnd_usage_seq`).
     valid_until: u64,
 }
 
 impl CwndUsage {
     /// Records the use of the window after sending, or after the window prevented sending (`limited`).
     pub(crate) fn validate(&mut self, una: u64, next: u64, limited: bool) {
-        let out = next - una;
-        if una >= self.valid_until || limited || (!self.limited && out > self.packets_out_max) {
+        let packets_out = next - una;
+        if una >= self.valid_until
+            || limited
+            || (!self.limited && packets_out > self.packets_out_max)
+        {
             self.limited = limited;
-            self.packets_out_max = out;
+            self.packets_out_max = packets_out;
             self.valid_until = next;
         }
     }
 
-    /// Whether the window limits the sender. In slow start half a window in use is enough: it may double.
+    /// Returns whether the window limits the sender. In slow start half a window in use is enough: it may double.
     pub(crate) fn is_limited(&self, window: &Window) -> bool {
         self.limited
             || (window.in_slow_start() && u64::from(window.cwnd) < 2 * self.packets_out_max)

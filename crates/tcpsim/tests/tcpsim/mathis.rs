@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Goodput of a Reno flow through the emulator against theory: MSS/RTT · C/√p (Mathis, Semke, Mahdavi, Ott,
+//! Goodput of a Reno flow over the emulator's link model against theory: MSS/RTT · C/√p (Mathis, Semke, Mahdavi, Ott,
 //! "The Macroscopic Behavior of the TCP Congestion Avoidance Algorithm", 1997).
 //!
 //! For random loss their table 1 gives C = 1.31 with an ACK for each segment and 0.93 with delayed ACKs. The
 //! formula leaves out the round trip without growth after each halving. It also leaves out the fraction of a
 //! segment that a window can't send. Both cost more where the window is small.
 //!
-//! The goodput may therefore exceed the formula by a tenth (chance: 400 losses a row). It may stay below by a tenth,
-//! or by a fifth where the formula's window is below 15 segments.
+//! So the goodput may be below the formula by a tenth, or by a fifth where the formula's window is below 15 segments. It
+//! may be above the formula by a tenth, because 400 random losses a row leave some chance.
 
 use super::reno::{AckPolicy, MSS, run};
 use longhaul_units::Time;
@@ -46,7 +46,7 @@ fn add_row(table: &mut String, policy: AckPolicy, c: f64, rtt_ms: u64, p: f64) {
     assert_near(ratio, window, table);
 }
 
-/// Losses of each run.
+/// Expected number of losses of each run.
 const LOSSES: f64 = 400.0;
 
 const HEADER: &str = "    RTT     loss  Mbit/s    Mathis    ratio  time-outs\n";

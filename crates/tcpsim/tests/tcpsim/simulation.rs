@@ -100,7 +100,7 @@ fn trains_give_the_results_of_their_segments() {
         for paced in [false, true] {
             let simulate = |exact| {
                 let mut flow = flow(Box::new(Cubic::new(paced)));
-                flow.acks.aggregate = Time::ZERO;
+                flow.acks.gro_interval = Time::ZERO;
                 flow.sender.paced = paced;
                 let path = Path {
                     per_packet: exact,
@@ -120,7 +120,7 @@ fn many_flows_get_the_same_goodput_over_trains_and_segments() {
     let simulate = |exact| {
         let flows = (0..5).map(|n| {
             let mut flow = reno();
-            flow.acks.aggregate = Time::ZERO;
+            flow.acks.gro_interval = Time::ZERO;
             flow.extra_rtt = Time::from_millis(n * 7);
             flow.start = Time::from_millis(n * 300);
             flow
@@ -158,15 +158,18 @@ fn same_seed_repeats_a_run_and_another_differs() {
 #[test]
 fn reno_follows_mathis() {
     for loss in ["0.01%", "0.1%"] {
-        for aggregate in [Time::ZERO, Time::from_micros(100)] {
+        for gro_interval in [Time::ZERO, Time::from_micros(100)] {
             let p = loss.parse::<longhaul_units::Ratio>().unwrap().get();
             let mut flow = reno();
-            flow.acks.aggregate = aggregate;
+            flow.acks.gro_interval = gro_interval;
             let path = path(&[("rate", "100gbit"), ("loss", loss)]);
             let mut simulation = run(path, vec![flow], seconds(200.0 / p.sqrt()));
             let predicted = 1448.0 * 8.0 / 0.1 * 1.31 / p.sqrt();
             let ratio = goodput(&mut simulation, 0) / predicted;
-            assert!((0.9..=1.1).contains(&ratio), "{loss} {aggregate}: {ratio}");
+            assert!(
+                (0.9..=1.1).contains(&ratio),
+                "{loss} {gro_interval}: {ratio}"
+            );
         }
     }
 }
@@ -290,7 +293,7 @@ fn equal_flows_share_equally() {
 fn ack_filtering_and_pacing_keep_goodput() {
     let simulate = |back: &[(&str, &str)]| {
         let mut flow = reno();
-        flow.acks.aggregate = Time::ZERO;
+        flow.acks.gro_interval = Time::ZERO;
         let path = Path {
             reverse: shape(&[&[("delay", "50ms")], back].concat()),
             ..path(&[("rate", "100mbit"), ("queue", "1bdp"), ("loss", "at:30000")])

@@ -66,7 +66,7 @@ pub(crate) fn case(
         changes: Vec::new(),
         sender: SenderConfig::default(),
         acks: AckPolicy {
-            aggregate: Time::ZERO,
+            gro_interval: Time::ZERO,
             ..AckPolicy::default()
         },
         control: None,
@@ -101,9 +101,9 @@ impl Case {
         self
     }
 
-    pub(crate) fn acks(mut self, packets: u32, aggregate: Time) -> Self {
+    pub(crate) fn acks(mut self, packets: u32, gro_interval: Time) -> Self {
         self.acks.packets = packets;
-        self.acks.aggregate = aggregate;
+        self.acks.gro_interval = gro_interval;
         self
     }
 

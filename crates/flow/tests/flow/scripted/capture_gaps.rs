@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of capture gaps in which numbers wrap, and of numbers that are not of the flow.
+//! Tests of capture gaps in which sequence numbers wrap, and of sequence numbers that do not belong to the flow.
 
 use crate::scripted::script::{MS, ScriptSegment, client, handshake, run_one, script, server};
 use longhaul_flow::record::Direction;
@@ -8,7 +8,8 @@ use longhaul_flow::record::Direction;
 const GIB: u64 = 1 << 30;
 const GIB_TENTH: u64 = GIB / 10;
 
-/// Returns ten segments from number `from` on, each acknowledged after a millisecond, with TSvals in milliseconds.
+/// Returns ten segments from sequence number `from` on, each acknowledged after a millisecond. TSvals are in
+/// milliseconds.
 fn ten_segments(at_ms: u64, from: u32) -> Vec<ScriptSegment> {
     let segment = |i: u32| {
         let (at_ms, seq) = (at_ms + 2 * u64::from(i), from.wrapping_add(i * 1_000));
@@ -48,7 +49,7 @@ fn data_after_capture_gap_is_new() {
     }
 }
 
-/// The ACKs within the gap are unknown.
+/// The bytes that were acknowledged within the gap are unknown, so they are not counted.
 #[test]
 fn acks_resume_at_first_data_after_gap() {
     let from = 10_001 + (3 * GIB / 2) as u32;
@@ -68,11 +69,13 @@ fn acks_resume_at_first_data_after_gap() {
 #[test]
 fn acks_without_data_resume_after_gap() {
     for gap in [15, 25].map(|tenths| (tenths * GIB_TENTH) as u32) {
-        let five = |at_ms: u64, from: u32| {
+        let five_acks = |at_ms: u64, from: u32| {
             (0..5)
                 .map(move |i| server((at_ms + u64::from(i)) * MS, 1, from.wrapping_add(i * 2_000)))
         };
-        let acks: Vec<_> = five(0, 1_000).chain(five(9_000, 9_000 + gap)).collect();
+        let acks: Vec<_> = five_acks(0, 1_000)
+            .chain(five_acks(9_000, 9_000 + gap))
+            .collect();
         let acks = run_one(&acks).download.acks;
         assert_eq!((acks.out_of_order, acks.advancing), (0, 8), "{gap}");
         assert_eq!(acks.acked_bytes, 16_000, "{gap}");
@@ -80,10 +83,10 @@ fn acks_without_data_resume_after_gap() {
 }
 
 #[test]
-fn ignores_unconfirmed_stray_number() {
-    for away in [11, 15, 20, 25, 29].map(|tenths| (tenths * GIB_TENTH) as u32) {
+fn ignores_stray_number_that_no_other_continues() {
+    for distance in [11, 15, 20, 25, 29].map(|tenths| (tenths * GIB_TENTH) as u32) {
         let stray = |at_ms: u64| {
-            client(at_ms * MS, 10_001u32.wrapping_add(away), 1)
+            client(at_ms * MS, 10_001u32.wrapping_add(distance), 1)
                 .data(700)
                 .stamps(0, 1)
         };
@@ -102,11 +105,11 @@ fn ignores_unconfirmed_stray_number() {
                 &ten_segments(200, 10_001),
             ]);
             let data = upload.data;
-            assert!(is_in_order(&upload), "{away}: {data:?}");
+            assert!(is_in_order(&upload), "{distance}: {data:?}");
             assert_eq!(
                 (data.unique_bytes, data.acked_unseen_bytes),
                 (20_000, 0),
-                "{away}"
+                "{distance}"
             );
             assert_eq!(data.payload_bytes, 20_000 + payload);
             assert_eq!(upload.acks.acked_bytes, 20_000);
@@ -153,7 +156,7 @@ fn data_captured_after_its_ack_is_not_a_gap() {
 /// A copy of data that was acknowledged long ago has an old TSval.
 #[test]
 fn late_copy_is_not_a_gap() {
-    let many: Vec<_> = (0..30)
+    let data: Vec<_> = (0..30)
         .flat_map(|i| ten_segments(10 + 20 * u64::from(i), 1 + i * 10_000))
         .collect();
     let copies: Vec<_> = ten_segments(10, 1)
@@ -165,7 +168,7 @@ fn late_copy_is_not_a_gap() {
         seg
     };
     let copies: Vec<_> = copies.into_iter().map(late).collect();
-    let data = upload(&[&handshake(MS), &many, &copies]).data;
+    let data = upload(&[&handshake(MS), &data, &copies]).data;
     assert_eq!((data.unique_bytes, data.acked_unseen_bytes), (300_000, 0));
     assert_eq!(data.spurious_retransmissions, 10);
 }

@@ -27,7 +27,7 @@ const SMOOTH: f64 = 20.0;
 #[must_use]
 pub fn window(p: f64, rtt_s: f64) -> Estimate {
     let reasons = [
-        (p <= 0.0, "without loss it has no end"),
+        (p <= 0.0, "without loss its result is infinite"),
         (
             p > 1e-3,
             "beyond 0.1 % loss its windows are too small for the search",

@@ -87,7 +87,7 @@ impl fmt::Display for Control {
 
 /// Error for the name of a congestion control without a formula.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("congestion control {name:?} has no formula here; there are: {known}")]
+#[error("no formula for the congestion control {name:?}; there are formulas for {known}")]
 pub struct UnknownControl {
     name: String,
     known: String,

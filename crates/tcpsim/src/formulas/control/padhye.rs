@@ -8,7 +8,7 @@ pub const FULL: Formula = Formula {
     name: "PFTK",
     equation: "B = ((1-p)/p + W + Q/(1-p)) / (RTT (b W/2 + 1) + Q T0 f(p)/(1-p))",
     source: "Padhye, Firoiu, Towsley, Kurose, Modeling TCP Throughput, SIGCOMM 1998, section 2.3",
-    range: "loss above 0 and up to 30 %; a loss takes the rest of its round with it, so it is low where single packets are lost and SACK repairs them",
+    range: "loss above 0 and up to 30 %; it assumes that a loss takes the rest of its round with it, so its result is too low where SACK repairs single losses",
 };
 
 /// Loss up to which the authors compared the model with traces.
@@ -21,20 +21,21 @@ pub struct Connection {
     pub rtt_s: f64,
     /// First retransmission timeout, seconds: `T0`.
     pub rto_s: f64,
-    /// Packets that an ACK covers for each step of growth: 1 for Linux, which counts packets.
+    /// Packets that must be acknowledged for one step of the window's growth: 1 for Linux, which counts acknowledged
+    /// packets and not ACKs.
     pub b: f64,
     /// Receiver's window, packets: `Wm`.
     pub window: f64,
 }
 
-/// Returns Linux's timeout on a steady path, seconds: the smoothed round trip and the floor of the variance's
-/// share (`TCP_RTO_MIN`, 200 ms, include/net/tcp.h).
+/// Returns Linux's timeout on a path of constant round trip, seconds: the round trip plus the smallest value of the
+/// variance term (`TCP_RTO_MIN`, 200 ms, include/net/tcp.h).
 #[must_use]
 pub fn linux_rto_s(rtt_s: f64) -> f64 {
     rtt_s + 0.2
 }
 
-/// Returns the packets a second of the full model.
+/// Returns the rate by the full model, packets a second.
 #[must_use]
 pub fn full(p: f64, c: Connection) -> Estimate {
     let unbounded = unbounded_window(p, c.b);
@@ -58,13 +59,14 @@ fn unbounded_window(p: f64, b: f64) -> f64 {
 /// Returns `Q`: the share of losses that end in a timeout.
 fn timeout_share(p: f64, w: f64) -> f64 {
     let arrives = 1.0 - p;
-    let three = arrives.powi(3);
-    let share =
-        (1.0 - three) * (1.0 + three * (1.0 - arrives.powf(w - 3.0))) / (1.0 - arrives.powf(w));
+    let three_arrive = arrives.powi(3);
+    let share = (1.0 - three_arrive) * (1.0 + three_arrive * (1.0 - arrives.powf(w - 3.0)))
+        / (1.0 - arrives.powf(w));
     share.min(1.0)
 }
 
-/// Returns `f(p)`: the duration of a sequence of timeouts in units of its first. Doubling ends at 64 times.
+/// Returns `f(p)`: the mean duration of a sequence of timeouts, in units of its first timeout. A timeout doubles up to
+/// 64 times the first.
 fn backoff_factor(p: f64) -> f64 {
     1.0 + (0..6)
         .map(|n| f64::from(1 << n) * p.powi(n + 1))
@@ -74,10 +76,10 @@ fn backoff_factor(p: f64) -> f64 {
 /// Returns the conditions under which the model does not hold, with the reasons.
 fn reasons(p: f64) -> [(bool, &'static str); 2] {
     [
-        (p <= 0.0, "without loss it has no end"),
+        (p <= 0.0, "without loss its result is infinite"),
         (
             p > LOSS_MAX,
-            "beyond the 30 % loss that it was compared with traces for",
+            "it was compared with traces up to 30 % loss only",
         ),
     ]
 }
@@ -94,14 +96,17 @@ mod tests {
     };
 
     #[test]
-    fn approaches_the_periodic_law_at_low_loss() {
+    fn approaches_the_square_root_law_at_low_loss() {
         let law = 1.5_f64.sqrt() / 1e-6_f64.sqrt() / 0.1;
-        let answer = full(1e-6, LONG);
-        assert!((answer.value / law - 1.0).abs() < 0.01, "{answer:?} {law}");
+        let estimate = full(1e-6, LONG);
+        assert!(
+            (estimate.value / law - 1.0).abs() < 0.01,
+            "{estimate:?} {law}"
+        );
     }
 
     #[test]
-    fn timeouts_lower_the_rate_below_the_law() {
+    fn timeouts_lower_the_rate_below_the_square_root_law() {
         let law = 1.5_f64.sqrt() / 0.1_f64.sqrt() / 0.1;
         assert!(full(0.1, LONG).value < 0.7 * law);
     }

@@ -172,7 +172,7 @@ fn flow(args: &Args, own: &FlowArgs) -> Result<(FlowConfig, String)> {
         sender,
         acks: AckPolicy {
             packets: within("--ack-ratio", ratio, 1..=1024)?,
-            aggregate: args.gro,
+            gro_interval: args.gro,
             ..AckPolicy::default()
         },
         control,
