@@ -34,11 +34,11 @@ pub struct FlowPath {
     pub size: Option<Bytes>,
 }
 
-/// Path of one TCP connection, without links that do not limit it.
+/// Path of one TCP connection: its emulated links together.
 #[derive(Debug, Clone)]
 pub struct Leg {
-    /// Share of the bottleneck for this flow's connections, if all connections on it have the same
-    /// share.
+    /// Rate that the bottleneck leaves to this flow's connections, if all connections there have the
+    /// same share.
     pub rate: BitRate,
     /// The round-trip time.
     pub rtt: Time,
@@ -57,7 +57,7 @@ pub struct Leg {
 }
 
 /// Returns the paths of all flows of `result` that have a limited leg. `scenario` is a name or a
-/// file, for a result whose own scenario name is not found.
+/// file, for a result whose own scenario name is not found. `set` has the `--set` options of the run.
 ///
 /// # Errors
 /// A usage error if the scenario differs from the one that was run.
@@ -125,16 +125,16 @@ fn check_same_scenario(
         return Ok(());
     }
     let version = longhaul_command::version();
-    let by = match identity.longhaul == version {
-        true => String::new(),
+    let other_causes = match identity.longhaul == version {
+        true => "or --set differs".to_owned(),
         false => format!(
-            ", or longhaul {}, which ran it, read it differently from {version} (then run it again)",
+            "--set differs, or longhaul {}, which ran it, read it differently from {version} (then run it again)",
             identity.longhaul
         ),
     };
     Err(Refusal::usage(format!(
-        "{} differs from the scenario that the result of {} was run with: it was changed since, --set \
-         differs{by}; give the scenario of the run (--scenario) and each --set of the run",
+        "{} differs from the scenario that the result of {} was run with: it was changed since, \
+         {other_causes}; give the scenario of the run (--scenario) and each --set of the run",
         source.origin, result.scenario
     )))
 }
@@ -162,7 +162,7 @@ fn flows(cell: usize, scenario: &Scenario) -> Vec<FlowPath> {
     all.filter(|flow| !flow.legs.is_empty()).collect()
 }
 
-/// Legs of a flow: its path, split at the relays.
+/// Returns the legs of a flow: its path, split at the relays. Legs without a rate limit are left out.
 fn legs(
     flow: &Flow,
     active: &[&Flow],
@@ -181,7 +181,8 @@ fn legs(
     Some(legs)
 }
 
-/// Combines the links between the hosts of one leg; the inner `None`: no link limits it.
+/// Combines the links between the hosts of one leg. Returns `Some(None)` if no link limits the rate, and
+/// `None` if a link does not exist or its options are invalid.
 fn leg(
     hosts: &[String],
     flow: &Flow,
@@ -223,11 +224,12 @@ fn leg(
             tcp_settings::send_buffer(scenario, sender),
         ],
         window_max: tcp_settings::largest_window(scenario, [sender, receiver]),
-        control: name_of(&tcp_settings::sender_control(scenario, sender, flow)),
+        control: control_name(&tcp_settings::sender_control(scenario, sender, flow)),
     }))
 }
 
-/// Share of a link's rate, by the number of connections on it.
+/// Returns the part of a link's rate that the flow's connections get, if each connection on the link gets
+/// the same.
 fn share(
     link_config: &LinkConfig,
     pair: &[String],
@@ -251,12 +253,12 @@ fn share(
     ))
 }
 
-/// Name of a congestion control without its parameters, for which there are no formulas.
-fn name_of(control: &str) -> String {
+/// Returns the name of a congestion control without its parameters. The formulas do not use them.
+fn control_name(control: &str) -> String {
     control.split(':').next().unwrap_or(control).to_owned()
 }
 
-/// Size of a queue. A limit in packets counts as packets of the largest size.
+/// Returns the size of a queue in bytes. A limit in packets counts as packets of the largest size.
 fn queue(link_config: &LinkConfig, mtu: u32) -> Bytes {
     let limit = link_config.queue_capacity();
     let packets = (limit.packets as u64).saturating_mul(mtu.into());
@@ -363,7 +365,7 @@ streams = 2
     #[test]
     fn relay_uses_the_control_of_the_side_that_sends() {
         let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
-        let sends = |text: &str, scenario: &str| {
+        let leg_controls = |text: &str, scenario: &str| {
             let text = format!("intercept = [5201]\n{text}");
             let text = scenario.replace("intercept = [5201]", &text);
             std::fs::write(file.path(), text).unwrap();
@@ -371,24 +373,24 @@ streams = 2
             let legs = flows[0].legs.iter();
             legs.map(|leg| leg.control.clone()).collect::<Vec<_>>()
         };
-        let far = "cc_downstream = 'cubic'\ncc_upstream = 'reno'";
-        assert_eq!(sends(far, SCENARIO), ["reno", "reno"]);
+        let reno_upstream = "cc_downstream = 'cubic'\ncc_upstream = 'reno'";
+        assert_eq!(leg_controls(reno_upstream, SCENARIO), ["reno", "reno"]);
         let download = SCENARIO
             .replace("upload", "download")
             .replace("from = \"client\"", "from = \"server\"")
             .replace("to = \"server\"", "to = \"client\"");
-        let near = "cc_downstream = 'reno'\ncc_upstream = 'cubic'";
-        assert_eq!(sends(near, &download), ["cubic", "reno"]);
+        let reno_downstream = "cc_downstream = 'reno'\ncc_upstream = 'cubic'";
+        assert_eq!(leg_controls(reno_downstream, &download), ["cubic", "reno"]);
     }
 
     #[test]
     fn window_without_scaling_ends_at_64_kb() {
         let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
-        let old = SCENARIO.replace(
+        let unscaled = SCENARIO.replace(
             "congestion_control = \"reno\"",
             "sysctl = { \"net.ipv4.tcp_window_scaling\" = 0 }",
         );
-        std::fs::write(file.path(), old).unwrap();
+        std::fs::write(file.path(), unscaled).unwrap();
         let flows = flow_paths(&result(), file.path().to_str(), vec![]).unwrap();
         let windows = |flow: &FlowPath| -> Vec<u64> {
             flow.legs.iter().map(|leg| leg.window_max.get()).collect()

@@ -5,7 +5,9 @@ use crate::{
     network::{Topology, probe},
     scenario::{
         CcSpec, Direction, Flow, Pacing, Program, Scenario,
-        config_error::{CheckResult, check_each, check_name, check_range, ensure, locate_error},
+        config_error::{
+            CheckResult, ConfigError, check_each, check_name, check_range, ensure, locate_error,
+        },
         control,
         placeholders::{self, Placeholder},
     },
@@ -35,10 +37,19 @@ fn check_keys(flow: &Flow, topology: &Topology) -> CheckResult {
     check_sender(flow)
 }
 
+/// Checks that a condition of `key` holds; the error has `problem` and points to the key.
+fn check_key<P: Into<ConfigError>>(
+    key: &'static str,
+    holds: bool,
+    problem: impl FnOnce() -> P,
+) -> CheckResult {
+    locate_error(key, ensure(holds, problem))
+}
+
 fn check_size_or_duration(flow: &Flow, problem: &'static str) -> CheckResult {
     ensure(flow.size.is_some() != flow.duration.is_some(), || problem)?;
     let is_positive = flow.size.is_none_or(|size| size.get() > 0);
-    locate_error("size", ensure(is_positive, || "size must be above 0"))
+    check_key("size", is_positive, || "size must be above 0")
 }
 
 /// Checks `omit`: only a flow with a duration has a beginning that can be left out.
@@ -53,40 +64,38 @@ fn check_omit(flow: &Flow) -> CheckResult {
 
 fn check_hosts(flow: &Flow, topology: &Topology) -> CheckResult {
     for (key, host) in [("from", &flow.from), ("to", &flow.to)] {
-        let reached = ensure(topology.hosts.contains(host), || {
+        check_key(key, topology.hosts.contains(host), || {
             format!("no link reaches a host {host:?}")
-        });
-        locate_error(key, reached)?;
+        })?;
     }
     let has_path = flow.from != flow.to && topology.path(&flow.from, &flow.to).is_some();
-    let connected = ensure(has_path, || {
+    check_key("to", has_path, || {
         format!(
             "no path leads from {:?} to another host {:?}",
             flow.from, flow.to
         )
-    });
-    locate_error("to", connected)
+    })
 }
 
 /// Checks `via` and `proxy`: the program supports the key, and a path leads to the relay's host.
 fn check_relay(flow: &Flow, topology: &Topology) -> CheckResult {
     let (via, proxy) = (flow.via.as_ref(), flow.proxy.as_ref());
-    let exclusive = ensure(
+    check_key(
+        "via",
         via.is_none() || proxy.is_none(),
         || "via and proxy exclude each other",
-    );
-    locate_error("via", exclusive)?;
-    let carried = ensure(
+    )?;
+    check_key(
+        "proxy",
         proxy.is_none() || flow.program.carries_a_file(),
         || "proxy is a key of programs \"curl\" and \"ftp\"",
-    );
-    locate_error("proxy", carried)?;
+    )?;
     let supports_via = matches!(flow.program, Program::Curl | Program::Iperf3);
-    let relayed = ensure(
+    check_key(
+        "via",
         via.is_none() || supports_via,
         || "via is a key of programs \"curl\" and \"iperf3\"",
-    );
-    locate_error("via", relayed)?;
+    )?;
     let client = match flow.direction {
         Direction::Upload => &flow.from,
         Direction::Download => &flow.to,
@@ -94,29 +103,30 @@ fn check_relay(flow: &Flow, topology: &Topology) -> CheckResult {
     let Some(relay) = via.or(proxy.map(|proxy| &proxy.at)) else {
         return Ok(());
     };
-    let reached = ensure(topology.address(client, &relay.host).is_some(), || {
-        format!("no path leads from {client:?} to a host {:?}", relay.host)
-    });
-    locate_error(if via.is_some() { "via" } else { "proxy" }, reached)
+    check_key(
+        if via.is_some() { "via" } else { "proxy" },
+        topology.address(client, &relay.host).is_some(),
+        || format!("no path leads from {client:?} to a host {:?}", relay.host),
+    )
 }
 
 fn check_curl(flow: &Flow) -> CheckResult {
     locate_error("size", check_size(flow, "curl needs a size above 0"))?;
-    let endless = ensure(
+    check_key(
+        "duration",
         flow.duration.is_none(),
         || "curl takes a size, not a duration",
-    );
-    locate_error("duration", endless)?;
-    let downloads = ensure(
+    )?;
+    check_key(
+        "direction",
         flow.direction == Direction::Download,
         || "curl downloads; use iperf3 for uploads",
-    );
-    locate_error("direction", downloads)?;
-    let single = ensure(
+    )?;
+    check_key(
+        "streams",
         flow.streams == 1,
         || "curl opens one connection; add flows for more",
-    );
-    locate_error("streams", single)
+    )
 }
 
 fn check_size(flow: &Flow, problem: &'static str) -> CheckResult {
@@ -126,60 +136,61 @@ fn check_size(flow: &Flow, problem: &'static str) -> CheckResult {
 fn check_ftp(flow: &Flow) -> CheckResult {
     let problem = "ftp needs a size above 0, and has no duration and no streams";
     locate_error("size", check_size(flow, problem))?;
-    locate_error("duration", ensure(flow.duration.is_none(), || problem))?;
-    locate_error("streams", ensure(flow.streams == 1, || problem))?;
+    check_key("duration", flow.duration.is_none(), || problem)?;
+    check_key("streams", flow.streams == 1, || problem)?;
     let http = flow
         .proxy
         .as_ref()
         .is_some_and(|proxy| proxy.scheme == "http");
-    let passed = ensure(
+    check_key(
+        "proxy",
         !http || flow.direction == Direction::Download,
         || "an HTTP proxy does not pass FTP uploads on; a SOCKS proxy does",
-    );
-    locate_error("proxy", passed)?;
-    let reached = ensure(
+    )?;
+    check_key(
+        "ftp_active",
         !flow.ftp_active || flow.proxy.is_none(),
         || "ftp_active: a server can't connect to a client behind a proxy",
-    );
-    locate_error("ftp_active", reached)
+    )
 }
 
 fn check_udt(flow: &Flow) -> CheckResult {
     check_size_or_duration(flow, "udt takes either size or duration")?;
     locate_error("streams", check_range("streams", flow.streams, 1, 64))?;
     let is_udt = |control: &CcSpec| control.to_string() == control::UDT;
-    let control = ensure(
+    check_key(
+        "cc",
         flow.cc.as_ref().is_none_or(is_udt),
         || "program \"udt\" has a rate control of its own: set cc = \"udt\", or remove cc",
-    );
-    locate_error("cc", control)
+    )
 }
 
 fn check_command(flow: &Flow, topology: &Topology) -> CheckResult {
     locate_error("size", check_size(flow, "command needs a size above 0"))?;
     let problem = "command runs once, on \"from\", to its end: it has no";
-    let none = |key, absent| locate_error(key, ensure(absent, || format!("{problem} {key}")));
-    none("duration", flow.duration.is_none())?;
-    none("streams", flow.streams == 1)?;
-    none("direction", flow.direction == Direction::Download)?;
-    let named = ensure(
+    let forbid = |key, is_absent| check_key(key, is_absent, || format!("{problem} {key}"));
+    forbid("duration", flow.duration.is_none())?;
+    forbid("streams", flow.streams == 1)?;
+    forbid("direction", flow.direction == Direction::Download)?;
+    check_key(
+        "command",
         !flow.command.is_empty(),
         || "command is missing: the program that runs on \"from\", with its arguments",
-    );
-    locate_error("command", named)?;
-    let all = |host: &str, words: &[String]| {
+    )?;
+    let check_words = |host: &str, words: &[String]| {
         check_each(words, |word: &String| check_word(word, host, topology))
     };
-    locate_error("command", all(&flow.from, &flow.command))?;
-    locate_error("server", all(&flow.to, &flow.server))?;
-    let awaited = ensure(
+    locate_error("command", check_words(&flow.from, &flow.command))?;
+    locate_error("server", check_words(&flow.to, &flow.server))?;
+    check_key(
+        "server_port",
         flow.server.is_empty() || flow.server_port.is_some_and(|port| port > 0),
         || "server_port is missing: the TCP port at which the server listens",
-    );
-    locate_error("server_port", awaited)?;
-    let output = flow.output_file.iter();
-    let output = output.map(|file| check_word(file, &flow.to, topology));
-    locate_error("output_file", output.collect::<CheckResult>())
+    )?;
+    match &flow.output_file {
+        Some(file) => locate_error("output_file", check_word(file, &flow.to, topology)),
+        None => Ok(()),
+    }
 }
 
 /// Checks that the hosts named in a word of a command on `host` exist and can be reached.
@@ -197,46 +208,45 @@ fn check_word(word: &str, host: &str, topology: &Topology) -> CheckResult {
 /// Checks the keys that set options of the sender's socket: the program must be able to set them.
 fn check_sender(flow: &Flow) -> CheckResult {
     check_sender_keys(flow)?;
-    let exclusive = ensure(
+    check_key(
+        "inter_packet_gap",
         flow.inter_packet_gap.is_none() || flow.pacing.is_none(),
         || "pacing and inter_packet_gap exclude each other",
-    );
-    locate_error("inter_packet_gap", exclusive)?;
+    )?;
     let gap_ns = flow
         .inter_packet_gap
         .map_or(1_000, longhaul_units::Time::as_nanos);
-    let gap = ensure(
+    check_key(
+        "inter_packet_gap",
         (100..=1_000_000_000).contains(&gap_ns),
         || "inter_packet_gap must be 100ns to 1s",
-    );
-    locate_error("inter_packet_gap", gap)?;
+    )?;
     locate_error("pacing", check_pacing(flow))?;
     locate_error("window", check_window(flow))?;
-    let opened = ensure(
+    check_key(
+        "ftp_active",
         !flow.ftp_active || flow.program == Program::Ftp,
         || "ftp_active is a key of program \"ftp\"",
-    );
-    locate_error("ftp_active", opened)
+    )
 }
 
 fn check_sender_keys(flow: &Flow) -> CheckResult {
-    let supported = matches!(flow.program, Program::Curl | Program::Iperf3);
-    let other_support = matches!(flow.program, Program::Ftp | Program::Udt);
-    let allowed = flow.cc.is_none() || supported || other_support;
-    let allowed = ensure(
-        allowed,
+    let sets_pacing = matches!(flow.program, Program::Curl | Program::Iperf3);
+    let sets_cc = sets_pacing || matches!(flow.program, Program::Ftp | Program::Udt);
+    check_key(
+        "cc",
+        flow.cc.is_none() || sets_cc,
         || "cc is a key of programs \"curl\", \"iperf3\", \"ftp\" and \"udt\"",
-    );
-    locate_error("cc", allowed)?;
+    )?;
     for (key, given) in [
         ("pacing", flow.pacing.is_some()),
         ("inter_packet_gap", flow.inter_packet_gap.is_some()),
     ] {
-        let pacing = ensure(
-            !given || supported,
+        check_key(
+            key,
+            !given || sets_pacing,
             || "pacing and inter_packet_gap are keys of programs \"curl\" and \"iperf3\"",
-        );
-        locate_error(key, pacing)?;
+        )?;
     }
     Ok(())
 }
@@ -282,7 +292,7 @@ fn check_pacing(flow: &Flow) -> CheckResult {
 fn check_window(flow: &Flow) -> CheckResult {
     ensure(
         flow.window.is_none() || flow.program == Program::Iperf3,
-        || "window is a key of program \"iperf3\"; set net.ipv4.tcp_rmem of the receiving host",
+        || "window is a key of program \"iperf3\"; for others, set net.ipv4.tcp_rmem of the receiving host",
     )?;
     let window = flow.window.map_or(4096, longhaul_units::Bytes::get);
     ensure(
@@ -293,13 +303,13 @@ fn check_window(flow: &Flow) -> CheckResult {
 
 fn check_probe(flow: &Flow) -> CheckResult {
     let problem = "probe sends one stream of packets: it has no size and no streams";
-    locate_error("size", ensure(flow.size.is_none(), || problem))?;
-    let undirected = ensure(
+    check_key("size", flow.size.is_none(), || problem)?;
+    check_key(
+        "direction",
         flow.direction == Direction::Download,
         || "probe sends its packets from \"from\" to \"to\": it has no direction",
-    );
-    locate_error("direction", undirected)?;
-    locate_error("streams", ensure(flow.streams == 1, || problem))?;
+    )?;
+    check_key("streams", flow.streams == 1, || problem)?;
     Ok(probe::timing(flow).map(drop)?)
 }
 
@@ -337,7 +347,8 @@ fn check_command_keys(flow: &Flow) -> CheckResult {
     check_keys_of(Program::Command, flow, keys, problem)
 }
 
-/// Checks that none of the given keys belongs to another program.
+/// Checks that a flow of any other program than `program` has none of `keys`. Each key says whether the
+/// flow has it.
 fn check_keys_of(
     program: Program,
     flow: &Flow,

@@ -8,7 +8,7 @@
 //! factor  = number | "(" sum ")" | ("min" | "max") "(" sum ("," sum)* ")"
 //!         | metric [ "{" key "=" value ("," key "=" value)* "}" ]
 //! ```
-//! A metric without braces is of the cell for which the expression is evaluated. With braces it is
+//! A metric without braces is that of the cell for which the expression is evaluated. With braces it is
 //! the median over the runs of the one cell whose varied values match. The prefix `reference.` makes it
 //! the figure that the paper prints for that cell.
 
@@ -74,7 +74,7 @@ impl Expression {
         })
     }
 
-    /// Names of the metrics in the expression.
+    /// Returns the names of the metrics in the expression.
     pub(crate) fn metrics(&self) -> Vec<&str> {
         match self {
             Self::Number(_) => Vec::new(),
@@ -149,7 +149,7 @@ impl Bound {
         Some(Self { relation, limit })
     }
 
-    /// Distance of `value` from the limit; negative if the bound does not hold.
+    /// Returns the distance of `value` from the limit; negative if the bound does not hold.
     pub(crate) fn margin(self, value: f64) -> f64 {
         match self.relation {
             Relation::AtLeast | Relation::Above => value - self.limit,
@@ -158,7 +158,7 @@ impl Bound {
         }
     }
 
-    /// Whether the bound holds for `value`. It never holds for NaN.
+    /// Returns whether the bound holds for `value`. It never holds for NaN.
     pub fn holds(self, value: f64) -> bool {
         match self.relation {
             Relation::AtLeast => value >= self.limit,
@@ -170,7 +170,7 @@ impl Bound {
     }
 }
 
-/// Most nested parentheses. No person writes more.
+/// Most nested sums: the expression itself and those in parentheses.
 const DEPTH_MAX: usize = 32;
 /// Most operations of one expression. A sum is a tree as deep as it has terms, and is evaluated
 /// recursively: 100 KB of stack for this many.
@@ -197,19 +197,20 @@ impl Parser<'_> {
             return Err("too many parentheses".to_owned());
         }
         let symbols = [('+', Operator::Add), ('-', Operator::Subtract)];
-        let sum = self.chain(symbols, Self::product);
+        let sum = self.operations(symbols, Self::product);
         self.depth -= 1;
         sum
     }
 
     fn product(&mut self) -> Result<Expression, String> {
-        self.chain(
+        self.operations(
             [('*', Operator::Multiply), ('/', Operator::Divide)],
             Self::factor,
         )
     }
 
-    fn chain(
+    /// Parses operands with one of two operators between them, from left to right.
+    fn operations(
         &mut self,
         symbols: [(char, Operator); 2],
         operand: fn(&mut Self) -> Result<Expression, String>,
@@ -271,12 +272,12 @@ impl Parser<'_> {
 
     fn min_or_max(&mut self, operator: Operator) -> Result<Expression, String> {
         self.expect('(')?;
-        let mut least = self.sum()?;
+        let mut result = self.sum()?;
         while self.accept(',') {
             let next = self.sum()?;
-            least = self.join(operator, least, next)?;
+            result = self.join(operator, result, next)?;
         }
-        self.expect(')').map(|()| least)
+        self.expect(')').map(|()| result)
     }
 
     fn selector(&mut self) -> Result<Vec<(String, String)>, String> {

@@ -27,7 +27,7 @@ use std::{
     },
 };
 
-/// Checks that every cell to be simulated can be.
+/// Checks that every cell that is to be simulated can be simulated.
 ///
 /// # Errors
 /// A usage error with the unsupported key and its position.
@@ -98,23 +98,26 @@ fn simulate(
 /// Sampling interval, as on a testbed.
 const INTERVAL: Time = Time::from_millis(100);
 
-/// Byte counters of one connection over the time that counts.
+/// One connection, and how many packets it had delivered at the begin and end of its measured time.
 #[derive(Debug)]
-struct CountedConnection {
+struct MeasuredConnection {
+    /// Index of its flow.
     flow: usize,
-    /// Time from which its bytes count.
+    /// Begin of the measured time.
     begin: Time,
-    /// Time until which its bytes count, if it has no size.
+    /// End of the measured time; `None` if the connection ends when its size has arrived.
     end: Option<Time>,
-    counted_from: u64,
-    counted_to: Option<u64>,
+    /// Packets delivered at `begin`.
+    packets_at_begin: u64,
+    /// Packets delivered at `end`, once that has passed.
+    packets_at_end: Option<u64>,
 }
 
 /// Running simulation, from the first SYN to the last byte.
 struct SimulatedRun<'a> {
     plan: &'a Plan<'a>,
     chain: Chain,
-    connections: Vec<CountedConnection>,
+    connections: Vec<MeasuredConnection>,
     mss: u64,
 }
 
@@ -124,12 +127,12 @@ impl<'a> SimulatedRun<'a> {
             let flow = plan.flows[connection.flow];
             let established = connection.start + connection.round_trip;
             let begin = established + flow.omit.unwrap_or_default();
-            CountedConnection {
+            MeasuredConnection {
                 flow: connection.flow,
                 begin,
                 end: flow.duration.map(|duration| begin + duration),
-                counted_from: 0,
-                counted_to: None,
+                packets_at_begin: 0,
+                packets_at_end: None,
             }
         });
         Self {
@@ -145,13 +148,13 @@ impl<'a> SimulatedRun<'a> {
     }
 
     fn is_over(&self) -> bool {
-        let over = |(n, one): (usize, &CountedConnection)| {
-            one.counted_to.is_some() || self.chain.finished_at(n).is_some()
+        let is_over = |(number, connection): (usize, &MeasuredConnection)| {
+            connection.packets_at_end.is_some() || self.chain.finished_at(number).is_some()
         };
-        self.connections.iter().enumerate().all(over)
+        self.connections.iter().enumerate().all(is_over)
     }
 
-    /// Simulates one interval, and stops at each counter time in it.
+    /// Simulates one interval, and records the counters at each begin and end of a measured time in it.
     fn step(&mut self) {
         let next = self.now() + INTERVAL;
         for time in self.counter_times(next) {
@@ -161,32 +164,34 @@ impl<'a> SimulatedRun<'a> {
         self.chain.run_until(next);
     }
 
+    /// Returns the times before `next` at which a measured time begins or ends, in order.
     fn counter_times(&self, next: Time) -> Vec<Time> {
-        let times = self.connections.iter();
-        let times = times.flat_map(|one| [Some(one.begin), one.end]).flatten();
-        let mut counter_times: Vec<Time> =
-            times.filter(|at| (self.now()..next).contains(at)).collect();
-        counter_times.sort_unstable();
-        counter_times.dedup();
-        counter_times
+        let all = self.connections.iter();
+        let all = all.flat_map(|connection| [Some(connection.begin), connection.end]);
+        let interval = self.now()..next;
+        let mut times: Vec<Time> = all.flatten().filter(|at| interval.contains(at)).collect();
+        times.sort_unstable();
+        times.dedup();
+        times
     }
 
     fn record_counters(&mut self, now: Time) {
-        let last = self.chain.legs() - 1;
-        for (number, one) in self.connections.iter_mut().enumerate() {
-            if one.begin == now {
-                one.counted_from = self.chain.delivered(last, number);
+        let last_leg = self.chain.legs() - 1;
+        for (number, connection) in self.connections.iter_mut().enumerate() {
+            if connection.begin == now {
+                connection.packets_at_begin = self.chain.delivered(last_leg, number);
             }
-            if one.end == Some(now) {
-                one.counted_to = Some(self.chain.delivered(last, number));
+            if connection.end == Some(now) {
+                connection.packets_at_end = Some(self.chain.delivered(last_leg, number));
                 self.chain.stop(number);
             }
         }
     }
 
+    /// Returns the payload bytes that have arrived over all connections.
     fn delivered(&mut self) -> u64 {
-        let last = self.chain.legs() - 1;
-        let packets = (0..self.connections.len()).map(|n| self.chain.delivered(last, n));
+        let last_leg = self.chain.legs() - 1;
+        let packets = (0..self.connections.len()).map(|n| self.chain.delivered(last_leg, n));
         packets.sum::<u64>() * self.mss
     }
 
@@ -198,13 +203,13 @@ impl<'a> SimulatedRun<'a> {
             .collect()
     }
 
-    /// Outcome of a flow over all its connections, which share its size.
+    /// Returns the outcome of a flow over all its connections, which share its size.
     fn outcome(&mut self, number: usize, flow: &Flow) -> Outcome {
         let mut all = Vec::new();
         let mut retransmits = 0;
         for connection in 0..self.connections.len() {
             if self.connections[connection].flow == number {
-                all.push(self.counted(connection));
+                all.push(self.measure_connection(connection));
                 let legs = 0..self.chain.legs();
                 let counters = legs.map(|leg| self.chain.sender(leg, connection).counters());
                 retransmits += counters.map(|counters| counters.retransmitted).sum::<u64>();
@@ -224,15 +229,15 @@ impl<'a> SimulatedRun<'a> {
         }
     }
 
-    /// Counted bytes and seconds of one connection.
-    fn counted(&mut self, number: usize) -> (u64, f64) {
-        let last = self.chain.legs() - 1;
-        let one = &self.connections[number];
-        let until = one.end.or(self.chain.finished_at(number));
-        let until = until.unwrap_or(self.chain.now());
-        let seconds = until.since(one.begin).as_secs_f64();
-        let (from, to) = (one.counted_from, one.counted_to);
-        let packets = to.unwrap_or_else(|| self.chain.delivered(last, number)) - from;
+    /// Returns the payload bytes that one connection delivered in its measured time, and that time in seconds.
+    fn measure_connection(&mut self, number: usize) -> (u64, f64) {
+        let last_leg = self.chain.legs() - 1;
+        let connection = &self.connections[number];
+        let end = connection.end.or(self.chain.finished_at(number));
+        let end = end.unwrap_or(self.chain.now());
+        let seconds = end.since(connection.begin).as_secs_f64();
+        let (from, to) = (connection.packets_at_begin, connection.packets_at_end);
+        let packets = to.unwrap_or_else(|| self.chain.delivered(last_leg, number)) - from;
         (packets * self.mss, seconds)
     }
 }

@@ -13,7 +13,7 @@ macro_rules! files {
     };
 }
 
-/// Files of `scenarios/`, so that an installed binary has them: first the papers' experiments, then
+/// Files of `scenarios/`, so that an installed binary has them: the demo, then the papers' experiments, then
 /// longhaul's own.
 const BUILT_IN: &[(&str, &str)] = files! {
     "demo" "nec-dvd" "nec-clients" "nec-linux" "nec-winxp" "nec-aggregate" "nec-background"
@@ -26,7 +26,7 @@ const BUILT_IN: &[(&str, &str)] = files! {
     "link-long-fat" "link-proofs" "link-beside-veth" "whole-path"
 };
 
-/// Text of a scenario and its origin.
+/// Scenario file: its text and where it comes from.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Source {
     /// Name: the file name without `.toml`.
@@ -38,7 +38,7 @@ pub(crate) struct Source {
     pub(crate) path: Option<PathBuf>,
 }
 
-/// Names of all built-in scenarios.
+/// Returns the names of all built-in scenarios.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     BUILT_IN.iter().map(|(name, _)| *name)
 }
@@ -46,10 +46,11 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 /// Finds the built-in scenario `wanted`, or the file at that path.
 pub(crate) fn find(wanted: &str) -> anyhow::Result<Source> {
     let found = built_in(wanted).map_or_else(|| read(Path::new(wanted)), Ok);
-    found.map_err(|error| Refusal::usage(no_such(wanted, &error)))
+    found.map_err(|error| Refusal::usage(not_found_message(wanted, &error)))
 }
 
-/// Finds the base `wanted` of `source`: a built-in scenario, or a file relative to it.
+/// Finds `wanted`, which `source` extends: a built-in scenario, or a file whose path is relative to
+/// `source`.
 ///
 /// # Errors
 /// A message with the name that was not found.
@@ -60,7 +61,7 @@ pub(crate) fn find_base(source: &Source, wanted: &str) -> Result<Source, String>
         (None, Some(directory)) => read(&directory.join(wanted)),
         (None, None) => Err(io::ErrorKind::NotFound.into()),
     };
-    found.map_err(|error| no_such(wanted, &error))
+    found.map_err(|error| not_found_message(wanted, &error))
 }
 
 fn built_in(wanted: &str) -> Option<Source> {
@@ -84,7 +85,7 @@ fn read(path: &Path) -> io::Result<Source> {
     })
 }
 
-fn no_such(wanted: &str, error: &io::Error) -> String {
+fn not_found_message(wanted: &str, error: &io::Error) -> String {
     let known: Vec<_> = names().collect();
     format!(
         "no scenario is called {wanted:?} and it is not a file that can be read ({error}); \

@@ -6,16 +6,16 @@ use std::{fmt::Write as _, net::Ipv4Addr, path::Path, process::Command};
 
 /// Runs Dante in the foreground with this configuration; `-N 2` starts two servers, one per core
 /// here.
-pub(super) fn command(configuration: &Path, scratch: &Path) -> Command {
+pub(super) fn command(config_file: &Path, scratch: &Path) -> Command {
     let mut command = Command::new("danted");
-    command.arg("-f").arg(configuration);
+    command.arg("-f").arg(config_file);
     command.arg("-p").arg(scratch.join("pid")).args(["-N", "2"]);
     command
 }
 
 /// Writes the configuration. `own` are the host's addresses, to which Dante binds its connections.
 /// It runs as root, because a user namespace has no other user.
-pub(super) fn configuration(config: &ProxyConfig, own: &[Ipv4Addr]) -> String {
+pub(super) fn config_file_text(config: &ProxyConfig, own: &[Ipv4Addr]) -> String {
     let mut text = String::from(
         "logoutput: stderr\n\
          errorlog: stderr\n\
@@ -70,7 +70,7 @@ mod tests {
             let options =
                 toml::from_str(&format!("socks5 = '0.0.0.0:1080'\npeer = {peer}")).unwrap();
             let config = ProxyConfig::of(RelayProgram::Dante, &options).unwrap();
-            configuration(
+            config_file_text(
                 &config,
                 &[Ipv4Addr::new(10, 9, 0, 2), Ipv4Addr::new(10, 9, 1, 1)],
             )

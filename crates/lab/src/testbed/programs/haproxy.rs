@@ -5,14 +5,15 @@
 use super::proxy_config::ProxyConfig;
 use std::{fmt::Write as _, path::Path, process::Command};
 
-/// Runs HAProxy in the foreground with this configuration.
-pub(super) fn command(configuration: &Path) -> Command {
+/// Returns the command that runs HAProxy in the foreground with this configuration file.
+pub(super) fn command(config_file: &Path) -> Command {
     let mut command = Command::new("haproxy");
-    command.arg("-db").arg("-f").arg(configuration);
+    command.arg("-db").arg("-f").arg(config_file);
     command
 }
 
-pub(super) fn configuration(config: &ProxyConfig) -> String {
+/// Returns the contents of the configuration file.
+pub(super) fn config_file_text(config: &ProxyConfig) -> String {
     let mut text = String::from(
         "global\n\
          \x20   nbthread 2\n\
@@ -51,7 +52,7 @@ mod tests {
         let options = "forward = ['10.9.0.2:80=10.9.1.2:81', '10.9.0.2:82=10.9.1.2:83']\n\
                        allow_from = ['10.9.0.0/30', '10.9.5.0/30']";
         let options = toml::from_str(options).unwrap();
-        let text = configuration(&ProxyConfig::of(RelayProgram::Haproxy, &options).unwrap());
+        let text = config_file_text(&ProxyConfig::of(RelayProgram::Haproxy, &options).unwrap());
         assert!(text.contains("option splice-auto"));
         let second = "listen relay1\n    bind 10.9.0.2:82\n    \
                       tcp-request connection reject if !{ src 10.9.0.0/30 10.9.5.0/30 }\n    \

@@ -252,13 +252,13 @@ async fn start_other(
     fs::set_permissions(&scratch, fs::Permissions::from_mode(0o777))?;
     let file = directory.join(format!("relay-{name}.conf"));
     let (text, command) = match program {
-        RelayProgram::Haproxy => (haproxy::configuration(&config), haproxy::command(&file)),
+        RelayProgram::Haproxy => (haproxy::config_file_text(&config), haproxy::command(&file)),
         RelayProgram::Dante => (
-            dante::configuration(&config, relay_host.addresses),
+            dante::config_file_text(&config, relay_host.addresses),
             dante::command(&file, &scratch),
         ),
         RelayProgram::Squid => (
-            squid::configuration(&config, name, &scratch),
+            squid::config_file_text(&config, name, &scratch),
             squid::command(&file, name),
         ),
         RelayProgram::Longhaul => bail!("longhaul is not an external program"),

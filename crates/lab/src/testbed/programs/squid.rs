@@ -6,12 +6,12 @@ use std::{fmt::Write as _, path::Path, process::Command};
 
 /// Runs Squid in the foreground with this configuration. Its service name must be unique to the
 /// host.
-pub(super) fn command(configuration: &Path, host: &str) -> Command {
+pub(super) fn command(config_file: &Path, host: &str) -> Command {
     let service: String = host.chars().filter(char::is_ascii_alphanumeric).collect();
     let mut command = Command::new("squid");
     command
         .args(["-N", "-d", "1", "-n", &service, "-f"])
-        .arg(configuration);
+        .arg(config_file);
     command
 }
 
@@ -19,7 +19,7 @@ pub(super) fn command(configuration: &Path, host: &str) -> Command {
 /// root: a user namespace has no other user.
 ///
 /// Squid detects loops by its own host name, here `relay`, so no two may have the same.
-pub(super) fn configuration(config: &ProxyConfig, relay: &str, scratch: &Path) -> String {
+pub(super) fn config_file_text(config: &ProxyConfig, relay: &str, scratch: &Path) -> String {
     let scratch = scratch.display();
     let mut text = format!(
         "visible_hostname {relay}\n\
@@ -68,7 +68,7 @@ mod tests {
         let text = |peer: &str| {
             let options = toml::from_str(&format!("http = '0.0.0.0:3128'\npeer = {peer}")).unwrap();
             let config = ProxyConfig::of(RelayProgram::Squid, &options).unwrap();
-            configuration(&config, "r1", Path::new("/run/relay-r1"))
+            config_file_text(&config, "r1", Path::new("/run/relay-r1"))
         };
         let chained = text("'10.9.1.2'");
         let end = "cache_peer 10.9.1.2 parent 3128 0 no-query no-digest default\nnever_direct allow all\n";
