@@ -6,8 +6,8 @@
 //! formula leaves out the round trip without growth after each halving. It also leaves out the fraction of a
 //! segment that a window can't send. Both cost more where the window is small.
 //!
-//! So the goodput may be below the formula by a tenth, or by a fifth where the formula's window is below 15 segments. It
-//! may be above the formula by a tenth, because 400 random losses a row leave some chance.
+//! The goodput may therefore be below the formula by a tenth, or by a fifth where the formula's window is below 15
+//! segments. It may be above the formula by a tenth, because 400 random losses a row leave some chance.
 
 use super::reno::{AckPolicy, MSS, run};
 use longhaul_units::Time;
