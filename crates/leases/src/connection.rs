@@ -201,7 +201,7 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(200);
 
     fn connection(server: &Server) -> Connection {
-        let target = ConnectTarget::new(&server.database(), None).unwrap();
+        let target = ConnectTarget::new(&server.create_database(), None).unwrap();
         Connection::new(target).unwrap()
     }
 
@@ -226,10 +226,10 @@ mod tests {
         let server = Server::start();
         let mut connection = connection(&server);
         schema::prepare(&mut connection).unwrap();
-        server.freeze();
+        server.pause();
         let error = ask(&mut connection, SHORT, "SELECT 1").unwrap_err();
         assert!(error.is_unreachable(), "{error:?}");
-        server.thaw();
+        server.resume();
         ask(&mut connection, CALL_LIMIT, "SELECT 1").unwrap();
     }
 
@@ -260,10 +260,10 @@ mod tests {
     #[test]
     fn turns_synchronous_commit_on() {
         let server = Server::shared();
-        let url = server.database();
+        let url = server.create_database();
         let name = url.rsplit('/').next().unwrap();
         for (set, found) in [("off", "on"), ("remote_apply", "remote_apply")] {
-            server.run(
+            server.run_sql(
                 name,
                 &format!("ALTER DATABASE {name} SET synchronous_commit = {set}"),
             );

@@ -192,7 +192,7 @@ fn repeat_until_reachable<T>(mut call: impl FnMut() -> Result<T, Error>) -> T {
 #[test]
 fn killed_server_keeps_acknowledged_results() {
     let mut server = Setup::default().durable().start();
-    let url = server.database();
+    let url = server.create_database();
     let store = JobStore::open(&url).unwrap();
     let all: Vec<_> = (0..400).map(|number| task(&number.to_string())).collect();
     let job = planned_job(&store, &all);
@@ -221,7 +221,7 @@ fn killed_server_keeps_acknowledged_results() {
 
 fn assert_done(server: &Server, url: &str, keys: &HashSet<Vec<u8>>) {
     let sql = "SELECT convert_from(key, 'UTF8') FROM longhaul.extent WHERE state = 2";
-    let text = server.run(database_name(url), sql);
+    let text = server.run_sql(database_name(url), sql);
     let done: HashSet<&str> = text.lines().collect();
     for key in keys {
         let key = std::str::from_utf8(key).unwrap();

@@ -12,7 +12,7 @@ use std::{sync::Barrier, thread, time::Duration};
 /// The tables and the job are created by all of them at once.
 #[test]
 fn concurrent_joins_share_one_job() {
-    let url = Server::shared().database();
+    let url = Server::shared().create_database();
     let barrier = Barrier::new(8);
     let join = || {
         barrier.wait();

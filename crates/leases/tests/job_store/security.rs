@@ -38,7 +38,7 @@ fn rejects_tables_of_another_format() {
 #[test]
 fn existing_tables_need_no_create_right() {
     let database = TestDatabase::new();
-    let other = Server::shared().database();
+    let other = Server::shared().create_database();
     let worker = |url: &str| url.replace("longhaul@", "worker@");
     database.sql(
         "CREATE ROLE worker LOGIN; GRANT USAGE ON SCHEMA longhaul TO worker;
@@ -62,7 +62,7 @@ fn wrong_password_is_refused_and_not_shown() {
     let server = Setup::default()
         .listen("127.0.0.1:0".parse().unwrap())
         .start();
-    let url = server.database();
+    let url = server.create_database();
     assert!(JobStore::open(&url).is_ok());
     let (_, host) = url.split_once('@').unwrap();
     let text = refusal_text(JobStore::open(&format!(
@@ -151,9 +151,9 @@ fn tls_verifies_certificate_and_host_name() {
         .listen("127.0.0.1:0".parse().unwrap())
         .certificate(&certificates.server, &certificates.key)
         .start();
-    let url = server.database();
+    let url = server.create_database();
     let encrypted = || {
-        server.run("postgres",
+        server.run_sql("postgres",
         "SELECT count(*) FILTER (WHERE ssl), count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = 'longhaul'")
     };
 
@@ -201,7 +201,7 @@ fn self_signed_certificate_can_be_trusted() {
         .listen("127.0.0.1:0".parse().unwrap())
         .certificate(&certificate, &key.serialize_pem())
         .start();
-    let url = server.database();
+    let url = server.create_database();
     refusal_text(JobStore::open(&url));
     JobStore::open_with_authorities(&format!("{url}?sslmode=require"), &file).unwrap();
 }

@@ -32,7 +32,7 @@ pub(crate) struct TestDatabase {
 
 impl TestDatabase {
     pub(crate) fn new() -> Self {
-        let url = Server::shared().database();
+        let url = Server::shared().create_database();
         let store = JobStore::open(&url).unwrap();
         Self { url, store }
     }
@@ -43,7 +43,7 @@ impl TestDatabase {
     }
 
     pub(crate) fn sql(&self, sql: &str) -> String {
-        Server::shared().run(database_name(&self.url), sql)
+        Server::shared().run_sql(database_name(&self.url), sql)
     }
 
     /// Job with these tasks, whose planning is done.

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Violations that axe-core, the accessibility checker, finds in a page.
+//! Accessibility of a page, checked by axe-core.
 
-use super::{Scheme, frame};
+use super::{ColourScheme, frame};
 use std::{fs, process::Command};
 
-/// Script that opens every `details` element, so that its contents are checked too, and prints the violations.
+/// Script that runs axe-core and prints the violations. It first opens every `details` element, so that its contents
+/// are checked, too.
 const RUN: &str = "<script>
 addEventListener('load', () => setTimeout(async () => {
-  for (const fold of document.querySelectorAll('details')) fold.open = true;
+  for (const details of document.querySelectorAll('details')) details.open = true;
   const { passes, violations } = await axe.run(document);
-  report(`${passes.length} rules kept`);
+  report(`${passes.length} rules passed`);
   for (const rule of violations) for (const node of rule.nodes) report(`${rule.id}: ${node.target.join(' ')}: ${node.failureSummary}`);
 }, 300));
 </script>";
 
 /// Returns a line for each violation in `page`; `None` if a tool is missing and ALLOW_SKIP=1.
-#[allow(dead_code, reason = "not every test has its pages as text")]
-pub fn violations(page: &str, width: u32, scheme: Scheme) -> Option<Vec<String>> {
+#[allow(dead_code, reason = "not every test has a page as text")]
+pub fn violations(page: &str, width: u32, scheme: ColourScheme) -> Option<Vec<String>> {
     Some(violation_lines(frame::script_output(
         page,
         &scripts()?,
@@ -25,22 +26,23 @@ pub fn violations(page: &str, width: u32, scheme: Scheme) -> Option<Vec<String>>
     )?))
 }
 
-/// Returns the scripts that check a page at whose end they are; `None` as above.
+/// Returns scripts that check the page to whose end they are appended; `None` if a tool is missing and ALLOW_SKIP=1.
 pub fn scripts() -> Option<String> {
-    Some(format!("<script>{}</script>{RUN}", checker()?))
+    Some(format!("<script>{}</script>{RUN}", axe_core()?))
 }
 
-/// Returns the violations from the output of such a page.
+/// Returns the violations from the output of [`scripts`]: its lines, and the lines on the console.
 pub fn violation_lines((mut lines, console): (Vec<String>, Vec<String>)) -> Vec<String> {
-    let has_run = lines
+    let did_run = lines
         .first()
-        .is_some_and(|line| line.ends_with("rules kept"));
-    assert!(has_run, "axe-core printed nothing: {lines:#?} {console:#?}");
+        .is_some_and(|line| line.ends_with("rules passed"));
+    assert!(did_run, "axe-core printed nothing: {lines:#?} {console:#?}");
     lines.remove(0);
     lines
 }
 
-fn checker() -> Option<String> {
+/// Returns the source text of axe-core.
+fn axe_core() -> Option<String> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/axe-core");
     let output = Command::new(script).arg("--where").output().unwrap();
     let path = String::from_utf8(output.stdout).unwrap();

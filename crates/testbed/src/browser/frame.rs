@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Page in a frame of any width: a headless window is never narrower than 500 px.
+//! Page in a frame. A frame can have any width; a headless window is never narrower than 500 px.
 
-use super::{BUDGET, Scheme, open_in};
+use super::{ColourScheme, VIRTUAL_TIME_BUDGET, open_in};
 use std::{fs, time::Duration};
 
 /// Outer page, which collects the messages of the page in the frame.
@@ -12,30 +12,31 @@ addEventListener("message", ({ data }) => { document.getElementById("output").te
 /// Script that defines `report(line)`, which sends a line to the outer page.
 const REPORT: &str = "<script>const report = (line) => parent.postMessage(String(line).replaceAll(\"\\n\", \" \"), \"*\");</script>";
 
-/// Script that prints the elements wider than the page, and on a phone the cards that still scroll sideways.
+/// Script that prints the elements that are wider than the page. On a phone it also prints the cards that scroll
+/// sideways.
 pub const OVERFLOW_SCRIPT: &str = "<script>
 addEventListener('load', () => setTimeout(() => {
-  const aside = '.scroll, pre, svg, .skip';
-  const wide = [...document.querySelectorAll('body *')].filter((e) => !e.closest(aside) && e.getBoundingClientRect().right > innerWidth + 1);
+  const exempt = '.scroll, pre, svg, .skip';
+  const wide = [...document.querySelectorAll('body *')].filter((e) => !e.closest(exempt) && e.getBoundingClientRect().right > innerWidth + 1);
   const cards = [...document.querySelectorAll('.scroll:has(.cards)')].filter((e) => innerWidth <= 700 && e.scrollWidth > e.clientWidth);
   report(`wide ${[...wide, ...cards].map((e) => `${e.tagName}.${e.className}#${e.id}`).join(' ')}`);
 }, 300));
 </script>";
 
-/// Returns `page` with `scripts` at its end, which may call `report(line)`.
+/// Returns `page` with `scripts` appended. The scripts may call `report(line)`.
 pub fn with_scripts(page: &str, scripts: &str) -> String {
     let at = page.rfind("</body>").unwrap();
     format!("{}{REPORT}{scripts}{}", &page[..at], &page[at..])
 }
 
-/// Returns the output of `scripts` at the end of `page`, and the lines on the console. `None` if there is no
-/// browser and ALLOW_SKIP=1.
-#[allow(dead_code, reason = "not every test has its pages as text")]
+/// Opens `page` with `scripts` appended. Returns the output of the scripts, and the lines on the console. `None` if
+/// there is no browser and ALLOW_SKIP=1.
+#[allow(dead_code, reason = "not every test has a page as text")]
 pub fn script_output(
     page: &str,
     scripts: &str,
     width: u32,
-    scheme: Scheme,
+    scheme: ColourScheme,
 ) -> Option<(Vec<String>, Vec<String>)> {
     let directory = tempfile::tempdir().unwrap();
     let [inner, outer] = ["inner.html", "outer.html"].map(|name| directory.path().join(name));
@@ -44,31 +45,35 @@ pub fn script_output(
     collect_output(&format!("file://{}", outer.display()), width, scheme)
 }
 
-/// Returns a page that collects the output of the one at `source` in a frame of that width. Both must have the same
-/// origin: the browser's virtual time does not wait for pages of other origins.
+/// Returns an outer page with the page at `source` in a frame of that width. The outer page collects the output of the
+/// inner one. Both must have the same origin: virtual time does not wait for pages of other origins.
 pub fn framing_page(source: &str, width: u32) -> String {
     format!(
         "{OUTER}<iframe src=\"{source}\" title=\"page\" width=\"{width}\" height=\"844\" style=\"border: 0\"></iframe>"
     )
 }
 
-/// Most attempts with a page whose output is incomplete: its scripts wait until elements are drawn, and the time in the
-/// page may elapse before that. Each attempt has four times as much time.
-const ATTEMPTS: u32 = 4;
+/// Maximum number of attempts with a page whose output is incomplete. Its scripts wait until elements are drawn, and
+/// the page's virtual time may be over before that. Each attempt has four times as much time as the one before.
+const ATTEMPTS_MAX: u32 = 4;
 
-/// Line that a script of several steps prints first.
+/// Line that a script with several steps prints first.
 const FIRST_LINE: &str = "begun";
-/// Line that a script of several steps prints last.
+/// Line that a script with several steps prints last.
 const LAST_LINE: &str = "over";
 
-/// Opens such a page at `url`; returns the output that it collected, and the lines on the console.
-pub fn collect_output(url: &str, width: u32, scheme: Scheme) -> Option<(Vec<String>, Vec<String>)> {
-    let mut output = read_output(url, width, scheme, BUDGET)?;
-    for attempt in 1..ATTEMPTS {
+/// Opens an outer page at `url`. Returns the output that it collected, and the lines on the console.
+pub fn collect_output(
+    url: &str,
+    width: u32,
+    scheme: ColourScheme,
+) -> Option<(Vec<String>, Vec<String>)> {
+    let mut output = read_output(url, width, scheme, VIRTUAL_TIME_BUDGET)?;
+    for attempt in 1..ATTEMPTS_MAX {
         if is_complete(&output.0) || !output.1.is_empty() {
             break;
         }
-        output = read_output(url, width, scheme, BUDGET * 4_u32.pow(attempt))?;
+        output = read_output(url, width, scheme, VIRTUAL_TIME_BUDGET * 4_u32.pow(attempt))?;
     }
     output
         .0
@@ -76,6 +81,7 @@ pub fn collect_output(url: &str, width: u32, scheme: Scheme) -> Option<(Vec<Stri
     Some(output)
 }
 
+/// Returns whether the scripts printed something, and the last line if they printed the first one.
 fn is_complete(lines: &[String]) -> bool {
     match lines {
         [] => false,
@@ -88,7 +94,7 @@ fn is_complete(lines: &[String]) -> bool {
 fn read_output(
     url: &str,
     width: u32,
-    scheme: Scheme,
+    scheme: ColourScheme,
     budget: Duration,
 ) -> Option<(Vec<String>, Vec<String>)> {
     let page = open_in(url, width + 100, scheme, budget)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Headless browser.
+//! Headless browser that opens pages for tests.
 
 pub mod axe;
 pub mod frame;
@@ -14,35 +14,40 @@ use std::{
     time::Duration,
 };
 
-/// Virtual time in the page after which it is read. It elapses as fast as the page's work allows. On a busy machine that
-/// may be before the browser has drawn anything; a test that needs drawing must wait longer.
-pub const BUDGET: Duration = Duration::from_secs(5);
+/// Virtual time that a page gets before it is read. Virtual time elapses as fast as the page's work allows. On a busy
+/// machine it may be over before the browser has drawn anything. A test that needs drawing must use more.
+pub const VIRTUAL_TIME_BUDGET: Duration = Duration::from_secs(5);
 
 /// Page as a browser rendered it.
 pub struct RenderedPage {
-    /// Document after scripts have run.
+    /// HTML of the document after its scripts have run.
     pub dom: String,
-    /// Lines on the console, by scripts or by the browser.
+    /// Lines that scripts or the browser wrote on the console.
     pub console: Vec<String>,
 }
 
 /// Opens `url` at a window width; `None` if there is no browser and ALLOW_SKIP=1.
 pub fn open(url: &str, width: u32) -> Option<RenderedPage> {
-    open_in(url, width, Scheme::Light, BUDGET)
+    open_in(url, width, ColourScheme::Light, VIRTUAL_TIME_BUDGET)
 }
 
 /// Preferred colour scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(dead_code, reason = "not every test looks at both")]
-pub enum Scheme {
+#[allow(dead_code, reason = "not every test uses both")]
+pub enum ColourScheme {
     /// Dark text on a light ground.
     Light,
     /// Light text on a dark ground.
     Dark,
 }
 
-/// Opens `url` with this colour scheme, and this virtual time in the page; else as [`open`].
-pub fn open_in(url: &str, width: u32, scheme: Scheme, budget: Duration) -> Option<RenderedPage> {
+/// Opens `url` as [`open`] does, with this colour scheme and this virtual time.
+pub fn open_in(
+    url: &str,
+    width: u32,
+    scheme: ColourScheme,
+    budget: Duration,
+) -> Option<RenderedPage> {
     let program = program()?;
     let profile = tempfile::tempdir().unwrap();
     let output = Command::new(program)
@@ -55,7 +60,7 @@ pub fn open_in(url: &str, width: u32, scheme: Scheme, budget: Duration) -> Optio
         .args(["--enable-logging=stderr", "--dump-dom"])
         .arg(format!(
             "--blink-settings=preferredColorScheme={}",
-            u8::from(scheme == Scheme::Light)
+            u8::from(scheme == ColourScheme::Light)
         ))
         .arg(format!("--user-data-dir={}", profile.path().display()))
         .arg(format!("--window-size={width},900"))
@@ -66,7 +71,7 @@ pub fn open_in(url: &str, width: u32, scheme: Scheme, budget: Duration) -> Optio
         .unwrap();
     let log = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{log}");
-    // The browser's own pages write there, too.
+    // The browser's own pages write to the console, too.
     let is_message = |line: &&str| line.contains("CONSOLE") && !line.contains("source: chrome://");
     Some(RenderedPage {
         dom: String::from_utf8(output.stdout).unwrap(),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Assertions about pages in a browser: they fit, draw charts, write nothing on the console, load nothing, and
-//! are accessible.
+//! Assertions about pages in a browser: they fit the window, draw charts, write nothing on the console, load nothing,
+//! and are accessible.
 
-use super::{Scheme, axe, frame};
+use super::{ColourScheme, axe, frame};
 
 /// Widths of a desktop and a phone, in pixels.
 const WIDTHS: [u32; 2] = [1280, 390];
@@ -15,10 +15,11 @@ addEventListener('load', () => setTimeout(() => {
 }, 300));
 </script>";
 
-/// Returns the output of `scripts` at the end of `page`, on a desktop and on a phone; the console must be empty.
+/// Opens `page` with `scripts` appended, at the widths of a desktop and of a phone. Returns the output of the scripts
+/// at each width. The console must be empty.
 pub fn script_output(page: &str, scripts: &str) -> Option<[Vec<String>; 2]> {
     let at = |width| {
-        let (lines, console) = frame::script_output(page, scripts, width, Scheme::Light)?;
+        let (lines, console) = frame::script_output(page, scripts, width, ColourScheme::Light)?;
         assert!(console.is_empty(), "{console:#?}");
         Some(lines)
     };
@@ -26,8 +27,8 @@ pub fn script_output(page: &str, scripts: &str) -> Option<[Vec<String>; 2]> {
     Some([desktop?, phone?])
 }
 
-/// Asserts that `page` fits both widths, draws `charts` of `chart.js`, writes nothing on the console, and is
-/// accessible in both colour schemes.
+/// Asserts that `page` fits both widths, draws this number of charts with `chart.js`, writes nothing on the console,
+/// and is accessible in both colour schemes.
 pub fn assert_good(page: &str, charts: usize) {
     let expected = ["wide ", &format!("drawn {charts}"), "loaded 0"];
     let Some(output) = script_output(page, &[frame::OVERFLOW_SCRIPT, COUNT_SCRIPT].concat()) else {
@@ -46,7 +47,7 @@ pub fn assert_fits(page: &str) {
 
 /// Asserts that `page` is accessible, at both widths and in both colour schemes.
 pub fn assert_accessible(page: &str) {
-    let schemes = |width| [(width, Scheme::Light), (width, Scheme::Dark)];
+    let schemes = |width| [(width, ColourScheme::Light), (width, ColourScheme::Dark)];
     for (width, scheme) in WIDTHS.into_iter().flat_map(schemes) {
         let Some(found) = axe::violations(page, width, scheme) else {
             return;
@@ -95,7 +96,7 @@ mod tests {
     fn finds_violations() {
         let page = "<!DOCTYPE html><html><head><title>t</title></head><body><main><h1>h</h1>\
                 <img src=\"data:,\"><p style=\"color:#777;background:#888\">faint</p></main></body></html>";
-        let Some(found) = axe::violations(page, 1280, Scheme::Light) else {
+        let Some(found) = axe::violations(page, 1280, ColourScheme::Light) else {
             return;
         };
         for rule in ["image-alt: ", "color-contrast: ", "html-has-lang: "] {

@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! PostgreSQL servers for tests, in a temporary directory. All their files and processes are removed, also when
+//! PostgreSQL servers for tests, each in a temporary directory. All their files and processes are removed, also when
 //! the test is killed.
 //!
 //! ```no_run
 //! use longhaul_testbed::postgres::{Server, Setup};
 //!
-//! // Most tests share a server, with a database for each.
-//! let url = Server::shared().database();
+//! // Most tests share one server. Each has its own database.
+//! let url = Server::shared().create_database();
 //!
-//! // Tests that kill it, or need it elsewhere, have one of their own. `enter` may make a command run in a
-//! // network namespace; the address is one of that namespace.
+//! // A test that kills the server, or needs it in another network namespace, starts its own. `enter` makes a command
+//! // run in that namespace. The address is one of that namespace.
 //! # fn enter(_: &mut std::process::Command) {}
 //! let mut server = Setup::default()
 //!     .listen("10.9.0.1:5432".parse().unwrap())
 //!     .prepare_commands(enter)
 //!     .durable()
 //!     .start();
-//! let url = server.database();
+//! let url = server.create_database();
 //! server.kill();
 //! server.restart();
 //! ```
 //!
-//! Without PostgreSQL's programs it panics and names `scripts/setup`. Servers listen on a Unix socket that only
-//! their own user (and root) can reach. They listen on a TCP port, with a password, only if configured.
+//! Starting a server panics if PostgreSQL is not installed, and the message names `scripts/setup`. A server listens on
+//! a Unix socket that only its own user and root can reach. It listens on a TCP port, with a password, only if
+//! configured.
 
 mod account;
 mod server;

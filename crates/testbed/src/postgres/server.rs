@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Running server, its guard process, and its shutdown.
+//! Running server, and the guard process that cleans up after a killed test.
 
 use super::server_files::ServerFiles;
 use rustix::process::{Pid, Signal, kill_process};
@@ -13,11 +13,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Longest time of a start before it counts as hung.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time limit for the start of a server, and for the end of its processes.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Script of the guard process. Its input ends with the test, however that ends; then it removes all leftovers.
+/// Script of the guard process. The end of its standard input tells it that the test has ended, normally or not. Then
+/// it ends the server and removes its files.
 const GUARD: &str = r#"
 trap '' HUP INT TERM
 cat >/dev/null
@@ -36,7 +37,7 @@ fi
 rm -rf "$1"
 "#;
 
-/// Running server. Dropping it stops it and removes its files.
+/// Running server. Dropping it stops the server and removes its files.
 pub struct Server {
     files: ServerFiles,
     listen: Option<SocketAddr>,
@@ -57,7 +58,7 @@ impl Server {
         prepare: Box<dyn Fn(&mut Command) + Send + Sync>,
     ) -> Self {
         let mut server = Self {
-            guard: guard(&files),
+            guard: start_guard(&files),
             files,
             listen,
             password,
@@ -70,13 +71,13 @@ impl Server {
         server
     }
 
-    /// Creates a database and returns its URL, with the TCP address if it has one.
+    /// Creates a database and returns its URL, with the TCP address if the server has one.
     ///
     /// # Panics
     /// If the server returns an error.
-    pub fn database(&self) -> String {
+    pub fn create_database(&self) -> String {
         let name = format!("test{}", self.databases.fetch_add(1, Relaxed));
-        self.run("postgres", &format!("CREATE DATABASE {name}"));
+        self.run_sql("postgres", &format!("CREATE DATABASE {name}"));
         self.url(&name)
     }
 
@@ -89,7 +90,7 @@ impl Server {
         }
     }
 
-    /// Returns the URL of a database by its Unix socket.
+    /// Returns the URL of a database with the server's Unix socket.
     pub fn socket_url(&self, database: &str) -> String {
         let directory = self
             .files
@@ -103,11 +104,12 @@ impl Server {
         )
     }
 
-    /// Runs SQL in a database (the last part of its URL) and returns rows as lines, fields between `|`.
+    /// Runs SQL in a database, which is given by name (the last part of its URL). Returns the rows as lines, with `|`
+    /// between fields.
     ///
     /// # Panics
     /// If the server returns an error.
-    pub fn run(&self, database: &str, sql: &str) -> String {
+    pub fn run_sql(&self, database: &str, sql: &str) -> String {
         let mut psql = self.files.command("psql");
         psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-c", sql]);
         let output = psql.arg(self.socket_url(database)).output().unwrap();
@@ -122,43 +124,43 @@ impl Server {
     /// Kills the server and all its processes with SIGKILL.
     ///
     /// # Panics
-    /// If it does not run.
+    /// If the server does not run.
     pub fn kill(&mut self) {
         let mut postgres = self.postgres.take().expect("the server runs");
-        let main = pid(&postgres);
-        // Stopped, so that it starts no new processes.
-        kill_process(main, Signal::STOP).unwrap();
-        let children = children(main);
+        let main_process = pid(&postgres);
+        // A stopped main process starts no new processes.
+        kill_process(main_process, Signal::STOP).unwrap();
+        let children = children(main_process);
         for child in &children {
             let _ = kill_process(*child, Signal::KILL);
         }
-        kill_process(main, Signal::KILL).unwrap();
+        kill_process(main_process, Signal::KILL).unwrap();
         postgres.wait().unwrap();
-        wait_for("the end of its processes", || {
-            children.iter().all(|child| is_gone(*child))
+        wait_for("the end of the server's processes", || {
+            children.iter().all(|child| has_ended(*child))
         });
     }
 
-    /// Stops all its processes (SIGSTOP): it replies to nothing, and its connections stay open.
+    /// Stops all processes of the server (SIGSTOP). It replies to nothing, and its connections stay open.
     ///
     /// # Panics
-    /// If it does not run.
-    pub fn freeze(&self) {
+    /// If the server does not run.
+    pub fn pause(&self) {
         self.signal_all(Signal::STOP);
     }
 
-    /// Continues its processes after [`freeze`](Self::freeze).
+    /// Continues the processes of the server after [`pause`](Self::pause).
     ///
     /// # Panics
-    /// If it does not run.
-    pub fn thaw(&self) {
+    /// If the server does not run.
+    pub fn resume(&self) {
         self.signal_all(Signal::CONT);
     }
 
-    /// Starts the server again after [`kill`](Self::kill), with the data on its disk.
+    /// Starts the server again after [`kill`](Self::kill), with the data that is on disk.
     ///
     /// # Panics
-    /// If it does not start.
+    /// If the server does not start.
     pub fn restart(&mut self) {
         assert!(self.postgres.is_none(), "the server runs");
         let log = File::create(self.files.directory.join("log")).unwrap();
@@ -171,7 +173,7 @@ impl Server {
         command.stdout(Stdio::null()).stderr(log);
         let postgres = self.postgres.insert(command.spawn().unwrap());
         let directory = &self.files.directory;
-        wait_for("the server", || {
+        wait_for("the start of the server", || {
             let ended = postgres.try_wait().unwrap();
             let log = || fs::read_to_string(directory.join("log")).unwrap_or_default();
             assert!(ended.is_none(), "postgres: {}", log());
@@ -197,8 +199,8 @@ impl Drop for Server {
         if let Some(mut postgres) = self.postgres.take() {
             self.postgres = None;
             let main = pid(&postgres);
-            for one in children(main).into_iter().chain([main]) {
-                let _ = kill_process(one, Signal::CONT);
+            for process in children(main).into_iter().chain([main]) {
+                let _ = kill_process(process, Signal::CONT);
             }
             // SIGQUIT is PostgreSQL's immediate shutdown: it ends its processes and removes its shared memory.
             let _ = kill_process(main, Signal::QUIT);
@@ -209,13 +211,14 @@ impl Drop for Server {
     }
 }
 
-fn guard(files: &ServerFiles) -> Child {
+/// Starts the guard process.
+fn start_guard(files: &ServerFiles) -> Child {
     let mut command = files.account.command(Path::new("sh"));
     command.args(["-c", GUARD, "guard"]).arg(&files.directory);
     command.stdin(Stdio::piped()).spawn().unwrap()
 }
 
-/// Whether the server is ready: the eighth line of postmaster.pid has its state, the first its process number.
+/// Returns whether the server is ready. The first line of postmaster.pid is its process ID, the eighth its state.
 fn is_ready(directory: &Path, pid: u32) -> bool {
     let text = fs::read_to_string(directory.join("data/postmaster.pid")).unwrap_or_default();
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
@@ -234,8 +237,8 @@ fn children(parent: Pid) -> Vec<Pid> {
     pids.filter_map(Pid::from_raw).collect()
 }
 
-/// Whether a process has ended: it does not exist, or is a zombie.
-fn is_gone(process: Pid) -> bool {
+/// Returns whether a process has ended: it does not exist, or is a zombie.
+fn has_ended(process: Pid) -> bool {
     let path = format!("/proc/{}/stat", process.as_raw_nonzero());
     let Ok(text) = fs::read_to_string(path) else {
         return true;
@@ -247,10 +250,7 @@ fn is_gone(process: Pid) -> bool {
 fn wait_for(what: &str, mut is_done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_done() {
-        assert!(
-            start.elapsed() < START_TIMEOUT,
-            "waited too long for {what}"
-        );
+        assert!(start.elapsed() < WAIT_TIMEOUT, "waited too long for {what}");
         sleep(POLL_INTERVAL);
     }
 }

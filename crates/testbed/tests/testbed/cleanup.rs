@@ -48,7 +48,7 @@ impl ServerResources {
 
 fn directory_of(server: &Server) -> PathBuf {
     server
-        .run("postgres", "SHOW unix_socket_directories")
+        .run_sql("postgres", "SHOW unix_socket_directories")
         .into()
 }
 
@@ -61,10 +61,10 @@ fn drop_leaves_nothing() {
 }
 
 #[test]
-fn drop_of_a_frozen_server_leaves_nothing() {
+fn drop_of_a_paused_server_leaves_nothing() {
     let server = Server::start();
     let resources = ServerResources::of(&directory_of(&server));
-    server.freeze();
+    server.pause();
     drop(server);
     assert!(resources.are_gone());
 }
@@ -82,10 +82,10 @@ fn drop_of_a_killed_server_leaves_nothing() {
 fn restarts_with_its_data_after_a_kill() {
     let mut server = Setup::default().durable().start();
     let before = ServerResources::of(&directory_of(&server));
-    server.run("postgres", "CREATE TABLE kept AS SELECT 42 AS answer");
+    server.run_sql("postgres", "CREATE TABLE kept AS SELECT 42 AS answer");
     server.kill();
     server.restart();
-    assert_eq!(server.run("postgres", "SELECT answer FROM kept"), "42");
+    assert_eq!(server.run_sql("postgres", "SELECT answer FROM kept"), "42");
     let after = ServerResources::of(&directory_of(&server));
     drop(server);
     assert!(before.are_gone() && after.are_gone());
@@ -96,7 +96,7 @@ fn tcp_requires_a_password() {
     let server = Setup::default()
         .listen("127.0.0.1:0".parse().unwrap())
         .start();
-    let url = server.database();
+    let url = server.create_database();
     let psql = |url: &str| {
         let mut command = Command::new("psql");
         command.args(["-XAtqwc", "SELECT 1", url]);

@@ -7,36 +7,40 @@ use std::{
     process::{Command, Output},
 };
 
-/// Test of this program whose requirement is missing.
-const UNMET: &str = "skipped_tests::requires_a_missing_program";
+/// Test in this file whose requirement is missing.
+const SKIPPING_TEST: &str = "skipped_tests::requires_a_missing_program";
 
 #[test]
 fn requires_a_missing_program() {
-    if std::env::var_os("UNMET").is_some()
+    if std::env::var_os("REQUIRE_MISSING_PROGRAM").is_some()
         && longhaul_testbed::skip::require(false, "no-such-program")
     {
         panic!("the test ran");
     }
 }
 
-/// Runs that test as `cargo test` does.
-fn run(allowed: &str, notes: &Path) -> Output {
+/// Runs that test as `cargo test` does. `allow_skip` is the value of ALLOW_SKIP.
+fn run_skipping_test(allow_skip: &str, skip_file: &Path) -> Output {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", UNMET])
-        .env("UNMET", "1")
-        .env("ALLOW_SKIP", allowed)
-        .env("SKIPPED_TESTS", notes)
+        .args(["--exact", SKIPPING_TEST])
+        .env("REQUIRE_MISSING_PROGRAM", "1")
+        .env("ALLOW_SKIP", allow_skip)
+        .env("SKIPPED_TESTS", skip_file)
         .output()
         .unwrap()
 }
 
-/// Returns the last line of `scripts/test-summary`, and whether it succeeded.
-fn summary(log: &str, notes: &Path) -> (String, bool) {
+/// Runs `scripts/test-summary` on a log. Returns its last line, and whether it succeeded.
+fn summary(log: &str, skip_file: &Path) -> (String, bool) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("log");
     fs::write(&file, log).unwrap();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/test-summary");
-    let output = Command::new(script).arg(file).arg(notes).output().unwrap();
+    let output = Command::new(script)
+        .arg(file)
+        .arg(skip_file)
+        .output()
+        .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let last = text.lines().last().unwrap_or_default().to_owned();
     (last, output.status.success())
@@ -45,24 +49,24 @@ fn summary(log: &str, notes: &Path) -> (String, bool) {
 #[test]
 fn missing_requirement_fails_or_is_recorded() {
     let directory = tempfile::tempdir().unwrap();
-    let notes = directory.path().join("notes");
-    let failed = run("0", &notes);
+    let skip_file = directory.path().join("skip_file");
+    let failed = run_skipping_test("0", &skip_file);
     assert!(!failed.status.success());
     let output = String::from_utf8(failed.stdout).unwrap();
     assert!(
         output.contains("needs no-such-program; ALLOW_SKIP=1"),
         "{output}"
     );
-    assert!(!notes.exists());
+    assert!(!skip_file.exists());
 
-    let skipped = run("1", &notes);
+    let skipped = run_skipping_test("1", &skip_file);
     assert!(skipped.status.success());
-    let recorded = fs::read_to_string(&notes).unwrap();
+    let recorded = fs::read_to_string(&skip_file).unwrap();
     let fields: Vec<&str> = recorded.trim_end().split('\t').collect();
     assert_eq!(fields[2], "needs no-such-program", "{recorded}");
 
     let log = String::from_utf8(skipped.stdout).unwrap();
-    let (line, succeeded) = summary(&log, &notes);
+    let (line, succeeded) = summary(&log, &skip_file);
     assert_eq!(
         (line.as_str(), succeeded),
         ("0 passed, 0 failed, 1 skipped", true)
@@ -72,23 +76,23 @@ fn missing_requirement_fails_or_is_recorded() {
 #[test]
 fn summary_adds_up_all_programs() {
     let directory = tempfile::tempdir().unwrap();
-    let notes = directory.path().join("notes");
+    let skip_file = directory.path().join("skip_file");
     let log = "running 3 tests\n\
                test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n\
                running 4 tests\n\
                test result: FAILED. 2 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out\n";
-    let (line, succeeded) = summary(log, &notes);
+    let (line, succeeded) = summary(log, &skip_file);
     assert_eq!(
         (line.as_str(), succeeded),
         ("5 passed, 1 failed, 1 skipped", true)
     );
-    // A test listed twice counts once; one without a thread name counts each time.
+    // A test that is listed twice counts once. Tests whose thread has no name of its own (`main`) count each time.
     let lines = "a 7\tone\tneeds root\na 7\tone\tneeds a browser\nb 8\tone\tneeds root\n\
                  c 9\tmain\tneeds root\nc 9\tmain\tneeds root\n";
-    fs::write(&notes, lines).unwrap();
-    let (line, _) = summary(log, &notes);
+    fs::write(&skip_file, lines).unwrap();
+    let (line, _) = summary(log, &skip_file);
     assert_eq!(line, "1 passed, 1 failed, 5 skipped");
-    // A program that crashed.
+    // A test program that crashed.
     let (line, succeeded) = summary("running 3 tests\n", &directory.path().join("none"));
     assert!(
         line.starts_with("3 tests ended without a result, ") && !succeeded,

@@ -76,7 +76,10 @@ impl WorkerTestbed {
         Self {
             ssh: hosts.ssh(folder.path()),
             hashes: tree::hashes(&folder.path().join("from")),
-            database: own.as_ref().unwrap_or_else(|| Server::shared()).database(),
+            database: own
+                .as_ref()
+                .unwrap_or_else(|| Server::shared())
+                .create_database(),
             hosts,
             own,
             folder,
@@ -168,7 +171,7 @@ impl WorkerTestbed {
         for table in ["job", "extent"] {
             let rows = self
                 .server()
-                .run(name, &format!("SELECT count(*) FROM longhaul.{table}"));
+                .run_sql(name, &format!("SELECT count(*) FROM longhaul.{table}"));
             assert_eq!(rows.trim(), "0", "{context}: of {table}");
         }
     }

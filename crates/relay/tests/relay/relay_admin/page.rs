@@ -8,7 +8,7 @@ use crate::{
 use longhaul_testbed::{
     browser::axe,
     browser::frame,
-    browser::{self, RenderedPage, Scheme},
+    browser::{self, ColourScheme, RenderedPage},
 };
 use longhaul_testnet::relay_process::{Relay, accept, connect, listen_as_origin};
 use serde_json::Value;
@@ -86,7 +86,7 @@ fn shows_cards_on_narrow_screen() {
     let (relay, _, _connection) = relay_with_connection();
     let scripts = [CARDS_SCRIPT, frame::OVERFLOW_SCRIPT].concat();
     let Some((mut reports, console)) =
-        script_output(Endpoint::of(&relay), &scripts, 390, Scheme::Light)
+        script_output(Endpoint::of(&relay), &scripts, 390, ColourScheme::Light)
     else {
         return;
     };
@@ -120,7 +120,8 @@ fn fits_wide_screen_and_passes_axe() {
     endpoint.until("/api/v1/connections", |list| {
         (list["total"] == 1).then_some(())
     });
-    let Some((wide, _)) = script_output(endpoint, frame::OVERFLOW_SCRIPT, 1280, Scheme::Light)
+    let Some((wide, _)) =
+        script_output(endpoint, frame::OVERFLOW_SCRIPT, 1280, ColourScheme::Light)
     else {
         return;
     };
@@ -128,7 +129,7 @@ fn fits_wide_screen_and_passes_axe() {
     let Some(scripts) = axe::scripts() else {
         return;
     };
-    let schemes = |width| [(width, Scheme::Light), (width, Scheme::Dark)];
+    let schemes = |width| [(width, ColourScheme::Light), (width, ColourScheme::Dark)];
     for (width, scheme) in [390, 1280].into_iter().flat_map(schemes) {
         let scripts = [COUNT_SCRIPT, &scripts].concat();
         let mut reports =
@@ -145,7 +146,7 @@ fn script_output(
     endpoint: Endpoint,
     scripts: &str,
     width: u32,
-    scheme: Scheme,
+    scheme: ColourScheme,
 ) -> Option<(Vec<String>, Vec<String>)> {
     let scripts = scripts.to_owned();
     let server = modifying_proxy(endpoint, move |path, answer| {
