@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lines on standard output and standard error. Such a line may have no reader, or a full disk may refuse it. Then
-//! relays, copies and threads go on, while a panic of `println!` would end them. Lost lines of standard output are an
-//! error at the command's end.
+//! Lines on standard output and standard error. Writing a line can fail: the reader of a pipe may have gone, or the
+//! disk may be full. `println!` would panic then. Here, the command continues. If lines of standard output were lost,
+//! the command fails at its end.
 //!
 //! Any line on standard error may contain text from another host, so each is escaped here.
 
@@ -11,7 +11,7 @@ use std::{
     sync::OnceLock,
 };
 
-/// Prints a line of the answer on standard output: [`console::print`](crate::console::print) with the arguments of
+/// Prints a line of the result on standard output: [`console::print`](crate::console::print) with the arguments of
 /// `format!`.
 #[macro_export]
 macro_rules! outln {
@@ -24,10 +24,10 @@ macro_rules! errln {
     ($($line:tt)*) => { $crate::console::report(format_args!($($line)*)) };
 }
 
-/// The error of the first line of the answer that was lost.
+/// The error of the first line of standard output that was lost.
 static FIRST_ERROR: OnceLock<io::Error> = OnceLock::new();
 
-/// Prints a line of the answer on standard output. If it is lost, [`check_output`] returns the error.
+/// Prints a line of the result on standard output. If the line is lost, [`check_output`] returns the error.
 pub fn print(line: Arguments<'_>) {
     let line = line.to_string();
     // Some texts end with a newline already.
@@ -37,20 +37,20 @@ pub fn print(line: Arguments<'_>) {
     }
 }
 
-/// Keeps the error of a lost line of the answer for [`check_output`]. The first error counts.
+/// Stores the error of a lost line of standard output for [`check_output`]. Only the first error is stored.
 pub fn record_error(error: io::Error) {
     let _first_error_counts = FIRST_ERROR.set(error);
 }
 
-/// Prints lines on standard error, escaped. They are no part of the answer.
+/// Prints lines on standard error, escaped. They are messages and not part of the result.
 pub fn report(lines: Arguments<'_>) {
     // A failure of standard error cannot be reported anywhere else.
     let _ignored = writeln!(io::stderr(), "{}", escaped_lines(&lines.to_string()));
 }
 
-/// Escapes the characters that a terminal interprets or does not show, line ends included. They are control characters
-/// (C0, C1, DEL), line and paragraph separators, and characters without width, some of which change the direction of
-/// text. All others stay.
+/// Escapes the characters that a terminal interprets or does not show: control characters (C0, C1, DEL; line ends
+/// included), line and paragraph separators, and characters without width. Some of the latter change the direction of
+/// text. All other characters stay.
 pub fn escape(text: &str) -> String {
     let mut output = String::with_capacity(text.len());
     for char in text.chars() {
@@ -79,8 +79,8 @@ fn is_unprintable(char: char) -> bool {
     char.is_control() || has_no_width
 }
 
-/// Returns the outcome of a command, or the error if a line of its answer was lost. A reader that closes the pipe, as
-/// `| head` does, is no error.
+/// Returns the outcome of a command, or the error if a line of its standard output was lost. A reader that closes the
+/// pipe early, as `| head` does, is not an error.
 pub fn check_output(outcome: anyhow::Result<()>) -> anyhow::Result<()> {
     outcome?;
     let flush_error = io::stdout().flush().err();

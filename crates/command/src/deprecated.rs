@@ -14,7 +14,7 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-/// Old names that this process has warned of, with their new names.
+/// Old names of which this process has warned, each with its new name.
 static WARNED: Mutex<BTreeSet<(String, String)>> = Mutex::new(BTreeSet::new());
 
 /// Warns once, on standard error, that the name `old` is now `new`. The warning is a log line if the log is for a
@@ -30,7 +30,7 @@ pub fn warn(old: &str, new: &str) {
     }
 }
 
-/// Warns of an old key, with the file and the line. `text` is the file's.
+/// Warns of an old key in a file, with the file's path and the line. `text` is the content of the file.
 pub fn warn_of_key(file: &Path, text: &str, key: &OldKey) {
     let line = text[..key.offset].matches('\n').count() + 1;
     let old = format!("{}:{line}: {}", file.display(), key.rename.old);
@@ -39,7 +39,7 @@ pub fn warn_of_key(file: &Path, text: &str, key: &OldKey) {
 
 /// Warns of each old name on the command line. The first of `args` is the program's name.
 pub fn warn_of_args(mut command: Command, args: impl IntoIterator<Item = OsString>) {
-    // Subcommands know the global flags only then.
+    // Before `build`, subcommands do not have the global flags.
     command.build();
     let args = args.into_iter().skip(1);
     let args: Vec<String> = args.map(|arg| arg.to_string_lossy().into_owned()).collect();
@@ -137,7 +137,8 @@ fn old_value(arg: &Arg, value: &str) -> Option<(String, String)> {
     ))
 }
 
-/// `path` has the names of the commands around the subcommand, each with a space behind it.
+/// Returns the old name of a subcommand with its new name, if `name` is old. `path` has the names of the outer
+/// subcommands, each followed by a space.
 fn old_subcommand(path: &str, subcommand: &Command, name: &str) -> Option<(String, String)> {
     let is_visible = subcommand.get_visible_aliases().any(|alias| alias == name);
     let is_old = subcommand.get_name() != name && !is_visible;
@@ -148,10 +149,10 @@ fn old_subcommand(path: &str, subcommand: &Command, name: &str) -> Option<(Strin
 /// A key of a TOML file that was renamed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RenamedKey {
-    /// Path of the key's table, such as `relay.*.limits`, with the new names of tables. An asterisk matches any key. An
-    /// array of tables is written like a table. The path of the file's top level is empty.
+    /// Path of the key's table, such as `relay.*.limits`. It has the new names of tables. An asterisk matches any key.
+    /// An array of tables is written like a table. An empty path is the top level of the file.
     pub table: &'static str,
-    /// Name until this version.
+    /// Name in earlier versions.
     pub old: &'static str,
     /// Name from this version on.
     pub new: &'static str,
@@ -166,8 +167,8 @@ pub struct OldKey {
     pub rename: RenamedKey,
 }
 
-/// Gives the keys of a file their new names, in the order of `renames`. Returns the old keys. If a table also has the
-/// new key, the old key stays, and reading the file fails with its position.
+/// Renames the old keys of a file, in the order of `renames`, and returns them. If a table has both the old and the new
+/// key, the old key stays. Parsing the file then fails with the position of the old key.
 pub fn rename_keys(file: &mut DeTable<'_>, renames: &[RenamedKey]) -> Vec<OldKey> {
     let mut found = Vec::new();
     for &renamed in renames {
@@ -176,7 +177,7 @@ pub fn rename_keys(file: &mut DeTable<'_>, renames: &[RenamedKey]) -> Vec<OldKey
             .split('.')
             .filter(|key| !key.is_empty())
             .collect();
-        rename_in(file, &path, &mut |table| {
+        rename_in_table(file, &path, &mut |table| {
             found.extend(rename_key(table, renamed));
         });
     }
@@ -184,7 +185,7 @@ pub fn rename_keys(file: &mut DeTable<'_>, renames: &[RenamedKey]) -> Vec<OldKey
 }
 
 /// Applies `rename` to each table at a path.
-fn rename_in<'t>(
+fn rename_in_table<'t>(
     table: &mut DeTable<'t>,
     path: &[&str],
     rename: &mut impl FnMut(&mut DeTable<'t>),
@@ -205,7 +206,7 @@ fn rename_in_value<'t>(
     rename: &mut impl FnMut(&mut DeTable<'t>),
 ) {
     match value {
-        DeValue::Table(table) => rename_in(table, path, rename),
+        DeValue::Table(table) => rename_in_table(table, path, rename),
         DeValue::Array(array) => {
             for value in array.iter_mut() {
                 rename_in_value(value.get_mut(), path, rename);

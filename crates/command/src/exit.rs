@@ -35,8 +35,8 @@ impl Refusal {
     }
 }
 
-/// Returns the error of a command that could not bind a port. The message begins with `context`, which names the port. A
-/// low port that the user may not bind gives [`Refusal::Unsupported`].
+/// Returns the error of a command that could not bind a port. The message begins with `context`, which names the port.
+/// A low port that the user may not bind gives [`Refusal::Unsupported`].
 pub fn bind_error(context: String, error: io::Error) -> anyhow::Error {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {

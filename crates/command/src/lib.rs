@@ -33,14 +33,14 @@ use std::sync::OnceLock;
 
 static VERSION: OnceLock<&'static str> = OnceLock::new();
 
-/// The released version of longhaul, without the commit: `0.1.0`.
+/// Returns the released version of longhaul, without the commit: `0.1.0`.
 #[must_use]
 pub const fn release() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// The version of this program, with the commit that it was built from: `0.1.0+1f2e3d4c5b6a`. Until [`set_version`] is
-/// called, it is [`release`].
+/// Returns the version of this program, with the commit that it was built from: `0.1.0+1f2e3d4c5b6a`. Before a call of
+/// [`set_version`], it is the same as [`release`].
 #[must_use]
 pub fn version() -> &'static str {
     VERSION.get().copied().unwrap_or(release())

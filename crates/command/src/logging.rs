@@ -4,7 +4,7 @@
 //! Level `error` is for something that ended or was lost. `warn` is for an operator: a peer down, a client refused, a
 //! limit reached. `info` is for the life of a daemon: listening, reloaded, stopped. `debug` and `trace` are for single
 //! connections. At the default level, `info`, no line is written per connection. [`RateLimit`] bounds the lines that
-//! strangers cause.
+//! remote hosts can cause.
 
 use crate::{console, line_writer::LineWriter};
 use std::{env, fmt, io, os::fd::AsFd, str::FromStr, sync::OnceLock};
@@ -39,7 +39,7 @@ pub struct Args {
     log_format: Option<Format>,
 }
 
-/// Form of log lines.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
     /// Time, level, target, message and fields, for people.
@@ -59,8 +59,8 @@ impl Default for Filter {
     }
 }
 
-/// Prefix of the targets of longhaul's own events, which are named after its crates. Text lines show targets without
-/// it.
+/// Prefix of the targets of longhaul's own events. A target is the name of a crate. Text lines show it without the
+/// prefix.
 const CRATE_PREFIX: &str = "longhaul";
 
 impl FromStr for Filter {
@@ -106,7 +106,7 @@ pub fn start(args: &Args) {
     }
 }
 
-/// Format of the log, and whether its reader is the journal.
+/// Format of the log, and whether it goes to the journal.
 static LAYOUT: OnceLock<(Format, bool)> = OnceLock::new();
 
 static STDERR: LineWriter = LineWriter::stderr(|count| {
@@ -114,7 +114,8 @@ static STDERR: LineWriter = LineWriter::stderr(|count| {
     dropped_lines(count, format, journald)
 });
 
-/// Returns the line about lines that were dropped. It is no event: the writer's thread makes it, which holds the buffer.
+/// Returns the line that reports dropped lines. It is not an event of `tracing`: the writer's thread creates it while
+/// it holds the lock of the buffer, which an event would take, too.
 fn dropped_lines(count: u64, format: Format, journald: bool) -> String {
     let priority = if journald { "<4>" } else { "" };
     let message = format!("{count} log lines were dropped: they were not read in time");
@@ -124,14 +125,14 @@ fn dropped_lines(count: u64, format: Format, journald: bool) -> String {
     }
 }
 
-/// Whether the reader of the log is a program: its lines are JSON, or go to the journal.
+/// Returns whether a program reads the log: its lines are JSON, or go to the journal.
 pub(crate) fn is_for_programs() -> bool {
     LAYOUT
         .get()
         .is_some_and(|(format, journald)| *format == Format::Json || *journald)
 }
 
-/// Waits until all lines of the log are written, but at most a second.
+/// Waits until all lines of the log are written, for at most a second.
 pub fn flush() {
     STDERR.flush();
 }
@@ -170,15 +171,15 @@ where
     }
 }
 
-/// Returns whether `file` is the stream to the journal. `JOURNAL_STREAM` names that stream by device and inode
-/// (systemd.exec(5)), so that a redirected standard error differs from it.
+/// Returns whether `file` is the stream to the journal. `JOURNAL_STREAM` has the device and inode of that stream
+/// (systemd.exec(5)). A standard error that was redirected since then differs from it.
 fn is_journal(file: &impl AsFd, journal_stream: Option<&str>) -> bool {
     let identity =
         || rustix::fs::fstat(file).map(|stat| format!("{}:{}", stat.st_dev, stat.st_ino));
-    journal_stream.is_some_and(|named| identity().is_ok_and(|own| own == named))
+    journal_stream.is_some_and(|stream| identity().is_ok_and(|own| own == stream))
 }
 
-/// Priority of a level in the journal (syslog(3)).
+/// Returns the priority of a level in the journal (syslog(3)).
 const fn priority(level: Level) -> u8 {
     match level {
         Level::ERROR => 3,
@@ -188,7 +189,7 @@ const fn priority(level: Level) -> u8 {
     }
 }
 
-/// A line of text: `2026-11-26T08:15:02.123456Z WARN relay::peers: peer is down peer="tokyo"`.
+/// Formatter of text lines: `2026-11-26T08:15:02.123456Z WARN relay::peers: peer is down peer="tokyo"`.
 struct TextLine {
     journald: bool,
 }
@@ -221,7 +222,7 @@ where
     }
 }
 
-/// A line of JSON. The journal gets a priority in front of it.
+/// Formatter of JSON lines. For the journal, each line begins with a priority.
 struct JsonLine {
     journald: bool,
     json: format::Format<Json>,
@@ -262,7 +263,7 @@ mod tests {
     use std::os::linux::fs::MetadataExt as _;
     use std::{fs, sync::Arc};
 
-    /// Lines that a test wrote.
+    /// Lines that the log wrote in a test.
     #[derive(Debug, Clone, Default)]
     struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_an_object_a_line() {
+    fn writes_one_json_object_per_line() {
         let line = log("info", Format::Json, false, peer_down);
         let object: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(object["level"], "WARN");
@@ -377,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_the_stream_to_the_journal_from_another_file() {
+    fn distinguishes_the_journal_stream_from_other_files() {
         let file = tempfile::tempfile().unwrap();
         let metadata = file.metadata().unwrap();
         let named = format!("{}:{}", metadata.st_dev(), metadata.st_ino());

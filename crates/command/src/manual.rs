@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Paths of the pages of the manual. Help texts and errors name a page that the reader can open.
+//! Paths of the manual's pages. Help texts and errors use them to name a page that the user can open.
 
 use std::{
     env,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A bound on log lines that strangers cause.
+//! Limit on the log lines that remote hosts can cause.
 
 use parking_lot::Mutex;
 use std::{
@@ -10,17 +10,18 @@ use std::{
 
 /// Time after which a line with the same key is written again.
 const INTERVAL: Duration = Duration::from_secs(600);
-/// Keys in that time. Lines of further keys are replaced by one line. Memory: under 1 KiB for keys of 24 bytes.
+/// Maximum number of keys in that time. One line stands for all further keys. Memory: under 1 KiB for keys of 24 bytes.
 const KEYS_MAX: usize = 16;
 
-/// One line per key in ten minutes, for sixteen keys. A key is a cause, and often the network of an address.
+/// Limit of one log line per key in ten minutes, for at most sixteen keys. A key is the cause of a line, often with the
+/// network of a remote address.
 #[derive(Debug)]
 pub struct RateLimit<K>(Mutex<State<K>>);
 
 #[derive(Debug)]
 struct State<K> {
     written: HashMap<K, Instant>,
-    /// Time of the line about further keys.
+    /// Time of the last line that stood for further keys.
     overflow: Option<Instant>,
 }
 
@@ -29,7 +30,7 @@ struct State<K> {
 pub enum Decision {
     /// Write the line.
     Write,
-    /// Write that there are more, which are not named.
+    /// Write one line that says that there are more keys, without their names.
     WriteOverflow,
     /// Write nothing.
     Suppress,
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_lines_whatever_keys_come() {
+    fn bounds_lines_for_any_number_of_keys() {
         let (limit, now) = (RateLimit::default(), Instant::now());
         let decisions: Vec<_> = (0..200).map(|key| limit.check_at(key, now)).collect();
         assert!(
