@@ -2,14 +2,14 @@
 //! Command line of `longhaul probe`.
 #![allow(
     rustdoc::broken_intra_doc_links,
-    reason = "help texts are printed as they stand"
+    reason = "help texts are printed unchanged"
 )]
 
 use super::recording::Timing;
 use anyhow::Result;
 use longhaul_command::{deprecated, exit::Refusal};
 use longhaul_netem::setting;
-use longhaul_units::{Time, Typed};
+use longhaul_units::{Time, WithInput};
 use std::{net::IpAddr, path::PathBuf};
 
 const EXAMPLES: &str = "\
@@ -41,7 +41,7 @@ pub struct Args {
     count: u32,
     /// Interval between messages; 0s sends them back to back
     #[arg(long, value_name = "TIME", default_value = "1ms")]
-    interval: Typed<Time>,
+    interval: WithInput<Time>,
     /// Size of each packet in bytes with its IP header, 64 to 9000
     #[arg(long, alias = "length", value_name = "BYTES", default_value_t = 100)]
     packet_size: u16,
@@ -50,7 +50,7 @@ pub struct Args {
     gso_segments: u16,
     /// End when no packet has arrived for this time since the last was sent
     #[arg(long, value_name = "TIME", default_value = "2s")]
-    pub(super) wait: Typed<Time>,
+    pub(super) wait: WithInput<Time>,
     /// Check this setting of the path, as for `longhaul link`: KEY=VALUE; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     pub(super) expect: Vec<String>,
@@ -62,11 +62,11 @@ pub struct Args {
     pub(super) json: bool,
 }
 
-/// Longest interval and wait, so that every probe ends.
+/// Longest interval and longest wait. It bounds the duration of a probe.
 const SPAN_MAX: Time = Time::from_secs(60);
 
 impl Args {
-    /// Prints a warning for each old name in the expected settings. The program itself warns of old flags.
+    /// Prints a warning for each old name in the expected settings. `main` warns of old flags.
     pub(super) fn warn_of_old_settings(&self) {
         let pairs = self.expect.iter().filter_map(|text| text.split_once('='));
         let renamed = pairs.flat_map(|(key, value)| setting::old_names(key.trim(), value));
@@ -88,7 +88,7 @@ impl Args {
     }
 }
 
-fn check_span(flag: &str, span: &Typed<Time>) -> Result<()> {
+fn check_span(flag: &str, span: &WithInput<Time>) -> Result<()> {
     match span.value <= SPAN_MAX {
         true => Ok(()),
         false => Err(Refusal::usage(format!(

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Implementation of `longhaul probe`: measures one-way delays and losses, with the kernel's time stamps at both ends.
+//! Implementation of `longhaul probe`, which measures one-way delays and losses with the kernel's timestamps at both
+//! ends.
 //!
-//! The crate does not depend on that of `longhaul link`, so that it can test links independently.
+//! The crate uses the types of link settings, and none of the code that emulates links. So it tests links
+//! independently.
 //!
 //! ```no_run
 //! use clap::Parser;
@@ -35,7 +37,7 @@ use measure::ProbePlan;
 pub use recording::{Recording, Timing};
 use serde_json::Value;
 
-/// Runs the command.
+/// Runs the command: sends the packets, prints the result, and compares it with the expected settings, if any.
 pub fn run(args: &Args) -> Result<()> {
     args.warn_of_old_settings();
     let expected = Expectation::parse(&args.expect, args.timing()?)?;
@@ -74,7 +76,7 @@ fn probe_plan(args: &Args) -> Result<ProbePlan> {
     })
 }
 
-/// Opens a namespace; the error for a missing one names the command that creates it.
+/// Opens a namespace, by default this process's. The error for a missing one names the command that creates it.
 fn open_namespace(name: Option<&str>) -> Result<Netns> {
     let Some(name) = name else {
         return Ok(Netns::current()?);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Recording of a probe: the times of each packet, and their summary. The JSON lines have this order: timing, packets,
-//! summary.
+//! Recording of a probe: the times of each packet, and their summary. In a file of JSON lines, the timing comes first,
+//! then the packets, then the summary.
 
 use longhaul_stats::sample::quantile_by_rank;
 use serde::{Deserialize, Serialize};
@@ -9,18 +9,18 @@ use std::{
     io::{self, BufRead, BufWriter, Write},
 };
 
-/// Number, sizes and intervals of the packets that are sent.
+/// Number, size and interval of the packets to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "record", rename = "timing")]
 pub struct Timing {
     /// Number of packets.
     pub count: u32,
-    /// Time from one message to the next, ns; 0 sends back to back.
+    /// Time from one message to the next, ns; 0 sends messages back to back.
     pub interval_ns: u64,
-    /// Size of a packet from its IP header on, bytes.
+    /// Size of a packet with its IP header, bytes.
     #[serde(alias = "length")]
     pub packet_size: u16,
-    /// Packets of one message.
+    /// Number of packets in one message.
     #[serde(alias = "segments")]
     pub gso_segments: u16,
 }
@@ -31,7 +31,7 @@ const COUNT_MAX: u32 = 1_000_000;
 const MESSAGE_LEN_MAX: u32 = 65_000;
 
 impl Timing {
-    /// Checks the values.
+    /// Checks the ranges of the values.
     pub fn check(&self) -> Result<(), String> {
         let check_range = |what: &str, value: u32, min: u32, max: u32| {
             let is_valid = (min..=max).contains(&value);
@@ -60,7 +60,7 @@ impl Timing {
     }
 }
 
-/// A packet. Times are ns since the first time stamp.
+/// Times of a packet, ns since the first timestamp of the probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "record", rename = "packet")]
 pub(crate) struct Packet {
@@ -68,7 +68,7 @@ pub(crate) struct Packet {
     pub(crate) sequence: u32,
     /// Time when the kernel gave the packet to the device; `None` if it was dropped before.
     pub(crate) sent_ns: Option<i64>,
-    /// Time when the packet first arrived; `None` if it was lost.
+    /// Time when the packet arrived, or its first duplicate; `None` if it was lost.
     pub(crate) received_ns: Option<i64>,
 }
 
@@ -114,8 +114,8 @@ pub struct Summary {
     /// Sequence number of the first lost packet, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) first_lost: Option<u32>,
-    /// Fingerprint of the lost packets. It is equal for two probes if, and almost certainly only if, they lost the same
-    /// packets. `None` if none was lost.
+    /// Hash of the lost packets' sequence numbers: two probes that lost the same packets have equal hashes. Probes with
+    /// different losses have different hashes, almost certainly. `None` if no packet was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) loss_pattern: Option<u32>,
     /// One-way delays; `None` if no packet arrived.
@@ -151,7 +151,7 @@ impl Recording {
             dropped_at_receiver: receiver_counts.dropped_at_receiver,
             first_lost: lost().map(|packet| packet.sequence).next(),
             loss_pattern: (lost_count > 0)
-                .then(|| fingerprint(lost().map(|packet| packet.sequence))),
+                .then(|| hash_numbers(lost().map(|packet| packet.sequence))),
             delay: Delay::of(&delays),
         };
         Self {
@@ -173,7 +173,7 @@ impl Recording {
         to.flush()
     }
 
-    /// Reads a recording that `write` wrote.
+    /// Reads a recording from the JSON lines that [`write`](Self::write) wrote.
     pub fn read(from: impl BufRead) -> io::Result<Self> {
         let mut lines = from.lines().take(COUNT_MAX as usize + 2);
         let timing = serde_json::from_str(&lines.next().unwrap_or_else(|| Ok(String::new()))?)?;
@@ -212,8 +212,8 @@ pub(super) fn sorted(times: impl Iterator<Item = i64>) -> Vec<i64> {
     times
 }
 
-/// Returns the smallest of the sorted times that at least a `share` of them does not exceed, µs. The result is the
-/// time of a packet, without interpolation.
+/// Returns a quantile of the sorted times, µs: the smallest time such that at least a `share` of all times are not
+/// larger. It is always the time of one packet, without interpolation.
 pub(super) fn quantile(sorted_ns: &[i64], share: f64) -> Option<f64> {
     quantile_by_rank(sorted_ns, share).map(micros)
 }
@@ -222,8 +222,8 @@ pub(super) fn micros(nanos: i64) -> f64 {
     nanos as f64 / 1e3
 }
 
-/// FNV-1a hash of 32 bits over the bytes of the numbers.
-fn fingerprint(numbers: impl Iterator<Item = u32>) -> u32 {
+/// Returns the 32-bit FNV-1a hash of the bytes of the numbers.
+fn hash_numbers(numbers: impl Iterator<Item = u32>) -> u32 {
     let bytes = numbers.flat_map(u32::to_le_bytes);
     bytes.fold(0x811c_9dc5, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
@@ -241,7 +241,7 @@ impl fmt::Display for Summary {
             let dropped = self.dropped_at_receiver;
             write!(
                 f,
-                "\n{dropped} of the lost reached the receiving socket, which dropped them: it was full, or the checksum was wrong"
+                "\n{dropped} of the lost packets reached the receiving socket, which dropped them: it was full, or the checksum was wrong"
             )?;
         }
         let Some(delay) = self.delay else {
@@ -283,7 +283,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn summary_counts_and_sorts() {
+    fn summary_counts_losses_and_orders_delays() {
         let packets = packets([Some(13_100), None, Some(13_000), Some(13_400)]);
         let summary = Recording::new(TIMING, packets, ReceiverCounts::default()).summary;
         let counts = (summary.sent, summary.received, summary.lost);
@@ -319,10 +319,10 @@ pub(super) mod tests {
 
     #[test]
     fn equal_losses_have_equal_fingerprints() {
-        let pattern = |lost: [u32; 2]| fingerprint(lost.into_iter());
+        let pattern = |lost: [u32; 2]| hash_numbers(lost.into_iter());
         assert_eq!(pattern([3, 8]), pattern([3, 8]));
         assert_ne!(pattern([3, 8]), pattern([3, 9]));
-        assert_ne!(fingerprint([3].into_iter()), pattern([3, 8]));
+        assert_ne!(hash_numbers([3].into_iter()), pattern([3, 8]));
     }
 
     #[test]

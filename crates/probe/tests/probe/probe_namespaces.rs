@@ -8,15 +8,15 @@ use std::process::Command;
 
 const IPV4: [&str; 2] = ["10.66.8.1/30", "10.66.8.2/30"];
 
-/// Probes from left to right; returns the result as JSON.
+/// Probes from left to right. Returns the result as JSON.
 fn probe(bed: &Testbed, flags: &[&str]) -> Value {
     let (code, stderr, result) = probe_with_output(bed, flags);
-    let deviation_code = flags.contains(&"--expect").then_some(1);
-    assert!(code == Some(0) || code == deviation_code, "{stderr}");
+    let code_on_deviation = flags.contains(&"--expect").then_some(1);
+    assert!(code == Some(0) || code == code_on_deviation, "{stderr}");
     result
 }
 
-/// Probes from left to right; returns the exit code, standard error, and the result as JSON.
+/// Probes from left to right. Returns the exit code, standard error, and the result as JSON.
 fn probe_with_output(bed: &Testbed, flags: &[&str]) -> (Option<i32>, String, Value) {
     let output = Command::new(longhaul_testbed::longhaul())
         .args(["probe", "--json", "--wait", "500ms"])
@@ -56,9 +56,9 @@ fn exits_with_1_on_deviation() {
         "--packet-size",
         "1500",
     ];
-    // Jitter and reordering are visible in delays only.
-    let as_it_is = &["--expect", "delay=13ms"];
-    for (expected, more) in [
+    // Jitter and reordering can be tested only together with the delay.
+    let correct_delay = &["--expect", "delay=13ms"];
+    for (expected, extra_flags) in [
         ("delay=20ms", [].as_slice()),
         ("delay=1ms", &[]),
         ("rate=200mbit", burst),
@@ -68,10 +68,10 @@ fn exits_with_1_on_deviation() {
         ("loss=gilbert:p=1%,r=90%", &[]),
         ("duplicate=none", &[]),
         ("corrupt=50%", &[]),
-        ("jitter=40ms,reorder", as_it_is),
-        ("reorder=20%:5ms", as_it_is),
+        ("jitter=40ms,reorder", correct_delay),
+        ("reorder=20%:5ms", correct_delay),
     ] {
-        let flags = [&["--expect", expected], more].concat();
+        let flags = [&["--expect", expected], extra_flags].concat();
         let (code, stderr, result) = probe_with_output(&bed, &flags);
         assert_eq!(code, Some(1), "{expected}: {stderr} {result}");
         let key = match expected.split('=').next().unwrap() {
@@ -101,7 +101,7 @@ fn figure_value(result: &Value, figure: &str) -> f64 {
 }
 
 #[test]
-fn counts_losses_and_finds_no_early_packet() {
+fn counts_losses_and_reports_no_early_packet() {
     if !may_use_namespaces() {
         return;
     }
@@ -133,8 +133,8 @@ fn distinguishes_duplicates_from_reordering() {
     if !may_use_namespaces() {
         return;
     }
-    let twice = Testbed::start("probe-twice", IPV4, &["--forward", "duplicate=100%"]);
-    let result = probe(&twice, &["--count", "50"]);
+    let duplicating = Testbed::start("probe-twice", IPV4, &["--forward", "duplicate=100%"]);
+    let result = probe(&duplicating, &["--count", "50"]);
     assert_eq!(figure_value(&result, "duplicated"), 50.0);
     assert_eq!(
         (
@@ -143,8 +143,8 @@ fn distinguishes_duplicates_from_reordering() {
         ),
         (0.0, 0.0)
     );
-    drop(twice);
-    // Half of the packets are held back for a hundred intervals.
+    drop(duplicating);
+    // The link delays half of the packets by a hundred intervals.
     let reordering = Testbed::start("probe-held", IPV4, &["--forward", "reorder=50%:200ms"]);
     let result = probe(&reordering, &["--count", "50", "--interval", "2ms"]);
     assert!(figure_value(&result, "reordered") > 5.0, "{result}");
@@ -158,24 +158,24 @@ fn distinguishes_duplicates_from_reordering() {
 }
 
 #[test]
-fn super_packets_and_single_packets_lose_the_same() {
+fn super_packets_and_single_packets_have_the_same_losses() {
     if !may_use_namespaces() {
         return;
     }
     let lossy = ["--loss", "10%", "--seed", "3"];
     let bed = Testbed::start("probe-super", IPV4, &lossy);
     let one = ["--count", "960", "--interval", "0s", "--packet-size", "500"];
-    let together = probe(&bed, &[one.as_slice(), &["--gso-segments", "32"]].concat());
+    let with_gso = probe(&bed, &[one.as_slice(), &["--gso-segments", "32"]].concat());
     drop(bed);
     let single = Testbed::start(
         "probe-single",
         IPV4,
         &[&lossy, ["--no-offload"].as_slice()].concat(),
     );
-    let alone = probe(&single, &one);
-    assert!(figure_value(&together, "lost") > 50.0);
-    assert_eq!(together["loss_pattern"], alone["loss_pattern"]);
-    assert_eq!(together["lost"], alone["lost"]);
+    let without_gso = probe(&single, &one);
+    assert!(figure_value(&with_gso, "lost") > 50.0);
+    assert_eq!(with_gso["loss_pattern"], without_gso["loss_pattern"]);
+    assert_eq!(with_gso["lost"], without_gso["lost"]);
 }
 
 #[test]

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of bad input to `longhaul probe`: one clear line, exit code 2, and no packets sent.
+//! Tests of bad input to `longhaul probe`: an error message, exit code 2, and no packets sent.
 
 use std::process::Command;
 
-/// Asserts a refusal with one line that contains all of `words`.
+/// Asserts exit code 2, and that standard error contains all of `words`.
 fn assert_refused(args: &[&str], words: &[&str]) {
     let output = Command::new(longhaul_testbed::longhaul())
         .args(["probe", "127.0.0.1"])
@@ -78,7 +78,7 @@ fn accepts_old_names_with_warning() {
 }
 
 #[test]
-fn missing_namespace_error_names_command() {
+fn error_for_missing_namespace_names_the_command_that_creates_it() {
     let name = ["--to", "longhaul-no-such-place"];
     assert_refused(&name, &["longhaul-no-such-place", "ip netns add"]);
 }
