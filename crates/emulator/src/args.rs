@@ -2,7 +2,7 @@
 //! Command line of `longhaul link`.
 #![allow(
     rustdoc::broken_intra_doc_links,
-    reason = "help texts are printed as they stand"
+    reason = "help texts are printed unchanged"
 )]
 
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 use anyhow::Result;
 use clap::{Args as _, FromArgMatches};
 use longhaul_command::exit::{self, Refusal};
-use longhaul_units::{Bytes, Time, Typed};
+use longhaul_units::{Bytes, Time, WithInput};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -152,13 +152,13 @@ pub(super) struct StartArgs {
     pub(super) capture_memory: Bytes,
     /// Interval at which counters are written and shown, at least 1ms
     #[arg(long, default_value = "1s", value_name = "TIME")]
-    pub(super) interval: Typed<Time>,
+    pub(super) interval: WithInput<Time>,
     /// End after this time
     #[arg(long, value_name = "TIME")]
     pub(super) duration: Option<Time>,
 }
 
-/// One flag for each setting; the grammar of the values is that of the model.
+/// One flag for each setting. `longhaul_netem` defines the grammar of the values.
 #[derive(clap::Args)]
 #[group(id = "link_config", multiple = true)]
 pub(super) struct LinkConfigArgs {
@@ -254,7 +254,7 @@ impl Args {
         names.map(str::to_owned).collect()
     }
 
-    /// Parses flags as a shell passes them.
+    /// Parses flags. They do not begin with the name of a program.
     pub(super) fn parse(flags: &[String]) -> Result<Self> {
         let command = Self::augment_args(clap::Command::new("link").no_binary_name(true));
         let args = command
@@ -265,7 +265,7 @@ impl Args {
 }
 
 impl StartArgs {
-    /// Returns one link from flags, or all links of a file.
+    /// Returns the configuration: one link from flags, or all links of a file.
     ///
     /// # Errors
     /// Exit code 2: the error, with the link's name.
@@ -285,7 +285,7 @@ impl StartArgs {
         config.check()
     }
 
-    /// Prints a warning for each old name in the values of the flags. The program itself warns of old flags.
+    /// Prints a warning for each old name in the values of the flags. `main` warns of old flags.
     pub(super) fn warn_of_old_values(&self) {
         let shared = self.link_config.settings();
         shared.for_each(|(key, value)| old_names::warn_of_setting(key, value));
@@ -357,8 +357,8 @@ fn with_overrides(
 ) -> Result<config::DirectionConfig> {
     let mut config = both.clone();
     for change in changes {
-        let form = || Refusal::usage(format!("{change:?} is not KEY=VALUE, as in loss=0.1%"));
-        let (key, value) = change.split_once('=').ok_or_else(form)?;
+        let invalid = || Refusal::usage(format!("{change:?} is not KEY=VALUE, as in loss=0.1%"));
+        let (key, value) = change.split_once('=').ok_or_else(invalid)?;
         config
             .initial
             .apply(config::parse_setting(key.trim(), value)?);

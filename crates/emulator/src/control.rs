@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Control of a running link: one JSON line requests, one JSON line responds.
+//! Control of a running link. A request is one line of JSON, and so is its response.
 //!
 //! The socket has an abstract name, so that nothing remains in the file system when the link is killed. The same user
 //! or root can reach it from the network namespace in which `longhaul link` was started.
@@ -56,12 +56,12 @@ enum Response {
     States(#[serde(serialize_with = "old_names::serialize_states")] Vec<DirectionState>),
 }
 
-/// Begin of the refusal of a setting that a link does not know, also of the previous version.
+/// Beginning of the reason with which a link refuses an unknown setting. A link of the previous version uses it, too.
 const UNKNOWN_SETTING: &str = "unknown setting";
 
 /// Longest request, bytes; longer ones are refused.
 const REQUEST_MAX: u64 = 4_096;
-/// Time after which a silent peer is disconnected.
+/// Longest wait for a request or a response. After that the connection is closed.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Prefix of the sockets' names.
@@ -119,7 +119,7 @@ pub(super) async fn serve(listener: UnixListener, link: &RunningLink) -> Result<
         let peer = stream.peer_cred()?.uid();
         let own_uid = longhaul_linux::process::user();
         if peer == 0 || peer == own_uid {
-            // A client that disconnects needs no error.
+            // An error or timeout concerns only this client, so it is ignored.
             drop(tokio::time::timeout(RESPONSE_TIMEOUT, handle_client(stream, link)).await);
         }
     }

@@ -78,7 +78,7 @@ pub(crate) struct DroppedRecords {
     pub(crate) departures: u64,
 }
 
-/// Lateness of deliveries: the time of the write less the time due by the model.
+/// Lateness of deliveries: time of the write minus the departure time by the model.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Lateness {
     /// Median, µs.
@@ -89,7 +89,7 @@ pub(crate) struct Lateness {
     pub(crate) max_us: f64,
 }
 
-/// State of one direction: one JSON line an interval, with totals since the start.
+/// State of one direction, with totals since the start: one line of JSON for each interval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename = "link")]
 pub(crate) struct Snapshot {
@@ -127,7 +127,7 @@ pub(crate) struct Snapshot {
     pub(crate) queue_bytes: u64,
     /// Segments in the queue.
     pub(crate) queue_segments: usize,
-    /// Queueing delay of the first segment so far, µs.
+    /// Time that the first segment in the queue has waited so far, µs.
     pub(crate) queue_delay_us: f64,
     /// Segments in flight.
     pub(crate) in_flight: usize,

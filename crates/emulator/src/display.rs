@@ -116,7 +116,7 @@ impl Terminal {
     fn show(&mut self, snapshot: &Snapshot) {
         let key = format!("{} {}", snapshot.link, snapshot.direction.name());
         let lines = &self.lines;
-        let (line, before) = self.by_direction.entry(key.clone()).or_insert_with(|| {
+        let (line, previous) = self.by_direction.entry(key.clone()).or_insert_with(|| {
             let style = ProgressStyle::with_template("{msg}")
                 .unwrap_or_else(|_| ProgressStyle::default_bar());
             (
@@ -124,8 +124,8 @@ impl Terminal {
                 snapshot.clone(),
             )
         });
-        line.set_message(format!("{key:>20}  {}", progress(before, snapshot)));
-        *before = snapshot.clone();
+        line.set_message(format!("{key:>20}  {}", status_text(previous, snapshot)));
+        *previous = snapshot.clone();
     }
 
     fn clear(&mut self) {
@@ -135,9 +135,9 @@ impl Terminal {
     }
 }
 
-fn progress(before: &Snapshot, now: &Snapshot) -> String {
-    let bytes = now.delivered_bytes - before.delivered_bytes;
-    let seconds = now.seconds - before.seconds;
+fn status_text(previous: &Snapshot, now: &Snapshot) -> String {
+    let bytes = now.delivered_bytes - previous.delivered_bytes;
+    let seconds = now.seconds - previous.seconds;
     let rate = (seconds > 0.0).then(|| BitRate::measured((bytes as f64 * 8.0 / seconds) as u64));
     let drops = now.drops;
     format!(

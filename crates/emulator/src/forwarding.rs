@@ -35,7 +35,7 @@ pub(super) enum LoopCommand {
 pub(super) struct ForwardingLoop {
     /// Directions that it forwards.
     pub(super) forwarders: Vec<Forwarder>,
-    /// Commands from other threads; `waker` rings for each.
+    /// Commands from other threads. The sender of a command triggers `waker`.
     pub(super) commands: Receiver<LoopCommand>,
     /// Wakes the thread for a command.
     pub(super) waker: Waker,
@@ -69,8 +69,8 @@ pub(super) struct Forwarder {
     pub(super) corrupt_buffer: Vec<u8>,
 }
 
-/// Most packets that are read between two checks for deliveries. This bounds the time that a due segment waits for
-/// reads, which take about 10 µs each.
+/// Most packets that are read in one turn (iteration of the loop), before due segments are delivered. This bounds the
+/// time that a due segment waits for reads, which take about 10 µs each.
 const READS_PER_TURN: usize = 4;
 
 /// Longest wait that the thread spends spinning: sleeping and waking up takes longer.
@@ -81,18 +81,19 @@ const SPIN_MAX: Time = Time::from_micros(3);
 const IDLE_TURNS: u32 = 100;
 
 impl ForwardingLoop {
-    /// Runs until a stop command, and sends a last snapshot. An error means that a device was removed.
+    /// Runs until a stop command, and sends a last snapshot. Fails if a device was removed, or if the kernel refuses
+    /// timer slack 0 or real-time priority.
     pub(super) fn run(mut self) -> io::Result<()> {
         longhaul_linux::wait::disable_timer_slack()?;
         if self.realtime && !longhaul_linux::wait::request_realtime_priority() {
             return Err(io::Error::from(io::ErrorKind::PermissionDenied));
         }
-        let ended = self.serve();
+        let result = self.forward_until_stopped();
         self.send_snapshots(clock::now());
-        ended
+        result
     }
 
-    fn serve(&mut self) -> io::Result<()> {
+    fn forward_until_stopped(&mut self) -> io::Result<()> {
         let mut next_report = clock::now() + self.interval;
         let mut idle_turns = 0;
         loop {
@@ -132,14 +133,14 @@ impl ForwardingLoop {
             .iter_mut()
             .filter_map(Forwarder::next_deadline);
         let deadline = deadlines.fold(next_report, Time::min);
-        let left = deadline.since(clock::now());
-        match left < SPIN_MAX {
+        let time_left = deadline.since(clock::now());
+        match time_left < SPIN_MAX {
             true => Ok(()),
             false => self
                 .waker
                 .wait(
                     self.forwarders.iter().map(|forwarder| &forwarder.ingress),
-                    left,
+                    time_left,
                 )
                 .map(drop),
         }
@@ -236,16 +237,17 @@ impl Forwarder {
         Ok(true)
     }
 
+    /// Offers the segments of a packet of `len` bytes, which is in the free space of the ring, to the line.
     fn accept(&mut self, len: usize) {
         let now = clock::now();
         let Some(space) = self.packets.free_space() else {
             return;
         };
-        let Some((head, packet)) = space[..len].split_first_chunk::<{ vnet::LEN }>() else {
+        let Some((vnet_header, packet)) = space[..len].split_first_chunk::<{ vnet::LEN }>() else {
             self.counters.malformed += 1;
             return;
         };
-        let Some(layout) = SuperPacket::parse(head, packet) else {
+        let Some(layout) = SuperPacket::parse(vnet_header, packet) else {
             self.counters.malformed += 1;
             return;
         };
@@ -293,15 +295,15 @@ impl Forwarder {
             write_batch(egress, packets, counters, &batch, corrupt_buffer);
         };
         line.poll(now, &mut |event| match event {
-            Event::Deliver(out) => {
+            Event::Deliver(delivered) => {
                 if let Some(capture) = capture {
-                    capture.record_departure(&out, packets);
+                    capture.record_departure(&delivered, packets);
                 }
                 let Delivered {
                     at,
                     segment,
                     corrupt,
-                } = out;
+                } = delivered;
                 coalescer.push(at, segment, corrupt, |batch| {
                     write(batch, packets, counters);
                 });
@@ -316,7 +318,7 @@ impl Forwarder {
         }
     }
 
-    /// Returns the earliest deadline.
+    /// Returns the earliest deadline of the line, the coalescer and the capture.
     fn next_deadline(&mut self) -> Option<Time> {
         let capture = self.capture.as_ref().and_then(SegmentRecorder::deadline);
         [
@@ -330,7 +332,7 @@ impl Forwarder {
     }
 }
 
-/// Applies an event of the line to packet ring, counters and capture: a verdict, a drop or a duplicate.
+/// Applies an event of the line to the packet ring, counters and capture: a verdict, a drop or a duplicate.
 fn apply_event(
     event: Event,
     packets: &mut PacketRing,

@@ -25,7 +25,7 @@ pub use args::Args;
 use args::{Command, DirectionArg};
 use longhaul_netem::{LinkConfig, Schedule};
 
-/// Runs the command.
+/// Runs `longhaul link`.
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.command {
         None => {

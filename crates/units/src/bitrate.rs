@@ -124,7 +124,7 @@ fn split_prefix(unit: &str) -> (f64, &str) {
 /// two rates that it may mean. Other units are unknown.
 fn not_a_rate(input: &str, unit: &str, example: &'static str) -> ParseError {
     let (scale, name) = split_prefix(unit);
-    let is_size = matches!(
+    let may_be_rate = matches!(
         name.to_ascii_lowercase().as_str(),
         "" | "b" | "ib" | "ib/s" | "i" | "bps" | "b/s" | "byte" | "bytes"
     );
@@ -136,7 +136,7 @@ fn not_a_rate(input: &str, unit: &str, example: &'static str) -> ParseError {
         // A bare number gets mega, the prefix that people mean most often.
         _ => ["M", "m"],
     };
-    match is_size {
+    match may_be_rate {
         true => ParseError::NotARate {
             input: input.to_owned(),
             bytes: format!("{number}{}B/s", prefix[0]),

@@ -11,7 +11,7 @@ use longhaul_linux::{
     netns::{self, Netns},
 };
 use longhaul_netem::{Delivery, LinkConfig, Rate, Schedule, Setting, transmitter::trace::Trace};
-use longhaul_units::{BitRate, Bytes, Time, Typed};
+use longhaul_units::{BitRate, Bytes, Time, WithInput};
 use std::{
     collections::BTreeSet,
     fs,
@@ -174,10 +174,11 @@ impl Endpoint {
     pub(super) fn parse(text: &str) -> Result<Self> {
         let error = |why: &str| {
             Refusal::usage(format!(
-                "end {text:?}: {why}; write client:wan0:10.9.0.1/30"
+                "end {text:?}: {why}; write [NAMESPACE:]INTERFACE:ADDRESS/PREFIX, such as \
+                 client:wan0:10.9.0.1/30"
             ))
         };
-        let (first, rest) = text.split_once(':').ok_or_else(|| error("no interface"))?;
+        let (first, rest) = text.split_once(':').ok_or_else(|| error("no address"))?;
         let addresses = |text: &str| {
             text.split(',')
                 .map(parse_address)
@@ -198,7 +199,7 @@ impl Endpoint {
         Ok(Self {
             netns: netns.filter(|name| !name.is_empty()).map(str::to_owned),
             interface: interface.to_owned(),
-            addresses: addresses(rest).ok_or_else(|| error("not ADDRESS/PREFIX"))?,
+            addresses: addresses(rest).ok_or_else(|| error("the address is not ADDRESS/PREFIX"))?,
         })
     }
 
@@ -247,7 +248,7 @@ impl Config {
 }
 
 /// Checks the interval for counters.
-pub(super) fn check_interval(interval: &Typed<Time>) -> Result<()> {
+pub(super) fn check_interval(interval: &WithInput<Time>) -> Result<()> {
     match interval.value < INTERVAL_MIN {
         true => Err(Refusal::usage(format!(
             "--interval {interval}: give {} or more",

@@ -43,8 +43,8 @@ fn tcp_survives_all_impairments() {
             let flags = [impairments.as_slice(), &["--delivery", delivery]].concat();
             let bed = Testbed::start("impaired", addresses, &flags);
             transfer(&bed, 4 << 20);
-            let end = bed.stop();
-            assert!(end.contains("segments delivered"), "{end}");
+            let report = bed.stop();
+            assert!(report.contains("segments delivered"), "{report}");
         }
     }
 }
@@ -189,7 +189,11 @@ fn shows_queue_limit_in_bytes() {
     };
     assert_eq!(limit(), " (1.25 MB)");
     assert!(bed.set("rate", "100mbit").success());
-    assert_eq!(limit(), " (1.25 MB)", "as it was set");
+    assert_eq!(
+        limit(),
+        " (1.25 MB)",
+        "a BDP is computed when the limit is set"
+    );
     assert!(bed.set("queue", "1bdp").success());
     assert_eq!(limit(), " (125 KB)");
     let json = bed.show(&["--json"]);
@@ -267,7 +271,7 @@ fn applies_delay_and_runtime_changes() {
     );
 }
 
-/// Regression test: commands were only read when a report was due, or when a thread was idle.
+/// Regression test: once, commands were read only when a report was due or a thread was idle.
 #[test]
 fn busy_link_applies_change_before_set_returns() {
     if !may_use_namespaces() {
@@ -289,7 +293,7 @@ fn flood(bed: &Testbed, done: &AtomicBool) {
     let socket = bed.left.run(|| UdpSocket::bind((bed.left_address(), 0)));
     let (socket, end) = (socket.unwrap(), Instant::now() + Duration::from_secs(60));
     while !done.load(Relaxed) && Instant::now() < end {
-        // Drops by the device's full queue do not matter here.
+        // The device may drop datagrams because its queue is full. That does not matter here.
         drop(socket.send_to(&[0; 1000], (bed.right_address(), 9)));
     }
 }

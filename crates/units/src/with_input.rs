@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use std::{fmt, str::FromStr};
 
-/// Quantity with the text that it was parsed from, so that an error repeats what was typed.
+/// Quantity with the text that it was parsed from, so that an error can repeat what the user typed.
 ///
 /// ```
-/// # use longhaul_units::{Time, Typed};
-/// let interval: Typed<Time> = "2h".parse()?;
+/// # use longhaul_units::{Time, WithInput};
+/// let interval: WithInput<Time> = "2h".parse()?;
 /// assert_eq!((interval.value, interval.to_string().as_str()), (Time::from_secs(7200), "2h"));
 /// # Ok::<(), longhaul_units::ParseError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Typed<T> {
+pub struct WithInput<T> {
     /// The quantity.
     pub value: T,
-    text: String,
+    input: String,
 }
 
-impl<T: FromStr> FromStr for Typed<T> {
+impl<T: FromStr> FromStr for WithInput<T> {
     type Err = T::Err;
 
     fn from_str(text: &str) -> Result<Self, T::Err> {
-        let (value, text) = (text.parse()?, text.to_owned());
-        Ok(Self { value, text })
+        let (value, input) = (text.parse()?, text.to_owned());
+        Ok(Self { value, input })
     }
 }
 
-impl<T> fmt::Display for Typed<T> {
+impl<T> fmt::Display for WithInput<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(&self.input)
     }
 }
