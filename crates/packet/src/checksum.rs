@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The Internet checksum (RFC 1071) and its incremental update (RFC 1624).
 
-/// Adds the 32-bit words of `bytes` to `initial`, without folding. An odd tail is padded with zeros.
+/// Adds the 32-bit words of `bytes` to `initial`, without folding. An incomplete last word is padded with zeros.
 #[must_use]
 pub fn sum(bytes: &[u8], initial: u64) -> u64 {
     let mut words = bytes.chunks_exact(4);
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn pads_an_odd_tail_with_zeros() {
+    fn pads_an_incomplete_last_word_with_zeros() {
         assert_eq!(sum(&[1, 2, 3, 4, 5], 0), sum(&[1, 2, 3, 4, 5, 0, 0, 0], 0));
     }
 

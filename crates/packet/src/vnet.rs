@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The virtio-net header, `struct virtio_net_hdr` (`include/uapi/linux/virtio_net.h`): 10 bytes before each packet of a
-//! TUN device or an AF_PACKET socket with PACKET_VNET_HDR. It is little-endian here,
-//! an order that TUNSETVNETLE sets for a TUN device.
+//! TUN device or an AF_PACKET socket with PACKET_VNET_HDR. Its fields
+//! are little-endian here. A TUN device uses this order after TUNSETVNETLE.
 
 /// Length of the header in bytes.
 pub const LEN: usize = 10;

@@ -73,7 +73,8 @@ pub fn parse_listing(text: &str, snaplen: u32) -> Result<Vec<Instruction>, Filte
         .collect::<Result<Vec<_>, _>>()?;
     if program.len() != count || !(1..=INSTRUCTIONS_MAX).contains(&count) {
         let reason = format!(
-            "the first line announces {count} instructions, and {} follow",
+            "the first line announces {count} instructions, and {} follow; a program has 1 to \
+             {INSTRUCTIONS_MAX}",
             program.len()
         );
         return Err(FilterError::listing(&reason));

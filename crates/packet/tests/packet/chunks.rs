@@ -5,9 +5,12 @@ use crate::build::{Pcap, Pcapng};
 use crate::reading::read_in_chunks;
 use proptest::prelude::*;
 
+/// Type of a pcapng option with binary data of a vendor.
+const CUSTOM_OPTION: u16 = 2989;
+
 /// A pcap file with these packets.
-fn pcap(big: bool, magic: u32, packets: &[Vec<u8>]) -> Vec<u8> {
-    let mut pcap = Pcap::new(magic, big, 1);
+fn pcap(big_endian: bool, magic: u32, packets: &[Vec<u8>]) -> Vec<u8> {
+    let mut pcap = Pcap::new(magic, big_endian, 1);
     for (packet, count) in packets.iter().zip(0..) {
         pcap.record(1_700_000_000 + count / 3, count, packet);
     }
@@ -15,18 +18,18 @@ fn pcap(big: bool, magic: u32, packets: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// A pcapng file with these packets, in blocks of several types and in several sections.
-fn pcapng(big: bool, packets: &[Vec<u8>]) -> Vec<u8> {
-    let mut pcapng = Pcapng::new(big);
+fn pcapng(big_endian: bool, packets: &[Vec<u8>]) -> Vec<u8> {
+    let mut pcapng = Pcapng::new(big_endian);
     for (packet, count) in packets.iter().zip(0..) {
         if count % 8 == 0 {
             pcapng
-                .section(big ^ (count > 8), u64::MAX)
+                .section(big_endian ^ (count > 8), u64::MAX)
                 .interface(1, 0, &[]);
         }
         match count % 5 {
             4 => pcapng.statistics(0, count, &[(5, count)]),
             3 => pcapng.simple_packet(packet, packet.len() as u32),
-            2 => pcapng.packet_with(0, count, packet, &[(2989, &[0; 12])]),
+            2 => pcapng.packet_with(0, count, packet, &[(CUSTOM_OPTION, &[0; 12])]),
             _ => pcapng.packet(0, count, packet),
         };
     }
@@ -38,8 +41,9 @@ fn file() -> impl Strategy<Value = Vec<u8>> {
     let packets = || prop::collection::vec(prop::collection::vec(any::<u8>(), 1..90), 0..30);
     let magic = prop_oneof![Just(0xa1b2_c3d4), Just(0xa1b2_3c4d), Just(0xa1b2_cd34)];
     prop_oneof![
-        (any::<bool>(), magic, packets()).prop_map(|(big, magic, all)| pcap(big, magic, &all)),
-        (any::<bool>(), packets()).prop_map(|(big, all)| pcapng(big, &all)),
+        (any::<bool>(), magic, packets())
+            .prop_map(|(big_endian, magic, all)| pcap(big_endian, magic, &all)),
+        (any::<bool>(), packets()).prop_map(|(big_endian, all)| pcapng(big_endian, &all)),
         prop::collection::vec(any::<u8>(), 0..200),
     ]
 }

@@ -6,7 +6,7 @@ mod build;
 mod chunks;
 mod corpus;
 mod damage;
-mod foreign;
 mod formats;
 mod reading;
 mod super_packet;
+mod wireshark_captures;
