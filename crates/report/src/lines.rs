@@ -9,7 +9,8 @@ use indexmap::IndexSet;
 use maud::{Markup, html};
 use std::fmt::Write;
 
-/// Number of styles of measured lines: four colours, each with its own shape, as filled, hollow and dashed, grey and dotted.
+/// Number of styles of measured lines. Each of four colours has its own shape of mark, and three variants: solid line
+/// and filled mark, dashed and hollow, dotted and grey.
 const STYLE_COUNT: usize = 12;
 /// Minimum distance of two names at the ends of lines, as a share of the height (18 of 280 px).
 const NAME_GAP: f64 = 0.065;
@@ -20,7 +21,7 @@ const WIDE_PX: f64 = 700.0;
 const NARROW_PX: f64 = 250.0;
 const CHARACTER_PX: f64 = 8.5;
 /// Size of the inner SVG in its own units.
-const INNER: f64 = 1000.0;
+const VIEW_BOX_SIZE: f64 = 1000.0;
 
 /// Line chart, without a heading.
 #[derive(Debug, Default)]
@@ -120,10 +121,10 @@ impl Lines {
                 @for (tick, visibility) in self.x.ticks.iter().zip(label_visibility(&self.x.ticks)) { (draw_x_tick(tick, visibility)) }
                 text.small x="50%" y="100%" dy="42" text-anchor="middle" { (self.x.name) }
                 text.small x="0" y="-10" dx="-8" text-anchor="end" { (self.y.name) }
-                @for (line, bottom) in self.reference_lines.iter().zip(name_positions(&self.reference_lines)) { (draw_reference_line(line, bottom)) }
-                svg viewBox={ "0 0 " (INNER) " " (INNER) } preserveAspectRatio="none" width="100%" height="100%" {
+                @for (line, bottom) in self.reference_lines.iter().zip(reference_name_bottoms(&self.reference_lines)) { (draw_reference_line(line, bottom)) }
+                svg viewBox={ "0 0 " (VIEW_BOX_SIZE) " " (VIEW_BOX_SIZE) } preserveAspectRatio="none" width="100%" height="100%" {
                     @for series in &self.series {
-                        path class={ "line " (class(series.style)) } d=(path(&series.points)) {}
+                        path class={ "line " (class(series.style)) } d=(path_data(&series.points)) {}
                     }
                 }
                 @for series in &self.series { (draw_marks(series)) }
@@ -273,9 +274,9 @@ fn draw_x_tick(tick: &Tick, visibility: LabelVisibility) -> Markup {
     }
 }
 
-/// Returns the bottoms of the names of reference lines, as shares of the height. A name is above its line, or below if
-/// the line or name above is too near, and does not overlap another line.
-fn name_positions(lines: &[Tick]) -> Vec<f64> {
+/// Returns the bottoms of the names of reference lines, as shares of the height. A name is above its line. It is below
+/// if the next line or name above is too near. It does not overlap another line.
+fn reference_name_bottoms(lines: &[Tick]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..lines.len()).collect();
     order.sort_by(|a, b| lines[*b].at.total_cmp(&lines[*a].at));
     let mut bottoms = vec![0.0; lines.len()];
@@ -316,11 +317,11 @@ fn class(style: LineStyle) -> String {
     }
 }
 
-fn path(points: &[Point]) -> String {
+fn path_data(points: &[Point]) -> String {
     let mut path = String::new();
     for (n, point) in points.iter().enumerate() {
         let command = if n == 0 { 'M' } else { 'L' };
-        let (x, y) = (point.x * INNER, (1.0 - point.y) * INNER);
+        let (x, y) = (point.x * VIEW_BOX_SIZE, (1.0 - point.y) * VIEW_BOX_SIZE);
         let _ = write!(path, "{command}{x:.1} {y:.1}");
     }
     path
@@ -403,7 +404,7 @@ mod tests {
                 at,
                 text: "line".to_owned(),
             };
-            let found = name_positions(&heights.map(tick));
+            let found = reference_name_bottoms(&heights.map(tick));
             for (n, bottom) in found.iter().enumerate() {
                 let top = bottom + NAME_GAP;
                 let crossed = |at: &f64| *at > bottom + 1e-9 && *at < top - 1e-9;
@@ -416,7 +417,11 @@ mod tests {
                 );
             }
         }
-        assert_eq!(name_positions(&[Tick::default()]), [0.0], "above its line");
+        assert_eq!(
+            reference_name_bottoms(&[Tick::default()]),
+            [0.0],
+            "above its line"
+        );
     }
 
     #[test]

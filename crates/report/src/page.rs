@@ -17,7 +17,7 @@ pub const UPLOT_STYLE: &str = include_str!("../web/vendor/uPlot.min.css");
 const UPLOT_LICENCE: &str = include_str!("../web/vendor/uPlot.LICENSE");
 
 /// Content security policy: inline scripts and styles may run, nothing may be loaded.
-const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
                       base-uri 'none'; form-action 'none'";
 
 /// Parts of a page.
@@ -62,7 +62,7 @@ impl Page<'_> {
         html! {
             head {
                 meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta http-equiv="Content-Security-Policy" content=(CONTENT_SECURITY_POLICY);
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 meta name="generator" content={ "longhaul " (self.longhaul) };
@@ -74,7 +74,7 @@ impl Page<'_> {
 }
 
 /// Returns a data block for scripts. `<` is escaped in it, so that no text can end the element.
-pub fn data(id: &str, value: &impl Serialize) -> Markup {
+pub fn data_block(id: &str, value: &impl Serialize) -> Markup {
     let json = serde_json::to_string(value)
         .unwrap_or_default()
         .replace('<', "\\u003c");
@@ -108,7 +108,7 @@ mod tests {
     });</script>";
         let expected = ["50", "90 50", "50 73", "50 78 96"];
         if let Some(reports) = browser::script_output(&page, script) {
-            assert_eq!(reports, [expected, expected]);
+            assert_eq!(reports, [expected, expected], "on a desktop and on a phone");
         }
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables of a page. A table that is wider than the window scrolls by itself, also by keyboard.
+//! Tables of a page. A table that is wider than the window has its own scroll bar, which the keyboard can move, too.
 
 use maud::{Markup, html};
 
@@ -8,9 +8,9 @@ use maud::{Markup, html};
 pub struct Table<'a> {
     /// Name for screen readers.
     pub label: &'a str,
-    /// Classes of `longhaul.css`; empty for a plain table.
+    /// CSS classes, defined in `longhaul.css`; empty for a plain table.
     pub class: &'a str,
-    /// Sentence above the table, if it says more than the heading before.
+    /// Sentence above the table; empty if the heading before it says enough.
     pub caption: &'a str,
 }
 

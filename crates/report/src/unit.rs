@@ -20,7 +20,7 @@ pub enum Unit {
     Bytes,
     /// Ratio or share without unit.
     Ratio,
-    /// P-value of a statistical test: the probability of such data on a correct path.
+    /// P-value of a statistical test: the probability that a correct path deviates at least as much.
     Probability,
     /// Count.
     Count,
@@ -88,7 +88,7 @@ fn format_count(value: f64) -> String {
     }
 }
 
-/// Formats with the SI prefix, from one upward, that leaves one to three digits before the point.
+/// Formats with one of the SI prefixes k, M, G and T, or none for smaller values.
 fn format_si(value: f64, unit: &str) -> String {
     format_with_prefix(
         value,
@@ -97,7 +97,7 @@ fn format_si(value: f64, unit: &str) -> String {
     )
 }
 
-/// Formats with the SI prefix from one downward, for times.
+/// Formats a time with one of the SI prefixes n, µ and m, or none for larger values.
 fn format_si_small(value: f64, unit: &str) -> String {
     format_with_prefix(
         value,

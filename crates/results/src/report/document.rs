@@ -116,7 +116,7 @@ fn over_time(result: &LabResult) -> Vec<chart::Chart> {
 
 fn scripts(charts: &Charts) -> Markup {
     markup! {
-        @if !charts.is_empty() { (page::data("charts", charts)) (page::scripts()) }
+        @if !charts.is_empty() { (page::data_block("charts", charts)) (page::scripts()) }
     }
 }
 

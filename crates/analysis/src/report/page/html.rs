@@ -191,8 +191,8 @@ fn scripts(views: &[DirectionView<'_>], pairs: &[TwoPointSection<'_>]) -> Markup
 /// Returns the chart data, numbered as in the charts' elements, and the scripts that draw all charts.
 pub(crate) fn chart_scripts<'a>(all_series: impl Iterator<Item = &'a ChartSeries>) -> Markup {
     markup! {
-        @for (n, series) in all_series.enumerate() { (page::data(&format!("series-{n}"), series)) }
-        (page::data("charts", &[(); 0]))
+        @for (n, series) in all_series.enumerate() { (page::data_block(&format!("series-{n}"), series)) }
+        (page::data_block("charts", &[(); 0]))
         (page::scripts())
         script { (PreEscaped([page::SEGMENTS_SCRIPT, SCRIPT].concat())) }
     }
