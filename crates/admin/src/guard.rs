@@ -8,11 +8,11 @@ use std::net::IpAddr;
 /// Status and text of a response that refuses a request.
 pub(super) type Rejection = (StatusCode, &'static str);
 
-/// Allows GET and HEAD, and only for this host's own names. `successor` may return the response to another
-/// request, for the same names.
+/// Allows GET and HEAD if the request is addressed to this host. For other methods, `respond_to_successor`
+/// returns the response if a successor of this process sent the request.
 pub(super) fn check<B>(
     request: &Request<B>,
-    successor: impl FnOnce() -> Option<Rejection>,
+    respond_to_successor: impl FnOnce() -> Option<Rejection>,
 ) -> Result<Option<Rejection>, Rejection> {
     if matches!(*request.method(), Method::GET | Method::HEAD) {
         return check_host(request).map(|()| None);
@@ -22,25 +22,24 @@ pub(super) fn check<B>(
         "only GET and HEAD are served here",
     );
     check_host(request).map_err(|_| only_reading)?;
-    successor().map(Some).ok_or(only_reading)
+    respond_to_successor().map(Some).ok_or(only_reading)
 }
 
-/// Prevents DNS rebinding. A page of `evil.example`, whose name resolves to 127.0.0.1 a moment later, has the
-/// same origin as this endpoint for a browser, which then lets it read. The requests still carry
-/// that name.
+/// Prevents DNS rebinding. A page of `evil.example` may change its DNS record to 127.0.0.1 after it was loaded.
+/// A browser then lets it read from this endpoint, as from its own origin. Its requests still carry the name
+/// `evil.example`.
 fn check_host<B>(request: &Request<B>) -> Result<(), Rejection> {
     let field = request.headers().get(header::HOST);
-    // RFC 9112 §3.2.2: an absolute target counts more than the field.
-    let named = match request.uri().authority() {
+    // RFC 9112 §3.2.2: an absolute target overrides the field.
+    let authority = match request.uri().authority() {
         Some(authority) => Some(authority.clone()),
         None => field.and_then(|value| value.to_str().ok()?.parse().ok()),
     };
-    match named.as_ref().is_some_and(is_loopback) {
+    match authority.as_ref().is_some_and(is_loopback) {
         true => Ok(()),
         false => Err((
             StatusCode::MISDIRECTED_REQUEST,
-            "this is reached as localhost or by a loopback address; a reverse proxy must send \
-             such a Host",
+            "the Host field must be localhost or a loopback address, also from a reverse proxy",
         )),
     }
 }

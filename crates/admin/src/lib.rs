@@ -2,7 +2,7 @@
 //! Admin endpoint of a daemon: health, metrics, a JSON interface and a status page, over HTTP
 //! on loopback. Its data are the records of a [`Source`].
 //!
-//! [`record`] has the records of the endpoint, [`relay_record`] the lines of the relay's journal.
+//! [`record`] has the records of the endpoint, [`relay_record`] those that a relay writes with --counters.
 //!
 //! ```
 //! use longhaul_admin::relay_record::Counts;
@@ -43,12 +43,14 @@ use tokio::{
 const CONNECTIONS_MAX: usize = 64;
 /// Timeout of a request's head, and of the time between two requests.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// Age after which a connection accepts no requests; after the grace period it is closed. So a slow reader
-/// does not occupy a connection forever.
+/// Age after which a connection accepts no more requests. It is closed after the grace period, so that a slow
+/// reader does not occupy it forever.
 const CONNECTION_AGE_MAX: Duration = Duration::from_secs(60);
-const GRACE: Duration = Duration::from_secs(10);
-/// Most bytes of a request's head; more is status 431.
+/// Grace period: the time in which such a connection may finish its response.
+const GRACE_PERIOD: Duration = Duration::from_secs(10);
+/// Most bytes of a request's head. A longer head gets status 431.
 const HEAD_LEN_MAX: usize = 16 * 1024;
+/// Most header fields of a request.
 const FIELDS_MAX: usize = 64;
 /// Pause after a failed accept(2), which is most likely for lack of descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
@@ -79,9 +81,9 @@ pub async fn serve(listener: TcpListener, source: impl Source) {
 }
 
 async fn accept_all(listener: TcpListener, source: impl Source, release: &Release) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else {
+        let Ok(permit) = permits.clone().acquire_owned().await else {
             return;
         };
         match listener.accept().await {
@@ -89,7 +91,7 @@ async fn accept_all(listener: TcpListener, source: impl Source, release: &Releas
                 let (source, release) = (source.clone(), release.clone());
                 tokio::spawn(async move {
                     serve_client(client, source, release).await;
-                    drop(place);
+                    drop(permit);
                 });
             }
             Err(_) => sleep(ACCEPT_BACKOFF).await,
@@ -110,12 +112,12 @@ async fn serve_client(client: TcpStream, source: impl Source, release: Release) 
         .max_headers(FIELDS_MAX)
         .serve_connection(TokioIo::new(client), service);
     let mut connection = pin!(connection);
-    let aged = select! {
+    let is_too_old = select! {
         _ = connection.as_mut() => false,
         () = sleep(CONNECTION_AGE_MAX) => true,
     };
-    if aged {
+    if is_too_old {
         connection.as_mut().graceful_shutdown();
-        let _ = timeout(GRACE, connection).await;
+        let _ = timeout(GRACE_PERIOD, connection).await;
     }
 }

@@ -21,25 +21,25 @@ use prometheus_client::{
 use std::{fmt, sync::atomic::AtomicU64};
 
 type Labels = Vec<(&'static str, String)>;
-type Counts = Family<Labels, Counter>;
-type Times = Family<Labels, Counter<f64, AtomicU64>>;
-type Values = Family<Labels, Value>;
+type CounterFamily = Family<Labels, Counter>;
+type SecondsFamily = Family<Labels, Counter<f64, AtomicU64>>;
+type GaugeFamily = Family<Labels, FloatGauge>;
 
 /// Gauge of a floating-point number.
-type Value = Gauge<f64, AtomicU64>;
+type FloatGauge = Gauge<f64, AtomicU64>;
 
 /// Returns the metrics as text.
 pub(super) fn encode(status: &Status, format: Format) -> Result<String, fmt::Error> {
     let mut all = Registry::default();
     let registry = all.sub_registry_with_prefix("longhaul");
-    relay(status, registry);
-    reload(&status.reload, registry);
-    certificates(&status.certificates, registry);
-    listeners(status, registry);
-    peers(&status.peers, registry);
-    legs(&status.legs, registry);
+    add_relay(status, registry);
+    add_reload(&status.reload, registry);
+    add_certificates(&status.certificates, registry);
+    add_listeners(status, registry);
+    add_peers(&status.peers, registry);
+    add_legs(&status.legs, registry);
     if let Some(process) = &status.process {
-        process_metrics(process, &mut all);
+        add_process(process, &mut all);
     }
     let mut text = String::new();
     text::encode(&mut text, &all)?;
@@ -49,7 +49,7 @@ pub(super) fn encode(status: &Status, format: Format) -> Result<String, fmt::Err
     })
 }
 
-fn relay(status: &Status, registry: &mut Registry) {
+fn add_relay(status: &Status, registry: &mut Registry) {
     let build = Info::new(vec![
         ("version", status.version.clone()),
         ("commit", status.commit.clone()),
@@ -57,28 +57,28 @@ fn relay(status: &Status, registry: &mut Registry) {
     ]);
     registry.register("build", "Version of the program", build);
     let health = status.health.status;
-    gauge(
+    add_gauge(
         registry,
         "start_time",
         "Time of the start, since 1970",
         Some(Unit::Seconds),
         unix_seconds(status.started),
     );
-    gauge(
+    add_gauge(
         registry,
         "serving",
         "1: healthy and accepting connections",
         None,
         bool_value(health == HealthStatus::Serving),
     );
-    gauge(
+    add_gauge(
         registry,
         "draining",
         "1: about to end, accepts no connections",
         None,
         bool_value(health == HealthStatus::Draining),
     );
-    gauge(
+    add_gauge(
         registry,
         "memory",
         "Memory of all legs in sockets, pipes and buffers",
@@ -86,7 +86,7 @@ fn relay(status: &Status, registry: &mut Registry) {
         status.relay.memory_bytes as f64,
     );
     if let Some(budget) = status.relay.memory_budget_bytes {
-        gauge(
+        add_gauge(
             registry,
             "memory_budget",
             "Memory at which new connections wait",
@@ -94,7 +94,7 @@ fn relay(status: &Status, registry: &mut Registry) {
             budget as f64,
         );
     }
-    let lost: Counter = family(
+    let lost: Counter = register(
         registry,
         "records_lost",
         "Records that --counters could not write in time",
@@ -104,23 +104,23 @@ fn relay(status: &Status, registry: &mut Registry) {
 }
 
 /// Adds the result of the last reload, so that an operator can alert on a rejected configuration.
-fn reload(reload: &Reload, registry: &mut Registry) {
+fn add_reload(reload: &Reload, registry: &mut Registry) {
     let registry = registry.sub_registry_with_prefix("config");
-    gauge(
+    add_gauge(
         registry,
         "last_reload_successful",
         "1: the last configuration that was read was applied",
         None,
         bool_value(reload.successful),
     );
-    gauge(
+    add_gauge(
         registry,
         "last_reload_timestamp",
         "Time of the last reading of a configuration, since 1970",
         Some(Unit::Seconds),
         unix_seconds(reload.time),
     );
-    gauge(
+    add_gauge(
         registry,
         "last_reload_success_timestamp",
         "Time of the last application of a configuration, since 1970",
@@ -130,8 +130,8 @@ fn reload(reload: &Reload, registry: &mut Registry) {
 }
 
 /// Adds the expiry of each certificate, so that an operator can alert on it.
-fn certificates(certificates: &[Certificate], registry: &mut Registry) {
-    let ends: Values = family(
+fn add_certificates(certificates: &[Certificate], registry: &mut Registry) {
+    let expiries: GaugeFamily = register(
         registry,
         "certificate_expiry_timestamp",
         "Expiry of the certificate, since 1970",
@@ -144,18 +144,18 @@ fn certificates(certificates: &[Certificate], registry: &mut Registry) {
             ("role", certificate.role.clone()),
         ];
         let end = unix_seconds(certificate.not_after);
-        ends.get_or_create(&labels).set(end);
+        expiries.get_or_create(&labels).set(end);
     }
 }
 
-fn listeners(status: &Status, registry: &mut Registry) {
+fn add_listeners(status: &Status, registry: &mut Registry) {
     let registry = registry.sub_registry_with_prefix("listener");
-    listener_times(&status.times, registry);
-    listener_counts(&status.relay.listeners, registry);
+    add_listener_times(&status.times, registry);
+    add_listener_counts(&status.relay.listeners, registry);
 }
 
 /// Adds the times of connect, first byte and duration of each listener, as histograms.
-fn listener_times(listeners: &[ListenerTimes], registry: &mut Registry) {
+fn add_listener_times(listeners: &[ListenerTimes], registry: &mut Registry) {
     let mut add = |name: &str, help: &str, times: fn(&ListenerTimes) -> &Distribution| {
         let each = listeners.iter();
         let each = each.map(|l| (vec![("listener", l.listener.clone())], times(l).clone()));
@@ -207,28 +207,28 @@ fn snake_case(words: &str) -> String {
         .replace(|c: char| !c.is_ascii_alphanumeric(), "_")
 }
 
-fn listener_counts(listeners: &[ListenerCounts], registry: &mut Registry) {
-    let opened: Counts = family(registry, "connections", "Connections accepted", None);
-    let bypassed: Counts = family(
+fn add_listener_counts(listeners: &[ListenerCounts], registry: &mut Registry) {
+    let opened: CounterFamily = register(registry, "connections", "Connections accepted", None);
+    let bypassed: CounterFamily = register(
         registry,
         "bypassed",
         "Connections that were not intercepted but sent directly to their destinations, for lack of capacity",
         None,
     );
-    let open: Values = family(registry, "connections_open", "Connections open now", None);
-    let failures: Counts = family(
+    let open: GaugeFamily = register(registry, "connections_open", "Connections open now", None);
+    let failures: CounterFamily = register(
         registry,
         "failures",
         "Connections that could not be established, by cause",
         None,
     );
-    let bytes: Counts = family(
+    let bytes: CounterFamily = register(
         registry,
         "relayed",
         "Bytes delivered, up towards destinations and down towards clients",
         Some(Unit::Bytes),
     );
-    let pipes: Values = family(
+    let pipes: GaugeFamily = register(
         registry,
         "pipe",
         "Bytes in pipes and copy buffers",
@@ -243,92 +243,92 @@ fn listener_counts(listeners: &[ListenerCounts], registry: &mut Registry) {
             ]
         };
         let with_label = |name, value: &str| [labels(), vec![(name, value.to_owned())]].concat();
-        let counted = &listener.counts;
-        opened.get_or_create(&labels()).inc_by(counted.accepted);
-        bypassed.get_or_create(&labels()).inc_by(counted.bypassed);
-        open.get_or_create(&labels()).inc_by(counted.active as f64);
+        let counts = &listener.counts;
+        opened.get_or_create(&labels()).inc_by(counts.accepted);
+        bypassed.get_or_create(&labels()).inc_by(counts.bypassed);
+        open.get_or_create(&labels()).inc_by(counts.active as f64);
         for cause in Failure::ALL.map(|failure| failure.to_string()) {
-            let count = counted.failed.get(&cause).copied().unwrap_or(0);
+            let count = counts.failed.get(&cause).copied().unwrap_or(0);
             let label = snake_case(&cause);
             failures
                 .get_or_create(&with_label("cause", &label))
                 .inc_by(count);
         }
-        for (direction, count) in [("up", counted.bytes_up), ("down", counted.bytes_down)] {
+        for (direction, count) in [("up", counts.bytes_up), ("down", counts.bytes_down)] {
             bytes
                 .get_or_create(&with_label("direction", direction))
                 .inc_by(count);
         }
         pipes
             .get_or_create(&labels())
-            .inc_by(counted.bytes_buffered as f64);
+            .inc_by(counts.bytes_buffered as f64);
     }
 }
 
-fn peers(peers: &[PeerState], registry: &mut Registry) {
+fn add_peers(peers: &[PeerState], registry: &mut Registry) {
     let registry = registry.sub_registry_with_prefix("peer");
-    let up: Values = family(
+    let up: GaugeFamily = register(
         registry,
         "up",
         "1: the last attempt to reach it succeeded",
         None,
     );
-    let opened: Counts = family(
+    let opened: CounterFamily = register(
         registry,
         "connections",
         "Client connections that used it",
         None,
     );
-    let open: Values = family(
+    let open: GaugeFamily = register(
         registry,
         "connections_open",
         "Client connections that use it now",
         None,
     );
-    let failures: Counts = family(
+    let failures: CounterFamily = register(
         registry,
         "failures",
         "Connections to it that failed, checks included",
         None,
     );
-    let bytes: Counts = family(
+    let bytes: CounterFamily = register(
         registry,
         "relayed",
         "Bytes delivered over it",
         Some(Unit::Bytes),
     );
-    let idle: Values = family(
+    let idle: GaugeFamily = register(
         registry,
         "pool_idle_connections",
         "Idle connections in its pool",
         None,
     );
-    let requests: Counts = family(
+    let requests: CounterFamily = register(
         registry,
         "pool_requests",
         "Requests that found an idle connection in the pool (hit), or an empty pool (miss)",
         None,
     );
-    let missing: Counts = family(
+    let missing: CounterFamily = register(
         registry,
         "streams_missing",
         "Streams that could not join the others of their connection",
         None,
     );
     for peer in peers {
-        let (counted, usage) = (&peer.counts, &peer.usage);
+        let (counts, usage) = (&peer.counts, &peer.usage);
         let labels = || -> Labels {
             vec![
-                ("peer", counted.name.clone()),
-                ("address", counted.address.to_string()),
+                ("peer", counts.name.clone()),
+                ("address", counts.address.to_string()),
             ]
         };
         let with_label = |name, value: &str| [labels(), vec![(name, value.to_owned())]].concat();
-        let is_up = counted.down_s.is_none();
+        let is_up = counts.down_s.is_none();
         up.get_or_create(&labels()).set(bool_value(is_up));
         opened.get_or_create(&labels()).inc_by(usage.connections);
         open.get_or_create(&labels()).set(usage.active as f64);
-        failures.get_or_create(&labels()).inc_by(counted.failures);
+        failures.get_or_create(&labels()).inc_by(counts.failures);
         for (direction, count) in [("up", usage.bytes_up), ("down", usage.bytes_down)] {
             bytes
                 .get_or_create(&with_label("direction", direction))
@@ -336,9 +336,9 @@ fn peers(peers: &[PeerState], registry: &mut Registry) {
         }
         missing
             .get_or_create(&labels())
-            .inc_by(counted.streams_missing);
-        idle.get_or_create(&labels()).set(counted.pool_idle as f64);
-        for (outcome, count) in [("hit", counted.pool_hits), ("miss", counted.pool_misses)] {
+            .inc_by(counts.streams_missing);
+        idle.get_or_create(&labels()).set(counts.pool_idle as f64);
+        for (outcome, count) in [("hit", counts.pool_hits), ("miss", counts.pool_misses)] {
             requests
                 .get_or_create(&with_label("outcome", outcome))
                 .inc_by(count);
@@ -346,40 +346,40 @@ fn peers(peers: &[PeerState], registry: &mut Registry) {
     }
 }
 
-fn legs(legs: &[LegGroup], registry: &mut Registry) {
-    open_legs(legs, registry);
+fn add_legs(legs: &[LegGroup], registry: &mut Registry) {
+    add_open_legs(legs, registry);
     let registry = registry.sub_registry_with_prefix("leg");
-    let pauses: Counts = family(
+    let pauses: CounterFamily = register(
         registry,
         "reading_pauses",
         "Pauses of reading from a leg because the other side accepted no more",
         None,
     );
-    let segments: Counts = family(
+    let segments: CounterFamily = register(
         registry,
         "retransmitted_segments",
         "Segments retransmitted",
         None,
     );
-    let retransmitted: Counts = family(
+    let retransmitted: CounterFamily = register(
         registry,
         "retransmitted",
         "Payload bytes retransmitted",
         Some(Unit::Bytes),
     );
-    let sent: Counts = family(
+    let sent: CounterFamily = register(
         registry,
         "sent",
         "Payload bytes sent, retransmitted ones included",
         Some(Unit::Bytes),
     );
-    let busy: Times = family(
+    let busy: SecondsFamily = register(
         registry,
         "busy",
         "Time with data in flight or queued, all legs together",
         Some(Unit::Seconds),
     );
-    let limited: Times = family(
+    let limited: SecondsFamily = register(
         registry,
         "limited",
         "Part of the busy time in which the limiter limited sending",
@@ -407,46 +407,46 @@ fn legs(legs: &[LegGroup], registry: &mut Registry) {
 }
 
 /// Adds the gauges of open legs.
-fn open_legs(legs: &[LegGroup], registry: &mut Registry) {
-    let open: Values = family(
+fn add_open_legs(legs: &[LegGroup], registry: &mut Registry) {
+    let open: GaugeFamily = register(
         registry,
         "legs_open",
         "Legs open now, by what limits their sending",
         None,
     );
     let registry = registry.sub_registry_with_prefix("leg");
-    let streams: Values = family(
+    let streams: GaugeFamily = register(
         registry,
         "streams_open",
         "TCP connections of the open legs: several for a striped leg",
         None,
     );
-    let buffered: Values = family(
+    let buffered: GaugeFamily = register(
         registry,
         "buffered",
         "Kernel memory of the legs' sockets",
         Some(Unit::Bytes),
     );
-    let paused: Values = family(
+    let paused: GaugeFamily = register(
         registry,
         "reading_paused",
         "Legs whose reading is paused now because the other side accepts no more",
         None,
     );
-    let rtt: Values = family(
+    let rtt: GaugeFamily = register(
         registry,
         "rtt_mean",
         "Mean of the legs' smoothed round-trip times",
         Some(Unit::Seconds),
     );
-    let rtt_min: Values = family(
+    let rtt_min: GaugeFamily = register(
         registry,
         "rtt_min",
         "Smallest round-trip time of the open legs",
         Some(Unit::Seconds),
     );
     let unit = || Some(Unit::Other("bytes_per_second".to_owned()));
-    let rate: Values = family(
+    let rate: GaugeFamily = register(
         registry,
         "delivery_rate",
         "Sum of the legs' latest delivery-rate samples",
@@ -502,16 +502,16 @@ fn seconds(us: u64) -> f64 {
 }
 
 /// Adds the resource use of the process, under the standard names of exporters, which have no prefix.
-fn process_metrics(process: &Process, registry: &mut Registry) {
+fn add_process(process: &Process, registry: &mut Registry) {
     let registry = registry.sub_registry_with_prefix("process");
     let help = "Processor time, user and system";
-    let cpu: Counter<f64, AtomicU64> = family(registry, "cpu", help, Some(Unit::Seconds));
+    let cpu: Counter<f64, AtomicU64> = register(registry, "cpu", help, Some(Unit::Seconds));
     cpu.inc_by(process.cpu_s);
     let [resident, address_space] =
         [process.resident_bytes, process.virtual_bytes].map(|n| n as f64);
     let [threads, open] = [process.threads, process.open_fds].map(|n| n as f64);
     let (s, bytes) = (|| Some(Unit::Seconds), || Some(Unit::Bytes));
-    let mut add = |name, help, unit, value| gauge(registry, name, help, unit, value);
+    let mut add = |name, help, unit, value| add_gauge(registry, name, help, unit, value);
     let started = unix_seconds(process.started);
     add(
         "start_time",
@@ -530,12 +530,12 @@ fn process_metrics(process: &Process, registry: &mut Registry) {
 }
 
 /// Adds a gauge. A unit becomes the suffix of the name.
-fn gauge(registry: &mut Registry, name: &str, help: &str, unit: Option<Unit>, value: f64) {
-    family::<Value>(registry, name, help, unit).set(value);
+fn add_gauge(registry: &mut Registry, name: &str, help: &str, unit: Option<Unit>, value: f64) {
+    register::<FloatGauge>(registry, name, help, unit).set(value);
 }
 
-/// Adds a metric without a value, and returns it.
-fn family<M: Metric + Clone + Default>(
+/// Registers a metric without a value, and returns it.
+fn register<M: Metric + Clone + Default>(
     registry: &mut Registry,
     name: &str,
     help: &str,

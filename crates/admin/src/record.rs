@@ -21,7 +21,7 @@ pub trait Source: Clone + Send + Sync + 'static {
     fn throughput(&self) -> Throughput;
 }
 
-/// `/healthz`.
+/// Response to `/healthz`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Health {
     /// State of the relay in one word.
@@ -49,7 +49,7 @@ pub enum HealthStatus {
     NotIntercepting,
 }
 
-/// `/api/v1/status`.
+/// Response to `/api/v1/status`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// The version of longhaul.
@@ -271,7 +271,7 @@ pub struct LegGauges {
 /// Snapshot of all connections.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// Time of the record.
+    /// Time of the snapshot.
     pub time: Timestamp,
     /// The connections.
     pub connections: Vec<Connection>,
@@ -279,10 +279,10 @@ pub struct Snapshot {
     pub legs: Vec<LegGroup>,
 }
 
-/// `/api/v1/connections`.
+/// Response to `/api/v1/connections`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Connections {
-    /// Time of the record.
+    /// Time of the snapshot from which the response was made.
     pub time: Timestamp,
     /// Number of open connections; the list may be shorter.
     pub total: usize,
@@ -371,7 +371,7 @@ impl LegState {
     }
 }
 
-/// `/api/v1/throughput`: the last five minutes.
+/// Response to `/api/v1/throughput`: the last five minutes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Throughput {
     /// Time of the last point.

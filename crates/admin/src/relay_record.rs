@@ -30,7 +30,7 @@ pub struct RelayRecord {
     /// Bytes in the socket buffers of all legs.
     #[serde(default)]
     pub memory_bytes: u64,
-    /// Bytes at which new connections wait; `None` is no limit.
+    /// Bound of `memory_bytes`, at which new connections wait; `None` means no bound.
     #[serde(default)]
     pub memory_budget_bytes: Option<u64>,
     /// Peers that the relay sends connections to.
@@ -41,11 +41,11 @@ pub struct RelayRecord {
 /// State and counters of a peer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PeerCounts {
-    /// The name.
+    /// Name of the peer.
     pub name: String,
     /// Configured address: an IP address or a name, and a port.
     pub address: String,
-    /// Time since which the peer is down, seconds; `None` is up.
+    /// Time for which the peer has been down, in seconds; `None` if it is up.
     pub down_s: Option<f64>,
     /// Failed connections to the peer, checks included.
     pub failures: u64,
@@ -55,7 +55,7 @@ pub struct PeerCounts {
     pub pool_hits: u64,
     /// Requests that found the pool empty.
     pub pool_misses: u64,
-    /// Legs that could not join the others of their connection.
+    /// Streams that could not join the others of their connection.
     #[serde(default)]
     pub streams_missing: u64,
 }
@@ -126,15 +126,15 @@ pub struct ConnectionRecord {
     pub destination: Option<String>,
     /// Remote address of the upstream leg: the destination's, or the first peer's.
     pub next_hop: Option<SocketAddr>,
-    /// Bytes from clients to destinations.
+    /// Bytes from the client to the destination.
     pub bytes_up: u64,
-    /// Bytes from destinations to clients.
+    /// Bytes from the destination to the client.
     pub bytes_down: u64,
     /// Time from accept to end, in seconds.
     pub duration_s: f64,
     /// Reason of the end.
     pub ended: EndReason,
-    /// Failure or error as text; `None` for a clean end.
+    /// Cause of a failure or error; `None` for a clean end.
     pub cause: Option<String>,
     /// Last TCP state of the leg to the client.
     pub downstream: Option<TcpInfo>,
@@ -152,11 +152,11 @@ pub struct ConnectionRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {
-    /// Both directions by FIN, all bytes delivered.
+    /// Both directions ended by FIN, and all bytes were delivered.
     Finished,
-    /// The downstream leg was aborted (RST, time-out); the upstream one was reset.
+    /// The downstream leg was aborted (RST, timeout). The relay then reset the upstream leg.
     ClientAborted,
-    /// The upstream leg was aborted; the downstream one was reset.
+    /// The upstream leg was aborted. The relay then reset the downstream leg.
     DestinationAborted,
     /// No connection to the destination was established.
     Failed,

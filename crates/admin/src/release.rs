@@ -16,10 +16,10 @@ use tokio::sync::watch;
 #[derive(Debug, Clone)]
 pub(super) struct Release(watch::Sender<bool>);
 
-const PATH: &str = "/api/v1/release";
+const RELEASE_PATH: &str = "/api/v1/release";
 /// Header field of a successor. A browser sends no such field for a page of another origin without a CORS preflight,
 /// which is never allowed.
-const FIELD: &str = "longhaul-successor";
+const SUCCESSOR_FIELD: &str = "longhaul-successor";
 
 impl Release {
     pub(super) fn new() -> Self {
@@ -32,8 +32,8 @@ impl Release {
         request: &Request<B>,
         source: &impl Source,
     ) -> Option<(StatusCode, &'static str)> {
-        let is_successor = request.method() == Method::POST && request.uri().path() == PATH;
-        if !is_successor || !request.headers().contains_key(FIELD) {
+        let is_successor = request.method() == Method::POST && request.uri().path() == RELEASE_PATH;
+        if !is_successor || !request.headers().contains_key(SUCCESSOR_FIELD) {
             return None;
         }
         if source.health().status != HealthStatus::Draining {
@@ -46,13 +46,17 @@ impl Release {
     /// Returns once a successor has requested the port.
     pub(super) async fn requested(&self) {
         // An error would mean that the sender is gone, but `self` is the sender.
-        let _ = self.0.subscribe().wait_for(|asked| *asked).await;
+        let _ = self
+            .0
+            .subscribe()
+            .wait_for(|is_requested| *is_requested)
+            .await;
     }
 }
 
-/// Timeout of each step of the request to the owner of the port.
+/// Timeout of each step (connect, write, read) of the request to the owner of the port.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Timeout after the response until the port is free.
+/// Longest wait after the response until the port is free.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 const BIND_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -74,14 +78,14 @@ fn request_release(address: SocketAddr) -> io::Result<bool> {
     stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
     stream.set_write_timeout(Some(RESPONSE_TIMEOUT))?;
     let request = format!(
-        "POST {PATH} HTTP/1.1\r\nHost: {address}\r\n{FIELD}: 1\r\nContent-Length: 0\r\n\
+        "POST {RELEASE_PATH} HTTP/1.1\r\nHost: {address}\r\n{SUCCESSOR_FIELD}: 1\r\nContent-Length: 0\r\n\
          Connection: close\r\n\r\n"
     );
     stream.write_all(request.as_bytes())?;
-    let want = b"HTTP/1.1 200 ";
+    let expected = b"HTTP/1.1 200 ";
     let mut status = [0; 13];
     stream.read_exact(&mut status)?;
-    Ok(status == *want)
+    Ok(status == *expected)
 }
 
 fn bind_with_retry(address: SocketAddr) -> io::Result<TcpListener> {

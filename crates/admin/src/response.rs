@@ -87,7 +87,7 @@ async fn route<B>(request: &Request<B>, source: &impl Source) -> Response<Full<B
             Err(problem) => text(StatusCode::BAD_REQUEST, &problem),
         },
         _ => match page_file(path) {
-            Some((kind, bytes)) => content(kind, bytes),
+            Some((content_type, bytes)) => content(content_type, bytes),
             None => text(
                 StatusCode::NOT_FOUND,
                 "there is no such page; / has the links",
@@ -99,7 +99,7 @@ async fn route<B>(request: &Request<B>, source: &impl Source) -> Response<Full<B
 /// Returns the content type and the content of a file of the page.
 fn page_file(path: &str) -> Option<(&'static str, &'static str)> {
     let found = PAGE_FILES.iter().find(|(name, ..)| *name == path);
-    found.map(|(_, kind, content)| (*kind, *content))
+    found.map(|(_, content_type, content)| (*content_type, *content))
 }
 
 fn negotiate_format<B>(request: &Request<B>) -> Format {
@@ -138,18 +138,20 @@ fn text(status: StatusCode, line: &str) -> Response<Full<Bytes>> {
     response(status, TEXT, format!("{line}\n"))
 }
 
-fn content(kind: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
-    response(StatusCode::OK, kind, body)
+fn content(content_type: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    response(StatusCode::OK, content_type, body)
 }
 
 fn response(
     status: StatusCode,
-    kind: &'static str,
+    content_type: &'static str,
     body: impl Into<Bytes>,
 ) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
-    let kind = HeaderValue::from_static(kind);
-    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    let content_type = HeaderValue::from_static(content_type);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, content_type);
     response
 }
