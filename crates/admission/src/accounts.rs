@@ -53,7 +53,7 @@ pub struct Account {
     connections: AtomicUsize,
 }
 
-/// A permit for one connection of a client. Dropping it returns it.
+/// A permit for one connection of a client. Dropping the permit gives it back.
 #[derive(Debug)]
 pub struct ConnectionPermit(Arc<Account>);
 
@@ -61,8 +61,8 @@ impl Account {
     /// Returns a permit for another connection; `None` if the client has `max` already.
     pub fn acquire_connection(self: &Arc<Self>, max: usize) -> Option<ConnectionPermit> {
         let more = |connections| (connections < max).then_some(connections + 1);
-        let counted = self.connections.fetch_update(Relaxed, Relaxed, more);
-        counted.ok().map(|_| ConnectionPermit(self.clone()))
+        let previous = self.connections.fetch_update(Relaxed, Relaxed, more);
+        previous.ok().map(|_| ConnectionPermit(self.clone()))
     }
 }
 
@@ -76,8 +76,8 @@ impl Drop for ConnectionPermit {
 #[derive(Debug, Default)]
 pub struct Accounts(Mutex<HashMap<Holder, Weak<Account>>>);
 
-/// Least number of accounts at which those of clients without connections are removed. They are removed whenever the
-/// table is full, before it grows.
+/// Smallest table of accounts that is cleaned up. A cleanup removes the accounts of clients without connections, each
+/// time that the table would have to grow.
 const CLEANUP_FROM: usize = 64;
 
 impl Accounts {
@@ -87,8 +87,8 @@ impl Accounts {
         account.map_or(0, |account| account.connections.load(Relaxed))
     }
 
-    /// Returns the account of `holder`, which all its connections share, or creates it. A new account may have `lookups`
-    /// lookups in flight; that of a relay has no such bound.
+    /// Returns the account of `holder`, which all its connections share, or creates it. A new account may have
+    /// `lookups` lookups in flight; that of a relay has no such bound.
     pub fn get_or_create(&self, holder: Holder, lookups: usize) -> Arc<Account> {
         let mut accounts = self.0.lock();
         if let Some(account) = accounts.get(&holder).and_then(Weak::upgrade) {

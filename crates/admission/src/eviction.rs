@@ -51,7 +51,7 @@ pub struct WaitingClients<'a> {
 }
 
 /// Chooses the connections to end; none while their sum is below the budget. A client keeps its connections that are
-/// not stalled if no other client holds memory or waits.
+/// not stalled if no other client holds memory or waiting.
 pub fn choose(
     mut holdings: Vec<ConnectionMemory>,
     bounds: Bounds,
@@ -71,25 +71,27 @@ pub fn choose(
         held.len() == 1 && !waiting.waited_long && waiting.addresses.iter().all(is_own)
     };
     let equal_part = equal_part(&held, bounds, waiting);
-    let is_due = |reason, holding: &ConnectionMemory, left| {
+    let is_due = |reason, holding: &ConnectionMemory, remaining| {
         let holder = &holding.holder;
         match reason {
             Reason::Stalled => holding.is_stalled,
-            Reason::AboveShare => !holder.is_relay && left > bounds.share && !is_alone(holder),
-            Reason::AboveEqualPart => !holder.is_relay && left > equal_part && waiting.waited_long,
+            Reason::AboveShare => !holder.is_relay && remaining > bounds.share && !is_alone(holder),
+            Reason::AboveEqualPart => {
+                !holder.is_relay && remaining > equal_part && waiting.waited_long
+            }
         }
     };
-    let mut left = held.clone();
+    let mut remaining = held.clone();
     let mut chosen = Vec::new();
     for reason in [Reason::Stalled, Reason::AboveShare, Reason::AboveEqualPart] {
         holdings.retain(|holding| {
-            let left = left
+            let remaining = remaining
                 .get_mut(&holding.holder)
                 .expect("each holder has a sum");
-            let is_evicted = total > bounds.low_watermark() && is_due(reason, holding, *left);
+            let is_evicted = total > bounds.low_watermark() && is_due(reason, holding, *remaining);
             if is_evicted {
                 total -= holding.bytes;
-                *left -= holding.bytes;
+                *remaining -= holding.bytes;
                 chosen.push(*holding);
             }
             !is_evicted
@@ -191,17 +193,17 @@ mod tests {
     fn evicts_clients_above_an_equal_part_for_those_that_wait() {
         let mut holdings: Vec<_> = (1..=5).map(|n| holding(n.into(), n, 20)).collect();
         holdings.push(holding(6, 6, 4));
-        let waits = [[192, 0, 2, 9]];
+        let waiting = [[192, 0, 2, 9]];
         assert_eq!(
-            choose_numbers_after_wait(&holdings, &waits, false),
+            choose_numbers_after_wait(&holdings, &waiting, false),
             NO_CONNECTIONS
         );
-        assert_eq!(choose_numbers_after_wait(&holdings, &waits, true), [5, 4]);
+        assert_eq!(choose_numbers_after_wait(&holdings, &waiting, true), [5, 4]);
         holdings
             .iter_mut()
             .for_each(|holding| holding.holder.is_relay = true);
         assert_eq!(
-            choose_numbers_after_wait(&holdings, &waits, true),
+            choose_numbers_after_wait(&holdings, &waiting, true),
             NO_CONNECTIONS
         );
     }

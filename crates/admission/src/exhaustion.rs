@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Exhaustion of descriptors or kernel memory. To wait is better than to refuse: otherwise the first descriptor that
-//! comes free goes to the next client, which is then refused as well.
+//! Exhaustion of descriptors or kernel memory. To wait is better than to refuse. A refused client frees its descriptor,
+//! the next client gets that descriptor but no second one, and is refused as well.
 
 use longhaul_protocol::failure::Failure;
 use rustix::io::Errno;
@@ -45,8 +45,8 @@ where
 ///
 /// # Errors
 ///
-/// [`Failure::TimedOut`] after `limit`. [`Failure::Exhausted`] instead, if this process was out of descriptors meanwhile:
-/// the other end is not to blame then.
+/// [`Failure::TimedOut`] after `limit`. [`Failure::Exhausted`] instead, if this process lacked descriptors or memory
+/// meanwhile: then the other end is not to blame.
 pub async fn with_timeout<T>(
     limit: Duration,
     attempt: impl Future<Output = Result<T, Failure>>,
@@ -59,8 +59,8 @@ pub async fn with_timeout<T>(
     timeout(limit, attempt).await.map_err(timeout_failure)?
 }
 
-/// Number of descriptors that [`descriptor_error`] opens. A failed lookup frees its descriptors at once, so a single free
-/// descriptor does not show that the lookup had one.
+/// Number of descriptors that [`descriptor_error`] opens. A failed lookup frees its descriptors at once, so a single
+/// free descriptor does not show that the lookup had one.
 const TRIAL_DESCRIPTORS: usize = 16;
 
 /// Tries to open 16 more descriptors. Returns the error if that fails for want of descriptors or memory.
@@ -79,11 +79,11 @@ mod tests {
     /// A descriptor that comes free at the last moment changes nothing: the time was spent on waiting for it.
     #[tokio::test]
     async fn blames_exhaustion_for_a_timeout_without_descriptors() {
-        let mut missing = 3;
+        let mut attempts_left = 3;
         let attempt = async {
             let open = || {
-                missing -= 1;
-                ready(match missing {
+                attempts_left -= 1;
+                ready(match attempts_left {
                     0 => Ok(()),
                     _ => Err(Errno::MFILE.into()),
                 })

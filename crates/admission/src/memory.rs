@@ -39,8 +39,8 @@ pub enum Basis {
     Machine,
 }
 
-/// Returns the configured budget, or the default: see [`Basis`]. `None` is no bound: nothing is configured, and no size
-/// of memory can be read.
+/// Returns the configured budget, or the default: see [`Basis`]. `None` means no bound: nothing is configured, and no
+/// size of memory can be read.
 pub fn budget(configured: Option<u64>) -> Option<MemoryBudget> {
     match configured {
         Some(bytes) => Some(MemoryBudget {
@@ -54,7 +54,7 @@ pub fn budget(configured: Option<u64>) -> Option<MemoryBudget> {
 /// The memory in use, and the clients that wait for it.
 #[derive(Debug)]
 pub struct Memory {
-    /// `None` is no bound.
+    /// Budget in bytes; `None` means no bound.
     budget: Option<u64>,
     /// The last sum, in bytes.
     held: AtomicU64,
@@ -71,7 +71,7 @@ pub struct Memory {
 /// lines.
 #[derive(Debug, Default)]
 struct LogTimes {
-    /// The time of the last line about waiting connections, and whether a later line reported that the wait is over.
+    /// The time of the last line about waiting connections, and whether a later line said that the wait is over.
     wait: Option<(Instant, bool)>,
     /// The time of the last line about evicted connections.
     eviction: Option<Instant>,
@@ -79,15 +79,15 @@ struct LogTimes {
     unlogged: usize,
 }
 
-/// Least time between two log lines about the same subject.
+/// Shortest time between two log lines about the same subject.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Least time between two sums. With many connections the relay waits longer, so that the sums take about a hundredth
-/// of one core at most.
+/// Shortest time between two such sums of memory. With many connections the relay waits longer, so that the sums take
+/// about a hundredth of one core at most.
 pub const PERIOD: Duration = Duration::from_millis(100);
 
 impl Memory {
-    /// Creates the state for a budget in bytes; `None` is no bound.
+    /// Creates the state for a budget in bytes; `None` means no bound.
     pub fn new(budget: Option<u64>) -> Self {
         Self {
             budget,
@@ -145,7 +145,7 @@ impl Memory {
         let room = self.budget.is_none() || held < budget;
         let changed = self
             .room
-            .send_if_modified(|now| std::mem::replace(now, room) != room);
+            .send_if_modified(|current| std::mem::replace(current, room) != room);
         if changed && self.log_times().is_due(room, Instant::now()) {
             match room {
                 true => info!("memory below its budget: accepting again"),
@@ -161,7 +161,7 @@ impl Memory {
     /// default, it is a quarter of the budget.
     pub fn bounds(&self, share: Option<u64>) -> Option<Bounds> {
         let budget = self.budget?;
-        let share = share.unwrap_or(budget / SHARE_DEFAULT);
+        let share = share.unwrap_or(budget / CLIENT_SHARE_DIVISOR);
         Some(Bounds { budget, share })
     }
 
@@ -173,8 +173,8 @@ impl Memory {
         let is_due = log_times.eviction.is_none_or(|at| now - at >= LOG_INTERVAL);
         if let (Some(first), true) = (evicted.first(), is_due) {
             warn!(
-                "memory is short (limits.memory): cut {} connections of clients that \
-                 hold most or take nothing, {} first",
+                "memory is short (limits.memory): closed {} connections that stall or whose clients \
+                 hold most, first one of {}",
                 log_times.unlogged, first.holder
             );
             log_times.eviction = Some(now);
@@ -184,7 +184,7 @@ impl Memory {
 }
 
 impl LogTimes {
-    /// Returns whether a log line is due that reports that there is `room` again, or none.
+    /// Returns whether a log line is due. `room` is whether there is room for new connections now.
     fn is_due(&mut self, room: bool, now: Instant) -> bool {
         match (room, self.wait) {
             (true, Some((at, false))) => {
@@ -202,12 +202,12 @@ impl LogTimes {
 }
 
 /// Divisor of the budget for the default share of one client: a quarter.
-const SHARE_DEFAULT: u64 = 4;
+const CLIENT_SHARE_DIVISOR: u64 = 4;
 
 /// Returns half of the threshold at which the kernel puts all TCP sockets under memory pressure (net.ipv4.tcp_mem,
-/// second value, in pages). A network namespace does not show this threshold, but the threshold applies there too; it is
-/// taken to be a sixteenth of the machine's memory. A control group's limit also counts sockets, so the budget is at most
-/// a quarter of that limit.
+/// second value, in pages). The threshold applies in network namespaces, too, but can't be read there. It is then taken
+/// to be a sixteenth of the machine's memory. The budget is at most a quarter of a control group's limit, because this
+/// limit also counts socket buffers.
 fn default_budget() -> Option<MemoryBudget> {
     let page = rustix::param::page_size() as u64;
     let pressure = longhaul_linux::sysctl::read_here("net.ipv4.tcp_mem").ok();
@@ -220,14 +220,14 @@ fn default_budget() -> Option<MemoryBudget> {
 }
 
 /// Divisor of the machine's memory for the default budget: a thirty-second is half of the kernel's own threshold.
-const MACHINE_SHARE: u64 = 32;
+const MACHINE_DIVISOR: u64 = 32;
 /// Divisor of a control group's limit for the default budget. The group is taken to have only this program.
-const CGROUP_SHARE: u64 = 4;
+const CGROUP_DIVISOR: u64 = 4;
 
 fn choose(pressure: Option<u64>, machine: u64, cgroup: Option<u64>) -> Option<MemoryBudget> {
     let kernel = pressure.map(|bytes| (bytes / 2, Basis::TcpMem));
-    let machine = (machine > 0).then_some((machine / MACHINE_SHARE, Basis::Machine));
-    let cgroup = cgroup.map(|bytes| (bytes / CGROUP_SHARE, Basis::Cgroup));
+    let machine = (machine > 0).then_some((machine / MACHINE_DIVISOR, Basis::Machine));
+    let cgroup = cgroup.map(|bytes| (bytes / CGROUP_DIVISOR, Basis::Cgroup));
     let choices = [kernel.or(machine), cgroup].into_iter().flatten();
     let least = choices.min_by_key(|(bytes, _)| *bytes);
     least.map(|(bytes, basis)| MemoryBudget { bytes, basis })
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn has_room_without_a_budget() {
+    fn has_room_below_the_budget_or_without_one() {
         let memory = Memory::new(None);
         memory.set(u64::MAX);
         assert!(!memory.is_exhausted());

@@ -19,8 +19,8 @@ pub const DELAY_MAX: Duration = Duration::from_secs(8);
 const WAIT_MAX: Duration = Duration::from_secs(9);
 /// The time without a wrong password after which an address is forgotten.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
-/// Maximum addresses in the table, about 100 bytes each. To make room for another, the address that failed longest ago
-/// is removed.
+/// Maximum number of addresses in the table, about 100 bytes each. To make room for another, the address that failed
+/// longest ago is removed.
 const ADDRESSES_MAX: usize = 4096;
 
 /// The penalties of one listener.
@@ -41,8 +41,8 @@ struct Penalty {
 }
 
 impl Penalties {
-    /// Returns the time that `client` waits before its password is checked; `None` if the wait would be too long
-    /// and the connection is refused.
+    /// Returns the time that `client` waits before its password is checked, and delays its later checks. `None` if the
+    /// wait would be too long: the connection is refused.
     pub fn wait(&self, client: IpAddr, now: Instant) -> Option<Duration> {
         let mut table = self.table();
         let Some(penalty) = table.get_mut(&client) else {
