@@ -33,7 +33,7 @@ fn unload(config: &Unload, algorithm: Algorithm) -> Result<()> {
         default = default_setting::restore(loaded)?;
     }
     loader::unload(pins, algorithm).map_err(Error::refusal)?;
-    let namespaces = default_setting::with_default(&name)?;
+    let namespaces = default_setting::namespaces_with_default(&name)?;
     let namespaces: Vec<_> = namespaces.into_iter().map(|(netns, _)| netns).collect();
     if config.json {
         let line = json!({ "name": name, "connections": users, "restored_default": default,

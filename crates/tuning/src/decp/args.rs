@@ -23,7 +23,7 @@ Examples:
     longhaul decp --filter 'dport 5201'
   What it would do, without touching anything or being root:
     longhaul decp --filter 'dst 10.9.0.0/16 and dport 50000-51000' --dry-run
-  GridFTP's data connections of one service, with records for a program:
+  Data connections of one GridFTP service, with each sample as a JSON line:
     longhaul decp --filter 'sport 50000-51000' --json \\
         --cgroup /sys/fs/cgroup/system.slice/gridftp.service > decp.jsonl
   A dedicated path, without other traffic:
@@ -145,7 +145,7 @@ fn is_cgroup(path: &Path) -> Result<()> {
 fn open(name: &str) -> Result<Netns> {
     Netns::named(name).map_err(|error| {
         Refusal::usage(format!(
-            "--netns {name:?} in {}: {error}; ip netns list shows what there is",
+            "--netns {name:?} in {}: {error}; 'ip netns list' lists the namespaces",
             netns::DIRECTORY
         ))
     })

@@ -60,9 +60,9 @@ Examples:
   longhaul doctor --rate 1gbit --rtt 26ms --connections 10000 --transparent
       and for a transparent relay on a shorter path?
   sudo longhaul doctor --fix --persist; sudo longhaul doctor --undo
-      apply the kernel settings, also for the next boot; put the old ones back
+      apply the kernel settings, also for the next boot; restore the old ones
   sudo longhaul doctor --fix --filter net.ipv4.tcp_
-      apply TCP's only
+      apply only the settings of TCP
   ssh far longhaul doctor --json | longhaul doctor --facts - --rtt 350ms
       check another host
 

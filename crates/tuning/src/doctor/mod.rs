@@ -112,5 +112,5 @@ fn change_settings(args: &Args, path: Path) -> Result<()> {
         "--undo" => fix::undo(&open()?)?,
         _ => fix::clean(&open()?)?,
     };
-    report::outcome(&outcome, args.json)
+    report::print_outcome(&outcome, args.json)
 }

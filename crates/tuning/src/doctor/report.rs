@@ -27,7 +27,7 @@ pub(super) fn text(path: Path, findings: &[Finding], colour: bool) -> String {
         }
     );
     for finding in findings {
-        out += &lines(finding, width, colour);
+        out += &finding_text(finding, width, colour);
     }
     let count = |severity| findings.iter().filter(|f| f.severity == severity).count();
     let _ = writeln!(
@@ -43,7 +43,7 @@ pub(super) fn text(path: Path, findings: &[Finding], colour: bool) -> String {
 /// Width of the column of settings; longer names (conntrack's) shift their value.
 const SETTING_WIDTH: usize = 42;
 
-fn lines(finding: &Finding, width: usize, colour: bool) -> String {
+fn finding_text(finding: &Finding, width: usize, colour: bool) -> String {
     let severity = severity_label(finding.severity, colour);
     let mut out = format!(
         "{severity}  {:width$}  {}\n",
@@ -88,15 +88,17 @@ pub(super) fn json(path: Path, facts: &Facts, findings: &[Finding]) -> serde_jso
     }))
 }
 
-/// Reads the facts from the output of [`json()`].
+/// Reads the facts that [`json()`] wrote.
 pub(super) fn facts_in(text: &str) -> anyhow::Result<Facts> {
     let mut whole: serde_json::Value = serde_json::from_str(text)?;
-    let facts = whole.get_mut("facts").context("it has no \"facts\"")?;
+    let facts = whole
+        .get_mut("facts")
+        .context("the file has no \"facts\"")?;
     Ok(serde_json::from_value(facts.take())?)
 }
 
 /// Prints the changes; returns an error if a change failed.
-pub(super) fn outcome(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
+pub(super) fn print_outcome(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
     match json {
         true => outln!("{}", serde_json::to_string_pretty(outcome)?),
         false => outln!("{}", changes(outcome)),

@@ -33,9 +33,9 @@ const ACKS: &str = "Acknowledgements that the program's host sends";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Congestion control NAME: the kernel's if it has it, else longhaul's; lh_NAME is always
-    /// longhaul's. NAME+pace also paces from the first packet, +pace alone with the system's
-    /// congestion control
+    /// Congestion control NAME of the kernel, or of longhaul if the kernel has none of this name.
+    /// lh_NAME is always longhaul's. NAME+pace also paces from the first packet; +pace does so with
+    /// the system's congestion control
     #[arg(long, value_name = "NAME[+pace]")]
     pub(super) cc: Option<String>,
     /// Parameter of longhaul's congestion control, for the sockets of PROGRAM only; repeatable

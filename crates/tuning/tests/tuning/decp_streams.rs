@@ -232,7 +232,7 @@ fn uncontrolled_throughput(run: u64, cubic: bool, queue: f64, settings: Option<S
     let seed = run + 1;
     let share = bed.bdp() / crate::streams::RTT.as_secs_f64() * SECONDS as f64 / 17.0;
     let outcome = Experiment { cubic, seed, ..bed }.run(settings, |_| ());
-    outcome.strangers as f64 / share
+    outcome.uncontrolled_packets as f64 / share
 }
 
 /// Flows that started earlier keep their throughput.
@@ -244,7 +244,9 @@ fn earlier_uncontrolled_flow_keeps_its_throughput() {
                 let mut bed = Experiment::iperf3(100, queue, 16, 60);
                 bed.streams = vec![Stream::at(Time::from_secs(20)); 16];
                 bed.uncontrolled = vec![Stream::at(Time::ZERO)];
-                Experiment { seed, ..bed }.run(settings, |_| ()).strangers as f64
+                Experiment { seed, ..bed }
+                    .run(settings, |_| ())
+                    .uncontrolled_packets as f64
             };
             (1..=4).map(run).sum::<f64>()
         };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul run --ack-ratio` on real sockets: a program in one network namespace fetches from a
-//! server in another, 100 Mbit/s, packet by packet.
+//! `longhaul run --ack-ratio` and `--ack-rate` on real sockets. A program in one network namespace fetches data from a
+//! server in another, at 100 Mbit/s, without super-packets.
 
 use longhaul_linux::netns::Netns;
 use serde_json::Value;
@@ -61,19 +61,19 @@ impl NamespacePair {
 
     /// Starts a program under `longhaul run` that sends `requests` over one connection.
     fn fetch(&self, flags: &[&str], address: &str, requests: usize) -> Child {
-        self.fetch_each_after("true", flags, address, requests)
+        self.fetch_with_command("true", flags, address, requests)
     }
 
-    /// Starts such a program, which runs `first` before each request.
-    fn fetch_each_after(
+    /// Starts such a program. It runs `command_before` before each request.
+    fn fetch_with_command(
         &self,
-        first: &str,
+        command_before: &str,
         flags: &[&str],
         address: &str,
         requests: usize,
     ) -> Child {
         let script = format!(
-            "exec 3<>/dev/tcp/{address}/7000; for i in $(seq {requests}); do {first}; \
+            "exec 3<>/dev/tcp/{address}/7000; for i in $(seq {requests}); do {command_before}; \
              printf r >&3; head -c {RESPONSE_LEN} <&3 | wc -c; done"
         );
         let mut command = Command::new(longhaul_testbed::longhaul());
@@ -138,19 +138,22 @@ fn record(child: Child, requests: usize) -> Value {
     serde_json::from_str(line.expect("a record")).unwrap()
 }
 
-fn count(record: &Value, what: &str) -> u64 {
-    record["acks"][what].as_u64().unwrap()
+fn count(record: &Value, counter: &str) -> u64 {
+    record["acks"][counter].as_u64().unwrap()
 }
 
-/// Returns the share of the sockets' ACKs that were sent.
+/// Returns the share of the generated ACKs that were sent, at once or late.
 fn sent_share(record: &Value) -> f64 {
-    let (pure, withheld, late) = (
+    let (generated, withheld, delayed) = (
         count(record, "generated"),
         count(record, "withheld"),
         count(record, "delayed"),
     );
-    assert!(pure > 0 && late <= withheld && withheld <= pure, "{record}");
-    (pure - withheld + late) as f64 / pure as f64
+    assert!(
+        generated > 0 && delayed <= withheld && withheld <= generated,
+        "{record}"
+    );
+    (generated - withheld + delayed) as f64 / generated as f64
 }
 
 const REQUESTS: usize = 60;
@@ -160,21 +163,21 @@ fn ack_ratio_reduces_acks_without_stalls() {
     for (address, name) in [("10.5.0.1", "four"), ("fd05::1", "six")] {
         let pair = NamespacePair::new(name);
         pair.serve(address);
-        let all = record(
+        let unthinned = record(
             pair.fetch(&["--ack-ratio", "1"], address, REQUESTS),
             REQUESTS,
         );
-        assert_eq!(count(&all, "withheld"), 0, "{all}");
+        assert_eq!(count(&unthinned, "withheld"), 0, "{unthinned}");
         let before = pair.stalls();
         let thinned = record(
             pair.fetch(&["--ack-ratio", "8"], address, REQUESTS),
             REQUESTS,
         );
         // A ratio of 8 withholds three of four ACKs, because a delayed ACK covers two segments already. How many of the
-        // withheld are sent late depends on the load of the machine.
-        let [pure, withheld] = ["generated", "withheld"].map(|what| count(&thinned, what));
-        assert!(withheld * 3 > pure, "{thinned}");
-        // If the last ACK of a response were lost, each response would stall.
+        // withheld ACKs are sent late depends on the load of the machine.
+        let [generated, withheld] = ["generated", "withheld"].map(|what| count(&thinned, what));
+        assert!(withheld * 3 > generated, "{thinned}");
+        // If the last ACK of a response were never sent, each response would stall.
         let stalls = pair.stalls() - before;
         assert!(
             stalls < REQUESTS as u64 / 3,
@@ -210,7 +213,7 @@ fn ack_thinning_ends_when_the_run_is_killed() {
     ));
     pair.serve("10.5.0.1");
     let mut child =
-        pair.fetch_each_after("read go", &["--ack-ratio", "64"], "10.5.0.1", 2 * REQUESTS);
+        pair.fetch_with_command("read go", &["--ack-ratio", "64"], "10.5.0.1", 2 * REQUESTS);
     let (mut input, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
     let mut packets_per_response = || {
         let before = pair.transmitted();
@@ -225,7 +228,7 @@ fn ack_thinning_ends_when_the_run_is_killed() {
     assert!(thinned < 20, "{thinned} packets per response");
     child.kill().unwrap();
     child.wait().unwrap();
-    // The program continues, and all its ACKs are sent again.
+    // The program continues. From now on, each of its ACKs is sent.
     let unthinned = packets_per_response().unwrap();
     assert!(unthinned > 40, "{unthinned} packets per response");
 }
@@ -236,9 +239,9 @@ fn removes_ack_pacing_class_after_the_run() {
     pair.serve("10.5.0.1");
     let tc = |what: &str| sh(&format!("tc -n {} -s {what} show dev wan0", pair.client));
     let flags = ["--ack-rate", "500", "--ack-interface", "wan0"];
-    let start = |requests| pair.fetch_each_after("read go", &flags, "10.5.0.1", requests);
-    let ask = |child: &mut Child, answers: usize| {
-        for _ in 0..answers {
+    let start = |requests| pair.fetch_with_command("read go", &flags, "10.5.0.1", requests);
+    let request = |child: &mut Child, count: usize| {
+        for _ in 0..count {
             child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
             child
                 .stdout
@@ -250,30 +253,32 @@ fn removes_ack_pacing_class_after_the_run() {
     };
     let mut child = start(21);
     let began = Instant::now();
-    ask(&mut child, 20);
+    request(&mut child, 20);
     let seconds = began.elapsed().as_secs_f64();
-    let through_class = sent_packets(&tc("class"));
-    assert!(through_class > 20.0, "{}", tc("class"));
-    // The bucket's rate over that time and 0.2 s before the first request, with a margin of a tenth.
+    let class_packets = sent_packets(&tc("class"));
+    assert!(class_packets > 20.0, "{}", tc("class"));
+    // The class sends 500 packets per second. It has existed for at most 0.2 s longer than the requests took. The
+    // margin is 10 %.
     assert!(
-        through_class < 500.0 * 1.1 * (seconds + 0.2),
-        "{through_class} in {seconds} s"
+        class_packets < 500.0 * 1.1 * (seconds + 0.2),
+        "{class_packets} in {seconds} s"
     );
     assert!(
-        sent_packets(&tc("qdisc")) >= through_class + 20.0,
+        sent_packets(&tc("qdisc")) >= class_packets + 20.0,
         "requests bypass the class"
     );
-    ask(&mut child, 1);
+    request(&mut child, 1);
     record(child, 0);
     assert!(!tc("qdisc").contains("htb"), "{}", tc("qdisc"));
 
     let mut killed = start(20);
-    ask(&mut killed, 1);
+    request(&mut killed, 1);
     killed.kill().unwrap();
     killed.wait().unwrap();
     assert!(tc("qdisc").contains("htb acc:"));
+    // The next run replaces the class that the killed run left.
     let mut next = start(1);
-    ask(&mut next, 1);
+    request(&mut next, 1);
     record(next, 0);
     assert!(!tc("qdisc").contains("htb"), "{}", tc("qdisc"));
 }

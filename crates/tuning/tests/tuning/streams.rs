@@ -21,20 +21,23 @@ const PAYLOAD: u32 = 1448;
 const PACKET: f64 = 1500.0;
 /// Sampling interval.
 const SAMPLE_INTERVAL: Time = Time::from_millis(50);
-/// iperf3's streams begin within this, µs.
+/// Interval within which all of iperf3's streams begin to send data, in microseconds.
 const JITTER_US: u64 = 40_000;
 
 /// Experiment: parallel streams, and other flows that the controller does not observe.
 #[derive(Debug, Clone)]
 pub(crate) struct Experiment {
     pub(crate) rate_mbit: u64,
-    /// In bandwidth–delay products.
+    /// Length of the queue in bandwidth–delay products.
     pub(crate) queue: f64,
+    /// Share of packets lost at random, 0 to 1.
     pub(crate) loss: f64,
-    /// Time at which those losses end.
+    /// Time at which the random losses end.
     pub(crate) loss_ends: Option<Time>,
+    /// Whether the streams use CUBIC instead of Reno. Other flows always use Reno.
     pub(crate) cubic: bool,
     pub(crate) streams: Vec<Stream>,
+    /// Flows that the controller does not observe.
     pub(crate) uncontrolled: Vec<Stream>,
     pub(crate) seconds: u64,
     pub(crate) seed: u64,
@@ -48,11 +51,11 @@ pub(crate) struct Stream {
 }
 
 pub(crate) const RTT: Time = Time::from_millis(350);
-/// Time to open a stream: iperf3 opens them one by one, and tells the other end of each.
-const OPENING: Time = RTT;
+/// Time that iperf3 takes to open one stream. It opens them one after another, and announces each to the other end.
+const OPEN_TIME: Time = RTT;
 
 impl Experiment {
-    /// Starts streams as iperf3 does: all are opened first, then all begin within some milliseconds. Reno.
+    /// Starts streams as iperf3 does: all are opened first, then all begin within some milliseconds. They use Reno.
     pub(crate) fn iperf3(rate_mbit: u64, queue: f64, streams: usize, seconds: u64) -> Self {
         Self {
             rate_mbit,
@@ -60,7 +63,7 @@ impl Experiment {
             loss: 0.0,
             loss_ends: None,
             cubic: false,
-            streams: vec![Stream::at(OPENING * (streams as u64 + 1)); streams],
+            streams: vec![Stream::at(OPEN_TIME * (streams as u64 + 1)); streams],
             uncontrolled: Vec::new(),
             seconds,
             seed: 7,
@@ -81,9 +84,9 @@ impl Experiment {
             control: control(cubic),
         };
         let streams = self.streams.iter().map(|one| (one, self.cubic));
-        let strangers = self.uncontrolled.iter().map(|one| (one, false));
+        let uncontrolled = self.uncontrolled.iter().map(|one| (one, false));
         streams
-            .chain(strangers)
+            .chain(uncontrolled)
             .map(|(one, cubic)| flow(one, cubic))
             .collect()
     }
@@ -107,14 +110,14 @@ impl Experiment {
                 ("loss", &loss),
             ]),
             reverse: shape(&[("delay", "175ms")]),
-            forward_changes: self.loss_ends(),
+            forward_changes: self.loss_schedule(),
             seed: self.seed,
             ..Path::default()
         }
     }
 
-    /// Losses that no queue causes end some slow starts early.
-    fn loss_ends(&self) -> Schedule {
+    /// Returns the schedule that ends the random losses. Until then, they end some slow starts early.
+    fn loss_schedule(&self) -> Schedule {
         let mut schedule = Schedule::default();
         if let Some(end) = self.loss_ends {
             schedule.add(end, Setting::parse("loss", "0").expect("a setting"));
@@ -122,7 +125,7 @@ impl Experiment {
         schedule
     }
 
-    /// Packets that the wire holds.
+    /// Returns the bandwidth–delay product in packets.
     pub(crate) fn bdp(&self) -> f64 {
         self.rate_mbit as f64 * 1e6 / 8.0 / PACKET * RTT.as_secs_f64()
     }
@@ -145,7 +148,7 @@ impl Experiment {
             controller: settings.map(Controller::new),
             caps: vec![None; self.streams.len()],
             pending: vec![None; self.streams.len()],
-            bed: self.clone(),
+            experiment: self.clone(),
         };
         let mut now = Time::ZERO;
         while now < self.start() + Time::from_secs(self.seconds) {
@@ -178,7 +181,7 @@ pub(crate) struct Running {
     pub(crate) caps: Vec<Option<u32>>,
     /// Changes that are not yet applied to their sockets.
     pending: Vec<Option<Change>>,
-    bed: Experiment,
+    experiment: Experiment,
 }
 
 /// Result of a run.
@@ -190,7 +193,7 @@ pub(crate) struct Outcome {
     pub(crate) slowest_to_fastest: f64,
     pub(crate) retransmitted: u64,
     /// Packets that uncontrolled flows delivered.
-    pub(crate) strangers: u64,
+    pub(crate) uncontrolled_packets: u64,
 }
 
 impl Running {
@@ -210,8 +213,8 @@ impl Running {
 
     /// Returns the observation that the kernel would report of a stream.
     fn observe(&mut self, at: usize) -> Observation {
-        let (now, begins) = (self.simulation.now(), self.bed.streams[at].at + RTT);
-        let announced = u32::from(now >= OPENING * (at as u64 + 1));
+        let (now, data_start) = (self.simulation.now(), self.experiment.streams[at].at + RTT);
+        let announced = u32::from(now >= OPEN_TIME * (at as u64 + 1));
         let sender = self.simulation.sender(at);
         let window = sender.window();
         let counters = sender.counters();
@@ -230,14 +233,14 @@ impl Running {
             rtt_min: sender.rtt_min(),
             cap: self.caps[at],
             // Observed as bulk at the sample after the first data.
-            bulk: now > begins + SAMPLE_INTERVAL && !sender.is_done(),
+            bulk: now > data_start + SAMPLE_INTERVAL && !sender.is_done(),
         }
     }
 
     /// Applies the pending change as `window_cap.bpf.c` does.
     fn apply_change(&mut self, at: usize) {
         let now = self.simulation.now();
-        let Some(order) = self.pending[at] else {
+        let Some(change) = self.pending[at] else {
             return;
         };
         let sender = self.simulation.sender(at);
@@ -245,7 +248,7 @@ impl Running {
             return;
         }
         let window = *sender.window();
-        match order.cap {
+        match change.cap {
             None => {
                 if self.caps[at].take().is_some() {
                     sender.unclamp_cwnd(now);
@@ -255,7 +258,7 @@ impl Running {
             Some(cap) => {
                 let clamp = self.caps[at].unwrap_or(u32::MAX);
                 let grows_by_slow_start =
-                    order.slow_start_to_cap && window.cwnd < cap && window.ssthresh < cap;
+                    change.slow_start_to_cap && window.cwnd < cap && window.ssthresh < cap;
                 let lowers = cap < window.cwnd || (window.in_slow_start() && cap < window.ssthresh);
                 let raises = clamp < cap && window.cwnd >= clamp;
                 if grows_by_slow_start || (cap != clamp && (lowers || raises)) {
@@ -264,7 +267,7 @@ impl Running {
                 }
                 self.pending[at] = Some(Change {
                     slow_start_to_cap: false,
-                    ..order
+                    ..change
                 });
             }
         }
@@ -281,20 +284,21 @@ impl Running {
         let acked: Vec<f64> = (0..self.simulation.flows())
             .map(|at| self.simulation.sender(at).acked() as f64)
             .collect();
-        let (mine, others) = acked.split_at(streams);
-        let sum: f64 = mine.iter().sum();
-        let squares: f64 = mine.iter().map(|x| x * x).sum();
-        let carried = self.bed.rate_mbit as f64 * 1e6 / 8.0 / PACKET * self.bed.seconds as f64;
-        let strangers: f64 = others.iter().sum();
+        let (controlled, uncontrolled) = acked.split_at(streams);
+        let sum: f64 = controlled.iter().sum();
+        let squares: f64 = controlled.iter().map(|x| x * x).sum();
+        let capacity_packets =
+            self.experiment.rate_mbit as f64 * 1e6 / 8.0 / PACKET * self.experiment.seconds as f64;
+        let uncontrolled: f64 = uncontrolled.iter().sum();
         Outcome {
-            utilisation: (sum + strangers) / carried,
+            utilisation: (sum + uncontrolled) / capacity_packets,
             jain: sum * sum / squares / streams as f64,
-            slowest_to_fastest: mine.iter().copied().fold(f64::INFINITY, f64::min)
-                / mine.iter().copied().fold(0.0, f64::max),
+            slowest_to_fastest: controlled.iter().copied().fold(f64::INFINITY, f64::min)
+                / controlled.iter().copied().fold(0.0, f64::max),
             retransmitted: (0..streams)
                 .map(|at| self.simulation.sender(at).counters().retransmitted)
                 .sum(),
-            strangers: strangers as u64,
+            uncontrolled_packets: uncontrolled as u64,
         }
     }
 }

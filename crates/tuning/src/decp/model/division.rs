@@ -11,7 +11,7 @@ use super::{
 const SHIFT_MAX: f64 = 0.2;
 /// Largest rate that fast connections have lost and slow ones do not use yet, as a share of S.
 const UNUSED_MAX: f64 = 0.1;
-/// Factor of the level up to which a faster connection is left alone.
+/// Ratio of a window to the level up to which a faster connection is left alone.
 const TOLERANCE: f64 = 1.02;
 /// Smallest change of a cap, as a share of it; at least one segment.
 const CAP_CHANGE_MIN: f64 = 0.005;
@@ -54,14 +54,14 @@ impl Division {
     /// Divides `sum` among connections with these `demands`. `is_quiet` says that nothing was lost in the last
     /// round; otherwise no connection may grow.
     pub(super) fn new(
-        at: Sample,
+        sample: Sample,
         bulk: &[&Observation],
         mut demands: Vec<f64>,
         sum: f64,
         is_quiet: bool,
         cap_min_segments: u32,
     ) -> Self {
-        let shift_max = sum * SHIFT_MAX * at.rounds;
+        let shift_max = sum * SHIFT_MAX * sample.rounds;
         let level = level(&mut demands, sum);
         let total_deficit: f64 = bulk
             .iter()
@@ -97,12 +97,12 @@ impl Division {
     }
 
     fn lower(&self, observation: &Observation) -> Option<Change> {
-        let cap = self.bounded(
+        let cap = self.clamp_cap(
             observation.segments_at(self.cap_rate).ceil() as u32,
             observation,
         );
         let before = observation.cap.unwrap_or(u32::MAX);
-        is_moved(before, cap).then_some(Change {
+        is_significant_change(before, cap).then_some(Change {
             id: observation.id,
             cap: Some(cap),
             slow_start_to_cap: false,
@@ -115,14 +115,14 @@ impl Division {
         let before = observation.committed_segments();
         let cap = before.saturating_add(grant as u32);
         let is_uncapped_slow_start = observation.slow_start && observation.cap.is_none();
-        (is_uncapped_slow_start || is_moved(before, cap)).then_some(Change {
+        (is_uncapped_slow_start || is_significant_change(before, cap)).then_some(Change {
             id: observation.id,
             cap: Some(cap.max(self.cap_min_segments)),
             slow_start_to_cap: !is_uncapped_slow_start,
         })
     }
 
-    fn bounded(&self, segments: u32, observation: &Observation) -> u32 {
+    fn clamp_cap(&self, segments: u32, observation: &Observation) -> u32 {
         segments
             .min(observation.window_segments)
             .max(self.cap_min_segments)
@@ -130,20 +130,21 @@ impl Division {
 }
 
 /// Returns the rate to which the fastest connections are capped. Together they lose `shift_max`, and what all
-/// connections have beyond `sum`. All connections keep at least `sum` less [`UNUSED_MAX`].
+/// connections have beyond `sum`. Together all connections keep at least `sum` × (1 − [`UNUSED_MAX`]).
 fn cap_rate(bulk: &[&Observation], sum: f64, shift_max: f64) -> f64 {
     let mut rates: Vec<f64> = bulk.iter().map(|observation| observation.rate()).collect();
     let remaining = total_rate(bulk).min(sum) - shift_max;
     level(&mut rates, remaining.max(sum * (1.0 - UNUSED_MAX)))
 }
 
-/// Returns the rate that a connection lacks to reach the level, beyond what was granted to it before.
+/// Returns the rate that a connection lacks to reach the level. What was granted to it before does not count as
+/// lacking.
 fn deficit(level: f64, observation: &Observation) -> f64 {
-    let most = level.min(observation.rate_of(observation.window_max_segments));
-    (most - observation.committed()).max(0.0)
+    let rate_max = level.min(observation.rate_of(observation.window_max_segments));
+    (rate_max - observation.committed()).max(0.0)
 }
 
 /// Whether the difference of two caps is large enough for a change.
-fn is_moved(before: u32, cap: u32) -> bool {
+fn is_significant_change(before: u32, cap: u32) -> bool {
     f64::from(cap.abs_diff(before)) >= (f64::from(before) * CAP_CHANGE_MIN).max(1.0)
 }

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Max-min fair level that yields a given sum.
 
-/// Returns the level L with Σ min(dᵢ, L) = `target`; infinite if all demands together stay within it.
-/// Sorts the demands, which must not be NaN.
+/// Returns the level L with Σ min(dᵢ, L) = `target`. L is infinite if the sum of all demands is at most `target`. Sorts
+/// the demands, which must not be NaN.
 ///
 /// This is water-filling (max-min fairness): L is never below `target`/n.
 #[must_use]
 pub fn level(demands: &mut [f64], target: f64) -> f64 {
     demands.sort_unstable_by(f64::total_cmp);
-    let mut left = target;
+    let mut remaining = target;
     let count = demands.len();
     for (at, demand) in demands.iter().enumerate() {
-        let share = left / (count - at) as f64;
+        let share = remaining / (count - at) as f64;
         if *demand > share {
             return share;
         }
-        left -= demand;
+        remaining -= demand;
     }
     f64::INFINITY
 }

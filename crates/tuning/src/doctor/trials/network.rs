@@ -130,16 +130,16 @@ fn try_transparent() -> Result<(), Failure> {
 
 /// Tries packet queues for a verdict, by nf_tables' own expression or x_tables' target.
 fn try_verify_connect() -> Result<(), Failure> {
-    const CHAIN: &str = "ask";
+    const CHAIN: &str = "prerouting";
     let script = |name: &str, rule: &str| {
         format!(
-            "table {name} {TABLE}-ask {{ chain {CHAIN} {{ type filter hook prerouting priority mangle - 5; {rule}\n}}\n}}\n"
+            "table {name} {TABLE}-queue {{ chain {CHAIN} {{ type filter hook prerouting priority mangle - 5; {rule}\n}}\n}}\n"
         )
     };
     for (family, _) in families() {
         if nft::load(&script(family.name(), "queue num 1 bypass")).is_err() {
             nft::load(&script(family.name(), ""))?;
-            append_queue_rule(family, &format!("{TABLE}-ask"), CHAIN, 1).map_err(|error| {
+            append_queue_rule(family, &format!("{TABLE}-queue"), CHAIN, 1).map_err(|error| {
                 Failure::Fails(format!("neither nft_queue nor xt_NFQUEUE: {error}"))
             })?;
         }
