@@ -20,10 +20,10 @@ pub(crate) struct Args {
     /// Directory that longhaul lab run wrote, or its result.json
     #[arg(value_name = "RESULT", required = true)]
     results: Vec<PathBuf>,
-    /// Scenario that was run [default: the built-in one of the result's name]
+    /// Scenario that was run [default: the built-in scenario that the result names]
     #[arg(long, value_name = "SCENARIO")]
     scenario: Option<String>,
-    /// Parameter as given to lab run --set; repeatable
+    /// Parameter that the run had, as given to lab run --set; repeatable
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
     /// Print JSON

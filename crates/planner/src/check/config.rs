@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub(crate) struct Config {
     /// Directories of runs, or their result files.
     pub(super) results: Vec<PathBuf>,
-    /// Scenario that was run, if it is not the built-in one of the result's name.
+    /// Scenario that was run, if it is not the built-in scenario that the result names.
     pub(super) scenario: Option<String>,
     /// Parameters that the run was given.
     pub(super) settings: Vec<(String, String)>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul plan measure`: measures the paths from this host, or responds to others' probes.
+//! `longhaul plan measure`: measures the paths from this host, or answers the probes of other hosts.
 
 mod args;
 mod capacity;

@@ -81,7 +81,7 @@ pub(super) fn text(here: &str, measured: &Measurement) -> String {
     out += &round_trip_text(measured);
     let [low, high] = measured.loss_interval().map(|share| share * 100.0);
     out += &format!(
-        "  loss        {} of {} there and back: {:.2} %, with 95 % within {low:.2} and {high:.2} %\n",
+        "  loss        {} of {} lost, there or back: {:.2} % (95 % interval: {low:.2} to {high:.2} %)\n",
         measured.lost(),
         measured.sent,
         measured.loss() * 100.0,

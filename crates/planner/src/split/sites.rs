@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sites and the paths between them, from files, which `plan measure --json` can write.
+//! Sites and the paths between them, read from files. `plan measure --json` can write such files.
 
 use super::super::path;
 use anyhow::Result;
@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::path::{Path as FilePath, PathBuf};
 use toml::de::DeTable;
 
-/// Contents of a file.
+/// Contents of a file of sites.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in super::super) struct SitesFile {
@@ -33,14 +33,14 @@ pub(in super::super) struct SitesFile {
 #[serde(deny_unknown_fields)]
 pub(in super::super) struct Site {
     /// Whether the site may relay.
-    #[serde(default = "yes")]
+    #[serde(default = "default_relay")]
     pub(in super::super) relay: bool,
     /// Maximum rate that a relay there forwards.
     #[serde(alias = "forwards")]
     pub(in super::super) forwarding_rate: Option<BitRate>,
 }
 
-fn yes() -> bool {
+fn default_relay() -> bool {
     true
 }
 
@@ -58,15 +58,15 @@ pub(in super::super) struct SitePath {
     pub rate: Option<BitRate>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// Bytes of a full packet from its IP header on.
-    #[serde(default = "ethernet")]
+    /// Largest packet in bytes, with its IP header.
+    #[serde(default = "default_mtu")]
     pub mtu: u32,
     /// Details of the measurement, for information only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in super::super) measured: Option<Value>,
 }
 
-fn ethernet() -> u32 {
+fn default_mtu() -> u32 {
     1500
 }
 
@@ -132,14 +132,14 @@ impl Sites {
         if from == to || self.paths[from][to].is_some() {
             return Err(path_error(
                 path,
-                "is a duplicate, or both ends are the same site",
+                "is given twice, or leads from a site to itself",
             ));
         }
         self.paths[from][to] = Some(path.to_path()?);
         Ok(())
     }
 
-    /// Uses each path in the reverse direction too, if that has no path of its own.
+    /// Uses each path in the reverse direction, too, unless the files have a path in that direction.
     fn add_reverse_paths(&mut self, paths: &[SitePath]) -> Result<()> {
         for path in paths {
             let [from, to] = self.ends(path);
@@ -187,7 +187,7 @@ impl Sites {
 }
 
 impl SitePath {
-    /// Converts it to a path for the formulas, with the largest window.
+    /// Converts it to a path for the formulas, with TCP's largest window.
     fn to_path(&self) -> Result<Path> {
         let name = format!("path {} – {}: rtt", self.from, self.to);
         path::check_rtt(&name, self.rtt)?;
@@ -228,8 +228,11 @@ impl SitePath {
     }
 }
 
-fn path_error(path: &SitePath, why: &str) -> anyhow::Error {
-    Refusal::usage(format!("--sites: path {} – {} {why}", path.from, path.to))
+fn path_error(path: &SitePath, reason: &str) -> anyhow::Error {
+    Refusal::usage(format!(
+        "--sites: path {} – {} {reason}",
+        path.from, path.to
+    ))
 }
 
 /// Reads a file: JSON if it begins with a brace, else TOML.
@@ -253,14 +256,21 @@ fn read(file: &FilePath) -> Result<SitesFile> {
             Ok(sites)
         }
         false => {
-            let (sites, old_keys) = parse_toml(&text)
-                .map_err(|error| file_error(&error.to_string().replace('\n', " ")))?;
+            let (sites, old_keys) =
+                parse_toml(&text).map_err(|error| file_error(&toml_error_line(&error)))?;
             for old in old_keys {
                 deprecated::warn_of_key(file, &text, &old);
             }
             Ok(sites)
         }
     }
+}
+
+/// Returns an error of TOML as one line: where it is, and what it is.
+fn toml_error_line(error: &toml::de::Error) -> String {
+    let text = error.to_string();
+    let place = text.lines().next().unwrap_or_default();
+    format!("{place}: {}", error.message().replace('\n', " "))
 }
 
 /// Old keys of a file of sites.
@@ -357,6 +367,11 @@ mod tests {
         assert_eq!(parse_toml(&new_text).unwrap().1, []);
         let error = parse_toml("[[paths]]\nfrom = 3\n").unwrap_err().to_string();
         assert!(error.contains("line 2, column 8"), "{error}");
+        let error = parse_toml("[sites").unwrap_err();
+        assert_eq!(
+            toml_error_line(&error),
+            "TOML parse error at line 1, column 7: unclosed table, expected `]`"
+        );
     }
 
     #[test]

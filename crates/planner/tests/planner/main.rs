@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The binary and its commands of this crate, with real sockets, files and processes.
+//! Tests that run `longhaul plan` with real sockets, files and processes.
 
 mod plan_namespaces;
 mod plan_refusals;
