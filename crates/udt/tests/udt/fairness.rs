@@ -110,7 +110,7 @@ impl SharedPath {
 
 /// Returns a table of the rates of flows that start together.
 fn rates_of_simultaneous_flows(make: NewControl) -> String {
-    let mut table = String::from("RTT ms  flows  Mbit/s  Jain  ms waited\n");
+    let mut table = String::from("RTT ms  flows  Mbit/s  Jain  ms queued\n");
     for (rtt, delay) in [(10, "5ms"), (80, "40ms")] {
         for count in [1, 2, 4, 8] {
             let mut path = SharedPath::new(&[("rate", "100mbit"), ("delay", delay)]);
@@ -120,11 +120,11 @@ fn rates_of_simultaneous_flows(make: NewControl) -> String {
             let rates = path.measure(Time::from_secs(20));
             let sum: f64 = rates.iter().sum();
             let (packets, delays) = path.wires[0].delays;
-            let waited = delays.as_secs_f64() * 1e3 / packets as f64 - f64::from(rtt) / 2.0;
+            let queued_ms = delays.as_secs_f64() * 1e3 / packets as f64 - f64::from(rtt) / 2.0;
             let fairness_index = jain(&rates).unwrap_or(1.0);
             writeln!(
                 table,
-                "{rtt:6}  {count:5}  {sum:6.1}  {fairness_index:.2}  {waited:9.1}"
+                "{rtt:6}  {count:5}  {sum:6.1}  {fairness_index:.2}  {queued_ms:9.1}"
             )
             .unwrap();
         }
