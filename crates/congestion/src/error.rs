@@ -8,7 +8,7 @@ use std::{io, path::PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Unknown congestion control.
-    #[error("no congestion control {name:?} here; there are {known}")]
+    #[error("longhaul has no congestion control {name:?}; it has {known}")]
     Unknown {
         /// Requested name.
         name: String,

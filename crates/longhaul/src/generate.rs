@@ -66,7 +66,7 @@ fn write_man_pages(command: &Command, directory: &Path) -> Result<()> {
     if !directory.is_dir() {
         let directory = directory.display();
         return Err(Refusal::usage(format!(
-            "{directory} is not a directory: mkdir -p {directory}"
+            "{directory} is not a directory; create it with: mkdir -p {directory}"
         ))
         .into());
     }

@@ -54,7 +54,8 @@ pub(crate) struct Args {
     #[arg(long, requires = "out")]
     parquet: bool,
     /// Memory for flows, 16MB or more. Half is for packets in flight and time series, a quarter for open flows of 16 KB
-    /// each. If more flows are open at once, the longest silent ones are cut in two
+    /// each. If more flows are open at once, those without packets for the longest time are reported in two
+    /// parts
     #[arg(long, value_name = "SIZE", default_value = "1GB")]
     memory: Bytes,
 }

@@ -15,7 +15,7 @@ pub fn algorithm(text: &str, paced: bool) -> Result<Box<dyn CongestionControl>, 
         _ => {
             let algorithm = math::algorithm(name).ok_or_else(|| {
                 let names = names();
-                format!("not a congestion control that can be simulated: {names}")
+                format!("this congestion control cannot be simulated; these can: {names}")
             })?;
             let values = parameters(algorithm, words.by_ref())?;
             Box::new(algorithm.connection(&values))

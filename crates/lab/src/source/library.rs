@@ -88,7 +88,7 @@ fn read(path: &Path) -> io::Result<Source> {
 fn not_found_message(wanted: &str, error: &io::Error) -> String {
     let known: Vec<_> = names().collect();
     format!(
-        "no scenario is called {wanted:?} and it is not a file that can be read ({error}); \
+        "{wanted:?} is neither a built-in scenario nor a file that can be read ({error}); \
          built in: {}",
         known.join(", ")
     )

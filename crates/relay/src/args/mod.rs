@@ -215,8 +215,8 @@ pub struct Args {
     pub(crate) memory: Option<Bytes>,
 
     /// Most connections of one client address (of IPv6: one /64); more are reset. This machine's
-    /// own programs and other relays have no limit [default: three times the free connections, so
-    /// at most three quarters of all]
+    /// own programs and other relays have no limit [default: three times as many as are still free,
+    /// which lets one client have three quarters of all]
     #[arg(long, value_name = "N", help_heading = "Limits",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) connections_per_client: Option<u32>,

@@ -135,7 +135,7 @@ impl Args {
             let has_listener = listeners.any(|listener| Family::of(listener.ip()) == family);
             if let (Some(target), false) = (targets.next(), has_listener) {
                 return Err(Refusal::usage(format!(
-                    "--intercept {target} needs a listener of its family, such as \
+                    "--intercept {target} needs a --transparent listener of the same address family, such as \
                      --transparent {example}"
                 )));
             }

@@ -6,14 +6,17 @@ use crate::port::{any_address_for, bind};
 use anyhow::Result;
 use longhaul_command::exit::bind_error;
 use longhaul_udt::socket::Socket;
-use std::net::SocketAddr;
+use std::{io::ErrorKind, net::SocketAddr};
 
 impl Port {
     /// Binds a UDP socket.
     pub(super) fn bind(&self, at: SocketAddr) -> Result<Socket> {
         bind(at, self.udt, self.control).map_err(|error| {
-            let message =
-                format!("cannot bind {at} (use --listen 0.0.0.0:9000 on a host without IPv6)");
+            let hint = match error.kind() {
+                ErrorKind::AddrInUse => "",
+                _ => " (on a host without IPv6, use --listen 0.0.0.0:9000)",
+            };
+            let message = format!("cannot bind {at}{hint}");
             bind_error(message, error)
         })
     }
@@ -27,7 +30,7 @@ impl Port {
 /// Returns an error that names the peer.
 pub(super) fn connection_error(to: SocketAddr, error: &std::io::Error) -> anyhow::Error {
     let cause = match error.kind() {
-        std::io::ErrorKind::TimedOut => "no answer (does a firewall block UDP?)".to_owned(),
+        ErrorKind::TimedOut => "no answer (does a firewall block UDP?)".to_owned(),
         _ => error.to_string(),
     };
     anyhow::anyhow!("{to}: {cause}")
