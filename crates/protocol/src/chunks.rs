@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finder of the end of a chunked body (RFC 9112 §7.1). No I/O.
 //!
-//! It validates nothing: hyper's decoder reads the same bytes, is stricter, and closes the connection on an error.
+//! This parser validates nothing. hyper's decoder reads the same bytes, is stricter, and closes the connection on an
+//! error.
 
 /// Position within a chunked body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
