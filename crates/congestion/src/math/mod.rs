@@ -222,8 +222,8 @@ impl Connection {
         let mut values = vec![0; self.algorithm.fields().count()];
         // SAFETY: `read` writes one value for each field, from a state as large as it may be.
         unsafe {
-            (self.algorithm.0.read)(self.private_state.0.as_ptr().cast(), values.as_mut_ptr())
-        };
+            (self.algorithm.0.read)(self.private_state.0.as_ptr().cast(), values.as_mut_ptr());
+        }
         values
     }
 
