@@ -11,6 +11,7 @@ mod relay_dscp;
 mod relay_ends;
 mod relay_environment;
 mod relay_error_reports;
+#[cfg(feature = "ftp")]
 mod relay_ftp;
 mod relay_http;
 mod relay_http_expect;

@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use socket2::SockRef;
 use std::{
     io::{ErrorKind, Read, Write},
-    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    net::{Shutdown, SocketAddr, TcpStream},
     path::Path,
     process::Command,
     thread,
@@ -171,8 +171,9 @@ fn resets_body_without_length() {
 }
 
 /// FTP server that starts to send a file.
+#[cfg(feature = "ftp")]
 fn serve_ftp(control: &mut TcpStream) -> TcpStream {
-    let data = TcpListener::bind(ANY).unwrap();
+    let data = std::net::TcpListener::bind(ANY).unwrap();
     let port = data.local_addr().unwrap().port();
     control.write_all(b"220 here\r\n").unwrap();
     let mut line = String::new();
@@ -198,6 +199,7 @@ fn serve_ftp(control: &mut TcpStream) -> TcpStream {
     }
 }
 
+#[cfg(feature = "ftp")]
 #[test]
 fn resets_ftp_download() {
     let (listener, address) = listen_as_origin();

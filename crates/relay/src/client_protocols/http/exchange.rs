@@ -90,13 +90,6 @@ impl Exchange {
         }
     }
 
-    /// Asks the client to send its body, if it waits for 100 (Continue).
-    pub(crate) fn request_body(&self) {
-        if self.awaits_continue() {
-            self.queue_interim(CONTINUE);
-        }
-    }
-
     /// Whether the client may still hold back its body.
     pub(super) fn awaits_continue(&self) -> bool {
         self.0.lock().awaits_continue

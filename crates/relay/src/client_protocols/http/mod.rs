@@ -4,6 +4,10 @@
 
 mod await_reply;
 mod exchange;
+#[cfg(not(feature = "ftp"))]
+mod ftp_refusal;
+#[cfg(feature = "ftp")]
+mod ftp_request;
 mod message_stream;
 mod origin;
 mod proxy;
@@ -13,7 +17,6 @@ mod trailers;
 
 use crate::{
     client_protocols::{
-        ftp::{self, gateway_error::GatewayError},
         handshake::{lingering_close, reply_and_close},
         http::{
             await_reply::AwaitReply,
@@ -24,7 +27,6 @@ use crate::{
                 text_response, text_response_bytes,
             },
             rate_limited_io::RateLimitedIo,
-            response_timeout::RequestBody,
         },
     },
     leg::stream::LegStream,
@@ -34,7 +36,6 @@ use crate::{
     transfer::{End, Side},
 };
 use bytes::Bytes;
-use http_body_util::Either;
 use hyper::{
     Method, Response, StatusCode, header, server::conn::http1, service::service_fn,
     upgrade::OnUpgrade,
@@ -268,51 +269,6 @@ impl Proxy {
         match max_forwards(request.method(), request.headers()) {
             Some(0) => Ok(answer_locally(&request)),
             _ => self.forward(request, destination).await,
-        }
-    }
-
-    async fn ftp(
-        &self,
-        request: ClientRequest,
-        server: &Destination,
-    ) -> Result<Response<Body>, ErrorResponse> {
-        let bad = |reason| ErrorResponse::new(Failure::BadRequest, reason);
-        let (head, body) = request.into_parts();
-        let given = credentials(&head.headers, header::AUTHORIZATION);
-        let url = ftp::Url::new(&head.uri, given).map_err(bad)?;
-        let target = (&url, &head.headers);
-        let outcome = match head.method {
-            Method::GET | Method::HEAD => {
-                ftp::get(&self.session, server, target, head.method == Method::HEAD).await
-            }
-            Method::PUT => {
-                let memory = &self.session.http;
-                let upload = RequestBody::new(body, &Arc::default(), &self.exchange, memory);
-                let body = (upload, || self.exchange.request_body());
-                ftp::put(&self.session, server, target, body).await
-            }
-            _ => return Err(bad("ftp:// supports GET, HEAD and PUT".to_owned())),
-        };
-        match outcome {
-            Ok(response) => {
-                self.session.stop_request_timer();
-                Ok(response.map(Either::Right))
-            }
-            Err(GatewayError {
-                fault: Some(fault), ..
-            }) => Err(fault.into()),
-            Err(GatewayError { status, reason, .. }) => {
-                let reason = format!("{}: {reason}", head.uri.path());
-                let (failure, error) = match status {
-                    StatusCode::GATEWAY_TIMEOUT => (Failure::TimedOut, "http_response_timeout"),
-                    _ => (Failure::Other, ""),
-                };
-                Err(ErrorResponse {
-                    status,
-                    error: Some(error),
-                    ..ErrorResponse::new(failure, reason)
-                })
-            }
         }
     }
 

@@ -2,12 +2,9 @@
 //! State of the proxy for one HTTP client, and its own responses.
 
 use crate::{
-    client_protocols::{
-        ftp,
-        http::{
-            exchange::Exchange,
-            response_timeout::{RequestBody, RequestProgress, ResponseBody},
-        },
+    client_protocols::http::{
+        exchange::Exchange,
+        response_timeout::{RequestBody, RequestProgress, ResponseBody},
     },
     faults::fault::Fault,
     route::upstream_leg::UpstreamLeg,
@@ -30,7 +27,11 @@ pub(crate) type ClientRequest = hyper::Request<Incoming>;
 pub(crate) type OriginRequest = hyper::Request<OriginRequestBody>;
 type OriginRequestBody = Either<RequestBody, Empty<Bytes>>;
 /// Response body: the origin's, or the proxy's own.
-pub(super) type Body = Either<ResponseBody, ftp::Body>;
+pub(super) type Body = Either<ResponseBody, OwnBody>;
+#[cfg(feature = "ftp")]
+type OwnBody = crate::client_protocols::ftp::Body;
+#[cfg(not(feature = "ftp"))]
+type OwnBody = Either<Full<Bytes>, Empty<Bytes>>;
 
 /// Most fields of a message head; more is an error 431.
 pub(crate) const FIELDS_MAX: usize = 512;
