@@ -27,18 +27,26 @@ pub(crate) struct Config {
     pub(crate) token_file: Option<PathBuf>,
     /// URL of the database through which several workers share the copy.
     pub(crate) leases: Option<String>,
-    /// Number of workers that this process runs, with `leases`.
-    pub(crate) workers: Option<u8>,
+    #[cfg_attr(not(feature = "leases"), expect(dead_code, reason = "for workers"))]
+    pub(crate) workers: WorkerConfig,
     pub(crate) distributed: Option<DistributedSide>,
     /// Length of the stripes of a distributed file.
     pub(crate) stripe: Option<Bytes>,
+    pub(crate) json: bool,
+    pub(crate) progress: bool,
+    pub(crate) quiet: bool,
+}
+
+/// Configuration of the workers that share a copy.
+#[derive(Debug, Clone)]
+#[cfg_attr(not(feature = "leases"), expect(dead_code, reason = "for workers"))]
+pub(crate) struct WorkerConfig {
+    /// Number of workers that this process runs.
+    pub(crate) count: Option<u8>,
     /// Length of the parts of files that workers lease.
     pub(crate) extent: Option<Bytes>,
     /// Time after which a lease that its worker does not renew expires.
     pub(crate) lease_time: Time,
-    pub(crate) json: bool,
-    pub(crate) progress: bool,
-    pub(crate) quiet: bool,
 }
 
 /// Side of a distributed copy whose hosts store a share each.

@@ -19,6 +19,7 @@ mod progress;
 mod run;
 mod session;
 mod verify;
+#[cfg_attr(not(feature = "leases"), path = "no_workers.rs")]
 mod workers;
 
 pub use args::command::Args;

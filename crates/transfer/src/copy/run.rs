@@ -26,9 +26,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     match &args.command {
         Some(Command::Verify(args)) => verify::run(&args.dir, args.json),
-        Some(Command::Jobs(args)) => {
-            workers::jobs::run(&args.leases, args.forget.as_deref(), args.json)
-        }
+        Some(Command::Jobs(args)) => workers::manage_jobs(args),
         None if args.endpoint => endpoint::process::run(args.access_scope),
         None => copy(&args.config()?),
     }
@@ -41,17 +39,17 @@ fn copy(config: &Config) -> Result<()> {
     if let Some(side) = config.distributed {
         return print_result(config, &distributed::run(&job, side, &mut monitor)?);
     }
-    let shared_job = match &config.leases {
-        Some(address) => Some(workers::run::run(&job, address, &mut monitor)?),
-        None => None,
+    let copy_from_pair = |first: usize, monitor: &mut CopyMonitor| {
+        run_sessions(
+            &job,
+            |number| job.pair(first + number),
+            Task::Whole,
+            monitor,
+        )
     };
-    let first = shared_job
-        .as_ref()
-        .map_or(0, |shared_job| shared_job.last_pair);
-    let pair = |number| job.pair(first + number);
-    run_sessions(&job, pair, Task::Whole, &mut monitor)?;
-    if let Some(shared_job) = shared_job {
-        shared_job.remove();
+    match &config.leases {
+        Some(address) => workers::copy_shared(&job, address, &mut monitor, copy_from_pair)?,
+        None => copy_from_pair(0, &mut monitor)?,
     }
     print_result(config, &monitor.finish())
 }

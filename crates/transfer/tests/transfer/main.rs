@@ -17,5 +17,6 @@ mod copy_reports;
 mod copy_targets;
 mod copy_testbed;
 mod copy_verify;
+#[cfg(feature = "leases")]
 mod copy_workers;
 mod corpus;

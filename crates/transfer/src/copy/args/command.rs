@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     copy::{
-        config::{Config, all_local},
+        config::{Config, WorkerConfig, all_local},
         location::Location,
     },
     protocol::options::{Options, Pacing, Ports, Streams},
@@ -247,11 +247,13 @@ impl Args {
             remote_program: self.remote_program.clone(),
             token_file: self.token_file.clone(),
             leases: self.leases.clone(),
-            workers: self.workers,
+            workers: WorkerConfig {
+                count: self.workers,
+                extent: self.extent,
+                lease_time: self.lease_time,
+            },
             distributed: self.distributed.map(Into::into),
             stripe: self.stripe,
-            extent: self.extent,
-            lease_time: self.lease_time,
             json: self.json,
             progress: self.progress,
             quiet: self.quiet,

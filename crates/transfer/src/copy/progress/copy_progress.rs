@@ -66,6 +66,7 @@ impl CopyProgress {
     }
 
     /// Adds the data that workers copied before the first session.
+    #[cfg(feature = "leases")]
     pub(crate) fn add_workers(&mut self, totals: WorkerTotals, record: &Record) {
         self.workers = Some(totals);
         self.sent_before += record.sent_bytes;

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Monitor of a copy: receives the reports of both endpoints, and displays the progress.
 
-use super::{
-    copy_progress::CopyProgress,
-    display::Display,
-    plan::Plan,
-    record::{Record, WorkerTotals},
-};
+use super::{copy_progress::CopyProgress, display::Display, plan::Plan, record::Record};
 use crate::{
     copy::config::Config,
     protocol::{
@@ -43,7 +38,8 @@ impl CopyMonitor {
     }
 
     /// Adds the data that workers copied before the first session.
-    pub(crate) fn add_workers(&mut self, totals: WorkerTotals, record: &Record) {
+    #[cfg(feature = "leases")]
+    pub(crate) fn add_workers(&mut self, totals: super::record::WorkerTotals, record: &Record) {
         self.progress.add_workers(totals, record);
     }
 

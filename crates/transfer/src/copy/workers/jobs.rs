@@ -2,6 +2,7 @@
 //! `longhaul copy jobs`: lists the jobs in the database, and removes abandoned ones.
 
 use super::work::{Spec, open};
+use crate::copy::args::command::Jobs;
 use anyhow::Result;
 use longhaul_command::outln;
 use longhaul_command::{console::escape, exit::Refusal};
@@ -26,13 +27,16 @@ struct JobRecord {
     workers: Vec<String>,
 }
 
-pub(crate) fn run(leases: &str, forget: Option<&str>, json: bool) -> Result<()> {
-    let job_store = open(leases)?;
+/// Lists the jobs, or removes one.
+pub(crate) fn manage_jobs(args: &Jobs) -> Result<()> {
+    let job_store = open(&args.leases)?;
     let jobs = job_store.jobs()?;
-    let Some(number) = forget else {
-        return jobs.iter().try_for_each(|job| show(&job_store, job, json));
+    let Some(number) = &args.forget else {
+        return jobs
+            .iter()
+            .try_for_each(|job| show(&job_store, job, args.json));
     };
-    match jobs.iter().find(|job| job_number(job) == number) {
+    match jobs.iter().find(|job| job_number(job) == *number) {
         Some(job) => job_store.delete_job(job.job).map(drop).map_err(Into::into),
         None => Err(Refusal::usage(format!(
             "{number}: no job of {} has this number (without --forget all are listed)",

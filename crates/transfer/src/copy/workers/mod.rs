@@ -7,10 +7,13 @@
 //! files that changed or failed meanwhile. That session finds the data at the target.
 
 mod completeness;
-pub(super) mod jobs;
+mod jobs;
 mod leases;
 mod plan;
-pub(super) mod run;
+mod run;
 mod session;
 mod work;
 mod worker;
+
+pub(super) use jobs::manage_jobs;
+pub(super) use run::copy_shared;

@@ -47,7 +47,12 @@ impl Worker<'_> {
 
     fn scan_and_plan(&self, leases: &mut HeldLeases<'_>) -> Result<SessionOutcome> {
         let mut planner = Planner {
-            extent_len: self.job.config.extent.map(longhaul_units::Bytes::get),
+            extent_len: self
+                .job
+                .config
+                .workers
+                .extent
+                .map(longhaul_units::Bytes::get),
             small_files: BTreeMap::new(),
             extents: Vec::new(),
         };

@@ -28,8 +28,21 @@ const PRESENCE_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval of reads of the job's status from the database.
 const STATUS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Copies the file data, together with the workers of other processes. The caller removes the job after the whole copy.
-pub(crate) fn run(job: &Job<'_>, address: &str, monitor: &mut CopyMonitor) -> Result<SharedJob> {
+/// Copies the file data, together with the workers of other processes. Then `finish` copies the rest, from the given pair
+/// of hosts on.
+pub(crate) fn copy_shared(
+    job: &Job<'_>,
+    address: &str,
+    monitor: &mut CopyMonitor,
+    finish: impl FnOnce(usize, &mut CopyMonitor) -> Result<()>,
+) -> Result<()> {
+    let shared = copy_file_data(job, address, monitor)?;
+    finish(shared.last_pair, monitor)?;
+    shared.remove();
+    Ok(())
+}
+
+fn copy_file_data(job: &Job<'_>, address: &str, monitor: &mut CopyMonitor) -> Result<SharedJob> {
     // The check of the target creates its directory.
     sharing::check_sources_shared(job)?;
     sharing::check_target_shared(job)?;
@@ -37,6 +50,7 @@ pub(crate) fn run(job: &Job<'_>, address: &str, monitor: &mut CopyMonitor) -> Re
     let count = job
         .config
         .workers
+        .count
         .map_or(job.config.pair_count(), usize::from);
     let (to, from) = channel();
     let job_removal = JobRemoval::default();

@@ -113,7 +113,7 @@ impl Spec {
             rules: options.rules,
             update: options.update,
             one_file_system: options.one_file_system,
-            extent: config.extent.map(longhaul_units::Bytes::get),
+            extent: config.workers.extent.map(longhaul_units::Bytes::get),
             preserve: options.preserve,
         }
     }

@@ -136,7 +136,7 @@ impl<'a> Worker<'a> {
     }
 
     pub(super) fn ttl(&self) -> Duration {
-        Duration::from_nanos(self.job.config.lease_time.as_nanos())
+        Duration::from_nanos(self.job.config.workers.lease_time.as_nanos())
     }
 
     /// Runs until nothing is left to do, or the worker gives up.

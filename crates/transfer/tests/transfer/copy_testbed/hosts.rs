@@ -84,6 +84,7 @@ impl Hosts {
 
     /// Creates a script `SCRIPT -- HOST PROGRAM …`. It runs the remote program as a separate process, which survives the script,
     /// unlike with `exec`. The processes of the script end with the program.
+    #[cfg(feature = "leases")]
     pub(crate) fn ssh(&self, folder: &Path) -> String {
         self.ssh_through(folder, "")
     }
@@ -131,6 +132,7 @@ impl Hosts {
     }
 
     /// Returns the bytes that a host has sent.
+    #[cfg(feature = "leases")]
     pub(crate) fn sent(&self, name: &str) -> u64 {
         let read = || fs::read_to_string("/proc/thread-self/net/dev");
         let text = self.of(name).run(read).unwrap();
