@@ -2,8 +2,9 @@
 //! Command line of `longhaul site`, as typed.
 
 use super::{
-    config::{self, Config, Export, MirrorConfig},
+    config::{Config, Export, MirrorConfig},
     exports::{reject_exported_secrets, reject_links},
+    http_args::HttpArgs,
     keys::{identity::Certificate, state::StateDir},
 };
 use anyhow::Result;
@@ -52,17 +53,9 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)))]
     listen: SocketAddr,
 
-    /// Also serve the exports over HTTP and WebDAV on this loopback address
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    http: Option<SocketAddr>,
-
-    /// Also serve the exports over HTTPS on this address, with the site's own key or --certificate
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    https: Option<SocketAddr>,
-
-    /// For --https: PEM file of a certificate, its chain and its key, not readable by other users
-    #[arg(long, value_name = "FILE", requires = "https")]
-    certificate: Option<PathBuf>,
+    #[cfg_attr(feature = "webdav", command(flatten))]
+    #[cfg_attr(not(feature = "webdav"), arg(skip))]
+    pub(super) http: HttpArgs,
 
     /// Copy an export to another site whenever it changes; repeatable. Needs a token for that site in LONGHAUL_TOKEN or
     /// ~/.config/longhaul/sites.toml
@@ -102,10 +95,6 @@ pub struct Args {
     /// Print events as JSON objects, one on each line
     #[arg(long)]
     json: bool,
-
-    /// Serve the listener on standard input, for the site that started this process
-    #[arg(long, hide = true)]
-    serve: Option<Scheme>,
 }
 
 impl Args {
@@ -117,11 +106,7 @@ impl Args {
                  any owner (to allow that: --as-root)",
             ));
         }
-        if let Some(http) = self.http.filter(|http| !http.ip().is_loopback()) {
-            return Err(Refusal::usage(format!(
-                "--http {http}: tokens would be sent unencrypted; want a loopback address, or --https"
-            )));
-        }
+        self.http.check()?;
         let writable = self.export.iter().map(|named| (named, true));
         let read_only = self.export_ro.iter().map(|named| (named, false));
         let mut exports = BTreeMap::new();
@@ -136,7 +121,7 @@ impl Args {
             }
         }
         let state = StateDir::find(self.state.as_deref())?;
-        reject_exported_secrets(&exports, &state, self.certificate.as_deref())?;
+        reject_exported_secrets(&exports, &state, self.http.certificate.as_deref())?;
         for named in self.export.iter().chain(&self.export_ro) {
             reject_links(&named.name, &named.directory, &exports)?;
         }
@@ -144,9 +129,10 @@ impl Args {
             mirrors: self.mirrors(&exports)?,
             listen: self.listen,
             exports,
-            http: self.http,
-            https: self.https,
+            http: self.http.http,
+            https: self.http.https,
             certificate: self
+                .http
                 .certificate
                 .as_deref()
                 .map(Certificate::read)
@@ -156,11 +142,6 @@ impl Args {
             state,
             json: self.json,
         })
-    }
-
-    /// Returns the scheme to serve on the listener that is standard input; `None` runs a whole site.
-    pub(super) fn serve(&self) -> Option<config::Scheme> {
-        self.serve.map(Into::into)
     }
 
     /// Returns the mirrors. Each needs an export here and a token for the site there.
@@ -196,8 +177,9 @@ pub(super) enum Command {
     #[command(subcommand)]
     Token(TokenCommand),
     /// List and break the locks of WebDAV clients
+    #[cfg(feature = "webdav")]
     #[command(subcommand)]
-    Lock(LockCommand),
+    Lock(super::http_args::LockCommand),
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -222,22 +204,6 @@ pub(super) enum TokenCommand {
         /// Name of the token, such as its user's
         name: String,
     },
-}
-
-/// Protocol of an HTTP listener.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Scheme {
-    Http,
-    Https,
-}
-
-impl From<Scheme> for config::Scheme {
-    fn from(given: Scheme) -> Self {
-        match given {
-            Scheme::Http => Self::Http,
-            Scheme::Https => Self::Https,
-        }
-    }
 }
 
 /// Name of an export and its directory.
@@ -274,6 +240,21 @@ fn parse_export_name(name: &str) -> Result<String, String> {
 mod tests {
     use super::*;
 
+    #[cfg(not(feature = "webdav"))]
+    #[test]
+    fn lacks_the_flags_and_subcommands_of_http() {
+        use clap::Args as _;
+        let command = Args::augment_args(clap::Command::new("site"));
+        for flag in ["http", "https", "certificate", "serve"] {
+            assert!(
+                command
+                    .get_arguments()
+                    .all(|argument| argument.get_long() != Some(flag))
+            );
+        }
+        assert!(command.find_subcommand("lock").is_none());
+    }
+
     #[test]
     fn parses_name_and_directory_of_an_export() {
         let named: NamedDirectory = "data=/srv/a=b".parse().unwrap();
@@ -292,15 +273,4 @@ mod tests {
             assert!(text.parse::<NamedDirectory>().is_err(), "{text}");
         }
     }
-}
-
-#[derive(Debug, clap::Subcommand)]
-pub(super) enum LockCommand {
-    /// List locks with their token, path, holder and expiry
-    List,
-    /// Break a lock, so that its holder has no more rights than others
-    Remove {
-        /// Token of the lock, from longhaul site lock list
-        lock: String,
-    },
 }

@@ -3,7 +3,7 @@
 
 use super::keys::{identity::Certificate, state::StateDir};
 use longhaul_transfer::protocol::options::Ports;
-use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
 /// Path of this program, valid also after an update has replaced the file.
 pub(super) const SELF: &str = "/proc/self/exe";
@@ -16,6 +16,7 @@ pub(super) struct Config {
     pub(super) http: Option<SocketAddr>,
     pub(super) https: Option<SocketAddr>,
     /// Certificate for HTTPS. `None` uses the site's own.
+    #[cfg_attr(not(feature = "webdav"), expect(dead_code, reason = "HTTPS uses it"))]
     pub(super) certificate: Option<Certificate>,
     pub(super) mirrors: Vec<MirrorConfig>,
     pub(super) ports: Option<Ports>,
@@ -52,20 +53,4 @@ pub(super) struct MirrorConfig {
     pub(super) target: PathBuf,
     pub(super) interval: Duration,
     pub(super) delete: bool,
-}
-
-/// Protocol of an HTTP listener.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scheme {
-    Http,
-    Https,
-}
-
-impl fmt::Display for Scheme {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Http => "http",
-            Self::Https => "https",
-        })
-    }
 }

@@ -2,8 +2,7 @@
 //! Main task of a site. It opens the listeners and starts all other tasks. At SIGTERM or SIGINT it stops them.
 
 use super::{
-    config::{Config, Scheme},
-    http,
+    config::Config,
     keys::{identity::Identity, tokens},
     listener::accept::{ShutdownTrigger, accept, listen},
     mirror::{ChangeNotifier, mirror},
@@ -11,6 +10,8 @@ use super::{
     record_writer::RecordWriter,
     session::{CopyServer, serve_client},
 };
+#[cfg(feature = "webdav")]
+use super::{http::process::supervise, http_args::Scheme};
 use anyhow::{Context as _, Result};
 use sd_notify::NotifyState;
 use std::sync::Arc;
@@ -92,13 +93,14 @@ async fn serve(config: Arc<Config>) -> Result<()> {
             shutdown.subscribe(),
         ));
     }
+    #[cfg(feature = "webdav")]
     for (scheme, listener) in [
         (Scheme::Http, listeners.http),
         (Scheme::Https, listeners.https),
     ] {
         if let Some(listener) = listener {
             let notifier = notifier.clone();
-            tasks.spawn(http::process::supervise(
+            tasks.spawn(supervise(
                 listener,
                 scheme,
                 notifier,

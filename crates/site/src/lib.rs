@@ -14,7 +14,7 @@
 //! | `keys` | the site's key, and the tokens that it has issued (hashes only) |
 //! | `listener` | accepted connections, limits on clients that are not authenticated, the log of refused ones |
 //! | `session.rs`, `bridge.rs`, `transcript.rs` | a client's copy: authentication, the confined endpoint, its record |
-//! | `http` | WebDAV: one process for each listener, which the site supervises |
+//! | `http_args.rs`, `http` | WebDAV: one process for each listener, which the site supervises |
 //! | `http/request`, `http/dav.rs` | a request: its target, its checks, its method |
 //! | `http/preconditions.rs`, `http/locks.rs` | conditional headers and locks |
 //! | `http/replacement.rs`, `http/claims.rs` | DELETE, COPY, MOVE; changes to the same tree run one after the other |
@@ -42,7 +42,9 @@ mod bridge;
 mod config;
 mod daemon;
 mod exports;
+#[cfg(feature = "webdav")]
 mod http;
+mod http_args;
 mod keys;
 mod listener;
 mod mirror;
@@ -52,11 +54,11 @@ mod session;
 mod transcript;
 
 pub use args::Args;
+#[cfg(feature = "webdav")]
 pub use http::request::xml;
 
 use anyhow::Result;
-use args::{Command, LockCommand, TokenCommand};
-use http::locks;
+use args::{Command, TokenCommand};
 use keys::{state::StateDir, tokens};
 
 /// Runs the command.
@@ -74,19 +76,19 @@ pub fn run(args: &Args) -> Result<()> {
                 TokenCommand::Remove { name } => tokens::remove(&state, name),
             }
         }
+        #[cfg(feature = "webdav")]
         Some(Command::Lock(lock)) => {
-            let state = StateDir::find(args.state.as_deref())?;
-            match lock {
-                LockCommand::List => locks::list(&state),
-                LockCommand::Remove { lock } => locks::remove(&state, lock),
-            }
+            http::locks::run(&StateDir::find(args.state.as_deref())?, lock)
         }
         None => {
             let config = args.config()?;
-            let outcome = match args.serve() {
+            #[cfg(feature = "webdav")]
+            let outcome = match args.http.serve {
                 Some(scheme) => http::process::run(config, scheme),
                 None => daemon::run(config),
             };
+            #[cfg(not(feature = "webdav"))]
+            let outcome = daemon::run(config);
             record_writer::flush();
             outcome
         }

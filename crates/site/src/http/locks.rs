@@ -4,7 +4,7 @@
 //!
 //! A lock covers a path of this machine. It therefore holds in every export that contains the path.
 
-use crate::keys::state::StateDir;
+use crate::{http_args::LockCommand, keys::state::StateDir};
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use longhaul_command::{errln, exit::Refusal, outln};
@@ -302,8 +302,15 @@ impl LockStore {
     }
 }
 
-/// Lists the valid locks for the operator.
-pub(crate) fn list(state: &StateDir) -> Result<()> {
+/// Lists or breaks locks for the operator.
+pub(crate) fn run(state: &StateDir, command: &LockCommand) -> Result<()> {
+    match command {
+        LockCommand::List => list(state),
+        LockCommand::Remove { lock } => remove(state, lock),
+    }
+}
+
+fn list(state: &StateDir) -> Result<()> {
     let locks = LockStore::new(state).read()?.0;
     if locks.is_empty() {
         errln!("no locks in {state}; --state names another directory");
@@ -321,7 +328,7 @@ pub(crate) fn list(state: &StateDir) -> Result<()> {
 }
 
 /// Breaks a lock, whoever holds it.
-pub(crate) fn remove(state: &StateDir, token: &str) -> Result<()> {
+fn remove(state: &StateDir, token: &str) -> Result<()> {
     let removed = LockStore::new(state).change(|table| {
         let before = table.0.len();
         table.0.retain(|lock| lock.token != token);

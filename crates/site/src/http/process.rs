@@ -6,7 +6,8 @@
 
 use super::{claims, server::HttpServer};
 use crate::{
-    config::{Config, SELF, Scheme},
+    config::{Config, SELF},
+    http_args::Scheme,
     listener::accept::{ShutdownSignal, ShutdownTrigger, accept},
     mirror::ChangeNotifier,
     record::Record,

@@ -14,7 +14,8 @@ use super::{
     response::{HttpResponse, text_response},
 };
 use crate::{
-    config::{Config, Scheme},
+    config::Config,
+    http_args::Scheme,
     keys::identity::{Certificate, Identity},
     listener::{
         accept::ShutdownSignal,
