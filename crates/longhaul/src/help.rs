@@ -190,6 +190,7 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "webdav")]
     #[test]
     fn common_options_exist() {
         let command = command();
