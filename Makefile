@@ -6,7 +6,7 @@ DESTDIR ?=
 CARGO := scripts/cargo
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: help build demo test check bench oracle kernels dist test-dist install uninstall clean
+.PHONY: help build demo test check features bench oracle kernels dist test-dist install uninstall clean
 .NOTPARALLEL:
 
 help: ## This list
@@ -27,6 +27,10 @@ test: ## All tests, including those that need root; ALLOW_SKIP=1 skips those tha
 check: ## Format, lints, documentation, plain language, dependency policy
 	@scripts/setup --dev
 	@scripts/check
+
+features: ## Check the build without optional features, with each alone, and with all
+	@scripts/setup --dev
+	@scripts/features
 
 bench: ## All benchmarks, or ONLY="relay udt": emulator speed, real traffic over emulated links, comparison with other programs
 	@scripts/setup --bench
