@@ -313,7 +313,7 @@ impl DirectionState {
         match self.queue_limit {
             Some(EffectiveQueueLimit::Bytes(bytes)) => record["queue_limit_bytes"] = bytes.into(),
             Some(EffectiveQueueLimit::Packets(packets)) => {
-                record["queue_limit_packets"] = packets.into()
+                record["queue_limit_packets"] = packets.into();
             }
             None => {}
         }

@@ -70,7 +70,7 @@ impl Interception {
         let heartbeats = heartbeats.clone();
         let thread = std::thread::Builder::new().name("relay-intercept".into());
         let thread = thread.spawn(move || {
-            rule_sets.run_until_closed(&heartbeats, &monitor, commands_in, leases_ended_sender)
+            rule_sets.run_until_closed(&heartbeats, &monitor, commands_in, leases_ended_sender);
         })?;
         Ok(Self {
             commands: Some(commands),

@@ -67,8 +67,7 @@ fn write_man_pages(command: &Command, directory: &Path) -> Result<()> {
         let directory = directory.display();
         return Err(Refusal::usage(format!(
             "{directory} is not a directory; create it with: mkdir -p {directory}"
-        ))
-        .into());
+        )));
     }
     for (name, page) in man_pages(command)? {
         let path = directory.join(name);
