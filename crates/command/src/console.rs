@@ -5,9 +5,11 @@
 //!
 //! Any line on standard error may contain text from another host, so each is escaped here.
 
+use rustix::termios::tcgetwinsize;
 use std::{
     fmt::Arguments,
     io::{self, Write},
+    os::fd::AsFd,
     sync::OnceLock,
 };
 
@@ -46,6 +48,12 @@ pub fn record_error(error: io::Error) {
 pub fn report(lines: Arguments<'_>) {
     // A failure of standard error cannot be reported anywhere else.
     let _ignored = writeln!(io::stderr(), "{}", escaped_lines(&lines.to_string()));
+}
+
+/// Returns columns and rows of a terminal. `None` if the descriptor is no terminal, or its size is unknown.
+pub fn terminal_size(terminal: impl AsFd) -> Option<(u16, u16)> {
+    let size = tcgetwinsize(terminal).ok()?;
+    (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))
 }
 
 /// Escapes the characters that a terminal interprets or does not show: control characters (C0, C1, DEL; line ends

@@ -18,7 +18,7 @@ use crate::{
 };
 use anyhow::{Context, Result, bail};
 use longhaul_command::{
-    console::escaped_lines,
+    console::{escaped_lines, terminal_size},
     exit::{self, Refusal},
 };
 use longhaul_command::{errln, outln};
@@ -29,11 +29,9 @@ use longhaul_results::{
     result::{Host, LabResult},
     table,
 };
-use ratatui::crossterm::terminal::size;
 use rustix::fs::{FlockOperation, flock};
 use std::{
     fs::{self, File},
-    io::IsTerminal,
     path::{Path, PathBuf},
 };
 
@@ -141,7 +139,7 @@ impl PreparedExperiment {
 
 /// Width of the terminal on standard output, if it is one.
 fn columns() -> Option<usize> {
-    let (columns, _) = size().ok().filter(|_| std::io::stdout().is_terminal())?;
+    let (columns, _) = terminal_size(std::io::stdout())?;
     Some(columns.into())
 }
 

@@ -5,14 +5,13 @@
 use super::live_table::LiveTable;
 use crate::source::ExperimentPlan;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use longhaul_command::errln;
+use longhaul_command::{console::terminal_size, errln};
 use longhaul_report::{metric::Metric, registry};
 use longhaul_results::{result::Run, table::shorten};
 use longhaul_units::{BitRate, Bytes, Time};
-use ratatui::crossterm::terminal::size;
 use std::{
     collections::HashMap,
-    io::IsTerminal,
+    io::{IsTerminal, stderr},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -66,7 +65,7 @@ impl Progress {
     pub(crate) fn new(experiment: &ExperimentPlan, runs: usize) -> Self {
         // A dumb terminal cannot overwrite lines.
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        let drawn = std::io::stderr().is_terminal() && !dumb;
+        let drawn = stderr().is_terminal() && !dumb;
         let screen = drawn.then(|| Screen::of(experiment));
         Self {
             runs,
@@ -217,7 +216,7 @@ impl Screen {
 
     /// Draws as much of the table as fits, around the current cell.
     fn draw(&mut self, cell: usize, heading: &str) {
-        let (columns, rows) = size().unwrap_or(DEFAULT_SIZE);
+        let (columns, rows) = terminal_size(stderr()).unwrap_or(DEFAULT_SIZE);
         // One line each for the heading, the bar, and the line before the display, and one to spare.
         let room = usize::from(rows).saturating_sub(4).max(1);
         let mut lines = vec![shorten(heading, columns.into())];
@@ -263,7 +262,7 @@ async fn update_bar(run: ProgressBar, name: String, goal: Bytes, delivered: Arc<
             rate(now.saturating_sub(before), now, goal.get()),
             format!("{} s", began.elapsed().as_secs()),
         ];
-        let (columns, _) = size().unwrap_or(DEFAULT_SIZE);
+        let (columns, _) = terminal_size(stderr()).unwrap_or(DEFAULT_SIZE);
         run.set_message(line(&name, &figures, columns.into()));
         before = now;
     }
