@@ -8,6 +8,7 @@
 use super::config::{self, Config};
 use crate::series::Format;
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use longhaul_units::{Bytes, Time};
 use std::path::PathBuf;
 
@@ -66,6 +67,11 @@ impl Args {
     /// # Errors
     /// A value is out of range: a refusal that names the flag.
     pub(super) fn config(&self) -> Result<Config> {
+        if self.parquet && !cfg!(feature = "parquet") {
+            return Err(Refusal::unsupported(
+                "--parquet: this longhaul was built without Parquet (cargo feature parquet)",
+            ));
+        }
         let formats = [(self.csv, Format::Csv), (self.parquet, Format::Parquet)];
         let requested = formats.into_iter().filter(|(requested, _)| *requested);
         let defaults = Config::new(self.files.clone(), self.bin_width, self.memory)?;

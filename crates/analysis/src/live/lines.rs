@@ -3,8 +3,8 @@
 
 use super::{
     flow_sampler::{FlowSample, Snapshot},
+    format,
     history::{DisplayRow, History, SortKey, packets_per_ack, rtt_ns},
-    screen,
 };
 use jiff::Timestamp;
 use longhaul_flow::bin::Bin;
@@ -115,11 +115,11 @@ fn line(snapshot: &Snapshot, row: &DisplayRow<'_>) -> String {
         row.interface,
         row.sender,
         row.receiver,
-        screen::format_rate(now.data_bytes),
+        format::format_rate(now.data_bytes),
         now.acks,
-        screen::format_packets_per_ack(now),
+        format::format_packets_per_ack(now),
         now.retransmissions,
-        screen::format_rtt(now),
+        format::format_rtt(now),
         Bytes::new(now.in_flight_max),
     )
 }

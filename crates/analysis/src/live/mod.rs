@@ -3,10 +3,20 @@
 
 mod args;
 mod flow_sampler;
+mod format;
+#[cfg_attr(
+    not(feature = "tui"),
+    allow(dead_code, reason = "only the screen has other keys for sorting")
+)]
 mod history;
 mod interface_sampler;
 mod lines;
+#[cfg(feature = "tui")]
 mod screen;
+#[cfg(feature = "tui")]
+mod terminal;
+#[cfg(not(feature = "tui"))]
+mod without_tui;
 
 use super::capture::{InterfaceRing, Signals, Source};
 use anyhow::{Context, Result};
@@ -16,8 +26,6 @@ use history::History;
 use interface_sampler::InterfaceSampler;
 use longhaul_linux::{clock, wait::Waker};
 use longhaul_units::Time;
-use ratatui::crossterm::event::{self, Event, KeyEventKind};
-use screen::Screen;
 use std::{
     io::{self, IsTerminal, Write, stdout},
     sync::{
@@ -140,31 +148,6 @@ impl Samplers {
         Ok(out.flush()?)
     }
 
-    fn show(&self, source: &Source) -> Result<()> {
-        let mut screen = Screen::new(&source.interfaces, &source.filter);
-        let mut terminal = ratatui::try_init().context("cannot set up the terminal")?;
-        let outcome = self.draw(&mut screen, &mut terminal);
-        ratatui::restore();
-        outcome
-    }
-
-    fn draw(&self, screen: &mut Screen, terminal: &mut ratatui::DefaultTerminal) -> Result<()> {
-        while !self.is_finished() {
-            terminal.draw(|frame| screen.draw(frame))?;
-            if event::poll(POLL_INTERVAL)? && !handle_event(screen, &event::read()?) {
-                return Ok(());
-            }
-            loop {
-                match self.next(Duration::ZERO) {
-                    Ok(Some(snapshot)) => screen.add(snapshot),
-                    Ok(None) => break,
-                    Err(_) => return Ok(()),
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Stops all samplers and returns the first error.
     fn stop(self) -> Result<()> {
         self.stop_bells.iter().try_for_each(Waker::wake)?;
@@ -173,14 +156,6 @@ impl Samplers {
         let mut join_results = self.threads.into_iter().map(JoinHandle::join);
         join_results
             .try_for_each(|result| result.unwrap_or_else(|_| anyhow::bail!("a thread panicked")))
-    }
-}
-
-/// Handles an event; returns false to quit. A new terminal size needs nothing: the next frame has it.
-fn handle_event(screen: &mut Screen, event: &Event) -> bool {
-    match event {
-        Event::Key(key) if key.kind == KeyEventKind::Press => screen.handle_key(*key),
-        _ => true,
     }
 }
 

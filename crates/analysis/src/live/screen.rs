@@ -2,11 +2,10 @@
 //! State and layout of the screen, and its keys. It draws to any `ratatui` backend.
 
 use super::flow_sampler::Snapshot;
-use super::history::{
-    DisplayRow, FlowId, HISTORY_SECONDS, History, SortKey, packets_per_ack, rtt_ns,
-};
+use super::format::{format_packets_per_ack, format_rate, format_rtt};
+use super::history::{DisplayRow, FlowId, HISTORY_SECONDS, History, SortKey};
 use longhaul_flow::bin::Bin;
-use longhaul_units::{BitRate, Bytes, Time};
+use longhaul_units::{Bytes, Time};
 use ratatui::{
     Frame,
     crossterm::event::{KeyCode, KeyEvent, KeyModifiers},
@@ -295,19 +294,6 @@ fn flow_row(
 
 fn right_aligned(text: String) -> Cell<'static> {
     Cell::from(Text::from(text).right_aligned())
-}
-
-/// Formats the bytes of one second as a rate.
-pub(super) fn format_rate(bytes: u64) -> String {
-    BitRate::measured(bytes.saturating_mul(8))
-}
-
-pub(super) fn format_packets_per_ack(bin: &Bin) -> String {
-    packets_per_ack(bin).map_or("–".to_owned(), |count| format!("{count:.1}"))
-}
-
-pub(super) fn format_rtt(bin: &Bin) -> String {
-    rtt_ns(bin).map_or("–".to_owned(), |ns| Time::from_nanos(ns).to_string())
 }
 
 /// Returns bars in eighths of a line's height, relative to the maximum; the last second is at the right.

@@ -40,6 +40,10 @@ pub(crate) struct Column {
     /// Returns the value, if the bin has one.
     pub(crate) value: fn(&Bin) -> Option<i64>,
     /// True if some bins have no value.
+    #[cfg_attr(
+        not(feature = "parquet"),
+        allow(dead_code, reason = "CSV needs no types")
+    )]
     pub(crate) optional: bool,
 }
 

@@ -6,6 +6,10 @@
 
 pub(crate) mod column;
 mod csv;
+#[cfg(feature = "parquet")]
+mod parquet;
+#[cfg(not(feature = "parquet"))]
+#[path = "without_parquet.rs"]
 mod parquet;
 
 pub use column::Row;
@@ -160,6 +164,7 @@ mod tests {
         (0..count).map(row).collect()
     }
 
+    #[cfg(feature = "parquet")]
     #[test]
     fn writes_all_rows_to_a_file_per_width_and_format() {
         let directory = tempfile::tempdir().unwrap();
