@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Resolution of a congestion control's name on this machine.
 
-use crate::{
-    feature_probe,
-    math::{Algorithm, algorithm},
+use crate::math::{Algorithm, algorithm};
+use rustix::{
+    net::{AddressFamily, SocketType, socket, sockopt},
+    thread::{CapabilitySet, capabilities},
 };
-use rustix::net::{AddressFamily, SocketType, socket, sockopt};
+use std::fs;
 
 /// Provider of a congestion control.
 #[derive(Debug, Clone)]
@@ -59,7 +60,7 @@ pub fn availability(name: &str) -> Availability {
     match (name.starts_with("lh_"), algorithm(name)) {
         (true, Some(_)) => Availability::Ours,
         (true, None) => Availability::Absent,
-        _ if feature_probe::is_registered(kernel_name(name)) => Availability::Registered,
+        _ if is_registered(kernel_name(name)) => Availability::Registered,
         _ if is_module(name) => Availability::Module,
         (false, Some(_)) => Availability::Ours,
         (false, None) => Availability::Absent,
@@ -99,10 +100,10 @@ pub fn module(name: &str) -> String {
     format!("tcp_{}", kernel_name(name))
 }
 
-/// Whether the kernel loads a module for this process.
+/// Whether the kernel loads a module for this process: the caller has CAP_NET_ADMIN.
 #[must_use]
 pub fn may_load_modules() -> bool {
-    feature_probe::is_network_admin()
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::NET_ADMIN))
 }
 
 fn is_module(name: &str) -> bool {
@@ -111,7 +112,7 @@ fn is_module(name: &str) -> bool {
         "/lib/modules/{}/modules.dep",
         release.release().to_string_lossy()
     );
-    let list = std::fs::read_to_string(list).unwrap_or_default();
+    let list = fs::read_to_string(list).unwrap_or_default();
     lists_module(&list, &module(name))
 }
 
@@ -128,7 +129,14 @@ fn lists_module(list: &str, module: &str) -> bool {
 /// Returns the names of all congestion controls that the kernel has now, the same in every namespace.
 #[must_use]
 pub fn registered() -> Vec<String> {
-    feature_probe::registered()
+    let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    let text = text.unwrap_or_default();
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Whether a congestion control of this name is registered.
+pub(crate) fn is_registered(name: &str) -> bool {
+    registered().iter().any(|other| other == name)
 }
 
 /// Returns Linux's name, which differs for one algorithm.
@@ -142,7 +150,7 @@ fn kernel_name(name: &str) -> &str {
 /// Whether the kernel has the congestion control, or loads a module for it: a socket of root that requests it makes the kernel
 /// load the module (`tcp_set_congestion_control`, net/ipv4/tcp_cong.c).
 fn kernel_has(name: &str) -> bool {
-    if feature_probe::is_registered(name) {
+    if is_registered(name) {
         return true;
     }
     let outcome = socket(AddressFamily::INET, SocketType::STREAM, None)

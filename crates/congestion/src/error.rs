@@ -24,6 +24,9 @@ pub enum Error {
     /// The kernel lacks something.
     #[error("{0}")]
     Kernel(String),
+    /// This crate was built without the feature `bpf`.
+    #[error("this longhaul was built without eBPF (cargo feature bpf)")]
+    WithoutBpf,
     /// The name is registered by another program.
     #[error(
         "the name {0} is taken: something that is not pinned below {1} registered it \
@@ -56,12 +59,14 @@ pub enum Error {
 
 impl Error {
     /// Converts it to a command's error with its exit code: a usage error where the request is wrong, unsupported where
-    /// this machine's kernel, user or state does not allow it, and a general failure otherwise.
+    /// this build or this machine's kernel, user or state does not allow it, and a general failure otherwise.
     #[must_use]
     pub fn refusal(self) -> anyhow::Error {
         match self {
             Self::Unknown { .. } | Self::Parameter(_) => Refusal::usage(self),
-            Self::Denied(_) | Self::Kernel(_) | Self::Taken(..) => Refusal::unsupported(self),
+            Self::Denied(_) | Self::Kernel(_) | Self::WithoutBpf | Self::Taken(..) => {
+                Refusal::unsupported(self)
+            }
             _ => self.into(),
         }
     }
@@ -87,6 +92,7 @@ mod tests {
             (Error::Parameter("ai=0".to_owned()), 2),
             (Error::Denied("run as root".to_owned()), 3),
             (Error::Kernel("no BTF".to_owned()), 3),
+            (Error::WithoutBpf, 3),
             (Error::Taken("htcp".to_owned(), PathBuf::from("/")), 3),
             (Error::Loaded("htcp is loaded".to_owned()), 1),
             (failed, 1),

@@ -5,7 +5,6 @@ use crate::Error;
 use libbpf_rs::{PrintLevel, btf::Btf, set_print};
 use rustix::thread::{CapabilitySet, capabilities};
 use std::{
-    fs,
     path::Path,
     sync::{Mutex, Once},
 };
@@ -36,11 +35,6 @@ pub(crate) fn check_rights(what: &str) -> Result<(), Error> {
     }
 }
 
-/// Whether the caller has CAP_NET_ADMIN.
-pub(crate) fn is_network_admin() -> bool {
-    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::NET_ADMIN))
-}
-
 /// Returns the error for missing rights; `what` ends in a participle: "it is loaded".
 pub(crate) fn requires_root(what: &str) -> Error {
     Error::Denied(format!(
@@ -69,18 +63,6 @@ fn check_btf() -> Result<(), Error> {
 
 /// Type of a kernel that supports congestion controls as programs.
 const OPERATIONS: &str = "bpf_struct_ops_tcp_congestion_ops";
-
-/// Returns the names of all congestion controls that the kernel has now, the same in every namespace.
-pub(crate) fn registered() -> Vec<String> {
-    let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
-    let text = text.unwrap_or_default();
-    text.split_whitespace().map(str::to_owned).collect()
-}
-
-/// Whether a congestion control of this name is registered.
-pub(crate) fn is_registered(name: &str) -> bool {
-    registered().iter().any(|other| other == name)
-}
 
 /// Latest warnings of libbpf, which prints none.
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());

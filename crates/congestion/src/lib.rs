@@ -10,21 +10,33 @@
 //! - [`sockets`] sets options of other programs' sockets.
 //! - [`ack_thin`] suppresses pure ACKs at a receiver.
 //! - [`trials`] loads programs to find out whether this kernel accepts them.
+//!
+//! Without the feature `bpf`, the same functions return [`Error::WithoutBpf`]. The arithmetic, and the kernel's own
+//! congestion controls, need no eBPF.
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
 pub mod ack_thin;
 pub mod choice;
 mod error;
+#[cfg(feature = "bpf")]
 mod feature_probe;
+#[cfg(feature = "bpf")]
 mod links;
+#[cfg(feature = "bpf")]
 pub mod loader;
 pub mod math;
+#[cfg(feature = "bpf")]
 pub mod object;
 pub mod pins;
 pub mod socket_parameters;
 pub mod sockets;
+#[cfg(feature = "bpf")]
 pub mod trials;
 pub mod watch;
+#[cfg(not(feature = "bpf"))]
+mod without_bpf;
 
 pub use error::Error;
+#[cfg(not(feature = "bpf"))]
+pub use without_bpf::{loader, trials};

@@ -75,6 +75,7 @@ impl Drop for Lease {
 mod tests {
     use super::super::{Outcome, load, test_guard::test_guard, unload};
     use super::*;
+    use crate::choice;
 
     #[test]
     fn last_lease_unloads() {
@@ -93,9 +94,9 @@ mod tests {
                 .contains("in use")
         );
         drop(one);
-        assert!(feature_probe::is_registered("lh_scalable"));
+        assert!(choice::is_registered("lh_scalable"));
         drop(other);
-        assert!(!feature_probe::is_registered("lh_scalable") && !pins.is_mounted());
+        assert!(!choice::is_registered("lh_scalable") && !pins.is_mounted());
 
         // After a kill, `clean` unloads it; an explicit load makes it permanent.
         let mut killed = acquire(&pins, scalable, &[7, 1]).unwrap();
@@ -108,7 +109,7 @@ mod tests {
             Ok(Outcome::Same(_))
         ));
         drop(holder);
-        assert!(feature_probe::is_registered("lh_scalable"));
+        assert!(choice::is_registered("lh_scalable"));
         unload(&pins, scalable).unwrap();
     }
 }

@@ -8,7 +8,7 @@ use super::{
     withdraw::{gc, wait_until_unregistered, withdraw},
 };
 use crate::{
-    Error, feature_probe,
+    Error, choice, feature_probe,
     math::Algorithm,
     pins::{self, Pins},
 };
@@ -95,7 +95,7 @@ pub fn unload(pins: &Pins, algorithm: Algorithm) -> Result<(), Error> {
     let name = algorithm.system_name();
     match was_loaded || removed {
         true => wait_until_unregistered(&name),
-        false if feature_probe::is_registered(&name) => Err(Error::Taken(name, pins.directory())),
+        false if choice::is_registered(&name) => Err(Error::Taken(name, pins.directory())),
         false => Err(Error::NotLoaded(name)),
     }
 }

@@ -2,7 +2,7 @@
 //! Loaded congestion controls, read from their pins and from the kernel.
 
 use crate::{
-    Error, feature_probe,
+    Error, choice, feature_probe,
     math::{Algorithm, algorithms, words},
     pins::{self, Pins},
     socket_parameters::{self, CONNECTIONS},
@@ -274,7 +274,7 @@ pub fn loaded(pins: &Pins, algorithm: Algorithm) -> Result<Option<Loaded>, Error
     let pinned = [LINK, OPERATIONS]
         .iter()
         .any(|pin| directory.join(pin).exists());
-    let is_loaded = pinned && feature_probe::is_registered(&algorithm.system_name());
+    let is_loaded = pinned && choice::is_registered(&algorithm.system_name());
     Ok(is_loaded.then_some(Loaded {
         algorithm,
         directory,

@@ -9,7 +9,7 @@ use super::{
     prepare::{is_variables, operations, prepare},
 };
 use crate::{
-    Error, feature_probe,
+    Error, choice, feature_probe,
     links::{self, Registration},
     math::Algorithm,
     pins::{self, Draft, Pins},
@@ -24,7 +24,7 @@ pub(super) fn load_new(
     request: Request<'_>,
 ) -> Result<Loaded, Error> {
     let name = algorithm.system_name();
-    if feature_probe::is_registered(&name) {
+    if choice::is_registered(&name) {
         return Err(Error::Taken(name, pins.directory()));
     }
     let directory = pins.directory_of(algorithm.name());
@@ -145,9 +145,9 @@ mod tests {
         };
         register(&interrupted);
         std::mem::forget(interrupted);
-        assert!(feature_probe::is_registered("lh_scalable"));
+        assert!(choice::is_registered("lh_scalable"));
         assert!(gc(&pins, scalable).unwrap());
-        assert!(!feature_probe::is_registered("lh_scalable"));
+        assert!(!choice::is_registered("lh_scalable"));
 
         let complete = draft(&pins, scalable).unwrap();
         register(&complete);
@@ -163,6 +163,6 @@ mod tests {
                 .contains("unload scalable")
         );
         unload(&pins, scalable).unwrap();
-        assert!(!feature_probe::is_registered("lh_scalable"));
+        assert!(!choice::is_registered("lh_scalable"));
     }
 }

@@ -111,6 +111,7 @@ fn update(link: &Link, object: &mut Object) -> Result<(), Error> {
 mod tests {
     use super::super::{load, loaded, test_guard::test_guard, unload, withdraw::gc};
     use super::*;
+    use crate::choice;
 
     #[test]
     fn interrupted_replacement_is_completed_or_removed() {
@@ -142,7 +143,7 @@ mod tests {
         assert!(gc(&pins, scalable).unwrap());
         assert_eq!(old.parameters().unwrap(), [8, 1]);
         drop(lock);
-        assert!(feature_probe::is_registered("lh_scalable"));
+        assert!(choice::is_registered("lh_scalable"));
         unload(&pins, scalable).unwrap();
         assert!(!pins.is_mounted());
     }

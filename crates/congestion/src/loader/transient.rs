@@ -7,7 +7,7 @@ use super::{
     prepare::{operations, prepare, rename},
 };
 use crate::{
-    Error, feature_probe,
+    Error, choice, feature_probe,
     links::{self, Registration},
     math::Algorithm,
 };
@@ -30,7 +30,7 @@ const TRANSIENT_MAX: usize = 16;
 pub fn register_transient(algorithm: Algorithm, parameters: &[u32]) -> Result<TransientCc, Error> {
     feature_probe::check(feature_probe::CC_LOADING)?;
     let names = (1..=TRANSIENT_MAX).map(|number| numbered(algorithm, number));
-    for name in names.filter(|name| !feature_probe::is_registered(name)) {
+    for name in names.filter(|name| !choice::is_registered(name)) {
         // Another process may have registered the name meanwhile.
         if let Some(registration) =
             feature_probe::capture_warnings(|| register(algorithm, parameters, &name))?
@@ -123,14 +123,11 @@ mod tests {
         let one = register_transient(scalable, &[100, 3]).unwrap();
         let other = register_transient(scalable, &[50, 2]).unwrap();
         assert_eq!([one.name(), other.name()], ["lh_scalable", "lh_scalable.2"]);
-        assert!([&one, &other].map(|cc| feature_probe::is_registered(cc.name())) == [true; 2]);
+        assert!([&one, &other].map(|cc| choice::is_registered(cc.name())) == [true; 2]);
         drop(one);
-        assert!(
-            !feature_probe::is_registered("lh_scalable")
-                && feature_probe::is_registered("lh_scalable.2")
-        );
+        assert!(!choice::is_registered("lh_scalable") && choice::is_registered("lh_scalable.2"));
         drop(other);
-        assert!(!feature_probe::is_registered("lh_scalable.2"));
+        assert!(!choice::is_registered("lh_scalable.2"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::{
     replace::open_link,
 };
 use crate::{
-    Error, feature_probe,
+    Error, choice, feature_probe,
     math::{Algorithm, algorithms},
     pins::{self, Pins},
 };
@@ -37,7 +37,7 @@ pub(super) fn withdraw(pins: &Pins, directory: &Path) -> Result<(), Error> {
 /// Waits until the kernel has freed the name, which it does asynchronously.
 pub(super) fn wait_until_unregistered(name: &str) -> Result<(), Error> {
     let start = Instant::now();
-    while feature_probe::is_registered(name) {
+    while choice::is_registered(name) {
         if start.elapsed() > UNREGISTER_TIMEOUT {
             return Err(Error::Failed {
                 step: "unload it",

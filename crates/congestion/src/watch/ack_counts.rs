@@ -61,6 +61,8 @@ impl AckCounts {
         (moved > 0).then(|| self.bytes as f64 / moved as f64)
     }
 
+    /// Parses `struct ack_counts` from its words.
+    #[cfg(feature = "bpf")]
     pub(crate) fn read(mut take: impl FnMut() -> u32) -> Self {
         let mut long = || {
             let halves = [take(), take()].map(u32::to_ne_bytes);

@@ -6,7 +6,9 @@ mod bic;
 mod fast;
 mod hstcp;
 mod htcp;
+#[cfg(feature = "bpf")]
 mod in_kernel;
 mod properties;
 mod trc;
+#[cfg(feature = "bpf")]
 mod window_cap;

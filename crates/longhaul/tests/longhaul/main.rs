@@ -5,4 +5,5 @@ mod install;
 mod log;
 mod output;
 mod rates;
+#[cfg(feature = "bpf")]
 mod rights;

@@ -48,13 +48,15 @@ pub(crate) fn set_initial_window(profile: &Profile, socket: &impl AsFd) -> io::R
 }
 
 fn bpf_error(profile: &Profile, key: &str, error: &initial_window::Error) -> anyhow::Error {
-    let cause = error.source().map(ToString::to_string).unwrap_or_default();
+    let cause = error
+        .source()
+        .map_or(String::new(), |cause| format!(" ({cause})"));
     let name = &profile.name;
     let subject = match profile.flags.initial_window {
         Some(flag) if key == "initial_window" => flag.to_owned(),
         _ => format!("profile {name}: {key}"),
     };
-    Refusal::unsupported(format!("{subject}: {error} ({cause})"))
+    Refusal::unsupported(format!("{subject}: {error}{cause}"))
 }
 
 fn socket_error(profile: &Profile, error: &io::Error) -> anyhow::Result<()> {

@@ -18,6 +18,7 @@ mod relay_http_expect;
 mod relay_http_heads;
 mod relay_http_messages;
 mod relay_icmp;
+#[cfg(feature = "bpf")]
 mod relay_initial_window;
 mod relay_interception_repair;
 mod relay_kill;

@@ -7,6 +7,7 @@ use super::super::{
     path::Path,
 };
 use longhaul_command::manual;
+use longhaul_congestion::Error;
 
 pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
     let tried = facts.trials.iter();
@@ -63,6 +64,7 @@ fn untried_features(facts: &Facts) -> Vec<Finding> {
         let features: Vec<&str> = affected.map(|trial| trial.feature.as_str()).collect();
         let finding = Finding::note("not tried", features.join(", "), reason);
         match facts.root {
+            _ if reason == Error::WithoutBpf.to_string() => finding,
             false => finding.run("sudo longhaul doctor"),
             true => finding.advise(format!(
                 "run doctor as the machine's root, outside of containers and namespaces ({})",

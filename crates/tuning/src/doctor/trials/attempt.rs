@@ -18,7 +18,7 @@ pub(super) const BPF_RIGHTS: &str = "root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN)"
 pub(super) enum Failure {
     /// The feature does not work here.
     Fails(String),
-    /// The caller lacks the rights to try it, so nothing is known.
+    /// The caller lacks the rights to try it, or this build lacks the code, so nothing is known.
     Untried(String),
 }
 
@@ -29,6 +29,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
             Error::Denied(reason) => Self::Untried(reason),
+            Error::WithoutBpf => Self::Untried(Error::WithoutBpf.to_string()),
             other => Self::Fails(other.to_string()),
         }
     }

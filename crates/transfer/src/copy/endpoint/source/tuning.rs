@@ -5,6 +5,7 @@ use crate::protocol::options::{Options, Pacing, Transport};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_congestion::{
+    Error,
     choice::{self, Choice},
     loader::{self, Lease},
     pins::Pins,
@@ -44,7 +45,8 @@ impl StreamTuning {
         let hold = match &choice {
             Some(Choice::Ours(algorithm)) => {
                 let defaults = longhaul_congestion::math::parameters::defaults(*algorithm);
-                Some(loader::acquire(&Pins::default(), *algorithm, &defaults)?)
+                let lease = loader::acquire(&Pins::default(), *algorithm, &defaults);
+                Some(lease.map_err(Error::refusal)?)
             }
             _ => None,
         };

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Caps on the congestion windows of other programs' connections (`window_cap.bpf.c`).
-//!
-//! A cap is the socket's own `snd_cwnd_clamp`, so it applies until it is lifted, even after this process
-//! has ended: [`Caps`] lifts no cap by itself.
+//! The program that caps windows, and its orders.
 
 use crate::{Error, feature_probe, links};
 use libbpf_rs::{
@@ -15,9 +12,6 @@ use std::{
 };
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/window_cap.bpf.o"));
-
-/// Most connections with an order at a time (`orders` in the program): 64 B each.
-pub const CONNECTIONS_MAX: usize = 16_384;
 
 /// Order that reads the connection's cap and leaves it unchanged (`KEEP` of window_cap.bpf.c).
 const KEEP: u32 = u32::MAX;

@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Initial congestion window of single sockets, and whether their SYN offers ECN (`bpf/initial_window.bpf.c`).
-//!
-//! Linux has no socket options for them: they are a route's `initcwnd` and `features ecn`, or set by a BPF program when the
-//! connection begins. The program is attached to this process's cgroup, but changes only sockets with a value in their
-//! storage ([`set`]), and not those of other processes. The kernel detaches it when this process ends, for whatever
-//! reason.
+//! The program for initial windows, and its storage beside sockets.
 
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, ObjectBuilder, ProgramAttachType,
@@ -13,15 +8,11 @@ use libbpf_rs::{
 use longhaul_linux::cgroup;
 use std::{
     io,
-    ops::RangeInclusive,
     os::fd::{AsFd, AsRawFd, OwnedFd},
     sync::OnceLock,
 };
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/initial_window.bpf.o"));
-
-/// Allowed windows, in segments. The kernel's default is 10 (RFC 6928).
-pub const RANGE: RangeInclusive<u32> = 1..=1024;
 
 /// Reason why initial windows can't be set.
 #[derive(Debug, thiserror::Error)]

@@ -1,22 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pins of loaded congestion controls: directories of a BPF file system. Pinned objects exist without a
-//! process, until they are removed or the machine stops.
-//!
-//! ```text
-//! /sys/fs/bpf/longhaul/cc/bic/
-//!     link            keeps it registered (or `operations` before Linux 6.4)
-//!     connections     a map: storage of each connection that uses it
-//!     parameters      a map: parameters of new connections
-//!     layout          a symbolic link: its target identifies the layout of a connection's state
-//!     loaded-by, map, transient, default-before: further symbolic links
-//! ```
-//!
-//! Facts are symbolic links because a BPF file system has no files: `ls -l` shows them all. Names
-//! have no dots, which the kernel reserves.
+//! Changes of the pins, under their lock, and of the mount of their file system.
 
+use super::{Pins, reference_processes};
 use crate::{Error, feature_probe};
 use rustix::{
-    fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with, statfs},
+    fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with},
     mount::{MountFlags, UnmountFlags, mount, unmount},
 };
 use std::{
@@ -26,40 +14,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Mount point of the BPF file system in every distribution.
-pub const DEFAULT: &str = "/sys/fs/bpf";
-
-/// BPF_FS_MAGIC (include/uapi/linux/magic.h).
-const BPF_FS: u64 = 0xcafe_4a11;
-
-/// Directory of congestion controls below the file system's root.
-const SUBDIRECTORY: &str = "longhaul/cc";
-
 /// Source of a mount that longhaul made, and may unmount.
 const SOURCE: &str = "longhaul";
-
-/// A BPF file system, mounted or to be mounted.
-#[derive(Debug, Clone)]
-pub struct Pins {
-    root: PathBuf,
-}
-
-impl Default for Pins {
-    fn default() -> Self {
-        Self::at(DEFAULT)
-    }
-}
-
-/// Returns processes of this user whose mounts are likely the machine's. (Process 1 may be inaccessible
-/// even to root.)
-fn reference_processes() -> impl Iterator<Item = u32> {
-    let user = rustix::process::geteuid().as_raw();
-    let same_user = move |process: &u32| {
-        fs::metadata(format!("/proc/{process}")).is_ok_and(|of| of.uid() == user)
-    };
-    let all = [1, std::os::unix::process::parent_id()];
-    all.into_iter().filter(same_user)
-}
 
 /// Lock of the pins: while it exists, no other longhaul process changes them.
 #[derive(Debug)]
@@ -68,28 +24,6 @@ pub(crate) struct Lock {
 }
 
 impl Pins {
-    /// Returns the pins of the BPF file system mounted at `root`. Inside `ip netns exec`, which hides the mount,
-    /// it is accessed through process 1 or the parent process.
-    #[must_use]
-    pub fn at(root: impl Into<PathBuf>) -> Self {
-        let here = Self { root: root.into() };
-        if here.is_mounted() {
-            return here;
-        }
-        let relative = here.root.strip_prefix("/").unwrap_or(&here.root);
-        let through = |process| Self {
-            root: Path::new(&format!("/proc/{process}/root")).join(relative),
-        };
-        let mut others = reference_processes().map(through);
-        others.find(Self::is_mounted).unwrap_or(here)
-    }
-
-    /// Returns the directory that contains a directory for each congestion control.
-    #[must_use]
-    pub fn directory(&self) -> PathBuf {
-        self.root.join(SUBDIRECTORY)
-    }
-
     pub(crate) fn directory_of(&self, name: &str) -> PathBuf {
         self.directory().join(name)
     }
@@ -117,12 +51,6 @@ impl Pins {
     fn is_root(&self, opened: &File) -> io::Result<bool> {
         let (opened, named) = (opened.metadata()?, fs::metadata(&self.root)?);
         Ok((opened.dev(), opened.ino()) == (named.dev(), named.ino()))
-    }
-
-    /// Whether a BPF file system is mounted at the root.
-    #[must_use]
-    pub fn is_mounted(&self) -> bool {
-        statfs(&self.root).is_ok_and(|found| found.f_type as u64 == BPF_FS)
     }
 
     /// Refuses a mount namespace of this command's own: a mount in it, and its pins, would end with the command.
