@@ -54,7 +54,7 @@ pub fn transfer(bed: &Testbed, len: usize) {
 const IDLE_TIMEOUT: Duration = Duration::from_millis(700);
 
 /// Sends `count` numbered datagrams from left to right. Returns the numbers that arrive, in order of arrival. It waits
-/// for `min_count` of them, and then only [`IDLE_TIMEOUT`] for each further one.
+/// for `min_count` of them, and then only `IDLE_TIMEOUT` for each further one.
 pub fn send_datagrams(bed: &Testbed, count: u32, min_count: usize) -> Vec<u32> {
     let (sender, receiver) = sockets(bed);
     for number in 1..=count {
