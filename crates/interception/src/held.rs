@@ -92,7 +92,7 @@ pub struct Arrival {
     pub connections_left: usize,
 }
 
-/// The held SYNs of one listener, and the connections that bypassed the relay in the last [`BYPASS_TTL`].
+/// The held SYNs of one listener, and the connections that bypassed the relay in the last `BYPASS_TTL`.
 #[derive(Debug, Default)]
 pub struct HeldSyns {
     /// Packet ID of each held SYN in the kernel's queue.

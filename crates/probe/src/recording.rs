@@ -173,7 +173,7 @@ impl Recording {
         to.flush()
     }
 
-    /// Reads a recording from the JSON lines that [`write`](Self::write) wrote.
+    /// Reads a recording from the JSON lines that `write` wrote.
     pub fn read(from: impl BufRead) -> io::Result<Self> {
         let mut lines = from.lines().take(COUNT_MAX as usize + 2);
         let timing = serde_json::from_str(&lines.next().unwrap_or_else(|| Ok(String::new()))?)?;

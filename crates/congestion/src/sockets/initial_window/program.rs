@@ -67,7 +67,7 @@ pub(crate) fn check_permission() -> Result<(), Error> {
     Attached::new().map(drop)
 }
 
-/// Sets the initial window of this socket's connections, in segments ([`RANGE`]): of its own, if set before connect(2),
+/// Sets the initial window of this socket's connections, in segments ([`super::RANGE`]): of its own, if set before connect(2),
 /// and of those that it accepts later. Costs one system call.
 ///
 /// # Errors
