@@ -81,15 +81,15 @@ fn refuses_changes_without_the_lock_token() {
     for (arguments, path) in changes("/data/file", "Destination: /data/file") {
         // Without the lock's token; with it, but with another token of the site; with the token of another lock.
         assert_eq!(web.status(&arguments, path), 423, "{arguments:?}");
-        let arguments = [&["-H", &tagged][..], &arguments].concat();
+        let with_token = [&["-H", &tagged][..], &arguments].concat();
         assert_eq!(
-            request(&web.url(path), &other, &arguments).0,
+            request(&web.url(path), &other, &with_token).0,
             423,
             "{arguments:?}"
         );
         let both = "If: (<urn:uuid:bogus>) (Not <DAV:no-lock>)";
-        let arguments = [&["-H", both][..], &arguments].concat();
-        assert_eq!(web.status(&arguments, path), 423, "{arguments:?}");
+        let with_both = [&["-H", both][..], &arguments].concat();
+        assert_eq!(web.status(&with_both, path), 423, "{arguments:?}");
     }
     for scope in ["exclusive", "shared"] {
         assert_eq!(lock(&web, &other, "/data/file", scope, &[]).0, 423);

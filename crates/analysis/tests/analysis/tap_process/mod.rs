@@ -136,10 +136,10 @@ impl Drop for Link {
     }
 }
 
-/// Returns a counter of a protocol in `/proc/net/snmp_counter`.
+/// Returns a counter of a protocol in `/proc/net/snmp`.
 fn snmp_counter(netns: &Netns, protocol: &str, counter: &str) -> u64 {
     let table = netns
-        .run(|| std::fs::read_to_string("/proc/thread-self/net/snmp_counter"))
+        .run(|| std::fs::read_to_string("/proc/thread-self/net/snmp"))
         .unwrap();
     let mut lines = table.lines().filter(|line| line.starts_with(protocol));
     let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
