@@ -29,6 +29,7 @@ pub mod math;
 #[cfg(feature = "bpf")]
 pub mod object;
 pub mod pins;
+mod program;
 pub mod socket_parameters;
 pub mod sockets;
 #[cfg(feature = "bpf")]

@@ -24,7 +24,7 @@ type Part = (&'static str, &'static str);
 const NEC: &[Part] = &[
     (
         "demo",
-        "--only client=paper --only loss=0.0 --set size=200MB",
+        "--only client=paper --only loss=0.0 --set size=500MB",
     ),
     ("nec-dvd", "--only relays=false|true --set size=50MB"),
     ("nec-clients", "--only relays=true"),

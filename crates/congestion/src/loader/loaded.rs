@@ -5,6 +5,7 @@ use crate::{
     Error, choice, feature_probe,
     math::{Algorithm, algorithms, words},
     pins::{self, Pins},
+    program::Program,
     socket_parameters::{self, CONNECTIONS},
 };
 use libbpf_rs::{
@@ -59,19 +60,6 @@ impl<'a, P: AsRef<[u32]> + ?Sized> From<&'a P> for Request<'a> {
 pub struct Loaded {
     pub(super) algorithm: Algorithm,
     pub(super) directory: PathBuf,
-}
-
-/// A program of a congestion control.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Program {
-    /// The first 15 characters of its name.
-    pub name: String,
-    /// Instructions that the verifier processed; more than the program has, if it checked several paths.
-    pub verified: u32,
-    /// Instructions after the kernel's rewriting, before compilation.
-    pub instructions: usize,
-    /// Bytes of machine code.
-    pub machine_code_bytes: usize,
 }
 
 impl Loaded {

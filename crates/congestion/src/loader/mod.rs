@@ -17,9 +17,10 @@ mod test_guard;
 mod transient;
 mod withdraw;
 
+pub use crate::program::Program;
 pub use lease::{Lease, acquire};
 pub use load::{Outcome, load, permitted, unload};
-pub use loaded::{Loaded, Program, Request, all_loaded, loaded};
+pub use loaded::{Loaded, Request, all_loaded, loaded};
 pub(crate) use prepare::prepare;
 pub(crate) use transient::register_transient_as;
 pub use transient::{TransientCc, register_transient};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Congestion controls of longhaul's, none of which can be loaded.
 
+pub use crate::program::Program;
 use crate::{
     Error, choice,
     math::{Algorithm, algorithms},
@@ -35,19 +36,6 @@ pub struct Loaded(Infallible);
 /// A map in the kernel.
 #[derive(Debug)]
 pub enum MapHandle {}
-
-/// A program of a congestion control.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Program {
-    /// The first 15 characters of its name.
-    pub name: String,
-    /// Instructions that the verifier processed.
-    pub verified: u32,
-    /// Instructions after the kernel's rewriting, before compilation.
-    pub instructions: usize,
-    /// Bytes of machine code.
-    pub machine_code_bytes: usize,
-}
 
 impl Loaded {
     /// Returns the algorithm.
