@@ -54,6 +54,18 @@ mod bpf {
         include
     }
 
+    /// Flags that keep this machine's paths out of the objects' debug information, so that two builds are equal.
+    fn prefix_maps() -> [String; 2] {
+        let directory = |variable| env::var(variable).expect("cargo sets it");
+        [
+            format!(
+                "-ffile-prefix-map={}=congestion",
+                directory("CARGO_MANIFEST_DIR")
+            ),
+            format!("-ffile-prefix-map={}=out", directory("OUT_DIR")),
+        ]
+    }
+
     /// `lh_x.bpf.c` → `OUT_DIR/lh_x.bpf.o`.
     fn compile(source: &Path, headers: &Path, out: &Path) {
         let clang = env::var_os("CLANG").unwrap_or_else(|| "clang".into());
@@ -71,6 +83,7 @@ mod bpf {
                 "-c",
             ])
             .args(["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"])
+            .args(prefix_maps())
             .arg(format!("-D__TARGET_ARCH_{}", architecture()))
             .arg("-I")
             .arg(headers)
