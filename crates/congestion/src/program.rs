@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the kernel reports of a program of a congestion control.
+//! A program of a congestion control, as the kernel reports it.
 
 /// A program of a congestion control.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
