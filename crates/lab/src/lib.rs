@@ -86,6 +86,12 @@ pub fn run(args: Args) -> Result<()> {
 /// # Errors
 /// A program or right that this machine lacks, or a failed run or check.
 pub fn run_demo(args: DemoArgs) -> Result<()> {
+    let duration = match (args.quick, args.set.is_empty()) {
+        (true, true) => ": a minute",
+        (false, true) => ": two to three minutes",
+        // Other parameters take other times.
+        (_, false) => "",
+    };
     let choices = Choices {
         quick: args.quick,
         set: args.set,
@@ -99,20 +105,16 @@ pub fn run_demo(args: DemoArgs) -> Result<()> {
         json: false,
     };
     let prepared = PreparedExperiment::read("demo", &request)?;
-    announce(&prepared, args.quick);
+    announce(&prepared, duration);
     exit_with(prepared.execute()?)
 }
 
-/// Says what the demo is about to do, and how long it takes.
-fn announce(prepared: &PreparedExperiment, quick: bool) {
+/// Says what the demo is about to do, and how long it takes if that is known.
+fn announce(prepared: &PreparedExperiment, duration: &str) {
     let downloads = prepared.experiment.cells.len();
-    let duration = match quick {
-        true => "a minute",
-        false => "two to three minutes",
-    };
     errln!(
         "{downloads} downloads by curl from nginx, over an emulated path of 10 Gbit/s and 26 ms in \
-         namespaces of its own: {duration}."
+         namespaces of its own{duration}."
     );
     errln!("Report: {}", prepared.out.join("report.html").display());
 }
