@@ -225,16 +225,21 @@ fn waits_for_a_port_that_an_old_endpoint_uses() {
     tree::assert_same(&testbed.path("from"), &testbed.path("to"), "one port");
 }
 
-#[test]
-fn reports_a_path_that_blocks_data_streams() {
-    let Some(testbed) = RemoteTestbed::new() else {
-        return;
-    };
+/// Creates the chain `in` of the table `few`, which filters what arrives at the far host.
+fn add_input_chain(testbed: &RemoteTestbed) {
     testbed.on_far("nft", "add table ip few");
     testbed.on_far(
         "nft",
         "add chain ip few in { type filter hook input priority 0 ; }",
     );
+}
+
+#[test]
+fn reports_a_path_that_blocks_data_streams() {
+    let Some(testbed) = RemoteTestbed::new() else {
+        return;
+    };
+    add_input_chain(&testbed);
     // Five connections can be opened, and data connections are reset.
     testbed.on_far("sysctl", "-w net.netfilter.nf_conntrack_acct=1");
     let rule = "add rule ip few in tcp dport 7000";
@@ -260,11 +265,7 @@ fn suggests_a_firewall_that_blocks_udp() {
     let Some(testbed) = RemoteTestbed::new() else {
         return;
     };
-    testbed.on_far("nft", "add table ip few");
-    testbed.on_far(
-        "nft",
-        "add chain ip few in { type filter hook input priority 0 ; }",
-    );
+    add_input_chain(&testbed);
     testbed.on_far("nft", "add rule ip few in meta l4proto udp drop");
     let ssh = testbed.ssh(&testbed.plain());
     let mut child = testbed.push(&ssh, &["--transport", "udt"], "to");
