@@ -28,7 +28,7 @@ check: ## Format, lints, documentation, plain language, dependency policy
 	@scripts/setup --dev
 	@scripts/check
 
-features: ## Check the build without optional features, with each alone, and with all
+features: ## Test without optional features and with each alone; check the size of the smallest relay
 	@scripts/setup --dev
 	@scripts/features
 

@@ -166,11 +166,7 @@ mod tests {
     #[test]
     fn writes_a_page_for_each_command_and_its_subcommands() {
         let names: Vec<_> = pages().into_iter().map(|(name, _)| name).collect();
-        for name in [
-            "longhaul.1",
-            "longhaul-relay.1",
-            "longhaul-site-token-new.1",
-        ] {
+        for name in ["longhaul.1", "longhaul-relay.1", "longhaul-udt-send.1"] {
             assert!(
                 names.iter().any(|page| page == name),
                 "{name} is not in {names:?}"

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Help texts: `-h` fits a screen, `--help` has everything, and both name a page of the manual.
 
-use clap::Command;
+use clap::{
+    Command,
+    error::{ContextKind, ContextValue},
+};
 use longhaul_command::manual;
 use std::path::Path;
 
@@ -100,9 +103,21 @@ pub(crate) fn complete(command: Command, directory: &Path) -> Command {
     // The options of the log are the same for all commands; the help of `longhaul` itself shows them.
     let command = command.mut_args(|argument| argument.hide_short_help(true));
     PAGES.into_iter().fold(command, |command, (name, page)| {
+        if command.find_subcommand(name).is_none() {
+            return command; // A Cargo feature left it out.
+        }
         let path = manual::page_in(directory, page);
         command.mut_subcommand(name, |subcommand| end_with_page(subcommand, name, &path))
     })
+}
+
+/// Returns the command that the user named and that a Cargo feature left out, if this is the error.
+pub(crate) fn left_out(command: &Command, error: &clap::Error) -> Option<&'static str> {
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand) else {
+        return None;
+    };
+    let (name, _) = PAGES.into_iter().find(|(name, _)| name == given)?;
+    command.find_subcommand(name).is_none().then_some(name)
 }
 
 fn end_with_page(command: Command, name: &str, path: &str) -> Command {
@@ -190,7 +205,20 @@ mod tests {
         }
     }
 
-    #[cfg(feature = "webdav")]
+    #[test]
+    fn names_a_command_that_was_left_out() {
+        let parser = || Command::new("longhaul").subcommand(Command::new("relay"));
+        let error = |name: &str| {
+            parser()
+                .try_get_matches_from(["longhaul", name])
+                .unwrap_err()
+        };
+        assert_eq!(left_out(&parser(), &error("tap")), Some("tap"));
+        assert_eq!(left_out(&parser(), &error("tapp")), None);
+        assert_eq!(left_out(&parser(), &error("--tap")), None);
+    }
+
+    #[cfg(all(feature = "link", feature = "tune", feature = "webdav"))]
     #[test]
     fn common_options_exist() {
         let command = command();

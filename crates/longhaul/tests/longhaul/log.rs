@@ -1,60 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The log of a daemon: its form, its level, priorities for the journal.
 
-use rustix::process::{Pid, Signal, kill_process};
+use crate::relay::Relay;
 use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::TcpStream,
+    net::{Ipv4Addr, SocketAddr},
     os::{fd::AsFd, linux::fs::MetadataExt},
-    process::{Command, Stdio},
+    process::Command,
 };
 
-/// Starts a relay with these flags, stops it once it logged a line, and returns all lines.
+/// Starts a relay with these flags, sends it a request that fails, stops it, and returns all lines of its log.
 fn relay_log(flags: &[&str], is_journal: bool) -> String {
-    let (stderr, writer) = std::io::pipe().unwrap();
-    let mut relay = Command::new(env!("CARGO_BIN_EXE_longhaul"));
-    // Few connections: a low limit on descriptors would be a warning.
-    let relay_args = [
-        "relay",
-        "--socks5",
-        "127.0.0.1:0",
-        "--max-connections",
-        "64",
-    ];
-    relay.args(relay_args).args(flags);
-    if is_journal {
-        let file = std::fs::File::from(writer.as_fd().try_clone_to_owned().unwrap());
-        let metadata = file.metadata().unwrap();
-        let stream = format!("{}:{}", metadata.st_dev(), metadata.st_ino());
-        relay.env("JOURNAL_STREAM", stream);
-    }
-    let mut child = relay.stdin(Stdio::null()).stderr(writer).spawn().unwrap();
-    drop(relay);
-    let mut lines = BufReader::new(stderr);
-    let mut text = String::new();
-    lines.read_line(&mut text).unwrap();
-    request(&text);
-    let pid = Pid::from_raw(child.id().cast_signed()).unwrap();
-    kill_process(pid, Signal::TERM).unwrap();
-    lines.read_to_string(&mut text).unwrap();
-    assert!(child.wait().unwrap().success(), "{text}");
-    text
-}
-
-/// Sends the relay a request that fails: its destination is port 0.
-fn request(ready: &str) {
-    let address = ready.split("listening socks5 ").nth(1).unwrap();
-    let port = address
-        .split(|c: char| c == '"' || c.is_whitespace())
-        .next()
-        .unwrap();
-    let mut client = TcpStream::connect(port).unwrap();
-    client
-        .write_all(b"\x05\x01\x00\x05\x01\x00\x01\x7f\x00\x00\x01\x00\x00")
-        .unwrap();
-    let mut reply = Vec::new();
-    client.read_to_end(&mut reply).unwrap();
-    assert_eq!(reply[..2], [5, 0]);
+    let relay = Relay::start(flags, |command, stderr| {
+        if is_journal {
+            let file = std::fs::File::from(stderr.as_fd().try_clone_to_owned().unwrap());
+            let metadata = file.metadata().unwrap();
+            let stream = format!("{}:{}", metadata.st_dev(), metadata.st_ino());
+            command.env("JOURNAL_STREAM", stream);
+        }
+    });
+    let (_, reply) = relay.connect(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    assert_ne!(reply, 0);
+    relay.stop()
 }
 
 #[test]

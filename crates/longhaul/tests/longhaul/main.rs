@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The binary as a whole: its installation, its log, its output, its units of rates, the rights that it needs.
+//! The binary as a whole: its relay, its log, its installation, its output, its units of rates, the rights that it
+//! needs.
 
-mod install;
+#[cfg(all(
+    feature = "copy",
+    feature = "lab",
+    feature = "plan",
+    feature = "tap",
+    feature = "webdav"
+))]
+mod all_commands;
 mod log;
-mod output;
-mod rates;
-#[cfg(feature = "bpf")]
-mod rights;
+mod relay;
