@@ -10,7 +10,7 @@ RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 .NOTPARALLEL:
 
 help: ## This list
-	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' Makefile | expand -t 11
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 11
 
 build: ## Build the release binary
 	@scripts/setup --build
