@@ -78,9 +78,37 @@ fn installs_and_uninstalls_everything_below_destdir() {
     let (_, named) = help.rsplit_once("Manual: ").unwrap();
     assert!(Path::new(named.trim()).exists(), "{named}");
 
+    let broken = broken_links(&at("usr/local/share/doc/longhaul"));
+    assert!(broken.is_empty(), "{broken:?}");
+
     make("uninstall", directory.path());
     let left: Vec<_> = files_below(directory.path());
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// Returns the links of the manual's pages that lead to no file, with the page of each.
+fn broken_links(manual: &Path) -> Vec<(PathBuf, String)> {
+    let pages = files_below(manual);
+    let links = pages
+        .iter()
+        .filter(|page| page.extension().is_some_and(|extension| extension == "md"))
+        .flat_map(|page| {
+            let text = fs::read_to_string(page).unwrap();
+            local_links(&text)
+                .map(|link| (page.clone(), link))
+                .collect::<Vec<_>>()
+        });
+    links
+        .filter(|(page, link)| !page.parent().unwrap().join(link).exists())
+        .collect()
+}
+
+/// Returns the targets of the links to files of the same manual, without the fragment.
+fn local_links(text: &str) -> impl Iterator<Item = String> {
+    text.split("](").skip(1).filter_map(|rest| {
+        let target = rest.split([')', '#']).next()?;
+        (!target.is_empty() && !target.contains("://")).then(|| target.to_owned())
+    })
 }
 
 #[test]
