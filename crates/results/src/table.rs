@@ -12,14 +12,17 @@ use longhaul_report::metric::Metric;
 /// Minimum length of a shortened name.
 const NAME_MIN: usize = 16;
 
+/// Columns of a table that is too narrow for all: the names and one value.
+const TABLE_COLUMNS_MIN: usize = 2;
+
 /// Returns the table, the failed checks and the headline, each line terminated. With `columns`, a table that is too wide
-/// has no ranges, and shortened names if it is still too wide.
+/// has no ranges. If it is still too wide, it has fewer values, and at last shortened names.
 pub fn render(result: &LabResult, columns: Option<usize>) -> String {
     let full_table = align(&rows(result, true));
     let fits = |columns: &usize| full_table.iter().all(|line| width(line) <= *columns);
     let narrow = columns.filter(|columns| !fits(columns));
     let mut lines = match narrow {
-        Some(columns) => align_within(rows(result, false), columns),
+        Some(columns) => narrow_table(rows(result, false), columns),
         None => full_table,
     };
     let simulated = result.simulated();
@@ -35,6 +38,23 @@ pub fn render(result: &LabResult, columns: Option<usize>) -> String {
     }
     lines.extend(notes);
     columns::join_lines(&lines)
+}
+
+/// Aligns the rows without the last columns that do not fit, and says how many there are.
+fn narrow_table(mut rows: Vec<Vec<String>>, columns: usize) -> Vec<String> {
+    let all = rows.first().map_or(0, Vec::len);
+    let mut shown = all;
+    while shown > TABLE_COLUMNS_MIN && widest(&align(&rows)) > columns {
+        shown -= 1;
+        rows.iter_mut().for_each(|row| row.truncate(shown));
+    }
+    let mut lines = align_within(rows, columns);
+    match all - shown {
+        0 => {}
+        1 => lines.push("The report has one more column.".to_owned()),
+        more => lines.push(format!("The report has {more} more columns.")),
+    }
+    lines
 }
 
 /// Returns the heading row, then a row for each cell with its values, with ranges if `ranges` is set.
@@ -93,8 +113,7 @@ fn values(cell: &Cell, name: &str, ranges: bool, with_reference: bool) -> Vec<St
 
 /// Aligns the rows. Names in the first column are shortened so that no line is wider than `columns`, if possible.
 pub fn align_within(mut rows: Vec<Vec<String>>, columns: usize) -> Vec<String> {
-    let widest = |lines: &[String]| lines.iter().map(|line| width(line)).max();
-    let excess = widest(&align(&rows)).map_or(0, |widest| widest.saturating_sub(columns));
+    let excess = widest(&align(&rows)).saturating_sub(columns);
     let names = rows.iter().filter_map(|row| row.first());
     let name_width = names
         .map(|name| width(name))
@@ -120,6 +139,10 @@ pub fn shorten(text: &str, length_max: usize) -> String {
 
 fn width(text: &str) -> usize {
     text.chars().count()
+}
+
+fn widest(lines: &[String]) -> usize {
+    lines.iter().map(|line| width(line)).max().unwrap_or(0)
 }
 
 /// Returns a line for each run during which the host was overloaded.
@@ -178,23 +201,31 @@ mod tests {
     }
 
     #[test]
-    fn drops_ranges_and_shortens_names_on_a_narrow_terminal() {
+    fn drops_ranges_then_columns_and_shortens_names_on_a_narrow_terminal() {
         let mut result = download();
-        result.cells[0].label = Some("direct, and a name too long for the terminal".to_owned());
-        let widest = |text: &str| text.lines().map(width).max().unwrap();
+        let name = "direct, and a name too long for the terminal";
+        result.cells[0].label = Some(name.to_owned());
         let table = |columns| {
             let text = render(&result, Some(columns));
-            text.split("\n\n").next().unwrap().to_owned()
+            let table = text.split("\n\n").next().unwrap().to_owned();
+            assert!(table.lines().all(|line| width(line) <= columns), "{table}");
+            table
         };
-        assert!(table(300).contains("for the terminal") && table(300).contains('['));
-        let full_table = widest(&table(300));
-        let narrow = table(full_table - 1);
-        assert!(!narrow.contains('['), "{narrow}");
-        let cut = table(widest(&narrow) - 20);
+        let full = table(300);
+        assert!(full.contains(name) && full.contains('['));
+        let wide = |table: &str| table.lines().map(width).max().unwrap();
+        let without_ranges = table(wide(&full) - 1);
+        assert!(!without_ranges.contains('['), "{without_ranges}");
+        assert!(!without_ranges.contains("more column"), "{without_ranges}");
+        let fewer = table(wide(&without_ranges) - 1);
+        assert!(fewer.contains(name), "{fewer}");
         assert!(
-            cut.contains('…') && widest(&cut) <= widest(&narrow) - 20,
-            "{cut}"
+            fewer.ends_with("The report has one more column."),
+            "{fewer}"
         );
+        let shortened = table(40);
+        assert!(shortened.contains('…'), "{shortened}");
+        assert!(shortened.contains("more columns."), "{shortened}");
     }
 
     #[test]
