@@ -59,6 +59,7 @@ pub struct ConnectionPermit(Arc<Account>);
 
 impl Account {
     /// Returns a permit for another connection; `None` if the client has `max` already.
+    #[allow(deprecated)] // Rust 1.95 has a new name for `fetch_update`, which the oldest supported Rust lacks.
     pub fn acquire_connection(self: &Arc<Self>, max: usize) -> Option<ConnectionPermit> {
         let more = |connections| (connections < max).then_some(connections + 1);
         let previous = self.connections.fetch_update(Relaxed, Relaxed, more);

@@ -33,6 +33,7 @@ impl Budget {
     }
 
     /// Takes one packet from the budget. Returns false if it is used up.
+    #[allow(deprecated)] // Rust 1.95 has a new name for `fetch_update`, which the oldest supported Rust lacks.
     fn take(&self) -> bool {
         let decremented = |left: u64| left.checked_sub(1);
         self.0.fetch_update(Relaxed, Relaxed, decremented).is_ok()
