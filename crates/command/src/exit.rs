@@ -2,6 +2,7 @@
 //! Exit codes: 0 done, 1 failed, 2 usage, 3 not permitted or not supported here. `longhaul lab run` also has 4, not
 //! decided.
 
+use crate::logging;
 use std::io;
 
 /// A failure whose exit code is not 1. All other errors exit with 1.
@@ -58,7 +59,7 @@ pub fn report_outcome(outcome: &anyhow::Result<()>) -> u8 {
     let Err(error) = outcome else {
         return 0;
     };
-    crate::errln!("longhaul: {error:#}");
+    crate::errln!("{}longhaul: {error:#}", logging::error_priority());
     match error.downcast_ref::<Refusal>() {
         Some(Refusal::Usage(_)) => 2,
         Some(Refusal::Unsupported(_)) => 3,

@@ -125,6 +125,14 @@ fn dropped_lines(count: u64, format: Format, journald: bool) -> String {
     }
 }
 
+/// Returns what an error line of the program begins with: its priority, if it goes to the journal.
+pub(crate) fn error_priority() -> &'static str {
+    match LAYOUT.get() {
+        Some((_, true)) => "<3>",
+        _ => "",
+    }
+}
+
 /// Returns whether a program reads the log: its lines are JSON, or go to the journal.
 pub(crate) fn is_for_programs() -> bool {
     LAYOUT

@@ -3,6 +3,8 @@
 
 use crate::relay::Relay;
 use std::{
+    fs::File,
+    io::{PipeWriter, Read},
     net::{Ipv4Addr, SocketAddr},
     os::{fd::AsFd, linux::fs::MetadataExt},
     process::Command,
@@ -12,15 +14,19 @@ use std::{
 fn relay_log(flags: &[&str], is_journal: bool) -> String {
     let relay = Relay::start(flags, |command, stderr| {
         if is_journal {
-            let file = std::fs::File::from(stderr.as_fd().try_clone_to_owned().unwrap());
-            let metadata = file.metadata().unwrap();
-            let stream = format!("{}:{}", metadata.st_dev(), metadata.st_ino());
-            command.env("JOURNAL_STREAM", stream);
+            command.env("JOURNAL_STREAM", journal_stream(stderr));
         }
     });
     let (_, reply) = relay.connect(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     assert_ne!(reply, 0);
     relay.stop()
+}
+
+/// Returns the environment's name of this pipe, as if it led to the journal.
+fn journal_stream(pipe: &PipeWriter) -> String {
+    let file = File::from(pipe.as_fd().try_clone_to_owned().unwrap());
+    let metadata = file.metadata().unwrap();
+    format!("{}:{}", metadata.st_dev(), metadata.st_ino())
 }
 
 #[test]
@@ -71,6 +77,24 @@ fn logs_priorities_to_the_journal() {
     assert!(
         log.lines().all(|line| line.starts_with("<6>relay::")),
         "{log}"
+    );
+}
+
+#[test]
+fn gives_the_fatal_error_its_priority_in_the_journal() {
+    let (mut stderr, writer) = std::io::pipe().unwrap();
+    let mut relay = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    relay
+        .args(["relay", "--config", "/no/such/file"])
+        .env("JOURNAL_STREAM", journal_stream(&writer))
+        .stderr(writer);
+    assert_eq!(relay.status().unwrap().code(), Some(2));
+    drop(relay);
+    let mut text = String::new();
+    stderr.read_to_string(&mut text).unwrap();
+    assert!(
+        text.starts_with("<3>longhaul: --config /no/such/file"),
+        "{text}"
     );
 }
 
