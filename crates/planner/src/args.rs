@@ -17,7 +17,7 @@ Examples:
   longhaul plan validate out/result.json
       predictions compared with measurements of the lab
 
-docs/plan.md has the formulas, with their sources and their accuracy.";
+The manual has the formulas, with their sources and their accuracy.";
 
 /// Arguments of `longhaul plan`.
 #[derive(clap::Args)]

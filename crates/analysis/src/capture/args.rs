@@ -70,7 +70,7 @@ pub(crate) struct SourceArgs {
     /// Interface to capture on, in both directions; repeatable
     #[arg(short, long = "interface", value_name = "INTERFACE", required = true)]
     interfaces: Vec<String>,
-    /// Only packets that match this expression, in the part of pcap-filter(7) listed below
+    /// Only packets that match this expression, in the part of pcap-filter(7) that --help lists
     #[arg(long, value_name = "EXPRESSION")]
     filter: Option<String>,
     /// Only packets that match this BPF program: the output of `tcpdump -ddd EXPRESSION`

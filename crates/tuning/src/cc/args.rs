@@ -29,7 +29,7 @@ Examples:
   sudo longhaul cc unload bic
       connections that use it keep it until they close
 
-Each congestion control is explained in congestion-controls.md, beside the manual.";
+The page congestion-controls.md of the manual explains each congestion control.";
 
 const LOAD_EXAMPLES: &str = "\
 Examples:
@@ -43,6 +43,7 @@ Examples:
       services can set parameters per socket; longhaul cc show lists the options
 
 It stays loaded until longhaul cc unload or a reboot.
+
 Exit codes: 0 loaded, now or before; 1 loaded with other parameters or by another longhaul;
 2 no such name or parameter; 3 not permitted, not supported by this kernel, or the name is taken.";
 

@@ -66,5 +66,7 @@ Examples:
   ssh far longhaul doctor --json | longhaul doctor --facts - --rtt 350ms
       check another host
 
-Exit codes: 0 nothing limits that path, 1 something does, 2 usage, 3 --fix, --undo or --clean
-without root. The manual explains each check.";
+The manual explains each check.
+
+Exit codes: 0 nothing limits that path, 1 something does (or a change failed), 2 usage, 3 --fix,
+--undo or --clean without root.";

@@ -24,8 +24,10 @@ Examples:
       accepted connections have the settings, too
 
 PROGRAM keeps its terminal, environment and working directory, and runs as the caller (root, with
-sudo) unless --user says otherwise. longhaul exits with PROGRAM's exit code, or 128+N if signal N
-ended it; 2 and 3 are longhaul's own errors, before PROGRAM starts. The manual has the details.";
+sudo) unless --user says otherwise. The manual has the details.
+
+Exit codes: PROGRAM's own, or 128+N if signal N ended it; 2 and 3 are longhaul's own errors, before
+PROGRAM starts.";
 
 const ACKS: &str = "Acknowledgements that the program's host sends";
 
@@ -63,7 +65,7 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     pub(super) initial_window: Option<u32>,
     /// Full-sized segments for each acknowledgement of received data, 1 to 256;
-    /// docs/ack-control.md lists the ACKs that always pass
+    /// the page ack-control.md of the manual lists the ACKs that always pass
     #[arg(long, value_name = "SEGMENTS", help_heading = ACKS)]
     pub(super) ack_ratio: Option<u32>,
     /// Longest delay of an acknowledgement, 1ms to 100ms; a quarter of a connection's

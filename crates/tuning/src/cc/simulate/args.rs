@@ -22,7 +22,7 @@ Examples:
     longhaul cc simulate --rate 1gbit --rtt 76ms --at '60s: delay 80ms'
 
 The settings of the path are those of longhaul link, and --forward and --backward take any of them.
-simulate.md, beside the manual, says what is modelled and what is not.";
+The manual says what is modelled and what is not.";
 
 /// Arguments of `longhaul cc simulate`.
 #[derive(clap::Args)]
