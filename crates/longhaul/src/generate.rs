@@ -32,12 +32,18 @@ enum Kind {
         #[arg(long, value_name = "DIR", default_value = "/usr/share/doc/longhaul")]
         manual: PathBuf,
     },
-    /// Print the completions of a shell: longhaul generate completions bash > /etc/bash_completion.d/longhaul
+    /// Print the completions of a shell
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
         /// Shell that the completions are for
         shell: Shell,
     },
 }
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  longhaul generate completions bash > /etc/bash_completion.d/longhaul
+      completions of bash, for all users";
 
 /// Runs `longhaul generate` for this command line.
 ///
@@ -46,7 +52,7 @@ enum Kind {
 pub(crate) fn run(args: Args, command: Command) -> Result<()> {
     match args.kind {
         Kind::Man { directory, manual } => {
-            write_man_pages(&help::complete(command, &manual), &directory)
+            write_man_pages(help::complete(command, &manual), &directory, &manual)
         }
         Kind::Completions { shell } => {
             outln!("{}", completions(command, shell)?);
@@ -61,15 +67,15 @@ fn completions(mut command: Command, shell: Shell) -> Result<String> {
     String::from_utf8(script).context("the completions are not UTF-8")
 }
 
-/// Writes a page for the command and for each of its subcommands.
-fn write_man_pages(command: &Command, directory: &Path) -> Result<()> {
+/// Writes a page for the command and for each of its subcommands. `manual` has the pages of the manual.
+fn write_man_pages(command: Command, directory: &Path, manual: &Path) -> Result<()> {
     if !directory.is_dir() {
         let directory = directory.display();
         return Err(Refusal::usage(format!(
             "{directory} is not a directory; create it with: mkdir -p {directory}"
         )));
     }
-    for (name, page) in man_pages(command)? {
+    for (name, page) in man_pages(command, manual)? {
         let path = directory.join(name);
         fs::write(&path, page).with_context(|| path.display().to_string())?;
     }
@@ -77,32 +83,40 @@ fn write_man_pages(command: &Command, directory: &Path) -> Result<()> {
 }
 
 /// Returns the file names and the texts of the pages, the command's own first.
-fn man_pages(command: &Command) -> io::Result<Vec<(String, Vec<u8>)>> {
-    let mut built = command.clone();
+fn man_pages(command: Command, manual: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
+    let mut built = show_all_options(command);
     built.build();
     let mut pages = Vec::new();
-    add_pages(&built, &mut pages)?;
+    add_pages(&built, manual, &mut pages)?;
     Ok(pages)
 }
 
-fn add_pages(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) -> io::Result<()> {
+/// Shows the options that `-h` hides, because a page has the text of every option. Removes the subcommand `help`,
+/// because it has no page.
+fn show_all_options(command: Command) -> Command {
+    command
+        .disable_help_subcommand(true)
+        .mut_args(|argument| argument.hide_short_help(false))
+        .mut_subcommands(show_all_options)
+}
+
+fn add_pages(
+    command: &Command,
+    manual: &Path,
+    pages: &mut Vec<(String, Vec<u8>)>,
+) -> io::Result<()> {
     let name = command.get_display_name().unwrap_or("longhaul");
-    pages.push((format!("{name}.1"), man_page(command)?));
-    let shown =
-        |subcommand: &&Command| !subcommand.is_hide_set() && subcommand.get_name() != "help";
+    pages.push((format!("{name}.1"), man_page(command, manual)?));
+    let shown = |subcommand: &&Command| !subcommand.is_hide_set();
     for subcommand in command.get_subcommands().filter(shown) {
-        add_pages(subcommand, pages)?;
+        add_pages(subcommand, manual, pages)?;
     }
     Ok(())
 }
 
-/// Renders one page: clap's sections, the examples, and the exit codes that all commands share.
-fn man_page(command: &Command) -> io::Result<Vec<u8>> {
-    let name = command.get_display_name().unwrap_or("longhaul").to_owned();
-    let examples = command
-        .get_after_long_help()
-        .or(command.get_after_help())
-        .map(ToString::to_string);
+/// Renders one page: clap's sections, and those of [`ending`].
+fn man_page(command: &Command, manual: &Path) -> io::Result<Vec<u8>> {
+    let name = command.get_display_name().unwrap_or("longhaul");
     let page = Man::new(command.clone())
         .title(name.to_uppercase())
         .manual("longhaul manual")
@@ -121,32 +135,101 @@ fn man_page(command: &Command) -> io::Result<Vec<u8>> {
     if command.has_subcommands() {
         page.render_subcommands_section(&mut text)?;
     }
-    ending(examples.as_deref()).to_writer(&mut text)?;
+    ending(command, manual).to_writer(&mut text)?;
     Ok(text)
 }
 
-fn ending(examples: Option<&str>) -> Roff {
+/// Returns the sections that clap does not write: examples and notes, exit codes, and other pages.
+fn ending(command: &Command, manual: &Path) -> Roff {
+    let notes = command
+        .get_after_long_help()
+        .or(command.get_after_help())
+        .map(ToString::to_string);
+    let notes = Notes::new(notes.as_deref().unwrap_or_default());
+    let names = command.get_bin_name().unwrap_or("longhaul");
     let mut roff = Roff::new();
-    if let Some(examples) = examples {
-        roff.control("SH", ["EXAMPLES AND NOTES"]);
-        // Lines keep their ends and indentation.
-        roff.control("nf", []);
-        roff.text(
-            examples
-                .lines()
-                .map(|line| roman(format!("{line}\n")))
-                .collect::<Vec<_>>(),
-        );
-        roff.control("fi", []);
-    }
+    add_examples(&mut roff, &notes.examples);
     roff.control("SH", ["EXIT STATUS"]);
-    roff.text([roman(EXIT_STATUS)]);
+    roff.text([roman(exit_status(&notes, names))]);
+    add_other_pages(&mut roff, names, manual);
     roff
+}
+
+/// The text after the options, which a page has in several sections. SEE ALSO has the line about the manual.
+struct Notes {
+    examples: String,
+    /// The exit codes, if the command has codes of its own.
+    exit_codes: Option<String>,
+}
+
+impl Notes {
+    fn new(text: &str) -> Self {
+        let of_page = |paragraph: &&str| {
+            !paragraph.starts_with("Manual: ") && !paragraph.starts_with(EXIT_CODES)
+        };
+        let paragraphs = || text.split("\n\n");
+        let exit_codes = paragraphs().find_map(|paragraph| paragraph.strip_prefix(EXIT_CODES));
+        Self {
+            examples: paragraphs()
+                .filter(of_page)
+                .collect::<Vec<_>>()
+                .join("\n\n"),
+            exit_codes: exit_codes.map(|codes| codes.replace('\n', " ")),
+        }
+    }
+}
+
+/// The begin of a paragraph with exit codes.
+const EXIT_CODES: &str = "Exit codes: ";
+
+fn add_examples(roff: &mut Roff, examples: &str) {
+    if examples.is_empty() {
+        return;
+    }
+    roff.control("SH", ["EXAMPLES AND NOTES"]);
+    // Lines keep their ends and indentation.
+    roff.control("nf", []);
+    let lines = examples.lines();
+    roff.text(
+        lines
+            .map(|line| roman(format!("{line}\n")))
+            .collect::<Vec<_>>(),
+    );
+    roff.control("fi", []);
+}
+
+/// Returns the exit codes of a command. `names` are its own and those of the commands above it.
+fn exit_status(notes: &Notes, names: &str) -> String {
+    match &notes.exit_codes {
+        Some(codes) => codes.clone(),
+        None if LAB_RUNS.contains(&names) => format!("{EXIT_STATUS} {UNDECIDED}"),
+        None => EXIT_STATUS.to_owned(),
+    }
 }
 
 const EXIT_STATUS: &str = "\
 0: success. 1: failure at run time. 2: bad input; nothing was touched. 3: a right, a program or a feature of the \
-kernel is missing. 4: a check of a lab run is undecided.";
+kernel is missing.";
+
+const UNDECIDED: &str = "4: a check of a lab run is undecided.";
+
+/// Pages of the commands that run experiments.
+const LAB_RUNS: [&str; 3] = ["longhaul lab", "longhaul lab run", "longhaul demo"];
+
+/// Names the pages of the commands above, and the page of the manual.
+fn add_other_pages(roff: &mut Roff, names: &str, manual: &Path) {
+    roff.control("SH", ["SEE ALSO"]);
+    let above = names.match_indices(' ').map(|(end, _)| &names[..end]);
+    let above: Vec<_> = above
+        .map(|names| format!("{}(1)", names.replace(' ', "-")))
+        .collect();
+    if !above.is_empty() {
+        roff.text([roman(above.join(", "))]);
+        roff.control("PP", []);
+    }
+    let name = names.split_once(' ').map_or("", |(_, name)| name);
+    roff.text([roman(format!("Manual: {}", help::page_of(name, manual)))]);
+}
 
 #[cfg(test)]
 mod tests {
@@ -155,8 +238,9 @@ mod tests {
 
     fn pages() -> Vec<(String, String)> {
         let directory = Path::new("/usr/share/doc/longhaul");
-        let pages = man_pages(&help::complete(crate::Cli::command(), directory)).unwrap();
-        let text = |page| String::from_utf8(page).unwrap();
+        let command = help::complete(crate::Cli::command(), directory);
+        let pages = man_pages(command, directory).unwrap();
+        let text = |page| String::from_utf8(page).unwrap().replace('\\', "");
         pages
             .into_iter()
             .map(|(name, page)| (name, text(page)))
@@ -187,10 +271,92 @@ mod tests {
             "/usr/share/doc/longhaul/relay.md",
             "EXIT STATUS",
         ] {
-            assert!(
-                relay.replace('\\', "").contains(text),
-                "{text} is not in {relay}"
-            );
+            assert!(relay.contains(text), "{text} is not in {relay}");
+        }
+    }
+
+    #[test]
+    fn pages_have_the_text_of_every_option() {
+        for (name, page) in pages() {
+            let entries = page.split("\n.TP\n").skip(1);
+            for entry in entries {
+                let text = entry.lines().nth(1).unwrap_or_default();
+                let is_text = !text.is_empty() && !text.starts_with('.');
+                assert!(is_text, "{name} has no text for {entry}");
+            }
+        }
+    }
+
+    #[test]
+    fn pages_name_only_pages_that_exist() {
+        let pages = pages();
+        for (name, page) in &pages {
+            for (before, _) in page.match_indices("(1)").map(|(at, _)| page.split_at(at)) {
+                let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+                let named = before.rsplit(|letter| !is_name(letter)).next().unwrap();
+                let file = format!("{named}.1");
+                assert!(
+                    pages.iter().any(|(name, _)| *name == file),
+                    "{name} names {named}"
+                );
+            }
+        }
+    }
+
+    #[cfg(feature = "tune")]
+    #[test]
+    fn pages_name_the_commands_above_and_a_page_of_the_manual() {
+        let pages = pages();
+        for (name, other) in [
+            ("longhaul", "README.md"),
+            ("longhaul-relay", "longhaul(1)"),
+            ("longhaul-relay", "/usr/share/doc/longhaul/relay.md"),
+            ("longhaul-cc-simulate", "longhaul(1), longhaul-cc(1)"),
+            (
+                "longhaul-cc-simulate",
+                "/usr/share/doc/longhaul/simulate.md",
+            ),
+        ] {
+            let text = section(&pages, name, "\"SEE ALSO\"");
+            assert!(text.contains(other), "{name}: {text}");
+        }
+    }
+
+    #[cfg(feature = "lab")]
+    #[test]
+    fn exit_codes_are_those_of_the_command() {
+        let pages = pages();
+        let codes = |name| section(&pages, name, "\"EXIT STATUS\"");
+        for name in ["longhaul-lab-run", "longhaul-demo"] {
+            assert!(codes(name).contains("4: a check"), "{name}");
+        }
+        for name in ["longhaul", "longhaul-relay", "longhaul-doctor"] {
+            assert!(!codes(name).contains("4: a check"), "{name}");
+        }
+        assert!(codes("longhaul-doctor").starts_with("0 nothing limits that path"));
+        assert!(codes("longhaul-cc-load").starts_with("0 loaded"));
+        assert!(codes("longhaul-run").starts_with("PROGRAM's"));
+        for (name, page) in &pages {
+            assert!(!page.contains("Exit codes:"), "{name}");
+        }
+    }
+
+    /// Returns the text of one section of a page.
+    #[cfg(feature = "tune")]
+    fn section(pages: &[(String, String)], name: &str, title: &str) -> String {
+        let file = format!("{name}.1");
+        let (_, page) = pages.iter().find(|(name, _)| *name == file).unwrap();
+        let (_, section) = page.split_once(&format!(".SH {title}\n")).unwrap();
+        let section = section.split(".SH").next().unwrap();
+        section.replace("*(Aq", "'")
+    }
+
+    #[test]
+    fn name_sections_have_no_shell_command() {
+        for (name, page) in pages() {
+            let (_, below) = page.split_once(".SH NAME\n").unwrap();
+            let line = below.lines().next().unwrap();
+            assert!(!line.contains(" > "), "{name}: {line}");
         }
     }
 

@@ -9,7 +9,7 @@ use longhaul_command::manual;
 use std::path::Path;
 
 /// Examples that `-h` shows, at most.
-const SHORT_EXAMPLES: usize = 3;
+const SHORT_EXAMPLES: usize = 2;
 
 /// Commands and the page that explains each.
 const PAGES: [(&str, &str); 15] = [
@@ -30,8 +30,43 @@ const PAGES: [(&str, &str); 15] = [
     ("generate", "README"),
 ];
 
+/// Subcommands with a page of their own. The others are on the page of their command.
+const SUBCOMMAND_PAGES: [(&str, &str); 2] =
+    [("cc simulate", "simulate"), ("tap capture", "tap-capture")];
+
 /// Commands with more options than a screen has lines, and the options that `-h` shows.
-const COMMON_OPTIONS: [(&str, &[&str]); 5] = [
+const COMMON_OPTIONS: [(&str, &[&str]); 7] = [
+    (
+        "cc simulate",
+        &[
+            "cc",
+            "streams",
+            "flow",
+            "rate",
+            "delay",
+            "rtt",
+            "queue",
+            "loss",
+            "duration",
+            "interval",
+            "ack-ratio",
+            "json",
+        ],
+    ),
+    (
+        "tap capture",
+        &[
+            "interface",
+            "filter",
+            "netns",
+            "write",
+            "rotate",
+            "files",
+            "duration",
+            "count",
+            "force",
+        ],
+    ),
     (
         "link",
         &[
@@ -47,27 +82,16 @@ const COMMON_OPTIONS: [(&str, &[&str]); 5] = [
             "http",
             "forward",
             "transparent",
-            "convert",
             "allow-from",
             "peer",
             "cc-downstream",
             "cc-upstream",
-            "admin",
         ],
     ),
     (
         "copy",
         &[
-            "streams",
-            "cc",
-            "limit",
-            "transport",
-            "dry-run",
-            "delete",
-            "exclude",
-            "ssh",
-            "json",
-            "quiet",
+            "streams", "cc", "limit", "dry-run", "delete", "exclude", "json", "quiet",
         ],
     ),
     (
@@ -93,7 +117,6 @@ const COMMON_OPTIONS: [(&str, &[&str]); 5] = [
             "ack-ratio",
             "user",
             "verbose",
-            "json",
         ],
     ),
 ];
@@ -102,13 +125,36 @@ const COMMON_OPTIONS: [(&str, &[&str]); 5] = [
 pub(crate) fn complete(command: Command, directory: &Path) -> Command {
     // The options of the log are the same for all commands; the help of `longhaul` itself shows them.
     let command = command.mut_args(|argument| argument.hide_short_help(true));
-    PAGES.into_iter().fold(command, |command, (name, page)| {
-        if command.find_subcommand(name).is_none() {
-            return command; // A Cargo feature left it out.
-        }
+    let pages = PAGES.into_iter().chain(SUBCOMMAND_PAGES);
+    pages.fold(command, |command, (name, page)| {
         let path = manual::page_in(directory, page);
-        command.mut_subcommand(name, |subcommand| end_with_page(subcommand, name, &path))
+        let names: Vec<_> = name.split(' ').collect();
+        change_at(command, &names, &|command| {
+            end_with_page(command, name, &path)
+        })
     })
+}
+
+/// Returns the path of the page that explains a command, such as `cc simulate`. The empty name is `longhaul` itself.
+pub(crate) fn page_of(name: &str, directory: &Path) -> String {
+    let first = name.split(' ').next().unwrap_or_default();
+    let page_of = |name: &str| {
+        let mut pages = PAGES.into_iter().chain(SUBCOMMAND_PAGES);
+        pages.find(|(command, _)| *command == name)
+    };
+    let page = page_of(name).or_else(|| page_of(first));
+    manual::page_in(directory, page.map_or("README", |(_, page)| page))
+}
+
+/// Changes the subcommand with these names, unless a Cargo feature left it out.
+fn change_at(command: Command, names: &[&str], change: &dyn Fn(Command) -> Command) -> Command {
+    match names {
+        [] => change(command),
+        [first, ..] if command.find_subcommand(first).is_none() => command,
+        [first, others @ ..] => {
+            command.mut_subcommand(first, |command| change_at(command, others, change))
+        }
+    }
 }
 
 /// Returns the command that the user named and that a Cargo feature left out, if this is the error.
@@ -177,22 +223,49 @@ mod tests {
         complete(crate::Cli::command(), Path::new("/usr/share/doc/longhaul"))
     }
 
+    /// Columns of a terminal.
+    const COLUMNS: usize = 80;
+
+    /// Returns the subcommands of a command at all levels.
+    fn all_below(command: &Command) -> Vec<Command> {
+        let subcommands = command.get_subcommands();
+        subcommands
+            .flat_map(|command| [vec![command.clone()], all_below(command)].concat())
+            .collect()
+    }
+
     #[test]
-    fn short_help_of_each_command_fits_a_screen() {
-        for mut subcommand in command().get_subcommands().cloned() {
-            let help = subcommand.render_help().to_string();
+    fn short_help_of_each_command_and_subcommand_fits_a_screen() {
+        let mut built = command();
+        built.build();
+        let commands = [vec![built.clone()], all_below(&built)].concat();
+        for command in commands {
+            let help = command.term_width(COLUMNS).render_help().to_string();
             let lines = help.lines().count();
-            assert!(
-                lines <= SCREEN,
-                "{} has {lines} lines:\n{help}",
-                subcommand.get_name()
-            );
+            assert!(lines <= SCREEN, "{lines} lines:\n{help}");
+        }
+    }
+
+    #[test]
+    fn page_of_a_subcommand_is_its_own_or_that_of_its_command() {
+        for (name, page) in [
+            ("", "docs/README.md"),
+            ("cc", "docs/cc.md"),
+            ("cc simulate", "docs/simulate.md"),
+            ("site token new", "docs/site.md"),
+        ] {
+            assert_eq!(page_of(name, Path::new("docs")), page);
         }
     }
 
     #[test]
     fn help_of_each_command_names_a_page_of_the_manual() {
-        for mut subcommand in command().get_subcommands().cloned() {
+        let command = command();
+        let commands = command.get_subcommands().cloned();
+        let own_page = SUBCOMMAND_PAGES
+            .iter()
+            .filter_map(|(name, _)| find(&command, name));
+        for mut subcommand in commands.chain(own_page) {
             for help in [subcommand.render_help(), subcommand.render_long_help()] {
                 let help = help.to_string();
                 let page = help.rsplit_once("/usr/share/doc/longhaul/");
@@ -203,6 +276,14 @@ mod tests {
                 assert!(path.exists(), "{}", path.display());
             }
         }
+    }
+
+    /// Returns a subcommand by its names, or `None` if a Cargo feature left it out.
+    fn find(command: &Command, name: &str) -> Option<Command> {
+        let found = name
+            .split(' ')
+            .try_fold(command, |command, name| command.find_subcommand(name));
+        found.cloned()
     }
 
     #[test]
@@ -218,12 +299,17 @@ mod tests {
         assert_eq!(left_out(&parser(), &error("--tap")), None);
     }
 
-    #[cfg(all(feature = "link", feature = "tune", feature = "webdav"))]
+    #[cfg(all(
+        feature = "link",
+        feature = "tap",
+        feature = "tune",
+        feature = "webdav"
+    ))]
     #[test]
     fn common_options_exist() {
         let command = command();
         for (name, options) in COMMON_OPTIONS {
-            let subcommand = command.find_subcommand(name).unwrap();
+            let subcommand = find(&command, name).unwrap();
             for option in options {
                 let mut arguments = subcommand.get_arguments();
                 assert!(
