@@ -69,10 +69,10 @@ fn intact_records(
     if damaged.get(..HEADER_LEN) != Some(&whole[..HEADER_LEN]) {
         return Vec::new();
     }
-    let written = whole[HEADER_LEN..].chunks(RECORD_LEN);
-    let written: HashMap<&[u8], &BlockRecord> = written.zip(sealed).collect();
-    let slots = damaged[HEADER_LEN..].chunks_exact(RECORD_LEN);
-    let found = slots.filter_map(|slot| written.get(slot));
+    let (written, _) = whole[HEADER_LEN..].as_chunks::<RECORD_LEN>();
+    let written: HashMap<_, &BlockRecord> = written.iter().zip(sealed).collect();
+    let (slots, _) = damaged[HEADER_LEN..].as_chunks();
+    let found = slots.iter().filter_map(|slot| written.get(slot));
     let found = found.map(|record| **record);
     found
         .filter(|record| record.0 < header.blocks.count())

@@ -4,11 +4,10 @@
 /// Adds the 32-bit words of `bytes` to `initial`, without folding. An incomplete last word is padded with zeros.
 #[must_use]
 pub fn sum(bytes: &[u8], initial: u64) -> u64 {
-    let mut words = bytes.chunks_exact(4);
-    let total = words.by_ref().fold(initial, |sum, word| {
-        sum + u64::from(u32::from_be_bytes([word[0], word[1], word[2], word[3]]))
+    let (words, rest) = bytes.as_chunks();
+    let total = words.iter().fold(initial, |sum, word| {
+        sum + u64::from(u32::from_be_bytes(*word))
     });
-    let rest = words.remainder();
     let mut last = [0; 4];
     last[..rest.len()].copy_from_slice(rest);
     total + u64::from(u32::from_be_bytes(last))

@@ -177,7 +177,8 @@ mod tests {
             cuts in proptest::collection::btree_set(0_u64..200, 0..12),
         ) {
             let cuts: Vec<u64> = cuts.into_iter().collect();
-            let ranges: Vec<_> = cuts.chunks_exact(2).map(|two| two[0]..two[1]).collect();
+            let ranges = cuts.as_chunks().0.iter().map(|&[start, end]| start..end);
+            let ranges: Vec<_> = ranges.collect();
             let expected: BTreeSet<u64> = ranges.iter().cloned().flatten().collect();
             let mut work = Work::default();
             work.add(5, Missing::Blocks(ranges));

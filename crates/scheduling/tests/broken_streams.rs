@@ -73,7 +73,7 @@ fn missing_parts() -> impl Strategy<Value = Vec<Missing>> {
     let bounds = prop::collection::btree_set(0_u64..60, 2..8);
     let blocks = bounds.prop_map(|bounds: BTreeSet<u64>| {
         let bounds: Vec<u64> = bounds.into_iter().collect();
-        let ranges = bounds.chunks_exact(2).map(|range| range[0]..range[1]);
+        let ranges = bounds.as_chunks().0.iter().map(|&[start, end]| start..end);
         Missing::Blocks(ranges.collect())
     });
     let small = (0_u64..3 << 20).prop_map(Missing::Whole);

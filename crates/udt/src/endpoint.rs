@@ -124,8 +124,8 @@ where
     /// Accepts connections from now on.
     pub fn listen(&mut self) {
         let mut key = [0; 32];
-        for chunk in key.chunks_exact_mut(4) {
-            chunk.copy_from_slice(&(self.random)().to_be_bytes());
+        for chunk in key.as_chunks_mut().0 {
+            *chunk = (self.random)().to_be_bytes();
         }
         self.listener = Some(Listener::new(self.config, key));
     }

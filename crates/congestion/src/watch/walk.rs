@@ -53,12 +53,12 @@ impl Watch {
             return Ok(Vec::new());
         }
         let bytes = self.walk("watch_acks", &loaded.acks()?, ACK_RECORD)?;
-        Ok(bytes.chunks_exact(ACK_RECORD).map(ack_record).collect())
+        Ok(bytes.as_chunks().0.iter().map(ack_record).collect())
     }
 
     fn all(&self, loaded: &Loaded) -> Result<Vec<Connection>, Error> {
         let bytes = self.walk("watch", &loaded.connections()?, RECORD)?;
-        Ok(bytes.chunks_exact(RECORD).map(Connection::read).collect())
+        Ok(bytes.as_chunks().0.iter().map(Connection::read).collect())
     }
 
     /// Returns the records that a program writes for the map's entries.
@@ -82,7 +82,7 @@ impl Watch {
 const ACK_RECORD: usize = 48 + ack_counts::BYTES;
 
 /// Parses a record, in the order of `struct ack_record`.
-fn ack_record(record: &[u8]) -> (Ends, AckCounts) {
+fn ack_record(record: &[u8; ACK_RECORD]) -> (Ends, AckCounts) {
     let mut at = Cursor(record);
     let netns = at.u32();
     let (family, local_port, remote_port, _) = (at.u16(), at.u16(), at.u16(), at.u16());
@@ -121,7 +121,7 @@ impl Cursor<'_> {
 
 impl Connection {
     /// Parses a record, in the order of `struct record` in watch.bpf.c.
-    fn read(record: &[u8]) -> Self {
+    fn read(record: &[u8; RECORD]) -> Self {
         let mut at = Cursor(record);
         let (pacing_rate, bytes_acked) = (at.u64(), at.u64());
         let own = std::array::from_fn(|_| at.u64());
@@ -198,8 +198,7 @@ mod tests {
         record.extend([127, 0, 0, 1].iter().chain(&[0; 12]));
         record.extend([10, 9, 0, 2].iter().chain(&[0; 12]));
         record.extend(b"lh_scalable\0\0\0\0\0\0\0\0\0");
-        assert_eq!(record.len(), RECORD);
-        let connection = Connection::read(&record);
+        let connection = Connection::read(&record.try_into().unwrap());
         assert_eq!(connection.local, "127.0.0.1:5201".parse().unwrap());
         assert_eq!(connection.remote, "10.9.0.2:443".parse().unwrap());
         assert_eq!(connection.pacing_rate_bps, Some(1_000_000));

@@ -11,8 +11,9 @@ pub(super) const LABELS_MAX: usize = 8;
 /// word of a pseudowire, which begins with 0 (RFC 4385 §3).
 pub(super) fn ip_in_mpls(frame: &[u8], at: usize) -> Result<usize, IpNotFound> {
     let labels = frame.get(at..).ok_or(IpNotFound::Short)?;
-    let bottom = |label: &[u8]| label[2] & 1 == 1;
-    match labels.chunks_exact(4).take(LABELS_MAX).position(bottom) {
+    let bottom = |label: &[u8; 4]| label[2] & 1 == 1;
+    let (whole, _) = labels.as_chunks();
+    match whole.iter().take(LABELS_MAX).position(bottom) {
         Some(before) => ip_at(frame, at + 4 * (before + 1)),
         None if labels.len() < 4 * LABELS_MAX => Err(IpNotFound::Short),
         None => Err(IpNotFound::Protocol),

@@ -38,14 +38,14 @@ pub(crate) fn copy_to_file(dir: impl AsFd, file: impl AsFd, in_group: bool) {
 /// Access control list for a file. The owner may always read and write. A group other than the
 /// directory's gets the permissions of all others.
 fn file_acl(mut list: Vec<u8>, in_group: bool) -> Option<Vec<u8>> {
-    let entries = list.get_mut(4..)?;
+    let (entries, _) = list.get_mut(4..)?.as_chunks_mut::<8>();
     let mut everybody = 0;
-    for entry in entries.chunks_exact(8) {
+    for entry in &*entries {
         if tag(entry) == OTHER {
             everybody = u16::from_le_bytes([entry[2], entry[3]]);
         }
     }
-    for entry in entries.chunks_exact_mut(8) {
+    for entry in entries {
         let has = u16::from_le_bytes([entry[2], entry[3]]);
         let has = match tag(entry) {
             USER_OBJ => READ_AND_WRITE,

@@ -79,7 +79,7 @@ pub(super) fn is_copied(name: &[u8]) -> bool {
 /// version (4 bytes), then entries of tag (2), permissions (2) and number (4), little-endian.
 pub(super) fn group_bits(acl: &[u8]) -> u32 {
     const GROUP_OBJ: [u8; 2] = [4, 0];
-    let entries = acl.get(4..).unwrap_or_default().chunks_exact(8);
-    let group = entries.into_iter().find(|entry| entry[..2] == GROUP_OBJ);
+    let (entries, _) = acl.get(4..).unwrap_or_default().as_chunks::<8>();
+    let group = entries.iter().find(|entry| entry[..2] == GROUP_OBJ);
     group.map_or(0, |entry| u32::from(entry[2]) & 0o7)
 }

@@ -95,8 +95,9 @@ impl Header {
             version.ctime.0.cast_unsigned(),
             version.inode,
         ];
-        for (word, place) in words.iter().zip(bytes[24..].chunks_exact_mut(8)) {
-            place.copy_from_slice(&word.to_be_bytes());
+        let (places, _) = bytes[24..].as_chunks_mut();
+        for (word, place) in words.iter().zip(places) {
+            *place = word.to_be_bytes();
         }
         let check = blake3::hash(&bytes[..CHECKED_LEN]);
         bytes[CHECKED_LEN..].copy_from_slice(check.as_bytes());

@@ -140,8 +140,8 @@ fn address(words: [u32; 4]) -> IpAddr {
         [first, 0, 0, 0] => Ipv4Addr::from(first.to_le_bytes()).into(),
         _ => {
             let mut octets = [0; 16];
-            for (bytes, word) in octets.chunks_exact_mut(4).zip(words) {
-                bytes.copy_from_slice(&word.to_le_bytes());
+            for (bytes, word) in octets.as_chunks_mut().0.iter_mut().zip(words) {
+                *bytes = word.to_le_bytes();
             }
             Ipv6Addr::from(octets).into()
         }

@@ -314,8 +314,8 @@ impl<'a> LossReport<'a> {
 
 /// Iterates over the whole words of a body. Left-over bytes are ignored.
 fn words(body: &[u8]) -> impl Iterator<Item = u32> + use<'_> {
-    body.chunks_exact(4)
-        .map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]))
+    let (words, _) = body.as_chunks();
+    words.iter().map(|word| u32::from_be_bytes(*word))
 }
 
 fn put_words(to: &mut Vec<u8>, words: &[u32]) {
