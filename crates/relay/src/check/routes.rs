@@ -66,9 +66,11 @@ fn destinations(rule: &Rule) -> Vec<Option<&Target>> {
     }
 }
 
+const ALL_PORTS: RangeInclusive<u16> = 0..=u16::MAX;
+
 fn ranges(ports: &[Ports]) -> Vec<RangeInclusive<u16>> {
     match ports.is_empty() {
-        true => vec![0..=u16::MAX],
+        true => vec![ALL_PORTS],
         false => ports.iter().map(Ports::range).collect(),
     }
 }

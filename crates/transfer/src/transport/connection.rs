@@ -69,7 +69,7 @@ pub(crate) enum Connection {
 }
 
 /// Byte that each side sends before it continues without TLS.
-const PLAINTEXT_MARKER: [u8; 1] = [b'P'];
+const PLAINTEXT_MARKER: [u8; 1] = *b"P";
 
 /// Time limit for a handshake: a few round trips, on any path.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);

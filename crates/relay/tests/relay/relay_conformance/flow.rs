@@ -53,7 +53,7 @@ pub(crate) fn sends_single_bytes_without_delay(path: &TestPath<'_>) {
     let (mut from, mut to) = path.open();
     let mut is_slow = |round: usize| {
         let start = Instant::now();
-        for half in [b'a', b'b'] {
+        for half in *b"ab" {
             from.write_all(&[half]).unwrap();
         }
         assert_eq!(read_array(&mut to), *b"ab");

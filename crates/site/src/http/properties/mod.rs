@@ -20,7 +20,7 @@ use super::{
     listing,
     request::{
         properties::{RequestedProperties, parse_blocking, parse_changes},
-        target::{Target, url_path},
+        target::{Rejection, Target, url_path},
     },
     response::{HttpResponse, text_response, xml_response},
 };
@@ -45,7 +45,7 @@ pub(super) async fn propfind(
     }
     let meta = match stat_target(&files, &target).await {
         Ok(meta) => meta,
-        Err(response) => return response,
+        Err((status, why)) => return text_response(status, why),
     };
     let listed = match request.headers().get("depth") {
         Some(depth) if depth == "0" => Ok(None),
@@ -92,7 +92,7 @@ pub(super) async fn proppatch(
     };
     let meta = match stat_target(&files, &target).await {
         Ok(meta) => meta,
-        Err(response) => return response,
+        Err((status, why)) => return text_response(status, why),
     };
     let href = href(&files, target.path.as_ref(), &meta);
     let changed = tokio::task::spawn_blocking(move || {
@@ -108,17 +108,17 @@ pub(super) async fn proppatch(
 }
 
 /// Returns the metadata of the target.
-async fn stat_target(files: &Files, target: &Target) -> Result<Meta, HttpResponse> {
+async fn stat_target(files: &Files, target: &Target) -> Result<Meta, Rejection> {
     if target.path.as_ref().is_some_and(RelPath::is_internal) {
-        return Err(text_response(StatusCode::NOT_FOUND, "not found"));
+        return Err((StatusCode::NOT_FOUND, "not found"));
     }
     files
         .stat(target.path.clone())
         .await
         .map_err(|error| match error {
-            FsError::NotFound => text_response(StatusCode::NOT_FOUND, "not found"),
-            FsError::Forbidden => text_response(StatusCode::FORBIDDEN, "the site can't read it"),
-            _ => text_response(StatusCode::INTERNAL_SERVER_ERROR, "the site can't read it"),
+            FsError::NotFound => (StatusCode::NOT_FOUND, "not found"),
+            FsError::Forbidden => (StatusCode::FORBIDDEN, "the site can't read it"),
+            _ => (StatusCode::INTERNAL_SERVER_ERROR, "the site can't read it"),
         })
 }
 

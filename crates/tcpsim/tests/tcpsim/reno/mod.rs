@@ -179,8 +179,8 @@ impl Receiver {
                 self.unacked = Some((id, now + DELAYED_ACK));
             }
             unacked => {
-                let unacked = unacked.map(|(first, _)| first..=first);
-                self.acks.extend(unacked.into_iter().chain([id..=id]));
+                self.acks.extend(unacked.map(|(first, _)| first..=first));
+                self.acks.push(id..=id);
             }
         }
     }
