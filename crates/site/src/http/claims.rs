@@ -88,6 +88,7 @@ impl Claims {
         let file = tempfile::Builder::new()
             .prefix(FILE_PREFIX)
             .tempfile_in(state.directory())?;
+        lock.set_owner(file.as_file())?;
         let (file, path) = file.keep()?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         let claims = Self {

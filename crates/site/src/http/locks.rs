@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use longhaul_command::{errln, exit::Refusal, outln};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use std::{fs::File, os::unix::fs::OpenOptionsExt, time::Duration};
+use std::{fs::File, time::Duration};
 
 const FILE: &str = "locks.json";
 
@@ -283,11 +283,12 @@ impl LockStore {
     /// meanwhile blocks neither other file systems nor the state directory, so tokens can still be removed.
     fn lock_device(&self) -> Result<File> {
         // This creates the directory with its mode, if needed.
-        drop(self.state.lock()?);
-        let path = self.state.path(&format!("changes-{:x}.lock", self.device));
-        let mut options = File::options();
-        let opened = options.create(true).append(true).mode(0o600).open(&path);
-        let file = opened.with_context(|| format!("cannot open {}", path.display()))?;
+        let lock = self.state.lock()?;
+        let name = format!("changes-{:x}.lock", self.device);
+        let opened = self.state.open_lock_file(&name, &lock);
+        drop(lock);
+        let failed = || format!("cannot open {}", self.state.path(&name).display());
+        let file = opened.with_context(failed)?;
         flock(&file, FlockOperation::LockExclusive)?;
         Ok(file)
     }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! State directory of a site, with its key and its tokens. Only its owner has access.
+//! State directory of a site, with its key and its tokens. Only its owner has access. All files in it belong to that
+//! owner, also those that root creates: otherwise a site of another user could not read them.
 
 use anyhow::{Context as _, Result};
 use longhaul_command::exit::Refusal;
 use rustix::fs::{FlockOperation, flock};
 use std::{
     fmt,
-    fs::{DirBuilder, File},
+    fs::{DirBuilder, File, Metadata},
     io::{self, Write},
-    os::unix::fs::{DirBuilderExt, MetadataExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown},
     path::{Path, PathBuf},
 };
 use tempfile::NamedTempFile;
@@ -95,9 +96,23 @@ impl StateDir {
         })?;
         let mut contents = file.as_file();
         contents.write_all(text.as_bytes()).with_context(failed)?;
+        lock.set_owner(contents).with_context(failed)?;
         file.as_file().sync_all().with_context(failed)?;
         file.persist(&path).with_context(failed)?;
         lock.0.sync_all().with_context(failed)
+    }
+
+    /// Opens a file of the directory to lock it, and creates it if it is missing.
+    pub(crate) fn open_lock_file(&self, name: &str, lock: &StateLock) -> io::Result<File> {
+        let mut options = File::options();
+        options.append(true).mode(0o600);
+        match options.clone().create_new(true).open(self.path(name)) {
+            Ok(file) => lock.set_owner(&file).map(|()| file),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                options.open(self.path(name))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Returns the refusal of a directory that this user can't use.
@@ -120,3 +135,21 @@ impl StateDir {
 /// Exclusive lock of the state directory.
 #[derive(Debug)]
 pub(crate) struct StateLock(File);
+
+impl StateLock {
+    /// Gives a new file of root to the owner and the group of the directory.
+    ///
+    /// The file must be one that this process has created. The owner of the directory could put a link to any file of
+    /// root in the place of an older one.
+    pub(crate) fn set_owner(&self, file: &File) -> io::Result<()> {
+        if !rustix::process::geteuid().is_root() {
+            return Ok(());
+        }
+        let owner = |meta: Metadata| (meta.uid(), meta.gid());
+        let (uid, gid) = owner(self.0.metadata()?);
+        match owner(file.metadata()?) == (uid, gid) {
+            true => Ok(()),
+            false => fchown(file, Some(uid), Some(gid)),
+        }
+    }
+}

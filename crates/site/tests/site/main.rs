@@ -14,5 +14,6 @@ mod site_mirror;
 mod site_namespaces;
 mod site_process;
 mod site_properties;
+mod site_service;
 mod site_suites;
 mod site_webdav;

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A site that runs as a service with an account of its own, whose operator is root.
+
+use crate::site_process::{Home, web::curl};
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt, chown},
+};
+
+/// User and group that no other file of a test has.
+const ACCOUNT: (u32, u32) = (1234, 1235);
+
+const LOCK: &str = "<D:lockinfo xmlns:D='DAV:'><D:lockscope><D:exclusive/></D:lockscope><D:locktype><D:write/>\
+                    </D:locktype></D:lockinfo>";
+
+/// Creates a state directory that belongs to [`ACCOUNT`]. Returns whether that succeeded.
+fn give_state_to_account(home: &Home) -> bool {
+    fs::create_dir(home.state()).unwrap();
+    fs::set_permissions(home.state(), fs::Permissions::from_mode(0o700)).unwrap();
+    let given = chown(home.state(), Some(ACCOUNT.0), Some(ACCOUNT.1));
+    longhaul_testbed::skip::require(given.is_ok(), "root (CAP_CHOWN)")
+}
+
+/// Checks the owner of all files in the state directory. Each of `prefixes` must be the start of a file's name.
+fn assert_owned_by_account(home: &Home, prefixes: &[&str]) {
+    let entries = fs::read_dir(home.state()).unwrap();
+    let files: Vec<_> = entries
+        .map(|entry| {
+            let entry = entry.unwrap();
+            let meta = entry.metadata().unwrap();
+            let name = entry.file_name().into_string().unwrap();
+            (name, (meta.uid(), meta.gid()), meta.mode() & 0o777)
+        })
+        .collect();
+    for (name, owner, mode) in &files {
+        assert_eq!((*owner, *mode), (ACCOUNT, 0o600), "{name}");
+    }
+    for prefix in prefixes {
+        let mut names = files.iter().map(|(name, ..)| name);
+        assert!(
+            names.any(|name| name.starts_with(prefix)),
+            "{prefix}: {files:?}"
+        );
+    }
+}
+
+#[test]
+fn tokens_of_root_keep_the_owner_of_the_state_directory() {
+    let home = Home::new();
+    if !give_state_to_account(&home) {
+        return;
+    }
+    home.token(&["new", "alice"]);
+    assert_owned_by_account(&home, &["identity.pem", "tokens.toml"]);
+    home.token(&["new", "bob", "--export", "data"]);
+    home.token(&["remove", "alice"]);
+    assert_owned_by_account(&home, &["identity.pem", "tokens.toml"]);
+}
+
+#[test]
+fn site_of_root_keeps_the_owner_of_the_state_directory() {
+    let home = Home::new();
+    if !give_state_to_account(&home) {
+        return;
+    }
+    let token = home.token(&["new", "me"]);
+    let site = home.site(&["--http", "127.0.0.1:0"]);
+    fs::write(home.data().join("old"), "old").unwrap();
+    let bearer = format!("Authorization: Bearer {token}");
+    let url = |name: &str| format!("{}/data/{name}", site.http.as_ref().unwrap());
+    for (arguments, name, status) in [
+        (&["-X", "LOCK", "-d", LOCK][..], "new", 201),
+        (&["-X", "DELETE"], "old", 204),
+    ] {
+        let arguments = [&["-H", &bearer], arguments].concat();
+        assert_eq!(curl(&arguments, &url(name)).0, status, "{name}");
+    }
+    assert_owned_by_account(&home, &["exports", "locks.json", "changes-", "claims-"]);
+}
