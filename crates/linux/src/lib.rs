@@ -25,7 +25,7 @@ pub use network::{
 };
 pub use processes::{
     account, cgroup, cleanup_process, contained, descriptors, file_size, memory, mtu_probing,
-    process, process_usage, sandbox, supervise, transient_cgroup,
+    process, process_usage, programs, sandbox, supervise, transient_cgroup,
 };
 pub use sockets::{
     activation, claim, disable_gso, packet_ring, process_sockets, sock_diag, socket, tcp_info,

@@ -14,10 +14,11 @@ use longhaul_linux::{
         marks::{Marks, TABLE_PREFIX},
         nft,
     },
+    programs,
     sock_diag::SockDiag,
 };
 use serde_json::Value;
-use std::{fs, process::Command};
+use std::fs;
 
 /// Whether a process runs in the network namespace, or `ip netns` has a name for it.
 pub(super) fn namespace_exists(namespace: u64) -> bool {
@@ -139,7 +140,7 @@ fn parse_rule_mark(rule: &Value) -> Option<(u32, u16)> {
 }
 
 fn run_json(program: &str, args: &[&str]) -> Result<Value> {
-    let output = Command::new(program)
+    let output = programs::command(program)
         .args(args)
         .output()
         .with_context(|| format!("cannot start {program}"))?;

@@ -14,10 +14,9 @@ use crate::{
     testbed::payload::{PayloadStore, payload_name},
 };
 use anyhow::{Context, Result, bail};
-use longhaul_linux::{contained::ExitReport, netns::Netns};
+use longhaul_linux::{contained::ExitReport, netns::Netns, programs};
 use longhaul_report::registry;
 use longhaul_results::result::Metrics;
-use rustix::fs::{Access, access};
 use std::{
     env,
     fs::{self, File},
@@ -148,7 +147,7 @@ impl HostCommand {
             .env_clear()
             .env("HOME", &self.home)
             .env("LANG", "C.UTF-8")
-            .envs(env::var_os("PATH").map(|path| ("PATH", path)));
+            .env("PATH", programs::search_path());
         Ok(command)
     }
 
@@ -238,17 +237,7 @@ pub(crate) fn address(topology: &Topology, host: &str, other: &str) -> Result<St
 pub(crate) fn missing(flow: &Flow) -> Option<&str> {
     let both = [flow.command.first(), flow.server.first()];
     let mut programs = both.into_iter().flatten().map(String::as_str);
-    programs.find(|program| !program.contains('{') && !is_installed(program))
-}
-
-/// Finds a program as execvp(3) does: a name with a slash is a path, any other is searched in PATH.
-fn is_installed(program: &str) -> bool {
-    let may_run = |file: &Path| file.is_file() && access(file, Access::EXEC_OK).is_ok();
-    if program.contains('/') {
-        return may_run(Path::new(program));
-    }
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).any(|directory| may_run(&directory.join(program)))
+    programs.find(|program| !program.contains('{') && programs::find(program).is_none())
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 use super::{run_to_end, save_json};
 use crate::{measure::Outcome, testbed::payload::Sink};
 use anyhow::{Context, Result, bail, ensure};
-use longhaul_linux::netns::Netns;
+use longhaul_linux::{netns::Netns, programs};
 use longhaul_report::registry;
 use longhaul_results::result::Metrics;
 use longhaul_units::Time;
@@ -54,7 +54,7 @@ pub(crate) async fn send(
 }
 
 fn command(request: CurlRequest<'_>) -> Command {
-    let mut command = Command::new("curl");
+    let mut command = programs::command("curl");
     command
         // Must come first: ignores ~/.curlrc.
         .args(["--disable", "--silent", "--show-error", "--fail"])

@@ -2,12 +2,13 @@
 //! Dante's SOCKS server, connecting directly or through another one.
 
 use super::proxy_config::ProxyConfig;
+use longhaul_linux::programs;
 use std::{fmt::Write as _, net::Ipv4Addr, path::Path, process::Command};
 
 /// Runs Dante in the foreground with this configuration; `-N 2` starts two servers, one per core
 /// here.
 pub(super) fn command(config_file: &Path, scratch: &Path) -> Command {
-    let mut command = Command::new("danted");
+    let mut command = programs::command("danted");
     command.arg("-f").arg(config_file);
     command.arg("-p").arg(scratch.join("pid")).args(["-N", "2"]);
     command

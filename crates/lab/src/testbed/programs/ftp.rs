@@ -5,8 +5,8 @@
 use super::daemon::Daemon;
 use crate::network::ports::FTP;
 use anyhow::{Context, Result};
-use longhaul_linux::netns::Netns;
-use std::{fs, path::Path, process::Command};
+use longhaul_linux::{netns::Netns, programs};
+use std::{fs, path::Path};
 
 /// Starts vsftpd on every address of `netns`, serving `files`; ready on return.
 pub(crate) async fn start(netns: &Netns, files: &Path, directory: &Path) -> Result<Daemon> {
@@ -15,7 +15,7 @@ pub(crate) async fn start(netns: &Netns, files: &Path, directory: &Path) -> Resu
     let scratch = Path::new("/run").join(format!("vsftpd-{host}"));
     fs::create_dir_all(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;
     fs::write(&configuration, text(files, &scratch))?;
-    let mut command = Command::new("vsftpd");
+    let mut command = programs::command("vsftpd");
     command.arg(fs::canonicalize(&configuration)?);
     let mut daemon = Daemon::start(&format!("vsftpd-{host}"), command, netns, directory)?;
     daemon.wait_until_listening(netns, FTP).await?;

@@ -3,11 +3,12 @@
 //! possible, pipes of 1 MiB, buffers of 64 KiB.
 
 use super::proxy_config::ProxyConfig;
+use longhaul_linux::programs;
 use std::{fmt::Write as _, path::Path, process::Command};
 
 /// Returns the command that runs HAProxy in the foreground with this configuration file.
 pub(super) fn command(config_file: &Path) -> Command {
-    let mut command = Command::new("haproxy");
+    let mut command = programs::command("haproxy");
     command.arg("-db").arg("-f").arg(config_file);
     command
 }

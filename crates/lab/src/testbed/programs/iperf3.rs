@@ -8,18 +8,14 @@ use crate::{
     scenario::{Direction, Flow},
 };
 use anyhow::{Context, Result, bail};
-use longhaul_linux::netns::Netns;
+use longhaul_linux::{netns::Netns, programs};
 use longhaul_results::result::Metrics;
 use serde_json::Value;
-use std::{
-    net::SocketAddrV4,
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::{net::SocketAddrV4, path::Path, process::Stdio};
 
 /// Starts a server for one test; ready on return.
 pub(crate) async fn serve(netns: &Netns, port: u16, directory: &Path) -> Result<Daemon> {
-    let mut command = Command::new("iperf3");
+    let mut command = programs::command("iperf3");
     command.args(["--server", "--one-off", "--port", &port.to_string()]);
     let name = format!("iperf3-{}-{port}", netns.name().unwrap_or("host"));
     let mut daemon = Daemon::start(&name, command, netns, directory)?;
@@ -35,7 +31,7 @@ pub(crate) async fn measure(
     sender_options: &SenderOptions,
     record: &Path,
 ) -> Result<Outcome> {
-    let mut command = Command::new("iperf3");
+    let mut command = programs::command("iperf3");
     command
         .arg("--json")
         .args(arguments(target, flow, sender_options));

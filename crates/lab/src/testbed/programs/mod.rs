@@ -19,7 +19,7 @@ pub(crate) mod udt;
 use crate::scenario::{Program, RelayProgram};
 use anyhow::{Context, Result, bail};
 use longhaul_command::exit::Refusal;
-use longhaul_linux::{netns::Netns, process};
+use longhaul_linux::{netns::Netns, process, programs};
 use std::{
     collections::BTreeMap,
     io,
@@ -35,7 +35,7 @@ type Needed = (&'static str, &'static str, &'static str);
 /// # Errors
 /// The program cannot be run.
 fn version((program, flag, _): Needed) -> io::Result<String> {
-    let output = Command::new(program)
+    let output = programs::command(program)
         .arg(flag)
         .stdin(std::process::Stdio::null())
         .output()?;

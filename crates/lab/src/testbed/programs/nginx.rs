@@ -4,14 +4,13 @@
 use super::daemon::Daemon;
 use crate::network::{SenderOptions, ports::web_port};
 use anyhow::{Context, Result};
-use longhaul_linux::{netns::Netns, socket};
+use longhaul_linux::{netns::Netns, programs, socket};
 use rustix::io::{FdFlags, fcntl_setfd};
 use std::{
     fs,
     net::{Ipv4Addr, TcpListener},
     os::fd::AsRawFd,
     path::Path,
-    process::Command,
 };
 
 /// Starts nginx on every address of `netns`, serving `files` on one port for each set of sender
@@ -28,7 +27,7 @@ pub(crate) async fn start(
     fs::create_dir_all(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;
     fs::write(&configuration, text(files, &scratch, option_sets.len()))?;
     let sockets = netns.run(|| listeners(option_sets))?;
-    let mut command = Command::new("nginx");
+    let mut command = programs::command("nginx");
     command
         .arg("-c")
         .arg(fs::canonicalize(&configuration)?)

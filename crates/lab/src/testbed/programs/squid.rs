@@ -2,13 +2,14 @@
 //! Squid as a proxy without a cache, connecting directly or through another one.
 
 use super::proxy_config::ProxyConfig;
+use longhaul_linux::programs;
 use std::{fmt::Write as _, path::Path, process::Command};
 
 /// Runs Squid in the foreground with this configuration. Its service name must be unique to the
 /// host.
 pub(super) fn command(config_file: &Path, host: &str) -> Command {
     let service: String = host.chars().filter(char::is_ascii_alphanumeric).collect();
-    let mut command = Command::new("squid");
+    let mut command = programs::command("squid");
     command
         .args(["-N", "-d", "1", "-n", &service, "-f"])
         .arg(config_file);
