@@ -10,7 +10,10 @@ use crate::{
     rules::LEASE,
 };
 use longhaul_command::exit::Refusal;
-use longhaul_linux::netfilter::changes::{ChangeMonitor, Event};
+use longhaul_linux::netfilter::{
+    changes::{ChangeMonitor, Event},
+    nft::NftError,
+};
 use std::{
     io::{self, PipeReader, PipeWriter, Read, Write},
     sync::{
@@ -102,11 +105,14 @@ impl Drop for Interception {
 }
 
 /// Turns an error into a refusal that names all requirements. Missing rights and missing kernel features give the same
-/// errors.
+/// errors. The error of a missing program says itself what to do.
 fn refuse_with_requirements(error: anyhow::Error) -> anyhow::Error {
-    match error.downcast_ref::<Refusal>() {
-        Some(_) => error,
-        None => Refusal::unsupported(format!(
+    if error.is::<Refusal>() {
+        return error;
+    }
+    match error.downcast_ref() {
+        Some(NftError::Start(_)) => Refusal::unsupported(format!("--intercept: {error}")),
+        _ => Refusal::unsupported(format!(
             "--intercept: {error:#} (it needs CAP_NET_ADMIN, nft, and nf_tables with tproxy, \
              socket and fib)"
         )),
@@ -211,5 +217,21 @@ fn log_stall(was_alive: bool, is_alive: bool) {
         (true, false) => warn!("a thread stalls: new connections bypass the relay"),
         (false, true) => info!("intercepting again"),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_only_the_package_if_nft_is_missing() {
+        let missing = NftError::Start(io::ErrorKind::NotFound.into());
+        let error = format!("{:#}", refuse_with_requirements(missing.into()));
+        assert_eq!(error.matches("entity not found").count(), 1, "{error}");
+        assert!(error.ends_with("apt-get install nftables"), "{error}");
+        let refused = NftError::Refused("Could not process rule".to_owned());
+        let error = format!("{:#}", refuse_with_requirements(refused.into()));
+        assert!(error.contains("it needs CAP_NET_ADMIN, nft,"), "{error}");
     }
 }

@@ -2,17 +2,20 @@
 //! Calls of the nft program.
 
 use super::Family;
+use crate::processes::programs;
 use std::{
     io::{self, Write},
-    process::{Command, Output, Stdio},
+    process::{Output, Stdio},
 };
 
 /// Failure of nft.
 #[derive(Debug, thiserror::Error)]
 pub enum NftError {
-    /// The program can't be started.
-    #[error("cannot start nft: {0} (the package is nftables)")]
-    Start(#[from] io::Error),
+    /// The program can't be started. The message has the cause, which is therefore not a source.
+    #[error(
+        "cannot start nft: {0}; if it is missing, install its package, for example: apt-get install nftables"
+    )]
+    Start(io::Error),
     /// The program failed, with this message.
     #[error("nft: {0}")]
     Refused(String),
@@ -40,13 +43,7 @@ pub fn delete_table(family: Family, table: &str) -> Result<(), NftError> {
 }
 
 fn run(args: &[&str], input: &str) -> Result<String, NftError> {
-    let output = match start("nft", args, input) {
-        // Ordinary users' search paths lack /usr/sbin.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            start("/usr/sbin/nft", args, input)?
-        }
-        outcome => outcome?,
-    };
+    let output = start(args, input).map_err(NftError::Start)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match output.status.success() {
         true => Ok(text(&output.stdout)),
@@ -58,8 +55,8 @@ fn run(args: &[&str], input: &str) -> Result<String, NftError> {
     }
 }
 
-fn start(program: &str, args: &[&str], input: &str) -> io::Result<Output> {
-    let mut child = Command::new(program)
+fn start(args: &[&str], input: &str) -> io::Result<Output> {
+    let mut child = programs::command("nft")
         .args(args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -70,4 +67,20 @@ fn start(program: &str, args: &[&str], input: &str) -> io::Result<Output> {
         let _ = stdin.write_all(input.as_bytes());
     }
     child.wait_with_output()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    #[test]
+    fn names_the_cause_and_the_package_once() {
+        let error = NftError::Start(io::ErrorKind::NotFound.into());
+        let expected = "cannot start nft: entity not found; if it is missing, install its package, for example: \
+                        apt-get install nftables";
+        assert_eq!(error.to_string(), expected);
+        // A report of the whole chain would name the cause again.
+        assert!(error.source().is_none());
+    }
 }
