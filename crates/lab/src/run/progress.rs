@@ -177,8 +177,20 @@ impl Progress {
             .unwrap_or_default()
     }
 
-    /// Remaining time: the mean of each cell's runs so far, or of all runs for a cell without any.
+    /// Whether the remaining time can be estimated: the durations of all pending cells are known, or a third of the runs
+    /// is done. The first runs may be the short ones.
+    fn can_estimate(&self, pending: &[usize]) -> bool {
+        let measured: usize = self.durations.values().map(Vec::len).sum();
+        let is_known = |cell: &usize| self.durations.contains_key(cell);
+        pending.iter().all(is_known) || measured * 3 >= measured + pending.len()
+    }
+
+    /// Remaining time: the mean of each cell's runs so far, or of all runs for a cell without any. `None` if too few runs
+    /// are done.
     fn time_left(&self, pending: &[usize]) -> Option<Time> {
+        if !self.can_estimate(pending) {
+            return None;
+        }
         let mean = |all: &mut dyn Iterator<Item = &Duration>| {
             let (count, sum) =
                 all.fold((0u32, Duration::ZERO), |(n, sum), one| (n + 1, sum + *one));
@@ -323,6 +335,25 @@ mod tests {
         assert_eq!(progress.time_left(&[0, 1]), Some(Time::from_secs(29)));
         // Cell 2 has no run yet: the mean of all runs, 18 s.
         assert_eq!(progress.time_left(&[2]), Some(Time::from_secs(18)));
+    }
+
+    #[test]
+    fn remaining_time_of_cells_without_runs_needs_a_third_of_the_runs() {
+        let mut progress = Progress {
+            runs: 12,
+            done: 1,
+            screen: None,
+            durations: HashMap::from([(0, vec![Duration::from_secs(3)])]),
+        };
+        let pending: Vec<usize> = (1..12).collect();
+        assert_eq!(progress.time_left(&pending), None);
+        // More runs of the same cell last as long as its first.
+        assert_eq!(progress.time_left(&[0; 11]), Some(Time::from_secs(33)));
+        progress.durations.insert(1, vec![Duration::from_secs(20)]);
+        progress.durations.insert(2, vec![Duration::from_secs(4)]);
+        assert_eq!(progress.time_left(&pending[2..]), None);
+        progress.durations.insert(3, vec![Duration::from_secs(5)]);
+        assert_eq!(progress.time_left(&pending[3..]), Some(Time::from_secs(64)));
     }
 
     #[test]
