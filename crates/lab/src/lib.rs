@@ -104,7 +104,8 @@ pub fn run_demo(args: DemoArgs) -> Result<()> {
         restart: false,
         json: false,
     };
-    let prepared = PreparedExperiment::read("demo", &request)?;
+    let mut prepared = PreparedExperiment::read("demo", &request)?;
+    prepared.create_directory()?;
     announce(&prepared, duration);
     exit_with(prepared.execute()?)
 }

@@ -80,6 +80,12 @@ impl PreparedExperiment {
         })
     }
 
+    /// Creates the directory for the result, and replaces its path by the real one.
+    pub(crate) fn create_directory(&mut self) -> Result<()> {
+        self.out = output_directory(&self.out)?;
+        Ok(())
+    }
+
     /// Refuses to replace another experiment that was interrupted.
     pub(crate) fn check_resumable(&self) -> Result<()> {
         resume::check(&self.out, &self.identity, self.restart)

@@ -6,6 +6,7 @@ use std::{
     collections::BTreeSet,
     ffi::OsStr,
     fs,
+    io::{BufRead, BufReader},
     os::unix::{fs::PermissionsExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Output, Stdio},
@@ -220,6 +221,44 @@ fn download_writes_result_report_and_records() {
             "{raw}"
         );
     }
+}
+
+/// Ordinary users' PATH lacks the directory of nginx and nft.
+#[test]
+fn finds_programs_outside_path() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let relay = "\n[relays.router]\ntransparent = '0.0.0.0:3129'\nallow_from = '10.9.0.0/16'\nintercept = [80]\n";
+    let bench = Bench::new(&["repetitions = 1\n", WIRES, DOWNLOAD, relay]);
+    let output = bench
+        .command(longhaul())
+        .env("PATH", "/usr/bin:/bin")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+/// The demo ends long after this line; it is killed.
+#[test]
+fn demo_announces_the_absolute_path_of_its_report() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut demo = Command::new(longhaul())
+        .args(["demo", "--set", "size=1MB", "--out", "out"])
+        .current_dir(directory.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(demo.stderr.take().unwrap()).lines();
+    let line = lines.find_map(|line| line.ok().filter(|line| line.starts_with("Report: ")));
+    demo.kill().unwrap();
+    demo.wait().unwrap();
+    let out = directory.path().canonicalize().unwrap().join("out");
+    let expected = format!("Report: {}", out.join("report.html").display());
+    assert_eq!(line, Some(expected));
 }
 
 #[test]
