@@ -60,6 +60,7 @@ pub use http::request::xml;
 use anyhow::Result;
 use args::{Command, TokenCommand};
 use keys::{state::StateDir, tokens};
+use longhaul_command::errln;
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
@@ -71,7 +72,17 @@ pub fn run(args: &Args) -> Result<()> {
                     name,
                     export,
                     read_only,
-                } => tokens::create(&state, name, export, *read_only),
+                } => {
+                    let is_new = args.state.is_none() && !state.directory().exists();
+                    tokens::create(&state, name, export, *read_only)?;
+                    if is_new {
+                        errln!(
+                            "longhaul: this token is for a new site with the state directory {state}; a service has \
+                             another directory (--state)"
+                        );
+                    }
+                    Ok(())
+                }
                 TokenCommand::List => tokens::list(&state),
                 TokenCommand::Remove { name } => tokens::remove(&state, name),
             }

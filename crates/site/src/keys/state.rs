@@ -9,7 +9,7 @@ use std::{
     fmt,
     fs::{DirBuilder, File, Metadata},
     io::{self, Write},
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown},
+    os::unix::fs::{DirBuilderExt, MetadataExt, fchown},
     path::{Path, PathBuf},
 };
 use tempfile::NamedTempFile;
@@ -103,7 +103,9 @@ impl StateDir {
     }
 
     /// Opens a file of the directory to lock it, and creates it if it is missing.
+    #[cfg(feature = "webdav")]
     pub(crate) fn open_lock_file(&self, name: &str, lock: &StateLock) -> io::Result<File> {
+        use std::os::unix::fs::OpenOptionsExt as _;
         let mut options = File::options();
         options.append(true).mode(0o600);
         match options.clone().create_new(true).open(self.path(name)) {

@@ -184,7 +184,9 @@ pub(crate) fn remove(state: &StateDir, name: &str) -> Result<()> {
     let lock = state.lock()?;
     let mut tokens = Tokens::read(state)?;
     if tokens.0.remove(name).is_none() {
-        return Err(Refusal::usage(format!("there is no token of {name}")));
+        return Err(Refusal::usage(format!(
+            "there is no token of {name} in {state}; --state names another directory"
+        )));
     }
     tokens.write(state, &lock)
 }

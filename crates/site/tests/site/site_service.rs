@@ -5,6 +5,7 @@ use crate::site_process::{Home, web::curl};
 use std::{
     fs,
     os::unix::fs::{MetadataExt, PermissionsExt, chown},
+    process::Command,
 };
 
 /// User and group that no other file of a test has.
@@ -76,4 +77,27 @@ fn site_of_root_keeps_the_owner_of_the_state_directory() {
         assert_eq!(curl(&arguments, &url(name)).0, status, "{name}");
     }
     assert_owned_by_account(&home, &["exports", "locks.json", "changes-", "claims-"]);
+}
+
+#[test]
+fn names_a_new_state_directory_that_nobody_has_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let new_token = |name: &str| {
+        let mut command = Command::new(longhaul_testbed::longhaul());
+        command.args(["site", "token", "new", name]);
+        command.env_remove("STATE_DIRECTORY");
+        let output = command.env("XDG_STATE_HOME", folder.path()).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let message = new_token("alice");
+    let state = folder.path().join("longhaul/site");
+    assert!(message.contains(state.to_str().unwrap()), "{message}");
+    assert!(message.contains("--state"), "{message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
+    assert_eq!(new_token("bob"), "");
+    // A directory that was given is no surprise.
+    let output = Home::new().token_command(&["new", "alice"]);
+    assert_eq!(output.stderr, b"", "{output:?}");
 }
