@@ -3,6 +3,7 @@
 
 use super::{
     config::Config,
+    exports::warn_of_unwritable,
     keys::{identity::Identity, tokens},
     listener::accept::{ShutdownTrigger, accept, listen},
     mirror::{ChangeNotifier, mirror},
@@ -68,6 +69,7 @@ async fn serve(config: Arc<Config>) -> Result<()> {
     let names = config.exports.keys().map(String::as_str);
     tokens::store_exports(&config.state, names)?;
     let records = RecordWriter { json: config.json };
+    warn_of_unwritable(&config.exports);
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
     let listeners = Listeners::open(&config).await?;

@@ -5,14 +5,25 @@ use super::{config::Export, keys::state::StateDir};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_store::path;
-use std::{collections::BTreeMap, os::unix::fs::MetadataExt, path::Path};
+use rustix::{
+    fs::{Access, AtFlags, CWD, accessat},
+    io::Errno,
+};
+use std::{collections::BTreeMap, io::ErrorKind, os::unix::fs::MetadataExt, path::Path};
+use tracing::warn;
 
 impl Export {
     pub(super) fn resolve(name: &str, directory: &Path, writable: bool) -> Result<Self> {
         let refused =
             |why: String| Refusal::usage(format!("export {name}: {}: {why}", directory.display()));
         let real = directory.canonicalize();
-        let directory = real.map_err(|error| refused(error.to_string()))?;
+        let directory = real.map_err(|error| {
+            let advice = match error.kind() {
+                ErrorKind::PermissionDenied => home_advice(directory),
+                _ => "",
+            };
+            refused(format!("{error}{advice}"))
+        })?;
         if !directory.is_dir() {
             return Err(refused("not a directory".to_owned()));
         }
@@ -20,6 +31,40 @@ impl Export {
             directory,
             writable,
         })
+    }
+}
+
+/// Warns of writable exports in which this process can't create files.
+pub(super) fn warn_of_unwritable(exports: &BTreeMap<String, Export>) {
+    for (name, export) in exports.iter().filter(|(_, export)| export.writable) {
+        let directory = &export.directory;
+        let access = Access::WRITE_OK | Access::EXEC_OK;
+        // Other errors say nothing about the rights.
+        if let Err(error @ (Errno::ACCESS | Errno::ROFS)) =
+            accessat(CWD, directory, access, AtFlags::EACCESS)
+        {
+            let advice = write_advice(error, directory);
+            let directory = directory.display();
+            warn!("export {name}: the site can't create files in {directory}: {error}: {advice}");
+        }
+    }
+}
+
+/// Returns what the operator can do about a directory without write access.
+fn write_advice(error: Errno, directory: &Path) -> String {
+    let remedy = match error {
+        Errno::ROFS => "mount it writable",
+        _ => "chown it to the site's user",
+    };
+    format!("{remedy}, or use --export-ro{}", home_advice(directory))
+}
+
+/// Returns what a service needs for a directory that `ProtectHome=` (systemd.exec(5)) covers.
+fn home_advice(directory: &Path) -> &'static str {
+    let homes = ["/home", "/root", "/run/user"];
+    match homes.iter().any(|home| directory.starts_with(home)) {
+        true => "; a systemd service needs ProtectHome=no",
+        false => "",
     }
 }
 
@@ -86,4 +131,19 @@ pub(super) fn is_within(path: &Path, directory: &Path) -> bool {
     };
     let wanted = identity(directory);
     wanted.is_some() && path.ancestors().any(|above| identity(above) == wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_the_way_out_of_a_directory_without_write_access() {
+        let advice = |error, path| write_advice(error, Path::new(path));
+        let outside = advice(Errno::ACCESS, "/srv/home");
+        assert!(outside.contains("chown") && outside.contains("--export-ro"));
+        assert!(!outside.contains("ProtectHome"));
+        assert!(advice(Errno::ACCESS, "/home/me/data").contains("ProtectHome=no"));
+        assert!(!advice(Errno::ROFS, "/srv").contains("chown"));
+    }
 }

@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A site that runs as a service with an account of its own, whose operator is root.
 
-use crate::site_process::{Home, web::curl};
+use crate::site_process::{
+    Home, SiteProcess,
+    web::{curl, wait_until},
+};
+use rustix::{
+    process::{Signal, geteuid},
+    thread::{CapabilitySet, remove_capability_from_bounding_set},
+};
 use std::{
     fs,
     os::unix::fs::{MetadataExt, PermissionsExt, chown},
     process::Command,
+    thread,
 };
 
 /// User and group that no other file of a test has.
@@ -100,4 +108,47 @@ fn names_a_new_state_directory_that_nobody_has_given() {
     // A directory that was given is no surprise.
     let output = Home::new().token_command(&["new", "alice"]);
     assert_eq!(output.stderr, b"", "{output:?}");
+}
+
+/// Starts a site that does not have root's right to write to any directory.
+fn spawn_without_override(command: Command) -> SiteProcess {
+    let spawn = move || {
+        if geteuid().is_root() {
+            // The thread's children inherit its bounding set.
+            remove_capability_from_bounding_set(CapabilitySet::DAC_OVERRIDE).unwrap();
+        }
+        SiteProcess::spawn(command)
+    };
+    thread::spawn(spawn).join().unwrap()
+}
+
+#[test]
+fn warns_at_start_of_exports_that_it_cannot_write() {
+    let home = Home::new();
+    let open = tempfile::tempdir().unwrap();
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let (closed, open) = (
+        format!("closed={}", home.data().display()),
+        format!("open={}", open.path().display()),
+    );
+    fs::set_permissions(home.data(), fs::Permissions::from_mode(0o555)).unwrap();
+    let mut command = home.command(&["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
+    command.args(["--export-ro", &closed, "--export", &open]);
+    command.stderr(log.reopen().unwrap());
+    let site = spawn_without_override(command);
+    wait_until(|| !site.http_processes().is_empty());
+    assert!(site.end(Signal::TERM).success());
+    let text = fs::read_to_string(log.path()).unwrap();
+    let warnings: Vec<_> = text.lines().filter(|l| l.contains("export ")).collect();
+    let [warning] = warnings[..] else {
+        panic!("{text}");
+    };
+    for part in [
+        "export data",
+        home.data().to_str().unwrap(),
+        "chown",
+        "--export-ro",
+    ] {
+        assert!(warning.contains(part), "{part}: {warning}");
+    }
 }
