@@ -3,16 +3,13 @@
 //! program, and the client's connection is its standard input and output. The process ends when the
 //! connection ends.
 
-use super::{config::SELF, listener::accept::ShutdownSignal, transcript::CopyTranscript};
+use super::{config::own_program, listener::accept::ShutdownSignal, transcript::CopyTranscript};
 use anyhow::{Context as _, Result};
 use longhaul_transfer::protocol::{auth::ExportScope, message};
 use parking_lot::Mutex;
 use std::{io, process::Stdio};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 use tokio::net::TcpStream;
-use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split},
-    process::Command,
-};
 use tokio_rustls::server::TlsStream;
 
 /// Bytes read at once. Each direction has a buffer of this size.
@@ -29,7 +26,7 @@ pub(super) async fn bridge(
     transcript: &Mutex<CopyTranscript>,
     mut shutdown: ShutdownSignal,
 ) -> Result<()> {
-    let mut command = Command::new(SELF);
+    let mut command = own_program();
     command.args(["copy", "--end", "--confined"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command

@@ -4,9 +4,14 @@
 use super::keys::{identity::Certificate, state::StateDir};
 use longhaul_transfer::protocol::options::Ports;
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+use tokio::process::Command;
 
-/// Path of this program, valid also after an update has replaced the file.
-pub(super) const SELF: &str = "/proc/self/exe";
+/// Returns a command that runs this program, also after an update has replaced the file.
+pub(super) fn own_program() -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("longhaul");
+    command
+}
 
 /// Configuration of a site.
 #[derive(Debug)]

@@ -112,13 +112,13 @@ async fn serve(config: Arc<Config>) -> Result<()> {
         }
     }
     records.write(&ready);
-    notify_systemd(&[NotifyState::Ready]);
+    notify_systemd(&[NotifyState::Ready, NotifyState::Status(&ready.to_string())]);
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }
     records.write(&Record::Stopping);
-    notify_systemd(&[NotifyState::Stopping]);
+    notify_systemd(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
     shutdown.trigger();
     while tasks.join_next().await.is_some() {}
     Ok(())

@@ -7,7 +7,7 @@
 //! overflow, so that scans would be needed anyway.
 
 use super::{
-    config::{Export, MirrorConfig, SELF},
+    config::{Export, MirrorConfig, own_program},
     listener::accept::ShutdownSignal,
     record::Record,
     record_writer::RecordWriter,
@@ -20,7 +20,6 @@ use std::{
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
-    process::Command,
     sync::Notify,
     time::{Instant, sleep},
 };
@@ -118,7 +117,7 @@ async fn run_copy(mirror_config: &MirrorConfig) -> Result<CopyReport> {
     // The slash copies the contents, not the directory itself.
     let mut directory = OsString::from(&mirror_config.directory);
     directory.push("/");
-    let mut command = Command::new(SELF);
+    let mut command = own_program();
     command.args(["copy", "--json", "--quiet", "--attended"]);
     if mirror_config.delete {
         command.arg("--delete");

@@ -6,7 +6,7 @@
 
 use super::{claims, server::HttpServer};
 use crate::{
-    config::{Config, SELF},
+    config::{Config, own_program},
     http_args::Scheme,
     listener::accept::{ShutdownSignal, ShutdownTrigger, accept},
     mirror::ChangeNotifier,
@@ -25,7 +25,7 @@ use std::{
 };
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
-    process::{Child, Command},
+    process::Child,
     signal::unix::{SignalKind, signal},
     time::{Instant, sleep, timeout},
 };
@@ -136,7 +136,7 @@ async fn run_process(
 
 fn spawn_process(listener: &tokio::net::TcpListener, scheme: Scheme) -> Result<Child> {
     let socket: OwnedFd = listener.as_fd().try_clone_to_owned()?;
-    Command::new(SELF)
+    own_program()
         .args(std::env::args_os().skip(1))
         .args(["--serve", &scheme.to_string()])
         .stdin(Stdio::from(socket))

@@ -2,7 +2,7 @@
 //! A site that runs as a service with an account of its own, whose operator is root.
 
 use crate::site_process::{
-    Home, SiteProcess,
+    Home, SiteProcess, WAIT_LIMIT,
     web::{curl, wait_until},
 };
 use rustix::{
@@ -11,7 +11,10 @@ use rustix::{
 };
 use std::{
     fs,
-    os::unix::fs::{MetadataExt, PermissionsExt, chown},
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt, chown},
+        net::UnixDatagram,
+    },
     process::Command,
     thread,
 };
@@ -150,5 +153,44 @@ fn warns_at_start_of_exports_that_it_cannot_write() {
         "--export-ro",
     ] {
         assert!(warning.contains(part), "{part}: {warning}");
+    }
+}
+
+#[test]
+fn reports_its_state_to_the_service_manager() {
+    let home = Home::new();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(WAIT_LIMIT)).unwrap();
+    let receive = || {
+        let mut bytes = [0; 4096];
+        let len = manager.recv(&mut bytes).unwrap();
+        String::from_utf8(bytes[..len].to_vec()).unwrap()
+    };
+    let mut command = home.command(&["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
+    command.env("NOTIFY_SOCKET", &path);
+    let site = SiteProcess::spawn(command);
+    let ready = receive();
+    let status = ready.lines().find_map(|line| line.strip_prefix("STATUS="));
+    let status = status.unwrap_or_else(|| panic!("{ready}"));
+    assert!(ready.lines().any(|line| line == "READY=1"), "{ready}");
+    let (address, http) = (site.address.to_string(), site.http.clone().unwrap());
+    for part in [address.as_str(), &http, "data"] {
+        assert!(status.contains(part), "{part}: {status}");
+    }
+    site.end(Signal::TERM);
+    let stopping = receive();
+    assert!(stopping.contains("STOPPING=1"), "{stopping}");
+}
+
+#[test]
+fn names_its_processes_longhaul() {
+    let home = Home::new();
+    let site = home.site(&["--http", "127.0.0.1:0"]);
+    wait_until(|| !site.http_processes().is_empty());
+    for pid in site.http_processes() {
+        let arguments = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
+        assert_eq!(arguments.split('\0').next(), Some("longhaul"));
     }
 }
