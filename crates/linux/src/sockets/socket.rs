@@ -62,7 +62,9 @@ impl Options {
             socket.set_tcp_congestion(name.as_bytes())?;
         }
         if self.transparent {
-            set_transparent(socket, family)?;
+            let set = set_transparent(socket, family);
+            let right = "CAP_NET_ADMIN or CAP_NET_RAW";
+            set.map_err(|error| name_right(error, "IP_TRANSPARENT", right))?;
         }
         self.apply_optional(socket, family)?;
         self.set_buffer_sizes(socket)?;
@@ -75,7 +77,8 @@ impl Options {
     /// Sets the options that have a value.
     fn apply_optional(&self, socket: &Socket, family: SocketAddr) -> io::Result<()> {
         if let Some(mark) = self.mark {
-            socket.set_mark(mark)?;
+            let set = socket.set_mark(mark);
+            set.map_err(|error| name_right(error, "SO_MARK", "CAP_NET_ADMIN"))?;
         }
         if let Some(rate) = self.pacing_rate {
             set_option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, rate)?;
@@ -110,6 +113,35 @@ impl Options {
             socket.set_recv_buffer_size(bytes)?;
         }
         Ok(())
+    }
+}
+
+/// A socket option that the caller may not set. It is the inner error of an [`io::Error`] of the kind
+/// [`io::ErrorKind::PermissionDenied`], because bind(2) and other options give errors of this kind too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{option} needs {right}")]
+pub struct MissingRight {
+    /// Name of the option.
+    pub option: &'static str,
+    /// Capabilities, one of which the caller needs.
+    pub right: &'static str,
+}
+
+impl MissingRight {
+    /// Returns the missing right if it is the cause of `error`.
+    #[must_use]
+    pub fn of(error: &io::Error) -> Option<Self> {
+        error.get_ref()?.downcast_ref().copied()
+    }
+}
+
+/// Replaces the error of a caller who may not set an option by [`MissingRight`].
+fn name_right(error: io::Error, option: &'static str, right: &'static str) -> io::Error {
+    match error.kind() {
+        kind @ io::ErrorKind::PermissionDenied => {
+            io::Error::new(kind, MissingRight { option, right })
+        }
+        _ => error,
     }
 }
 

@@ -10,8 +10,12 @@ use crate::{
     leg::{profile::set_initial_window, udt},
     listeners::listener::Listener,
 };
-use longhaul_command::exit::Refusal;
-use longhaul_linux::{activation, netfilter::marks::DOWNSTREAM_MARK, socket};
+use longhaul_command::exit::{LOW_PORT_REQUIREMENT, Refusal};
+use longhaul_linux::{
+    activation,
+    netfilter::marks::DOWNSTREAM_MARK,
+    socket::{self, MissingRight},
+};
 use longhaul_udt::socket::Socket;
 use std::{
     io::{self},
@@ -198,18 +202,39 @@ fn listen_error(error: io::Error, listener: &ListenerConfig) -> anyhow::Error {
         name,
         ..
     } = listener;
-    let denied = error.kind() == io::ErrorKind::PermissionDenied;
-    match kind {
-        Kind::Transparent { .. } if denied => Refusal::unsupported(format!(
-            "--transparent {address}: IP_TRANSPARENT needs CAP_NET_ADMIN or CAP_NET_RAW (run it as root)"
-        )),
-        _ if denied => Refusal::unsupported(format!(
-            "--{kind} {address}: ports below net.ipv4.ip_unprivileged_port_start need \
-             CAP_NET_BIND_SERVICE"
-        )),
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            Refusal::unsupported(format!("--{kind} {address}: {}", describe_denial(&error)))
+        }
         _ if *name == address.to_string() => {
             anyhow::Error::new(error).context(format!("--{kind} {address}"))
         }
         _ => anyhow::Error::new(error).context(format!("listener {name} ({kind} {address})")),
+    }
+}
+
+/// Names the right that a refused call needs. bind(2) refuses a low port with EACCES, options are refused with EPERM.
+fn describe_denial(error: &io::Error) -> String {
+    let not_permitted = rustix::io::Errno::PERM.raw_os_error();
+    match MissingRight::of(error) {
+        Some(missing) if missing.option == "SO_MARK" => {
+            format!("{missing}; --intercept-local and --keep-source set it (run it as root)")
+        }
+        Some(missing) => format!("{missing} (run it as root)"),
+        None if error.raw_os_error() == Some(not_permitted) => error.to_string(),
+        None => LOW_PORT_REQUIREMENT.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_low_ports_only_if_bind_is_refused() {
+        let denial =
+            |errno: rustix::io::Errno| describe_denial(&errno.into()).contains("ports below");
+        assert!(denial(rustix::io::Errno::ACCESS));
+        assert!(!denial(rustix::io::Errno::PERM));
     }
 }

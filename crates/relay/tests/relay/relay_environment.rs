@@ -12,6 +12,7 @@ use socket2::{Domain, Socket, Type};
 use std::{
     io::{self, Read, Write},
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    os::unix::process::CommandExt as _,
     process::Command,
     time::Duration,
 };
@@ -226,6 +227,26 @@ fn ignores_link_local_services() {
         let source = exchange(bed.connect(metadata), &server);
         assert_eq!(source, family.client);
     }
+}
+
+/// Interception on this host marks the sockets of all listeners.
+#[test]
+fn names_the_right_that_the_mark_needs() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let mut command = Command::new(longhaul_testbed::longhaul());
+    command
+        .args(["relay", "--socks5", "127.0.0.1:0", "--intercept-local"])
+        .args(["--transparent", "127.0.0.1:0", "--intercept", "10.5.0.0/16"]);
+    let output = command.uid(65534).gid(65534).output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{message}");
+    assert!(
+        message.contains("--socks5 127.0.0.1:0: SO_MARK needs CAP_NET_ADMIN"),
+        "{message}"
+    );
+    assert!(message.contains("--intercept-local"), "{message}");
 }
 
 /// The end of one address family does not affect the other.
