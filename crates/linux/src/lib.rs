@@ -17,6 +17,7 @@ pub mod clock;
 mod io;
 mod network;
 mod processes;
+pub mod programs;
 mod sockets;
 
 pub use io::{pipe_pool, private_file, splice, transfer_buffer, wait};
@@ -25,7 +26,7 @@ pub use network::{
 };
 pub use processes::{
     account, cgroup, cleanup_process, contained, descriptors, file_size, memory, mtu_probing,
-    process, process_usage, programs, sandbox, supervise, transient_cgroup,
+    process, process_usage, sandbox, supervise, transient_cgroup,
 };
 pub use sockets::{
     activation, claim, disable_gso, packet_ring, process_sockets, sock_diag, socket, tcp_info,

@@ -9,7 +9,6 @@ pub mod memory;
 pub mod mtu_probing;
 pub mod process;
 pub mod process_usage;
-pub mod programs;
 pub mod sandbox;
 pub mod supervise;
 pub mod transient_cgroup;

@@ -2,7 +2,7 @@
 //! Calls of the nft program.
 
 use super::Family;
-use crate::processes::programs;
+use crate::programs;
 use std::{
     io::{self, Write},
     process::{Output, Stdio},
