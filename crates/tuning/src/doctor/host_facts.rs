@@ -2,13 +2,13 @@
 //! Reads the facts of this host, as the calling process sees it. Values that can't be read stay absent.
 
 use super::facts::{Facts, Interface, Tun};
-use longhaul_linux::{ethtool, interface_list, sysctl};
+use longhaul_linux::{ethtool, interface_list, programs, sysctl};
 use longhaul_units::Bytes;
 use rustix::process::{Resource, getrlimit};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     process::Command,
 };
 
@@ -81,7 +81,7 @@ pub(super) fn read_all() -> Facts {
         files_hard: files.maximum,
         clock_source: text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         timer_slack_ns: number("/proc/self/timerslack_ns"),
-        programs: programs(),
+        programs: found_programs(),
         tun: tun(),
         root: longhaul_linux::process::user() == 0,
         trials: Vec::new(),
@@ -179,18 +179,11 @@ fn option_in<'a>(text: &'a str, option: &str) -> &'a str {
     text.lines().find_map(value).unwrap_or("n")
 }
 
-fn programs() -> BTreeSet<String> {
-    let there = |name: &&str| search_path().any(|directory| directory.join(name).exists());
-    let found = PROGRAMS.iter().filter(|name| there(name));
-    found.map(|name| (*name).to_owned()).collect()
-}
-
-/// Returns PATH, and the administrators' directories, which ordinary users' PATH lacks.
-fn search_path() -> impl Iterator<Item = PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let own: Vec<PathBuf> = std::env::split_paths(&path).collect();
-    let more = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
-    own.into_iter().chain(more)
+fn found_programs() -> BTreeSet<String> {
+    let names = PROGRAMS.iter().map(|name| (*name).to_owned());
+    names
+        .filter(|name| programs::find(name).is_some())
+        .collect()
 }
 
 fn tun() -> Tun {
