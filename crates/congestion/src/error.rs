@@ -58,8 +58,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Converts it to a command's error with its exit code: a usage error where the request is wrong, unsupported where
-    /// this build or this machine's kernel, user or state does not allow it, and a general failure otherwise.
+    /// Converts it to a command's error with its exit code. A wrong request is a usage error (2). What this build does
+    /// not have, or this machine does not allow, is unsupported (3). All others are failures (1).
     #[must_use]
     pub fn refusal(self) -> anyhow::Error {
         match self {

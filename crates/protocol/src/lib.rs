@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The protocols that relays speak with each other and with their clients, as bytes: RFC 8803 ([`convert`]), SOCKS5
-//! ([`socks5`]) and SOCKS4 ([`socks4`]), the head of an HTTP request ([`proxy_headers`], [`request_line`]) and its body
-//! ([`chunks`], [`byte_range`]), the PROXY protocol ([`proxy_protocol`]), and stripes: one byte stream over several
-//! connections ([`stripe`]). [`failure`] has the reasons for a failed connection, and the code of each reason in each
+//! The protocols that relays speak with each other and with their clients, as bytes.
+//!
+//! - With other relays: RFC 8803 ([`convert`]), and stripes, one byte stream over several connections ([`stripe`]).
+//! - With clients: SOCKS5 ([`socks5`]), SOCKS4 ([`socks4`]) and the PROXY protocol ([`proxy_protocol`]).
+//! - HTTP: the head of a request ([`proxy_headers`], [`request_line`]) and its body ([`chunks`], [`byte_range`]).
+//!
+//! [`failure`] has the reasons for a failed connection, and the code of each reason in each
 //! protocol. [`networks`] has the patterns that rules compare with a [`destination`].
 //!
 //! No input causes a panic.

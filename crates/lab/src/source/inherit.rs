@@ -129,7 +129,7 @@ impl ScenarioSources {
             let mut seen = BTreeSet::new();
             for OldName { at, old, new } in self.parse_with_old_names(file)?.1 {
                 if seen.insert((old.clone(), new.clone())) {
-                    deprecated::warn(&format!("{}: {old}", self.place(at)), &new);
+                    deprecated::warn(&format!("{}: {old}", self.line_and_column(at)), &new);
                 }
             }
         }
@@ -142,7 +142,7 @@ impl ScenarioSources {
             // A value from a parameter has the position of its placeholder.
             let line = self.file_at(at).padded[at..].lines().next();
             if line.is_some_and(|line| line.contains("${")) {
-                deprecated::warn(&format!("{}: {old}", self.place(at)), &new);
+                deprecated::warn(&format!("{}: {old}", self.line_and_column(at)), &new);
             }
         }
     }
@@ -222,11 +222,11 @@ impl ScenarioSources {
 
     /// Returns a refusal at byte `at` of the common offsets.
     pub(crate) fn refusal(&self, at: usize, problem: &(impl Display + ?Sized)) -> anyhow::Error {
-        Refusal::usage(format!("{}: {problem}", self.place(at)))
+        Refusal::usage(format!("{}: {problem}", self.line_and_column(at)))
     }
 
     /// File, line and column at byte `at` of the common offsets.
-    fn place(&self, at: usize) -> String {
+    fn line_and_column(&self, at: usize) -> String {
         let File {
             source,
             start,

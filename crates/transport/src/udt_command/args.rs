@@ -109,8 +109,7 @@ struct Port {
     #[arg(long, value_name = "PACKETS", default_value_t = 32_768, value_parser = clap::value_parser!(u32).range(32..=1 << 20))]
     window: u32,
     /// Congestion control of the data that this end sends (receive sends none): bbr for every path, above all those
-    /// with loss that is not from congestion; native, UDT's own, for links shared with other UDT programs and for
-    /// comparison
+    /// with loss that is not from congestion. native is UDT's own, for links shared with other UDT programs
     #[arg(
         long,
         alias = "control",
