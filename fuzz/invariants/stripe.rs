@@ -15,7 +15,7 @@ const CONNECTIONS_MAX: usize = 8;
 pub(crate) fn check(input: &[u8]) {
     check_header_round_trip(input);
     let mut script = Script {
-        reassembler: Reassembler::default(),
+        reassembler: Reassembler::new(0),
         connections: 1,
         taken: 0,
     };
@@ -53,8 +53,10 @@ fn valid_header(bytes: &[u8]) -> Vec<u8> {
         return bytes.to_vec();
     };
     let (offset, len) = (u64::from(*offset), u32::from(*len).max(1));
-    let frame = match kind & 1 {
+    let frame = match kind & 3 {
         0 => Frame::Data { offset, len },
+        1 => Frame::Switch { offset },
+        2 => Frame::Confirm,
         _ => Frame::End {
             total: offset,
             connections: len,
@@ -87,7 +89,7 @@ impl Script {
             let (now, later) = bytes.split_at(len);
             match missing {
                 0 => self.take(now.len())?,
-                _ => self.reassembler.header(connection, now)?,
+                _ => self.reassembler.header(connection, now).map(drop)?,
             }
             bytes = later;
             self.check_invariants();

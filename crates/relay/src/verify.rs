@@ -369,7 +369,7 @@ async fn open_upstream_leg(relay: &Relay, listener: &Listener, flow: Flow, dscp:
         direct_fallback: listener_config.direct_fallback,
         local: LocalAccess::new(origin, config.allow_local, relay.listeners.addresses()),
     };
-    let mut request = Request {
+    let request = Request {
         source: keep_source.then_some(client),
         may_stripe: true,
         dscp,
@@ -383,11 +383,6 @@ async fn open_upstream_leg(relay: &Relay, listener: &Listener, flow: Flow, dscp:
     }
     let mut upstream = opened?;
     let mut answer = upstream.answer().await;
-    if answer.is_err() && upstream.take_replay().is_some() {
-        request.may_stripe = false;
-        upstream = route.open(&request).await?;
-        answer = upstream.answer().await;
-    }
     while answer.is_err() && upstream.lost_peer().await && route.is_any_chain_up(&request) {
         upstream = route.open(&request).await?;
         answer = upstream.answer().await;

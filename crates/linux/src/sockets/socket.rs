@@ -316,6 +316,25 @@ pub fn set_notsent_lowat(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     socket2::SockRef::from(socket).set_tcp_notsent_lowat(bytes)
 }
 
+/// Returns the size of the send buffer in bytes, as the kernel counts it: with its bookkeeping.
+pub fn send_buffer(socket: &impl AsFd) -> io::Result<u64> {
+    let bytes: i32 = get_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF)?;
+    Ok(bytes.unsigned_abs().into())
+}
+
+/// Sets the size of the send buffer in bytes, as the kernel counts it, beyond every limit (SO_SNDBUFFORCE). The kernel
+/// no longer tunes it. Needs CAP_NET_ADMIN.
+pub fn force_send_buffer(socket: &impl AsFd, bytes: u64) -> io::Result<()> {
+    // The kernel doubles the value (socket(7)).
+    let half = i32::try_from(bytes / 2).unwrap_or(i32::MAX / 2);
+    set_option(
+        &socket.as_fd(),
+        libc::SOL_SOCKET,
+        libc::SO_SNDBUFFORCE,
+        half,
+    )
+}
+
 /// Whether a write would succeed now (poll(2)). If not, an event-driven caller gets an event when it
 /// would: the kernel records the interest (net/ipv4/tcp.c, `tcp_poll`). A broken connection is an
 /// error, which stays pending on the socket.

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Connections that carry one byte stream together: what a request asks for, and how further ones join.
+//! Connections that carry one byte stream together: what a request offers, and how further ones join.
 
 use super::message::Message;
 
-/// Private TLV: a group's id (16 bytes) and how many connections it may have, zero-padded.
-pub(super) const STRIPES: u8 = 0xC3;
 /// Private TLV: the id of the group that this connection joins, and its number in it, zero-padded.
 pub(super) const JOIN: u8 = 0xC4;
 
@@ -29,21 +27,36 @@ impl GroupId {
     }
 }
 
-/// A wish to carry the stream over several connections.
+/// An offer to carry the stream over several connections, once that is worth it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stripes {
     /// How the others will name the group.
     pub group: GroupId,
     /// Connections that the group may have, this one included; 2 to [`STRIPES_MAX`].
     pub count: u8,
+    /// Whether each sender uses as many of them as it needs, instead of all.
+    pub automatic: bool,
 }
 
+/// Bit of the number of connections: [`Stripes::automatic`].
+const AUTOMATIC: u8 = 0x80;
+
 impl Stripes {
+    pub(super) fn encode(self) -> Vec<u8> {
+        let flag = if self.automatic { AUTOMATIC } else { 0 };
+        self.group.encode_with(self.count | flag)
+    }
+
+    /// Parses the fields. `None` if they are padding, or not a number of connections of this version: then the request
+    /// has no group.
     pub(super) fn parse(value: &[u8]) -> Option<Self> {
-        let (group, count) = GroupId::parse_with(value)?;
-        (2..=STRIPES_MAX)
-            .contains(&count)
-            .then_some(Self { group, count })
+        let (group, byte) = GroupId::parse_with(value)?;
+        let count = byte & !AUTOMATIC;
+        (2..=STRIPES_MAX).contains(&count).then_some(Self {
+            group,
+            count,
+            automatic: byte & AUTOMATIC != 0,
+        })
     }
 }
 
@@ -76,23 +89,32 @@ impl Join {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::convert::{ConvertError, Request, request::tests::example};
+    use crate::convert::{Request, request::tests::example};
 
     pub(in crate::convert) fn stripes() -> Stripes {
-        let group = GroupId(*b"sixteen letters!");
-        Stripes { group, count: 4 }
+        Stripes {
+            group: GroupId(*b"sixteen letters!"),
+            count: 4,
+            automatic: true,
+        }
     }
 
     #[test]
-    fn rejects_groups_of_one_or_too_many() {
-        for count in [0, 1, STRIPES_MAX + 1] {
+    fn ignores_groups_of_one_or_too_many() {
+        for (count, known) in [
+            (0, false),
+            (1, false),
+            (2, true),
+            (STRIPES_MAX, true),
+            (STRIPES_MAX + 1, false),
+        ] {
             let stripes = Some(Stripes { count, ..stripes() });
             let request = Request {
                 stripes,
                 ..example()
             };
-            let parsed = Request::parse(&request.encode());
-            assert_eq!(parsed, Err(ConvertError::Malformed(STRIPES)), "{count}");
+            let parsed = Request::parse(&request.encode()).unwrap().unwrap().0;
+            assert_eq!(parsed.stripes, stripes.filter(|_| known), "{count}");
         }
     }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TLV with the limits of a request: hops and times. It also has facts about the client: its host and DSCP.
+//! TLV with the limits of a request: hops and times. It also has facts about the client, its host and DSCP, and the
+//! group that further connections may join.
 
+use super::group::Stripes;
 use std::time::Duration;
 
 /// Maximum number of relays that one message may name, and that it may pass.
@@ -14,13 +16,16 @@ pub const HOPS_MAX: usize = 16;
 /// | 1 | [`Request::reply_delay`], in units of 10 ms |
 /// | 2 | [`Request::timeout`], in units of 10 ms |
 /// | 1 | bit 0: [`Request::is_client_remote`]; the six bits above it: [`Request::dscp`] |
+/// | 17 | [`Request::stripes`]: the group's id, and its largest number of connections; bit 7 of this: [`Stripes::automatic`] |
 ///
-/// The first versions ignore all bytes after the first one as padding.
+/// The first versions ignore all bytes after the first one as padding. A version that does not know the group refuses
+/// connections that join it.
 ///
 /// [`Request::reply_delay`]: super::Request::reply_delay
 /// [`Request::timeout`]: super::Request::timeout
 /// [`Request::is_client_remote`]: super::Request::is_client_remote
 /// [`Request::dscp`]: super::Request::dscp
+/// [`Request::stripes`]: super::Request::stripes
 pub(super) const HOP_LIMIT: u8 = 0xC2;
 const CLIENT_REMOTE_FLAG: u8 = 1;
 const DSCP_SHIFT: u32 = 1;
@@ -37,6 +42,7 @@ pub(super) struct Limits {
     pub(super) timeout: Duration,
     pub(super) is_client_remote: bool,
     pub(super) dscp: u8,
+    pub(super) stripes: Option<Stripes>,
 }
 
 impl Default for Limits {
@@ -47,9 +53,13 @@ impl Default for Limits {
             timeout: Duration::ZERO,
             is_client_remote: false,
             dscp: 0,
+            stripes: None,
         }
     }
 }
+
+/// Position of the group in the TLV.
+const STRIPES_AT: usize = 5;
 
 impl Limits {
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -69,7 +79,10 @@ impl Limits {
             [.., 0] => 4,
             _ => 5,
         };
-        value[..len].to_vec()
+        match self.stripes {
+            Some(stripes) => [&value[..], &stripes.encode()].concat(),
+            None => value[..len].to_vec(),
+        }
     }
 
     /// Parses the value. Bytes after the known fields are ignored.
@@ -84,6 +97,7 @@ impl Limits {
             timeout: duration(timeout),
             is_client_remote: byte(4) & CLIENT_REMOTE_FLAG != 0,
             dscp: (byte(4) >> DSCP_SHIFT) & DSCP_MAX,
+            stripes: value.get(STRIPES_AT..).and_then(Stripes::parse),
         })
     }
 }

@@ -3,7 +3,7 @@
 
 use super::{
     error::ConvertError,
-    group::{STRIPES, Stripes},
+    group::Stripes,
     limits::{HOP_LIMIT, HOPS_MAX, Limits},
     message::{CONNECT, HEADER_LEN, Message, Tlvs, body},
 };
@@ -116,9 +116,6 @@ impl Request {
             message.tlv(HOP, &encode_endpoint(*hop));
         }
         message.tlv(HOP_LIMIT, &self.limits().encode());
-        if let Some(Stripes { group, count }) = self.stripes {
-            message.tlv(STRIPES, &group.encode_with(count));
-        }
         message.finish()
     }
 
@@ -129,6 +126,7 @@ impl Request {
             timeout: self.timeout,
             is_client_remote: self.is_client_remote,
             dscp: self.dscp,
+            stripes: self.stripes,
         }
     }
 
@@ -156,7 +154,6 @@ struct RequestParts {
     name: Option<HostName>,
     hops: Vec<SocketAddr>,
     limits: Option<Limits>,
-    stripes: Option<Stripes>,
 }
 
 impl RequestParts {
@@ -174,10 +171,6 @@ impl RequestParts {
             HOP_LIMIT => self
                 .limits
                 .replace(Limits::parse(value).ok_or(malformed)?)
-                .is_some(),
-            STRIPES => self
-                .stripes
-                .replace(Stripes::parse(value).ok_or(malformed)?)
                 .is_some(),
             HOP => {
                 self.hops.push(parse_endpoint(value).ok_or(malformed)?);
@@ -203,6 +196,7 @@ impl RequestParts {
             timeout,
             is_client_remote,
             dscp,
+            stripes,
         } = self.limits.unwrap_or_default();
         Ok(Request {
             destination,
@@ -210,7 +204,7 @@ impl RequestParts {
             hop_limit,
             reply_delay,
             timeout,
-            stripes: self.stripes,
+            stripes,
             is_client_remote,
             dscp,
         })

@@ -8,7 +8,7 @@ use crate::stripe::{Frame, HEADER_LEN};
 pub const PIECE_LEN: usize = 64 * 1024;
 
 /// Hands out pieces. Connections are numbered from 0 in the order of [`Distributor::join`]; number 0 is
-/// there from the beginning.
+/// there from the beginning, and unframed until [`Distributor::switch`].
 ///
 /// Full pieces go round the connections that can take one at once, so that whoever is slow gets
 /// fewer. Short ones stay where the last one went: messages of an interactive connection travel
@@ -18,6 +18,9 @@ pub struct Distributor {
     next: u64,
     connections: Vec<Outgoing>,
     current: usize,
+    first: First,
+    /// Number of connections, from the first on, that get pieces.
+    in_use: usize,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,37 +32,60 @@ struct Outgoing {
     gone: bool,
 }
 
-impl Default for Distributor {
-    fn default() -> Self {
-        Self {
-            next: 0,
-            connections: vec![Outgoing::default()],
-            current: 0,
-        }
-    }
+/// State of the first connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum First {
+    Unframed,
+    /// The unframed part has ended, but the receiver may not know.
+    AwaitsConfirmation,
+    Framed,
 }
 
 impl Distributor {
+    /// A stream of which the first connection has carried `unframed` bytes.
+    #[must_use]
+    pub fn new(unframed: u64) -> Self {
+        Self {
+            next: unframed,
+            connections: vec![Outgoing::default()],
+            current: 0,
+            first: First::Unframed,
+            in_use: usize::MAX,
+        }
+    }
+
     /// A further connection; returns its number.
     pub fn join(&mut self) -> usize {
         self.connections.push(Outgoing::default());
         self.connections.len() - 1
     }
 
+    /// Sets the number of connections, from the first on, that get pieces; at least 1. While the first connection can't
+    /// carry pieces, one more does.
+    pub fn use_connections(&mut self, count: usize) {
+        self.in_use = count.max(1);
+    }
+
     /// The connection for the next piece: the first from the current one on that is free and of
     /// which `can_write` says that it would take bytes at once.
     pub fn pick(&self, mut can_write: impl FnMut(usize) -> bool) -> Option<usize> {
-        let all = self.connections.len();
-        let round = (self.current..all).chain(0..self.current);
+        let all = match self.first {
+            First::Unframed => 0..1,
+            First::AwaitsConfirmation => 1..self.in_use.saturating_add(1),
+            First::Framed => 0..self.in_use,
+        };
+        let last = all.end.min(self.connections.len());
+        let current = self.current.clamp(all.start, last);
+        let round = (current..last).chain(all.start..current);
         let free = |n: &usize| !self.connections[*n].busy && !self.connections[*n].gone;
         round.filter(free).find(|n| can_write(*n))
     }
 
-    /// Gives this connection the next `len` bytes of the stream; returns their header.
+    /// Gives this connection the next `len` bytes of the stream; returns their header, which an unframed piece has not.
     ///
     /// # Panics
     /// If it is busy, or without bytes.
-    pub fn begin(&mut self, connection: usize, len: usize) -> [u8; HEADER_LEN] {
+    pub fn begin(&mut self, connection: usize, len: usize) -> Option<[u8; HEADER_LEN]> {
         let outgoing = &mut self.connections[connection];
         assert!(!outgoing.busy && len > 0, "one piece after the other");
         (outgoing.used, outgoing.busy) = (true, true);
@@ -67,7 +93,57 @@ impl Distributor {
         self.current = (connection + full) % self.connections.len();
         let (offset, len) = (self.next, len as u32);
         self.next += u64::from(len);
-        Frame::Data { offset, len }.encode()
+        (self.first != First::Unframed).then(|| Frame::Data { offset, len }.encode())
+    }
+
+    /// Whether the first connection carries the stream without headers.
+    #[must_use]
+    pub fn is_unframed(&self) -> bool {
+        self.first == First::Unframed
+    }
+
+    /// Ends the unframed part, if a connection has joined that can announce it, and of which `can_write` says that it
+    /// would take bytes at once. Returns that connection and its frame. The connection is busy until
+    /// [`Distributor::piece_written`].
+    pub fn switch(
+        &mut self,
+        mut can_write: impl FnMut(usize) -> bool,
+    ) -> Option<(usize, [u8; HEADER_LEN])> {
+        if self.first != First::Unframed || self.connections[0].busy {
+            return None;
+        }
+        let is_free = |n: &usize| !self.connections[*n].busy && !self.connections[*n].gone;
+        let mut joined = (1..self.connections.len()).filter(is_free);
+        let announcer = joined.find(|n| can_write(*n))?;
+        let outgoing = &mut self.connections[announcer];
+        (outgoing.used, outgoing.busy) = (true, true);
+        (self.first, self.current) = (First::AwaitsConfirmation, announcer);
+        let offset = self.next;
+        Some((announcer, Frame::Switch { offset }.encode()))
+    }
+
+    /// Records that the receiver knows the offset of the switch. Does nothing if there was none.
+    pub fn confirm(&mut self) {
+        if self.first == First::AwaitsConfirmation {
+            self.first = First::Framed;
+        }
+    }
+
+    /// Whether the end must wait for a confirmation.
+    #[must_use]
+    pub fn awaits_confirmation(&self) -> bool {
+        self.first == First::AwaitsConfirmation
+    }
+
+    /// Gives this connection a frame of another direction; it is busy until [`Distributor::piece_written`]. Returns
+    /// `false` if it is busy or gone.
+    #[must_use]
+    pub fn begin_confirmation(&mut self, connection: usize) -> bool {
+        let outgoing = &mut self.connections[connection];
+        let can_carry = !outgoing.busy && !outgoing.gone;
+        outgoing.busy |= can_carry;
+        outgoing.used |= can_carry;
+        can_carry
     }
 
     /// Records that all of the connection's piece is written.
@@ -84,9 +160,13 @@ impl Distributor {
         outgoing.gone
     }
 
-    /// The end, once no connection is busy: what each of these connections still has to carry.
+    /// The end, once no connection is busy and no confirmation is due: what each of these connections still has to
+    /// carry. Without a switch, that is nothing: the first connection is closed.
     #[must_use]
     pub fn end(&self) -> Vec<(usize, [u8; HEADER_LEN])> {
+        if self.first == First::Unframed {
+            return Vec::new();
+        }
         let carries = |n: &usize| *n == 0 || self.connections[*n].used;
         let carriers: Vec<_> = (0..self.connections.len()).filter(carries).collect();
         let end = Frame::End {

@@ -2,9 +2,16 @@
 //! One byte stream over several connections, each of which keeps its order. [`Distributor`] chooses a connection for
 //! each piece, and [`Reassembler`] joins the pieces to one stream again.
 //!
-//! The sender cuts the stream into pieces. In the order of their offsets, it puts each piece on some connection, after
-//! a header with the offset. So each connection carries a sorted sequence, and the receiver merges these: it looks at
-//! each connection's head and takes the piece that is next. A piece that is not next yet stays in its connection.
+//! **The first connection begins unframed**: it carries the stream as it is, and a stream that needs no second
+//! connection costs nothing. Further connections may join at any time. In each direction the sender decides when it
+//! uses them: it ends the unframed part where it is, and announces this offset by a switch on a connection that has
+//! joined. Pieces go over the joined connections at once. The receiver confirms that it knows the offset. From then on
+//! the first connection carries pieces, too. So a byte behind the unframed part is never taken for a part of it.
+//!
+//! From the switch on, the sender cuts the stream into pieces. In the order of their offsets, it puts each piece on
+//! some connection, after a header with the offset. So each connection carries a sorted sequence, and the receiver
+//! merges these: it looks at each connection's head and takes the piece that is next. A piece that is not next yet
+//! stays in its connection.
 //!
 //! **Bound.** The receiver holds one header a connection and no byte of the stream. Pieces that are not next yet wait
 //! in the kernel's receive buffers, at most one window a connection. When a window is full, that connection accepts no
@@ -15,9 +22,10 @@
 //! head: no other piece is in front of it, the window is open, and TCP delivers it. The sender does not wait for one
 //! connection before it sends on another. So a piece that was begun is finished, whatever the other connections do.
 //!
-//! **The end.** In each direction, every connection that carried a piece carries an end frame last; the first
-//! connection always does. The frame has the total length and the number of connections that carry one. After its end
-//! frame, a connection is closed in this direction; one that closes before it was cut off.
+//! **The end.** The end of a stream without a switch is the first connection's. After a switch, every connection that
+//! carried anything in this direction carries an end frame last; the first connection always does, so a sender first
+//! waits for the confirmation. The frame has the total length and the number of connections that carry one. A
+//! connection that closes before it was cut off.
 //!
 //! **The header** of a piece has sixteen bytes, big-endian: the offset of the piece in the stream (8), a length (4), a
 //! kind (1), and three zeroes. The bytes of a piece follow its header at once, on the same connection.
@@ -26,7 +34,7 @@ mod distributor;
 mod reassembler;
 
 pub use distributor::{Distributor, PIECE_LEN};
-pub use reassembler::{Broken, NextRead, Reassembler};
+pub use reassembler::{Broken, NextRead, Notice, Reassembler};
 
 /// The length of a header, bytes.
 pub const HEADER_LEN: usize = 16;
@@ -37,6 +45,8 @@ pub const PIECE_LEN_MAX: u32 = 1 << 20;
 
 const DATA: u8 = 0;
 const END: u8 = 1;
+const SWITCH: u8 = 2;
+const CONFIRM: u8 = 3;
 
 /// Contents of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +65,13 @@ pub enum Frame {
         /// Number of connections that carry an end frame, this one included; at least 1.
         connections: u32,
     },
+    /// The first connection carries no unframed byte from number `offset` on.
+    Switch {
+        /// Bytes of the stream that the first connection carries unframed.
+        offset: u64,
+    },
+    /// The switch of the other direction is known.
+    Confirm,
 }
 
 /// Error: sixteen bytes that are not a header.
@@ -69,6 +86,8 @@ impl Frame {
         let (offset, len, kind) = match self {
             Self::Data { offset, len } => (offset, len, DATA),
             Self::End { total, connections } => (total, connections, END),
+            Self::Switch { offset } => (offset, 0, SWITCH),
+            Self::Confirm => (0, 0, CONFIRM),
         };
         let mut bytes = [0; HEADER_LEN];
         bytes[..8].copy_from_slice(&offset.to_be_bytes());
@@ -109,6 +128,8 @@ impl Frame {
                 total: offset,
                 connections: len,
             }),
+            (SWITCH, 0) => Ok(Self::Switch { offset }),
+            (CONFIRM, 0) if offset == 0 => Ok(Self::Confirm),
             _ => Err(BadHeader),
         }
     }
@@ -141,13 +162,15 @@ mod tests {
         assert_eq!(header(0, PIECE_LEN_MAX + 1, DATA, 0), Err(BadHeader));
         assert_eq!(header(u64::MAX, 1, DATA, 0), Err(BadHeader), "runs over");
         assert_eq!(header(0, 0, END, 0), Err(BadHeader), "an end nowhere");
-        assert_eq!(header(0, 1, 2, 0), Err(BadHeader), "unknown kind");
+        assert_eq!(header(0, 1, 9, 0), Err(BadHeader), "unknown kind");
+        assert_eq!(header(0, 1, SWITCH, 0), Err(BadHeader), "a length");
+        assert_eq!(header(1, 0, CONFIRM, 0), Err(BadHeader), "an offset");
         assert_eq!(header(0, 1, DATA, 1), Err(BadHeader), "not zero");
     }
 
     proptest! {
         #[test]
-        fn what_can_be_read_reads_back(bytes: [u8; HEADER_LEN], len in 0..=PIECE_LEN_MAX, kind in 0u8..3) {
+        fn what_can_be_read_reads_back(bytes: [u8; HEADER_LEN], len in 0..=PIECE_LEN_MAX, kind in 0u8..5) {
             let mut shaped = bytes;
             shaped[8..12].copy_from_slice(&len.to_be_bytes());
             shaped[12..].copy_from_slice(&[kind, 0, 0, 0]);

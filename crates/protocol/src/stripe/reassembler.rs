@@ -4,12 +4,24 @@
 use crate::stripe::{Frame, HEADER_LEN};
 
 /// Merges sorted sequences of pieces into one stream. Connections are numbered from 0 in the order
-/// of [`Reassembler::join`]; number 0 is there from the beginning. Memory: under 64 bytes a connection.
+/// of [`Reassembler::join`]; number 0 is there from the beginning, and unframed until a switch. Memory: under 64 bytes
+/// a connection.
 #[derive(Debug, Clone)]
 pub struct Reassembler {
     next: u64,
     connections: Vec<Incoming>,
+    /// Bytes that the first connection carries unframed, once they are known.
+    switch: Option<u64>,
     end: Option<End>,
+}
+
+/// What the other side's sender has to be told, or has told ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notice {
+    /// The other side has switched; a [`Frame::Confirm`] is due.
+    Switched,
+    /// The other side knows of our switch.
+    Confirmed,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,13 +33,15 @@ struct End {
 #[derive(Debug, Clone, Copy, Default)]
 struct Incoming {
     head: ReadState,
-    /// Whether the connection has carried at least one byte.
+    /// Whether the connection has carried a piece.
     used: bool,
 }
 
 /// State of the receiver for one connection: kind of the next byte.
 #[derive(Debug, Clone, Copy)]
 enum ReadState {
+    /// The next byte is the next one of the stream. Only the first connection begins so.
+    Unframed,
     /// The next byte belongs to a header, of which `filled` bytes have arrived.
     Header {
         bytes: [u8; HEADER_LEN],
@@ -65,6 +79,9 @@ pub enum Broken {
     /// Sixteen bytes that are no header.
     #[error("a striped connection brought no header where one must be")]
     Header,
+    /// A second switch, or one that comes too late.
+    #[error("striped connections disagree about where their pieces begin")]
+    Switch,
     /// Bytes that came before, on this connection or another.
     #[error("striped connections brought the same bytes twice")]
     Overlap,
@@ -79,17 +96,22 @@ pub enum Broken {
     Gap,
 }
 
-impl Default for Reassembler {
-    fn default() -> Self {
+impl Reassembler {
+    /// A stream of which `unframed` bytes were read from the first connection.
+    #[must_use]
+    pub fn new(unframed: u64) -> Self {
+        let first = Incoming {
+            head: ReadState::Unframed,
+            used: true,
+        };
         Self {
-            next: 0,
-            connections: vec![Incoming::default()],
+            next: unframed,
+            connections: vec![first],
+            switch: None,
             end: None,
         }
     }
-}
 
-impl Reassembler {
     /// A further connection; returns its number.
     pub fn join(&mut self) -> usize {
         self.connections.push(Incoming::default());
@@ -106,30 +128,55 @@ impl Reassembler {
         }
     }
 
-    /// Takes bytes of a header; no more than [`Reassembler::missing`] said.
+    /// Takes bytes of a header; no more than [`Reassembler::missing`] said. Returns what the header says beside the
+    /// stream.
     ///
     /// # Panics
     /// With more.
-    pub fn header(&mut self, connection: usize, more: &[u8]) -> Result<(), Broken> {
+    pub fn header(&mut self, connection: usize, more: &[u8]) -> Result<Option<Notice>, Broken> {
         let incoming = &mut self.connections[connection];
-        incoming.used |= !more.is_empty();
         let ReadState::Header { bytes, filled } = &mut incoming.head else {
             panic!("no header is due");
         };
         bytes[*filled..][..more.len()].copy_from_slice(more);
         *filled += more.len();
         if *filled < HEADER_LEN {
-            return Ok(());
+            return Ok(None);
         }
         let frame = Frame::parse(*bytes).map_err(|_| Broken::Header)?;
-        incoming.head = match frame {
-            Frame::Data { offset, len } => ReadState::Piece { offset, left: len },
-            Frame::End { .. } => ReadState::Ended,
+        let (head, notice) = match frame {
+            Frame::Data { offset, len } => (ReadState::Piece { offset, left: len }, None),
+            Frame::End { .. } => (ReadState::Ended, None),
+            Frame::Switch { .. } => (ReadState::default(), Some(Notice::Switched)),
+            Frame::Confirm => (ReadState::default(), Some(Notice::Confirmed)),
         };
-        if let Frame::End { total, connections } = frame {
-            self.learn_end(End { total, connections })?;
+        incoming.head = head;
+        incoming.used |= matches!(frame, Frame::Data { .. });
+        match frame {
+            Frame::End { total, connections } => self.learn_end(End { total, connections })?,
+            Frame::Switch { offset } => self.learn_switch(offset)?,
+            Frame::Data { .. } | Frame::Confirm => {}
         }
-        self.check_heads()
+        self.check_heads()?;
+        Ok(notice)
+    }
+
+    /// The first connection has at most the bytes before `offset` left to bring unframed.
+    fn learn_switch(&mut self, offset: u64) -> Result<(), Broken> {
+        let is_first = self.switch.replace(offset).is_none();
+        let is_unframed = matches!(self.connections[0].head, ReadState::Unframed);
+        if !is_first || !is_unframed || offset < self.next {
+            return Err(Broken::Switch);
+        }
+        self.end_unframed_part();
+        Ok(())
+    }
+
+    /// Expects a header on the first connection once its unframed part has been taken.
+    fn end_unframed_part(&mut self) {
+        if self.switch == Some(self.next) {
+            self.connections[0].head = ReadState::default();
+        }
     }
 
     fn learn_end(&mut self, end: End) -> Result<(), Broken> {
@@ -157,11 +204,12 @@ impl Reassembler {
     }
 
     /// Returns the connection that the next bytes come from. `None`: headers are missing, or the stream is complete or
-    /// broken.
+    /// broken. While the first connection is unframed, the headers of the others must be read first: a piece that is
+    /// next tells that the unframed part has ended.
     #[must_use]
     pub fn next_read(&self) -> Option<NextRead> {
         let heads = self.connections.iter().enumerate();
-        heads
+        let piece = heads
             .filter_map(|(connection, incoming)| match incoming.head {
                 ReadState::Piece { offset, left } if offset == self.next => Some(NextRead {
                     connection,
@@ -169,7 +217,22 @@ impl Reassembler {
                 }),
                 _ => None,
             })
-            .next()
+            .next();
+        piece.or_else(|| self.next_unframed())
+    }
+
+    fn next_unframed(&self) -> Option<NextRead> {
+        let left = || self.switch.map_or(u64::MAX, |switch| switch - self.next);
+        self.is_unframed().then(|| NextRead {
+            connection: 0,
+            bytes: u32::try_from(left()).unwrap_or(u32::MAX),
+        })
+    }
+
+    /// Whether the first connection brings bytes without headers.
+    #[must_use]
+    pub fn is_unframed(&self) -> bool {
+        matches!(self.connections[0].head, ReadState::Unframed)
     }
 
     /// Records that this many bytes were read from the connection that [`Self::next_read`] named.
@@ -182,20 +245,33 @@ impl Reassembler {
         self.next += bytes as u64;
         let left = turn.bytes - bytes as u32;
         let offset = self.next;
-        self.connections[turn.connection].head = match left {
-            0 => ReadState::default(),
-            left => ReadState::Piece { offset, left },
-        };
+        let head = &mut self.connections[turn.connection].head;
+        match (*head, left) {
+            (ReadState::Unframed, _) => self.end_unframed_part(),
+            (_, 0) => *head = ReadState::default(),
+            (_, left) => *head = ReadState::Piece { offset, left },
+        }
         self.check_heads()
     }
 
-    /// The connection brings nothing more. One that never brought anything may leave, except the
-    /// first.
+    /// The connection brings nothing more. One that never brought a piece may leave. If the first one leaves unframed,
+    /// the stream is complete: its sender does not close it between a switch and the end.
     pub fn closed(&mut self, connection: usize) -> Result<(), Broken> {
+        let is_complete = self.is_complete();
         let incoming = &mut self.connections[connection];
         match incoming.head {
             ReadState::Ended | ReadState::Gone => Ok(()),
-            ReadState::Header { .. } if !incoming.used && connection > 0 => {
+            ReadState::Unframed if self.switch.is_none() => {
+                incoming.head = ReadState::Ended;
+                self.learn_end(End {
+                    total: self.next,
+                    connections: 1,
+                })?;
+                self.check_heads()
+            }
+            ReadState::Header { filled, .. }
+                if is_complete || filled == 0 && !incoming.used && connection > 0 =>
+            {
                 incoming.head = ReadState::Gone;
                 Ok(())
             }
@@ -209,7 +285,7 @@ impl Reassembler {
             let heads = self.connections.iter().map(|incoming| &incoming.head);
             heads.filter(|head| is(head)).count()
         };
-        let open = count(|head| matches!(head, ReadState::Header { .. }));
+        let open = count(|head| matches!(head, ReadState::Header { .. } | ReadState::Unframed));
         let pieces = count(|head| matches!(head, ReadState::Piece { .. }));
         let ends_possible = self.ended() as usize + open + pieces;
         let ends_wanted = self.end.map_or(0, |end| end.connections as usize);

@@ -3,7 +3,7 @@
 
 mod settings;
 
-use crate::config::settings::{Mode, PeerAddress, SendProxy, socket_address};
+use crate::config::settings::{Mode, PeerAddress, SendProxy, Streams, socket_address};
 use clap::{
     Args as _, Command, FromArgMatches as _, ValueEnum,
     builder::{NonEmptyStringValueParser, PossibleValue, RangedI64ValueParser},
@@ -134,11 +134,11 @@ pub struct Args {
     pub(crate) peer_pool: Option<u16>,
 
     /// Stripe each client's connection over this many connections to the first --peer, which must
-    /// be a longhaul relay [default: 1]. 4 suits a long path with random loss; each takes a
+    /// be a longhaul relay: 1 to 16, or auto [default: auto], which adds up to 15 while the window of
+    /// a connection limits it. 4 suits a long path with random loss; each takes a
     /// descriptor and socket buffers at both ends
-    #[arg(long, value_name = "N", help_heading = "Routing", requires = "peer",
-          value_parser = clap::value_parser!(u8).range(1..=16))]
-    pub(crate) streams: Option<u8>,
+    #[arg(long, value_name = "N", help_heading = "Routing", requires = "peer")]
+    pub(crate) streams: Option<Streams>,
 
     /// Transparent listeners: use the client's address and port as source of outgoing connections
     #[arg(long, help_heading = "Routing")]

@@ -9,7 +9,7 @@ use crate::{
         profile::{DOWNSTREAM, UPSTREAM},
         settings::{
             KindName, ListenerSettings, PeerAddress, PeerSettings, RouteSettings, Settings,
-            Transport,
+            Streams, Transport,
         },
     },
 };
@@ -211,7 +211,7 @@ fn listener(kind: KindName, address: SocketAddr) -> ListenerSettings {
 /// a pool and streams: this relay connects to no other.
 fn add_peers(
     peers: &[PeerAddress],
-    (pool, streams): (Option<u16>, Option<u8>),
+    (pool, streams): (Option<u16>, Option<Streams>),
     settings: &mut Settings,
 ) {
     if peers.is_empty() {

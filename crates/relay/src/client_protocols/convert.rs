@@ -76,10 +76,10 @@ pub(super) async fn read_message(session: &Session) -> Result<PeerMessage, Rejec
     if request.is_client_remote {
         session.set_acts_for_remote();
     }
-    let mut early = buffer.into_remaining();
+    let early = buffer.into_remaining();
     if let Some(stripes) = request.stripes {
         session
-            .register_group(stripes, std::mem::take(&mut early))
+            .register_group(stripes, early.len())
             .map_err(rejection)?;
     }
     Ok(PeerMessage::Request(ParsedRequest {

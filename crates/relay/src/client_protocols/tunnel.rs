@@ -43,18 +43,12 @@ pub(crate) async fn relay(session: &Session, mut tunnel: Box<OpenTunnel>) -> End
     }
 }
 
-/// Repeats the request if that is safe. There are three cases: the pooled connection was stale; a
-/// peer refused a striped request unread; a peer is down and another route exists.
+/// Repeats the request if that is safe. There are two cases: the pooled connection was stale; a
+/// peer is down and another route exists.
 async fn reopen(session: &Session, tunnel: &mut OpenTunnel) -> Option<Result<UpstreamLeg, Fault>> {
-    let (upstream, request) = (&tunnel.upstream, tunnel.retry.as_mut()?);
+    let (upstream, request) = (&tunnel.upstream, tunnel.retry.as_ref()?);
     if upstream.was_dead() {
-        request.may_stripe = false;
         return Some(session.open_new_leg(request).await);
-    }
-    if let Some(replayed) = upstream.take_replay() {
-        request.may_stripe = false;
-        request.early_bytes.extend(replayed);
-        return Some(session.open_single_leg(request).await);
     }
     match session.can_retry(upstream, request).await {
         true => Some(session.open_new_leg(request).await),
@@ -73,12 +67,8 @@ pub(crate) async fn open(session: &Session, parsed: ParsedRequest) -> Result<Box
         Ok(upstream) => upstream,
         Err(fault) => return Err(refuse(session, fault, reply_format).await),
     };
-    // Early data was sent, so a request with early data is not repeated. The exception is a striped
-    // request, which a peer may refuse unread; the group has that data.
-    let striped = upstream.group.is_some();
-    if !striped {
-        request.early_bytes = Vec::new();
-    }
+    // Early data was sent, so a request with early data is not repeated.
+    request.early_bytes = Vec::new();
     let retry = upstream.peer.is_some().then(|| request.into());
     Ok(Box::new(OpenTunnel {
         upstream,

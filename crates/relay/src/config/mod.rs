@@ -62,7 +62,7 @@ pub(crate) struct Config {
 impl Config {
     /// Number of descriptors that this configuration needs.
     pub(crate) fn descriptor_demand(&self) -> DescriptorDemand {
-        let streams = self.peers.values().map(|peer| peer.streams).max();
+        let streams = self.peers.values().map(|peer| peer.fixed_streams()).max();
         DescriptorDemand {
             connections: self.limits.connections_max as usize,
             workers: self.limits.workers,
@@ -259,7 +259,10 @@ mod tests {
             ),
             ("[profile.long]\ndscp = 64", "0 to 63"),
             ("[profile.long]\nmss = 40", "88"),
-            ("[peer.p]\naddress = '10.0.0.1'\nstreams = 17", "1 to 16"),
+            (
+                "[peer.p]\naddress = '10.0.0.1'\nstreams = 17",
+                "\"auto\" or 1 to 16",
+            ),
             ("[profile.long]\ninitial_window = 0", "1 to 1024"),
             ("[profile.long]\ninitial_window = 1025", "1 to 1024"),
             ("[profile.long]\nkeepalive = '100ms'", "1s"),

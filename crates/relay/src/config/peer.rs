@@ -6,10 +6,10 @@ use crate::config::{
     limits::check_positive,
     location::{InTable as _, Table},
     profile::{Profile, Profiles, UPSTREAM, check_transport, profile_named},
-    settings::{PeerSettings, RouteSettings, Settings, Transport},
+    settings::{PeerSettings, RouteSettings, Settings, Streams, Transport},
 };
 use longhaul_command::exit::Refusal;
-use longhaul_protocol::{convert, destination::Destination};
+use longhaul_protocol::destination::Destination;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Checked configuration of a peer.
@@ -27,8 +27,8 @@ pub(crate) struct PeerConfig {
     pub(crate) pool: usize,
     /// Idle time after which a pooled connection is replaced.
     pub(crate) pool_age: Duration,
-    /// Parallel legs for one client's connection; 1 disables striping.
-    pub(crate) streams: u8,
+    /// Parallel legs for one client's connection.
+    pub(crate) streams: Streams,
     /// Chains contain the peer but none begins with it, so this relay never connects to it. Its
     /// health is what earlier relays report.
     pub(crate) is_behind_peers: bool,
@@ -38,6 +38,14 @@ pub(crate) struct PeerConfig {
 pub(crate) const POOL_AGE_DEFAULT: Duration = Duration::from_secs(60);
 
 impl PeerConfig {
+    /// Returns the number of legs that each client's connection has from the beginning.
+    pub(crate) fn fixed_streams(&self) -> u8 {
+        match self.streams {
+            Streams::Automatic => 1,
+            Streams::Fixed(streams) => streams,
+        }
+    }
+
     /// Peer with defaults: no TLS and no pooled connections.
     pub(crate) fn new(name: &str, destination: Destination, profile: Arc<Profile>) -> Self {
         Self {
@@ -49,7 +57,7 @@ impl PeerConfig {
             pool: 0,
             pool_age: POOL_AGE_DEFAULT,
             is_behind_peers: false,
-            streams: 1,
+            streams: Streams::Automatic,
         }
     }
 }
@@ -75,7 +83,7 @@ pub(crate) fn peers(
             is_behind_peers: !begins && chains().any(|via| via.contains(name)),
             tls: peer_settings.tls.as_ref().map(initiator).transpose()?,
             pool: pool_size(peer_settings, &owner)?,
-            streams: streams(peer_settings, &owner)?,
+            streams: peer_settings.streams.unwrap_or(Streams::Automatic),
             transport: peer_settings.transport,
             pool_age: peer_settings.pool_age.map_or(Ok(POOL_AGE_DEFAULT), |age| {
                 check_positive("pool_age", None, age)
@@ -97,16 +105,6 @@ fn pool_size(settings: &PeerSettings, owner: &str) -> anyhow::Result<usize> {
         pool @ 0..=POOL_MAX => Ok(pool.into()),
         pool => Err(Refusal::usage(format!(
             "{owner}: pool {pool}: expected 0 to {POOL_MAX}"
-        ))),
-    }
-}
-
-fn streams(settings: &PeerSettings, owner: &str) -> anyhow::Result<u8> {
-    match settings.streams.unwrap_or(1) {
-        streams @ 1..=convert::STRIPES_MAX => Ok(streams),
-        streams => Err(Refusal::usage(format!(
-            "{owner}: streams {streams}: expected 1 to {}",
-            convert::STRIPES_MAX
         ))),
     }
 }

@@ -8,7 +8,7 @@ use longhaul_protocol::networks::{Ports, Prefix, Target as RouteTarget, text};
 use longhaul_protocol::{convert, destination::Destination};
 use longhaul_transport::port::UdtCongestionControl;
 use longhaul_units::{BitRate, Bytes, Time};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use std::{
     collections::BTreeMap,
     fmt::Display,
@@ -129,8 +129,8 @@ pub(crate) struct PeerSettings {
     /// Idle time after which a pooled connection is replaced: less than the `idle_timeout` of the
     /// peer's listener.
     pub(crate) pool_age: Option<Time>,
-    /// Parallel connections for one client's connection, 1 to 16.
-    pub(crate) streams: Option<u8>,
+    /// Parallel connections for one client's connection.
+    pub(crate) streams: Option<Streams>,
     /// Transport of the legs to the peer.
     #[serde(default)]
     pub(crate) transport: Transport,
@@ -146,6 +146,40 @@ pub(crate) enum Transport {
     Tcp,
     /// UDT4 over UDP; requires TLS.
     Udt,
+}
+
+/// Number of parallel connections for one client's connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Streams {
+    /// As many as the windows of the hosts make necessary.
+    Automatic,
+    /// 1 to 16.
+    Fixed(u8),
+}
+
+impl FromStr for Streams {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            _ if text == "auto" => Ok(Self::Automatic),
+            Ok(streams @ 1..=convert::STRIPES_MAX) => Ok(Self::Fixed(streams)),
+            _ => Err(format!(
+                "streams {text}: expected \"auto\" or 1 to {}",
+                convert::STRIPES_MAX
+            )),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Streams {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = match toml::Value::deserialize(deserializer)? {
+            toml::Value::String(text) => text,
+            other => other.to_string(),
+        };
+        text.parse().map_err(D::Error::custom)
+    }
 }
 
 /// Address or name of a relay; by default, with the port of the Convert service.

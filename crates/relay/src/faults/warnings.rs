@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Log lines about refused clients and destinations. Strangers cause them, so their number is bounded.
 
-use crate::faults::misconfiguration::DenialReason;
+use crate::faults::{
+    limited_leg::{Limit, LimitedLeg},
+    misconfiguration::DenialReason,
+};
 use longhaul_command::logging::{Decision, RateLimit};
 use longhaul_interception::held::PENDING_PER_CLIENT_MAX;
 use longhaul_protocol::{destination::Destination, networks::network};
@@ -14,6 +17,7 @@ pub(crate) struct Warnings {
     refused: RateLimit<(IpAddr, u8)>,
     refused_destinations: RateLimit<IpAddr>,
     bypassed: RateLimit<Option<IpAddr>>,
+    limited: RateLimit<(IpAddr, Limit)>,
 }
 
 impl Warnings {
@@ -53,6 +57,14 @@ impl Warnings {
                 "more destinations refused; not named for some minutes"
             ),
             Decision::Suppress => {}
+        }
+    }
+
+    /// Logs that a buffer limits a leg.
+    pub(crate) fn log_limited_leg(&self, listener: &str, leg: &LimitedLeg) {
+        let to = network(leg.to.ip().to_canonical());
+        if let Decision::Write = self.limited.check((to, leg.limit)) {
+            warn!(listener, "{leg}");
         }
     }
 

@@ -7,3 +7,4 @@ pub(crate) mod profile;
 pub(crate) mod resolver;
 pub(crate) mod stream;
 pub(crate) mod udt;
+pub(crate) mod window;

@@ -1,21 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Events of a peer. Each is recorded; those that change the peer's state are logged.
 
-use crate::peers::{health::HealthReport, peer::Peer};
+use crate::{
+    config::settings::{Streams, Transport},
+    peers::{health::HealthReport, peer::Peer},
+};
 use longhaul_admin::relay_record::PeerCounts;
 use longhaul_protocol::{
-    convert::{GroupId, Stripes},
+    convert::{GroupId, STRIPES_MAX, Stripes},
     failure::Failure,
 };
 use std::{sync::atomic::Ordering::Relaxed, time::Instant};
 use tracing::{info, warn};
 
 impl Peer {
-    /// Returns a new stripe group if the configuration wants one and the peer is not known to
-    /// refuse groups.
+    /// Returns a new group that further legs may join, unless the configuration wants a single leg, or the peer is known
+    /// to refuse them. Legs over UDT have no window of the kernel: they need no others by themselves.
     pub(crate) fn new_group(&self) -> Option<Stripes> {
-        (self.config.streams > 1 && self.state.striping.may_be_supported())
-            .then(|| new_stripes_with_random_id(self.config.streams))
+        let (count, automatic) = match (self.config.streams, self.config.transport) {
+            (Streams::Automatic, Transport::Tcp) => (STRIPES_MAX, true),
+            (Streams::Automatic, Transport::Udt) => (1, true),
+            (Streams::Fixed(count), _) => (count, false),
+        };
+        let group = || new_stripes_with_random_id(count, automatic);
+        (count > 1 && self.state.striping.may_be_supported())
+            .then(group)
             .flatten()
     }
 
@@ -32,12 +41,11 @@ impl Peer {
         if !self.state.striping.record_missing(missing.len()) {
             return;
         }
-        let (name, streams) = (&self.config.name, self.config.streams);
+        let name = &self.config.name;
         match missing {
-            [] => info!("peer {name}: all {streams} streams join again"),
+            [] => info!("peer {name}: all streams join again"),
             [first, ..] => warn!(
-                "peer {name}: {} of {streams} streams could not join: {first}; the \
-                 others continue",
+                "peer {name}: {} streams could not join: {first}; the others continue",
                 missing.len()
             ),
         }
@@ -92,12 +100,13 @@ impl Peer {
 
 /// Returns a group of this size with an unguessable identifier; `None` if the kernel has no random
 /// bytes.
-fn new_stripes_with_random_id(count: u8) -> Option<Stripes> {
+fn new_stripes_with_random_id(count: u8, automatic: bool) -> Option<Stripes> {
     let mut id = [0; 16];
     // getrandom(2): up to 256 bytes are never cut short.
     let filled = rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty());
     (filled == Ok(id.len())).then_some(Stripes {
         group: GroupId(id),
         count,
+        automatic,
     })
 }

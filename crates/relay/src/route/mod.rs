@@ -26,12 +26,7 @@ use crate::{
     },
 };
 use longhaul_admission::{exhaustion::with_timeout, lookups::LookupQuota};
-use longhaul_protocol::{
-    convert::{self, Stripes},
-    destination::Destination,
-    failure::Failure,
-    stripe,
-};
+use longhaul_protocol::{convert, destination::Destination, failure::Failure};
 use longhaul_transport::{
     channel::{Channel, write_all},
     leg::Leg,
@@ -258,7 +253,7 @@ impl Route<'_> {
         request: &Request,
     ) -> Result<UpstreamLeg, Fault> {
         let limit = self.timeout(request);
-        let stripes = new_stripe_group(peer, request);
+        let stripes = request.may_stripe.then(|| peer.new_group()).flatten();
         let onward = convert::Request {
             reply_delay: request.reply_delay.min(limit / REPLY_DELAY_DIVISOR),
             timeout: limit,
@@ -267,20 +262,15 @@ impl Route<'_> {
             dscp: request.dscp,
             ..next_request.clone()
         };
-        let first = [
-            onward.encode(),
-            bytes_after_preamble(request, stripes.is_some()),
-        ]
-        .concat();
-        let sent_no_client_bytes = request.early_bytes.is_empty();
+        let first = [onward.encode(), request.early_bytes.clone()].concat();
+        let early_bytes_sent = request.early_bytes.len();
         let upstream_leg = |leg, from_pool| {
-            let mut upstream =
-                UpstreamLeg::to_peer(leg, peer, limit, from_pool, sent_no_client_bytes)
-                    .with_reply_delay(request.reply_delay);
+            let mut upstream = UpstreamLeg::to_peer(leg, peer, limit, from_pool, early_bytes_sent)
+                .with_reply_delay(request.reply_delay);
             let hop = request.hops.first().copied();
             upstream.hop = hop;
             match stripes {
-                Some(stripes) => upstream.into_striped(stripes, request.early_bytes.len(), peer),
+                Some(stripes) => upstream.into_first_of_group(stripes, peer),
                 None => upstream,
             }
         };
@@ -317,24 +307,6 @@ pub(crate) fn set_dscp(leg: &Leg, profile: &Profile, dscp: u8) {
 
 /// Divisor of the timeout. The quotient bounds the time by which a relay may delay its answer.
 const REPLY_DELAY_DIVISOR: u32 = 10;
-
-/// Returns a new stripe group for the request; `None` if its connection is not striped.
-fn new_stripe_group(peer: &Peer, request: &Request) -> Option<Stripes> {
-    let fits = request.early_bytes.len() <= stripe::PIECE_LEN_MAX as usize;
-    (request.may_stripe && fits)
-        .then(|| peer.new_group())
-        .flatten()
-}
-
-/// Returns the client's early bytes as they follow the preamble: in a data frame if striped.
-fn bytes_after_preamble(request: &Request, striped: bool) -> Vec<u8> {
-    let early = &request.early_bytes;
-    if !striped || early.is_empty() {
-        return early.clone();
-    }
-    let (offset, len) = (0, early.len() as u32);
-    [&stripe::Frame::Data { offset, len }.encode(), &early[..]].concat()
-}
 
 /// Returns the peers of a chain that this relay reaches only through other peers, each with its
 /// address in the request. Their state is known from the answers of earlier relays.

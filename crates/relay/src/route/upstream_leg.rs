@@ -5,10 +5,10 @@ use crate::{
     config::{profile::Profile, settings::Mode},
     faults::{fault::Fault, misconfiguration::PeerError},
     peers::{connection, peer::Peer},
-    stripe::outgoing_group::OutgoingGroup,
+    stripe::{bundle::Bundle, outgoing_group::OutgoingGroup},
 };
 use longhaul_protocol::{
-    convert::{Answer, Cause, ErrorCode, Stripes},
+    convert::{Answer, Cause, Stripes},
     failure::Failure,
 };
 use longhaul_transport::{channel::write_all, leg::Leg};
@@ -17,7 +17,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -57,7 +57,9 @@ pub(crate) struct UpstreamLeg {
     opened_at: Instant,
     /// Whether a byte was taken from the client for this leg.
     pub(crate) client_bytes_taken: AtomicBool,
-    /// Stripe group of which this is the first leg.
+    /// Bytes of the client that were sent before the transfer.
+    early_bytes_sent: AtomicU64,
+    /// Group of which this is the first leg.
     pub(crate) group: Option<Arc<OutgoingGroup>>,
 }
 
@@ -75,17 +77,15 @@ impl UpstreamLeg {
             ..self
         };
         Ok(match parameters {
-            Some((stripes, peer)) => upstream.into_striped(stripes, 0, &peer),
+            Some((stripes, peer)) => upstream.into_first_of_group(stripes, &peer),
             None => upstream,
         })
     }
 
     /// Sends bytes of the client before the transfer begins.
     pub(crate) async fn send_early_bytes(&self, bytes: &[u8]) -> io::Result<()> {
-        match &self.group {
-            Some(group) => group.send_early_bytes(bytes).await,
-            None => write_all(&self.leg, bytes).await,
-        }
+        self.early_bytes_sent.fetch_add(bytes.len() as u64, Relaxed);
+        write_all(&self.leg, bytes).await
     }
 
     /// Wraps a direct connection to the destination.
@@ -115,29 +115,28 @@ impl UpstreamLeg {
             sent_no_client_bytes: false,
             opened_at: Instant::now(),
             client_bytes_taken: AtomicBool::new(false),
+            early_bytes_sent: AtomicU64::new(0),
             group: None,
         }
     }
 
-    /// Makes the leg the first of a stripe group, over which `early_bytes_sent` bytes of the client
-    /// have been sent.
-    pub(super) fn into_striped(
-        self,
-        stripes: Stripes,
-        early_bytes_sent: usize,
-        peer: &Arc<Peer>,
-    ) -> Self {
-        let group = OutgoingGroup::new(
-            stripes,
-            self.leg.clone(),
-            early_bytes_sent,
-            peer,
-            self.timeout,
-        );
+    /// Makes the leg the first of a group.
+    pub(super) fn into_first_of_group(self, stripes: Stripes, peer: &Arc<Peer>) -> Self {
+        let group = OutgoingGroup::new(stripes, self.leg.clone(), peer, self.timeout);
         Self {
             group: Some(group),
             ..self
         }
+    }
+
+    /// Returns the bundle of legs, if further ones have joined.
+    pub(crate) fn bundle(&self) -> Option<&Arc<Bundle>> {
+        self.group.as_ref().and_then(|group| group.bundle())
+    }
+
+    /// Returns the bytes of the client that were sent before the transfer.
+    pub(crate) fn early_bytes_sent(&self) -> u64 {
+        self.early_bytes_sent.load(Relaxed)
     }
 
     /// Wraps a leg to a peer that has received a request and will answer.
@@ -146,8 +145,9 @@ impl UpstreamLeg {
         peer: &Arc<Peer>,
         timeout: Duration,
         from_pool: bool,
-        sent_no_client_bytes: bool,
+        early_bytes_sent: usize,
     ) -> Self {
+        let sent_no_client_bytes = early_bytes_sent == 0;
         let address = leg.transport().peer_addr();
         let address = address.unwrap_or_else(|| peer.address.preferred());
         Self {
@@ -155,6 +155,7 @@ impl UpstreamLeg {
             awaits_answer: AtomicBool::new(true),
             is_replaceable: from_pool && sent_no_client_bytes,
             sent_no_client_bytes,
+            early_bytes_sent: AtomicU64::new(early_bytes_sent as u64),
             ..Self::new((leg, address), &peer.config.profile, timeout)
         }
     }
@@ -229,12 +230,13 @@ impl UpstreamLeg {
             for peer in self.peer.iter().chain(others) {
                 peer.mark_up();
             }
+            if let Some(group) = &self.group {
+                group.record_acceptance();
+            }
             return Ok(());
         };
-        match (code, &self.group) {
-            (ErrorCode::UnsupportedMessage, Some(group)) => group.mark_unsupported(),
-            (code, _) if connection::is_protocol_error(code) => self.recheck_peer(),
-            _ => {}
+        if connection::is_protocol_error(code) {
+            self.recheck_peer();
         }
         let fault = Fault::from_answer((code, detail), cause, &self.relay_name());
         self.mark_down_hop(&fault);
@@ -274,12 +276,6 @@ impl UpstreamLeg {
             }
             _ => false,
         }
-    }
-
-    /// Returns the bytes that the client has sent since the request, if the request may be repeated
-    /// over a single leg.
-    pub(crate) fn take_replay(&self) -> Option<Vec<u8>> {
-        self.group.as_ref().and_then(|group| group.take_replay())
     }
 }
 

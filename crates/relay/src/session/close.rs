@@ -4,7 +4,7 @@
 use crate::{
     config::listener::Kind,
     faults::fault::Fault,
-    session::{CutReason, Session, Upstream},
+    session::{CutReason, Session},
     transfer::{End, Side},
 };
 use jiff::Timestamp;
@@ -71,7 +71,7 @@ impl Session {
         let upstream = self.lock_upstream();
         if let Some(transport) = &upstream.transport {
             transport.reset_on_close();
-            if let Some(bundle) = &upstream.bundle {
+            if let Some(bundle) = upstream.bundle() {
                 bundle.reset_on_close();
             }
         }
@@ -79,14 +79,12 @@ impl Session {
 
     /// Closes all legs by FIN: all bytes have been delivered.
     fn close_cleanly(&self) {
-        let Upstream {
-            transport, bundle, ..
-        } = self.upstream();
+        let upstream = self.upstream();
         self.client.fin_on_close();
-        if let Some(transport) = transport {
+        if let Some(transport) = &upstream.transport {
             transport.fin_on_close();
         }
-        for bundle in bundle.iter().chain(self.client_bundle()) {
+        for bundle in upstream.bundle().into_iter().chain(self.client_bundle()) {
             bundle.fin_on_close();
         }
     }
@@ -126,7 +124,7 @@ impl Session {
         let (ended, cause) = describe(end);
         let cause = cause.or(self.cut_reason.get().map(ToString::to_string));
         let transport = upstream.transport.as_ref();
-        let (client_bundle, bundle) = (self.client_bundle(), &upstream.bundle);
+        let (client_bundle, bundle) = (self.client_bundle(), upstream.bundle());
         Record::Connection(Box::new(ConnectionRecord {
             time: Timestamp::now(),
             kind: self.listener_config.kind.to_string(),
@@ -144,10 +142,7 @@ impl Session {
             downstream_streams: client_bundle
                 .map(|bundle| bundle.tcp_info())
                 .unwrap_or_default(),
-            upstream_streams: bundle
-                .as_ref()
-                .map(|bundle| bundle.tcp_info())
-                .unwrap_or_default(),
+            upstream_streams: bundle.map(|bundle| bundle.tcp_info()).unwrap_or_default(),
         }))
     }
 

@@ -61,8 +61,7 @@ impl Session {
             self.leg_sample(group, number, transport)
         };
         let transport = upstream.transport.as_ref();
-        let transport =
-            transport.map(|transport| LegTransport::new(transport, upstream.bundle.as_ref()));
+        let transport = transport.map(|transport| LegTransport::new(transport, upstream.bundle()));
         Sample {
             number: self.number,
             at: Instant::now(),
@@ -115,7 +114,7 @@ impl Session {
     fn map_legs<T>(&self, of: impl Fn(LegTransport<'_>) -> T) -> (T, Option<T>) {
         let (transport, bundle) = {
             let upstream = self.lock_upstream();
-            (upstream.transport.clone(), upstream.bundle.clone())
+            (upstream.transport.clone(), upstream.bundle().cloned())
         };
         let transport =
             transport.map(|transport| of(LegTransport::new(&transport, bundle.as_ref())));

@@ -32,6 +32,7 @@ use crate::{
     stripe::{
         bundle::Bundle,
         incoming_groups::{GroupRegistration, JoinTicket, LegOrigin},
+        outgoing_group::OutgoingGroup,
     },
 };
 use longhaul_admission::{
@@ -76,8 +77,8 @@ pub(crate) struct Session {
     pub(crate) client: TransportStream,
     /// TLS of the leg to the client, after the handshake.
     tls: OnceLock<Arc<Tls>>,
-    /// Stripe group that the client has requested.
-    group: OnceLock<Box<GroupRegistration>>,
+    /// Group that further legs of the client may join.
+    group: OnceLock<Box<ClientGroup>>,
     /// Client's address: the connection's remote end, or the source in a PROXY header.
     pub(crate) client_address: SocketAddr,
     /// Remote end of the connection.
@@ -108,14 +109,29 @@ pub(crate) struct Upstream {
     pub(crate) destination: Option<String>,
     pub(crate) next_hop: Option<SocketAddr>,
     pub(crate) transport: Option<TransportStream>,
-    /// Bundle of which `transport` is the first leg.
-    pub(crate) bundle: Option<Arc<Bundle>>,
+    /// Group of which `transport` is the first leg.
+    pub(crate) group: Option<Arc<OutgoingGroup>>,
     /// Peer at the other end of the upstream leg.
     pub(crate) peer: Option<Arc<Peer>>,
     /// Copy mode, once the transfer has begun.
     pub(crate) mode: Option<Mode>,
     /// Number of upstream legs so far.
     pub(crate) legs: u64,
+}
+
+impl Upstream {
+    /// Returns the bundle of upstream legs, if there are several.
+    pub(crate) fn bundle(&self) -> Option<&Arc<Bundle>> {
+        self.group.as_ref().and_then(|group| group.bundle())
+    }
+}
+
+/// Group that further legs of the client may join.
+#[derive(Debug)]
+struct ClientGroup {
+    registration: GroupRegistration,
+    /// Bytes of the stream that were read behind the request.
+    early_bytes: u64,
 }
 
 /// Resources that the connections of one worker share.
@@ -174,23 +190,21 @@ impl Session {
         }
     }
 
-    /// Registers the stripe group that the client requests. `early_bytes` were read behind the
+    /// Registers the group that further legs of the client may join. `early_bytes` of the stream were read behind the
     /// request.
     pub(crate) fn register_group(
         &self,
         stripes: Stripes,
-        early_bytes: Vec<u8>,
+        early_bytes: usize,
     ) -> Result<(), Failure> {
-        let legs_max = stripes.count.into();
-        let bundle = Bundle::new(self.client_leg(), legs_max, &self.listener_config.profile);
-        let registration = GroupRegistration::new(
-            &self.relay.groups,
-            stripes,
-            self.origin(),
-            (bundle, early_bytes),
-        );
-        let registration = registration.ok_or(Failure::BadRequest)?;
-        let _ = self.group.set(registration.into());
+        let (groups, first) = (&self.relay.groups, self.client_leg());
+        let registration = GroupRegistration::new(groups, stripes, self.origin(), first)
+            .ok_or(Failure::BadRequest)?;
+        let group = ClientGroup {
+            registration,
+            early_bytes: early_bytes as u64,
+        };
+        let _ = self.group.set(group.into());
         Ok(())
     }
 
@@ -218,9 +232,10 @@ impl Session {
         Leg::with_tls(self.client.clone(), self.tls.get().cloned())
     }
 
-    /// Returns the bundle of legs to the client, if the client is a relay that requested one.
+    /// Returns the bundle of legs to the client, if the client is a relay and further legs have joined.
     pub(crate) fn client_bundle(&self) -> Option<&Arc<Bundle>> {
-        self.group.get().map(|registration| &registration.bundle)
+        let group = self.group.get();
+        group.and_then(|group| group.registration.bundle())
     }
 
     /// Starts the timer of a further request on the client's connection.

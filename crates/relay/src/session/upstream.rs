@@ -13,20 +13,26 @@ use crate::{
         upstream_leg::UpstreamLeg,
     },
     session::Session,
+    stripe::outgoing_group::OutgoingGroup,
     transfer::{
-        self, End, TransferContext,
-        striped::{self, StripedLegs},
+        self, End, Outcome, Progress, TransferContext,
+        striped::{self, StripedLeg, StripedLegs},
     },
 };
 use longhaul_admission::lookups::LookupQuota;
 use longhaul_admission::rate_limits::Direction;
 use longhaul_interception::flow::Flow;
 use longhaul_protocol::{destination::Destination, failure::Failure};
+use longhaul_transport::leg::Leg;
 use std::{
+    future::pending,
     net::SocketAddr,
+    pin::pin,
     sync::{Arc, atomic::Ordering::Relaxed},
+    task::Poll,
     time::Instant,
 };
+use tokio::select;
 
 impl Session {
     /// Opens the upstream leg and stores it for the record.
@@ -39,17 +45,6 @@ impl Session {
         self.open_with_pools(request, &PeerPools::default()).await
     }
 
-    /// Repeats the request over a single leg, for a peer that has refused to read it. The client's
-    /// bytes were counted before.
-    pub(crate) async fn open_single_leg(&self, request: &Request) -> Result<UpstreamLeg, Fault> {
-        let with_header = self.with_proxy_header(request);
-        let to_send = with_header.as_ref().unwrap_or(request);
-        // By now the peer is known to refuse groups.
-        let upstream_leg = Box::pin(self.route(&PeerPools::default()).open(to_send)).await?;
-        self.set_upstream_leg(&upstream_leg);
-        Ok(upstream_leg)
-    }
-
     /// Opens the upstream leg and waits for the peer's answer, if there is a peer. If a pooled
     /// connection is found dead, a new one is opened.
     pub(crate) async fn open_and_await_answer(
@@ -60,10 +55,6 @@ impl Session {
         let mut answer = upstream_leg.answer().await;
         if answer.is_err() && upstream_leg.was_dead() {
             upstream_leg = self.open_new_leg(request).await?;
-            answer = upstream_leg.answer().await;
-        }
-        if answer.is_err() && upstream_leg.take_replay().is_some() {
-            upstream_leg = self.open_single_leg(request).await?;
             answer = upstream_leg.answer().await;
         }
         while answer.is_err() && self.can_retry(&upstream_leg, request).await {
@@ -192,10 +183,7 @@ impl Session {
         let mut upstream = self.lock_upstream();
         upstream.next_hop = Some(upstream_leg.address);
         upstream.transport = Some(upstream_leg.leg.transport().clone());
-        upstream.bundle = upstream_leg
-            .group
-            .as_ref()
-            .map(|group| group.bundle.clone());
+        upstream.group.clone_from(&upstream_leg.group);
         upstream.peer.clone_from(&upstream_leg.peer);
         upstream.legs += 1;
     }
@@ -236,17 +224,100 @@ impl Session {
             limits: &self.rate_limits,
             mode,
             client_bytes_taken: &upstream_leg.client_bytes_taken,
+            growth: upstream_leg.group.as_ref().map(|group| &group.growth),
+            client_legs_may_join: self.group.get().is_some(),
+            report_limited: &|limited| {
+                let warnings = &self.listener.warnings;
+                warnings.log_limited_leg(&self.listener.name(), limited);
+            },
         };
-        if self.group.get().is_none() && upstream_leg.group.is_none() {
-            return transfer::run(&client_leg, upstream_leg, on_success.as_ref(), &context).await;
+        let mut joins = pin!(self.let_legs_join(upstream_leg));
+        let outcome = transfer::run(
+            &client_leg,
+            upstream_leg,
+            on_success.as_ref(),
+            &context,
+            |cx| {
+                let _ = joins.as_mut().poll(cx);
+                match self.client_bundle().or(upstream_leg.bundle()) {
+                    Some(_) => Poll::Ready(()),
+                    None => Poll::Pending,
+                }
+            },
+        );
+        match outcome.await {
+            Outcome::Ended(end) => end,
+            Outcome::Joined(progress) => {
+                let striped =
+                    self.transfer_striped((&client_leg, upstream_leg), progress, &context);
+                select! {
+                    end = Box::pin(striped) => end,
+                    () = joins => unreachable!("it has no end"),
+                }
+            }
         }
-        let ends = StripedLegs {
-            downstream: &client_leg,
-            incoming_group: self.group.get().map(Box::as_ref),
-            upstream: upstream_leg,
-            peer_pools: &self.peer_pools,
+    }
+
+    /// Lets further legs join on both sides, without end.
+    async fn let_legs_join(&self, upstream_leg: &UpstreamLeg) {
+        let downstream = async {
+            match self.group.get() {
+                Some(group) => {
+                    let profile = &self.listener_config.profile;
+                    group.registration.accept_joins(profile).await;
+                }
+                None => pending().await,
+            }
         };
-        Box::pin(striped::run(&ends, on_success.as_ref(), &context)).await
+        let upstream = async {
+            match &upstream_leg.group {
+                Some(group) => self.join_further_legs(group).await,
+                None => pending().await,
+            }
+        };
+        tokio::join!(downstream, upstream);
+    }
+
+    /// Opens further legs when they may be worthwhile, and if there are descriptors for them.
+    async fn join_further_legs(&self, group: &OutgoingGroup) {
+        group.wait_for_growth().await;
+        let permits = match group.is_automatic() {
+            true => u32::from(group.further_legs().div_ceil(2)),
+            false => 0,
+        };
+        match self.try_acquire_permits(permits) {
+            Ok(_held) => Box::pin(group.join_legs(&self.peer_pools)).await,
+            Err(_) => pending().await,
+        }
+    }
+
+    /// Continues a transfer over several legs.
+    async fn transfer_striped(
+        &self,
+        (client_leg, upstream_leg): (&Leg, &UpstreamLeg),
+        progress: Progress<'_>,
+        context: &TransferContext<'_>,
+    ) -> End {
+        let (incoming, outgoing) = (self.group.get(), upstream_leg.group.as_ref());
+        let legs = StripedLegs {
+            downstream: StripedLeg {
+                first: client_leg,
+                bundle: incoming.map(|group| {
+                    &**group
+                        .registration
+                        .bundle_of_one(&self.listener_config.profile)
+                }),
+                early_bytes: incoming.map_or(0, |group| group.early_bytes),
+                is_automatic: incoming.is_some_and(|group| group.registration.is_automatic()),
+            },
+            upstream: StripedLeg {
+                first: &upstream_leg.leg,
+                bundle: outgoing.map(|group| &**group.bundle_of_one()),
+                early_bytes: upstream_leg.early_bytes_sent(),
+                is_automatic: outgoing.is_some_and(|group| group.is_automatic()),
+            },
+        };
+        striped::run(&legs, progress, context).await
     }
 
     /// Takes a sample of the present upstream leg before another one replaces it.

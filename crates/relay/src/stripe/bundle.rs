@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bundle of legs that carry one connection.
+//! Bundle of legs that carry one connection, and what its two halves, sender and receiver, tell each other.
 
-use crate::config::profile::Profile;
-use longhaul_linux::tcp_info::TcpInfo;
+use crate::{config::profile::Profile, leg::window::SEND_BUFFER_DEFAULT};
+use longhaul_linux::{sysctl, tcp_info::TcpInfo};
 use longhaul_transport::leg::Leg;
 use parking_lot::{Mutex, MutexGuard};
 use std::{
@@ -72,6 +72,22 @@ pub(crate) struct Bundle {
     state: Mutex<State>,
     legs_max: usize,
     unsent_max: Option<u32>,
+    send_buffer: u64,
+}
+
+/// Returns the largest send buffer that the kernel gives a leg, in bytes.
+fn largest_send_buffer(profile: &Profile) -> u64 {
+    // The kernel doubles the value of SO_SNDBUF (socket(7)).
+    let fixed = profile.options.send_buffer.map(|bytes| 2 * bytes as u64);
+    let tuned = || {
+        sysctl::read_here("net.ipv4.tcp_wmem")
+            .ok()?
+            .split_whitespace()
+            .nth(2)?
+            .parse()
+            .ok()
+    };
+    fixed.or_else(tuned).unwrap_or(SEND_BUFFER_DEFAULT)
 }
 
 #[derive(Debug)]
@@ -79,6 +95,14 @@ struct State {
     subflows: Vec<Arc<Subflow>>,
     /// Whether further legs may join.
     accepts_joins: bool,
+    /// Number of legs, from the first on, that the sender is to use.
+    in_use: usize,
+    /// Numbers of the legs on which the other relay waits for a confirmation.
+    confirmations_due: Vec<usize>,
+    /// Whether the other relay has confirmed our switch.
+    is_confirmed: bool,
+    /// Whether all bytes of the other relay have been received.
+    received_all: bool,
     /// Number of changes.
     version: usize,
     /// Wakers of tasks that wait for the next change: one, or two after a move.
@@ -90,6 +114,9 @@ pub(crate) struct BundleUpdate {
     /// Legs that are new to this half.
     pub(crate) new: Vec<Arc<Subflow>>,
     pub(crate) accepts_joins: bool,
+    pub(crate) in_use: usize,
+    pub(crate) is_confirmed: bool,
+    pub(crate) received_all: bool,
     pub(crate) version: usize,
 }
 
@@ -101,6 +128,10 @@ impl Bundle {
             state: Mutex::new(State {
                 subflows: Vec::new(),
                 accepts_joins: true,
+                in_use: 1,
+                confirmations_due: Vec::new(),
+                is_confirmed: false,
+                received_all: false,
                 version: 0,
                 wakers: Vec::new(),
             }),
@@ -109,6 +140,7 @@ impl Bundle {
                 Some(_) => None,
                 None => Some(UNSENT_MAX),
             },
+            send_buffer: largest_send_buffer(profile),
         };
         bundle.join(first, None);
         bundle.first().mark_used();
@@ -135,8 +167,54 @@ impl Bundle {
 
     /// Records that no further leg will join.
     pub(crate) fn close(&self) {
+        self.change(|state| state.accepts_joins = false);
+    }
+
+    /// Sets the number of legs, from the first on, that the sender is to use.
+    pub(crate) fn use_legs(&self, count: usize) {
+        if self.state().in_use != count {
+            self.change(|state| state.in_use = count);
+        }
+    }
+
+    /// Returns the largest send buffer of a leg, in bytes.
+    pub(crate) fn send_buffer(&self) -> u64 {
+        self.send_buffer
+    }
+
+    /// Returns the number of legs that the sender is to use.
+    pub(crate) fn legs_in_use(&self) -> usize {
+        self.state().in_use
+    }
+
+    /// Returns whether the sender is to use every leg that there may be.
+    pub(crate) fn uses_all_legs(&self) -> bool {
+        self.state().in_use >= self.legs_max
+    }
+
+    /// Records that the other relay has switched, and waits for a confirmation on this leg.
+    pub(crate) fn request_confirmation(&self, leg: usize) {
+        self.change(|state| state.confirmations_due.push(leg));
+    }
+
+    /// Returns the legs on which a confirmation is due since the last call.
+    pub(crate) fn take_confirmations_due(&self) -> Vec<usize> {
+        std::mem::take(&mut self.state().confirmations_due)
+    }
+
+    /// Records that the other relay has confirmed our switch.
+    pub(crate) fn record_confirmation(&self) {
+        self.change(|state| state.is_confirmed = true);
+    }
+
+    /// Records that all bytes of the other relay have been received.
+    pub(crate) fn record_received_all(&self) {
+        self.change(|state| state.received_all = true);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state();
-        state.accepts_joins = false;
+        change(&mut state);
         state.notify();
     }
 
@@ -146,6 +224,9 @@ impl Bundle {
         BundleUpdate {
             new: state.subflows[seen..].to_vec(),
             accepts_joins: state.accepts_joins,
+            in_use: state.in_use,
+            is_confirmed: state.is_confirmed,
+            received_all: state.received_all,
             version: state.version,
         }
     }

@@ -5,21 +5,16 @@
 //! its size. A leg that names no open group is refused at once, so that nothing waits for a group
 //! to be made.
 
-use crate::stripe::{bundle::Bundle, receiver::StripeReceiver};
+use crate::{config::profile::Profile, stripe::bundle::Bundle};
 use longhaul_protocol::convert::{Answer, GroupId, Join, Stripes};
 use longhaul_transport::{channel::write_all, leg::Leg};
 use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::HashMap,
-    future::pending,
     net::{IpAddr, SocketAddr},
-    sync::Arc,
+    sync::{Arc, OnceLock, Weak},
 };
-use tokio::sync::{
-    Mutex as AsyncMutex,
-    mpsc::{Receiver, Sender, channel},
-    oneshot,
-};
+use tokio::sync::{Notify, oneshot};
 
 /// Groups of all workers.
 #[derive(Debug, Default)]
@@ -28,7 +23,7 @@ pub(crate) struct IncomingGroups(Mutex<HashMap<GroupId, JoinableGroup>>);
 #[derive(Debug)]
 struct JoinableGroup {
     origin: LegOrigin,
-    join_requests: Sender<JoinRequest>,
+    join_requests: Arc<JoinQueue>,
     /// Number of legs that may still join.
     joins_left: u8,
 }
@@ -44,22 +39,47 @@ pub(crate) struct LegOrigin {
 }
 
 /// An admitted leg, on its way to the session.
+#[derive(Debug)]
 struct JoinRequest {
     leg: Leg,
     done: oneshot::Sender<()>,
 }
 
+/// Legs that wait for the session. The joins left of the group bound their number.
+#[derive(Debug, Default)]
+struct JoinQueue {
+    requests: Mutex<Vec<JoinRequest>>,
+    changed: Notify,
+}
+
+impl JoinQueue {
+    fn push(&self, request: JoinRequest) {
+        self.requests.lock().push(request);
+        self.changed.notify_one();
+    }
+
+    async fn next(&self) -> JoinRequest {
+        loop {
+            if let Some(request) = self.requests.lock().pop() {
+                return request;
+            }
+            self.changed.notified().await;
+        }
+    }
+}
+
 /// Permission to join a group.
 #[derive(Debug)]
-pub(crate) struct JoinTicket(Sender<JoinRequest>);
+pub(crate) struct JoinTicket(Weak<JoinQueue>);
 
 impl JoinTicket {
     /// Hands the leg over, and returns when it is no longer needed.
     pub(crate) async fn hand_over(self, leg: Leg) {
         let (done, released) = oneshot::channel();
-        // The channel has room for every ticket; an error means that the group has ended.
-        if self.0.try_send(JoinRequest { leg, done }).is_ok() {
-            drop(self.0);
+        // Without a queue, the group has ended.
+        if let Some(queue) = self.0.upgrade() {
+            queue.push(JoinRequest { leg, done });
+            drop(queue);
             let _ = released.await;
         }
     }
@@ -68,12 +88,11 @@ impl JoinTicket {
 /// Registration of a session's group, removed on drop.
 pub(crate) struct GroupRegistration {
     groups: Arc<IncomingGroups>,
-    id: GroupId,
-    pub(crate) bundle: Arc<Bundle>,
-    /// Receiving half of the bundle. It lasts for the session, since several upstream legs may serve one
-    /// client in turn.
-    pub(crate) receiver: AsyncMutex<StripeReceiver>,
-    join_requests: AsyncMutex<Receiver<JoinRequest>>,
+    stripes: Stripes,
+    first: Leg,
+    /// The session's legs, once a second one has joined.
+    bundle: OnceLock<Arc<Bundle>>,
+    join_requests: Arc<JoinQueue>,
 }
 
 impl std::fmt::Debug for GroupRegistration {
@@ -84,54 +103,68 @@ impl std::fmt::Debug for GroupRegistration {
 
 impl Drop for GroupRegistration {
     fn drop(&mut self) {
-        self.groups.lock().remove(&self.id);
+        self.groups.lock().remove(&self.stripes.group);
     }
 }
 
 impl GroupRegistration {
-    /// Registers a group. `early_bytes` were already read from its first leg. `None` if the
-    /// identifier is in use.
+    /// Registers a group with its first leg. `None` if the identifier is in use.
     pub(crate) fn new(
         groups: &Arc<IncomingGroups>,
         stripes: Stripes,
         origin: LegOrigin,
-        (bundle, early_bytes): (Arc<Bundle>, Vec<u8>),
+        first: Leg,
     ) -> Option<Self> {
-        let others = stripes.count - 1;
-        let (request_sender, request_receiver) = channel(others.into());
+        let join_requests = Arc::<JoinQueue>::default();
         let mut listed = groups.lock();
         if listed.contains_key(&stripes.group) {
             return None;
         }
         let group = JoinableGroup {
             origin,
-            join_requests: request_sender,
-            joins_left: others,
+            join_requests: join_requests.clone(),
+            joins_left: stripes.count - 1,
         };
         listed.insert(stripes.group, group);
         drop(listed);
         Some(Self {
             groups: groups.clone(),
-            id: stripes.group,
-            bundle,
-            receiver: StripeReceiver::new(early_bytes).into(),
-            join_requests: request_receiver.into(),
+            stripes,
+            first,
+            bundle: OnceLock::new(),
+            join_requests,
         })
     }
 
-    /// Adds joining legs to the bundle, without end.
-    pub(crate) async fn accept_joins(&self) {
-        let mut requests = self.join_requests.lock().await;
-        while let Some(JoinRequest { leg, done }) = requests.recv().await {
+    /// Adds joining legs to the bundle, without end. They follow `profile`.
+    pub(crate) async fn accept_joins(&self, profile: &Profile) {
+        loop {
+            let JoinRequest { leg, done } = self.join_requests.next().await;
             let Ok(leg) = leg.rebind_to_current_runtime() else {
                 continue;
             };
             // The first bytes of a new connection always fit into its send buffer.
             if write_all(&leg, &Answer::Accepted.encode()).await.is_ok() {
-                self.bundle.join(leg, Some(done));
+                self.bundle_of_one(profile).join(leg, Some(done));
             }
         }
-        pending::<()>().await;
+    }
+
+    /// Returns the legs, of which there may be only one.
+    pub(crate) fn bundle_of_one(&self, profile: &Profile) -> &Arc<Bundle> {
+        let legs_max = self.stripes.count.into();
+        let new = || Bundle::new(self.first.clone(), legs_max, profile);
+        self.bundle.get_or_init(new)
+    }
+
+    /// Returns the legs, if there are several.
+    pub(crate) fn bundle(&self) -> Option<&Arc<Bundle>> {
+        self.bundle.get()
+    }
+
+    /// Returns whether each sender chooses the number of legs that it uses.
+    pub(crate) fn is_automatic(&self) -> bool {
+        self.stripes.automatic
     }
 }
 
@@ -145,7 +178,7 @@ impl IncomingGroups {
             return None;
         }
         group.joins_left = group.joins_left.checked_sub(1)?;
-        Some(JoinTicket(group.join_requests.clone()))
+        Some(JoinTicket(Arc::downgrade(&group.join_requests)))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<GroupId, JoinableGroup>> {

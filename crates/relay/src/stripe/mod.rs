@@ -3,11 +3,14 @@
 //! `longhaul_protocol::stripe` assigns the bytes to legs; this module moves them.
 //!
 //! The requesting relay makes a [`outgoing_group::OutgoingGroup`]: the first leg carries the
-//! request, the others join once it is accepted. The accepting relay registers the group's
-//! identifier in its [`incoming_groups::IncomingGroups`], where joining legs find the session,
-//! whichever worker accepts them. At both ends the legs form a [`bundle::Bundle`].
+//! connection as any other. Once [`growth`] finds that it moves much, the others join. The accepting relay registers
+//! the group's identifier in its [`incoming_groups::IncomingGroups`], where joining legs find the session,
+//! whichever worker accepts them. At both ends the legs form a [`bundle::Bundle`]. Each sender uses as many of them as
+//! its [`demand`] is.
 
 pub(crate) mod bundle;
+pub(crate) mod demand;
+pub(crate) mod growth;
 pub(crate) mod incoming_groups;
 pub(crate) mod outgoing_group;
 pub(crate) mod receiver;

@@ -1,70 +1,54 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Requesting side of striping: a request over one leg, and the legs that join it.
+//! Requesting side of striping: a connection over one leg, and the legs that join it.
 
 use crate::{
     peers::{connection::read_answer, peer::Peer, pool::PeerPools},
-    stripe::{bundle::Bundle, receiver::StripeReceiver},
+    stripe::{bundle::Bundle, growth::Growth},
 };
 use longhaul_protocol::{
     convert::{Answer, Join, Stripes},
     failure::Failure,
-    stripe::{Frame, PIECE_LEN},
 };
 use longhaul_transport::{channel::write_all, leg::Leg};
-use parking_lot::{Mutex, MutexGuard};
 use std::{
     future::pending,
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
-    },
-    task::{Context, Poll, Waker},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
-use tokio::{
-    sync::{Mutex as AsyncMutex, watch},
-    task::JoinSet,
-    time::timeout,
-};
+use tokio::{sync::watch, task::JoinSet, time::timeout};
 
-/// A request for several legs, and its state.
+/// A connection that further legs may join, and its state.
 #[derive(Debug)]
 pub(crate) struct OutgoingGroup {
     stripes: Stripes,
     peer: Arc<Peer>,
+    first: Leg,
     /// Timeout for connecting, and for an answer.
     timeout: Duration,
-    pub(crate) bundle: Arc<Bundle>,
-    /// Receiving half of the bundle.
-    pub(crate) receiver: AsyncMutex<StripeReceiver>,
-    /// Bytes of the stream that were sent before the transfer began.
-    early_bytes_sent: AtomicUsize,
-    pub(crate) replay: ReplayBuffer,
-    /// Whether the peer has refused groups as unsupported.
-    unsupported: AtomicBool,
+    /// Whether the peer has accepted the connection, so that it knows the group.
+    accepted: watch::Sender<bool>,
+    /// Whether the first leg moves enough for more legs to be worthwhile.
+    pub(crate) growth: Growth,
+    /// The legs, once a second one has joined.
+    bundle: OnceLock<Arc<Bundle>>,
 }
 
 impl OutgoingGroup {
-    /// Makes the group after the request and `early_bytes_sent` bytes of the stream were sent over
-    /// `first`.
+    /// Makes the group after the request was sent over `first`.
     pub(crate) fn new(
         stripes: Stripes,
         first: Leg,
-        early_bytes_sent: usize,
         peer: &Arc<Peer>,
         timeout: Duration,
     ) -> Arc<Self> {
-        let legs_max = stripes.count.into();
         Arc::new(Self {
             stripes,
             peer: peer.clone(),
+            growth: Growth::new(&first),
+            first,
             timeout,
-            bundle: Bundle::new(first, legs_max, &peer.config.profile),
-            receiver: StripeReceiver::new(Vec::new()).into(),
-            early_bytes_sent: early_bytes_sent.into(),
-            replay: ReplayBuffer::default(),
-            unsupported: AtomicBool::new(false),
+            accepted: watch::Sender::default(),
+            bundle: OnceLock::new(),
         })
     }
 
@@ -73,40 +57,38 @@ impl OutgoingGroup {
         (self.stripes, self.peer.clone())
     }
 
-    /// Sends the client's first bytes over the first leg, before the transfer begins.
-    pub(crate) async fn send_early_bytes(&self, bytes: &[u8]) -> io::Result<()> {
-        for piece in bytes.chunks(PIECE_LEN) {
-            let (offset, len) = (self.early_bytes_sent() as u64, piece.len() as u32);
-            let header = Frame::Data { offset, len }.encode();
-            write_all(&self.bundle.first().leg, &[&header, piece].concat()).await?;
-            self.early_bytes_sent.fetch_add(piece.len(), Relaxed);
+    /// Records that the peer has accepted the connection.
+    pub(crate) fn record_acceptance(&self) {
+        self.accepted.send_replace(true);
+    }
+
+    /// Returns the legs, if there are several.
+    pub(crate) fn bundle(&self) -> Option<&Arc<Bundle>> {
+        self.bundle.get()
+    }
+
+    /// Returns whether each sender chooses the number of legs that it uses.
+    pub(crate) fn is_automatic(&self) -> bool {
+        self.stripes.automatic
+    }
+
+    /// Returns the number of legs beside the first.
+    pub(crate) fn further_legs(&self) -> u8 {
+        self.stripes.count - 1
+    }
+
+    /// Waits until further legs may be worthwhile.
+    pub(crate) async fn wait_for_growth(&self) {
+        if self.is_automatic() {
+            self.growth.wait().await;
+            let mut accepted = self.accepted.subscribe();
+            let _ = accepted.wait_for(|yes| *yes).await;
         }
-        Ok(())
     }
 
-    pub(crate) fn early_bytes_sent(&self) -> usize {
-        self.early_bytes_sent.load(Relaxed)
-    }
-
-    /// Records, for later requests too, that the peer does not support groups.
-    pub(crate) fn mark_unsupported(&self) {
-        self.unsupported.store(true, Relaxed);
-        self.peer.record_no_striping();
-    }
-
-    /// Returns the client's bytes since the request, if the request may be repeated over a single
-    /// leg because the peer has refused to read it.
-    pub(crate) fn take_replay(&self) -> Option<Vec<u8>> {
-        self.unsupported.load(Relaxed).then(|| self.replay.take())
-    }
-
-    /// Opens the other legs at once. They join as soon as `accepted` reports that the peer knows
-    /// the group. Legs that fail are left out.
-    pub(crate) async fn join_legs(
-        &self,
-        peer_pools: &Arc<PeerPools>,
-        accepted: watch::Receiver<bool>,
-    ) {
+    /// Opens the other legs at once. They join as soon as the peer has accepted the connection. Legs that fail are left
+    /// out.
+    pub(crate) async fn join_legs(&self, peer_pools: &Arc<PeerPools>) {
         let mut tasks = JoinSet::new();
         for index in 1..self.stripes.count {
             let task = JoinTask {
@@ -118,18 +100,32 @@ impl OutgoingGroup {
                 timeout: self.timeout,
                 peer_pools: peer_pools.clone(),
             };
-            tasks.spawn(task.run(accepted.clone()));
+            tasks.spawn(task.run(self.accepted.subscribe()));
         }
         let mut missing = Vec::new();
         while let Some(outcome) = tasks.join_next().await {
             match outcome.unwrap_or(Err(Failure::Other)) {
-                Ok(leg) => self.bundle.join(leg, None),
+                Ok(leg) => self.join(leg),
                 Err(failure) => missing.push(failure),
             }
         }
         self.peer.record_missing_streams(&missing);
-        self.bundle.close();
+        match self.bundle() {
+            Some(bundle) => bundle.close(),
+            None => self.peer.record_no_striping(),
+        }
         pending::<()>().await;
+    }
+
+    fn join(&self, leg: Leg) {
+        self.bundle_of_one().join(leg, None);
+    }
+
+    /// Returns the legs, of which there may be only one.
+    pub(crate) fn bundle_of_one(&self) -> &Arc<Bundle> {
+        let legs_max = self.stripes.count.into();
+        let new = || Bundle::new(self.first.clone(), legs_max, &self.peer.config.profile);
+        self.bundle.get_or_init(new)
     }
 }
 
@@ -165,62 +161,5 @@ impl JoinTask {
             Ok(Some((Answer::Accepted, _))) => Ok(leg),
             _ => Err(Failure::PeerProtocol),
         }
-    }
-}
-
-/// Copy of the client's bytes that were sent before the peer's answer, for the case that the peer
-/// does not support groups. At most [`ReplayBuffer::MAX`] bytes are sent before the answer: more
-/// than the initial window of a new leg anyway.
-#[derive(Debug, Default)]
-pub(crate) struct ReplayBuffer(Mutex<ReplayState>);
-
-#[derive(Debug, Default)]
-struct ReplayState {
-    bytes: Vec<u8>,
-    is_accepted: bool,
-    waker: Option<Waker>,
-}
-
-impl ReplayBuffer {
-    const MAX: usize = 64 * 1024;
-
-    /// Returns the number of bytes that may be sent now. `None`: no limit, and no copy is needed.
-    pub(crate) fn bytes_left(&self) -> Option<usize> {
-        let state = self.state();
-        (!state.is_accepted).then(|| Self::MAX - state.bytes.len())
-    }
-
-    pub(crate) fn append(&self, bytes: &[u8]) {
-        self.state().bytes.extend(bytes);
-    }
-
-    /// Records that the peer has accepted, and drops the copy.
-    pub(crate) fn accept(&self) {
-        let mut state = self.state();
-        state.is_accepted = true;
-        state.bytes = Vec::new();
-        if let Some(waker) = state.waker.take() {
-            waker.wake();
-        }
-    }
-
-    /// Ready when the peer has accepted.
-    pub(crate) fn poll_accepted(&self, cx: &Context<'_>) -> Poll<()> {
-        let mut state = self.state();
-        match state.is_accepted {
-            true => Poll::Ready(()),
-            false => {
-                state.waker = Some(cx.waker().clone());
-                Poll::Pending
-            }
-        }
-    }
-
-    fn take(&self) -> Vec<u8> {
-        std::mem::take(&mut self.state().bytes)
-    }
-
-    fn state(&self) -> MutexGuard<'_, ReplayState> {
-        self.0.lock()
     }
 }

@@ -3,57 +3,49 @@
 
 use crate::stripe::bundle::{Bundle, Subflow};
 use longhaul_linux::transfer_buffer::TransferBuffer;
-use longhaul_protocol::stripe::HEADER_LEN;
-use longhaul_protocol::stripe::{Broken, NextRead, Reassembler};
+use longhaul_protocol::stripe::{Broken, HEADER_LEN, NextRead, Notice, Reassembler};
 use longhaul_transport::channel::Channel;
 use std::{
     io,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 /// Merges the bytes of the legs. It reads no byte ahead of its turn, except headers.
-#[derive(Debug)]
-pub(crate) struct StripeReceiver {
+pub(crate) struct StripeReceiver<'a> {
+    bundle: &'a Bundle,
     reassembler: Reassembler,
     subflows: Vec<Arc<Subflow>>,
-    /// Bytes of the first leg that were read behind the request and are not used yet.
-    early_bytes: Vec<u8>,
     version: usize,
-    /// Number of legs, from the first on, whose close is complete or not needed.
-    closed: usize,
 }
 
-impl StripeReceiver {
-    pub(crate) fn new(early_bytes: Vec<u8>) -> Self {
+impl<'a> StripeReceiver<'a> {
+    /// Returns a receiver for a stream of which `unframed` bytes were read from the first leg.
+    pub(crate) fn new(bundle: &'a Bundle, unframed: u64) -> Self {
         Self {
-            reassembler: Reassembler::default(),
+            bundle,
+            reassembler: Reassembler::new(unframed),
             subflows: Vec::new(),
-            early_bytes,
             version: 0,
-            closed: 0,
         }
     }
 
-    /// Returns whether the next bytes are in user space already, from where a pipe can't take them.
-    pub(crate) fn wants_copy(&self) -> bool {
-        !self.early_bytes.is_empty()
-    }
-
     /// Fills the buffer from the merged stream, as `Leg::fill` does from a leg.
-    pub(crate) fn fill(
-        &mut self,
-        bundle: &Bundle,
-        buffer: &mut TransferBuffer,
-        most: usize,
-    ) -> io::Result<usize> {
+    pub(crate) fn fill(&mut self, buffer: &mut TransferBuffer, most: usize) -> io::Result<usize> {
         loop {
-            let accepts_joins = self.add_new_subflows(bundle);
-            if self.reassembler.is_complete() {
-                return Ok(0);
+            let accepts_joins = self.add_new_subflows();
+            if self.reassembler.is_unframed() {
+                self.read_headers()?;
             }
             if let Some(next) = self.reassembler.next_read() {
-                return self.fill_from(next, buffer, most);
+                match self.fill_from(next, buffer, most)? {
+                    0 => continue,
+                    filled => return Ok(filled),
+                }
+            }
+            if self.reassembler.is_complete() {
+                self.bundle.record_received_all();
+                return Ok(0);
             }
             if !self.read_headers()? {
                 if !accepts_joins {
@@ -64,17 +56,21 @@ impl StripeReceiver {
         }
     }
 
+    /// Records that the first leg has ended, unframed.
+    pub(crate) fn end_unframed(&mut self) -> io::Result<()> {
+        self.bundle.record_received_all();
+        self.reassembler.closed(0).map_err(to_io_error)
+    }
+
     /// Ready when [`StripeReceiver::fill`] may make progress.
-    pub(crate) fn poll_ready(&self, bundle: &Bundle, cx: &mut Context<'_>) -> Poll<()> {
-        let mut ready = bundle.poll_changed(self.version, cx).is_ready();
-        match self.reassembler.next_read() {
-            Some(next) => ready |= self.is_readable(next.connection, cx),
-            // Every leg must be polled, or it would not wake this task.
-            None => {
-                for n in 0..self.subflows.len() {
-                    ready |= self.reassembler.missing(n) > 0 && self.is_readable(n, cx);
-                }
-            }
+    pub(crate) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut ready = self.bundle.poll_changed(self.version, cx).is_ready();
+        let next = self.reassembler.next_read();
+        if let Some(next) = next {
+            ready |= self.is_readable(next.connection, cx);
+        }
+        if next.is_none() || self.reassembler.is_unframed() {
+            ready |= self.is_any_header_readable(cx);
         }
         match ready || self.reassembler.is_complete() {
             true => Poll::Ready(()),
@@ -82,27 +78,44 @@ impl StripeReceiver {
         }
     }
 
-    /// Ready when the other relay has closed every leg that carried an end marker. If a socket is
-    /// closed here earlier, it answers close_notify (RFC 8446 §6.1) with RST. To the other relay,
-    /// this is a broken leg as long as it waits for the end of another leg.
-    pub(crate) fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        while let Some(subflow) = self.subflows.get(self.closed) {
-            if self.reassembler.has_ended(self.closed) {
-                ready!(subflow.leg.poll_closed(cx));
-            }
-            self.closed += 1;
+    /// Every leg must be polled, or it would not wake this task.
+    fn is_any_header_readable(&self, cx: &mut Context<'_>) -> bool {
+        let mut ready = false;
+        for n in 0..self.subflows.len() {
+            ready |= self.reassembler.missing(n) > 0 && self.is_readable(n, cx);
         }
-        Poll::Ready(())
+        ready
+    }
+
+    /// Ready when the other relay has closed every leg. Until then it may still have something to confirm. If a socket
+    /// is closed here earlier, it answers close_notify (RFC 8446 §6.1) with RST. To the other relay,
+    /// this is a broken leg as long as it waits for the end of another leg.
+    pub(crate) fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            self.add_new_subflows();
+            while self.read_headers()? {}
+            if !self.is_any_header_readable(cx) {
+                break;
+            }
+        }
+        let is_open = |n: usize| self.reassembler.missing(n) > 0;
+        let mut closed = self.bundle.poll_changed(self.version, cx).is_pending();
+        for (n, subflow) in self.subflows.iter().enumerate() {
+            closed &= !is_open(n) && (subflow.is_dead() || subflow.leg.poll_closed(cx).is_ready());
+        }
+        match closed {
+            true => Poll::Ready(Ok(())),
+            false => Poll::Pending,
+        }
     }
 
     fn is_readable(&self, n: usize, cx: &mut Context<'_>) -> bool {
-        let has_early = n == 0 && !self.early_bytes.is_empty();
-        has_early || self.subflows[n].leg.poll_read_ready(cx).is_ready()
+        self.subflows[n].leg.poll_read_ready(cx).is_ready()
     }
 
     /// Adds new legs. Returns whether more legs may join.
-    fn add_new_subflows(&mut self, bundle: &Bundle) -> bool {
-        let updates = bundle.updates_since(self.subflows.len());
+    fn add_new_subflows(&mut self) -> bool {
+        let updates = self.bundle.updates_since(self.subflows.len());
         for subflow in updates.new {
             if !self.subflows.is_empty() {
                 self.reassembler.join();
@@ -113,7 +126,7 @@ impl StripeReceiver {
         updates.accepts_joins
     }
 
-    /// Moves bytes of the piece that is next.
+    /// Moves bytes that are next. Returns 0 if the first leg has ended, unframed.
     fn fill_from(
         &mut self,
         next: NextRead,
@@ -121,19 +134,12 @@ impl StripeReceiver {
         most: usize,
     ) -> io::Result<usize> {
         let most = most.min(next.bytes as usize);
-        let filled = match next.connection {
-            0 if !self.early_bytes.is_empty() => buffer.fill_with(most, |bytes| {
-                let len = bytes.len().min(self.early_bytes.len());
-                bytes[..len].copy_from_slice(&self.early_bytes[..len]);
-                self.early_bytes.drain(..len);
-                Ok(len)
-            })?,
-            n => self.subflows[n].leg.fill(buffer, most)?,
-        };
-        if filled == 0 {
-            return Err(to_io_error(Broken::CutOff));
+        let filled = self.subflows[next.connection].leg.fill(buffer, most)?;
+        match filled {
+            0 => self.reassembler.closed(next.connection),
+            filled => self.reassembler.consume(filled),
         }
-        self.reassembler.consume(filled).map_err(to_io_error)?;
+        .map_err(to_io_error)?;
         Ok(filled)
     }
 
@@ -152,18 +158,26 @@ impl StripeReceiver {
         if wanted.is_empty() {
             return Ok(false);
         }
-        match self.read(n, wanted) {
+        match self.subflows[n].leg.try_read(wanted) {
             Ok(0) => self.handle_close(n, to_io_error(Broken::CutOff))?,
             Ok(len) => {
                 self.subflows[n].mark_used();
-                self.reassembler
-                    .header(n, &bytes[..len])
-                    .map_err(to_io_error)?;
+                let header = self.reassembler.header(n, &bytes[..len]);
+                self.pass_on(n, header.map_err(to_io_error)?);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Err(error) => self.handle_close(n, error)?,
         }
         Ok(true)
+    }
+
+    /// Tells the sending half.
+    fn pass_on(&self, n: usize, notice: Option<Notice>) {
+        match notice {
+            Some(Notice::Switched) => self.bundle.request_confirmation(n),
+            Some(Notice::Confirmed) => self.bundle.record_confirmation(),
+            None => {}
+        }
     }
 
     /// Handles a closed leg. Only a leg that never carried anything may close.
@@ -173,16 +187,6 @@ impl StripeReceiver {
             self.subflows[n].mark_dead();
         }
         Ok(())
-    }
-
-    fn read(&mut self, n: usize, bytes: &mut [u8]) -> io::Result<usize> {
-        if n > 0 || self.early_bytes.is_empty() {
-            return self.subflows[n].leg.try_read(bytes);
-        }
-        let len = bytes.len().min(self.early_bytes.len());
-        bytes[..len].copy_from_slice(&self.early_bytes[..len]);
-        self.early_bytes.drain(..len);
-        Ok(len)
     }
 }
 

@@ -6,8 +6,7 @@ use crate::{
     stripe::bundle::{Bundle, Subflow},
 };
 use longhaul_linux::pipe_pool::Lease;
-use longhaul_protocol::stripe::Distributor;
-use longhaul_protocol::stripe::HEADER_LEN;
+use longhaul_protocol::stripe::{Distributor, Frame, HEADER_LEN, PIECE_LEN, PIECE_LEN_MAX};
 use longhaul_transport::channel::Channel;
 use std::{
     io,
@@ -22,7 +21,9 @@ pub(crate) struct StripeSender<'a> {
     distributor: Distributor,
     subflows: Vec<SubflowSender<'a>>,
     version: usize,
-    /// Number of legs whose sending direction is closed.
+    /// Whether the other relay's bytes have all been received.
+    received_all: bool,
+    /// Number of further legs whose sending direction is closed.
     closed: usize,
 }
 
@@ -34,6 +35,8 @@ struct SubflowSender<'a> {
     header_sent: usize,
     piece: Option<OutgoingPiece<'a>>,
     busy: bool,
+    /// Whether a confirmation is to be sent.
+    confirmation_due: bool,
 }
 
 /// A piece that is being sent.
@@ -43,39 +46,43 @@ pub(crate) struct OutgoingPiece<'a> {
 }
 
 impl<'a> StripeSender<'a> {
-    /// Returns a sender whose first `ahead` bytes were already sent over the first leg.
-    pub(crate) fn new(bundle: &'a Bundle, ahead: usize) -> Self {
-        let mut distributor = Distributor::default();
-        if ahead > 0 {
-            distributor.begin(0, ahead);
-            distributor.piece_written(0);
-        }
+    /// Returns a sender for a stream of which `unframed` bytes were sent over the first leg.
+    pub(crate) fn new(bundle: &'a Bundle, unframed: u64) -> Self {
         Self {
             bundle,
-            distributor,
+            distributor: Distributor::new(unframed),
             subflows: Vec::new(),
             version: 0,
+            received_all: false,
             closed: 0,
         }
     }
 
-    /// Returns a leg that would take bytes at once.
-    pub(crate) fn free(&mut self) -> io::Result<Option<usize>> {
-        self.add_new_subflows();
-        let mut problem = None;
-        let subflows = &self.subflows;
-        let can_write = |n: usize| match subflows[n].subflow.has_room() {
-            Ok(room) => room,
-            Err(error) => {
-                problem = Some(error);
-                true
-            }
+    /// Returns a leg that would take bytes at once, and the largest piece for it.
+    pub(crate) fn free(&mut self) -> io::Result<Option<(usize, usize)>> {
+        self.switch_if_worthwhile()?;
+        let piece_len = match self.distributor.is_unframed() {
+            true => PIECE_LEN_MAX as usize,
+            false => PIECE_LEN,
         };
-        let free = self.distributor.pick(can_write);
-        match problem {
-            Some(error) => Err(error),
-            None => Ok(free),
+        let distributor = &self.distributor;
+        let free = pick_writable(&self.subflows, |can_write| distributor.pick(can_write))?;
+        Ok(free.map(|leg| (leg, piece_len)))
+    }
+
+    /// Ends the unframed part as soon as several legs are to be used.
+    fn switch_if_worthwhile(&mut self) -> io::Result<()> {
+        self.update();
+        if self.bundle.legs_in_use() == 1 || !self.distributor.is_unframed() {
+            return Ok(());
         }
+        let distributor = &mut self.distributor;
+        let switch = pick_writable(&self.subflows, |can_write| distributor.switch(can_write))?;
+        if let Some((announcer, frame)) = switch {
+            self.subflows[announcer].subflow.mark_used();
+            self.subflows[announcer].start(Some(frame), None);
+        }
+        Ok(())
     }
 
     /// Gives the next piece to a free leg.
@@ -89,6 +96,8 @@ impl<'a> StripeSender<'a> {
     /// Writes to all legs until they block. Returns the number of bytes of the stream that were
     /// taken. A leg that has taken its whole piece is free.
     pub(crate) fn push(&mut self) -> io::Result<usize> {
+        self.update();
+        self.begin_confirmations();
         let mut pushed = 0;
         for (n, sender) in self.subflows.iter_mut().enumerate().filter(|(_, s)| s.busy) {
             pushed += sender.push()?;
@@ -105,7 +114,7 @@ impl<'a> StripeSender<'a> {
 
     /// Ready when [`StripeSender::push`] may make progress, or, if `idle`, [`StripeSender::free`].
     pub(crate) fn poll_ready(&self, idle: bool, cx: &mut Context<'_>) -> Poll<()> {
-        let mut ready = idle && self.bundle.poll_changed(self.version, cx).is_ready();
+        let mut ready = self.bundle.poll_changed(self.version, cx).is_ready();
         for sender in self.subflows.iter().filter(|sender| sender.waits(idle)) {
             ready |= sender.subflow.leg.poll_write_ready(cx).is_ready();
         }
@@ -115,25 +124,42 @@ impl<'a> StripeSender<'a> {
         }
     }
 
+    /// Returns whether the end must wait for the other relay's confirmation.
+    pub(crate) fn awaits_confirmation(&self) -> bool {
+        self.distributor.awaits_confirmation()
+    }
+
     /// Queues the end marker on every leg that carried bytes; [`StripeSender::push`] sends it.
     pub(crate) fn end(&mut self) {
-        self.add_new_subflows();
         for (n, header) in self.distributor.end() {
-            self.subflows[n].start(header, None);
+            self.subflows[n].start(Some(header), None);
         }
     }
 
-    /// Closes the sending direction of every leg that carried bytes, once no leg is busy. Each leg
-    /// is closed once only: when the other side has closed too, there is nothing left to close.
-    pub(crate) fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        for (n, _) in self.distributor.end().into_iter().skip(self.closed) {
-            ready!(self.subflows[n].subflow.leg.poll_finish_sending(cx))?;
-            self.closed += 1;
+    /// Closes the sending direction of the first leg, once no leg is busy.
+    pub(crate) fn poll_finish_first(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.subflows[0].subflow.leg.poll_finish_sending(cx)
+    }
+
+    /// Ready when the other relay's bytes have all been received, so that nothing is left to be confirmed.
+    pub(crate) fn has_received_all(&self) -> bool {
+        self.received_all
+    }
+
+    /// Closes the sending direction of the further legs. Each leg is closed once only: when the other side has closed
+    /// too, there is nothing left to close.
+    pub(crate) fn poll_finish_others(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Some(sender) = self.subflows.get(self.closed + 1) {
+            match ready!(sender.subflow.leg.poll_finish_sending(cx)) {
+                Err(error) if sender.subflow.is_used() => return Poll::Ready(Err(error)),
+                _ => self.closed += 1,
+            }
         }
         Poll::Ready(Ok(()))
     }
 
-    fn add_new_subflows(&mut self) {
+    /// Learns of new legs, and of what the receiving half has found.
+    pub(crate) fn update(&mut self) {
         let updates = self.bundle.updates_since(self.subflows.len());
         for subflow in updates.new {
             if !self.subflows.is_empty() {
@@ -141,7 +167,44 @@ impl<'a> StripeSender<'a> {
             }
             self.subflows.push(SubflowSender::new(subflow));
         }
+        if updates.is_confirmed {
+            self.distributor.confirm();
+        }
+        self.distributor.use_connections(updates.in_use);
+        for n in self.bundle.take_confirmations_due() {
+            self.subflows[n].confirmation_due = true;
+        }
+        self.received_all = updates.received_all;
         self.version = updates.version;
+    }
+
+    fn begin_confirmations(&mut self) {
+        for (n, sender) in self.subflows.iter_mut().enumerate() {
+            if sender.confirmation_due && self.distributor.begin_confirmation(n) {
+                sender.subflow.mark_used();
+                sender.confirmation_due = false;
+                sender.start(Some(Frame::Confirm.encode()), None);
+            }
+        }
+    }
+}
+
+/// Calls `pick` with a function that returns whether a leg has room. An error of a leg that carries bytes comes first.
+fn pick_writable<T>(
+    subflows: &[SubflowSender<'_>],
+    pick: impl FnOnce(&mut dyn FnMut(usize) -> bool) -> Option<T>,
+) -> io::Result<Option<T>> {
+    let mut problem = None;
+    let picked = pick(&mut |n| {
+        let room = subflows[n].subflow.has_room();
+        room.unwrap_or_else(|error| {
+            problem = Some(error);
+            true
+        })
+    });
+    match problem {
+        Some(error) => Err(error),
+        None => Ok(picked),
     }
 }
 
@@ -153,11 +216,15 @@ impl<'a> SubflowSender<'a> {
             header_sent: 0,
             piece: None,
             busy: false,
+            confirmation_due: false,
         }
     }
 
-    fn start(&mut self, header: [u8; HEADER_LEN], piece: Option<OutgoingPiece<'a>>) {
-        (self.header, self.header_sent, self.piece, self.busy) = (header, 0, piece, true);
+    /// Starts a header, a piece, or both.
+    fn start(&mut self, header: Option<[u8; HEADER_LEN]>, piece: Option<OutgoingPiece<'a>>) {
+        self.header_sent = header.map_or(HEADER_LEN, |_| 0);
+        self.header = header.unwrap_or_default();
+        (self.piece, self.busy) = (piece, true);
     }
 
     /// Returns whether the leg waits for room.

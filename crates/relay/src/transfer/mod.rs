@@ -8,13 +8,14 @@ pub(crate) mod striped;
 
 use crate::{
     config::settings::Mode,
-    faults::fault::Fault,
+    faults::{fault::Fault, limited_leg::LimitedLeg},
+    leg::window::SendWindow,
     records::{
         counters::{Counters, GaugeGuard, Pause, Pauses, Traffic},
         times::FirstByteTimer,
     },
     route::upstream_leg::UpstreamLeg,
-    stripe::incoming_groups::JoinTicket,
+    stripe::{growth::Growth, incoming_groups::JoinTicket},
 };
 use longhaul_admission::rate_limits::{Direction, RateLimits};
 use longhaul_linux::pipe_pool::{self, Lease, Pool, Shortfall};
@@ -23,6 +24,7 @@ use longhaul_transport::{
     leg::Leg,
 };
 use std::{
+    future::poll_fn,
     io,
     pin::Pin,
     sync::{
@@ -84,12 +86,29 @@ pub(crate) struct TransferContext<'a> {
     pub(crate) mode: Mode,
     /// Set when the first byte is taken from the client.
     pub(crate) client_bytes_taken: &'a AtomicBool,
+    /// Observes the leg to a peer, if further legs may join it.
+    pub(crate) growth: Option<&'a Growth>,
+    /// Whether further legs may join the client's.
+    pub(crate) client_legs_may_join: bool,
+    /// Reports a leg that a buffer limits.
+    pub(crate) report_limited: &'a (dyn Fn(&LimitedLeg) + Sync),
 }
 
 impl TransferContext<'_> {
+    /// Returns whether further legs may join the sink of this direction.
+    fn sink_legs_may_join(&self, direction: Direction) -> bool {
+        match direction {
+            Direction::Up => self.growth.is_some(),
+            Direction::Down => self.client_legs_may_join,
+        }
+    }
+
     pub(super) fn count_delivered(&self, direction: Direction, bytes: usize) {
         self.counters.traffic.add(direction, bytes);
         self.traffic.add(direction, bytes);
+        if let Some(growth) = self.growth {
+            growth.count(bytes);
+        }
         if direction == Direction::Down && bytes > 0 {
             self.first_byte.record_first_byte(&self.counters.times);
         }
@@ -98,27 +117,66 @@ impl TransferContext<'_> {
 
 type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// Why [`run`] returned.
+pub(crate) enum Outcome<'a> {
+    Ended(End),
+    /// A leg has joined. Both directions continue in [`striped::run`].
+    Joined(Progress<'a>),
+}
+
 /// Relays until both directions have ended, or one leg breaks. `on_success` is the answer to the
 /// client once the destination is reached. The caller resets both legs unless the end is
 /// [`End::Finished`] or [`End::Failed`].
 ///
 /// The client's bytes are sent at once, without waiting for a peer's answer (RFC 8803 §3, 0-RTT).
-pub(crate) async fn run(
-    downstream: &Leg,
-    upstream: &UpstreamLeg,
-    on_success: &[u8],
-    context: &TransferContext<'_>,
-) -> End {
-    let transfer = Transfer {
+///
+/// `joined` lets further legs join. Once it is ready and the client has its answer, the transfer is handed over.
+pub(crate) async fn run<'a>(
+    downstream: &'a Leg,
+    upstream: &'a UpstreamLeg,
+    on_success: &'a [u8],
+    context: &'a TransferContext<'a>,
+    mut joined: impl FnMut(&mut Context<'_>) -> Poll<()>,
+) -> Outcome<'a> {
+    let mut transfer = Transfer {
         answer: answer(downstream, upstream, on_success, context),
         deferred_error: None,
         up: HalfTransfer::new(Direction::Up, downstream, &upstream.leg, context),
         down: HalfTransfer::new(Direction::Down, &upstream.leg, downstream, context),
     };
-    match transfer.await {
-        Ok(()) => End::Finished,
-        Err(end) => end,
+    let ended = poll_fn(|cx| match Pin::new(&mut transfer).poll(cx) {
+        Poll::Ready(ended) => Poll::Ready(Some(ended)),
+        Poll::Pending if joined(cx).is_ready() && transfer.answer.is_none() => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    });
+    match ended.await {
+        Some(Ok(())) => Outcome::Ended(End::Finished),
+        Some(Err(end)) => Outcome::Ended(end),
+        None => Outcome::Joined(Progress {
+            up: transfer.up.into_progress(),
+            down: transfer.down.into_progress(),
+        }),
     }
+}
+
+/// How far both directions are.
+pub(crate) struct Progress<'a> {
+    pub(crate) up: HalfProgress<'a>,
+    pub(crate) down: HalfProgress<'a>,
+}
+
+/// How far one direction is.
+pub(crate) struct HalfProgress<'a> {
+    /// Bytes of the stream taken from the source.
+    pub(crate) taken: u64,
+    /// Those of them that the sink has not taken.
+    leftover: Option<Box<PendingWrite<'a>>>,
+    /// Waits for a rate limit.
+    pause: Option<BoxFuture<'static, ()>>,
+    /// Whether the source has ended.
+    has_ended: bool,
+    /// Whether the sink has taken the end.
+    is_finished: bool,
 }
 
 /// Waits for the peer's answer, then answers the client; `None` if there is neither answer.
@@ -127,7 +185,7 @@ fn answer<'a>(
     upstream: &'a UpstreamLeg,
     on_success: &'a [u8],
     context: &'a TransferContext<'a>,
-) -> Option<BoxFuture<'a, Result<Option<Instant>, End>>> {
+) -> Option<BoxFuture<'a, Result<FirstBytes, End>>> {
     let has_any = upstream.awaits_answer() || !on_success.is_empty();
     has_any.then(|| {
         let answer = async move {
@@ -139,7 +197,14 @@ fn answer<'a>(
     })
 }
 
-/// Answers the client, and returns the time at which the next bytes may be taken. Bytes that the
+/// Bytes of the destination that were sent with the answer.
+struct FirstBytes {
+    len: usize,
+    /// Time at which the next bytes may be taken.
+    pause: Option<Instant>,
+}
+
+/// Answers the client. Bytes that the
 /// destination sends within the reply delay are sent in the same write. The answer alone would take
 /// a segment of its own, one of the ten of the initial window.
 async fn send_answer(
@@ -147,7 +212,7 @@ async fn send_answer(
     upstream: &UpstreamLeg,
     on_success: &[u8],
     context: &TransferContext<'_>,
-) -> Result<Option<Instant>, TransferError> {
+) -> Result<FirstBytes, TransferError> {
     let mut answer = on_success.to_vec();
     let first_bytes = match upstream.reply_delay() {
         Some(reply_delay) if !answer.is_empty() => {
@@ -163,11 +228,10 @@ async fn send_answer(
     let sent = write_all(downstream, &answer).await;
     sent.map_err(TransferError::Sink)?;
     // The next read finds an end again, but not an error.
-    let first_bytes = first_bytes.map_err(TransferError::Source)?;
-    context.count_delivered(Direction::Down, first_bytes);
-    Ok(context
-        .limits
-        .spend(Direction::Down, first_bytes, Instant::now))
+    let len = first_bytes.map_err(TransferError::Source)?;
+    context.count_delivered(Direction::Down, len);
+    let pause = context.limits.spend(Direction::Down, len, Instant::now);
+    Ok(FirstBytes { len, pause })
 }
 
 /// Maximum size of the first bytes sent with an answer. It is larger than a usual initial window,
@@ -177,7 +241,7 @@ const FIRST_BYTES_LEN_MAX: usize = 64 * 1024;
 /// Transfer in both directions.
 struct Transfer<'a> {
     /// Pending answer. Until it is done, nothing else is read from the upstream leg.
-    answer: Option<BoxFuture<'a, Result<Option<Instant>, End>>>,
+    answer: Option<BoxFuture<'a, Result<FirstBytes, End>>>,
     /// Error of the up direction while the answer is pending.
     deferred_error: Option<End>,
     up: HalfTransfer<'a>,
@@ -218,8 +282,9 @@ impl Transfer<'_> {
 
     fn poll_down(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
         if let Some(answer) = &mut self.answer {
-            let pause = ready!(answer.as_mut().poll(cx))?;
+            let FirstBytes { len, pause } = ready!(answer.as_mut().poll(cx))?;
             self.answer = None;
+            self.down.taken += len as u64;
             self.down.state = state_after_delivery(pause);
         }
         match self.deferred_error.take() {
@@ -237,6 +302,9 @@ struct HalfTransfer<'a> {
     context: &'a TransferContext<'a>,
     /// Whether large reads are expected: then a pipe is worth its two system calls.
     bulk: bool,
+    /// Bytes of the stream taken from the source.
+    taken: u64,
+    window: SendWindow,
     state: HalfState<'a>,
     /// Watches `from` for errors while nothing is read from it; otherwise a RST would go unnoticed.
     watch: Option<BoxFuture<'a, io::Error>>,
@@ -304,8 +372,27 @@ impl<'a> HalfTransfer<'a> {
             to,
             context,
             bulk: false,
+            taken: 0,
+            window: SendWindow::default(),
             state: HalfState::Reading,
             watch: None,
+        }
+    }
+
+    fn into_progress(self) -> HalfProgress<'a> {
+        let is_finished = matches!(self.state, HalfState::Finished);
+        let has_ended = is_finished || matches!(self.state, HalfState::Finishing);
+        let (leftover, pause) = match self.state {
+            HalfState::Delivering(pending) => (Some(pending), None),
+            HalfState::Pausing(pause) => (None, Some(pause)),
+            HalfState::Reading | HalfState::Finishing | HalfState::Finished => (None, None),
+        };
+        HalfProgress {
+            taken: self.taken,
+            leftover,
+            pause,
+            has_ended,
+            is_finished,
         }
     }
 
@@ -357,6 +444,8 @@ impl<'a> HalfTransfer<'a> {
                 Err(error) => return Err(TransferError::Source(error)),
             };
             moved += filled;
+            self.taken += filled as u64;
+            self.observe_window(filled);
             let pause = self.spend_rate_limit(filled);
             let path = (self.direction, self.to, self.context);
             match deliver(path, &mut buffer, cx)? {
@@ -373,6 +462,14 @@ impl<'a> HalfTransfer<'a> {
             }
         }
         Ok(HalfState::Pausing(Box::pin(yield_now())))
+    }
+
+    /// Enlarges the sink's window where more legs do not, and reports what limits it.
+    fn observe_window(&mut self, bytes: usize) {
+        let may_enlarge = !self.context.sink_legs_may_join(self.direction);
+        if let Some(limited) = self.window.count(bytes, self.to, may_enlarge) {
+            (self.context.report_limited)(&limited);
+        }
     }
 
     fn lease_buffer(&self) -> Lease<'a> {

@@ -1,110 +1,79 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Transfer of a connection with a bundle on at least one side, as `transfer::run` is for two legs.
+//! Transfer of a connection with a bundle on at least one side. It takes over from `transfer::run` when the first leg
+//! joins, in the middle of the stream.
 
 use crate::{
     config::settings::Mode,
-    peers::pool::PeerPools,
-    route::upstream_leg::UpstreamLeg,
+    leg::window::SendWindow,
     stripe::{
         bundle::Bundle,
-        incoming_groups::GroupRegistration,
-        outgoing_group::{OutgoingGroup, ReplayBuffer},
+        demand::Demand,
         receiver::StripeReceiver,
         sender::{OutgoingPiece, StripeSender},
     },
-    transfer::{BULK_BYTES, End, Side, TransferContext, TransferError, report_shortfall},
+    transfer::{
+        BULK_BYTES, End, HalfProgress, Progress, Side, TransferContext, TransferError, deliver,
+        report_shortfall,
+    },
 };
 use longhaul_admission::rate_limits::Direction;
-use longhaul_linux::{pipe_pool, transfer_buffer::TransferBuffer};
-use longhaul_protocol::stripe::PIECE_LEN;
-use longhaul_transport::{channel::write_all, leg::Leg};
+use longhaul_linux::{
+    pipe_pool::{self, Lease},
+    transfer_buffer::TransferBuffer,
+};
+use longhaul_transport::leg::Leg;
 use std::{
     future::{pending, poll_fn},
     io,
-    pin::pin,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::atomic::Ordering::Relaxed,
     task::{Context, Poll},
-    time::Instant,
+    time::{Duration, Instant},
 };
 use tokio::{
     select,
-    sync::{Mutex as AsyncMutex, MutexGuard, Notify, watch},
     task::yield_now,
-    time::sleep_until,
+    time::{sleep, sleep_until},
 };
 
 /// Both sides of a connection.
 pub(crate) struct StripedLegs<'a> {
-    pub(crate) downstream: &'a Leg,
-    /// Group of the client's leg, if the client is a relay that requested several legs.
-    pub(crate) incoming_group: Option<&'a GroupRegistration>,
-    pub(crate) upstream: &'a UpstreamLeg,
-    /// Pooled connections for joining legs.
-    pub(crate) peer_pools: &'a Arc<PeerPools>,
+    pub(crate) downstream: StripedLeg<'a>,
+    pub(crate) upstream: StripedLeg<'a>,
 }
 
-/// One side: a leg or a bundle.
+/// One side: a leg, or a bundle of which it is the first leg.
 #[derive(Clone, Copy)]
-enum LegOrBundle<'a> {
-    One(&'a Leg),
-    Many(&'a Bundle, &'a ReceiverLock),
+pub(crate) struct StripedLeg<'a> {
+    pub(crate) first: &'a Leg,
+    pub(crate) bundle: Option<&'a Bundle>,
+    /// Bytes of the stream that this side carried before the transfer began.
+    pub(crate) early_bytes: u64,
+    /// Whether the sender chooses the number of legs that it uses.
+    pub(crate) is_automatic: bool,
 }
 
-type ReceiverLock = AsyncMutex<StripeReceiver>;
-
-impl StripedLegs<'_> {
-    fn downstream(&self) -> LegOrBundle<'_> {
-        match self.incoming_group {
-            Some(registration) => LegOrBundle::Many(&registration.bundle, &registration.receiver),
-            None => LegOrBundle::One(self.downstream),
-        }
-    }
-
-    fn upstream(&self) -> LegOrBundle<'_> {
-        match self.outgoing_group() {
-            Some(group) => LegOrBundle::Many(&group.bundle, &group.receiver),
-            None => LegOrBundle::One(&self.upstream.leg),
-        }
-    }
-
-    fn outgoing_group(&self) -> Option<&OutgoingGroup> {
-        self.upstream.group.as_deref()
-    }
-}
-
-/// Relays until both directions have ended, or a leg breaks. `on_success` is the answer to the
-/// client, on its first leg, once the destination is reached.
+/// Relays until both directions have ended, or a leg breaks.
 pub(crate) async fn run(
     legs: &StripedLegs<'_>,
-    on_success: &[u8],
+    progress: Progress<'_>,
     context: &TransferContext<'_>,
 ) -> End {
-    let answered = Notify::new();
-    let (accept, accepted) = watch::channel(false);
-    let up = pin!(async {
-        let outcome = transfer_up(legs, context).await;
-        if let Err(End::Broken(Side::Upstream, _)) = outcome {
-            // The peer's answer says more than the write error.
-            answered.notified().await;
-        }
-        outcome
-    });
-    let down = pin!(async {
-        legs.upstream.answer().await.map_err(End::Failed)?;
-        answered.notify_one();
-        let _ = accept.send(true);
-        if let Some(group) = legs.outgoing_group() {
-            group.replay.accept();
-        }
-        let sent = write_all(legs.downstream, on_success).await;
-        sent.map_err(|error| End::Broken(Side::Downstream, error))?;
-        transfer_down(legs, context).await
-    });
+    let (downstream, upstream) = (legs.downstream, legs.upstream);
+    let up = transfer_half(Direction::Up, downstream, upstream, progress.up, context);
+    let down = transfer_half(
+        Direction::Down,
+        upstream,
+        downstream,
+        progress.down,
+        context,
+    );
     let outcome = select! {
         biased;
         ended = async { tokio::try_join!(up, down).map(drop) } => ended,
-        end = first_error(legs, accepted.clone()) => Err(end),
-        () = accept_and_open_joins(legs, accepted) => unreachable!("joining has no end"),
+        error = downstream.wait_for_error() => Err(End::Broken(Side::Downstream, error)),
+        error = upstream.wait_for_error() => Err(End::Broken(Side::Upstream, error)),
+        () = downstream.choose_legs(context) => unreachable!("it has no end"),
+        () = upstream.choose_legs(context) => unreachable!("it has no end"),
     };
     match outcome {
         Ok(()) => End::Finished,
@@ -112,103 +81,114 @@ pub(crate) async fn run(
     }
 }
 
-/// Adds joining legs on both sides, without end.
-async fn accept_and_open_joins(legs: &StripedLegs<'_>, accepted: watch::Receiver<bool>) {
-    let downstream = async {
-        match legs.incoming_group {
-            Some(registration) => registration.accept_joins().await,
-            None => pending().await,
+/// Moves the rest of one direction, then the end.
+async fn transfer_half(
+    direction: Direction,
+    from: StripedLeg<'_>,
+    to: StripedLeg<'_>,
+    progress: HalfProgress<'_>,
+    context: &TransferContext<'_>,
+) -> Result<(), End> {
+    let (taken, is_finished) = (progress.taken, progress.is_finished);
+    let moved = async {
+        let mut source = Source::new(from, &progress)?;
+        finish_piece(direction, progress, to.first, context).await?;
+        match to.bundle {
+            Some(bundle) => {
+                let mut sink = StripeSender::new(bundle, to.early_bytes + taken);
+                let transfer = BundleDirection { direction, context };
+                transfer.run(&mut source, &mut sink, is_finished).await?;
+            }
+            None if is_finished => {}
+            None => move_to_leg(direction, &mut source, to.first, context).await?,
         }
+        source.wait_for_close().await
     };
-    let upstream = async {
-        match legs.outgoing_group() {
-            Some(group) => group.join_legs(legs.peer_pools, accepted).await,
-            None => pending().await,
-        }
-    };
-    tokio::join!(downstream, upstream);
+    moved
+        .await
+        .map_err(|error: TransferError| error.end(direction))
 }
 
-/// Waits for an error of a leg, whether or not a task reads from it. Errors of the upstream side count
-/// from the peer's answer on, since a refusal may come with one.
-async fn first_error(legs: &StripedLegs<'_>, mut accepted: watch::Receiver<bool>) -> End {
-    let upstream = async {
-        if accepted.wait_for(|yes| *yes).await.is_err() {
-            return pending().await;
-        }
-        legs.upstream().wait_for_error().await
-    };
-    select! {
-        error = legs.downstream().wait_for_error() => End::Broken(Side::Downstream, error),
-        error = upstream => End::Broken(Side::Upstream, error),
+/// Gives the first leg, which is still unframed, what was taken for it.
+async fn finish_piece(
+    direction: Direction,
+    mut progress: HalfProgress<'_>,
+    to: &Leg,
+    context: &TransferContext<'_>,
+) -> Result<(), TransferError> {
+    if let Some(pending) = &mut progress.leftover {
+        let path = (direction, to, context);
+        poll_fn(|cx| deliver(path, &mut pending.buffer, cx)).await?;
+        progress.pause = pending
+            .pause
+            .map(|until| Box::pin(sleep_until(until.into())) as _);
+        progress.leftover = None;
     }
-}
-
-async fn transfer_up(legs: &StripedLegs<'_>, context: &TransferContext<'_>) -> Result<(), End> {
-    let mut source = legs.downstream().source().await;
-    let outcome = match legs.outgoing_group() {
-        Some(group) => {
-            let transfer = BundleDirection {
-                direction: Direction::Up,
-                context,
-                replay: Some(&group.replay),
-            };
-            let mut sink = StripeSender::new(&group.bundle, group.early_bytes_sent());
-            transfer.run(&mut source, &mut sink).await
-        }
-        None => move_to_leg(Direction::Up, &mut source, &legs.upstream.leg, context).await,
-    };
-    outcome.map_err(|error| error.end(Direction::Up))?;
-    source.wait_for_close().await;
+    match progress.pause {
+        Some(pause) => pause.await,
+        None => {}
+    }
     Ok(())
 }
 
-async fn transfer_down(legs: &StripedLegs<'_>, context: &TransferContext<'_>) -> Result<(), End> {
-    let mut source = legs.upstream().source().await;
-    let outcome = match legs.incoming_group {
-        Some(registration) => {
-            let transfer = BundleDirection {
-                direction: Direction::Down,
-                context,
-                replay: None,
-            };
-            let mut sink = StripeSender::new(&registration.bundle, 0);
-            transfer.run(&mut source, &mut sink).await
-        }
-        None => move_to_leg(Direction::Down, &mut source, legs.downstream, context).await,
-    };
-    outcome.map_err(|error| error.end(Direction::Down))?;
-    source.wait_for_close().await;
-    Ok(())
-}
-
-impl<'a> LegOrBundle<'a> {
-    async fn source(self) -> Source<'a> {
-        match self {
-            Self::One(leg) => Source::One(leg),
-            Self::Many(bundle, receiver) => Source::Many(bundle, receiver.lock().await),
-        }
-    }
-
+impl<'a> StripedLeg<'a> {
+    /// Waits for an error of a leg, whether or not a task reads from it.
     async fn wait_for_error(self) -> io::Error {
-        match self {
-            Self::One(leg) => leg.transport().wait_error().await,
-            Self::Many(bundle, _) => bundle.wait_for_error().await,
+        match self.bundle {
+            Some(bundle) => bundle.wait_for_error().await,
+            None => self.first.transport().wait_error().await,
+        }
+    }
+
+    /// Tells the sender how many legs to use, without end. Reports that even all of them are limited.
+    async fn choose_legs(self, context: &TransferContext<'_>) {
+        let Some(bundle) = self.bundle else {
+            return pending().await;
+        };
+        let mut demand = Demand::new(bundle.send_buffer(), Instant::now());
+        let mut window = SendWindow::default();
+        loop {
+            let infos = bundle.tcp_info();
+            if bundle.uses_all_legs()
+                && let Some(limited) = window.report(&infos, self.first)
+            {
+                (context.report_limited)(&limited);
+            }
+            let legs = match self.is_automatic {
+                true => demand.legs(&infos, bundle.legs_in_use(), Instant::now()),
+                false => usize::MAX,
+            };
+            bundle.use_legs(legs.max(1));
+            sleep(CHOICE_INTERVAL).await;
         }
     }
 }
+
+/// Time between two looks at the legs of a bundle.
+const CHOICE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Source of bytes.
 enum Source<'a> {
     One(&'a Leg),
-    Many(&'a Bundle, MutexGuard<'a, StripeReceiver>),
+    Many(StripeReceiver<'a>),
 }
 
-impl Source<'_> {
+impl<'a> Source<'a> {
+    fn new(from: StripedLeg<'a>, progress: &HalfProgress<'_>) -> Result<Self, TransferError> {
+        let Some(bundle) = from.bundle else {
+            return Ok(Self::One(from.first));
+        };
+        let mut receiver = StripeReceiver::new(bundle, from.early_bytes + progress.taken);
+        if progress.has_ended {
+            receiver.end_unframed().map_err(TransferError::Source)?;
+        }
+        Ok(Self::Many(receiver))
+    }
+
     fn fill(&mut self, buffer: &mut TransferBuffer, most: usize) -> io::Result<usize> {
         match self {
             Self::One(leg) => leg.fill(buffer, most),
-            Self::Many(bundle, receiver) => receiver.fill(bundle, buffer, most),
+            Self::Many(receiver) => receiver.fill(buffer, most),
         }
     }
 
@@ -216,25 +196,28 @@ impl Source<'_> {
     fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
             Self::One(leg) => leg.poll_read_ready(cx).map(drop),
-            Self::Many(bundle, receiver) => receiver.poll_ready(bundle, cx),
+            Self::Many(receiver) => receiver.poll_ready(cx),
         }
     }
 
     /// Waits until every leg is closed. The end of the stream has been read already.
-    async fn wait_for_close(&mut self) {
-        if let Self::Many(_, receiver) = self {
-            poll_fn(|cx| receiver.poll_closed(cx)).await;
+    async fn wait_for_close(&mut self) -> Result<(), TransferError> {
+        match self {
+            Self::One(_) => Ok(()),
+            Self::Many(receiver) => {
+                let closed = poll_fn(|cx| receiver.poll_closed(cx)).await;
+                closed.map_err(TransferError::Source)
+            }
         }
     }
+}
 
-    /// Returns the mode for the next bytes; `bulk` if large reads are expected.
-    fn mode(&self, wanted: Mode, bulk: bool) -> pipe_pool::Mode {
-        match (self, wanted) {
-            (Self::Many(_, receiver), _) if receiver.wants_copy() => pipe_pool::Mode::Copy,
-            (_, Mode::Copy) => pipe_pool::Mode::Copy,
-            (_, Mode::Auto) if !bulk => pipe_pool::Mode::Copy,
-            _ => pipe_pool::Mode::Splice,
-        }
+/// Returns the mode for the next bytes; `bulk` if large reads are expected.
+fn buffer_mode(wanted: Mode, bulk: bool) -> pipe_pool::Mode {
+    match wanted {
+        Mode::Copy => pipe_pool::Mode::Copy,
+        Mode::Auto if !bulk => pipe_pool::Mode::Copy,
+        Mode::Auto | Mode::Splice => pipe_pool::Mode::Splice,
     }
 }
 
@@ -250,14 +233,14 @@ async fn move_to_leg(
 ) -> Result<(), TransferError> {
     let (mut fills, mut bulk) = (0, false);
     loop {
-        let mut buffer = context.pool.lease(source.mode(context.mode, bulk));
+        let mut buffer = context.pool.lease(buffer_mode(context.mode, bulk));
         report_shortfall(context.pool);
         match source.fill(&mut buffer, context.limits.chunk(direction)) {
             Ok(0) => break,
             Ok(bytes) => {
                 bulk = bytes >= BULK_BYTES;
                 context.mark_client_bytes(direction);
-                deliver(direction, &mut buffer, to, context).await?;
+                deliver_fully(direction, &mut buffer, to, context).await?;
                 context.pace(direction, bytes).await;
                 fills += 1;
                 if fills % FILLS_PER_YIELD == 0 {
@@ -274,38 +257,43 @@ async fn move_to_leg(
     to.finish_sending().await.map_err(TransferError::Sink)
 }
 
-async fn deliver(
+async fn deliver_fully(
     direction: Direction,
-    buffer: &mut TransferBuffer,
+    buffer: &mut Lease<'_>,
     to: &Leg,
     context: &TransferContext<'_>,
 ) -> Result<(), TransferError> {
-    let _held = context.counters.count_buffered(buffer.buffered_len());
-    while buffer.buffered_len() > 0 {
-        match to.drain(buffer) {
-            Ok(bytes) => context.count_delivered(direction, bytes),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let _paused = context.pauses.begin(direction, buffer.buffered_len());
-                let writable = poll_fn(|cx| to.poll_write_ready(cx)).await;
-                writable.map_err(TransferError::Sink)?;
-            }
-            Err(error) => return Err(TransferError::Sink(error)),
-        }
+    let path = (direction, to, context);
+    if let Poll::Ready(delivered) = poll_fn(|cx| Poll::Ready(deliver(path, buffer, cx))).await {
+        return delivered;
     }
-    to.flush().await.map_err(TransferError::Sink)
+    let _held = context.counters.count_buffered(buffer.buffered_len());
+    let _paused = context.pauses.begin(direction, buffer.buffered_len());
+    poll_fn(|cx| deliver(path, buffer, cx)).await
 }
 
 /// One direction towards a bundle.
 struct BundleDirection<'a> {
     direction: Direction,
     context: &'a TransferContext<'a>,
-    /// Copy of the bytes sent before the peer's answer.
-    replay: Option<&'a ReplayBuffer>,
 }
 
 impl<'a> BundleDirection<'a> {
-    /// Moves all bytes, then the end.
+    /// Moves all bytes, then the end. If `is_finished`, the first leg has the end already.
     async fn run(
+        &self,
+        source: &mut Source<'_>,
+        sink: &mut StripeSender<'a>,
+        is_finished: bool,
+    ) -> Result<(), TransferError> {
+        if !is_finished {
+            self.move_all(source, sink).await?;
+            self.finish(sink).await?;
+        }
+        self.finish_further_legs(sink).await
+    }
+
+    async fn move_all(
         &self,
         source: &mut Source<'_>,
         sink: &mut StripeSender<'a>,
@@ -314,7 +302,7 @@ impl<'a> BundleDirection<'a> {
         loop {
             self.write(sink)?;
             match self.read_piece(source, sink, bulk)? {
-                FetchOutcome::End => break,
+                FetchOutcome::End => return Ok(()),
                 FetchOutcome::Piece(bytes) => {
                     bulk = bytes >= BULK_BYTES;
                     self.context.pace(self.direction, bytes).await;
@@ -326,11 +314,6 @@ impl<'a> BundleDirection<'a> {
                 wait => self.wait(wait, source, sink).await,
             }
         }
-        self.flush(sink).await?;
-        sink.end();
-        self.flush(sink).await?;
-        let finished = poll_fn(|cx| sink.poll_finish(cx)).await;
-        finished.map_err(TransferError::Sink)
     }
 
     /// Takes a piece from the source if a leg would take it.
@@ -340,20 +323,14 @@ impl<'a> BundleDirection<'a> {
         sink: &mut StripeSender<'a>,
         bulk: bool,
     ) -> Result<FetchOutcome, TransferError> {
-        let room = self.replay.and_then(ReplayBuffer::bytes_left);
-        if room == Some(0) {
-            return Ok(FetchOutcome::AwaitingAnswer);
-        }
-        let Some(leg) = sink.free().map_err(TransferError::Sink)? else {
+        let Some((leg, most)) = sink.free().map_err(TransferError::Sink)? else {
             return Ok(FetchOutcome::SinkBlocked);
         };
-        let mode = match room {
-            Some(_) => pipe_pool::Mode::Copy,
-            None => source.mode(self.context.mode, bulk),
-        };
-        let mut buffer = self.context.pool.lease(mode);
+        let mut buffer = self
+            .context
+            .pool
+            .lease(buffer_mode(self.context.mode, bulk));
         report_shortfall(self.context.pool);
-        let most = room.unwrap_or(PIECE_LEN).min(PIECE_LEN);
         let most = most.min(self.context.limits.chunk(self.direction));
         let bytes = match source.fill(&mut buffer, most) {
             Ok(0) => return Ok(FetchOutcome::End),
@@ -364,9 +341,6 @@ impl<'a> BundleDirection<'a> {
             Err(error) => return Err(TransferError::Source(error)),
         };
         self.context.mark_client_bytes(self.direction);
-        if let (Some(_), Some(replay)) = (room, self.replay) {
-            replay.append(buffer.buffered());
-        }
         let _held = self.context.counters.count_buffered(bytes);
         sink.begin(leg, OutgoingPiece { buffer, _held });
         self.write(sink)?;
@@ -383,13 +357,9 @@ impl<'a> BundleDirection<'a> {
         let blocked = matches!(reason, FetchOutcome::SinkBlocked);
         let _paused = blocked.then(|| self.context.pauses.begin(self.direction, 0));
         poll_fn(|cx| {
-            let idle = matches!(reason, FetchOutcome::SinkBlocked);
-            let mut ready = sink.poll_ready(idle, cx).is_ready();
+            let mut ready = sink.poll_ready(blocked, cx).is_ready();
             if let FetchOutcome::SourceEmpty = reason {
                 ready |= source.poll_ready(cx).is_ready();
-            }
-            if let (FetchOutcome::AwaitingAnswer, Some(replay)) = (&reason, self.replay) {
-                ready |= replay.poll_accepted(cx).is_ready();
             }
             match ready {
                 true => Poll::Ready(()),
@@ -399,10 +369,32 @@ impl<'a> BundleDirection<'a> {
         .await;
     }
 
-    /// Waits until every leg has taken its piece.
-    async fn flush(&self, sink: &mut StripeSender<'a>) -> Result<(), TransferError> {
+    /// Sends the end over every leg that has carried bytes.
+    async fn finish(&self, sink: &mut StripeSender<'a>) -> Result<(), TransferError> {
+        self.write_while(sink, |sink| sink.is_busy() || sink.awaits_confirmation())
+            .await?;
+        sink.end();
+        self.write_while(sink, StripeSender::is_busy).await?;
+        let finished = poll_fn(|cx| sink.poll_finish_first(cx)).await;
+        finished.map_err(TransferError::Sink)
+    }
+
+    /// Closes the further legs. Until all bytes of the other relay are here, it may wait for a confirmation.
+    async fn finish_further_legs(&self, sink: &mut StripeSender<'a>) -> Result<(), TransferError> {
+        self.write_while(sink, |sink| sink.is_busy() || !sink.has_received_all())
+            .await?;
+        let finished = poll_fn(|cx| sink.poll_finish_others(cx)).await;
+        finished.map_err(TransferError::Sink)
+    }
+
+    /// Writes to all legs as long as `goes_on` holds.
+    async fn write_while(
+        &self,
+        sink: &mut StripeSender<'a>,
+        goes_on: impl Fn(&StripeSender<'a>) -> bool,
+    ) -> Result<(), TransferError> {
         self.write(sink)?;
-        while sink.is_busy() {
+        while goes_on(sink) {
             poll_fn(|cx| sink.poll_ready(false, cx)).await;
             self.write(sink)?;
         }
@@ -417,8 +409,6 @@ enum FetchOutcome {
     SourceEmpty,
     /// No leg would take a piece.
     SinkBlocked,
-    /// No more bytes may be sent before the peer's answer.
-    AwaitingAnswer,
     End,
 }
 

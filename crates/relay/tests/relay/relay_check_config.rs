@@ -230,7 +230,7 @@ fn locates_invalid_values() {
         ("[profile.long]\nmss = 1400\ndscp = 64", "6:1", "0 to 63"),
         (
             "[peer.p]\naddress = '10.0.0.1'\nstreams = 17",
-            "6:1",
+            "6:11",
             "1 to 16",
         ),
         (

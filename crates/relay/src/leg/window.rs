@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What bounds the bytes that a leg has in flight, besides congestion: its send buffer here, and the receive window of
+//! its other end.
+//!
+//! The kernel enlarges a send buffer with the congestion window, up to the third value of `net.ipv4.tcp_wmem`. With
+//! CAP_NET_ADMIN the relay goes on from there by the same rule (SO_SNDBUFFORCE). Without it, and where the other end is
+//! the limit, the operator has to know.
+
+use crate::faults::limited_leg::{Limit, LimitedLeg};
+use longhaul_linux::{socket, tcp_info::TcpInfo};
+use longhaul_transport::leg::Leg;
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+/// Round-trip time from which on a window matters. Below it, a host with default settings carries more than 3 Gbit/s.
+pub(crate) const RTT_MIN: Duration = Duration::from_millis(5);
+
+/// Linux's default for the third value of `net.ipv4.tcp_wmem`, in bytes.
+pub(crate) const SEND_BUFFER_DEFAULT: u64 = 4 << 20;
+
+/// Largest send buffer that the relay sets, in bytes: 1 Gbit/s at 250 ms, twice over for the kernel's bookkeeping, and
+/// twice for the growth of a round trip.
+const SEND_BUFFER_MAX: u64 = 128 << 20;
+
+/// Bytes between two looks at a leg, so that idle and slow legs cost nothing.
+const BYTES_PER_LOOK: usize = 256 * 1024;
+
+/// Time for which a leg is limited before that is reported.
+const LIMITED_MIN: Duration = Duration::from_secs(3);
+
+/// Observes the sending direction of one leg.
+#[derive(Debug, Default)]
+pub(crate) struct SendWindow {
+    unseen: usize,
+    next_look: Option<Instant>,
+    is_reported: bool,
+}
+
+impl SendWindow {
+    /// Counts bytes that `leg` has taken. Enlarges its send buffer if that is about to limit it, this process may do so,
+    /// and `may_enlarge` is set. Returns, once, that the leg is limited all the same.
+    pub(crate) fn count(
+        &mut self,
+        bytes: usize,
+        leg: &Leg,
+        may_enlarge: bool,
+    ) -> Option<LimitedLeg> {
+        self.unseen += bytes;
+        if self.unseen < BYTES_PER_LOOK {
+            return None;
+        }
+        self.unseen = 0;
+        let now = Instant::now();
+        if self.next_look.is_some_and(|at| now < at) {
+            return None;
+        }
+        let info = leg.transport().tcp_info()?;
+        self.next_look = Some(now + rtt(&info).max(RTT_MIN));
+        if may_enlarge {
+            enlarge(leg, &info);
+        }
+        self.report(&[info], leg)
+    }
+
+    /// Returns, once, what has limited the sender over these connections to the same host for some seconds.
+    pub(crate) fn report(&mut self, infos: &[TcpInfo], leg: &Leg) -> Option<LimitedLeg> {
+        if self.is_reported {
+            return None;
+        }
+        let limit = infos.iter().find_map(limit)?;
+        self.is_reported = true;
+        Some(LimitedLeg {
+            to: leg.transport().peer_addr()?,
+            limit,
+            rtt: infos.first().map(rtt)?,
+            bytes_per_s: infos
+                .iter()
+                .map(|info| info.delivery_rate_bytes_per_s)
+                .sum(),
+        })
+    }
+}
+
+/// Returns what has limited a connection for most of its time, and for some seconds.
+fn limit(info: &TcpInfo) -> Option<Limit> {
+    let (limited_us, limit) = match info.sndbuf_limited_us >= info.rwnd_limited_us {
+        true => (info.sndbuf_limited_us, Limit::SendBuffer),
+        false => (info.rwnd_limited_us, Limit::ReceiveWindow),
+    };
+    let is_long = Duration::from_micros(limited_us) >= LIMITED_MIN && rtt(info) >= RTT_MIN;
+    (is_long && limited_us * 2 >= info.busy_us).then_some(limit)
+}
+
+fn rtt(info: &TcpInfo) -> Duration {
+    Duration::from_micros(info.rtt_us.into())
+}
+
+/// Enlarges the send buffer if the congestion window will soon outgrow the kernel's maximum.
+fn enlarge(leg: &Leg, info: &TcpInfo) {
+    static IS_REFUSED: AtomicBool = AtomicBool::new(false);
+    let (Some(bytes), Some(socket)) = (wanted_buffer(info), leg.transport().tcp()) else {
+        return;
+    };
+    if IS_REFUSED.load(Relaxed) || socket::send_buffer(&**socket).is_ok_and(|has| has >= bytes) {
+        return;
+    }
+    if socket::force_send_buffer(&**socket, bytes).is_err() {
+        IS_REFUSED.store(true, Relaxed);
+    }
+}
+
+/// Returns the send buffer that a leg needs, in bytes, if it may need more than the kernel gives by itself: four
+/// congestion windows. Half of it is for the growth of one round trip, and the other half holds the window with the
+/// kernel's bookkeeping (`tcp_sndbuf_expand`, net/ipv4/tcp_input.c).
+fn wanted_buffer(info: &TcpInfo) -> Option<u64> {
+    let window = u64::from(info.cwnd_segments) * u64::from(info.mss_bytes);
+    let wanted = (4 * window).min(SEND_BUFFER_MAX);
+    (wanted > SEND_BUFFER_DEFAULT && rtt(info) >= RTT_MIN).then_some(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(rtt_us: u32, cwnd_segments: u32) -> TcpInfo {
+        TcpInfo {
+            rtt_us,
+            cwnd_segments,
+            mss_bytes: 1000,
+            ..TcpInfo::default()
+        }
+    }
+
+    #[test]
+    fn a_window_that_outgrows_the_default_buffer_wants_four_times_its_size() {
+        let default_windows = (SEND_BUFFER_DEFAULT / 4000) as u32;
+        assert_eq!(wanted_buffer(&info(100_000, default_windows)), None);
+        assert_eq!(wanted_buffer(&info(100_000, 2000)), Some(8_000_000));
+        assert_eq!(wanted_buffer(&info(100_000, 50_000)), Some(SEND_BUFFER_MAX));
+        assert_eq!(wanted_buffer(&info(4_000, 2000)), None, "a short path");
+    }
+
+    #[test]
+    fn reports_what_has_limited_a_leg_for_most_of_some_seconds() {
+        let limited = |sndbuf_s: u64, rwnd_s: u64, busy_s: u64| {
+            limit(&TcpInfo {
+                sndbuf_limited_us: sndbuf_s * 1_000_000,
+                rwnd_limited_us: rwnd_s * 1_000_000,
+                busy_us: busy_s * 1_000_000,
+                ..info(100_000, 100)
+            })
+        };
+        assert_eq!(limited(3, 0, 6), Some(Limit::SendBuffer));
+        assert_eq!(limited(1, 3, 6), Some(Limit::ReceiveWindow));
+        assert_eq!(limited(2, 0, 2), None, "not for long");
+        assert_eq!(limited(3, 0, 7), None, "less than half of the time");
+    }
+}
