@@ -4,7 +4,7 @@
 //! that nothing listens at the address that a flow connects to.
 
 use crate::{
-    network::{Topology, ports},
+    network::{Topology, loopback, ports},
     scenario::{
         Flow, Program, Relay, Scenario,
         config_error::{CheckResult, check_each, ensure, locate_error},
@@ -144,12 +144,15 @@ impl<'a> Listeners<'a> {
         let Some(target) = target.filter(|_| flow.enabled) else {
             return Ok(());
         };
-        let address = self
-            .topology
-            .address(ports::opening_host(flow), &target.host);
+        let client = ports::opening_host(flow);
+        let address = self.topology.address(client, &target.host);
+        let host = match loopback(&target.host) {
+            Some(_) => client,
+            None => &target.host,
+        };
         let address = address.map(|ip| SocketAddr::from((ip, target.port)));
         let serves = |listener: &Listener| {
-            listener.host == target.host && address.is_some_and(|at| overlap(listener.at, at))
+            listener.host == host && address.is_some_and(|at| overlap(listener.at, at))
         };
         let served = ensure(self.all.iter().any(serves), || {
             format!("flow {:?}: nothing listens at {target}", flow.name)

@@ -11,4 +11,4 @@ pub(crate) mod tcp_settings;
 pub(crate) mod topology;
 
 pub(crate) use sender_options::SenderOptions;
-pub(crate) use topology::{AddressedLink, Topology};
+pub(crate) use topology::{AddressedLink, Topology, loopback};

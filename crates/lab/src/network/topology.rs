@@ -84,8 +84,12 @@ impl Topology {
         addresses.map(|address| address.ip).collect()
     }
 
-    /// Address at which `from` reaches `to`: that of `to`'s interface on their path.
+    /// Address at which `from` reaches `to`: that of `to`'s interface on their path. `to` may be a loopback address, of
+    /// `from` itself.
     pub(crate) fn address(&self, from: &str, to: &str) -> Option<Ipv4Addr> {
+        if let Some(loopback) = loopback(to) {
+            return Some(loopback);
+        }
         let addressed_link = *self.first_hops(to).get(from)?;
         Some(addressed_link.address_of(to)?.ip)
     }
@@ -178,6 +182,11 @@ impl AddressedLink {
             .map(|(name, _)| name.as_str())
             .find(|name| *name != host)
     }
+}
+
+/// Returns the address if `host` is written as a loopback address.
+pub(crate) fn loopback(host: &str) -> Option<Ipv4Addr> {
+    host.parse().ok().filter(Ipv4Addr::is_loopback)
 }
 
 #[cfg(test)]

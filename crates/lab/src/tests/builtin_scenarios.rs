@@ -6,7 +6,7 @@ use crate::{
     source::{self, Choices, ExperimentPlan, inherit, library},
 };
 use longhaul_results::result::{self, Metrics, Run};
-use std::sync::LazyLock;
+use std::{collections::BTreeSet, sync::LazyLock};
 
 /// Each built-in scenario, read once for all tests.
 static EXPERIMENTS: LazyLock<Vec<ExperimentPlan>> =
@@ -175,4 +175,41 @@ fn one_run() -> result::Cell {
     };
     cell.summarise();
     cell
+}
+
+/// The recipe is README's text, but for the lab's own addresses.
+#[test]
+fn the_first_recipe_is_readmes() {
+    let scenario: toml::Table = library::find("first-recipe").unwrap().text.parse().unwrap();
+    let options = |host: &str| {
+        let mut options = scenario["relays"][host].as_table().unwrap().clone();
+        options.remove("enabled");
+        let words = options.iter().flat_map(|(key, values)| {
+            let flag = format!("--{}", key.replace('_', "-"));
+            let values = values.as_array().unwrap().iter();
+            values.flat_map(move |value| [flag.clone(), value.as_str().unwrap().to_owned()])
+        });
+        words.collect::<BTreeSet<String>>()
+    };
+    assert_eq!(
+        options("server"),
+        readme_words("server-side$ longhaul relay ")
+    );
+    assert_eq!(
+        options("client"),
+        readme_words("client-side$ longhaul relay ")
+    );
+    let proxy = scenario["overrides"]["way"]["recipe"]["proxy"].as_str();
+    assert!(readme_words("client-side$ curl -x ").contains(proxy.unwrap()));
+}
+
+/// Returns the words of README's line behind `prompt`, with the lab's addresses.
+fn readme_words(prompt: &str) -> BTreeSet<String> {
+    let readme = include_str!("../../../../README.md");
+    let line = readme.lines().find_map(|line| line.strip_prefix(prompt));
+    let line = line.unwrap_or_else(|| panic!("README has no line {prompt:?}"));
+    let line = line
+        .replace("10.0.0.1", "10.9.0.1")
+        .replace("10.0.0.2", "10.9.0.2");
+    line.split_whitespace().map(str::to_owned).collect()
 }

@@ -6,3 +6,4 @@ pub(crate) mod addresses;
 pub(crate) mod findings;
 pub(crate) mod routes;
 pub(crate) mod summary;
+mod windows;

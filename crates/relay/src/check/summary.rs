@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Summary of a configuration for `--check-config`: values for `--json`, and the same as text.
 
+use super::windows::{WindowSummary, autotuning_max};
 use crate::config::{
     Config,
     file::File,
@@ -34,6 +35,7 @@ pub(crate) struct Summary {
     routes: Vec<RouteSummary>,
     limits: LimitSummary,
     memory: MemorySummary,
+    windows: WindowSummary,
     descriptors: DescriptorSummary,
     /// Probable mistakes.
     warnings: Vec<Warning>,
@@ -143,6 +145,7 @@ impl Summary {
             routes: routes(config),
             limits: LimitSummary::new(config),
             memory: MemorySummary::new(config, &descriptors),
+            windows: WindowSummary::new(),
             descriptors,
             warnings: Vec::new(),
         }
@@ -345,12 +348,6 @@ impl MemorySummary {
     }
 }
 
-/// Largest buffer size of autotuning: the third value of `sysctl`.
-fn autotuning_max(sysctl: &str) -> Option<u64> {
-    let values = longhaul_linux::sysctl::read_here(sysctl).ok()?;
-    values.split(' ').nth(2)?.parse().ok()
-}
-
 impl DescriptorSummary {
     fn new(demand: &DescriptorDemand) -> Self {
         let (soft_limit, hard_limit) = longhaul_linux::descriptors::limits();
@@ -386,6 +383,7 @@ impl Display for Summary {
             writeln!(f, "  {}  {route}", n + 1)?;
         }
         write!(f, "limits\n{}{}", self.limits, self.memory)?;
+        write!(f, "{}", self.windows)?;
         write!(f, "descriptors\n{}", self.descriptors)?;
         section(f, "warnings", &self.warnings)?;
         self.write_verdict(f)

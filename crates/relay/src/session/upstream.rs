@@ -27,7 +27,6 @@ use longhaul_transport::leg::Leg;
 use std::{
     future::pending,
     net::SocketAddr,
-    pin::pin,
     sync::{Arc, atomic::Ordering::Relaxed},
     task::Poll,
     time::Instant,
@@ -231,13 +230,18 @@ impl Session {
                 warnings.log_limited_leg(&self.listener.name(), limited);
             },
         };
-        let mut joins = pin!(self.let_legs_join(upstream_leg));
+        let may_join = self.group.get().is_some() || upstream_leg.group.is_some();
+        // Boxed: most connections have no further legs.
+        let mut joins = may_join.then(|| Box::pin(self.let_legs_join(upstream_leg)));
         let outcome = transfer::run(
             &client_leg,
             upstream_leg,
             on_success.as_ref(),
             &context,
             |cx| {
+                let Some(joins) = &mut joins else {
+                    return Poll::Pending;
+                };
                 let _ = joins.as_mut().poll(cx);
                 match self.client_bundle().or(upstream_leg.bundle()) {
                     Some(_) => Poll::Ready(()),
@@ -250,6 +254,7 @@ impl Session {
             Outcome::Joined(progress) => {
                 let striped =
                     self.transfer_striped((&client_leg, upstream_leg), progress, &context);
+                let joins = joins.expect("a leg has joined");
                 select! {
                     end = Box::pin(striped) => end,
                     () = joins => unreachable!("it has no end"),

@@ -304,7 +304,8 @@ struct HalfTransfer<'a> {
     bulk: bool,
     /// Bytes of the stream taken from the source.
     taken: u64,
-    window: SendWindow,
+    /// Window of the sink, once much is moved: an idle connection does not need the space.
+    window: Option<Box<SendWindow>>,
     state: HalfState<'a>,
     /// Watches `from` for errors while nothing is read from it; otherwise a RST would go unnoticed.
     watch: Option<BoxFuture<'a, io::Error>>,
@@ -373,7 +374,7 @@ impl<'a> HalfTransfer<'a> {
             context,
             bulk: false,
             taken: 0,
-            window: SendWindow::default(),
+            window: None,
             state: HalfState::Reading,
             watch: None,
         }
@@ -466,8 +467,12 @@ impl<'a> HalfTransfer<'a> {
 
     /// Enlarges the sink's window where more legs do not, and reports what limits it.
     fn observe_window(&mut self, bytes: usize) {
+        if !self.bulk {
+            return;
+        }
         let may_enlarge = !self.context.sink_legs_may_join(self.direction);
-        if let Some(limited) = self.window.count(bytes, self.to, may_enlarge) {
+        let window = self.window.get_or_insert_default();
+        if let Some(limited) = window.count(bytes, self.to, may_enlarge) {
             (self.context.report_limited)(&limited);
         }
     }

@@ -3,6 +3,7 @@
 //! accepted or that another worker handed over.
 
 pub(crate) mod connection;
+mod cpu;
 pub(crate) mod load_balancer;
 pub(crate) mod registry;
 pub(crate) mod worker;

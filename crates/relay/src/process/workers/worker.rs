@@ -7,7 +7,7 @@ use crate::{
         sockets::{ListenSocket, WorkerSocket},
     },
     process::workers::{
-        connection,
+        connection, cpu,
         load_balancer::{AcceptedConnection, LoadBalancer},
         registry::Registry,
     },
@@ -55,6 +55,7 @@ impl Worker {
 
     async fn serve(mut self) -> io::Result<()> {
         tokio::spawn(self.relay.heartbeats.clone().send(self.index));
+        tokio::spawn(cpu::watch(self.index));
         let resources = WorkerResources {
             pipe_pool: Arc::new(Pool::new(self.relay.config().pool)),
             peer_pools: Arc::default(),

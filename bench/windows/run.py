@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""What longhaul's commands carry by default over long paths, on hosts with the kernel's default settings.
+
+    bench/windows/run.py [--rtts 20,100,240] [--rates 100mbit,1gbit] [--ways direct,recipe,...] [--rounds 5]
+
+Two network namespaces are joined by `longhaul link` with a queue of one bandwidth-delay product and without loss. The ways
+alternate in each round. The rate is payload by time, from the start of the client to its last byte:
+
+direct       curl from nginx
+tuned        the same, with buffers of 256 MiB on both hosts
+recipe       curl through two relays by README's first recipe, as root
+user         the same, with relays of an ordinary user without rights
+tuned recipe the recipe on hosts with buffers of 256 MiB
+one relay    curl through one relay beside the server, as root (SOCKS5)
+udt          longhaul udt
+run bbr      curl from nginx under `longhaul run --cc bbr`
+
+Needs root, curl and nginx.
+"""
+import contextlib, pathlib, statistics, sys, tempfile, time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.dont_write_bytecode = True
+from namespaces import Program, emulated_link, hosts, netns_exec, run_command, run_in_namespaces
+from results import Results, argument_parser, comma_separated, parse_args, table
+
+CLIENT, SERVER = ("client", "10.0.0.1"), ("server", "10.0.0.2")
+LARGE = ["net.ipv4.tcp_rmem=4096 131072 268435456", "net.ipv4.tcp_wmem=4096 16384 268435456"]
+NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps", "-all"]
+RECIPE = {"recipe": [], "user": NOBODY, "tuned recipe": []}
+WAYS = ["direct", "tuned", *RECIPE, "one relay", "udt", "run bbr"]
+# Bytes of a transfer, by rate: some ten seconds of the line.
+SIZES = {"100mbit": 100_000_000, "1gbit": 1_000_000_000}
+
+
+def nginx(directory):
+    """Returns the arguments of an nginx that serves the directory."""
+    text = (f"daemon off; pid {directory}/pid; error_log {directory}/errors; worker_processes 1; user root;\n"
+            f"events {{}}\nhttp {{ access_log off; sendfile on; server {{ listen {SERVER[1]}:80; root {directory}; }} }}\n")
+    (directory / "nginx.conf").write_text(text)
+    return ["nginx", "-c", directory / "nginx.conf", "-p", directory]
+
+
+@contextlib.contextmanager
+def relays(binary, prefix):
+    """Runs README's first recipe for the block."""
+    far = [*prefix, binary, "relay", "--convert", f"{SERVER[1]}:5124", "--allow-from", f"{CLIENT[1]}/32"]
+    near = [*prefix, binary, "relay", "--socks5", "127.0.0.1:1080", "--peer", f"{SERVER[1]}:5124"]
+    with Program(SERVER[0], *far, ready="listening convert "), Program(CLIENT[0], *near, ready="listening socks5 "):
+        yield "127.0.0.1:1080"
+
+
+@contextlib.contextmanager
+def one_relay(binary):
+    """Runs one relay beside the server for the block."""
+    with Program(SERVER[0], binary, "relay", "--socks5", f"{SERVER[1]}:1080", "--allow-from", f"{CLIENT[1]}/32", ready="listening socks5 "):
+        yield f"{SERVER[1]}:1080"
+
+
+def curl(size, proxy=None):
+    """Downloads the file and returns the rate in bit/s."""
+    command = ["curl", "-sS", "-o", "/dev/null", "-w", "%{size_download} %{time_total}", *(["-x", f"socks5h://{proxy}"] if proxy else []),
+               f"http://{SERVER[1]}/file"]
+    got, seconds = run_command(*netns_exec(CLIENT[0], *command), timeout=300).split()
+    assert int(got) == size, f"{got} of {size} bytes"
+    return 8 * size / float(seconds)
+
+
+def udt(binary, directory, size):
+    receive = [binary, "udt", "receive", directory / "received", "--listen", f"{CLIENT[1]}:9102"]
+    (directory / "received").unlink(missing_ok=True)
+    with Program(CLIENT[0], *receive) as receiver:
+        time.sleep(0.5)
+        began = time.monotonic()
+        run_command(*netns_exec(SERVER[0], binary, "udt", "send", directory / "file", f"{CLIENT[1]}:9102"), timeout=300)
+        receiver.wait(60)
+        return 8 * size / (time.monotonic() - began)
+
+
+def measure(way, binary, directory, size):
+    """Returns the rate of one transfer in bit/s."""
+    tuned = ["-qw", *LARGE] if way.startswith("tuned") else []
+    for host in (CLIENT[0], SERVER[0]) if tuned else ():
+        run_command(*netns_exec(host, "sysctl", *tuned))
+    if way == "udt":
+        return udt(binary, directory, size)
+    prefix = [binary, "run", "--cc", "bbr", "--"] if way == "run bbr" else []
+    with Program(SERVER[0], *prefix, *nginx(directory), ready=80):
+        if way in RECIPE:
+            with relays(binary, RECIPE[way]) as proxy:
+                return curl(size, proxy)
+        if way == "one relay":
+            with one_relay(binary) as proxy:
+                return curl(size, proxy)
+        return curl(size)
+
+
+def measure_path(args, results, rtt_ms, rate, directory):
+    size = SIZES[rate] // (5 if args.quick else 1)
+    with open(directory / "file", "wb") as file:
+        file.truncate(size)
+    shape = ["--rate", rate, "--delay", f"{rtt_ms / 2:g}ms", "--queue", "1bdp"]
+    for round_number in range(args.rounds):
+        for way in args.ways:
+            # New hosts each time: the kernel remembers what it measured to a destination.
+            with hosts(CLIENT[0], SERVER[0]), emulated_link(args.link or args.longhaul, *[(h, f"{a}/24") for h, a in (CLIENT, SERVER)], *shape):
+                rate_bps = measure(way, args.longhaul, directory, size)
+            results.add({"rtt_ms": rtt_ms, "rate": rate, "way": way, "round": round_number, "bits_per_s": rate_bps})
+            print(f"{rtt_ms} ms, {rate}, {way}: {rate_bps / 1e6:.1f} Mbit/s", flush=True)
+
+
+def main():
+    parser = argument_parser(__doc__)
+    parser.add_argument("--rtts", type=comma_separated, default=["20", "100", "240"], metavar="MS,...")
+    parser.add_argument("--rates", type=comma_separated, default=list(SIZES), metavar="RATE,...")
+    parser.add_argument("--ways", type=comma_separated, default=WAYS, metavar="WAY,...")
+    parser.add_argument("--link", type=pathlib.Path, metavar="PATH", help="another binary for the emulated link")
+    args = parse_args(parser, required=("curl", "nginx"))
+    run_in_namespaces()
+    results = Results(args, programs=("curl", "nginx"))
+    with tempfile.TemporaryDirectory() as name:
+        directory = pathlib.Path(name)
+        directory.chmod(0o755)
+        for rtt in args.rtts:
+            for rate in args.rates:
+                measure_path(args, results, int(rtt), rate, directory)
+    rows = []
+    for rtt in args.rtts:
+        for rate in args.rates:
+            for way in args.ways:
+                rates = [row["bits_per_s"] / 1e6 for row in results.rows if (row["rtt_ms"], row["rate"], row["way"]) == (int(rtt), rate, way)]
+                rows.append([rtt, rate, way, f"{statistics.median(rates):.0f}", f"{min(rates):.0f}–{max(rates):.0f}"])
+    print(*table(["RTT, ms", "line", "way", "Mbit/s", "spread"], rows), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
