@@ -3,6 +3,7 @@
 //!
 //! - With other relays: RFC 8803 ([`convert`]), and stripes, one byte stream over several connections ([`stripe`]).
 //! - With clients: SOCKS5 ([`socks5`]), SOCKS4 ([`socks4`]) and the PROXY protocol ([`proxy_protocol`]).
+//! - With FTP servers: commands, replies and listings ([`ftp`]).
 //! - HTTP: the head of a request ([`proxy_headers`], [`request_line`]) and its body ([`chunks`], [`byte_range`]).
 //!
 //! [`failure`] has the reasons for a failed connection, and the code of each reason in each
@@ -24,6 +25,7 @@ pub mod chunks;
 pub mod convert;
 pub mod destination;
 pub mod failure;
+pub mod ftp;
 pub mod networks;
 pub mod proxy_headers;
 pub mod proxy_protocol;

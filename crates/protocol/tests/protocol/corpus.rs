@@ -3,6 +3,8 @@
 
 #[path = "../../../../fuzz/invariants/convert.rs"]
 mod convert;
+#[path = "../../../../fuzz/invariants/ftp.rs"]
+mod ftp;
 #[path = "../../../../fuzz/invariants/http_head.rs"]
 mod http_head;
 #[path = "../../../../fuzz/invariants/replay.rs"]
@@ -32,4 +34,9 @@ fn striped_streams_come_out_in_order_or_not_at_all() {
 #[test]
 fn requests_carry_on_what_is_meant_for_the_origin() {
     replay("http_head", http_head::check);
+}
+
+#[test]
+fn ftp_replies_end_where_they_say() {
+    replay("ftp", ftp::check);
 }

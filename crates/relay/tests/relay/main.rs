@@ -13,6 +13,8 @@ mod relay_environment;
 mod relay_error_reports;
 #[cfg(feature = "ftp")]
 mod relay_ftp;
+#[cfg(feature = "ftp")]
+mod relay_ftp_fallbacks;
 mod relay_http;
 mod relay_http_expect;
 mod relay_http_heads;

@@ -296,7 +296,7 @@ fn limits_rate_of_downloads() {
     assert!(took > std::time::Duration::from_millis(500), "{took:?}");
 }
 
-/// A transfer takes up to eight descriptors: four permits.
+/// A transfer takes up to six descriptors: three permits.
 #[test]
 fn transfer_takes_permits_of_its_sockets() {
     let server = Ftpd::start("");
@@ -307,8 +307,8 @@ fn transfer_takes_permits_of_its_sockets() {
         let code = ["-o", "/dev/null", "-w", "%{http_code}", &url];
         text(&curl(relay, &code))
     };
-    assert_eq!(status(&with_permits("3")), "503");
-    let relay = with_permits("4");
+    assert_eq!(status(&with_permits("2")), "503");
+    let relay = with_permits("3");
     assert_eq!(status(&relay), "200");
     // Permits are released when the server has closed, which may be after the last byte.
     let start = std::time::Instant::now();

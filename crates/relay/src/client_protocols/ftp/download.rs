@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! FTP download, streamed into an HTTP response.
 
-use crate::client_protocols::ftp::gateway_error::with_limit;
+use crate::{
+    client_protocols::ftp::{
+        control::Control,
+        error::{FtpError, Step, with_limit},
+    },
+    leg::stream::LegStream,
+};
 use bytes::{Bytes, BytesMut};
 use hyper::body::{Body, Frame};
 use std::{
@@ -9,10 +15,6 @@ use std::{
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
-};
-use suppaftp::{
-    FtpError,
-    tokio::{AsyncFtpStream, AsyncNoTlsStream, TransferStream},
 };
 use tokio::{
     io::AsyncReadExt as _,
@@ -35,21 +37,19 @@ impl Download {
     /// then it releases the permits of its descriptors. The server must answer each read within
     /// `limit`; time spent on a slow client does not count.
     pub(super) fn start(
-        ftp: AsyncFtpStream,
-        (stream, len): (TransferStream<AsyncNoTlsStream>, Option<u64>),
+        mut control: Control,
+        (data, len): (LegStream, Option<u64>),
         (limit, permits): (Duration, OwnedSemaphorePermit),
     ) -> Self {
         let (sender, receiver) = mpsc::channel(CHUNKS_MAX);
         tokio::spawn(async move {
             let left = sender.clone();
             select! {
-                outcome = copy_chunks(stream, len, &sender, limit) => if let Err(error) = outcome {
+                outcome = copy_chunks(&mut control, (data, len), &sender, limit) => if let Err(error) = outcome {
                     let _ = sender.send(Err(error)).await;
                 },
                 () = left.closed() => {}
             }
-            // Keeps the control connection open until here.
-            drop(ftp);
             drop(permits);
         });
         Self(receiver)
@@ -57,23 +57,22 @@ impl Download {
 }
 
 async fn copy_chunks(
-    mut stream: TransferStream<AsyncNoTlsStream>,
-    len: Option<u64>,
+    control: &mut Control,
+    (data, len): (LegStream, Option<u64>),
     chunks: &Chunks,
     limit: Duration,
 ) -> io::Result<()> {
-    let mut part = (&mut stream).take(len.unwrap_or(u64::MAX));
+    let failed = |error: FtpError| io::Error::other(error);
+    let mut part = data.take(len.unwrap_or(u64::MAX));
     loop {
         let mut chunk = BytesMut::with_capacity(CHUNK_LEN);
-        let read = part.read_buf(&mut chunk);
-        let read = async { read.await.map_err(FtpError::ConnectionError) };
-        if with_limit(limit, read).await.map_err(io::Error::other)? == 0 {
+        let read = with_limit(limit, part.read_buf(&mut chunk)).await;
+        if read.map_err(failed)? == 0 {
             // The rest was not requested; closing the connection makes the server abort.
             if part.limit() == 0 {
                 return Ok(());
             }
-            let finished = with_limit(limit, stream.finish()).await;
-            return finished.map_err(io::Error::other);
+            return control.confirm(Step::Read).await.map_err(failed);
         }
         let client_gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
         chunks.send(Ok(chunk.freeze())).await.map_err(client_gone)?;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! HTTP errors for failures of the FTP server.
 
-use crate::faults::fault::Fault;
+use crate::{
+    client_protocols::ftp::error::{FtpError, Step},
+    faults::fault::Fault,
+};
 use hyper::StatusCode;
 use longhaul_protocol::failure::Failure;
-use std::{io, time::Duration};
-use suppaftp::FtpError;
-use tokio::time::timeout;
 
 /// HTTP error response for a failed FTP request.
 #[derive(Debug)]
@@ -43,63 +43,62 @@ impl From<Fault> for GatewayError {
     }
 }
 
-/// Maps FTP reply codes (RFC 959 §4.2) to HTTP status codes.
 impl From<FtpError> for GatewayError {
     fn from(error: FtpError) -> Self {
-        if is_timeout(&error) {
-            return Self::new(StatusCode::GATEWAY_TIMEOUT, "the FTP server does not reply");
+        let reason = format!("the FTP server: {error}");
+        match error {
+            FtpError::NotConnected(fault) => fault.into(),
+            FtpError::Refused(step, reply) => Self::new(status(step, reply.code), reason),
+            error if error.is_timeout() => {
+                Self::new(StatusCode::GATEWAY_TIMEOUT, "the FTP server does not reply")
+            }
+            _ => Self::new(StatusCode::BAD_GATEWAY, reason),
         }
-        let status = match reply_code(&error) {
-            Some(332 | 430 | 530 | 532) => StatusCode::UNAUTHORIZED,
-            Some(550) => StatusCode::NOT_FOUND,
-            Some(552) => StatusCode::INSUFFICIENT_STORAGE,
-            Some(553) => StatusCode::FORBIDDEN,
-            Some(421 | 425 | 426 | 450 | 451 | 452) => StatusCode::SERVICE_UNAVAILABLE,
-            _ => StatusCode::BAD_GATEWAY,
-        };
-        Self::new(status, format!("the FTP server: {}", reply_text(&error)))
     }
 }
 
-/// Reply of the server, with its code.
-fn reply_text(error: &FtpError) -> String {
-    match error {
-        FtpError::UnexpectedResponse(reply) => {
-            String::from_utf8_lossy(&reply.body).trim().to_owned()
+/// Maps the code of a refusal (RFC 959 §4.2) to the status that tells an HTTP client what to do. A code speaks of the
+/// step that got it: 550 is a missing file only where a file was named.
+fn status(step: Step, code: u16) -> StatusCode {
+    match (step, code) {
+        (_, 430 | 530 | 532) => StatusCode::UNAUTHORIZED,
+        (_, 400..=499) => StatusCode::SERVICE_UNAVAILABLE,
+        // Not a wrong password, but a command that the server does not know.
+        (Step::Login, 500..=504) => StatusCode::BAD_GATEWAY,
+        // 331 and 332 ask for more than user and password.
+        (Step::Login, 300..=399 | 505..=599) => StatusCode::UNAUTHORIZED,
+        (Step::Read, 550) => StatusCode::NOT_FOUND,
+        (Step::Write, 550) | (Step::Read | Step::Write, 553) => StatusCode::FORBIDDEN,
+        (Step::Write, 552) => StatusCode::INSUFFICIENT_STORAGE,
+        _ => StatusCode::BAD_GATEWAY,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_means_what_it_means_for_its_step() {
+        for (step, code, want) in [
+            (Step::Login, 430, 401),
+            (Step::Login, 530, 401),
+            (Step::Login, 332, 401),
+            (Step::Login, 550, 401),
+            (Step::Login, 421, 503),
+            (Step::Login, 500, 502),
+            (Step::Read, 550, 404),
+            (Step::Read, 450, 503),
+            (Step::Read, 530, 401),
+            (Step::Write, 550, 403),
+            (Step::Write, 553, 403),
+            (Step::Write, 532, 401),
+            (Step::Write, 552, 507),
+            (Step::Write, 452, 503),
+            (Step::Other, 550, 502),
+            (Step::Other, 522, 502),
+        ] {
+            assert_eq!(status(step, code).as_u16(), want, "{step:?} {code}");
         }
-        error => error.to_string(),
-    }
-}
-
-pub(crate) fn reply_code(error: &FtpError) -> Option<u32> {
-    match error {
-        FtpError::UnexpectedResponse(response) => Some(response.status.code()),
-        _ => None,
-    }
-}
-
-/// Whether the server does not support EPSV (RFC 2428); PASV is the fallback.
-pub(crate) fn lacks_epsv(error: &FtpError) -> bool {
-    matches!(reply_code(error), Some(500..=504 | 522))
-}
-
-/// Runs one step of the protocol, with a time-out of `limit`.
-pub(crate) async fn with_limit<T>(
-    limit: Duration,
-    step: impl Future<Output = Result<T, FtpError>>,
-) -> Result<T, FtpError> {
-    let timed_out = |_| Err(FtpError::ConnectionError(io::ErrorKind::TimedOut.into()));
-    timeout(limit, step).await.unwrap_or_else(timed_out)
-}
-
-fn is_timeout(error: &FtpError) -> bool {
-    matches!(error, FtpError::ConnectionError(error) if error.kind() == io::ErrorKind::TimedOut)
-}
-
-/// Makes an optional step's failure `None`, except a time-out.
-pub(crate) fn optional<T>(outcome: Result<T, FtpError>) -> Result<Option<T>, FtpError> {
-    match outcome {
-        Err(error) if is_timeout(&error) => Err(error),
-        outcome => Ok(outcome.ok()),
     }
 }

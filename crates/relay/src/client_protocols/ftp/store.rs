@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! FTP upload: STOR for an HTTP PUT.
 
-use crate::client_protocols::ftp::{
-    gateway_error::{GatewayError, lacks_epsv, optional, reply_code, with_limit},
-    url::Url,
+use crate::{
+    client_protocols::ftp::{
+        client::Client,
+        error::{FtpError, Step, with_limit},
+        gateway_error::GatewayError,
+        url::Url,
+    },
+    leg::stream::LegStream,
 };
 use bytes::{Buf as _, Bytes};
 use http_body_util::BodyExt as _;
 use hyper::{HeaderMap, StatusCode, header};
-use longhaul_linux::socket::{fin_on_close, reset_on_close};
+use longhaul_protocol::ftp::Argument;
 use std::time::Duration;
-use suppaftp::{
-    FtpError, Mode,
-    tokio::{AsyncFtpStream, AsyncNoTlsStream, TransferStream},
-};
 use tokio::io::AsyncWriteExt as _;
-
-type Stream = TransferStream<AsyncNoTlsStream>;
 
 /// Refuses partial and conditional uploads: a part would replace the whole file, and a condition
 /// can't be held until the file is written.
@@ -45,65 +44,46 @@ pub(super) fn check_put(url: &Url, headers: &HeaderMap) -> Result<(), GatewayErr
 /// `invite` once the server accepts the body. The server must finish each step within `limit`; time
 /// spent on a slow client does not count.
 pub(super) async fn store(
-    mut ftp: AsyncFtpStream,
-    path: &str,
+    mut client: Client<'_>,
+    path: &Argument,
     (body, invite): (impl hyper::body::Body<Data = Bytes> + Unpin, impl FnOnce()),
     limit: Duration,
 ) -> Result<StatusCode, GatewayError> {
-    let known = optional(with_limit(limit, ftp.size(path)).await)?;
-    let stream = with_limit(limit, open(&mut ftp, path))
-        .await
-        .map_err(put_error)?;
+    let known = client.control.command("SIZE", path).await?.size();
+    let transfer = (Step::Write, "STOR");
+    let (mut data, _) = client.start_transfer(transfer, path, 0).await?;
     // An interrupted upload must not look complete.
-    let broken = |_| GatewayError::new(StatusCode::BAD_GATEWAY, "the data connection is gone");
-    reset_on_close(stream.get_ref().get_ref()).map_err(broken)?;
+    data.stream.transport().reset_on_close();
     invite();
-    let stream = upload(stream, body, limit).await?;
-    fin_on_close(stream.get_ref().get_ref()).map_err(broken)?;
-    with_limit(limit, stream.finish()).await?;
+    match upload(&mut data, body, limit).await? {
+        // A server that stopped reading may have sent the reason.
+        Err(error) => {
+            client.control.confirm(Step::Write).await?;
+            return Err(error.into());
+        }
+        Ok(()) => client.control.confirm(Step::Write).await?,
+    }
     Ok(match known {
         Some(_) => StatusCode::NO_CONTENT,
         None => StatusCode::CREATED,
     })
 }
 
-async fn open(ftp: &mut AsyncFtpStream, path: &str) -> Result<Stream, FtpError> {
-    match ftp.put_with_stream(path).await {
-        Err(error) if lacks_epsv(&error) => {
-            ftp.set_mode(Mode::Passive);
-            ftp.put_with_stream(path).await
-        }
-        stream => stream,
-    }
-}
-
-/// Error for a refused STOR: code 550, "not found" when reading, means "forbidden" when writing.
-fn put_error(error: FtpError) -> GatewayError {
-    let is_denied = reply_code(&error) == Some(550);
-    let mut refusal = GatewayError::from(error);
-    if is_denied {
-        refusal.status = StatusCode::FORBIDDEN;
-    }
-    refusal
-}
-
+/// Sends the body and its end. The inner error is one of the data connection.
 async fn upload(
-    mut stream: Stream,
+    data: &mut LegStream,
     mut body: impl hyper::body::Body<Data = Bytes> + Unpin,
     limit: Duration,
-) -> Result<Stream, GatewayError> {
+) -> Result<Result<(), FtpError>, GatewayError> {
     while let Some(frame) = body.frame().await {
         let cut = |_| GatewayError::new(StatusCode::BAD_REQUEST, "the upload was cut short");
-        let mut data = frame.map_err(cut)?.into_data().unwrap_or_default();
-        while data.has_remaining() {
-            let write = stream.write_buf(&mut data);
-            let write = async { write.await.map_err(FtpError::ConnectionError) };
-            if let Err(error) = with_limit(limit, write).await {
-                // A server that stopped reading may have sent the reason.
-                with_limit(limit, stream.finish()).await?;
-                return Err(error.into());
+        let mut bytes = frame.map_err(cut)?.into_data().unwrap_or_default();
+        while bytes.has_remaining() {
+            if let Err(error) = with_limit(limit, data.write_buf(&mut bytes)).await {
+                return Ok(Err(error));
             }
         }
     }
-    Ok(stream)
+    // FIN, and from here on a FIN on close.
+    Ok(with_limit(limit, data.shutdown()).await)
 }
