@@ -4,11 +4,11 @@
 /// Entry that a line describes, as parts of the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListLine<'a> {
-    /// What stands before the name.
+    /// Text before the name.
     pub before: &'a [u8],
     /// Name, with the blanks that it begins or ends with.
     pub name: &'a [u8],
-    /// What stands behind the name: the target of a symbolic link.
+    /// Text behind the name: the target of a symbolic link.
     pub after: &'a [u8],
     /// Whether the entry is a directory.
     pub is_directory: bool,

@@ -2,7 +2,10 @@
 //! Addresses of one destination in the order of attempts: IPv6 first, then alternating (RFC 8305
 //! §4). Addresses that a lookup returns later are included.
 
-use crate::leg::resolver::{Addresses, PendingLookups, Resolver};
+use crate::leg::{
+    name_servers::{Addresses, graver},
+    resolver::{PendingLookups, Resolver},
+};
 use futures_util::future::BoxFuture;
 use longhaul_admission::lookups::{LookupPermit, LookupQuota};
 use longhaul_protocol::destination::Destination;
@@ -91,13 +94,14 @@ impl Families {
 
     /// Waits for the first addresses, and then up to the resolution delay for IPv6 ones.
     async fn await_first_addresses(&mut self) -> Result<(), Failure> {
-        let mut outcome = Err(Failure::NameNotFound);
+        let mut failure = Failure::NameNotFound;
         while self.has_lookup() && !self.has_address() {
-            let answer = self.await_next_lookup().await;
-            outcome = answer.and(outcome);
+            if let Err(error) = self.await_next_lookup().await {
+                failure = graver(failure, error);
+            }
         }
         if !self.has_address() {
-            return outcome;
+            return Err(failure);
         }
         if self.ipv6.lookup.is_some() {
             // IPv4 addresses are known, so this lookup may fail.
@@ -105,6 +109,11 @@ impl Families {
         }
         Ok(())
     }
+}
+
+/// Whether a failure ends the search, as in glibc. A server that is silent would be so for each further name, too.
+fn may_end_search(failure: Failure) -> bool {
+    !matches!(failure, Failure::NameNotFound | Failure::NameServers)
 }
 
 impl<'a> Candidates<'a> {
@@ -151,15 +160,18 @@ impl<'a> Candidates<'a> {
             remaining: ADDRESSES_MAX,
             permit,
         };
-        let mut outcome = Err(Failure::NameNotFound);
+        let mut failure = Failure::NameNotFound;
         for name in resolver.names(text)? {
             candidates.families = Families::from_lookups(resolver.look_up(&name));
-            outcome = candidates.await_first_addresses().await;
-            if matches!(outcome, Ok(()) | Err(Failure::Exhausted)) {
+            match candidates.await_first_addresses().await {
+                Ok(()) => return Ok(candidates),
+                Err(error) => failure = graver(failure, error),
+            }
+            if may_end_search(failure) {
                 break;
             }
         }
-        outcome.map(|()| candidates)
+        Err(failure)
     }
 
     /// Waits for the first addresses.

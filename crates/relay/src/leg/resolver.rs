@@ -6,22 +6,22 @@
 //! Each thread with an event loop has its own resolver, because a resolver's sockets belong to the
 //! event loop that opened them.
 
+use crate::leg::name_servers::{Addresses, NameServers, addresses};
 use futures_util::future::BoxFuture;
 use hickory_resolver::{
-    Hosts, TokioResolver,
-    config::{NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts},
-    net::{DnsError, NetError, NoRecords, runtime::TokioRuntimeProvider},
+    Hosts,
+    config::{NameServerConfig, ResolverConfig, ResolverOpts},
+    net::NetError,
     proto::{
-        op::{Query, ResponseCode},
+        op::Query,
         rr::{Name, RecordType},
     },
     system_conf::read_system_conf,
 };
-use longhaul_admission::exhaustion;
 use longhaul_protocol::failure::Failure;
 use std::{
     cell::RefCell,
-    fs, io,
+    fs,
     net::{IpAddr, Ipv4Addr},
     os::unix::fs::MetadataExt as _,
     sync::Arc,
@@ -34,16 +34,10 @@ const FILES: [&str; 2] = ["/etc/hosts", "/etc/resolv.conf"];
 /// Time between two checks for changes of the files.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Answers that a thread caches, for as long as their TTL allows; about 1 KiB each.
-const CACHE_SIZE: u64 = 1024;
-
-/// Concurrent requests over one TCP connection to a name server; further ones fail.
-const TCP_REQUESTS_MAX: usize = 1024;
-
 /// Resolver configured from the files.
 pub(crate) struct Resolver {
     hosts: Hosts,
-    dns: TokioResolver,
+    servers: NameServers,
     search: Vec<Name>,
     ndots: usize,
 }
@@ -60,9 +54,6 @@ type FileStates = [Option<(u64, i64, i64, u64)>; FILES.len()];
 thread_local! {
     static CACHED: RefCell<Option<CachedResolver>> = const { RefCell::new(None) };
 }
-
-/// Addresses of one family, or the cause of failure.
-pub(crate) type Addresses = Result<Vec<IpAddr>, Failure>;
 
 /// Lookups of one name, one for each family.
 pub(crate) struct PendingLookups {
@@ -107,18 +98,9 @@ impl Resolver {
             search.extend(config.domain().cloned());
         }
         let ndots = options.ndots;
-        let servers = config.name_servers().to_vec();
-        let config = ResolverConfig::from_parts(None, Vec::new(), servers);
-        let mut builder =
-            TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
-        let set = builder.options_mut();
-        *set = options;
-        set.cache_size = CACHE_SIZE;
-        set.max_active_requests = TCP_REQUESTS_MAX;
-        set.use_hosts_file = ResolveHosts::Never;
         Ok(Self {
             hosts: Hosts::from_system().unwrap_or_default(),
-            dns: builder.build()?,
+            servers: NameServers::new(config.name_servers(), &options)?,
             search,
             ndots,
         })
@@ -166,57 +148,13 @@ impl Resolver {
         }
         let query = |record| -> BoxFuture<'static, Addresses> {
             let (resolver, name) = (self.clone(), name.clone());
-            Box::pin(async move { resolver.query_servers(&name, record).await })
+            Box::pin(async move { resolver.servers.look_up(&name, record).await })
         };
         PendingLookups {
             ipv6: query(RecordType::AAAA),
             ipv4: query(RecordType::A),
         }
     }
-
-    async fn query_servers(&self, name: &Name, record: RecordType) -> Addresses {
-        let found = exhaustion::retry_on_exhaustion(async || {
-            let found = self.dns.lookup(name.clone(), record).await;
-            found.map_err(to_io_error)
-        });
-        match found.await {
-            Ok(lookup) => Ok(addresses(&lookup)),
-            Err(error) => Err(match error.kind() {
-                io::ErrorKind::TimedOut => Failure::TimedOut,
-                io::ErrorKind::NotFound => Failure::NameNotFound,
-                _ => Failure::NameServers,
-            }),
-        }
-    }
-}
-
-/// Converts a resolver error. Without free descriptors the resolver returns errors of its own, so
-/// the descriptor limit is checked.
-fn to_io_error(error: NetError) -> io::Error {
-    match error {
-        NetError::Dns(DnsError::NoRecordsFound(none)) if means_no_records(&none) => {
-            io::ErrorKind::NotFound.into()
-        }
-        NetError::Dns(error) => io::Error::other(error),
-        NetError::Timeout => io::ErrorKind::TimedOut.into(),
-        error => exhaustion::descriptor_error().unwrap_or_else(|| io::Error::other(error)),
-    }
-}
-
-/// Whether the answer means that the name has no such record, unlike SERVFAIL or REFUSED (RFC 1035
-/// §4.1.1).
-fn means_no_records(answer: &NoRecords) -> bool {
-    matches!(
-        answer.response_code,
-        ResponseCode::NoError | ResponseCode::NXDomain
-    )
-}
-
-/// Addresses of an answer; IPv4-mapped ones become IPv4.
-fn addresses(lookup: &hickory_resolver::lookup::Lookup) -> Vec<IpAddr> {
-    let ip = |record: &hickory_resolver::proto::rr::Record| record.data.ip_addr();
-    let found = lookup.answers().iter().filter_map(ip);
-    found.map(|ip| ip.to_canonical()).collect()
 }
 
 /// Inode, modification time and size of each file, which reveal a change.

@@ -14,7 +14,7 @@ use std::{
 const ANY: &str = "127.0.0.1:0";
 const CONTENT: &[u8] = b"0123456789";
 
-/// What a server does at EPSV.
+/// Behaviour of a server at EPSV.
 #[derive(Debug, Clone, Copy)]
 enum Epsv {
     /// Replies with this line.

@@ -3,7 +3,7 @@
 //! addresses.
 
 use longhaul_protocol::destination::Destination;
-use longhaul_testnet::name_server::{NameServer, ResolverFiles};
+use longhaul_testnet::name_server::{LATE, NameServer, ResolverFiles};
 use longhaul_testnet::relay_process::{
     Relay, TEST_TIMEOUT, accept, connect, dial, listen_as_origin, may_use_namespaces, set_timeouts,
     transfer_both_ways,
@@ -364,5 +364,105 @@ fn distinguishes_failed_name_server_from_missing_name() {
             assert!(answer.contains("error=dns_error"), "{answer}");
             assert!(answer.contains(&format!("{name}:9: {word}")), "{answer}");
         }
+    }
+}
+
+/// Asks for a name that leads nowhere, and returns the answer.
+fn ask(relay: &Relay, name: &str) -> String {
+    let mut client = connect(relay.address("http"));
+    write!(
+        client,
+        "CONNECT {name}:9 HTTP/1.1\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// The search domain has no such name; but whether the name itself exists is unknown.
+#[test]
+fn answer_below_search_domain_does_not_hide_failed_name_servers() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let server = NameServer::start(&[("failing6.a.test", &[])]);
+    let files = server.create_resolver_files("", "");
+    for search in ["", "search search.test\n", "search search.test b.test\n"] {
+        let options = "options timeout:1 attempts:1\n";
+        files.set_lines(&[&server.line(), options, search].concat());
+        let relay = start(&files, &["--http", ANY]);
+        for (name, status, word) in [
+            ("failing.a.test", 502, "the name servers failed"),
+            ("refused.a.test", 502, "the name servers failed"),
+            ("silent.a.test", 504, "timed out"),
+            // Below the search domain, a short name is asked for first.
+            ("failing", 502, "the name servers failed"),
+            ("silent", 504, "timed out"),
+            // One of two families failed, and the other has no address.
+            ("failing6.a.test", 502, "the name servers failed"),
+            ("nobody.a.test", 502, "no such host"),
+            ("nobody", 502, "no such host"),
+        ] {
+            let answer = ask(&relay, name);
+            let begin = format!("HTTP/1.1 {status}");
+            assert!(answer.starts_with(&begin), "{search}{name}: {answer}");
+            assert!(answer.contains(word), "{search}{name}: {answer}");
+        }
+    }
+}
+
+/// The server answers the first query alone, after `timeout` has passed.
+#[test]
+fn takes_answer_that_is_later_than_timeout() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let (listener, _) = listen_as_origin();
+    let server = NameServer::start(&[("late.a.test", &["127.0.0.1"])]);
+    let files = server.create_resolver_files("", "");
+    files.set_lines(&(server.line() + "options timeout:1 attempts:3\n"));
+    assert!(LATE > std::time::Duration::from_secs(1));
+    let relay = start(&files, &["--http", ANY]);
+    let to = named("late.a.test", listener.local_addr().unwrap().port());
+    let client = dial("http", relay.address("http"), &to);
+    let client = client.unwrap_or_else(|code| panic!("{code}"));
+    transfer_both_ways(&client, &accept(&listener), 1);
+}
+
+#[test]
+fn asks_next_name_server_if_one_fails_or_is_silent() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let (listener, _) = listen_as_origin();
+    let good = NameServer::start(&[
+        ("good.a.test", &["127.0.0.1"]),
+        ("truncated.a.test", &["127.0.0.1"]),
+    ]);
+    let bad = [2, 4, 5].map(|code| {
+        let server = NameServer::start(&[]);
+        server.fail(code);
+        server.line()
+    });
+    let [failing, unable, refusing] = bad.each_ref().map(String::as_str);
+    let dead = "nameserver 127.255.255.254\n";
+    let files = good.create_resolver_files("", "");
+    let good = &good.line()[..];
+    for lines in [
+        [dead, good, ""],
+        [good, dead, ""],
+        [dead, dead, good],
+        [failing, good, ""],
+        [unable, refusing, good],
+        [good, refusing, failing],
+    ] {
+        files.set_lines(&lines.concat());
+        let relay = start(&files, &["--http", ANY, "--socks5", ANY]);
+        for name in ["good.a.test", "truncated.a.test"] {
+            assert_reached(&relay, name, &listener);
+        }
+        let answer = ask(&relay, "nobody.a.test");
+        assert!(answer.contains("no such host"), "{lines:?}: {answer}");
     }
 }

@@ -3,25 +3,40 @@
 
 use std::{
     collections::HashMap,
-    io::Write as _,
-    net::{IpAddr, Ipv4Addr, UdpSocket},
+    io::{Read as _, Write as _},
+    net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket},
     process::Command,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU8, Ordering::Relaxed},
     },
+    time::Duration,
 };
 use tempfile::NamedTempFile;
 
+/// Delay of replies for names that begin with `late`.
+pub const LATE: Duration = Duration::from_millis(1500);
+
 type Records = Arc<Mutex<HashMap<String, Vec<IpAddr>>>>;
 
-/// Name server on an address of its own. It does not reply to queries for names that begin with `silent`, nor to those
-/// for IPv6 addresses of names that begin with `half`. Queries for names that begin with `failing` get SERVFAIL,
-/// and those for unknown names NXDOMAIN. Replies have a TTL of zero.
+/// Name server on an address of its own. Replies have a TTL of zero. Unknown names get NXDOMAIN, and those with one of
+/// these beginnings what it says:
+///
+/// | beginning | reply |
+/// |---|---|
+/// | `silent` | none |
+/// | `half` | none for IPv6 |
+/// | `failing` | SERVFAIL |
+/// | `failing6` | SERVFAIL for IPv6 |
+/// | `refused` | REFUSED |
+/// | `truncated` | truncated over UDP, whole over TCP |
+/// | `late` | only the first query for IPv4 and IPv6 each, [`LATE`] later |
 pub struct NameServer {
     address: IpAddr,
     records: Records,
     queried_names: Arc<Mutex<Vec<String>>>,
+    /// Code of all replies, unless 0.
+    failure: Arc<AtomicU8>,
 }
 
 impl NameServer {
@@ -35,12 +50,17 @@ impl NameServer {
             address: address.into(),
             records: Records::default(),
             queried_names: Arc::default(),
+            failure: Arc::default(),
         };
         for (name, addresses) in records {
             server.set(name, addresses);
         }
         let (records, queried_names) = (server.records.clone(), server.queried_names.clone());
-        std::thread::spawn(move || serve(&socket, &records, &queried_names));
+        let failure = server.failure.clone();
+        std::thread::spawn(move || serve(&socket, &records, &queried_names, &failure));
+        let listener = TcpListener::bind((address, 53)).unwrap();
+        let records = server.records.clone();
+        std::thread::spawn(move || serve_tcp(&listener, &records));
         server
     }
 
@@ -49,6 +69,16 @@ impl NameServer {
         let addresses = addresses.iter().map(|a| a.parse().unwrap()).collect();
         let mut records = self.records.lock().unwrap();
         records.insert(name.to_owned(), addresses);
+    }
+
+    /// Lets the server refuse all queries with this code (RFC 1035 §4.1.1).
+    pub fn fail(&self, code: u8) {
+        self.failure.store(code, Relaxed);
+    }
+
+    /// Returns the line of resolv.conf for this server.
+    pub fn line(&self) -> String {
+        format!("nameserver {}\n", self.address)
     }
 
     /// Returns the number of different names with this prefix in queries.
@@ -78,6 +108,11 @@ pub struct ResolverFiles {
 }
 
 impl ResolverFiles {
+    /// Writes resolv.conf with these lines alone.
+    pub fn set_lines(&self, lines: &str) {
+        std::fs::write(&self.resolv, lines).unwrap();
+    }
+
     /// Writes resolv.conf with this server and `more` lines.
     pub fn set_server(&self, server: &NameServer, more: &str) {
         let mut file = std::fs::File::create(&self.resolv).unwrap();
@@ -106,25 +141,70 @@ impl ResolverFiles {
 const A: u16 = 1;
 const AAAA: u16 = 28;
 
-fn serve(socket: &UdpSocket, records: &Records, queried_names: &Mutex<Vec<String>>) {
+fn serve(
+    socket: &UdpSocket,
+    records: &Records,
+    queried_names: &Mutex<Vec<String>>,
+    failure: &AtomicU8,
+) {
     let mut buffer = [0; 1024];
     while let Ok((len, client)) = socket.recv_from(&mut buffer) {
         let query = &buffer[..len];
         let Some((name, record_type, end)) = parse_question(query) else {
             continue;
         };
-        queried_names.lock().unwrap().push(name.clone());
+        let earlier = {
+            let mut names = queried_names.lock().unwrap();
+            names.push(name.clone());
+            names.iter().filter(|queried| **queried == name).count() - 1
+        };
         let is_silent_for_ipv6 = name.starts_with("half") && record_type == AAAA;
-        if name.starts_with("silent") || is_silent_for_ipv6 {
+        let is_repeated = name.starts_with("late") && earlier > 1;
+        if name.starts_with("silent") || is_silent_for_ipv6 || is_repeated {
             continue;
         }
+        let failure = failure.load(Relaxed);
         let addresses = records.lock().unwrap().get(&name).cloned();
-        socket
-            .send_to(
-                &encode_response(query, end, record_type, (&name, addresses)),
-                client,
-            )
-            .unwrap();
+        let addresses = addresses.filter(|_| failure == 0);
+        let mut response = encode_response(query, end, record_type, (&name, addresses));
+        if failure != 0 {
+            response[3] = 0x80 | failure;
+        }
+        if name.starts_with("truncated") {
+            // The flag TC, and no answer.
+            response[2] |= 2;
+            response[7] = 0;
+            response.truncate(end);
+        }
+        let socket = socket.try_clone().unwrap();
+        let send = move || socket.send_to(&response, client).unwrap();
+        if name.starts_with("late") {
+            std::thread::spawn(move || {
+                std::thread::sleep(LATE);
+                send();
+            });
+        } else {
+            send();
+        }
+    }
+}
+
+/// Serves the queries of each connection (RFC 1035 §4.2.2).
+fn serve_tcp(listener: &TcpListener, records: &Records) {
+    while let Ok((mut client, _)) = listener.accept() {
+        let records = records.clone();
+        std::thread::spawn(move || {
+            let mut len = [0; 2];
+            while client.read_exact(&mut len).is_ok() {
+                let mut query = vec![0; u16::from_be_bytes(len).into()];
+                client.read_exact(&mut query).unwrap();
+                let (name, record_type, end) = parse_question(&query).unwrap();
+                let addresses = records.lock().unwrap().get(&name).cloned();
+                let response = encode_response(&query, end, record_type, (&name, addresses));
+                let len = (response.len() as u16).to_be_bytes();
+                client.write_all(&[&len[..], &response].concat()).unwrap();
+            }
+        });
     }
 }
 
@@ -154,7 +234,9 @@ fn encode_response(
     (name, addresses): (&str, Option<Vec<IpAddr>>),
 ) -> Vec<u8> {
     let code = match addresses {
+        _ if name.starts_with("failing6") && record_type != AAAA => 0,
         _ if name.starts_with("failing") => 2,
+        _ if name.starts_with("refused") => 5,
         Some(_) => 0,
         None => 3,
     };

@@ -6,7 +6,7 @@ use longhaul_protocol::ftp::{Reply, ReplyError};
 use std::{io, time::Duration};
 use tokio::time::timeout;
 
-/// What a command is for.
+/// Purpose of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// The greeting, USER and PASS.
