@@ -24,13 +24,14 @@ pub(crate) struct File {
 pub(crate) fn read(path: &Path) -> anyhow::Result<(File, Settings)> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Refusal::usage(format!("--config {}: {error}", path.display())))?;
-    let (settings, old_names) =
+    let (mut settings, old_names) =
         parse(&text).map_err(|problem| Refusal::usage(format!("{}:{problem}", path.display())))?;
     for name in old_names {
         let (line, column) = line_and_column_of(&text, name.at);
         let old = format!("{}:{line}:{column}: {}", path.display(), name.old);
         deprecated::warn(&old, &name.new);
     }
+    settings.resolve_paths(path.parent().unwrap_or(path));
     let path = path.to_owned();
     Ok((File { path, text }, settings))
 }
@@ -96,6 +97,29 @@ mod tests {
             problem.starts_with("2:1: unknown field `conections`"),
             "{problem}"
         );
+    }
+
+    #[test]
+    fn paths_are_relative_to_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("relay.toml");
+        let tls = "tls = { ca = 'tls/ca.pem', certificate = '/etc/c.pem', key = '../k.pem' }\n";
+        let listener = "[[listener]]\nkind = 'http'\naddress = '127.0.0.1:1'\n";
+        let text = format!(
+            "{listener}users = 'users'\n{tls}[peer.p]\naddress = 'p:1'\n{tls}\
+             [counters]\nfile = '-'\naccess_log = 'a.jsonl'\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        let settings = read(&path).unwrap().1;
+        let here = |name: &str| directory.path().join(name);
+        assert_eq!(settings.listener[0].users, Some(here("users")));
+        assert_eq!(settings.counters.file, Some("-".into()));
+        assert_eq!(settings.counters.access_log, Some(here("a.jsonl")));
+        let listener_tls = settings.listener[0].tls.clone().unwrap();
+        assert_eq!(Some(&listener_tls), settings.peer["p"].tls.as_ref());
+        assert_eq!(listener_tls.ca, here("tls/ca.pem"));
+        assert_eq!(listener_tls.certificate, Path::new("/etc/c.pem"));
+        assert_eq!(listener_tls.key, here("../k.pem"));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::{
     collections::BTreeMap,
     fmt::Display,
     net::{IpAddr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     str::FromStr,
 };
 
@@ -323,6 +323,28 @@ pub(crate) struct LimitSettings {
     pub(crate) pipe_size: Option<Bytes>,
     /// Memory of the socket buffers and pipes of all legs, above which new connections wait.
     pub(crate) memory: Option<Bytes>,
+}
+
+impl Settings {
+    /// Makes paths absolute that are relative to the configuration file in `directory`, so that it does not matter where
+    /// the relay was started. `-` stands for standard output.
+    pub(crate) fn resolve_paths(&mut self, directory: &Path) {
+        for path in self.paths().filter(|path| *path != Path::new("-")) {
+            *path = directory.join(&path);
+        }
+    }
+
+    fn paths(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let listeners = self.listener.iter_mut();
+        let (users, listener_tls): (Vec<_>, Vec<_>) = listeners
+            .map(|listener| (&mut listener.users, &mut listener.tls))
+            .unzip();
+        let peer_tls = self.peer.values_mut().map(|peer| &mut peer.tls);
+        let tls = listener_tls.into_iter().chain(peer_tls).flatten();
+        let records = [&mut self.counters.file, &mut self.counters.access_log];
+        let files = users.into_iter().chain(records).flatten();
+        files.chain(tls.flat_map(TlsSettings::paths))
+    }
 }
 
 /// Settings of the record files.

@@ -23,3 +23,10 @@ pub(crate) struct TlsSettings {
     #[serde(default)]
     pub(crate) allow: Vec<String>,
 }
+
+impl TlsSettings {
+    /// Returns all files.
+    pub(crate) fn paths(&mut self) -> [&mut PathBuf; 3] {
+        [&mut self.ca, &mut self.certificate, &mut self.key]
+    }
+}
