@@ -55,9 +55,27 @@ const FIELDS_MAX: usize = 64;
 /// Pause after a failed accept(2), which is most likely for lack of descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
-/// Opens the endpoint's socket, which must be on loopback. A port in use is an error, unless a draining
-/// relay has it and releases it.
-pub fn listen(address: SocketAddr) -> anyhow::Result<std::net::TcpListener> {
+/// Contents of a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Endpoint {
+    /// All pages, to programs of this host: the socket must be on loopback.
+    Admin,
+    /// The health in one word, to any client: for load balancers on other hosts.
+    Health,
+}
+
+impl Endpoint {
+    /// Returns the flag that opens the socket, without dashes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::Health => "health",
+        }
+    }
+}
+
+/// Opens the endpoint's socket. A port in use is an error, unless a draining relay has it and releases it.
+pub fn listen(endpoint: Endpoint, address: SocketAddr) -> anyhow::Result<std::net::TcpListener> {
     let open = || {
         let listener = release::bind(address)?;
         listener.set_nonblocking(true)?;
@@ -68,19 +86,24 @@ pub fn listen(address: SocketAddr) -> anyhow::Result<std::net::TcpListener> {
             io::ErrorKind::PermissionDenied => Refusal::unsupported(LOW_PORT_REQUIREMENT),
             _ => anyhow::Error::new(error),
         })
-        .with_context(|| format!("--admin {address}"))
+        .with_context(|| format!("--{} {address}", endpoint.name()))
 }
 
 /// Serves until a successor requests the port.
-pub async fn serve(listener: TcpListener, source: impl Source) {
+pub async fn serve(listener: TcpListener, source: impl Source, endpoint: Endpoint) {
     let release = Release::new();
     select! {
-        () = accept_all(listener, source, &release) => {}
+        () = accept_all(listener, source, &release, endpoint) => {}
         () = release.requested() => {}
     }
 }
 
-async fn accept_all(listener: TcpListener, source: impl Source, release: &Release) {
+async fn accept_all(
+    listener: TcpListener,
+    source: impl Source,
+    release: &Release,
+    endpoint: Endpoint,
+) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let Ok(permit) = permits.clone().acquire_owned().await else {
@@ -90,7 +113,7 @@ async fn accept_all(listener: TcpListener, source: impl Source, release: &Releas
             Ok((client, _)) => {
                 let (source, release) = (source.clone(), release.clone());
                 tokio::spawn(async move {
-                    serve_client(client, source, release).await;
+                    serve_client(client, source, release, endpoint).await;
                     drop(permit);
                 });
             }
@@ -100,10 +123,20 @@ async fn accept_all(listener: TcpListener, source: impl Source, release: &Releas
 }
 
 /// Serves one client; errors of the connection are ignored.
-async fn serve_client(client: TcpStream, source: impl Source, release: Release) {
+async fn serve_client(
+    client: TcpStream,
+    source: impl Source,
+    release: Release,
+    endpoint: Endpoint,
+) {
     let service = service_fn(|request| {
         let (source, release) = (source.clone(), release.clone());
-        async move { Ok::<_, Infallible>(response::respond(&request, &source, &release).await) }
+        async move {
+            Ok::<_, Infallible>(match endpoint {
+                Endpoint::Admin => response::respond(&request, &source, &release).await,
+                Endpoint::Health => response::respond_health(&request, &source, &release),
+            })
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -12,7 +12,7 @@ use super::{
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{
-    Request, Response, StatusCode,
+    Method, Request, Response, StatusCode,
     header::{self, HeaderName, HeaderValue},
 };
 use longhaul_report::page;
@@ -75,6 +75,33 @@ pub(super) async fn respond<B>(
     response
 }
 
+/// Returns the response of an endpoint that other hosts can reach: the status alone, since anyone may ask. The Host field
+/// is not checked, because a page of another origin learns nothing from it.
+pub(super) fn respond_health<B>(
+    request: &Request<B>,
+    source: &impl Source,
+    release: &Release,
+) -> Response<Full<Bytes>> {
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    match (is_read, request.uri().path()) {
+        (true, "/healthz") => {
+            let status = source.health().status;
+            json(
+                status_code(status),
+                &serde_json::json!({ "status": status }),
+            )
+        }
+        (true, _) => text(StatusCode::NOT_FOUND, "only /healthz is served here"),
+        (false, _) => match release.respond(request, source) {
+            Some((status, reason)) => text(status, reason),
+            None => text(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "only GET and HEAD are served here",
+            ),
+        },
+    }
+}
+
 async fn route<B>(request: &Request<B>, source: &impl Source) -> Response<Full<Bytes>> {
     let (path, query) = (request.uri().path(), request.uri().query().unwrap_or(""));
     match path {
@@ -118,14 +145,17 @@ fn metrics_response(format: Format, status: &Status) -> Response<Full<Bytes>> {
 }
 
 fn health(health: &Health) -> Response<Full<Bytes>> {
-    let status = match health.status {
+    json(status_code(health.status), health)
+}
+
+fn status_code(status: HealthStatus) -> StatusCode {
+    match status {
         HealthStatus::Serving => StatusCode::OK,
         HealthStatus::Draining
         | HealthStatus::Stalled
         | HealthStatus::NoUpstream
         | HealthStatus::NotIntercepting => StatusCode::SERVICE_UNAVAILABLE,
-    };
-    json(status, health)
+    }
 }
 
 fn json(status: StatusCode, value: &impl Serialize) -> Response<Full<Bytes>> {

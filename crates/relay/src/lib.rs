@@ -104,5 +104,5 @@ pub fn listen_addresses(flags: &[String]) -> anyhow::Result<Vec<SocketAddr>> {
     let listeners = config.listeners.iter();
     let over_tcp = listeners.filter(|listener| listener.transport == Transport::Tcp);
     let addresses = over_tcp.map(|listener| listener.address);
-    Ok(addresses.chain(config.admin).collect())
+    Ok(addresses.chain(config.admin).chain(config.health).collect())
 }

@@ -260,6 +260,10 @@ pub struct Args {
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address, help_heading = "Counters")]
     pub(crate) admin: Option<SocketAddr>,
 
+    /// Serve /healthz alone here, to load balancers on any host
+    #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address, help_heading = "Counters")]
+    pub(crate) health: Option<SocketAddr>,
+
     /// Interval at which counters are written [default: 1s]
     #[arg(long, value_name = "TIME", help_heading = "Counters")]
     pub(crate) interval: Option<Time>,

@@ -108,6 +108,7 @@ impl Args {
         override_with(&mut settings.counters.access_log, self.access_log);
         override_with(&mut settings.counters.interval, self.interval);
         override_with(&mut settings.admin.address, self.admin);
+        override_with(&mut settings.admin.health, self.health);
         Ok(())
     }
 

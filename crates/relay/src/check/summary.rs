@@ -28,6 +28,7 @@ pub(crate) struct Summary {
     listeners: Vec<ListenerSummary>,
     /// The admin endpoint.
     admin: Option<SocketAddr>,
+    health: Option<SocketAddr>,
     peers: Vec<PeerSummary>,
     /// Whether clients from other hosts may reach this host's own addresses.
     allow_local: bool,
@@ -140,6 +141,7 @@ impl Summary {
         Self {
             listeners: config.listeners.iter().map(ListenerSummary::new).collect(),
             admin: config.admin,
+            health: config.health,
             peers: config.peers.values().map(|p| PeerSummary::new(p)).collect(),
             allow_local: config.allow_local,
             routes: routes(config),
@@ -368,6 +370,9 @@ impl Display for Summary {
         section(f, "listeners", &self.listeners)?;
         if let Some(address) = self.admin {
             writeln!(f, "  admin {address}, for every user of this machine")?;
+        }
+        if let Some(address) = self.health {
+            writeln!(f, "  health {address}, for everyone")?;
         }
         section(f, "peers", &self.peers)?;
         writeln!(f, "routes")?;

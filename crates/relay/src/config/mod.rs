@@ -57,6 +57,8 @@ pub(crate) struct Config {
     pub(crate) interval: Duration,
     /// Address of the admin endpoint: health, metrics and the status page.
     pub(crate) admin: Option<SocketAddr>,
+    /// Address of `/healthz` alone.
+    pub(crate) health: Option<SocketAddr>,
 }
 
 impl Config {
@@ -102,6 +104,7 @@ impl Config {
             access_log: settings.counters.access_log.clone(),
             interval: interval(settings.counters.interval).in_table(Table::Counters)?,
             admin: admin(settings).in_table(Table::Admin)?,
+            health: settings.admin.health,
         };
         config.check_references()?;
         Ok(config)
@@ -127,6 +130,7 @@ impl Config {
                 &before.access_log,
             ),
             keep_value("admin.address", &mut self.admin, &before.admin),
+            keep_value("admin.health", &mut self.health, &before.health),
         ];
         // The descriptor limit determined this value at the start.
         self.pool.pipes_max = before.pool.pipes_max;
@@ -227,7 +231,7 @@ fn admin(settings: &Settings) -> anyhow::Result<Option<SocketAddr>> {
     match settings.admin.address {
         Some(address) if !address.ip().is_loopback() => Err(Refusal::usage(format!(
             "admin {address} (--admin, admin.address) is not on loopback, and it has no \
-             authentication: use 127.0.0.1:{port} and reach it with ssh -L {port}:127.0.0.1:{port} HOST \
+             authentication: for health checks of load balancers use --health; else use 127.0.0.1:{port} and reach it with ssh -L {port}:127.0.0.1:{port} HOST \
              or through a reverse proxy that does",
             port = address.port()
         ))),

@@ -364,6 +364,9 @@ pub(crate) struct AdminSettings {
     /// Address on loopback; absent disables the endpoint.
     #[serde(deserialize_with = "deserialize_optional_address")]
     pub(crate) address: Option<SocketAddr>,
+    /// Address of any network, for `/healthz` alone; absent disables it.
+    #[serde(deserialize_with = "deserialize_optional_address")]
+    pub(crate) health: Option<SocketAddr>,
 }
 
 fn deserialize_optional<'de, D, T>(input: D) -> Result<Option<T>, D::Error>

@@ -119,7 +119,7 @@ pub(crate) async fn run_checks(current: &CurrentSetup) {
                 tokio::spawn(async move { peer.address.resolve().await });
             }
         }
-        let is_shown = config.admin.is_some();
+        let is_shown = config.admin.or(config.health).is_some();
         let due = |peer: &&Arc<Peer>| {
             let (health, now) = (&peer.state.health, Instant::now());
             health.claim_check(now, jitter()) || (is_shown && health.claim_quiet_check(now))

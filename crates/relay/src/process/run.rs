@@ -39,7 +39,7 @@ use crate::{
     verify::Verifier,
 };
 use anyhow::Context as _;
-use longhaul_admin::relay_record::Record;
+use longhaul_admin::{Endpoint, relay_record::Record};
 use longhaul_admission::{
     accounts::Accounts,
     descriptors::{DESCRIPTOR_LIMIT_TOO_LOW, DescriptorBudget},
@@ -95,7 +95,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let _probing = config.mtu_probing.then(enable_mtu_probing).transpose()?;
     let budget = divide_descriptors(&config)?;
     config.pool.pipes_max = budget.pipes_per_worker;
-    let endpoint = config.admin.map(longhaul_admin::listen).transpose()?;
+    let endpoints = open_endpoints(&config)?;
     let opened = open_listeners(&config, &mut passed)?;
     warn_of_descriptor_limit(budget.connections, config.limits.connections_max);
     let verifiers = open_verifiers(&opened)?;
@@ -130,7 +130,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let opened = ServingParts {
         listeners: opened,
         verifiers,
-        endpoint,
+        endpoints,
         handovers,
         balancer: balancer.into(),
     };
@@ -205,8 +205,8 @@ fn pseudonym() -> String {
 struct ServingParts {
     listeners: Vec<OpenListener>,
     verifiers: Vec<Verifier>,
-    /// Listening socket of the admin endpoint.
-    endpoint: Option<TcpListener>,
+    /// Listening sockets of the admin endpoint and of health checks.
+    endpoints: Vec<(Endpoint, TcpListener)>,
     /// Receivers of the workers, for connections that other workers accepted.
     handovers: Vec<Receiver<AcceptedConnection>>,
     balancer: Arc<LoadBalancer>,
@@ -217,7 +217,7 @@ fn serve(relay: &Arc<Relay>, opened: ServingParts, args: &Args) -> anyhow::Resul
     let ServingParts {
         listeners: opened,
         verifiers,
-        endpoint,
+        endpoints,
         handovers,
         balancer,
     } = opened;
@@ -235,7 +235,7 @@ fn serve(relay: &Arc<Relay>, opened: ServingParts, args: &Args) -> anyhow::Resul
     let interception = distributed.and_then(|()| start_interception(relay, rule_sets));
     let outcome = interception.and_then(|interception| {
         runtime.block_on(async {
-            serve_admin(relay, &registry, endpoint)?;
+            serve_endpoints(relay, &registry, endpoints)?;
             supervise((relay, &registry), args, &workers, interception.as_ref()).await
         })
     });
@@ -251,23 +251,46 @@ fn serve(relay: &Arc<Relay>, opened: ServingParts, args: &Args) -> anyhow::Resul
     outcome
 }
 
-/// Serves the admin endpoint until the runtime ends.
-fn serve_admin(
+fn open_endpoints(config: &Config) -> anyhow::Result<Vec<(Endpoint, TcpListener)>> {
+    let wanted = [
+        (Endpoint::Admin, config.admin),
+        (Endpoint::Health, config.health),
+    ];
+    let addresses = wanted
+        .into_iter()
+        .filter_map(|(kind, address)| Some((kind, address?)));
+    addresses
+        .map(|(kind, address)| Ok((kind, longhaul_admin::listen(kind, address)?)))
+        .collect()
+}
+
+/// Serves the endpoints until the runtime ends.
+fn serve_endpoints(
     relay: &Arc<Relay>,
     registry: &Arc<Registry>,
-    endpoint: Option<TcpListener>,
+    endpoints: Vec<(Endpoint, TcpListener)>,
 ) -> anyhow::Result<()> {
-    let Some(endpoint) = endpoint else {
-        return Ok(());
-    };
-    info!("listening admin {}", endpoint.local_addr()?);
+    for (kind, socket) in endpoints {
+        info!("listening {} {}", kind.name(), socket.local_addr()?);
+        if kind == Endpoint::Admin {
+            sample(relay, registry);
+        }
+        let socket = tokio::net::TcpListener::from_std(socket)?;
+        tokio::spawn(longhaul_admin::serve(
+            socket,
+            AdminSource(relay.clone()),
+            kind,
+        ));
+    }
+    Ok(())
+}
+
+/// Samples all connections, for the readers of the admin endpoint.
+fn sample(relay: &Arc<Relay>, registry: &Arc<Registry>) {
     let (sampled, registry) = (relay.clone(), registry.clone());
     tokio::spawn(async move { sampling::run(&sampled, &registry).await });
     let recorded = relay.clone();
     tokio::spawn(async move { sampling::write_history(&recorded).await });
-    let endpoint = tokio::net::TcpListener::from_std(endpoint)?;
-    tokio::spawn(longhaul_admin::serve(endpoint, AdminSource(relay.clone())));
-    Ok(())
 }
 
 type WorkerThread = std::thread::JoinHandle<io::Result<()>>;

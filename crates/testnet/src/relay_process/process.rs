@@ -175,6 +175,7 @@ fn is_listener(arg: &OsStr) -> bool {
         "--transparent",
         "--convert",
         "--admin",
+        "--health",
     ]
     .iter()
     .any(|flag| arg == *flag)

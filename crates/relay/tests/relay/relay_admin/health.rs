@@ -5,11 +5,14 @@ use crate::{
     relay_admin::endpoint::{Endpoint, send},
     relay_admin::forwarding,
 };
-use longhaul_testnet::relay_process::{Relay, accept, connect, listen_as_origin, refusing_address};
+use longhaul_testnet::relay_process::{
+    Relay, TEST_TIMEOUT, accept, connect, listen_as_origin, refusing_address,
+};
 use rustix::process::Signal;
 use std::{
     io::{Read, Write},
     process::Command,
+    time::Instant,
 };
 
 #[test]
@@ -36,6 +39,58 @@ fn reports_serving_then_draining() {
         status.success() && log.contains("no connection reset"),
         "{log}"
     );
+}
+
+/// Load balancers on other hosts learn the status under any name of this host, and nothing else.
+#[test]
+fn health_endpoint_serves_status_alone_on_any_address() {
+    let (_listener, address) = listen_as_origin();
+    let relay = forwarding(address, &["--health", "0.0.0.0:0", "--grace", "20s"]);
+    let port = relay.address("health").port();
+    let at = std::net::SocketAddr::from(([127, 0, 0, 2], port));
+    let ask = |method: &str, path: &str| {
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: relay.example\r\n");
+        send(
+            at,
+            &(head + "Content-Length: 0\r\nConnection: close\r\n\r\n"),
+        )
+    };
+    // A worker that waits for a busy machine is stalled for a while.
+    let await_status = |status: &str, code: u16| {
+        let body = format!("{{\"status\":\"{status}\"}}\n");
+        let begun = Instant::now();
+        loop {
+            let answer = ask("GET", "/healthz");
+            if answer.body == body {
+                return assert_eq!(answer.status, code, "{body}");
+            }
+            assert!(begun.elapsed() < TEST_TIMEOUT, "{answer:?}");
+        }
+    };
+    await_status("serving", 200);
+    assert_eq!(ask("HEAD", "/healthz").body, "");
+    for path in [
+        "/",
+        "/metrics",
+        "/api/v1/status",
+        "/api/v1/connections",
+        "/web/admin.js",
+    ] {
+        assert_eq!(ask("GET", path).status, 404, "{path}");
+    }
+    assert_eq!(ask("POST", "/api/v1/release").status, 405);
+    let client = connect(relay.address("forward"));
+    relay.signal(Signal::TERM);
+    await_status("draining", 503);
+    let next = [
+        "--socks5",
+        "127.0.0.1:0",
+        "--health",
+        &format!("0.0.0.0:{port}"),
+    ];
+    let _next = Relay::start(&next);
+    await_status("serving", 200);
+    drop(client);
 }
 
 /// A draining process keeps its admin address until its successor asks for it.
