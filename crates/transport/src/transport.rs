@@ -15,11 +15,20 @@ use rustix::net::{RecvFlags, recv};
 use std::{
     future::poll_fn,
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::Arc,
     task::{Context, Poll},
 };
 use tokio::{io::Interest, net::TcpStream};
+
+/// Returns the address as IPv4 if it is IPv4-mapped, as those of IPv4 connections to a socket on `[::]` are.
+#[must_use]
+pub fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => SocketAddr::new(ip.into(), address.port()),
+        IpAddr::V6(_) => address,
+    }
+}
 
 /// Transport connection; clones share it.
 ///
@@ -42,12 +51,13 @@ impl TransportStream {
         }
     }
 
-    /// Returns the local address.
+    /// Returns the local address, as IPv4 if it is IPv4-mapped.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        match self {
-            Self::Tcp(socket) => socket.local_addr(),
-            Self::Udt(stream) => Ok(stream.local_addr()),
-        }
+        let address = match self {
+            Self::Tcp(socket) => socket.local_addr()?,
+            Self::Udt(stream) => stream.local_addr(),
+        };
+        Ok(canonical(address))
     }
 
     /// Returns the peer's address; `None` once the connection is gone.

@@ -40,6 +40,9 @@ pub struct Options {
     pub send_buffer: Option<usize>,
     /// SO_RCVBUF in bytes. Ends autotuning of the receive buffer.
     pub receive_buffer: Option<usize>,
+    /// A socket that listens on `[::]` takes IPv4 connections, too; their addresses are IPv4-mapped. Otherwise `[::]:P`
+    /// and `0.0.0.0:P` can both be bound. The sysctl net.ipv6.bindv6only has no influence.
+    pub dual_stack: bool,
     /// SO_LINGER 0: a close sends RST and drops unsent data, also the close that the kernel does for a killed
     /// process. [`fin_on_close`] reverts it.
     pub reset_on_close: bool,
@@ -156,7 +159,11 @@ fn set_traffic_class(socket: &Socket, family: SocketAddr, dscp: u8) -> io::Resul
     let class = u32::from(dscp) << 2;
     match family {
         SocketAddr::V4(_) => socket.set_tos_v4(class),
-        SocketAddr::V6(_) => socket.set_tclass_v6(class),
+        SocketAddr::V6(_) => {
+            // For IPv4 connections of this socket, if it has any.
+            socket.set_tos_v4(class)?;
+            socket.set_tclass_v6(class)
+        }
     }
 }
 
@@ -251,8 +258,7 @@ const BACKLOG: i32 = 4096;
 fn bind_new(address: SocketAddr, options: &Options, share: bool) -> io::Result<Socket> {
     let socket = options.socket(address)?;
     if address.is_ipv6() {
-        // One family a listener, so that [::]:P and 0.0.0.0:P can both be bound.
-        socket.set_only_v6(true)?;
+        socket.set_only_v6(!options.dual_stack)?;
     }
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(share)?;

@@ -66,8 +66,8 @@ fn port_conflicts(config: &Config, n: usize) -> Vec<String> {
     found
 }
 
-/// Whether two addresses conflict. Port 0 never does, since the kernel chooses a free port. IPv6
-/// listeners accept no IPv4 connections.
+/// Whether two addresses conflict. Port 0 never does, since the kernel chooses a free port. A
+/// listener on [::] leaves IPv4 to a listener that has the port there.
 fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
     let one_for_all = a.ip().is_unspecified() || b.ip().is_unspecified();
     let same_ip = a.ip() == b.ip() || (one_for_all && a.is_ipv4() == b.is_ipv4());
@@ -162,6 +162,7 @@ mod tests {
             ("[::ffff:127.0.0.1]:80", "127.0.0.1:80"),
             ("[::]:80", "[::1]:80"),
             ("[::1]:80", "[::]:80"),
+            ("127.0.0.1:80", "[::]:80"),
         ] {
             assert!(
                 check_reaches(destination, address),
@@ -172,7 +173,6 @@ mod tests {
             ("127.0.0.1:81", "127.0.0.1:80"),
             ("127.0.0.2:80", "127.0.0.1:80"),
             ("192.0.2.1:80", "0.0.0.0:80"),
-            ("127.0.0.1:80", "[::]:80"),
             ("example.org:80", "127.0.0.1:80"),
         ] {
             assert!(

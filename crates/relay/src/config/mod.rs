@@ -22,7 +22,7 @@ use crate::config::{
     peer::{PeerConfig, peers},
     policy::{Policy, Rule, policy},
     profile::{Profile, Profiles, UPSTREAM, profiles},
-    settings::Settings,
+    settings::{Settings, Transport},
 };
 use longhaul_admission::descriptors::DescriptorDemand;
 use longhaul_command::exit::Refusal;
@@ -72,6 +72,22 @@ impl Config {
             pooled: self.peers.values().map(|peer| peer.pool).sum(),
             streams: streams.unwrap_or(1).into(),
         }
+    }
+
+    /// Whether a listener on `[::]` takes IPv4 connections, too: unless something else of this relay has the port on an
+    /// IPv4 address. Transparent listeners divert the connections of one family.
+    pub(crate) fn is_dual_stack(&self, listener: &ListenerConfig) -> bool {
+        let others = self
+            .listeners
+            .iter()
+            .filter(|other| other.transport == Transport::Tcp);
+        let addresses = others
+            .map(|other| other.address)
+            .chain(self.admin)
+            .chain(self.health);
+        let port = listener.address.port();
+        let mut on_ipv4 = addresses.filter(|at| at.is_ipv4() && at.port() == port && port != 0);
+        !matches!(listener.kind, Kind::Transparent { .. }) && on_ipv4.next().is_none()
     }
 
     /// Checks settings that are not from a file.

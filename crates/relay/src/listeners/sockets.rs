@@ -147,11 +147,10 @@ pub(crate) fn open_listener(
     if listener.transport == Transport::Udt {
         return open_udt_listener(listener);
     }
-    let (options, workers) = (socket_options(listener), config.limits.workers);
     let is_passed = !passed.is_empty();
     let sockets = match is_passed {
-        true => socket::adopt(passed, workers, &options),
-        false => socket::listen(listener.address, workers, &options),
+        true => socket::adopt(passed, config.limits.workers, &socket_options(listener)),
+        false => listen(config, listener),
     };
     let sockets = sockets
         .and_then(|sockets| with_initial_window(sockets, listener))
@@ -162,6 +161,24 @@ pub(crate) fn open_listener(
         Arc::new(listener),
         sockets.into_iter().map(ListenSocket::Tcp).collect(),
     ))
+}
+
+/// Opens the sockets of a listener. If another program has the port on IPv4, a listener on `[::]` takes IPv6 alone.
+fn listen(config: &Config, listener: &ListenerConfig) -> io::Result<Vec<TcpListener>> {
+    let (address, workers) = (listener.address, config.limits.workers);
+    let options = options_to_open(config, listener);
+    let opened = socket::listen(address, workers, &options);
+    let is_taken = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
+    if address.is_ipv4() || !options.dual_stack || !opened.as_ref().is_err_and(is_taken) {
+        return opened;
+    }
+    let ipv6_alone = socket::Options {
+        dual_stack: false,
+        ..options
+    };
+    let opened = socket::listen(address, workers, &ipv6_alone)?;
+    warn!("{address} takes IPv6 alone: another program has the port on IPv4");
+    Ok(opened)
 }
 
 fn open_udt_listener(listener: &ListenerConfig) -> anyhow::Result<OpenListener> {
@@ -192,6 +209,14 @@ pub(crate) fn socket_options(listener: &ListenerConfig) -> socket::Options {
         save_syn: matches!(listener.kind, Kind::Transparent { .. }),
         mark: keeps_source.then_some(DOWNSTREAM_MARK).or(own),
         ..listener.profile.options.clone()
+    }
+}
+
+/// Options of sockets that the relay opens itself; the family of passed ones was decided by their opener.
+pub(crate) fn options_to_open(config: &Config, listener: &ListenerConfig) -> socket::Options {
+    socket::Options {
+        dual_stack: config.is_dual_stack(listener),
+        ..socket_options(listener)
     }
 }
 

@@ -153,7 +153,8 @@ const CLOUD_METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x2
 /// Returns whether a connection from this host to `to` reaches a listener on `listener`.
 pub(crate) fn reaches_listener(listener: SocketAddr, to: SocketAddr) -> io::Result<bool> {
     let (at, to_ip) = (listener.ip().to_canonical(), to.ip().to_canonical());
-    let is_everywhere = at.is_unspecified() && at.is_ipv4() == to_ip.is_ipv4();
+    // A listener on [::] may take IPv4, too.
+    let is_everywhere = at.is_unspecified() && (at.is_ipv6() || to_ip.is_ipv4());
     match listener.port() == to.port() {
         true if is_everywhere && !to_ip.is_loopback() => is_local_address(to_ip),
         same_port => Ok(same_port && (is_everywhere || at == to_ip)),
@@ -225,5 +226,22 @@ mod tests {
         assert_eq!(led_to("[::ffff:0.0.0.0]:1"), "127.0.0.1:1");
         assert_eq!(led_to("192.0.2.1:1"), "192.0.2.1:1");
         assert_eq!(led_to("[fe80::1%7]:1"), "[fe80::1%7]:1");
+    }
+
+    #[test]
+    fn listener_on_all_addresses_is_reached_by_those_of_both_families() {
+        for (listener, to, reached) in [
+            ("[::]:1080", "127.0.0.1:1080", true),
+            ("[::]:1080", "[::1]:1080", true),
+            ("[::]:1080", "[::ffff:127.0.0.1]:1080", true),
+            ("0.0.0.0:1080", "127.0.0.1:1080", true),
+            ("0.0.0.0:1080", "[::1]:1080", false),
+            ("[::1]:1080", "127.0.0.1:1080", false),
+            ("[::]:1080", "127.0.0.1:1081", false),
+            ("[::]:1080", "192.0.2.1:1080", false),
+        ] {
+            let found = reaches_listener(listener.parse().unwrap(), to.parse().unwrap());
+            assert_eq!(found.unwrap(), reached, "{listener} {to}");
+        }
     }
 }

@@ -13,7 +13,11 @@ use longhaul_protocol::{
     failure::Failure,
     proxy_protocol::{Header, bytes_missing, encode_v1, encode_v2, parse},
 };
-use longhaul_transport::{channel::read_some, tls::Tls, transport::TransportStream};
+use longhaul_transport::{
+    channel::read_some,
+    tls::Tls,
+    transport::{TransportStream, canonical},
+};
 use sha2::{Digest as _, Sha256};
 use std::{
     net::SocketAddr,
@@ -39,6 +43,7 @@ impl Session {
             destination,
         } = header
         {
+            let source = canonical(source);
             self.client_address = source;
             self.proxied_destination = Some(destination);
             self.rate_limits = self

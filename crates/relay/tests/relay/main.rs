@@ -8,6 +8,7 @@ mod relay_conformance;
 mod relay_conntrack;
 mod relay_dead_connections;
 mod relay_dscp;
+mod relay_dual_stack;
 mod relay_ends;
 mod relay_environment;
 mod relay_error_reports;

@@ -7,8 +7,8 @@ use crate::{
     listeners::{
         listener::Listener,
         sockets::{
-            ListenSocket, WorkerSocket, is_supported, open_listener, socket_options,
-            with_initial_window,
+            ListenSocket, WorkerSocket, is_supported, open_listener, options_to_open,
+            socket_options, with_initial_window,
         },
     },
     relay::Relay,
@@ -224,7 +224,10 @@ fn open_sockets(
     let prepared = steps.map(|(step, listener_config)| match *step {
         Step::Keep(n) => Ok((listeners[n].clone(), listener_config.clone(), None)),
         Step::Reopen(n) => {
-            let (address, options) = (listeners[n].address, socket_options(listener_config));
+            let (address, options) = (
+                listeners[n].address,
+                options_to_open(config, listener_config),
+            );
             let sockets =
                 longhaul_linux::socket::listen_shared(address, config.limits.workers, &options)
                     .and_then(|sockets| with_initial_window(sockets, listener_config))

@@ -16,7 +16,7 @@ use crate::{
 };
 use longhaul_admission::exhaustion::{self, is_exhaustion};
 use longhaul_linux::pipe_pool::Pool;
-use longhaul_transport::transport::TransportStream;
+use longhaul_transport::transport::{TransportStream, canonical};
 use longhaul_udt::socket::Socket;
 use std::{
     io,
@@ -201,6 +201,7 @@ impl Acceptor {
     /// Waits for memory and a permit, then dispatches the connection. Meanwhile, other clients wait
     /// in the listen queue.
     async fn admit(&self, client: impl Into<TransportStream>, address: SocketAddr) {
+        let address = canonical(address);
         self.relay.memory.wait_for_room(address.ip()).await;
         let Ok(permit) = self.relay.connection_permits.clone().acquire_owned().await else {
             return;
