@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Eviction: chooses the connections that end when the memory budget is used up. Stalled connections end first, then
+//! Eviction: chooses the connections that end when the memory budget is used up. Inactive connections end first, then
 //! those of clients above their share. If other clients have waited for a while, connections of clients above an equal
 //! part end last. Within each of these groups, the client that holds most comes first, with its largest connections
 //! first.
@@ -20,8 +20,8 @@ pub struct ConnectionMemory {
     pub holder: Holder,
     /// Number of bytes in socket buffers and pipes.
     pub bytes: u64,
-    /// Whether one end has not read its buffered bytes for a while.
-    pub is_stalled: bool,
+    /// Whether one end has not read its buffered bytes for a while, or an HTTP client has made no request for a while.
+    pub is_inactive: bool,
 }
 
 /// Bounds on memory in bytes.
@@ -50,8 +50,7 @@ pub struct WaitingClients<'a> {
     pub waited_long: bool,
 }
 
-/// Chooses the connections to end; none while their sum is below the budget. A client keeps its connections that are
-/// not stalled if no other client holds memory or waiting.
+/// Chooses the connections to end; none while their sum is below the budget. A client keeps its active connections if no other client holds memory or waiting.
 pub fn choose(
     mut holdings: Vec<ConnectionMemory>,
     bounds: Bounds,
@@ -74,7 +73,7 @@ pub fn choose(
     let is_due = |reason, holding: &ConnectionMemory, remaining| {
         let holder = &holding.holder;
         match reason {
-            Reason::Stalled => holding.is_stalled,
+            Reason::Inactive => holding.is_inactive,
             Reason::AboveShare => !holder.is_relay && remaining > bounds.share && !is_alone(holder),
             Reason::AboveEqualPart => {
                 !holder.is_relay && remaining > equal_part && waiting.waited_long
@@ -83,7 +82,7 @@ pub fn choose(
     };
     let mut remaining = held.clone();
     let mut chosen = Vec::new();
-    for reason in [Reason::Stalled, Reason::AboveShare, Reason::AboveEqualPart] {
+    for reason in [Reason::Inactive, Reason::AboveShare, Reason::AboveEqualPart] {
         holdings.retain(|holding| {
             let remaining = remaining
                 .get_mut(&holding.holder)
@@ -111,8 +110,8 @@ fn equal_part(held: &HashMap<Holder, u64>, bounds: Bounds, waiting: WaitingClien
 /// Reason for which a connection may end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reason {
-    /// One end has not read its buffered bytes for a while.
-    Stalled,
+    /// Nothing moves: see [`ConnectionMemory::is_inactive`].
+    Inactive,
     /// The client holds more than its share, and others hold memory or wait.
     AboveShare,
     /// Others have waited for a while, and the client has more than an equal part.
@@ -138,13 +137,13 @@ mod tests {
                 is_relay: false,
             },
             bytes,
-            is_stalled: false,
+            is_inactive: false,
         }
     }
 
     fn stalled(holding: ConnectionMemory) -> ConnectionMemory {
         ConnectionMemory {
-            is_stalled: true,
+            is_inactive: true,
             ..holding
         }
     }

@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | file descriptors | [`descriptors`]: connections, pipes and lookups that RLIMIT_NOFILE has room for | clients wait in the listen queue; [`exhaustion`] retries |
 //! | memory in socket buffers | [`memory`] | new connections wait; [`eviction`] chooses the connections that end |
+//! | connections | [`descriptors`], or the limit of the configuration | [`idle_clients`] leave; other clients wait in the listen queue |
 //! | name lookups | [`lookups`] | the oldest lookup of the client that has most is cancelled |
 //! | bandwidth | [`rate_limits`] | reads wait |
 //! | password attempts | [`penalties`] | the wait between two attempts doubles |
@@ -18,6 +19,7 @@ pub mod accounts;
 pub mod descriptors;
 pub mod eviction;
 pub mod exhaustion;
+pub mod idle_clients;
 pub mod lookups;
 pub mod memory;
 pub mod penalties;

@@ -16,6 +16,7 @@ use longhaul_admin::relay_record::RelayRecord;
 use longhaul_admission::{
     accounts::{Accounts, Holder},
     descriptors::DescriptorBudget,
+    idle_clients::IdleClients,
     lookups::Lookups,
     memory::Memory,
 };
@@ -54,6 +55,8 @@ pub(crate) struct Relay {
     pub(crate) reloads: ReloadState,
     /// One permit for each connection that may be open.
     pub(crate) connection_permits: Arc<Semaphore>,
+    /// HTTP clients whose connections a full relay may close.
+    pub(crate) idle_clients: IdleClients,
     /// Number of permits, used or not. A reload may change it.
     pub(crate) permits_total: AtomicU32,
     /// Division of the file descriptors at the start.
@@ -83,6 +86,11 @@ impl Relay {
             None if holder.address.is_loopback() => usize::MAX,
             None => CLIENT_SHARE * (permits_left + 1),
         }
+    }
+
+    /// Returns whether no further connection can be served.
+    pub(crate) fn is_full(&self) -> bool {
+        self.connection_permits.available_permits() == 0
     }
 
     /// Returns the current configuration with its peers.

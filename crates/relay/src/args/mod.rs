@@ -188,9 +188,14 @@ pub struct Args {
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) connect_timeout: Option<Time>,
 
-    /// Time limit for a client's request [default: 10s]
+    /// Time limit for a client's request, from its first byte [default: 10s]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) handshake_timeout: Option<Time>,
+
+    /// Disconnect an HTTP client that sends no request for this time, before its first one or
+    /// between two [default: 5m]
+    #[arg(long, value_name = "TIME", help_heading = "Limits")]
+    pub(crate) http_idle_timeout: Option<Time>,
 
     /// Longest time without a reply from an HTTP or FTP server that owes a response [default: 5m]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]

@@ -92,6 +92,7 @@ impl Args {
         override_with(&mut limits.workers, self.workers);
         override_with(&mut limits.connect_timeout, self.connect_timeout);
         override_with(&mut limits.handshake_timeout, self.handshake_timeout);
+        override_with(&mut limits.http_idle_timeout, self.http_idle_timeout);
         override_with(&mut limits.response_timeout, self.response_timeout);
         override_with(&mut limits.tunnel_idle_timeout, self.tunnel_idle_timeout);
         override_with(&mut limits.grace, self.grace);

@@ -95,6 +95,7 @@ struct LimitSummary {
     workers: usize,
     connect_timeout_s: f64,
     handshake_timeout_s: f64,
+    http_idle_timeout_s: f64,
     response_timeout_s: f64,
     stall_timeout_s: f64,
     /// `None` if idle tunnels are never closed.
@@ -317,6 +318,7 @@ impl LimitSummary {
             workers: limits.workers,
             connect_timeout_s: limits.connect_timeout.as_secs_f64(),
             handshake_timeout_s: limits.handshake_timeout.as_secs_f64(),
+            http_idle_timeout_s: limits.http_idle_timeout.as_secs_f64(),
             response_timeout_s: limits.response_timeout.as_secs_f64(),
             stall_timeout_s: limits.stall_timeout.as_secs_f64(),
             tunnel_idle_timeout_s: limits.tunnel_idle_timeout.map(|time| time.as_secs_f64()),
@@ -488,9 +490,10 @@ impl Display for LimitSummary {
             f,
             "  a client     {connections} connections at most, {lookups} lookups of names"
         )?;
-        let [connect, handshake, response, stall, grace] = [
+        let [connect, handshake, idle, response, stall, grace] = [
             self.connect_timeout_s,
             self.handshake_timeout_s,
+            self.http_idle_timeout_s,
             self.response_timeout_s,
             self.stall_timeout_s,
             self.grace_s,
@@ -498,7 +501,7 @@ impl Display for LimitSummary {
         .map(Time::from_secs_f64);
         writeln!(
             f,
-            "  times        connect {connect}, handshake {handshake}, response {response}, stall {stall}, grace {grace}"
+            "  times        connect {connect}, handshake {handshake}, idle HTTP client {idle}, response {response}, stall {stall}, grace {grace}"
         )?;
         match self.tunnel_idle_timeout_s.map(Time::from_secs_f64) {
             Some(time) => writeln!(f, "  tunnels      close after {time} without data"),

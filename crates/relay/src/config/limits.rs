@@ -12,6 +12,8 @@ use std::{fmt, ops::RangeInclusive, time::Duration};
 pub(crate) struct Limits {
     pub(crate) connect_timeout: Duration,
     pub(crate) handshake_timeout: Duration,
+    /// HTTP: time after which a client that sends no request is disconnected.
+    pub(crate) http_idle_timeout: Duration,
     /// HTTP and FTP: time after which the relay gives up a server that owes a response and sends nothing.
     pub(crate) response_timeout: Duration,
     pub(crate) connections_max: u32,
@@ -58,6 +60,9 @@ const PIPE_DEFAULT: Bytes = Bytes::new(1 << 20);
 const TIMEOUT_DEFAULT: Time = Time::from_millis(10_000);
 /// Longer than a long poll, or the preparation of a large report, usually takes.
 const RESPONSE_TIMEOUT_DEFAULT: Time = Time::from_millis(300_000);
+/// Longer than HTTP clients usually keep an idle connection themselves (Go 90 s, Firefox 115 s, curl 118 s), so that
+/// they, and not the relay, decide. Programs that report once a minute find it open.
+const HTTP_IDLE_TIMEOUT_DEFAULT: Time = Time::from_millis(300_000);
 /// Twice the default age at which a relay replaces pooled connections.
 pub(crate) const IDLE_TIMEOUT_DEFAULT: Time = Time::from_millis(120_000);
 /// About the time for which address translators must keep idle connections (RFC 5382 REQ-5: 2 h 4
@@ -90,9 +95,11 @@ pub(crate) fn limits(settings: &Settings) -> anyhow::Result<Limits> {
     };
     let [connect, handshake] = [limits.connect_timeout, limits.handshake_timeout];
     let [response, stall] = [limits.response_timeout, limits.stall_timeout];
+    let http_idle = limits.http_idle_timeout;
     Ok(Limits {
         connect_timeout: time("connect_timeout", connect, TIMEOUT_DEFAULT)?,
         handshake_timeout: time("handshake_timeout", handshake, TIMEOUT_DEFAULT)?,
+        http_idle_timeout: time("http_idle_timeout", http_idle, HTTP_IDLE_TIMEOUT_DEFAULT)?,
         response_timeout: time("response_timeout", response, RESPONSE_TIMEOUT_DEFAULT)?,
         connections_max: check_range(
             "connections",

@@ -306,6 +306,8 @@ pub(crate) struct LimitSettings {
     pub(crate) workers: Option<u16>,
     pub(crate) connect_timeout: Option<Time>,
     pub(crate) handshake_timeout: Option<Time>,
+    /// HTTP: time after which a client that sends no request is disconnected.
+    pub(crate) http_idle_timeout: Option<Time>,
     /// HTTP and FTP: time after which a silent origin that owes a response is given up.
     pub(crate) response_timeout: Option<Time>,
     /// Idle time after which a tunnel is closed; 0s is never.

@@ -43,6 +43,7 @@ use longhaul_admin::{Endpoint, relay_record::Record};
 use longhaul_admission::{
     accounts::Accounts,
     descriptors::{DESCRIPTOR_LIMIT_TOO_LOW, DescriptorBudget},
+    idle_clients::IdleClients,
     lookups::Lookups,
     memory::{self, Memory},
 };
@@ -120,6 +121,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         journal: journal.unwrap_or_default(),
         access_log: access_log.unwrap_or_default(),
         connection_permits: Arc::new(Semaphore::new(budget.connections)),
+        idle_clients: IdleClients::default(),
         permits_total: (budget.connections as u32).into(),
         budget,
         thread_exit: ThreadExitSignal::new(),

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory that HTTP uses for one client's connection: part of the memory budget.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::Relaxed},
+use parking_lot::Mutex;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
 };
 
 /// Maximum size of a message head in bytes, and of its buffer. A larger head gets status 431.
@@ -23,6 +27,8 @@ pub(crate) struct HttpMemory {
     read: AtomicUsize,
     /// Bytes not yet taken by the client.
     queued: AtomicUsize,
+    /// Time since which the client has no request open.
+    idle_since: Mutex<Option<Instant>>,
 }
 
 /// Counts one hyper connection until it is dropped.
@@ -60,6 +66,17 @@ impl HttpMemory {
     /// Records that a whole message was read.
     pub(crate) fn end_message(&self) {
         self.read.store(0, Relaxed);
+    }
+
+    /// Sets the time since which the client has no request open; `None` if it has one.
+    pub(crate) fn set_idle(&self, since: Option<Instant>) {
+        *self.idle_since.lock() = since;
+    }
+
+    /// Returns for how long the client has had no request open.
+    pub(crate) fn idle_for(&self, now: Instant) -> Duration {
+        let since = *self.idle_since.lock();
+        since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
     /// Sets the number of bytes that wait for the client.

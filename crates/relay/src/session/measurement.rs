@@ -127,13 +127,14 @@ impl Session {
         self.socket_memory() + self.pauses.held_bytes() + self.http.bytes()
     }
 
-    /// Returns the connection's memory, and whether a receiver has been stalled for `stall_min`.
-    pub(crate) fn memory_usage(&self, now: Instant, stall_min: Duration) -> ConnectionMemory {
+    /// Returns the connection's memory, and whether a receiver has been stalled, or an HTTP client idle, for
+    /// `inactive_min`.
+    pub(crate) fn memory_usage(&self, now: Instant, inactive_min: Duration) -> ConnectionMemory {
         ConnectionMemory {
             number: self.number,
             holder: self.account.holder,
             bytes: self.memory(),
-            is_stalled: self.stalled_for(now) >= stall_min,
+            is_inactive: self.stalled_for(now).max(self.http.idle_for(now)) >= inactive_min,
         }
     }
 

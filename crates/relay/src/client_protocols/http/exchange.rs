@@ -137,6 +137,12 @@ impl Exchange {
         }
     }
 
+    /// Refuses a head that was not complete in time (RFC 9110 §15.5.9).
+    pub(super) fn refuse_slow_head(&self) {
+        let reason = "the request was not complete in time (limits.handshake_timeout)";
+        self.refuse(StatusCode::REQUEST_TIMEOUT, Some(reason.to_owned()));
+    }
+
     pub(super) fn is_refused(&self) -> bool {
         self.0.lock().refusal.is_some()
     }

@@ -6,6 +6,7 @@
 use crate::{
     client_protocols::http::{
         exchange::{CONTINUE, Exchange, ExchangePhase, Framing},
+        head_timer::{HeadPhase, HeadTimer},
         rate_limited_io::RateLimitedIo,
         trailers::{LAST_CHUNK, PendingWrite, without_last_chunk},
     },
@@ -38,6 +39,7 @@ pub(crate) struct MessageStream {
     stream: RateLimitedIo,
     exchange: Arc<Exchange>,
     memory: Arc<HttpMemory>,
+    timer: HeadTimer,
     /// Bytes that were read ahead of hyper.
     read_ahead: BytesMut,
     /// Bytes of `read_ahead` that were searched for the end of a head.
@@ -56,6 +58,8 @@ enum ReadState {
     Chunked(ChunkedBody),
     /// Anything: the bytes are not HTTP.
     Unframed,
+    /// Nothing: the time for a head is over.
+    TimedOut,
 }
 
 impl ReadState {
@@ -70,11 +74,13 @@ impl MessageStream {
         stream: RateLimitedIo,
         exchange: Arc<Exchange>,
         memory: Arc<HttpMemory>,
+        timer: HeadTimer,
     ) -> Self {
         Self {
             stream,
             exchange,
             memory,
+            timer,
             read_ahead: BytesMut::new(),
             searched: 0,
             state: ReadState::Head,
@@ -92,7 +98,8 @@ impl MessageStream {
         self.read_ahead.freeze()
     }
 
-    /// Reads until a head is complete or can't become one; then hyper reports the error.
+    /// Reads until a head is complete or can't become one, in which case hyper reports the error, or until its time is
+    /// over.
     pub(super) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.state == ReadState::Head {
             self.read_ahead.advance(empty_lines(&self.read_ahead));
@@ -100,14 +107,38 @@ impl MessageStream {
             self.searched = self.read_ahead.len();
             if let Some(end) = end {
                 self.release_head(end);
-            } else if is_hopeless(&self.read_ahead)
-                || self.searched >= HEAD_LEN_MAX
-                || ready!(self.poll_fill(cx))? == 0
-            {
+            } else if is_hopeless(&self.read_ahead) || self.searched >= HEAD_LEN_MAX {
                 self.state = ReadState::Unframed;
+            } else {
+                ready!(self.poll_more_of_head(cx))?;
             }
         }
+        self.timer.stop();
         Poll::Ready(Ok(()))
+    }
+
+    fn poll_more_of_head(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.poll_fill(cx)? {
+            Poll::Ready(0) => self.state = ReadState::Unframed,
+            Poll::Ready(_) => {}
+            Poll::Pending => ready!(self.poll_timeout(cx)),
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ready when the time for a head is over. A client that has begun one learns why; an idle one sees the end of the
+    /// connection.
+    fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let phase = match self.has_no_input() {
+            true => HeadPhase::Idle,
+            false => HeadPhase::Begun,
+        };
+        ready!(self.timer.poll_expired(phase, cx));
+        if phase == HeadPhase::Begun {
+            self.exchange.refuse_slow_head();
+        }
+        self.state = ReadState::TimedOut;
+        Poll::Ready(())
     }
 
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
@@ -159,6 +190,7 @@ impl MessageStream {
         let most = match self.state {
             // End of the stream.
             _ if is_refused => 0,
+            ReadState::TimedOut => 0,
             ReadState::HeadRest(len) => len,
             ReadState::Body(len) => usize::try_from(len).unwrap_or(usize::MAX),
             _ => usize::MAX,
@@ -195,6 +227,9 @@ impl AsyncRead for MessageStream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let limit = ready!(self.poll_read_limit(cx))?.min(buffer.remaining());
+        if limit == 0 {
+            return Poll::Ready(Ok(()));
+        }
         if !self.read_ahead.is_empty() {
             let len = self.read_ahead.len().min(limit);
             let mut part = self.read_ahead.split_to(len);

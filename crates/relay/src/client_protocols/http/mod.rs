@@ -8,6 +8,7 @@ mod exchange;
 mod ftp_refusal;
 #[cfg(feature = "ftp")]
 mod ftp_request;
+mod head_timer;
 mod message_stream;
 mod origin;
 mod proxy;
@@ -21,6 +22,7 @@ use crate::{
         http::{
             await_reply::AwaitReply,
             exchange::Exchange,
+            head_timer::HeadTimer,
             message_stream::MessageStream,
             proxy::{
                 Body, ClientRequest, ErrorResponse, FIELDS_MAX, Proxy, Tunnel, own_body,
@@ -40,7 +42,7 @@ use hyper::{
     Method, Response, StatusCode, header, server::conn::http1, service::service_fn,
     upgrade::OnUpgrade,
 };
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use longhaul_admission::rate_limits::Direction;
 use longhaul_protocol::{
     destination::Destination,
@@ -51,18 +53,10 @@ use longhaul_protocol::{
 };
 use longhaul_transport::leg::Leg;
 use parking_lot::Mutex;
-use std::{
-    convert::Infallible,
-    future::poll_fn,
-    io,
-    pin::pin,
-    sync::{Arc, Weak},
-    task::Poll,
-};
+use std::{convert::Infallible, future::poll_fn, io, pin::pin, sync::Arc, task::Poll};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     select,
-    time::timeout,
 };
 
 /// Field that names the cause of an error (RFC 9209 §2).
@@ -78,7 +72,7 @@ pub(crate) async fn serve(session: &Arc<Session>) -> End {
         tunnel: Mutex::default(),
     });
     let mut messages = open_stream(session, &proxy.exchange);
-    if let Err(end) = await_head(session, &mut messages).await {
+    if let Err(end) = await_head(&proxy, &mut messages).await {
         return end;
     }
     // Boxed, so that a client whose first head is incomplete takes no memory for an exchange.
@@ -109,23 +103,23 @@ fn open_stream(session: &Arc<Session>, exchange: &Arc<Exchange>) -> MessageStrea
     };
     let (limits, memory) = (session.rate_limits().clone(), session.http.clone());
     let rate_limited = RateLimitedIo::new(stream, limits, memory.clone());
-    MessageStream::new(rate_limited, exchange.clone(), memory)
+    let timer = HeadTimer::new(&session.relay, &session.config.limits, &memory);
+    MessageStream::new(rate_limited, exchange.clone(), memory, timer)
 }
 
-/// Waits for the first head. If the client leaves or the relay drains before the client has sent a
-/// byte, the session ends without an error.
-async fn await_head(session: &Session, messages: &mut MessageStream) -> Result<(), End> {
-    let limit = session.config.limits.handshake_timeout;
-    let mut draining = pin!(session.relay.lifecycle.wait_for(Phase::Drain));
+/// Waits for the first head. If the client leaves, stays idle for too long, or the relay drains before the client has
+/// sent a byte, the session ends without an error.
+async fn await_head(proxy: &Proxy, messages: &mut MessageStream) -> Result<(), End> {
+    let mut draining = pin!(proxy.session.relay.lifecycle.wait_for(Phase::Drain));
     let head = poll_fn(|cx| match messages.poll_head(cx) {
         Poll::Pending if messages.has_no_input() => draining.as_mut().poll(cx).map(Ok),
         polled => polled,
     });
-    match timeout(limit, head).await {
-        Ok(Ok(())) if messages.has_no_input() => Err(End::Finished),
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(End::Broken(Side::Downstream, error)),
-        Err(_) => Err(session.fail(Failure::HandshakeTimeout)),
+    match (head.await, proxy.exchange.take_refusal()) {
+        (Ok(()), _) if messages.has_no_input() => Err(End::Finished),
+        (Ok(()), None) => Ok(()),
+        (Ok(()), Some(refusal)) => Err(proxy.send_refusal(refusal, None).await),
+        (Err(error), _) => Err(End::Broken(Side::Downstream, error)),
     }
 }
 
@@ -170,8 +164,6 @@ async fn serve_requests(proxy: &Arc<Proxy>, messages: MessageStream) -> hyper::R
         async move { Ok::<_, Infallible>(proxy.respond(request).await) }
     });
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(session.config.limits.handshake_timeout)
         .max_headers(FIELDS_MAX)
         .max_header_size(HEAD_LEN_MAX)
         .max_buf_size(HEAD_LEN_MAX)
@@ -231,7 +223,10 @@ impl Proxy {
         let reason = reason.or(error.map(|error| format!("the request can't be read: {error}")));
         let answer = text_response_bytes(status, &reason.unwrap_or_default());
         Box::pin(reply_and_close(&self.session.client_leg(), &answer)).await;
-        self.session.fail(Failure::BadRequest)
+        self.session.fail(match status {
+            StatusCode::REQUEST_TIMEOUT => Failure::HandshakeTimeout,
+            _ => Failure::BadRequest,
+        })
     }
 
     /// Returns an error response with a message and a Proxy-Status field (RFC 9209). It names other
@@ -329,16 +324,6 @@ impl Proxy {
     /// Handles an exchange that did not end with a clean close between two requests.
     async fn on_exchange_error(&self, error: hyper::Error) -> End {
         let origin = self.origin.lock().await;
-        if error.is_timeout() {
-            // Either the keep-alive time has expired, or the first request never completed.
-            return match self.last_upstream.lock().ptr_eq(&Weak::new()) {
-                false => End::Finished,
-                true => {
-                    self.session.client.fin_on_close();
-                    self.session.fail(Failure::HandshakeTimeout)
-                }
-            };
-        }
         // A message was truncated on one side, so it must not end cleanly on the other (invariant
         // 3 in ARCHITECTURE.md).
         if let Some(origin) = &*origin {

@@ -21,8 +21,8 @@ use tokio::{task::yield_now, time::sleep};
 
 const INTERVAL_PER_CONNECTION: Duration = Duration::from_micros(100);
 
-/// Stall after which a connection is evicted first when memory is short.
-const STALLED_AFTER: Duration = Duration::from_secs(10);
+/// Time after which a stalled or idle connection is evicted first when memory is short.
+const INACTIVE_AFTER: Duration = Duration::from_secs(10);
 
 /// Time that a client may wait for its own connections to free memory. After that, other clients
 /// may wait behind it in listen queues, which can't be inspected.
@@ -41,7 +41,7 @@ pub(crate) async fn enforce_memory(relay: &Relay, registry: &Registry) {
         let sessions = registry.all();
         let connections = sessions.len() as u32;
         let now = Instant::now();
-        let usage_of = |session: &Arc<Session>| session.memory_usage(now, STALLED_AFTER);
+        let usage_of = |session: &Arc<Session>| session.memory_usage(now, INACTIVE_AFTER);
         let usages = sessions.iter().map(usage_of).collect();
         drop(sessions);
         evict(relay, registry, usages);
