@@ -106,6 +106,11 @@ impl Session {
         })
     }
 
+    /// Returns the kernel counters of each socket of the client's leg; none once it is closed.
+    pub(super) fn client_tcp_info(&self) -> Vec<TcpInfo> {
+        tcp_info(self.client_transport())
+    }
+
     fn client_transport(&self) -> LegTransport<'_> {
         LegTransport::new(&self.client, self.client_bundle())
     }

@@ -3,6 +3,7 @@
 
 pub(crate) mod client;
 pub(crate) mod close;
+pub(crate) mod delivery;
 pub(crate) mod http_memory;
 pub(crate) mod measurement;
 pub(crate) mod stall;

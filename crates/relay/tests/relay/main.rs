@@ -21,6 +21,7 @@ mod relay_http_expect;
 mod relay_http_heads;
 mod relay_http_idle;
 mod relay_http_messages;
+mod relay_http_truncation;
 mod relay_icmp;
 #[cfg(feature = "bpf")]
 mod relay_initial_window;

@@ -8,7 +8,7 @@ use longhaul_protocol::proxy_headers::waits_for_100;
 use parking_lot::Mutex;
 use std::{
     mem::take,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll, Waker, ready},
 };
 
 /// Interim response that hyper writes by itself when the body of a request with `Expect:
@@ -181,14 +181,25 @@ impl Exchange {
         self.0.lock().body.take()
     }
 
-    /// Ready once the previous response is flushed: then the next request may begin.
-    pub(super) fn poll_next_request(&self, cx: &Context<'_>) -> Poll<()> {
+    /// Notes that hyper may hold output that it has not written yet.
+    pub(super) fn require_flush(&self) {
+        self.0.lock().unflushed = true;
+    }
+
+    /// Ready once all output is written and flushed.
+    pub(super) fn poll_flushed(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.0.lock();
         if state.unflushed {
             state.waker = Some((cx.waker().clone(), true));
             return Poll::Pending;
         }
-        state.phase = ExchangePhase::AwaitRequest;
+        Poll::Ready(())
+    }
+
+    /// Ready once the previous response is flushed: then the next request may begin.
+    pub(super) fn poll_next_request(&self, cx: &Context<'_>) -> Poll<()> {
+        ready!(self.poll_flushed(cx));
+        self.0.lock().phase = ExchangePhase::AwaitRequest;
         Poll::Ready(())
     }
 }

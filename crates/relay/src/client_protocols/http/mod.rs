@@ -3,6 +3,7 @@
 //! one by one over a persistent connection.
 
 mod await_reply;
+mod deferred_error;
 mod exchange;
 #[cfg(not(feature = "ftp"))]
 mod ftp_refusal;
@@ -21,6 +22,7 @@ use crate::{
         handshake::{lingering_close, reply_and_close},
         http::{
             await_reply::AwaitReply,
+            deferred_error::DeferredError,
             exchange::Exchange,
             head_timer::HeadTimer,
             message_stream::MessageStream,
@@ -161,7 +163,10 @@ async fn serve_requests(proxy: &Arc<Proxy>, messages: MessageStream) -> hyper::R
     let service = service_fn(move |request| {
         let proxy = handler.clone();
         proxy.exchange.begin(&request);
-        async move { Ok::<_, Infallible>(proxy.respond(request).await) }
+        async move {
+            let response = proxy.respond(request).await;
+            Ok::<_, Infallible>(response.map(|body| DeferredError::new(body, &proxy.exchange)))
+        }
     });
     let connection = http1::Builder::new()
         .max_headers(FIELDS_MAX)
@@ -323,13 +328,17 @@ impl Proxy {
 
     /// Handles an exchange that did not end with a clean close between two requests.
     async fn on_exchange_error(&self, error: hyper::Error) -> End {
-        let origin = self.origin.lock().await;
         // A message was truncated on one side, so it must not end cleanly on the other (invariant
         // 3 in ARCHITECTURE.md).
-        if let Some(origin) = &*origin {
+        if let Some(origin) = &*self.origin.lock().await {
             origin.upstream.leg.transport().reset_on_close();
         }
-        End::Broken(failed_side(&error), io::Error::other(error))
+        let side = failed_side(&error);
+        if side == Side::Upstream {
+            let patience = self.session.config.limits.stall_timeout;
+            self.session.deliver(patience).await;
+        }
+        End::Broken(side, io::Error::other(error))
     }
 
     /// Resets the connection to the origin after the client has left in mid-exchange.

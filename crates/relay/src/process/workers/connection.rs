@@ -45,6 +45,8 @@ pub(crate) async fn run(connection: AcceptedConnection, resources: WorkerResourc
             end: End::Cut,
         };
         let end = serve(&session, proxy_header).await;
+        // Boxed, so that an idle connection does not need the space.
+        Box::pin(session.deliver_before_reset(&end)).await;
         match end {
             // No request was ever made on it as a connection of its own.
             End::Joined(ticket) => {

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Delivery of what a destination sent before it ended abnormally. A reset discards the bytes that are queued in a
+//! socket. So the reset of the client's leg waits until the client has acknowledged them.
+
+use crate::{
+    session::{Session, stall::StallDetector},
+    transfer::{End, Side},
+};
+use std::time::{Duration, Instant};
+use tokio::{select, time::sleep};
+
+/// Time for which the client of a tunnel may keep its receive window closed before the reset. It is short, because a
+/// reset must also reach a client that does not read.
+const TUNNEL_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Shortest and longest time between two looks at the queue.
+const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(2);
+const CHECK_INTERVAL_MAX: Duration = Duration::from_millis(100);
+
+impl Session {
+    /// Delivers what the destination sent before it broke, if `end` says that it did.
+    pub(crate) async fn deliver_before_reset(&self, end: &End) {
+        if matches!(end, End::Broken(Side::Upstream, _)) {
+            self.deliver(TUNNEL_PATIENCE).await;
+        }
+    }
+
+    /// Waits until the client has acknowledged all bytes. Gives up if its leg fails, or if it keeps its receive window
+    /// closed for `patience`.
+    pub(crate) async fn deliver(&self, patience: Duration) {
+        select! {
+            () = self.acknowledged(patience) => {}
+            _ = self.client.wait_error() => {}
+        }
+    }
+
+    async fn acknowledged(&self, patience: Duration) {
+        let mut stall = StallDetector::default();
+        let mut interval = CHECK_INTERVAL_MIN;
+        while !self.is_acknowledged() {
+            let now = Instant::now();
+            stall.update(&self.client_tcp_info(), now);
+            if stall.duration(now) >= patience {
+                return;
+            }
+            sleep(interval).await;
+            interval = (interval * 2).min(CHECK_INTERVAL_MAX);
+        }
+    }
+
+    /// Whether neither TLS nor a socket of the client's leg holds bytes back. An error holds none.
+    fn is_acknowledged(&self) -> bool {
+        let legs = self.client_tcp_info();
+        let is_empty = legs
+            .iter()
+            .all(|leg| leg.unacked_segments == 0 && leg.notsent_bytes == 0);
+        self.client_leg().try_flush().unwrap_or(true) && is_empty
+    }
+}
