@@ -4,7 +4,8 @@
 //! - With other relays: RFC 8803 ([`convert`]), and stripes, one byte stream over several connections ([`stripe`]).
 //! - With clients: SOCKS5 ([`socks5`]), SOCKS4 ([`socks4`]) and the PROXY protocol ([`proxy_protocol`]).
 //! - With FTP servers: commands, replies and listings ([`ftp`]).
-//! - HTTP: the head of a request ([`proxy_headers`], [`request_line`]) and its body ([`chunks`], [`byte_range`]).
+//! - HTTP: the head of a request ([`proxy_headers`], [`request_line`], [`framing_fields`]), the begin of a response
+//!   ([`icy`]), and bodies ([`chunks`], [`byte_range`]).
 //!
 //! [`failure`] has the reasons for a failed connection, and the code of each reason in each
 //! protocol. [`networks`] has the patterns that rules compare with a [`destination`].
@@ -26,6 +27,8 @@ pub mod convert;
 pub mod destination;
 pub mod failure;
 pub mod ftp;
+pub mod framing_fields;
+pub mod icy;
 pub mod networks;
 pub mod proxy_headers;
 pub mod proxy_protocol;

@@ -82,6 +82,17 @@ pub fn ambiguity(method: &Method, version: Version, headers: &HeaderMap) -> Opti
     }
 }
 
+/// Returns the first transfer coding of a message that a proxy would have to decode, since it frames the body anew:
+/// neither `chunked` nor `identity`, which stands for none (RFC 9112 §6.1 and §7).
+pub fn unknown_coding(headers: &HeaderMap) -> Option<String> {
+    let fields = headers.get_all(header::TRANSFER_ENCODING).into_iter();
+    let words = fields.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    let words = words.map(|word| String::from_utf8_lossy(word.trim_ascii()).into_owned());
+    let is_known =
+        |word: &String| ["", "chunked", "identity"].contains(&word.to_ascii_lowercase().as_str());
+    words.into_iter().find(|word| !is_known(word))
+}
+
 /// Whether the message has passed the proxy called `pseudonym` before (RFC 9110 §7.6.3).
 pub fn has_passed(headers: &HeaderMap, pseudonym: &str) -> bool {
     let via = headers.get_all(header::VIA).into_iter();
@@ -130,12 +141,31 @@ pub fn forward_response(head: &mut response::Parts, pseudonym: &str) {
     if is_framed_twice(&head.headers) {
         head.headers.remove(header::CONTENT_LENGTH);
     }
+    merge_lengths(&mut head.headers);
     strip_hop_by_hop(&mut head.headers);
     if let (Some(protocol), StatusCode::SWITCHING_PROTOCOLS) = (protocol, head.status) {
         hop_by_hop(&mut head.headers, header::UPGRADE, protocol);
     }
     add_via(&mut head.headers, head.version, pseudonym);
     head.version = Version::HTTP_11;
+}
+
+/// Makes one field of a Content-Length that is given more than once (RFC 9110 §8.6). Lengths that differ say nothing:
+/// only a response without a body gets here with them.
+fn merge_lengths(headers: &mut HeaderMap) {
+    let fields = headers.get_all(header::CONTENT_LENGTH).into_iter();
+    let lengths = fields.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    let mut lengths: Vec<_> = lengths.map(|length| length.trim_ascii().to_vec()).collect();
+    if lengths.len() < 2 {
+        return;
+    }
+    lengths.dedup();
+    headers.remove(header::CONTENT_LENGTH);
+    if let ([length], headers) = (&lengths[..], headers)
+        && let Ok(length) = HeaderValue::from_bytes(length)
+    {
+        headers.insert(header::CONTENT_LENGTH, length);
+    }
 }
 
 /// Whether a message's length is said in two ways: the chunks count, and its connection takes no further message (RFC
@@ -471,6 +501,53 @@ mod tests {
         );
         assert_eq!(end_with_trailers(&headers), b"0\r\nlink: </a.css>\r\n\r\n");
         assert_eq!(end_with_trailers(&HeaderMap::new()), b"0\r\n\r\n");
+    }
+
+    #[test]
+    fn finds_transfer_codings_that_are_lost_without_decoding() {
+        let coding = |fields: &[&str]| {
+            let fields = fields.iter().map(|value| {
+                (
+                    header::TRANSFER_ENCODING,
+                    HeaderValue::from_str(value).unwrap(),
+                )
+            });
+            unknown_coding(&HeaderMap::from_iter(fields))
+        };
+        for known in [&["chunked"][..], &["Chunked, identity"], &["identity"], &[]] {
+            assert_eq!(coding(known), None, "{known:?}");
+        }
+        let twice = {
+            let mut headers = HeaderMap::new();
+            headers.append(header::TRANSFER_ENCODING, HeaderValue::from_static("br"));
+            headers.append(
+                header::TRANSFER_ENCODING,
+                HeaderValue::from_static("chunked"),
+            );
+            unknown_coding(&headers)
+        };
+        assert_eq!(twice.as_deref(), Some("br"));
+        assert_eq!(coding(&["gzip, chunked"]).as_deref(), Some("gzip"));
+        assert_eq!(coding(&["deflate;q=1"]).as_deref(), Some("deflate;q=1"));
+    }
+
+    #[test]
+    fn identical_lengths_of_a_response_are_one() {
+        for (given, want) in [
+            (&["3, 3"][..], Some("3")),
+            (&["3", "3"], Some("3")),
+            (&["3"], Some("3")),
+            (&["3", "4"], None),
+            (&[], None),
+        ] {
+            let mut headers = HeaderMap::new();
+            for value in given {
+                headers.append(header::CONTENT_LENGTH, HeaderValue::from_static(value));
+            }
+            merge_lengths(&mut headers);
+            let left: Vec<_> = headers.get_all(header::CONTENT_LENGTH).iter().collect();
+            assert_eq!(left, want.into_iter().collect::<Vec<_>>(), "{given:?}");
+        }
     }
 
     #[test]

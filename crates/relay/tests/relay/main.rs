@@ -18,6 +18,7 @@ mod relay_ftp;
 mod relay_ftp_fallbacks;
 mod relay_http;
 mod relay_http_expect;
+mod relay_http_framing;
 mod relay_http_heads;
 mod relay_http_idle;
 mod relay_http_messages;

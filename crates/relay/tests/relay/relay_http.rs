@@ -373,7 +373,14 @@ fn maps_peer_refusal_to_http() {
 #[test]
 fn times_out_silent_and_slow_clients() {
     for sent in ["", "GET http://h.test/ HTTP/1.1\r\nHost: "] {
-        let relay = Relay::start(&["--http", ANY, "--handshake-timeout", "300ms"]);
+        let relay = Relay::start(&[
+            "--http",
+            ANY,
+            "--handshake-timeout",
+            "300ms",
+            "--http-idle-timeout",
+            "300ms",
+        ]);
         let mut client = connect(relay.address("http"));
         client.write_all(sent.as_bytes()).unwrap();
         // The connection ends by FIN, RST or after a 408; PATIENCE is much longer.

@@ -91,7 +91,7 @@ fn keeps_client_idle_behind_a_proxy_header() {
     assert_answered(&mut client);
 }
 
-/// Neither is a failure: not before the first request, and not after it.
+/// An idle time before the first request is no failure, and neither is one after it.
 #[test]
 fn closes_idle_clients_quietly() {
     let directory = tempfile::tempdir().unwrap();

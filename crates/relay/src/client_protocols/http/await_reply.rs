@@ -10,6 +10,8 @@ use crate::{
     leg::stream::LegStream,
     route::upstream_leg::UpstreamLeg,
 };
+use bytes::{Buf as _, Bytes};
+use longhaul_protocol::icy::ResponseStart;
 use parking_lot::Mutex;
 use std::{
     io::{self, IoSlice},
@@ -31,6 +33,10 @@ pub(crate) struct AwaitReply {
     /// Progress of the current request.
     progress: Arc<Mutex<Arc<RequestProgress>>>,
     pending: PendingWrite,
+    /// Start of the first response, until its status line is known.
+    start: Option<ResponseStart>,
+    /// Bytes of the first response that are not read yet.
+    unread: Bytes,
 }
 
 impl AwaitReply {
@@ -49,6 +55,8 @@ impl AwaitReply {
             fault,
             progress,
             pending: PendingWrite::default(),
+            start: Some(ResponseStart::default()),
+            unread: Bytes::new(),
         }
     }
 }
@@ -68,6 +76,25 @@ impl AwaitReply {
     }
 }
 
+impl AwaitReply {
+    /// Ready once the start of the first response was read.
+    fn poll_start(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Some(start) = &mut self.start {
+            let mut bytes = [0; START_LEN];
+            let mut buffer = ReadBuf::new(&mut bytes);
+            ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
+            if let Some(bytes) = start.advance(buffer.filled()) {
+                self.unread = bytes.into();
+                self.start = None;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Bytes of the read in which a response starts: a usual head fits.
+const START_LEN: usize = 1024;
+
 impl AsyncRead for AwaitReply {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -75,6 +102,12 @@ impl AsyncRead for AwaitReply {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         ready!(self.poll_reply(cx))?;
+        ready!(self.poll_start(cx))?;
+        if self.unread.has_remaining() {
+            let len = self.unread.len().min(buffer.remaining());
+            buffer.put_slice(&self.unread.split_to(len));
+            return Poll::Ready(Ok(()));
+        }
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }

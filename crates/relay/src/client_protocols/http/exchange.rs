@@ -30,6 +30,11 @@ struct State {
     body: Option<Framing>,
     /// The last request may not be read to its end.
     request_unread: bool,
+    /// The last request is CONNECT with a length, whose body some clients send. Bytes behind it are either that body or
+    /// the next request.
+    has_ambiguous_end: bool,
+    /// The body of the last request was malformed or cut short.
+    request_failed: bool,
     /// The client supports chunked encoding.
     accepts_chunks: bool,
     /// Bytes to write before anything else.
@@ -75,6 +80,7 @@ impl Exchange {
         let empty = request.body().is_end_stream();
         state.awaits_continue = !empty && waits_for_100(version, request.headers());
         state.request_unread = !empty;
+        state.request_failed = false;
         state.body = Some(hint.exact().map_or(Framing::Chunked, Framing::Length));
         state.trailers = None;
     }
@@ -128,13 +134,27 @@ impl Exchange {
         self.0.lock().refusal.get_or_insert((status, reason));
     }
 
-    /// Refuses a malformed request body, unless a response has begun.
-    pub(super) fn refuse_malformed_body(&self) {
+    /// Notes whether bytes behind the last head may be its body or the next request.
+    pub(super) fn set_ambiguous_end(&self, is_ambiguous: bool) {
+        self.0.lock().has_ambiguous_end = is_ambiguous;
+    }
+
+    /// Whether the connection must close, unless it becomes a tunnel.
+    pub(super) fn has_ambiguous_end(&self) -> bool {
+        self.0.lock().has_ambiguous_end
+    }
+
+    /// Notes that the client's request failed in its body. Refuses it, unless a response has begun.
+    pub(super) fn refuse_body(&self, reason: &str) {
+        self.0.lock().request_failed = true;
         if self.phase() == ExchangePhase::AwaitResponse {
-            let reason = "the request's body can't be read: chunks are HEX-LENGTH CRLF DATA CRLF, then 0 CRLF, trailers \
-                          (NAME: VALUE CRLF) and CRLF (RFC 9112 §7.1)";
             self.refuse(StatusCode::BAD_REQUEST, Some(reason.to_owned()));
         }
+    }
+
+    /// Whether the body of the last request failed: what follows is not the origin's fault.
+    pub(super) fn has_failed_request(&self) -> bool {
+        self.0.lock().request_failed
     }
 
     /// Refuses a head that was not complete in time (RFC 9110 §15.5.9).

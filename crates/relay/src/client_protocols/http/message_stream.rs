@@ -16,7 +16,8 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use hyper::StatusCode;
 use longhaul_protocol::{
     chunks::ChunkedBody,
-    request_line::{empty_lines, encode_request_line, end_of_head, is_hopeless},
+    framing_fields::normalize_framing,
+    request_line::{RequestLineError, empty_lines, encode_request_line, end_of_head, is_hopeless},
 };
 use std::{
     io::{self, IoSlice},
@@ -153,9 +154,12 @@ impl MessageStream {
     fn release_head(&mut self, end: usize) {
         self.searched = 0;
         self.state = ReadState::HeadRest(end);
-        match encode_request_line(&self.read_ahead[..end]) {
+        self.exchange.set_ambiguous_end(false);
+        match rewrite_head(&self.read_ahead[..end]) {
             Ok(None) => {}
             Ok(Some(head)) => {
+                let is_connect = head.starts_with(b"CONNECT ");
+                self.exchange.set_ambiguous_end(is_connect);
                 self.state = ReadState::HeadRest(head.len());
                 let rest = self.read_ahead.split_off(end);
                 self.read_ahead = BytesMut::from(&[&head[..], &rest].concat()[..]);
@@ -218,6 +222,13 @@ impl MessageStream {
         self.memory.add_read(count);
         count
     }
+}
+
+/// Returns the head with its request line and its framing put right; `None` if it is right as it is.
+fn rewrite_head(head: &[u8]) -> Result<Option<Vec<u8>>, RequestLineError> {
+    let encoded = encode_request_line(head)?;
+    let normalized = normalize_framing(encoded.as_deref().unwrap_or(head));
+    Ok(normalized.or(encoded))
 }
 
 impl AsyncRead for MessageStream {

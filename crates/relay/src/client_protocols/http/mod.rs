@@ -9,6 +9,7 @@ mod exchange;
 mod ftp_refusal;
 #[cfg(feature = "ftp")]
 mod ftp_request;
+mod gone_client;
 mod head_timer;
 mod message_stream;
 mod origin;
@@ -51,6 +52,7 @@ use longhaul_protocol::{
     failure::Failure,
     proxy_headers::{
         ambiguity, credentials, destination, has_passed, is_ftp, max_forwards, trace_response,
+        unknown_coding,
     },
 };
 use longhaul_transport::leg::Leg;
@@ -125,9 +127,9 @@ async fn await_head(proxy: &Proxy, messages: &mut MessageStream) -> Result<(), E
     }
 }
 
-/// Side that caused an error: the origin if a response body failed, else the client.
-fn failed_side(error: &hyper::Error) -> Side {
-    match error.is_user() {
+/// Side that caused an error: the origin if a response body failed by itself, else the client.
+fn failed_side(error: &hyper::Error, exchange: &Exchange) -> Side {
+    match error.is_user() && !exchange.has_failed_request() {
         true => Side::Upstream,
         false => Side::Downstream,
     }
@@ -193,6 +195,12 @@ impl Proxy {
             self.exchange.refuse(status, Some(reason.to_owned()));
             return Response::new(own_body(Bytes::new()));
         }
+        if let Some(coding) = unknown_coding(request.headers()) {
+            let reason = format!("the transfer coding {coding:?} is not supported: chunked is");
+            self.exchange
+                .refuse(StatusCode::NOT_IMPLEMENTED, Some(reason));
+            return Response::new(own_body(Bytes::new()));
+        }
         let checked = self.authorize(&request).await;
         let wanted = checked
             .as_ref()
@@ -210,8 +218,9 @@ impl Proxy {
             }
             self.error_response(error_response, &wanted)
         });
-        if self.exchange.awaits_continue() {
-            // The client may still send the body, but nothing reads it (RFC 9110 §10.1.1).
+        let is_tunnel = response.status().is_success();
+        if self.exchange.awaits_continue() || (self.exchange.has_ambiguous_end() && !is_tunnel) {
+            // The client may still send a body, but nothing reads it (RFC 9110 §10.1.1).
             let close = header::HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
         }
@@ -333,7 +342,7 @@ impl Proxy {
         if let Some(origin) = &*self.origin.lock().await {
             origin.upstream.leg.transport().reset_on_close();
         }
-        let side = failed_side(&error);
+        let side = failed_side(&error, &self.exchange);
         if side == Side::Upstream {
             let patience = self.session.config.limits.stall_timeout;
             self.session.deliver(patience).await;

@@ -14,13 +14,19 @@ use crate::{
     session::http_memory::HEAD_LEN_MAX,
 };
 use http_body_util::{Either, Empty};
-use hyper::{Response, StatusCode, body::Body as _, ext::on_informational, upgrade::OnUpgrade};
+use hyper::{
+    Response, StatusCode,
+    body::{Body as _, Incoming},
+    ext::on_informational,
+    upgrade::OnUpgrade,
+};
 use hyper_util::rt::TokioIo;
 use longhaul_protocol::{
     destination::Destination,
     failure::Failure,
     proxy_headers::{
-        forward_request, forward_response, interim_response, is_framed_twice, upgrade,
+        forward_request, forward_response, interim_response, is_framed_twice, unknown_coding,
+        upgrade,
     },
 };
 use longhaul_units::Time;
@@ -159,6 +165,7 @@ impl Proxy {
         (*origin.progress.lock()).clone_from(progress);
         let sent = select! {
             sent = origin.sender.try_send_request(request) => sent,
+            never = self.probe_gone_client() => match never {},
             () = response_timeout.expired() => {
                 let reason = format!("no response from the origin for {}", Time::from(limit));
                 return Err(SendError::Failed(ErrorResponse {
@@ -169,6 +176,7 @@ impl Proxy {
         };
         let mut error = match sent {
             Ok(response) => {
+                check_coding(&response).map_err(SendError::Failed)?;
                 self.session.stop_request_timer();
                 let mut response =
                     response.map(|body| ResponseBody::new(body, response_timeout, &self.exchange));
@@ -202,7 +210,9 @@ impl Proxy {
                 true => SendError::Refused(fault.clone().into()),
                 false => SendError::Failed(fault.clone().into()),
             },
-            None if error.is_parse() => SendError::Failed(no_response(&error.to_string())),
+            None if error.is_parse() => SendError::Failed(no_response(&format!(
+                "{error}; it must be HTTP/1.1, HTTP/1.0 or ICY"
+            ))),
             None => SendError::ConnectionLost(no_response(&error.to_string())),
         }
     }
@@ -271,6 +281,17 @@ fn retryable_copy(request: &OriginRequest) -> Option<OriginRequest> {
         copy.extensions_mut().clone_from(request.extensions());
         copy
     })
+}
+
+/// Refuses a body with a transfer coding: the coding ends here, and the client would not know of it.
+fn check_coding(response: &Response<Incoming>) -> Result<(), ErrorResponse> {
+    match unknown_coding(response.headers()) {
+        Some(coding) if !response.body().is_end_stream() => Err(ErrorResponse {
+            error: Some("http_response_transfer_coding"),
+            ..no_response(&format!("its transfer coding {coding:?} is not supported"))
+        }),
+        _ => Ok(()),
+    }
 }
 
 impl Origin {

@@ -197,9 +197,7 @@ impl Body for RequestBody {
                 *self.progress.trailers.lock() = Some(end_with_trailers(&trailers));
             }),
             Some(Err(error)) => {
-                if is_malformed(&error) {
-                    self.exchange.refuse_malformed_body();
-                }
+                self.exchange.refuse_body(body_fault(&error));
                 return Poll::Ready(Some(Err(error)));
             }
             None => Ok(()),
@@ -231,6 +229,17 @@ fn is_trailer_error(error: &hyper::Error) -> bool {
 
 fn cause(error: &hyper::Error) -> Option<&io::Error> {
     error.source()?.downcast_ref()
+}
+
+/// Reason for which a client's body is refused.
+fn body_fault(error: &hyper::Error) -> &'static str {
+    match is_malformed(error) {
+        true => {
+            "the request's body can't be read: chunks are HEX-LENGTH CRLF DATA CRLF, then 0 CRLF, trailers \
+             (NAME: VALUE CRLF) and CRLF (RFC 9112 §7.1)"
+        }
+        false => "the request's body was cut short: its length or its last chunk promised more",
+    }
 }
 
 /// Whether the body is malformed, rather than truncated.
