@@ -14,6 +14,8 @@ pub enum Record {
     Relay(RelayRecord),
     /// One connection, at its end.
     Connection(Box<ConnectionRecord>),
+    /// One request of an HTTP client, at its end.
+    Request(Box<RequestRecord>),
 }
 
 /// All counters since the start.
@@ -146,6 +148,41 @@ pub struct ConnectionRecord {
     /// TCP states of all streams to a peer with striping, the first included.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub upstream_streams: Vec<TcpInfo>,
+}
+
+/// One request of an HTTP client.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RequestRecord {
+    /// Time of the end.
+    pub time: Timestamp,
+    /// The listener, as it was configured.
+    pub listener: SocketAddr,
+    /// The address of the client.
+    pub client: SocketAddr,
+    /// User whose password was accepted; `None` without users.
+    pub user: Option<String>,
+    /// Method; `None` if the request could not be read.
+    pub method: Option<String>,
+    /// URL or authority, without a user and a password, up to 2 KiB; `None` if the request could not be read.
+    pub target: Option<String>,
+    /// Status code that the client got.
+    pub status: u16,
+    /// Remote address of the upstream leg; `None` if the relay itself answered.
+    pub next_hop: Option<SocketAddr>,
+    /// Name of the first peer; `None` if there is none.
+    pub peer: Option<String>,
+    /// Bytes of the request's body; of a tunnel, all bytes from the client.
+    pub bytes_up: u64,
+    /// Bytes of the response's body; of a tunnel, all bytes to the client.
+    pub bytes_down: u64,
+    /// Time from the request's head to the response's head, in seconds.
+    pub response_s: f64,
+    /// Time from the request's head to the end, in seconds.
+    pub duration_s: f64,
+    /// Reason of the end; `failed` means that the relay itself answered with an error.
+    pub ended: EndReason,
+    /// Cause of a failure or error; `None` for a clean end.
+    pub cause: Option<String>,
 }
 
 /// Reason of a connection's end.

@@ -257,7 +257,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Counters")]
     pub(crate) counters: Option<PathBuf>,
 
-    /// Write one record per connection as JSON lines, without counters; - is standard output
+    /// Write one record per connection, of HTTP clients one per request, as JSON lines, without
+    /// counters; - is standard output
     #[arg(long, value_name = "FILE", help_heading = "Counters")]
     pub(crate) access_log: Option<PathBuf>,
 

@@ -18,7 +18,7 @@ use std::{
 };
 use tracing::{error, warn};
 
-/// Capacity of the queue in records, about 1 KB each.
+/// Capacity of the queue in records, about 1 KB each, and up to 3 KiB with a long URL.
 const QUEUE_MAX: usize = 4096;
 
 /// Queue to the writer; without a file, records are discarded.

@@ -4,12 +4,14 @@
 use crate::{
     config::listener::Kind,
     faults::fault::Fault,
+    records::journal::Journal,
     session::{CutReason, Session},
     transfer::{End, Side},
 };
 use jiff::Timestamp;
 use longhaul_admin::relay_record::{ConnectionRecord, EndReason, Record};
 use longhaul_transport::transport::TransportStream;
+use std::sync::atomic::Ordering::Relaxed;
 use tracing::{Level, debug, enabled};
 
 /// Closes a connection and writes its record when dropped, however the connection ends.
@@ -35,7 +37,7 @@ impl Drop for CloseGuard<'_> {
         let duration = session.started.elapsed();
         session.listener.counters.times.duration.add(duration);
         session.log(end);
-        let journals = [&session.relay.journal, &session.relay.access_log];
+        let journals = session.journals();
         let mut enabled = journals.into_iter().filter(|journal| journal.is_enabled());
         if let Some(first) = enabled.next() {
             let record = session.record(end);
@@ -51,6 +53,14 @@ impl Session {
         let fault = fault.into();
         self.listener.counters.count_failure(fault.failure);
         End::Failed(fault)
+    }
+
+    /// Returns the files that get the connection's record. The access log has a record of each HTTP request instead.
+    fn journals(&self) -> Vec<&Journal> {
+        let access_log = (!self.requests_logged.load(Relaxed)).then_some(&self.relay.access_log);
+        std::iter::once(&self.relay.journal)
+            .chain(access_log)
+            .collect()
     }
 
     /// Closes both legs.
@@ -122,7 +132,7 @@ impl Session {
         let upstream = self.lock_upstream();
         let (bytes_up, bytes_down) = self.traffic.read();
         let (ended, cause) = describe(end);
-        let cause = cause.or(self.cut_reason.get().map(ToString::to_string));
+        let cause = cause.or(self.cut_cause());
         let transport = upstream.transport.as_ref();
         let (client_bundle, bundle) = (self.client_bundle(), upstream.bundle());
         Record::Connection(Box::new(ConnectionRecord {
@@ -146,13 +156,19 @@ impl Session {
         }))
     }
 
+    /// Returns the reason for which the relay has cut this connection alone.
+    pub(crate) fn cut_cause(&self) -> Option<String> {
+        self.cut_reason.get().map(ToString::to_string)
+    }
+
     /// Stores the reason of a cut for the record.
     pub(crate) fn set_cut_reason(&self, reason: CutReason) {
         let _ = self.cut_reason.set(reason);
     }
 }
 
-fn describe(end: &End) -> (EndReason, Option<String>) {
+/// Returns the reason and the cause of an end, for records.
+pub(crate) fn describe(end: &End) -> (EndReason, Option<String>) {
     match end {
         End::Finished => (EndReason::Finished, None),
         End::Broken(Side::Downstream, error) => (EndReason::ClientAborted, Some(error.to_string())),

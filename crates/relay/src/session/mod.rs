@@ -99,6 +99,8 @@ pub(crate) struct Session {
     stalls: Mutex<[StallDetector; 2]>,
     /// Reason for a cut of this connection alone.
     cut_reason: OnceLock<CutReason>,
+    /// Whether the access log has records of this connection's HTTP requests.
+    pub(crate) requests_logged: AtomicBool,
     /// Whether the final sample was taken.
     pub(crate) final_sample_taken: AtomicBool,
     upstream: Mutex<Upstream>,
@@ -186,6 +188,7 @@ impl Session {
             connection_permit: OnceLock::new(),
             stalls: Mutex::default(),
             cut_reason: OnceLock::new(),
+            requests_logged: AtomicBool::new(false),
             final_sample_taken: AtomicBool::new(false),
             upstream: Mutex::default(),
         }

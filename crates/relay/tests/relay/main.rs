@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of `longhaul relay` as a process, with real sockets, files and processes.
 
+mod relay_access_log;
 mod relay_admin;
 mod relay_authentication;
 mod relay_check_config;

@@ -170,7 +170,7 @@ fn connect_with_a_length_swallows_no_byte() {
     }
 }
 
-/// What follows a refused CONNECT with a length may be its body, and is no request.
+/// Bytes behind a refused CONNECT with a length may be its body, and are no request.
 #[test]
 fn refused_connect_with_a_length_closes() {
     let users = tempfile::NamedTempFile::new().unwrap();

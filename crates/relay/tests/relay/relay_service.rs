@@ -188,7 +188,7 @@ fn http_connection_serves_several_requests() {
 #[test]
 fn closes_idle_http_connection_by_fin() {
     let (listener, address) = listen_as_origin();
-    let relay = Relay::start(&["--http", ANY, "--handshake-timeout", "300ms"]);
+    let relay = Relay::start(&["--http", ANY, "--http-idle-timeout", "300ms"]);
     let mut client = connect(relay.address("http"));
     write!(client, "GET http://{address}/ HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let mut server = accept(&listener);

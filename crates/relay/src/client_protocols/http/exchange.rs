@@ -28,6 +28,8 @@ struct State {
     unflushed: bool,
     /// Framing of the body behind the last head, until the reader takes it.
     body: Option<Framing>,
+    /// Bytes of the last request's body that were read.
+    body_bytes: u64,
     /// The last request may not be read to its end.
     request_unread: bool,
     /// The last request is CONNECT with a length, whose body some clients send. Bytes behind it are either that body or
@@ -81,6 +83,7 @@ impl Exchange {
         state.awaits_continue = !empty && waits_for_100(version, request.headers());
         state.request_unread = !empty;
         state.request_failed = false;
+        state.body_bytes = 0;
         state.body = Some(hint.exact().map_or(Framing::Chunked, Framing::Length));
         state.trailers = None;
     }
@@ -102,8 +105,15 @@ impl Exchange {
     }
 
     /// Notes that body data has arrived, with or without 100 (Continue).
-    pub(super) fn on_body_data(&self) {
-        self.0.lock().awaits_continue = false;
+    pub(super) fn on_body_data(&self, bytes: usize) {
+        let mut state = self.0.lock();
+        state.awaits_continue = false;
+        state.body_bytes += bytes as u64;
+    }
+
+    /// Returns the number of bytes of the last request's body so far.
+    pub(super) fn body_bytes(&self) -> u64 {
+        self.0.lock().body_bytes
     }
 
     /// Notes that the last request was read to its end.

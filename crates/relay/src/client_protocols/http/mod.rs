@@ -15,6 +15,7 @@ mod message_stream;
 mod origin;
 mod proxy;
 mod rate_limited_io;
+mod request_log;
 mod response_timeout;
 mod trailers;
 
@@ -32,6 +33,7 @@ use crate::{
                 text_response, text_response_bytes,
             },
             rate_limited_io::RateLimitedIo,
+            request_log::{LoggedBody, RequestLog},
         },
     },
     leg::stream::LegStream,
@@ -41,6 +43,7 @@ use crate::{
     transfer::{End, Side},
 };
 use bytes::Bytes;
+use http_body_util::Either;
 use hyper::{
     Method, Response, StatusCode, header, server::conn::http1, service::service_fn,
     upgrade::OnUpgrade,
@@ -74,6 +77,7 @@ pub(crate) async fn serve(session: &Arc<Session>) -> End {
         origin: tokio::sync::Mutex::default(),
         last_upstream: Mutex::default(),
         tunnel: Mutex::default(),
+        last_log: Mutex::default(),
     });
     let mut messages = open_stream(session, &proxy.exchange);
     if let Err(end) = await_head(&proxy, &mut messages).await {
@@ -85,7 +89,13 @@ pub(crate) async fn serve(session: &Arc<Session>) -> End {
     }
     let tunnel = proxy.tunnel.lock().take();
     match tunnel {
-        Some(tunnel) => Box::pin(run_tunnel(session, tunnel)).await,
+        Some(tunnel) => {
+            let end = Box::pin(run_tunnel(session, tunnel)).await;
+            if let Some(log) = proxy.last_log.lock().take() {
+                log.end_tunnel(&end);
+            }
+            end
+        }
         None => {
             // A close with unread bytes could destroy the response in flight (RFC 9112 §9.6).
             if proxy.exchange.has_unread_request() {
@@ -165,10 +175,7 @@ async fn serve_requests(proxy: &Arc<Proxy>, messages: MessageStream) -> hyper::R
     let service = service_fn(move |request| {
         let proxy = handler.clone();
         proxy.exchange.begin(&request);
-        async move {
-            let response = proxy.respond(request).await;
-            Ok::<_, Infallible>(response.map(|body| DeferredError::new(body, &proxy.exchange)))
-        }
+        async move { Ok::<_, Infallible>(proxy.respond(request).await) }
     });
     let connection = http1::Builder::new()
         .max_headers(FIELDS_MAX)
@@ -187,7 +194,30 @@ async fn serve_requests(proxy: &Arc<Proxy>, messages: MessageStream) -> hyper::R
 }
 
 impl Proxy {
-    async fn respond(&self, request: ClientRequest) -> Response<Body> {
+    async fn respond(&self, request: ClientRequest) -> Response<LoggedBody<DeferredError<Body>>> {
+        let mut log = RequestLog::begin(&self.session, &self.exchange, &request);
+        let response = self.answer(request, log.as_mut()).await;
+        let (is_refused, is_tunnel) = (self.exchange.is_refused(), self.tunnel.lock().is_some());
+        if let Some(log) = log.as_mut().filter(|_| !is_refused) {
+            log.respond(response.status());
+            if is_tunnel {
+                log.begin_tunnel();
+            }
+            if is_tunnel || matches!(response.body(), Either::Left(_)) {
+                log.set_destination();
+            }
+        }
+        if is_tunnel || is_refused {
+            *self.last_log.lock() = log.take().map(Box::new);
+        }
+        response.map(|body| LoggedBody::new(DeferredError::new(body, &self.exchange), log))
+    }
+
+    async fn answer(
+        &self,
+        request: ClientRequest,
+        mut log: Option<&mut RequestLog>,
+    ) -> Response<Body> {
         self.session.start_request_timer();
         self.session.http.end_message();
         if let Some(reason) = ambiguity(request.method(), request.version(), request.headers()) {
@@ -207,7 +237,12 @@ impl Proxy {
             .map_or_else(|_| String::new(), ToString::to_string);
         let outcome = match checked {
             Ok(destination) => self.serve(request, destination).await,
-            Err(error_response) => Err(error_response),
+            Err(error_response) => {
+                if let Some(log) = &mut log {
+                    log.forget_user();
+                }
+                Err(error_response)
+            }
         };
         let mut response = outcome.unwrap_or_else(|error_response| {
             if !self.exchange.is_refused() {
@@ -215,6 +250,9 @@ impl Proxy {
                     .listener
                     .counters
                     .count_failure(error_response.fault.failure);
+            }
+            if let Some(log) = &mut log {
+                log.fail(&error_response.cause());
             }
             self.error_response(error_response, &wanted)
         });
@@ -235,7 +273,13 @@ impl Proxy {
         error: Option<hyper::Error>,
     ) -> End {
         let reason = reason.or(error.map(|error| format!("the request can't be read: {error}")));
-        let answer = text_response_bytes(status, &reason.unwrap_or_default());
+        let reason = reason.unwrap_or_default();
+        let unread = || RequestLog::begin_unread(&self.session, &self.exchange).map(Box::new);
+        if let Some(mut log) = self.last_log.lock().take().or_else(unread) {
+            log.fail(&reason);
+            log.respond(status);
+        }
+        let answer = text_response_bytes(status, &reason);
         Box::pin(reply_and_close(&self.session.client_leg(), &answer)).await;
         self.session.fail(match status {
             StatusCode::REQUEST_TIMEOUT => Failure::HandshakeTimeout,

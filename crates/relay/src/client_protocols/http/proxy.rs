@@ -4,6 +4,7 @@
 use crate::{
     client_protocols::http::{
         exchange::Exchange,
+        request_log::RequestLog,
         response_timeout::{RequestBody, RequestProgress, ResponseBody},
     },
     faults::fault::Fault,
@@ -46,6 +47,8 @@ pub(crate) struct Proxy {
     pub(super) last_upstream: Mutex<Weak<UpstreamLeg>>,
     /// Tunnel to start after the response to CONNECT or Upgrade.
     pub(super) tunnel: Mutex<Option<Tunnel>>,
+    /// Record of a request that ends with the connection: a tunnel or a refusal.
+    pub(super) last_log: Mutex<Option<Box<RequestLog>>>,
 }
 
 /// Two legs that leave HTTP once the response is written.
@@ -88,6 +91,12 @@ impl ErrorResponse {
             reason: Some(reason),
             ..Fault::from(failure).into()
         }
+    }
+
+    /// Returns the cause for a record.
+    pub(super) fn cause(&self) -> String {
+        let reason = self.reason.clone();
+        reason.unwrap_or_else(|| self.fault.to_string())
     }
 
     /// Response for a client that is not authenticated.

@@ -205,7 +205,8 @@ impl Body for RequestBody {
         match frame {
             Ok(()) => Poll::Ready(None),
             Err(data) => {
-                self.exchange.on_body_data();
+                self.exchange
+                    .on_body_data(data.data_ref().map_or(0, Bytes::len));
                 Poll::Ready(Some(Ok(data)))
             }
         }
