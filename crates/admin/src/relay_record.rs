@@ -165,6 +165,8 @@ pub struct RequestRecord {
     pub method: Option<String>,
     /// URL or authority, without a user and a password, up to 2 KiB; `None` if the request could not be read.
     pub target: Option<String>,
+    /// Version of HTTP that the client used; `None` if the request could not be read.
+    pub protocol: Option<String>,
     /// Status code that the client got.
     pub status: u16,
     /// Remote address of the upstream leg; `None` if the relay itself answered.

@@ -22,11 +22,12 @@ use crate::config::{
     peer::{PeerConfig, peers},
     policy::{Policy, Rule, policy},
     profile::{Profile, Profiles, UPSTREAM, profiles},
-    settings::{Settings, Transport},
+    settings::{RecordFormat, Settings, Transport},
 };
 use longhaul_admission::descriptors::DescriptorDemand;
 use longhaul_command::exit::Refusal;
 use longhaul_linux::pipe_pool::PoolConfig;
+use longhaul_protocol::networks::Prefix;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
@@ -54,6 +55,9 @@ pub(crate) struct Config {
     pub(crate) limits: Limits,
     pub(crate) counters: Option<PathBuf>,
     pub(crate) access_log: Option<PathBuf>,
+    pub(crate) access_log_format: RecordFormat,
+    /// Clients without records in the access log.
+    pub(crate) access_log_except: Vec<Prefix>,
     pub(crate) interval: Duration,
     /// Address of the admin endpoint: health, metrics and the status page.
     pub(crate) admin: Option<SocketAddr>,
@@ -118,6 +122,8 @@ impl Config {
             upstream_profile,
             counters: settings.counters.file.clone(),
             access_log: settings.counters.access_log.clone(),
+            access_log_format: settings.counters.access_log_format.unwrap_or_default(),
+            access_log_except: settings.counters.access_log_except.clone(),
             interval: interval(settings.counters.interval).in_table(Table::Counters)?,
             admin: admin(settings).in_table(Table::Admin)?,
             health: settings.admin.health,
@@ -144,6 +150,11 @@ impl Config {
                 "counters.access_log",
                 &mut self.access_log,
                 &before.access_log,
+            ),
+            keep_value(
+                "counters.access_log_format",
+                &mut self.access_log_format,
+                &before.access_log_format,
             ),
             keep_value("admin.address", &mut self.admin, &before.admin),
             keep_value("admin.health", &mut self.health, &before.health),

@@ -349,6 +349,17 @@ impl Settings {
     }
 }
 
+/// Format of records.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum RecordFormat {
+    /// JSON, one record a line.
+    #[default]
+    Json,
+    /// Common log format of web servers.
+    Common,
+}
+
 /// Settings of the record files.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -356,6 +367,9 @@ pub(crate) struct CounterSettings {
     pub(crate) file: Option<PathBuf>,
     /// File of connection records alone.
     pub(crate) access_log: Option<PathBuf>,
+    pub(crate) access_log_format: Option<RecordFormat>,
+    /// Clients without records in the access log.
+    pub(crate) access_log_except: Vec<Prefix>,
     pub(crate) interval: Option<Time>,
 }
 

@@ -92,6 +92,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let counters = open("counters", &config.counters)?;
     let access_log = open("access-log", &config.access_log)?;
+    let access_log = access_log.map(|file| file.with_format(config.access_log_format));
     // Set before there are threads, and reset when the relay has ended.
     let _probing = config.mtu_probing.then(enable_mtu_probing).transpose()?;
     let budget = divide_descriptors(&config)?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writes records to a file on its own thread, so that a slow disk never delays a relayed byte.
 
+use crate::{config::settings::RecordFormat, records::common_log};
 use longhaul_admin::relay_record::Record;
 use longhaul_command::exit::Refusal;
 use std::{
@@ -87,6 +88,7 @@ impl Journal {
 pub(crate) struct RecordFile {
     /// Flag that names the file, without dashes: `counters` or `access-log`.
     flag: &'static str,
+    format: RecordFormat,
     /// `None` is standard output.
     path: Option<PathBuf>,
     out: Box<dyn Write + Send>,
@@ -130,6 +132,7 @@ impl RecordFile {
     fn new(flag: &'static str, path: Option<PathBuf>, out: Box<dyn Write + Send>) -> Self {
         Self {
             flag,
+            format: RecordFormat::Json,
             path,
             out,
             identity: None,
@@ -137,6 +140,20 @@ impl RecordFile {
             outage: None,
             reported_at: None,
         }
+    }
+
+    /// Sets the format of the records.
+    pub(crate) fn with_format(self, format: RecordFormat) -> Self {
+        Self { format, ..self }
+    }
+
+    /// Returns the line of a record; `None` if the format has none.
+    fn line(&self, record: &Record) -> Option<String> {
+        let line = match self.format {
+            RecordFormat::Common => common_log::line(record)?,
+            RecordFormat::Json => serde_json::to_string(record).expect("a record is plain data"),
+        };
+        Some(line + "\n")
     }
 
     fn append_to(flag: &'static str, path: &Path) -> io::Result<Self> {
@@ -218,6 +235,7 @@ impl RecordFile {
             Ok(opened) => {
                 let old = std::mem::replace(self, opened);
                 (self.outage, self.reported_at) = (old.outage, old.reported_at);
+                self.format = old.format;
                 !old.rest.is_empty()
             }
             Err(error) => {
@@ -277,8 +295,10 @@ fn write(mut file: RecordFile, messages: &Receiver<Message>, shared: &Shared) {
             shared.lost.fetch_add(file.reopen().into(), Relaxed);
         }
         if let Message::Record(record) = message {
-            let line = serde_json::to_string(&record).expect("a record is plain data");
-            if !file.write(&(line + "\n")) {
+            let Some(line) = file.line(&record) else {
+                continue;
+            };
+            if !file.write(&line) {
                 shared.lost.fetch_add(1, Relaxed);
             }
         }

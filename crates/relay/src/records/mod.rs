@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Counters, histograms, samples and records of a relay.
 
+mod common_log;
 pub(crate) mod counters;
 pub(crate) mod history;
 pub(crate) mod journal;

@@ -55,9 +55,17 @@ impl Session {
         End::Failed(fault)
     }
 
+    /// Returns the access log, unless there is none or it leaves this client out.
+    pub(crate) fn access_log(&self) -> Option<&Journal> {
+        let (log, client) = (&self.relay.access_log, self.client_address.ip());
+        let mut left_out = self.config.access_log_except.iter();
+        (log.is_enabled() && !left_out.any(|network| network.contains(client))).then_some(log)
+    }
+
     /// Returns the files that get the connection's record. The access log has a record of each HTTP request instead.
     fn journals(&self) -> Vec<&Journal> {
-        let access_log = (!self.requests_logged.load(Relaxed)).then_some(&self.relay.access_log);
+        let access_log = self.access_log();
+        let access_log = access_log.filter(|_| !self.requests_logged.load(Relaxed));
         std::iter::once(&self.relay.journal)
             .chain(access_log)
             .collect()

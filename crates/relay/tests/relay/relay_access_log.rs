@@ -205,6 +205,46 @@ fn tunnel_has_one_record_with_all_its_bytes() {
     }
 }
 
+#[test]
+fn common_log_format_has_a_line_for_each_request() {
+    let fixture = fixture(&[], "[counters]\naccess_log_format = 'common'\n");
+    let (at, server) = serve();
+    let mut client = fixture.client();
+    let head = format!("GET http://{at}/a HTTP/1.1\nHost: x\n\n");
+    assert_eq!(ask(&mut client, &head), 201);
+    assert_eq!(read_array(&mut client), *b"hello");
+    drop(server.join().unwrap());
+    let (_, _) = fixture.relay.stop();
+    let text = fs::read_to_string(fixture.directory.path().join("log")).unwrap();
+    let want = format!("] \"GET http://{at}/a HTTP/1.1\" 201 5\n");
+    assert!(
+        text.starts_with("127.0.0.1 - - [") && text.ends_with(&want),
+        "{text}"
+    );
+}
+
+/// The health check of a load balancer connects and leaves, or sends a request.
+#[test]
+fn clients_that_are_left_out_have_no_records() {
+    let fixture = fixture(
+        &["--accept-proxy"],
+        "[counters]\naccess_log_except = ['192.0.2.0/28']\n",
+    );
+    let request = |source: &str| {
+        let mut client = fixture.client();
+        let header = format!("PROXY TCP4 {source} 127.0.0.1 1 2\r\n");
+        client.write_all(header.as_bytes()).unwrap();
+        let request =
+            "TRACE http://x.test/ HTTP/1.1\nHost: x\nMax-Forwards: 0\nConnection: close\n\n";
+        assert_eq!(ask(&mut client, request), 200);
+        client.read_to_string(&mut String::new()).unwrap();
+    };
+    request("192.0.2.1");
+    request("192.0.2.99");
+    let records = fixture.records(1);
+    assert_eq!(records[0]["client"], "192.0.2.99:1");
+}
+
 /// A response that the origin cuts short, one that the client does not wait for, and a request without an end.
 #[test]
 fn record_says_who_ended_an_exchange() {

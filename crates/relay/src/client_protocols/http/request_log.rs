@@ -49,6 +49,7 @@ impl RequestLog {
         let mut log = Self::begin_unread(session, exchange)?;
         log.record.method = Some(request.method().to_string());
         log.record.target = Some(shown_target(request.uri()));
+        log.record.protocol = Some(format!("{:?}", request.version()));
         let has_users = session.listener_config.users.is_some();
         let given = credentials(request.headers(), header::PROXY_AUTHORIZATION);
         let user = given.filter(|_| has_users).map(|(user, _)| user);
@@ -58,7 +59,8 @@ impl RequestLog {
 
     /// Starts the record of a request that could not be read; `None` without an access log.
     pub(super) fn begin_unread(session: &Arc<Session>, exchange: &Arc<Exchange>) -> Option<Self> {
-        session.relay.access_log.is_enabled().then(|| Self {
+        session.access_log()?;
+        Some(Self {
             record: empty_record(session),
             session: session.clone(),
             exchange: exchange.clone(),
@@ -161,7 +163,9 @@ impl Drop for RequestLog {
         self.record.duration_s = self.started.elapsed().as_secs_f64();
         self.session.requests_logged.store(true, Relaxed);
         let record = Record::Request(Box::new(self.record.clone()));
-        self.session.relay.access_log.put(record);
+        if let Some(access_log) = self.session.access_log() {
+            access_log.put(record);
+        }
     }
 }
 
@@ -175,6 +179,7 @@ fn empty_record(session: &Session) -> RequestRecord {
         user: None,
         method: None,
         target: None,
+        protocol: None,
         status: 0,
         next_hop: None,
         peer: None,
