@@ -19,10 +19,13 @@ impl Proxy {
             if self.exchange.has_unread_request() {
                 continue;
             }
-            if !matches!(self.session.client.wait_peek().await, Ok(1..)) {
-                self.exchange.queue_interim(CONTINUE);
-                return pending().await;
+            match self.session.client.wait_peek().await {
+                Ok(1..) => continue,
+                Ok(0) => self.exchange.queue_interim(CONTINUE),
+                // The session itself waits for errors.
+                Err(_) => {}
             }
+            return pending().await;
         }
     }
 }

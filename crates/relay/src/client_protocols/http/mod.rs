@@ -186,11 +186,18 @@ async fn serve_requests(proxy: &Arc<Proxy>, messages: MessageStream) -> hyper::R
         .serve_connection(io, service)
         .with_upgrades();
     tokio::pin!(connection);
-    select! {
-        outcome = connection.as_mut() => return outcome,
-        () = session.relay.lifecycle.wait_for(Phase::Drain) => connection.as_mut().graceful_shutdown(),
+    let outcome = select! {
+        outcome = connection.as_mut() => outcome,
+        () = session.relay.lifecycle.wait_for(Phase::Drain) => {
+            connection.as_mut().graceful_shutdown();
+            connection.as_mut().await
+        }
+    };
+    if outcome.is_err() {
+        // To drop an exchange would end its leg to the origin cleanly.
+        proxy.reset_origin();
     }
-    connection.await
+    outcome
 }
 
 impl Proxy {
