@@ -9,7 +9,7 @@ use super::{
         Reload, Status,
     },
 };
-use crate::relay_record::ListenerCounts;
+use crate::relay_record::{ListenerCounts, PasswordCounts};
 use jiff::Timestamp;
 use longhaul_protocol::failure::Failure;
 use longhaul_tcpsim::limiter::Limiter;
@@ -222,6 +222,12 @@ fn add_listener_counts(listeners: &[ListenerCounts], registry: &mut Registry) {
         "Connections that could not be established, by cause",
         None,
     );
+    let passwords: CounterFamily = register(
+        registry,
+        "passwords",
+        "Passwords that were wrong, checked after a delay (delayed), or refused without a check (unchecked)",
+        None,
+    );
     let bytes: CounterFamily = register(
         registry,
         "relayed",
@@ -252,6 +258,20 @@ fn add_listener_counts(listeners: &[ListenerCounts], registry: &mut Registry) {
             let label = snake_case(&cause);
             failures
                 .get_or_create(&with_label("cause", &label))
+                .inc_by(count);
+        }
+        let PasswordCounts {
+            wrong,
+            delayed,
+            unchecked,
+        } = counts.passwords;
+        for (outcome, count) in [
+            ("wrong", wrong),
+            ("delayed", delayed),
+            ("unchecked", unchecked),
+        ] {
+            passwords
+                .get_or_create(&with_label("outcome", outcome))
                 .inc_by(count);
         }
         for (direction, count) in [("up", counts.bytes_up), ("down", counts.bytes_down)] {

@@ -95,6 +95,28 @@ pub struct Counts {
     pub bytes_down: u64,
     /// Bytes in pipes and copy buffers; socket buffers are not counted.
     pub bytes_buffered: u64,
+    /// Passwords that did not let a client in at once.
+    #[serde(default)]
+    pub passwords: PasswordCounts,
+}
+
+/// Passwords that did not let a client in at once.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PasswordCounts {
+    /// Wrong ones.
+    pub wrong: u64,
+    /// Those that were checked only after a delay.
+    pub delayed: u64,
+    /// Those that were not checked, because the delay would have been too long.
+    pub unchecked: u64,
+}
+
+impl PasswordCounts {
+    fn add(&mut self, other: &Self) {
+        self.wrong += other.wrong;
+        self.delayed += other.delayed;
+        self.unchecked += other.unchecked;
+    }
 }
 
 impl Counts {
@@ -106,6 +128,7 @@ impl Counts {
         self.bytes_up += other.bytes_up;
         self.bytes_down += other.bytes_down;
         self.bytes_buffered += other.bytes_buffered;
+        self.passwords.add(&other.passwords);
         for (cause, count) in &other.failed {
             *self.failed.entry(cause.clone()).or_default() += count;
         }

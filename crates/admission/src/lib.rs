@@ -11,7 +11,7 @@
 //! | connections | [`descriptors`], or the limit of the configuration | [`idle_clients`] leave; other clients wait in the listen queue |
 //! | name lookups | [`lookups`] | the oldest lookup of the client that has most is cancelled |
 //! | bandwidth | [`rate_limits`] | reads wait |
-//! | password attempts | [`penalties`] | the wait between two attempts doubles |
+//! | password attempts | [`penalties`] | the wait between two attempts for one user doubles |
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
@@ -24,3 +24,4 @@ pub mod lookups;
 pub mod memory;
 pub mod penalties;
 pub mod rate_limits;
+mod recent_logins;

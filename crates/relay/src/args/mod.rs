@@ -237,6 +237,11 @@ pub struct Args {
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) stall_timeout: Option<Time>,
 
+    /// Longest delay between two passwords for one user from one client address (of IPv6: one /64);
+    /// 0s means none [default: 8s]
+    #[arg(long, value_name = "TIME", help_heading = "Limits")]
+    pub(crate) password_delay: Option<Time>,
+
     /// Most concurrent name lookups for one client address (of IPv6: one /64); more wait [default:
     /// 64]. Each takes up to 4 descriptors and about 16 KiB
     #[arg(long, value_name = "N", help_heading = "Limits",

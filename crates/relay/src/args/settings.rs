@@ -103,6 +103,7 @@ impl Args {
         );
         override_with(&mut limits.memory_per_client, self.memory_per_client);
         override_with(&mut limits.stall_timeout, self.stall_timeout);
+        override_with(&mut limits.password_delay, self.password_delay);
         override_with(&mut limits.pipe_size, self.pipe_size);
         override_with(&mut limits.memory, self.memory);
         override_with(&mut settings.counters.file, self.counters);

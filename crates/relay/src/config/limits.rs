@@ -2,6 +2,7 @@
 //! Limits on times, connections and memory: defaults, ranges and checks.
 
 use crate::config::settings::Settings;
+use longhaul_admission::penalties::{DELAY_MAX, DELAY_MIN};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::pipe_pool::PoolConfig;
 use longhaul_units::{Bytes, Time};
@@ -31,6 +32,8 @@ pub(crate) struct Limits {
     pub(crate) memory_per_client: Option<u64>,
     /// Time for which an endpoint may read nothing although data waits for it.
     pub(crate) stall_timeout: Duration,
+    /// Longest delay between two passwords for one user from one client address; 0 is none.
+    pub(crate) password_delay: Duration,
     /// Memory budget in bytes for the socket buffers and pipes of all legs; `None` is the default
     /// of [`longhaul_admission::memory::budget`].
     pub(crate) memory: Option<u64>,
@@ -120,6 +123,7 @@ pub(crate) fn limits(settings: &Settings) -> anyhow::Result<Limits> {
         connections_per_client: connections_per_client(limits.connections_per_client)?,
         memory_per_client: check_memory("memory_per_client", limits.memory_per_client)?,
         stall_timeout: time("stall_timeout", stall, STALL_TIMEOUT_DEFAULT)?,
+        password_delay: password_delay(limits.password_delay)?,
         memory: check_memory("memory", limits.memory)?,
     })
 }
@@ -173,6 +177,17 @@ fn tunnel_idle_timeout(value: Option<Time>) -> anyhow::Result<Option<Duration>> 
         time if range.contains(&time) => Ok(Some(time.into())),
         time => Err(Refusal::usage(format!(
             "tunnel_idle_timeout {time} (--tunnel-idle-timeout): expected 1s to 7d, or 0s for never"
+        ))),
+    }
+}
+
+fn password_delay(value: Option<Time>) -> anyhow::Result<Duration> {
+    match value.map(Duration::from) {
+        None => Ok(DELAY_MAX),
+        Some(delay) if delay.is_zero() || (DELAY_MIN..=DELAY_MAX).contains(&delay) => Ok(delay),
+        Some(delay) => Err(Refusal::usage(format!(
+            "password_delay {} (--password-delay): expected 100ms to 8s, or 0s for none",
+            Time::from(delay)
         ))),
     }
 }

@@ -322,6 +322,8 @@ pub(crate) struct LimitSettings {
     pub(crate) memory_per_client: Option<Bytes>,
     /// Time for which an endpoint may read nothing although data waits for it.
     pub(crate) stall_timeout: Option<Time>,
+    /// Longest delay between two passwords for one user from one client address; 0s is none.
+    pub(crate) password_delay: Option<Time>,
     pub(crate) pipe_size: Option<Bytes>,
     /// Memory of the socket buffers and pipes of all legs, above which new connections wait.
     pub(crate) memory: Option<Bytes>,

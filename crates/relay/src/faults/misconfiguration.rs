@@ -143,8 +143,6 @@ pub(crate) enum DenialReason {
     Version(u8),
     /// The connection does not begin with a PROXY protocol header.
     NoProxyHeader,
-    /// The password is wrong.
-    WrongPassword,
 }
 
 impl DenialReason {
@@ -158,7 +156,6 @@ impl DenialReason {
             Self::Version(_) => 4,
             Self::NoProxyHeader => 5,
             Self::InDenyFrom => 6,
-            Self::WrongPassword => 7,
         }
     }
 
@@ -197,9 +194,6 @@ impl DenialReason {
                 "it sends no header of the PROXY protocol, which accept_proxy of \
                                     this listener requires"
                     .into()
-            }
-            Self::WrongPassword => {
-                "its password is wrong; further ones from this address are delayed longer".into()
             }
         })
     }

@@ -16,8 +16,31 @@ use tracing::warn;
 pub(crate) struct Warnings {
     refused: RateLimit<(IpAddr, u8)>,
     refused_destinations: RateLimit<IpAddr>,
+    passwords: RateLimit<(IpAddr, Vec<u8>, PasswordOutcome)>,
     bypassed: RateLimit<Option<IpAddr>>,
     limited: RateLimit<(IpAddr, Limit)>,
+}
+
+/// Reason for which a client's password does not let it in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum PasswordOutcome {
+    Wrong,
+    /// Not checked: it would have had to wait for too long.
+    NotChecked,
+}
+
+impl PasswordOutcome {
+    fn message(self) -> &'static str {
+        match self {
+            Self::Wrong => {
+                "client refused: its password is wrong; further ones for this user from this address are delayed longer"
+            }
+            Self::NotChecked => {
+                "client refused: after many wrong passwords, those for this user from this address are not checked now, \
+                 right ones included; correct the client that sends the wrong ones, or lower limits.password_delay"
+            }
+        }
+    }
 }
 
 impl Warnings {
@@ -65,6 +88,27 @@ impl Warnings {
         let to = network(leg.to.ip().to_canonical());
         if let Decision::Write = self.limited.check((to, leg.limit)) {
             warn!(listener, "{leg}");
+        }
+    }
+
+    /// Logs that the password of `client` for `user` is wrong or not checked.
+    pub(crate) fn log_password(
+        &self,
+        listener: &str,
+        client: IpAddr,
+        user: &[u8],
+        outcome: PasswordOutcome,
+    ) {
+        let client = client.to_canonical();
+        let key = (network(client), user.to_vec(), outcome);
+        let user = String::from_utf8_lossy(user);
+        match self.passwords.check(key) {
+            Decision::Write => warn!(%client, %user, listener, "{}", outcome.message()),
+            Decision::WriteOverflow => warn!(
+                listener,
+                "clients refused because of passwords for more users; not named for some minutes"
+            ),
+            Decision::Suppress => {}
         }
     }
 

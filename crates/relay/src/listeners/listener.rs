@@ -98,6 +98,9 @@ impl Listener {
     /// Applies new settings; open connections keep the old ones.
     pub(crate) fn set_config(&self, listener: ListenerConfig) {
         let mut settings = self.settings.write();
+        if settings.listener.users != listener.users {
+            self.penalties.forget();
+        }
         match settings.listener.rate == listener.rate {
             // The rate limit spans all connections, open ones included.
             true => settings.listener = listener.into(),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Counters of the relay. Any thread adds, one thread reads.
 
-use crate::records::times::Times;
-use longhaul_admin::relay_record::{Counts, ListenerCounts};
+use crate::{faults::warnings::PasswordOutcome, records::times::Times};
+use longhaul_admin::relay_record::{Counts, ListenerCounts, PasswordCounts};
 use longhaul_admission::rate_limits::Direction;
 use longhaul_protocol::failure::Failure;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -83,6 +83,24 @@ impl Drop for Pause<'_> {
     }
 }
 
+/// Passwords that did not let a client in at once.
+#[derive(Debug, Default)]
+struct Passwords {
+    wrong: AtomicU64,
+    delayed: AtomicU64,
+    unchecked: AtomicU64,
+}
+
+impl Passwords {
+    fn read(&self) -> PasswordCounts {
+        PasswordCounts {
+            wrong: self.wrong.load(Relaxed),
+            delayed: self.delayed.load(Relaxed),
+            unchecked: self.unchecked.load(Relaxed),
+        }
+    }
+}
+
 /// Counters of one listener.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -90,6 +108,7 @@ pub(crate) struct Counters {
     active: AtomicU64,
     bypassed: AtomicU64,
     failed: [AtomicU64; Failure::ALL.len()],
+    passwords: Passwords,
     pub(crate) traffic: Traffic,
     pub(crate) times: Times,
     /// Bytes taken from one leg and not yet given to the other, without kernel socket buffers.
@@ -112,6 +131,20 @@ impl Counters {
         self.failed[failure as usize].fetch_add(1, Relaxed);
     }
 
+    /// Counts a password that is checked after a delay.
+    pub(crate) fn count_password_delay(&self) {
+        self.passwords.delayed.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a password that does not let its client in.
+    pub(crate) fn count_password(&self, outcome: PasswordOutcome) {
+        let counter = match outcome {
+            PasswordOutcome::Wrong => &self.passwords.wrong,
+            PasswordOutcome::NotChecked => &self.passwords.unchecked,
+        };
+        counter.fetch_add(1, Relaxed);
+    }
+
     /// Counts a connection that was made directly to its destination, since the relay had no free
     /// resources.
     pub(crate) fn count_bypass(&self) {
@@ -132,6 +165,7 @@ impl Counters {
             bytes_up,
             bytes_down,
             bytes_buffered: self.buffered.load(Relaxed),
+            passwords: self.passwords.read(),
         }
     }
 }

@@ -3,11 +3,12 @@
 
 use crate::{
     config::{listener::Kind, settings::SendProxy, users::Users},
-    faults::misconfiguration::DenialReason,
+    faults::{misconfiguration::DenialReason, warnings::PasswordOutcome},
     relay::Relay,
     route::request::Request,
     session::Session,
 };
+use longhaul_admission::penalties::Login;
 use longhaul_protocol::networks::{Prefix, network};
 use longhaul_protocol::{
     failure::Failure,
@@ -20,7 +21,7 @@ use longhaul_transport::{
 };
 use sha2::{Digest as _, Sha256};
 use std::{
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     time::{Duration, Instant},
 };
 use tokio::time::{sleep, timeout};
@@ -175,14 +176,13 @@ fn any_contains(prefixes: &[Prefix], address: SocketAddr) -> bool {
 pub(crate) enum LoginResult {
     Accepted,
     Rejected,
-    /// Not checked: too many clients of the same address wait.
+    /// Not checked: too many passwords for the same user from the same address wait.
     NotChecked,
 }
 
 impl Session {
-    /// Checks user and password. An address that gave wrong passwords waits first. An address with
-    /// too many waiting clients is refused without a check. Credentials that were accepted once on
-    /// this connection stay accepted.
+    /// Checks user and password. A user for whom this address sent wrong passwords waits first, and is refused without
+    /// a check if too many wait. Credentials that were accepted once on this connection stay accepted.
     pub(crate) async fn authenticate(
         &self,
         users: &Users,
@@ -197,21 +197,56 @@ impl Session {
         {
             return LoginResult::Accepted;
         }
-        let (client, penalties) = (network(self.client_address.ip()), &self.listener.penalties);
-        let Some(wait) = penalties.wait(client, Instant::now()) else {
+        let login = self.listener.penalties.login(user, &digest);
+        if !self.wait_for_check(login).await {
+            self.log_password(user, PasswordOutcome::NotChecked);
             return LoginResult::NotChecked;
+        }
+        let is_right = users.verify(user, password);
+        self.count_login(login, is_right);
+        if !is_right {
+            self.log_password(user, PasswordOutcome::Wrong);
+            return LoginResult::Rejected;
+        }
+        let _ = self.login_digest.set(digest.into());
+        LoginResult::Accepted
+    }
+
+    /// Waits until the login may be checked. Returns false if that would take too long.
+    async fn wait_for_check(&self, login: Login) -> bool {
+        let (client, delay_max) = self.login_limits();
+        let penalties = &self.listener.penalties;
+        let Some(wait) = penalties.wait(client, login, delay_max, Instant::now()) else {
+            return false;
         };
         if !wait.is_zero() {
+            self.listener.counters.count_password_delay();
             sleep(wait).await;
         }
-        if users.verify(user, password) {
-            penalties.succeed(client, user);
-            let _ = self.login_digest.set(digest.into());
-            return LoginResult::Accepted;
+        true
+    }
+
+    fn count_login(&self, login: Login, is_right: bool) {
+        let (client, delay_max) = self.login_limits();
+        let (penalties, now) = (&self.listener.penalties, Instant::now());
+        match is_right {
+            true => penalties.succeed(client, login, now),
+            false => penalties.fail(client, login, delay_max, now),
         }
-        penalties.fail(client, user, Instant::now());
-        self.refuse(&DenialReason::WrongPassword);
-        LoginResult::Rejected
+    }
+
+    /// Returns the client for whom wrong passwords count, and the longest delay after them.
+    fn login_limits(&self) -> (IpAddr, Duration) {
+        let client = network(self.client_address.ip());
+        (client, self.config.limits.password_delay)
+    }
+
+    fn log_password(&self, user: &[u8], outcome: PasswordOutcome) {
+        self.listener.counters.count_password(outcome);
+        let client = self.client_address.ip();
+        let listener = format!("{} {}", self.listener_config.kind, self.listener.name());
+        let warnings = &self.listener.warnings;
+        warnings.log_password(&listener, client, user, outcome);
     }
 }
 

@@ -2,6 +2,7 @@
 //! Wrong passwords: the delay grows with each attempt, accepted clients are not delayed by others,
 //! and one line is logged.
 
+use crate::relay_admin::endpoint::Endpoint;
 use longhaul_testnet::relay_process::{
     Relay, accept, connect, listen_as_origin, parse_http_status, read_array, read_http_head,
     set_timeouts,
@@ -26,21 +27,26 @@ const ME_WRONG: &str = "bWU6d3Jvbmc=";
 struct Setup {
     relay: Relay,
     origin: SocketAddr,
-    _users: tempfile::NamedTempFile,
+    users: tempfile::NamedTempFile,
 }
 
 fn setup() -> Setup {
+    setup_with(&[])
+}
+
+fn setup_with(flags: &[&str]) -> Setup {
     let users = tempfile::NamedTempFile::new().unwrap();
     fs::write(&users, "me:secret\nyou:secret\n").unwrap();
     fs::set_permissions(&users, fs::Permissions::from_mode(0o600)).unwrap();
     let file = users.path().to_str().unwrap();
-    let relay = Relay::start(&["--http", ANY, "--socks5", ANY, "--users", file]);
+    let listeners = ["--http", ANY, "--socks5", ANY, "--users", file];
+    let relay = Relay::start(&[&listeners, flags].concat());
     let (listener, origin) = listen_as_origin();
     std::thread::spawn(move || answer_all(&listener));
     Setup {
         relay,
         origin,
-        _users: users,
+        users,
     }
 }
 
@@ -75,12 +81,46 @@ impl Setup {
     }
 
     fn socks5(&self, password: &[u8]) -> [u8; 2] {
+        read_array(&mut self.send_socks5(b"me", password))
+    }
+
+    /// Sends a SOCKS5 login, whose reply the caller reads.
+    fn send_socks5(&self, user: &[u8], password: &[u8]) -> TcpStream {
         let mut client = connect(self.relay.address("socks5"));
         client.write_all(&[5, 1, 2]).unwrap();
         assert_eq!(read_array(&mut client), [5, 2]);
-        let message = [&[1, 2][..], b"me", &[password.len() as u8], password].concat();
+        let [user_len, password_len] = [user, password].map(|field| field.len() as u8);
+        let message = [&[1, user_len], user, &[password_len], password].concat();
         client.write_all(&message).unwrap();
-        read_array(&mut client)
+        client
+    }
+
+    /// Sends a request with these credentials on a connection of its own, whose response the caller reads.
+    fn send(&self, credentials: &str) -> TcpStream {
+        let mut client = http(self);
+        let head = "GET http://192.0.2.1/ HTTP/1.1\r\nHost: x\r\n";
+        write!(
+            client,
+            "{head}Proxy-Authorization: Basic {credentials}\r\n\r\n"
+        )
+        .unwrap();
+        client
+    }
+
+    /// Fills the queue of user `me` over HTTP: its further passwords would have to wait for too long.
+    fn fill_http_queue(&self) -> Vec<TcpStream> {
+        (0..6).for_each(|_| assert_eq!(self.ask(&mut http(self), ME_WRONG), 407));
+        let clients = (0..8).map(|_| self.send(ME_WRONG)).collect();
+        // The workers may check the last one first.
+        while self.ask(&mut http(self), ME_WRONG) != 429 {}
+        clients
+    }
+
+    /// Replaces the users and waits until the relay has them.
+    fn reload(&self, users: &str) {
+        fs::write(&self.users, users).unwrap();
+        self.relay.signal(rustix::process::Signal::HUP);
+        self.relay.wait_for_stderr("configuration reloaded");
     }
 
     /// Stops the relay and returns its log lines about wrong passwords.
@@ -162,17 +202,7 @@ fn unchecked_passwords_get_429() {
     let setup = setup();
     (0..6).for_each(|_| assert_eq!(setup.ask(&mut http(&setup), ME_WRONG), 407));
     // The first of these waits for 3.2 s, the next for 6.4 s, and others would have to wait longer.
-    let send_login = || {
-        let mut client = http(&setup);
-        let head = "GET http://192.0.2.1/ HTTP/1.1\r\nHost: x\r\n";
-        write!(
-            client,
-            "{head}Proxy-Authorization: Basic {ME_WRONG}\r\n\r\n"
-        )
-        .unwrap();
-        client
-    };
-    let clients: Vec<_> = (0..8).map(|_| send_login()).collect();
+    let clients: Vec<_> = (0..8).map(|_| setup.send(ME_WRONG)).collect();
     let heads: Vec<_> = clients
         .into_iter()
         .map(|mut client| read_http_head(&mut client))
@@ -187,14 +217,7 @@ fn unchecked_passwords_get_429() {
 fn unchecked_socks5_passwords_get_no_reply() {
     let setup = setup();
     (0..6).for_each(|_| assert_eq!(setup.socks5(b"wrong"), [1, 1]));
-    let send_login = || {
-        let mut client = connect(setup.relay.address("socks5"));
-        client.write_all(&[5, 1, 2]).unwrap();
-        assert_eq!(read_array(&mut client), [5, 2]);
-        client.write_all(b"\x01\x02me\x05wrong").unwrap();
-        client
-    };
-    let clients: Vec<_> = (0..8).map(|_| send_login()).collect();
+    let clients: Vec<_> = (0..8).map(|_| setup.send_socks5(b"me", b"wrong")).collect();
     let answers: Vec<_> = clients
         .into_iter()
         .map(|mut client| client.read_exact(&mut [0; 2]).is_ok())
@@ -229,4 +252,107 @@ fn other_addresses_are_not_delayed() {
         "{:?}",
         began.elapsed()
     );
+}
+
+/// One client with a stale password must not lock out the other users of its address.
+#[test]
+fn stale_password_does_not_delay_other_users_of_address() {
+    let setup = setup();
+    let _stale = setup.fill_http_queue();
+    for request in 0..40 {
+        assert_eq!(setup.ask(&mut http(&setup), YOU), 204, "{request}");
+    }
+    (0..5).for_each(|_| assert_eq!(setup.socks5(b"wrong"), [1, 1]));
+    let _stale: Vec<_> = (0..8).map(|_| setup.send_socks5(b"me", b"wrong")).collect();
+    for login in 0..40 {
+        let reply: [u8; 2] = read_array(&mut setup.send_socks5(b"you", b"secret"));
+        assert_eq!(reply, [1, 0], "{login}");
+    }
+}
+
+/// A user who has logged in from this address passes, whatever another program of theirs sends.
+#[test]
+fn stale_password_does_not_delay_login_that_was_accepted_lately() {
+    let setup = setup();
+    assert_eq!(setup.ask(&mut http(&setup), ME), 204);
+    let _stale = setup.fill_http_queue();
+    for request in 0..40 {
+        assert_eq!(setup.ask(&mut http(&setup), ME), 204, "{request}");
+    }
+}
+
+/// Repeated stale passwords fill their own queue only. The new password is checked after one delay.
+#[test]
+fn stale_password_does_not_lock_out_new_password_of_same_user() {
+    let setup = setup();
+    let _stale = setup.fill_http_queue();
+    for request in 0..10 {
+        assert_eq!(setup.ask(&mut http(&setup), ME), 204, "{request}");
+    }
+}
+
+#[test]
+fn reload_of_users_ends_old_passwords_and_penalties() {
+    let setup = setup();
+    assert_eq!(setup.ask(&mut http(&setup), ME), 204);
+    // `me:wrong` becomes right, and `me:secret`, which was accepted, wrong.
+    let _stale = setup.fill_http_queue();
+    setup.reload("me:wrong\nyou:secret\n");
+    assert_eq!(setup.ask(&mut http(&setup), ME), 407);
+    for request in 0..10 {
+        assert_eq!(setup.ask(&mut http(&setup), ME_WRONG), 204, "{request}");
+    }
+}
+
+/// Names that differ in case are different users, but an address gets no new guesses by changing names.
+#[test]
+fn many_user_names_do_not_evade_delay() {
+    let setup = setup();
+    let spell = |n: usize| {
+        let letter = |(i, c): (usize, char)| match n >> i & 1 {
+            1 => c.to_ascii_uppercase(),
+            _ => c,
+        };
+        "operator"
+            .chars()
+            .enumerate()
+            .map(letter)
+            .collect::<String>()
+    };
+    let began = Instant::now();
+    // Eight names have a queue of their own. The others wait for each other.
+    for name in (0..8 + 5).map(spell) {
+        let reply: [u8; 2] = read_array(&mut setup.send_socks5(name.as_bytes(), b"guess"));
+        assert_eq!(reply, [1, 1], "{name}");
+    }
+    assert!(began.elapsed() >= delay_sum(5), "{:?}", began.elapsed());
+}
+
+/// The operator learns whose passwords are wrong and whose are not checked, in one line each.
+#[test]
+fn logs_and_counts_delayed_and_unchecked_passwords() {
+    let setup = setup_with(&["--admin", ANY]);
+    drop(setup.fill_http_queue());
+    let metrics = Endpoint::of(&setup.relay).get("/metrics").body;
+    let count = |outcome: &str| {
+        let label = format!("outcome=\"{outcome}\"");
+        let mut lines = metrics.lines().filter(|line| line.contains(&label));
+        let http = lines.find(|line| line.contains("kind=\"http\"")).unwrap();
+        http.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()
+    };
+    assert!(count("wrong") >= 6 && count("delayed") >= 5, "{metrics}");
+    assert!(count("unchecked") >= 1, "{metrics}");
+    let log = setup.log_lines();
+    assert_eq!(log.len(), 2, "{log:?}");
+    assert!(log.iter().all(|line| line.contains("user=me")), "{log:?}");
+    assert!(log[1].contains("password_delay"), "{log:?}");
+}
+
+#[test]
+fn password_delay_of_zero_checks_at_once() {
+    let setup = setup_with(&["--password-delay", "0s"]);
+    for attempt in 0..100 {
+        assert_eq!(setup.socks5(b"wrong"), [1, 1], "{attempt}");
+    }
+    assert_eq!(setup.socks5(b"secret"), [1, 0]);
 }

@@ -355,7 +355,7 @@ impl Proxy {
             LoginResult::NotChecked => {
                 return Err(ErrorResponse::unauthenticated(
                     StatusCode::TOO_MANY_REQUESTS,
-                    "too many passwords from this address wait to be checked: try again later",
+                    "too many wrong passwords for this user came from this address: this one was not checked, try again later",
                 ));
             }
         }

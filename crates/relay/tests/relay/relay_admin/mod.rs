@@ -2,7 +2,7 @@
 //! Admin endpoint of a real relay with real connections: its reports match the traffic, and access
 //! is restricted.
 
-mod endpoint;
+pub(crate) mod endpoint;
 mod guarded;
 mod health;
 mod legs;
