@@ -9,7 +9,7 @@ use super::{
         Reload, Status,
     },
 };
-use crate::relay_record::{ListenerCounts, PasswordCounts};
+use crate::relay_record::{ListenerCounts, PasswordCounts, RelayRecord};
 use jiff::Timestamp;
 use longhaul_protocol::failure::Failure;
 use longhaul_tcpsim::limiter::Limiter;
@@ -94,6 +94,7 @@ fn add_relay(status: &Status, registry: &mut Registry) {
             budget as f64,
         );
     }
+    add_limits(&status.relay, registry);
     let lost: Counter = register(
         registry,
         "records_lost",
@@ -101,6 +102,34 @@ fn add_relay(status: &Status, registry: &mut Registry) {
         None,
     );
     lost.inc_by(status.relay.records_lost);
+}
+
+/// Adds the limits at which new connections wait, and what counts against the number of connections.
+fn add_limits(relay: &RelayRecord, registry: &mut Registry) {
+    let (taken, limit) = (relay.connections_taken, relay.connections_limit);
+    let help = "Connections that count against the limit";
+    add_gauge(registry, "connections_taken", help, None, taken as f64);
+    let help = "Connections that may be open at a time; more wait";
+    add_gauge(registry, "connections_limit", help, None, limit as f64);
+    let registry = registry.sub_registry_with_prefix("limit");
+    let help = "1: new connections wait because of the limit";
+    let reached: GaugeFamily = register(registry, "reached", help, None);
+    let help = "Number of times that the limit was reached";
+    let times: CounterFamily = register(registry, "times_reached", help, None);
+    let help = "Waits of connections because of the limit";
+    let waits: CounterFamily = register(registry, "waits", help, None);
+    let limits = &relay.limits;
+    for (name, counts) in [
+        ("connections", &limits.connections),
+        ("descriptors", &limits.descriptors),
+        ("memory", &limits.memory),
+    ] {
+        let labels: Labels = vec![("limit", name.to_owned())];
+        let is_reached = bool_value(counts.reached);
+        reached.get_or_create(&labels).set(is_reached);
+        times.get_or_create(&labels).inc_by(counts.times_reached);
+        waits.get_or_create(&labels).inc_by(counts.waits);
+    }
 }
 
 /// Adds the result of the last reload, so that an operator can alert on a rejected configuration.

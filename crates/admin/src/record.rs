@@ -26,11 +26,26 @@ pub trait Source: Clone + Send + Sync + 'static {
 pub struct Health {
     /// State of the relay in one word.
     pub status: HealthStatus,
+    /// Whether new connections wait because as many as may be open are open.
+    #[serde(default)]
+    pub connections_exhausted: bool,
+    /// Whether connections wait because there is no descriptor, or no kernel memory for a socket.
+    #[serde(default)]
+    pub descriptors_exhausted: bool,
     /// Whether new connections wait because the memory budget is used up.
     pub memory_exhausted: bool,
     /// Names of peers that are down.
     #[serde(default)]
     pub peers_down: Vec<String>,
+}
+
+impl Health {
+    /// Whether new connections are served without a wait.
+    pub fn is_ready(&self) -> bool {
+        let waits =
+            self.connections_exhausted || self.descriptors_exhausted || self.memory_exhausted;
+        self.status == HealthStatus::Serving && !waits
+    }
 }
 
 /// State of a relay, by which a load balancer decides whether to send connections to it.

@@ -35,9 +35,40 @@ pub struct RelayRecord {
     /// Bound of `memory_bytes`, at which new connections wait; `None` means no bound.
     #[serde(default)]
     pub memory_budget_bytes: Option<u64>,
+    /// Connections that count against `connections_limit`; some requests count more than once.
+    #[serde(default)]
+    pub connections_taken: u64,
+    /// Connections that may be open at a time; more wait.
+    #[serde(default)]
+    pub connections_limit: u64,
+    /// Limits that make new connections wait.
+    #[serde(default)]
+    pub limits: Limits,
     /// Peers that the relay sends connections to.
     #[serde(default)]
     pub peers: Vec<PeerCounts>,
+}
+
+/// Limits that make new connections wait.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// `connections_limit`.
+    pub connections: LimitCounts,
+    /// Descriptors and kernel memory of this process and of the system.
+    pub descriptors: LimitCounts,
+    /// `memory_budget_bytes`.
+    pub memory: LimitCounts,
+}
+
+/// State and counts of a limit.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitCounts {
+    /// Whether it is reached now.
+    pub reached: bool,
+    /// Number of times that it was reached.
+    pub times_reached: u64,
+    /// Waits of connections for it. A connection without a descriptor waits 0.1 s at a time.
+    pub waits: u64,
 }
 
 /// State and counters of a peer.
@@ -105,9 +136,9 @@ pub struct Counts {
 pub struct PasswordCounts {
     /// Wrong ones.
     pub wrong: u64,
-    /// Those that were checked only after a delay.
+    /// Passwords that were checked only after a delay.
     pub delayed: u64,
-    /// Those that were not checked, because the delay would have been too long.
+    /// Passwords that were not checked, because the delay would have been too long.
     pub unchecked: u64,
 }
 
@@ -249,6 +280,9 @@ mod tests {
             records_lost: 0,
             memory_bytes: 1,
             memory_budget_bytes: Some(2),
+            connections_taken: 3,
+            connections_limit: 4,
+            limits: Limits::default(),
             peers: Vec::new(),
         });
         let line = serde_json::to_string(&record).unwrap();

@@ -106,6 +106,7 @@ async fn route<B>(request: &Request<B>, source: &impl Source) -> Response<Full<B
     let (path, query) = (request.uri().path(), request.uri().query().unwrap_or(""));
     match path {
         "/healthz" => health(&source.health()),
+        "/readyz" => readiness(&source.health()),
         "/metrics" => metrics_response(negotiate_format(request), &source.status().await),
         "/api/v1/status" => json(StatusCode::OK, &source.status().await),
         "/api/v1/throughput" => json(StatusCode::OK, &source.throughput()),
@@ -156,6 +157,15 @@ fn status_code(status: HealthStatus) -> StatusCode {
         | HealthStatus::NoUpstream
         | HealthStatus::NotIntercepting => StatusCode::SERVICE_UNAVAILABLE,
     }
+}
+
+/// Returns the health with a code that tells load balancers where new connections would wait.
+fn readiness(health: &Health) -> Response<Full<Bytes>> {
+    let status = match health.is_ready() {
+        true => StatusCode::OK,
+        false => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    json(status, health)
 }
 
 fn json(status: StatusCode, value: &impl Serialize) -> Response<Full<Bytes>> {

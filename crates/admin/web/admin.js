@@ -139,10 +139,17 @@
     byId("notice").hidden = text === "";
   }
 
+  function waitReason(health) {
+    if (health.memory_exhausted) return "The memory budget is used up: new connections wait.";
+    if (health.connections_exhausted) return "All connections are taken: new ones wait.";
+    if (health.descriptors_exhausted) return "No descriptor is free: connections wait.";
+    return "";
+  }
+
   function showStatus(status) {
     const { relay, health } = status;
     showState(health.status);
-    showNotice(health.memory_exhausted ? "The memory budget is used up: new connections wait." : "");
+    showNotice(waitReason(health));
     setText("version", status.version);
     setText("summary", `for ${age(status.uptime_s)}`);
     setText("active", String(relay.total.active));

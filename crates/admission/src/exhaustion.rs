@@ -25,6 +25,17 @@ pub fn is_exhaustion(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(|errno| errnos.contains(&errno))
 }
 
+/// Returns the number of waits for descriptors or memory so far.
+pub fn retries() -> u64 {
+    RETRIES.load(Relaxed)
+}
+
+/// Waits before the next attempt to get a descriptor or memory.
+pub async fn wait_to_retry() {
+    RETRIES.fetch_add(1, Relaxed);
+    sleep(RETRY_INTERVAL).await;
+}
+
 /// Calls `open` until it does not fail for want of descriptors or memory. The caller bounds the time.
 pub async fn retry_on_exhaustion<T, F>(mut open: impl FnMut() -> F) -> io::Result<T>
 where
@@ -32,10 +43,7 @@ where
 {
     loop {
         match open().await {
-            Err(error) if is_exhaustion(&error) => {
-                RETRIES.fetch_add(1, Relaxed);
-                sleep(RETRY_INTERVAL).await;
-            }
+            Err(error) if is_exhaustion(&error) => wait_to_retry().await,
             outcome => return outcome,
         }
     }

@@ -6,7 +6,7 @@
 //!
 //! | shared | bound | when it is used up |
 //! |---|---|---|
-//! | file descriptors | [`descriptors`]: connections, pipes and lookups that RLIMIT_NOFILE has room for | clients wait in the listen queue; [`exhaustion`] retries |
+//! | file descriptors | [`descriptors`]: connections, pipes and lookups that RLIMIT_NOFILE has room for | clients wait in the listen queue; [`exhaustion`] retries; [`shared_limit`] has the state |
 //! | memory in socket buffers | [`memory`] | new connections wait; [`eviction`] chooses the connections that end |
 //! | connections | [`descriptors`], or the limit of the configuration | [`idle_clients`] leave; other clients wait in the listen queue |
 //! | name lookups | [`lookups`] | the oldest lookup of the client that has most is cancelled |
@@ -25,3 +25,4 @@ pub mod memory;
 pub mod penalties;
 pub mod rate_limits;
 mod recent_logins;
+pub mod shared_limit;

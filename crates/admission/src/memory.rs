@@ -3,7 +3,10 @@
 //! While the sum reaches the budget, new connections wait, and the connections that [`crate::eviction`] chooses are
 //! ended.
 
-use crate::eviction::{Bounds, ConnectionMemory};
+use crate::{
+    eviction::{Bounds, ConnectionMemory},
+    shared_limit::{LogLine, SharedLimit},
+};
 use longhaul_protocol::networks::network;
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
@@ -64,22 +67,21 @@ pub struct Memory {
     waiting: Mutex<HashSet<IpAddr>>,
     /// Time since which at least one client has waited.
     waited_since: Mutex<Option<Instant>>,
-    log_times: Mutex<LogTimes>,
+    /// State of the budget, and counts of waits for it.
+    pub limit: SharedLimit,
+    eviction_log: Mutex<EvictionLog>,
 }
 
-/// Times of the last log lines. Clients can use up the budget as often as they like; these times bound the number of
-/// lines.
+/// Log of evictions. Clients can use up the budget as often as they like; the time bounds the number of lines.
 #[derive(Debug, Default)]
-struct LogTimes {
-    /// The time of the last line about waiting connections, and whether a later line said that the wait is over.
-    wait: Option<(Instant, bool)>,
-    /// The time of the last line about evicted connections.
-    eviction: Option<Instant>,
+struct EvictionLog {
+    /// The time of the last line.
+    last: Option<Instant>,
     /// Number of connections evicted since that line.
     unlogged: usize,
 }
 
-/// Shortest time between two log lines about the same subject.
+/// Shortest time between two log lines about evictions.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Shortest time between two such sums of memory. With many connections the relay waits longer, so that the sums take
@@ -95,13 +97,17 @@ impl Memory {
             room: watch::Sender::new(true),
             waiting: Mutex::default(),
             waited_since: Mutex::default(),
-            log_times: Mutex::default(),
+            limit: SharedLimit::default(),
+            eviction_log: Mutex::default(),
         }
     }
 
     /// Waits until there is room for another connection of `client`.
     pub async fn wait_for_room(&self, client: IpAddr) {
         let client = network(client);
+        if self.is_exhausted() {
+            self.limit.count_wait();
+        }
         // Each sum empties the set of waiting clients, so a client that went away does not stay in it for long.
         while !*self.room.borrow() {
             self.waiting().insert(client);
@@ -124,10 +130,6 @@ impl Memory {
         begun.elapsed()
     }
 
-    fn log_times(&self) -> MutexGuard<'_, LogTimes> {
-        self.log_times.lock()
-    }
-
     /// Returns the last sum in bytes, and the budget.
     pub fn read(&self) -> (u64, Option<u64>) {
         (self.held.load(Relaxed), self.budget)
@@ -143,17 +145,15 @@ impl Memory {
         self.held.store(held, Relaxed);
         let budget = self.budget.unwrap_or(u64::MAX);
         let room = self.budget.is_none() || held < budget;
-        let changed = self
-            .room
+        self.room
             .send_if_modified(|current| std::mem::replace(current, room) != room);
-        if changed && self.log_times().is_due(room, Instant::now()) {
-            match room {
-                true => info!("memory below its budget: accepting again"),
-                false => warn!(
-                    "{held} bytes in buffers, budget {budget} (limits.memory): new \
-                     connections wait"
-                ),
-            }
+        match self.limit.set(!room, Instant::now()) {
+            Some(LogLine::Over) => info!("memory below its budget: accepting again"),
+            Some(LogLine::Reached) => warn!(
+                "{held} bytes in buffers, budget {budget} (limits.memory): new \
+                 connections wait"
+            ),
+            None => {}
         }
     }
 
@@ -168,35 +168,17 @@ impl Memory {
     /// Logs the number of evicted connections, at most one line a minute.
     pub fn log_eviction(&self, evicted: &[ConnectionMemory]) {
         let now = Instant::now();
-        let mut log_times = self.log_times();
-        log_times.unlogged += evicted.len();
-        let is_due = log_times.eviction.is_none_or(|at| now - at >= LOG_INTERVAL);
+        let mut log = self.eviction_log.lock();
+        log.unlogged += evicted.len();
+        let is_due = log.last.is_none_or(|at| now - at >= LOG_INTERVAL);
         if let (Some(first), true) = (evicted.first(), is_due) {
             warn!(
                 "memory is short (limits.memory): closed {} connections that stall or whose clients \
                  hold most, first one of {}",
-                log_times.unlogged, first.holder
+                log.unlogged, first.holder
             );
-            log_times.eviction = Some(now);
-            log_times.unlogged = 0;
-        }
-    }
-}
-
-impl LogTimes {
-    /// Returns whether a log line is due. `room` is whether there is room for new connections now.
-    fn is_due(&mut self, room: bool, now: Instant) -> bool {
-        match (room, self.wait) {
-            (true, Some((at, false))) => {
-                self.wait = Some((at, true));
-                true
-            }
-            (true, _) => false,
-            (false, Some((at, _))) if now - at < LOG_INTERVAL => false,
-            (false, _) => {
-                self.wait = Some((now, false));
-                true
-            }
+            log.last = Some(now);
+            log.unlogged = 0;
         }
     }
 }

@@ -12,20 +12,29 @@ use crate::{
     stripe::incoming_groups::IncomingGroups,
 };
 use jiff::Timestamp;
-use longhaul_admin::relay_record::RelayRecord;
+use longhaul_admin::relay_record::{LimitCounts, Limits, RelayRecord};
 use longhaul_admission::{
     accounts::{Accounts, Holder},
     descriptors::DescriptorBudget,
+    exhaustion,
     idle_clients::IdleClients,
     lookups::Lookups,
     memory::Memory,
+    shared_limit::SharedLimit,
 };
 use longhaul_interception::heartbeat::Heartbeats;
 use std::{
-    sync::{Arc, atomic::AtomicU32},
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
     time::Duration,
 };
-use tokio::sync::{Semaphore, watch};
+use tokio::{
+    sync::{AcquireError, OwnedSemaphorePermit, Semaphore, watch},
+    time::timeout,
+};
 
 /// Time in which workers accept the connections in the accept queues when the relay begins to
 /// drain.
@@ -59,6 +68,10 @@ pub(crate) struct Relay {
     pub(crate) idle_clients: IdleClients,
     /// Number of permits, used or not. A reload may change it.
     pub(crate) permits_total: AtomicU32,
+    /// State of the limit on connections.
+    pub(crate) connection_limit: SharedLimit,
+    /// State of the limit on descriptors and kernel memory.
+    pub(crate) descriptor_limit: SharedLimit,
     /// Division of the file descriptors at the start.
     pub(crate) budget: DescriptorBudget,
     /// Set when a serving thread has exited.
@@ -93,6 +106,44 @@ impl Relay {
         self.connection_permits.available_permits() == 0
     }
 
+    /// Waits for a permit for one connection. Meanwhile idle HTTP clients are dismissed, one at a time.
+    ///
+    /// # Errors
+    ///
+    /// The relay stops.
+    pub(crate) async fn acquire_permit(&self) -> Result<OwnedSemaphorePermit, AcquireError> {
+        let permits = &self.connection_permits;
+        if let Ok(permit) = permits.clone().try_acquire_owned() {
+            return Ok(permit);
+        }
+        self.connection_limit.count_wait();
+        let mut permit = pin!(permits.clone().acquire_owned());
+        loop {
+            self.idle_clients.dismiss_one();
+            if let Ok(permit) = timeout(exhaustion::RETRY_INTERVAL, permit.as_mut()).await {
+                return permit;
+            }
+        }
+    }
+
+    /// Returns the number of permits that are free, and of all.
+    pub(crate) fn permits(&self) -> (usize, usize) {
+        let all = self.permits_total.load(Relaxed) as usize;
+        (self.connection_permits.available_permits().min(all), all)
+    }
+
+    /// Returns the limits that make new connections wait.
+    fn limits(&self) -> Limits {
+        Limits {
+            connections: limit_counts(&self.connection_limit),
+            descriptors: LimitCounts {
+                waits: exhaustion::retries(),
+                ..limit_counts(&self.descriptor_limit)
+            },
+            memory: limit_counts(&self.memory.limit),
+        }
+    }
+
     /// Returns the current configuration with its peers.
     pub(crate) fn setup(&self) -> Setup {
         self.current.get()
@@ -102,6 +153,7 @@ impl Relay {
     pub(crate) fn counters(&self) -> RelayRecord {
         let (listeners, total) = self.listeners.counts();
         let (memory_bytes, memory_budget_bytes) = self.memory.read();
+        let (permits_free, permits_all) = self.permits();
         RelayRecord {
             time: Timestamp::now(),
             total,
@@ -109,8 +161,19 @@ impl Relay {
             records_lost: self.journal.lost() + self.access_log.lost(),
             memory_bytes,
             memory_budget_bytes,
+            connections_taken: (permits_all - permits_free) as u64,
+            connections_limit: permits_all as u64,
+            limits: self.limits(),
             peers: self.setup().peers.all().map(|peer| peer.counts()).collect(),
         }
+    }
+}
+
+fn limit_counts(limit: &SharedLimit) -> LimitCounts {
+    LimitCounts {
+        reached: limit.is_reached(),
+        times_reached: limit.times_reached(),
+        waits: limit.waits(),
     }
 }
 

@@ -16,6 +16,7 @@ use tracing::warn;
 pub(crate) struct Warnings {
     refused: RateLimit<(IpAddr, u8)>,
     refused_destinations: RateLimit<IpAddr>,
+    client_limit: RateLimit<IpAddr>,
     passwords: RateLimit<(IpAddr, Vec<u8>, PasswordOutcome)>,
     bypassed: RateLimit<Option<IpAddr>>,
     limited: RateLimit<(IpAddr, Limit)>,
@@ -88,6 +89,24 @@ impl Warnings {
         let to = network(leg.to.ip().to_canonical());
         if let Decision::Write = self.limited.check((to, leg.limit)) {
             warn!(listener, "{leg}");
+        }
+    }
+
+    /// Logs that `client` has all `connections` that it may have.
+    pub(crate) fn log_client_limit(&self, listener: &str, client: IpAddr, connections: usize) {
+        let client = client.to_canonical();
+        match self.client_limit.check(network(client)) {
+            Decision::Write => warn!(
+                %client,
+                listener,
+                "client has {connections} connections, all that it may have: its others are reset \
+                 (limits.connections_per_client)"
+            ),
+            Decision::WriteOverflow => warn!(
+                listener,
+                "more clients have all connections that they may have; not named for some minutes"
+            ),
+            Decision::Suppress => {}
         }
     }
 

@@ -21,7 +21,7 @@ use crate::{
     process::{
         supervisor::{
             admin_source::AdminSource, connection_limits, reload, sampling,
-            service_manager::ServiceManager,
+            service_manager::ServiceManager, shared_limits,
         },
         workers::{
             load_balancer::{AcceptedConnection, LoadBalancer},
@@ -46,6 +46,7 @@ use longhaul_admission::{
     idle_clients::IdleClients,
     lookups::Lookups,
     memory::{self, Memory},
+    shared_limit::SharedLimit,
 };
 use longhaul_command::{exit::Refusal, outln};
 use longhaul_interception::{heartbeat::Heartbeats, rule_set::RuleSet, thread::Interception};
@@ -124,6 +125,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         connection_permits: Arc::new(Semaphore::new(budget.connections)),
         idle_clients: IdleClients::default(),
         permits_total: (budget.connections as u32).into(),
+        connection_limit: SharedLimit::default(),
+        descriptor_limit: SharedLimit::default(),
         budget,
         thread_exit: ThreadExitSignal::new(),
         heartbeats: Heartbeats::new(config.limits.workers + verifiers.len()).into(),
@@ -404,6 +407,7 @@ async fn supervise(
             () = reloading => {}
             () = connection_limits::enforce_memory(relay, registry) => {}
             () = connection_limits::cut_idle_tunnels(relay, registry) => {}
+            () = shared_limits::watch(relay) => {}
             () = peers::check::run_checks(&relay.current) => {}
         }
         manager.stopping();

@@ -67,10 +67,15 @@ impl Session {
     pub(crate) fn acquire_connection_permit(&self) -> Result<(), Failure> {
         let left = self.relay.connection_permits.available_permits();
         let most = Relay::connections_max(&self.config, self.account.holder, left);
-        let permit = self.account.acquire_connection(most);
-        let _ = self
-            .connection_permit
-            .set(permit.ok_or(Failure::Exhausted)?);
+        let Some(permit) = self.account.acquire_connection(most) else {
+            let listener = format!("{} {}", self.listener_config.kind, self.listener.name());
+            let client = self.client_address.ip();
+            let warnings = &self.listener.warnings;
+            let open = self.relay.accounts.connections(self.account.holder);
+            warnings.log_client_limit(&listener, client, open);
+            return Err(Failure::Exhausted);
+        };
+        let _ = self.connection_permit.set(permit);
         Ok(())
     }
 

@@ -37,6 +37,8 @@ impl Source for AdminSource {
         Health {
             status: status(self.0.lifecycle.phase(), are_alive, obstacle),
             peers_down: down.map(|peer| peer.config.name.clone()).collect(),
+            connections_exhausted: self.0.connection_limit.is_reached(),
+            descriptors_exhausted: self.0.descriptor_limit.is_reached(),
             memory_exhausted: self.0.memory.is_exhausted(),
         }
     }

@@ -7,3 +7,4 @@ pub(crate) mod connection_limits;
 pub(crate) mod reload;
 pub(crate) mod sampling;
 pub(crate) mod service_manager;
+pub(crate) mod shared_limits;

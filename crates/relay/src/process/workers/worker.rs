@@ -28,8 +28,8 @@ use std::{
 use tokio::{
     net::{TcpListener, TcpStream},
     select,
-    sync::{OwnedSemaphorePermit, mpsc::Receiver},
-    time::{sleep, timeout},
+    sync::mpsc::Receiver,
+    time::sleep,
 };
 use tracing::{error, info, warn};
 
@@ -203,7 +203,7 @@ impl Acceptor {
     async fn admit(&self, client: impl Into<TransportStream>, address: SocketAddr) {
         let address = canonical(address);
         self.relay.memory.wait_for_room(address.ip()).await;
-        let Some(permit) = self.acquire_permit().await else {
+        let Ok(permit) = self.relay.acquire_permit().await else {
             return;
         };
         let load = self.balancer.assign(self.worker);
@@ -217,22 +217,6 @@ impl Acceptor {
             load,
         };
         self.dispatch(connection);
-    }
-
-    /// Waits for a permit. Meanwhile idle HTTP clients are dismissed, one at a time. `None` when the relay stops.
-    async fn acquire_permit(&self) -> Option<OwnedSemaphorePermit> {
-        let permits = &self.relay.connection_permits;
-        if let Ok(permit) = permits.clone().try_acquire_owned() {
-            return Some(permit);
-        }
-        let mut permit = pin!(permits.clone().acquire_owned());
-        loop {
-            self.relay.idle_clients.dismiss_one();
-            let waited = timeout(exhaustion::RETRY_INTERVAL, permit.as_mut()).await;
-            if let Ok(permit) = waited {
-                return permit.ok();
-            }
-        }
     }
 
     fn dispatch(&self, connection: AcceptedConnection) {
@@ -271,7 +255,7 @@ impl AcceptBackoff {
             (self.is_logged, self.last_logged) = (true, Some(Instant::now()));
             warn!("{error}; new connections wait");
         }
-        sleep(exhaustion::RETRY_INTERVAL).await;
+        exhaustion::wait_to_retry().await;
     }
 
     fn recovered(&mut self) {

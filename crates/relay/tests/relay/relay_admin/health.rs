@@ -11,6 +11,7 @@ use longhaul_testnet::relay_process::{
 use rustix::process::Signal;
 use std::{
     io::{Read, Write},
+    net::TcpStream,
     process::Command,
     time::Instant,
 };
@@ -185,6 +186,104 @@ fn reports_exhausted_memory_as_healthy() {
     assert!(bytes("memory_bytes") > 256 << 10, "{status}");
     drop(client);
     writer.join().unwrap();
+}
+
+/// Opens connections until the relay has as many as it may have, and waits until it says so.
+fn fill(relay: &Relay, listener: &std::net::TcpListener, count: usize) -> Vec<[TcpStream; 2]> {
+    let open = |_| [connect(relay.address("forward")), accept(listener)];
+    let legs = (0..count).map(open).collect();
+    Endpoint::of(relay).until("/healthz", |health| {
+        (health["connections_exhausted"] == true).then_some(())
+    });
+    legs
+}
+
+fn metric(endpoint: Endpoint, name: &str) -> f64 {
+    let text = endpoint.get("/metrics").body;
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(name));
+    let value = lines.next().unwrap_or_else(|| panic!("no {name}: {text}"));
+    value.trim().parse().unwrap()
+}
+
+/// A full relay stays alive for a service manager, and a load balancer sends new clients elsewhere.
+#[test]
+fn full_relay_is_healthy_but_not_ready() {
+    let (listener, address) = listen_as_origin();
+    let relay = forwarding(address, &["--max-connections", "5"]);
+    let endpoint = Endpoint::of(&relay);
+    endpoint.until("/readyz", |health| {
+        (health["status"] == "serving").then_some(())
+    });
+    assert_eq!(endpoint.get("/readyz").status, 200);
+    let mut legs = fill(&relay, &listener, 5);
+    assert_eq!(endpoint.get("/healthz").status, 200);
+    assert_eq!(endpoint.get("/readyz").status, 503);
+    assert_eq!(metric(endpoint, "longhaul_connections_limit"), 5.0);
+    assert_eq!(metric(endpoint, "longhaul_connections_taken"), 5.0);
+    let waits = "longhaul_limit_waits_total{limit=\"connections\"}";
+    assert_eq!(metric(endpoint, waits), 0.0);
+    // The sixth waits until another one ends.
+    let mut waiting = connect(relay.address("forward"));
+    endpoint.until("/api/v1/status", |status| {
+        (status["relay"]["limits"]["connections"]["waits"] == 1).then_some(())
+    });
+    legs.pop();
+    waiting.write_all(b"x").unwrap();
+    accept(&listener).read_exact(&mut [0; 1]).unwrap();
+    drop((legs, waiting));
+    endpoint.until("/readyz", |health| {
+        (health["connections_exhausted"] == false).then_some(())
+    });
+    assert_eq!(endpoint.get("/readyz").status, 200);
+    let (_, log) = relay.stop();
+    let lines = |words: &str| log.lines().filter(|line| line.contains(words)).count();
+    assert_eq!(lines("all 5 connections are taken"), 1, "{log}");
+    assert_eq!(lines("--max-connections"), 1, "{log}");
+    assert_eq!(lines("connections are free again"), 1, "{log}");
+}
+
+/// Where descriptors bound the connections, the log names the limit that can be raised.
+#[test]
+fn names_descriptor_limit_of_full_relay() {
+    let (listener, address) = listen_as_origin();
+    let mut command = Command::new("prlimit");
+    command.args(["--nofile=160:160", longhaul_testbed::longhaul(), "relay"]);
+    let forward = format!("127.0.0.1:0={address}");
+    command.args([
+        "--workers",
+        "1",
+        "--admin",
+        "127.0.0.1:0",
+        "--forward",
+        &forward,
+    ]);
+    let relay = Relay::spawn_with_listeners(command, 2);
+    let limit = metric(Endpoint::of(&relay), "longhaul_connections_limit");
+    drop(fill(&relay, &listener, limit as usize));
+    let (_, log) = relay.stop();
+    let line = format!("all {limit} connections are taken");
+    let line = log.lines().find(|text| text.contains(&line));
+    assert!(
+        line.is_some_and(|line| line.contains("LimitNOFILE=")),
+        "{log}"
+    );
+}
+
+/// A client that has all connections that it may have finds a reset, and the operator a line.
+#[test]
+fn logs_client_that_has_all_its_connections() {
+    let (listener, address) = listen_as_origin();
+    let relay = forwarding(address, &["--connections-per-client", "2"]);
+    let _legs: Vec<_> = (0..2)
+        .map(|_| [connect(relay.address("forward")), accept(&listener)])
+        .collect();
+    for _ in 0..5 {
+        let mut refused = connect(relay.address("forward"));
+        assert_eq!(refused.read(&mut [0]).unwrap_or(0), 0);
+    }
+    let (_, log) = relay.stop();
+    assert_eq!(log.matches("connections_per_client").count(), 1, "{log}");
+    assert!(log.contains("client has 2 connections"), "{log}");
 }
 
 /// All routes lead through a peer that is down; the relay detects it without a client's connection.

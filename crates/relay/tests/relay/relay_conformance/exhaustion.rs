@@ -28,6 +28,44 @@ fn waits_and_logs_without_descriptors() {
     check_waiting_with_spare(0);
 }
 
+/// The health says that descriptors are short, on a connection that was open before.
+#[test]
+fn health_shows_lack_of_descriptors() {
+    let (listener, address) = listen_as_origin();
+    let forward = format!("127.0.0.1:0={address}");
+    let any = "127.0.0.1:0";
+    let relay = Relay::start(&["--forward", &forward, "--admin", any, "--workers", "1"]);
+    transfer_both_ways(&connect(relay.address("forward")), &accept(&listener), 1);
+    let mut admin = connect(relay.address("admin"));
+    wait_for_health(&mut admin, "\"descriptors_exhausted\":false");
+    with_exhausted_descriptors(relay.pid(), 0, |restore| {
+        let mut client = connect(relay.address("forward"));
+        client.write_all(b"x").unwrap();
+        wait_for_health(&mut admin, "\"descriptors_exhausted\":true");
+        restore();
+        assert_eq!(read_array(&mut accept(&listener)), *b"x");
+        wait_for_health(&mut admin, "\"descriptors_exhausted\":false");
+    });
+}
+
+/// Asks for the health on one connection until it contains `wanted`.
+fn wait_for_health(admin: &mut TcpStream, wanted: &str) {
+    loop {
+        admin
+            .write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .unwrap();
+        let head = read_http_head(admin);
+        let length = head.split("content-length: ").nth(1).unwrap();
+        let length = length.split("\r\n").next().unwrap().parse().unwrap();
+        let mut body = vec![0; length];
+        admin.read_exact(&mut body).unwrap();
+        if String::from_utf8(body).unwrap().contains(wanted) {
+            return;
+        }
+        sleep(Duration::from_millis(50));
+    }
+}
+
 /// One descriptor is enough for a client's leg, but not for the other.
 #[test]
 fn waits_with_one_descriptor() {
