@@ -32,7 +32,7 @@ pub enum LogLine {
     Over,
 }
 
-/// What the log says about the limit.
+/// State of the log about the limit.
 #[derive(Debug, Default)]
 struct LimitLog {
     says_reached: bool,

@@ -17,6 +17,7 @@
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
+mod arrivals;
 pub mod flow;
 pub mod heartbeat;
 pub mod held;

@@ -3,6 +3,7 @@
 //! table diverts nothing once the lease has expired.
 
 use crate::{
+    arrivals::{Arrivals, Change, Counts},
     rules::{self, QUEUE_CHAIN},
     target::InterceptConfig,
 };
@@ -11,17 +12,22 @@ use longhaul_linux::{
     claim::{Claim, claimants},
     diversion::Diversion,
     netfilter::{
-        Family, conntrack,
+        Family, conntrack, counter,
         lease::Lease,
         marks::{Marks, TABLE_PREFIX},
         nft,
-        table::Table,
+        table::{self, Table},
         target::append_queue_rule,
     },
     sock_diag::SockDiag,
 };
-use std::{cell::Cell, io, net::SocketAddr};
-use tracing::{error, warn};
+use std::{
+    cell::{Cell, RefCell},
+    io,
+    net::SocketAddr,
+    time::Instant,
+};
+use tracing::{error, info, warn};
 
 /// Attempts to restore rules and routes that are missing. Another program may remove them again between two attempts.
 const RESTORE_ATTEMPTS: usize = 10;
@@ -63,6 +69,8 @@ pub struct RuleSet {
     is_tracked: Cell<bool>,
     /// Whether the rules intercepted connections at the last renewal.
     is_intercepting: Cell<bool>,
+    /// Whether diverted SYNs arrive.
+    arrivals: RefCell<Arrivals>,
     /// Tells other relays that this process needs the table, also while it drains.
     _claim: Claim,
 }
@@ -87,6 +95,7 @@ impl RuleSet {
             table: Cell::new(None),
             is_tracked: Cell::new(false),
             is_intercepting: Cell::new(true),
+            arrivals: RefCell::default(),
             _claim: Claim::new(&claim_name(family, listener.port()))?,
         })
     }
@@ -120,6 +129,60 @@ impl RuleSet {
     /// Whether the rules intercept connections, as far as this process knows.
     pub(crate) fn intercepts(&self) -> bool {
         self.is_intercepting.get()
+    }
+
+    /// Whether connections that the rules divert do not arrive.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.arrivals.borrow().are_blocked()
+    }
+
+    /// Whether connections are to bypass the relay, because those that were diverted did not arrive.
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.arrivals.borrow().are_suspended()
+    }
+
+    /// Looks whether diverted connections arrive. If not, ends the lease.
+    pub(crate) fn check_arrivals(&self) {
+        // Without its counters, the table is about to be restored.
+        let Ok(counts) = self.counts() else { return };
+        let generation = self.is_blocked().then(table::generation);
+        let generation = generation.and_then(Result::ok);
+        let was_suspended = self.is_suspended();
+        let mut arrivals = self.arrivals.borrow_mut();
+        let change = arrivals.look(counts, generation, Instant::now());
+        if arrivals.are_suspended() && !was_suspended {
+            self.end_lease();
+        }
+        if let Some(change) = change {
+            self.log_arrivals(change);
+        }
+    }
+
+    fn counts(&self) -> io::Result<Counts> {
+        let table = rules::table(self.listener.port());
+        let packets = |counter| counter::packets(self.family(), &table, counter);
+        // In this order: a SYN that comes in between does not seem to be lost.
+        Ok(Counts {
+            diverted: packets(rules::DIVERTED_SYNS)?,
+            arrived: packets(rules::ARRIVED_SYNS)?,
+        })
+    }
+
+    fn log_arrivals(&self, change: Change) {
+        let listener = self.listener;
+        let mark = Marks::of(listener.port()).diverted();
+        let iptables = match self.family() {
+            Family::Ip => "iptables",
+            Family::Ip6 => "ip6tables",
+        };
+        match change {
+            Change::Blocked => error!(
+                "not intercepting: {listener}: INPUT rules of this host drop the connections to intercept, which \
+                 bypass the relay until these rules accept them: add the rule `meta mark {mark:#x} accept` before \
+                 those that drop (or: {iptables} -I INPUT -m mark --mark {mark:#x} -j ACCEPT)"
+            ),
+            Change::Open => info!("intercepting again: {listener}"),
+        }
     }
 
     /// Ends interception of new connections. A lease that can't be ended runs out by itself.

@@ -37,7 +37,8 @@ pub(crate) fn script(
     let table = table(listener.port());
     let mut parts = vec![
         lease::rules(Marks::of(listener.port()).lease(), LEASE),
-        syn_set(listener),
+        syn_sets(listener),
+        arrive(listener),
         inbound(listener, intercept),
         divert(listener, intercept),
     ];
@@ -48,7 +49,7 @@ pub(crate) fn script(
     };
     parts.push(select("select", chain, listener, intercept));
     if intercept.verify {
-        parts.push(hold_chains(queue));
+        parts.push(hold_chains(queue, listener));
     }
     if intercept.local {
         parts.push(outbound(listener));
@@ -85,7 +86,7 @@ fn inbound(listener: SocketAddr, intercept: &InterceptConfig) -> String {
          tcp dport != {port} socket transparent 1 socket wildcard 1 return\n\
          tcp dport != {port} tcp flags & (syn | ack) != syn socket transparent 1 meta mark set {diverted} accept\n\
          tcp dport {port} socket transparent 1 socket wildcard 0 meta mark set {diverted} accept\n\
-         {ACK} {key} @{SYN_SET} goto deliver\n\
+         {ACK} {key} @{ARRIVED_SET} goto deliver\n\
          {NOT_SYN} return\n\
          {verdicts}}}\n"
     )
@@ -96,15 +97,47 @@ fn inbound(listener: SocketAddr, intercept: &InterceptConfig) -> String {
 /// client's ACK is for the relay. Memory: about 100 bytes a connection, 6.5 MB at most for each listener.
 const SYN_SET: &str = "syns";
 
-fn syn_set(listener: SocketAddr) -> String {
+/// Name of the set of those connections of [`SYN_SET`] whose SYNs all INPUT rules of this host have accepted. Other
+/// connections get no answer from the listener. Memory: as for [`SYN_SET`].
+const ARRIVED_SET: &str = "arrived";
+
+/// Names of the counters of SYNs that are diverted, and that arrive after that.
+pub(crate) const DIVERTED_SYNS: &str = "diverted_syns";
+pub(crate) const ARRIVED_SYNS: &str = "arrived_syns";
+
+/// Priority of the chain behind the INPUT rules of other programs.
+const LAST: u16 = 1000;
+
+fn syn_sets(listener: SocketAddr) -> String {
     let address = match listener.is_ipv4() {
         true => "ipv4_addr",
         false => "ipv6_addr",
     };
+    [SYN_SET, ARRIVED_SET]
+        .map(|set| {
+            format!(
+                "set {set} {{ type {address} . inet_service . {address} . inet_service; flags dynamic, timeout; \
+                 timeout 10s; size 65536; }}\n"
+            )
+        })
+        .concat()
+}
+
+/// Returns the counters, and the chain that notes which diverted SYNs all INPUT rules have accepted.
+fn arrive(listener: SocketAddr) -> String {
+    let key = connection_key(listener);
     format!(
-        "set {SYN_SET} {{ type {address} . inet_service . {address} . inet_service; flags dynamic, timeout; \
-         timeout 10s; size 65536; }}\n"
+        "counter {DIVERTED_SYNS} {{ }}\ncounter {ARRIVED_SYNS} {{ }}\n\
+         chain arrive {{ type filter hook input priority {LAST}; policy accept;\n\
+         {SYN} {key} @{SYN_SET} update @{ARRIVED_SET} {{ {key} }} counter name {ARRIVED_SYNS}\n}}\n"
     )
+}
+
+/// Returns the rule by which a SYN that is retransmitted, because INPUT rules dropped it when it was diverted, bypasses
+/// the relay. This host's own SYNs can't: they have left once already.
+fn pass_lost(listener: SocketAddr) -> String {
+    let key = connection_key(listener);
+    format!("{SYN} iifname != lo {key} @{SYN_SET} {key} != @{ARRIVED_SET} return\n")
 }
 
 /// Returns the expression for a packet's connection, the key of [`SYN_SET`].
@@ -156,14 +189,15 @@ fn divert(listener: SocketAddr, intercept: &InterceptConfig) -> String {
     };
     let diverted = Marks::of(listener.port()).diverted();
     let key = connection_key(listener);
-    let when_full = match intercept.verify {
-        true => "goto deliver",
-        false => "return",
+    let (pass_lost, when_full) = match intercept.verify {
+        true => (String::new(), "goto deliver"),
+        false => (pass_lost(listener), "return"),
     };
     format!(
         "chain deliver {{ meta l4proto tcp tproxy to {to} meta mark set {diverted} accept; }}\n\
          chain divert {{\n\
-         update @{SYN_SET} {{ {key} }} goto deliver\n\
+         {pass_lost}\
+         update @{SYN_SET} {{ {key} }} counter name {DIVERTED_SYNS} goto deliver\n\
          {when_full}\n}}\n"
     )
 }
@@ -215,7 +249,10 @@ fn select(name: &str, target: &str, listener: SocketAddr, intercept: &InterceptC
 fn zones(listener: SocketAddr, intercept: &InterceptConfig) -> String {
     let first_packets = match intercept.verify {
         true => verdict_marks(listener),
-        false => format!("{SYN} {} jump select_zone\n", lease::CONDITION),
+        false => {
+            let pass_lost = pass_lost(listener);
+            format!("{pass_lost}{SYN} {} jump select_zone\n", lease::CONDITION)
+        }
     };
     let key = connection_key(listener);
     let select = select("select_zone", "downstream_zone", listener, intercept);
@@ -229,7 +266,7 @@ fn zones(listener: SocketAddr, intercept: &InterceptConfig) -> String {
          meta l4proto {{ tcp, {icmp} }} socket wildcard 0 socket mark {DOWNSTREAM_MARK} goto downstream_zone\n\
          meta l4proto {{ tcp, {icmp} }} socket mark != {DOWNSTREAM_MARK} return\n\
          {NOT_SYN} socket transparent 1 jump select_zone\n\
-         {ACK} {key} @{SYN_SET} goto downstream_zone\n\
+         {ACK} {key} @{ARRIVED_SET} goto downstream_zone\n\
          {first_packets}}}\n\
          chain zones_out {{ type filter hook output priority raw + 10; policy accept;\n\
          ct state untracked return\n\
@@ -300,11 +337,13 @@ fn conditions(target: &Target) -> Vec<String> {
 /// Returns the chains that hold SYNs. They come before the chain that diverts, because a packet with a verdict
 /// continues after the chain that queued it. They also come before connection tracking: only a SYN that goes on to the
 /// relay is tracked as part of a downstream leg.
-fn hold_chains(queue: Option<u16>) -> String {
+fn hold_chains(queue: Option<u16>, listener: SocketAddr) -> String {
+    let pass_lost = pass_lost(listener);
     let rule = queue.map(|number| format!("queue num {number} bypass;"));
     format!(
         "chain {QUEUE_CHAIN} {{ {} }}\n\
          chain hold_syns {{ type filter hook prerouting priority raw - 5; policy accept;\n\
+         {pass_lost}\
          {SYN} {} jump select\n}}\n",
         rule.unwrap_or_default(),
         lease::CONDITION

@@ -138,19 +138,20 @@ impl RuleSets {
     /// not affect the others.
     fn renew(&self, heartbeats: &Heartbeats, rules_changed: bool) {
         let mut log = Log::default();
-        let mut intercepting = self.0.iter().filter(|rules| rules.intercepts());
+        let active = || self.0.iter().filter(|rules| !rules.is_suspended());
+        let mut intercepting = active().filter(|rules| rules.intercepts());
         let may_be_gone = rules_changed || intercepting.any(|rules| !rules.renew());
         // After something was restored, all are checked again: one command may have removed several, one after another.
         let mut is_complete = false;
         while !is_complete && log.restored.len() < RESTORED_MAX {
             let before = log.restored.len();
-            let rule_sets = self.0.iter();
-            rule_sets
+            active()
                 .filter(|rules| may_be_gone || !rules.intercepts())
                 .for_each(|rules| rules.restore_and_renew(&mut log));
             is_complete = log.restored.len() == before;
         }
-        let intercepts = self.0.iter().all(RuleSet::intercepts);
+        let intercepts = |rules: &RuleSet| rules.intercepts() && !rules.is_blocked();
+        let intercepts = self.0.iter().all(intercepts);
         heartbeats.intercepts.store(intercepts, Relaxed);
         log.write();
     }
@@ -197,6 +198,7 @@ impl RuleSets {
             log_stall(std::mem::replace(&mut was_alive, is_alive), is_alive);
             if is_alive {
                 self.add_zones();
+                self.0.iter().for_each(RuleSet::check_arrivals);
                 self.renew(heartbeats, std::mem::take(&mut may_be_gone));
             }
         }

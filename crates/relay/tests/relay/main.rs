@@ -27,6 +27,7 @@ mod relay_http_truncation;
 mod relay_icmp;
 #[cfg(feature = "bpf")]
 mod relay_initial_window;
+mod relay_interception_input;
 mod relay_interception_repair;
 mod relay_kill;
 mod relay_local;

@@ -99,7 +99,10 @@ impl Lease {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::nft, *};
+    use super::{
+        super::{nft, table::generation},
+        *,
+    };
     use crate::netns::Netns;
     use longhaul_testbed::skip;
 
@@ -149,21 +152,6 @@ mod tests {
             }
             Ok(())
         });
-    }
-
-    /// Returns the generation number of the namespace's rule set.
-    fn generation() -> io::Result<u32> {
-        const GET_GENERATION: u16 = TABLES << 8 | 16;
-        const ID: u16 = 1;
-        let mut generation = 0;
-        let query = Message::new(GET_GENERATION, ACK, 0, 0).finish();
-        message::exchange(&message::open()?, &query, |answer| {
-            let mut ids = message::attributes(answer.body).filter(|(kind, _)| *kind == ID);
-            if let Some(id) = ids.next().and_then(|(_, value)| value.first_chunk()) {
-                generation = u32::from_be_bytes(*id);
-            }
-        })?;
-        Ok(generation)
     }
 
     /// A new generation would make nft read the rules again from the start.

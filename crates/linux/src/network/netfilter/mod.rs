@@ -7,6 +7,7 @@ mod message;
 
 pub mod changes;
 pub mod conntrack;
+pub mod counter;
 pub mod lease;
 pub mod nft;
 pub mod queue;

@@ -39,6 +39,20 @@ impl Table {
     }
 }
 
+/// Returns the generation of all rules in this network namespace: a change through netlink begins a new one.
+pub fn generation() -> io::Result<u32> {
+    const GET_GENERATION: u16 = TABLES << 8 | 16;
+    const ID: u16 = 1;
+    let mut generation = None;
+    let query = Message::new(GET_GENERATION, ACK, 0, 0).finish();
+    message::exchange(&message::open()?, &query, |answer| {
+        let mut ids = attributes(answer.body).filter(|(kind, _)| *kind == ID);
+        let id = ids.next().and_then(|(_, value)| value.first_chunk());
+        generation = id.map(|id| u32::from_be_bytes(*id)).or(generation);
+    })?;
+    generation.ok_or_else(|| io::Error::other("the kernel names no generation"))
+}
+
 fn handle(family: Family, name: &str) -> io::Result<Option<u64>> {
     const HANDLE: u16 = 4;
     let request = Message::new(GET_TABLE, ACK, family.number(), 0).text(NAME, name);

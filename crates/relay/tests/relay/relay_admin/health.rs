@@ -242,7 +242,7 @@ fn full_relay_is_healthy_but_not_ready() {
     assert_eq!(lines("connections are free again"), 1, "{log}");
 }
 
-/// Where descriptors bound the connections, the log names the limit that can be raised.
+/// If descriptors bound the connections, the log names the limit that can be raised.
 #[test]
 fn names_descriptor_limit_of_full_relay() {
     let (listener, address) = listen_as_origin();
