@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, net::SocketAddr};
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record {
     /// All counters, every interval and at the end.
-    Relay(RelayRecord),
+    Relay(Box<RelayRecord>),
     /// One connection, at its end.
     Connection(Box<ConnectionRecord>),
     /// One request of an HTTP client, at its end.
@@ -268,7 +268,7 @@ mod tests {
             failed: [("timed out".to_owned(), 1)].into(),
             ..Counts::default()
         };
-        let record = Record::Relay(RelayRecord {
+        let record = RelayRecord {
             time: Timestamp::UNIX_EPOCH,
             total: counts.clone(),
             listeners: vec![ListenerCounts {
@@ -284,7 +284,8 @@ mod tests {
             connections_limit: 4,
             limits: Limits::default(),
             peers: Vec::new(),
-        });
+        };
+        let record = Record::Relay(record.into());
         let line = serde_json::to_string(&record).unwrap();
         assert!(
             line.starts_with(r#"{"record":"relay","time":"1970-01-01T00:00:00Z""#),

@@ -506,7 +506,7 @@ async fn drain(relay: &Relay, registry: &Registry, second_signal: impl Future<Ou
 }
 
 fn counters_record(relay: &Relay) -> Record {
-    Record::Relay(relay.counters())
+    Record::Relay(relay.counters().into())
 }
 
 #[cfg(test)]

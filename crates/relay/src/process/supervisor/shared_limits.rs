@@ -23,7 +23,7 @@ pub(crate) async fn watch(relay: &Relay) {
         sleep(PERIOD).await;
     }
     relay.connection_limit.set(false, Instant::now());
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 fn update_connection_limit(relay: &Relay, now: Instant) {
