@@ -14,7 +14,10 @@ pub(crate) struct LimitedLeg {
     pub(crate) to: SocketAddr,
     pub(crate) limit: Limit,
     pub(crate) rtt: Duration,
+    /// Of all streams together.
     pub(crate) bytes_per_s: u64,
+    /// Connections that carry the leg.
+    pub(crate) streams: usize,
 }
 
 /// What limits a leg.
@@ -29,18 +32,19 @@ impl Display for LimitedLeg {
         let Self { to, rtt, .. } = self;
         let rate = BitRate::measured(8 * self.bytes_per_s);
         let rtt_ms = rtt.as_millis();
-        // Twice the bandwidth-delay product of 1 Gbit/s: half of a buffer holds the kernel's bookkeeping.
-        let buffer = 2 * 125 * rtt.as_micros();
+        // Half of a buffer holds the kernel's bookkeeping.
+        let window = self.bytes_per_s as f64 * rtt.as_secs_f64() / self.streams.max(1) as f64;
+        let buffer = (2.0 * 2.0 * window) as u64;
         match self.limit {
             Limit::SendBuffer => write!(
                 f,
-                "the send buffer limits the leg to {to}: {rate} at a round trip of {rtt_ms} ms; for 1 Gbit/s, on this \
-                 host: sysctl -w net.ipv4.tcp_wmem='4096 16384 {buffer}'"
+                "the send buffer limits the leg to {to}: {rate} at a round trip of {rtt_ms} ms; for twice \
+                 the rate, on this host: sysctl -w net.ipv4.tcp_wmem='4096 16384 {buffer}'"
             ),
             Limit::ReceiveWindow => write!(
                 f,
-                "the receive window of {to} limits the leg: {rate} at a round trip of {rtt_ms} ms; for 1 Gbit/s, on \
-                 that host: sysctl -w net.ipv4.tcp_rmem='4096 131072 {buffer}'"
+                "the receive window of {to} limits the leg: {rate} at a round trip of {rtt_ms} ms; for twice the \
+                 rate, on that host: sysctl -w net.ipv4.tcp_rmem='4096 131072 {buffer}'"
             ),
         }
     }
@@ -57,11 +61,12 @@ mod tests {
             limit: Limit::SendBuffer,
             rtt: Duration::from_millis(240),
             bytes_per_s: 10_000_000,
+            streams: 1,
         };
         assert_eq!(
             leg.to_string(),
-            "the send buffer limits the leg to 192.0.2.9:5124: 80 Mbit/s at a round trip of 240 ms; for 1 Gbit/s, on \
-             this host: sysctl -w net.ipv4.tcp_wmem='4096 16384 60000000'"
+            "the send buffer limits the leg to 192.0.2.9:5124: 80 Mbit/s at a round trip of 240 ms; for twice the \
+             rate, on this host: sysctl -w net.ipv4.tcp_wmem='4096 16384 9600000'"
         );
     }
 }

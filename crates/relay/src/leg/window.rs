@@ -75,6 +75,7 @@ impl SendWindow {
             to: leg.transport().peer_addr()?,
             limit,
             rtt: infos.first().map(rtt)?,
+            streams: infos.len(),
             bytes_per_s: infos
                 .iter()
                 .map(|info| info.delivery_rate_bytes_per_s)

@@ -124,9 +124,8 @@ async fn finish_piece(
             .map(|until| Box::pin(sleep_until(until.into())) as _);
         progress.leftover = None;
     }
-    match progress.pause {
-        Some(pause) => pause.await,
-        None => {}
+    if let Some(pause) = progress.pause {
+        pause.await;
     }
     Ok(())
 }

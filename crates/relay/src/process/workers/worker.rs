@@ -29,7 +29,6 @@ use tokio::{
     net::{TcpListener, TcpStream},
     select,
     sync::mpsc::Receiver,
-    time::sleep,
 };
 use tracing::{error, info, warn};
 
