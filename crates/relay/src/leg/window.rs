@@ -30,6 +30,9 @@ const BYTES_PER_LOOK: usize = 256 * 1024;
 /// Time for which a leg is limited before that is reported.
 const LIMITED_MIN: Duration = Duration::from_secs(3);
 
+/// Receive window from which on its size is the limit, and not the receiver's speed, in bytes.
+const OPEN_WINDOW_MIN: u32 = 1 << 20;
+
 /// Observes the sending direction of one leg.
 #[derive(Debug, Default)]
 pub(crate) struct SendWindow {
@@ -57,7 +60,7 @@ impl SendWindow {
             return None;
         }
         let info = leg.transport().tcp_info()?;
-        self.next_look = Some(now + rtt(&info).max(RTT_MIN));
+        self.next_look = Some(now + base_rtt(&info).max(RTT_MIN));
         if may_enlarge {
             enlarge(leg, &info);
         }
@@ -74,7 +77,7 @@ impl SendWindow {
         Some(LimitedLeg {
             to: leg.transport().peer_addr()?,
             limit,
-            rtt: infos.first().map(rtt)?,
+            rtt: infos.first().map(base_rtt)?,
             streams: infos.len(),
             bytes_per_s: infos
                 .iter()
@@ -90,12 +93,15 @@ fn limit(info: &TcpInfo) -> Option<Limit> {
         true => (info.sndbuf_limited_us, Limit::SendBuffer),
         false => (info.rwnd_limited_us, Limit::ReceiveWindow),
     };
-    let is_long = Duration::from_micros(limited_us) >= LIMITED_MIN && rtt(info) >= RTT_MIN;
-    (is_long && limited_us * 2 >= info.busy_us).then_some(limit)
+    let is_long = Duration::from_micros(limited_us) >= LIMITED_MIN && base_rtt(info) >= RTT_MIN;
+    // A receiver that is slow closes its window: that is no setting of its host.
+    let is_open = limit == Limit::SendBuffer || info.send_window_bytes >= OPEN_WINDOW_MIN;
+    (is_long && is_open && limited_us * 2 >= info.busy_us).then_some(limit)
 }
 
-fn rtt(info: &TcpInfo) -> Duration {
-    Duration::from_micros(info.rtt_us.into())
+/// Returns the round-trip time of the path without the queues on it.
+pub(crate) fn base_rtt(info: &TcpInfo) -> Duration {
+    Duration::from_micros(info.rtt_us.min(info.rtt_min_us).into())
 }
 
 /// Enlarges the send buffer if the congestion window will soon outgrow the kernel's maximum.
@@ -118,7 +124,7 @@ fn enlarge(leg: &Leg, info: &TcpInfo) {
 fn wanted_buffer(info: &TcpInfo) -> Option<u64> {
     let window = u64::from(info.cwnd_segments) * u64::from(info.mss_bytes);
     let wanted = (4 * window).min(SEND_BUFFER_MAX);
-    (wanted > SEND_BUFFER_DEFAULT && rtt(info) >= RTT_MIN).then_some(wanted)
+    (wanted > SEND_BUFFER_DEFAULT && base_rtt(info) >= RTT_MIN).then_some(wanted)
 }
 
 #[cfg(test)]
@@ -128,6 +134,7 @@ mod tests {
     fn info(rtt_us: u32, cwnd_segments: u32) -> TcpInfo {
         TcpInfo {
             rtt_us,
+            rtt_min_us: rtt_us,
             cwnd_segments,
             mss_bytes: 1000,
             ..TcpInfo::default()
@@ -144,12 +151,33 @@ mod tests {
     }
 
     #[test]
+    fn a_receiver_that_is_slow_is_not_reported() {
+        let slow = TcpInfo {
+            rwnd_limited_us: 6_000_000,
+            busy_us: 6_000_000,
+            send_window_bytes: 10_000,
+            ..info(100_000, 100)
+        };
+        assert_eq!(limit(&slow), None);
+    }
+
+    #[test]
+    fn a_queue_on_a_short_path_makes_it_no_long_one() {
+        let queued = TcpInfo {
+            rtt_us: 50_000,
+            ..info(100, 2000)
+        };
+        assert_eq!(wanted_buffer(&queued), None);
+    }
+
+    #[test]
     fn reports_what_has_limited_a_leg_for_most_of_some_seconds() {
         let limited = |sndbuf_s: u64, rwnd_s: u64, busy_s: u64| {
             limit(&TcpInfo {
                 sndbuf_limited_us: sndbuf_s * 1_000_000,
                 rwnd_limited_us: rwnd_s * 1_000_000,
                 busy_us: busy_s * 1_000_000,
+                send_window_bytes: OPEN_WINDOW_MIN,
                 ..info(100_000, 100)
             })
         };

@@ -6,7 +6,7 @@
 //! together: from ten segments each, they grow no faster than a single connection with a large buffer would. When
 //! nothing limits a leg but congestion, the sender goes back to as many as the windows need.
 
-use crate::leg::window::RTT_MIN;
+use crate::leg::window::{RTT_MIN, base_rtt};
 use longhaul_linux::tcp_info::TcpInfo;
 use std::time::{Duration, Instant};
 
@@ -65,14 +65,10 @@ impl Demand {
                 .get(n)
                 .map_or(0, |before| limited_us(info).saturating_sub(*before));
             let is_waiting = since > 0 && since * 2 >= elapsed;
-            is_long(info) && (is_waiting || cwnd_bytes(info) * 2 >= self.window)
+            base_rtt(info) >= RTT_MIN && (is_waiting || cwnd_bytes(info) * 2 >= self.window)
         };
         used.iter().enumerate().any(is_limited)
     }
-}
-
-fn is_long(info: &TcpInfo) -> bool {
-    u128::from(info.rtt_us) >= RTT_MIN.as_micros()
 }
 
 /// Returns the time for which a buffer, here or there, has limited the leg, in microseconds.
@@ -93,6 +89,7 @@ mod tests {
     fn leg(cwnd_segments: u32, sndbuf_limited_us: u64) -> TcpInfo {
         TcpInfo {
             rtt_us: 240_000,
+            rtt_min_us: 240_000,
             cwnd_segments,
             mss_bytes: 1448,
             sndbuf_limited_us,
@@ -128,7 +125,8 @@ mod tests {
         let start = Instant::now();
         let mut demand = Demand::new(BUFFER, start);
         let near = TcpInfo {
-            rtt_us: 1000,
+            rtt_us: 50_000,
+            rtt_min_us: 1000,
             ..leg(5000, 0)
         };
         assert_eq!(demand.legs(&[near, near], 1, start), 1);

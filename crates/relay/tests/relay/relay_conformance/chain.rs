@@ -12,6 +12,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
     path::Path,
     process::Command,
+    time::Duration,
 };
 
 pub(crate) const LISTENERS: [&str; 5] = ["socks5", "http", "forward", "convert", "transparent"];
@@ -104,12 +105,22 @@ pub(crate) struct Chain {
     pub(crate) relays: Vec<Relay>,
     pub(crate) mode: LegMode,
     origins: [TcpListener; 2],
+    /// Sockets of the nearest relay without connections.
+    idle_sockets: usize,
     _files: tempfile::TempDir,
 }
 
 impl Chain {
     pub(crate) fn new(peers: usize, mode: LegMode) -> Self {
         Self::with_timeout(peers, mode, "3s")
+    }
+
+    /// Waits until the nearest relay has no connections.
+    pub(crate) fn wait_until_idle(&self) {
+        let sockets = || self.relays[0].descriptors("socket:").len();
+        wait_until("the end of all connections", || {
+            sockets() <= self.idle_sockets
+        });
     }
 
     /// Chain with this connect time-out.
@@ -136,9 +147,16 @@ impl Chain {
         let mut relays = vec![start(0, &flags, listeners)];
         relays.extend(far);
         let origins = BOTH.map(|family| testbed.listen(DestinationKind::Origin.address(&family)));
+        // At its start the relay checks its peer, over a socket that it closes again.
+        let samples = (0..20).map(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            relays[0].descriptors("socket:").len()
+        });
+        let idle_sockets = samples.min().unwrap();
         Self {
             testbed,
             relays,
+            idle_sockets,
             mode,
             origins,
             _files: files,

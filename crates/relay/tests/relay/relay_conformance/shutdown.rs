@@ -6,8 +6,10 @@ use longhaul_testnet::{relay_process::transfer_both_ways, relay_testbed::IPV4};
 use rustix::process::Signal;
 use std::io::Read;
 
-/// Checks the count of reset connections. An earlier connection that is still open would be counted, too.
+/// Checks the count of reset connections. An earlier connection that is still open would be counted, too: the reset of
+/// one waits until its client has what came before.
 pub(crate) fn drains_and_counts_reset_connections(chain: Chain) {
+    chain.wait_until_idle();
     let mut open: Vec<_> = LISTENERS
         .iter()
         .map(|listener| chain.connect(listener, &IPV4))

@@ -7,7 +7,6 @@ use crate::{
     relay_conformance::conform_over,
 };
 use longhaul_testnet::{relay_process::may_use_namespaces, relay_testbed::IPV4};
-use std::time::Duration;
 
 #[test]
 fn one_peer_with_four_streams() {
@@ -22,12 +21,8 @@ fn chain_uses_all_streams() {
     }
     let chain = Chain::new(1, LegMode::Striped);
     let sockets = || chain.relays[0].descriptors("socket:").len() as u64;
-    // At its start the relay checks its peer, over a socket that it closes again.
-    let samples = (0..20).map(|_| {
-        std::thread::sleep(Duration::from_millis(20));
-        sockets()
-    });
-    let before = samples.min().unwrap();
+    chain.wait_until_idle();
+    let before = sockets();
     let _ends = chain.connect("forward", &IPV4);
     wait_until("the client's socket and all streams", || {
         sockets() == before + 1 + STREAMS
