@@ -15,7 +15,7 @@ pub struct Reassembler {
     end: Option<End>,
 }
 
-/// What the other side's sender has to be told, or has told ours.
+/// A fact beside the stream, for the sender of the same side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
     /// The other side has switched; a [`Frame::Confirm`] is due.

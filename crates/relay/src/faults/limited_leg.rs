@@ -20,7 +20,7 @@ pub(crate) struct LimitedLeg {
     pub(crate) streams: usize,
 }
 
-/// What limits a leg.
+/// Buffer that limits a leg.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Limit {
     SendBuffer,

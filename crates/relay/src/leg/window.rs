@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What bounds the bytes that a leg has in flight, besides congestion: its send buffer here, and the receive window of
+//! Bounds of the bytes that a leg has in flight, besides congestion: its send buffer here, and the receive window of
 //! its other end.
 //!
 //! The kernel enlarges a send buffer with the congestion window, up to the third value of `net.ipv4.tcp_wmem`. With

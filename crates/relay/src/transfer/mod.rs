@@ -169,7 +169,7 @@ pub(crate) struct Progress<'a> {
 pub(crate) struct HalfProgress<'a> {
     /// Bytes of the stream taken from the source.
     pub(crate) taken: u64,
-    /// Those of them that the sink has not taken.
+    /// Bytes among them that the sink has not taken.
     leftover: Option<Box<PendingWrite<'a>>>,
     /// Waits for a rate limit.
     pause: Option<BoxFuture<'static, ()>>,
