@@ -3,7 +3,7 @@
 //! checked later, however many connections the client has. Other users of that address, which may be a whole site
 //! behind address translation, do not wait.
 //!
-//! The number of guesses stays bounded: an address has a queue for each of its first [`USERS_MAX`] users with wrong
+//! The number of guesses stays bounded: an address has a queue for each of its first `USERS_MAX` users with wrong
 //! passwords, and one queue for all other user names. Whether a user exists makes no difference, or the waits would
 //! reveal it. A login that was accepted lately never waits: it is no guess.
 
