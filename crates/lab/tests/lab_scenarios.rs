@@ -69,6 +69,7 @@ const SPLIT: &[Part] = &[
         "--only n=3 --only way=SOCKS|Squid|HAProxy --set size=5MB",
     ),
     ("split-internet", "--only by=Kagoshima|none"),
+    ("first-recipe", "--only hosts=default"),
     ("split-osaka", "--only by=Fukuoka --only size=8MiB"),
 ];
 const JGN2: &[Part] = &[

@@ -46,7 +46,7 @@ pub(crate) struct StripedLegs<'a> {
 pub(crate) struct StripedLeg<'a> {
     pub(crate) first: &'a Leg,
     pub(crate) bundle: Option<&'a Bundle>,
-    /// Bytes of the stream that this side carried before the transfer began.
+    /// Bytes of the client that the first leg carried before the transfer began.
     pub(crate) early_bytes: u64,
     /// Whether the sender chooses the number of legs that it uses.
     pub(crate) is_automatic: bool,
@@ -91,11 +91,11 @@ async fn transfer_half(
 ) -> Result<(), End> {
     let (taken, is_finished) = (progress.taken, progress.is_finished);
     let moved = async {
-        let mut source = Source::new(from, &progress)?;
+        let mut source = Source::new(from, from.early_bytes(direction) + taken, &progress)?;
         finish_piece(direction, progress, to.first, context).await?;
         match to.bundle {
             Some(bundle) => {
-                let mut sink = StripeSender::new(bundle, to.early_bytes + taken);
+                let mut sink = StripeSender::new(bundle, to.early_bytes(direction) + taken);
                 let transfer = BundleDirection { direction, context };
                 transfer.run(&mut source, &mut sink, is_finished).await?;
             }
@@ -139,6 +139,14 @@ impl<'a> StripedLeg<'a> {
         }
     }
 
+    /// Returns the bytes of a direction that the first leg carried before the transfer began.
+    fn early_bytes(self, direction: Direction) -> u64 {
+        match direction {
+            Direction::Up => self.early_bytes,
+            Direction::Down => 0,
+        }
+    }
+
     /// Tells the sender how many legs to use, without end. Reports that even all of them are limited.
     async fn choose_legs(self, context: &TransferContext<'_>) {
         let Some(bundle) = self.bundle else {
@@ -173,11 +181,16 @@ enum Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    fn new(from: StripedLeg<'a>, progress: &HalfProgress<'_>) -> Result<Self, TransferError> {
+    /// Returns the source behind the first `unframed` bytes.
+    fn new(
+        from: StripedLeg<'a>,
+        unframed: u64,
+        progress: &HalfProgress<'_>,
+    ) -> Result<Self, TransferError> {
         let Some(bundle) = from.bundle else {
             return Ok(Self::One(from.first));
         };
-        let mut receiver = StripeReceiver::new(bundle, from.early_bytes + progress.taken);
+        let mut receiver = StripeReceiver::new(bundle, unframed);
         if progress.has_ended {
             receiver.end_unframed().map_err(TransferError::Source)?;
         }

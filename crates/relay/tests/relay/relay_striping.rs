@@ -634,6 +634,41 @@ fn raw_group() -> (Relay, [TcpStream; 2], TcpStream) {
     (far, [first, second], server)
 }
 
+/// The client's first bytes come with the request. They count in its direction only.
+#[test]
+fn early_bytes_count_in_their_own_direction() {
+    let far = Relay::start(&["--convert", ANY]);
+    let (listener, address) = listen_as_origin();
+    let request = Request {
+        stripes: Some(Stripes {
+            group: GROUP,
+            count: 2,
+            automatic: false,
+        }),
+        ..Request::new(Destination::Address(address), vec![])
+    };
+    let mut first = connect(far.address("convert"));
+    first
+        .write_all(&[&request.encode()[..], b"early"].concat())
+        .unwrap();
+    let mut server = accept(&listener);
+    assert_eq!(read_array(&mut server), *b"early");
+    assert_eq!(read_convert_answer(&mut first), Answer::Accepted);
+    server.write_all(b"four").unwrap();
+    assert_eq!(read_array(&mut first), *b"four", "unframed");
+    let (second, answer) = join(connect(far.address("convert")), GROUP);
+    assert_eq!(answer, Answer::Accepted);
+    let frame = Frame::parse(read_array(&mut &second)).unwrap();
+    assert_eq!(
+        frame,
+        Frame::Switch { offset: 4 },
+        "not those of the client"
+    );
+    send_frame(&second, Frame::Switch { offset: 5 }, b"");
+    send_frame(&second, data(5, 3), b"abc");
+    assert_eq!(read_array(&mut server), *b"abc");
+}
+
 fn send_frame(mut leg: &TcpStream, frame: Frame, bytes: &[u8]) {
     leg.write_all(&[&frame.encode(), bytes].concat()).unwrap();
 }
