@@ -2,9 +2,10 @@
 //! How many legs of a bundle a sender needs. Without I/O.
 //!
 //! A window is what the kernel grants to one connection: the send buffer here and the receive buffer at the other relay
-//! bound it. The sender uses further legs while one of these limits the present ones, or is about to. All of them start
+//! bound it. The sender uses further legs when one of these limits the present ones. All of them start
 //! together: from ten segments each, they grow no faster than a single connection with a large buffer would. When
-//! nothing limits a leg but congestion, the sender goes back to as many as the windows need.
+//! nothing limits a leg but congestion, the sender goes back to as many as the windows need. A queue on the path tells
+//! that the line is the limit: further legs would only add to the queue, and lose their first segments there.
 
 use crate::leg::window::{RTT_MIN, base_rtt};
 use longhaul_linux::tcp_info::TcpInfo;
@@ -65,10 +66,17 @@ impl Demand {
                 .get(n)
                 .map_or(0, |before| limited_us(info).saturating_sub(*before));
             let is_waiting = since > 0 && since * 2 >= elapsed;
-            base_rtt(info) >= RTT_MIN && (is_waiting || cwnd_bytes(info) * 2 >= self.window)
+            base_rtt(info) >= RTT_MIN
+                && !sees_queue(info)
+                && (is_waiting || cwnd_bytes(info) >= self.window)
         };
         used.iter().enumerate().any(is_limited)
     }
+}
+
+/// Whether the round trip is half as long again as that of the empty path.
+fn sees_queue(info: &TcpInfo) -> bool {
+    u64::from(info.rtt_us) * 2 > u64::from(info.rtt_min_us) * 3
 }
 
 /// Returns the time for which a buffer, here or there, has limited the leg, in microseconds.
@@ -102,11 +110,24 @@ mod tests {
     }
 
     #[test]
-    fn uses_all_legs_when_the_window_is_about_to_reach_the_buffer() {
+    fn uses_all_legs_when_the_window_reaches_what_the_buffer_allows() {
         let start = Instant::now();
         let mut demand = Demand::new(BUFFER, start);
-        assert_eq!(demand.legs(&[leg(700, 0), leg(10, 0)], 1, start), 1);
-        assert_eq!(demand.legs(&[leg(730, 0), leg(10, 0)], 1, start), 2);
+        assert_eq!(demand.legs(&[leg(1440, 0), leg(10, 0)], 1, start), 1);
+        assert_eq!(demand.legs(&[leg(1450, 0), leg(10, 0)], 1, start), 2);
+    }
+
+    #[test]
+    fn a_queue_on_the_path_means_that_the_line_is_the_limit() {
+        let start = Instant::now();
+        let mut demand = Demand::new(BUFFER, start);
+        let queued = |rtt_us| TcpInfo {
+            rtt_us,
+            ..leg(3000, 0)
+        };
+        let idle = leg(10, 0);
+        assert_eq!(demand.legs(&[queued(361_000), idle], 1, start), 1);
+        assert_eq!(demand.legs(&[queued(360_000), idle], 1, start), 2);
     }
 
     #[test]
