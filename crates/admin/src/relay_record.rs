@@ -12,9 +12,9 @@ use std::{collections::BTreeMap, net::SocketAddr};
 pub enum Record {
     /// All counters, every interval and at the end.
     Relay(Box<RelayRecord>),
-    /// One connection, at its end.
+    /// One connection, at its end; in the access log also while it is open.
     Connection(Box<ConnectionRecord>),
-    /// One request of an HTTP client, at its end.
+    /// One request of an HTTP client, at its end; of a tunnel also while it is open.
     Request(Box<RequestRecord>),
 }
 
@@ -169,7 +169,7 @@ impl Counts {
 /// One connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConnectionRecord {
-    /// Time of the end.
+    /// Time of the record.
     pub time: Timestamp,
     /// The kind of the listener: `forward`, `socks5`, `http`, …
     pub kind: String,
@@ -177,6 +177,9 @@ pub struct ConnectionRecord {
     pub listener: SocketAddr,
     /// The address of the client.
     pub client: SocketAddr,
+    /// User whose password was accepted; `None` without users. With several HTTP requests, that of the last.
+    #[serde(default)]
+    pub user: Option<String>,
     /// Destination that the client requested; `None` if there was no request. With several HTTP requests, that of
     /// the last.
     pub destination: Option<String>,
@@ -186,7 +189,7 @@ pub struct ConnectionRecord {
     pub bytes_up: u64,
     /// Bytes from the destination to the client.
     pub bytes_down: u64,
-    /// Time from accept to end, in seconds.
+    /// Time from accept to the record, in seconds.
     pub duration_s: f64,
     /// Reason of the end.
     pub ended: EndReason,
@@ -207,7 +210,7 @@ pub struct ConnectionRecord {
 /// One request of an HTTP client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RequestRecord {
-    /// Time of the end.
+    /// Time of the record.
     pub time: Timestamp,
     /// The listener, as it was configured.
     pub listener: SocketAddr,
@@ -233,7 +236,7 @@ pub struct RequestRecord {
     pub bytes_down: u64,
     /// Time from the request's head to the response's head, in seconds.
     pub response_s: f64,
-    /// Time from the request's head to the end, in seconds.
+    /// Time from the request's head to the record, in seconds.
     pub duration_s: f64,
     /// Reason of the end; `failed` means that the relay itself answered with an error.
     pub ended: EndReason,
@@ -245,6 +248,8 @@ pub struct RequestRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {
+    /// The tunnel is still open. Its later records contain the bytes of this one.
+    Open,
     /// Both directions ended by FIN, and all bytes were delivered.
     Finished,
     /// The downstream leg was aborted (RST, timeout). The relay then reset the upstream leg.

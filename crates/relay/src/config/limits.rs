@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Limits on times, connections and memory: defaults, ranges and checks.
 
-use crate::config::settings::Settings;
+use crate::config::settings::{CounterSettings, RecordFormat, Settings};
 use longhaul_admission::penalties::{DELAY_MAX, DELAY_MIN};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::pipe_pool::PoolConfig;
@@ -169,6 +169,7 @@ fn check_memory(key: &str, value: Option<Bytes>) -> anyhow::Result<Option<u64>> 
 
 /// One week. All of the kernel's own time-outs are shorter.
 const TUNNEL_IDLE_TIMEOUT_MAX: Time = Time::from_millis(7 * 86_400_000);
+const ACCESS_LOG_INTERVAL_MAX: Time = Time::from_millis(7 * 86_400_000);
 
 fn tunnel_idle_timeout(value: Option<Time>) -> anyhow::Result<Option<Duration>> {
     let range = Time::from_millis(1000)..=TUNNEL_IDLE_TIMEOUT_MAX;
@@ -178,6 +179,24 @@ fn tunnel_idle_timeout(value: Option<Time>) -> anyhow::Result<Option<Duration>> 
         time => Err(Refusal::usage(format!(
             "tunnel_idle_timeout {time} (--tunnel-idle-timeout): expected 1s to 7d, or 0s for never"
         ))),
+    }
+}
+
+/// Returns the interval of the records of an open tunnel. In the common log format, they would look like further
+/// tunnels.
+pub(crate) fn access_log_interval(counters: &CounterSettings) -> anyhow::Result<Option<Duration>> {
+    let range = Time::from_millis(1000)..=ACCESS_LOG_INTERVAL_MAX;
+    let is_common = counters.access_log_format == Some(RecordFormat::Common);
+    match counters.access_log_interval.unwrap_or(Time::ZERO) {
+        Time::ZERO => Ok(None),
+        time if !range.contains(&time) => Err(Refusal::usage(format!(
+            "access_log_interval {time}: expected 1s to 7d, or 0s for never"
+        ))),
+        _ if is_common => Err(Refusal::usage(
+            "access_log_interval needs access_log_format = \"json\": the common log format can't tell an open tunnel \
+             from one that has ended",
+        )),
+        time => Ok(Some(time.into())),
     }
 }
 

@@ -16,7 +16,7 @@ pub(crate) mod users;
 
 use crate::config::{
     file::File,
-    limits::{Limits, interval, limits, pool_config},
+    limits::{Limits, access_log_interval, interval, limits, pool_config},
     listener::{Kind, ListenerConfig},
     location::{InTable as _, Table},
     peer::{PeerConfig, peers},
@@ -58,6 +58,8 @@ pub(crate) struct Config {
     pub(crate) access_log_format: RecordFormat,
     /// Clients without records in the access log.
     pub(crate) access_log_except: Vec<Prefix>,
+    /// Interval of the records of an open tunnel.
+    pub(crate) access_log_interval: Option<Duration>,
     pub(crate) interval: Duration,
     /// Address of the admin endpoint: health, metrics and the status page.
     pub(crate) admin: Option<SocketAddr>,
@@ -124,6 +126,8 @@ impl Config {
             access_log: settings.counters.access_log.clone(),
             access_log_format: settings.counters.access_log_format.unwrap_or_default(),
             access_log_except: settings.counters.access_log_except.clone(),
+            access_log_interval: access_log_interval(&settings.counters)
+                .in_table(Table::Counters)?,
             interval: interval(settings.counters.interval).in_table(Table::Counters)?,
             admin: admin(settings).in_table(Table::Admin)?,
             health: settings.admin.health,

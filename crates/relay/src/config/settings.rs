@@ -372,6 +372,8 @@ pub(crate) struct CounterSettings {
     pub(crate) access_log_format: Option<RecordFormat>,
     /// Clients without records in the access log.
     pub(crate) access_log_except: Vec<Prefix>,
+    /// Interval of the records of a tunnel while it is open; absent or 0 is none.
+    pub(crate) access_log_interval: Option<Time>,
     pub(crate) interval: Option<Time>,
 }
 

@@ -407,6 +407,7 @@ async fn supervise(
             () = reloading => {}
             () = connection_limits::enforce_memory(relay, registry) => {}
             () = connection_limits::cut_idle_tunnels(relay, registry) => {}
+            () = connection_limits::record_open_tunnels(relay, registry) => {}
             () = shared_limits::watch(relay) => {}
             () = peers::check::run_checks(&relay.current) => {}
         }

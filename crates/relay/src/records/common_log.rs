@@ -34,7 +34,7 @@ fn of_connection(record: &ConnectionRecord) -> String {
     let destination = record.destination.as_deref().unwrap_or(UNKNOWN);
     let request = format!("{} {destination} {UNKNOWN}", record.kind.to_uppercase());
     entry(
-        (record.client, None, record.time),
+        (record.client, record.user.as_deref(), record.time),
         &request,
         (status(record), record.bytes_down),
     )
@@ -124,6 +124,7 @@ mod tests {
             kind: "socks5".to_owned(),
             listener: ([127, 0, 0, 1], 1080).into(),
             client: ([192, 0, 2, 7], 1000).into(),
+            user: Some("me".to_owned()),
             destination: Some("h.test:1".to_owned()),
             next_hop: None,
             bytes_up: 1,
@@ -137,6 +138,7 @@ mod tests {
             upstream_streams: Vec::new(),
         };
         let line = of_connection(&record(EndReason::Finished, None));
+        assert!(line.starts_with("192.0.2.7 - me ["), "{line}");
         assert!(line.ends_with(r#""SOCKS5 h.test:1 -" 200 2"#), "{line}");
         let denied = Failure::NotAllowed.to_string();
         assert_eq!(status(&record(EndReason::Failed, Some(&denied))), 403);

@@ -194,12 +194,18 @@ impl Session {
         user: &[u8],
         password: &[u8],
     ) -> LoginResult {
+        let result = self.check_login(users, user, password).await;
+        if result == LoginResult::Accepted {
+            let user = String::from_utf8_lossy(user).into_owned();
+            self.lock_upstream().user = Some(user);
+        }
+        result
+    }
+
+    async fn check_login(&self, users: &Users, user: &[u8], password: &[u8]) -> LoginResult {
         let digest = digest(user, password);
-        if self
-            .login_digest
-            .get()
-            .is_some_and(|known| **known == digest)
-        {
+        let known = self.login_digest.get();
+        if known.is_some_and(|known| **known == digest) {
             return LoginResult::Accepted;
         }
         let login = self.listener.penalties.login(user, &digest);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The end of a connection, and its record.
+//! The end of a connection, its record, and those of a tunnel before its end.
 
 use crate::{
     config::listener::Kind,
     faults::fault::Fault,
     records::journal::Journal,
-    session::{CutReason, Session},
+    session::{CutReason, Session, open_records::TunnelRequest},
     transfer::{End, Side},
 };
 use jiff::Timestamp;
 use longhaul_admin::relay_record::{ConnectionRecord, EndReason, Record};
 use longhaul_transport::transport::TransportStream;
-use std::sync::atomic::Ordering::Relaxed;
+use std::{sync::atomic::Ordering::Relaxed, time::Instant};
 use tracing::{Level, debug, enabled};
 
 /// Closes a connection and writes its record when dropped, however the connection ends.
@@ -37,10 +37,11 @@ impl Drop for CloseGuard<'_> {
         let duration = session.started.elapsed();
         session.listener.counters.times.duration.add(duration);
         session.log(end);
+        session.end_open_records();
         let journals = session.journals();
         let mut enabled = journals.into_iter().filter(|journal| journal.is_enabled());
         if let Some(first) = enabled.next() {
-            let record = session.record(end);
+            let record = session.record(describe(end));
             enabled.for_each(|second| second.put(record.clone()));
             first.put(record);
         }
@@ -136,10 +137,9 @@ impl Session {
         );
     }
 
-    fn record(&self, end: &End) -> Record {
+    fn record(&self, (ended, cause): (EndReason, Option<String>)) -> Record {
         let upstream = self.lock_upstream();
         let (bytes_up, bytes_down) = self.traffic.read();
-        let (ended, cause) = describe(end);
         let cause = cause.or(self.cut_cause());
         let transport = upstream.transport.as_ref();
         let (client_bundle, bundle) = (self.client_bundle(), upstream.bundle());
@@ -148,6 +148,7 @@ impl Session {
             kind: self.listener_config.kind.to_string(),
             listener: self.listener.address,
             client: self.client_address,
+            user: upstream.user.clone(),
             destination: upstream.destination.clone(),
             next_hop: upstream.next_hop,
             bytes_up,
@@ -162,6 +163,32 @@ impl Session {
                 .unwrap_or_default(),
             upstream_streams: bundle.map(|bundle| bundle.tcp_info()).unwrap_or_default(),
         }))
+    }
+
+    /// Stores the HTTP request that makes the connection a tunnel, if the tunnel has records while it is open.
+    pub(crate) fn set_tunnel_request(&self, request: impl FnOnce() -> TunnelRequest) {
+        if self.config.access_log_interval.is_some() {
+            self.open_records.set_request(request());
+        }
+    }
+
+    /// Writes a record of the open tunnel to the access log, if one is due.
+    pub(crate) fn record_if_due(&self, now: Instant) {
+        let (interval, access_log) = (self.config.access_log_interval, self.access_log());
+        if let (Some(interval), Some(access_log)) = (interval, access_log) {
+            let put = || access_log.put(self.open_record());
+            self.open_records.timer.run_if_due(interval, now, put);
+        }
+    }
+
+    fn open_record(&self) -> Record {
+        let request = self.open_records.request_record(self.traffic.read());
+        request.unwrap_or_else(|| self.record((EndReason::Open, None)))
+    }
+
+    /// Ends the records of the open tunnel, since that of the end follows.
+    pub(crate) fn end_open_records(&self) {
+        self.open_records.timer.end();
     }
 
     /// Returns the reason for which the relay has cut this connection alone.

@@ -6,6 +6,7 @@ pub(crate) mod close;
 pub(crate) mod delivery;
 pub(crate) mod http_memory;
 pub(crate) mod measurement;
+pub(crate) mod open_records;
 pub(crate) mod stall;
 pub(crate) mod upstream;
 
@@ -28,6 +29,7 @@ use crate::{
     relay::Relay,
     session::{
         http_memory::HttpMemory,
+        open_records::OpenRecords,
         stall::{IdleTimer, StallDetector},
     },
     stripe::{
@@ -99,6 +101,8 @@ pub(crate) struct Session {
     stalls: Mutex<[StallDetector; 2]>,
     /// Reason for a cut of this connection alone.
     cut_reason: OnceLock<CutReason>,
+    /// Records of the tunnel while it is open.
+    open_records: OpenRecords,
     /// Whether the access log has records of this connection's HTTP requests.
     pub(crate) requests_logged: AtomicBool,
     /// Whether the final sample was taken.
@@ -109,6 +113,8 @@ pub(crate) struct Session {
 /// State of the client's last request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Upstream {
+    /// User whose password was accepted.
+    pub(crate) user: Option<String>,
     pub(crate) destination: Option<String>,
     pub(crate) next_hop: Option<SocketAddr>,
     pub(crate) transport: Option<TransportStream>,
@@ -188,6 +194,7 @@ impl Session {
             connection_permit: OnceLock::new(),
             stalls: Mutex::default(),
             cut_reason: OnceLock::new(),
+            open_records: OpenRecords::default(),
             requests_logged: AtomicBool::new(false),
             final_sample_taken: AtomicBool::new(false),
             upstream: Mutex::default(),
@@ -292,9 +299,14 @@ impl Session {
         }
     }
 
-    /// Starts the idle timer: from now on the connection is cut when it is idle for too long.
-    pub(crate) fn start_idle_timer(&self) {
-        self.idle_timer.start(Instant::now());
+    /// Starts the timers of a tunnel: from now on the connection is cut when it is idle for too long, and has records
+    /// while it is open.
+    pub(crate) fn start_tunnel_timers(&self) {
+        let now = Instant::now();
+        self.idle_timer.start(now);
+        if let Some(interval) = self.config.access_log_interval {
+            self.open_records.timer.start(now + interval);
+        }
     }
 
     /// Counts bytes that did not pass through [`Session::transfer`].

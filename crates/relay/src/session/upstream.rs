@@ -213,7 +213,7 @@ impl Session {
                 .unwrap_or_default(),
         };
         self.lock_upstream().mode = Some(mode);
-        self.start_idle_timer();
+        self.start_tunnel_timers();
         let context = TransferContext {
             pool: &self.pipe_pool,
             counters: &self.listener.counters,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Access log of HTTP listeners: one record for each request, and what each says.
+//! Access log: one record for each HTTP request or connection, further ones while a tunnel is open, and what each says.
 
 use longhaul_testnet::relay_process::{
     Relay, TEST_TIMEOUT, accept, connect, listen_as_origin, parse_http_status, read_array,
@@ -58,13 +58,17 @@ impl Fixture {
         connect(self.relay.address("http"))
     }
 
+    fn all_records(&self) -> Vec<Value> {
+        let text = fs::read_to_string(self.directory.path().join("log")).unwrap();
+        let lines = text.split_inclusive('\n').filter(|l| l.ends_with('\n'));
+        lines.map(|l| serde_json::from_str(l).unwrap()).collect()
+    }
+
     /// Waits for so many records, and asserts that there are no more.
     fn records(&self, count: usize) -> Vec<Value> {
         let start = Instant::now();
         loop {
-            let text = fs::read_to_string(self.directory.path().join("log")).unwrap();
-            let lines = text.split_inclusive('\n').filter(|l| l.ends_with('\n'));
-            let records: Vec<_> = lines.map(|l| serde_json::from_str(l).unwrap()).collect();
+            let records = self.all_records();
             if records.len() >= count {
                 assert_eq!(records.len(), count, "{records:?}");
                 return records;
@@ -202,6 +206,117 @@ fn tunnel_has_one_record_with_all_its_bytes() {
     for (name, bytes) in [("bytes_up", 1000), ("bytes_down", 3000)] {
         let head = record[name].as_u64().unwrap() - bytes;
         assert!((1..200).contains(&head), "{record}");
+    }
+}
+
+/// Greets a SOCKS5 proxy as `me` with a password, and returns its answer to the password.
+fn log_in_by_socks5(client: &mut TcpStream, password: &str) -> u8 {
+    client.write_all(b"\x05\x01\x02").unwrap();
+    assert_eq!(read_array(client), *b"\x05\x02");
+    let len = u8::try_from(password.len()).unwrap();
+    let credentials = [b"\x01\x02me", &[len][..], password.as_bytes()].concat();
+    client.write_all(&credentials).unwrap();
+    read_array::<2>(client)[1]
+}
+
+fn connect_by_socks5(client: &mut TcpStream, to: SocketAddr) {
+    let SocketAddr::V4(to) = to else {
+        panic!("{to} is not IPv4")
+    };
+    let (address, port) = (to.ip().octets(), to.port().to_be_bytes());
+    let request = [b"\x05\x01\x00\x01", &address[..], &port].concat();
+    client.write_all(&request).unwrap();
+    assert_eq!(read_array::<10>(client)[1], 0);
+}
+
+#[test]
+fn user_of_socks5_is_in_the_record_once_proved() {
+    let fixture = fixture(&["--socks5", ANY, "--users", "USERS"], "");
+    let (listener, at) = listen_as_origin();
+    let mut client = connect(fixture.relay.address("socks5"));
+    assert_eq!(log_in_by_socks5(&mut client, "wrong"), 1);
+    drop(client);
+    let record = &fixture.records(1)[0];
+    assert_eq!(record["user"], Value::Null, "{record}");
+    let mut client = connect(fixture.relay.address("socks5"));
+    assert_eq!(log_in_by_socks5(&mut client, "secret"), 0);
+    connect_by_socks5(&mut client, at);
+    drop((accept(&listener), client));
+    let record = &fixture.records(2)[1];
+    let got = fields(record, &["kind", "user", "destination"]);
+    assert_eq!(got, json!(["socks5", "me", at.to_string()]));
+}
+
+/// Waits for a tunnel's record that says `ended` and has all bytes from the client. Earlier ones say `open`.
+fn wait_for_record(fixture: &Fixture, kind: &str, ended: &str, bytes_up: u64) -> Value {
+    let start = Instant::now();
+    loop {
+        let records = fixture.all_records();
+        let mut of_kind = records.iter().filter(|record| {
+            let is_http = record["method"] == "CONNECT" && kind == "http";
+            is_http || record["kind"] == kind
+        });
+        let is_wanted = |record: &&Value| {
+            assert!([ended, "open"].contains(&record["ended"].as_str().unwrap()));
+            record["ended"] == ended && record["bytes_up"].as_u64() >= Some(bytes_up)
+        };
+        if let Some(record) = of_kind.find(is_wanted) {
+            assert!(of_kind.next().is_none() || ended == "open", "{records:?}");
+            return record.clone();
+        }
+        assert!(start.elapsed() < TEST_TIMEOUT, "{kind}: {records:?}");
+        sleep(Duration::from_millis(10));
+    }
+}
+
+/// A relay that is the peer of another one records its tunnels as `convert`.
+#[test]
+fn open_tunnels_have_records_at_intervals_and_one_at_their_end() {
+    let (listener, at) = listen_as_origin();
+    let destination = format!("{ANY}={at}");
+    let interval = "[counters]\naccess_log_interval = '1s'\n";
+    let kinds = ["--socks5", ANY, "--forward", &destination, "--convert", ANY];
+    let fixture = fixture(&kinds, interval);
+    let peer = fixture.relay.address("convert").to_string();
+    let nearer = Relay::start(&["--forward", &destination, "--peer", &peer]);
+    let begin = |kind: &str| {
+        let address = match kind {
+            "convert" => nearer.address("forward"),
+            kind => fixture.relay.address(kind),
+        };
+        let mut client = connect(address);
+        match kind {
+            "http" => {
+                let head = format!("CONNECT {at} HTTP/1.1\nHost: x\n\n");
+                assert_eq!(ask(&mut client, &head), 200);
+            }
+            "socks5" => {
+                client.write_all(b"\x05\x01\x00").unwrap();
+                assert_eq!(read_array(&mut client), *b"\x05\x00");
+                connect_by_socks5(&mut client, at);
+            }
+            _ => client.write_all(b"x").unwrap(),
+        }
+        (client, accept(&listener))
+    };
+    let kinds = ["http", "socks5", "forward", "convert"];
+    let mut tunnels = kinds.map(|kind| (kind, begin(kind)));
+    for bytes in [1000, 2000] {
+        for (_, (client, _)) in &mut tunnels {
+            client.write_all(&[b'u'; 1000]).unwrap();
+        }
+        for kind in kinds {
+            let record = wait_for_record(&fixture, kind, "open", bytes);
+            assert_eq!(record["cause"], Value::Null);
+            assert!(record["duration_s"].as_f64() >= Some(1.0), "{record}");
+            assert!(record["next_hop"].is_string(), "{record}");
+        }
+    }
+    for (kind, (mut client, mut server)) in tunnels {
+        client.shutdown(Shutdown::Write).unwrap();
+        server.read_to_end(&mut Vec::new()).unwrap();
+        drop((server, client));
+        wait_for_record(&fixture, kind, "finished", 2000);
     }
 }
 

@@ -271,6 +271,12 @@ fn locates_invalid_values() {
         ),
         ("[counters]\ninterval = '0s'", "5:1", "interval"),
         ("[counters]\ninterval = '1us'", "5:1", "1ms or more"),
+        ("[counters]\naccess_log_interval = '1ms'", "5:1", "1s to 7d"),
+        (
+            "[counters]\naccess_log_format = 'common'\naccess_log_interval = '1m'",
+            "6:1",
+            "access_log_format",
+        ),
         ("[limits]\nworkers = 0", "5:1", "expected 1 to 1024"),
         ("[limits]\nworkers = 1025", "5:1", "expected 1 to 1024"),
         ("[limits]\nconnections = 0", "5:1", "expected 1 to 1000000"),

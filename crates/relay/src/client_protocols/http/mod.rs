@@ -207,11 +207,11 @@ impl Proxy {
         let (is_refused, is_tunnel) = (self.exchange.is_refused(), self.tunnel.lock().is_some());
         if let Some(log) = log.as_mut().filter(|_| !is_refused) {
             log.respond(response.status());
-            if is_tunnel {
-                log.begin_tunnel();
-            }
             if is_tunnel || matches!(response.body(), Either::Left(_)) {
                 log.set_destination();
+            }
+            if is_tunnel {
+                log.begin_tunnel();
             }
         }
         if is_tunnel || is_refused {

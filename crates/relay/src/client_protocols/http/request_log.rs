@@ -5,7 +5,7 @@
 use crate::{
     client_protocols::http::exchange::Exchange,
     relay::Phase,
-    session::{Session, close::describe},
+    session::{Session, close::describe, open_records::TunnelRequest},
     transfer::End,
 };
 use bytes::Bytes;
@@ -97,9 +97,14 @@ impl RequestLog {
         self.record.peer = upstream.peer.map(|peer| peer.config.name.clone());
     }
 
-    /// Stores that the connection becomes a tunnel, all bytes of which count.
+    /// Stores that the connection becomes a tunnel, all bytes of which count. The record is complete but for its end.
     pub(super) fn begin_tunnel(&mut self) {
         self.is_tunnel = true;
+        self.session.set_tunnel_request(|| TunnelRequest {
+            record: self.record.clone(),
+            started: self.started,
+            bytes_before: self.bytes_before,
+        });
     }
 
     /// Ends the record of a tunnel.
@@ -162,6 +167,7 @@ impl Drop for RequestLog {
         self.record.time = Timestamp::now();
         self.record.duration_s = self.started.elapsed().as_secs_f64();
         self.session.requests_logged.store(true, Relaxed);
+        self.session.end_open_records();
         let record = Record::Request(Box::new(self.record.clone()));
         if let Some(access_log) = self.session.access_log() {
             access_log.put(record);

@@ -75,7 +75,7 @@ pub(super) async fn serve(session: &Session, announced: &Destination) -> End {
         Ok(association) => association,
         Err(rejected) => return reject(session, rejected).await,
     };
-    session.start_idle_timer();
+    session.start_tunnel_timers();
     let end = async {
         let bound = association.sockets.downstream.local_addr()?;
         write_all(&session.client, &Reply::Succeeded.encode(Some(bound))).await?;

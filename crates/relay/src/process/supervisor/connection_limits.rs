@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Supervises all connections: their memory, receivers that take nothing, and idle tunnels. One
+//! Supervises all connections: their memory, receivers that take nothing, and idle or long tunnels. One
 //! task checks all of them, so that a connection needs no timer of its own.
 
 use crate::{
@@ -78,6 +78,18 @@ fn evict(relay: &Relay, registry: &Registry, usages: Vec<ConnectionMemory>) {
 
 /// Updates the stall of each connection, and cuts those stalled for too long.
 async fn cut_stalled(registry: &Registry) {
+    visit(registry, |session| {
+        let now = Instant::now();
+        session.update_stalls(now);
+        if session.stalled_for(now) >= session.config.limits.stall_timeout {
+            registry.cut(session, CutReason::Stalled);
+        }
+    })
+    .await;
+}
+
+/// Calls `action` for each connection that is still open then. Other tasks of the supervisor run in between.
+async fn visit(registry: &Registry, action: impl Fn(&Session)) {
     let sessions = registry.all();
     // Weak references: a connection that ends in the meantime must close at once.
     let sessions: Vec<_> = sessions.iter().map(Arc::downgrade).collect();
@@ -86,11 +98,23 @@ async fn cut_stalled(registry: &Registry) {
             yield_now().await;
         }
         if let Some(session) = session.upgrade() {
-            let now = Instant::now();
-            session.update_stalls(now);
-            if session.stalled_for(now) >= session.config.limits.stall_timeout {
-                registry.cut(&session, CutReason::Stalled);
-            }
+            action(&session);
+        }
+    }
+}
+
+/// Time between two looks at the tunnels whose records may be due: a record is that late at most. Without an interval
+/// of records, a reload may set one.
+const RECORD_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+const RECORD_CHECK_INTERVAL_MAX: Duration = Duration::from_secs(10);
+
+/// Writes records of open tunnels to the access log, without end.
+pub(crate) async fn record_open_tunnels(relay: &Relay, registry: &Registry) {
+    loop {
+        let interval = relay.config().access_log_interval;
+        sleep(interval.map_or(RECORD_CHECK_INTERVAL_MAX, |_| RECORD_CHECK_INTERVAL)).await;
+        if relay.access_log.is_enabled() {
+            visit(registry, |session| session.record_if_due(Instant::now())).await;
         }
     }
 }
