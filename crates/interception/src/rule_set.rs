@@ -14,7 +14,7 @@ use longhaul_linux::{
     netfilter::{
         Family, conntrack, counter,
         lease::Lease,
-        marks::{Marks, TABLE_PREFIX},
+        marks::{self, Marks, TABLE_PREFIX},
         nft,
         table::{self, Table},
         target::append_queue_rule,
@@ -163,23 +163,18 @@ impl RuleSet {
         let packets = |counter| counter::packets(self.family(), &table, counter);
         // In this order: a SYN that comes in between does not seem to be lost.
         Ok(Counts {
-            diverted: packets(rules::DIVERTED_SYNS)?,
-            arrived: packets(rules::ARRIVED_SYNS)?,
+            diverted: packets(marks::DIVERTED_SYNS)?,
+            arrived: packets(marks::ARRIVED_SYNS)?,
         })
     }
 
     fn log_arrivals(&self, change: Change) {
         let listener = self.listener;
-        let mark = Marks::of(listener.port()).diverted();
-        let iptables = match self.family() {
-            Family::Ip => "iptables",
-            Family::Ip6 => "ip6tables",
-        };
+        let advice = Marks::of(listener.port()).input_advice(self.family());
         match change {
             Change::Blocked => error!(
                 "not intercepting: {listener}: INPUT rules of this host drop the connections to intercept, which \
-                 bypass the relay until these rules accept them: add the rule `meta mark {mark:#x} accept` before \
-                 those that drop (or: {iptables} -I INPUT -m mark --mark {mark:#x} -j ACCEPT)"
+                 bypass the relay until these rules accept them: {advice}"
             ),
             Change::Open => info!("intercepting again: {listener}"),
         }

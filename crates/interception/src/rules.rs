@@ -4,7 +4,10 @@
 use crate::target::{InterceptConfig, Target};
 use longhaul_linux::netfilter::{
     Family, lease,
-    marks::{DOWNSTREAM_MARK, DOWNSTREAM_ZONE, Marks, OWN_MARK, TABLE_PREFIX},
+    marks::{
+        ARRIVED_SYNS, DIVERTED_SYNS, DOWNSTREAM_MARK, DOWNSTREAM_ZONE, Marks, OWN_MARK,
+        TABLE_PREFIX,
+    },
 };
 use std::{net::SocketAddr, time::Duration};
 
@@ -100,10 +103,6 @@ const SYN_SET: &str = "syns";
 /// Name of the set of those connections of [`SYN_SET`] whose SYNs all INPUT rules of this host have accepted. Other
 /// connections get no answer from the listener. Memory: as for [`SYN_SET`].
 const ARRIVED_SET: &str = "arrived";
-
-/// Names of the counters of SYNs that are diverted, and that arrive after that.
-pub(crate) const DIVERTED_SYNS: &str = "diverted_syns";
-pub(crate) const ARRIVED_SYNS: &str = "arrived_syns";
 
 /// Priority of the chain behind the INPUT rules of other programs.
 const LAST: u16 = 1000;

@@ -36,6 +36,8 @@ pub(super) struct Facts {
     /// Programs that longhaul uses and that were found.
     pub(super) programs: BTreeSet<String>,
     pub(super) tun: Tun,
+    /// What running relays intercept; `None` if their tables could not be read.
+    pub(super) interceptions: Option<Vec<Interception>>,
     /// Whether the process that read the facts was root.
     pub(super) root: bool,
     /// Results of the trials of longhaul's features.
@@ -73,6 +75,20 @@ pub(super) enum Tun {
     Denied,
     #[default]
     Absent,
+}
+
+/// Listener of a running relay to which connections are diverted, with counts since its rules were installed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Interception {
+    pub(super) is_ipv6: bool,
+    pub(super) port: u16,
+    /// Whether new connections are diverted now.
+    pub(super) active: bool,
+    /// SYNs that were diverted to the listener.
+    pub(super) diverted_syns: u64,
+    /// Those of them that all INPUT rules have accepted.
+    pub(super) arrived_syns: u64,
 }
 
 /// Network interface that is up.

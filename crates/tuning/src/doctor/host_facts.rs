@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads the facts of this host, as the calling process sees it. Values that can't be read stay absent.
 
-use super::facts::{Facts, Interface, Tun};
+use super::{
+    facts::{Facts, Interface, Tun},
+    relay_tables,
+};
 use longhaul_linux::{ethtool, interface_list, programs, sysctl};
 use longhaul_units::Bytes;
 use rustix::process::{Resource, getrlimit};
@@ -83,6 +86,7 @@ pub(super) fn read_all() -> Facts {
         timer_slack_ns: number("/proc/self/timerslack_ns"),
         programs: found_programs(),
         tun: tun(),
+        interceptions: relay_tables::interceptions().ok(),
         root: longhaul_linux::process::user() == 0,
         trials: Vec::new(),
     }

@@ -2,7 +2,8 @@
 //! `longhaul doctor`: finds settings of this host that limit throughput on a long fat network, and fixes them.
 //!
 //! `host_facts` reads settings, `trials` try features, `checks` return findings, and `report` prints them. `fix`
-//! changes kernel settings, and `record` stores the old ones. `relay_cleanup` removes leftovers of killed relays.
+//! changes kernel settings, and `record` stores the old ones. `relay_tables` are the tables of relays, and
+//! `relay_cleanup` removes leftovers of killed ones.
 
 mod args;
 mod checks;
@@ -13,6 +14,7 @@ mod host_facts;
 mod path;
 mod record;
 mod relay_cleanup;
+mod relay_tables;
 mod report;
 mod trials;
 

@@ -5,17 +5,14 @@
 //! The relay renews the table's lease while it runs. Only tables and rules with neither lease nor listener are
 //! removed; all others with such a name are listed and stay.
 
-use super::record::inode;
-use anyhow::{Context, Result};
+use super::{
+    record::inode,
+    relay_tables::{self, has_listener, has_live_lease, port_of, run_json},
+};
+use anyhow::Result;
 use longhaul_linux::{
     diversion::Diversion,
-    netfilter::{
-        Family, lease,
-        marks::{Marks, TABLE_PREFIX},
-        nft,
-    },
-    programs,
-    sock_diag::SockDiag,
+    netfilter::{Family, marks::Marks, nft},
 };
 use serde_json::Value;
 use std::fs;
@@ -39,7 +36,7 @@ enum Action {
 pub(super) fn clean() -> Result<Vec<String>> {
     let mut messages = Vec::new();
     for family in [Family::Ip, Family::Ip6] {
-        let tables = match relay_tables(family) {
+        let tables = match relay_tables::of_family(family) {
             Ok(tables) => tables,
             Err(error) => return Ok(vec![format!("cannot search for tables of relays: {error}")]),
         };
@@ -49,12 +46,6 @@ pub(super) fn clean() -> Result<Vec<String>> {
         messages.extend(clean_rules(family)?);
     }
     Ok(messages)
-}
-
-fn relay_tables(family: Family) -> Result<Vec<String>, nft::NftError> {
-    let mut tables = nft::tables(family)?;
-    tables.retain(|name| name.starts_with(TABLE_PREFIX));
-    Ok(tables)
 }
 
 fn clean_table(family: Family, table: &str) -> Result<String> {
@@ -83,23 +74,6 @@ fn choose_action(port: Option<u16>, leased: Option<bool>, listening: bool) -> Ac
     }
 }
 
-fn port_of(table: &str) -> Option<u16> {
-    table.strip_prefix(TABLE_PREFIX)?.parse().ok()
-}
-
-fn has_live_lease(family: Family, table: &str) -> Option<bool> {
-    let args = ["-j", "list", "set", family.name(), table, lease::SET];
-    let listing = run_json("nft", &args).ok()?;
-    let items = listing["nftables"].as_array()?;
-    let set = items.iter().find_map(|item| item.get("set"))?;
-    let elements = set["elem"].as_array();
-    Some(elements.is_some_and(|all| !all.is_empty()))
-}
-
-fn has_listener(port: u16) -> std::io::Result<bool> {
-    SockDiag::here()?.listens_on(port)
-}
-
 /// Removes routing rules without an nft table and without a listener on the port.
 fn clean_rules(family: Family) -> Result<Vec<String>> {
     let option = match family {
@@ -110,7 +84,7 @@ fn clean_rules(family: Family) -> Result<Vec<String>> {
     let Ok(rules) = run_json("ip", &["-j", option, "rule", "list"]) else {
         return Ok(Vec::new());
     };
-    let tables = relay_tables(family)?;
+    let tables = relay_tables::of_family(family)?;
     let mut messages = Vec::new();
     for (mark, port) in rules
         .as_array()
@@ -137,25 +111,6 @@ fn parse_rule_mark(rule: &Value) -> Option<(u32, u16)> {
     let table: u32 = rule["table"].as_str()?.parse().ok()?;
     let port = (mark & 0xffff) as u16;
     (Marks::of(port).diverted() == mark && table == mark).then_some((mark, port))
-}
-
-fn run_json(program: &str, args: &[&str]) -> Result<Value> {
-    let output = programs::command(program)
-        .args(args)
-        .output()
-        .with_context(|| format!("cannot start {program}"))?;
-    let messages = String::from_utf8_lossy(&output.stderr);
-    anyhow::ensure!(
-        output.status.success(),
-        "{program} {}: {}",
-        args.join(" "),
-        messages.lines().next().unwrap_or("failed")
-    );
-    // ip prints nothing at all for an empty list.
-    match output.stdout.trim_ascii() {
-        b"" => Ok(Value::Array(Vec::new())),
-        text => Ok(serde_json::from_slice(text)?),
-    }
 }
 
 #[cfg(test)]

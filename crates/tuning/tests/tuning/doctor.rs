@@ -374,6 +374,44 @@ fn removes_tables_and_rules_of_dead_relays_only() {
     assert!(routes.contains("1279788090"), "{routes}");
 }
 
+/// Tables as a relay has them whose connections are dropped, and one without a relay.
+const DROPPED: &str = "
+table ip longhaul-1084 { set lease { type inet_proto; flags timeout; };
+    counter diverted_syns { packets 3 bytes 180; }; counter arrived_syns { packets 0 bytes 0; }; }
+table ip6 longhaul-1084 { set lease { type inet_proto; flags timeout; elements = { tcp timeout 1h }; };
+    counter diverted_syns { packets 3 bytes 180; }; counter arrived_syns { packets 3 bytes 180; }; }
+table ip longhaul-1085 { set lease { type inet_proto; flags timeout; };
+    counter diverted_syns { packets 3 bytes 180; }; counter arrived_syns { packets 0 bytes 0; }; }
+";
+
+#[test]
+fn finds_relay_whose_connections_input_drops() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let host = Host::new();
+    let (code, message) = exit_code_and_output(&host.command("nft", &[DROPPED]));
+    assert_eq!(code, 0, "{message}");
+    let listen = || std::net::TcpListener::bind("0.0.0.0:1084");
+    let _relay = host.netns.run(listen).unwrap();
+    let output = host.command(longhaul_testbed::longhaul(), &["doctor", "--json"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let findings = report["findings"].as_array().unwrap().iter();
+    let of_relays = findings.filter(|f| f["setting"].as_str().unwrap().contains("relay on port"));
+    let found: Vec<_> = of_relays
+        .map(|f| json!([f["severity"], f["setting"], f["value"]]))
+        .collect();
+    let ipv4 = [
+        "limit",
+        "IPv4 to relay on port 1084",
+        "0 of 3 SYNs pass INPUT",
+    ];
+    let ipv6 = ["ok", "IPv6 to relay on port 1084", "3 of 3 SYNs pass INPUT"];
+    assert_eq!(found, [json!(ipv6), json!(ipv4)], "{text}");
+    assert!(text.contains("meta mark 0x4c48043c accept"), "{text}");
+}
+
 #[test]
 fn refuses_bad_input_before_any_change() {
     if !may_use_namespaces() {

@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The names and marks that transparent interception leaves on a host.
 
+use super::Family;
+
 /// Prefix of the names of a relay's tables; the listener's port follows.
 pub const TABLE_PREFIX: &str = "longhaul-";
+
+/// Name of a table's counter of the SYNs that were diverted to the listener.
+pub const DIVERTED_SYNS: &str = "diverted_syns";
+
+/// Name of a table's counter of the diverted SYNs that all INPUT rules of the host have accepted.
+pub const ARRIVED_SYNS: &str = "arrived_syns";
 
 /// Mark of relays' own sockets, the same for all relays of a host: their packets are not intercepted. `"LO"` and
 /// zeroes.
@@ -35,6 +43,19 @@ impl Marks {
     /// Mark of packets to deliver to this host; also the number of the routing table for it.
     pub fn diverted(self) -> u32 {
         self.with(*b"LH")
+    }
+
+    /// Returns advice for hosts whose INPUT rules drop the packets to deliver: the rule to add, for nft and for iptables.
+    pub fn input_advice(self, family: Family) -> String {
+        let mark = self.diverted();
+        let iptables = match family {
+            Family::Ip => "iptables",
+            Family::Ip6 => "ip6tables",
+        };
+        format!(
+            "add the rule `meta mark {mark:#x} accept` before those that drop (or: {iptables} -I INPUT -m mark --mark \
+             {mark:#x} -j ACCEPT)"
+        )
     }
 
     /// Mark of outgoing packets of this host's own connections, to route to this host.

@@ -6,6 +6,7 @@ mod congestion;
 mod descriptors;
 mod features;
 mod forwarding;
+mod interception;
 mod interfaces;
 mod listening;
 mod machine;
@@ -27,6 +28,7 @@ pub(super) fn all(facts: &Facts, path: Path) -> Vec<Finding> {
         listening::check,
         forwarding::check,
         forwarding::tracking,
+        interception::check,
         machine::processors,
         machine::clock,
         machine::kernel,
