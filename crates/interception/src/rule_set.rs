@@ -12,7 +12,7 @@ use longhaul_linux::{
     claim::{Claim, claimants},
     diversion::Diversion,
     netfilter::{
-        Family, conntrack, counter,
+        Family, conntrack, counter, input,
         lease::Lease,
         marks::{self, Marks, TABLE_PREFIX},
         nft,
@@ -166,6 +166,21 @@ impl RuleSet {
             diverted: packets(marks::DIVERTED_SYNS)?,
             arrived: packets(marks::ARRIVED_SYNS)?,
         })
+    }
+
+    /// Says which rules of this host may drop what is intercepted. Whether they do shows with the first connection.
+    pub(crate) fn log_input_rules(&self) {
+        let (listener, family) = (self.listener, self.family());
+        match input::dropping_chains(family, listener.port()) {
+            Ok(chains) if chains.is_empty() => {}
+            Ok(chains) => info!(
+                "{listener}: INPUT rules of this host ({}) drop what no rule accepts: connections bypass the relay \
+                 unless a rule accepts them: {}",
+                chains.join(", "),
+                Marks::of(listener.port()).input_advice(family)
+            ),
+            Err(error) => warn!("{listener}: can't read the INPUT rules of this host: {error}"),
+        }
     }
 
     fn log_arrivals(&self, change: Change) {

@@ -59,6 +59,7 @@ impl Interception {
         let monitor =
             ChangeMonitor::open().map_err(|error| refuse_with_requirements(error.into()))?;
         let rule_sets = RuleSets::install(rule_sets).map_err(refuse_with_requirements)?;
+        rule_sets.0.iter().for_each(RuleSet::log_input_rules);
         let started_at = Instant::now();
         while !heartbeats.are_all_alive(Instant::now()) {
             anyhow::ensure!(

@@ -312,7 +312,7 @@ fn open_tunnels_have_records_at_intervals_and_one_at_their_end() {
             assert!(record["next_hop"].is_string(), "{record}");
         }
     }
-    for (kind, (mut client, mut server)) in tunnels {
+    for (kind, (client, mut server)) in tunnels {
         client.shutdown(Shutdown::Write).unwrap();
         server.read_to_end(&mut Vec::new()).unwrap();
         drop((server, client));

@@ -74,6 +74,10 @@ fn connections_bypass_relay_until_input_accepts_them() {
         serve(&bed, 8080);
         nft(&bed, POLICY);
         let relay = bed.relay(&[&INTERCEPT[..], more].concat());
+        for listener in ["127.0.0.1:3129", "[::1]:3129"] {
+            let line = format!("{listener}: INPUT rules of this host (inet filter input) drop");
+            relay.wait_for_stderr(&line);
+        }
         for family in &BOTH {
             for _ in 0..3 {
                 assert!(!is_relayed(&bed, family, 8080), "{}", family.client);
@@ -87,6 +91,8 @@ fn connections_bypass_relay_until_input_accepts_them() {
             .for_each(|family| wait_until_relayed(&bed, family));
         let log = stop(relay);
         assert_eq!(log.matches("not intercepting").count(), 2, "{log}");
+        let log = stop(bed.relay(&[&INTERCEPT[..], more].concat()));
+        assert!(!log.contains("INPUT rules"), "{log}");
     }
 }
 

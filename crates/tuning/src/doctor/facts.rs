@@ -36,8 +36,10 @@ pub(super) struct Facts {
     /// Programs that longhaul uses and that were found.
     pub(super) programs: BTreeSet<String>,
     pub(super) tun: Tun,
-    /// What running relays intercept; `None` if their tables could not be read.
+    /// Listeners to which running relays divert connections; `None` if their tables could not be read.
     pub(super) interceptions: Option<Vec<Interception>>,
+    /// INPUT chains that drop what no rule accepts, of IPv4 and IPv6; `None` if they could not be read.
+    pub(super) input_drops: Option<BTreeSet<String>>,
     /// Whether the process that read the facts was root.
     pub(super) root: bool,
     /// Results of the trials of longhaul's features.
@@ -87,7 +89,7 @@ pub(super) struct Interception {
     pub(super) active: bool,
     /// SYNs that were diverted to the listener.
     pub(super) diverted_syns: u64,
-    /// Those of them that all INPUT rules have accepted.
+    /// Diverted SYNs that all INPUT rules have accepted.
     pub(super) arrived_syns: u64,
 }
 

@@ -86,6 +86,7 @@ pub(super) fn read_all() -> Facts {
         timer_slack_ns: number("/proc/self/timerslack_ns"),
         programs: found_programs(),
         tun: tun(),
+        input_drops: relay_tables::input_drops().ok(),
         interceptions: relay_tables::interceptions().ok(),
         root: longhaul_linux::process::user() == 0,
         trials: Vec::new(),

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The nft tables of transparent relays in this network namespace. Reading them needs nft and CAP_NET_ADMIN.
+//! The nft tables of transparent relays in this network namespace, and the INPUT chains that they meet. Reading them needs nft and CAP_NET_ADMIN.
 
 use super::facts::Interception;
 use anyhow::{Context, Result};
 use longhaul_linux::{
     netfilter::{
-        Family, counter, lease,
+        Family, counter, input, lease,
         marks::{ARRIVED_SYNS, DIVERTED_SYNS, TABLE_PREFIX},
         nft,
     },
@@ -13,7 +13,7 @@ use longhaul_linux::{
     sock_diag::SockDiag,
 };
 use serde_json::Value;
-use std::io;
+use std::{collections::BTreeSet, io};
 
 /// Returns the names of the tables of relays, of running and of killed ones.
 pub(super) fn of_family(family: Family) -> Result<Vec<String>, nft::NftError> {
@@ -76,6 +76,15 @@ fn interception(family: Family, table: &str) -> Result<Option<Interception>> {
         diverted_syns,
         arrived_syns,
     }))
+}
+
+/// Returns the INPUT chains that drop what no rule accepts.
+pub(super) fn input_drops() -> Result<BTreeSet<String>, nft::NftError> {
+    let of = |family| input::dropping_chains(family, 0);
+    Ok(of(Family::Ip)?
+        .into_iter()
+        .chain(of(Family::Ip6)?)
+        .collect())
 }
 
 /// Runs a program, and parses what it prints.

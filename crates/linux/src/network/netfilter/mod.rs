@@ -8,6 +8,7 @@ mod message;
 pub mod changes;
 pub mod conntrack;
 pub mod counter;
+pub mod input;
 pub mod lease;
 pub mod nft;
 pub mod queue;

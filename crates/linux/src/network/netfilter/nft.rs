@@ -33,6 +33,11 @@ pub fn tables(family: Family) -> Result<Vec<String>, NftError> {
     Ok(listing.lines().filter_map(name).collect())
 }
 
+/// Returns the rules of all families as nft prints them, without the elements of sets.
+pub(super) fn rules() -> Result<String, NftError> {
+    run(&["-t", "list", "ruleset"], "")
+}
+
 /// Deletes a table; a missing one is no error.
 pub fn delete_table(family: Family, table: &str) -> Result<(), NftError> {
     let family = family.name();

@@ -9,11 +9,25 @@ use super::super::{
 use longhaul_linux::netfilter::{Family, marks::Marks};
 
 pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
-    match &facts.interceptions {
-        Some(interceptions) => interceptions.iter().map(arrivals).collect(),
-        None if path.transparent => vec![unread()],
-        None => Vec::new(),
-    }
+    let (Some(running), Some(chains)) = (&facts.interceptions, &facts.input_drops) else {
+        return path.transparent.then(unread).into_iter().collect();
+    };
+    let is_wanted = path.transparent || !running.is_empty();
+    // The first SYN shows what the rules do with it.
+    let is_unknown = is_wanted && running.iter().all(|relay| relay.diverted_syns == 0);
+    let inputs = chains.iter().filter(|_| is_unknown).map(input);
+    running.iter().map(arrivals).chain(inputs).collect()
+}
+
+/// Returns what a transparent relay would need of an INPUT chain. The mark is that of any listener.
+fn input(chain: &String) -> Finding {
+    let mark = Marks::of(0).diverted();
+    let why =
+        "connections that a relay intercepts bypass it unless a rule of the chain accepts them";
+    Finding::note("INPUT", chain, why).advise(format!(
+        "if no rule accepts them yet, add `meta mark & 0xffff0000 == {mark:#x} accept` before those that drop (or: \
+         iptables -I INPUT -m mark --mark {mark:#x}/0xffff0000 -j ACCEPT)"
+    ))
 }
 
 fn unread() -> Finding {
@@ -62,9 +76,12 @@ mod tests {
         };
         let facts = Facts {
             interceptions: Some(vec![interception]),
+            input_drops: Some(["ip6 filter INPUT".to_owned()].into()),
             ..facts(&[])
         };
-        about(check(&facts, path()), "IPv6 to relay on port 3129")
+        let findings = check(&facts, path());
+        assert_eq!(findings.len() > 1, diverted_syns == 0, "{findings:?}");
+        about(findings, "IPv6 to relay on port 3129")
     }
 
     #[test]
@@ -79,6 +96,22 @@ mod tests {
         let advice = blocked.fix.unwrap().text();
         assert!(advice.contains("meta mark 0x4c480c39 accept"), "{advice}");
         assert!(advice.contains("ip6tables"), "{advice}");
+    }
+
+    #[test]
+    fn chains_that_drop_are_noted_before_a_relay_runs() {
+        let transparent = Path {
+            transparent: true,
+            ..path()
+        };
+        let mut facts = facts(&[]);
+        facts.interceptions = Some(Vec::new());
+        facts.input_drops = Some(["ip filter INPUT".to_owned()].into());
+        let finding = about(check(&facts, transparent), "INPUT");
+        assert_eq!(finding.severity, Severity::Note);
+        let advice = finding.fix.unwrap().text();
+        assert!(advice.contains("0x4c480000"), "{advice}");
+        assert_eq!(check(&facts, path()), []);
     }
 
     #[test]
