@@ -135,7 +135,7 @@ impl Penalties {
 
     /// Forgets all wrong passwords: those of new users may be right. Accepted logins stay: a login is verified each
     /// time.
-    pub fn forget(&self) {
+    pub fn clear(&self) {
         self.state.lock().clients.clear();
     }
 }
@@ -368,7 +368,7 @@ mod tests {
         setup.penalties.succeed(client(1), login(1, 0), setup.now);
         assert_eq!(setup.guess(login(1, 0)), Some(ms(0)));
         assert_eq!(setup.guess(login(1, 0)), Some(ms(100)));
-        setup.penalties.forget();
+        setup.penalties.clear();
         assert_eq!(setup.wait(login(1, 0)), Some(ms(0)));
     }
 

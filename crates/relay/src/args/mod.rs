@@ -133,10 +133,9 @@ pub struct Args {
           value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub(crate) peer_pool: Option<u16>,
 
-    /// Stripe each client's connection over this many connections to the first --peer, which must
-    /// be a longhaul relay: 1 to 16, or auto [default: auto], which adds up to 15 while the window of
-    /// a connection limits it. 4 suits a long path with random loss; each takes a
-    /// descriptor and socket buffers at both ends
+    /// Connections to the first --peer that carry one client's connection: 1 to 16, or auto
+    /// [default: auto]. With auto, up to 15 more join while the window of one limits it. 4 suits a
+    /// long path with random loss; each takes a descriptor and socket buffers at both ends
     #[arg(long, value_name = "N", help_heading = "Routing", requires = "peer")]
     pub(crate) streams: Option<Streams>,
 

@@ -99,7 +99,7 @@ impl Listener {
     pub(crate) fn set_config(&self, listener: ListenerConfig) {
         let mut settings = self.settings.write();
         if settings.listener.users != listener.users {
-            self.penalties.forget();
+            self.penalties.clear();
         }
         match settings.listener.rate == listener.rate {
             // The rate limit spans all connections, open ones included.
