@@ -10,8 +10,11 @@ use crate::stripe::{Frame, HEADER_LEN};
 pub struct Reassembler {
     next: u64,
     connections: Vec<Incoming>,
-    /// Bytes that the first connection carries unframed, once they are known.
+    /// Bytes that the first connection carries unframed, once they are known: from the switch, or from the first piece,
+    /// which may overtake it on another connection.
     switch: Option<u64>,
+    /// Whether the switch itself has arrived.
+    is_announced: bool,
     end: Option<End>,
 }
 
@@ -35,6 +38,8 @@ struct Incoming {
     head: ReadState,
     /// Whether the connection has carried a piece.
     used: bool,
+    /// Whether the sender has ended the connection. Only confirmations may follow.
+    ended: bool,
 }
 
 /// State of the receiver for one connection: kind of the next byte.
@@ -49,9 +54,7 @@ enum ReadState {
     },
     /// The next byte is number `offset` of the stream; `left` bytes of the piece are still to come.
     Piece { offset: u64, left: u32 },
-    /// The sender has ended the connection.
-    Ended,
-    /// The connection closed before it carried anything.
+    /// The connection has closed, and nothing is missing of it.
     Gone,
 }
 
@@ -103,11 +106,13 @@ impl Reassembler {
         let first = Incoming {
             head: ReadState::Unframed,
             used: true,
+            ended: false,
         };
         Self {
             next: unframed,
             connections: vec![first],
             switch: None,
+            is_announced: false,
             end: None,
         }
     }
@@ -146,12 +151,16 @@ impl Reassembler {
         let frame = Frame::parse(*bytes).map_err(|_| Broken::Header)?;
         let (head, notice) = match frame {
             Frame::Data { offset, len } => (ReadState::Piece { offset, left: len }, None),
-            Frame::End { .. } => (ReadState::Ended, None),
+            Frame::End { .. } => (ReadState::default(), None),
             Frame::Switch { .. } => (ReadState::default(), Some(Notice::Switched)),
             Frame::Confirm => (ReadState::default(), Some(Notice::Confirmed)),
         };
         incoming.head = head;
         incoming.used |= matches!(frame, Frame::Data { .. });
+        if incoming.ended && frame != Frame::Confirm {
+            return Err(Broken::End);
+        }
+        incoming.ended |= matches!(frame, Frame::End { .. });
         match frame {
             Frame::End { total, connections } => self.learn_end(End { total, connections })?,
             Frame::Switch { offset } => self.learn_switch(offset)?,
@@ -163,18 +172,22 @@ impl Reassembler {
 
     /// The first connection has at most the bytes before `offset` left to bring unframed.
     fn learn_switch(&mut self, offset: u64) -> Result<(), Broken> {
-        let is_first = self.switch.replace(offset).is_none();
-        let is_unframed = matches!(self.connections[0].head, ReadState::Unframed);
-        if !is_first || !is_unframed || offset < self.next {
+        let is_second = std::mem::replace(&mut self.is_announced, true);
+        let is_possible = match self.switch {
+            Some(known) => known == offset,
+            None => self.is_unframed() && offset >= self.next,
+        };
+        if is_second || !is_possible {
             return Err(Broken::Switch);
         }
+        self.switch = Some(offset);
         self.end_unframed_part();
         Ok(())
     }
 
     /// Expects a header on the first connection once its unframed part has been taken.
     fn end_unframed_part(&mut self) {
-        if self.switch == Some(self.next) {
+        if self.switch == Some(self.next) && self.is_unframed() {
             self.connections[0].head = ReadState::default();
         }
     }
@@ -242,6 +255,10 @@ impl Reassembler {
     pub fn consume(&mut self, bytes: usize) -> Result<(), Broken> {
         let turn = self.next_read().expect("somebody's turn");
         assert!(bytes <= turn.bytes as usize, "{bytes} of {}", turn.bytes);
+        if turn.connection > 0 && self.is_unframed() {
+            self.switch = Some(self.next);
+            self.end_unframed_part();
+        }
         self.next += bytes as u64;
         let left = turn.bytes - bytes as u32;
         let offset = self.next;
@@ -260,9 +277,9 @@ impl Reassembler {
         let is_complete = self.is_complete();
         let incoming = &mut self.connections[connection];
         match incoming.head {
-            ReadState::Ended | ReadState::Gone => Ok(()),
+            ReadState::Gone => Ok(()),
             ReadState::Unframed if self.switch.is_none() => {
-                incoming.head = ReadState::Ended;
+                (incoming.head, incoming.ended) = (ReadState::Gone, true);
                 self.learn_end(End {
                     total: self.next,
                     connections: 1,
@@ -270,7 +287,8 @@ impl Reassembler {
                 self.check_heads()
             }
             ReadState::Header { filled, .. }
-                if is_complete || filled == 0 && !incoming.used && connection > 0 =>
+                if is_complete
+                    || filled == 0 && (incoming.ended || !incoming.used && connection > 0) =>
             {
                 incoming.head = ReadState::Gone;
                 Ok(())
@@ -282,8 +300,8 @@ impl Reassembler {
     /// Whether it can go on, if no further connection joins.
     pub fn check_progress(&self) -> Result<(), Broken> {
         let count = |is: fn(&ReadState) -> bool| {
-            let heads = self.connections.iter().map(|incoming| &incoming.head);
-            heads.filter(|head| is(head)).count()
+            let unended = self.connections.iter().filter(|incoming| !incoming.ended);
+            unended.filter(|incoming| is(&incoming.head)).count()
         };
         let open = count(|head| matches!(head, ReadState::Header { .. } | ReadState::Unframed));
         let pieces = count(|head| matches!(head, ReadState::Piece { .. }));
@@ -303,12 +321,6 @@ impl Reassembler {
         self.end.is_some_and(done)
     }
 
-    /// Whether this connection has said its end.
-    #[must_use]
-    pub fn has_ended(&self, connection: usize) -> bool {
-        matches!(self.connections[connection].head, ReadState::Ended)
-    }
-
     /// Bytes of the stream that were taken.
     #[must_use]
     pub fn taken(&self) -> u64 {
@@ -316,7 +328,7 @@ impl Reassembler {
     }
 
     fn ended(&self) -> u32 {
-        let ended = |incoming: &&Incoming| matches!(incoming.head, ReadState::Ended);
-        self.connections.iter().filter(ended).count() as u32
+        let ended = self.connections.iter().filter(|incoming| incoming.ended);
+        ended.count() as u32
     }
 }

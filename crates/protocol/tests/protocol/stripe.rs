@@ -181,7 +181,7 @@ proptest! {
         for (number, (what, len)) in steps.into_iter().enumerate() {
             match what {
                 0..=2 => { path.send(&piece(number, len)); }
-                3 if len < 30 => path.switch(),
+                3 => path.switch(),
                 4 => path.confirm(),
                 n => { path.receive(n % windows.len(), len); }
             }
@@ -273,6 +273,22 @@ fn a_piece_that_is_next_ends_the_unframed_part_before_the_switch_is_known() {
 }
 
 #[test]
+fn pieces_may_overtake_the_switch() {
+    let mut gather = Reassembler::new(3);
+    let (announcer, other) = (gather.join(), gather.join());
+    bring(&mut gather, other, data(3, 5)).unwrap();
+    gather.consume(2).unwrap();
+    assert!(!gather.is_unframed(), "the first piece tells where it is");
+    gather.consume(3).unwrap();
+    let wrong = Frame::Switch { offset: 8 };
+    let refused = bring(&mut gather.clone(), announcer, wrong);
+    assert_eq!(refused, Err(Broken::Switch));
+    let switched = bring(&mut gather, announcer, Frame::Switch { offset: 3 });
+    assert_eq!(switched, Ok(Some(Notice::Switched)));
+    assert_eq!(gather.missing(0), HEADER_LEN);
+}
+
+#[test]
 fn no_byte_behind_the_switch_is_read_unframed() {
     let mut gather = Reassembler::new(0);
     let announcer = gather.join();
@@ -326,6 +342,20 @@ fn the_first_connection_carries_no_piece_before_the_confirmation() {
     assert_eq!(spread.pick(|n| n == 0), None);
     spread.confirm();
     assert_eq!(spread.pick(|n| n == 0), Some(0));
+}
+
+#[test]
+fn a_confirmation_may_follow_the_end() {
+    let mut gather = two();
+    bring(&mut gather, 0, end(0, 2)).unwrap();
+    bring(&mut gather, 1, end(0, 2)).unwrap();
+    assert!(gather.is_complete());
+    assert_eq!(gather.missing(1), HEADER_LEN);
+    let confirmed = bring(&mut gather, 1, Frame::Confirm);
+    assert_eq!(confirmed, Ok(Some(Notice::Confirmed)));
+    assert_eq!(bring(&mut gather.clone(), 1, data(0, 1)), Err(Broken::End));
+    assert_eq!(gather.closed(1), Ok(()));
+    assert_eq!(gather.missing(1), 0);
 }
 
 #[test]

@@ -180,7 +180,9 @@ impl<'a> StripeSender<'a> {
 
     fn begin_confirmations(&mut self) {
         for (n, sender) in self.subflows.iter_mut().enumerate() {
-            if sender.confirmation_due && self.distributor.begin_confirmation(n) {
+            // A leg may be busy with its end marker, of which the distributor does not know.
+            let can_begin = sender.confirmation_due && !sender.busy;
+            if can_begin && self.distributor.begin_confirmation(n) {
                 sender.subflow.mark_used();
                 sender.confirmation_due = false;
                 sender.start(Some(Frame::Confirm.encode()), None);
