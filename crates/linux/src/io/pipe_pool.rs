@@ -74,8 +74,7 @@ impl Pool {
         let idle = self.state().take(mode);
         let buffer = Some(idle.unwrap_or_else(|| self.create(mode)));
         Lease {
-            pool: self,
-            mode,
+            home: Some((self, mode)),
             buffer,
         }
     }
@@ -149,9 +148,20 @@ fn kind(buffer: &TransferBuffer) -> Mode {
 /// A leased buffer.
 #[derive(Debug)]
 pub struct Lease<'a> {
-    pool: &'a Pool,
-    mode: Mode,
+    /// Pool to which the buffer returns, and the mode that was asked for.
+    home: Option<(&'a Pool, Mode)>,
     buffer: Option<TransferBuffer>,
+}
+
+impl Lease<'static> {
+    /// Wraps a buffer that belongs to no pool.
+    #[must_use]
+    pub fn unpooled(buffer: TransferBuffer) -> Self {
+        Self {
+            home: None,
+            buffer: Some(buffer),
+        }
+    }
 }
 
 impl Deref for Lease<'_> {
@@ -169,8 +179,8 @@ impl DerefMut for Lease<'_> {
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
-        if let Some(buffer) = self.buffer.take() {
-            self.pool.return_buffer(buffer, self.mode);
+        if let (Some((pool, mode)), Some(buffer)) = (self.home, self.buffer.take()) {
+            pool.return_buffer(buffer, mode);
         }
     }
 }

@@ -7,7 +7,10 @@ use rustix::{
     io::retry_on_intr,
     net::{RecvFlags, SendFlags, recv, send},
 };
-use std::{io, os::fd::AsFd};
+use std::{
+    io::{self, Write as _},
+    os::fd::AsFd,
+};
 
 /// Bytes in user space between two sockets.
 #[derive(Debug)]
@@ -46,6 +49,15 @@ impl Buffer {
         let read = read(&mut self.bytes[..len_max])?;
         (self.start, self.end) = (0, read);
         Ok(read)
+    }
+
+    /// Copies bytes into the empty buffer, as many as its capacity holds.
+    ///
+    /// # Panics
+    /// If the buffer is not empty.
+    pub fn copy_from(&mut self, slices: &[io::IoSlice<'_>]) {
+        let copied = self.fill(usize::MAX, |mut bytes| bytes.write_vectored(slices));
+        copied.expect("a copy can't fail");
     }
 
     fn drain(&mut self, write: impl FnOnce(&[u8]) -> io::Result<usize>) -> io::Result<usize> {

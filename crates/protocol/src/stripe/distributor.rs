@@ -2,6 +2,7 @@
 //! The sender: which connection carries the next piece.
 
 use crate::stripe::{Frame, HEADER_LEN};
+use std::ops::Range;
 
 /// Bytes of a full piece: 64 KiB. At 10 Gbit/s over four connections one lasts 0.2 ms on its own;
 /// on a connection at 10 Mbit/s the others wait 50 ms for it.
@@ -69,16 +70,28 @@ impl Distributor {
     /// The connection for the next piece: the first from the current one on that is free and of
     /// which `can_write` says that it would take bytes at once.
     pub fn pick(&self, mut can_write: impl FnMut(usize) -> bool) -> Option<usize> {
-        let all = match self.first {
-            First::Unframed => 0..1,
-            First::AwaitsConfirmation => 1..self.in_use.saturating_add(1),
-            First::Framed => 0..self.in_use,
-        };
+        let all = self.carriers();
         let last = all.end.min(self.connections.len());
         let current = self.current.clamp(all.start, last);
         let round = (current..last).chain(all.start..current);
         let free = |n: &usize| !self.connections[*n].busy && !self.connections[*n].gone;
         round.filter(free).find(|n| can_write(*n))
+    }
+
+    /// Connections that get pieces, those that have not joined yet included.
+    fn carriers(&self) -> Range<usize> {
+        match self.first {
+            First::Unframed => 0..1,
+            First::AwaitsConfirmation => 1..self.in_use.saturating_add(1),
+            First::Framed => 0..self.in_use,
+        }
+    }
+
+    /// Whether the next piece, or the switch, waits for room on this connection.
+    #[must_use]
+    pub fn waits_for(&self, connection: usize) -> bool {
+        let may_switch = self.is_unframed() && self.in_use > 1 && !self.connections[0].busy;
+        self.carriers().contains(&connection) || may_switch
     }
 
     /// Gives this connection the next `len` bytes of the stream; returns their header, which an unframed piece has not.

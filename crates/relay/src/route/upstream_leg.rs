@@ -134,6 +134,22 @@ impl UpstreamLeg {
         self.group.as_ref().and_then(|group| group.bundle())
     }
 
+    /// Makes the later close of every leg an abnormal one.
+    pub(crate) fn reset_on_close(&self) {
+        self.leg.transport().reset_on_close();
+        if let Some(bundle) = self.bundle() {
+            bundle.reset_on_close();
+        }
+    }
+
+    /// Resets every leg now, whoever else shares it.
+    pub(crate) fn reset(&self) {
+        self.leg.transport().reset();
+        if let Some(bundle) = self.bundle() {
+            bundle.reset();
+        }
+    }
+
     /// Returns the bytes of the client that were sent before the transfer.
     pub(crate) fn early_bytes_sent(&self) -> u64 {
         self.early_bytes_sent.load(Relaxed)

@@ -3,10 +3,14 @@
 //! socket. So the reset of the client's leg waits until the client has acknowledged them.
 
 use crate::{
-    session::{Session, stall::StallDetector},
+    leg::stall::StallDetector,
+    session::Session,
     transfer::{End, Side},
 };
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::Ordering::Relaxed,
+    time::{Duration, Instant},
+};
 use tokio::{select, time::sleep};
 
 /// Time for which the client of a tunnel may keep its receive window closed before the reset. It is short, because a
@@ -20,7 +24,8 @@ const CHECK_INTERVAL_MAX: Duration = Duration::from_millis(100);
 impl Session {
     /// Delivers what the destination sent before it broke, if `end` says that it did.
     pub(crate) async fn deliver_before_reset(&self, end: &End) {
-        if matches!(end, End::Broken(Side::Upstream, _)) {
+        let is_broken = matches!(end, End::Broken(Side::Upstream, _));
+        if is_broken && !self.has_stalled.load(Relaxed) {
             self.deliver(TUNNEL_PATIENCE).await;
         }
     }
@@ -32,6 +37,16 @@ impl Session {
             () = self.acknowledged(patience) => {}
             _ = self.client.wait_error() => {}
         }
+    }
+
+    /// Returns whether the client of a tunnel has kept its receive window closed for too long. Then it does not get the
+    /// rest of what a broken destination has sent. `stall` is the state since the first call.
+    pub(crate) fn has_client_stalled(&self, stall: &mut StallDetector) -> bool {
+        let now = Instant::now();
+        stall.update(&self.client_tcp_info(), now);
+        let has_stalled = stall.duration(now) >= TUNNEL_PATIENCE;
+        self.has_stalled.fetch_or(has_stalled, Relaxed);
+        has_stalled
     }
 
     async fn acknowledged(&self, patience: Duration) {

@@ -3,8 +3,9 @@
 //! calls, two for each stream of a striped leg. No lock is held meanwhile.
 
 use crate::{
+    leg::stall::StallDetector,
     records::sampling::samples::{LegSample, Sample},
-    session::{Session, Upstream, stall::StallDetector},
+    session::{Session, Upstream},
     stripe::bundle::Bundle,
 };
 use longhaul_admin::record::{Leg, LegGroupKey};

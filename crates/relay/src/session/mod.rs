@@ -7,7 +7,6 @@ pub(crate) mod delivery;
 pub(crate) mod http_memory;
 pub(crate) mod measurement;
 pub(crate) mod open_records;
-pub(crate) mod stall;
 pub(crate) mod upstream;
 
 use crate::{
@@ -16,6 +15,7 @@ use crate::{
         listener::{Kind, ListenerConfig},
         settings::Mode,
     },
+    leg::stall::{IdleTimer, StallDetector},
     listeners::listener::Listener,
     peers::{
         current::{Peers, Setup},
@@ -27,11 +27,7 @@ use crate::{
         times::FirstByteTimer,
     },
     relay::Relay,
-    session::{
-        http_memory::HttpMemory,
-        open_records::OpenRecords,
-        stall::{IdleTimer, StallDetector},
-    },
+    session::{http_memory::HttpMemory, open_records::OpenRecords},
     stripe::{
         bundle::Bundle,
         incoming_groups::{GroupRegistration, JoinTicket, LegOrigin},
@@ -97,6 +93,8 @@ pub(crate) struct Session {
     pub(crate) http: Arc<HttpMemory>,
     first_byte: FirstByteTimer,
     idle_timer: IdleTimer,
+    /// Whether the client has stalled while it was to get the rest of what a broken destination had sent.
+    has_stalled: AtomicBool,
     /// Stall detectors of the client and of the destination.
     stalls: Mutex<[StallDetector; 2]>,
     /// Reason for a cut of this connection alone.
@@ -187,6 +185,7 @@ impl Session {
             first_byte: FirstByteTimer::new(now),
             idle_timer: IdleTimer::default(),
             acts_for_remote: AtomicBool::new(false),
+            has_stalled: AtomicBool::new(false),
             login_digest: OnceLock::new(),
             traffic: Traffic::default(),
             pauses: Pauses::default(),

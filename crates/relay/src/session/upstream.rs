@@ -3,7 +3,7 @@
 
 use crate::{
     config::{profile::Profile, settings::Mode},
-    faults::fault::Fault,
+    faults::{fault::Fault, limited_leg::LimitedLeg},
     leg::candidates::Candidates,
     peers::pool::PeerPools,
     route::{
@@ -13,7 +13,7 @@ use crate::{
         upstream_leg::UpstreamLeg,
     },
     session::Session,
-    stripe::outgoing_group::OutgoingGroup,
+    stripe::{outgoing_group::OutgoingGroup, stream::JoinableGroup},
     transfer::{
         self, End, Outcome, Progress, TransferContext,
         striped::{self, StripedLeg, StripedLegs},
@@ -225,10 +225,8 @@ impl Session {
             client_bytes_taken: &upstream_leg.client_bytes_taken,
             growth: upstream_leg.group.as_ref().map(|group| &group.growth),
             client_legs_may_join: self.group.get().is_some(),
-            report_limited: &|limited| {
-                let warnings = &self.listener.warnings;
-                warnings.log_limited_leg(&self.listener.name(), limited);
-            },
+            report_limited: &|limited| self.report_limited(limited),
+            has_client_stalled: &|stall| self.has_client_stalled(stall),
         };
         let may_join = self.group.get().is_some() || upstream_leg.group.is_some();
         // Boxed: most connections have no further legs.
@@ -283,6 +281,25 @@ impl Session {
         tokio::join!(downstream, upstream);
     }
 
+    /// Returns what a stream over `upstream_leg` needs so that further legs can join it, if they may.
+    pub(crate) fn joinable_group(
+        self: &Arc<Self>,
+        upstream_leg: &UpstreamLeg,
+    ) -> Option<JoinableGroup> {
+        let group = upstream_leg.group.clone()?;
+        let (joined, session, reporter) = (group.clone(), self.clone(), self.clone());
+        Some(JoinableGroup {
+            group,
+            joins: Box::pin(async move { session.join_further_legs(&joined).await }),
+            report_limited: Arc::new(move |limited| reporter.report_limited(limited)),
+        })
+    }
+
+    fn report_limited(&self, limited: &LimitedLeg) {
+        let warnings = &self.listener.warnings;
+        warnings.log_limited_leg(&self.listener.name(), limited);
+    }
+
     /// Opens further legs when they may be worthwhile, and if there are descriptors for them.
     async fn join_further_legs(&self, group: &OutgoingGroup) {
         group.wait_for_growth().await;
@@ -308,7 +325,7 @@ impl Session {
             downstream: StripedLeg {
                 first: client_leg,
                 bundle: incoming.map(|group| {
-                    &**group
+                    group
                         .registration
                         .bundle_of_one(&self.listener_config.profile)
                 }),
@@ -317,7 +334,7 @@ impl Session {
             },
             upstream: StripedLeg {
                 first: &upstream_leg.leg,
-                bundle: outgoing.map(|group| &**group.bundle_of_one()),
+                bundle: outgoing.map(|group| group.bundle_of_one()),
                 early_bytes: upstream_leg.early_bytes_sent(),
                 is_automatic: outgoing.is_some_and(|group| group.is_automatic()),
             },

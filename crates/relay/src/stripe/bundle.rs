@@ -286,6 +286,13 @@ impl Bundle {
         }
     }
 
+    /// Resets every leg now, whoever else shares it.
+    pub(crate) fn reset(&self) {
+        for subflow in self.subflows() {
+            subflow.leg.transport().reset();
+        }
+    }
+
     /// Makes the later close of every leg a clean one.
     pub(crate) fn fin_on_close(&self) {
         for subflow in &self.state().subflows {

@@ -3,14 +3,14 @@
 //!
 //! The number of groups is bounded by the sessions that have one, the waiting legs of a group by
 //! its size. A leg that names no open group is refused at once, so that nothing waits for a group
-//! to be made.
+//! to be made. A leg to a group that has just ended is late, which is no error: it is closed.
 
 use crate::{config::profile::Profile, stripe::bundle::Bundle};
 use longhaul_protocol::convert::{Answer, GroupId, Join, Stripes};
 use longhaul_transport::{channel::write_all, leg::Leg};
 use parking_lot::{Mutex, MutexGuard};
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     net::{IpAddr, SocketAddr},
     sync::{Arc, OnceLock, Weak},
 };
@@ -18,7 +18,27 @@ use tokio::sync::{Notify, oneshot};
 
 /// Groups of all workers.
 #[derive(Debug, Default)]
-pub(crate) struct IncomingGroups(Mutex<HashMap<GroupId, JoinableGroup>>);
+pub(crate) struct IncomingGroups(Mutex<Groups>);
+
+#[derive(Debug, Default)]
+struct Groups {
+    open: HashMap<GroupId, JoinableGroup>,
+    /// The last groups that ended. Legs were on their way to some.
+    ended: VecDeque<GroupId>,
+}
+
+/// Most ended groups that are remembered: 16 KiB.
+const ENDED_MAX: usize = 1024;
+
+impl Groups {
+    fn end(&mut self, group: GroupId) {
+        self.open.remove(&group);
+        if self.ended.len() == ENDED_MAX {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(group);
+    }
+}
 
 #[derive(Debug)]
 struct JoinableGroup {
@@ -103,7 +123,7 @@ impl std::fmt::Debug for GroupRegistration {
 
 impl Drop for GroupRegistration {
     fn drop(&mut self) {
-        self.groups.lock().remove(&self.stripes.group);
+        self.groups.lock().end(self.stripes.group);
     }
 }
 
@@ -117,7 +137,7 @@ impl GroupRegistration {
     ) -> Option<Self> {
         let join_requests = Arc::<JoinQueue>::default();
         let mut listed = groups.lock();
-        if listed.contains_key(&stripes.group) {
+        if listed.open.contains_key(&stripes.group) {
             return None;
         }
         let group = JoinableGroup {
@@ -125,7 +145,7 @@ impl GroupRegistration {
             join_requests: join_requests.clone(),
             joins_left: stripes.count - 1,
         };
-        listed.insert(stripes.group, group);
+        listed.open.insert(stripes.group, group);
         drop(listed);
         Some(Self {
             groups: groups.clone(),
@@ -170,10 +190,13 @@ impl GroupRegistration {
 
 impl IncomingGroups {
     /// Returns a ticket for a leg from `origin`, if the group exists, has room, and has the same
-    /// origin.
+    /// origin. If the group has just ended, the ticket leads nowhere.
     pub(crate) fn issue_ticket(&self, join: Join, origin: &LegOrigin) -> Option<JoinTicket> {
         let mut groups = self.lock();
-        let group = groups.get_mut(&join.group)?;
+        let Groups { open, ended } = &mut *groups;
+        let Some(group) = open.get_mut(&join.group) else {
+            return ended.contains(&join.group).then(|| JoinTicket(Weak::new()));
+        };
         if group.origin != *origin {
             return None;
         }
@@ -181,7 +204,7 @@ impl IncomingGroups {
         Some(JoinTicket(Arc::downgrade(&group.join_requests)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<GroupId, JoinableGroup>> {
+    fn lock(&self) -> MutexGuard<'_, Groups> {
         self.0.lock()
     }
 }

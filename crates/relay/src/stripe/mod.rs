@@ -6,12 +6,14 @@
 //! connection as any other. Once [`growth`] finds that it moves much, the others join. The accepting relay registers
 //! the group's identifier in its [`incoming_groups::IncomingGroups`], where joining legs find the session,
 //! whichever worker accepts them. At both ends the legs form a [`bundle::Bundle`]. Each sender uses as many of them as
-//! its [`demand`] is.
+//! its [`demand`] is. `transfer` moves the bytes of a tunnel; a library reads and writes a [`stream::GroupStream`].
 
 pub(crate) mod bundle;
+pub(crate) mod choice;
 pub(crate) mod demand;
 pub(crate) mod growth;
 pub(crate) mod incoming_groups;
 pub(crate) mod outgoing_group;
 pub(crate) mod receiver;
 pub(crate) mod sender;
+pub(crate) mod stream;

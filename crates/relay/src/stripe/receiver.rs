@@ -4,26 +4,28 @@
 use crate::stripe::bundle::{Bundle, Subflow};
 use longhaul_linux::transfer_buffer::TransferBuffer;
 use longhaul_protocol::stripe::{Broken, HEADER_LEN, NextRead, Notice, Reassembler};
-use longhaul_transport::channel::Channel;
+use longhaul_transport::{channel::Channel, leg::Leg};
 use std::{
+    future::poll_fn,
     io,
     sync::Arc,
     task::{Context, Poll},
 };
 
 /// Merges the bytes of the legs. It reads no byte ahead of its turn, except headers.
-pub(crate) struct StripeReceiver<'a> {
-    bundle: &'a Bundle,
+#[derive(Debug)]
+pub(crate) struct StripeReceiver {
+    bundle: Arc<Bundle>,
     reassembler: Reassembler,
     subflows: Vec<Arc<Subflow>>,
     version: usize,
 }
 
-impl<'a> StripeReceiver<'a> {
+impl StripeReceiver {
     /// Returns a receiver for a stream of which `unframed` bytes were read from the first leg.
-    pub(crate) fn new(bundle: &'a Bundle, unframed: u64) -> Self {
+    pub(crate) fn new(bundle: &Arc<Bundle>, unframed: u64) -> Self {
         Self {
-            bundle,
+            bundle: bundle.clone(),
             reassembler: Reassembler::new(unframed),
             subflows: Vec::new(),
             version: 0,
@@ -32,15 +34,30 @@ impl<'a> StripeReceiver<'a> {
 
     /// Fills the buffer from the merged stream, as `Leg::fill` does from a leg.
     pub(crate) fn fill(&mut self, buffer: &mut TransferBuffer, most: usize) -> io::Result<usize> {
+        self.read_with(most, |leg, most| leg.fill(buffer, most))
+    }
+
+    /// Reads from the merged stream; `Ok(0)` is its end.
+    pub(crate) fn try_read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let most = bytes.len();
+        self.read_with(most, |leg, most| leg.try_read(&mut bytes[..most]))
+    }
+
+    /// Reads from the leg whose bytes are next, by `read`, which gets the number of bytes that it may take.
+    fn read_with(
+        &mut self,
+        most: usize,
+        mut read: impl FnMut(&Leg, usize) -> io::Result<usize>,
+    ) -> io::Result<usize> {
         loop {
             let accepts_joins = self.add_new_subflows();
             if self.reassembler.is_unframed() {
                 self.read_headers()?;
             }
             if let Some(next) = self.reassembler.next_read() {
-                match self.fill_from(next, buffer, most)? {
+                match self.read_from(next, most, &mut read)? {
                     0 => continue,
-                    filled => return Ok(filled),
+                    taken => return Ok(taken),
                 }
             }
             if self.reassembler.is_complete() {
@@ -109,6 +126,21 @@ impl<'a> StripeReceiver<'a> {
         }
     }
 
+    /// Waits until the other relay has ended the stream and closed every leg. Bytes before the end are an error.
+    pub(crate) async fn wait_for_end(&mut self) -> io::Result<()> {
+        loop {
+            match self.try_read(&mut [0; 1]) {
+                Ok(0) => break,
+                Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    poll_fn(|cx| self.poll_ready(cx)).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        poll_fn(|cx| self.poll_closed(cx)).await
+    }
+
     fn is_readable(&self, n: usize, cx: &mut Context<'_>) -> bool {
         self.subflows[n].leg.poll_read_ready(cx).is_ready()
     }
@@ -127,20 +159,20 @@ impl<'a> StripeReceiver<'a> {
     }
 
     /// Moves bytes that are next. Returns 0 if the first leg has ended, unframed.
-    fn fill_from(
+    fn read_from(
         &mut self,
         next: NextRead,
-        buffer: &mut TransferBuffer,
         most: usize,
+        read: impl FnOnce(&Leg, usize) -> io::Result<usize>,
     ) -> io::Result<usize> {
         let most = most.min(next.bytes as usize);
-        let filled = self.subflows[next.connection].leg.fill(buffer, most)?;
-        match filled {
+        let taken = read(&self.subflows[next.connection].leg, most)?;
+        match taken {
             0 => self.reassembler.closed(next.connection),
-            filled => self.reassembler.consume(filled),
+            taken => self.reassembler.consume(taken),
         }
         .map_err(to_io_error)?;
-        Ok(filled)
+        Ok(taken)
     }
 
     /// Reads available header bytes. Returns whether there were any.

@@ -9,6 +9,7 @@ use longhaul_linux::pipe_pool::Lease;
 use longhaul_protocol::stripe::{Distributor, Frame, HEADER_LEN, PIECE_LEN, PIECE_LEN_MAX};
 use longhaul_transport::channel::Channel;
 use std::{
+    future::poll_fn,
     io,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -16,8 +17,9 @@ use std::{
 
 /// Sends one stream over the legs of a bundle. Memory: one pipe or buffer for each leg that has not
 /// taken its whole piece, with at most [`longhaul_protocol::stripe::PIECE_LEN`] bytes in it.
+#[derive(Debug)]
 pub(crate) struct StripeSender<'a> {
-    bundle: &'a Bundle,
+    bundle: Arc<Bundle>,
     distributor: Distributor,
     subflows: Vec<SubflowSender<'a>>,
     version: usize,
@@ -28,6 +30,7 @@ pub(crate) struct StripeSender<'a> {
 }
 
 /// A leg, and the piece that it has not fully taken yet.
+#[derive(Debug)]
 struct SubflowSender<'a> {
     subflow: Arc<Subflow>,
     header: [u8; HEADER_LEN],
@@ -40,16 +43,17 @@ struct SubflowSender<'a> {
 }
 
 /// A piece that is being sent.
+#[derive(Debug)]
 pub(crate) struct OutgoingPiece<'a> {
     pub(crate) buffer: Lease<'a>,
-    pub(crate) _held: GaugeGuard<'a>,
+    pub(crate) _held: Option<GaugeGuard<'a>>,
 }
 
 impl<'a> StripeSender<'a> {
     /// Returns a sender for a stream of which `unframed` bytes were sent over the first leg.
-    pub(crate) fn new(bundle: &'a Bundle, unframed: u64) -> Self {
+    pub(crate) fn new(bundle: &Arc<Bundle>, unframed: u64) -> Self {
         Self {
-            bundle,
+            bundle: bundle.clone(),
             distributor: Distributor::new(unframed),
             subflows: Vec::new(),
             version: 0,
@@ -115,8 +119,12 @@ impl<'a> StripeSender<'a> {
     /// Ready when [`StripeSender::push`] may make progress, or, if `idle`, [`StripeSender::free`].
     pub(crate) fn poll_ready(&self, idle: bool, cx: &mut Context<'_>) -> Poll<()> {
         let mut ready = self.bundle.poll_changed(self.version, cx).is_ready();
-        for sender in self.subflows.iter().filter(|sender| sender.waits(idle)) {
-            ready |= sender.subflow.leg.poll_write_ready(cx).is_ready();
+        for (n, sender) in self.subflows.iter().enumerate() {
+            // Room on a leg that gets nothing now would wake the task again and again.
+            let is_wanted = idle && self.distributor.waits_for(n) && !sender.subflow.is_dead();
+            if sender.busy || is_wanted {
+                ready |= sender.subflow.leg.poll_write_ready(cx).is_ready();
+            }
         }
         match ready {
             true => Poll::Ready(()),
@@ -125,30 +133,58 @@ impl<'a> StripeSender<'a> {
     }
 
     /// Returns whether the end must wait for the other relay's confirmation.
-    pub(crate) fn awaits_confirmation(&self) -> bool {
+    fn awaits_confirmation(&self) -> bool {
         self.distributor.awaits_confirmation()
     }
 
     /// Queues the end marker on every leg that carried bytes; [`StripeSender::push`] sends it.
-    pub(crate) fn end(&mut self) {
+    fn end(&mut self) {
         for (n, header) in self.distributor.end() {
             self.subflows[n].start(Some(header), None);
         }
     }
 
-    /// Closes the sending direction of the first leg, once no leg is busy.
-    pub(crate) fn poll_finish_first(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.subflows[0].subflow.leg.poll_finish_sending(cx)
+    /// Sends the end over every leg that has carried bytes. `on_taken` gets the bytes of the stream that the legs take.
+    pub(crate) async fn finish(&mut self, on_taken: impl Fn(usize)) -> io::Result<()> {
+        self.push_while(
+            |sender| sender.is_busy() || sender.awaits_confirmation(),
+            &on_taken,
+        )
+        .await?;
+        self.end();
+        self.push_while(Self::is_busy, &on_taken).await?;
+        poll_fn(|cx| self.poll_finish_first(cx)).await
     }
 
-    /// Ready when the other relay's bytes have all been received, so that nothing is left to be confirmed.
-    pub(crate) fn has_received_all(&self) -> bool {
-        self.received_all
+    /// Closes the further legs. Until all bytes of the other relay are here, it may wait for a confirmation.
+    pub(crate) async fn finish_further_legs(&mut self) -> io::Result<()> {
+        self.push_while(|sender| sender.is_busy() || !sender.received_all, |_| {})
+            .await?;
+        poll_fn(|cx| self.poll_finish_others(cx)).await
+    }
+
+    /// Writes to all legs as long as `goes_on` holds.
+    async fn push_while(
+        &mut self,
+        goes_on: impl Fn(&Self) -> bool,
+        on_taken: impl Fn(usize),
+    ) -> io::Result<()> {
+        on_taken(self.push()?);
+        while goes_on(self) {
+            poll_fn(|cx| self.poll_ready(false, cx)).await;
+            on_taken(self.push()?);
+        }
+        Ok(())
+    }
+
+    /// Closes the sending direction of the first leg, once no leg is busy.
+    fn poll_finish_first(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.subflows[0].subflow.leg.poll_finish_sending(cx)
     }
 
     /// Closes the sending direction of the further legs. Each leg is closed once only: when the other side has closed
     /// too, there is nothing left to close.
-    pub(crate) fn poll_finish_others(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_finish_others(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(sender) = self.subflows.get(self.closed + 1) {
             match ready!(sender.subflow.leg.poll_finish_sending(cx)) {
                 Err(error) if sender.subflow.is_used() => return Poll::Ready(Err(error)),
@@ -229,11 +265,6 @@ impl<'a> SubflowSender<'a> {
         (self.piece, self.busy) = (piece, true);
     }
 
-    /// Returns whether the leg waits for room.
-    fn waits(&self, idle: bool) -> bool {
-        self.busy || (idle && !self.subflow.is_dead())
-    }
-
     /// Returns the number of bytes of the stream that the leg took.
     fn push(&mut self) -> io::Result<usize> {
         let mut pushed = 0;
@@ -260,5 +291,52 @@ impl<'a> SubflowSender<'a> {
         self.piece = None;
         self.busy = !leg.try_flush()?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::profile::Profile;
+    use longhaul_linux::transfer_buffer::{Buffer, TransferBuffer};
+    use longhaul_transport::leg::Leg;
+    use tokio::net::{TcpListener, TcpStream};
+
+    async fn leg() -> (Leg, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap());
+        let (near, far) = tokio::join!(near, listener.accept());
+        (Leg::plain(near.unwrap()), far.unwrap().0)
+    }
+
+    fn piece() -> OutgoingPiece<'static> {
+        let mut buffer = Buffer::with_capacity(PIECE_LEN);
+        buffer.copy_from(&[io::IoSlice::new(&[7; PIECE_LEN])]);
+        let buffer = Lease::unpooled(TransferBuffer::Copy(buffer));
+        OutgoingPiece {
+            buffer,
+            _held: None,
+        }
+    }
+
+    /// Otherwise the task would be woken without end.
+    #[tokio::test]
+    async fn room_on_a_leg_that_gets_nothing_is_no_reason_to_wake() {
+        let ((first, _first_end), (second, _second_end)) = (leg().await, leg().await);
+        let bundle = Bundle::new(first, 2, &Profile::default());
+        bundle.join(second, None);
+        let mut sender = StripeSender::new(&bundle, 0);
+        while let Some((n, _)) = sender.free().unwrap() {
+            assert_eq!(n, 0, "one leg is in use");
+            sender.begin(n, piece());
+            sender.push().unwrap();
+        }
+        let polled = |sender: &StripeSender<'_>| {
+            let mut cx = Context::from_waker(std::task::Waker::noop());
+            sender.poll_ready(true, &mut cx)
+        };
+        assert!(polled(&sender).is_pending());
+        bundle.use_legs(2);
+        assert!(polled(&sender).is_ready(), "a change");
     }
 }

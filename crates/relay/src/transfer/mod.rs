@@ -8,14 +8,15 @@ pub(crate) mod striped;
 
 use crate::{
     config::settings::Mode,
-    faults::{fault::Fault, limited_leg::LimitedLeg},
+    faults::fault::Fault,
+    leg::stall::StallDetector,
     leg::window::SendWindow,
     records::{
         counters::{Counters, GaugeGuard, Pause, Pauses, Traffic},
         times::FirstByteTimer,
     },
     route::upstream_leg::UpstreamLeg,
-    stripe::{growth::Growth, incoming_groups::JoinTicket},
+    stripe::{choice::ReportLimited, growth::Growth, incoming_groups::JoinTicket},
 };
 use longhaul_admission::rate_limits::{Direction, RateLimits};
 use longhaul_linux::pipe_pool::{self, Lease, Pool, Shortfall};
@@ -32,11 +33,11 @@ use std::{
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     task::{Context, Poll, ready},
-    time::Instant,
+    time::{Duration, Instant},
 };
 use tokio::{
     task::yield_now,
-    time::{sleep_until, timeout},
+    time::{sleep, sleep_until, timeout},
 };
 use tracing::warn;
 
@@ -91,7 +92,9 @@ pub(crate) struct TransferContext<'a> {
     /// Whether further legs may join the client's.
     pub(crate) client_legs_may_join: bool,
     /// Reports a leg that a buffer limits.
-    pub(crate) report_limited: &'a (dyn Fn(&LimitedLeg) + Sync),
+    pub(crate) report_limited: &'a ReportLimited<'a>,
+    /// Whether the client has taken nothing for too long to get what a broken destination has sent.
+    pub(crate) has_client_stalled: &'a (dyn Fn(&mut StallDetector) -> bool + Sync),
 }
 
 impl TransferContext<'_> {
@@ -100,6 +103,14 @@ impl TransferContext<'_> {
         match direction {
             Direction::Up => self.growth.is_some(),
             Direction::Down => self.client_legs_may_join,
+        }
+    }
+
+    /// Waits until the client does not get the rest of what a broken destination has sent.
+    async fn wait_for_stalled_client(&self) {
+        let mut stall = StallDetector::default();
+        while !(self.has_client_stalled)(&mut stall) {
+            sleep(STALL_CHECK_INTERVAL).await;
         }
     }
 
@@ -114,6 +125,9 @@ impl TransferContext<'_> {
         }
     }
 }
+
+/// Time between two looks at a client that is to get the rest of what a broken destination has sent.
+const STALL_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -140,13 +154,13 @@ pub(crate) async fn run<'a>(
 ) -> Outcome<'a> {
     let mut transfer = Transfer {
         answer: answer(downstream, upstream, on_success, context),
-        deferred_error: None,
+        is_up_broken: false,
         up: HalfTransfer::new(Direction::Up, downstream, &upstream.leg, context),
         down: HalfTransfer::new(Direction::Down, &upstream.leg, downstream, context),
     };
     let ended = poll_fn(|cx| match Pin::new(&mut transfer).poll(cx) {
         Poll::Ready(ended) => Poll::Ready(Some(ended)),
-        Poll::Pending if joined(cx).is_ready() && transfer.answer.is_none() => Poll::Ready(None),
+        Poll::Pending if joined(cx).is_ready() && transfer.can_continue() => Poll::Ready(None),
         Poll::Pending => Poll::Pending,
     });
     match ended.await {
@@ -242,8 +256,8 @@ const FIRST_BYTES_LEN_MAX: usize = 64 * 1024;
 struct Transfer<'a> {
     /// Pending answer. Until it is done, nothing else is read from the upstream leg.
     answer: Option<BoxFuture<'a, Result<FirstBytes, End>>>,
-    /// Error of the up direction while the answer is pending.
-    deferred_error: Option<End>,
+    /// Whether the upstream leg takes no more bytes. What it has sent is delivered first.
+    is_up_broken: bool,
     up: HalfTransfer<'a>,
     down: HalfTransfer<'a>,
 }
@@ -265,15 +279,22 @@ impl Future for Transfer<'_> {
 }
 
 impl Transfer<'_> {
-    /// Polls the up direction. A peer that refuses may close before it has read everything: its
-    /// answer says more than the write error, which is deferred.
+    /// Whether both directions can be continued elsewhere.
+    fn can_continue(&self) -> bool {
+        self.answer.is_none() && self.down.source_error.is_none()
+    }
+
+    /// Polls the up direction. An error of the upstream leg waits for the other direction: a peer that refuses may close
+    /// before it has read everything, and its answer says more than the error; and a destination may have sent its
+    /// answer before it resets the connection.
     fn poll_up(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
-        if self.deferred_error.is_some() {
+        if self.is_up_broken {
             return Poll::Pending;
         }
         match self.up.poll(cx) {
-            Poll::Ready(Err(end @ End::Broken(Side::Upstream, _))) if self.answer.is_some() => {
-                self.deferred_error = Some(end);
+            Poll::Ready(Err(End::Broken(Side::Upstream, error))) => {
+                self.is_up_broken = true;
+                self.down.source_error.get_or_insert(error);
                 Poll::Pending
             }
             polled => polled,
@@ -287,9 +308,10 @@ impl Transfer<'_> {
             self.down.taken += len as u64;
             self.down.state = state_after_delivery(pause);
         }
-        match self.deferred_error.take() {
-            Some(end) => Poll::Ready(Err(end)),
-            None => self.down.poll(cx),
+        ready!(self.down.poll(cx))?;
+        match self.down.source_error.take() {
+            Some(error) => Poll::Ready(Err(End::Broken(Side::Upstream, error))),
+            None => Poll::Ready(Ok(())),
         }
     }
 }
@@ -309,6 +331,10 @@ struct HalfTransfer<'a> {
     state: HalfState<'a>,
     /// Watches `from` for errors while nothing is read from it; otherwise a RST would go unnoticed.
     watch: Option<BoxFuture<'a, io::Error>>,
+    /// Error of the destination's leg. The client gets what the leg had received before it.
+    source_error: Option<io::Error>,
+    /// Ends when the client does not take that.
+    patience: Option<BoxFuture<'a, ()>>,
 }
 
 /// State of a direction: the event that it waits for.
@@ -377,6 +403,8 @@ impl<'a> HalfTransfer<'a> {
             window: None,
             state: HalfState::Reading,
             watch: None,
+            source_error: None,
+            patience: None,
         }
     }
 
@@ -406,10 +434,16 @@ impl<'a> HalfTransfer<'a> {
     fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TransferError>> {
         loop {
             self.state = match &mut self.state {
-                HalfState::Reading => {
-                    ready!(self.from.poll_read_ready(cx)).map_err(TransferError::Source)?;
-                    self.move_available(cx)?
-                }
+                HalfState::Reading => match self.from.poll_read_ready(cx) {
+                    Poll::Ready(ready) => {
+                        ready.map_err(TransferError::Source)?;
+                        self.move_available(cx)?
+                    }
+                    Poll::Pending => {
+                        self.check_source()?;
+                        return Poll::Pending;
+                    }
+                },
                 HalfState::Delivering(pending) => {
                     let path = (self.direction, self.to, self.context);
                     ready!(deliver(path, &mut pending.buffer, cx))?;
@@ -436,7 +470,10 @@ impl<'a> HalfTransfer<'a> {
         for _ in 0..FILLS_PER_YIELD {
             let most = self.read_size_max();
             let filled = match self.from.fill(&mut buffer, most) {
-                Ok(0) => return Ok(HalfState::Finishing),
+                Ok(0) => {
+                    self.check_source()?;
+                    return Ok(HalfState::Finishing);
+                }
                 Ok(filled) => filled,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.bulk &= moved >= BULK_BYTES;
@@ -463,6 +500,14 @@ impl<'a> HalfTransfer<'a> {
             }
         }
         Ok(HalfState::Pausing(Box::pin(yield_now())))
+    }
+
+    /// Returns the error of the source, from which nothing more is to come. A reset that was reported already looks like
+    /// an end.
+    fn check_source(&mut self) -> Result<(), TransferError> {
+        self.source_error
+            .take()
+            .map_or(Ok(()), |error| Err(TransferError::Source(error)))
     }
 
     /// Enlarges the sink's window where more legs do not, and reports what limits it.
@@ -518,20 +563,49 @@ impl<'a> HalfTransfer<'a> {
         }))
     }
 
-    /// Ends the connection if `from` has an error that no read would find now.
+    /// Looks for an error of `from` that no read would find now. One of the client ends the connection. After one of the
+    /// destination, the client gets what was received before it, as long as it takes that.
     fn watch(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
         if matches!(self.state, HalfState::Reading) {
             self.watch = None;
             return Ok(());
         }
+        if self.source_error.is_none() {
+            self.source_error = self.poll_error(cx);
+        }
+        let is_over = match (&self.source_error, self.direction) {
+            (None, _) => false,
+            (Some(_), Direction::Up) => true,
+            (Some(_), Direction::Down) => {
+                matches!(self.state, HalfState::Finished) || self.poll_patience(cx).is_ready()
+            }
+        };
+        match is_over {
+            true => self.check_source().map_err(|e| e.end(self.direction)),
+            false => Ok(()),
+        }
+    }
+
+    fn poll_error(&mut self, cx: &mut Context<'_>) -> Option<io::Error> {
         let from = self.from;
         let watch = self
             .watch
             .get_or_insert_with(|| Box::pin(from.transport().wait_error()));
         match watch.as_mut().poll(cx) {
-            Poll::Ready(error) => Err(TransferError::Source(error).end(self.direction)),
-            Poll::Pending => Ok(()),
+            Poll::Ready(error) => {
+                self.watch = None;
+                Some(error)
+            }
+            Poll::Pending => None,
         }
+    }
+
+    fn poll_patience(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let context = self.context;
+        let patience = self
+            .patience
+            .get_or_insert_with(|| Box::pin(context.wait_for_stalled_client()));
+        patience.as_mut().poll(cx)
     }
 }
 

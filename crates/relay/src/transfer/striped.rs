@@ -4,10 +4,9 @@
 
 use crate::{
     config::settings::Mode,
-    leg::window::SendWindow,
     stripe::{
         bundle::Bundle,
-        demand::Demand,
+        choice::choose_legs,
         receiver::StripeReceiver,
         sender::{OutgoingPiece, StripeSender},
     },
@@ -22,18 +21,18 @@ use longhaul_linux::{
     transfer_buffer::TransferBuffer,
 };
 use longhaul_transport::leg::Leg;
+use parking_lot::Mutex;
 use std::{
     future::{pending, poll_fn},
     io,
-    sync::atomic::Ordering::Relaxed,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     task::{Context, Poll},
-    time::{Duration, Instant},
+    time::Instant,
 };
-use tokio::{
-    select,
-    task::yield_now,
-    time::{sleep, sleep_until},
-};
+use tokio::{select, sync::Notify, task::yield_now, time::sleep_until};
 
 /// Both sides of a connection.
 pub(crate) struct StripedLegs<'a> {
@@ -45,7 +44,7 @@ pub(crate) struct StripedLegs<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct StripedLeg<'a> {
     pub(crate) first: &'a Leg,
-    pub(crate) bundle: Option<&'a Bundle>,
+    pub(crate) bundle: Option<&'a Arc<Bundle>>,
     /// Bytes of the client that the first leg carried before the transfer began.
     pub(crate) early_bytes: u64,
     /// Whether the sender chooses the number of legs that it uses.
@@ -59,19 +58,22 @@ pub(crate) async fn run(
     context: &TransferContext<'_>,
 ) -> End {
     let (downstream, upstream) = (legs.downstream, legs.upstream);
-    let up = transfer_half(Direction::Up, downstream, upstream, progress.up, context);
-    let down = transfer_half(
-        Direction::Down,
-        upstream,
-        downstream,
-        progress.down,
-        context,
-    );
+    let broken = BrokenUpstream::default();
+    let up = async {
+        let direction = (Direction::Up, downstream, upstream);
+        let ended = transfer_half(direction, progress.up, None, context).await;
+        broken.end_up(ended).await
+    };
+    let down = async {
+        let direction = (Direction::Down, upstream, downstream);
+        transfer_half(direction, progress.down, Some(&broken), context).await?;
+        broken.end_down()
+    };
     let outcome = select! {
         biased;
         ended = async { tokio::try_join!(up, down).map(drop) } => ended,
         error = downstream.wait_for_error() => Err(End::Broken(Side::Downstream, error)),
-        error = upstream.wait_for_error() => Err(End::Broken(Side::Upstream, error)),
+        end = broken.wait_until_undeliverable(upstream, context) => Err(end),
         () = downstream.choose_legs(context) => unreachable!("it has no end"),
         () = upstream.choose_legs(context) => unreachable!("it has no end"),
     };
@@ -81,28 +83,102 @@ pub(crate) async fn run(
     }
 }
 
+/// State of an upstream side that has failed. The client gets what was received before that.
+#[derive(Default)]
+struct BrokenUpstream {
+    error: Mutex<Option<io::Error>>,
+    /// Whether the client's side has taken everything, the end included.
+    is_delivered: AtomicBool,
+    delivered: Notify,
+}
+
+impl BrokenUpstream {
+    fn is_broken(&self) -> bool {
+        self.error.lock().is_some()
+    }
+
+    fn take_error(&self) -> Option<io::Error> {
+        self.error.lock().take()
+    }
+
+    fn record_delivery(&self) {
+        self.is_delivered.store(true, Relaxed);
+        self.delivered.notify_one();
+    }
+
+    /// Ends the up direction. An error of the upstream side waits for the other direction.
+    async fn end_up(&self, ended: Result<(), End>) -> Result<(), End> {
+        match ended {
+            Err(End::Broken(Side::Upstream, error)) if !self.is_delivered.load(Relaxed) => {
+                self.error.lock().get_or_insert(error);
+                pending().await
+            }
+            ended => ended,
+        }
+    }
+
+    /// Ends the down direction, after all bytes.
+    fn end_down(&self) -> Result<(), End> {
+        match self.take_error() {
+            Some(error) => Err(End::Broken(Side::Upstream, error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for an error, and then until the client does not take what was received before it.
+    async fn wait_until_undeliverable(
+        &self,
+        upstream: StripedLeg<'_>,
+        context: &TransferContext<'_>,
+    ) -> End {
+        let error = upstream.wait_for_error().await;
+        let kind = error.kind();
+        self.error.lock().get_or_insert(error);
+        // The down direction has to notice.
+        yield_now().await;
+        select! {
+            () = self.delivered.notified() => {}
+            () = context.wait_for_stalled_client() => {}
+        }
+        End::Broken(Side::Upstream, self.take_error().unwrap_or(kind.into()))
+    }
+}
+
 /// Moves the rest of one direction, then the end.
 async fn transfer_half(
-    direction: Direction,
-    from: StripedLeg<'_>,
-    to: StripedLeg<'_>,
+    (direction, from, to): (Direction, StripedLeg<'_>, StripedLeg<'_>),
     progress: HalfProgress<'_>,
+    broken: Option<&BrokenUpstream>,
     context: &TransferContext<'_>,
 ) -> Result<(), End> {
     let (taken, is_finished) = (progress.taken, progress.is_finished);
     let moved = async {
-        let mut source = Source::new(from, from.early_bytes(direction) + taken, &progress)?;
+        let unframed = from.early_bytes(direction) + taken;
+        let mut source = Source {
+            legs: SourceLegs::new(from, unframed, &progress)?,
+            broken,
+        };
         finish_piece(direction, progress, to.first, context).await?;
-        match to.bundle {
-            Some(bundle) => {
-                let mut sink = StripeSender::new(bundle, to.early_bytes(direction) + taken);
+        let mut sink = to
+            .bundle
+            .map(|bundle| StripeSender::new(bundle, to.early_bytes(direction) + taken));
+        match &mut sink {
+            // The first leg has the end already.
+            _ if is_finished => {}
+            Some(sink) => {
                 let transfer = BundleDirection { direction, context };
-                transfer.run(&mut source, &mut sink, is_finished).await?;
+                transfer.run(&mut source, sink).await?;
             }
-            None if is_finished => {}
             None => move_to_leg(direction, &mut source, to.first, context).await?,
         }
-        source.wait_for_close().await
+        if let Some(broken) = broken {
+            broken.record_delivery();
+        }
+        if let Some(sink) = &mut sink {
+            let finished = sink.finish_further_legs().await;
+            finished.map_err(TransferError::Sink)?;
+        }
+        source.legs.wait_for_close().await
     };
     moved
         .await
@@ -147,40 +223,52 @@ impl<'a> StripedLeg<'a> {
         }
     }
 
-    /// Tells the sender how many legs to use, without end. Reports that even all of them are limited.
+    /// Tells the sender how many legs to use, without end.
     async fn choose_legs(self, context: &TransferContext<'_>) {
-        let Some(bundle) = self.bundle else {
-            return pending().await;
-        };
-        let mut demand = Demand::new(bundle.send_buffer(), Instant::now());
-        let mut window = SendWindow::default();
-        loop {
-            let infos = bundle.tcp_info();
-            if bundle.uses_all_legs()
-                && let Some(limited) = window.report(&infos, self.first)
-            {
-                (context.report_limited)(&limited);
+        match self.bundle {
+            Some(bundle) => {
+                choose_legs(bundle, self.is_automatic, context.report_limited).await;
             }
-            let legs = match self.is_automatic {
-                true => demand.legs(&infos, bundle.legs_in_use(), Instant::now()),
-                false => usize::MAX,
-            };
-            bundle.use_legs(legs.max(1));
-            sleep(CHOICE_INTERVAL).await;
+            None => pending().await,
         }
     }
 }
 
-/// Time between two looks at the legs of a bundle.
-const CHOICE_INTERVAL: Duration = Duration::from_millis(50);
-
 /// Source of bytes.
-enum Source<'a> {
-    One(&'a Leg),
-    Many(StripeReceiver<'a>),
+struct Source<'a> {
+    legs: SourceLegs<'a>,
+    /// Where an error of these legs is stored.
+    broken: Option<&'a BrokenUpstream>,
 }
 
-impl<'a> Source<'a> {
+impl Source<'_> {
+    /// Fills the buffer. After an error of a leg, the bytes that have arrived come first; a reset that was reported
+    /// already looks like an end.
+    fn fill(&mut self, buffer: &mut TransferBuffer, most: usize) -> io::Result<usize> {
+        let filled = self.legs.fill(buffer, most);
+        let error = match &filled {
+            Ok(1..) => None,
+            _ => self.broken.and_then(BrokenUpstream::take_error),
+        };
+        error.map_or(filled, Err)
+    }
+
+    /// Ready when [`Source::fill`] may make progress or return an error.
+    fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let polled = self.legs.poll_ready(cx);
+        match self.broken.is_some_and(BrokenUpstream::is_broken) {
+            true => Poll::Ready(()),
+            false => polled,
+        }
+    }
+}
+
+enum SourceLegs<'a> {
+    One(&'a Leg),
+    Many(StripeReceiver),
+}
+
+impl<'a> SourceLegs<'a> {
     /// Returns the source behind the first `unframed` bytes.
     fn new(
         from: StripedLeg<'a>,
@@ -204,7 +292,6 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Ready when [`Source::fill`] may make progress or return an error.
     fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
             Self::One(leg) => leg.poll_read_ready(cx).map(drop),
@@ -291,18 +378,15 @@ struct BundleDirection<'a> {
 }
 
 impl<'a> BundleDirection<'a> {
-    /// Moves all bytes, then the end. If `is_finished`, the first leg has the end already.
+    /// Moves all bytes, then the end.
     async fn run(
         &self,
         source: &mut Source<'_>,
         sink: &mut StripeSender<'a>,
-        is_finished: bool,
     ) -> Result<(), TransferError> {
-        if !is_finished {
-            self.move_all(source, sink).await?;
-            self.finish(sink).await?;
-        }
-        self.finish_further_legs(sink).await
+        self.move_all(source, sink).await?;
+        let on_taken = |bytes| self.context.count_delivered(self.direction, bytes);
+        sink.finish(on_taken).await.map_err(TransferError::Sink)
     }
 
     async fn move_all(
@@ -353,7 +437,7 @@ impl<'a> BundleDirection<'a> {
             Err(error) => return Err(TransferError::Source(error)),
         };
         self.context.mark_client_bytes(self.direction);
-        let _held = self.context.counters.count_buffered(bytes);
+        let _held = Some(self.context.counters.count_buffered(bytes));
         sink.begin(leg, OutgoingPiece { buffer, _held });
         self.write(sink)?;
         Ok(FetchOutcome::Piece(bytes))
@@ -379,38 +463,6 @@ impl<'a> BundleDirection<'a> {
             }
         })
         .await;
-    }
-
-    /// Sends the end over every leg that has carried bytes.
-    async fn finish(&self, sink: &mut StripeSender<'a>) -> Result<(), TransferError> {
-        self.write_while(sink, |sink| sink.is_busy() || sink.awaits_confirmation())
-            .await?;
-        sink.end();
-        self.write_while(sink, StripeSender::is_busy).await?;
-        let finished = poll_fn(|cx| sink.poll_finish_first(cx)).await;
-        finished.map_err(TransferError::Sink)
-    }
-
-    /// Closes the further legs. Until all bytes of the other relay are here, it may wait for a confirmation.
-    async fn finish_further_legs(&self, sink: &mut StripeSender<'a>) -> Result<(), TransferError> {
-        self.write_while(sink, |sink| sink.is_busy() || !sink.has_received_all())
-            .await?;
-        let finished = poll_fn(|cx| sink.poll_finish_others(cx)).await;
-        finished.map_err(TransferError::Sink)
-    }
-
-    /// Writes to all legs as long as `goes_on` holds.
-    async fn write_while(
-        &self,
-        sink: &mut StripeSender<'a>,
-        goes_on: impl Fn(&StripeSender<'a>) -> bool,
-    ) -> Result<(), TransferError> {
-        self.write(sink)?;
-        while goes_on(sink) {
-            poll_fn(|cx| sink.poll_ready(false, cx)).await;
-            self.write(sink)?;
-        }
-        Ok(())
     }
 }
 

@@ -51,6 +51,7 @@ mod relay_service_manager;
 mod relay_socks4;
 mod relay_socks5;
 mod relay_striping;
+mod relay_striping_http;
 mod relay_tls;
 mod relay_transparent;
 mod relay_udt;

@@ -193,6 +193,37 @@ fn tunnel_delivers_queued_bytes_before_a_reset() {
     assert_eq!(received.len(), sent);
 }
 
+/// Bytes that no socket had taken: in the relay's pipe, and in its receive buffer. Each relay of a chain holds some.
+#[test]
+fn tunnel_delivers_all_acknowledged_bytes_before_a_reset() {
+    let far = Relay::start(&["--convert", ANY]);
+    let peer = far.address("convert").to_string();
+    let single = Relay::start(&["--http", ANY]);
+    let chains = ["1", "4", "auto"]
+        .map(|streams| Relay::start(&["--http", ANY, "--peer", &peer, "--streams", streams]));
+    for relay in chains.iter().chain([&single]) {
+        let (listener, at) = listen_as_origin();
+        let mut client = connect_small(relay.address("http"));
+        write!(client, "CONNECT {at} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut server = accept(&listener);
+        let server = spawn(move || {
+            server.write_all(&vec![b'z'; SENT]).unwrap();
+            await_acknowledged(&server);
+            reset_on_close(&server).unwrap();
+        });
+        // Its own bytes must not end the connection sooner.
+        let mut writer = client.try_clone().unwrap();
+        let writer = spawn(move || {
+            while writer.write_all(b"x").is_ok() {
+                sleep(Duration::from_millis(20));
+            }
+        });
+        assert_eq!(read_until_reset(&mut client), SENT);
+        server.join().unwrap();
+        writer.join().unwrap();
+    }
+}
+
 /// The wait for a client that reads nothing is bounded.
 #[test]
 fn reset_does_not_wait_for_a_client_that_reads_nothing() {

@@ -629,6 +629,48 @@ fn refuses_unauthorized_joins() {
     drop((first, second, server));
 }
 
+/// Legs that were on their way when the connection ended are no failures in anybody's statistics.
+#[test]
+fn late_join_is_no_failure() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("far");
+    let far = Relay::start(&["--convert", ANY, "--counters", file.to_str().unwrap()]);
+    let relay = far.address("convert");
+    let (listener, address) = listen_as_origin();
+    let (mut first, _) = ask(relay, address, GROUP, 2);
+    let server = accept(&listener);
+    first.shutdown(Shutdown::Write).unwrap();
+    drop(server);
+    assert_eq!(first.read(&mut [0]).unwrap(), 0);
+    // The group ends with the session, right after the last byte.
+    let mut late = loop {
+        let mut late = connect(relay);
+        late.write_all(
+            &Join {
+                group: GROUP,
+                index: 1,
+            }
+            .encode(),
+        )
+        .unwrap();
+        let mut answer = [0];
+        match late.peek(&mut answer) {
+            Ok(0) => break late,
+            _ => drop(late),
+        }
+    };
+    assert_eq!(late.read(&mut [0]).unwrap(), 0, "closed without an answer");
+    assert!(far.stop().0.success());
+    let records = std::fs::read_to_string(file).unwrap();
+    let ends = records
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .filter(|record| record["record"] == "connection")
+        .map(|record| record["ended"].as_str().unwrap().to_owned())
+        .collect::<Vec<_>>();
+    assert_eq!(ends, ["finished"]);
+}
+
 /// Returns a server-side relay with a group of two legs made by the test, and the server behind it. Both directions
 /// have switched to pieces, and the first leg has carried nothing before.
 fn raw_group() -> (Relay, [TcpStream; 2], TcpStream) {

@@ -10,7 +10,7 @@ pub use clients::{
     accept, assert_connect_reset, assert_reset, connect, dial, listen_as_origin, parse_http_status,
     read_array, read_convert_answer, read_http_head, refusing_address,
 };
-pub use payload::{half_close, receive, send, transfer_both_ways};
+pub use payload::{half_close, receive, receive_bytes, send, send_bytes, transfer_both_ways};
 pub use process::Relay;
 
 /// Whether this process is root, and may create namespaces. If not, the test fails, or is skipped with ALLOW_SKIP=1.

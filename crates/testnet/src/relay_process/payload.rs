@@ -17,13 +17,18 @@ pub fn transfer_both_ways(client: &TcpStream, server: &TcpStream, mib: u64) {
 }
 
 /// Sends `mib` MiB that are computed from the seed, then FIN.
-pub fn send(mut stream: &TcpStream, seed: u64, mib: u64) {
+pub fn send(stream: &TcpStream, seed: u64, mib: u64) {
+    send_bytes(stream, seed, mib);
+    stream.shutdown(Shutdown::Write).unwrap();
+}
+
+/// Sends `mib` MiB that are computed from the seed.
+pub fn send_bytes(mut stream: &TcpStream, seed: u64, mib: u64) {
     let mut block = block(seed);
     for number in 0..mib {
         block[..8].copy_from_slice(&number.to_be_bytes());
         stream.write_all(&block).unwrap();
     }
-    stream.shutdown(Shutdown::Write).unwrap();
 }
 
 /// Half-closes a connection: `first` sends FIN, and `second` receives it. Then `second` sends data, which `first` still
@@ -37,15 +42,20 @@ pub fn half_close(first: &TcpStream, mut second: &TcpStream) {
     });
 }
 
-/// Receives and checks the bytes that [`send`] sends.
+/// Receives and checks what [`send`] sends.
 pub fn receive(mut stream: &TcpStream, seed: u64, mib: u64) {
+    receive_bytes(stream, seed, mib);
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0, "bytes after the end");
+}
+
+/// Receives and checks the bytes that [`send_bytes`] sends.
+pub fn receive_bytes(mut stream: &TcpStream, seed: u64, mib: u64) {
     let (mut want, mut got) = (block(seed), vec![0; 1 << 20]);
     for number in 0..mib {
         want[..8].copy_from_slice(&number.to_be_bytes());
         stream.read_exact(&mut got).unwrap();
         assert!(got == want, "MiB {number} differs");
     }
-    assert_eq!(stream.read(&mut got).unwrap(), 0, "bytes after the end");
 }
 
 /// Returns 1 MiB of pseudorandom bytes (xorshift64), so that a lost or duplicated chunk is detected.

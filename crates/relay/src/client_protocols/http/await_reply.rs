@@ -9,6 +9,7 @@ use crate::{
     faults::fault::Fault,
     leg::stream::LegStream,
     route::upstream_leg::UpstreamLeg,
+    stripe::stream::{GroupStream, JoinableGroup},
 };
 use bytes::{Buf as _, Bytes};
 use longhaul_protocol::icy::ResponseStart;
@@ -26,7 +27,7 @@ type ReplyFuture = Pin<Box<dyn Future<Output = Result<(), Fault>> + Send>>;
 /// Upstream connection as an async stream: the reply of the peer on the path, if there is one, is
 /// read before the first byte of HTTP. Writes do not wait for it.
 pub(crate) struct AwaitReply {
-    stream: LegStream,
+    stream: GroupStream,
     reply: Option<ReplyFuture>,
     /// Receives the fault if the peer refuses.
     fault: Arc<OnceLock<Fault>>,
@@ -42,15 +43,16 @@ pub(crate) struct AwaitReply {
 impl AwaitReply {
     pub(crate) fn new(
         upstream: Arc<UpstreamLeg>,
+        group: Option<JoinableGroup>,
         fault: Arc<OnceLock<Fault>>,
         progress: Arc<Mutex<Arc<RequestProgress>>>,
     ) -> Self {
-        let stream = LegStream {
+        let first = LegStream {
             stream: upstream.leg.clone(),
             on_bytes: Box::new(|_, _| {}),
         };
         Self {
-            stream,
+            stream: GroupStream::new(first, group),
             reply: Some(Box::pin(async move { upstream.answer().await })),
             fault,
             progress,

@@ -101,6 +101,10 @@ pub(crate) async fn serve(session: &Arc<Session>) -> End {
             if proxy.exchange.has_unread_request() {
                 Box::pin(lingering_close(&session.client_leg())).await;
             }
+            let origin = proxy.origin.lock().await.take();
+            if let Some(origin) = origin {
+                origin.close().await;
+            }
             End::Finished
         }
     }
@@ -391,7 +395,7 @@ impl Proxy {
         // A message was truncated on one side, so it must not end cleanly on the other (invariant
         // 3 in ARCHITECTURE.md).
         if let Some(origin) = &*self.origin.lock().await {
-            origin.upstream.leg.transport().reset_on_close();
+            origin.upstream.reset_on_close();
         }
         let side = failed_side(&error, &self.exchange);
         if side == Side::Upstream {
@@ -407,12 +411,12 @@ impl Proxy {
         if let Some(Some(idle)) = persistent.as_deref()
             && idle.sender.is_ready()
         {
-            return idle.upstream.leg.transport().reset_on_close();
+            return idle.upstream.reset_on_close();
         }
         // The origin still owes all or part of a response; hyper would end the connection cleanly.
         let last_upstream = self.last_upstream.lock();
         if let Some(upstream) = last_upstream.upgrade() {
-            upstream.leg.transport().reset();
+            upstream.reset();
         }
     }
 }

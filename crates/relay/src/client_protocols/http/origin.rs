@@ -18,6 +18,7 @@ use hyper::{
     Response, StatusCode,
     body::{Body as _, Incoming},
     ext::on_informational,
+    header::UPGRADE,
     upgrade::OnUpgrade,
 };
 use hyper_util::rt::TokioIo;
@@ -83,13 +84,16 @@ impl Proxy {
         destination: &Destination,
     ) -> Result<Response<ResponseBody>, ErrorResponse> {
         let new_connections = std::iter::repeat_n(ConnectionSource::New, NEW_CONNECTIONS_MAX);
+        // After 101, the first leg is taken back from hyper, at a place that only one leg has.
+        let may_stripe = !request.headers().contains_key(UPGRADE);
         // The request may have arrived each time, so it is repeated only once.
         let mut may_repeat = true;
         for source in [ConnectionSource::Persistent, ConnectionSource::Pooled]
             .into_iter()
             .chain(new_connections)
         {
-            let Some(origin) = self.connection(source, persistent, destination).await? else {
+            let connection = self.connection(source, persistent, (destination, may_stripe));
+            let Some(origin) = connection.await? else {
                 continue;
             };
             let may_die = origin.is_reused || origin.upstream.awaits_answer();
@@ -111,14 +115,17 @@ impl Proxy {
         &self,
         source: ConnectionSource,
         persistent: &mut Option<Origin>,
-        destination: &Destination,
+        (destination, may_stripe): (&Destination, bool),
     ) -> Result<Option<Origin>, ErrorResponse> {
-        let request = || Request::to(destination.clone(), Vec::new()).with_longest_reply_delay();
+        let request = || Request {
+            may_stripe,
+            ..Request::to(destination.clone(), Vec::new()).with_longest_reply_delay()
+        };
         let upstream = match source {
             ConnectionSource::Persistent => {
-                let origin = persistent
-                    .take()
-                    .filter(|origin| origin.can_serve(destination));
+                let origin = persistent.take().filter(|origin| {
+                    origin.can_serve(destination) && (may_stripe || !origin.may_stripe())
+                });
                 return Ok(origin.map(|origin| Origin {
                     is_reused: true,
                     ..origin
@@ -186,7 +193,9 @@ impl Proxy {
                     progress.body_refused.store(true, Relaxed);
                 }
                 match refused || is_framed_twice(response.headers()) {
-                    true => response.body_mut().close_after(origin.connection),
+                    true => response
+                        .body_mut()
+                        .close_after(origin.connection.abort_handle()),
                     false => *persistent = Some(origin),
                 }
                 return Ok(response);
@@ -229,6 +238,7 @@ impl Proxy {
         let progress = Arc::default();
         let io = TokioIo::new(AwaitReply::new(
             upstream.clone(),
+            self.session.joinable_group(&upstream),
             fault.clone(),
             Arc::clone(&progress),
         ));
@@ -251,7 +261,7 @@ impl Proxy {
             upstream,
             fault,
             progress,
-            connection: connection.abort_handle(),
+            connection,
             _counted: self.session.http.connection(),
         })
     }
@@ -297,6 +307,19 @@ fn check_coding(response: &Response<Incoming>) -> Result<(), ErrorResponse> {
 impl Origin {
     fn can_serve(&self, destination: &Destination) -> bool {
         self.destination == *destination && self.sender.is_ready()
+    }
+
+    fn may_stripe(&self) -> bool {
+        self.upstream.group.is_some()
+    }
+
+    /// Ends the connection. Several legs end together, which takes a round trip; a single one needs no wait.
+    pub(super) async fn close(self) {
+        let is_striped = self.upstream.bundle().is_some();
+        drop(self.sender);
+        if is_striped {
+            let _ = self.connection.await;
+        }
     }
 }
 

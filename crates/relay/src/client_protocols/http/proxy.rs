@@ -21,7 +21,7 @@ use longhaul_admission::penalties;
 use longhaul_protocol::{destination::Destination, failure::Failure};
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock, Weak};
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
 
 pub(crate) type ClientRequest = hyper::Request<Incoming>;
 /// Request to the origin; a repeated one has no body.
@@ -71,7 +71,7 @@ pub(crate) struct Origin {
     /// Progress of the current request.
     pub(super) progress: Arc<Mutex<Arc<RequestProgress>>>,
     /// Task in which hyper drives the connection.
-    pub(super) connection: AbortHandle,
+    pub(super) connection: JoinHandle<hyper::Result<()>>,
     pub(super) _counted: ConnectionCount,
 }
 
