@@ -14,6 +14,7 @@ user         the same, with relays of an ordinary user without rights
 tuned recipe the recipe on hosts with buffers of 256 MiB
 one relay    curl through one relay beside the server, as root (SOCKS5)
 url          curl of the http:// URL through the two relays, as root (HTTP proxy)
+tls          the recipe with TLS between the relays, as root
 udt          longhaul udt
 copy         longhaul copy over ssh, from the server
 run bbr      curl from nginx under `longhaul run --cc bbr`
@@ -30,8 +31,8 @@ from results import Results, argument_parser, comma_separated, parse_args, table
 CLIENT, SERVER = ("client", "10.0.0.1"), ("server", "10.0.0.2")
 LARGE = ["net.ipv4.tcp_rmem=4096 131072 268435456", "net.ipv4.tcp_wmem=4096 16384 268435456"]
 NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps", "-all"]
-RECIPE = {"recipe": [], "user": NOBODY, "tuned recipe": [], "url": []}
-WITH_RELAYS = [*RECIPE, "one relay"]
+RECIPE = {"recipe": [], "user": NOBODY, "tuned recipe": []}
+WITH_RELAYS = [*RECIPE, "url", "tls", "one relay"]
 WAYS = ["direct", "tuned", *WITH_RELAYS, "udt", "copy", "run bbr"]
 BEFORE = ", before"
 # Bytes of a transfer, by rate: some ten seconds of the line.
@@ -52,6 +53,22 @@ def relays(binary, prefix, listener="socks5"):
     far = [*prefix, binary, "relay", "--convert", f"{SERVER[1]}:5124", "--allow-from", f"{CLIENT[1]}/32"]
     near = [*prefix, binary, "relay", f"--{listener}", "127.0.0.1:1080", "--peer", f"{SERVER[1]}:5124"]
     with Program(SERVER[0], *far, ready="listening convert "), Program(CLIENT[0], *near, ready=f"listening {listener} "):
+        yield "127.0.0.1:1080"
+
+
+@contextlib.contextmanager
+def relays_with_tls(binary, directory):
+    """Runs two relays with TLS between them for the block."""
+    if not (directory / "certs").exists():
+        run_command(binary, "relay", "--make-certificates", directory / "certs", "near", "far")
+    tls = {name: f'tls = {{ ca = "certs/ca.pem", certificate = "certs/{name}.pem", key = "certs/{name}-key.pem" }}\n' for name in ("near", "far")}
+    (directory / "far.toml").write_text(
+        f'allow_from = ["{CLIENT[1]}"]\n[[listener]]\nkind = "convert"\naddress = "{SERVER[1]}:5124"\n{tls["far"]}')
+    (directory / "near.toml").write_text(
+        '[[listener]]\nkind = "socks5"\naddress = "127.0.0.1:1080"\n[[route]]\nvia = ["far"]\n'
+        f'[peer.far]\naddress = "{SERVER[1]}:5124"\n{tls["near"]}')
+    far, near = ([binary, "relay", "--config", directory / f"{name}.toml"] for name in ("far", "near"))
+    with Program(SERVER[0], *far, ready="listening convert "), Program(CLIENT[0], *near, ready="listening socks5 "):
         yield "127.0.0.1:1080"
 
 
@@ -122,8 +139,11 @@ def measure(way, binary, directory, size):
     prefix = [binary, "run", "--cc", "bbr", "--"] if way == "run bbr" else []
     with Program(SERVER[0], *prefix, *nginx(directory), ready=80):
         if way == "url":
-            with relays(binary, RECIPE[way], "http") as proxy:
+            with relays(binary, [], "http") as proxy:
                 return curl(size, proxy, "http")
+        if way == "tls":
+            with relays_with_tls(binary, directory) as proxy:
+                return curl(size, proxy)
         if way in RECIPE:
             with relays(binary, RECIPE[way]) as proxy:
                 return curl(size, proxy)

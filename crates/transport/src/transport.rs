@@ -252,6 +252,14 @@ impl TransportStream {
         }
     }
 
+    /// Makes room for a receive window of this many bytes, within the kernel's limits. UDT's is fixed.
+    pub fn widen_receive_window(&self, bytes: u32) {
+        if let Self::Tcp(socket) = self {
+            // An error means that the connection failed, which its next use reports.
+            drop(socket::widen_receive_window(&**socket, bytes));
+        }
+    }
+
     /// Returns the memory of its data buffers in bytes; `None` once the connection is gone.
     pub fn memory_bytes(&self) -> Option<u64> {
         match self {

@@ -322,6 +322,22 @@ pub fn set_notsent_lowat(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     socket2::SockRef::from(socket).set_tcp_notsent_lowat(bytes)
 }
 
+/// Makes room for a receive window of `bytes`, or of half of the third value of `net.ipv4.tcp_rmem` if that is less. The
+/// kernel goes on tuning, unlike after SO_RCVBUF: it enlarges the buffer for SO_RCVLOWAT (`tcp_set_rcvlowat`,
+/// net/ipv4/tcp.c, Linux 4.18), which is then set back.
+pub fn widen_receive_window(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
+    let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+    for low_water_mark in [bytes, 1] {
+        set_option(
+            &socket.as_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            low_water_mark,
+        )?;
+    }
+    Ok(())
+}
+
 /// Returns the size of the send buffer in bytes, as the kernel counts it: with its bookkeeping.
 pub fn send_buffer(socket: &impl AsFd) -> io::Result<u64> {
     let bytes: i32 = get_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF)?;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bounds of the bytes that a leg has in flight, besides congestion: its send buffer here, and the receive window of
-//! its other end.
+//! Bounds of the bytes that a leg has in flight, besides congestion: the sender's buffer, and the receiver's window.
 //!
 //! The kernel enlarges a send buffer with the congestion window, up to the third value of `net.ipv4.tcp_wmem`. With
 //! CAP_NET_ADMIN the relay goes on from there by the same rule (SO_SNDBUFFORCE). Without it, and where the other end is
@@ -127,6 +126,68 @@ fn wanted_buffer(info: &TcpInfo) -> Option<u64> {
     (wanted > SEND_BUFFER_DEFAULT && base_rtt(info) >= RTT_MIN).then_some(wanted)
 }
 
+/// Widens the receive window of a leg whose bytes wait for those of other legs.
+///
+/// The kernel takes bytes that wait for a sign that nobody reads, and does not enlarge the window then
+/// (`tcp_rcv_space_adjust`, net/ipv4/tcp_input.c). But here each leg's bytes wait for their turn. So this follows the bytes
+/// that were taken in a round trip, whatever still waits. If the client is slow, they are few, and the window stays small.
+#[derive(Debug)]
+pub(crate) struct ReceiveWindow {
+    since: Instant,
+    rtt: Duration,
+    taken: u64,
+    /// Largest window that was asked for, in bytes.
+    window: u64,
+}
+
+/// Receive window over the bytes of the last round trip: they double in slow start, and arrive unevenly.
+const WINDOW_PER_TAKEN: u64 = 4;
+
+/// Window of a new connection, in bytes: half of the second value of `net.ipv4.tcp_rmem`.
+const WINDOW_INITIAL: u64 = 64 * 1024;
+
+impl ReceiveWindow {
+    pub(crate) fn new(leg: &Leg, now: Instant) -> Self {
+        Self {
+            since: now,
+            rtt: smoothed_rtt(leg),
+            taken: 0,
+            window: WINDOW_INITIAL,
+        }
+    }
+
+    /// Counts bytes that were taken from `leg`, and widens its window if they are many.
+    pub(crate) fn count(&mut self, bytes: usize, leg: &Leg, now: Instant) {
+        self.taken += bytes as u64;
+        if now < self.since + self.rtt {
+            return;
+        }
+        if let Some(window) = self.next_window(now) {
+            leg.transport()
+                .widen_receive_window(window.try_into().unwrap_or(u32::MAX));
+        }
+        self.rtt = smoothed_rtt(leg);
+    }
+
+    /// Starts the next round trip. Returns the window, if it is to be wider.
+    fn next_window(&mut self, now: Instant) -> Option<u64> {
+        let elapsed = now.saturating_duration_since(self.since).max(self.rtt);
+        let in_rtt = self.taken as f64 * self.rtt.as_secs_f64() / elapsed.as_secs_f64();
+        let window = in_rtt as u64 * WINDOW_PER_TAKEN;
+        (self.since, self.taken) = (now, 0);
+        (window > self.window).then(|| {
+            self.window = window;
+            window
+        })
+    }
+}
+
+/// Returns the round-trip time of a leg, of a millisecond at least.
+fn smoothed_rtt(leg: &Leg) -> Duration {
+    let info = leg.transport().tcp_info().unwrap_or_default();
+    Duration::from_micros(info.rtt_us.into()).max(Duration::from_millis(1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,5 +246,30 @@ mod tests {
         assert_eq!(limited(1, 3, 6), Some(Limit::ReceiveWindow));
         assert_eq!(limited(2, 0, 2), None, "not for long");
         assert_eq!(limited(3, 0, 7), None, "less than half of the time");
+    }
+
+    #[test]
+    fn receive_window_follows_what_was_taken_in_a_round_trip() {
+        let start = Instant::now();
+        let rtt = Duration::from_millis(100);
+        let mut window = ReceiveWindow {
+            since: start,
+            rtt,
+            taken: 16 << 10,
+            window: WINDOW_INITIAL,
+        };
+        assert_eq!(
+            window.next_window(start + rtt),
+            None,
+            "16 KiB fit four times"
+        );
+        window.taken = 32 << 10;
+        assert_eq!(window.next_window(start + 2 * rtt), Some(128 << 10));
+        window.taken = 64 << 10;
+        assert_eq!(
+            window.next_window(start + 4 * rtt),
+            None,
+            "the same in twice the time"
+        );
     }
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Receiving half of a bundle: reads headers, and moves the piece that is next.
 
-use crate::stripe::bundle::{Bundle, Subflow};
+use crate::{
+    leg::window::ReceiveWindow,
+    stripe::bundle::{Bundle, Subflow},
+};
 use longhaul_linux::transfer_buffer::TransferBuffer;
 use longhaul_protocol::stripe::{Broken, HEADER_LEN, NextRead, Notice, Reassembler};
 use longhaul_transport::{channel::Channel, leg::Leg};
@@ -10,6 +13,7 @@ use std::{
     io,
     sync::Arc,
     task::{Context, Poll},
+    time::Instant,
 };
 
 /// Merges the bytes of the legs. It reads no byte ahead of its turn, except headers.
@@ -18,6 +22,8 @@ pub(crate) struct StripeReceiver {
     bundle: Arc<Bundle>,
     reassembler: Reassembler,
     subflows: Vec<Arc<Subflow>>,
+    /// Receive window of each leg.
+    windows: Vec<ReceiveWindow>,
     version: usize,
 }
 
@@ -28,6 +34,7 @@ impl StripeReceiver {
             bundle: bundle.clone(),
             reassembler: Reassembler::new(unframed),
             subflows: Vec::new(),
+            windows: Vec::new(),
             version: 0,
         }
     }
@@ -152,6 +159,8 @@ impl StripeReceiver {
             if !self.subflows.is_empty() {
                 self.reassembler.join();
             }
+            self.windows
+                .push(ReceiveWindow::new(&subflow.leg, Instant::now()));
             self.subflows.push(subflow);
         }
         self.version = updates.version;
@@ -166,7 +175,9 @@ impl StripeReceiver {
         read: impl FnOnce(&Leg, usize) -> io::Result<usize>,
     ) -> io::Result<usize> {
         let most = most.min(next.bytes as usize);
-        let taken = read(&self.subflows[next.connection].leg, most)?;
+        let leg = &self.subflows[next.connection].leg;
+        let taken = read(leg, most)?;
+        self.windows[next.connection].count(taken, leg, Instant::now());
         match taken {
             0 => self.reassembler.closed(next.connection),
             taken => self.reassembler.consume(taken),

@@ -60,6 +60,8 @@ struct Joinable {
 
 enum State {
     OneLeg,
+    /// The only leg is being shut down: no other one may join now.
+    OneLegEnding,
     Striped(Box<StripedStream>),
     Closing(BoxFuture<io::Result<()>>),
     Closed,
@@ -99,7 +101,7 @@ impl GroupStream {
         };
         joinable.let_legs_join(cx);
         match &mut joinable.state {
-            State::OneLeg => Legs::One(&mut self.first),
+            State::OneLeg | State::OneLegEnding => Legs::One(&mut self.first),
             State::Striped(striped) => Legs::Many(striped),
             State::Closing(_) | State::Closed => Legs::Closed,
         }
@@ -177,13 +179,13 @@ impl AsyncWrite for GroupStream {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Legs::One(first) = self.legs(cx) {
-            ready!(Pin::new(first).poll_shutdown(cx))?;
-        }
+        let is_one = matches!(self.legs(cx), Legs::One(_));
         match &mut self.joinable {
-            Some(joinable) => joinable.poll_close(cx),
-            None => Poll::Ready(Ok(())),
+            Some(joinable) if is_one => joinable.state = State::OneLegEnding,
+            Some(joinable) => return joinable.poll_close(cx),
+            None => {}
         }
+        Pin::new(&mut self.first).poll_shutdown(cx)
     }
 }
 
@@ -206,7 +208,9 @@ impl Joinable {
                         return Poll::Pending;
                     }
                 },
-                State::OneLeg | State::Closed => return Poll::Ready(Ok(())),
+                State::OneLeg | State::OneLegEnding | State::Closed => {
+                    return Poll::Ready(Ok(()));
+                }
             }
         }
     }

@@ -187,9 +187,7 @@ pub(crate) struct HalfProgress<'a> {
     leftover: Option<Box<PendingWrite<'a>>>,
     /// Waits for a rate limit.
     pause: Option<BoxFuture<'static, ()>>,
-    /// Whether the source has ended.
-    has_ended: bool,
-    /// Whether the sink has taken the end.
+    /// Whether the source has ended, and the sink has taken the end.
     is_finished: bool,
 }
 
@@ -279,9 +277,13 @@ impl Future for Transfer<'_> {
 }
 
 impl Transfer<'_> {
-    /// Whether both directions can be continued elsewhere.
+    /// Whether both directions can be continued elsewhere. One that has begun to end goes on until its sink has the end.
     fn can_continue(&self) -> bool {
-        self.answer.is_none() && self.down.source_error.is_none()
+        let is_ending = |half: &HalfTransfer<'_>| matches!(half.state, HalfState::Finishing);
+        self.answer.is_none()
+            && self.down.source_error.is_none()
+            && !is_ending(&self.up)
+            && !is_ending(&self.down)
     }
 
     /// Polls the up direction. An error of the upstream leg waits for the other direction: a peer that refuses may close
@@ -410,7 +412,6 @@ impl<'a> HalfTransfer<'a> {
 
     fn into_progress(self) -> HalfProgress<'a> {
         let is_finished = matches!(self.state, HalfState::Finished);
-        let has_ended = is_finished || matches!(self.state, HalfState::Finishing);
         let (leftover, pause) = match self.state {
             HalfState::Delivering(pending) => (Some(pending), None),
             HalfState::Pausing(pause) => (None, Some(pause)),
@@ -420,7 +421,6 @@ impl<'a> HalfTransfer<'a> {
             taken: self.taken,
             leftover,
             pause,
-            has_ended,
             is_finished,
         }
     }

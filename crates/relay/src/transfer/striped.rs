@@ -279,7 +279,7 @@ impl<'a> SourceLegs<'a> {
             return Ok(Self::One(from.first));
         };
         let mut receiver = StripeReceiver::new(bundle, unframed);
-        if progress.has_ended {
+        if progress.is_finished {
             receiver.end_unframed().map_err(TransferError::Source)?;
         }
         Ok(Self::Many(receiver))
