@@ -189,7 +189,7 @@ impl AsyncWrite for GroupStream {
     }
 }
 
-/// What the stream goes over.
+/// Legs that the stream goes over.
 enum Legs<'a> {
     One(&'a mut LegStream),
     Many(&'a mut StripedStream),

@@ -237,7 +237,7 @@ impl<'a> StripedLeg<'a> {
 /// Source of bytes.
 struct Source<'a> {
     legs: SourceLegs<'a>,
-    /// Where an error of these legs is stored.
+    /// Place where an error of these legs is stored.
     broken: Option<&'a BrokenUpstream>,
 }
 
