@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """longhaul relay compared with other relays, which alternate in one run.
 
-    bench/relay/run.py [--only bulk1,bulk8,connects,echo,idle,heads] [--rounds 5]
+    bench/relay/run.py [--only bulk1,bulk8,connects,echo,idle,heads] [--rounds 5] [--before PATH [--no-peers]]
 
 Three network namespaces, client - relay - server, are joined by veth. Each relay that is on this machine runs in
 its best documented configuration. `direct` has no relay. The tables have medians, and ratios to the best other
-relay. `idle` and `heads` take one round. `heads` is longhaul's memory for slow request heads.
+relay. `idle` and `heads` take one round. `heads` is longhaul's memory for slow request heads. `--before` adds an older
+longhaul, and the ratio to it.
 
 Needs root, and the example relay_load in the release build. Debian: apt-get install libnginx-mod-stream haproxy
 dante-server squid; REALM=path and GOST=path add those two.
@@ -262,6 +263,7 @@ def idle(relay, quick):
 
 
 CASES = {"bulk1": (bulk(1), 5), "bulk8": (bulk(8), 5), "connects": (connects, 5), "echo": (echo, 5), "idle": (idle, 1)}
+BEFORE = ", before"
 # Metrics where more is better. For the others less is better.
 HIGHER_IS_BETTER = {"Gbit/s", "connects/s", "open"}
 
@@ -269,7 +271,11 @@ HIGHER_IS_BETTER = {"Gbit/s", "connects/s", "open"}
 def run(results, args, case):
     measure, max_rounds = CASES[case]
     first = {"direct": (None, None), "longhaul": (longhaul, args.longhaul)}
-    relays = first | PEERS | {"longhaul socks5": (longhaul_socks5, args.longhaul), "longhaul connect": (longhaul_http, args.longhaul)}
+    ways = {"longhaul": longhaul, "longhaul socks5": longhaul_socks5, "longhaul connect": longhaul_http}
+    peers = {} if args.no_peers else PEERS
+    relays = first | peers | {name: (way, args.longhaul) for name, way in ways.items()}
+    if args.before:
+        relays |= {name + BEFORE: (way, args.before) for name, way in ways.items()}
     for round_ in range(min(args.rounds, max_rounds)):
         for name in (name for name in relays if name not in results.skipped):
             peer = name in PEERS
@@ -290,6 +296,9 @@ def table_lines(rows):
         if others and "longhaul" in medians:
             best = {key: (max if key in HIGHER_IS_BETTER else min)((values[key] for values in others if key in values), default=0) for key in keys}
             lines.append(("longhaul / best", *(f"{medians['longhaul'].get(key, 0) / best[key]:.3f}" if best[key] else "" for key in keys)))
+        for name in (name for name in medians if name + BEFORE in medians):
+            ratios = {key: values / medians[name + BEFORE][key] for key, values in medians[name].items()}
+            lines.append((f"{name} / before", *(f"{ratios[key]:.3f}" if key in ratios else "" for key in keys)))
         yield ""
         yield from table([case, *keys], lines)
 
@@ -297,6 +306,8 @@ def table_lines(rows):
 def main():
     parser = argument_parser(__doc__)
     parser.add_argument("--only", type=comma_separated, default=[*CASES, "heads"], metavar="CASE,...", help=f"({','.join(CASES)},heads)")
+    parser.add_argument("--before", type=pathlib.Path, metavar="PATH", help="an older longhaul to compare with")
+    parser.add_argument("--no-peers", action="store_true", help="leave the other relays out")
     args = parse_args(parser)
     if unknown := [case for case in args.only if case not in (*CASES, "heads")]:
         parser.error(f"no case is called {unknown[0]}; the cases are: {', '.join(CASES)}, heads")

@@ -2,10 +2,11 @@
 //! How many legs of a bundle a sender needs. Without I/O.
 //!
 //! A window is what the kernel grants to one connection: the send buffer here and the receive buffer at the other relay
-//! bound it. The sender uses further legs when one of these limits the present ones. All of them start
-//! together: from ten segments each, they grow no faster than a single connection with a large buffer would. When
-//! nothing limits a leg but congestion, the sender goes back to as many as the windows need. A queue on the path tells
-//! that the line is the limit: further legs would only add to the queue, and lose their first segments there.
+//! bound it. The sender uses further legs when one of these limits the present ones, but not when the window is small
+//! because the client takes little. All of them start together: from ten segments each, they grow no faster than a single
+//! connection with a large buffer would. When nothing limits a leg but congestion, the sender goes back to as many as the
+//! windows need. A queue on the path tells that the line is the limit: further legs would only add to the queue, and lose
+//! their first segments there.
 
 use crate::leg::window::{RTT_MIN, base_rtt};
 use longhaul_linux::tcp_info::TcpInfo;
@@ -18,12 +19,21 @@ const CALM: Duration = Duration::from_secs(10);
 /// yet. Measured: 0.6.
 const IN_FLIGHT_SHARE: u64 = 2;
 
+/// What the last look at a leg has shown.
+#[derive(Debug, Clone, Copy, Default)]
+struct LegState {
+    sndbuf_limited_us: u64,
+    rwnd_limited_us: u64,
+    /// Largest receive window of the other relay so far, in bytes.
+    window_max: u32,
+}
+
 /// A sender's demand.
 #[derive(Debug)]
 pub(crate) struct Demand {
     /// Data in flight that the send buffer of one leg allows, in bytes.
     window: u64,
-    limited_times: Vec<u64>,
+    legs: Vec<LegState>,
     /// Last time at which a leg was limited or about to be, and the last look.
     limited_at: Instant,
     looked_at: Instant,
@@ -34,7 +44,7 @@ impl Demand {
     pub(crate) fn new(send_buffer: u64, now: Instant) -> Self {
         Self {
             window: send_buffer / IN_FLIGHT_SHARE,
-            limited_times: Vec::new(),
+            legs: Vec::new(),
             limited_at: now,
             looked_at: now,
         }
@@ -59,29 +69,39 @@ impl Demand {
     fn is_any_limited(&mut self, used: &[TcpInfo], now: Instant) -> bool {
         let elapsed = now.saturating_duration_since(self.looked_at).as_micros() as u64;
         self.looked_at = now;
-        let times: Vec<_> = used.iter().map(limited_us).collect();
-        let before = std::mem::replace(&mut self.limited_times, times);
-        let is_limited = |(n, info): (usize, &TcpInfo)| {
-            let since = before
-                .get(n)
-                .map_or(0, |before| limited_us(info).saturating_sub(*before));
+        self.legs.resize(used.len(), LegState::default());
+        let window = self.window;
+        let mut is_any = false;
+        for (leg, info) in self.legs.iter_mut().zip(used) {
+            let since = leg.limited_since(info);
             let is_waiting = since > 0 && since * 2 >= elapsed;
-            base_rtt(info) >= RTT_MIN
+            is_any |= base_rtt(info) >= RTT_MIN
                 && !sees_queue(info)
-                && (is_waiting || cwnd_bytes(info) >= self.window)
-        };
-        used.iter().enumerate().any(is_limited)
+                && (is_waiting || cwnd_bytes(info) >= window);
+        }
+        is_any
+    }
+}
+
+impl LegState {
+    /// Returns the time since the last look for which a buffer, here or there, has limited the leg, in microseconds. A
+    /// window that has shrunk shows that the client is slow, which further legs don't change.
+    fn limited_since(&mut self, info: &TcpInfo) -> u64 {
+        self.window_max = self.window_max.max(info.send_window_bytes);
+        let is_open = info.send_window_bytes >= self.window_max / 2;
+        let rwnd_limited_us = info.rwnd_limited_us.saturating_sub(self.rwnd_limited_us);
+        let sndbuf_limited_us = info
+            .sndbuf_limited_us
+            .saturating_sub(self.sndbuf_limited_us);
+        self.rwnd_limited_us = info.rwnd_limited_us;
+        self.sndbuf_limited_us = info.sndbuf_limited_us;
+        sndbuf_limited_us + if is_open { rwnd_limited_us } else { 0 }
     }
 }
 
 /// Whether the round trip is half as long again as that of the empty path.
 fn sees_queue(info: &TcpInfo) -> bool {
     u64::from(info.rtt_us) * 2 > u64::from(info.rtt_min_us) * 3
-}
-
-/// Returns the time for which a buffer, here or there, has limited the leg, in microseconds.
-fn limited_us(info: &TcpInfo) -> u64 {
-    info.sndbuf_limited_us + info.rwnd_limited_us
 }
 
 fn cwnd_bytes(info: &TcpInfo) -> u64 {
@@ -139,6 +159,23 @@ mod tests {
         assert_eq!(next, 1, "for less than half of the time");
         let next = demand.legs(&[leg(100, 90_000), leg(10, 0)], 1, at(start, 200));
         assert_eq!(next, 2);
+    }
+
+    #[test]
+    fn a_slow_client_needs_one_leg() {
+        let start = Instant::now();
+        let mut demand = Demand::new(BUFFER, start);
+        let waiting = |send_window_bytes, rwnd_limited_us| TcpInfo {
+            send_window_bytes,
+            rwnd_limited_us,
+            ..leg(100, 0)
+        };
+        let legs = |first| [first, leg(10, 0)];
+        assert_eq!(demand.legs(&legs(waiting(3 << 20, 0)), 1, start), 1);
+        let slow = waiting(1 << 20, 90_000);
+        assert_eq!(demand.legs(&legs(slow), 1, at(start, 100)), 1);
+        let limited = waiting(3 << 20, 180_000);
+        assert_eq!(demand.legs(&legs(limited), 1, at(start, 200)), 2);
     }
 
     #[test]
