@@ -473,5 +473,7 @@ fn udt_flows_are_measured_like_tcp_flows() {
     }
     let both =
         run["ours_goodput_bps"].as_f64().unwrap() + run["theirs_goodput_bps"].as_f64().unwrap();
-    assert!(both < 210e6, "{run}");
+    // A late emulator may let a backlog through, and says so.
+    let is_late = run["overload"].is_string();
+    assert!(both < 210e6 || is_late, "{run}");
 }
