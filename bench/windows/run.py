@@ -13,6 +13,7 @@ recipe       curl through two relays by README's first recipe, as root
 user         the same, with relays of an ordinary user without rights
 tuned recipe the recipe on hosts with buffers of 256 MiB
 one relay    curl through one relay beside the server, as root (SOCKS5)
+one relay url  curl of the http:// URL through that relay (HTTP proxy)
 url          curl of the http:// URL through the two relays, as root (HTTP proxy)
 tls          the recipe with TLS between the relays, as root
 udt          longhaul udt
@@ -32,7 +33,7 @@ CLIENT, SERVER = ("client", "10.0.0.1"), ("server", "10.0.0.2")
 LARGE = ["net.ipv4.tcp_rmem=4096 131072 268435456", "net.ipv4.tcp_wmem=4096 16384 268435456"]
 NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps", "-all"]
 RECIPE = {"recipe": [], "user": NOBODY, "tuned recipe": []}
-WITH_RELAYS = [*RECIPE, "url", "tls", "one relay"]
+WITH_RELAYS = [*RECIPE, "url", "tls", "one relay", "one relay url"]
 WAYS = ["direct", "tuned", *WITH_RELAYS, "udt", "copy", "run bbr"]
 BEFORE = ", before"
 # Bytes of a transfer, by rate: some ten seconds of the line.
@@ -73,9 +74,10 @@ def relays_with_tls(binary, directory):
 
 
 @contextlib.contextmanager
-def one_relay(binary):
+def one_relay(binary, listener):
     """Runs one relay beside the server for the block."""
-    with Program(SERVER[0], binary, "relay", "--socks5", f"{SERVER[1]}:1080", "--allow-from", f"{CLIENT[1]}/32", ready="listening socks5 "):
+    command = [binary, "relay", f"--{listener}", f"{SERVER[1]}:1080", "--allow-from", f"{CLIENT[1]}/32", "--allow-local"]
+    with Program(SERVER[0], *command, ready=f"listening {listener} "):
         yield f"{SERVER[1]}:1080"
 
 
@@ -147,9 +149,10 @@ def measure(way, binary, directory, size):
         if way in RECIPE:
             with relays(binary, RECIPE[way]) as proxy:
                 return curl(size, proxy)
-        if way == "one relay":
-            with one_relay(binary) as proxy:
-                return curl(size, proxy)
+        if way.startswith("one relay"):
+            listener, scheme = ("http", "http") if way.endswith("url") else ("socks5", "socks5h")
+            with one_relay(binary, listener) as proxy:
+                return curl(size, proxy, scheme)
         return curl(size)
 
 

@@ -91,7 +91,18 @@ pub(super) fn respond_health<B>(
                 &serde_json::json!({ "status": status }),
             )
         }
-        (true, _) => text(StatusCode::NOT_FOUND, "only /healthz is served here"),
+        (true, "/readyz") => {
+            let health = source.health();
+            let (status, is_ready) = (health.status, health.is_ready());
+            json(
+                readiness_code(is_ready),
+                &serde_json::json!({ "status": status, "ready": is_ready }),
+            )
+        }
+        (true, _) => text(
+            StatusCode::NOT_FOUND,
+            "only /healthz and /readyz are served here",
+        ),
         (false, _) => match release.respond(request, source) {
             Some((status, reason)) => text(status, reason),
             None => text(
@@ -161,11 +172,14 @@ fn status_code(status: HealthStatus) -> StatusCode {
 
 /// Returns the health with a code that tells load balancers where new connections would wait.
 fn readiness(health: &Health) -> Response<Full<Bytes>> {
-    let status = match health.is_ready() {
+    json(readiness_code(health.is_ready()), health)
+}
+
+fn readiness_code(is_ready: bool) -> StatusCode {
+    match is_ready {
         true => StatusCode::OK,
         false => StatusCode::SERVICE_UNAVAILABLE,
-    };
-    json(status, health)
+    }
 }
 
 fn json(status: StatusCode, value: &impl Serialize) -> Response<Full<Bytes>> {

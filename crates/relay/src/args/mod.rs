@@ -270,7 +270,7 @@ pub struct Args {
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address, help_heading = "Counters")]
     pub(crate) admin: Option<SocketAddr>,
 
-    /// Serve /healthz alone here, to load balancers on any host
+    /// Serve /healthz and /readyz alone here, to load balancers on any host
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address, help_heading = "Counters")]
     pub(crate) health: Option<SocketAddr>,
 

@@ -63,7 +63,7 @@ pub(crate) struct Config {
     pub(crate) interval: Duration,
     /// Address of the admin endpoint: health, metrics and the status page.
     pub(crate) admin: Option<SocketAddr>,
-    /// Address of `/healthz` alone.
+    /// Address of `/healthz` and `/readyz` alone.
     pub(crate) health: Option<SocketAddr>,
 }
 

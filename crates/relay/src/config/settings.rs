@@ -384,7 +384,7 @@ pub(crate) struct AdminSettings {
     /// Address on loopback; absent disables the endpoint.
     #[serde(deserialize_with = "deserialize_optional_address")]
     pub(crate) address: Option<SocketAddr>,
-    /// Address of any network, for `/healthz` alone; absent disables it.
+    /// Address of any network, for `/healthz` and `/readyz` alone; absent disables it.
     #[serde(deserialize_with = "deserialize_optional_address")]
     pub(crate) health: Option<SocketAddr>,
 }

@@ -20,6 +20,9 @@ pub(crate) struct LimitedLeg {
     pub(crate) streams: usize,
 }
 
+/// Reports a leg that a buffer limits.
+pub(crate) type ReportLimited<'a> = dyn Fn(&LimitedLeg) + Send + Sync + 'a;
+
 /// Buffer that limits a leg.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Limit {

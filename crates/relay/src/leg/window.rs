@@ -93,9 +93,21 @@ fn limit(info: &TcpInfo) -> Option<Limit> {
         false => (info.rwnd_limited_us, Limit::ReceiveWindow),
     };
     let is_long = Duration::from_micros(limited_us) >= LIMITED_MIN && base_rtt(info) >= RTT_MIN;
-    // A receiver that is slow closes its window: that is no setting of its host.
-    let is_open = limit == Limit::SendBuffer || info.send_window_bytes >= OPEN_WINDOW_MIN;
-    (is_long && is_open && limited_us * 2 >= info.busy_us).then_some(limit)
+    let is_window_used = limit == Limit::SendBuffer || uses_receive_window(info);
+    (is_long && is_window_used && !sees_queue(info) && limited_us * 2 >= info.busy_us)
+        .then_some(limit)
+}
+
+/// Whether the receive window is large, and as much is delivered in a round trip as half of it. A receiver that is slow
+/// takes less: that is no setting of its host.
+fn uses_receive_window(info: &TcpInfo) -> bool {
+    let in_rtt = info.delivery_rate_bytes_per_s as f64 * base_rtt(info).as_secs_f64();
+    info.send_window_bytes >= OPEN_WINDOW_MIN && 2.0 * in_rtt >= f64::from(info.send_window_bytes)
+}
+
+/// Whether a queue stands on the path: then the line is the limit.
+fn sees_queue(info: &TcpInfo) -> bool {
+    u64::from(info.rtt_us) * 4 > u64::from(info.rtt_min_us) * 5
 }
 
 /// Returns the round-trip time of the path without the queues on it.
@@ -223,6 +235,30 @@ mod tests {
     }
 
     #[test]
+    fn a_slow_receiver_with_an_open_window_is_not_reported() {
+        let slow = TcpInfo {
+            rwnd_limited_us: 6_000_000,
+            busy_us: 6_000_000,
+            send_window_bytes: OPEN_WINDOW_MIN,
+            delivery_rate_bytes_per_s: 100_000,
+            ..info(240_000, 100)
+        };
+        assert_eq!(limit(&slow), None);
+    }
+
+    #[test]
+    fn a_leg_with_a_queue_on_its_path_is_not_reported() {
+        let queued = TcpInfo {
+            sndbuf_limited_us: 6_000_000,
+            busy_us: 6_000_000,
+            rtt_us: 126_000,
+            rtt_min_us: 100_000,
+            ..info(100_000, 100)
+        };
+        assert_eq!(limit(&queued), None);
+    }
+
+    #[test]
     fn a_queue_on_a_short_path_makes_it_no_long_one() {
         let queued = TcpInfo {
             rtt_us: 50_000,
@@ -239,6 +275,7 @@ mod tests {
                 rwnd_limited_us: rwnd_s * 1_000_000,
                 busy_us: busy_s * 1_000_000,
                 send_window_bytes: OPEN_WINDOW_MIN,
+                delivery_rate_bytes_per_s: 10 * u64::from(OPEN_WINDOW_MIN),
                 ..info(100_000, 100)
             })
         };

@@ -3,7 +3,10 @@
 
 use crate::{
     config::{profile::Profile, settings::Mode},
-    faults::{fault::Fault, limited_leg::LimitedLeg},
+    faults::{
+        fault::Fault,
+        limited_leg::{LimitedLeg, ReportLimited},
+    },
     leg::candidates::Candidates,
     peers::pool::PeerPools,
     route::{
@@ -287,12 +290,18 @@ impl Session {
         upstream_leg: &UpstreamLeg,
     ) -> Option<JoinableGroup> {
         let group = upstream_leg.group.clone()?;
-        let (joined, session, reporter) = (group.clone(), self.clone(), self.clone());
+        let (joined, session) = (group.clone(), self.clone());
         Some(JoinableGroup {
             group,
             joins: Box::pin(async move { session.join_further_legs(&joined).await }),
-            report_limited: Arc::new(move |limited| reporter.report_limited(limited)),
+            report_limited: self.limited_leg_reporter(),
         })
+    }
+
+    /// Returns a function that reports a leg that a buffer limits.
+    pub(crate) fn limited_leg_reporter(self: &Arc<Self>) -> Arc<ReportLimited<'static>> {
+        let session = self.clone();
+        Arc::new(move |limited| session.report_limited(limited))
     }
 
     fn report_limited(&self, limited: &LimitedLeg) {

@@ -2,18 +2,16 @@
 //! Chooses how many legs of a bundle the sender uses, again and again.
 
 use crate::{
-    faults::limited_leg::LimitedLeg,
+    faults::limited_leg::ReportLimited,
     leg::window::SendWindow,
     stripe::{bundle::Bundle, demand::Demand},
 };
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
-/// Time between two looks at the legs of a bundle.
-const INTERVAL: Duration = Duration::from_millis(50);
-
-/// Reports a leg that a buffer limits.
-pub(crate) type ReportLimited<'a> = dyn Fn(&LimitedLeg) + Send + Sync + 'a;
+/// Shortest and longest time between two looks at the legs of a bundle. It grows while nothing is acknowledged.
+const INTERVAL_MIN: Duration = Duration::from_millis(50);
+const INTERVAL_MAX: Duration = Duration::from_millis(400);
 
 /// Tells the sender how many legs to use, without end: all, or as many as it needs if that is automatic. Reports that
 /// even all of them are limited.
@@ -25,6 +23,7 @@ pub(crate) async fn choose_legs(
     let first = bundle.first();
     let mut demand = Demand::new(bundle.send_buffer(), Instant::now());
     let mut window = SendWindow::default();
+    let (mut acked, mut interval) = (0, INTERVAL_MIN);
     loop {
         let infos = bundle.tcp_info();
         if bundle.uses_all_legs()
@@ -37,6 +36,11 @@ pub(crate) async fn choose_legs(
             false => usize::MAX,
         };
         bundle.use_legs(legs.max(1));
-        sleep(INTERVAL).await;
+        let now_acked: u64 = infos.iter().map(|info| info.acked_bytes).sum();
+        interval = match std::mem::replace(&mut acked, now_acked) == now_acked {
+            true => (interval * 2).min(INTERVAL_MAX),
+            false => INTERVAL_MIN,
+        };
+        sleep(interval).await;
     }
 }

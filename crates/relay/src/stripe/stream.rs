@@ -3,10 +3,11 @@
 //! the same stream goes over all of them.
 
 use crate::{
+    faults::limited_leg::ReportLimited,
     leg::stream::LegStream,
     stripe::{
         bundle::Bundle,
-        choice::{ReportLimited, choose_legs},
+        choice::choose_legs,
         outgoing_group::OutgoingGroup,
         receiver::StripeReceiver,
         sender::{OutgoingPiece, StripeSender},

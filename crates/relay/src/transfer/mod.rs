@@ -8,7 +8,7 @@ pub(crate) mod striped;
 
 use crate::{
     config::settings::Mode,
-    faults::fault::Fault,
+    faults::{fault::Fault, limited_leg::ReportLimited},
     leg::stall::StallDetector,
     leg::window::SendWindow,
     records::{
@@ -16,7 +16,7 @@ use crate::{
         times::FirstByteTimer,
     },
     route::upstream_leg::UpstreamLeg,
-    stripe::{choice::ReportLimited, growth::Growth, incoming_groups::JoinTicket},
+    stripe::{growth::Growth, incoming_groups::JoinTicket},
 };
 use longhaul_admission::rate_limits::{Direction, RateLimits};
 use longhaul_linux::pipe_pool::{self, Lease, Pool, Shortfall};

@@ -201,9 +201,5 @@ async fn open_connection(
     let upstream = session.open_and_await_answer(&request).await?;
     // A FIN on close is harmless: only commands are sent, except by uploads, which handle their own end.
     upstream.leg.transport().fin_on_close();
-    let stream = LegStream {
-        stream: upstream.leg,
-        on_bytes: Box::new(|_, _| {}),
-    };
-    Ok((stream, upstream.address))
+    Ok((LegStream::new(upstream.leg, true), upstream.address))
 }

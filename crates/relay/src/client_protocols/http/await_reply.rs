@@ -6,7 +6,7 @@ use crate::{
         response_timeout::RequestProgress,
         trailers::{LAST_CHUNK, PendingWrite, without_last_chunk},
     },
-    faults::fault::Fault,
+    faults::{fault::Fault, limited_leg::ReportLimited},
     leg::stream::LegStream,
     route::upstream_leg::UpstreamLeg,
     stripe::stream::{GroupStream, JoinableGroup},
@@ -43,14 +43,11 @@ pub(crate) struct AwaitReply {
 impl AwaitReply {
     pub(crate) fn new(
         upstream: Arc<UpstreamLeg>,
-        group: Option<JoinableGroup>,
+        (group, report_limited): (Option<JoinableGroup>, Arc<ReportLimited<'static>>),
         fault: Arc<OnceLock<Fault>>,
         progress: Arc<Mutex<Arc<RequestProgress>>>,
     ) -> Self {
-        let first = LegStream {
-            stream: upstream.leg.clone(),
-            on_bytes: Box::new(|_, _| {}),
-        };
+        let first = LegStream::new(upstream.leg.clone(), group.is_none()).reporting(report_limited);
         Self {
             stream: GroupStream::new(first, group),
             reply: Some(Box::pin(async move { upstream.answer().await })),

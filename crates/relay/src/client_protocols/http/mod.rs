@@ -112,13 +112,12 @@ pub(crate) async fn serve(session: &Arc<Session>) -> End {
 
 fn open_stream(session: &Arc<Session>, exchange: &Arc<Exchange>) -> MessageStream {
     let counting_session = session.clone();
-    let stream = LegStream {
-        stream: Leg::plain(session.client.clone()),
-        on_bytes: Box::new(move |read, written| {
+    let stream = LegStream::new(Leg::plain(session.client.clone()), true)
+        .counting(Box::new(move |read, written| {
             counting_session.count_bytes(Direction::Up, read);
             counting_session.count_bytes(Direction::Down, written);
-        }),
-    };
+        }))
+        .reporting(session.limited_leg_reporter());
     let (limits, memory) = (session.rate_limits().clone(), session.http.clone());
     let rate_limited = RateLimitedIo::new(stream, limits, memory.clone());
     let timer = HeadTimer::new(&session.relay, &session.config.limits, &memory);

@@ -6,7 +6,7 @@ use crate::{
         await_reply::AwaitReply,
         proxy::{
             Body, ClientRequest, ErrorResponse, FIELDS_MAX, Origin, OriginRequest, Proxy, Tunnel,
-            no_response,
+            no_response, unreadable_response,
         },
         response_timeout::{RequestBody, RequestProgress, ResponseBody, ResponseTimeout},
     },
@@ -219,9 +219,7 @@ impl Proxy {
                 true => SendError::Refused(fault.clone().into()),
                 false => SendError::Failed(fault.clone().into()),
             },
-            None if error.is_parse() => SendError::Failed(no_response(&format!(
-                "{error}; it must be HTTP/1.1, HTTP/1.0 or ICY"
-            ))),
+            None if error.is_parse() => SendError::Failed(unreadable_response(error)),
             None => SendError::ConnectionLost(no_response(&error.to_string())),
         }
     }
@@ -238,7 +236,10 @@ impl Proxy {
         let progress = Arc::default();
         let io = TokioIo::new(AwaitReply::new(
             upstream.clone(),
-            self.session.joinable_group(&upstream),
+            (
+                self.session.joinable_group(&upstream),
+                self.session.limited_leg_reporter(),
+            ),
             fault.clone(),
             Arc::clone(&progress),
         ));

@@ -146,6 +146,21 @@ pub(crate) fn no_response(error: &str) -> ErrorResponse {
     }
 }
 
+/// Error response where the head of the origin's response breaks the rules.
+pub(crate) fn unreadable_response(error: &hyper::Error) -> ErrorResponse {
+    let rule = error.to_string();
+    let versions = match rule.contains("version") {
+        true => "; it must be HTTP/1.1, HTTP/1.0 or ICY",
+        false => "",
+    };
+    ErrorResponse {
+        reason: Some(format!(
+            "the origin's response can't be read: {rule}{versions}"
+        )),
+        ..no_response(&rule)
+    }
+}
+
 /// Error response as bytes, for clients that hyper does not answer.
 pub(super) fn text_response_bytes(status: StatusCode, reason: &str) -> Vec<u8> {
     let body = format!("longhaul relay: {reason}\n");

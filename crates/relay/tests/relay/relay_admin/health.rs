@@ -70,6 +70,9 @@ fn health_endpoint_serves_status_alone_on_any_address() {
     };
     await_status("serving", 200);
     assert_eq!(ask("HEAD", "/healthz").body, "");
+    let ready = ask("GET", "/readyz");
+    assert_eq!(ready.body, "{\"ready\":true,\"status\":\"serving\"}\n");
+    assert_eq!(ready.status, 200);
     for path in [
         "/",
         "/metrics",
@@ -209,7 +212,16 @@ fn metric(endpoint: Endpoint, name: &str) -> f64 {
 #[test]
 fn full_relay_is_healthy_but_not_ready() {
     let (listener, address) = listen_as_origin();
-    let relay = forwarding(address, &["--max-connections", "5"]);
+    let health = ["--health", "127.0.0.1:0"];
+    let relay = forwarding(
+        address,
+        &[&["--max-connections", "5"][..], &health].concat(),
+    );
+    let for_other_hosts = || {
+        let head =
+            "GET /readyz HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        send(relay.address("health"), head).status
+    };
     let endpoint = Endpoint::of(&relay);
     endpoint.until("/readyz", |health| {
         (health["status"] == "serving").then_some(())
@@ -218,6 +230,7 @@ fn full_relay_is_healthy_but_not_ready() {
     let mut legs = fill(&relay, &listener, 5);
     assert_eq!(endpoint.get("/healthz").status, 200);
     assert_eq!(endpoint.get("/readyz").status, 503);
+    assert_eq!(for_other_hosts(), 503);
     assert_eq!(metric(endpoint, "longhaul_connections_limit"), 5.0);
     assert_eq!(metric(endpoint, "longhaul_connections_taken"), 5.0);
     let waits = "longhaul_limit_waits_total{limit=\"connections\"}";
