@@ -19,7 +19,7 @@ const CALM: Duration = Duration::from_secs(10);
 /// yet. Measured: 0.6.
 const IN_FLIGHT_SHARE: u64 = 2;
 
-/// What the last look at a leg has shown.
+/// Counters of a leg at the last look.
 #[derive(Debug, Clone, Copy, Default)]
 struct LegState {
     sndbuf_limited_us: u64,
