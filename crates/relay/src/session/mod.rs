@@ -3,10 +3,10 @@
 
 pub(crate) mod client;
 pub(crate) mod close;
-pub(crate) mod delivery;
 pub(crate) mod http_memory;
 pub(crate) mod measurement;
 pub(crate) mod open_records;
+pub(crate) mod reset_delay;
 pub(crate) mod upstream;
 
 use crate::{

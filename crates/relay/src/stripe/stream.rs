@@ -18,7 +18,6 @@ use longhaul_linux::{
     transfer_buffer::{Buffer, TransferBuffer},
 };
 use std::{
-    fmt,
     io::{self, IoSlice},
     pin::Pin,
     sync::Arc,
@@ -66,15 +65,6 @@ enum State {
     Striped(Box<StripedStream>),
     Closing(BoxFuture<io::Result<()>>),
     Closed,
-}
-
-impl fmt::Debug for GroupStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let group = self.joinable.as_ref().map(|joinable| &joinable.group.group);
-        f.debug_struct("GroupStream")
-            .field("group", &group)
-            .finish()
-    }
 }
 
 impl GroupStream {

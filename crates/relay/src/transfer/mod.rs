@@ -286,9 +286,8 @@ impl Transfer<'_> {
             && !is_ending(&self.down)
     }
 
-    /// Polls the up direction. An error of the upstream leg waits for the other direction: a peer that refuses may close
-    /// before it has read everything, and its answer says more than the error; and a destination may have sent its
-    /// answer before it resets the connection.
+    /// Polls the up direction. An error of the upstream leg waits for the other direction. A peer that refuses may close
+    /// before it has read everything, and its answer says more. A destination may have answered before it resets.
     fn poll_up(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
         if self.is_up_broken {
             return Poll::Pending;

@@ -13,11 +13,11 @@ const ENOUGH_AFTER: Duration = Duration::from_secs(1);
 
 /// Updates the state of both limits until the relay drains, when it takes all permits itself.
 pub(crate) async fn watch(relay: &Relay) {
-    let mut shortage = Shortage::default();
+    let mut waits = DescriptorWaits::default();
     while relay.lifecycle.phase() == Phase::Run {
         let now = Instant::now();
         update_connection_limit(relay, now);
-        let is_short = shortage.is_short(exhaustion::retries(), now);
+        let is_short = waits.is_short(exhaustion::retries(), now);
         // The loops that accept log it.
         relay.descriptor_limit.set(is_short, now);
         sleep(PERIOD).await;
@@ -52,12 +52,12 @@ fn way_out(relay: &Relay, all: usize) -> &'static str {
 
 /// Whether descriptors are short, by the number of waits for them.
 #[derive(Debug, Default)]
-struct Shortage {
+struct DescriptorWaits {
     retries: u64,
     last_retry: Option<Instant>,
 }
 
-impl Shortage {
+impl DescriptorWaits {
     fn is_short(&mut self, retries: u64, now: Instant) -> bool {
         if std::mem::replace(&mut self.retries, retries) != retries {
             self.last_retry = Some(now);
@@ -72,12 +72,12 @@ mod tests {
 
     #[test]
     fn descriptors_are_short_until_a_second_without_a_wait() {
-        let (mut shortage, now) = (Shortage::default(), Instant::now());
+        let (mut waits, now) = (DescriptorWaits::default(), Instant::now());
         let at = |ms| now + Duration::from_millis(ms);
-        assert!(!shortage.is_short(0, at(0)));
-        assert!(shortage.is_short(1, at(100)));
-        assert!(shortage.is_short(1, at(1000)));
-        assert!(shortage.is_short(2, at(1050)));
-        assert!(!shortage.is_short(2, at(2050)));
+        assert!(!waits.is_short(0, at(0)));
+        assert!(waits.is_short(1, at(100)));
+        assert!(waits.is_short(1, at(1000)));
+        assert!(waits.is_short(2, at(1050)));
+        assert!(!waits.is_short(2, at(2050)));
     }
 }
