@@ -3,6 +3,7 @@
 
 pub(crate) mod candidates;
 pub(crate) mod connect;
+mod name_server_connections;
 mod name_servers;
 pub(crate) mod profile;
 pub(crate) mod resolver;

@@ -5,20 +5,12 @@
 //! also one that is later than the `timeout` of resolv.conf(5). A server that fails (SERVFAIL, REFUSED, no answer) says
 //! nothing about the name, so the next one is asked.
 
-use futures_util::{
-    future::Either,
-    stream::{FuturesUnordered, StreamExt as _},
-};
+use crate::leg::name_server_connections::NameServerConnections;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use hickory_resolver::{
-    ConnectionProvider, PoolContext, Resolver,
-    config::{
-        ConnectionConfig, NameServerConfig, ProtocolConfig, ResolveHosts, ResolverConfig,
-        ResolverOpts,
-    },
-    net::{
-        DnsError, NetError, NoRecords, runtime::TokioRuntimeProvider, udp::UdpClientStream,
-        xfer::DnsExchange,
-    },
+    Resolver,
+    config::{NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts},
+    net::{DnsError, NetError, NoRecords},
     proto::{
         op::ResponseCode,
         rr::{Name, RecordType},
@@ -27,9 +19,8 @@ use hickory_resolver::{
 use longhaul_admission::exhaustion;
 use longhaul_protocol::failure::Failure;
 use std::{
-    future::{Ready, ready},
     io,
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
     time::Duration,
 };
@@ -40,12 +31,6 @@ const SERVERS_MAX: usize = 3;
 
 /// Time that a server has before the next one is asked, too.
 const HEAD_START: Duration = Duration::from_millis(300);
-
-/// Queries for one record that a server gets over UDP, each from a socket of its own.
-const QUERIES: u8 = 3;
-
-/// Longest time between them.
-const QUERY_INTERVAL_MAX: Duration = Duration::from_secs(2);
 
 /// Bounds of glibc for `timeout` and `attempts`.
 const TIMEOUT_MAX: Duration = Duration::from_secs(30);
@@ -62,7 +47,7 @@ pub(crate) type Addresses = Result<Vec<IpAddr>, Failure>;
 
 /// Name servers, and the one that is asked first.
 pub(super) struct NameServers {
-    servers: Vec<Resolver<Connections>>,
+    servers: Vec<Resolver<NameServerConnections>>,
     /// The last one that answered.
     first: AtomicUsize,
 }
@@ -139,9 +124,9 @@ impl NameServers {
 fn client(
     config: &NameServerConfig,
     options: &ResolverOpts,
-) -> Result<Resolver<Connections>, NetError> {
+) -> Result<Resolver<NameServerConnections>, NetError> {
     let config = ResolverConfig::from_parts(None, Vec::new(), vec![config.clone()]);
-    let mut builder = Resolver::builder_with_config(config, Connections::default());
+    let mut builder = Resolver::builder_with_config(config, NameServerConnections::default());
     *builder.options_mut() = options.clone();
     builder.build()
 }
@@ -189,41 +174,4 @@ pub(super) fn addresses(lookup: &hickory_resolver::lookup::Lookup) -> Vec<IpAddr
     let ip = |record: &hickory_resolver::proto::rr::Record| record.data.ip_addr();
     let found = lookup.answers().iter().filter_map(ip);
     found.map(|ip| ip.to_canonical()).collect()
-}
-
-/// Opens connections to name servers. Hickory's own provider repeats a query over UDP within a second and gives up
-/// hearing answers with `timeout`; here it repeats less soon, and hears answers for all of the time that a server has.
-#[derive(Clone, Default)]
-struct Connections(TokioRuntimeProvider);
-
-impl ConnectionProvider for Connections {
-    type Conn = DnsExchange<TokioRuntimeProvider>;
-    type FutureConn = Either<
-        Ready<Result<Self::Conn, NetError>>,
-        <TokioRuntimeProvider as ConnectionProvider>::FutureConn,
-    >;
-    type RuntimeProvider = TokioRuntimeProvider;
-
-    fn new_connection(
-        &self,
-        ip: IpAddr,
-        config: &ConnectionConfig,
-        cx: &PoolContext,
-    ) -> Result<Self::FutureConn, NetError> {
-        if config.protocol != ProtocolConfig::Udp {
-            let connection = self.0.new_connection(ip, config, cx)?;
-            return Ok(Either::Right(connection));
-        }
-        let time = cx.options.timeout;
-        let interval = QUERY_INTERVAL_MAX.min(time / u32::from(QUERIES));
-        let stream = UdpClientStream::builder(SocketAddr::new(ip, config.port), self.0.clone())
-            .with_timeout(Some(time))
-            .with_max_retries(QUERIES)
-            .with_retry_interval_floor(interval.as_millis() as u64);
-        Ok(Either::Left(ready(Ok(stream.exchange()))))
-    }
-
-    fn runtime_provider(&self) -> &TokioRuntimeProvider {
-        &self.0
-    }
 }

@@ -412,6 +412,28 @@ fn answer_below_search_domain_does_not_hide_failed_name_servers() {
     }
 }
 
+/// Nobody listens at the port of the name server: ICMP says so at once, long before a time-out.
+#[test]
+fn closed_port_of_name_server_is_its_failure() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let server = NameServer::start(&[]);
+    let files = server.create_resolver_files("", "");
+    for address in ["127.255.255.254", "::1"] {
+        files.set_lines(&format!(
+            "nameserver {address}\noptions timeout:30 attempts:5\n"
+        ));
+        let relay = start(&files, &["--http", ANY]);
+        let answer = ask(&relay, "any.test");
+        assert!(answer.starts_with("HTTP/1.1 502"), "{address}: {answer}");
+        assert!(
+            answer.contains("the name servers failed"),
+            "{address}: {answer}"
+        );
+    }
+}
+
 /// The server answers the first query alone, after `timeout` has passed.
 #[test]
 fn takes_answer_that_is_later_than_timeout() {
