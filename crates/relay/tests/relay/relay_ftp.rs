@@ -113,6 +113,40 @@ fn downloads_files_on_every_route() {
     }
 }
 
+/// Data connections are striped as tunnels are.
+#[test]
+fn data_connections_use_several_streams() {
+    let records = tempfile::tempdir().unwrap();
+    let counters = records.path().join("far");
+    let far = Relay::start(&["--convert", ANY, "--counters", counters.to_str().unwrap()]);
+    let peer = far.address("convert").to_string();
+    let near = Relay::start(&["--http", ANY, "--peer", &peer, "--streams", "4"]);
+    let server = Ftpd::start("");
+    let large = content().repeat(12);
+    server.put("large", &large);
+    let url = |name: &str| format!("ftp://writer:secret@{}/{name}", server.at);
+    assert!(curl(&near, &[&url("large")]).stdout == large);
+    let file = server.home.path().join("large").display().to_string();
+    text(&curl(&near, &["-T", &file, &url("copy")]));
+    assert!(fs::read(server.home.path().join("copy")).unwrap() == large);
+    for relay in [near, far] {
+        let (status, log) = relay.stop();
+        assert!(status.success(), "{log}");
+    }
+    let records = fs::read_to_string(&counters).unwrap();
+    let records = records
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let striped: Vec<_> = records
+        .filter(|record| !record["downstream_streams"].is_null())
+        .collect();
+    assert_eq!(striped.len(), 2, "{striped:?}");
+    for record in striped {
+        assert_eq!(record["downstream_streams"].as_array().unwrap().len(), 4);
+        assert_eq!(record["ended"], "finished", "{record}");
+    }
+}
+
 #[test]
 fn downloads_file_through_tls_peer() {
     let directory = tempfile::tempdir().unwrap();

@@ -25,6 +25,10 @@ enum Epsv {
     DeadPort,
     /// Works; but then the server refuses the transfer with this line.
     Refuse(&'static str),
+    /// The same, after a reply that the transfer begins; the data connection stays open.
+    RefuseLate(&'static str),
+    /// Never replies.
+    Silent,
     Works,
 }
 
@@ -66,6 +70,7 @@ impl Server {
     fn serve(&self, mut client: TcpStream) {
         let (_closed, dead) = refusing_address();
         let mut data: Option<(TcpListener, bool)> = None;
+        let mut unused = Vec::new();
         let mut commands = BufReader::new(client.try_clone().unwrap());
         let mut reply = "220 ready".to_owned();
         loop {
@@ -86,6 +91,10 @@ impl Server {
                     let _ = client.write_all(line.as_bytes());
                     return;
                 }
+                ("EPSV", Epsv::Silent) => {
+                    let _ = commands.read_to_end(&mut Vec::new());
+                    return;
+                }
                 ("EPSV", Epsv::DeadPort) => format!("229 ok (|||{}|)", dead.port()),
                 ("EPSV", _) => {
                     let (listener, at) = listen_as_origin();
@@ -99,6 +108,11 @@ impl Server {
                     format!("227 Entering Passive Mode (192,0,2,1,{high},{low}).")
                 }
                 ("RETR" | "LIST" | "STOR", Epsv::Refuse(line)) if by_epsv => line.into(),
+                ("RETR" | "LIST" | "STOR", Epsv::RefuseLate(line)) if by_epsv => {
+                    client.write_all(b"150 go\r\n").unwrap();
+                    unused.push(accept(&data.take().unwrap().0));
+                    line.into()
+                }
                 ("RETR" | "LIST" | "STOR", _) => {
                     client.write_all(b"150 go\r\n").unwrap();
                     self.transfer(&verb, accept(&data.take().unwrap().0));
@@ -194,6 +208,58 @@ fn falls_back_to_pasv_whatever_goes_wrong_with_epsv() {
             assert_eq!(server.count("EPSV"), 3, "one for each request: {epsv:?}");
         }
     }
+}
+
+/// A server that announces the transfer and then can't use the data connection, which stays open.
+#[test]
+fn acts_on_refusal_after_the_start_of_a_transfer() {
+    let far = Relay::start(&["--convert", ANY]);
+    let peer = far.address("convert").to_string();
+    // No time-out ends a transfer.
+    let patient = ["--http", ANY, "--response-timeout", "10m"];
+    for peers in [vec![], vec!["--peer", &peer]] {
+        let relay = Relay::start(&[&patient, &peers[..]].concat());
+        for line in ["425 no data connection", "426 data connection reset"] {
+            let (server, at) = Server::start(Epsv::RefuseLate(line), &[]);
+            let found = ask(&relay, "GET", &format!("ftp://{at}/a.txt"), b"");
+            assert_eq!(found, (200, CONTENT.to_vec()), "{line}");
+            assert_eq!(ask(&relay, "GET", &format!("ftp://{at}/sub/"), b"").0, 200);
+            assert_eq!((server.count("EPSV"), server.count("PASV")), (2, 2));
+            // Bytes of the upload are gone, so it is not repeated.
+            let stored = ask(&relay, "PUT", &format!("ftp://{at}/b.txt"), b"mine");
+            assert_eq!(stored.0, 503, "{line}");
+        }
+        let (_server, at) =
+            Server::start(Epsv::RefuseLate("550 no such file"), &[("CWD ", "550 no")]);
+        assert_eq!(ask(&relay, "GET", &format!("ftp://{at}/a.txt"), b"").0, 404);
+    }
+}
+
+/// As behind a firewall that swallows commands that it does not know.
+#[test]
+fn falls_back_to_pasv_if_epsv_has_no_answer() {
+    let relay = Relay::start(&["--http", ANY, "--response-timeout", "1s"]);
+    let (server, at) = Server::start(Epsv::Silent, &[]);
+    let found = ask(&relay, "GET", &format!("ftp://{at}/a.txt"), b"");
+    assert_eq!(found, (200, CONTENT.to_vec()));
+    assert_eq!((server.count("EPSV"), server.count("PASV")), (1, 1));
+}
+
+#[test]
+fn error_names_the_port_that_failed() {
+    let relay = Relay::start(&["--http", ANY]);
+    let (_closed, dead) = refusing_address();
+    let [high, low] = dead.port().to_be_bytes();
+    let pasv = format!("227 Entering Passive Mode (127,0,0,1,{high},{low}).").leak();
+    let replies = vec![("PASV", &*pasv)].leak();
+    let (_server, at) = Server::start(Epsv::DeadPort, replies);
+    let (status, text) = ask(&relay, "GET", &format!("ftp://{at}/a.txt"), b"");
+    let text = String::from_utf8_lossy(&text).into_owned();
+    assert_eq!(status, 502, "{text}");
+    assert!(
+        text.contains(&format!("no data connection to {dead}")),
+        "{text}"
+    );
 }
 
 /// The working directory and the first byte are those of the request on the new control connection, too.

@@ -8,10 +8,10 @@
 use crate::{
     client_protocols::ftp::{
         control::Control,
+        data_connection::DataConnection,
         error::{FtpError, Step},
         url::Url,
     },
-    faults::fault::Fault,
     leg::stream::LegStream,
     route::request::Request,
     session::Session,
@@ -20,7 +20,7 @@ use longhaul_protocol::{
     destination::Destination,
     ftp::{Argument, Reply},
 };
-use std::{net::SocketAddr, sync::Arc};
+use std::sync::Arc;
 
 /// Server and user of a request.
 #[derive(Clone, Copy)]
@@ -84,17 +84,38 @@ impl<'a> Client<'a> {
         (step, verb): (Step, &'static str),
         argument: &Argument,
         first: u64,
-    ) -> Result<(LegStream, u64), FtpError> {
+    ) -> Result<(DataConnection, u64), FtpError> {
         loop {
+            let mut data = self.open_data_connection().await?;
             let was_extended = self.mode == Mode::Extended;
-            let data = self.open_data_connection().await?;
             let first = self.restart_at(first).await?;
-            match self.control.command(verb, argument).await? {
-                reply if reply.is_preliminary() => return Ok((data, first)),
-                reply if was_extended && is_data_connection_failure(&reply) => {
+            match self.begin((step, verb), argument, &mut data).await {
+                Err(error) if was_extended && error.is_data_connection_failure() => {
                     self.mode = Mode::Passive;
                 }
-                reply => return Err(FtpError::Refused(step, reply)),
+                begun => return begun.map(|()| (data, first)),
+            }
+        }
+    }
+
+    /// Starts a transfer over `data`. A download has started with its first byte: some servers announce it before they
+    /// have the data connection.
+    async fn begin(
+        &mut self,
+        (step, verb): (Step, &'static str),
+        argument: &Argument,
+        data: &mut DataConnection,
+    ) -> Result<(), FtpError> {
+        match self.control.command(verb, argument).await? {
+            reply if !reply.is_preliminary() => Err(FtpError::Refused(step, reply)),
+            _ if step == Step::Write => Ok(()),
+            _ => {
+                let started = self.control.during(step, data.wait_for_bytes()).await;
+                if let Err(FtpError::Refused(..)) = started {
+                    // The refusal is the last reply to `verb`.
+                    self.control.reply().await?;
+                }
+                started
             }
         }
     }
@@ -107,11 +128,16 @@ impl<'a> Client<'a> {
         Ok(if reply.is_intermediate() { first } else { 0 })
     }
 
-    async fn open_data_connection(&mut self) -> Result<LegStream, FtpError> {
+    async fn open_data_connection(&mut self) -> Result<DataConnection, FtpError> {
         if self.mode == Mode::Extended {
-            match self.open_extended().await {
-                Err(error) if !error.is_timeout() => self.mode = Mode::Passive,
-                opened => return opened,
+            let opened = self.open_extended().await;
+            let Err(error) = opened else {
+                return opened;
+            };
+            self.mode = Mode::Passive;
+            // A late reply would be taken for the one to PASV.
+            if error.is_timeout() {
+                self.log_in_again().await?;
             }
         }
         match self.open_passive().await {
@@ -123,29 +149,25 @@ impl<'a> Client<'a> {
         }
     }
 
-    async fn open_extended(&mut self) -> Result<LegStream, FtpError> {
-        let reply = self.control.command("EPSV", &Argument::default()).await?;
+    async fn open_extended(&mut self) -> Result<DataConnection, FtpError> {
+        let reply = self.control.extended_passive().await?;
         self.open(reply.extended_passive_port(), reply).await
     }
 
-    async fn open_passive(&mut self) -> Result<LegStream, FtpError> {
+    async fn open_passive(&mut self) -> Result<DataConnection, FtpError> {
         let reply = self.control.command("PASV", &Argument::default()).await?;
         self.open(reply.passive_port(), reply).await
     }
 
-    async fn open(&self, port: Option<u16>, reply: Reply) -> Result<LegStream, FtpError> {
+    async fn open(&self, port: Option<u16>, reply: Reply) -> Result<DataConnection, FtpError> {
         let port = port.ok_or(FtpError::Refused(Step::Other, reply))?;
         let to = match &self.host {
             Destination::Address(address) => Destination::from_ip(address.ip(), port),
             Destination::Name(name, _) => Destination::Name(name.clone(), port),
         };
-        Ok(open_connection(self.target.session, &to).await?.0)
+        let opened = DataConnection::open(self.target.session, &to).await;
+        opened.map_err(|fault| FtpError::NoData(to, fault))
     }
-}
-
-/// Whether the server could not use the data connection that EPSV opened, and no byte was sent over it.
-fn is_data_connection_failure(reply: &Reply) -> bool {
-    matches!(reply.code, 421 | 425 | 426)
 }
 
 /// Opens a control connection and logs in. Returns the host to which data connections go, too.
@@ -153,11 +175,15 @@ async fn connect(target: Target<'_>) -> Result<(Control, Destination), FtpError>
     let Target {
         session, server, ..
     } = target;
-    let (stream, address) = open_connection(session, server).await?;
+    let request = Request::to(server.clone(), Vec::new());
+    let upstream = session.open_and_await_answer(&request).await?;
+    // A FIN on close is harmless: only commands are sent.
+    upstream.leg.transport().fin_on_close();
+    let stream = LegStream::new(upstream.leg, true);
     let is_direct = matches!(session.direct_profile(server), Ok(Some(_)));
     // Uses the address that answered; behind a peer, only the name is known.
     let host = match is_direct {
-        true => Destination::Address(address),
+        true => Destination::Address(upstream.address),
         false => server.clone(),
     };
     let mut control = Control::new(stream, session.config.limits.response_timeout);
@@ -190,16 +216,4 @@ async fn authenticate(control: &mut Control, url: &Url) -> Result<(), FtpError> 
         true => Ok(()),
         false => Err(FtpError::Refused(Step::Login, reply)),
     }
-}
-
-/// Opens a connection on the client's route. The session keeps the leg, for the record and for RST.
-async fn open_connection(
-    session: &Session,
-    to: &Destination,
-) -> Result<(LegStream, SocketAddr), Fault> {
-    let request = Request::to(to.clone(), Vec::new());
-    let upstream = session.open_and_await_answer(&request).await?;
-    // A FIN on close is harmless: only commands are sent, except by uploads, which handle their own end.
-    upstream.leg.transport().fin_on_close();
-    Ok((LegStream::new(upstream.leg, true), upstream.address))
 }

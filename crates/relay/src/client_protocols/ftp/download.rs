@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! FTP download, streamed into an HTTP response.
 
-use crate::{
-    client_protocols::ftp::{
-        control::Control,
-        error::{FtpError, Step, with_limit},
-    },
-    leg::stream::LegStream,
+use crate::client_protocols::ftp::{
+    control::Control,
+    data_connection::DataConnection,
+    error::{FtpError, Step},
 };
 use bytes::{Bytes, BytesMut};
 use hyper::body::{Body, Frame};
@@ -14,7 +12,6 @@ use std::{
     io,
     pin::Pin,
     task::{Context, Poll},
-    time::Duration,
 };
 use tokio::{
     io::AsyncReadExt as _,
@@ -33,22 +30,17 @@ type Chunks = mpsc::Sender<io::Result<Bytes>>;
 pub(crate) struct Download(mpsc::Receiver<io::Result<Bytes>>);
 
 impl Download {
-    /// Reads in a task, which ends with the file, after `len` bytes, or when the client is gone;
-    /// then it releases the permits of its descriptors. The server must answer each read within
-    /// `limit`; time spent on a slow client does not count.
+    /// Reads in a task, which ends with the file, after the bytes of a range, or when the client is gone; then it
+    /// releases the permits of its descriptors. Time spent on a slow client is no time-out of the server.
     pub(super) fn start(
         mut control: Control,
-        (data, len): (LegStream, Option<u64>),
-        (limit, permits): (Duration, OwnedSemaphorePermit),
+        (data, extent): (DataConnection, Extent),
+        permits: OwnedSemaphorePermit,
     ) -> Self {
         let (sender, receiver) = mpsc::channel(CHUNKS_MAX);
         tokio::spawn(async move {
-            let left = sender.clone();
-            select! {
-                outcome = copy_chunks(&mut control, (data, len), &sender, limit) => if let Err(error) = outcome {
-                    let _ = sender.send(Err(error)).await;
-                },
-                () = left.closed() => {}
+            if let Err(error) = copy_chunks(&mut control, (data, extent), &sender).await {
+                let _ = sender.send(Err(error)).await;
             }
             drop(permits);
         });
@@ -56,27 +48,50 @@ impl Download {
     }
 }
 
+/// Bytes of a download.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Extent {
+    /// Bytes that the client expects, if that is known.
+    pub(super) expected: Option<u64>,
+    /// Whether the server would send more.
+    pub(super) is_cut: bool,
+}
+
 async fn copy_chunks(
     control: &mut Control,
-    (data, len): (LegStream, Option<u64>),
+    (data, extent): (DataConnection, Extent),
     chunks: &Chunks,
-    limit: Duration,
 ) -> io::Result<()> {
     let failed = |error: FtpError| io::Error::other(error);
-    let mut part = data.take(len.unwrap_or(u64::MAX));
+    let client_gone = || io::Error::from(io::ErrorKind::BrokenPipe);
+    let expected = extent.expected.unwrap_or(u64::MAX);
+    let mut part = data.take(if extent.is_cut { expected } else { u64::MAX });
+    let mut sent = 0;
     loop {
         let mut chunk = BytesMut::with_capacity(CHUNK_LEN);
-        let read = with_limit(limit, part.read_buf(&mut chunk)).await;
-        if read.map_err(failed)? == 0 {
-            // The rest was not requested; closing the connection makes the server abort.
-            if part.limit() == 0 {
-                return Ok(());
-            }
-            return control.confirm(Step::Read).await.map_err(failed);
+        let read = select! {
+            biased;
+            read = control.during(Step::Read, part.read_buf(&mut chunk)) => read.map_err(failed)?,
+            // A client that has everything may leave before the server ends the connection.
+            () = chunks.closed(), if sent < expected => return Err(client_gone()),
+        };
+        if read == 0 {
+            break;
         }
-        let client_gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
-        chunks.send(Ok(chunk.freeze())).await.map_err(client_gone)?;
+        sent += read as u64;
+        chunks
+            .send(Ok(chunk.freeze()))
+            .await
+            .map_err(|_| client_gone())?;
     }
+    // The rest was not requested; closing the connection makes the server abort.
+    if extent.is_cut && part.limit() == 0 {
+        return Ok(());
+    }
+    control.confirm(Step::Read).await.map_err(failed)?;
+    // The file is complete, however the connection ends.
+    let _ = part.get_mut().finish().await;
+    Ok(())
 }
 
 impl Body for Download {

@@ -2,7 +2,10 @@
 //! Failures of FTP commands, each with the step at which it happened: the same code means different things in each.
 
 use crate::faults::fault::Fault;
-use longhaul_protocol::ftp::{Reply, ReplyError};
+use longhaul_protocol::{
+    destination::Destination,
+    ftp::{Reply, ReplyError},
+};
 use std::{io, time::Duration};
 use tokio::time::timeout;
 
@@ -34,9 +37,12 @@ pub(super) enum FtpError {
     /// A connection failed, or a step took too long.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// A connection was not established.
+    /// The control connection was not established.
     #[error("{0}")]
     NotConnected(Fault),
+    /// The data connection was not established.
+    #[error("no data connection to {0}: {1}")]
+    NoData(Destination, Fault),
 }
 
 impl From<Fault> for FtpError {
@@ -54,6 +60,11 @@ impl FtpError {
     /// Whether the server gave no reply or no data in time.
     pub(super) fn is_timeout(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::TimedOut)
+    }
+
+    /// Whether the server could not use the data connection, and no byte was sent over it.
+    pub(super) fn is_data_connection_failure(&self) -> bool {
+        matches!(self, Self::Refused(_, reply) if matches!(reply.code, 421 | 425 | 426))
     }
 
     /// Whether the control connection is gone.

@@ -48,6 +48,7 @@ impl From<FtpError> for GatewayError {
         let reason = format!("the FTP server: {error}");
         match error {
             FtpError::NotConnected(fault) => fault.into(),
+            FtpError::NoData(_, fault) => Self::new(fault.failure.http(), reason),
             FtpError::Refused(step, reply) => Self::new(status(step, reply.code), reason),
             error if error.is_timeout() => {
                 Self::new(StatusCode::GATEWAY_TIMEOUT, "the FTP server does not reply")

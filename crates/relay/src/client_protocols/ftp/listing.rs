@@ -3,12 +3,12 @@
 
 use crate::client_protocols::ftp::{
     client::Client,
-    error::{FtpError, Step, with_limit},
+    error::{FtpError, Step},
 };
 use longhaul_protocol::ftp::{Argument, ListLine};
 use maud::{DOCTYPE, Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
-use std::{borrow::Cow, time::Duration};
+use std::borrow::Cow;
 use tokio::io::AsyncReadExt as _;
 
 /// Maximum bytes of a listing that are read. The page says so if the listing is longer.
@@ -24,9 +24,8 @@ pub(super) struct Listing {
     is_cut: bool,
 }
 
-/// Reads the listing of the working directory. The server may take `limit` for each reply, and as
-/// long for each further piece of the listing.
-pub(super) async fn read(client: &mut Client<'_>, limit: Duration) -> Result<Listing, FtpError> {
+/// Reads the listing of the working directory.
+pub(super) async fn read(client: &mut Client<'_>) -> Result<Listing, FtpError> {
     let whole = Argument::default();
     let (data, _) = client
         .start_transfer((Step::Read, "LIST"), &whole, 0)
@@ -34,7 +33,8 @@ pub(super) async fn read(client: &mut Client<'_>, limit: Duration) -> Result<Lis
     let mut data = data.take(LEN_MAX as u64);
     let (mut bytes, mut piece) = (Vec::new(), vec![0; READ_LEN]);
     loop {
-        match with_limit(limit, data.read(&mut piece)).await? {
+        let read = client.control.during(Step::Read, data.read(&mut piece));
+        match read.await? {
             0 => break,
             len => bytes.extend(&piece[..len]),
         }

@@ -4,6 +4,7 @@
 
 mod client;
 mod control;
+mod data_connection;
 mod download;
 mod error;
 pub(crate) mod gateway_error;
@@ -17,10 +18,11 @@ pub(crate) use url::Url;
 use crate::{
     client_protocols::ftp::{
         client::{Client, Target},
+        data_connection::DataConnection,
+        download::Extent,
         error::{FtpError, Step},
         gateway_error::GatewayError,
     },
-    leg::stream::LegStream,
     session::Session,
 };
 use bytes::Bytes;
@@ -30,7 +32,7 @@ use hyper::{
     header::{self, HeaderName, HeaderValue},
 };
 use longhaul_protocol::{byte_range::Part, destination::Destination};
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
 pub(crate) type Body = Either<Full<Bytes>, Download>;
@@ -48,7 +50,6 @@ pub(crate) async fn put(
 ) -> Result<Response<Body>, GatewayError> {
     store::check_put(url, headers)?;
     let _permits = session.try_acquire_permits(PERMITS)?;
-    let limit = session.config.limits.response_timeout;
     let client = Client::log_in(Target {
         session,
         server,
@@ -56,7 +57,7 @@ pub(crate) async fn put(
     })
     .await?;
     let mut response = Response::new(Either::Left(Full::default()));
-    *response.status_mut() = store::store(client, &url.path, body, limit).await?;
+    *response.status_mut() = store::store(client, &url.path, body).await?;
     Ok(response)
 }
 
@@ -68,7 +69,6 @@ pub(crate) async fn get(
     only_head: bool,
 ) -> Result<Response<Body>, GatewayError> {
     let permits = session.try_acquire_permits(PERMITS)?;
-    let limit = session.config.limits.response_timeout;
     let mut client = Client::log_in(Target {
         session,
         server,
@@ -76,22 +76,21 @@ pub(crate) async fn get(
     })
     .await?;
     match url.is_directory() {
-        true => list_directory(&mut client, url, limit).await,
-        false if only_head => download_file(client, url, None, (limit, permits)).await,
-        false => download_file(client, url, Some(headers), (limit, permits)).await,
+        true => list_directory(&mut client, url).await,
+        false if only_head => download_file(client, url, None, permits).await,
+        false => download_file(client, url, Some(headers), permits).await,
     }
 }
 
 async fn list_directory(
     client: &mut Client<'_>,
     url: &Url,
-    limit: Duration,
 ) -> Result<Response<Body>, GatewayError> {
     let path = url.path.as_bytes();
     if !path.is_empty() {
         client.change_directory(&url.path).await?;
     }
-    let listing = listing::read(client, limit).await?;
+    let listing = listing::read(client).await?;
     let page = listing::page(path, &listing).into_string();
     let mut response = Response::new(Either::Left(Full::from(page)));
     put_field(
@@ -107,7 +106,7 @@ async fn download_file(
     mut client: Client<'_>,
     url: &Url,
     fields: Option<&HeaderMap>,
-    (limit, permits): (Duration, OwnedSemaphorePermit),
+    permits: OwnedSemaphorePermit,
 ) -> Result<Response<Body>, GatewayError> {
     let size = client.control.command("SIZE", &url.path).await?.size();
     let time = client
@@ -128,8 +127,8 @@ async fn download_file(
             }
             retrieved => {
                 let (data, part) = retrieved?;
-                let len = read_limit(part, size);
-                let download = Download::start(client.control, (data, len), (limit, permits));
+                let extent = extent(part, size);
+                let download = Download::start(client.control, (data, extent), permits);
                 (Either::Right(download), part)
             }
         },
@@ -145,11 +144,17 @@ async fn download_file(
     Ok(response)
 }
 
-/// Bytes after which the download stops before the end of the file.
-fn read_limit(part: Part, size: Option<u64>) -> Option<u64> {
+/// Bytes of `part` of a file of `size` bytes.
+fn extent(part: Part, size: Option<u64>) -> Extent {
     match part {
-        Part::Bytes(first, last) if Some(last + 1) != size => Some(last + 1 - first),
-        _ => None,
+        Part::Bytes(first, last) => Extent {
+            expected: Some(last + 1 - first),
+            is_cut: Some(last + 1) != size,
+        },
+        Part::Whole | Part::Nothing => Extent {
+            expected: size,
+            is_cut: false,
+        },
     }
 }
 
@@ -181,7 +186,7 @@ async fn retrieve(
     client: &mut Client<'_>,
     url: &Url,
     part: Part,
-) -> Result<(LegStream, Part), FtpError> {
+) -> Result<(DataConnection, Part), FtpError> {
     let first = match part {
         Part::Bytes(first, _) => first,
         _ => 0,

@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! FTP upload: STOR for an HTTP PUT.
 
-use crate::{
-    client_protocols::ftp::{
-        client::Client,
-        error::{FtpError, Step, with_limit},
-        gateway_error::GatewayError,
-        url::Url,
-    },
-    leg::stream::LegStream,
+use crate::client_protocols::ftp::{
+    client::Client,
+    control::Control,
+    data_connection::DataConnection,
+    error::{FtpError, Step},
+    gateway_error::GatewayError,
+    url::Url,
 };
 use bytes::{Buf as _, Bytes};
 use http_body_util::BodyExt as _;
 use hyper::{HeaderMap, StatusCode, header};
 use longhaul_protocol::ftp::Argument;
-use std::time::Duration;
-use tokio::io::AsyncWriteExt as _;
 
 /// Refuses partial and conditional uploads: a part would replace the whole file, and a condition
 /// can't be held until the file is written.
@@ -41,21 +38,17 @@ pub(super) fn check_put(url: &Url, headers: &HeaderMap) -> Result<(), GatewayErr
 }
 
 /// Uploads the body under its final name, since servers have no common way to rename. Calls
-/// `invite` once the server accepts the body. The server must finish each step within `limit`; time
-/// spent on a slow client does not count.
+/// `invite` once the server accepts the body.
 pub(super) async fn store(
     mut client: Client<'_>,
     path: &Argument,
     (body, invite): (impl hyper::body::Body<Data = Bytes> + Unpin, impl FnOnce()),
-    limit: Duration,
 ) -> Result<StatusCode, GatewayError> {
     let known = client.control.command("SIZE", path).await?.size();
     let transfer = (Step::Write, "STOR");
     let (mut data, _) = client.start_transfer(transfer, path, 0).await?;
-    // An interrupted upload must not look complete.
-    data.stream.transport().reset_on_close();
     invite();
-    match upload(&mut data, body, limit).await? {
+    match upload(&mut client.control, &mut data, body).await? {
         // A server that stopped reading may have sent the reason.
         Err(error) => {
             client.control.confirm(Step::Write).await?;
@@ -71,19 +64,18 @@ pub(super) async fn store(
 
 /// Sends the body and its end. The inner error is one of the data connection.
 async fn upload(
-    data: &mut LegStream,
+    control: &mut Control,
+    data: &mut DataConnection,
     mut body: impl hyper::body::Body<Data = Bytes> + Unpin,
-    limit: Duration,
 ) -> Result<Result<(), FtpError>, GatewayError> {
     while let Some(frame) = body.frame().await {
         let cut = |_| GatewayError::new(StatusCode::BAD_REQUEST, "the upload was cut short");
         let mut bytes = frame.map_err(cut)?.into_data().unwrap_or_default();
         while bytes.has_remaining() {
-            if let Err(error) = with_limit(limit, data.write_buf(&mut bytes)).await {
+            if let Err(error) = control.during(Step::Write, data.send(&mut bytes)).await {
                 return Ok(Err(error));
             }
         }
     }
-    // FIN, and from here on a FIN on close.
-    Ok(with_limit(limit, data.shutdown()).await)
+    Ok(control.during(Step::Write, data.finish()).await)
 }
