@@ -15,7 +15,7 @@ use longhaul_protocol::networks::Prefix;
 use longhaul_protocol::{convert, destination::Destination};
 use longhaul_units::{Bytes, Time};
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv6Addr, SocketAddr},
     path::PathBuf,
     str::FromStr,
 };
@@ -352,11 +352,18 @@ impl FromStr for ConvertAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let alone = |_| text.parse::<IpAddr>().map(|ip| (ip, convert::PORT).into());
+        let bracketed = text
+            .strip_prefix('[')
+            .and_then(|text| text.strip_suffix(']'));
+        let ip = || match bracketed {
+            Some(ipv6) => ipv6.parse::<Ipv6Addr>().map(IpAddr::from),
+            None => text.parse::<IpAddr>(),
+        };
+        let alone = |_| ip().map(|ip| (ip, convert::PORT).into());
         let address = text.parse::<SocketAddr>().or_else(alone);
         address
             .map(Self)
-            .map_err(|_| "expected ADDRESS, ADDRESS:PORT or [IPv6]:PORT".to_owned())
+            .map_err(|_| "expected ADDRESS, ADDRESS:PORT, [IPv6] or [IPv6]:PORT".to_owned())
     }
 }
 
@@ -389,5 +396,27 @@ impl ValueEnum for Mode {
             Self::Copy => ("copy", "Through buffers of 256 KiB"),
         };
         Some(PossibleValue::new(name).help(help))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn port_of_convert_may_be_missing() {
+        for (text, address) in [
+            ("192.0.2.1", "192.0.2.1:5124"),
+            ("192.0.2.1:80", "192.0.2.1:80"),
+            ("::", "[::]:5124"),
+            ("[::]", "[::]:5124"),
+            ("[2001:db8::1]:80", "[2001:db8::1]:80"),
+        ] {
+            let parsed: ConvertAddress = text.parse().unwrap();
+            assert_eq!(parsed.0.to_string(), address);
+        }
+        for text in ["[192.0.2.1]", "[::", "::]", "[]", ":80", "[::]:", "host"] {
+            assert!(text.parse::<ConvertAddress>().is_err(), "{text}");
+        }
     }
 }

@@ -87,12 +87,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if passed.is_empty() {
         addresses::refuse_conflicts(&config)?;
     }
-    let open = |flag, path: &Option<PathBuf>| {
+    let open = |flag, key, path: &Option<PathBuf>| {
         let path = path.as_deref();
-        path.map(|path| RecordFile::open(flag, path)).transpose()
+        path.map(|path| RecordFile::open(flag, key, path))
+            .transpose()
     };
-    let counters = open("counters", &config.counters)?;
-    let access_log = open("access-log", &config.access_log)?;
+    let counters = open("counters", "counters.file", &config.counters)?;
+    let access_log = open("access-log", "counters.access_log", &config.access_log)?;
     let access_log = access_log.map(|file| file.with_format(config.access_log_format));
     // Set before there are threads, and reset when the relay has ended.
     let _probing = config.mtu_probing.then(enable_mtu_probing).transpose()?;

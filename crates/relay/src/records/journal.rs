@@ -111,13 +111,13 @@ struct Outage {
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
 impl RecordFile {
-    /// Opens `path` (`-` is standard output) for appending.
+    /// Opens `path` (`-` is standard output) for appending. It is the value of a flag or of a key.
     ///
     /// # Errors
     ///
     /// A path that can't be a file of this user is a [`Refusal::Usage`].
-    pub(crate) fn open(flag: &'static str, path: &Path) -> anyhow::Result<Self> {
-        let subject = format!("--{flag} {}", path.display());
+    pub(crate) fn open(flag: &'static str, key: &str, path: &Path) -> anyhow::Result<Self> {
+        let subject = format!("{} (--{flag}, {key})", path.display());
         let opened = match path == Path::new("-") {
             true => Ok(Self::new(flag, None, Box::new(io::stdout()))),
             false => Self::append_to(flag, path),
@@ -330,7 +330,7 @@ mod tests {
 
     /// Opens `path` on a disk with room for as many bytes as the counter says.
     fn open(path: &Path, room: usize) -> (RecordFile, Arc<AtomicUsize>) {
-        let mut file = RecordFile::open("counters", path).unwrap();
+        let mut file = RecordFile::open("counters", "counters.file", path).unwrap();
         let room = Arc::new(AtomicUsize::new(room));
         let on_disk = File::options().append(true).open(path).unwrap();
         file.out = Box::new(LimitedWriter(room.clone(), on_disk));
@@ -382,7 +382,7 @@ mod tests {
         let path = directory.path().join("records");
         for (before, want) in [("", "a\n"), ("x\n", "x\na\n"), ("tor", "tor\na\n")] {
             fs::write(&path, before).unwrap();
-            let mut file = RecordFile::open("counters", &path).unwrap();
+            let mut file = RecordFile::open("counters", "counters.file", &path).unwrap();
             assert!(file.write("a\n"));
             assert_eq!(fs::read_to_string(&path).unwrap(), want);
         }

@@ -394,8 +394,14 @@ fn record_says_who_ended_an_exchange() {
     client.shutdown(Shutdown::Write).unwrap();
     assert_eq!(parse_http_status(&read_http_head(&mut client)), 400);
     let record = &fixture.records(3)[2];
-    let got = fields(record, &["method", "status", "bytes_up", "ended"]);
-    assert_eq!(got, json!(["PUT", 400, 3, "failed"]));
+    let got = fields(
+        record,
+        &["method", "status", "bytes_up", "ended", "next_hop"],
+    );
+    assert_eq!(
+        got,
+        json!(["PUT", 400, 3, "client_aborted", at.to_string()])
+    );
     assert!(
         record["cause"].as_str().unwrap().contains("cut short"),
         "{record}"

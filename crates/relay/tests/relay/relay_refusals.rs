@@ -203,11 +203,11 @@ fn invalid_arguments_exit_with_code_2() {
         ),
         (
             vec!["--socks5", ANY, "--counters", "/no/such/counters"],
-            "--counters /no/such/counters: ",
+            "/no/such/counters (--counters, counters.file): ",
         ),
         (
             vec!["--socks5", ANY, "--access-log", "/tmp"],
-            "--access-log /tmp: ",
+            "/tmp (--access-log, counters.access_log): ",
         ),
         (vec!["--socks5", "127.0.0.1"], "ADDRESS:PORT or [IPv6]:PORT"),
         (vec!["--socks5", ANY, "--grace", "10"], "unit"),

@@ -78,9 +78,13 @@ impl RequestLog {
         self.record.user = None;
     }
 
-    /// Stores that the relay itself answers with an error.
+    /// Stores that the relay itself answers with an error. If the client has cut its own request short, it has aborted it.
     pub(super) fn fail(&mut self, cause: &str) {
         self.record.ended = EndReason::Failed;
+        if self.exchange.has_failed_request() {
+            self.record.ended = EndReason::ClientAborted;
+            self.set_destination();
+        }
         self.record.cause = Some(cause.to_owned());
     }
 
@@ -144,7 +148,7 @@ impl RequestLog {
 
     /// Stores that the response is complete.
     fn complete(&mut self) {
-        if self.record.ended == EndReason::ClientAborted {
+        if self.record.ended == EndReason::ClientAborted && self.record.cause.is_none() {
             self.record.ended = EndReason::Finished;
         }
     }
