@@ -8,6 +8,7 @@ pub mod disable_gso;
 mod option;
 pub mod packet_ring;
 pub mod process_sockets;
+pub mod send_buffer;
 pub mod sock_diag;
 pub mod socket;
 pub mod tcp_info;

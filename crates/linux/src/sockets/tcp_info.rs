@@ -3,7 +3,7 @@
 
 use super::option::{PlainOption, get_option};
 use serde::{Deserialize, Serialize};
-use std::{io, os::fd::AsFd};
+use std::{io, os::fd::AsFd, time::Duration};
 
 /// include/uapi/linux/tcp.h, `struct tcp_info`, up to `tcpi_rehash` (Linux 6.2). Older or newer
 /// kernels fill less or have more; fields that are not filled stay zero.
@@ -136,6 +136,11 @@ impl TcpInfo {
     pub fn of(socket: impl AsFd) -> io::Result<Self> {
         let raw: Raw = get_option(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
         Ok(raw.into())
+    }
+
+    /// Returns the round-trip time of the path without the queues on it.
+    pub fn base_rtt(&self) -> Duration {
+        Duration::from_micros(self.rtt_us.min(self.rtt_min_us).into())
     }
 }
 

@@ -6,22 +6,15 @@
 //! the limit, the operator has to know.
 
 use crate::faults::limited_leg::{Limit, LimitedLeg};
-use longhaul_linux::{socket, tcp_info::TcpInfo};
+use longhaul_linux::{
+    send_buffer::{self, RTT_MIN},
+    tcp_info::TcpInfo,
+};
 use longhaul_transport::leg::Leg;
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, Instant},
 };
-
-/// Round-trip time from which on a window matters. Below it, a host with default settings carries more than 3 Gbit/s.
-pub(crate) const RTT_MIN: Duration = Duration::from_millis(5);
-
-/// Linux's default for the third value of `net.ipv4.tcp_wmem`, in bytes.
-pub(crate) const SEND_BUFFER_DEFAULT: u64 = 4 << 20;
-
-/// Largest send buffer that the relay sets, in bytes: 1 Gbit/s at 250 ms, twice over for the kernel's bookkeeping, and
-/// twice for the growth of a round trip.
-const SEND_BUFFER_MAX: u64 = 128 << 20;
 
 /// Bytes between two looks at a leg, so that idle and slow legs cost nothing.
 const BYTES_PER_LOOK: usize = 256 * 1024;
@@ -59,7 +52,7 @@ impl SendWindow {
             return None;
         }
         let info = leg.transport().tcp_info()?;
-        self.next_look = Some(now + base_rtt(&info).max(RTT_MIN));
+        self.next_look = Some(now + info.base_rtt().max(RTT_MIN));
         if may_enlarge {
             enlarge(leg, &info);
         }
@@ -76,7 +69,7 @@ impl SendWindow {
         Some(LimitedLeg {
             to: leg.transport().peer_addr()?,
             limit,
-            rtt: infos.first().map(base_rtt)?,
+            rtt: infos.first().map(TcpInfo::base_rtt)?,
             streams: infos.len(),
             bytes_per_s: infos
                 .iter()
@@ -92,7 +85,7 @@ fn limit(info: &TcpInfo) -> Option<Limit> {
         true => (info.sndbuf_limited_us, Limit::SendBuffer),
         false => (info.rwnd_limited_us, Limit::ReceiveWindow),
     };
-    let is_long = Duration::from_micros(limited_us) >= LIMITED_MIN && base_rtt(info) >= RTT_MIN;
+    let is_long = Duration::from_micros(limited_us) >= LIMITED_MIN && info.base_rtt() >= RTT_MIN;
     let is_window_used = limit == Limit::SendBuffer || uses_receive_window(info);
     (is_long && is_window_used && !sees_queue(info) && limited_us * 2 >= info.busy_us)
         .then_some(limit)
@@ -101,7 +94,7 @@ fn limit(info: &TcpInfo) -> Option<Limit> {
 /// Whether the receive window is large, and as much is delivered in a round trip as half of it. A receiver that is slow
 /// takes less: that is no setting of its host.
 fn uses_receive_window(info: &TcpInfo) -> bool {
-    let in_rtt = info.delivery_rate_bytes_per_s as f64 * base_rtt(info).as_secs_f64();
+    let in_rtt = info.delivery_rate_bytes_per_s as f64 * info.base_rtt().as_secs_f64();
     info.send_window_bytes >= OPEN_WINDOW_MIN && 2.0 * in_rtt >= f64::from(info.send_window_bytes)
 }
 
@@ -110,32 +103,15 @@ fn sees_queue(info: &TcpInfo) -> bool {
     u64::from(info.rtt_us) * 4 > u64::from(info.rtt_min_us) * 5
 }
 
-/// Returns the round-trip time of the path without the queues on it.
-pub(crate) fn base_rtt(info: &TcpInfo) -> Duration {
-    Duration::from_micros(info.rtt_us.min(info.rtt_min_us).into())
-}
-
 /// Enlarges the send buffer if the congestion window will soon outgrow the kernel's maximum.
 fn enlarge(leg: &Leg, info: &TcpInfo) {
     static IS_REFUSED: AtomicBool = AtomicBool::new(false);
-    let (Some(bytes), Some(socket)) = (wanted_buffer(info), leg.transport().tcp()) else {
+    let Some(socket) = leg.transport().tcp().filter(|_| !IS_REFUSED.load(Relaxed)) else {
         return;
     };
-    if IS_REFUSED.load(Relaxed) || socket::send_buffer(&**socket).is_ok_and(|has| has >= bytes) {
-        return;
-    }
-    if socket::force_send_buffer(&**socket, bytes).is_err() {
+    if send_buffer::enlarge(&**socket, info).is_err() {
         IS_REFUSED.store(true, Relaxed);
     }
-}
-
-/// Returns the send buffer that a leg needs, in bytes, if it may need more than the kernel gives by itself: four
-/// congestion windows. Half of it is for the growth of one round trip, and the other half holds the window with the
-/// kernel's bookkeeping (`tcp_sndbuf_expand`, net/ipv4/tcp_input.c).
-fn wanted_buffer(info: &TcpInfo) -> Option<u64> {
-    let window = u64::from(info.cwnd_segments) * u64::from(info.mss_bytes);
-    let wanted = (4 * window).min(SEND_BUFFER_MAX);
-    (wanted > SEND_BUFFER_DEFAULT && base_rtt(info) >= RTT_MIN).then_some(wanted)
 }
 
 /// Widens the receive window of a leg whose bytes wait for those of other legs.
@@ -215,15 +191,6 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_outgrows_the_default_buffer_wants_four_times_its_size() {
-        let default_windows = (SEND_BUFFER_DEFAULT / 4000) as u32;
-        assert_eq!(wanted_buffer(&info(100_000, default_windows)), None);
-        assert_eq!(wanted_buffer(&info(100_000, 2000)), Some(8_000_000));
-        assert_eq!(wanted_buffer(&info(100_000, 50_000)), Some(SEND_BUFFER_MAX));
-        assert_eq!(wanted_buffer(&info(4_000, 2000)), None, "a short path");
-    }
-
-    #[test]
     fn a_receiver_that_is_slow_is_not_reported() {
         let slow = TcpInfo {
             rwnd_limited_us: 6_000_000,
@@ -256,15 +223,6 @@ mod tests {
             ..info(100_000, 100)
         };
         assert_eq!(limit(&queued), None);
-    }
-
-    #[test]
-    fn a_queue_on_a_short_path_makes_it_no_long_one() {
-        let queued = TcpInfo {
-            rtt_us: 50_000,
-            ..info(100, 2000)
-        };
-        assert_eq!(wanted_buffer(&queued), None);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bundle of legs that carry one connection, and what its two halves, sender and receiver, tell each other.
 
-use crate::{config::profile::Profile, leg::window::SEND_BUFFER_DEFAULT};
-use longhaul_linux::{sysctl, tcp_info::TcpInfo};
+use crate::config::profile::Profile;
+use longhaul_linux::{send_buffer, sysctl, tcp_info::TcpInfo};
 use longhaul_transport::leg::Leg;
 use parking_lot::{Mutex, MutexGuard};
 use std::{
@@ -87,7 +87,7 @@ fn largest_send_buffer(profile: &Profile) -> u64 {
             .parse()
             .ok()
     };
-    fixed.or_else(tuned).unwrap_or(SEND_BUFFER_DEFAULT)
+    fixed.or_else(tuned).unwrap_or(send_buffer::KERNEL_DEFAULT)
 }
 
 #[derive(Debug)]

@@ -8,8 +8,7 @@
 //! windows need. A queue on the path tells that the line is the limit: further legs would only add to the queue, and lose
 //! their first segments there.
 
-use crate::leg::window::{RTT_MIN, base_rtt};
-use longhaul_linux::tcp_info::TcpInfo;
+use longhaul_linux::{send_buffer::RTT_MIN, tcp_info::TcpInfo};
 use std::time::{Duration, Instant};
 
 /// Time without a limited leg after which fewer legs are used: some slow starts long.
@@ -75,7 +74,7 @@ impl Demand {
         for (leg, info) in self.legs.iter_mut().zip(used) {
             let since = leg.limited_since(info);
             let is_waiting = since > 0 && since * 2 >= elapsed;
-            is_any |= base_rtt(info) >= RTT_MIN
+            is_any |= info.base_rtt() >= RTT_MIN
                 && !sees_queue(info)
                 && (is_waiting || cwnd_bytes(info) >= window);
         }

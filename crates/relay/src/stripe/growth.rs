@@ -6,8 +6,7 @@
 //! limit: as long as further legs take to join. The relay that connects sees this in both directions. Legs that the
 //! sender then does not need cost their sockets only.
 
-use crate::leg::window::{RTT_MIN, base_rtt};
-use longhaul_linux::tcp_info::TcpInfo;
+use longhaul_linux::{send_buffer::RTT_MIN, tcp_info::TcpInfo};
 use longhaul_transport::{leg::Leg, transport::TransportStream};
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
@@ -91,7 +90,7 @@ impl Look {
         Self {
             at,
             bytes: info.acked_bytes + info.received_bytes,
-            rtt: base_rtt(info).max(RTT_MIN / 2),
+            rtt: info.base_rtt().max(RTT_MIN / 2),
         }
     }
 

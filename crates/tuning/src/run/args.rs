@@ -6,7 +6,7 @@
 )]
 
 use longhaul_units::{BitRate, Bytes, Time};
-use std::{ffi::OsString, path::PathBuf};
+use std::{ffi::OsString, path::PathBuf, str::FromStr};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -93,9 +93,14 @@ pub struct Args {
     /// DSCP of packets, 0 to 63
     #[arg(long, value_name = "N", help_heading = "Other socket options")]
     pub(super) dscp: Option<u8>,
-    /// Fixed send buffer, 4KiB to 1GiB; ends autotuning
-    #[arg(long, value_name = "BYTES", help_heading = "Other socket options")]
-    pub(super) send_buffer: Option<Bytes>,
+    /// Fixed send buffer, 4KiB to 1GiB; ends autotuning. "kernel" keeps to net.ipv4.tcp_wmem
+    /// [default: grows with the congestion window, up to 128MiB]
+    #[arg(
+        long,
+        value_name = "BYTES|kernel",
+        help_heading = "Other socket options"
+    )]
+    pub(super) send_buffer: Option<SendBuffer>,
     /// Fixed receive buffer, 4KiB to 1GiB; ends autotuning
     #[arg(long, value_name = "BYTES", help_heading = "Other socket options")]
     pub(super) receive_buffer: Option<Bytes>,
@@ -113,6 +118,25 @@ pub struct Args {
     /// The program and its arguments
     #[arg(required = true, value_name = "PROGRAM", trailing_var_arg = true)]
     pub(super) command: Vec<OsString>,
+}
+
+/// Value of `--send-buffer`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SendBuffer {
+    /// What the kernel gives by itself.
+    Kernel,
+    Fixed(Bytes),
+}
+
+impl FromStr for SendBuffer {
+    type Err = <Bytes as FromStr>::Err;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "kernel" => Ok(Self::Kernel),
+            bytes => bytes.parse().map(Self::Fixed),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -2,7 +2,7 @@
 //! BPF programs and pacing for the sockets of a cgroup while a program runs in it. All of them end with this
 //! process, however it ends; connections keep their settings.
 
-use super::profile::ProgramConfig;
+use super::{profile::ProgramConfig, send_buffers::SendBuffers};
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
 use longhaul_congestion::{
@@ -36,6 +36,7 @@ pub(super) struct Attachments {
     _ack_pacing: Option<AckPacing>,
     /// Number of sockets that send without GSO.
     sockets_without_gso: Option<Arc<AtomicUsize>>,
+    send_buffers: Option<SendBuffers>,
     /// Congestion control of longhaul's, loaded while a process holds it.
     _congestion_control: Option<Lease>,
 }
@@ -69,11 +70,15 @@ impl Attachments {
             true => Some(spawn_socket_watcher(&profile, cgroup)?),
             false => None,
         };
+        let send_buffers = config
+            .enlarge_send_buffers
+            .then(|| SendBuffers::new(cgroup));
         Ok(Self {
             profile,
             acks: acks.transpose().map_err(Error::refusal)?,
             _ack_pacing: ack_pacing,
             sockets_without_gso,
+            send_buffers: send_buffers.transpose()?,
             _congestion_control: lease,
         })
     }
@@ -85,6 +90,11 @@ impl Attachments {
     /// Returns the counts of acknowledgements, if they are thinned or paced.
     pub(super) fn acks(&self) -> Option<ack_thin::Counts> {
         self.acks.as_ref().map(ack_thin::AckControl::counts)
+    }
+
+    /// Returns the send buffers, if they may be enlarged.
+    pub(super) fn send_buffers(&self) -> Option<&SendBuffers> {
+        self.send_buffers.as_ref()
     }
 
     /// Returns the number of sockets that send without GSO, if that was requested.

@@ -11,6 +11,7 @@ mod attachments;
 mod profile;
 mod program;
 mod record;
+mod send_buffers;
 
 use anyhow::{Context, Result};
 pub use args::Args;
@@ -26,6 +27,7 @@ use longhaul_linux::{
 use profile::ProgramConfig;
 use program::Program;
 use record::Record;
+use send_buffers::SendBuffers;
 use std::{
     fs::File,
     io::{self, Write},
@@ -58,6 +60,8 @@ fn supervise(config: &ProgramConfig, program: &Program) -> Result<Record> {
     let cgroup = TransientCgroup::create(PREFIX).map_err(cgroup_refusal)?;
     let (attachments, running) = start(config, program, &cgroup, &signals).map_err(as_refusal)?;
     let started_at = Instant::now();
+    let send_buffers = attachments.send_buffers();
+    send_buffers.inspect(|buffers| buffers.watch());
     let pid = running.id();
     let status = running.wait()?;
     Ok(Record {
@@ -68,6 +72,8 @@ fn supervise(config: &ProgramConfig, program: &Program) -> Result<Record> {
         congestion_control: config.profile.congestion_control.clone(),
         sockets_without_gso: attachments.sockets_without_gso(),
         acks: attachments.acks(),
+        largest_send_buffer: send_buffers.and_then(SendBuffers::largest),
+        send_buffer_error: send_buffers.and_then(SendBuffers::error),
         counts: attachments.counts()?,
     })
 }

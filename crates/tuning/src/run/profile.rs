@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Turns flags into the profile of the sockets: units, ranges, and congestion controls by name.
 
-use super::args::{Args, Switch};
+use super::args::{Args, SendBuffer, Switch};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_congestion::{
@@ -25,6 +25,8 @@ pub(super) struct ProgramConfig {
     pub(super) congestion_control: Option<Choice>,
     /// Whether sockets send single segments, without GSO.
     pub(super) disable_gso: bool,
+    /// Whether send buffers may grow beyond the kernel's bound.
+    pub(super) enlarge_send_buffers: bool,
     /// Thinning of acknowledgements.
     pub(super) acks: Option<ack_thin::Settings>,
     /// Interface for pacing of acknowledgements, and their number a second.
@@ -48,6 +50,7 @@ impl ProgramConfig {
             profile,
             congestion_control,
             disable_gso: gso == Switch::Off,
+            enlarge_send_buffers: args.send_buffer.is_none(),
             acks: acks(args)?,
             ack_rate: ack_rate(args)?,
         })
@@ -174,10 +177,17 @@ fn settings(args: &Args, paced: bool) -> Result<Profile> {
         user_timeout_ms: args.user_timeout.map(milliseconds),
         mss: number("--mss", args.mss, 88..=32767, "88 to 32767 bytes")?,
         dscp: number("--dscp", args.dscp.map(u32::from), 0..=63, "0 to 63")?.map(|dscp| dscp as u8),
-        send_buffer: buffer("--send-buffer", args.send_buffer)?,
+        send_buffer: buffer("--send-buffer", fixed_send_buffer(args))?,
         receive_buffer: buffer("--receive-buffer", args.receive_buffer)?,
         ..Profile::default()
     })
+}
+
+fn fixed_send_buffer(args: &Args) -> Option<Bytes> {
+    match args.send_buffer {
+        Some(SendBuffer::Fixed(size)) => Some(size),
+        Some(SendBuffer::Kernel) | None => None,
+    }
 }
 
 fn buffer(flag: &str, size: Option<Bytes>) -> Result<Option<u32>> {
@@ -330,6 +340,16 @@ mod tests {
                     "{value}: {message}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn send_buffers_grow_unless_a_size_is_named() {
+        assert!(wanted(&[]).unwrap().enlarge_send_buffers);
+        for (value, size) in [("kernel", None), ("1MiB", Some(1 << 20))] {
+            let config = wanted(&["--send-buffer", value]).unwrap();
+            assert!(!config.enlarge_send_buffers);
+            assert_eq!(config.profile.send_buffer, size);
         }
     }
 

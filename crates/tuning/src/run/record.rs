@@ -22,6 +22,15 @@ pub(super) struct Record {
     /// Counts of acknowledgements without data: sent, withheld and late.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) acks: Option<ack_thin::Counts>,
+    /// Largest send buffer that longhaul set, in bytes as the kernel counts them.
+    #[serde(
+        rename = "largest_send_buffer_bytes",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub(super) largest_send_buffer: Option<u64>,
+    /// Why a send buffer was not enlarged.
+    #[serde(skip)]
+    pub(super) send_buffer_error: Option<io::Error>,
     #[serde(flatten)]
     pub(super) counts: Counts,
 }
@@ -49,8 +58,11 @@ impl Record {
         let acks = self.acks.map_or(String::new(), |acks| {
             format!(", {} of {} ACKs sent", acks.sent(), acks.generated)
         });
+        let buffer = self.largest_send_buffer.map_or(String::new(), |bytes| {
+            format!(", send buffers of up to {}", Bytes::new(bytes))
+        });
         format!(
-            "{}: {}{cc}, {} sent, {} received, {} segments retransmitted{acks}{open}",
+            "{}: {}{cc}, {} sent, {} received, {} segments retransmitted{acks}{buffer}{open}",
             self.program,
             counted(connections, "connection"),
             Bytes::new(bytes_acked),
@@ -61,11 +73,13 @@ impl Record {
 
     /// Returns a line for each setting that the kernel refused.
     pub(super) fn refusals(&self) -> impl Iterator<Item = String> {
-        self.counts.refused.iter().map(|refused| {
+        let refused = self.counts.refused.iter().map(|refused| {
             let why = io::Error::from_raw_os_error(refused.errno as i32);
             let (setting, sockets) = (refused.setting, refused.sockets);
             format!("{setting}: the kernel refused it for {sockets} sockets: {why}")
-        })
+        });
+        let bound = |error| format!("send buffers stay within net.ipv4.tcp_wmem: {error}");
+        refused.chain(self.send_buffer_error.as_ref().map(bound))
     }
 }
 
@@ -83,6 +97,8 @@ mod tests {
             congestion_control: Some("lh_htcp".into()),
             sockets_without_gso: None,
             acks: None,
+            largest_send_buffer: None,
+            send_buffer_error: None,
             counts: Counts {
                 connected: 2,
                 closed: 1,

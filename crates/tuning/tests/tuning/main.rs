@@ -15,6 +15,7 @@ mod run_ack_control;
 mod run_program;
 mod run_programs;
 mod run_refusals;
+mod run_send_buffers;
 mod run_sockets;
 mod run_traces;
 mod streams;
