@@ -412,7 +412,7 @@ fn answer_below_search_domain_does_not_hide_failed_name_servers() {
     }
 }
 
-/// Nobody listens at the port of the name server: ICMP says so at once, long before a time-out.
+/// A name server whose port is closed: ICMP says so at once, long before a time-out.
 #[test]
 fn closed_port_of_name_server_is_its_failure() {
     if !may_use_namespaces() {

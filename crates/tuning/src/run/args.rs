@@ -123,7 +123,7 @@ pub struct Args {
 /// Value of `--send-buffer`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SendBuffer {
-    /// What the kernel gives by itself.
+    /// The size that the kernel gives by itself.
     Kernel,
     Fixed(Bytes),
 }

@@ -28,7 +28,7 @@ pub fn dropping_chains(family: Family, port: u16) -> Result<Vec<String>, NftErro
 
 fn dropping(chains: &[Chain<'_>]) -> Vec<String> {
     let dropping = chains.iter().filter(|chain| chain.drops(chains));
-    dropping.map(|chain| chain.name()).collect()
+    dropping.map(Chain::name).collect()
 }
 
 /// Most chains that are followed one from another. The kernel allows 16.

@@ -21,7 +21,7 @@ const FIRST_LEN: usize = 16 * 1024;
 /// A data connection. Unless [`Self::finish`] ends it, it is reset: an interrupted upload must not look complete.
 pub(super) struct DataConnection {
     stream: GroupStream,
-    /// What [`Self::wait_for_bytes`] has read.
+    /// Bytes that [`Self::wait_for_bytes`] has read.
     first: BytesMut,
 }
 
