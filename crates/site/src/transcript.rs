@@ -228,7 +228,7 @@ mod tests {
     use longhaul_transfer::protocol::{
         control::{Rendezvous, Task},
         hello::Hello,
-        options::{Options, Pacing, Streams, Switch, Transport},
+        options::{DeletionLimit, Options, Pacing, Streams, Switch, Transport},
         sources::Sources,
     };
 
@@ -282,6 +282,8 @@ mod tests {
                 dry_run: false,
                 checksum: false,
                 delete: false,
+                max_delete: DeletionLimit::NoAccident,
+                trash_s: None,
                 update: false,
                 one_file_system: false,
                 rules: Vec::new(),

@@ -394,7 +394,8 @@ fn copy_removes_no_export() {
     fs::write(folder.path().join("new"), "x").unwrap();
     let client = Client::with_tokens(&[(&web.site, &web.token)]);
     let from = format!("{}/", folder.path().display());
-    client.copy_fails(1, &["--delete", &from, &web.site.at("")]);
+    let delete = ["--delete", "--max-delete", "100%"];
+    client.copy_fails(1, &[&delete[..], &[&from, &web.site.at("")]].concat());
     assert!(web.data("inner").is_dir() && web.data("new").exists());
     symlink("/etc", folder.path().join("inner")).unwrap();
     client.copy_fails(1, &[&from, &web.site.at("")]);

@@ -6,6 +6,9 @@
 //! outside of copied directories, those that a pattern excludes, and internal files. Pieces of
 //! extra files are removed, although they are internal files ([`crate::piece`]): they are what this
 //! host has of the file.
+//!
+//! Many file systems ignore case, or normalise Unicode. There an entry of the source may be present under another name
+//! than the source's. It is the source's entry that would be lost, so it gets the source's name instead.
 
 use crate::{
     entry::{Entry, Kind},
@@ -14,6 +17,7 @@ use crate::{
     root::{Failure, Names, Root},
     tree::{
         filter::{Filter, Verdict},
+        same_names::folded,
         scan::ScanEnd,
     },
 };
@@ -45,8 +49,24 @@ pub struct DeletionPlan<'a> {
     top: Frame,
     /// The root itself is a copied directory.
     top_copied: bool,
-    found: BTreeSet<RelPath>,
-    failures: Vec<Failure>,
+    extras: Extras,
+    /// Entries that stay with all their contents.
+    kept_trees: Vec<RelPath>,
+}
+
+/// How copied directories at the destination differ from the source.
+#[derive(Debug, Default)]
+pub struct Extras {
+    /// Entries that the source does not have. A directory stands for its contents.
+    pub found: BTreeSet<RelPath>,
+    /// Entries that the file system takes for ones of the source, with the paths that these have.
+    pub renamed: Vec<(RelPath, RelPath)>,
+    /// Number of entries of the source.
+    pub source_entries: u64,
+    /// Number of entries that source and destination have.
+    pub common: u64,
+    /// Errors at the destination.
+    pub failures: Vec<Failure>,
 }
 
 /// Names that the source has in a directory.
@@ -68,8 +88,8 @@ impl<'a> DeletionPlan<'a> {
             frames: Vec::new(),
             top: Frame::default(),
             top_copied: false,
-            found: BTreeSet::new(),
-            failures: Vec::new(),
+            extras: Extras::default(),
+            kept_trees: Vec::new(),
         }
     }
 
@@ -80,13 +100,24 @@ impl<'a> DeletionPlan<'a> {
 
     /// Records an entry of the source.
     pub fn add_entry(&mut self, entry: &Entry) {
-        self.record_name(&entry.path);
-        if entry.kind == Kind::Directory {
+        self.add(&entry.path, entry.kind == Kind::Directory);
+    }
+
+    /// Records an entry of the source by its path.
+    pub fn add(&mut self, path: &RelPath, is_directory: bool) {
+        self.record_name(path);
+        self.extras.source_entries += 1;
+        if is_directory {
             self.frames.push(Frame {
-                path: Some(entry.path.clone()),
+                path: Some(path.clone()),
                 ..Frame::default()
             });
         }
+    }
+
+    /// Records that nothing at or below `path` is deleted, whatever the source has there.
+    pub fn keep_tree(&mut self, path: RelPath) {
+        self.kept_trees.push(path);
     }
 
     /// Records an entry that the source has but does not copy, or whose contents it does not copy.
@@ -120,36 +151,73 @@ impl<'a> DeletionPlan<'a> {
     }
 
     fn compare(&mut self, frame: &Frame) {
-        match self.extra_entries(frame) {
-            Ok(found) => self.found.extend(found),
+        match self.compare_names(frame) {
+            Ok(()) => {}
             // A directory that does not exist yet has no extra entries.
             Err(failure) if failure.is_not_found() => {}
-            Err(failure) => self.failures.push(failure),
+            Err(failure) => self.extras.failures.push(failure),
         }
     }
 
-    fn extra_entries(&self, frame: &Frame) -> Result<Vec<RelPath>, Failure> {
+    fn compare_names(&mut self, frame: &Frame) -> Result<(), Failure> {
         if frame.contents_unscanned {
-            return Ok(Vec::new());
+            return Ok(());
         }
-        let (names, error) = self.root.list(frame.path.as_ref())?;
+        let dir = frame.path.as_ref();
+        let (names, error) = self.root.list(dir)?;
         if let Some(error) = error {
             return Err(error);
         }
-        let files = files_with_pieces(self.root, frame.path.as_ref(), &names)?;
+        let files = files_with_pieces(self.root, dir, &names)?;
         let pieces = files.iter().map(AsRef::as_ref);
         let all = names
             .iter()
             .filter(|name| !name.starts_with(INTERNAL_PREFIX));
-        let extra_names = all
+        let (common, extra): (Vec<&[u8]>, Vec<&[u8]>) = all
             .chain(pieces)
-            .filter(|name| !frame.names.contains(*name));
+            .partition(|name| frame.names.contains(*name));
         let mut found = Vec::new();
-        for name in extra_names {
-            found.push(path_in(frame.path.as_ref(), name)?);
+        for name in extra {
+            found.push(path_in(dir, name)?);
         }
         found.retain(|path| !self.is_excluded(path) && !self.is_on_other_file_system(path));
-        Ok(found)
+        let renamed = self.renamed(frame, &names, &found)?;
+        found.retain(|path| renamed.iter().all(|(old, _)| old != path));
+        self.extras.common += (common.len() + renamed.len()) as u64;
+        self.extras.found.extend(found);
+        self.extras.renamed.extend(renamed);
+        Ok(())
+    }
+
+    /// Returns those of the entries `found` that the file system takes for ones of the source.
+    fn renamed(
+        &self,
+        frame: &Frame,
+        names: &Names,
+        found: &[RelPath],
+    ) -> Result<Vec<(RelPath, RelPath)>, Failure> {
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        // A name that is not listed, and yet exists, stands for a listed one.
+        let mut unlisted = Vec::new();
+        for name in frame.names.iter().filter(|name| !names.contains(name)) {
+            let path = path_in(frame.path.as_ref(), name)?;
+            if let Ok(stat) = self.root.stat(&path) {
+                unlisted.push((folded(name), (stat.st_dev, stat.st_ino), path));
+            }
+        }
+        let source_path = |path: &RelPath| {
+            let stat = self.root.stat(path).ok()?;
+            let (folded, identity) = (folded(path.name()), (stat.st_dev, stat.st_ino));
+            // Some FUSE file systems have an inode number for each name.
+            let is_same = |of: &&(Vec<u8>, (u64, u64), RelPath)| of.0 == folded || of.1 == identity;
+            unlisted.iter().find(is_same).map(|(.., path)| path.clone())
+        };
+        let renamed = found
+            .iter()
+            .filter_map(|path| Some((path.clone(), source_path(path)?)));
+        Ok(renamed.collect())
     }
 
     /// With `-x`: whether the entry is on another file system than the copied directory.
@@ -165,15 +233,11 @@ impl<'a> DeletionPlan<'a> {
         is_excluded(self.root, self.filter, path)
     }
 
-    /// Paths of all extra entries, if the whole source was read. A directory stands for its
-    /// contents. Also returns the errors at the destination.
+    /// Returns all differences, if the whole source was read.
     ///
     /// # Errors
     /// The source was not read to its end, or not without errors.
-    pub fn finish(
-        mut self,
-        source: ScanEnd,
-    ) -> Result<(Vec<RelPath>, Vec<Failure>), DeletionRefused> {
+    pub fn finish(mut self, source: ScanEnd) -> Result<Extras, DeletionRefused> {
         match source {
             ScanEnd::Complete => {}
             ScanEnd::Failures(failures) => return Err(DeletionRefused::Failures(failures)),
@@ -186,7 +250,18 @@ impl<'a> DeletionPlan<'a> {
             let top = std::mem::take(&mut self.top);
             self.compare(&top);
         }
-        Ok((self.found.into_iter().collect(), self.failures))
+        let Self {
+            mut extras,
+            kept_trees,
+            ..
+        } = self;
+        let is_kept = |path: &RelPath| {
+            let mut trees = kept_trees.iter();
+            trees.any(|tree| path == tree || path.strip_prefix(tree).is_some())
+        };
+        extras.found.retain(|path| !is_kept(path));
+        extras.renamed.retain(|(path, _)| !is_kept(path));
+        Ok(extras)
     }
 }
 
@@ -257,6 +332,7 @@ pub fn remove_all(root: &Root, filter: &Filter, path: &RelPath) -> (u64, Vec<Fai
         root,
         filter,
         home_device: home_device(root, filter, path),
+        keeps_internal: true,
         removed: 0,
         failures: Vec::new(),
     };
@@ -264,6 +340,21 @@ pub fn remove_all(root: &Root, filter: &Filter, path: &RelPath) -> (u64, Vec<Fai
     let _ = root.make_writable(path.parent().as_ref());
     removal.remove_tree(path, parent_verdict);
     (removal.removed, removal.failures)
+}
+
+/// Removes `path` with all its contents, internal files too. Returns the failures.
+#[must_use]
+pub(super) fn remove_whole(root: &Root, path: &RelPath) -> Vec<Failure> {
+    let mut removal = Removal {
+        root,
+        filter: &Filter::default(),
+        home_device: None,
+        keeps_internal: false,
+        removed: 0,
+        failures: Vec::new(),
+    };
+    removal.remove_tree(path, Verdict::Unmatched);
+    removal.failures
 }
 
 /// Lists the entries that [`remove_all`] would remove, contents before their directory. Calls
@@ -347,6 +438,7 @@ struct Removal<'a> {
     root: &'a Root,
     filter: &'a Filter,
     home_device: Option<u64>,
+    keeps_internal: bool,
     removed: u64,
     failures: Vec<Failure>,
 }
@@ -389,7 +481,8 @@ impl Removal<'_> {
             Verdict::Excluded => parent_verdict,
             _ => self.filter.verdict(path, directory, parent_verdict),
         };
-        if path.is_internal() || on_other_file_system || verdict == Verdict::Excluded {
+        let is_kept = self.keeps_internal && path.is_internal();
+        if is_kept || on_other_file_system || verdict == Verdict::Excluded {
             return Ok(());
         }
         if piece::exists(self.root, path) {

@@ -22,7 +22,7 @@ mod verify;
 #[cfg_attr(not(feature = "leases"), path = "no_workers.rs")]
 mod workers;
 
-pub use args::command::Args;
+pub use args::{command::Args, parse_trash};
 pub use location::{Host, Location};
 pub use run::run;
 pub use session::keyring::Keyring;

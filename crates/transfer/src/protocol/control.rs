@@ -62,6 +62,14 @@ pub enum Task {
     FindProbe(u128),
 }
 
+impl Task {
+    /// Whether the source first names all its entries, so that the target refuses to remove too many of its own before
+    /// anything is changed.
+    pub fn plans_deletion(&self, options: &Options) -> bool {
+        options.delete && !options.dry_run && *self == Self::Whole
+    }
+}
+
 /// Pass of a gathering copy from several hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Pass {
@@ -162,7 +170,7 @@ mod tests {
     use crate::protocol::{
         hello::Hello,
         message::{read, write},
-        options::{Pacing, Rule, Streams, Switch, Transport},
+        options::{DeletionLimit, Pacing, Rule, Streams, Switch, Transport},
         report::{Action, PlannedAction, Progress, Report, StreamStats},
     };
     use longhaul_store::tree::preserve::Preserve;
@@ -187,6 +195,8 @@ mod tests {
                 dry_run: false,
                 checksum: true,
                 delete: true,
+                max_delete: DeletionLimit::Percent(50),
+                trash_s: Some(86_400),
                 update: false,
                 one_file_system: true,
                 rules: vec![

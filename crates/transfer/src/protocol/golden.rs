@@ -10,7 +10,7 @@ use super::{
     hello::{GREETING, Hello, PROTOCOL_VERSION},
     measured::{LimiterTimes, Measured, Network},
     message::{MissingBlocks, Outcome, Portion, SourceMsg, TargetMsg, write},
-    options::{Options, Pacing, Ports, Rule, Streams, Switch, Transport},
+    options::{DeletionLimit, Options, Pacing, Ports, Rule, Streams, Switch, Transport},
     report::{Action, FoundEntry, PlannedAction, Progress, Report, StreamStats},
     sources::{FileIdentity, SourceLocation, Sources},
     spread::{self, Placement},
@@ -131,6 +131,9 @@ fn source_label(message: &SourceMsg) -> &'static str {
         SourceMsg::StreamCount(_) => "order streams",
         SourceMsg::HashReply { .. } => "order hashed",
         SourceMsg::StreamAbandoned { .. } => "order gone",
+        SourceMsg::Planned { .. } => "order planned",
+        SourceMsg::PlannedContents => "order planned contents",
+        SourceMsg::PlanEnded => "order plan ended",
     }
 }
 
@@ -194,6 +197,8 @@ fn options() -> Options {
         dry_run: true,
         checksum: false,
         delete: true,
+        max_delete: DeletionLimit::Percent(50),
+        trash_s: Some(86_400),
         update: false,
         one_file_system: true,
         rules: vec![Rule::Exclude("a".to_owned()), Rule::Include("b".to_owned())],
@@ -432,6 +437,12 @@ fn source_msgs() -> Vec<SourceMsg> {
             hash: [2; 32],
         },
         SourceMsg::StreamAbandoned { stream: 1 },
+        SourceMsg::Planned {
+            path: path("a"),
+            is_directory: true,
+        },
+        SourceMsg::PlannedContents,
+        SourceMsg::PlanEnded,
     ]);
     messages
 }

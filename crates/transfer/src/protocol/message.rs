@@ -75,6 +75,17 @@ pub enum SourceMsg {
         /// Number of the stream.
         stream: u64,
     },
+    /// Entry that will be announced. Sent before all announcements, for a target that is to remove other entries.
+    Planned {
+        /// Path of the entry.
+        path: RelPath,
+        /// Whether the entry is a directory.
+        is_directory: bool,
+    },
+    /// The contents of a source will be copied directly into the target.
+    PlannedContents,
+    /// End of the planned entries.
+    PlanEnded,
 }
 
 /// Part of a file that a session carries.

@@ -36,6 +36,10 @@ pub struct Options {
     pub checksum: bool,
     /// Remove entries at the target that no source has.
     pub delete: bool,
+    /// Most entries that may be removed.
+    pub max_delete: DeletionLimit,
+    /// Time for which removed entries are kept, in seconds; `None` removes them at once.
+    pub trash_s: Option<u64>,
     /// Leave files that are newer at the target.
     pub update: bool,
     /// Stay on the file system of each source.
@@ -71,6 +75,17 @@ impl Options {
             Streams::Auto => None,
         }
     }
+}
+
+/// Most entries that may be removed from the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DeletionLimit {
+    /// Any number, unless it looks like an accident.
+    NoAccident,
+    /// A number of entries.
+    Count(u64),
+    /// A share of the entries in the copied directories, in percent.
+    Percent(u8),
 }
 
 /// Pattern that includes or excludes entries.

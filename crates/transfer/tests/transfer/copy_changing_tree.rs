@@ -190,7 +190,7 @@ fn assert_second_run_completes(seed: u64) {
     );
     assert!(!has_the_secret(&to), "seed {seed}");
     remove_conflicting_entries(&from, &to);
-    let output = finish(testbed.start(&["--delete"], &from.join(""), &to));
+    let output = finish(testbed.start(&["--delete", "--max-delete", "100%"], &from.join(""), &to));
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(
         (output.status.code(), &stderr[..]),

@@ -6,6 +6,7 @@ mod copy_changes;
 mod copy_changing_tree;
 mod copy_checksum;
 mod copy_crashes;
+mod copy_deletion;
 mod copy_distributed;
 mod copy_dry_run;
 mod copy_faults;

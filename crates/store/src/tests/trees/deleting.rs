@@ -24,9 +24,9 @@ fn planned_deletions(
             }
         }
     }
-    let (found, failures) = plan.finish(ended.unwrap_or(scan.ended()))?;
-    assert!(failures.is_empty(), "{failures:?}");
-    Ok(found.iter().map(RelPath::to_string).collect())
+    let extras = plan.finish(ended.unwrap_or(scan.ended()))?;
+    assert!(extras.failures.is_empty(), "{extras:?}");
+    Ok(extras.found.iter().map(RelPath::to_string).collect())
 }
 
 #[test]
@@ -87,6 +87,6 @@ fn does_not_follow_a_link_in_place_of_a_copied_directory() {
     let filter = Filter::default();
     let mut plan = DeletionPlan::new(&root, &filter);
     plan.add_entry(&entry("d", Kind::Directory));
-    let (found, failures) = plan.finish(ScanEnd::Complete).unwrap();
-    assert_eq!((found.len(), failures.len()), (0, 1));
+    let extras = plan.finish(ScanEnd::Complete).unwrap();
+    assert_eq!((extras.found.len(), extras.failures.len()), (0, 1));
 }

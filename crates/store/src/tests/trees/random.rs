@@ -145,7 +145,7 @@ fn delete_extras(temp: &TempDir) {
     for entry in dirs.iter().filter(|entry| entry.kind == Kind::Directory) {
         writer.write(entry).unwrap();
     }
-    for path in plan.finish(scan.ended()).unwrap().0 {
+    for path in plan.finish(scan.ended()).unwrap().found {
         assert!(remove_all(&root, &filter, &path).1.is_empty());
     }
     writer.set_top_metadata(top.unwrap());

@@ -196,6 +196,7 @@ fn does_not_enter_other_file_systems() {
     }
     let options = Options {
         one_file_system: true,
+        ..Options::default()
     };
     let source = Source::open(Path::new("/dev/")).unwrap();
     let mut scan = Scan::new([source], exclude("/[a-rt-z]*"), options).unwrap();

@@ -7,7 +7,7 @@ use crate::{
     blocks::{BLOCK_LEN, Blocks},
     path::PIECE_DATA,
     tests::{file_in_pieces, keep_piece, part_of},
-    tree::delete::list_removable,
+    tree::delete::{Extras, list_removable},
 };
 use std::ops::Range;
 
@@ -193,7 +193,9 @@ fn planned_deletions(temp: &TempDir, filter: &Filter) -> (Vec<String>, Vec<Strin
             other => panic!("{other:?}"),
         }
     }
-    let (found, failures) = plan.finish(scan.ended()).unwrap();
+    let Extras {
+        found, failures, ..
+    } = plan.finish(scan.ended()).unwrap();
     assert!(failures.is_empty(), "{failures:?}");
     let mut listed = Vec::new();
     for path in &found {

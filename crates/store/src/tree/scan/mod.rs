@@ -46,6 +46,8 @@ use std::{
 pub struct Options {
     /// Copies mount points, but not the file systems mounted there.
     pub one_file_system: bool,
+    /// Reads no metadata: that of all entries is the default.
+    pub names_only: bool,
 }
 
 /// Item that a scan returns.
@@ -420,7 +422,10 @@ impl Scan {
             return self.skip(location, SkipReason::Socket);
         }
         let kind = self.kind(location, handle)?;
-        let (metadata, skipped) = Metadata::of(handle);
+        let (metadata, skipped) = match self.options.names_only {
+            true => Default::default(),
+            false => Metadata::of(handle),
+        };
         self.queue.push_back(ScanItem::Entry {
             source: location.source,
             entry: Entry {

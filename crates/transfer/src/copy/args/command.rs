@@ -6,7 +6,7 @@ use super::{
     preserve::PreserveArgs,
     values::{
         DistributedSide, Switch, Transport, parse_extent, parse_idle_timeout, parse_lease_time,
-        parse_limit,
+        parse_limit, parse_trash,
     },
 };
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
         config::{Config, WorkerConfig, all_local},
         location::Location,
     },
-    protocol::options::{Options, Pacing, Ports, Streams},
+    protocol::options::{DeletionLimit, Options, Pacing, Ports, Streams},
 };
 use anyhow::{Context as _, Result};
 use longhaul_command::exit::Refusal;
@@ -26,6 +26,7 @@ use std::{
     ffi::OsString,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 /// Number of streams within one machine. Each costs a thread at both endpoints, and there is no long path to fill.
@@ -137,6 +138,16 @@ pub struct Args {
     /// Remove files and directories that the source does not have from the copied directories at the target
     #[arg(long)]
     delete: bool,
+
+    /// Most entries that --delete may remove: a number, or a share of those in the copied directories, as 20%. If more would go,
+    /// nothing is changed [default: no limit, but an empty source is refused, as are more than half of the entries if they
+    /// are more than ten, and all of two or more]
+    #[arg(long, value_name = "N|N%", requires = "delete")]
+    max_delete: Option<DeletionLimit>,
+
+    /// Keep what --delete removes for this long, in .longhaul-trash at the target
+    #[arg(long, value_name = "TIME", requires = "delete", value_parser = parse_trash)]
+    trash: Option<Time>,
 
     /// Skip files that are newer at the target
     #[arg(long)]
@@ -293,6 +304,8 @@ impl Args {
             dry_run: self.dry_run,
             checksum: self.checksum,
             delete: self.delete,
+            max_delete: self.max_delete.unwrap_or(DeletionLimit::NoAccident),
+            trash_s: self.trash.map(|time| Duration::from(time).as_secs()),
             update: self.update,
             one_file_system: self.one_file_system,
             rules: self.patterns.rules.clone(),

@@ -6,3 +6,5 @@ pub(super) mod command;
 mod patterns;
 mod preserve;
 mod values;
+
+pub use values::parse_trash;

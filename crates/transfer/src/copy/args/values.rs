@@ -3,7 +3,7 @@
 
 use crate::{
     copy::config,
-    protocol::options::{self, Pacing, Ports, Streams},
+    protocol::options::{self, DeletionLimit, Pacing, Ports, Streams},
 };
 use clap::ValueEnum;
 use longhaul_units::{BitRate, Bytes, Time};
@@ -24,6 +24,32 @@ impl FromStr for Streams {
                 .ok_or_else(|| format!("want auto or 1 to {STREAMS_MAX}")),
         }
     }
+}
+
+impl FromStr for DeletionLimit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let limit = match text.strip_suffix('%') {
+            Some(share) => {
+                let share = share.parse().ok().filter(|share| *share <= 100);
+                share.map(Self::Percent)
+            }
+            None => text.parse().ok().map(Self::Count),
+        };
+        limit.ok_or_else(|| "want a number of entries, or a share of 0% to 100%".to_owned())
+    }
+}
+
+/// Shortest and longest time for which removed entries are kept.
+const TRASH: RangeInclusive<Time> = Time::from_secs(60)..=Time::from_secs(3650 * 86_400);
+
+/// Parses the time for which removed entries are kept.
+///
+/// # Errors
+/// It is no time between a minute and ten years.
+pub fn parse_trash(text: &str) -> Result<Time, String> {
+    parse_within(text, &TRASH).ok_or_else(|| "want a time of 1min to 3650d, as 30d".to_owned())
 }
 
 /// Minimum rate, in bits per second. At lower rates a window of ten segments takes seconds.

@@ -292,7 +292,7 @@ impl ExportScope {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::options::{Pacing, Streams, Transport};
+    use crate::protocol::options::{DeletionLimit, Pacing, Streams, Transport};
     use std::{fs, os::unix::fs::symlink};
     use tempfile::TempDir;
 
@@ -331,6 +331,8 @@ mod tests {
             dry_run: false,
             checksum: false,
             delete: false,
+            max_delete: DeletionLimit::NoAccident,
+            trash_s: None,
             update: false,
             one_file_system: false,
             rules: Vec::new(),

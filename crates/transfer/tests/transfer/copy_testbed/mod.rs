@@ -4,6 +4,7 @@
 pub(crate) mod disk;
 pub(crate) mod durable;
 pub(crate) mod hosts;
+pub(crate) mod mounted;
 pub(crate) mod tree;
 
 use longhaul_linux::{netns::Netns, process::inside};

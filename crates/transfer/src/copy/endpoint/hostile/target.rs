@@ -84,7 +84,15 @@ fn rejects_contents_for_single_name() {
     let one = entry("a", Kind::Directory).path;
     for messages in [
         vec![SourceMsg::Roots(vec![]), root_metadata()],
-        vec![SourceMsg::Roots(vec![one]), root_metadata()],
+        vec![
+            SourceMsg::Roots(vec![one.clone()]),
+            SourceMsg::PlannedContents,
+        ],
+        vec![
+            SourceMsg::Roots(vec![one]),
+            SourceMsg::PlanEnded,
+            root_metadata(),
+        ],
     ] {
         let options = Options {
             into_directory: false,

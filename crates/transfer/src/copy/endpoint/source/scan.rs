@@ -29,21 +29,36 @@ use std::{fmt::Display, sync::Arc};
 
 /// Opens a scan of the sources.
 pub(crate) fn open(begin: &Begin, scope: &AccessScope) -> Result<Scan> {
+    open_with(begin, scope, false)
+}
+
+/// Opens a scan for the names that a target compares before it removes others; `None` if it does not.
+pub(super) fn open_plan(begin: &Begin, scope: &AccessScope) -> Result<Option<Scan>> {
+    let plans = begin.task.plans_deletion(&begin.options);
+    plans.then(|| open_with(begin, scope, true)).transpose()
+}
+
+fn open_with(begin: &Begin, scope: &AccessScope, names_only: bool) -> Result<Scan> {
     let sources = scope.open_sources(&begin.paths)?;
     let filter = begin.options.filter()?;
     let roots = sources.iter().filter_map(ScanSource::name);
     let filter = filter.with_source_names(roots);
     let options = Options {
         one_file_system: begin.options.one_file_system,
+        names_only,
     };
     Scan::new(sources, filter, options).map_err(Refusal::usage)
 }
 
 impl Source {
-    pub(super) fn announce_all(&self, mut scan: Scan) {
+    /// Announces all entries, after the `plan` of their names.
+    pub(super) fn announce_all(&self, mut scan: Scan, plan: Option<Scan>) {
         let sources = scan.sources().clone();
         let roots = sources.iter().filter_map(ScanSource::name).cloned();
         self.to_target.push(SourceMsg::Roots(roots.collect()));
+        if let Some(plan) = plan {
+            self.plan(plan);
+        }
         for why in &self.incomplete {
             self.report_unreadable(why);
         }
@@ -112,6 +127,38 @@ impl Source {
         }
         self.counters.update(|progress| progress.scanned = true);
         self.to_target.push(SourceMsg::ScanEnded);
+    }
+
+    /// Names all entries. What can't be read, or is not all there, is reported when it is announced.
+    fn plan(&self, scan: Scan) {
+        if !self.incomplete.is_empty() {
+            self.to_target.push(SourceMsg::ScanError);
+        }
+        for item in scan {
+            self.to_target.push(match item {
+                ScanItem::Piece { .. } if !self.copies_pieces() => SourceMsg::ScanError,
+                ScanItem::Entry { entry, .. } | ScanItem::Piece { entry, .. } => {
+                    SourceMsg::Planned {
+                        is_directory: entry.kind == Kind::Directory,
+                        path: entry.path,
+                    }
+                }
+                ScanItem::Top { .. } => SourceMsg::PlannedContents,
+                ScanItem::Skipped { path, .. } => SourceMsg::Excluded(path),
+                ScanItem::Shares { shares, .. } if self.are_complete(&shares) => continue,
+                ScanItem::Shares { .. } | ScanItem::Failed(_) | ScanItem::SourceFailed { .. } => {
+                    SourceMsg::ScanError
+                }
+            });
+        }
+        self.to_target.push(SourceMsg::PlanEnded);
+    }
+
+    fn are_complete(&self, shares: &Result<Vec<Spread>, SpreadError>) -> bool {
+        let is_complete = |share: &Spread| describe_missing(share, self.task).is_none();
+        shares
+            .as_ref()
+            .is_ok_and(|shares| shares.iter().all(is_complete))
     }
 
     /// Reports trees below the source of which other hosts have shares.

@@ -69,6 +69,8 @@ pub(crate) fn run(
 /// Prepared source. Preparation comes first, so that no target starts for a source that cannot be read.
 pub(crate) struct PreparedSource {
     scan: Scan,
+    /// Scan for the names alone.
+    plan: Option<Scan>,
     /// Assignments of the coordinator, if extents are copied.
     assigned: Option<Receiver<Assignment>>,
     tuning: StreamTuning,
@@ -79,6 +81,7 @@ pub(crate) struct PreparedSource {
 pub(crate) fn prepare(begin: &Begin, scope: &AccessScope) -> Result<PreparedSource> {
     Ok(PreparedSource {
         scan: scan::open(begin, scope)?,
+        plan: scan::open_plan(begin, scope)?,
         assigned: None,
         tuning: StreamTuning::prepare(&begin.options)?,
         limit: begin.options.limit.map(RateLimit::open).transpose()?,
@@ -106,7 +109,13 @@ pub(crate) fn run_session(
         task: begin.task,
         incomplete: prepared.incomplete,
     });
-    let outcome = source.connect_and_run(begin, prepared.scan, prepared.assigned, identity, sender);
+    let outcome = source.connect_and_run(
+        begin,
+        (prepared.scan, prepared.plan),
+        prepared.assigned,
+        identity,
+        sender,
+    );
     // First, so that streams that end now are not opened again.
     let outcome = source.opener.finish(outcome);
     source.shared.update(|state| state.over = true);
@@ -121,7 +130,7 @@ impl Source {
     fn connect_and_run(
         self: &Arc<Self>,
         begin: Begin,
-        scan: Scan,
+        (scan, plan): (Scan, Option<Scan>),
         assigned: Option<Receiver<Assignment>>,
         identity: &Identity,
         sender: QueueSender<SourceMsg>,
@@ -133,7 +142,7 @@ impl Source {
         threads::spawn(move || sender.run(source_messages))?;
         let announcer = self.clone();
         threads::spawn(move || match assigned {
-            None => announcer.announce_all(scan),
+            None => announcer.announce_all(scan, plan),
             Some(assigned) => announcer.announce_assigned(scan.sources(), &assigned),
         })?;
         if begin.options.checksum {

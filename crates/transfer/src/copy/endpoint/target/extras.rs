@@ -1,58 +1,154 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Entries that the source does not have: `--delete` removes them, and their hashes from the manifest.
 
-use super::context::Target;
-use longhaul_store::tree::{
-    delete::{DeletionPlan, remove_all},
-    filter::Filter,
-    scan::ScanEnd,
-};
+use super::{context::Target, deletion_limit::Removal, messages::CONTENTS_FOR_SINGLE_NAME};
+use crate::protocol::message::{self, SourceMsg};
+use anyhow::{Context as _, Result, bail};
+use longhaul_command::exit::Refusal;
 use longhaul_store::{
     manifest::{FileRecord, Manifest},
     path::RelPath,
-    tree::writer::{Existing, inspect},
+    root::Failure,
+    tree::{
+        delete::{DeletionPlan, Extras, list_removable, remove_all},
+        filter::Filter,
+        scan::ScanEnd,
+        trash::{self, Trash},
+        writer::{Existing, inspect},
+    },
 };
-use std::collections::HashSet;
+use std::{
+    collections::{BTreeSet, HashSet},
+    io::Read,
+    time::{Duration, SystemTime},
+};
 
 impl Target {
+    /// Compares the names that the source will announce with those here, and refuses the copy if it would remove too many.
+    pub(super) fn check_deletion(&self, from: &mut impl Read, filter: &Filter) -> Result<()> {
+        let mut plan = DeletionPlan::new(&self.root, filter);
+        let mut unreadable = 0;
+        loop {
+            match message::read::<SourceMsg>(from)?.context("the source closed the connection")? {
+                SourceMsg::Planned { path, is_directory } => {
+                    plan.add(&self.path_here(path)?, is_directory);
+                }
+                SourceMsg::PlannedContents => self.add_contents(&mut plan)?,
+                SourceMsg::Excluded(path) => plan.protect(&self.path_here(path)?),
+                SourceMsg::ScanError => unreadable += 1,
+                SourceMsg::PlanEnded => break,
+                _ => bail!("unexpected message of the source"),
+            }
+        }
+        // Otherwise nothing is removed.
+        if let Ok(extras) = plan.finish(scan_end(unreadable))
+            && let Some(why) = self.refusal(&extras, filter)
+        {
+            return Err(Refusal::usage(format!(
+                "nothing is copied or removed: {why}"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Notes that the contents of a source go directly into the target's directory.
+    pub(super) fn add_contents(&self, plan: &mut DeletionPlan<'_>) -> Result<()> {
+        // A source must not change the directory around a single named entry.
+        if self.top_name.is_some() {
+            return Err(Refusal::usage(CONTENTS_FOR_SINGLE_NAME));
+        }
+        // A directory that does not exist yet has no extra entries.
+        if self.planned_directory.is_none() {
+            plan.set_contents_copied();
+        }
+        Ok(())
+    }
+
+    fn refusal(&self, extras: &Extras, filter: &Filter) -> Option<String> {
+        let mut removed = 0;
+        for path in &extras.found {
+            // What can't be listed is not removed either.
+            let _ = list_removable(&self.root, filter, path, |_| removed += 1);
+        }
+        let removal = Removal {
+            source_entries: extras.source_entries,
+            common: extras.common,
+            removed,
+        };
+        removal.refusal(self.options.max_delete)
+    }
+
     /// Removes entries that the source does not have; returns their number.
     pub(super) fn remove_extras(
         &self,
-        extras: DeletionPlan<'_>,
+        plan: DeletionPlan<'_>,
         filter: &Filter,
         unreadable: u64,
     ) -> u64 {
-        let ended = match unreadable {
-            0 => ScanEnd::Complete,
-            failures => ScanEnd::Failures(failures),
-        };
-        let (found, failures) = match extras.finish(ended) {
-            Ok(found) => found,
+        let extras = match plan.finish(scan_end(unreadable)) {
+            Ok(extras) => extras,
             Err(why) => {
                 self.reporter.send_problem(why.to_string());
                 return 0;
             }
         };
-        let mut removed = 0;
-        let mut failed: Vec<String> = failures.iter().map(ToString::to_string).collect();
-        for path in &found {
-            if self.options.dry_run {
-                removed += self.plan_removal(filter, path);
-                continue;
+        match self.refusal(&extras, filter) {
+            Some(why) if self.options.dry_run => {
+                self.reporter
+                    .send_problem(format!("nothing would be copied or removed: {why}"));
             }
-            let (count, failures) = remove_all(&self.root, filter, path);
-            removed += count;
-            failed.extend(failures.iter().map(ToString::to_string));
+            // The source, or the target, has changed since the plan.
+            Some(why) => {
+                self.report_failure(format!("nothing is removed: {why}"));
+                return 0;
+            }
+            None => {}
         }
-        failed.into_iter().for_each(|why| self.report_failure(why));
-        if removed > 0 && !self.options.dry_run {
-            self.remove_hashes(&found);
+        self.report_failures(&extras.failures);
+        if self.options.dry_run {
+            let found = extras.found.iter();
+            return found.map(|path| self.plan_removal(filter, path)).sum();
+        }
+        for (old, new) in &extras.renamed {
+            // Some file systems keep the old name. It still is the source's entry.
+            let _ = self.root.rename(old, new);
+        }
+        let removed = self.remove_found(filter, &extras.found);
+        if removed > 0 {
+            self.remove_hashes(&extras.found);
         }
         removed
     }
 
+    /// Removes entries with their contents, or moves them into the trash. Returns their number.
+    fn remove_found(&self, filter: &Filter, found: &BTreeSet<RelPath>) -> u64 {
+        let now = SystemTime::now();
+        let mut trash = Trash::new(&self.root, now);
+        let mut removed = 0;
+        for path in found {
+            let (count, failures) = match self.options.trash_s {
+                Some(_) => trash.put(filter, path),
+                None => remove_all(&self.root, filter, path),
+            };
+            removed += count;
+            self.report_failures(&failures);
+        }
+        if let Some(seconds) = self.options.trash_s {
+            let before = now.checked_sub(Duration::from_secs(seconds));
+            let before = before.unwrap_or(SystemTime::UNIX_EPOCH);
+            self.report_failures(&trash::remove_older(&self.root, before));
+        }
+        removed
+    }
+
+    fn report_failures(&self, failures: &[Failure]) {
+        for failure in failures {
+            self.report_failure(failure.to_string());
+        }
+    }
+
     /// Removes hashes of paths at or below `removed` that no longer exist.
-    fn remove_hashes(&self, removed: &[RelPath]) {
+    fn remove_hashes(&self, removed: &BTreeSet<RelPath>) {
         let Some(mut manifest) = self.load_manifest() else {
             return;
         };
@@ -75,6 +171,13 @@ impl Target {
         paths
             .filter(|path| RelPath::parse(path).is_ok_and(|path| is_missing(&path)))
             .collect()
+    }
+}
+
+fn scan_end(unreadable: u64) -> ScanEnd {
+    match unreadable {
+        0 => ScanEnd::Complete,
+        failures => ScanEnd::Failures(failures),
     }
 }
 

@@ -26,6 +26,7 @@ use longhaul_store::{
         delete::DeletionPlan,
         filter::Filter,
         origin,
+        same_names::SameNames,
         writer::{Options, TreeWriter, WriteOutcome},
     },
 };
@@ -34,7 +35,7 @@ use std::collections::{BTreeSet, HashSet};
 /// Maximum bytes of all directories' attributes: 256 for each of four million.
 const DIRECTORY_XATTR_BYTES_MAX: u64 = 1 << 30;
 
-const CONTENTS_FOR_SINGLE_NAME: &str =
+pub(super) const CONTENTS_FOR_SINGLE_NAME: &str =
     "the source copies the contents of a directory, but the target names a single entry";
 
 /// Maximum refused devices and fifos whose further names are recognised: 32 MB of digests. Further names of
@@ -45,6 +46,7 @@ const REFUSED_NAMES_MAX: usize = 1 << 20;
 struct EntryState<'a> {
     tree_writer: TreeWriter<'a>,
     extras: DeletionPlan<'a>,
+    same_names: SameNames<'a>,
     filter: &'a Filter,
     /// Hard links, created last: the files must exist first.
     links: Vec<(u64, Entry)>,
@@ -65,6 +67,9 @@ struct EntryState<'a> {
 impl Target {
     pub(super) fn handle_messages(&self, mut from: Connection) -> Result<()> {
         let filter = self.filter(&mut from)?;
+        if self.task.plans_deletion(&self.options) {
+            self.check_deletion(&mut from, &filter)?;
+        }
         let root = self.root.clone();
         let options = Options {
             update: self.options.update,
@@ -74,6 +79,7 @@ impl Target {
         let mut entries = EntryState {
             tree_writer: TreeWriter::new(&root, options),
             extras: DeletionPlan::new(&root, &filter),
+            same_names: SameNames::new(&root, !self.options.dry_run),
             filter: &filter,
             links: Vec::new(),
             unreadable: 0,
@@ -96,18 +102,11 @@ impl Target {
                     entry,
                     portion,
                 }) => self.handle_entry(&mut entries, number, entry.into(), portion)?,
-                // A source must not change the directory around a single named entry.
-                Some(SourceMsg::RootMetadata(_)) if self.top_name.is_some() => {
-                    return Err(Refusal::usage(CONTENTS_FOR_SINGLE_NAME));
-                }
                 Some(SourceMsg::RootMetadata(metadata)) => {
+                    self.add_contents(&mut entries.extras)?;
                     let mut metadata = metadata.into();
                     self.preserve.strip_metadata(&mut metadata, true);
                     entries.tree_writer.set_top_metadata(metadata);
-                    // A directory that does not exist yet has no extra entries.
-                    if self.planned_directory.is_none() {
-                        entries.extras.set_contents_copied();
-                    }
                 }
                 Some(SourceMsg::Excluded(path)) => entries.extras.protect(&self.path_here(path)?),
                 Some(SourceMsg::ScanError) => entries.unreadable += 1,
@@ -254,6 +253,15 @@ impl Target {
             "the source announces more than allowed"
         );
         entries.extras.add_entry(&entry);
+        if let Some(other) = entries.same_names.find(&entry.path) {
+            let why = format!(
+                "{}: not copied, because the target's file system takes this name for {other}",
+                entry.path
+            );
+            entries.extras.keep_tree(other);
+            self.complete(number, &entry.path, Outcome::Failed(why));
+            return Ok(());
+        }
         match entry.kind {
             _ if !accepted => {
                 entries.refused += 1;
@@ -301,7 +309,7 @@ impl Target {
     }
 
     /// Returns the path of an entry at the target.
-    fn path_here(&self, path: RelPath) -> Result<RelPath> {
+    pub(super) fn path_here(&self, path: RelPath) -> Result<RelPath> {
         if let Some(dir) = &self.planned_directory {
             return Ok(dir.join_path(&path)?);
         }

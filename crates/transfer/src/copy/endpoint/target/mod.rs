@@ -6,6 +6,7 @@ mod block_set;
 mod commit;
 mod comparison;
 mod context;
+mod deletion_limit;
 mod destination;
 mod dry_run;
 mod extras;
