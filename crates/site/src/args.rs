@@ -2,7 +2,7 @@
 //! Command line of `longhaul site`, as typed.
 
 use super::{
-    config::{Config, Export, MirrorConfig},
+    config::{Config, Deletion, Export, MirrorConfig},
     exports::{reject_exported_secrets, reject_links},
     http_args::HttpArgs,
     keys::{identity::Certificate, state::StateDir},
@@ -10,8 +10,11 @@ use super::{
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_transfer::{
-    copy::{Keyring, Location},
-    protocol::{address::PORT, options::Ports},
+    copy::{Keyring, Location, parse_trash},
+    protocol::{
+        address::PORT,
+        options::{DeletionLimit, Ports},
+    },
 };
 use longhaul_units::Time;
 use std::{
@@ -75,6 +78,15 @@ pub struct Args {
     #[arg(long, requires = "mirror")]
     mirror_delete: bool,
 
+    /// Most entries that a copy to the other site may remove: a number, or a share, as 20%. If more would go, the mirror
+    /// is lagging [default: as longhaul copy --max-delete]
+    #[arg(long, value_name = "N|N%", requires = "mirror_delete", value_parser = parse_max_delete)]
+    mirror_max_delete: Option<String>,
+
+    /// Keep what was removed at the other site for this long, in .longhaul-trash of its export
+    #[arg(long, value_name = "TIME", requires = "mirror_delete", value_parser = parse_trash)]
+    mirror_trash: Option<Time>,
+
     /// Ports for data, on the address that the client connected to; a copy uses one [default: any]
     #[arg(long, value_name = "FIRST-LAST")]
     ports: Option<Ports>,
@@ -126,7 +138,7 @@ impl Args {
             reject_links(&named.name, &named.directory, &exports)?;
         }
         Ok(Config {
-            mirrors: self.mirrors(&exports)?,
+            mirrors: self.mirrors(&exports, &state)?,
             listen: self.listen,
             exports,
             http: self.http.http,
@@ -145,7 +157,16 @@ impl Args {
     }
 
     /// Returns the mirrors. Each needs an export here and a token for the site there.
-    fn mirrors(&self, exports: &BTreeMap<String, Export>) -> Result<Vec<MirrorConfig>> {
+    fn mirrors(
+        &self,
+        exports: &BTreeMap<String, Export>,
+        state: &StateDir,
+    ) -> Result<Vec<MirrorConfig>> {
+        let deletion = self.mirror_delete.then(|| Deletion {
+            state: state.clone(),
+            max_delete: self.mirror_max_delete.clone(),
+            trash: self.mirror_trash,
+        });
         let mut found = Vec::new();
         for named in &self.mirror {
             let (name, to) = (&named.name, &named.directory);
@@ -164,11 +185,16 @@ impl Args {
                 directory: export.directory.clone(),
                 target: to.clone(),
                 interval: self.mirror_interval.into(),
-                delete: self.mirror_delete,
+                deletion: deletion.clone(),
             });
         }
         Ok(found)
     }
+}
+
+/// Checks the value, which a copy reads again.
+fn parse_max_delete(text: &str) -> Result<String, String> {
+    text.parse::<DeletionLimit>().map(|_| text.to_owned())
 }
 
 #[derive(Debug, clap::Subcommand)]

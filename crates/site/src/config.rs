@@ -3,6 +3,7 @@
 
 use super::keys::{identity::Certificate, state::StateDir};
 use longhaul_transfer::protocol::options::Ports;
+use longhaul_units::Time;
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 use tokio::process::Command;
 
@@ -50,12 +51,22 @@ pub(super) struct Export {
 }
 
 /// Export that is copied to another site.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct MirrorConfig {
     pub(super) export: String,
     pub(super) directory: PathBuf,
     /// Target in the syntax of `longhaul copy`.
     pub(super) target: PathBuf,
     pub(super) interval: Duration,
-    pub(super) delete: bool,
+    /// Rules for removals; `None` removes nothing.
+    pub(super) deletion: Option<Deletion>,
+}
+
+/// Removal of what an export no longer has.
+#[derive(Debug, Clone)]
+pub(super) struct Deletion {
+    /// Knows the directories of exports.
+    pub(super) state: StateDir,
+    pub(super) max_delete: Option<String>,
+    pub(super) trash: Option<Time>,
 }

@@ -19,7 +19,7 @@
 //! | `http/preconditions.rs`, `http/locks.rs` | conditional headers and locks |
 //! | `http/replacement.rs`, `http/claims.rs` | DELETE, COPY, MOVE; changes to the same tree run one after the other |
 //! | `http/export` | the files of an export, as the library dav-server accesses them, and none outside it |
-//! | `mirror.rs` | copies of exports on other sites |
+//! | `mirror.rs`, `export_identity.rs` | copies of exports on other sites; whether an export is still the same directory |
 //! | `record.rs`, `record_writer.rs` | events as log lines or as JSON |
 //!
 //! ```no_run
@@ -41,6 +41,7 @@ mod args;
 mod bridge;
 mod config;
 mod daemon;
+mod export_identity;
 mod exports;
 #[cfg(feature = "webdav")]
 mod http;

@@ -8,6 +8,7 @@
 
 use super::{
     config::{Export, MirrorConfig, own_program},
+    export_identity,
     listener::accept::ShutdownSignal,
     record::Record,
     record_writer::RecordWriter,
@@ -113,14 +114,23 @@ fn report(
 async fn run_copy(mirror_config: &MirrorConfig) -> Result<CopyReport> {
     // A user who may write to the parent directory may have put a symbolic link in its place.
     let display = || mirror_config.directory.display().to_string();
-    Root::open_without_links(&mirror_config.directory).with_context(display)?;
+    let root = Root::open_without_links(&mirror_config.directory).with_context(display)?;
+    if let Some(deletion) = &mirror_config.deletion {
+        export_identity::check(&deletion.state, &mirror_config.export, &root)?;
+    }
     // The slash copies the contents, not the directory itself.
     let mut directory = OsString::from(&mirror_config.directory);
     directory.push("/");
     let mut command = own_program();
     command.args(["copy", "--json", "--quiet", "--attended"]);
-    if mirror_config.delete {
+    if let Some(deletion) = &mirror_config.deletion {
         command.arg("--delete");
+        if let Some(limit) = &deletion.max_delete {
+            command.args(["--max-delete", limit]);
+        }
+        if let Some(time) = deletion.trash {
+            command.args(["--trash", &time.exact()]);
+        }
     }
     command.arg(directory).arg(&mirror_config.target);
     command
@@ -138,7 +148,11 @@ async fn run_copy(mirror_config: &MirrorConfig) -> Result<CopyReport> {
     child.wait().await?;
     match serde_json::from_slice(&output) {
         Ok(report) => Ok(report),
-        Err(_) => bail!("{}", last_line(&problems)),
+        // Its flags have other names here.
+        Err(_) => bail!(
+            "{}",
+            last_line(&problems).replace("--max-delete", "--mirror-max-delete")
+        ),
     }
 }
 

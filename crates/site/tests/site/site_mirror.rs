@@ -131,6 +131,75 @@ fn mirrors_changes_of_other_programs() {
     pair.assert_in_sync();
 }
 
+/// At the next start, the disk of the export is not mounted: its mount point is empty.
+#[test]
+fn removes_nothing_if_the_export_is_another_directory() {
+    let pair = MirrorPair::new();
+    for number in 0..5 {
+        fs::write(pair.near.data().join(number.to_string()), "x").unwrap();
+    }
+    let site = pair.start_near(NEVER, &["--mirror-delete"]);
+    site.wait_for("synced");
+    assert!(site.end(Signal::TERM).success());
+    let away = pair.near.data().with_file_name("away");
+    fs::rename(pair.near.data(), &away).unwrap();
+    fs::create_dir(pair.near.data()).unwrap();
+    let site = pair.start_near("100ms", &["--mirror-delete"]);
+    let lagging = site.wait_for("lagging");
+    let reason = lagging["reason"].as_str().unwrap();
+    assert!(reason.contains("is its disk mounted?"), "{reason}");
+    // Other files are no proof either.
+    fs::write(pair.near.data().join("another"), "x").unwrap();
+    site.wait_for("lagging");
+    assert_eq!(listing(&pair.far.data()), listing(&away));
+    // The disk is mounted while the site runs.
+    fs::remove_dir_all(pair.near.data()).unwrap();
+    fs::rename(&away, pair.near.data()).unwrap();
+    fs::remove_file(pair.near.data().join("0")).unwrap();
+    site.wait_for("synced");
+    while pair.far.data().join("0").exists() {
+        site.wait_for("synced");
+    }
+    pair.assert_in_sync();
+}
+
+/// Files of the export disappear, by whatever accident, while the site runs.
+#[test]
+fn mirror_that_would_remove_most_lags_until_allowed() {
+    let pair = MirrorPair::new();
+    for number in 0..20 {
+        fs::write(pair.near.data().join(number.to_string()), "x").unwrap();
+    }
+    let site = pair.start_near("100ms", &["--mirror-delete"]);
+    site.wait_for("synced");
+    for number in 5..20 {
+        fs::remove_file(pair.near.data().join(number.to_string())).unwrap();
+    }
+    let mut reason = String::new();
+    while !reason.contains("15 of 20 entries") {
+        reason = site.wait_for("lagging")["reason"].to_string();
+    }
+    assert!(
+        reason.contains("--mirror-max-delete 15 allows it"),
+        "{reason}"
+    );
+    assert!(pair.far.data().join("19").exists());
+    assert!(site.end(Signal::TERM).success());
+    let allowed = [
+        "--mirror-delete",
+        "--mirror-max-delete",
+        "15",
+        "--mirror-trash",
+        "1d",
+    ];
+    let site = pair.start_near(NEVER, &allowed);
+    site.wait_for("synced");
+    pair.assert_in_sync();
+    let trash = pair.far.data().join(".longhaul-trash");
+    let kept = fs::read_dir(trash).unwrap().next().unwrap().unwrap().path();
+    assert_eq!(fs::read_dir(kept).unwrap().count(), 15);
+}
+
 /// A user who may write to the parent directory may have created the link.
 #[test]
 fn mirrors_nothing_through_a_link() {
