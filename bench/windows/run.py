@@ -11,7 +11,7 @@ direct       curl from nginx
 tuned        the same, with buffers of 256 MiB on both hosts
 recipe       curl through two relays by README's first recipe, as root
 user         the same, with relays of an ordinary user without rights
-unit         the same, with the rights and limits of the shipped unit: no capability, NoNewPrivileges, LimitNOFILE
+unit         the same, with the rights of the shipped unit: no capability, none to gain (NoNewPrivileges)
 tuned recipe the recipe on hosts with buffers of 256 MiB
 one relay    curl through one relay beside the server, as root (SOCKS5)
 one relay url  curl of the http:// URL through that relay (HTTP proxy)
@@ -33,7 +33,7 @@ from results import Results, argument_parser, comma_separated, parse_args, table
 CLIENT, SERVER = ("client", "10.0.0.1"), ("server", "10.0.0.2")
 LARGE = ["net.ipv4.tcp_rmem=4096 131072 268435456", "net.ipv4.tcp_wmem=4096 16384 268435456"]
 NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps", "-all"]
-UNIT = ["prlimit", "--nofile=262144", *NOBODY, "--bounding-set", "-all", "--no-new-privs"]
+UNIT = [*NOBODY, "--bounding-set", "-all", "--no-new-privs"]
 RECIPE = {"recipe": [], "user": NOBODY, "unit": UNIT, "tuned recipe": []}
 WITH_RELAYS = [*RECIPE, "url", "tls", "one relay", "one relay url"]
 WAYS = ["direct", "tuned", *WITH_RELAYS, "udt", "copy", "run bbr"]
