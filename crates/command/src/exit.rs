@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Exit codes: 0 done, 1 failed, 2 usage, 3 not permitted or not supported here. `longhaul lab run` also has 4, not
-//! decided.
+//! decided, and `longhaul copy` 24, files that vanished.
 
 use crate::logging;
 use std::io;
@@ -17,6 +17,9 @@ pub enum Refusal {
     /// A completed run whose hypothesis is neither confirmed nor refuted. The text gives the reason. Exit code 4.
     #[error("{0}")]
     Undecided(String),
+    /// A complete copy, but for entries that were removed at the source meanwhile. Exit code 24, as in rsync.
+    #[error("{0}")]
+    Vanished(String),
 }
 
 impl Refusal {
@@ -54,6 +57,9 @@ pub const LOW_PORT_REQUIREMENT: &str =
 /// The exit code of [`Refusal::Undecided`].
 pub const UNDECIDED: u8 = 4;
 
+/// The exit code of [`Refusal::Vanished`].
+pub const VANISHED: u8 = 24;
+
 /// Prints the error of a command, if it failed, as one line on standard error. Returns the exit code.
 pub fn report_outcome(outcome: &anyhow::Result<()>) -> u8 {
     let Err(error) = outcome else {
@@ -64,6 +70,7 @@ pub fn report_outcome(outcome: &anyhow::Result<()>) -> u8 {
         Some(Refusal::Usage(_)) => 2,
         Some(Refusal::Unsupported(_)) => 3,
         Some(Refusal::Undecided(_)) => UNDECIDED,
+        Some(Refusal::Vanished(_)) => VANISHED,
         None => 1,
     }
 }

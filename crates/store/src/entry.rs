@@ -90,6 +90,13 @@ impl Version {
         fs::fstat(file).map(|stat| Self::of(&stat))
     }
 
+    /// Whether this is a later state of the same file, with more bytes.
+    #[must_use]
+    pub fn has_grown_since(&self, earlier: &Self) -> bool {
+        let file = |version: &Self| (version.device, version.inode);
+        file(self) == file(earlier) && self.size > earlier.size
+    }
+
     pub(crate) fn of(stat: &Stat) -> Self {
         Self {
             size: stat.st_size.try_into().unwrap_or(0),

@@ -22,6 +22,33 @@ pub const NAME_LEN_MAX: usize = 255;
 /// Prefix of internal names: parts, journals, manifests. They are never copied.
 pub const INTERNAL_PREFIX: &[u8] = b".longhaul-";
 
+/// Whether an entry of this name is an internal one: a part, a journal, a manifest. A user's file may begin with the
+/// prefix, too.
+#[must_use]
+pub fn is_internal_name(name: &[u8]) -> bool {
+    let Some(rest) = name.strip_prefix(INTERNAL_PREFIX) else {
+        return false;
+    };
+    let digits = rest
+        .iter()
+        .take_while(|byte| byte.is_ascii_hexdigit())
+        .count();
+    let is_of_a_file = digits > 0 && rest.get(digits) == Some(&b'.') && rest.len() > digits + 1;
+    let is_fixed = [
+        &b"manifest"[..],
+        b"identity",
+        b"spread",
+        b"export",
+        b"trash",
+    ]
+    .contains(&rest);
+    is_of_a_file || is_fixed || INTERNAL_STARTS.iter().any(|start| rest.starts_with(start))
+}
+
+/// What follows the prefix in internal names with a part that differs: manifests of further users and new ones, and trials
+/// of names.
+const INTERNAL_STARTS: [&[u8]; 3] = [b"manifest-", b"manifest.", b"same-name-"];
+
 /// Suffix of a part that is kept as a piece. It differs from the suffix of a part that an
 /// interrupted copy leaves.
 pub(crate) const PIECE_DATA: &str = "piece-data";
@@ -159,8 +186,7 @@ impl RelPath {
     /// Whether any name in the path is an internal one.
     #[must_use]
     pub fn is_internal(&self) -> bool {
-        self.components()
-            .any(|name| name.starts_with(INTERNAL_PREFIX))
+        self.components().any(is_internal_name)
     }
 
     /// Bytes of the path.
@@ -278,6 +304,19 @@ pub fn resolve_links(path: &Path) -> Option<PathBuf> {
         false => parent,
     };
     Some(resolve_links(parent)?.join(path.file_name()?))
+}
+
+/// Resolves symbolic links in the directory of an entry, but not the entry itself.
+#[must_use]
+pub fn resolve_parent_links(path: &Path) -> Option<PathBuf> {
+    let Some(name) = path.file_name() else {
+        return resolve_links(path);
+    };
+    let parent = match path.parent()? {
+        empty if empty.as_os_str().is_empty() => Path::new("."),
+        parent => parent,
+    };
+    Some(resolve_links(parent)?.join(name))
 }
 
 #[cfg(test)]

@@ -5,7 +5,10 @@
 use super::{
     access::Access,
     audit::AuditEntry,
-    export::files::Files,
+    export::{
+        files::Files,
+        terms::{MODIFIED, Terms},
+    },
     get,
     library::{bad_request, handle, options_response},
     lock,
@@ -23,7 +26,10 @@ use super::{
 use bytes::Bytes;
 use dav_server::fs::DavMetaData;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::{Method, Request, StatusCode, header};
+use hyper::{
+    Method, Request, StatusCode,
+    header::{self, HeaderValue},
+};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -100,7 +106,7 @@ async fn execute(
         false => files,
     };
     if request.method() == Method::PUT {
-        return entry.finish(handle(files, request).await);
+        return entry.finish(put(files, request).await);
     }
     let request = match collect_body(request).await {
         Ok(request) => request,
@@ -115,6 +121,21 @@ async fn execute(
         entry.finish(replacement::execute(files, target, request, preconditions, handle).await)
     });
     response.await.unwrap_or_else(|_| bad_request())
+}
+
+/// Stores a file, on the terms that the client names.
+async fn put(files: Files, request: Request<RequestBody>) -> HttpResponse {
+    let terms = match Terms::of(request.headers()) {
+        Ok(terms) => terms,
+        Err((status, why)) => return text_response(status, why),
+    };
+    let has_time = terms.modified.is_some();
+    let mut response = handle(files.with_terms(terms), request).await;
+    if has_time && response.status().is_success() {
+        let accepted = HeaderValue::from_static("accepted");
+        response.headers_mut().insert(MODIFIED, accepted);
+    }
+    response
 }
 
 /// Executes a request that neither moves nor removes names.

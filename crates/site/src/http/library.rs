@@ -45,18 +45,25 @@ pub(super) fn bad_request() -> HttpResponse {
     text_response(StatusCode::BAD_REQUEST, "the request is invalid")
 }
 
-/// Returns the response to OPTIONS without PATCH, which dav-server advertises.
+/// Methods that the site implements itself, and that dav-server does not always name.
+const OWN_METHODS: [&str; 4] = ["GET", "HEAD", "PROPFIND", "PROPPATCH"];
+
+/// Completes the response to OPTIONS: without PATCH, which dav-server advertises, and with the site's own methods.
 pub(super) fn options_response(mut response: HttpResponse) -> HttpResponse {
     let headers = response.headers_mut();
     headers.insert("dav", HeaderValue::from_static(DAV_CLASSES));
     let allowed = headers
         .get(header::ALLOW)
-        .and_then(|value| value.to_str().ok());
-    let methods = allowed
-        .unwrap_or_default()
-        .split(',')
-        .filter(|method| *method != "PATCH");
-    if let Ok(methods) = HeaderValue::try_from(methods.collect::<Vec<_>>().join(",")) {
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let methods = allowed.split(',').filter(|method| *method != "PATCH");
+    let mut methods: Vec<&str> = methods.collect();
+    methods.extend(
+        OWN_METHODS
+            .iter()
+            .filter(|own| !allowed.split(',').any(|method| method == **own)),
+    );
+    if let Ok(methods) = HeaderValue::try_from(methods.join(",")) {
         headers.insert(header::ALLOW, methods);
     }
     response

@@ -16,4 +16,5 @@ mod site_process;
 mod site_properties;
 mod site_service;
 mod site_suites;
+mod site_uploads;
 mod site_webdav;

@@ -80,7 +80,7 @@ fn lists_directories_as_html_and_xml() {
     let web = Web::new();
     make_tree(&web.data("tree"));
     fs::write(web.data("tree/a/<b>"), "x").unwrap();
-    fs::write(web.data("tree/a/.longhaul-x.part"), "x").unwrap();
+    fs::write(web.data("tree/a/.longhaul-0.part"), "x").unwrap();
     let page = String::from_utf8(web.curl(&[], "/data/tree/a/").1).unwrap();
     assert!(
         page.contains("small") && page.contains("&lt;b&gt;"),
@@ -220,9 +220,9 @@ fn creates_moves_copies_and_removes_directories() {
     assert_eq!(names(&web.home.data()), ["copied"]);
     // A directory with an active copy stays.
     fs::create_dir(web.data("busy")).unwrap();
-    fs::write(web.data("busy/.longhaul-x.part"), "").unwrap();
+    fs::write(web.data("busy/.longhaul-0.part"), "").unwrap();
     assert!(web.status(&["-X", "DELETE"], "/data/busy") >= 400);
-    assert_eq!(names(&web.data("busy")), [".longhaul-x.part"]);
+    assert_eq!(names(&web.data("busy")), [".longhaul-0.part"]);
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn serves_nothing_outside_the_export() {
     fs::write(outside.join("secret"), "secret").unwrap();
     symlink("../outside", web.data("link")).unwrap();
     symlink("../outside/secret", web.data("file")).unwrap();
-    fs::write(web.data(".longhaul-x.part"), "secret").unwrap();
+    fs::write(web.data(".longhaul-0.part"), "secret").unwrap();
     rustix::fs::mknodat(
         rustix::fs::CWD,
         web.data("fifo"),
@@ -248,7 +248,7 @@ fn serves_nothing_outside_the_export() {
     for path in [
         "/data/link/secret",
         "/data/file",
-        "/data/.longhaul-x.part",
+        "/data/.longhaul-0.part",
         "/data/fifo",
         "/data/../outside/secret",
         "/data/%2e%2e/outside/secret",
@@ -286,7 +286,7 @@ fn serves_nothing_outside_the_export() {
     assert_eq!(names(&outside), ["here", "secret"]);
     assert_eq!(
         names(&web.home.data()),
-        [".longhaul-x.part", "fifo", "file", "link", "plain"]
+        [".longhaul-0.part", "fifo", "file", "link", "plain"]
     );
 }
 

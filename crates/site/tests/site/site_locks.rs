@@ -415,7 +415,7 @@ fn lock_creates_an_empty_file() {
     for (path, wanted) in [
         ("/data/none/new", 409),
         ("/data/other/", 409),
-        ("/data/.longhaul-x.part", 403),
+        ("/data/.longhaul-0.part", 403),
     ] {
         assert_eq!(
             lock(&web, &web.token, path, "exclusive", &[]).0,

@@ -33,7 +33,7 @@ fn plant(data: &Path) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, contents).unwrap();
     }
-    fs::write(data.join(".longhaul-x.part"), "part").unwrap();
+    fs::write(data.join(".longhaul-0.part"), "part").unwrap();
     symlink("p", data.join("link")).unwrap();
 }
 
@@ -336,7 +336,7 @@ fn walk(top: &std::path::Path) -> Vec<PathBuf> {
     for entry in fs::read_dir(top).unwrap() {
         let path = entry.unwrap().path();
         if path.to_string_lossy().contains(".longhaul-") {
-            found.extend(Some(path).filter(|path| !path.ends_with("data/.longhaul-x.part")));
+            found.extend(Some(path).filter(|path| !path.ends_with("data/.longhaul-0.part")));
         } else if path.is_dir() && !path.is_symlink() {
             found.extend(walk(&path));
         }
@@ -472,11 +472,11 @@ fn changes_nothing_for_read_only_tokens_or_through_links() {
         &["-X", "PUT", "-d", "x"],
         &["-X", "MKCOL"],
     ] {
-        assert_refused(&web, None, arguments, "/data/.longhaul-x.part");
+        assert_refused(&web, None, arguments, "/data/.longhaul-0.part");
     }
     for destination in [
-        "/data/.longhaul-x.part",
-        "/data/.longhaul-x/y",
+        "/data/.longhaul-0.part",
+        "/data/.longhaul-0.x/y",
         "/data/link",
         "/data/link/new",
         "/data/link/c",
@@ -664,7 +664,7 @@ fn reports_failures_of_deep_copies() {
 #[test]
 fn refuses_to_move_a_tree_with_an_active_copy() {
     let web = web_with_files();
-    fs::write(web.data("q/.longhaul-x.part"), "part").unwrap();
+    fs::write(web.data("q/.longhaul-0.part"), "part").unwrap();
     for destination in ["/data/new", "/data/p"] {
         let to = format!("Destination: {destination}");
         statuses(&web, &["-X", "MOVE", "-H", &to], "/data/q", &[423]);

@@ -17,6 +17,9 @@
 //! and write permissions of the directory. Several processes may append lines at the same time,
 //! under the lock of the file. After waiting for the lock, a process opens the file again if it was
 //! replaced. Only the holder of the lock replaces it.
+//!
+//! If another user has made the manifest and this one may not use it, as in a directory like /tmp, this one has its own,
+//! `.longhaul-manifest-UID`.
 
 use crate::{
     blocks::FileHash,
@@ -27,7 +30,6 @@ use std::{collections::BTreeMap, io};
 
 /// Name of the manifest.
 pub const MANIFEST: &str = ".longhaul-manifest";
-const REPLACEMENT: &str = ".longhaul-manifest.new";
 
 /// Shortest manifest, in bytes, that is worth replacing.
 const COMPACT_MIN: u64 = 1 << 20;
@@ -78,10 +80,28 @@ pub enum ManifestError {
     },
 }
 
+impl ManifestError {
+    /// Whether another user has put something into the place of the manifest, or keeps this one from it. That is no fault of
+    /// the disk.
+    #[must_use]
+    pub fn is_of_another_user(&self) -> bool {
+        matches!(self, Self::Open(error) if is_of_another_user(error))
+    }
+}
+
+fn is_of_another_user(error: &OpenError) -> bool {
+    match error {
+        OpenError::Untrusted(_) => true,
+        OpenError::Io(error) => error.kind() == io::ErrorKind::PermissionDenied,
+        OpenError::Busy => false,
+    }
+}
+
 /// Manifest of a directory: its contents when it was loaded, and the entries that this process
 /// appended since. Memory per file: about 120 bytes and the path.
 pub struct Manifest<D: Directory = Dir> {
     dir: D,
+    name: String,
     contents: Contents,
 }
 
@@ -95,12 +115,26 @@ struct Contents {
 impl<D: Directory> Manifest<D> {
     /// Reads the manifest of a directory. A missing manifest counts as an empty one.
     pub fn load(dir: &D) -> Result<Self, ManifestError> {
-        let contents = match dir.open(MANIFEST.as_bytes(), OpenMode::Read)? {
+        match Self::load_from(dir, MANIFEST.to_owned()) {
+            Err(error) if error.is_of_another_user() => Self::load_own(dir),
+            loaded => loaded,
+        }
+    }
+
+    /// Reads the manifest that this user has beside that of another one.
+    fn load_own(dir: &D) -> Result<Self, ManifestError> {
+        let user = rustix::process::geteuid();
+        Self::load_from(dir, format!("{MANIFEST}-{}", user.as_raw()))
+    }
+
+    fn load_from(dir: &D, name: String) -> Result<Self, ManifestError> {
+        let contents = match dir.open(name.as_bytes(), OpenMode::Read)? {
             Some(file) => with_action("read", Contents::read(&file))?,
             None => Contents::default(),
         };
         Ok(Self {
             dir: dir.clone(),
+            name,
             contents,
         })
     }
@@ -164,13 +198,19 @@ impl<D: Directory> Manifest<D> {
         Ok(worthwhile)
     }
 
-    /// Opens and locks the file that has the manifest's name. Its name becomes durable only when
-    /// the directory is synced, even if the file existed: the process that created it may have
-    /// died.
-    fn open_locked(&self) -> Result<D::File, ManifestError> {
-        let file = self
-            .dir
-            .open(MANIFEST.as_bytes(), OpenMode::CreateAndWait)?;
+    /// Opens and locks the file that has the manifest's name, or changes to a manifest of this user's own. Its name
+    /// becomes durable only when the directory is synced, even if the file existed: the process that created it may
+    /// have died.
+    fn open_locked(&mut self) -> Result<D::File, ManifestError> {
+        let open = |name: &str| self.dir.open(name.as_bytes(), OpenMode::CreateAndWait);
+        let file = match open(&self.name) {
+            Err(error) if is_of_another_user(&error) && self.name == MANIFEST => {
+                *self = Self::load_own(&self.dir)?;
+                self.dir
+                    .open(self.name.as_bytes(), OpenMode::CreateAndWait)?
+            }
+            opened => opened?,
+        };
         with_action("create", file.ok_or(io::ErrorKind::NotFound.into()))
     }
 
@@ -178,11 +218,12 @@ impl<D: Directory> Manifest<D> {
     /// entries, and the next process that appends to this one syncs it.
     fn replace(&self, contents: &Contents) -> Result<(), ManifestError> {
         let dir = &self.dir;
-        let file = dir.open(REPLACEMENT.as_bytes(), OpenMode::CreateAndWait)?;
+        let replacement = format!("{}.new", self.name);
+        let file = dir.open(replacement.as_bytes(), OpenMode::CreateAndWait)?;
         let file = with_action("create a new", file.ok_or(io::ErrorKind::NotFound.into()))?;
         with_action("write a new", contents.write(&file))?;
         with_action("make durable a new", file.sync_all())?;
-        let renamed = dir.rename(REPLACEMENT.as_bytes(), MANIFEST.as_bytes());
+        let renamed = dir.rename(replacement.as_bytes(), self.name.as_bytes());
         with_action("replace", renamed)
     }
 }

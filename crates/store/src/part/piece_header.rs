@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn rejects_piece_headers_of_other_directories_and_internal_names() {
-        for name in [&b"a/b"[..], b".longhaul-x", b".longhaul-x/y"] {
+        for name in [&b"a/b"[..], b".longhaul-0.x", b".longhaul-0.x/y"] {
             let header = forged(FORMAT, &entry(name));
             assert_eq!(
                 decode(&header, &internal(name)),
@@ -205,7 +205,10 @@ mod tests {
         let mut large = entry(b"x");
         large.metadata.xattrs[0].value = vec![0; PIECE_HEADER_LEN_MAX].into();
         assert_eq!(encode(&large), Err(PieceHeaderError::TooLong));
-        assert_eq!(encode(&entry(b".longhaul-x")), Err(PieceHeaderError::Name));
+        assert_eq!(
+            encode(&entry(b".longhaul-0.x")),
+            Err(PieceHeaderError::Name)
+        );
     }
 
     #[test]

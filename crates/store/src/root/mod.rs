@@ -189,6 +189,22 @@ impl Root {
             .map_err(Failure::at(path, "read the directory"))
     }
 
+    /// Descriptor of a directory for creating and syncing entries in it. Without the right to list the directory, as for a
+    /// drop box, [`Dir::sync`](crate::vfs::Dir) makes more durable than that directory.
+    ///
+    /// # Errors
+    /// As [`Root::dir_fd`].
+    pub fn open_dir_to_write(&self, path: Option<&RelPath>) -> Result<OwnedFd, Failure> {
+        match self.open_dir(path) {
+            Err(failure) if failure.errno() == Some(Errno::ACCESS) => {
+                let dir = self.dir_fd(path)?;
+                rustix::io::fcntl_dupfd_cloexec(&dir, 0)
+                    .map_err(Failure::at(path, "open the directory"))
+            }
+            opened => opened,
+        }
+    }
+
     /// Directory of `path`, and the name in it.
     pub(crate) fn dir_and_name<'p>(
         &self,

@@ -12,7 +12,7 @@
 
 use crate::{
     entry::{Entry, Kind},
-    path::{INTERNAL_PREFIX, RelPath},
+    path::{RelPath, is_internal_name},
     piece::{self, PieceFileNames},
     root::{Failure, Names, Root},
     tree::{
@@ -170,9 +170,7 @@ impl<'a> DeletionPlan<'a> {
         }
         let files = files_with_pieces(self.root, dir, &names)?;
         let pieces = files.iter().map(AsRef::as_ref);
-        let all = names
-            .iter()
-            .filter(|name| !name.starts_with(INTERNAL_PREFIX));
+        let all = names.iter().filter(|name| !is_internal_name(name));
         let (common, extra): (Vec<&[u8]>, Vec<&[u8]>) = all
             .chain(pieces)
             .partition(|name| frame.names.contains(*name));

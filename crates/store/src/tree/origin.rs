@@ -113,7 +113,7 @@ pub fn is_copy(root: &Root, path: &RelPath, origin: &SourceId) -> Result<bool, O
 }
 
 fn parent_dir(root: &Root, path: &RelPath) -> Result<Dir, OriginError> {
-    let dir = root.open_dir(path.parent().as_ref())?;
+    let dir = root.open_dir_to_write(path.parent().as_ref())?;
     Ok(Dir::new(dir.as_fd())?)
 }
 

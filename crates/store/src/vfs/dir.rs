@@ -191,12 +191,32 @@ impl Directory for Dir {
     }
 
     fn sync(&self) -> io::Result<()> {
-        Ok(rustix::fs::fsync(self.fd.as_fd())?)
+        match rustix::fs::fsync(self.fd.as_fd()) {
+            Err(Errno::BADF) => sync_file_system(self.fd.as_fd()),
+            synced => Ok(synced?),
+        }
     }
 
     fn id(&self) -> (u64, u64) {
         self.id
     }
+}
+
+/// Syncs the file system of a directory. If this user may not open the directory for reading, a file without a name in it
+/// stands for it.
+///
+/// # Errors
+/// As syncfs(2), or such a file can't be made.
+pub fn sync_file_system(dir: BorrowedFd<'_>) -> io::Result<()> {
+    let synced = rustix::fs::syncfs(dir).or_else(|error| {
+        if error != Errno::BADF {
+            return Err(error);
+        }
+        let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(dir, ".", flags, Mode::RUSR | Mode::WUSR)?;
+        rustix::fs::syncfs(&file)
+    });
+    Ok(synced?)
 }
 
 fn open_flags(open_mode: OpenMode) -> OFlags {

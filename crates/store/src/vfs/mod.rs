@@ -9,8 +9,8 @@ mod file;
 pub(crate) mod simulated;
 pub(crate) mod sparse;
 
-pub use dir::Dir;
 pub(crate) use dir::check_owned;
+pub use dir::{Dir, sync_file_system};
 
 use rustix::io::Errno;
 use std::{io, ops::Range};

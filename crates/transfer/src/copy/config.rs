@@ -20,7 +20,7 @@ pub(crate) struct Config {
     /// Ports for data at the listening endpoint; any if `None`.
     pub(crate) ports: Option<Ports>,
     /// Command that reaches another host, with its arguments.
-    pub(crate) ssh: String,
+    pub(crate) ssh: Vec<String>,
     /// Path of longhaul at another host.
     pub(crate) remote_program: String,
     /// File with the token for a site.

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::protocol::control::Task;
 use anyhow::{Context as _, Result, bail};
-use longhaul_command::{errln, outln, threads};
+use longhaul_command::{errln, exit::Refusal, outln, threads};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
@@ -77,8 +77,12 @@ fn print_result(config: &Config, record: &Record) -> Result<()> {
         (false, false) => outln!("{record}"),
         (false, true) => {}
     }
-    match record.failed {
-        0 => Ok(()),
-        failed => bail!("{failed} could not be copied"),
+    match (record.failed, record.vanished) {
+        (0, 0) => Ok(()),
+        (0, vanished) => Err(Refusal::Vanished(format!(
+            "{vanished} vanished at the source before they were read"
+        ))
+        .into()),
+        (failed, _) => bail!("{failed} could not be copied"),
     }
 }

@@ -271,6 +271,7 @@ fn progress() -> Progress {
         copied: 4,
         skipped: 5,
         failed: 6,
+        vanished: 32,
         removed: 7,
         sent: 8,
         durable: 9,

@@ -112,6 +112,8 @@ pub struct Progress {
     pub skipped: u64,
     /// Entries not copied, or not completely.
     pub failed: u64,
+    /// Entries that were removed at the source before they were read.
+    pub vanished: u64,
     /// Entries removed at the target.
     pub removed: u64,
     /// Bytes sent in this session.

@@ -3,6 +3,7 @@
 
 use std::{
     fs::{self, File},
+    io::Write as _,
     os::unix::fs::FileExt,
     path::Path,
     process::{Command, Output, Stdio},
@@ -40,6 +41,91 @@ fn copy_while_writing(from: &Path, to: &Path, writes: impl Fn() -> bool) -> Outp
         std::thread::sleep(Duration::from_millis(1));
     }
     child.wait_with_output().unwrap()
+}
+
+/// Copies a file and appends to it until the copy ends, also changing its first byte if `rewrites`.
+fn copy_while_appending(from: &Path, to: &Path, rewrites: bool) -> Output {
+    let mut child = command(from, to).spawn().unwrap();
+    let mut file = File::options().append(true).open(from).unwrap();
+    let other = File::options().write(true).open(from).unwrap();
+    let mut byte = 0_u8;
+    while child.try_wait().unwrap().is_none() {
+        byte = byte.wrapping_add(1);
+        file.write_all(b"a line\n").unwrap();
+        if rewrites {
+            other.write_all_at(&[byte], 0).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child.wait_with_output().unwrap()
+}
+
+/// As rsync does with a log: what was there at the start.
+#[test]
+fn copies_the_beginning_of_a_growing_file() {
+    for length in [100, LENGTH / 4] {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+        fs::write(&from, vec![7; length]).unwrap();
+        let output = copy_while_appending(&from, &to, false);
+        let stderr = stderr(&output);
+        assert!(output.status.success(), "{stderr}");
+        // A short one may be read between two lines.
+        assert!(
+            length == 100 || stderr.contains("from: it grew while it was read"),
+            "{stderr}"
+        );
+        let (from, to) = (fs::read(&from).unwrap(), fs::read(&to).unwrap());
+        assert!(to.len() >= length && from.starts_with(&to), "{}", to.len());
+    }
+}
+
+/// Blocks of several states of a file are no copy of it.
+#[test]
+fn names_a_growing_file_whose_beginning_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    fs::write(&from, vec![7; LENGTH]).unwrap();
+    let output = copy_while_appending(&from, &to, true);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(!to.exists());
+}
+
+/// A file that is removed between its listing and its reading is no failure, and does not stop deletions.
+#[test]
+fn vanished_files_have_an_exit_code_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    for directory in [&from, &to] {
+        fs::create_dir(directory).unwrap();
+    }
+    for name in ["a", "z"] {
+        fs::write(from.join(name), vec![7; LENGTH]).unwrap();
+    }
+    for number in 0..3 {
+        fs::write(to.join(format!("extra{number}")), "").unwrap();
+    }
+    let mut copy = command(&from.join(""), &to);
+    // One stream sends one file after the other, each in two seconds.
+    let child = copy
+        .args(["--delete", "--max-delete=3", "--streams=1"])
+        .spawn()
+        .unwrap();
+    while fs::read_dir(&to).unwrap().count() < 4 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    fs::remove_file(from.join("z")).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let stderr = stderr(&output);
+    assert_eq!(output.status.code(), Some(24), "{stderr}");
+    assert!(stderr.contains("z: it has vanished"), "{stderr}");
+    let record: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&record["vanished"], &record["failed"]),
+        (&1.into(), &0.into())
+    );
+    assert_eq!(record["removed"], 3);
+    assert!(to.join("a").exists() && !to.join("z").exists());
 }
 
 #[test]

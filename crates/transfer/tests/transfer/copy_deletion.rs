@@ -7,6 +7,7 @@ use serde_json::Value;
 use std::{
     collections::BTreeMap,
     fs,
+    os::unix::fs::symlink,
     path::Path,
     process::{Command, Output},
 };
@@ -219,6 +220,56 @@ fn trash_keeps_what_was_removed() {
     assert!(!dst.join(".longhaul-trash/1000").exists());
     assert_eq!(listing(&times[0].as_ref().unwrap().path()).len(), 4);
     pair.refusal("src", &["--trash", "1h"]);
+}
+
+/// With --delete, an entry of another type makes way, as with rsync. Without it, it stays.
+#[test]
+fn changes_of_type_are_followed_with_delete() {
+    for arguments in [&["--delete"][..], &["--delete", "--trash", "1h"]] {
+        let pair = Pair::new();
+        for name in ["src/was-file/in", "src/was-link/in", "src/same"] {
+            pair.write(name);
+        }
+        pair.write("src/was-directory");
+        let at = |name: &str| pair.temp.path().join(name);
+        symlink("same", at("src/link-was-directory")).unwrap();
+        for name in [
+            "dst/was-file",
+            "dst/was-directory/a/b",
+            "dst/link-was-directory/c",
+        ] {
+            pair.write(name);
+        }
+        symlink("/etc", at("dst/was-link")).unwrap();
+        let refused = pair.run("src", &[]);
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(at("dst/was-directory/a/b").exists() && at("dst/was-file").is_file());
+        // was-file, was-link; two directories with three entries.
+        assert_eq!(pair.copy(arguments)["removed"], 7);
+        assert_eq!(
+            pair.target(),
+            listing(&at("src")).into_keys().collect::<Vec<_>>()
+        );
+        assert!(at("dst/link-was-directory").is_symlink());
+        assert!(at("dst/was-link").symlink_metadata().unwrap().is_dir());
+        assert_eq!(pair.copy(arguments)["copied"], 0);
+    }
+}
+
+/// What such a directory contains counts as removed.
+#[test]
+fn large_directory_does_not_make_way_for_a_file_by_accident() {
+    let pair = Pair::new();
+    pair.write("src/data");
+    for number in 0..20 {
+        pair.write(&format!("dst/data/{number}"));
+    }
+    let why = pair.refusal("src", &["--delete"]);
+    assert!(why.contains("--max-delete 21 allows it"), "{why}");
+    // An excluded entry keeps its directory, and so its place.
+    let kept = ["--delete", "--max-delete=100%", "--exclude=19"];
+    assert_eq!(pair.run("src", &kept).status.code(), Some(1));
+    assert_eq!(pair.target(), ["data", "data/19"]);
 }
 
 /// `mv File file` at the source: to the target's file system, both are one entry.

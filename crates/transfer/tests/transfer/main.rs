@@ -15,6 +15,8 @@ mod copy_links;
 mod copy_local;
 mod copy_reachability;
 mod copy_reports;
+mod copy_shared_directories;
+mod copy_sources;
 mod copy_targets;
 mod copy_testbed;
 mod copy_verify;

@@ -7,6 +7,7 @@ use super::{
     download::Download,
     guard::Guard,
     meta::{Meta, blocking, from_failure, names, rel_path, within},
+    terms::Terms,
     tree,
     upload::Upload,
 };
@@ -23,7 +24,7 @@ use dav_server::{
 };
 use futures_util::stream;
 use longhaul_store::{
-    path::{INTERNAL_PREFIX, RelPath},
+    path::{RelPath, is_internal_name},
     root::Root,
 };
 use parking_lot::Mutex;
@@ -54,6 +55,8 @@ pub(crate) struct Files {
     cached_listing: Arc<Mutex<Option<Entries>>>,
     pub(in crate::http) changes: ChangeCounter,
     pub(in crate::http) guard: Guard,
+    /// Terms of a PUT.
+    terms: Terms,
 }
 
 impl Files {
@@ -71,6 +74,7 @@ impl Files {
             cached_listing: Arc::default(),
             changes,
             guard: Guard::default(),
+            terms: Terms::default(),
         })
     }
 
@@ -117,6 +121,11 @@ impl Files {
     pub(in crate::http) fn with_guard(mut self, guard: Guard) -> Self {
         self.guard = guard;
         self
+    }
+
+    /// Sets the terms of a PUT.
+    pub(in crate::http) fn with_terms(self, terms: Terms) -> Self {
+        Self { terms, ..self }
     }
 
     /// Allows the request to use this internal name.
@@ -248,11 +257,7 @@ fn entries(root: &Root, path: Option<&RelPath>, all: bool) -> FsResult<Vec<Entry
         let name = name.to_vec();
         Ok(Some(Entry { name, meta }))
     };
-    let names = || {
-        names
-            .iter()
-            .filter(|name| !name.starts_with(INTERNAL_PREFIX))
-    };
+    let names = || names.iter().filter(|name| !is_internal_name(name));
     match names().count() > ENTRIES_MAX {
         true => Err(FsError::TooLarge),
         false => names().filter_map(|name| entry(name).transpose()).collect(),
@@ -273,7 +278,8 @@ fn begin_new(root: &Arc<Root>, path: RelPath, changes: &ChangeCounter) -> FsResu
         create_new: true,
         ..OpenOptions::default()
     };
-    Upload::begin(root, path, &options, changes, Guard::default())
+    let none = (Guard::default(), Terms::default());
+    Upload::begin(root, path, &options, changes, none)
 }
 
 /// Opens a regular file or a directory.
@@ -313,10 +319,10 @@ impl DavFileSystem for Files {
             Ok(path) => path,
             Err(error) => return Box::pin(async move { Err(error) }),
         };
-        let guard = self.guard.clone();
+        let conditions = (self.guard.clone(), self.terms.clone());
         match options.write {
             true => self.run_change(move |root, changes| {
-                Ok(Box::new(Upload::begin(root, path, &options, changes, guard)?) as _)
+                Ok(Box::new(Upload::begin(root, path, &options, changes, conditions)?) as _)
             }),
             false => self.run_blocking(move |root| Ok(Box::new(Download::open(root, &path)?) as _)),
         }

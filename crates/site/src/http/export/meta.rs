@@ -2,6 +2,7 @@
 //! Metadata of files in the form that WebDAV uses, and conversion of errors.
 
 use dav_server::fs::{DavMetaData, FsError, FsResult};
+use jiff::Timestamp;
 use longhaul_store::{
     path::{BadPath, RelPath},
     root::{Failure, Names, Root},
@@ -131,6 +132,13 @@ impl Meta {
     /// Returns the device and the inode, which all names of a file share.
     pub(crate) fn identity(&self) -> (u64, u64) {
         (self.0.st_dev, self.0.st_ino)
+    }
+
+    /// Returns the earliest time that is known of the file. Not all file systems keep the time of its creation.
+    pub(in crate::http) fn first_time(&self) -> Option<Timestamp> {
+        let changed = (self.0.st_ctime, self.0.st_ctime_nsec);
+        let (seconds, nanos) = changed.min((self.0.st_mtime, self.0.st_mtime_nsec));
+        Timestamp::new(seconds, nanos as i32).ok()
     }
 
     fn kind(&self) -> FileType {

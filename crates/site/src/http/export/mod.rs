@@ -6,5 +6,6 @@ pub(super) mod download;
 pub(super) mod files;
 pub(super) mod guard;
 pub(super) mod meta;
+pub(super) mod terms;
 pub(super) mod tree;
 pub(super) mod upload;

@@ -47,7 +47,8 @@ pub(crate) fn has_active_copy(root: &Root, top: &RelPath, entries_max: usize) ->
 /// Returns whether an internal file may be removed with its directory, which the caller has claimed. This holds for
 /// the manifest of a copy, and for the file of a PUT or a COPY whose process has ended.
 pub(crate) fn is_orphaned(root: &Root, path: &RelPath) -> bool {
-    path.name() == MANIFEST.as_bytes() || path.name().ends_with(b".put") && is_abandoned(root, path)
+    path.name().starts_with(MANIFEST.as_bytes())
+        || path.name().ends_with(b".put") && is_abandoned(root, path)
 }
 
 /// Returns whether no process uses an internal file or directory. An upload holds a lock on its file. A request that

@@ -6,12 +6,14 @@ use super::{
     download::Download,
     guard::Guard,
     meta::{Meta, blocking, errno, from_failure, from_io_error, within},
+    terms::Terms,
 };
 use crate::http::audit::ChangeCounter;
 use bytes::{Buf, Bytes};
 use dav_server::fs::{DavFile, DavMetaData, FsError, FsFuture, FsResult, OpenOptions};
 use hyper::StatusCode;
 use longhaul_store::{path::RelPath, root::Root};
+use parking_lot::Mutex;
 use rustix::{
     fs::{FlockOperation, Mode, OFlags, flock},
     io::Errno,
@@ -40,6 +42,7 @@ struct TempFile {
     is_new: bool,
     changes: ChangeCounter,
     guard: Guard,
+    terms: Mutex<Terms>,
 }
 
 impl Upload {
@@ -48,7 +51,7 @@ impl Upload {
         path: RelPath,
         options: &OpenOptions,
         changes: &ChangeCounter,
-        guard: Guard,
+        (guard, terms): (Guard, Terms),
     ) -> FsResult<Self> {
         replaces_file(root, &path, options.create_new)?;
         let temporary = temporary_name(&path)?;
@@ -65,6 +68,7 @@ impl Upload {
             is_new: options.create_new,
             changes: changes.clone(),
             guard,
+            terms: Mutex::new(terms),
         };
         lock_shared(&file.file)?;
         file.copy_attributes()?;
@@ -91,6 +95,7 @@ impl Upload {
         let file = self.0.clone();
         Box::pin(blocking(move || {
             (&file.file).write_all(&bytes).map_err(from_io_error)?;
+            file.terms.lock().update(&bytes);
             file.changes.count_bytes(bytes.len() as u64);
             Ok(())
         }))
@@ -157,11 +162,20 @@ impl TempFile {
     /// Checks the length, renames the file into place, and makes it survive a power loss.
     fn commit(&self) -> FsResult<()> {
         let length = self.file.metadata().map_err(from_io_error)?.len();
-        if self.size.is_some_and(|size| size != length) {
+        let terms = self.terms.lock();
+        let matches = match self.size.is_some_and(|size| size != length) {
+            true => Err(OTHER_LENGTH),
+            false => terms.check(),
+        };
+        if let Err(rejection) = matches {
+            self.guard.reject(rejection);
             return Err(FsError::GeneralFailure);
         }
         self.file.sync_all().map_err(from_io_error)?;
         let parent = self.root.open_dir(self.path.parent().as_ref());
+        if let Some(times) = terms.times() {
+            rustix::fs::futimens(&self.file, &times).map_err(errno)?;
+        }
         let named = self.guard.step(|| self.rename_into_place());
         if self.is_new && named == Err(FsError::Exists) {
             self.guard.reject(EXISTS);
@@ -191,6 +205,11 @@ impl TempFile {
         }
     }
 }
+
+const OTHER_LENGTH: (StatusCode, &str) = (
+    StatusCode::BAD_REQUEST,
+    "the body has another length than announced",
+);
 
 const EXISTS: (StatusCode, &str) = (StatusCode::PRECONDITION_FAILED, "the name exists already");
 

@@ -96,6 +96,11 @@ impl Resource {
             "getcontenttype" => content_type(&self.href),
             "getcontentlength" => self.meta.filter(DavMetaData::is_file)?.len().to_string(),
             "getetag" => format!("\"{}\"", self.meta?.etag()?),
+            "creationdate" => self
+                .meta?
+                .first_time()?
+                .strftime("%Y-%m-%dT%H:%M:%SZ")
+                .to_string(),
             "getlastmodified" => http_date(&self.meta?)?,
             "lockdiscovery" => self.active_locks(locks),
             "supportedlock" if self.files.is_some() => SUPPORTED_LOCKS.to_owned(),

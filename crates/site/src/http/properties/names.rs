@@ -4,8 +4,9 @@
 use crate::http::request::element::Name;
 
 /// Live properties that a PROPFIND for all returns (RFC 4331 §2: no quota).
-pub(super) const ALLPROP_NAMES: [&str; 7] = [
+pub(super) const ALLPROP_NAMES: [&str; 8] = [
     "resourcetype",
+    "creationdate",
     "getcontentlength",
     "getcontenttype",
     "getetag",

@@ -147,8 +147,8 @@ fn transfer(source: &Source, entry: &Entry, root: &Root) {
     };
     assert_eq!(Version::of_file(&from).unwrap(), version);
     let part = match entry.path.parent() {
-        Some(dir) => dir.join(b".longhaul-test.part").unwrap(),
-        None => rel(".longhaul-test.part"),
+        Some(dir) => dir.join(b".longhaul-7e57.part").unwrap(),
+        None => rel(".longhaul-7e57.part"),
     };
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
     let to = root

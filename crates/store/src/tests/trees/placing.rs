@@ -85,7 +85,7 @@ fn decides_which_entries_are_replaced() {
 fn refuses_internal_names() {
     let options = PlaceOptions::default();
     let own = decide(
-        &entry("a/.longhaul-x.part", Kind::Fifo),
+        &entry("a/.longhaul-0.part", Kind::Fifo),
         &Existing::Missing,
         None,
         &options,

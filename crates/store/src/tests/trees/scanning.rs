@@ -14,13 +14,13 @@ fn interprets_arguments_like_cp_and_rsync() {
     assert_eq!(all(&src), ["src", "src/file"]);
     assert_eq!(all(&contents(&src)), [".", "file"]);
     assert_eq!(all(&src.join(".")), [".", "file"]);
-    assert_eq!(all(&temp.path().join("link")), ["link", "link/file"]);
+    assert_eq!(all(&temp.path().join("link")), ["link"], "the link itself");
     assert_eq!(all(&contents(&temp.path().join("link"))), [".", "file"]);
     assert_eq!(all(&src.join("file")), ["file"]);
     assert_eq!(all(&temp.path().join("link to file")), ["link to file"]);
-    let source = Source::open(&temp.path().join("link to file")).unwrap();
-    assert!(source.open_file(&rel("link to file")).is_ok());
-    assert!(source.open_file(&rel("file")).unwrap_err().is_not_found());
+    let source = Source::open(&src.join("file")).unwrap();
+    assert!(source.open_file(&rel("file")).is_ok());
+    assert!(source.open_file(&rel("src")).unwrap_err().is_not_found());
     assert!(Source::open(&src.join("none")).is_err());
     assert!(
         Source::open(&contents(&src.join("file"))).is_err(),
@@ -35,7 +35,8 @@ fn many_sources_share_descriptors() {
         .map(|n| temp.path().join(format!("src/{n}")))
         .collect();
     paths.iter().for_each(|path| fs::create_dir(path).unwrap());
-    let sources = Source::open_all(paths.iter().map(PathBuf::as_path)).unwrap();
+    let sources = Source::open_all(paths.iter().map(PathBuf::as_path));
+    let sources: Vec<Source> = sources.into_iter().map(Result::unwrap).collect();
     assert!(
         sources
             .iter()

@@ -20,7 +20,7 @@ use crate::{
         Metadata, SkippedField,
         handle::{Handle, open_handle},
     },
-    path::{INTERNAL_PREFIX, RelPath},
+    path::{RelPath, is_internal_name},
     piece,
     root::{Failure, Names, Refusal},
     tree::{
@@ -260,7 +260,7 @@ impl Scan {
             return true;
         };
         frame.next += 1;
-        let result = match name.starts_with(INTERNAL_PREFIX) {
+        let result = match is_internal_name(&name) {
             false => self.visit(&name),
             true if name == SPREAD_FILE.as_bytes() => self.read_shares(),
             true => Ok(()),

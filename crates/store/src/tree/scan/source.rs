@@ -5,7 +5,7 @@ use super::kind;
 use crate::{
     entry::{Entry, Kind},
     metadata::Metadata,
-    path::RelPath,
+    path::{RelPath, resolve_parent_links},
     piece::OpenPiece,
     root::{Failure, Refusal, Root},
 };
@@ -51,7 +51,7 @@ pub enum SourceError {
 }
 
 /// Argument of a copy: `SRC`, the entry itself under its name, or `SRC/`, its contents. A symbolic
-/// link is replaced by its target.
+/// link is an entry like others; with the slash, it stands for the directory that it leads to.
 #[derive(Debug, Clone)]
 pub struct Source {
     argument: PathBuf,
@@ -63,15 +63,24 @@ pub struct Source {
     pub(super) name: Option<RelPath>,
 }
 
+impl SourceError {
+    /// Whether there is no such entry.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        match self {
+            Self::Open { error, .. } => error.kind() == io::ErrorKind::NotFound,
+            Self::Name { failure, .. } => failure.is_not_found(),
+            Self::SameName { .. } => false,
+        }
+    }
+}
+
 impl Source {
-    /// Opens all arguments of a copy. Arguments in the same directory share descriptors: a thousand
-    /// files cost one, and those that a [`Root`] caches.
-    ///
-    /// # Errors
-    /// An argument is missing, or has a name that cannot be copied.
+    /// Opens all arguments of a copy, each with its error: it is missing, or has a name that cannot be copied. Arguments
+    /// in the same directory share descriptors: a thousand files cost one, and those that a [`Root`] caches.
     pub fn open_all<'a>(
         arguments: impl IntoIterator<Item = &'a Path>,
-    ) -> Result<Vec<Self>, SourceError> {
+    ) -> Vec<Result<Self, SourceError>> {
         let mut roots = HashMap::new();
         let open = |argument| Self::open_sharing(argument, &mut roots);
         arguments.into_iter().map(open).collect()
@@ -80,7 +89,7 @@ impl Source {
     /// Opens one argument.
     ///
     /// # Errors
-    /// As [`Source::open_all`].
+    /// The argument is missing, or has a name that cannot be copied.
     pub fn open(argument: &Path) -> Result<Self, SourceError> {
         Self::open_sharing(argument, &mut HashMap::new())
     }
@@ -89,7 +98,7 @@ impl Source {
     /// outside the root is reached, and symbolic links are not followed.
     ///
     /// # Errors
-    /// As [`Source::open_all`], or the path contains a symbolic link.
+    /// As [`Source::open`], or the path contains a symbolic link.
     pub fn open_below(
         root: &Arc<Root>,
         path_in_root: Option<RelPath>,
@@ -122,7 +131,13 @@ impl Source {
             path: argument.into(),
             failure,
         };
-        let real = argument.canonicalize().map_err(failed)?;
+        let real = match is_contents_only(argument) {
+            true => argument.canonicalize(),
+            false => argument.symlink_metadata().and_then(|_| {
+                resolve_parent_links(argument).ok_or_else(|| io::ErrorKind::NotFound.into())
+            }),
+        };
+        let real = real.map_err(failed)?;
         let dir = real.parent().unwrap_or(&real);
         let root = match roots.get(dir) {
             Some(root) => Arc::clone(root),
@@ -316,6 +331,6 @@ mod tests {
         for contents in ["a/", "a//", ".", "..", "a/.", "a/..", "/"] {
             assert_eq!(name(contents), None, "{contents}");
         }
-        assert!(source_name(Path::new("a/.longhaul-x.part")).is_err());
+        assert!(source_name(Path::new("a/.longhaul-0.part")).is_err());
     }
 }

@@ -5,8 +5,8 @@ use super::{
     patterns::Patterns,
     preserve::PreserveArgs,
     values::{
-        DistributedSide, Switch, Transport, parse_extent, parse_idle_timeout, parse_lease_time,
-        parse_limit, parse_trash,
+        DistributedSide, Switch, Transport, parse_command, parse_extent, parse_idle_timeout,
+        parse_lease_time, parse_limit, parse_trash,
     },
 };
 use crate::{
@@ -167,7 +167,7 @@ pub struct Args {
     #[arg(long, value_name = "FIRST-LAST")]
     ports: Option<Ports>,
 
-    /// Command to reach the other host: a program and its options, separated by spaces
+    /// Command to reach the other host: a program and its options, with quotes as in a shell
     #[arg(
         long,
         value_name = "COMMAND",
@@ -254,7 +254,7 @@ impl Args {
             sources,
             target,
             ports: self.ports,
-            ssh: self.ssh.clone(),
+            ssh: parse_command(&self.ssh).map_err(Refusal::usage)?,
             remote_program: self.remote_program.clone(),
             token_file: self.token_file.clone(),
             leases: self.leases.clone(),

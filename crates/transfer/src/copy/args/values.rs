@@ -71,6 +71,14 @@ impl FromStr for Pacing {
     }
 }
 
+/// Splits the value of `--ssh` as a shell does.
+pub(super) fn parse_command(text: &str) -> Result<Vec<String>, String> {
+    let words = shlex::split(text).filter(|words| !words.is_empty());
+    words.ok_or_else(|| {
+        format!("--ssh {text:?}: want a program and its options, with each quote closed")
+    })
+}
+
 pub(super) fn parse_limit(text: &str) -> Result<BitRate, String> {
     let rate = text.parse::<BitRate>().map_err(|error| error.to_string())?;
     let rate = Some(rate).filter(|rate| rate.bits() >= PACING_RATE_MIN);

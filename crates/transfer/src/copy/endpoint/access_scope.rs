@@ -12,9 +12,12 @@ use crate::protocol::{
 use anyhow::{Context as _, Result};
 use longhaul_command::exit::Refusal;
 use longhaul_store::{
-    path::RelPath,
+    path::{RelPath, resolve_parent_links},
     root::Root,
-    tree::{origin, scan::Source},
+    tree::{
+        origin,
+        scan::{Source, SourceError, is_contents_only},
+    },
 };
 use rustix::io::Errno;
 use std::{
@@ -68,19 +71,48 @@ impl AccessScope {
         }
     }
 
-    /// Opens the sources of a copy.
-    pub(super) fn open_sources(&self, paths: &[Vec<u8>]) -> Result<Vec<Source>> {
+    /// Opens the sources of a copy. Also returns the errors of those that are missing, unless all are.
+    ///
+    /// # Errors
+    /// None of the sources is there, or one must not be copied.
+    pub(super) fn open_sources(
+        &self,
+        paths: &[Vec<u8>],
+    ) -> Result<(Vec<Source>, Vec<SourceError>)> {
         let paths = paths.iter().map(|path| Path::new(OsStr::from_bytes(path)));
-        let Self::Export(export) = self else {
-            return Source::open_all(paths).map_err(Refusal::usage);
+        let opened = match self {
+            Self::Unrestricted => Source::open_all(paths),
+            Self::Export(export) => {
+                let root = Arc::new(export.open()?);
+                let open = |path| {
+                    let inside = export.path_below(path)?;
+                    anyhow::Ok(Source::open_below(&root, inside, path))
+                };
+                paths.map(open).collect::<Result<_>>()?
+            }
         };
-        let root = Arc::new(export.open()?);
-        paths
-            .map(|path| {
-                let inside = export.path_below(path)?;
-                Source::open_below(&root, inside, path).map_err(Refusal::usage)
-            })
-            .collect()
+        let (mut sources, mut missing) = (Vec::new(), Vec::new());
+        for opened in opened {
+            match opened {
+                Ok(source) => sources.push(source),
+                Err(error) if error.is_missing() => missing.push(error),
+                Err(error) => return Err(Refusal::usage(error)),
+            }
+        }
+        match (sources.is_empty(), missing.first()) {
+            (true, Some(error)) => Err(Refusal::usage(error)),
+            _ => Ok((sources, missing)),
+        }
+    }
+
+    /// Returns the path of a source, without symbolic links in its directory. The source itself may be one, unless its
+    /// contents are meant.
+    pub(super) fn source_path(&self, path: &[u8]) -> Option<PathBuf> {
+        let local = Path::new(OsStr::from_bytes(path));
+        match self {
+            Self::Unrestricted if !is_contents_only(local) => resolve_parent_links(local),
+            _ => self.real_path(path),
+        }
     }
 
     /// Returns a path without symbolic links, as far as it exists.
@@ -304,7 +336,7 @@ mod tests {
         fs::create_dir(at("outside")).unwrap();
         fs::write(at("outside/secret"), "x").unwrap();
         fs::write(at("in/file"), "x").unwrap();
-        fs::write(at("in/.longhaul-x.part"), "x").unwrap();
+        fs::write(at("in/.longhaul-0.part"), "x").unwrap();
         symlink(at("outside"), at("in/link")).unwrap();
         symlink("..", at("in/up")).unwrap();
         let export = ExportScope {
@@ -357,7 +389,7 @@ mod tests {
         "/etc/passwd",
         "/data/link/secret",
         "/data/up/outside/secret",
-        "/data/.longhaul-x.part",
+        "/data/.longhaul-0.part",
         "/data/dir\0",
     ];
 

@@ -25,7 +25,8 @@ const REPORT_BYTES_MAX: usize = 1 << 20;
 const RANGE_BYTES_MAX: usize = 20;
 
 pub(super) fn run(begin: &Begin, scope: &AccessScope, reporter: &Reporter) -> Result<Progress> {
-    let scan = scan::open(begin, scope)?;
+    // The session that copies the rest reports the missing ones.
+    let (scan, _missing) = scan::open(begin, scope)?;
     threads::spawn(exit_at_stdin_eof)?;
     reporter.send(&Report::Shares(recorded_shares(begin, scope)?));
     let (mut found, mut bytes) = (Vec::new(), 0);

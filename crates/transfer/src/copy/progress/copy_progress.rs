@@ -148,6 +148,7 @@ impl CopyProgress {
             copied: self.copied_before + source.copied,
             skipped: source.skipped,
             failed: source.failed.max(target.failed),
+            vanished: source.vanished,
             removed: source.removed,
             present_bytes: source.present,
             sent_bytes: self.sent_before + source.sent,

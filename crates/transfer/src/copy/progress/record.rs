@@ -21,6 +21,8 @@ pub(crate) struct Record {
     /// Entries of a kind that the options leave out.
     pub(super) skipped: u64,
     pub(crate) failed: u64,
+    /// Entries that were removed at the source before they were read.
+    pub(crate) vanished: u64,
     pub(super) removed: u64,
     /// Bytes that were at the target already, that were sent, and that were made durable.
     pub(super) present_bytes: u64,
@@ -140,14 +142,16 @@ impl Record {
     pub(crate) fn sum(each: Vec<Self>) -> Self {
         let scanned = each.iter().all(|record| record.scanned);
         let of_all = |what: fn(&Self) -> u64| each.iter().map(what).sum();
-        let (failed, removed) = (
+        let (failed, vanished, removed) = (
             of_all(|record| record.failed),
+            of_all(|record| record.vanished),
             of_all(|record| record.removed),
         );
         let bytes = of_all(|record| record.bytes);
         Self {
             scanned,
             failed,
+            vanished,
             removed,
             ..Self::of_workers(each, bytes, 0)
         }
@@ -277,6 +281,7 @@ impl fmt::Display for Record {
         for (count, what) in [
             (self.skipped, "skipped"),
             (self.failed, "failed"),
+            (self.vanished, "vanished"),
             (self.removed, "removed"),
         ] {
             if count > 0 {

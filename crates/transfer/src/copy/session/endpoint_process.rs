@@ -14,16 +14,21 @@ use crate::{
 };
 use anyhow::{Context as _, Result, bail};
 use longhaul_command::errln;
-use longhaul_command::{console::escape, threads};
+use longhaul_command::{console::escape, exit::Refusal, threads};
 use longhaul_linux::process_sockets;
 use longhaul_transport::duplex::SharedTlsStream;
+use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 use std::{
     fmt::Display,
     io::{BufRead, BufReader, Read, Write},
     net::{IpAddr, TcpStream},
     process::{Child, Command, Stdio},
-    sync::mpsc::{Receiver, Sender, channel},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -46,6 +51,12 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Interval of checks whether ssh has exited.
 const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Time without an answer after which a line says so.
+const SILENCE_NOTED: Duration = Duration::from_secs(10);
+
+/// Time without an answer after which a host is given up.
+const SILENCE_MAX: Duration = Duration::from_secs(300);
 
 /// Exit code of ssh if ssh itself failed. Any other code is that of the remote command (ssh(1)).
 const SSH_FAILED: i32 = 255;
@@ -78,10 +89,8 @@ impl EndpointProcess {
         let (mut process, stderr_end) = match host {
             None => Self::spawn(&mut Command::new(std::env::current_exe()?)),
             Some(Host::Ssh(host)) => {
-                let mut arguments = config.ssh.split_whitespace();
-                let mut ssh = Command::new(arguments.next().unwrap_or("ssh"));
-                ssh.args(arguments)
-                    .args(["--", host, &config.remote_program]);
+                let mut ssh = ssh_command(&config.ssh);
+                ssh.args(["--", host, &config.remote_program]);
                 Self::spawn(ssh.stderr(Stdio::piped()))
             }
             Some(Host::Site { address, export }) => {
@@ -133,6 +142,10 @@ impl EndpointProcess {
 
     /// Reads up to the greeting, and skips the output of a login.
     fn await_greeting(&mut self, host: Option<&Host>, stderr_end: Option<StderrEnd>) -> Result<()> {
+        let silence = match (&self.channel, host) {
+            (Channel::Child(ssh), Some(host)) => Some(Silence::watch(host.to_string(), ssh.id())?),
+            _ => None,
+        };
         let from = self.from.as_mut().context("it reports elsewhere")?;
         let (mut from, mut login_output) = (from.take(LOGIN_OUTPUT_MAX), Vec::new());
         loop {
@@ -140,9 +153,24 @@ impl EndpointProcess {
             if from.read_until(b'\n', &mut login_output)? == 0 {
                 break;
             }
-            if login_output[line_start..].ends_with(GREETING) {
+            let line = &login_output[line_start..];
+            if line.ends_with(GREETING) {
                 return Ok(());
             }
+            if line.ends_with(b"\r\n") && line.trim_ascii_end().ends_with(GREETING.trim_ascii_end())
+            {
+                return Err(Refusal::usage(format!(
+                    "{} gives longhaul a terminal, which changes what is sent: no -t and no RequestTTY in --ssh",
+                    host_name(host)
+                )));
+            }
+        }
+        if silence.is_some_and(|silence| silence.is_over()) {
+            bail!(
+                "{} has not answered for {} minutes",
+                host_name(host),
+                SILENCE_MAX.as_secs() / 60
+            );
         }
         if let Some(stderr_end) = stderr_end {
             let _ended_or_timeout = stderr_end.recv_timeout(STDERR_TIMEOUT);
@@ -213,6 +241,63 @@ impl EndpointProcess {
             }
         })?;
         Ok(())
+    }
+}
+
+/// Returns the command that reaches other hosts. OpenSSH gets no terminal, whatever its configuration says: it would
+/// change what is sent.
+fn ssh_command(words: &[String]) -> Command {
+    let (program, arguments) = match words.split_first() {
+        Some((program, arguments)) => (program.as_str(), arguments),
+        None => ("ssh", &[][..]),
+    };
+    let mut ssh = Command::new(program);
+    ssh.args(arguments);
+    // A script of this name may take other arguments.
+    if program == "ssh" || program.ends_with("/bin/ssh") {
+        ssh.arg("-T");
+    }
+    ssh
+}
+
+/// Watch over a host that has not answered yet. ssh may wait for a password, and a login for anything.
+struct Silence {
+    is_over: Arc<AtomicBool>,
+    /// Its end is the end of the watch.
+    _watched: Sender<()>,
+}
+
+impl Silence {
+    /// Prints a line after [`SILENCE_NOTED`], and kills the process after [`SILENCE_MAX`].
+    fn watch(host: String, process: u32) -> Result<Self> {
+        let (watched, answer) = channel::<()>();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&is_over);
+        threads::spawn(move || {
+            let is_silent = |time| answer.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
+            if !is_silent(SILENCE_NOTED) {
+                return;
+            }
+            errln!(
+                "longhaul: {host} has not answered for {} s: ssh, or the login there, may wait for something",
+                SILENCE_NOTED.as_secs()
+            );
+            if is_silent(SILENCE_MAX.saturating_sub(SILENCE_NOTED)) {
+                over.store(true, Relaxed);
+                if let Some(process) = Pid::from_raw(process.cast_signed()) {
+                    // It may have ended.
+                    let _ = kill_process(process, Signal::KILL);
+                }
+            }
+        })?;
+        Ok(Self {
+            is_over,
+            _watched: watched,
+        })
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Relaxed)
     }
 }
 

@@ -7,6 +7,7 @@ use longhaul_store::{
     blocks::{BlockHash, Blocks, FileHash},
     entry::Version,
     path::RelPath,
+    root::Failure,
     tree::scan::Source,
 };
 use rustix::{
@@ -17,6 +18,9 @@ use std::{
     collections::HashMap, fs::File, io, num::NonZeroU64, ops::Range, os::unix::fs::FileExt,
     sync::Arc,
 };
+
+/// Maximum attempts to read a file. In the last one it may grow.
+pub(super) const ATTEMPTS_MAX: u32 = 3;
 
 /// File at the source.
 #[derive(Debug)]
@@ -47,8 +51,20 @@ pub(super) enum ReadError {
         "the block at offset {offset} is not what was copied there: remove {part_name} beside it, and copy it there again"
     )]
     Damaged { offset: u64, part_name: String },
+    /// It was removed meanwhile.
+    #[error("it has vanished")]
+    Vanished,
     #[error("{0}")]
     Unreadable(String),
+}
+
+impl From<Failure> for ReadError {
+    fn from(failure: Failure) -> Self {
+        match failure.is_not_found() {
+            true => Self::Vanished,
+            false => Self::Unreadable(failure.to_string()),
+        }
+    }
 }
 
 impl SourceFile {
@@ -75,8 +91,13 @@ impl SourceFile {
         let scan_source = &self.sources[self.source];
         match OpenFile::open(scan_source, &self.path, self.is_piece) {
             Ok(OpenFile::Piece(piece)) if piece.version != self.version => Err(ReadError::Changed),
-            other => other.map_err(|error| ReadError::Unreadable(error.to_string())),
+            other => Ok(other?),
         }
+    }
+
+    /// Whether the file may be copied as it was announced although it grows: after the last announcement.
+    pub(super) fn may_grow(&self) -> bool {
+        self.attempts >= ATTEMPTS_MAX
     }
 
     /// Asks the kernel to read block `index` ahead. Ignores a block that the file does not have.
@@ -122,10 +143,39 @@ impl SourceFile {
         };
         let current =
             Version::of_file(file).map_err(|error| ReadError::Unreadable(error.to_string()))?;
-        match current == self.version {
+        match current == self.version || self.may_grow() && current.has_grown_since(&self.version) {
             true => Ok(()),
             false => Err(ReadError::Changed),
         }
+    }
+
+    /// Whether the file has grown since it was announced.
+    ///
+    /// # Errors
+    /// A block is not what it was when it was read: then the blocks are of several states of the file.
+    pub(super) fn check_growth(
+        &self,
+        from: &OpenFile,
+        read: &HashMap<u64, BlockHash>,
+    ) -> Result<bool, ReadError> {
+        let OpenFile::Whole(file) = from else {
+            return Ok(false);
+        };
+        if Version::of_file(file).is_ok_and(|current| current == self.version) {
+            return Ok(false);
+        }
+        let mut buffer = Vec::new();
+        for (index, hash) in read.iter().filter(|(_, hash)| **hash != BlockHash::UNKNOWN) {
+            self.read(from, *index, &mut buffer)?;
+            if !self
+                .blocks()
+                .hash(*index, &buffer)
+                .is_ok_and(|now| now == *hash)
+            {
+                return Err(ReadError::Changed);
+            }
+        }
+        Ok(true)
     }
 }
 
@@ -161,6 +211,11 @@ impl OutgoingFile {
     /// does not count.
     pub(super) fn record_read(&mut self, index: u64, hash: BlockHash) -> bool {
         self.hashes.insert(index, hash).is_none() && self.hashes.len() as u64 == self.missing
+    }
+
+    /// Returns the hashes of the blocks that were read, by their index.
+    pub(super) fn hashes(&self) -> &HashMap<u64, BlockHash> {
+        &self.hashes
     }
 
     /// Returns the file's hash, if all of it was read.

@@ -103,7 +103,7 @@ fn name_hash(path: &RelPath) -> u64 {
 pub(crate) fn source_locations(begin: &Begin, scope: &AccessScope) -> Sources {
     let given = begin.paths.iter().filter_map(|path| {
         let name = longhaul_store::tree::scan::source_name(Path::new(OsStr::from_bytes(path)));
-        Some((path.clone(), name.ok()?, scope.real_path(path)?))
+        Some((path.clone(), name.ok()?, scope.source_path(path)?))
     });
     let machine = Machine::read();
     machine.map_or_else(Sources::default, |machine| {
@@ -115,7 +115,7 @@ pub(crate) fn source_locations(begin: &Begin, scope: &AccessScope) -> Sources {
 pub(crate) fn recorded_shares(begin: &Begin, scope: &AccessScope) -> Result<Vec<StoredShare>> {
     let mut all = Vec::new();
     for path in &begin.paths {
-        let (Some(real), Some(top)) = (scope.real_path(path), scope.root_path()) else {
+        let (Some(real), Some(top)) = (scope.source_path(path), scope.root_path()) else {
             continue;
         };
         let name = longhaul_store::tree::scan::source_name(Path::new(OsStr::from_bytes(path)));
@@ -139,7 +139,7 @@ pub(super) fn describe_incomplete(begin: &Begin, scope: &AccessScope) -> Vec<Str
         return Vec::new();
     }
     let problems = begin.paths.iter().filter_map(|path| {
-        let why = match spread::shares_of_tree(&scope.real_path(path)?, &scope.root_path()?) {
+        let why = match spread::shares_of_tree(&scope.source_path(path)?, &scope.root_path()?) {
             Ok(shares) => {
                 let mut missing = shares
                     .iter()

@@ -13,9 +13,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Maximum attempts to read a file.
-const ATTEMPTS_MAX: u32 = 3;
-
 /// Pause between detecting a change and the next attempt.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
@@ -24,9 +21,7 @@ impl Source {
     pub(super) fn handle_read_error(&self, file: u64, source: &SourceFile, error: &ReadError) {
         match error {
             // A file of an extent is not retried: the session after all extents copies what is left.
-            ReadError::Changed
-                if source.attempts < ATTEMPTS_MAX && source.extent_number.is_none() =>
-            {
+            ReadError::Changed if !source.may_grow() && source.extent_number.is_none() => {
                 self.shared.update(|state| state.queue_reannouncement(file));
             }
             _ => self.abort_file(file, source, error),
@@ -73,8 +68,7 @@ impl Source {
     /// Returns the current state of a file.
     fn refresh(&self, file: &SourceFile) -> Result<(Entry, SourceFile), ReadError> {
         let scan_source = &file.sources[file.source];
-        let entry = scan_source.reread(&file.path);
-        let entry = entry.map_err(|error| ReadError::Unreadable(error.to_string()))?;
+        let entry = scan_source.reread(&file.path)?;
         let Kind::File { version, sparse } = entry.kind else {
             return Err(ReadError::Changed);
         };

@@ -21,25 +21,30 @@ use longhaul_store::{
     metadata::SkippedField,
     path::RelPath,
     tree::{
-        scan::{Options, Scan, ScanItem, Source as ScanSource},
+        scan::{Options, Scan, ScanItem, Source as ScanSource, SourceError},
         spread::{SpreadError, TreeShare as Spread},
     },
 };
 use std::{fmt::Display, sync::Arc};
 
-/// Opens a scan of the sources.
-pub(crate) fn open(begin: &Begin, scope: &AccessScope) -> Result<Scan> {
+/// Opens a scan of the sources. Also returns why some of them are missing.
+pub(crate) fn open(begin: &Begin, scope: &AccessScope) -> Result<(Scan, Vec<SourceError>)> {
     open_with(begin, scope, false)
 }
 
 /// Opens a scan for the names that a target compares before it removes others; `None` if it does not.
 pub(super) fn open_plan(begin: &Begin, scope: &AccessScope) -> Result<Option<Scan>> {
     let plans = begin.task.plans_deletion(&begin.options);
-    plans.then(|| open_with(begin, scope, true)).transpose()
+    let plan = plans.then(|| open_with(begin, scope, true)).transpose()?;
+    Ok(plan.map(|(scan, _)| scan))
 }
 
-fn open_with(begin: &Begin, scope: &AccessScope, names_only: bool) -> Result<Scan> {
-    let sources = scope.open_sources(&begin.paths)?;
+fn open_with(
+    begin: &Begin,
+    scope: &AccessScope,
+    names_only: bool,
+) -> Result<(Scan, Vec<SourceError>)> {
+    let (sources, missing) = scope.open_sources(&begin.paths)?;
     let filter = begin.options.filter()?;
     let roots = sources.iter().filter_map(ScanSource::name);
     let filter = filter.with_source_names(roots);
@@ -47,7 +52,8 @@ fn open_with(begin: &Begin, scope: &AccessScope, names_only: bool) -> Result<Sca
         one_file_system: begin.options.one_file_system,
         names_only,
     };
-    Scan::new(sources, filter, options).map_err(Refusal::usage)
+    let scan = Scan::new(sources, filter, options).map_err(Refusal::usage)?;
+    Ok((scan, missing))
 }
 
 impl Source {
@@ -118,6 +124,9 @@ impl Source {
                     self.reporter.send_problem(format!("{path}: {why}"));
                     self.to_target.push(SourceMsg::Excluded(path));
                 }
+                ScanItem::Failed(failure) if failure.is_not_found() => {
+                    self.report_vanished(failure.to_string());
+                }
                 ScanItem::Failed(failure) => self.report_unreadable(&failure),
                 ScanItem::SourceFailed { source, failure } => {
                     self.report_unreadable(&format!("{}: {failure}", source.display()));
@@ -146,6 +155,7 @@ impl Source {
                 ScanItem::Top { .. } => SourceMsg::PlannedContents,
                 ScanItem::Skipped { path, .. } => SourceMsg::Excluded(path),
                 ScanItem::Shares { shares, .. } if self.are_complete(&shares) => continue,
+                ScanItem::Failed(failure) if failure.is_not_found() => continue,
                 ScanItem::Shares { .. } | ScanItem::Failed(_) | ScanItem::SourceFailed { .. } => {
                     SourceMsg::ScanError
                 }

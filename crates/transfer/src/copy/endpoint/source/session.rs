@@ -79,13 +79,15 @@ pub(crate) struct PreparedSource {
 }
 
 pub(crate) fn prepare(begin: &Begin, scope: &AccessScope) -> Result<PreparedSource> {
+    let (scan, missing) = scan::open(begin, scope)?;
+    let missing = missing.iter().map(ToString::to_string);
     Ok(PreparedSource {
-        scan: scan::open(begin, scope)?,
+        scan,
         plan: scan::open_plan(begin, scope)?,
         assigned: None,
         tuning: StreamTuning::prepare(&begin.options)?,
         limit: begin.options.limit.map(RateLimit::open).transpose()?,
-        incomplete: describe_incomplete(begin, scope),
+        incomplete: missing.chain(describe_incomplete(begin, scope)).collect(),
     })
 }
 

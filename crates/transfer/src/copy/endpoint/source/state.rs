@@ -43,6 +43,12 @@ pub(super) struct Source {
 }
 
 impl Source {
+    /// Counts and reports an entry that was removed between its listing and its reading.
+    pub(super) fn report_vanished(&self, why: String) {
+        self.counters.update(|progress| progress.vanished += 1);
+        self.reporter.send_problem(why);
+    }
+
     /// Counts and reports an entry that could not be copied.
     pub(super) fn report_failure(&self, why: String) {
         self.counters.update(|progress| progress.failed += 1);

@@ -22,6 +22,7 @@ use longhaul_store::{
     piece,
 };
 use std::{
+    collections::HashMap,
     io::{self, BufWriter, Write},
     ops::Range,
     sync::Arc,
@@ -51,8 +52,16 @@ struct Stream {
 struct OutgoingBlock {
     /// Whether another stream has the block in flight, but is slow.
     is_duplicate: bool,
-    /// Set if the block completes the reading of its file: the file's hash, if it is known.
-    sealed: Option<Option<FileHash>>,
+    /// Set if the block completes the reading of its file.
+    sealed: Option<Sealed>,
+}
+
+/// File whose last missing block was read.
+struct Sealed {
+    /// Its hash, if all of it was read.
+    hash: Option<FileHash>,
+    /// Hashes of the blocks that were read, if the file may have grown meanwhile.
+    to_check: Option<HashMap<u64, BlockHash>>,
 }
 
 impl Source {
@@ -109,7 +118,7 @@ impl Source {
         // Streams take blocks in turn: the next block of this stream is likely that many further on.
         let next = block + streams.min(READ_AHEAD_BLOCKS_MAX) as u64;
         match stream.read(file, &source, block..next, self.hash) {
-            Ok(header) => self.send_buffered(stream, &header),
+            Ok(header) => self.send_buffered(stream, &source, &header),
             Err(error) => {
                 self.handle_read_error(file, &source, &error);
                 Ok(())
@@ -117,7 +126,12 @@ impl Source {
         }
     }
 
-    fn send_buffered(&self, stream: &mut Stream, header: &Header) -> Result<()> {
+    fn send_buffered(
+        &self,
+        stream: &mut Stream,
+        source: &SourceFile,
+        header: &Header,
+    ) -> Result<()> {
         let Header { file, block, .. } = *header;
         let length = match header.content {
             Content::Data(length) => length.into(),
@@ -141,7 +155,10 @@ impl Source {
                 bail!("the peer has ended the stream");
             }
             let last = outgoing.record_read(block, BlockHash(header.hash));
-            let sealed = last.then(|| outgoing.hash());
+            let sealed = last.then(|| Sealed {
+                hash: outgoing.hash(),
+                to_check: source.may_grow().then(|| outgoing.hashes().clone()),
+            });
             Ok(Some(OutgoingBlock {
                 is_duplicate,
                 sealed,
@@ -156,7 +173,13 @@ impl Source {
         };
         // Valid even if this stream breaks now: the file was read as announced, and lost blocks are
         // retransmitted.
-        if let Some(hash) = sealed {
+        if let Some(Sealed { hash, to_check }) = sealed {
+            if let Some(read) = to_check
+                && let Err(error) = self.check_growth(stream, source, &read)
+            {
+                self.handle_read_error(file, source, &error);
+                return Ok(());
+            }
             let hash = hash.map(|hash| hash.0);
             self.to_target.push(SourceMsg::Sealed { file, hash });
         }
@@ -168,6 +191,23 @@ impl Source {
             true => progress.duplicate += length,
             false => progress.sent += length,
         });
+        Ok(())
+    }
+
+    /// Checks that what was read of a growing file is what it still begins with.
+    fn check_growth(
+        &self,
+        stream: &Stream,
+        source: &SourceFile,
+        read: &HashMap<u64, BlockHash>,
+    ) -> Result<(), ReadError> {
+        if let Some((_, opened)) = &stream.open
+            && source.check_growth(opened, read)?
+        {
+            let why = "it grew while it was read: copied as it was at the start";
+            self.reporter
+                .send_problem(format!("{}: {why}", source.path));
+        }
         Ok(())
     }
 
@@ -190,7 +230,10 @@ impl Source {
             self.to_target.push(SourceMsg::Aborted { file });
             let why = format!("{}: {error}", source.path);
             self.complete_file(Some(source), Some(why.clone()));
-            self.report_failure(why);
+            match error {
+                ReadError::Vanished => self.report_vanished(why),
+                _ => self.report_failure(why),
+            }
         }
     }
 }

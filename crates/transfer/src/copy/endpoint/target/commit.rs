@@ -14,12 +14,12 @@ use longhaul_scheduling::Stage;
 use longhaul_store::{
     blocks::FileHash,
     entry::Entry,
-    manifest::{FileRecord, Manifest},
+    manifest::{FileRecord, Manifest, ManifestError},
     part::FinishedFile,
     small,
     vfs::Dir,
 };
-use std::{sync::Arc, time::Duration};
+use std::{os::fd::AsFd as _, sync::Arc, time::Duration};
 
 /// Maximum time for which written blocks wait for a commit. A kill loses the data received in this time and
 /// during a sync, at most [`AT_RISK_MAX`](super::state::AT_RISK_MAX), and the data in flight.
@@ -52,6 +52,18 @@ impl Target {
             }
             measurement.enter(Stage::Waiting);
         }
+        if let Some(manifest) = &mut manifest {
+            self.compact(manifest);
+        }
+    }
+
+    /// Rewrites a manifest that has mostly outdated lines.
+    pub(super) fn compact(&self, manifest: &mut Manifest) {
+        if let Err(error) = manifest.compact() {
+            self.reporter.send_problem(format!(
+                "the hashes take more space than they need: {error}"
+            ));
+        }
     }
 
     /// Commits data first, then the manifest, then names: no kill leaves a file under its final name that the
@@ -82,15 +94,31 @@ impl Target {
     /// Loads the manifest. Without one, files are still copied, but cannot be verified later without the
     /// source.
     pub(super) fn load_manifest(&self) -> Option<Manifest> {
-        let top = self.root.open_dir(None).map_err(|error| error.to_string());
-        let dir = top.and_then(|top| {
-            use std::os::fd::AsFd;
-            Dir::new(top.as_fd()).map_err(|error| error.to_string())
-        });
-        let loaded = dir.and_then(|dir| Manifest::load(&dir).map_err(|error| error.to_string()));
-        loaded
-            .map_err(|why| self.report_failure(format!("no record of hashes is kept: {why}")))
-            .ok()
+        let what = "no record of hashes is kept";
+        let top = self.root.open_dir_to_write(None);
+        let dir = top.map(|top| Dir::new(top.as_fd()));
+        match dir {
+            Ok(Ok(dir)) => Manifest::load(&dir)
+                .map_err(|error| self.report_manifest_error(what, &error))
+                .ok(),
+            Ok(Err(error)) => {
+                self.report_failure(format!("{what}: {error}"));
+                None
+            }
+            Err(failure) => {
+                self.report_failure(format!("{what}: {failure}"));
+                None
+            }
+        }
+    }
+
+    /// Reports an error of the manifest. Another user's doing is no failure of the copy.
+    pub(super) fn report_manifest_error(&self, what: &str, error: &ManifestError) {
+        let why = format!("{what}: {error}");
+        match error.is_of_another_user() {
+            true => self.reporter.send_problem(why),
+            false => self.report_failure(why),
+        }
     }
 
     /// Renames small files, once they and the other new hashes are in the manifest.
@@ -215,7 +243,8 @@ impl Target {
             && let Err(error) = manifest.append(&records)
         {
             let count = records.len();
-            self.report_failure(format!("hashes of {count} files are not kept: {error}"));
+            let what = format!("hashes of {count} files are not kept");
+            self.report_manifest_error(&what, &error);
         }
     }
 
@@ -227,7 +256,7 @@ impl Target {
         let removed: Vec<(&[u8], FileRecord)> =
             known.map(|path| (path, FileRecord::REMOVED)).collect();
         if let Err(error) = manifest.append(&removed) {
-            self.report_failure(format!("outdated hashes could not be removed: {error}"));
+            self.report_manifest_error("outdated hashes could not be removed", &error);
         }
     }
 

@@ -17,6 +17,7 @@ use longhaul_store::{
         writer::{Existing, inspect},
     },
 };
+use rustix::fs::FileType;
 use std::{
     collections::{BTreeSet, HashSet},
     io::Read,
@@ -25,13 +26,18 @@ use std::{
 
 impl Target {
     /// Compares the names that the source will announce with those here, and refuses the copy if it would remove too many.
-    pub(super) fn check_deletion(&self, from: &mut impl Read, filter: &Filter) -> Result<()> {
+    /// Returns whether entries may be removed now.
+    pub(super) fn check_deletion(&self, from: &mut impl Read, filter: &Filter) -> Result<bool> {
         let mut plan = DeletionPlan::new(&self.root, filter);
-        let mut unreadable = 0;
+        let (mut replaced, mut unreadable) = (BTreeSet::new(), 0);
         loop {
             match message::read::<SourceMsg>(from)?.context("the source closed the connection")? {
                 SourceMsg::Planned { path, is_directory } => {
-                    plan.add(&self.path_here(path)?, is_directory);
+                    let path = self.path_here(path)?;
+                    plan.add(&path, is_directory);
+                    if self.is_in_the_way(&path, is_directory) {
+                        replaced.insert(path);
+                    }
                 }
                 SourceMsg::PlannedContents => self.add_contents(&mut plan)?,
                 SourceMsg::Excluded(path) => plan.protect(&self.path_here(path)?),
@@ -40,15 +46,29 @@ impl Target {
                 _ => bail!("unexpected message of the source"),
             }
         }
-        // Otherwise nothing is removed.
-        if let Ok(extras) = plan.finish(scan_end(unreadable))
-            && let Some(why) = self.refusal(&extras, filter)
-        {
-            return Err(Refusal::usage(format!(
+        let Ok(mut extras) = plan.finish(scan_end(unreadable)) else {
+            return Ok(false);
+        };
+        extras.found.extend(replaced);
+        match self.refusal(&extras, filter) {
+            Some(why) => Err(Refusal::usage(format!(
                 "nothing is copied or removed: {why}"
-            )));
+            ))),
+            None => Ok(true),
         }
-        Ok(())
+    }
+
+    /// Whether something else has the place of an entry: a directory that of another type, or the reverse. A device is
+    /// never removed for that.
+    pub(super) fn is_in_the_way(&self, path: &RelPath, is_directory: bool) -> bool {
+        let Ok(stat) = self.root.stat(path) else {
+            return false;
+        };
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => !is_directory,
+            FileType::BlockDevice | FileType::CharacterDevice => false,
+            _ => is_directory,
+        }
     }
 
     /// Notes that the contents of a source go directly into the target's directory.
@@ -82,7 +102,7 @@ impl Target {
     pub(super) fn remove_extras(
         &self,
         plan: DeletionPlan<'_>,
-        filter: &Filter,
+        (filter, trash): (&Filter, &mut Trash<'_>),
         unreadable: u64,
     ) -> u64 {
         let extras = match plan.finish(scan_end(unreadable)) {
@@ -113,7 +133,8 @@ impl Target {
             // Some file systems keep the old name. It still is the source's entry.
             let _ = self.root.rename(old, new);
         }
-        let removed = self.remove_found(filter, &extras.found);
+        let removed = self.remove_found((filter, trash), &extras.found);
+        self.empty_trash();
         if removed > 0 {
             self.remove_hashes(&extras.found);
         }
@@ -121,9 +142,11 @@ impl Target {
     }
 
     /// Removes entries with their contents, or moves them into the trash. Returns their number.
-    fn remove_found(&self, filter: &Filter, found: &BTreeSet<RelPath>) -> u64 {
-        let now = SystemTime::now();
-        let mut trash = Trash::new(&self.root, now);
+    pub(super) fn remove_found(
+        &self,
+        (filter, trash): (&Filter, &mut Trash<'_>),
+        found: &BTreeSet<RelPath>,
+    ) -> u64 {
         let mut removed = 0;
         for path in found {
             let (count, failures) = match self.options.trash_s {
@@ -133,12 +156,17 @@ impl Target {
             removed += count;
             self.report_failures(&failures);
         }
-        if let Some(seconds) = self.options.trash_s {
-            let before = now.checked_sub(Duration::from_secs(seconds));
-            let before = before.unwrap_or(SystemTime::UNIX_EPOCH);
-            self.report_failures(&trash::remove_older(&self.root, before));
-        }
         removed
+    }
+
+    /// Removes from the trash what earlier copies put there, if it is old enough.
+    fn empty_trash(&self) {
+        let Some(seconds) = self.options.trash_s else {
+            return;
+        };
+        let before = SystemTime::now().checked_sub(Duration::from_secs(seconds));
+        let before = before.unwrap_or(SystemTime::UNIX_EPOCH);
+        self.report_failures(&trash::remove_older(&self.root, before));
     }
 
     fn report_failures(&self, failures: &[Failure]) {
@@ -157,8 +185,11 @@ impl Target {
             .iter()
             .map(|path| (path.as_slice(), FileRecord::REMOVED))
             .collect();
-        if let Err(error) = manifest.append(&records) {
-            self.report_failure(format!("hashes of removed files are still kept: {error}"));
+        match manifest.append(&records) {
+            Ok(()) => self.compact(&mut manifest),
+            Err(error) => {
+                self.report_manifest_error("hashes of removed files are still kept", &error);
+            }
         }
     }
 

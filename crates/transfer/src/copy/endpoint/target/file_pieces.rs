@@ -30,7 +30,7 @@ impl Target {
         if shares.is_empty() {
             return Ok(());
         }
-        let dir = Dir::new(self.root.open_dir(None)?.as_fd())?;
+        let dir = Dir::new(self.root.open_dir_to_write(None)?.as_fd())?;
         spread::record(&dir, shares).map_err(record_error)
     }
 

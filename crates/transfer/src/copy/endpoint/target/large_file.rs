@@ -321,7 +321,7 @@ pub(super) fn remove_leftovers_of(root: &Root, entry: &Entry) -> Result<(), Stri
 /// Opens the directory that a file is written in.
 pub(super) fn open_directory(root: &Root, path: &RelPath) -> Result<Dir, String> {
     let parent = path.parent();
-    let opened = root.open_dir(parent.as_ref());
+    let opened = root.open_dir_to_write(parent.as_ref());
     let opened = opened.map_err(|failure| format!("{path}: {failure}"))?;
     Dir::new(opened.as_fd()).map_err(|error| format!("{path}: {error}"))
 }

@@ -27,10 +27,16 @@ use longhaul_store::{
         filter::Filter,
         origin,
         same_names::SameNames,
+        trash::Trash,
         writer::{Options, TreeWriter, WriteOutcome},
     },
+    vfs::sync_file_system,
 };
-use std::collections::{BTreeSet, HashSet};
+use std::{
+    collections::{BTreeSet, HashSet},
+    os::fd::AsFd as _,
+    time::SystemTime,
+};
 
 /// Maximum bytes of all directories' attributes: 256 for each of four million.
 const DIRECTORY_XATTR_BYTES_MAX: u64 = 1 << 30;
@@ -48,6 +54,11 @@ struct EntryState<'a> {
     extras: DeletionPlan<'a>,
     same_names: SameNames<'a>,
     filter: &'a Filter,
+    /// Whether entries of another type are removed for those of the source.
+    may_remove: bool,
+    trash: Trash<'a>,
+    /// Number of entries removed so far.
+    removed: u64,
     /// Hard links, created last: the files must exist first.
     links: Vec<(u64, Entry)>,
     unreadable: u64,
@@ -67,9 +78,8 @@ struct EntryState<'a> {
 impl Target {
     pub(super) fn handle_messages(&self, mut from: Connection) -> Result<()> {
         let filter = self.filter(&mut from)?;
-        if self.task.plans_deletion(&self.options) {
-            self.check_deletion(&mut from, &filter)?;
-        }
+        let may_remove =
+            self.task.plans_deletion(&self.options) && self.check_deletion(&mut from, &filter)?;
         let root = self.root.clone();
         let options = Options {
             update: self.options.update,
@@ -81,6 +91,9 @@ impl Target {
             extras: DeletionPlan::new(&root, &filter),
             same_names: SameNames::new(&root, !self.options.dry_run),
             filter: &filter,
+            may_remove,
+            trash: Trash::new(&root, SystemTime::now()),
+            removed: 0,
             links: Vec::new(),
             unreadable: 0,
             refused: 0,
@@ -175,10 +188,11 @@ impl Target {
             self.write_entry(&mut entries, number, entry, Portion::Whole);
         }
         let failed = self.counters.snapshot().failed;
-        let removed = match self.options.delete {
-            true => self.remove_extras(entries.extras, entries.filter, entries.unreadable),
-            false => 0,
-        };
+        let mut removed = entries.removed;
+        if self.options.delete {
+            let how = (entries.filter, &mut entries.trash);
+            removed += self.remove_extras(entries.extras, how, entries.unreadable);
+        }
         // Other workers still write in these directories; the session after all extents sets their metadata.
         let directories = match self.task {
             Task::Extents | Task::Gather(Pass::Data) => Vec::new(),
@@ -215,8 +229,8 @@ impl Target {
     /// Makes names of directories, links and removals durable. This waits for data that others have written
     /// there too; files alone are durable already and do not need it.
     fn sync(&self) {
-        if let Ok(top) = self.root.open_dir(None)
-            && let Err(error) = rustix::fs::syncfs(&top)
+        if let Ok(top) = self.root.open_dir_to_write(None)
+            && let Err(error) = sync_file_system(top.as_fd())
         {
             self.report_failure(format!("cannot make directories durable: {error}"));
         }
@@ -330,6 +344,11 @@ impl Target {
         entry: Entry,
         portion: Portion,
     ) {
+        let is_directory = entry.kind == Kind::Directory;
+        if entries.may_remove && self.is_in_the_way(&entry.path, is_directory) {
+            let place = BTreeSet::from([entry.path.clone()]);
+            entries.removed += self.remove_found((entries.filter, &mut entries.trash), &place);
+        }
         let is_named = self.is_named_top(&entry);
         if is_named && self.root.stat(&entry.path).is_err() {
             // On failure the directory is created below without the record, which is then added.

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What clients say about the files that they upload: times, digests and lengths; and what the site says about itself.
+
+use crate::site_process::web::Web;
+use std::{
+    fs,
+    process::{Command, Stdio},
+    time::{Duration, SystemTime},
+};
+
+const HELLO: &[&str] = &["-X", "PUT", "-d", "hello"];
+
+fn put(web: &Web, fields: &[&str], name: &str) -> (u16, String) {
+    let fields = fields.iter().flat_map(|field| ["-H", field]);
+    let arguments: Vec<&str> = HELLO.iter().copied().chain(["-i"]).chain(fields).collect();
+    let (status, text) = web.curl(&arguments, name);
+    (status, String::from_utf8_lossy(&text).to_ascii_lowercase())
+}
+
+/// Time of a file, in seconds since 1970.
+fn modified(web: &Web, name: &str) -> u64 {
+    let time = fs::metadata(web.data(name)).unwrap().modified().unwrap();
+    time.duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap()
+        .as_secs()
+}
+
+#[test]
+fn file_has_the_time_that_the_client_names() {
+    let web = Web::new();
+    for name in ["/data/new", "/data/new"] {
+        let (status, response) = put(&web, &["X-OC-Mtime: 981173106"], name);
+        assert!(matches!(status, 201 | 204), "{response}");
+        assert!(response.contains("x-oc-mtime: accepted"), "{response}");
+        assert_eq!(modified(&web, "new"), 981_173_106);
+    }
+    let (_, response) = put(&web, &[], "/data/new");
+    assert!(!response.contains("x-oc-mtime"), "{response}");
+    assert!(modified(&web, "new") > 1_700_000_000);
+    assert_eq!(put(&web, &["X-OC-Mtime: soon"], "/data/other").0, 400);
+    assert!(!web.data("other").exists());
+}
+
+#[test]
+fn body_that_does_not_match_its_digest_is_not_stored() {
+    let web = Web::new();
+    let right = "Content-MD5: XUFAKrxLKna5cZ2REBfFkg==";
+    assert_eq!(put(&web, &[right], "/data/file").0, 201);
+    for wrong in [
+        "Content-MD5: XUFAKrxLKna5cZ2REBfFkQ==",
+        "OC-Checksum: SHA1:aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434e",
+        "Content-Digest: sha-256=:AAAAul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=:",
+    ] {
+        let (status, response) = put(&web, &[wrong], "/data/wrong");
+        assert_eq!(status, 400, "{wrong}");
+        assert!(response.contains("does not match"), "{response}");
+        assert!(!web.data("wrong").exists());
+        assert_eq!(put(&web, &[wrong], "/data/file").0, 400);
+        assert_eq!(fs::read(web.data("file")).unwrap(), b"hello");
+    }
+    let announced = ["Transfer-Encoding: chunked", "X-Expected-Entity-Length: 7"];
+    let (status, response) = put(&web, &announced, "/data/short");
+    assert_eq!(status, 400, "{response}");
+    assert!(!web.data("short").exists());
+}
+
+#[test]
+fn site_names_its_methods_and_times_of_creation() {
+    let web = Web::new();
+    for path in ["/data/", "/data/file"] {
+        let (_, response) = web.curl(&["-i", "-X", "OPTIONS"], path);
+        let response = String::from_utf8(response).unwrap();
+        let allowed = response
+            .lines()
+            .find(|line| line.to_ascii_lowercase().starts_with("allow:"));
+        for method in ["GET", "HEAD", "PROPFIND", "PROPPATCH"] {
+            assert!(allowed.unwrap().contains(method), "{method}: {response}");
+        }
+    }
+    put(&web, &["X-OC-Mtime: 981173106"], "/data/file");
+    let (_, found) = web.curl(&["-X", "PROPFIND", "-H", "Depth: 0"], "/data/file");
+    let found = String::from_utf8(found).unwrap();
+    assert!(
+        found.contains("<D:creationdate>2001-02-03T04:05:06Z</D:creationdate>"),
+        "{found}"
+    );
+}
+
+/// rclone compares sizes and times: a change of neither is seen only if uploads keep their times.
+#[test]
+fn rclone_sync_sees_changes_of_the_same_size() {
+    let web = Web::new();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("f");
+    let sync = || {
+        let mut rclone = Command::new("rclone");
+        rclone.args([
+            "sync",
+            "--config",
+            "/dev/null",
+            "--webdav-vendor",
+            "owncloud",
+        ]);
+        rclone.args([
+            "--webdav-url",
+            &web.url("/data"),
+            "--webdav-bearer-token",
+            &web.token,
+        ]);
+        let synced = rclone
+            .arg(folder.path())
+            .arg(":webdav:sub")
+            .stdin(Stdio::null())
+            .output();
+        let synced = synced.unwrap();
+        assert!(synced.status.success(), "{synced:?}");
+        String::from_utf8_lossy(&synced.stderr).into_owned()
+    };
+    let write = |text: &str, seconds: u64| {
+        fs::write(&file, text).unwrap();
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        fs::File::options()
+            .write(true)
+            .open(&file)
+            .unwrap()
+            .set_modified(time)
+            .unwrap();
+    };
+    write("1", 1_700_000_000);
+    sync();
+    assert_eq!(modified(&web, "sub/f"), 1_700_000_000);
+    write("2", 1_700_000_100);
+    sync();
+    assert_eq!(fs::read(web.data("sub/f")).unwrap(), b"2");
+}
