@@ -119,7 +119,7 @@ mod tests {
     use std::{fs, os::unix::fs::PermissionsExt as _};
 
     #[test]
-    fn another_directory_in_the_same_place_is_refused() {
+    fn refuses_another_directory_in_the_same_place() {
         let temp = tempfile::tempdir().unwrap();
         let state = StateDir::find(Some(&temp.path().join("state"))).unwrap();
         drop(state.lock().unwrap());
@@ -146,7 +146,7 @@ mod tests {
 
     /// As root, who may write everywhere, this shows nothing.
     #[test]
-    fn directory_that_may_not_be_written_to_is_known_by_its_inode() {
+    fn knows_a_directory_without_marker_by_its_inode() {
         let temp = tempfile::tempdir().unwrap();
         let at = |name: &str| Root::open(&temp.path().join(name)).unwrap();
         for name in ["one", "other"] {

@@ -45,7 +45,7 @@ pub fn is_internal_name(name: &[u8]) -> bool {
     is_of_a_file || is_fixed || INTERNAL_STARTS.iter().any(|start| rest.starts_with(start))
 }
 
-/// What follows the prefix in internal names with a part that differs: manifests of further users and new ones, and trials
+/// Rest of internal names with a part that differs: manifests of further users and new ones, and trials
 /// of names.
 const INTERNAL_STARTS: [&[u8]; 3] = [b"manifest-", b"manifest.", b"same-name-"];
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What clients say about the files that they upload: times, digests and lengths; and what the site says about itself.
+//! Terms of uploads, as clients name them: times, digests and lengths; and what the site says about itself.
 
 use crate::site_process::web::Web;
 use std::{

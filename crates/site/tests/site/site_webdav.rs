@@ -412,7 +412,7 @@ impl Drop for Unmounted {
 fn keeps_a_destination_with_an_active_copy() {
     let web = web_with_files();
     fs::create_dir(web.data("q/deep")).unwrap();
-    fs::write(web.data("q/deep/.longhaul-y.part"), "").unwrap();
+    fs::write(web.data("q/deep/.longhaul-1.part"), "").unwrap();
     for method in ["MOVE", "COPY"] {
         let arguments = ["-X", method, "-H", "Destination: /data/q"];
         statuses(&web, &arguments, "/data/p", &[403, 409, 423]);
@@ -420,7 +420,7 @@ fn keeps_a_destination_with_an_active_copy() {
     statuses(&web, &["-X", "DELETE"], "/data/q", &[403, 409, 423]);
     assert_eq!(
         walk(&web.home.data()),
-        [web.data("q/deep/.longhaul-y.part")]
+        [web.data("q/deep/.longhaul-1.part")]
     );
 }
 

@@ -13,7 +13,7 @@
 //! | 32 | hash of the block |
 //! | 8 | zeroes |
 //!
-//! The data follows the header immediately. A hole has a header and no data.
+//! The data follows the header immediately. A hole has a header and no data, nor has a block that the target has already.
 
 /// Length of a header, in bytes.
 pub const HEADER_LEN: usize = 64;
@@ -25,6 +25,7 @@ pub const BLOCK_LEN: u32 = 4 << 20;
 
 const DATA: u8 = 0;
 const HOLE: u8 = 1;
+const KNOWN: u8 = 2;
 
 /// Decoded header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +47,8 @@ pub enum Content {
     Data(u32),
     /// Part of a hole of the file: zeroes for which no disk space is allocated.
     Hole,
+    /// The block with this hash that the target has in its own version of the file.
+    Known,
 }
 
 /// Error for 64 bytes that are not a valid header.
@@ -60,6 +63,7 @@ impl Header {
         let (length, kind) = match self.content {
             Content::Data(length) => (length, DATA),
             Content::Hole => (0, HOLE),
+            Content::Known => (0, KNOWN),
         };
         let mut bytes = [0; HEADER_LEN];
         bytes[..8].copy_from_slice(&self.file.to_be_bytes());
@@ -89,6 +93,7 @@ impl Header {
         let content = match (kind, u32::from_be_bytes(*length)) {
             (DATA, length @ 1..=BLOCK_LEN) => Content::Data(length),
             (HOLE, 0) => Content::Hole,
+            (KNOWN, 0) => Content::Known,
             _ => return Err(BadHeader),
         };
         Ok(Self {
@@ -139,7 +144,8 @@ mod tests {
             "too long"
         );
         assert_eq!(changed(20, &[HOLE]), Err(BadHeader), "a hole with bytes");
-        assert_eq!(changed(20, &[2]), Err(BadHeader), "unknown kind");
+        assert_eq!(changed(20, &[KNOWN]), Err(BadHeader), "known, with bytes");
+        assert_eq!(changed(20, &[3]), Err(BadHeader), "unknown kind");
         assert_eq!(changed(23, &[1]), Err(BadHeader), "not zero");
         assert_eq!(changed(63, &[1]), Err(BadHeader), "not zero");
         assert_eq!(changed(8, &[0x10]), Err(BadHeader), "beyond every file");

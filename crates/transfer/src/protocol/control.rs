@@ -197,6 +197,7 @@ mod tests {
                 delete: true,
                 max_delete: DeletionLimit::Percent(50),
                 trash_s: Some(86_400),
+                whole_files: true,
                 update: false,
                 one_file_system: true,
                 rules: vec![

@@ -152,6 +152,7 @@ fn target_label(message: &TargetMsg) -> &'static str {
         TargetMsg::Request { missing, .. } => match missing {
             MissingBlocks::Whole(_) => "answer need whole",
             MissingBlocks::Blocks(_) => "answer need blocks",
+            MissingBlocks::Changed { .. } => "answer need changed",
         },
         TargetMsg::HashRequest { .. } => "answer hash",
         TargetMsg::EntryDone { outcome, .. } => match outcome {
@@ -199,6 +200,7 @@ fn options() -> Options {
         delete: true,
         max_delete: DeletionLimit::Percent(50),
         trash_s: Some(86_400),
+        whole_files: true,
         update: false,
         one_file_system: true,
         rules: vec![Rule::Exclude("a".to_owned()), Rule::Include("b".to_owned())],
@@ -452,6 +454,10 @@ fn target_msgs() -> Vec<TargetMsg> {
     let missing_blocks = [
         MissingBlocks::Whole(1),
         MissingBlocks::Blocks(std::iter::once(1..300).collect()),
+        MissingBlocks::Changed {
+            blocks: std::iter::once(0..2).collect(),
+            known: vec![[7; 32]],
+        },
     ];
     let outcomes = [
         Outcome::Unchanged,
@@ -527,6 +533,7 @@ fn messages_have_stable_bytes() {
     for (name, content) in [
         ("block", block::Content::Data(4)),
         ("hole", block::Content::Hole),
+        ("known", block::Content::Known),
     ] {
         let header = Header {
             file: 1,

@@ -160,7 +160,17 @@ pub enum MissingBlocks {
     Whole(u64),
     /// Ranges of blocks.
     Blocks(Vec<Range<u64>>),
+    /// Ranges of blocks of a file that the target has in another version.
+    Changed {
+        /// Ranges of blocks.
+        blocks: Vec<Range<u64>>,
+        /// Hashes of the first blocks of that version, at most [`KNOWN_MAX`]. The source need not send blocks with these.
+        known: Vec<[u8; 32]>,
+    },
 }
+
+/// Maximum known hashes in a message: those of 256 GiB.
+pub const KNOWN_MAX: usize = 65_536;
 
 /// Result of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -40,6 +40,8 @@ pub struct Options {
     pub max_delete: DeletionLimit,
     /// Time for which removed entries are kept, in seconds; `None` removes them at once.
     pub trash_s: Option<u64>,
+    /// Whether a changed file is sent whole. Otherwise the blocks that the target has already are not sent.
+    pub whole_files: bool,
     /// Leave files that are newer at the target.
     pub update: bool,
     /// Stay on the file system of each source.

@@ -256,7 +256,7 @@ fn changes_of_type_are_followed_with_delete() {
     }
 }
 
-/// What such a directory contains counts as removed.
+/// The contents of such a directory count as removed.
 #[test]
 fn large_directory_does_not_make_way_for_a_file_by_accident() {
     let pair = Pair::new();

@@ -7,6 +7,7 @@ mod copy_changing_tree;
 mod copy_checksum;
 mod copy_crashes;
 mod copy_deletion;
+mod copy_deltas;
 mod copy_distributed;
 mod copy_dry_run;
 mod copy_faults;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a client says about the file of a PUT: its time, and digests of its contents, which must match.
+//! Terms of a PUT, as its client names them: the time of the file, and digests of its contents, which must match.
 
 use super::guard::Rejection;
 use base64::{Engine as _, engine::general_purpose::STANDARD};

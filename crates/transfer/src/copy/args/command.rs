@@ -135,6 +135,11 @@ pub struct Args {
     #[arg(long)]
     checksum: bool,
 
+    /// Send changed files whole. Otherwise both sides read a changed file of more than 4 MiB, and only its blocks that differ
+    /// are sent [default: whole for a local copy]
+    #[arg(long, short = 'W')]
+    whole_file: bool,
+
     /// Remove files and directories that the source does not have from the copied directories at the target
     #[arg(long)]
     delete: bool,
@@ -305,6 +310,7 @@ impl Args {
             checksum: self.checksum,
             delete: self.delete,
             max_delete: self.max_delete.unwrap_or(DeletionLimit::NoAccident),
+            whole_files: self.whole_file || is_local || self.hash == Switch::Off,
             trash_s: self.trash.map(|time| Duration::from(time).as_secs()),
             update: self.update,
             one_file_system: self.one_file_system,

@@ -365,6 +365,7 @@ mod tests {
             delete: false,
             max_delete: DeletionLimit::NoAccident,
             trash_s: None,
+            whole_files: false,
             update: false,
             one_file_system: false,
             rules: Vec::new(),

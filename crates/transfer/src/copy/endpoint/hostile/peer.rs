@@ -62,6 +62,7 @@ pub(super) fn options() -> Options {
         delete: false,
         max_delete: DeletionLimit::NoAccident,
         trash_s: None,
+        whole_files: false,
         update: false,
         one_file_system: false,
         rules: Vec::new(),

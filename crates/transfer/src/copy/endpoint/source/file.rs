@@ -51,7 +51,7 @@ pub(super) enum ReadError {
         "the block at offset {offset} is not what was copied there: remove {part_name} beside it, and copy it there again"
     )]
     Damaged { offset: u64, part_name: String },
-    /// It was removed meanwhile.
+    /// The file was removed meanwhile.
     #[error("it has vanished")]
     Vanished,
     #[error("{0}")]
@@ -194,15 +194,18 @@ pub(super) struct OutgoingFile {
     pub(super) file: Arc<SourceFile>,
     /// Number of blocks that the target lacks.
     missing: u64,
+    /// Hashes of the first blocks of the target's version.
+    known: Vec<[u8; 32]>,
     /// Hashes of the blocks read so far.
     hashes: HashMap<u64, BlockHash>,
 }
 
 impl OutgoingFile {
-    pub(super) fn new(file: Arc<SourceFile>, missing: u64) -> Self {
+    pub(super) fn new(file: Arc<SourceFile>, missing: u64, known: Vec<[u8; 32]>) -> Self {
         Self {
             file,
             missing,
+            known,
             hashes: HashMap::new(),
         }
     }
@@ -211,6 +214,12 @@ impl OutgoingFile {
     /// does not count.
     pub(super) fn record_read(&mut self, index: u64, hash: BlockHash) -> bool {
         self.hashes.insert(index, hash).is_none() && self.hashes.len() as u64 == self.missing
+    }
+
+    /// Returns the hash of a block of the target's version.
+    pub(super) fn known(&self, index: u64) -> Option<[u8; 32]> {
+        let index = usize::try_from(index).ok()?;
+        self.known.get(index).copied()
     }
 
     /// Returns the hashes of the blocks that were read, by their index.

@@ -193,9 +193,14 @@ impl Source {
 
     /// Handles a request for a file. A second request is an error: it would only cost memory.
     fn handle_request(&self, file: u64, missing: MissingBlocks) -> Result<()> {
-        let (missing, count) = match missing {
-            MissingBlocks::Whole(len) => (Missing::Whole(len), 1),
-            MissingBlocks::Blocks(ranges) => {
+        let (ranges, known) = match missing {
+            MissingBlocks::Whole(len) => (Err(len), Vec::new()),
+            MissingBlocks::Blocks(ranges) => (Ok(ranges), Vec::new()),
+            MissingBlocks::Changed { blocks, known } => (Ok(blocks), known),
+        };
+        let (missing, count) = match ranges {
+            Err(len) => (Missing::Whole(len), 1),
+            Ok(ranges) => {
                 let length = |range: &Range<u64>| range.end.saturating_sub(range.start);
                 let count = ranges.iter().map(length).fold(0, u64::saturating_add);
                 self.count_present(file, &ranges);
@@ -204,7 +209,7 @@ impl Source {
         };
         let is_new = self
             .shared
-            .update(|state| state.request(file, missing, count));
+            .update(|state| state.request(file, missing, (count, known)));
         ensure!(is_new, "the target requested a file twice");
         Ok(())
     }

@@ -147,14 +147,19 @@ impl State {
     }
 
     /// Queues the missing data of a file; `false` if the target requested it before.
-    pub(super) fn request(&mut self, file: u64, missing: Missing, count: u64) -> bool {
+    pub(super) fn request(
+        &mut self,
+        file: u64,
+        missing: Missing,
+        (count, known): (u64, Vec<[u8; 32]>),
+    ) -> bool {
         if self.outgoing.contains_key(&file) {
             return false;
         }
         // The file may have been aborted meanwhile.
         if let Some(Some(source)) = self.announced.get(&file) {
             self.outgoing
-                .insert(file, OutgoingFile::new(source.clone(), count));
+                .insert(file, OutgoingFile::new(source.clone(), count, known));
             self.work.add(file, missing);
         }
         true

@@ -108,16 +108,25 @@ impl Source {
 
     /// Reads a block and sends it, or handles the error of its file.
     fn send_block(&self, stream: &mut Stream, file: u64, block: u64) -> Result<()> {
-        let outgoing = |outgoing: &OutgoingFile| outgoing.file.clone();
-        let (source, streams) = self.shared.read(|state| {
-            let source = state.outgoing.get(&file).map(outgoing);
-            (source, state.streams.len())
+        let outgoing = |outgoing: &OutgoingFile| (outgoing.file.clone(), outgoing.known(block));
+        let (outgoing, streams) = self.shared.read(|state| {
+            let outgoing = state.outgoing.get(&file).map(outgoing);
+            (outgoing, state.streams.len())
         });
         // Aborted, or failed by the target.
-        let Some(source) = source else { return Ok(()) };
+        let Some((source, known)) = outgoing else {
+            return Ok(());
+        };
         // Streams take blocks in turn: the next block of this stream is likely that many further on.
         let next = block + streams.min(READ_AHEAD_BLOCKS_MAX) as u64;
         match stream.read(file, &source, block..next, self.hash) {
+            Ok(header) if known == Some(header.hash) && header.content != Content::Hole => {
+                let header = Header {
+                    content: Content::Known,
+                    ..header
+                };
+                self.send_buffered(stream, &source, &header)
+            }
             Ok(header) => self.send_buffered(stream, &source, &header),
             Err(error) => {
                 self.handle_read_error(file, &source, &error);
@@ -135,7 +144,7 @@ impl Source {
         let Header { file, block, .. } = *header;
         let length = match header.content {
             Content::Data(length) => length.into(),
-            Content::Hole => 0,
+            Content::Hole | Content::Known => 0,
         };
         let outgoing_block = self.shared.update(|state| {
             let Some(outgoing) = state.outgoing.get_mut(&file) else {

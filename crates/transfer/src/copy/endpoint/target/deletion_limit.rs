@@ -7,7 +7,7 @@ use crate::protocol::options::DeletionLimit;
 /// Entries whose removal is no accident, unless they are all that there are.
 const FEW: u64 = 10;
 
-/// What a copy with `--delete` finds.
+/// Findings of a copy with `--delete`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Removal {
     /// Entries of the source.

@@ -4,7 +4,7 @@
 use super::block_set::BlockSet;
 use crate::protocol::{
     block::Content,
-    message::{Outcome, Portion},
+    message::{KNOWN_MAX, Outcome, Portion},
 };
 use longhaul_store::{
     blocks::{BlockHash, Blocks, FileHash},
@@ -19,7 +19,14 @@ use longhaul_store::{
     vfs::Dir,
 };
 use parking_lot::{Mutex, RwLock};
-use std::{fs::File, io, ops::Range, os::fd::AsFd, sync::Arc, time::Duration};
+use std::{
+    fs::File,
+    io,
+    ops::Range,
+    os::{fd::AsFd, unix::fs::FileExt as _},
+    sync::Arc,
+    time::Duration,
+};
 
 /// File of several blocks. Threads write it concurrently; one finishes it.
 #[derive(Debug)]
@@ -31,6 +38,8 @@ pub(super) struct LargeFile {
     portion: Portion,
     dir: Dir,
     origin: SourceInfo,
+    /// Version of the file that is to be replaced, if its blocks are compared.
+    before: Option<File>,
     part: RwLock<Option<Part>>,
     sealed: Mutex<Option<Sealed>>,
 }
@@ -73,7 +82,7 @@ impl LargeFile {
     pub(super) fn open(
         root: &Root,
         entry: &Entry,
-        portion: &Portion,
+        (portion, compares): (&Portion, bool),
     ) -> Result<OpenedFile, String> {
         let Kind::File { version, sparse } = entry.kind else {
             return Err(format!("{}: not a regular file", entry.path));
@@ -103,10 +112,39 @@ impl LargeFile {
             portion: portion.clone(),
             dir,
             origin,
+            before: (compares && *portion == Portion::Whole)
+                .then(|| root.open_file(&entry.path).ok())
+                .flatten(),
             entry: Arc::new(entry.clone()),
             part: RwLock::new(Some(part)),
             sealed: Mutex::new(None),
         })))
+    }
+
+    /// Whether there is another version whose blocks may be compared.
+    pub(super) fn has_before(&self) -> bool {
+        self.before.is_some()
+    }
+
+    /// Reads the other version, and returns the hashes of its first blocks, as far as they are as long as those of the
+    /// file. Stops if `is_over`.
+    pub(super) fn known_hashes(&self, is_over: impl Fn() -> bool) -> Vec<[u8; 32]> {
+        let mut buffer = Vec::new();
+        let indices = (0..self.blocks.count()).take(KNOWN_MAX);
+        let hash = |index| {
+            self.read_before(index, &mut buffer).ok()?;
+            let hash = self.blocks.hash(index, &buffer).ok()?;
+            (!is_over()).then_some(hash.0)
+        };
+        indices.map_while(hash).collect()
+    }
+
+    /// Reads a block of the other version.
+    fn read_before(&self, index: u64, into: &mut Vec<u8>) -> io::Result<()> {
+        let before = self.before.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let range = self.blocks.range(index).map_err(io::Error::other)?;
+        into.resize((range.end - range.start) as usize, 0);
+        before.read_exact_at(into, range.start)
     }
 
     /// Returns the blocks still missing.
@@ -130,6 +168,13 @@ impl LargeFile {
         let written = match content {
             Content::Hole => part.write_hole(index),
             Content::Data(_) => part.write(index, bytes, hash),
+            Content::Known => {
+                let mut own = Vec::new();
+                self.read_before(index, &mut own)
+                    .map_err(|error| format!("{}: its other version: {error}", self.entry.path))?;
+                // The hash shows whether it is still the block that was compared.
+                part.write(index, &own, hash)
+            }
         };
         written
             .map(drop)
@@ -374,7 +419,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let root = Root::open(directory.path()).unwrap();
         let entry = entry("file", file(2 * BLOCK_LEN));
-        let Ok(OpenedFile::Incomplete(large)) = LargeFile::open(&root, &entry, &Portion::Whole)
+        let Ok(OpenedFile::Incomplete(large)) =
+            LargeFile::open(&root, &entry, (&Portion::Whole, false))
         else {
             panic!("all blocks are missing");
         };

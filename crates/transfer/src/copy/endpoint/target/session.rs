@@ -96,6 +96,8 @@ impl Target {
             threads::spawn(move || committer.commit_until_over())?;
             let verifier = self.clone();
             threads::spawn(move || verifier.verify_all())?;
+            let hasher = self.clone();
+            threads::spawn(move || hasher.hash_other_versions())?;
         }
         self.handle_messages(source_messages)
     }

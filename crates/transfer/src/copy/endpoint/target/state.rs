@@ -91,6 +91,8 @@ pub(super) struct State {
     pub(super) large_files: BTreeMap<u64, Arc<LargeFile>>,
     /// Large files with data of an earlier run that is not yet verified.
     pub(super) to_verify: VecDeque<Arc<LargeFile>>,
+    /// Files whose other versions are to be read.
+    pub(super) to_hash: VecDeque<(u64, Arc<LargeFile>)>,
     /// Files that wait for one of the open files to finish.
     pub(super) waiting: VecDeque<WaitingFile>,
     /// Files that another copy is writing: retried now and then.

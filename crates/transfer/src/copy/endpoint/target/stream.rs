@@ -31,15 +31,19 @@ impl Target {
             let header = Header::parse(&header)?;
             let length = match header.content {
                 Content::Data(length) => length as usize,
-                Content::Hole => 0,
+                Content::Hole | Content::Known => 0,
             };
             let bytes = &mut buffer[..length];
             from.read_exact(bytes).context("cut off within a block")?;
             measurement.enter(Stage::Writing);
             self.shared.wait_until(State::has_room);
             self.write_block(&header, bytes);
+            let written = match header.content {
+                Content::Known => BLOCK_LEN as usize,
+                _ => length,
+            };
             self.shared.update_if(
-                |state| state.count_block(number, length),
+                |state| state.count_block(number, written),
                 State::needs_commit,
             );
             measurement.enter(Stage::Receiving);
@@ -54,7 +58,8 @@ impl Target {
             (large, state.small_files.contains_key(&header.file))
         });
         if small {
-            let bytes = matches!(header.content, Content::Data(_)).then_some(bytes);
+            // A known block of a small file has no bytes, which is an error of its length.
+            let bytes = (header.content != Content::Hole).then_some(bytes);
             return self.write_small(header.file, bytes, hash.map(FileHash));
         }
         let Some(large) = large else { return };

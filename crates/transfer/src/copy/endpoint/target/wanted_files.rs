@@ -57,9 +57,19 @@ impl Target {
                 Err(busy) => (None, Some(busy)),
             };
             let missing = large.as_ref().map(|large| large.missing());
-            self.shared
-                .update(|state| state.record_opened(number, large));
-            self.request_blocks(number, missing.unwrap_or_default());
+            let missing = missing.unwrap_or_default();
+            let to_hash = large
+                .clone()
+                .filter(|large| large.has_before() && !missing.is_empty());
+            self.shared.update(|state| {
+                state.record_opened(number, large);
+                state
+                    .to_hash
+                    .extend(to_hash.clone().map(|large| (number, large)));
+            });
+            if to_hash.is_none() {
+                self.request_blocks(number, missing, Vec::new());
+            }
             if let Some(busy) = busy {
                 self.set_aside_busy(*busy);
             }
@@ -70,7 +80,11 @@ impl Target {
     fn open(&self, waiting: WaitingFile) -> Result<Option<Arc<LargeFile>>, Box<WaitingFile>> {
         let number = waiting.number;
         let (path, portion) = (&waiting.entry.path, &waiting.portion);
-        let large = match LargeFile::open(&self.root, &waiting.entry, portion) {
+        let large = match LargeFile::open(
+            &self.root,
+            &waiting.entry,
+            (portion, !self.options.whole_files),
+        ) {
             Ok(OpenedFile::Incomplete(large)) => large,
             Ok(OpenedFile::Renamed(renamed)) => {
                 self.finish_renamed(number, waiting.entry, renamed);
@@ -115,7 +129,18 @@ impl Target {
         }
     }
 
-    fn request_blocks(&self, file: u64, missing: Vec<Range<u64>>) {
+    /// Thread that reads other versions of wanted files, so that the source sends only what differs.
+    pub(super) fn hash_other_versions(&self) {
+        let mut measurement = self.counters.metrics.measure_thread(Stage::Waiting, None);
+        while let Some((number, large)) = self.shared.next(|state| state.to_hash.pop_front()) {
+            measurement.enter(Stage::Scanning);
+            let known = large.known_hashes(|| self.shared.is_over());
+            self.request_blocks(number, large.missing(), known);
+            measurement.enter(Stage::Waiting);
+        }
+    }
+
+    fn request_blocks(&self, file: u64, missing: Vec<Range<u64>>, known: Vec<[u8; 32]>) {
         if missing.is_empty() {
             return;
         }
@@ -124,10 +149,14 @@ impl Target {
             0..=RANGES_MAX => missing,
             _ => merge(&missing),
         };
-        self.to_source.push(TargetMsg::Request {
-            file,
-            missing: MissingBlocks::Blocks(missing),
-        });
+        let missing = match known.is_empty() {
+            true => MissingBlocks::Blocks(missing),
+            false => MissingBlocks::Changed {
+                blocks: missing,
+                known,
+            },
+        };
+        self.to_source.push(TargetMsg::Request { file, missing });
     }
 
     pub(super) fn discard_file(&self, file: u64) {
