@@ -206,7 +206,7 @@ async fn serve_requests(proxy: &Arc<Proxy>, messages: MessageStream) -> hyper::R
 impl Proxy {
     async fn respond(&self, request: ClientRequest) -> Response<LoggedBody<DeferredError<Body>>> {
         let mut log = RequestLog::begin(&self.session, &self.exchange, &request);
-        let response = self.answer(request, log.as_mut()).await;
+        let response = self.answer(request, log.as_deref_mut()).await;
         let (is_refused, is_tunnel) = (self.exchange.is_refused(), self.tunnel.lock().is_some());
         if let Some(log) = log.as_mut().filter(|_| !is_refused) {
             log.respond(response.status());
@@ -218,7 +218,7 @@ impl Proxy {
             }
         }
         if is_tunnel || is_refused {
-            *self.last_log.lock() = log.take().map(Box::new);
+            *self.last_log.lock() = log.take();
         }
         response.map(|body| LoggedBody::new(DeferredError::new(body, &self.exchange), log))
     }
@@ -284,7 +284,7 @@ impl Proxy {
     ) -> End {
         let reason = reason.or(error.map(|error| format!("the request can't be read: {error}")));
         let reason = reason.unwrap_or_default();
-        let unread = || RequestLog::begin_unread(&self.session, &self.exchange).map(Box::new);
+        let unread = || RequestLog::begin_unread(&self.session, &self.exchange);
         if let Some(mut log) = self.last_log.lock().take().or_else(unread) {
             log.fail(&reason);
             log.respond(status);

@@ -45,7 +45,7 @@ impl RequestLog {
         session: &Arc<Session>,
         exchange: &Arc<Exchange>,
         request: &Request<impl Body>,
-    ) -> Option<Self> {
+    ) -> Option<Box<Self>> {
         let mut log = Self::begin_unread(session, exchange)?;
         log.record.method = Some(request.method().to_string());
         log.record.target = Some(shown_target(request.uri()));
@@ -58,9 +58,13 @@ impl RequestLog {
     }
 
     /// Starts the record of a request that could not be read; `None` without an access log.
-    pub(super) fn begin_unread(session: &Arc<Session>, exchange: &Arc<Exchange>) -> Option<Self> {
+    pub(super) fn begin_unread(
+        session: &Arc<Session>,
+        exchange: &Arc<Exchange>,
+    ) -> Option<Box<Self>> {
         session.access_log()?;
-        Some(Self {
+        // Boxed: most connections have none, and each would keep the space.
+        Some(Box::new(Self {
             record: empty_record(session),
             session: session.clone(),
             exchange: exchange.clone(),
@@ -70,7 +74,7 @@ impl RequestLog {
                 .filter(|(_, down)| *down > 0)
                 .unwrap_or_default(),
             is_tunnel: false,
-        })
+        }))
     }
 
     /// Stores that the client has not proved who it is.
@@ -217,11 +221,11 @@ fn shown_target(uri: &Uri) -> String {
 /// Response body whose end is recorded.
 pub(crate) struct LoggedBody<B> {
     body: B,
-    log: Option<RequestLog>,
+    log: Option<Box<RequestLog>>,
 }
 
 impl<B: Body> LoggedBody<B> {
-    pub(super) fn new(body: B, mut log: Option<RequestLog>) -> Self {
+    pub(super) fn new(body: B, mut log: Option<Box<RequestLog>>) -> Self {
         if let Some(log) = &mut log {
             let is_head = log.record.method.as_deref() == Some(Method::HEAD.as_str());
             if is_head || body.is_end_stream() {
