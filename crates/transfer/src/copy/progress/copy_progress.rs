@@ -113,7 +113,7 @@ impl CopyProgress {
     /// Returns the current record of a running copy.
     pub(crate) fn snapshot(&self, now: Instant) -> Record {
         let mut record = self.record(now);
-        let rate = self.target.rate();
+        let rate = self.target.rate(now);
         record.current_bps = rate;
         let remaining = record.remaining_bytes().filter(|_| record.scanned);
         record.remaining_s = remaining
@@ -209,9 +209,13 @@ impl RecentSamples {
         self.0.back().map(|(_, last)| *last).unwrap_or_default()
     }
 
-    /// Returns the rate at which data became durable, in bits per second; `None` with fewer than two reports.
-    fn rate(&self) -> Option<u64> {
+    /// Returns the rate at which data became durable, in bits per second; `None` with fewer than two reports, and 0 after
+    /// some time without any.
+    fn rate(&self, now: Instant) -> Option<u64> {
         let ((first_at, first), (last_at, last)) = (self.0.front()?, self.0.back()?);
+        if now.saturating_duration_since(*last_at) >= SILENCE_MIN {
+            return Some(0);
+        }
         let seconds = last_at.duration_since(*first_at).as_secs_f64();
         let bytes = last.durable.saturating_sub(first.durable);
         (seconds > 0.0).then(|| (bytes as f64 * 8.0 / seconds) as u64)
@@ -261,6 +265,10 @@ mod tests {
         assert_eq!(now.remaining_s, Some(3.0));
         insta::assert_snapshot!(now.amount(), @"4 MB of 10 MB, 0 of 40 entries, about 3 s left");
         insta::assert_snapshot!(now.speed(), @"now 16 Mbit/s, 6 Mbit/s on average; 0 streams, 0 segments retransmitted");
+        // The path is down.
+        let later = progress.snapshot(after(7));
+        assert_eq!((later.current_bps, later.remaining_s), (Some(0), None));
+        insta::assert_snapshot!(later.amount(), @"4 MB of 10 MB, 0 of 40 entries");
     }
 
     #[test]
