@@ -68,8 +68,13 @@ impl FileRecord {
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// The path holds something else, or cannot be read.
-    #[error("cannot open {MANIFEST}: {0}")]
-    Open(#[from] OpenError),
+    #[error("cannot open {name}: {error}")]
+    Open {
+        /// Name in the directory.
+        name: String,
+        /// Reason.
+        error: OpenError,
+    },
     /// The system refused an operation.
     #[error("cannot {action} {MANIFEST}: {source}")]
     Io {
@@ -85,7 +90,7 @@ impl ManifestError {
     /// the disk.
     #[must_use]
     pub fn is_of_another_user(&self) -> bool {
-        matches!(self, Self::Open(error) if is_of_another_user(error))
+        matches!(self, Self::Open { error, .. } if is_of_another_user(error))
     }
 }
 
@@ -112,6 +117,20 @@ struct Contents {
     ignored: u64,
 }
 
+/// Adds a name to an error.
+fn at(name: &str) -> impl Fn(OpenError) -> ManifestError {
+    let name = name.to_owned();
+    move |error| ManifestError::Open {
+        name: name.clone(),
+        error,
+    }
+}
+
+/// Name of this user's manifest beside that of another one.
+fn own_name() -> String {
+    format!("{MANIFEST}-{}", rustix::process::geteuid().as_raw())
+}
+
 impl<D: Directory> Manifest<D> {
     /// Reads the manifest of a directory. A missing manifest counts as an empty one.
     pub fn load(dir: &D) -> Result<Self, ManifestError> {
@@ -123,12 +142,12 @@ impl<D: Directory> Manifest<D> {
 
     /// Reads the manifest that this user has beside that of another one.
     fn load_own(dir: &D) -> Result<Self, ManifestError> {
-        let user = rustix::process::geteuid();
-        Self::load_from(dir, format!("{MANIFEST}-{}", user.as_raw()))
+        Self::load_from(dir, own_name())
     }
 
     fn load_from(dir: &D, name: String) -> Result<Self, ManifestError> {
-        let contents = match dir.open(name.as_bytes(), OpenMode::Read)? {
+        let opened = dir.open(name.as_bytes(), OpenMode::Read);
+        let contents = match opened.map_err(at(&name))? {
             Some(file) => with_action("read", Contents::read(&file))?,
             None => Contents::default(),
         };
@@ -202,15 +221,13 @@ impl<D: Directory> Manifest<D> {
     /// becomes durable only when the directory is synced, even if the file existed: the process that created it may
     /// have died.
     fn open_locked(&mut self) -> Result<D::File, ManifestError> {
-        let open = |name: &str| self.dir.open(name.as_bytes(), OpenMode::CreateAndWait);
-        let file = match open(&self.name) {
-            Err(error) if is_of_another_user(&error) && self.name == MANIFEST => {
-                *self = Self::load_own(&self.dir)?;
-                self.dir
-                    .open(self.name.as_bytes(), OpenMode::CreateAndWait)?
-            }
-            opened => opened?,
-        };
+        let open = |of: &Self| of.dir.open(of.name.as_bytes(), OpenMode::CreateAndWait);
+        let mut opened = open(self);
+        if self.name == MANIFEST && opened.as_ref().is_err_and(is_of_another_user) {
+            *self = Self::load_own(&self.dir)?;
+            opened = open(self);
+        }
+        let file = opened.map_err(at(&self.name))?;
         with_action("create", file.ok_or(io::ErrorKind::NotFound.into()))
     }
 
@@ -219,7 +236,8 @@ impl<D: Directory> Manifest<D> {
     fn replace(&self, contents: &Contents) -> Result<(), ManifestError> {
         let dir = &self.dir;
         let replacement = format!("{}.new", self.name);
-        let file = dir.open(replacement.as_bytes(), OpenMode::CreateAndWait)?;
+        let opened = dir.open(replacement.as_bytes(), OpenMode::CreateAndWait);
+        let file = opened.map_err(at(&replacement))?;
         let file = with_action("create a new", file.ok_or(io::ErrorKind::NotFound.into()))?;
         with_action("write a new", contents.write(&file))?;
         with_action("make durable a new", file.sync_all())?;

@@ -3,7 +3,7 @@ use super::*;
 use proptest::prelude::*;
 use std::{
     fs::{self, File},
-    os::fd::AsFd,
+    os::{fd::AsFd, unix::fs::symlink},
 };
 
 fn test_dir() -> (tempfile::TempDir, Dir) {
@@ -175,15 +175,23 @@ fn longest_path_fits_in_a_line() {
     assert!(longest.len() <= LINE_LEN_MAX, "{}", longest.len());
 }
 
+/// As in a directory of several users: this user has a manifest beside it.
 #[test]
-fn refuses_a_planted_symlink() {
+fn does_not_follow_a_planted_symlink() {
     let (temp, dir) = test_dir();
-    std::os::unix::fs::symlink("elsewhere", temp.path().join(MANIFEST)).unwrap();
+    let own = own_name();
+    let plant = |name: &str| symlink("elsewhere", temp.path().join(name)).unwrap();
+    plant(MANIFEST);
+    let mut manifest = Manifest::load(&dir).unwrap();
+    manifest.append(&[(b"a", record(1))]).unwrap();
+    assert!(Manifest::load(&dir).unwrap().lookup(b"a").is_some());
+    assert!(temp.path().join(&own).is_file() && !temp.path().join("elsewhere").exists());
+
+    fs::remove_file(temp.path().join(&own)).unwrap();
+    plant(&own);
     let error = Manifest::load(&dir).err().unwrap().to_string();
-    assert!(
-        error.starts_with("cannot open .longhaul-manifest: a symbolic link"),
-        "{error}"
-    );
+    let expected = format!("cannot open {own}: a symbolic link");
+    assert!(error.starts_with(&expected), "{error}");
 }
 
 proptest! {
