@@ -30,6 +30,11 @@ impl Handle {
     pub(crate) fn kind(&self) -> FileType {
         FileType::from_raw_mode(self.stat.st_mode)
     }
+
+    pub(crate) fn is_same_entry(&self, other: &Self) -> bool {
+        let identity = |of: &Self| (of.stat.st_dev, of.stat.st_ino);
+        identity(self) == identity(other)
+    }
 }
 
 /// Opens the entry `name` in `dir`.

@@ -179,3 +179,40 @@ fn terminal_at_the_other_host_is_named_at_once() {
     );
     assert!(!temp.path().join("to").exists());
 }
+
+/// As rsync, but of two files with one path the second is named.
+#[test]
+fn directories_of_several_sources_are_merged() {
+    let temp = folder(&[
+        "a/sub/1",
+        "a/sub/deep/x",
+        "b/sub/2",
+        "b/sub/deep/y",
+        "to/old",
+        "to/sub/deep/old",
+    ]);
+    for (sources, to) in [(["a/", "b/"], "to"), (["a/sub", "b/sub"], "to")] {
+        let output = copy(&temp, &[sources[0], sources[1], to]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert_eq!(names(temp.path().join("to/sub")), ["1", "2", "deep"]);
+        assert_eq!(names(temp.path().join("to/sub/deep")), ["old", "x", "y"]);
+    }
+    let output = copy(&temp, &["--delete", "a/", "b/", "to"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(names(temp.path().join("to")), ["sub"]);
+    assert_eq!(names(temp.path().join("to/sub/deep")), ["x", "y"]);
+
+    fs::write(temp.path().join("b/sub/1"), "another").unwrap();
+    let output = copy(&temp, &["--delete", "a/", "b/", "to"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("sub/1: cannot copy it from two sources"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(fs::read(temp.path().join("to/sub/1")).unwrap(), b"a/sub/1");
+    assert_eq!(
+        copy(&temp, &["a/sub/1", "b/sub/1", "to"]).status.code(),
+        Some(2)
+    );
+}

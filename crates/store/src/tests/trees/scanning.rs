@@ -68,30 +68,96 @@ fn unreadable_source_is_a_failure() {
     });
 }
 
-#[test]
-fn rejects_two_sources_with_the_same_name() {
-    let temp = dirs();
-    for dir in ["src/a", "dst/a"] {
-        fs::create_dir(temp.path().join(dir)).unwrap();
+/// Makes these files and their directories, and opens sources.
+fn sources(temp: &TempDir, files: &[&str], arguments: &[&str]) -> Vec<Source> {
+    for file in files {
+        let path = temp.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, file).unwrap();
     }
-    let source = |path: &str| Source::open(&temp.path().join(path)).unwrap();
-    let options = Options::default();
-    let named = Scan::new(
-        [source("src/a"), source("dst/a")],
-        Filter::default(),
-        options.clone(),
+    let open = |argument: &&str| Source::open(&temp.path().join(argument)).unwrap();
+    arguments.iter().map(open).collect()
+}
+
+#[test]
+fn merges_directories_of_several_sources() {
+    let files = ["a/s/d/1", "a/s/f", "b/s/d/0", "b/s/d/2", "b/t/x", "c/s/d/1"];
+    let temp = dirs();
+    let all = ["s", "s/d", "s/d/0", "s/d/1", "s/d/2", "s/f"];
+    let scan_of = |arguments: &[&str]| {
+        let sources = sources(&temp, &files, arguments);
+        let mut scan = Scan::new(sources, Filter::default(), Options::default()).unwrap();
+        (describe_items(&mut scan), scan.ended())
+    };
+    for arguments in [["a/s", "b/s"], ["b/s", "a/s"], ["a/s", "a/../b/s"]] {
+        assert_eq!(scan_of(&arguments).0, all);
+    }
+    let (contents, end) = scan_of(&["a/", "b/"]);
+    let expected = [
+        ".", "s", "s/d", "s/d/0", "s/d/1", "s/d/2", "s/f", ".", "t", "t/x",
+    ];
+    assert_eq!(
+        (contents, end),
+        (expected.map(String::from).into(), ScanEnd::Complete)
     );
-    assert!(matches!(named, Err(SourceError::SameName { .. })));
-    let sources = [source("src/"), source("dst/a")];
-    let mut mixed = Scan::new(sources, Filter::default(), options).unwrap();
-    let lines = describe_items(&mut mixed);
-    assert_eq!(lines[0], ".");
-    assert!(
-        lines[1].starts_with("a: cannot copy it from two sources"),
-        "{lines:?}"
+    let (mixed, end) = scan_of(&["b/t/", "a/s", "b/", "b/t/x"]);
+    let expected = [
+        ".", "x", "s", "s/d", "s/d/0", "s/d/1", "s/d/2", "s/f", ".", "t", "t/x",
+    ];
+    assert_eq!(
+        (mixed, end),
+        (expected.map(String::from).into(), ScanEnd::Complete)
     );
-    assert_eq!(lines[2..], ["a"]);
-    assert_eq!(mixed.ended(), ScanEnd::Failures(1));
+}
+
+#[test]
+fn of_two_files_with_one_path_the_first_is_copied() {
+    let files = ["a/s/d/1", "b/s/d/1", "c/s/d", "d/s/d/1/x"];
+    let temp = dirs();
+    let scan_of = |arguments: &[&str]| {
+        let sources = sources(&temp, &files, arguments);
+        Scan::new(sources, Filter::default(), Options::default())
+    };
+    let described = |arguments: &[&str]| {
+        let mut scan = scan_of(arguments).unwrap();
+        (describe_items(&mut scan), scan.ended())
+    };
+    let (lines, end) = described(&["a/s", "b/s", "c/s", "d/s"]);
+    let (failed, copied): (Vec<&str>, Vec<&str>) = lines
+        .iter()
+        .map(String::as_str)
+        .partition(|line| line.contains(": "));
+    let why = "cannot copy it from two sources: File exists (os error 17)";
+    assert_eq!(
+        failed,
+        [
+            format!("s/d: {why}"),
+            format!("s/d/1: {why}"),
+            format!("s/d/1: {why}")
+        ]
+    );
+    assert_eq!(copied, ["s", "s/d", "s/d/1"]);
+    assert_eq!(end, ScanEnd::Failures(3));
+    assert!(matches!(
+        scan_of(&["a/s/d/1", "b/s/d/1"]),
+        Err(SourceError::SameName { .. })
+    ));
+    assert!(matches!(
+        scan_of(&["a/s/d", "c/s/d"]),
+        Err(SourceError::SameName { .. })
+    ));
+    // Given twice.
+    assert_eq!(
+        described(&["a/s/d/1", "a/s/d/1"]),
+        (vec!["1".into()], ScanEnd::Complete)
+    );
+    assert_eq!(
+        described(&["a/s/", "a/s/"]),
+        (
+            [".", "d", "d/1", "."].map(String::from).into(),
+            ScanEnd::Complete
+        )
+    );
 }
 
 #[test]

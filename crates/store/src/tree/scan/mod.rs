@@ -7,10 +7,15 @@
 //! - The names in the directories on the current path, see [`Names`].
 //! - The names of files that have pieces in these directories.
 //! - The path of each file with several names, some 60 bytes, until its last name is found.
-//! - The names of the sources in the copy, if there are several.
+//! - The names at the top of the copy, if there are several sources.
+//!
+//! Directories of the same name in several sources become one, with the metadata of the first. Of other entries the first
+//! is copied, and the others are failures.
 
+mod frame;
 mod kind;
 mod source;
+mod top_names;
 
 pub use source::{Source, SourceError, is_contents_only, source_name};
 
@@ -22,24 +27,22 @@ use crate::{
     },
     path::{RelPath, is_internal_name},
     piece,
-    root::{Failure, Names, Refusal},
+    root::{Failure, Refusal},
     tree::{
         filter::{Filter, Verdict},
         spread::{self, SPREAD_FILE, SpreadError, TreeShare},
     },
     vfs::Dir,
 };
-use rustix::{
-    fd::{AsFd, BorrowedFd},
-    fs::FileType,
-    io::Errno,
-};
+use frame::{Frame, Layer, Location};
+use rustix::{fd::AsFd, fs::FileType, io::Errno};
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque, hash_map},
+    collections::{HashMap, VecDeque, hash_map},
     ops::Range,
     path::PathBuf,
     sync::Arc,
 };
+use top_names::{Claim, TopNames};
 
 /// Options of a scan.
 #[derive(Debug, Clone, Default)]
@@ -138,26 +141,9 @@ pub struct Scan {
     frames: Vec<Frame>,
     queue: VecDeque<ScanItem>,
     links: Links,
-    /// Source of each name at the top of the copy, if there are several sources.
-    top_names: BTreeMap<RelPath, usize>,
+    top_names: TopNames,
     failures: u64,
     ended: bool,
-}
-
-/// Directory on the current path.
-#[derive(Debug)]
-struct Frame {
-    source: usize,
-    /// Path in the source's root.
-    path_in_root: Option<RelPath>,
-    /// Path in the copy.
-    path: Option<RelPath>,
-    device: u64,
-    verdict: Verdict,
-    names: Names,
-    next: usize,
-    /// Files of which the directory has pieces, still to be returned. They come first.
-    pieces: VecDeque<Box<[u8]>>,
 }
 
 /// First name of each file with more names to come.
@@ -193,14 +179,14 @@ impl Scan {
     /// Scan of all `sources`, in turn.
     ///
     /// # Errors
-    /// Two sources would have the same name in the copy.
+    /// Two sources would have the same name in the copy, and are not both directories.
     pub fn new(
         sources: impl Into<Arc<[Source]>>,
         filter: Filter,
         options: Options,
     ) -> Result<Self, SourceError> {
         let sources = sources.into();
-        let top_names = source::sources_by_name(&sources)?;
+        let top_names = TopNames::of(&sources)?;
         let filter = filter.with_source_names(sources.iter().filter_map(Source::name));
         Ok(Self {
             sources,
@@ -250,36 +236,38 @@ impl Scan {
         let Some(frame) = self.frames.last_mut() else {
             return self.begin_source();
         };
-        if let Some(name) = frame.pieces.pop_front() {
-            self.visit_piece(&name)
+        if let Some((layer, name)) = frame.pieces.pop_front() {
+            self.visit_piece(layer, &name)
                 .unwrap_or_else(|failure| self.fail(failure));
             return true;
         }
-        let Some(name) = frame.names.get(frame.next).map(<[u8]>::to_vec) else {
+        let Some((name, layers)) = frame.next_name() else {
             self.frames.pop();
             return true;
         };
-        frame.next += 1;
         let result = match is_internal_name(&name) {
-            false => self.visit(&name),
-            true if name == SPREAD_FILE.as_bytes() => self.read_shares(),
+            false => self.visit(&name, &layers),
+            true if name == SPREAD_FILE.as_bytes() => {
+                layers.iter().try_for_each(|at| self.read_shares(*at))
+            }
             true => Ok(()),
         };
         result.unwrap_or_else(|failure| self.fail(failure));
         true
     }
 
-    fn read_shares(&mut self) -> Result<(), Failure> {
+    fn read_shares(&mut self, layer: usize) -> Result<(), Failure> {
         let Some(frame) = self.frames.last() else {
             return Ok(());
         };
-        let source = &self.sources[frame.source];
+        let layer = &frame.layers[layer];
+        let source = &self.sources[layer.source];
         let below = frame
             .path
             .clone()
-            .filter(|_| frame.path_in_root != source.path_in_root);
+            .filter(|_| layer.path_in_root != source.path_in_root);
         if let Some(path) = below {
-            let dir = source.root.dir_fd(frame.path_in_root.as_ref())?;
+            let dir = source.root.dir_fd(layer.path_in_root.as_ref())?;
             let shares = Dir::new(dir.as_fd()).map_err(SpreadError::from);
             let shares = shares.and_then(|dir| spread::read(&dir));
             self.queue.push_back(ScanItem::Shares { path, shares });
@@ -299,76 +287,110 @@ impl Scan {
     }
 
     fn start_source(&mut self, index: usize, source: &Source) -> Result<(), Failure> {
-        let handle = match &source.path_in_root {
-            Some(file) => source.root.handle(file)?,
-            None => source.root.top_handle()?,
+        let Some(name) = &source.name else {
+            return self.start_contents(index, source);
         };
-        let device = handle.stat.st_dev;
-        match &source.name {
-            Some(name) => {
-                let location = Location {
-                    source: index,
-                    path_in_root: source.path_in_root.clone(),
-                    path: name.clone(),
-                    device,
-                };
-                let verdict = self
-                    .filter
-                    .verdict(name, handle.kind().is_dir(), Verdict::Unmatched);
-                self.add_entry(&location, &handle, verdict)
-            }
-            None => {
-                if !handle.kind().is_dir() {
-                    return Err(Failure::at(None, "read the directory")(Errno::NOTDIR));
-                }
-                if let Some(errno) = handle.unreadable {
-                    return Err(Failure::at(None, "read the directory")(errno));
-                }
-                let (metadata, skipped) = Metadata::of(&handle);
-                self.queue.push_back(ScanItem::Top { metadata, skipped });
-                self.enter(
-                    index,
-                    (source.path_in_root.clone(), None),
-                    device,
-                    Verdict::Unmatched,
-                    &handle,
-                );
-                Ok(())
-            }
-        }
-    }
-
-    fn visit(&mut self, name: &[u8]) -> Result<(), Failure> {
-        let Some(frame) = self.frames.last() else {
-            return Ok(());
-        };
-        let (location, parent) = (frame.location(name)?, frame.verdict);
-        let root = Arc::clone(&self.sources[frame.source].root);
-        let dir = root.dir_fd(frame.path_in_root.as_ref())?;
-        if self.is_excluded_as_any_type(&location.path, parent) {
+        if self.top_names.is_claimed(name) {
+            // It was merged with an earlier source.
             return Ok(());
         }
-        let failed = Failure::at(Some(&location.path), "access");
-        let handle = open_handle(dir.as_fd(), name).map_err(failed)?;
+        let handle = source.handle()?;
+        let location = Location {
+            source: index,
+            path_in_root: source.path_in_root.clone(),
+            path: name.clone(),
+            device: handle.stat.st_dev,
+        };
         let verdict = self
             .filter
-            .verdict(&location.path, handle.kind().is_dir(), parent);
-        self.claim(&location, verdict)?;
-        self.add_entry(&location, &handle, verdict)
+            .verdict(name, handle.kind().is_dir(), Verdict::Unmatched);
+        let others = self.others_at_top(&location, verdict)?;
+        self.add_entry(&location, &handle, verdict, &others)
     }
 
-    fn visit_piece(&mut self, name: &[u8]) -> Result<(), Failure> {
+    fn start_contents(&mut self, index: usize, source: &Source) -> Result<(), Failure> {
+        let handle = source.handle()?;
+        let failed = Failure::at(None, "read the directory");
+        if !handle.kind().is_dir() {
+            return Err(failed(Errno::NOTDIR));
+        }
+        if let Some(errno) = handle.unreadable {
+            return Err(failed(errno));
+        }
+        let (metadata, skipped) = Metadata::of(&handle);
+        self.queue.push_back(ScanItem::Top { metadata, skipped });
+        let mut frame = Frame::new(None, Verdict::Unmatched);
+        let device = handle.stat.st_dev;
+        self.read_layer(
+            &mut frame,
+            (index, source.path_in_root.clone(), device),
+            &handle,
+        );
+        self.enter(frame);
+        Ok(())
+    }
+
+    fn visit(&mut self, name: &[u8], layers: &[usize]) -> Result<(), Failure> {
         let Some(frame) = self.frames.last() else {
             return Ok(());
         };
-        let (location, parent) = (frame.location(name)?, frame.verdict);
+        let locations = layers.iter().map(|at| frame.location(*at, name));
+        let mut locations = locations.collect::<Result<VecDeque<_>, _>>()?;
+        let (parent, at_top) = (frame.verdict, frame.path.is_none());
+        while let Some(location) = locations.pop_front() {
+            if self.is_excluded_as_any_type(&location.path, parent) {
+                return Ok(());
+            }
+            match self.open(&location) {
+                Ok(handle) => {
+                    let is_dir = handle.kind().is_dir();
+                    let verdict = self.filter.verdict(&location.path, is_dir, parent);
+                    if at_top {
+                        match self.top_names.claim_of(&location.path) {
+                            Some(Claim::Entry) => return Ok(()),
+                            Some(Claim::Piece) => return Err(conflict(&location.path)),
+                            None => locations.extend(self.others_at_top(&location, verdict)?),
+                        }
+                    }
+                    return self.add_entry(
+                        &location,
+                        &handle,
+                        verdict,
+                        locations.make_contiguous(),
+                    );
+                }
+                Err(failure) => self.fail(failure),
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&self, location: &Location) -> Result<Handle, Failure> {
+        let failed = Failure::at(Some(&location.path), "access");
+        let root = &self.sources[location.source].root;
+        let Some(path) = &location.path_in_root else {
+            return root.top_handle();
+        };
+        let dir = root.dir_fd(path.parent().as_ref())?;
+        open_handle(dir.as_fd(), path.name()).map_err(failed)
+    }
+
+    fn visit_piece(&mut self, layer: usize, name: &[u8]) -> Result<(), Failure> {
+        let Some(frame) = self.frames.last() else {
+            return Ok(());
+        };
+        let (location, parent) = (frame.location(layer, name)?, frame.verdict);
+        let is_only_one = frame.pieces.front().is_none_or(|next| *next.1 != *name);
         let verdict = self.filter.verdict(&location.path, false, parent);
         if verdict == Verdict::Excluded {
             return Ok(());
         }
-        let root = Arc::clone(&self.sources[frame.source].root);
-        let dir = root.dir_fd(frame.path_in_root.as_ref())?;
-        self.claim(&location, verdict)?;
+        let is_claimed = frame.path.is_none() && !self.top_names.claim_piece(&location.path);
+        if is_claimed || !is_only_one {
+            return Err(conflict(&location.path));
+        }
+        let root = Arc::clone(&self.sources[location.source].root);
+        let dir = root.dir_fd(location.directory_in_root().as_ref())?;
         let result = piece::read_piece(dir.as_fd(), name);
         let (entry, piece_blocks) =
             result.map_err(|error| error.into_failure(location.path.parent().as_ref()))?;
@@ -390,23 +412,16 @@ impl Scan {
             .all(|&dir| self.filter.verdict(path, dir, parent) == Verdict::Excluded)
     }
 
-    /// With several sources: a name at the top of the copy belongs to one of them.
-    fn claim(&mut self, location: &Location, verdict: Verdict) -> Result<(), Failure> {
-        let first = location.path.parent().is_none() && verdict != Verdict::Excluded;
-        if !first || self.sources.len() < 2 {
-            return Ok(());
+    /// Claims a name at the top of the copy for this source, and returns where later sources have it.
+    fn others_at_top(
+        &mut self,
+        location: &Location,
+        verdict: Verdict,
+    ) -> Result<Vec<Location>, Failure> {
+        match verdict {
+            Verdict::Excluded => Ok(Vec::new()),
+            _ => self.top_names.claim(&self.sources, location),
         }
-        let owner = *self
-            .top_names
-            .entry(location.path.clone())
-            .or_insert(location.source);
-        if owner == location.source {
-            return Ok(());
-        }
-        Err(Failure::at(
-            Some(&location.path),
-            "copy it from two sources",
-        )(Errno::EXIST))
     }
 
     fn add_entry(
@@ -414,12 +429,15 @@ impl Scan {
         location: &Location,
         handle: &Handle,
         verdict: Verdict,
+        others: &[Location],
     ) -> Result<(), Failure> {
         if verdict == Verdict::Excluded {
             return Ok(());
         }
+        let others = self.merged(handle, others);
         if handle.kind() == FileType::Socket {
-            return self.skip(location, SkipReason::Socket);
+            self.skip(location, SkipReason::Socket);
+            return Ok(());
         }
         let kind = self.kind(location, handle)?;
         let (metadata, skipped) = match self.options.names_only {
@@ -436,15 +454,14 @@ impl Scan {
             skipped,
         });
         if handle.kind().is_dir() {
-            self.descend(location, handle, verdict)?;
+            self.descend(location, handle, verdict, &others);
         }
         Ok(())
     }
 
-    fn skip(&mut self, location: &Location, reason: SkipReason) -> Result<(), Failure> {
+    fn skip(&mut self, location: &Location, reason: SkipReason) {
         let path = location.path.clone();
         self.queue.push_back(ScanItem::Skipped { path, reason });
-        Ok(())
     }
 
     /// Type of the entry. Checks that it can be read: an unreadable entry is an error.
@@ -477,80 +494,84 @@ impl Scan {
         })
     }
 
+    /// Returns those of the other entries of this name that are directories, if this is one. The rest are failures, unless
+    /// they are this very entry.
+    fn merged<'a>(
+        &mut self,
+        handle: &Handle,
+        others: &'a [Location],
+    ) -> Vec<(&'a Location, Handle)> {
+        let mut merged: Vec<(&Location, Handle)> = Vec::new();
+        for other in others {
+            match self.open(other) {
+                Err(failure) if failure.is_not_found() => {}
+                Err(failure) => self.fail(failure),
+                Ok(same)
+                    if [handle]
+                        .into_iter()
+                        .chain(merged.iter().map(|(_, handle)| handle))
+                        .any(|of| of.is_same_entry(&same)) => {}
+                Ok(both) if both.kind().is_dir() && handle.kind().is_dir() => {
+                    merged.push((other, both));
+                }
+                Ok(_) => self.fail(conflict(&other.path)),
+            }
+        }
+        merged
+    }
+
     fn descend(
         &mut self,
         location: &Location,
         handle: &Handle,
         verdict: Verdict,
-    ) -> Result<(), Failure> {
-        if self.options.one_file_system && handle.stat.st_dev != location.device {
-            return self.skip(location, SkipReason::OtherFileSystem);
+        others: &[(&Location, Handle)],
+    ) {
+        let mut frame = Frame::new(Some(location.path.clone()), verdict);
+        let others = others.iter().map(|(location, handle)| (*location, handle));
+        for (location, handle) in [(location, handle)].into_iter().chain(others) {
+            if self.options.one_file_system && handle.stat.st_dev != location.device {
+                self.skip(location, SkipReason::OtherFileSystem);
+                continue;
+            }
+            let top = (
+                location.source,
+                location.path_in_root.clone(),
+                location.device,
+            );
+            self.read_layer(&mut frame, top, handle);
         }
-        let paths = (location.path_in_root.clone(), Some(location.path.clone()));
-        self.enter(location.source, paths, location.device, verdict, handle);
-        Ok(())
+        self.enter(frame);
     }
 
-    fn enter(
+    /// Adds the names in a directory to a frame.
+    fn read_layer(
         &mut self,
-        source: usize,
-        (path_in_root, path): (Option<RelPath>, Option<RelPath>),
-        device: u64,
-        verdict: Verdict,
+        frame: &mut Frame,
+        (source, path_in_root, device): (usize, Option<RelPath>, u64),
         handle: &Handle,
     ) {
-        let (names, error) = Names::read(handle.fd.as_fd());
-        if let Some(errno) = error {
-            self.fail(Failure::at(path.as_ref(), "read the directory")(errno));
+        let (layer, failures) = Layer::read(
+            (source, path_in_root, device),
+            &frame.path,
+            handle.fd.as_fd(),
+        );
+        frame.layers.push(layer);
+        for failure in failures {
+            self.fail(failure);
         }
-        let mut frame = Frame {
-            source,
-            path_in_root,
-            path,
-            device,
-            verdict,
-            names,
-            next: 0,
-            pieces: VecDeque::new(),
-        };
-        self.find_pieces(&mut frame, handle.fd.as_fd());
-        self.frames.push(frame);
     }
 
-    /// Finds the pieces in a directory, except those of files that exist as a whole.
-    fn find_pieces(&mut self, frame: &mut Frame, dir: BorrowedFd<'_>) {
-        let (files, invalid) = piece::find_in_directory(dir, &frame.names);
-        let only_pieces = files.into_iter().filter(|file| !frame.names.contains(file));
-        frame.pieces = only_pieces.collect();
-        for error in invalid {
-            self.fail(error.into_failure(frame.path.as_ref()));
+    fn enter(&mut self, mut frame: Frame) {
+        if !frame.layers.is_empty() {
+            frame.queue_pieces();
+            self.frames.push(frame);
         }
     }
 }
 
-impl Frame {
-    /// Location of a name in this directory.
-    fn location(&self, name: &[u8]) -> Result<Location, Failure> {
-        let join = |dir: &Option<RelPath>| match dir {
-            Some(dir) => dir.join(name),
-            None => RelPath::parse(name),
-        };
-        Ok(Location {
-            source: self.source,
-            path_in_root: Some(join(&self.path_in_root)?),
-            path: join(&self.path)?,
-            device: self.device,
-        })
-    }
-}
-
-/// Location of an entry.
-struct Location {
-    source: usize,
-    path_in_root: Option<RelPath>,
-    path: RelPath,
-    /// Device number of the source's top.
-    device: u64,
+fn conflict(path: &RelPath) -> Failure {
+    Failure::at(Some(path), "copy it from two sources")(Errno::EXIST)
 }
 
 impl Iterator for Scan {

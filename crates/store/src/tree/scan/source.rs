@@ -4,14 +4,14 @@
 use super::kind;
 use crate::{
     entry::{Entry, Kind},
-    metadata::Metadata,
+    metadata::{Metadata, handle::Handle},
     path::{RelPath, resolve_parent_links},
     piece::OpenPiece,
     root::{Failure, Refusal, Root},
 };
 use rustix::{fd::AsFd, fs::FileType, io::Errno};
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     fs::File,
     io,
     os::unix::ffi::OsStrExt,
@@ -38,7 +38,7 @@ pub enum SourceError {
         /// Reason.
         failure: Failure,
     },
-    /// Two sources would have the same name in the copy.
+    /// Two sources would have the same name in the copy, and are not both directories.
     #[error("{} and {} would both have the name {name}; copy them one after the other", first.display(), second.display())]
     SameName {
         /// Name in the copy.
@@ -234,6 +234,33 @@ impl Source {
         Ok(u64::from(stat.st_nlink as u32))
     }
 
+    /// Opens the source itself.
+    pub(super) fn handle(&self) -> Result<Handle, Failure> {
+        match &self.path_in_root {
+            Some(path) => self.root.handle(path),
+            None => self.root.top_handle(),
+        }
+    }
+
+    /// Compares a source with an earlier one of its name: both are directories, or they are the same file.
+    pub(super) fn check_same_name(&self, first: &Self) -> Result<(), SourceError> {
+        let (Some(name), Ok(handle), Ok(first_handle)) =
+            (&self.name, self.handle(), first.handle())
+        else {
+            // The scan reports what cannot be opened.
+            return Ok(());
+        };
+        let are_directories = [&handle, &first_handle].iter().all(|of| of.kind().is_dir());
+        match are_directories || handle.is_same_entry(&first_handle) {
+            true => Ok(()),
+            false => Err(SourceError::SameName {
+                name: name.clone(),
+                first: first.argument.clone(),
+                second: self.argument.clone(),
+            }),
+        }
+    }
+
     /// Path in the root of the entry that is `path` in the copy.
     fn resolve(&self, path: &RelPath) -> Option<RelPath> {
         let below = match &self.name {
@@ -277,22 +304,6 @@ pub fn source_name(argument: &Path) -> Result<Option<RelPath>, Failure> {
         });
     }
     Ok(Some(name))
-}
-
-/// Sources by their names in the copy, which must differ.
-pub(super) fn sources_by_name(sources: &[Source]) -> Result<BTreeMap<RelPath, usize>, SourceError> {
-    let mut firsts = BTreeMap::new();
-    for (index, source) in sources.iter().enumerate() {
-        let Some(name) = &source.name else { continue };
-        if let Some(first) = firsts.insert(name.clone(), index) {
-            return Err(SourceError::SameName {
-                name: name.clone(),
-                first: sources[first].argument.clone(),
-                second: source.argument.clone(),
-            });
-        }
-    }
-    Ok(firsts)
 }
 
 #[cfg(test)]
