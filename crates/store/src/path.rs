@@ -29,11 +29,6 @@ pub fn is_internal_name(name: &[u8]) -> bool {
     let Some(rest) = name.strip_prefix(INTERNAL_PREFIX) else {
         return false;
     };
-    let digits = rest
-        .iter()
-        .take_while(|byte| byte.is_ascii_hexdigit())
-        .count();
-    let is_of_a_file = digits > 0 && rest.get(digits) == Some(&b'.') && rest.len() > digits + 1;
     let is_fixed = [
         &b"manifest"[..],
         b"identity",
@@ -42,7 +37,17 @@ pub fn is_internal_name(name: &[u8]) -> bool {
         b"trash",
     ]
     .contains(&rest);
+    let is_of_a_file = hash_and_kind(name).is_some();
     is_of_a_file || is_fixed || INTERNAL_STARTS.iter().any(|start| rest.starts_with(start))
+}
+
+/// Returns the hash and the kind in the internal name of a file, as [`internal_name`] makes them.
+pub(crate) fn hash_and_kind(name: &[u8]) -> Option<(&[u8], &[u8])> {
+    let rest = name.strip_prefix(INTERNAL_PREFIX)?;
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_hexdigit());
+    let (hash, kind) = rest.split_at(digits.count());
+    let kind = kind.strip_prefix(b".")?;
+    (!hash.is_empty() && !kind.is_empty()).then_some((hash, kind))
 }
 
 /// Rest of internal names with a part that differs: manifests of further users and new ones, and trials
@@ -56,14 +61,17 @@ pub(crate) const PIECE_DATA: &str = "piece-data";
 /// Internal name that belongs to the file named `file`, in the same directory. It has the form
 /// `.longhaul-HASH.KIND`.
 pub(crate) fn internal_name(file: &[u8], kind: &str) -> Vec<u8> {
-    let hash = blake3::hash(file).to_hex();
-    [
-        INTERNAL_PREFIX,
-        &hash.as_bytes()[..32],
-        b".",
-        kind.as_bytes(),
-    ]
-    .concat()
+    internal_name_of(name_hash(file).as_bytes(), kind)
+}
+
+/// HASH of the internal names that belong to the file named `file`.
+pub(crate) fn name_hash(file: &[u8]) -> String {
+    blake3::hash(file).to_hex()[..32].to_string()
+}
+
+/// Internal name with this hash.
+pub(crate) fn internal_name_of(hash: &[u8], kind: &str) -> Vec<u8> {
+    [INTERNAL_PREFIX, hash, b".", kind.as_bytes()].concat()
 }
 
 /// Relative path: names separated by '/'. Each name is not empty, not "." or "..", has no NUL, and

@@ -14,6 +14,7 @@ use crate::{
     },
 };
 use std::{
+    cell::Cell,
     collections::{BTreeMap, HashMap},
     io,
 };
@@ -25,18 +26,18 @@ pub const BATCH_MAX: usize = 256;
 /// synced, with all other data waiting to be written there.
 const SYNC_EACH_MAX: usize = 8;
 
-/// File that is written but does not have its name yet.
+/// File that is written but does not have its name yet. If it never gets it, it is removed.
 pub struct SmallFile<D: Directory = Dir> {
     paths: PartPaths<D>,
     file: D::File,
     hash: Option<FileHash>,
+    has_its_name: Cell<bool>,
 }
 
 impl<D: Directory> SmallFile<D> {
     /// Writes a file of these bytes, if they have the expected hash. `prepare` sets its metadata.
     /// Without a hash the bytes are not checked. A `sparse` file gets holes for its zeros.
-    /// [`commit`] gives the file its name. If the value is dropped, the file stays until the next
-    /// write replaces it.
+    /// [`commit`] gives the file its name.
     pub fn write(
         dir: &D,
         name: &[u8],
@@ -50,26 +51,43 @@ impl<D: Directory> SmallFile<D> {
             check(&paths, bytes, expected)?;
         }
         let file = paths.create_whole()?;
-        let written = match sparse {
-            true => write_sparse(&file, bytes),
-            false => file.write_at(bytes, 0),
-        };
-        written.map_err(|source| PartError::Write {
-            name: paths.display_name(),
-            offset: 0,
-            source,
-        })?;
-        paths.io_context("set its metadata", prepare(&file))?;
-        Ok(Self {
+        let small = Self {
             paths,
             file,
             hash: expected,
+            has_its_name: Cell::new(false),
+        };
+        small.fill(bytes, sparse)?;
+        let prepared = prepare(&small.file);
+        small.paths.io_context("set its metadata", prepared)?;
+        Ok(small)
+    }
+
+    fn fill(&self, bytes: &[u8], sparse: bool) -> Result<(), PartError> {
+        let written = match sparse {
+            true => write_sparse(&self.file, bytes),
+            false => self.file.write_at(bytes, 0),
+        };
+        written.map_err(|source| PartError::Write {
+            name: self.paths.display_name(),
+            offset: 0,
+            source,
         })
     }
 
     fn sync(&self) -> Result<(), PartError> {
         self.paths
             .io_context("make it durable", self.file.sync_all())
+    }
+}
+
+impl<D: Directory> Drop for SmallFile<D> {
+    /// The file is still locked, so no other copy has replaced it.
+    fn drop(&mut self) {
+        if !self.has_its_name.get() {
+            // If this fails, the next write replaces it.
+            let _ = self.paths.dir.remove(&self.paths.whole);
+        }
     }
 }
 
@@ -115,9 +133,10 @@ pub fn commit<D: Directory>(
         if outcome.is_ok() {
             *outcome = small.paths.rename_to_final_name(&small.paths.whole);
         }
+        small.has_its_name.set(outcome.is_ok());
     }
     sync_names(&batch, &mut outcomes);
-    let hashes = batch.into_iter().map(|small| small.hash);
+    let hashes = batch.iter().map(|small| small.hash);
     let outcomes = outcomes.into_iter().zip(hashes);
     outcomes
         .map(|(outcome, hash)| outcome.map(|()| hash))

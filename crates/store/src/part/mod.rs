@@ -35,7 +35,7 @@ pub use error::PartError;
 pub use file::Part;
 pub use finished::{FinishedFile, RenamedFile};
 pub use open::OpenOutcome;
-pub(crate) use paths::PartPaths;
+pub(crate) use paths::{PartPaths, remove_leftovers_with_hash};
 pub use paths::{SLICES_MAX, SourceInfo, remove_leftovers};
 
 /// Prefix of all internal names. Other files should not have it.

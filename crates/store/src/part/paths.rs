@@ -6,7 +6,7 @@ use crate::{
     blocks::{Blocks, FILE_LEN_MAX},
     escape::Escaped,
     part::journal::{Header, Version},
-    path::{PIECE_DATA, internal_name},
+    path::{PIECE_DATA, internal_name_of, name_hash},
     vfs::{Directory, FileOps, OpenError, OpenMode},
 };
 use std::io;
@@ -32,6 +32,8 @@ type OpenPart<'a, D> = Option<(<D as Directory>::File, &'a [u8])>;
 pub(crate) struct PartPaths<D> {
     pub(crate) dir: D,
     pub(crate) name: Vec<u8>,
+    /// HASH in the internal names.
+    hash: Vec<u8>,
     pub(crate) part: Vec<u8>,
     /// Name of the part while it is kept as a piece.
     pub(crate) piece_data: Vec<u8>,
@@ -46,15 +48,26 @@ impl<D: Directory> PartPaths<D> {
             let name = Escaped(name).to_string();
             return Err(PartError::Name { name });
         }
-        Ok(Self {
+        Ok(Self::with_hash(
+            dir,
+            name.to_vec(),
+            name_hash(name).as_bytes(),
+        ))
+    }
+
+    /// Internal names of a file whose own name is unknown; `name` is for messages.
+    fn with_hash(dir: &D, name: Vec<u8>, hash: &[u8]) -> Self {
+        let internal = |kind| internal_name_of(hash, kind);
+        Self {
             dir: dir.clone(),
-            name: name.to_vec(),
-            part: internal_name(name, "part"),
-            piece_data: internal_name(name, PIECE_DATA),
-            journal: internal_name(name, "journal"),
-            whole: internal_name(name, "whole"),
-            piece_header: internal_name(name, "piece"),
-        })
+            name,
+            hash: hash.to_vec(),
+            part: internal("part"),
+            piece_data: internal(PIECE_DATA),
+            journal: internal("journal"),
+            whole: internal("whole"),
+            piece_header: internal("piece"),
+        }
     }
 
     pub(crate) fn display_name(&self) -> String {
@@ -120,7 +133,7 @@ impl<D: Directory> PartPaths<D> {
 
     /// Name of a slice's journal.
     pub(super) fn slice_journal(&self, number: usize) -> Vec<u8> {
-        internal_name(&self.name, &format!("journal-{number}"))
+        internal_name_of(&self.hash, &format!("journal-{number}"))
     }
 
     pub(super) fn create(&self, internal: &[u8]) -> Result<D::File, PartError> {
@@ -303,4 +316,13 @@ fn is_component(name: &[u8]) -> bool {
 /// longer wanted.
 pub fn remove_leftovers<D: Directory>(dir: &D, name: &[u8]) -> Result<(), PartError> {
     PartPaths::new(dir, name)?.remove_leftovers()
+}
+
+/// Removes the internal files of a file of which only the hash in their names is known.
+pub(crate) fn remove_leftovers_with_hash<D: Directory>(
+    dir: &D,
+    hash: &[u8],
+) -> Result<(), PartError> {
+    let part = internal_name_of(hash, "part");
+    PartPaths::with_hash(dir, part, hash).remove_leftovers()
 }

@@ -5,7 +5,7 @@
 //! removed at the end, and only if the whole source was read. Some entries are never touched: those
 //! outside of copied directories, those that a pattern excludes, and internal files. Pieces of
 //! extra files are removed, although they are internal files ([`crate::piece`]): they are what this
-//! host has of the file.
+//! host has of the file. So are [`leftovers`] of extra files.
 //!
 //! Many file systems ignore case, or normalise Unicode. There an entry of the source may be present under another name
 //! than the source's. It is the source's entry that would be lost, so it gets the source's name instead.
@@ -17,6 +17,7 @@ use crate::{
     root::{Failure, Names, Root},
     tree::{
         filter::{Filter, Verdict},
+        leftovers::{self, Leftovers},
         same_names::folded,
         scan::ScanEnd,
     },
@@ -49,18 +50,20 @@ pub struct DeletionPlan<'a> {
     top: Frame,
     /// The root itself is a copied directory.
     top_copied: bool,
-    extras: Extras,
+    extras: TreeDifference,
     /// Entries that stay with all their contents.
     kept_trees: Vec<RelPath>,
 }
 
 /// How copied directories at the destination differ from the source.
 #[derive(Debug, Default)]
-pub struct Extras {
+pub struct TreeDifference {
     /// Entries that the source does not have. A directory stands for its contents.
     pub found: BTreeSet<RelPath>,
     /// Entries that the file system takes for ones of the source, with the paths that these have.
     pub renamed: Vec<(RelPath, RelPath)>,
+    /// Leftovers of files that the source does not have. None with patterns, as the files' names are unknown.
+    pub leftovers: Vec<Leftovers>,
     /// Number of entries of the source.
     pub source_entries: u64,
     /// Number of entries that source and destination have.
@@ -88,7 +91,7 @@ impl<'a> DeletionPlan<'a> {
             frames: Vec::new(),
             top: Frame::default(),
             top_copied: false,
-            extras: Extras::default(),
+            extras: TreeDifference::default(),
             kept_trees: Vec::new(),
         }
     }
@@ -168,6 +171,10 @@ impl<'a> DeletionPlan<'a> {
         if let Some(error) = error {
             return Err(error);
         }
+        if !self.filter.has_patterns() {
+            let of_others = leftovers::find(dir, &names, &frame.names);
+            self.extras.leftovers.extend(of_others);
+        }
         let files = files_with_pieces(self.root, dir, &names)?;
         let pieces = files.iter().map(AsRef::as_ref);
         let all = names.iter().filter(|name| !is_internal_name(name));
@@ -235,7 +242,7 @@ impl<'a> DeletionPlan<'a> {
     ///
     /// # Errors
     /// The source was not read to its end, or not without errors.
-    pub fn finish(mut self, source: ScanEnd) -> Result<Extras, DeletionRefused> {
+    pub fn finish(mut self, source: ScanEnd) -> Result<TreeDifference, DeletionRefused> {
         match source {
             ScanEnd::Complete => {}
             ScanEnd::Failures(failures) => return Err(DeletionRefused::Failures(failures)),
@@ -259,6 +266,9 @@ impl<'a> DeletionPlan<'a> {
         };
         extras.found.retain(|path| !is_kept(path));
         extras.renamed.retain(|(path, _)| !is_kept(path));
+        extras
+            .leftovers
+            .retain(|leftovers| !leftovers.directory().is_some_and(is_kept));
         Ok(extras)
     }
 }

@@ -106,6 +106,10 @@ impl Filter {
         self
     }
 
+    pub(crate) fn has_patterns(&self) -> bool {
+        !self.patterns.is_empty()
+    }
+
     pub(crate) fn is_one_file_system(&self) -> bool {
         self.one_file_system
     }

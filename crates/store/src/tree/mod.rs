@@ -9,6 +9,7 @@
 pub mod chmod;
 pub mod delete;
 pub mod filter;
+pub mod leftovers;
 pub mod origin;
 pub mod preserve;
 pub mod same_names;

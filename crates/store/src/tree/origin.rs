@@ -8,8 +8,8 @@
 //! source (32 bytes, chosen by the caller), the directory's inode number (8, big-endian) and its
 //! birth (16). File systems reuse inode numbers after `rm -r`, so the number alone could match
 //! another directory. The birth is the time when the directory was created (seconds and
-//! nanoseconds, 8 bytes each, big-endian). File systems without birth times (ext3, NFSv3) use 16
-//! random bytes instead, which are also in `.longhaul-identity` in the directory. HASH is as in
+//! nanoseconds, 8 bytes each, big-endian). On file systems without birth times (ext3, NFSv3, FUSE) the
+//! birth is 16 random bytes, which are also in `.longhaul-identity` in the directory, and the number is 0. HASH is as in
 //! [`crate::part`].
 
 use crate::{
@@ -137,16 +137,20 @@ fn read_identity(root: &Root, path: &RelPath, missing: IfMissing) -> Result<Iden
     let wanted = StatxFlags::INO | StatxFlags::BTIME;
     let stat = rustix::fs::statx(&dir, name, AtFlags::SYMLINK_NOFOLLOW, wanted);
     let stat = stat.map_err(Failure::at(Some(path), "access"))?;
-    let birth = match stat.stx_mask & StatxFlags::BTIME.bits() != 0 {
+    Ok(match stat.stx_mask & StatxFlags::BTIME.bits() != 0 {
         true => {
             let time = stat.stx_btime;
-            (u128::from(time.tv_sec as u64) << 64 | u128::from(time.tv_nsec)).to_be_bytes()
+            let birth = u128::from(time.tv_sec as u64) << 64 | u128::from(time.tv_nsec);
+            Identity {
+                inode: stat.stx_ino,
+                birth: birth.to_be_bytes(),
+            }
         }
-        false => random_birth(&Dir::new(root.open_dir(Some(path))?.as_fd())?, missing)?,
-    };
-    Ok(Identity {
-        inode: stat.stx_ino,
-        birth,
+        // The random bytes suffice. Inode numbers of FUSE file systems (sshfs) differ after each mount.
+        false => Identity {
+            inode: 0,
+            birth: random_birth(&Dir::new(root.open_dir(Some(path))?.as_fd())?, missing)?,
+        },
     })
 }
 

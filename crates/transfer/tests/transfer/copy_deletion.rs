@@ -14,12 +14,12 @@ use std::{
 use tempfile::TempDir;
 
 /// Source and target of copies.
-struct Pair {
+struct CopyFixture {
     temp: TempDir,
     _mounted: Option<Mounted>,
 }
 
-impl Pair {
+impl CopyFixture {
     fn new() -> Self {
         let temp = tempfile::tempdir().unwrap();
         fs::create_dir(temp.path().join("src")).unwrap();
@@ -31,12 +31,12 @@ impl Pair {
 
     /// The target is on a file system with these quirks.
     fn mounted(quirks: &[&str]) -> Self {
-        let pair = Self::new();
-        let [top, at] = ["top", "dst"].map(|name| pair.temp.path().join(name));
+        let fixture = Self::new();
+        let [top, at] = ["top", "dst"].map(|name| fixture.temp.path().join(name));
         let mounted = Mounted::show(&top, &at, quirks);
         Self {
             _mounted: Some(mounted),
-            ..pair
+            ..fixture
         }
     }
 
@@ -102,26 +102,26 @@ fn listing(top: &Path) -> BTreeMap<String, Vec<u8>> {
 
 #[test]
 fn empty_source_is_refused_until_confirmed() {
-    let pair = Pair::new();
+    let fixture = CopyFixture::new();
     for name in ["dst/a", "dst/sub/b"] {
-        pair.write(name);
+        fixture.write(name);
     }
-    let why = pair.refusal("src", &["--delete"]);
+    let why = fixture.refusal("src", &["--delete"]);
     assert!(
         why.contains("the source is empty") && why.contains("--max-delete 3"),
         "{why}"
     );
     assert_eq!(
-        pair.copy(&[])["removed"],
+        fixture.copy(&[])["removed"],
         0,
         "nothing is refused without --delete"
     );
     assert_eq!(
-        pair.copy(&["--delete", "--max-delete", "100%"])["removed"],
+        fixture.copy(&["--delete", "--max-delete", "100%"])["removed"],
         3
     );
     assert_eq!(
-        pair.copy(&["--delete"])["removed"],
+        fixture.copy(&["--delete"])["removed"],
         0,
         "an empty target, too"
     );
@@ -129,67 +129,67 @@ fn empty_source_is_refused_until_confirmed() {
 
 #[test]
 fn source_that_seems_another_directory_is_refused() {
-    let pair = Pair::new();
+    let fixture = CopyFixture::new();
     for number in 0..20 {
-        pair.write(&format!("src/{number}"));
-        pair.write(&format!("dst/{number}"));
-        pair.write(&format!("dst/sub/{number}"));
+        fixture.write(&format!("src/{number}"));
+        fixture.write(&format!("dst/{number}"));
+        fixture.write(&format!("dst/sub/{number}"));
     }
-    let why = pair.refusal("src", &["--delete"]);
+    let why = fixture.refusal("src", &["--delete"]);
     assert!(why.contains("21 of 41 entries"), "{why}");
     // Another directory, with few entries.
-    pair.write("other/x");
-    let why = pair.refusal("other", &["--delete"]);
+    fixture.write("other/x");
+    let why = fixture.refusal("other", &["--delete"]);
     assert!(why.contains("41 of 41 entries"), "{why}");
-    let planned = pair.run("src", &["--delete", "--dry-run"]);
+    let planned = fixture.run("src", &["--delete", "--dry-run"]);
     let text = String::from_utf8(planned.stderr).unwrap();
     assert!(
         planned.status.success() && text.contains("21 of 41"),
         "{text}"
     );
     for limit in ["20", "51%", "0"] {
-        let why = pair.refusal("src", &["--delete", "--max-delete", limit]);
+        let why = fixture.refusal("src", &["--delete", "--max-delete", limit]);
         assert!(
             why.contains("more than --max-delete allows"),
             "{limit}: {why}"
         );
     }
     assert_eq!(
-        pair.copy(&["--delete", "--max-delete", "52%"])["removed"],
+        fixture.copy(&["--delete", "--max-delete", "52%"])["removed"],
         21
     );
-    assert_eq!(pair.target().len(), 20);
+    assert_eq!(fixture.target().len(), 20);
     for invalid in ["-1", "101%", "%", "many"] {
-        pair.refusal("src", &["--delete", &format!("--max-delete={invalid}")]);
+        fixture.refusal("src", &["--delete", &format!("--max-delete={invalid}")]);
     }
-    pair.refusal("src", &["--max-delete", "5"]);
+    fixture.refusal("src", &["--max-delete", "5"]);
 }
 
 #[test]
 fn usual_deletions_need_no_confirmation() {
-    let pair = Pair::new();
-    pair.write("src/only");
-    pair.copy(&[]);
-    pair.rename("src/only", "src/renamed");
-    assert_eq!(pair.copy(&["--delete"])["removed"], 1);
+    let fixture = CopyFixture::new();
+    fixture.write("src/only");
+    fixture.copy(&[]);
+    fixture.rename("src/only", "src/renamed");
+    assert_eq!(fixture.copy(&["--delete"])["removed"], 1);
     for number in 0..10 {
-        pair.write(&format!("dst/old{number}"));
+        fixture.write(&format!("dst/old{number}"));
     }
-    assert_eq!(pair.copy(&["--delete"])["removed"], 10);
+    assert_eq!(fixture.copy(&["--delete"])["removed"], 10);
     // Excluded entries and internal files are neither removed nor counted.
     for number in 0..30 {
-        pair.write(&format!("dst/{number}.keep"));
+        fixture.write(&format!("dst/{number}.keep"));
     }
-    pair.write("dst/extra");
+    fixture.write("dst/extra");
     assert_eq!(
-        pair.copy(&["--delete", "--exclude", "*.keep"])["removed"],
+        fixture.copy(&["--delete", "--exclude", "*.keep"])["removed"],
         1
     );
 }
 
 #[test]
 fn trash_keeps_what_was_removed() {
-    let pair = Pair::new();
+    let fixture = CopyFixture::new();
     for name in [
         "src/stays",
         "dst/stays",
@@ -197,13 +197,13 @@ fn trash_keeps_what_was_removed() {
         "dst/sub/deep/b",
         "dst/sub/c.keep",
     ] {
-        pair.write(name);
+        fixture.write(name);
     }
-    let dst = pair.temp.path().join("dst");
+    let dst = fixture.temp.path().join("dst");
     let removed =
-        pair.copy(&["--delete", "--trash", "1h", "--exclude", "*.keep"])["removed"].clone();
+        fixture.copy(&["--delete", "--trash", "1h", "--exclude", "*.keep"])["removed"].clone();
     assert_eq!(removed, 3, "a, sub/deep and its file");
-    assert_eq!(pair.target(), ["stays", "sub", "sub/c.keep"]);
+    assert_eq!(fixture.target(), ["stays", "sub", "sub/c.keep"]);
     let times: Vec<_> = fs::read_dir(dst.join(".longhaul-trash")).unwrap().collect();
     let kept = listing(&times[0].as_ref().unwrap().path());
     let paths: Vec<_> = kept.keys().map(String::as_str).collect();
@@ -213,80 +213,80 @@ fn trash_keeps_what_was_removed() {
     fs::create_dir_all(dst.join(".longhaul-trash/1000/old/deep")).unwrap();
     fs::write(dst.join(".longhaul-trash/1000/.longhaul-1.part"), "").unwrap();
     assert_eq!(
-        pair.copy(&["--delete", "--trash", "1h"])["removed"],
+        fixture.copy(&["--delete", "--trash", "1h"])["removed"],
         2,
         "sub and c.keep"
     );
     assert!(!dst.join(".longhaul-trash/1000").exists());
     assert_eq!(listing(&times[0].as_ref().unwrap().path()).len(), 4);
-    pair.refusal("src", &["--trash", "1h"]);
+    fixture.refusal("src", &["--trash", "1h"]);
 }
 
 /// With --delete, an entry of another type makes way, as with rsync. Without it, it stays.
 #[test]
 fn changes_of_type_are_followed_with_delete() {
     for arguments in [&["--delete"][..], &["--delete", "--trash", "1h"]] {
-        let pair = Pair::new();
+        let fixture = CopyFixture::new();
         for name in ["src/was-file/in", "src/was-link/in", "src/same"] {
-            pair.write(name);
+            fixture.write(name);
         }
-        pair.write("src/was-directory");
-        let at = |name: &str| pair.temp.path().join(name);
+        fixture.write("src/was-directory");
+        let at = |name: &str| fixture.temp.path().join(name);
         symlink("same", at("src/link-was-directory")).unwrap();
         for name in [
             "dst/was-file",
             "dst/was-directory/a/b",
             "dst/link-was-directory/c",
         ] {
-            pair.write(name);
+            fixture.write(name);
         }
         symlink("/etc", at("dst/was-link")).unwrap();
-        let refused = pair.run("src", &[]);
+        let refused = fixture.run("src", &[]);
         assert_eq!(refused.status.code(), Some(1));
         assert!(at("dst/was-directory/a/b").exists() && at("dst/was-file").is_file());
         // was-file, was-link; two directories with three entries.
-        assert_eq!(pair.copy(arguments)["removed"], 7);
+        assert_eq!(fixture.copy(arguments)["removed"], 7);
         assert_eq!(
-            pair.target(),
+            fixture.target(),
             listing(&at("src")).into_keys().collect::<Vec<_>>()
         );
         assert!(at("dst/link-was-directory").is_symlink());
         assert!(at("dst/was-link").symlink_metadata().unwrap().is_dir());
-        assert_eq!(pair.copy(arguments)["copied"], 0);
+        assert_eq!(fixture.copy(arguments)["copied"], 0);
     }
 }
 
 /// The contents of such a directory count as removed.
 #[test]
 fn large_directory_does_not_make_way_for_a_file_by_accident() {
-    let pair = Pair::new();
-    pair.write("src/data");
+    let fixture = CopyFixture::new();
+    fixture.write("src/data");
     for number in 0..20 {
-        pair.write(&format!("dst/data/{number}"));
+        fixture.write(&format!("dst/data/{number}"));
     }
-    let why = pair.refusal("src", &["--delete"]);
+    let why = fixture.refusal("src", &["--delete"]);
     assert!(why.contains("--max-delete 21 allows it"), "{why}");
     // An excluded entry keeps its directory, and so its place.
     let kept = ["--delete", "--max-delete=100%", "--exclude=19"];
-    assert_eq!(pair.run("src", &kept).status.code(), Some(1));
-    assert_eq!(pair.target(), ["data", "data/19"]);
+    assert_eq!(fixture.run("src", &kept).status.code(), Some(1));
+    assert_eq!(fixture.target(), ["data", "data/19"]);
 }
 
 /// `mv File file` at the source: to the target's file system, both are one entry.
 #[test]
 fn rename_by_case_removes_nothing() {
-    let pair = Pair::mounted(&["fold"]);
+    let fixture = CopyFixture::mounted(&["fold"]);
     for name in ["src/File", "src/Dir/Inner", "src/gone"] {
-        pair.write(name);
+        fixture.write(name);
     }
-    pair.copy(&["--delete"]);
-    pair.rename("src/File", "src/file");
-    pair.rename("src/Dir", "src/dir");
-    pair.rename("src/dir/Inner", "src/dir/inner");
-    fs::remove_file(pair.temp.path().join("src/gone")).unwrap();
-    assert_eq!(pair.copy(&["--delete"])["removed"], 1);
-    assert_eq!(pair.target(), ["dir", "dir/inner", "file"]);
-    let again = pair.copy(&["--delete"]);
+    fixture.copy(&["--delete"]);
+    fixture.rename("src/File", "src/file");
+    fixture.rename("src/Dir", "src/dir");
+    fixture.rename("src/dir/Inner", "src/dir/inner");
+    fs::remove_file(fixture.temp.path().join("src/gone")).unwrap();
+    assert_eq!(fixture.copy(&["--delete"])["removed"], 1);
+    assert_eq!(fixture.target(), ["dir", "dir/inner", "file"]);
+    let again = fixture.copy(&["--delete"]);
     assert_eq!(
         (&again["copied"], &again["removed"]),
         (&0.into(), &0.into())
@@ -296,19 +296,19 @@ fn rename_by_case_removes_nothing() {
 /// The target's file system stores names decomposed, and lists them so.
 #[test]
 fn normalised_names_are_neither_removed_nor_copied_again() {
-    let pair = Pair::mounted(&["nfd"]);
+    let fixture = CopyFixture::mounted(&["nfd"]);
     for name in ["src/\u{e9}", "src/\u{e9}t\u{e9}/x", "src/plain"] {
-        pair.write(name);
+        fixture.write(name);
     }
-    pair.copy(&["--delete"]);
+    fixture.copy(&["--delete"]);
     for _ in 0..2 {
-        let again = pair.copy(&["--delete"]);
+        let again = fixture.copy(&["--delete"]);
         assert_eq!(
             (&again["copied"], &again["removed"]),
             (&0.into(), &0.into())
         );
         assert_eq!(
-            pair.target(),
+            fixture.target(),
             [
                 "e\u{301}",
                 "e\u{301}te\u{301}",
@@ -322,7 +322,7 @@ fn normalised_names_are_neither_removed_nor_copied_again() {
 /// Two sources of one name: the second is named, and neither removes the other.
 #[test]
 fn names_that_the_target_takes_for_one_are_reported() {
-    let pair = Pair::mounted(&["fold"]);
+    let fixture = CopyFixture::mounted(&["fold"]);
     for name in [
         "src/README",
         "src/readme",
@@ -330,10 +330,10 @@ fn names_that_the_target_takes_for_one_are_reported() {
         "src/dir/b",
         "src/x",
     ] {
-        pair.write(name);
+        fixture.write(name);
     }
     for arguments in [&[][..], &["--delete"], &["--delete"]] {
-        let output = pair.run("src", arguments);
+        let output = fixture.run("src", arguments);
         let errors = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{errors}");
         assert!(
@@ -341,13 +341,50 @@ fn names_that_the_target_takes_for_one_are_reported() {
             "{errors}"
         );
         assert!(errors.contains("dir: not copied"), "{errors}");
-        let found = listing(&pair.temp.path().join("dst"));
+        let found = listing(&fixture.temp.path().join("dst"));
         let names: Vec<_> = found.keys().map(String::as_str).collect();
         assert_eq!(names, ["Dir", "Dir/a", "README", "x"]);
         assert_eq!(found["README"], b"README");
     }
     // The tree of an earlier version, which merged both.
-    pair.write("dst/Dir/b");
-    pair.run("src", &["--delete"]);
-    assert!(pair.target().contains(&"Dir/b".to_owned()));
+    fixture.write("dst/Dir/b");
+    fixture.run("src", &["--delete"]);
+    assert!(fixture.target().contains(&"Dir/b".to_owned()));
+}
+
+/// A part that no copy continues, as its source file is gone, goes with `--delete`.
+#[test]
+fn parts_of_files_that_are_gone_are_removed() {
+    let fixture = CopyFixture::new();
+    let part = "dst/sub/.longhaul-0123456789abcdef0123456789abcdef.part";
+    for name in ["src/sub/a", part] {
+        fixture.write(name);
+    }
+    let exists = || fixture.temp.path().join(part).exists();
+    fixture.copy(&[]);
+    fixture.copy(&["--delete", "--dry-run"]);
+    assert!(exists(), "a copy of another source may continue it");
+    assert_eq!(fixture.copy(&["--delete"])["removed"], 0);
+    assert!(!exists());
+}
+
+/// sshfs has other inode numbers after each mount, and no birth times.
+#[test]
+fn copy_to_a_new_name_continues_after_another_mount() {
+    let temp = tempfile::tempdir().unwrap();
+    let [source, top, at] = ["run", "top", "at"].map(|name| temp.path().join(name));
+    fs::create_dir_all(&source).unwrap();
+    fs::write(source.join("file"), "").unwrap();
+    for round in 0..3 {
+        let mounted = Mounted::show(&top, &at, &[]);
+        for name in 0..round {
+            // Inode numbers are given in the order in which entries are looked up.
+            fs::write(mounted.at.join(format!("other-{name}")), "").unwrap();
+        }
+        let mut copy = Command::new(longhaul_testbed::longhaul());
+        let copied = copy.arg("copy").arg(&source).arg(mounted.at.join("copy"));
+        let output = copied.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert!(!mounted.at.join("copy/run").exists(), "round {round}");
+    }
 }

@@ -3,6 +3,7 @@
 
 mod deleting;
 mod hostile;
+mod leftovers;
 mod placing;
 mod random;
 mod scanning;
@@ -16,7 +17,7 @@ use crate::{
     root::{Failure, Refusal, Root},
     tests::{acl, as_ordinary_user, is_root, listing},
     tree::{
-        delete::{DeletionPlan, DeletionRefused, remove_all},
+        delete::{DeletionPlan, DeletionRefused, TreeDifference, remove_all},
         filter::{Filter, Rule},
         scan::{Options, Scan, ScanEnd, ScanItem, SkipReason, Source, SourceError},
         writer::{

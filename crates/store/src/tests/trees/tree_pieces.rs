@@ -7,7 +7,7 @@ use crate::{
     blocks::{BLOCK_LEN, Blocks},
     path::PIECE_DATA,
     tests::{file_in_pieces, keep_piece, part_of},
-    tree::delete::{Extras, list_removable},
+    tree::delete::{TreeDifference, list_removable},
 };
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ fn keep(top: &Path, path: &str, indexes: Range<u64>) {
 }
 
 /// Path of the internal file of this `kind` that belongs to the file at `path`.
-fn own(top: &Path, path: &str, kind: &str) -> PathBuf {
+pub(super) fn own(top: &Path, path: &str, kind: &str) -> PathBuf {
     let name = crate::path::internal_name(rel(path).name(), kind);
     let dir = top.join(path);
     let name = std::ffi::OsStr::from_bytes(&name);
@@ -193,7 +193,7 @@ fn planned_deletions(temp: &TempDir, filter: &Filter) -> (Vec<String>, Vec<Strin
             other => panic!("{other:?}"),
         }
     }
-    let Extras {
+    let TreeDifference {
         found, failures, ..
     } = plan.finish(scan.ended()).unwrap();
     assert!(failures.is_empty(), "{failures:?}");

@@ -10,7 +10,7 @@ use longhaul_store::{
     path::RelPath,
     root::Failure,
     tree::{
-        delete::{DeletionPlan, Extras, list_removable, remove_all},
+        delete::{DeletionPlan, TreeDifference, list_removable, remove_all},
         filter::Filter,
         scan::ScanEnd,
         trash::{self, Trash},
@@ -84,7 +84,7 @@ impl Target {
         Ok(())
     }
 
-    fn refusal(&self, extras: &Extras, filter: &Filter) -> Option<String> {
+    fn refusal(&self, extras: &TreeDifference, filter: &Filter) -> Option<String> {
         let mut removed = 0;
         for path in &extras.found {
             // What can't be listed is not removed either.
@@ -134,6 +134,9 @@ impl Target {
             let _ = self.root.rename(old, new);
         }
         let removed = self.remove_found((filter, trash), &extras.found);
+        let leftovers = extras.leftovers.iter();
+        let failures = leftovers.filter_map(|leftovers| leftovers.remove(&self.root).err());
+        self.report_failures(&failures.collect::<Vec<_>>());
         self.empty_trash();
         if removed > 0 {
             self.remove_hashes(&extras.found);

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Leftovers of interrupted copies, of files that the source no longer has. No copy continues them, so a copy with
+//! `--delete` removes them. Their names have only a hash of the file's name.
+
+use crate::{
+    part::remove_leftovers_with_hash,
+    path::{RelPath, hash_and_kind, internal_name_of, name_hash},
+    root::{Failure, Names, Root},
+    vfs::Dir,
+};
+use rustix::{fd::AsFd, io::Errno};
+use std::collections::{BTreeSet, HashSet};
+
+/// Leftovers of one file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Leftovers {
+    directory: Option<RelPath>,
+    hash: Box<[u8]>,
+}
+
+/// Finds leftovers in a directory, of files that are none of `source_names`. Pieces of a distributed tree are none.
+pub(super) fn find(
+    directory: Option<&RelPath>,
+    names: &Names,
+    source_names: &HashSet<Box<[u8]>>,
+) -> Vec<Leftovers> {
+    let mut hashes = self::hashes(names, |kind| {
+        matches!(kind, b"part" | b"whole") || kind.starts_with(b"journal")
+    });
+    if hashes.is_empty() {
+        return Vec::new();
+    }
+    let used = hashes_of(source_names);
+    let pieces = self::hashes(names, |kind| kind.starts_with(b"piece"));
+    hashes.retain(|hash| !pieces.contains(hash) && !used.contains(*hash));
+    let of_hash = |hash: &[u8]| Leftovers {
+        directory: directory.cloned(),
+        hash: hash.into(),
+    };
+    hashes.into_iter().map(of_hash).collect()
+}
+
+fn hashes<'a>(names: &'a Names, is_wanted: impl Fn(&[u8]) -> bool) -> BTreeSet<&'a [u8]> {
+    let internal = names.iter().filter_map(hash_and_kind);
+    let wanted = internal.filter(|(_, kind)| is_wanted(kind));
+    wanted.map(|(hash, _)| hash).collect()
+}
+
+fn hashes_of(names: &HashSet<Box<[u8]>>) -> HashSet<Vec<u8>> {
+    names
+        .iter()
+        .map(|name| name_hash(name).into_bytes())
+        .collect()
+}
+
+impl Leftovers {
+    pub(super) fn directory(&self) -> Option<&RelPath> {
+        self.directory.as_ref()
+    }
+
+    /// Removes them, unless another copy is using them.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn remove(&self, root: &Root) -> Result<(), Failure> {
+        let parent = self.directory.as_ref();
+        let opened = root.open_dir_to_write(parent)?;
+        let dir = Dir::new(opened.as_fd()).map_err(|error| Failure::System {
+            path: parent.cloned(),
+            action: "open the directory",
+            errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+        })?;
+        match remove_leftovers_with_hash(&dir, &self.hash) {
+            Err(error) if !error.is_busy() => Err(Failure::Part {
+                path: self.path()?,
+                error: Box::new(error),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Path of their part.
+    fn path(&self) -> Result<RelPath, Failure> {
+        let name = internal_name_of(&self.hash, "part");
+        Ok(match &self.directory {
+            Some(directory) => directory.join(&name)?,
+            None => RelPath::parse(&name)?,
+        })
+    }
+}
