@@ -13,19 +13,19 @@ use std::{
 use tempfile::TempDir;
 
 /// Directory with the file `from/file` of several blocks, which was copied to `to`, as to another host.
-struct Pair(TempDir);
+struct CopyFixture(TempDir);
 
-impl Pair {
+impl CopyFixture {
     fn new() -> Self {
-        let pair = Self(tempfile::tempdir().unwrap());
-        let ssh = pair.path("ssh");
+        let fixture = Self(tempfile::tempdir().unwrap());
+        let ssh = fixture.path("ssh");
         let text = "#!/bin/sh\nshift 2\nSSH_CONNECTION='127.0.0.1 1 127.0.0.1 2' exec \"$@\"\n";
         fs::write(&ssh, text).unwrap();
         fs::set_permissions(&ssh, Permissions::from_mode(0o755)).unwrap();
-        fs::create_dir(pair.path("from")).unwrap();
-        fs::write(pair.path("from/file"), bytes(1, 4 * BLOCK)).unwrap();
-        assert_eq!(pair.sent(&[]), 4 * BLOCK);
-        pair
+        fs::create_dir(fixture.path("from")).unwrap();
+        fs::write(fixture.path("from/file"), bytes(1, 4 * BLOCK)).unwrap();
+        assert_eq!(fixture.sent(&[]), 4 * BLOCK);
+        fixture
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -74,51 +74,54 @@ impl Pair {
 
 #[test]
 fn only_blocks_that_differ_are_sent() {
-    let pair = Pair::new();
-    pair.touch(1000);
-    assert_eq!(pair.sent(&[]), 0, "only the time differs");
-    pair.file().write_all_at(b"x", BLOCK + 5).unwrap();
-    assert_eq!(pair.sent(&[]), BLOCK, "one byte");
-    pair.file()
+    let fixture = CopyFixture::new();
+    fixture.touch(1000);
+    assert_eq!(fixture.sent(&[]), 0, "only the time differs");
+    fixture.file().write_all_at(b"x", BLOCK + 5).unwrap();
+    assert_eq!(fixture.sent(&[]), BLOCK, "one byte");
+    fixture
+        .file()
         .write_all_at(&bytes(2, 1000), 4 * BLOCK)
         .unwrap();
-    assert_eq!(pair.sent(&[]), 1000, "appended");
-    pair.file()
+    assert_eq!(fixture.sent(&[]), 1000, "appended");
+    fixture
+        .file()
         .write_all_at(&bytes(3, BLOCK), 4 * BLOCK)
         .unwrap();
-    assert_eq!(pair.sent(&[]), BLOCK, "the last block became longer");
-    pair.file().set_len(3 * BLOCK + 7).unwrap();
-    assert_eq!(pair.sent(&[]), 0, "cut within a block");
-    pair.file().set_len(2 * BLOCK).unwrap();
-    assert_eq!(pair.sent(&[]), 0, "cut between two blocks");
+    assert_eq!(fixture.sent(&[]), BLOCK, "the last block became longer");
+    fixture.file().set_len(3 * BLOCK + 7).unwrap();
+    assert_eq!(fixture.sent(&[]), 0, "cut within a block");
+    fixture.file().set_len(2 * BLOCK).unwrap();
+    assert_eq!(fixture.sent(&[]), 0, "cut between two blocks");
     let verified = Command::new(longhaul_testbed::longhaul());
     let mut verified = verified;
-    verified.args(["copy", "verify"]).arg(pair.path("to"));
+    verified.args(["copy", "verify"]).arg(fixture.path("to"));
     assert!(
         verified.output().unwrap().status.success(),
         "the hashes are the new ones"
     );
-    fs::write(pair.path("from/file"), bytes(4, 3 * BLOCK)).unwrap();
-    assert_eq!(pair.sent(&[]), 3 * BLOCK, "all of it");
+    fs::write(fixture.path("from/file"), bytes(4, 3 * BLOCK)).unwrap();
+    assert_eq!(fixture.sent(&[]), 3 * BLOCK, "all of it");
 }
 
 #[test]
 fn holes_stay_holes_and_whole_files_are_sent_on_request() {
-    let pair = Pair::new();
+    let fixture = CopyFixture::new();
     // A hole in the place of data, and data in the place of a hole.
-    pair.file().set_len(BLOCK).unwrap();
-    pair.file().set_len(4 * BLOCK).unwrap();
-    assert_eq!(pair.sent(&[]), 0);
-    pair.file()
+    fixture.file().set_len(BLOCK).unwrap();
+    fixture.file().set_len(4 * BLOCK).unwrap();
+    assert_eq!(fixture.sent(&[]), 0);
+    fixture
+        .file()
         .write_all_at(&bytes(5, BLOCK), 2 * BLOCK)
         .unwrap();
-    assert_eq!(pair.sent(&[]), BLOCK);
+    assert_eq!(fixture.sent(&[]), BLOCK);
     for (seconds, arguments) in [
         (1, &["--whole-file"][..]),
         (2, &["-W"]),
         (3, &["--hash", "off"]),
     ] {
-        pair.touch(seconds);
-        assert_eq!(pair.sent(arguments), 2 * BLOCK, "{arguments:?}");
+        fixture.touch(seconds);
+        assert_eq!(fixture.sent(arguments), 2 * BLOCK, "{arguments:?}");
     }
 }

@@ -143,7 +143,9 @@ impl EndpointProcess {
     /// Reads up to the greeting, and skips the output of a login.
     fn await_greeting(&mut self, host: Option<&Host>, stderr_end: Option<StderrEnd>) -> Result<()> {
         let silence = match (&self.channel, host) {
-            (Channel::Child(ssh), Some(host)) => Some(Silence::watch(host.to_string(), ssh.id())?),
+            (Channel::Child(ssh), Some(host)) => {
+                Some(AnswerTimeout::watch(host.to_string(), ssh.id())?)
+            }
             _ => None,
         };
         let from = self.from.as_mut().context("it reports elsewhere")?;
@@ -261,13 +263,13 @@ fn ssh_command(words: &[String]) -> Command {
 }
 
 /// Watch over a host that has not answered yet. ssh may wait for a password, and a login for anything.
-struct Silence {
+struct AnswerTimeout {
     is_over: Arc<AtomicBool>,
     /// Its end is the end of the watch.
     _watched: Sender<()>,
 }
 
-impl Silence {
+impl AnswerTimeout {
     /// Prints a line after [`SILENCE_NOTED`], and kills the process after [`SILENCE_MAX`].
     fn watch(host: String, process: u32) -> Result<Self> {
         let (watched, answer) = channel::<()>();
