@@ -178,6 +178,19 @@ impl Root {
         .map_err(Failure::at(path, "open the directory"))
     }
 
+    /// Unit of times in the file system at the top, in seconds, if it is longer than one: 2 for FAT, else 0.
+    #[must_use]
+    pub fn time_unit_s(&self) -> u32 {
+        /// linux/magic.h
+        const MSDOS_SUPER_MAGIC: u64 = 0x4d44;
+        let found = fs::fstatfs(self.directories.top());
+        let is_fat = found.is_ok_and(|found| found.f_type.cast_unsigned() == MSDOS_SUPER_MAGIC);
+        match is_fat {
+            true => 2,
+            false => 0,
+        }
+    }
+
     /// Descriptor of a directory for listing and syncing, with an offset of its own.
     ///
     /// # Errors

@@ -199,7 +199,9 @@ mod tests {
                 trash_s: Some(86_400),
                 whole_files: true,
                 update: false,
+                modify_window_s: Some(2),
                 one_file_system: true,
+                hard_links: false,
                 rules: vec![
                     Rule::Exclude("*.tmp".to_owned()),
                     Rule::Include(String::new()),

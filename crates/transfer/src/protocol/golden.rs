@@ -202,7 +202,9 @@ fn options() -> Options {
         trash_s: Some(86_400),
         whole_files: true,
         update: false,
+        modify_window_s: Some(2),
         one_file_system: true,
+        hard_links: false,
         rules: vec![Rule::Exclude("a".to_owned()), Rule::Include("b".to_owned())],
         preserve: Preserve {
             chmod: "go-w".parse().unwrap(),

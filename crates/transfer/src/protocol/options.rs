@@ -44,8 +44,12 @@ pub struct Options {
     pub whole_files: bool,
     /// Leave files that are newer at the target.
     pub update: bool,
+    /// Difference up to which modification times are the same, in seconds; `None` is that of the target's file system.
+    pub modify_window_s: Option<u32>,
     /// Stay on the file system of each source.
     pub one_file_system: bool,
+    /// Whether further names of a file are copied as hard links; otherwise each is a file.
+    pub hard_links: bool,
     /// Patterns of entries to copy or leave out. The last match decides.
     pub rules: Vec<Rule>,
     /// Metadata and special files that the target preserves.

@@ -11,6 +11,7 @@ mod copy_deltas;
 mod copy_distributed;
 mod copy_dry_run;
 mod copy_faults;
+mod copy_file_systems;
 mod copy_limits;
 mod copy_links;
 mod copy_local;

@@ -49,6 +49,8 @@ use top_names::{Claim, TopNames};
 pub struct Options {
     /// Copies mount points, but not the file systems mounted there.
     pub one_file_system: bool,
+    /// Returns each name of a file as a file.
+    pub hard_links_as_files: bool,
     /// Reads no metadata: that of all entries is the default.
     pub names_only: bool,
 }
@@ -488,6 +490,9 @@ impl Scan {
                 ));
             }
         };
+        if self.options.hard_links_as_files {
+            return Ok(kind);
+        }
         Ok(match self.links.earlier_name(handle, &location.path) {
             Some(to) => Kind::HardLink { to },
             None => kind,

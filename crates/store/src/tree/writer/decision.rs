@@ -3,7 +3,7 @@
 
 use crate::{
     entry::{Entry, Kind, Version},
-    metadata::{Metadata, MetadataField, SkippedField, handle::Handle},
+    metadata::{Metadata, MetadataField, SkippedField, Time, handle::Handle},
     path::RelPath,
     root::{Failure, Refusal, Root},
 };
@@ -21,6 +21,8 @@ pub struct Options {
     pub checksum: bool,
     /// Decides without changing anything.
     pub dry_run: bool,
+    /// Difference up to which modification times are the same, in seconds. Units of a second and less need none.
+    pub modify_window_s: u32,
 }
 
 /// Existing entry at a path.
@@ -39,6 +41,23 @@ pub enum Existing {
     },
     /// Socket, or an unknown type.
     Unknown,
+}
+
+impl Existing {
+    /// Gives an entry the wanted time if its own differs by no more than the window: then it counts as the same.
+    pub(super) fn with_time_within(mut self, window_s: u32, wanted: Time) -> Self {
+        let Self::Entry { kind, metadata, .. } = &mut self else {
+            return self;
+        };
+        if metadata.modified.seconds.abs_diff(wanted.seconds) <= u64::from(window_s) && window_s > 0
+        {
+            metadata.modified = wanted;
+            if let Kind::File { version, .. } = kind {
+                version.modified = wanted;
+            }
+        }
+        self
+    }
 }
 
 /// Action to take for an entry.

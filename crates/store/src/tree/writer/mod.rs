@@ -83,7 +83,9 @@ impl<'a> TreeWriter<'a> {
     /// # Errors
     /// The operation failed or was refused. Other entries are not affected.
     pub fn write(&mut self, entry: &Entry) -> Result<(WriteOutcome, Vec<SkippedField>), Failure> {
-        let existing = self.existing(&entry.path)?;
+        let existing = self
+            .existing(&entry.path)?
+            .with_time_within(self.options.modify_window_s, entry.metadata.modified);
         let link = match &entry.kind {
             Kind::HardLink { to } => Some(self.existing(to)?),
             _ => None,

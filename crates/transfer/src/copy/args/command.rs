@@ -158,6 +158,15 @@ pub struct Args {
     #[arg(long)]
     update: bool,
 
+    /// Seconds by which modification times may differ and still be the same [default: 2 where the target is FAT, else 0; units
+    /// of up to a second are found by themselves]
+    #[arg(long, value_name = "SECONDS")]
+    modify_window: Option<u32>,
+
+    /// Copy each name of a file with several as a file of its own, for a target without hard links
+    #[arg(long)]
+    no_hard_links: bool,
+
     /// Stay on the source's file system: leave out the contents of mount points
     #[arg(long, short = 'x')]
     one_file_system: bool,
@@ -313,7 +322,9 @@ impl Args {
             whole_files: self.whole_file || is_local || self.hash == Switch::Off,
             trash_s: self.trash.map(|time| Duration::from(time).as_secs()),
             update: self.update,
+            modify_window_s: self.modify_window,
             one_file_system: self.one_file_system,
+            hard_links: !self.no_hard_links,
             rules: self.patterns.rules.clone(),
             preserve: self.preserved.preserve(from_site).into(),
             into_directory: self.is_into_directory(sources, target),

@@ -95,7 +95,9 @@ pub(super) struct Spec {
     pub(super) target: SharedLocation,
     rules: Vec<Rule>,
     update: bool,
+    modify_window_s: Option<u32>,
     one_file_system: bool,
+    hard_links: bool,
     extent: Option<u64>,
     preserve: Preserve,
 }
@@ -112,7 +114,9 @@ impl Spec {
             target: SharedLocation::of(&config.target),
             rules: options.rules,
             update: options.update,
+            modify_window_s: options.modify_window_s,
             one_file_system: options.one_file_system,
+            hard_links: options.hard_links,
             extent: config.workers.extent.map(longhaul_units::Bytes::get),
             preserve: options.preserve,
         }
@@ -125,7 +129,9 @@ impl Spec {
             target: SharedLocation::unreadable(),
             rules: Vec::new(),
             update: false,
+            modify_window_s: None,
             one_file_system: false,
+            hard_links: true,
             extent: None,
             preserve: longhaul_store::tree::preserve::Preserve::default().into(),
         })

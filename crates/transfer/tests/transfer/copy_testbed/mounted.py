@@ -3,7 +3,8 @@
 
     mounted.py DIRECTORY MOUNTPOINT [QUIRK...]
 
-Quirks: fold (names ignore case), nfd (names are stored decomposed), no-links (no hard links).
+Quirks: fold (names ignore case), nfd (names are stored decomposed), no-links (no hard links),
+two-seconds (times in steps of two seconds, as FAT has them). Extended attributes are not supported.
 Inode numbers are FUSE's own: one for each name, and others after each mount.
 """
 import errno
@@ -79,6 +80,8 @@ class Mounted(Operations):
         os.chown(stored(path), uid, gid, follow_symlinks=False)
 
     def utimens(self, path, times=None):
+        if times and "two-seconds" in QUIRKS:
+            times = tuple(time - time % 2_000_000_000 for time in times)
         os.utime(stored(path), ns=times, follow_symlinks=False)
 
     def truncate(self, path, length, fh=None):

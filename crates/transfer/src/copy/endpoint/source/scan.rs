@@ -50,6 +50,7 @@ fn open_with(
     let filter = filter.with_source_names(roots);
     let options = Options {
         one_file_system: begin.options.one_file_system,
+        hard_links_as_files: !begin.options.hard_links,
         names_only,
     };
     let scan = Scan::new(sources, filter, options).map_err(Refusal::usage)?;

@@ -103,7 +103,10 @@ impl Target {
         };
         match TreeWriter::new(&self.root, options).correct_metadata(entry, file) {
             Ok((WriteOutcome::Unchanged, _)) if self.options.dry_run => Outcome::Unchanged,
-            Ok((WriteOutcome::Unchanged, _)) => self.present_outcome(entry),
+            Ok((WriteOutcome::Unchanged, skipped_metadata)) => {
+                self.report_missing_metadata(&entry.path, &skipped_metadata);
+                self.present_outcome(entry)
+            }
             Ok((written, _)) if self.options.dry_run => self.plan_entry(entry, &written),
             Ok((_, skipped_metadata)) => copied_outcome(describe_skipped(&skipped_metadata)),
             Err(failure) => Outcome::Failed(failure.to_string()),

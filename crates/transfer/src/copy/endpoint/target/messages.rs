@@ -85,6 +85,7 @@ impl Target {
             update: self.options.update,
             dry_run: self.options.dry_run,
             checksum: self.options.checksum,
+            modify_window_s: self.modify_window_s(),
         };
         let mut entries = EntryState {
             tree_writer: TreeWriter::new(&root, options),
@@ -373,7 +374,8 @@ impl Target {
             {
                 self.plan_entry(&entry, &written)
             }
-            Ok((WriteOutcome::Unchanged, _)) => {
+            Ok((WriteOutcome::Unchanged, skipped_metadata)) => {
+                self.report_missing_metadata(&entry.path, &skipped_metadata);
                 entries.to_sync |= !matches!(entry.kind, Kind::File { .. });
                 self.present_outcome(&entry)
             }
@@ -399,6 +401,21 @@ impl Target {
             Err(failure) => Outcome::Failed(failure.to_string()),
         };
         self.complete(number, &entry.path, outcome);
+    }
+
+    /// Reports what an entry still lacks that was there already.
+    pub(super) fn report_missing_metadata(&self, path: &RelPath, skipped: &[SkippedField]) {
+        if !skipped.is_empty() {
+            let what = describe_skipped(skipped).join(", ");
+            self.reporter
+                .send_problem(format!("{path}: unchanged, but without {what}"));
+        }
+    }
+
+    /// Returns the difference up to which times are the same, in seconds.
+    fn modify_window_s(&self) -> u32 {
+        let unit = || self.root.time_unit_s();
+        self.options.modify_window_s.unwrap_or_else(unit)
     }
 
     /// Reports metadata that this user may not set: once for each kind, not for each of thousands of files.
