@@ -21,6 +21,7 @@ mod copy_shared_directories;
 mod copy_sources;
 mod copy_targets;
 mod copy_testbed;
+mod copy_through_ssh;
 mod copy_verify;
 #[cfg(feature = "leases")]
 mod copy_workers;

@@ -2,7 +2,7 @@
 //! Endpoint of a copy as a process of its own: a local child process, or a remote process that ssh or a site starts. If
 //! it is killed, the files are in the same state as after a power loss, and the copy is resumable.
 
-use super::{keyring::Keyring, site_client as client};
+use super::{keyring::Keyring, site_client as client, ssh_tunnel::SshTunnel};
 use crate::{
     copy::{config::Config, location::Host},
     protocol::{
@@ -66,6 +66,8 @@ pub(crate) struct EndpointProcess {
     channel: Channel,
     to: Box<dyn Write + Send>,
     from: Option<ReportReader>,
+    /// Way to the peer, if only ssh reaches it.
+    tunnel: Option<SshTunnel>,
 }
 
 /// Signal for the end of standard error: the channel is closed then.
@@ -114,11 +116,17 @@ impl EndpointProcess {
         }
     }
 
+    /// Keeps the way to the peer until the endpoint's end.
+    pub(super) fn keep_tunnel(&mut self, tunnel: Option<SshTunnel>) {
+        self.tunnel = tunnel;
+    }
+
     /// Creates the handle of an endpoint at a site.
     fn at_site(tls: SharedTlsStream) -> Self {
         Self {
             to: Box::new(tls.clone()),
             from: Some(BufReader::new(Box::new(tls.clone()))),
+            tunnel: None,
             channel: Channel::Site(tls),
         }
     }
@@ -136,6 +144,7 @@ impl EndpointProcess {
             channel: Channel::Child(child),
             to: Box::new(to.context("no pipe")?),
             from: Some(BufReader::new(Box::new(from.context("no pipe")?))),
+            tunnel: None,
         };
         Ok((process, stderr_end))
     }
@@ -248,18 +257,27 @@ impl EndpointProcess {
 
 /// Returns the command that reaches other hosts. OpenSSH gets no terminal, whatever its configuration says: it would
 /// change what is sent.
-fn ssh_command(words: &[String]) -> Command {
-    let (program, arguments) = match words.split_first() {
-        Some((program, arguments)) => (program.as_str(), arguments),
-        None => ("ssh", &[][..]),
-    };
+pub(super) fn ssh_command(words: &[String]) -> Command {
+    let (program, arguments) = split_command(words);
     let mut ssh = Command::new(program);
     ssh.args(arguments);
-    // A script of this name may take other arguments.
-    if program == "ssh" || program.ends_with("/bin/ssh") {
+    if is_openssh(words) {
         ssh.arg("-T");
     }
     ssh
+}
+
+fn split_command(words: &[String]) -> (&str, &[String]) {
+    match words.split_first() {
+        Some((program, arguments)) => (program, arguments),
+        None => ("ssh", &[]),
+    }
+}
+
+/// Whether the command has OpenSSH's options. A script of another name may take others.
+pub(super) fn is_openssh(words: &[String]) -> bool {
+    let (program, _) = split_command(words);
+    program == "ssh" || program.ends_with("/bin/ssh")
 }
 
 /// Watch over a host that has not answered yet. ssh may wait for a password, and a login for anything.
@@ -314,13 +332,24 @@ pub(super) fn host_name(host: Option<&Host>) -> &dyn Display {
 /// Prints the lines of another host's standard error, with control characters escaped, because standard error may be a
 /// terminal.
 fn print_lines(from: impl Read + Send + 'static) -> Result<StderrEnd> {
+    print_lines_except(from, |_| false)
+}
+
+/// Prints lines as [`print_lines`], but not those for which `is_hidden` returns true.
+pub(super) fn print_lines_except(
+    from: impl Read + Send + 'static,
+    is_hidden: impl Fn(&str) -> bool + Send + 'static,
+) -> Result<StderrEnd> {
     let (to, stderr_end) = channel();
     threads::spawn(move || {
         let _closed_at_the_end: Sender<()> = to;
         let mut from = BufReader::new(from);
         let mut line = Vec::new();
         while let Ok(1..) = from.by_ref().take(LINE_MAX).read_until(b'\n', &mut line) {
-            errln!("{}", String::from_utf8_lossy(line.trim_ascii_end()));
+            let text = String::from_utf8_lossy(line.trim_ascii_end());
+            if !is_hidden(&text) {
+                errln!("{text}");
+            }
             line.clear();
         }
     })?;

@@ -15,13 +15,23 @@ use crate::{
 };
 use anyhow::Result;
 use longhaul_store::tree::scan::source_name;
-use std::{fmt, path::Path};
+use std::{
+    fmt,
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 /// Configuration of a copy, and the tokens for its sites.
 pub(crate) struct Job<'a> {
     pub(crate) config: &'a Config,
     /// Tokens for sites.
     pub(super) keyring: Keyring,
+    /// Whether a session between two endpoints was started.
+    pub(super) has_started: AtomicBool,
+    /// Whether a line said that the data goes through ssh.
+    pub(super) has_noted_tunnels: AtomicBool,
+    /// Whether ssh's server refused to forward a connection.
+    pub(super) are_tunnels_refused: Arc<AtomicBool>,
 }
 
 /// Hosts of the two endpoints of a session; `None` is this machine.
@@ -67,6 +77,9 @@ impl<'a> Job<'a> {
         Ok(Self {
             config,
             keyring: keys,
+            has_started: AtomicBool::new(false),
+            has_noted_tunnels: AtomicBool::new(false),
+            are_tunnels_refused: Arc::default(),
         })
     }
 

@@ -8,4 +8,5 @@ pub(super) mod job;
 pub(crate) mod keyring;
 pub(super) mod sharing;
 mod site_client;
+mod ssh_tunnel;
 pub(super) mod startup;

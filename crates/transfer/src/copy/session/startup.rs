@@ -2,24 +2,32 @@
 //! Start of the two endpoints of a session, and of endpoints without a peer.
 
 use super::{
+    endpoint_process::is_openssh,
     endpoint_process::{EndpointProcess, LOG_HINT, host_name},
     job::{HostPair, Job},
+    ssh_tunnel::SshTunnel,
 };
 use crate::{
     copy::location::{Host, Location},
     protocol::{
         control::{Begin, Rendezvous, Role, Task},
+        options::Transport,
         report::Report,
         sources::Sources,
         spread::TreeShare,
     },
 };
 use anyhow::{Result, anyhow, bail};
-use longhaul_command::exit::Refusal;
+use longhaul_command::{errln, exit::Refusal, threads};
 use std::{
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
     os::unix::ffi::OsStrExt,
+    sync::{atomic::Ordering::Relaxed, mpsc::channel},
+    time::Duration,
 };
+
+/// Time for a connection that shows whether a host is reached directly.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Outcome of a session.
 pub(crate) enum SessionOutcome {
@@ -132,12 +140,9 @@ impl Job<'_> {
         let as_target = (Role::Target, task);
         match (source.receive_report()?, source_listens) {
             (Some(Report::Listening(port)), true) => {
-                target.send(&self.begin_message(
-                    as_target,
-                    &source_contact,
-                    source_contact.connect_to_port(port),
-                    context,
-                ))?;
+                let (way, tunnel) = self.way_to(&source_contact, pair, port)?;
+                target.keep_tunnel(tunnel);
+                target.send(&self.begin_message(as_target, &source_contact, way, context))?;
             }
             (Some(Report::Ready), false) => {
                 let rendezvous = self.listen_on(&target_contact)?;
@@ -149,7 +154,9 @@ impl Job<'_> {
                 ))?;
                 match target.receive_report()? {
                     Some(Report::Listening(port)) => {
-                        source.send(&target_contact.connect_to_port(port))?;
+                        let (way, tunnel) = self.way_to(&target_contact, pair, port)?;
+                        source.keep_tunnel(tunnel);
+                        source.send(&way)?;
                     }
                     other => return failed_start(other, Role::Target),
                 }
@@ -184,10 +191,59 @@ impl Job<'_> {
     }
 
     fn listen_on(&self, contact: &Contact) -> Result<Rendezvous> {
+        let is_unknown = contact.addresses.is_empty();
         Ok(Rendezvous::Listen {
-            at: contact.listen_address()?,
+            at: match is_unknown && self.may_use_tunnels() {
+                true => IpAddr::V4(Ipv4Addr::LOCALHOST),
+                false => contact.listen_address()?,
+            },
             ports: self.config.ports,
         })
+    }
+
+    /// Whether connections can go through ssh: between this machine and another one.
+    fn may_use_tunnels(&self) -> bool {
+        let hosts = self.config.sources.iter().chain([&self.config.target]);
+        let is_here = |locations: &Vec<Location>| locations.iter().all(|at| at.host.is_none());
+        hosts.clone().any(is_here)
+            && is_openssh(&self.config.ssh)
+            && self.config.options.transport == Transport::Tcp
+    }
+
+    /// Returns how the local endpoint connects to the listening one. The first session checks the direct way only if ssh
+    /// itself takes another: a middlebox may count connections.
+    fn way_to(
+        &self,
+        contact: &Contact,
+        pair: HostPair<'_>,
+        port: u16,
+    ) -> Result<(Rendezvous, Option<SshTunnel>)> {
+        let is_first = !self.has_started.swap(true, Relaxed);
+        let is_taken_for_direct = is_first && contact.is_direct;
+        let direct = (contact.connect_to_port(port), None);
+        let ((Some(Host::Ssh(host)), None) | (None, Some(Host::Ssh(host)))) =
+            (pair.source, pair.target)
+        else {
+            return Ok(direct);
+        };
+        if is_taken_for_direct || !self.may_use_tunnels() || contact.is_reachable(port) {
+            return Ok(direct);
+        }
+        if self.are_tunnels_refused.load(Relaxed) {
+            return Err(Refusal::usage(format!(
+                "{host} cannot be reached for data, and its ssh forwards no connections: set AllowTcpForwarding there, or \
+                 open a port and name it with --ports"
+            )));
+        }
+        let at = contact.own_address.unwrap_or(Ipv4Addr::LOCALHOST.into());
+        let is_refused = &self.are_tunnels_refused;
+        let tunnel = SshTunnel::open(&self.config.ssh, host, (at, port).into(), is_refused)?;
+        if !self.has_noted_tunnels.swap(true, Relaxed) {
+            errln!(
+                "longhaul: port {port} of {host} cannot be reached: the data goes through ssh, a process for each stream"
+            );
+        }
+        Ok((Rendezvous::Connect(vec![tunnel.address()]), Some(tunnel)))
     }
 }
 
@@ -199,6 +255,8 @@ struct Contact {
     /// Addresses of the endpoint as its host and as this machine know it. These may differ because of network address
     /// translation.
     addresses: Vec<IpAddr>,
+    /// Whether the connection to the host goes to one of these addresses. That of ssh through a jump host does not.
+    is_direct: bool,
 }
 
 impl Contact {
@@ -223,7 +281,28 @@ impl Contact {
             certificate: hello.certificate,
             own_address,
             addresses: own_address.into_iter().chain(other).collect(),
+            is_direct: host.is_none() || reached.is_some(),
         })
+    }
+
+    /// Tries to connect to any of the addresses.
+    fn is_reachable(&self, port: u16) -> bool {
+        let (sender, connected) = channel();
+        for address in &self.addresses {
+            let (address, sender) = (SocketAddr::from((*address, port)), sender.clone());
+            let tried = threads::spawn(move || {
+                let connected = TcpStream::connect_timeout(&address, CHECK_TIMEOUT);
+                if connected.is_ok() {
+                    // Another address may have answered first.
+                    let _ = sender.send(());
+                }
+            });
+            if tried.is_err() {
+                return true;
+            }
+        }
+        drop(sender);
+        connected.recv().is_ok()
     }
 
     /// Returns the address to listen on. If the address of the ssh connection is unknown, because sudo removes
