@@ -18,10 +18,14 @@ pub(crate) struct OpenTunnel {
 }
 
 /// Opens the upstream connection and relays.
-pub(crate) async fn connect(session: &Session, parsed: ParsedRequest) -> End {
-    match Box::pin(open(session, parsed)).await {
-        Ok(tunnel) => relay(session, tunnel).await,
-        Err(end) => end,
+pub(crate) fn connect(session: &Session, parsed: ParsedRequest) -> impl Future<Output = End> {
+    let tunnel = Box::pin(open(session, parsed));
+    async move {
+        let tunnel = match tunnel.await {
+            Ok(tunnel) => tunnel,
+            Err(end) => return end,
+        };
+        relay(session, tunnel).await
     }
 }
 
@@ -35,11 +39,16 @@ pub(crate) async fn relay(session: &Session, mut tunnel: Box<OpenTunnel>) -> End
         let End::Failed(fault) = end else {
             return end;
         };
-        match Box::pin(reopen(session, &mut tunnel)).await {
-            Some(Ok(upstream)) => tunnel.upstream = upstream,
-            Some(Err(fault)) => return refuse(session, fault, reply_format).await,
-            None => return refuse(session, fault, reply_format).await,
-        }
+        // What is awaited inside a match keeps the matched value, in each idle connection.
+        let fault = match Box::pin(reopen(session, &mut tunnel)).await {
+            Some(Ok(upstream)) => {
+                tunnel.upstream = upstream;
+                continue;
+            }
+            Some(Err(another)) => another,
+            None => fault,
+        };
+        return refuse(session, fault, reply_format).await;
     }
 }
 

@@ -30,6 +30,7 @@ use longhaul_transport::leg::Leg;
 use std::{
     future::pending,
     net::SocketAddr,
+    pin::Pin,
     sync::{Arc, atomic::Ordering::Relaxed},
     task::Poll,
     time::Instant,
@@ -250,17 +251,26 @@ impl Session {
                 }
             },
         );
-        match outcome.await {
-            Outcome::Ended(end) => end,
-            Outcome::Joined(progress) => {
-                let striped =
-                    self.transfer_striped((&client_leg, upstream_leg), progress, &context);
-                let joins = joins.expect("a leg has joined");
-                select! {
-                    end = Box::pin(striped) => end,
-                    () = joins => unreachable!("it has no end"),
-                }
-            }
+        let progress = match outcome.await {
+            Outcome::Ended(end) => return end,
+            Outcome::Joined(progress) => progress,
+        };
+        let joins = joins.expect("a leg has joined");
+        let legs = (&client_leg, upstream_leg);
+        // Boxed, with all that it needs, for the same reason.
+        Box::pin(self.continue_striped(legs, (progress, joins), &context)).await
+    }
+
+    /// Continues a transfer that further legs have joined, and lets more of them join.
+    async fn continue_striped(
+        &self,
+        legs: (&Leg, &UpstreamLeg),
+        (progress, joins): (Progress<'_>, Pin<Box<impl Future<Output = ()>>>),
+        context: &TransferContext<'_>,
+    ) -> End {
+        select! {
+            end = self.transfer_striped(legs, progress, context) => end,
+            () = joins => unreachable!("it has no end"),
         }
     }
 

@@ -145,32 +145,39 @@ pub(crate) enum Outcome<'a> {
 /// The client's bytes are sent at once, without waiting for a peer's answer (RFC 8803 §3, 0-RTT).
 ///
 /// `joined` lets further legs join. Once it is ready and the client has its answer, the transfer is handed over.
-pub(crate) async fn run<'a>(
+///
+/// The future has no copy of the arguments: each idle connection would keep it.
+pub(crate) fn run<'a>(
     downstream: &'a Leg,
     upstream: &'a UpstreamLeg,
     on_success: &'a [u8],
     context: &'a TransferContext<'a>,
     mut joined: impl FnMut(&mut Context<'_>) -> Poll<()>,
-) -> Outcome<'a> {
-    let mut transfer = Transfer {
+) -> impl Future<Output = Outcome<'a>> {
+    let mut transfer = Some(Transfer {
         answer: answer(downstream, upstream, on_success, context),
         is_up_broken: false,
         up: HalfTransfer::new(Direction::Up, downstream, &upstream.leg, context),
         down: HalfTransfer::new(Direction::Down, &upstream.leg, downstream, context),
-    };
-    let ended = poll_fn(|cx| match Pin::new(&mut transfer).poll(cx) {
-        Poll::Ready(ended) => Poll::Ready(Some(ended)),
-        Poll::Pending if joined(cx).is_ready() && transfer.can_continue() => Poll::Ready(None),
-        Poll::Pending => Poll::Pending,
     });
-    match ended.await {
-        Some(Ok(())) => Outcome::Ended(End::Finished),
-        Some(Err(end)) => Outcome::Ended(end),
-        None => Outcome::Joined(Progress {
-            up: transfer.up.into_progress(),
-            down: transfer.down.into_progress(),
-        }),
-    }
+    poll_fn(move |cx| {
+        let Some(running) = &mut transfer else {
+            return Poll::Pending;
+        };
+        match Pin::new(&mut *running).poll(cx) {
+            Poll::Ready(Ok(())) => return Poll::Ready(Outcome::Ended(End::Finished)),
+            Poll::Ready(Err(end)) => return Poll::Ready(Outcome::Ended(end)),
+            Poll::Pending if joined(cx).is_ready() && running.can_continue() => {}
+            Poll::Pending => return Poll::Pending,
+        }
+        match transfer.take() {
+            Some(Transfer { up, down, .. }) => Poll::Ready(Outcome::Joined(Progress {
+                up: up.into_progress(),
+                down: down.into_progress(),
+            })),
+            None => Poll::Pending,
+        }
+    })
 }
 
 /// How far both directions are.

@@ -60,7 +60,14 @@ use longhaul_protocol::{
 };
 use longhaul_transport::leg::Leg;
 use parking_lot::Mutex;
-use std::{convert::Infallible, future::poll_fn, io, pin::pin, sync::Arc, task::Poll};
+use std::{
+    convert::Infallible,
+    future::poll_fn,
+    io,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::Poll,
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     select,
@@ -68,6 +75,9 @@ use tokio::{
 
 /// Field that names the cause of an error (RFC 9209 §2).
 const PROXY_STATUS: header::HeaderName = header::HeaderName::from_static("proxy-status");
+
+/// Serves requests until the client leaves, or a tunnel begins.
+type Requests<'a> = Pin<Box<dyn Future<Output = Option<End>> + Send + 'a>>;
 
 /// Serves one client until it leaves, or until its tunnel ends.
 pub(crate) async fn serve(session: &Arc<Session>) -> End {
@@ -79,12 +89,16 @@ pub(crate) async fn serve(session: &Arc<Session>) -> End {
         tunnel: Mutex::default(),
         last_log: Mutex::default(),
     });
-    let mut messages = open_stream(session, &proxy.exchange);
-    if let Err(end) = await_head(&proxy, &mut messages).await {
-        return end;
-    }
-    // Boxed, so that a client whose first head is incomplete takes no memory for an exchange.
-    if let Some(end) = Box::pin(run_exchange(&proxy, messages)).await {
+    // Boxed, so that a tunnel takes no memory for it.
+    let requests: Requests<'_> = Box::pin(async {
+        let mut messages = open_stream(session, &proxy.exchange);
+        if let Err(end) = await_head(&proxy, &mut messages).await {
+            return Some(end);
+        }
+        // Boxed, so that a client whose first head is incomplete takes no memory for an exchange.
+        Box::pin(run_exchange(&proxy, messages)).await
+    });
+    if let Some(end) = requests.await {
         return end;
     }
     let tunnel = proxy.tunnel.lock().take();
@@ -103,7 +117,7 @@ pub(crate) async fn serve(session: &Arc<Session>) -> End {
             }
             let origin = proxy.origin.lock().await.take();
             if let Some(origin) = origin {
-                origin.close().await;
+                Box::pin(origin.close()).await;
             }
             End::Finished
         }

@@ -49,8 +49,9 @@ pub(crate) async fn serve(session: &Session) -> End {
             )
             .await
         }
-        Command::Bind => bind::serve(session, &destination, &early, reply_format).await,
-        Command::UdpAssociate => udp::serve(session, &destination).await,
+        // Boxed, so that an idle tunnel does not need the space.
+        Command::Bind => Box::pin(bind::serve(session, &destination, &early, reply_format)).await,
+        Command::UdpAssociate => Box::pin(udp::serve(session, &destination)).await,
         Command::Unknown(_) => reject(session, reply_format.unsupported()).await,
     }
 }
