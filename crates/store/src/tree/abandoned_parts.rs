@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Leftovers of interrupted copies, of files that the source no longer has. No copy continues them, so a copy with
+//! Parts that interrupted copies left, of files that the source no longer has. No copy continues them, so a copy with
 //! `--delete` removes them. Their names have only a hash of the file's name.
 
 use crate::{
@@ -11,33 +11,33 @@ use crate::{
 use rustix::{fd::AsFd, io::Errno};
 use std::collections::{BTreeSet, HashSet};
 
-/// Leftovers of one file.
+/// Part of one file, its journals, and its small file without a name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Leftovers {
+pub struct AbandonedParts {
     directory: Option<RelPath>,
     hash: Box<[u8]>,
 }
 
-/// Finds leftovers in a directory, of files that are none of `source_names`. Pieces of a distributed tree are none.
+/// Finds abandoned parts in a directory, of files that are none of `source_names`. Pieces of a distributed tree are none.
 pub(super) fn find(
     directory: Option<&RelPath>,
     names: &Names,
     source_names: &HashSet<Box<[u8]>>,
-) -> Vec<Leftovers> {
-    let mut hashes = self::hashes(names, |kind| {
+) -> Vec<AbandonedParts> {
+    let mut found = hashes(names, |kind| {
         matches!(kind, b"part" | b"whole") || kind.starts_with(b"journal")
     });
-    if hashes.is_empty() {
+    if found.is_empty() {
         return Vec::new();
     }
     let used = hashes_of(source_names);
-    let pieces = self::hashes(names, |kind| kind.starts_with(b"piece"));
-    hashes.retain(|hash| !pieces.contains(hash) && !used.contains(*hash));
-    let of_hash = |hash: &[u8]| Leftovers {
+    let pieces = hashes(names, |kind| kind.starts_with(b"piece"));
+    found.retain(|hash| !pieces.contains(hash) && !used.contains(*hash));
+    let of_hash = |hash: &[u8]| AbandonedParts {
         directory: directory.cloned(),
         hash: hash.into(),
     };
-    hashes.into_iter().map(of_hash).collect()
+    found.into_iter().map(of_hash).collect()
 }
 
 fn hashes<'a>(names: &'a Names, is_wanted: impl Fn(&[u8]) -> bool) -> BTreeSet<&'a [u8]> {
@@ -53,7 +53,7 @@ fn hashes_of(names: &HashSet<Box<[u8]>>) -> HashSet<Vec<u8>> {
         .collect()
 }
 
-impl Leftovers {
+impl AbandonedParts {
     pub(super) fn directory(&self) -> Option<&RelPath> {
         self.directory.as_ref()
     }

@@ -5,7 +5,7 @@
 //! removed at the end, and only if the whole source was read. Some entries are never touched: those
 //! outside of copied directories, those that a pattern excludes, and internal files. Pieces of
 //! extra files are removed, although they are internal files ([`crate::piece`]): they are what this
-//! host has of the file. So are [`leftovers`] of extra files.
+//! host has of the file. So are [`abandoned_parts`] of extra files.
 //!
 //! Many file systems ignore case, or normalise Unicode. There an entry of the source may be present under another name
 //! than the source's. It is the source's entry that would be lost, so it gets the source's name instead.
@@ -16,8 +16,8 @@ use crate::{
     piece::{self, PieceFileNames},
     root::{Failure, Names, Root},
     tree::{
+        abandoned_parts::{self, AbandonedParts},
         filter::{Filter, Verdict},
-        leftovers::{self, Leftovers},
         same_names::folded,
         scan::ScanEnd,
     },
@@ -62,8 +62,8 @@ pub struct TreeDifference {
     pub found: BTreeSet<RelPath>,
     /// Entries that the file system takes for ones of the source, with the paths that these have.
     pub renamed: Vec<(RelPath, RelPath)>,
-    /// Leftovers of files that the source does not have. None with patterns, as the files' names are unknown.
-    pub leftovers: Vec<Leftovers>,
+    /// Parts that interrupted copies left of files that the source does not have. None with patterns, as the files' names are unknown.
+    pub abandoned: Vec<AbandonedParts>,
     /// Number of entries of the source.
     pub source_entries: u64,
     /// Number of entries that source and destination have.
@@ -172,8 +172,8 @@ impl<'a> DeletionPlan<'a> {
             return Err(error);
         }
         if !self.filter.has_patterns() {
-            let of_others = leftovers::find(dir, &names, &frame.names);
-            self.extras.leftovers.extend(of_others);
+            let of_others = abandoned_parts::find(dir, &names, &frame.names);
+            self.extras.abandoned.extend(of_others);
         }
         let files = files_with_pieces(self.root, dir, &names)?;
         let pieces = files.iter().map(AsRef::as_ref);
@@ -267,8 +267,8 @@ impl<'a> DeletionPlan<'a> {
         extras.found.retain(|path| !is_kept(path));
         extras.renamed.retain(|(path, _)| !is_kept(path));
         extras
-            .leftovers
-            .retain(|leftovers| !leftovers.directory().is_some_and(is_kept));
+            .abandoned
+            .retain(|parts| !parts.directory().is_some_and(is_kept));
         Ok(extras)
     }
 }

@@ -6,10 +6,11 @@
 //! removes extra ones, which [`trash`] keeps for a time. [`same_names`] finds names that the destination takes for the same. [`origin`] records which directory is the copy of which source. [`spread`]
 //! records the hosts over which a tree was spread.
 
+pub mod abandoned_parts;
 pub mod chmod;
 pub mod delete;
 pub mod filter;
-pub mod leftovers;
+
 pub mod origin;
 pub mod preserve;
 pub mod same_names;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Leftovers of interrupted copies, beside which a copy with `--delete` runs.
+//! Parts that interrupted copies left, beside which a copy with `--delete` runs.
 
 use super::{tree_pieces::own, *};
 use crate::tests::{file_in_pieces, keep_piece, part_of};
@@ -34,14 +34,14 @@ fn leftovers_of_files_that_the_source_does_not_have_are_removed() {
 
     let filter = Filter::default();
     let difference_now = difference(&temp, &filter);
-    assert_eq!(difference_now.leftovers.len(), 5);
+    assert_eq!(difference_now.abandoned.len(), 5);
     let root = Root::open(&dst).unwrap();
     let remove_all = |difference: TreeDifference| {
-        let removals = difference.leftovers.iter();
-        removals.for_each(|leftovers| leftovers.remove(&root).unwrap());
+        let removals = difference.abandoned.iter();
+        removals.for_each(|parts| parts.remove(&root).unwrap());
     };
     // The names of the files are unknown, so a pattern could mean them.
-    assert!(difference(&temp, &exclude("*.me")).leftovers.is_empty());
+    assert!(difference(&temp, &exclude("*.me")).abandoned.is_empty());
     remove_all(difference_now);
     let exists = |path, kind| own(&dst, path, kind).exists();
     for path in ["d/gone", "e/gone", "top", "e/small"] {

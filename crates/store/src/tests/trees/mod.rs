@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Copies of whole trees, compared with cp and rsync; and sources that lie.
 
+mod abandoned_parts;
 mod deleting;
 mod hostile;
-mod leftovers;
+
 mod placing;
 mod random;
 mod scanning;

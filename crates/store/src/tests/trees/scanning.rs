@@ -111,7 +111,7 @@ fn merges_directories_of_several_sources() {
 }
 
 #[test]
-fn of_two_files_with_one_path_the_first_is_copied() {
+fn copies_the_first_of_two_files_with_one_path() {
     let files = ["a/s/d/1", "b/s/d/1", "c/s/d", "d/s/d/1/x"];
     let temp = dirs();
     let scan_of = |arguments: &[&str]| {

@@ -20,7 +20,7 @@ pub(super) struct TopNames {
     has_several: bool,
 }
 
-/// What the scan has returned under a name.
+/// Type of the item that the scan has returned under a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claim {
     /// An entry, and the same directory of later sources with it.

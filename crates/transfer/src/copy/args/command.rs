@@ -145,8 +145,8 @@ pub struct Args {
     delete: bool,
 
     /// Most entries that --delete may remove: a number, or a share of those in the copied directories, as 20%. If more would go,
-    /// nothing is changed [default: no limit, but an empty source is refused, as are more than half of the entries if they
-    /// are more than ten, and all of two or more]
+    /// nothing is changed [default: all that is no likely accident. Refused are an empty source, more than half of the entries
+    /// if they are more than ten, and all of two or more]
     #[arg(long, value_name = "N|N%", requires = "delete")]
     max_delete: Option<DeletionLimit>,
 

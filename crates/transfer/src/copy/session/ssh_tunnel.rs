@@ -19,8 +19,8 @@ use std::{
 /// Maximum number of ssh processes. Other programs of this machine can reach the listener, too.
 const PROCESSES_MAX: usize = 64;
 
-/// Message of OpenSSH where the host refuses to forward, or nothing listens there.
-const REFUSED: &str = "stdio forwarding failed";
+/// Messages of OpenSSH where the host refuses to forward, and where it wants a password.
+const REFUSALS: [&str; 2] = ["stdio forwarding failed", "Permission denied"];
 
 /// Listener on this machine. Its connections lead to a port of another host until it is dropped.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ impl Acceptor {
             // Without its messages the copy still says that no stream can be opened.
             let is_refused = Arc::clone(&self.is_refused);
             let _ = print_lines_except(lines, move |line| {
-                let refuses = line.contains(REFUSED);
+                let refuses = REFUSALS.iter().any(|refusal| line.contains(refusal));
                 is_refused.fetch_or(refuses, Relaxed);
                 refuses
             });

@@ -231,8 +231,8 @@ impl Job<'_> {
         }
         if self.are_tunnels_refused.load(Relaxed) {
             return Err(Refusal::usage(format!(
-                "{host} cannot be reached for data, and its ssh forwards no connections: set AllowTcpForwarding there, or \
-                 open a port and name it with --ports"
+                "{host} cannot be reached for data, and its ssh forwards no connections: set AllowTcpForwarding there, \
+                 use a key or an agent instead of a password, or open a port and name it with --ports"
             )));
         }
         let at = contact.own_address.unwrap_or(Ipv4Addr::LOCALHOST.into());

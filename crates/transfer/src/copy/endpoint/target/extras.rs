@@ -134,8 +134,8 @@ impl Target {
             let _ = self.root.rename(old, new);
         }
         let removed = self.remove_found((filter, trash), &extras.found);
-        let leftovers = extras.leftovers.iter();
-        let failures = leftovers.filter_map(|leftovers| leftovers.remove(&self.root).err());
+        let abandoned = extras.abandoned.iter();
+        let failures = abandoned.filter_map(|parts| parts.remove(&self.root).err());
         self.report_failures(&failures.collect::<Vec<_>>());
         self.empty_trash();
         if removed > 0 {
