@@ -24,9 +24,7 @@ pub(super) fn find(
     names: &Names,
     source_names: &HashSet<Box<[u8]>>,
 ) -> Vec<AbandonedParts> {
-    let mut found = hashes(names, |kind| {
-        matches!(kind, b"part" | b"whole") || kind.starts_with(b"journal")
-    });
+    let mut found = hashes(names, is_of_part);
     if found.is_empty() {
         return Vec::new();
     }
@@ -38,6 +36,20 @@ pub(super) fn find(
         hash: hash.into(),
     };
     found.into_iter().map(of_hash).collect()
+}
+
+/// Whether the name is one of a part or small file that has not got its name, or of a journal.
+fn is_of_part(kind: &[u8]) -> bool {
+    matches!(kind, b"part" | b"whole") || kind.starts_with(b"journal")
+}
+
+/// Returns the abandoned parts that an internal file in a removed directory belongs to.
+pub(super) fn in_removed_directory(path: &RelPath) -> Option<AbandonedParts> {
+    let (hash, kind) = hash_and_kind(path.name())?;
+    is_of_part(kind).then(|| AbandonedParts {
+        directory: path.parent(),
+        hash: hash.into(),
+    })
 }
 
 fn hashes<'a>(names: &'a Names, is_wanted: impl Fn(&[u8]) -> bool) -> BTreeSet<&'a [u8]> {

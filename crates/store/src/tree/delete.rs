@@ -432,7 +432,15 @@ impl<S: FnMut(&RelPath)> Listing<'_, S> {
             let with_pieces = PieceFileNames::of(&files);
             let only_pieces = files.iter().map(AsRef::as_ref);
             let only_pieces = only_pieces.filter(|file| !names.contains(file));
-            let others = names.iter().filter(|name| !with_pieces.contains(name));
+            let has_patterns = self.filter.has_patterns();
+            let is_abandoned = |name: &[u8]| {
+                !has_patterns
+                    && RelPath::parse(name)
+                        .is_ok_and(|name| abandoned_parts::in_removed_directory(&name).is_some())
+            };
+            let others = names
+                .iter()
+                .filter(|name| !with_pieces.contains(name) && !is_abandoned(name));
             for name in others.chain(only_pieces) {
                 all_removable &= self.list_tree(&path.join(name)?, verdict);
             }
@@ -489,6 +497,12 @@ impl Removal<'_> {
             Verdict::Excluded => parent_verdict,
             _ => self.filter.verdict(path, directory, parent_verdict),
         };
+        if self.keeps_internal
+            && !self.filter.has_patterns()
+            && let Some(parts) = abandoned_parts::in_removed_directory(path)
+        {
+            return parts.remove(self.root);
+        }
         let is_kept = self.keeps_internal && path.is_internal();
         if is_kept || on_other_file_system || verdict == Verdict::Excluded {
             return Ok(());

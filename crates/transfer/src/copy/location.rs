@@ -62,6 +62,11 @@ impl Location {
             Some((host, path)) => (Some(host), path),
         };
         let display = text.to_string_lossy();
+        if host.is_some() && path.starts_with(b":") {
+            return Err(Refusal::usage(format!(
+                "{display:?}: this is a module of an rsync daemon (want HOST:PATH; a path with a colon: HOST:./:…)"
+            )));
+        }
         let host = host.map(|host| {
             let host = std::str::from_utf8(host).ok();
             let host = host.filter(|host| is_host_name(host));

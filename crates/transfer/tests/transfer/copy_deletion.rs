@@ -65,6 +65,15 @@ impl CopyFixture {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
+    fn verify(&self) {
+        let mut verify = Command::new(longhaul_testbed::longhaul());
+        verify
+            .args(["copy", "verify"])
+            .arg(self.temp.path().join("dst"));
+        let output = verify.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+
     /// Copies what is refused; returns why.
     fn refusal(&self, from: &str, arguments: &[&str]) -> String {
         let before = listing(&self.temp.path().join("dst"));
@@ -387,4 +396,50 @@ fn copy_to_a_new_name_continues_after_another_mount() {
         assert!(output.status.success(), "{output:?}");
         assert!(!mounted.at.join("copy/run").exists(), "round {round}");
     }
+}
+
+/// The same in a directory that is gone itself, and so goes or makes way.
+#[test]
+fn directories_with_parts_of_a_killed_copy_are_removed() {
+    let fixture = CopyFixture::new();
+    let part = ".longhaul-0123456789abcdef0123456789abcdef.part";
+    for name in [
+        "src/a",
+        "src/place",
+        &format!("dst/gone/deep/{part}"),
+        &format!("dst/place/{part}"),
+    ] {
+        fixture.write(name);
+    }
+    fixture.copy(&["--delete", "--max-delete", "100%"]);
+    assert_eq!(fixture.target(), ["a", "place"]);
+    assert!(!fixture.temp.path().join("dst/gone").exists());
+    assert!(fixture.temp.path().join("dst/place").is_file());
+}
+
+/// After a change of type, and after deletions that a killed copy did not record.
+#[test]
+fn hashes_of_what_is_no_file_any_more_are_removed() {
+    let fixture = CopyFixture::new();
+    for name in ["link", "dir", "tree/1", "stays", "x/1", "x/2", "x/3", "x/4"] {
+        fixture.write(&format!("src/{name}"));
+    }
+    fixture.copy(&[]);
+    let source = |name: &str| fixture.temp.path().join("src").join(name);
+    fs::remove_file(source("link")).unwrap();
+    symlink("stays", source("link")).unwrap();
+    fixture.copy(&[]);
+    fixture.verify();
+
+    fs::remove_file(source("dir")).unwrap();
+    fixture.write("src/dir/inner");
+    fs::remove_dir_all(source("tree")).unwrap();
+    fixture.write("src/tree");
+    fixture.copy(&["--delete"]);
+    fixture.verify();
+
+    fs::remove_dir_all(source("x")).unwrap();
+    fs::remove_dir_all(fixture.temp.path().join("dst/x")).unwrap();
+    fixture.copy(&["--delete"]);
+    fixture.verify();
 }

@@ -202,17 +202,52 @@ fn directories_of_several_sources_are_merged() {
     assert_eq!(names(temp.path().join("to")), ["sub"]);
     assert_eq!(names(temp.path().join("to/sub/deep")), ["x", "y"]);
 
-    fs::write(temp.path().join("b/sub/1"), "another").unwrap();
+    for path in ["b/sub/1", "to/sub/extra"] {
+        fs::write(temp.path().join(path), "another").unwrap();
+    }
     let output = copy(&temp, &["--delete", "a/", "b/", "to"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        stderr(&output).contains("sub/1: cannot copy it from two sources"),
+        stderr(&output).contains("sub/1: that of b/ is not copied, because a/ has this path, too"),
         "{}",
         stderr(&output)
     );
     assert_eq!(fs::read(temp.path().join("to/sub/1")).unwrap(), b"a/sub/1");
+    assert!(
+        !temp.path().join("to/sub/extra").exists(),
+        "all names were known"
+    );
     assert_eq!(
         copy(&temp, &["a/sub/1", "b/sub/1", "to"]).status.code(),
         Some(2)
+    );
+}
+
+#[test]
+fn contents_of_several_sources_have_the_metadata_of_the_first() {
+    let temp = folder(&["a/x", "b/y"]);
+    for (directory, mode) in [("a", 0o700), ("b", 0o755)] {
+        let path = temp.path().join(directory);
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+    for _ in 0..2 {
+        assert!(copy(&temp, &["a/", "b/", "to"]).status.success());
+        let mode = fs::metadata(temp.path().join("to"))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o700);
+    }
+}
+
+#[test]
+fn modules_of_an_rsync_daemon_are_refused() {
+    let temp = folder(&["a"]);
+    let output = copy(&temp, &["a", "host::module/x"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("rsync daemon"),
+        "{}",
+        stderr(&output)
     );
 }

@@ -16,7 +16,7 @@ fn planned_deletions(
         match item {
             ScanItem::Entry { entry, .. } => plan.add_entry(&entry),
             ScanItem::Top { .. } => plan.set_contents_copied(),
-            ScanItem::Shares { .. } => {}
+            ScanItem::Shares { .. } | ScanItem::Conflict { .. } => {}
             ScanItem::Skipped { path, .. } => plan.protect(&path),
             ScanItem::Piece { entry, .. } => plan.add_entry(&entry),
             ScanItem::Failed(failure) | ScanItem::SourceFailed { failure, .. } => {

@@ -85,6 +85,7 @@ fn describe_items(scan: &mut Scan) -> Vec<String> {
         } => format!("{}: piece {held:?}", entry.path),
         ScanItem::Shares { path, shares } => format!("{path}: {} shares", shares.unwrap().len()),
         ScanItem::Skipped { path, reason: why } => format!("{path}: {why}"),
+        ScanItem::Conflict { path, .. } => format!("{path}: conflict"),
         ScanItem::Failed(failure) => failure.to_string(),
         ScanItem::SourceFailed { failure, .. } => format!("source {failure}"),
     })
@@ -130,7 +131,10 @@ fn copy(argument: &Path, to: &Path, filter: &Filter, options: &PlaceOptions) -> 
                 }
             }
             ScanItem::Top { metadata, .. } => writer.set_top_metadata(metadata),
-            ScanItem::Piece { .. } | ScanItem::Shares { .. } | ScanItem::Skipped { .. } => {}
+            ScanItem::Piece { .. }
+            | ScanItem::Shares { .. }
+            | ScanItem::Skipped { .. }
+            | ScanItem::Conflict { .. } => {}
             ScanItem::Failed(failure) | ScanItem::SourceFailed { failure, .. } => {
                 counts.failures.push(failure.to_string());
             }

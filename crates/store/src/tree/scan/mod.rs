@@ -10,7 +10,7 @@
 //! - The names at the top of the copy, if there are several sources.
 //!
 //! Directories of the same name in several sources become one, with the metadata of the first. Of other entries the first
-//! is copied, and the others are failures.
+//! is copied, and the others are conflicts.
 
 mod frame;
 mod kind;
@@ -100,6 +100,15 @@ pub enum ScanItem {
         /// Reason.
         reason: SkipReason,
     },
+    /// Entry of a later source that has the path of an entry that was returned. Directories are merged instead.
+    Conflict {
+        /// Path in the copy.
+        path: RelPath,
+        /// Source of the entry that was returned, as given.
+        first: PathBuf,
+        /// Source of the other entry, as given.
+        second: PathBuf,
+    },
     /// Entry that should have been copied. The scan continues.
     Failed(Failure),
     /// Source that should have been copied.
@@ -145,6 +154,8 @@ pub struct Scan {
     links: Links,
     top_names: TopNames,
     failures: u64,
+    /// Whether the top of a source was returned. The metadata is that of the first.
+    has_top: bool,
     ended: bool,
 }
 
@@ -200,6 +211,7 @@ impl Scan {
             links: Links::default(),
             top_names,
             failures: 0,
+            has_top: false,
             ended: false,
         })
     }
@@ -319,8 +331,10 @@ impl Scan {
         if let Some(errno) = handle.unreadable {
             return Err(failed(errno));
         }
-        let (metadata, skipped) = Metadata::of(&handle);
-        self.queue.push_back(ScanItem::Top { metadata, skipped });
+        if !std::mem::replace(&mut self.has_top, true) {
+            let (metadata, skipped) = Metadata::of(&handle);
+            self.queue.push_back(ScanItem::Top { metadata, skipped });
+        }
         let mut frame = Frame::new(None, Verdict::Unmatched);
         let device = handle.stat.st_dev;
         self.read_layer(
@@ -436,7 +450,7 @@ impl Scan {
         if verdict == Verdict::Excluded {
             return Ok(());
         }
-        let others = self.merged(handle, others);
+        let others = self.merged((location, handle), others);
         if handle.kind() == FileType::Socket {
             self.skip(location, SkipReason::Socket);
             return Ok(());
@@ -499,11 +513,11 @@ impl Scan {
         })
     }
 
-    /// Returns those of the other entries of this name that are directories, if this is one. The rest are failures, unless
-    /// they are this very entry.
+    /// Returns those of the other entries of this name that are directories, if this is one. The rest are conflicts,
+    /// unless they are this very entry.
     fn merged<'a>(
         &mut self,
-        handle: &Handle,
+        (first, handle): (&Location, &Handle),
         others: &'a [Location],
     ) -> Vec<(&'a Location, Handle)> {
         let mut merged: Vec<(&Location, Handle)> = Vec::new();
@@ -519,7 +533,11 @@ impl Scan {
                 Ok(both) if both.kind().is_dir() && handle.kind().is_dir() => {
                     merged.push((other, both));
                 }
-                Ok(_) => self.fail(conflict(&other.path)),
+                Ok(_) => self.queue.push_back(ScanItem::Conflict {
+                    path: other.path.clone(),
+                    first: self.sources[first.source].argument().into(),
+                    second: self.sources[other.source].argument().into(),
+                }),
             }
         }
         merged

@@ -155,6 +155,10 @@ impl Source {
         })
     }
 
+    pub(super) fn argument(&self) -> &Path {
+        &self.argument
+    }
+
     /// Name in the copy; `None` if only the contents are copied.
     #[must_use]
     pub fn name(&self) -> Option<&RelPath> {

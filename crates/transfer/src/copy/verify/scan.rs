@@ -198,9 +198,12 @@ impl Iterator for Files<'_> {
                 entry,
                 piece_blocks,
             }) => Some(self.piece(entry, piece_blocks, source)),
-            Some(ScanItem::Top { .. } | ScanItem::Shares { .. } | ScanItem::Skipped { .. }) => {
-                Some(ScanStep::Nothing)
-            }
+            Some(
+                ScanItem::Top { .. }
+                | ScanItem::Shares { .. }
+                | ScanItem::Skipped { .. }
+                | ScanItem::Conflict { .. },
+            ) => Some(ScanStep::Nothing),
             None => {
                 let path = self.missing.pop_first()?.to_vec();
                 let kind = FindingKind::Missing;

@@ -125,6 +125,15 @@ impl Source {
                     self.reporter.send_problem(format!("{path}: {why}"));
                     self.to_target.push(SourceMsg::Excluded(path));
                 }
+                ScanItem::Conflict {
+                    path,
+                    first,
+                    second,
+                } => self.report_failure(format!(
+                    "{path}: that of {} is not copied, because {} has this path, too",
+                    second.display(),
+                    first.display()
+                )),
                 ScanItem::Failed(failure) if failure.is_not_found() => {
                     self.report_vanished(failure.to_string());
                 }
@@ -156,6 +165,7 @@ impl Source {
                 ScanItem::Top { .. } => SourceMsg::PlannedContents,
                 ScanItem::Skipped { path, .. } => SourceMsg::Excluded(path),
                 ScanItem::Shares { shares, .. } if self.are_complete(&shares) => continue,
+                ScanItem::Conflict { .. } => continue,
                 ScanItem::Failed(failure) if failure.is_not_found() => continue,
                 ScanItem::Shares { .. } | ScanItem::Failed(_) | ScanItem::SourceFailed { .. } => {
                     SourceMsg::ScanError

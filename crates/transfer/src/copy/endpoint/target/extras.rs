@@ -6,6 +6,7 @@ use crate::protocol::message::{self, SourceMsg};
 use anyhow::{Context as _, Result, bail};
 use longhaul_command::exit::Refusal;
 use longhaul_store::{
+    entry::Kind,
     manifest::{FileRecord, Manifest},
     path::RelPath,
     root::Failure,
@@ -17,7 +18,7 @@ use longhaul_store::{
         writer::{Existing, inspect},
     },
 };
-use rustix::fs::FileType;
+use rustix::{fs::FileType, io::Errno};
 use std::{
     collections::{BTreeSet, HashSet},
     io::Read,
@@ -138,9 +139,7 @@ impl Target {
         let failures = abandoned.filter_map(|parts| parts.remove(&self.root).err());
         self.report_failures(&failures.collect::<Vec<_>>());
         self.empty_trash();
-        if removed > 0 {
-            self.remove_hashes(&extras.found);
-        }
+        self.remove_hashes(&extras.found, Some(extras.source_entries));
         removed
     }
 
@@ -178,12 +177,18 @@ impl Target {
         }
     }
 
-    /// Removes hashes of paths at or below `removed` that no longer exist.
-    fn remove_hashes(&self, removed: &BTreeSet<RelPath>) {
+    /// Removes hashes of paths at or below `removed` that are no files any more. If there are more hashes than entries at
+    /// the source, those of all such paths: a killed copy has removed files.
+    pub(super) fn remove_hashes(&self, removed: &BTreeSet<RelPath>, source_entries: Option<u64>) {
         let Some(mut manifest) = self.load_manifest() else {
             return;
         };
-        let missing: Vec<Vec<u8>> = self.missing_paths(&manifest, &removed.iter().collect());
+        let has_more = source_entries.is_some_and(|count| manifest.iter().count() as u64 > count);
+        if removed.is_empty() && !has_more {
+            return;
+        }
+        let tops = (!has_more).then(|| removed.iter().collect());
+        let missing: Vec<Vec<u8>> = self.missing_paths(&manifest, tops.as_ref());
         let records: Vec<(&[u8], FileRecord)> = missing
             .iter()
             .map(|path| (path.as_slice(), FileRecord::REMOVED))
@@ -196,10 +201,24 @@ impl Target {
         }
     }
 
-    fn missing_paths(&self, manifest: &Manifest, removed: &HashSet<&RelPath>) -> Vec<Vec<u8>> {
+    /// Returns the paths with hashes that are no files, all or those at or below `tops`.
+    fn missing_paths(&self, manifest: &Manifest, tops: Option<&HashSet<&RelPath>>) -> Vec<Vec<u8>> {
+        let is_file = |existing| {
+            matches!(
+                existing,
+                Existing::Entry {
+                    kind: Kind::File { .. },
+                    ..
+                }
+            )
+        };
         let is_missing = |path: &RelPath| {
-            is_at_or_below(path, removed)
-                && matches!(inspect(&self.root, path), Ok(Existing::Missing))
+            tops.is_none_or(|tops| is_at_or_below(path, tops))
+                && match inspect(&self.root, path) {
+                    Ok(existing) => !is_file(existing),
+                    // A file or a link has the place of its directory.
+                    Err(failure) => matches!(failure.errno(), Some(Errno::NOTDIR | Errno::LOOP)),
+                }
         };
         let paths = manifest.iter().map(|(path, _)| path.to_vec());
         paths

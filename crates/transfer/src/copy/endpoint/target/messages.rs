@@ -32,6 +32,7 @@ use longhaul_store::{
     },
     vfs::sync_file_system,
 };
+use rustix::fs::FileType;
 use std::{
     collections::{BTreeSet, HashSet},
     os::fd::AsFd as _,
@@ -57,6 +58,8 @@ struct EntryState<'a> {
     /// Whether entries of another type are removed for those of the source.
     may_remove: bool,
     trash: Trash<'a>,
+    /// Files whose place something else has got.
+    replaced_files: BTreeSet<RelPath>,
     /// Number of entries removed so far.
     removed: u64,
     /// Hard links, created last: the files must exist first.
@@ -94,6 +97,7 @@ impl Target {
             filter: &filter,
             may_remove,
             trash: Trash::new(&root, SystemTime::now()),
+            replaced_files: BTreeSet::new(),
             removed: 0,
             links: Vec::new(),
             unreadable: 0,
@@ -190,6 +194,9 @@ impl Target {
         }
         let failed = self.counters.snapshot().failed;
         let mut removed = entries.removed;
+        if !self.options.dry_run && !entries.replaced_files.is_empty() {
+            self.remove_hashes(&entries.replaced_files, None);
+        }
         if self.options.delete {
             let how = (entries.filter, &mut entries.trash);
             removed += self.remove_extras(entries.extras, how, entries.unreadable);
@@ -348,12 +355,16 @@ impl Target {
         let is_directory = entry.kind == Kind::Directory;
         if entries.may_remove && self.is_in_the_way(&entry.path, is_directory) {
             let place = BTreeSet::from([entry.path.clone()]);
+            entries.replaced_files.insert(entry.path.clone());
             entries.removed += self.remove_found((entries.filter, &mut entries.trash), &place);
         }
         let is_named = self.is_named_top(&entry);
         if is_named && self.root.stat(&entry.path).is_err() {
             // On failure the directory is created below without the record, which is then added.
             let _ = origin::make(&self.root, &entry.path, &self.options.origin);
+        }
+        if self.has_file_in_place_of(&entry) {
+            entries.replaced_files.insert(entry.path.clone());
         }
         let written = entries.tree_writer.write(&entry);
         if matches!(
@@ -401,6 +412,16 @@ impl Target {
             Err(failure) => Outcome::Failed(failure.to_string()),
         };
         self.complete(number, &entry.path, outcome);
+    }
+
+    /// Whether a file has the place of an entry that is none.
+    fn has_file_in_place_of(&self, entry: &Entry) -> bool {
+        let is_file = matches!(
+            entry.kind,
+            Kind::File { .. } | Kind::HardLink { .. } | Kind::Directory
+        );
+        let found = || self.root.stat(&entry.path);
+        !is_file && found().is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file())
     }
 
     /// Reports what an entry still lacks that was there already.
