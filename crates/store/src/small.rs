@@ -136,7 +136,9 @@ pub fn commit<D: Directory>(
         small.has_its_name.set(outcome.is_ok());
     }
     sync_names(&batch, &mut outcomes);
-    let hashes = batch.iter().map(|small| small.hash);
+    let hashes: Vec<_> = batch.iter().map(|small| small.hash).collect();
+    // This removes files that have not got their names.
+    drop(batch);
     let outcomes = outcomes.into_iter().zip(hashes);
     outcomes
         .map(|(outcome, hash)| outcome.map(|()| hash))

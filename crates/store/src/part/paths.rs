@@ -32,8 +32,6 @@ type OpenPart<'a, D> = Option<(<D as Directory>::File, &'a [u8])>;
 pub(crate) struct PartPaths<D> {
     pub(crate) dir: D,
     pub(crate) name: Vec<u8>,
-    /// HASH in the internal names.
-    hash: Vec<u8>,
     pub(crate) part: Vec<u8>,
     /// Name of the part while it is kept as a piece.
     pub(crate) piece_data: Vec<u8>,
@@ -61,7 +59,6 @@ impl<D: Directory> PartPaths<D> {
         Self {
             dir: dir.clone(),
             name,
-            hash: hash.to_vec(),
             part: internal("part"),
             piece_data: internal(PIECE_DATA),
             journal: internal("journal"),
@@ -133,7 +130,7 @@ impl<D: Directory> PartPaths<D> {
 
     /// Name of a slice's journal.
     pub(super) fn slice_journal(&self, number: usize) -> Vec<u8> {
-        internal_name_of(&self.hash, &format!("journal-{number}"))
+        [&self.journal, format!("-{number}").as_bytes()].concat()
     }
 
     pub(super) fn create(&self, internal: &[u8]) -> Result<D::File, PartError> {

@@ -52,7 +52,7 @@ pub(super) fn in_removed_directory(path: &RelPath) -> Option<AbandonedParts> {
     })
 }
 
-fn hashes<'a>(names: &'a Names, is_wanted: impl Fn(&[u8]) -> bool) -> BTreeSet<&'a [u8]> {
+fn hashes(names: &Names, is_wanted: impl Fn(&[u8]) -> bool) -> BTreeSet<&[u8]> {
     let internal = names.iter().filter_map(hash_and_kind);
     let wanted = internal.filter(|(_, kind)| is_wanted(kind));
     wanted.map(|(hash, _)| hash).collect()

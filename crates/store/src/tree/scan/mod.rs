@@ -4,7 +4,7 @@
 //! The order is depth first, names sorted by bytes, a directory before its contents. A tree of
 //! millions of files is streamed. Only the following is kept in memory:
 //!
-//! - The names in the directories on the current path, see [`Names`].
+//! - The names in the directories on the current path, see [`Names`](crate::root::Names).
 //! - The names of files that have pieces in these directories.
 //! - The path of each file with several names, some 60 bytes, until its last name is found.
 //! - The names at the top of the copy, if there are several sources.

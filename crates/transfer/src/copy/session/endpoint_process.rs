@@ -2,7 +2,12 @@
 //! Endpoint of a copy as a process of its own: a local child process, or a remote process that ssh or a site starts. If
 //! it is killed, the files are in the same state as after a power loss, and the copy is resumable.
 
-use super::{keyring::Keyring, site_client as client, ssh_tunnel::SshTunnel};
+use super::{
+    keyring::Keyring,
+    site_client as client,
+    ssh_process::{StderrEnd, print_lines, ssh_command},
+    ssh_tunnel::SshTunnel,
+};
 use crate::{
     copy::{config::Config, location::Host},
     protocol::{
@@ -27,7 +32,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
-        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+        mpsc::{RecvTimeoutError, Sender, channel},
     },
     thread,
     time::{Duration, Instant},
@@ -38,9 +43,6 @@ const LOGIN_OUTPUT_MAX: u64 = 64 << 10;
 
 /// Hint about where to find the reason why an endpoint exited without a report.
 pub(crate) const LOG_HINT: &str = "see the messages above, or that host's journal";
-
-/// Maximum length of a line on standard error of ssh or of the remote process, in bytes. A longer line is split.
-const LINE_MAX: u64 = 4 << 10;
 
 /// Time to wait for the end of standard error after a failed start. A process that ssh left behind may keep standard error
 /// open for ever.
@@ -67,11 +69,8 @@ pub(crate) struct EndpointProcess {
     to: Box<dyn Write + Send>,
     from: Option<ReportReader>,
     /// Way to the peer, if only ssh reaches it.
-    tunnel: Option<SshTunnel>,
+    tunnel: Option<Box<SshTunnel>>,
 }
-
-/// Signal for the end of standard error: the channel is closed then.
-type StderrEnd = Receiver<()>;
 
 /// Reader of an endpoint's reports.
 type ReportReader = BufReader<Box<dyn Read + Send>>;
@@ -118,7 +117,7 @@ impl EndpointProcess {
 
     /// Keeps the way to the peer until the endpoint's end.
     pub(super) fn keep_tunnel(&mut self, tunnel: Option<SshTunnel>) {
-        self.tunnel = tunnel;
+        self.tunnel = tunnel.map(Box::new);
     }
 
     /// Creates the handle of an endpoint at a site.
@@ -255,31 +254,6 @@ impl EndpointProcess {
     }
 }
 
-/// Returns the command that reaches other hosts. OpenSSH gets no terminal, whatever its configuration says: it would
-/// change what is sent.
-pub(super) fn ssh_command(words: &[String]) -> Command {
-    let (program, arguments) = split_command(words);
-    let mut ssh = Command::new(program);
-    ssh.args(arguments);
-    if is_openssh(words) {
-        ssh.arg("-T");
-    }
-    ssh
-}
-
-fn split_command(words: &[String]) -> (&str, &[String]) {
-    match words.split_first() {
-        Some((program, arguments)) => (program, arguments),
-        None => ("ssh", &[]),
-    }
-}
-
-/// Whether the command has OpenSSH's options. A script of another name may take others.
-pub(super) fn is_openssh(words: &[String]) -> bool {
-    let (program, _) = split_command(words);
-    program == "ssh" || program.ends_with("/bin/ssh")
-}
-
 /// Watch over a host that has not answered yet. ssh may wait for a password, and a login for anything.
 struct AnswerTimeout {
     is_over: Arc<AtomicBool>,
@@ -327,33 +301,6 @@ pub(super) fn host_name(host: Option<&Host>) -> &dyn Display {
         Some(host) => host,
         None => &"this machine",
     }
-}
-
-/// Prints the lines of another host's standard error, with control characters escaped, because standard error may be a
-/// terminal.
-fn print_lines(from: impl Read + Send + 'static) -> Result<StderrEnd> {
-    print_lines_except(from, |_| false)
-}
-
-/// Prints lines as [`print_lines`], but not those for which `is_hidden` returns true.
-pub(super) fn print_lines_except(
-    from: impl Read + Send + 'static,
-    is_hidden: impl Fn(&str) -> bool + Send + 'static,
-) -> Result<StderrEnd> {
-    let (to, stderr_end) = channel();
-    threads::spawn(move || {
-        let _closed_at_the_end: Sender<()> = to;
-        let mut from = BufReader::new(from);
-        let mut line = Vec::new();
-        while let Ok(1..) = from.by_ref().take(LINE_MAX).read_until(b'\n', &mut line) {
-            let text = String::from_utf8_lossy(line.trim_ascii_end());
-            if !is_hidden(&text) {
-                errln!("{text}");
-            }
-            line.clear();
-        }
-    })?;
-    Ok(stderr_end)
 }
 
 impl Drop for EndpointProcess {

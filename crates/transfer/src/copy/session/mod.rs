@@ -8,5 +8,6 @@ pub(super) mod job;
 pub(crate) mod keyring;
 pub(super) mod sharing;
 mod site_client;
+mod ssh_process;
 mod ssh_tunnel;
 pub(super) mod startup;

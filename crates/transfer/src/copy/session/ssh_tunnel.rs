@@ -2,7 +2,7 @@
 //! Connections to an endpoint through ssh, for a host that only ssh reaches: behind a jump host, or a firewall that lets
 //! nothing else pass. Each connection has an ssh process of its own (`ssh -W`), so a lost segment stops one of them.
 
-use super::endpoint_process::{print_lines_except, ssh_command};
+use super::ssh_process::{print_lines_except, ssh_command};
 use anyhow::{Context as _, Result};
 use longhaul_command::threads;
 use std::{

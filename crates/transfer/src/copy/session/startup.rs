@@ -2,9 +2,9 @@
 //! Start of the two endpoints of a session, and of endpoints without a peer.
 
 use super::{
-    endpoint_process::is_openssh,
     endpoint_process::{EndpointProcess, LOG_HINT, host_name},
     job::{HostPair, Job},
+    ssh_process::is_openssh,
     ssh_tunnel::SshTunnel,
 };
 use crate::{
