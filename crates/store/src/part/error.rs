@@ -141,7 +141,7 @@ impl PartError {
 
     /// Whether an internal file already has its final owner or mode, so that it cannot be written
     /// any more.
-    pub(super) fn has_final_owner_or_mode(&self) -> bool {
+    pub(crate) fn has_final_owner_or_mode(&self) -> bool {
         match self {
             Self::Open { source, .. } => match source {
                 OpenError::Untrusted(refusal) => *refusal == UntrustedFile::Owner,

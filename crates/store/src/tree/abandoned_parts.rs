@@ -70,7 +70,7 @@ impl AbandonedParts {
         self.directory.as_ref()
     }
 
-    /// Removes them, unless another copy is using them.
+    /// Removes them, unless another copy is using them, or they belong to another user, who may continue his copy.
     ///
     /// # Errors
     /// The system's error.
@@ -83,10 +83,12 @@ impl AbandonedParts {
             errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
         })?;
         match remove_leftovers_with_hash(&dir, &self.hash) {
-            Err(error) if !error.is_busy() => Err(Failure::Part {
-                path: self.path()?,
-                error: Box::new(error),
-            }),
+            Err(error) if !error.is_busy() && !error.has_final_owner_or_mode() => {
+                Err(Failure::Part {
+                    path: self.path()?,
+                    error: Box::new(error),
+                })
+            }
             _ => Ok(()),
         }
     }

@@ -7,8 +7,8 @@ use super::{
     nft::{self, NftError},
 };
 
-/// Returns the chains of a family that drop or reject what no rule accepts: by policy, or by a rule for all new TCP
-/// connections, also one in a chain that all of them go through. Each is `FAMILY TABLE CHAIN`.
+/// Returns the chains of a family that drop or reject what no rule accepts, each as `FAMILY TABLE CHAIN`. They do so by
+/// policy, or by a rule for all new TCP connections. That rule may be in a chain that all of them go through.
 ///
 /// The result is empty if a rule names the mark of what is diverted to the listener on `port`, or that of all listeners.
 /// With port 0, only the latter. Whether another rule accepts a packet depends on the packet. Chains of iptables-legacy

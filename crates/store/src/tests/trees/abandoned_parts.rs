@@ -55,6 +55,14 @@ fn leftovers_of_files_that_the_source_does_not_have_are_removed() {
     assert!(exists("d/here", "whole") && exists("e", "origin"));
     assert!(exists("e/in pieces", "piece-data"));
 
+    if is_root() {
+        let journal = own(&dst, "e/other user's", "journal");
+        drop(part_of(&dst, &file_in_pieces("e/other user's", 1)));
+        std::os::unix::fs::chown(&journal, Some(1234), None).unwrap();
+        remove_all(difference(&temp, &filter));
+        assert!(exists("e/other user's", "part") && journal.exists());
+    }
+
     drop(in_use);
     remove_all(difference(&temp, &filter));
     assert!(!exists("e/in use", "part") && !exists("e/in use", "journal"));
