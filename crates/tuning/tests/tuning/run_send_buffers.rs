@@ -55,8 +55,10 @@ fn grow_beyond_the_bound_of_the_kernel_unless_told_otherwise() {
     assert!(largest.is_some_and(|bytes| bytes > 4 << 20), "{record}");
     for size in ["kernel", "1MiB"] {
         let record = send(&bed, &["--send-buffer", size]);
+        // The client closes its connection as soon as the last bytes are in the send buffer, and the
+        // server then reads no further.
         assert!(
-            record["bytes_acked"].as_u64() > Some(20_000_000),
+            record["bytes_acked"].as_u64() > Some(15_000_000),
             "{record}"
         );
         assert!(
