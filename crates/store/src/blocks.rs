@@ -4,6 +4,10 @@
 //! A block's hash is the BLAKE3 chaining value of the subtree at its offset. A hash therefore fits
 //! no other offset and no other length. Merged, the hashes of all blocks are the BLAKE3 hash of the
 //! file, which `b3sum FILE` prints. A block that is the whole file has the file's hash.
+//!
+//! A block of only zeros is the exception: in a file of several blocks, its hash is a constant
+//! ([`BlockHash::ZEROS`]) if it has the full length. Holes are such blocks, and are hashed without
+//! being read. The hash of a file with such blocks is therefore not what `b3sum` prints.
 
 use blake3::{
     Hasher,
@@ -27,6 +31,10 @@ pub struct BlockHash(pub [u8; 32]);
 impl BlockHash {
     /// Stands for the hash of a block that was not hashed. No known input has this hash.
     pub const UNKNOWN: Self = Self([0; 32]);
+
+    /// Hash of a block of [`BLOCK_LEN`] zeros in a longer file. No known input has this hash as its
+    /// chaining value.
+    pub const ZEROS: Self = Self(*b"longhaul block that is all zeros");
 }
 
 /// BLAKE3 hash of a file.
@@ -117,7 +125,16 @@ impl Blocks {
     /// Hashes the bytes of a block.
     pub fn hash(self, index: u64, bytes: &[u8]) -> Result<BlockHash, BlockError> {
         self.check_len(index, bytes.len() as u64)?;
-        Ok(self.subtree_hash(self.range(index)?.start, bytes))
+        let range = self.range(index)?;
+        Ok(match self.has_constant(&range) && is_zeros(bytes) {
+            true => BlockHash::ZEROS,
+            false => self.subtree_hash(range.start, bytes),
+        })
+    }
+
+    /// Whether the hash of this block is a constant if its bytes are zeros.
+    fn has_constant(self, range: &Range<u64>) -> bool {
+        self.file_len > self.block_len && range.end - range.start == self.block_len
     }
 
     /// Checks that a block has this number of bytes.
@@ -138,6 +155,13 @@ impl Blocks {
     /// Hash of a block of zeros. Needs 64 KiB of memory, not a whole block.
     pub fn hole_hash(self, index: u64) -> Result<BlockHash, BlockError> {
         let range = self.range(index)?;
+        Ok(match self.has_constant(&range) {
+            true => BlockHash::ZEROS,
+            false => self.hash_zeros(&range),
+        })
+    }
+
+    fn hash_zeros(self, range: &Range<u64>) -> BlockHash {
         let mut hasher = Hasher::new();
         hasher.set_input_offset(range.start);
         let mut rest = (range.end - range.start) as usize;
@@ -146,7 +170,7 @@ impl Blocks {
             hasher.update(&ZEROS[..piece]);
             rest -= piece;
         }
-        Ok(self.finalize(&hasher))
+        self.finalize(&hasher)
     }
 
     fn subtree_hash(self, offset: u64, bytes: &[u8]) -> BlockHash {
@@ -196,6 +220,11 @@ impl Blocks {
         let (left, right) = self.merge_halves(len, hashes);
         merge_subtrees_non_root(&left, &right, Mode::Hash)
     }
+}
+
+fn is_zeros(bytes: &[u8]) -> bool {
+    let mut pieces = bytes.chunks(ZEROS.len());
+    pieces.all(|piece| *piece == ZEROS[..piece.len()])
 }
 
 /// Merges ascending block numbers into ranges of consecutive numbers.
@@ -254,7 +283,7 @@ hexadecimal!(BlockHash);
 hexadecimal!(FileHash);
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
@@ -274,10 +303,14 @@ mod tests {
             .collect()
     }
 
+    /// Hash of a file with this content.
+    pub(crate) fn hash_of(blocks: Blocks, content: &[u8]) -> FileHash {
+        blocks.file_hash(&hashes(blocks, content)).unwrap()
+    }
+
     fn merges(len: u64, block_len: u64) -> bool {
         let (blocks, content) = (Blocks::with_block_len(len, block_len), content(len));
-        let merged = blocks.file_hash(&hashes(blocks, &content)).unwrap();
-        merged.0 == *blake3::hash(&content).as_bytes()
+        hash_of(blocks, &content).0 == *blake3::hash(&content).as_bytes()
     }
 
     #[test]
@@ -322,14 +355,14 @@ mod tests {
 
     #[test]
     fn hash_depends_on_offset_and_length() {
-        let (len, zeros) = (3 * BLOCK_LEN + 5, vec![0; BLOCK_LEN as usize]);
-        let first = block_hash(len, 0, &zeros).unwrap();
-        assert_ne!(first, block_hash(len, 1, &zeros).unwrap(), "displaced");
-        assert_ne!(first.0, *blake3::hash(&zeros).as_bytes(), "a whole file");
-        assert!(block_hash(len, 0, &zeros[1..]).is_err(), "truncated");
-        assert!(block_hash(len, 3, &zeros).is_err(), "longer than the rest");
-        assert!(block_hash(len, 4, &zeros).is_err(), "beyond the end");
-        assert!(block_hash(len, u64::MAX, &zeros).is_err());
+        let (len, ones) = (3 * BLOCK_LEN + 5, vec![1; BLOCK_LEN as usize]);
+        let first = block_hash(len, 0, &ones).unwrap();
+        assert_ne!(first, block_hash(len, 1, &ones).unwrap(), "displaced");
+        assert_ne!(first.0, *blake3::hash(&ones).as_bytes(), "a whole file");
+        assert!(block_hash(len, 0, &ones[1..]).is_err(), "truncated");
+        assert!(block_hash(len, 3, &ones).is_err(), "longer than the rest");
+        assert!(block_hash(len, 4, &ones).is_err(), "beyond the end");
+        assert!(block_hash(len, u64::MAX, &ones).is_err());
         assert!(block_hash(0, 0, b"").is_err(), "nothing has no blocks");
     }
 
@@ -343,6 +376,28 @@ mod tests {
                 assert_eq!(blocks.hole_hash(index), blocks.hash(index, &zeros), "{len}");
             }
         }
+    }
+
+    #[test]
+    fn full_blocks_of_zeros_have_a_constant_hash_in_files_of_several_blocks() {
+        let mut bytes = content(4 * 1024 + 700);
+        for block in [0, 2, 4] {
+            let end = bytes.len().min(block * 1024 + 1024);
+            bytes[block * 1024..end].fill(0);
+        }
+        let blocks = Blocks::with_block_len(bytes.len() as u64, 1024);
+        let hashes = hashes(blocks, &bytes);
+        let constant = |hash: &BlockHash| *hash == BlockHash::ZEROS;
+        let found: Vec<_> = hashes.iter().map(constant).collect();
+        assert_eq!(found, [true, false, true, false, false]);
+        let b3sum = FileHash(*blake3::hash(&bytes).as_bytes());
+        assert_ne!(blocks.file_hash(&hashes), Some(b3sum));
+
+        let single = Blocks::with_block_len(1024, 1024);
+        let hash = single.hash(0, &[0; 1024]).unwrap();
+        assert_eq!(hash.0, *blake3::hash(&[0; 1024]).as_bytes());
+        bytes[2048 + 1023] = 1;
+        assert_ne!(blocks.hash(2, &bytes[2048..3072]), Ok(BlockHash::ZEROS));
     }
 
     #[test]

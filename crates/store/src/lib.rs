@@ -9,6 +9,7 @@
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
+pub mod block_reader;
 pub mod blocks;
 pub mod entry;
 mod escape;

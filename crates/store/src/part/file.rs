@@ -8,6 +8,7 @@ use super::{
     paths::PartPaths,
 };
 use crate::{
+    block_reader::hash_block,
     blocks::{BlockError, BlockHash, Blocks, FileHash},
     entry::Entry,
     part::{
@@ -214,7 +215,7 @@ impl<D: Directory> Part<D> {
     /// Inherited blocks that do not match their records, in turn.
     pub(super) fn mismatched_blocks(&self) -> impl Iterator<Item = Result<u64, PartError>> {
         let inherited = std::mem::take(&mut self.state().inherited);
-        let mut buffer = vec![0; self.blocks.block_len() as usize];
+        let mut buffer = Vec::new();
         inherited.into_iter().filter_map(move |(index, hash)| {
             match self.matches_record(index, hash, &mut buffer) {
                 Ok(true) => None,
@@ -227,12 +228,10 @@ impl<D: Directory> Part<D> {
         &self,
         index: u64,
         hash: BlockHash,
-        buffer: &mut [u8],
+        buffer: &mut Vec<u8>,
     ) -> Result<bool, PartError> {
-        let offset = self.range(index)?.start;
-        let read = self.file.read_at(buffer, offset);
-        let read = self.paths.io_context("read it again", read)?;
-        Ok(self.blocks.hash(index, &buffer[..read]) == Ok(hash))
+        let read = hash_block(&self.file, self.blocks, index, buffer);
+        Ok(self.paths.io_context("read it again", read)? == hash)
     }
 
     /// Hash of the file, unless a block came without a hash. All blocks must be durable.

@@ -35,7 +35,7 @@ pub const RECORD_LEN: usize = 48;
 const READ_RECORDS: usize = 4096;
 
 const MAGIC: &[u8; 8] = b"longhaul";
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 const CHECKED_LEN: usize = HEADER_LEN - 32;
 const KEY_CONTEXT: &str = "longhaul 2026 journal record";
 
@@ -280,10 +280,10 @@ mod tests {
     fn writes_the_documented_header() {
         let bytes = header().encode();
         let number = |at: usize| u64::from_be_bytes(bytes[at..at + 8].try_into().unwrap());
-        assert_eq!(&bytes[..12], b"longhaul\0\0\0\x02");
+        assert_eq!(&bytes[..12], b"longhaul\0\0\0\x03");
         let numbers: Vec<u64> = (8..80).step_by(8).map(number).collect();
-        let nanoseconds = [2 << 32 | 2, 4 << 32];
-        assert_eq!(numbers[..2], nanoseconds);
+        let format_and_nanoseconds = [3 << 32 | 2, 4 << 32];
+        assert_eq!(numbers[..2], format_and_nanoseconds);
         assert_eq!(numbers[2..], [1024, 102_400, 10, u64::MAX, 3, 5, 0]);
         assert_eq!(bytes[80..], *blake3::hash(&bytes[..80]).as_bytes());
     }

@@ -10,6 +10,7 @@ use super::{
     slices,
 };
 use crate::{
+    block_reader::hash_block,
     blocks::{BLOCK_LEN, BlockHash, Blocks, FileHash},
     part::journal::{self, BlockRecord, Header, Journal},
     vfs::{Dir, Directory, FileOps, OpenMode, direct::DirectFile},
@@ -223,11 +224,9 @@ fn matches_hashes(file: &impl FileOps, blocks: Blocks, hashes: &[BlockHash]) -> 
     if file.len()? != blocks.file_len() {
         return Ok(false);
     }
-    let mut buffer = vec![0; blocks.block_len() as usize];
+    let mut buffer = Vec::new();
     for (index, hash) in hashes.iter().enumerate() {
-        let offset = index as u64 * blocks.block_len();
-        let read = file.read_at(&mut buffer, offset)?;
-        if blocks.hash(index as u64, &buffer[..read]) != Ok(*hash) {
+        if hash_block(file, blocks, index as u64, &mut buffer)? != *hash {
             return Ok(false);
         }
     }

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 /// header takes as much memory, and up to 64 MiB more if it was crafted for that.
 pub const PIECE_HEADER_LEN_MAX: usize = 2 << 20;
 
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// Reason why an internal file of a piece is not trusted, or not written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -3,7 +3,7 @@
 
 use super::FileOps;
 use rustix::{
-    fs::{FallocateFlags, Mode, OFlags},
+    fs::{FallocateFlags, Mode, OFlags, SeekFrom},
     io::{Errno, retry_on_intr},
 };
 use std::{
@@ -34,6 +34,16 @@ impl FileOps for File {
             }
         }
         Ok(filled)
+    }
+
+    fn is_hole(&self, range: &Range<u64>) -> bool {
+        match rustix::fs::seek(self, SeekFrom::Data(range.start)) {
+            Ok(data) => data >= range.end,
+            // ENXIO: no data follows. The file may also end before the range.
+            Err(errno) => {
+                errno == Errno::NXIO && self.metadata().is_ok_and(|file| file.len() >= range.end)
+            }
+        }
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {

@@ -25,6 +25,11 @@ pub trait FileOps: Send + Sync {
     }
     /// Fills the buffer, or reads up to the end of the file. Returns the bytes read.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Whether the file is known to have no data on disk in a range. It then reads as zeros there.
+    fn is_hole(&self, range: &Range<u64>) -> bool {
+        let _ = range;
+        false
+    }
     /// Writes all the bytes.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Writes all the bytes at the current end of the file.

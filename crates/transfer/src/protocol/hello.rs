@@ -12,7 +12,7 @@ use std::{fmt::Display, io::Read, net::IpAddr};
 
 /// Protocol version of this longhaul. It changes with any message between two longhauls (the tests in `golden` detect
 /// that), independently of the release.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// Line before the first message. It separates the messages of an endpoint from the output of a login.
 pub const GREETING: &[u8] = b"longhaul copy 1\n";
@@ -94,7 +94,7 @@ mod tests {
         assert!(why.is::<Refusal>(), "a retry does not help");
         let own_release = longhaul_command::release();
         let wanted = format!(
-            "far.example uses protocol 3 (longhaul 9.9.9), this host protocol 2 (longhaul {own_release}): update the older one \
+            "far.example uses protocol 4 (longhaul 9.9.9), this host protocol 3 (longhaul {own_release}): update the older one \
              (--remote-program selects another longhaul there)"
         );
         assert_eq!(why.to_string(), wanted);

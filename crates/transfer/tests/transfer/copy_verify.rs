@@ -199,3 +199,32 @@ fn ignores_hard_links_of_special_files() {
         "{findings:?}"
     );
 }
+
+/// Creates a file of a terabyte, with data in the middle and at the end.
+fn make_sparse_file(path: &Path) {
+    let file = File::create(path).unwrap();
+    file.set_len(1_000_000_000_000).unwrap();
+    for at in [0, 400_000_000_000, 999_999_999_000] {
+        file.write_all_at(&[7; 1000], at).unwrap();
+    }
+}
+
+/// Fails if the blocks of a hole were read at either end: that takes most of an hour.
+#[test]
+fn holes_are_neither_read_nor_counted_as_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    fs::create_dir(&from).unwrap();
+    make_sparse_file(&from.join("sparse"));
+    copy(&[], &from.join(""), &to);
+    copy(&["--checksum"], &from.join(""), &to);
+    let (findings, totals, code) = verify(&to);
+    assert_eq!((findings.len(), code), (0, 0), "{findings:?}");
+    assert!(totals["bytes"].as_u64() <= Some(3 * BLOCK as u64));
+    let holes = totals["hole_bytes"].as_u64();
+    assert!(holes > Some(999_900_000_000), "{totals}");
+
+    let file = File::options().write(true).open(to.join("sparse")).unwrap();
+    file.write_all_at(b"!", 700_000_000_000).unwrap();
+    assert_eq!(verify(&to).2, 1);
+}

@@ -5,7 +5,7 @@ mod slices;
 
 use super::*;
 use crate::{
-    blocks::{BlockHash, FILE_LEN_MAX, FileHash},
+    blocks::{BlockHash, Blocks, FILE_LEN_MAX, FileHash, tests::hash_of},
     part::journal::Version,
     path::internal_name,
     tests::{as_ordinary_user, is_root},
@@ -110,7 +110,8 @@ impl TestDir {
     }
 
     fn hash(&self) -> FileHash {
-        FileHash(*blake3::hash(&self.content).as_bytes())
+        let blocks = Blocks::with_block_len(self.content.len() as u64, LEN);
+        hash_of(blocks, &self.content)
     }
 }
 

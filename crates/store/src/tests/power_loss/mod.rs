@@ -4,7 +4,7 @@
 //! not on the disk bit by bit. A final name only ever refers to a complete file.
 
 use crate::{
-    blocks::{Blocks, FileHash},
+    blocks::{Blocks, FileHash, tests::hash_of},
     escape::Escaped,
     manifest::{FileRecord, Manifest},
     part::{OpenOutcome, Part, SourceInfo, journal::Version},
@@ -129,6 +129,10 @@ impl Source {
         Blocks::with_block_len(self.content().len() as u64, BLOCK)
     }
 
+    fn hash(&self) -> FileHash {
+        hash_of(self.blocks(), self.content())
+    }
+
     fn block(&self, index: u64) -> &[u8] {
         let range = self.blocks().range(index).unwrap();
         &self.content()[range.start as usize..range.end as usize]
@@ -142,7 +146,7 @@ impl Source {
             assert_eq!(copy.as_ref(), Some(self.content()), "a finished file");
             assert_eq!(self.dir.tag(&self.name), Some(self.tag), "metadata");
             let record = manifest.lookup(&self.name).map(|record| record.hash);
-            assert_eq!(record, Some(hash(self.content())), "the manifest");
+            assert_eq!(record, Some(self.hash()), "the manifest");
         } else if let Some(copy) = copy {
             let whole = self.versions.contains(&copy);
             assert!(whole, "{} is half a file", Escaped(&self.name));
@@ -357,7 +361,7 @@ impl Simulation {
         let Some(part) = self.sources[at].part.take_if(|_| all) else {
             return Ok(());
         };
-        let expected = hash(self.sources[at].content());
+        let expected = self.sources[at].hash();
         let tag = self.new_tag(at);
         self.sources[at].promised_piece = None;
         let finished = part.finish(Some(expected), |file| file.set_tag(tag));
@@ -368,7 +372,7 @@ impl Simulation {
 
     fn record(&mut self, at: usize, got: FileHash) -> Step {
         let source = &self.sources[at];
-        assert_eq!(got, hash(source.content()));
+        assert_eq!(got, source.hash());
         let record = FileRecord {
             hash: got,
             size: source.content().len() as u64,

@@ -6,13 +6,15 @@ use super::{
     verify_report::VerifyReport,
 };
 use crate::copy::open_file::OpenFile;
-use longhaul_store::blocks::BlockHash;
+use longhaul_store::{
+    block_reader::{BlockContent, read_block},
+    blocks::BlockHash,
+};
 use parking_lot::Mutex;
 use std::{
     io,
     iter::{Flatten, Peekable},
     ops::Range,
-    os::unix::fs::FileExt,
     sync::Arc,
     vec,
 };
@@ -69,13 +71,27 @@ impl<'a> ReaderPool<'a> {
     fn run_reader(&self) {
         let mut buffer = Vec::new();
         while let Some((in_progress, index)) = self.next_block() {
-            let hash = in_progress.hash(index, &mut buffer);
-            let bytes = buffer.len() as u64;
-            self.report.lock().add_bytes(bytes);
+            let hash = self.hash(&in_progress, index, &mut buffer);
             if let Some(result) = in_progress.add_hash(index, hash) {
                 self.report_result(&in_progress, result);
             }
         }
+    }
+
+    /// Reads a block, and returns its hash.
+    fn hash(
+        &self,
+        in_progress: &FileInProgress,
+        index: u64,
+        buffer: &mut Vec<u8>,
+    ) -> io::Result<BlockHash> {
+        let blocks = in_progress.file.blocks;
+        let content = read_block(in_progress.open_file.file(), blocks, index, buffer)?;
+        let range = blocks.range(index).map_err(io::Error::other)?;
+        let is_hole = content == BlockContent::Hole;
+        let bytes = range.end - range.start;
+        self.report.lock().add_bytes(bytes, is_hole);
+        content.hash(blocks, index).map_err(io::Error::other)
     }
 
     fn report_result(&self, in_progress: &FileInProgress, result: Result<(), FindingKind>) {
@@ -155,16 +171,6 @@ impl FileInProgress {
                 failed: false,
             }),
         })
-    }
-
-    fn hash(&self, index: u64, buffer: &mut Vec<u8>) -> io::Result<BlockHash> {
-        let range = self.file.blocks.range(index).map_err(io::Error::other)?;
-        buffer.resize((range.end - range.start) as usize, 0);
-        self.open_file.file().read_exact_at(buffer, range.start)?;
-        self.file
-            .blocks
-            .hash(index, buffer)
-            .map_err(io::Error::other)
     }
 
     /// Adds the hash of a block. Returns the result for the file after the last block, or after the first error.

@@ -37,7 +37,10 @@ struct Totals {
     missing: u64,
     unknown: u64,
     unreadable: u64,
+    /// Bytes that were read.
     bytes: u64,
+    /// Bytes without data on disk, which count as zeros.
+    hole_bytes: u64,
     seconds: f64,
 }
 
@@ -55,15 +58,19 @@ impl VerifyReport {
         }
     }
 
-    /// Adds bytes that were read.
-    pub(super) fn add_bytes(&mut self, bytes: u64) {
-        self.totals.bytes += bytes;
+    /// Adds bytes that were read, or those of a hole.
+    pub(super) fn add_bytes(&mut self, bytes: u64, is_hole: bool) {
+        match is_hole {
+            true => self.totals.hole_bytes += bytes,
+            false => self.totals.bytes += bytes,
+        }
         let is_due = self.started_at.elapsed() > BAR_DELAY;
         if is_due && self.bar.is_hidden() && stderr().is_terminal() {
             let terminal = ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_SECOND);
             self.bar.set_draw_target(terminal);
         }
-        self.bar.set_position(self.totals.bytes);
+        let totals = &self.totals;
+        self.bar.set_position(totals.bytes + totals.hole_bytes);
     }
 
     /// Counts a file that is unchanged since the copy.
@@ -146,6 +153,10 @@ impl fmt::Display for Totals {
             }
         }
         let bytes = Bytes::new(self.bytes);
-        write!(f, "; {bytes} read in {:.1} s ({rate})", self.seconds)
+        write!(f, "; {bytes} read in {:.1} s ({rate})", self.seconds)?;
+        match self.hole_bytes {
+            0 => Ok(()),
+            holes => write!(f, ", {} in holes", Bytes::new(holes)),
+        }
     }
 }

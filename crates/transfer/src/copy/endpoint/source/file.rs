@@ -2,22 +2,17 @@
 //! Files at the source: how they are read, and the state of a file that is being sent.
 
 use crate::{copy::open_file::OpenFile, protocol::message::Portion};
-use longhaul_store::entry::{Entry, Kind};
 use longhaul_store::{
+    block_reader::{BlockContent, read_block},
     blocks::{BlockHash, Blocks, FileHash},
-    entry::Version,
+    entry::{Entry, Kind, Version},
     path::RelPath,
     root::Failure,
     tree::scan::Source,
+    vfs::FileOps as _,
 };
-use rustix::{
-    fs::{Advice, SeekFrom, fadvise, seek},
-    io::Errno,
-};
-use std::{
-    collections::HashMap, fs::File, io, num::NonZeroU64, ops::Range, os::unix::fs::FileExt,
-    sync::Arc,
-};
+use rustix::fs::{Advice, fadvise};
+use std::{collections::HashMap, io, num::NonZeroU64, sync::Arc};
 
 /// Maximum attempts to read a file. In the last one it may grow.
 pub(super) const ATTEMPTS_MAX: u32 = 3;
@@ -31,7 +26,6 @@ pub(super) struct SourceFile {
     /// Path in the copy.
     pub(super) path: RelPath,
     pub(super) version: Version,
-    pub(super) sparse: bool,
     /// Number of its announcements. The file changed after each of them but the last.
     pub(super) attempts: u32,
     /// Part of the file that this session copies.
@@ -105,28 +99,23 @@ impl SourceFile {
         let Ok(range) = self.blocks().range(index) else {
             return;
         };
+        // The kernel would fill its cache with the zeros of a hole.
+        if from.file().is_hole(&range) {
+            return;
+        }
         let length = NonZeroU64::new(range.end - range.start);
         let _only_slower = fadvise(from.file(), range.start, length, Advice::WillNeed);
     }
 
-    /// Reads block `index` into a buffer, if the file is unchanged since it was announced. Returns whether
-    /// the block is a hole.
-    pub(super) fn read(
+    /// Reads block `index`, if the file is unchanged since it was announced.
+    pub(super) fn read<'a>(
         &self,
         from: &OpenFile,
         index: u64,
-        into: &mut Vec<u8>,
-    ) -> Result<bool, ReadError> {
-        let range = self.blocks().range(index);
-        let range = range.map_err(|error| ReadError::Unreadable(error.to_string()))?;
-        into.resize((range.end - range.start) as usize, 0);
-        let file = from.file();
-        if self.sparse && is_hole(file, &range) {
-            into.fill(0);
-            return self.check_unchanged(from).map(|()| true);
-        }
-        match file.read_exact_at(into, range.start) {
-            Ok(()) => self.check_unchanged(from).map(|()| false),
+        buffer: &'a mut Vec<u8>,
+    ) -> Result<BlockContent<'a>, ReadError> {
+        match read_block(from.file(), self.blocks(), index, buffer) {
+            Ok(content) => self.check_unchanged(from).map(|()| content),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(ReadError::Changed),
             // If the file has changed, that explains the error better.
             Err(error) => Err(self
@@ -166,25 +155,12 @@ impl SourceFile {
         }
         let mut buffer = Vec::new();
         for (index, hash) in read.iter().filter(|(_, hash)| **hash != BlockHash::UNKNOWN) {
-            self.read(from, *index, &mut buffer)?;
-            if !self
-                .blocks()
-                .hash(*index, &buffer)
-                .is_ok_and(|now| now == *hash)
-            {
+            let content = self.read(from, *index, &mut buffer)?;
+            if content.hash(self.blocks(), *index) != Ok(*hash) {
                 return Err(ReadError::Changed);
             }
         }
         Ok(true)
-    }
-}
-
-/// Returns whether the file has no data on disk in a range; `false` if that is unknown.
-fn is_hole(file: &File, range: &Range<u64>) -> bool {
-    match seek(file, SeekFrom::Data(range.start)) {
-        Ok(data) => data >= range.end,
-        // ENXIO: no data follows.
-        Err(error) => error == Errno::NXIO,
     }
 }
 
@@ -243,7 +219,7 @@ pub(super) fn source_file(
     sources: &Arc<[Source]>,
     source: usize,
 ) -> Option<SourceFile> {
-    let Kind::File { version, sparse } = entry.kind else {
+    let Kind::File { version, .. } = entry.kind else {
         return None;
     };
     Some(SourceFile {
@@ -251,7 +227,6 @@ pub(super) fn source_file(
         source,
         path: entry.path.clone(),
         version,
-        sparse,
         attempts: 1,
         portion: Portion::Whole,
         is_piece: false,

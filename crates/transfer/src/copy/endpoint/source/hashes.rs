@@ -44,8 +44,8 @@ fn hash_of(file: &SourceFile) -> Result<FileHash, ReadError> {
     let invalid_block =
         |error: longhaul_store::blocks::BlockError| ReadError::Unreadable(error.to_string());
     for index in 0..blocks.count() {
-        file.read(&opened, index, &mut buffer)?;
-        hashes.push(blocks.hash(index, &buffer).map_err(invalid_block)?);
+        let content = file.read(&opened, index, &mut buffer)?;
+        hashes.push(content.hash(blocks, index).map_err(invalid_block)?);
     }
     blocks.file_hash(&hashes).ok_or(ReadError::Changed)
 }

@@ -69,7 +69,7 @@ impl Source {
     fn refresh(&self, file: &SourceFile) -> Result<(Entry, SourceFile), ReadError> {
         let scan_source = &file.sources[file.source];
         let entry = scan_source.reread(&file.path)?;
-        let Kind::File { version, sparse } = entry.kind else {
+        let Kind::File { version, .. } = entry.kind else {
             return Err(ReadError::Changed);
         };
         // After the change, the file may belong to another target host. Then the next copy sends it.
@@ -78,7 +78,6 @@ impl Source {
             sources: file.sources.clone(),
             path: file.path.clone(),
             version,
-            sparse,
             portion: portion.ok_or(ReadError::Changed)?,
             extent_number: None,
             attempts: file.attempts + 1,

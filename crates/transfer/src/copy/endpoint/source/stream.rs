@@ -18,6 +18,7 @@ use anyhow::{Result, bail};
 use longhaul_linux::clock;
 use longhaul_scheduling::{Parcel, Stage, StreamEnded};
 use longhaul_store::{
+    block_reader::BlockContent,
     blocks::{BlockHash, FileHash},
     piece,
 };
@@ -264,10 +265,10 @@ impl Stream {
             _ => source.open()?,
         };
         source.read_ahead(&opened, blocks.end);
-        let hole = source.read(&opened, block, &mut self.buffer)?;
+        let read = source.read(&opened, block, &mut self.buffer)?;
         self.measurement.enter(Stage::Hashing);
         let hash = match hash {
-            Switch::On => source.blocks().hash(block, &self.buffer),
+            Switch::On => read.hash(source.blocks(), block),
             Switch::Off => Ok(BlockHash::UNKNOWN),
         };
         self.measurement.enter(Stage::Sending);
@@ -282,9 +283,9 @@ impl Stream {
         Ok(Header {
             file,
             block,
-            content: match hole {
-                true => Content::Hole,
-                false => Content::Data(self.buffer.len() as u32),
+            content: match read {
+                BlockContent::Hole => Content::Hole,
+                BlockContent::Data(bytes) => Content::Data(bytes.len() as u32),
             },
             hash: hash.0,
         })

@@ -12,11 +12,12 @@ use anyhow::Result;
 use longhaul_command::threads;
 use longhaul_scheduling::Stage;
 use longhaul_store::{
+    block_reader::hash_block,
     blocks::{BLOCK_LEN, Blocks, FileHash},
     entry::{Entry, Kind},
     tree::writer::{Options, TreeWriter, WriteOutcome},
 };
-use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
+use std::{fs::File, sync::Arc};
 
 impl Target {
     /// Starts the threads that read files here, one per CPU; they end with the session.
@@ -87,10 +88,7 @@ impl Target {
         }
         let (mut buffer, mut hashes) = (Vec::new(), Vec::new());
         for index in 0..blocks.count() {
-            let range = blocks.range(index).ok()?;
-            buffer.resize((range.end - range.start) as usize, 0);
-            file.read_exact_at(&mut buffer, range.start).ok()?;
-            hashes.push(blocks.hash(index, &buffer).ok()?);
+            hashes.push(hash_block(&file, blocks, index, &mut buffer).ok()?);
         }
         blocks.file_hash(&hashes).map(|hash| (file, hash))
     }

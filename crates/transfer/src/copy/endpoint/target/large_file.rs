@@ -7,6 +7,7 @@ use crate::protocol::{
     message::{KNOWN_MAX, Outcome, Portion},
 };
 use longhaul_store::{
+    block_reader::hash_block,
     blocks::{BlockHash, Blocks, FileHash},
     entry::{Entry, Kind},
     metadata::{Metadata, SkippedField},
@@ -132,8 +133,8 @@ impl LargeFile {
         let mut buffer = Vec::new();
         let indices = (0..self.blocks.count()).take(KNOWN_MAX);
         let hash = |index| {
-            self.read_before(index, &mut buffer).ok()?;
-            let hash = self.blocks.hash(index, &buffer).ok()?;
+            let before = self.before.as_ref()?;
+            let hash = hash_block(before, self.blocks, index, &mut buffer).ok()?;
             (!is_over()).then_some(hash.0)
         };
         indices.map_while(hash).collect()
