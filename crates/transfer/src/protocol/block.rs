@@ -11,7 +11,7 @@
 //! | 1 | kind |
 //! | 3 | zeroes |
 //! | 32 | hash of the block |
-//! | 8 | zeroes |
+//! | 8 | sections of a changed block that follow: a bit for each, the lowest for the first; otherwise zeroes |
 //!
 //! The data follows the header immediately. A hole has a header and no data, nor has a block that the target has already.
 
@@ -25,7 +25,7 @@ pub const BLOCK_LEN: u32 = 4 << 20;
 
 const DATA: u8 = 0;
 const HOLE: u8 = 1;
-const KNOWN: u8 = 2;
+const CHANGED: u8 = 2;
 
 /// Decoded header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,8 +47,13 @@ pub enum Content {
     Data(u32),
     /// Part of a hole of the file: zeroes for which no disk space is allocated.
     Hole,
-    /// The block with this hash that the target has in its own version of the file.
-    Known,
+    /// Block that the target has in another version of the file, in part or as a whole.
+    Changed {
+        /// Sections that follow the header. The target has the others.
+        sections: u64,
+        /// Length of these sections in bytes, 0 to [`BLOCK_LEN`].
+        length: u32,
+    },
 }
 
 /// Error for 64 bytes that are not a valid header.
@@ -60,10 +65,10 @@ impl Header {
     /// Encodes the header.
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER_LEN] {
-        let (length, kind) = match self.content {
-            Content::Data(length) => (length, DATA),
-            Content::Hole => (0, HOLE),
-            Content::Known => (0, KNOWN),
+        let (length, kind, sections) = match self.content {
+            Content::Data(length) => (length, DATA, 0),
+            Content::Hole => (0, HOLE, 0),
+            Content::Changed { sections, length } => (length, CHANGED, sections),
         };
         let mut bytes = [0; HEADER_LEN];
         bytes[..8].copy_from_slice(&self.file.to_be_bytes());
@@ -71,6 +76,7 @@ impl Header {
         bytes[16..20].copy_from_slice(&length.to_be_bytes());
         bytes[20] = kind;
         bytes[24..56].copy_from_slice(&self.hash);
+        bytes[56..].copy_from_slice(&sections.to_be_bytes());
         bytes
     }
 
@@ -82,18 +88,18 @@ impl Header {
         let (&[kind, 0, 0, 0], rest) = rest.split_first_chunk::<4>().ok_or(BadHeader)? else {
             return Err(BadHeader);
         };
-        let (&hash, &[0, 0, 0, 0, 0, 0, 0, 0]) = rest.split_first_chunk::<32>().ok_or(BadHeader)?
-        else {
-            return Err(BadHeader);
-        };
+        let (&hash, sections) = rest.split_first_chunk::<32>().ok_or(BadHeader)?;
+        let sections = u64::from_be_bytes(sections.try_into().map_err(|_| BadHeader)?);
         let block = u64::from_be_bytes(*block);
         if block > i64::MAX as u64 / u64::from(BLOCK_LEN) {
             return Err(BadHeader);
         }
-        let content = match (kind, u32::from_be_bytes(*length)) {
-            (DATA, length @ 1..=BLOCK_LEN) => Content::Data(length),
-            (HOLE, 0) => Content::Hole,
-            (KNOWN, 0) => Content::Known,
+        let content = match (kind, u32::from_be_bytes(*length), sections) {
+            (DATA, length @ 1..=BLOCK_LEN, 0) => Content::Data(length),
+            (HOLE, 0, 0) => Content::Hole,
+            (CHANGED, length @ 0..=BLOCK_LEN, _) if (length == 0) == (sections == 0) => {
+                Content::Changed { sections, length }
+            }
             _ => return Err(BadHeader),
         };
         Ok(Self {
@@ -144,7 +150,11 @@ mod tests {
             "too long"
         );
         assert_eq!(changed(20, &[HOLE]), Err(BadHeader), "a hole with bytes");
-        assert_eq!(changed(20, &[KNOWN]), Err(BadHeader), "known, with bytes");
+        assert_eq!(
+            changed(20, &[CHANGED]),
+            Err(BadHeader),
+            "bytes of no section"
+        );
         assert_eq!(changed(20, &[3]), Err(BadHeader), "unknown kind");
         assert_eq!(changed(23, &[1]), Err(BadHeader), "not zero");
         assert_eq!(changed(63, &[1]), Err(BadHeader), "not zero");
@@ -159,8 +169,11 @@ mod tests {
             all[32..].copy_from_slice(&more);
             // Random bytes are mostly rejected; these make a valid header likely.
             all[8] = 0;
-            all[16..24].copy_from_slice(&[0, 0, bytes[18], bytes[19], DATA, 0, 0, 0]);
-            all[56..].fill(0);
+            let kind = bytes[20] % 3;
+            all[16..24].copy_from_slice(&[0, 0, bytes[18], bytes[19], kind, 0, 0, 0]);
+            if kind != CHANGED {
+                all[56..].fill(0);
+            }
             if let Ok(header) = Header::parse(&all) {
                 prop_assert_eq!(header.encode(), all);
             }

@@ -458,7 +458,7 @@ fn target_msgs() -> Vec<TargetMsg> {
         MissingBlocks::Blocks(std::iter::once(1..300).collect()),
         MissingBlocks::Changed {
             blocks: std::iter::once(0..2).collect(),
-            known: vec![[7; 32]],
+            known: vec![[7; 8]],
         },
     ];
     let outcomes = [
@@ -535,7 +535,13 @@ fn messages_have_stable_bytes() {
     for (name, content) in [
         ("block", block::Content::Data(4)),
         ("hole", block::Content::Hole),
-        ("known", block::Content::Known),
+        (
+            "changed",
+            block::Content::Changed {
+                sections: 5,
+                length: 131_072,
+            },
+        ),
     ] {
         let header = Header {
             file: 1,

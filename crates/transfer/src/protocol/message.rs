@@ -2,7 +2,10 @@
 //! Control messages between the two endpoints of a copy. Each is a length (4 bytes, big-endian) and a message in
 //! postcard encoding.
 
-use super::entry::{Entry, Metadata};
+use super::{
+    entry::{Entry, Metadata},
+    sections::SectionHash,
+};
 use anyhow::{Context as _, Result, ensure};
 use longhaul_store::path::RelPath;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -164,13 +167,11 @@ pub enum MissingBlocks {
     Changed {
         /// Ranges of blocks.
         blocks: Vec<Range<u64>>,
-        /// Hashes of the first blocks of that version, at most [`KNOWN_MAX`]. The source need not send blocks with these.
-        known: Vec<[u8; 32]>,
+        /// Hashes of the first sections of that version, at most [`SECTIONS_MAX`](super::sections::SECTIONS_MAX). The source need not send sections
+        /// with these.
+        known: Vec<SectionHash>,
     },
 }
-
-/// Maximum known hashes in a message: those of 256 GiB.
-pub const KNOWN_MAX: usize = 65_536;
 
 /// Result of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

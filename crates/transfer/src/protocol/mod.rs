@@ -43,6 +43,7 @@ pub mod message;
 pub mod options;
 pub mod preserve;
 pub mod report;
+pub mod sections;
 pub mod sources;
 pub mod spread;
 pub mod token;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Of a changed file, only the blocks that differ are sent, and the copy is the same as of a whole file.
+//! Of a changed file, only the sections of blocks that differ are sent, and the copy is the same as of a whole file.
 
 use crate::copy_testbed::{BLOCK, tree::bytes};
 use serde_json::Value;
@@ -11,6 +11,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 use tempfile::TempDir;
+
+/// Length of a section of a file of up to 4 GiB, in bytes.
+const SECTION: u64 = 64 << 10;
 
 /// Directory with the file `from/file` of several blocks, which was copied to `to`, as to another host.
 struct CopyFixture(TempDir);
@@ -78,7 +81,14 @@ fn only_blocks_that_differ_are_sent() {
     fixture.touch(1000);
     assert_eq!(fixture.sent(&[]), 0, "only the time differs");
     fixture.file().write_all_at(b"x", BLOCK + 5).unwrap();
-    assert_eq!(fixture.sent(&[]), BLOCK, "one byte");
+    assert_eq!(fixture.sent(&[]), SECTION, "one byte");
+    fixture
+        .file()
+        .write_all_at(&[7; 3], BLOCK + 2 * SECTION - 1)
+        .unwrap();
+    assert_eq!(fixture.sent(&[]), 2 * SECTION, "at the end of a section");
+    fixture.file().write_all_at(b"x", 4 * BLOCK - 1).unwrap();
+    assert_eq!(fixture.sent(&[]), SECTION, "the last byte");
     fixture
         .file()
         .write_all_at(&bytes(2, 1000), 4 * BLOCK)
@@ -89,6 +99,16 @@ fn only_blocks_that_differ_are_sent() {
         .write_all_at(&bytes(3, BLOCK), 4 * BLOCK)
         .unwrap();
     assert_eq!(fixture.sent(&[]), BLOCK, "the last block became longer");
+    let len = 5 * BLOCK + 3 * SECTION;
+    fixture
+        .file()
+        .write_all_at(&bytes(6, SECTION), len - SECTION)
+        .unwrap();
+    assert_eq!(fixture.sent(&[]), 3 * SECTION, "a new block with a hole");
+    fixture.file().write_all_at(&bytes(7, 5), len).unwrap();
+    assert_eq!(fixture.sent(&[]), 5, "appended to whole sections");
+    fixture.file().write_all_at(&bytes(8, 5), len + 5).unwrap();
+    assert_eq!(fixture.sent(&[]), 10, "appended to a section");
     fixture.file().set_len(3 * BLOCK + 7).unwrap();
     assert_eq!(fixture.sent(&[]), 0, "cut within a block");
     fixture.file().set_len(2 * BLOCK).unwrap();

@@ -195,30 +195,47 @@ fn never_writes_through_symlinks() {
     assert_eq!(names(&outside), before);
 }
 
-/// Blocks that the source takes for known, although the target has no other version, or another one by now.
+/// Sections that the source takes for known, although the target has no other version, or another one by now.
 #[test]
-fn rejects_blocks_that_it_does_not_have() {
+fn rejects_sections_that_it_does_not_have() {
     let mut peer = HostilePeer::start(Role::Target);
     let mut stream = peer.accept_first_stream();
     let size = 2 * BLOCK_LEN + 5;
-    fs::write(peer.path("to/other"), vec![1; size as usize]).unwrap();
     peer.send_source_message(&SourceMsg::Roots(Vec::new()));
-    for (number, name) in ["new", "other"].iter().enumerate() {
-        peer.announce(number as u64, name, file(size));
-        peer.wait_for_request(number as u64);
-        let (mut header, _) = block(number as u64, size, 1);
-        header.content = Content::Known;
-        send_block(&mut stream, &(header, Vec::new()));
-        let outcome = peer.wait_for_outcome(number as u64);
+    let names = ["new", "other", "short", "long", "beyond", "differs"];
+    for (name, number) in names.iter().zip(0..) {
+        if *name != "new" {
+            fs::write(peer.path("to").join(name), vec![1; size as usize]).unwrap();
+        }
+        peer.announce(number, name, file(size));
+        peer.wait_for_request(number);
+        let (mut header, mut bytes) = block(number, size, 1);
+        let (sections, length) = match *name {
+            "new" | "other" => (0, 0),
+            "short" => (3, 1 << 16),
+            "long" => (1, 1 << 17),
+            "beyond" => {
+                header.block = 2;
+                (2, 5)
+            }
+            _ => (1 << 63, 1 << 16),
+        };
+        header.content = Content::Changed { sections, length };
+        bytes.resize(length as usize, 0);
+        send_block(&mut stream, &(header, bytes));
+        let outcome = peer.wait_for_outcome(number);
         assert!(matches!(outcome, Outcome::Failed(_)), "{name}: {outcome:?}");
     }
     // Small files are always sent whole.
-    peer.announce(2, "small", file(5));
-    peer.wait_for_request(2);
-    let (mut header, _) = block(2, 5, 0);
-    header.content = Content::Known;
+    peer.announce(9, "small", file(5));
+    peer.wait_for_request(9);
+    let (mut header, _) = block(9, 5, 0);
+    header.content = Content::Changed {
+        sections: 0,
+        length: 0,
+    };
     send_block(&mut stream, &(header, Vec::new()));
-    assert!(matches!(peer.wait_for_outcome(2), Outcome::Failed(_)));
+    assert!(matches!(peer.wait_for_outcome(9), Outcome::Failed(_)));
     let _ = peer.disconnect();
 }
 

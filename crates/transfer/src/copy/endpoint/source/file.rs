@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Files at the source: how they are read, and the state of a file that is being sent.
 
-use crate::{copy::open_file::OpenFile, protocol::message::Portion};
+use crate::{
+    copy::open_file::OpenFile,
+    protocol::{
+        message::Portion,
+        sections::{SectionHash, Sections},
+    },
+};
 use longhaul_store::{
     block_reader::{BlockContent, read_block},
     blocks::{BlockHash, Blocks, FileHash},
@@ -170,14 +176,14 @@ pub(super) struct OutgoingFile {
     pub(super) file: Arc<SourceFile>,
     /// Number of blocks that the target lacks.
     missing: u64,
-    /// Hashes of the first blocks of the target's version.
-    known: Vec<[u8; 32]>,
+    /// Hashes of the first sections of the target's version.
+    known: Vec<SectionHash>,
     /// Hashes of the blocks read so far.
     hashes: HashMap<u64, BlockHash>,
 }
 
 impl OutgoingFile {
-    pub(super) fn new(file: Arc<SourceFile>, missing: u64, known: Vec<[u8; 32]>) -> Self {
+    pub(super) fn new(file: Arc<SourceFile>, missing: u64, known: Vec<SectionHash>) -> Self {
         Self {
             file,
             missing,
@@ -192,10 +198,10 @@ impl OutgoingFile {
         self.hashes.insert(index, hash).is_none() && self.hashes.len() as u64 == self.missing
     }
 
-    /// Returns the hash of a block of the target's version.
-    pub(super) fn known(&self, index: u64) -> Option<[u8; 32]> {
-        let index = usize::try_from(index).ok()?;
-        self.known.get(index).copied()
+    /// Returns the hashes of a block's sections in the target's version.
+    pub(super) fn known(&self, index: u64) -> Vec<SectionHash> {
+        let sections = Sections::of(self.file.version.size);
+        sections.of_block(index, &self.known).to_vec()
     }
 
     /// Returns the hashes of the blocks that were read, by their index.

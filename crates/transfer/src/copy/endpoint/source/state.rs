@@ -12,7 +12,7 @@ use crate::{
         rendezvous::StreamOpener,
         reports::{Counters, Reporter},
     },
-    protocol::{control::Task, message::SourceMsg, options::Switch},
+    protocol::{control::Task, message::SourceMsg, options::Switch, sections::SectionHash},
     transport::send_queue::SendQueue,
 };
 use longhaul_command::threads::{Ends, Monitor};
@@ -151,7 +151,7 @@ impl State {
         &mut self,
         file: u64,
         missing: Missing,
-        (count, known): (u64, Vec<[u8; 32]>),
+        (count, known): (u64, Vec<SectionHash>),
     ) -> bool {
         if self.outgoing.contains_key(&file) {
             return false;

@@ -11,6 +11,7 @@ use crate::{
         block::{BLOCK_LEN, Content, Header},
         message::SourceMsg,
         options::Switch,
+        sections::{SectionHash, Sections},
     },
     transport::connection::Connection,
 };
@@ -121,14 +122,10 @@ impl Source {
         // Streams take blocks in turn: the next block of this stream is likely that many further on.
         let next = block + streams.min(READ_AHEAD_BLOCKS_MAX) as u64;
         match stream.read(file, &source, block..next, self.hash) {
-            Ok(header) if known == Some(header.hash) && header.content != Content::Hole => {
-                let header = Header {
-                    content: Content::Known,
-                    ..header
-                };
+            Ok(mut header) => {
+                header.content = stream.leave_out_known(&source, header.content, &known);
                 self.send_buffered(stream, &source, &header)
             }
-            Ok(header) => self.send_buffered(stream, &source, &header),
             Err(error) => {
                 self.handle_read_error(file, &source, &error);
                 Ok(())
@@ -144,8 +141,8 @@ impl Source {
     ) -> Result<()> {
         let Header { file, block, .. } = *header;
         let length = match header.content {
-            Content::Data(length) => length.into(),
-            Content::Hole | Content::Known => 0,
+            Content::Data(length) | Content::Changed { length, .. } => length.into(),
+            Content::Hole => 0,
         };
         let outgoing_block = self.shared.update(|state| {
             let Some(outgoing) = state.outgoing.get_mut(&file) else {
@@ -249,6 +246,26 @@ impl Source {
 }
 
 impl Stream {
+    /// Removes the sections that the target has from the block in the buffer. Returns what is left.
+    fn leave_out_known(
+        &mut self,
+        source: &SourceFile,
+        content: Content,
+        known: &[SectionHash],
+    ) -> Content {
+        if known.is_empty() || content == Content::Hole {
+            return content;
+        }
+        let division = Sections::of(source.version.size);
+        let sections = division.differing(&self.buffer, known);
+        division.retain(&mut self.buffer, sections);
+        let length = self.buffer.len() as u32;
+        match content {
+            Content::Data(whole) if whole == length => content,
+            _ => Content::Changed { sections, length },
+        }
+    }
+
     /// Reads the first block of a range into the buffer, and returns its header. Starts read-ahead of the
     /// block after the range.
     fn read(

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! File of several blocks that is being received.
 
-use super::block_set::BlockSet;
+use super::{block_set::BlockSet, other_version::OtherVersion};
 use crate::protocol::{
     block::Content,
-    message::{KNOWN_MAX, Outcome, Portion},
+    message::{Outcome, Portion},
+    sections::SectionHash,
 };
 use longhaul_store::{
-    block_reader::hash_block,
     blocks::{BlockHash, Blocks, FileHash},
     entry::{Entry, Kind},
     metadata::{Metadata, SkippedField},
@@ -20,14 +20,7 @@ use longhaul_store::{
     vfs::Dir,
 };
 use parking_lot::{Mutex, RwLock};
-use std::{
-    fs::File,
-    io,
-    ops::Range,
-    os::{fd::AsFd, unix::fs::FileExt as _},
-    sync::Arc,
-    time::Duration,
-};
+use std::{fs::File, io, ops::Range, os::fd::AsFd, sync::Arc, time::Duration};
 
 /// File of several blocks. Threads write it concurrently; one finishes it.
 #[derive(Debug)]
@@ -40,7 +33,7 @@ pub(super) struct LargeFile {
     dir: Dir,
     origin: SourceInfo,
     /// Version of the file that is to be replaced, if its blocks are compared.
-    before: Option<File>,
+    before: Option<OtherVersion>,
     part: RwLock<Option<Part>>,
     sealed: Mutex<Option<Sealed>>,
 }
@@ -115,7 +108,8 @@ impl LargeFile {
             origin,
             before: (compares && *portion == Portion::Whole)
                 .then(|| root.open_file(&entry.path).ok())
-                .flatten(),
+                .flatten()
+                .map(|file| OtherVersion::new(file, Blocks::new(version.size))),
             entry: Arc::new(entry.clone()),
             part: RwLock::new(Some(part)),
             sealed: Mutex::new(None),
@@ -127,25 +121,10 @@ impl LargeFile {
         self.before.is_some()
     }
 
-    /// Reads the other version, and returns the hashes of its first blocks, as far as they are as long as those of the
-    /// file. Stops if `is_over`.
-    pub(super) fn known_hashes(&self, is_over: impl Fn() -> bool) -> Vec<[u8; 32]> {
-        let mut buffer = Vec::new();
-        let indices = (0..self.blocks.count()).take(KNOWN_MAX);
-        let hash = |index| {
-            let before = self.before.as_ref()?;
-            let hash = hash_block(before, self.blocks, index, &mut buffer).ok()?;
-            (!is_over()).then_some(hash.0)
-        };
-        indices.map_while(hash).collect()
-    }
-
-    /// Reads a block of the other version.
-    fn read_before(&self, index: u64, into: &mut Vec<u8>) -> io::Result<()> {
-        let before = self.before.as_ref().ok_or(io::ErrorKind::NotFound)?;
-        let range = self.blocks.range(index).map_err(io::Error::other)?;
-        into.resize((range.end - range.start) as usize, 0);
-        before.read_exact_at(into, range.start)
+    /// Reads the other version, and returns the hashes of its first sections. Stops if `is_over`.
+    pub(super) fn known_hashes(&self, is_over: impl Fn() -> bool) -> Vec<SectionHash> {
+        let before = self.before.as_ref();
+        before.map_or(Vec::new(), |before| before.hashes(is_over))
     }
 
     /// Returns the blocks still missing.
@@ -169,17 +148,27 @@ impl LargeFile {
         let written = match content {
             Content::Hole => part.write_hole(index),
             Content::Data(_) => part.write(index, bytes, hash),
-            Content::Known => {
-                let mut own = Vec::new();
-                self.read_before(index, &mut own)
-                    .map_err(|error| format!("{}: its other version: {error}", self.entry.path))?;
-                // The hash shows whether it is still the block that was compared.
-                part.write(index, &own, hash)
+            Content::Changed { sections, .. } => {
+                let block = self.patch_before(index, sections, bytes)?;
+                part.write(index, &block, hash)
             }
         };
-        written
-            .map(drop)
-            .map_err(|error| with_directory(&self.entry, &error))
+        written.map(drop).map_err(|error| match (content, &error) {
+            // The hash shows whether the other version is still the one that was compared.
+            (Content::Changed { .. }, PartError::Damaged { offset, .. }) => format!(
+                "{}: the block at offset {offset} is not what the source sent: the file here was changed meanwhile, or the \
+                 data in transit; copy it again",
+                self.entry.path
+            ),
+            _ => with_directory(&self.entry, &error),
+        })
+    }
+
+    fn patch_before(&self, index: u64, sections: u64, bytes: &[u8]) -> Result<Vec<u8>, String> {
+        let before = self.before.as_ref().ok_or(io::ErrorKind::NotFound.into());
+        before
+            .and_then(|before| before.patch(index, sections, bytes))
+            .map_err(|error| format!("{}: its version here: {error}", self.entry.path))
     }
 
     /// Makes written data durable; returns the number of bytes.

@@ -13,6 +13,7 @@ mod extras;
 mod file_pieces;
 mod large_file;
 mod messages;
+mod other_version;
 pub(super) mod session;
 mod small_file;
 mod state;

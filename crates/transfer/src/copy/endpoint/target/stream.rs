@@ -30,8 +30,8 @@ impl Target {
             }
             let header = Header::parse(&header)?;
             let length = match header.content {
-                Content::Data(length) => length as usize,
-                Content::Hole | Content::Known => 0,
+                Content::Data(length) | Content::Changed { length, .. } => length as usize,
+                Content::Hole => 0,
             };
             let bytes = &mut buffer[..length];
             from.read_exact(bytes).context("cut off within a block")?;
@@ -39,7 +39,7 @@ impl Target {
             self.shared.wait_until(State::has_room);
             self.write_block(&header, bytes);
             let written = match header.content {
-                Content::Known => BLOCK_LEN as usize,
+                Content::Changed { .. } => BLOCK_LEN as usize,
                 _ => length,
             };
             self.shared.update_if(
@@ -58,7 +58,7 @@ impl Target {
             (large, state.small_files.contains_key(&header.file))
         });
         if small {
-            // A known block of a small file has no bytes, which is an error of its length.
+            // A changed block of a small file has too few bytes, which is an error of its length.
             let bytes = (header.content != Content::Hole).then_some(bytes);
             return self.write_small(header.file, bytes, hash.map(FileHash));
         }

@@ -7,7 +7,10 @@ use super::{
     large_file::{LargeFile, OpenedFile, finish_renamed},
     state::{FinalizedFile, State, WaitingFile},
 };
-use crate::protocol::message::{MissingBlocks, Outcome, Portion, TargetMsg};
+use crate::protocol::{
+    message::{MissingBlocks, Outcome, Portion, TargetMsg},
+    sections::SectionHash,
+};
 use longhaul_linux::clock;
 use longhaul_scheduling::Stage;
 use longhaul_store::{
@@ -140,7 +143,7 @@ impl Target {
         }
     }
 
-    fn request_blocks(&self, file: u64, missing: Vec<Range<u64>>, known: Vec<[u8; 32]>) {
+    fn request_blocks(&self, file: u64, missing: Vec<Range<u64>>, known: Vec<SectionHash>) {
         if missing.is_empty() {
             return;
         }
