@@ -65,13 +65,13 @@ impl<'a> Trash<'a> {
     }
 
     fn move_here(&mut self, path: &RelPath) -> Result<(), Failure> {
-        let place = self.directory()?.join_path(path)?;
-        let parents = std::iter::successors(place.parent(), RelPath::parent);
-        let mut parents: Vec<RelPath> = parents.collect();
-        parents.reverse();
-        for directory in &parents {
-            make_dir(self.root, directory)?;
+        let own = self.directory()?.clone();
+        let parents = std::iter::successors(path.parent(), RelPath::parent);
+        let parents: Vec<RelPath> = parents.collect();
+        for parent in parents.iter().rev() {
+            make_dir_like(self.root, &own.join_path(parent)?, parent)?;
         }
+        let place = own.join_path(path)?;
         self.root.make_writable(path.parent().as_ref())?;
         self.root.rename(path, &place)
     }
@@ -80,7 +80,7 @@ impl<'a> Trash<'a> {
     fn directory(&mut self) -> Result<&RelPath, Failure> {
         if self.directory.is_none() {
             let trash = RelPath::parse(TRASH.as_bytes())?;
-            make_dir(self.root, &trash)?;
+            make_dir(self.root, &trash, || {})?;
             self.directory = Some(self.make_own(&trash)?);
         }
         Ok(self
@@ -106,12 +106,24 @@ impl<'a> Trash<'a> {
     }
 }
 
-/// Makes a directory, unless it is there.
-fn make_dir(root: &Root, path: &RelPath) -> Result<(), Failure> {
+/// Makes a directory, unless it is there. A new one is passed to `prepare`.
+fn make_dir(root: &Root, path: &RelPath, prepare: impl FnOnce()) -> Result<(), Failure> {
     match root.make_dir(path) {
         Err(failure) if failure.errno() == Some(Errno::EXIST) => Ok(()),
-        made => made,
+        made => made.map(|()| prepare()),
     }
+}
+
+/// Makes a directory for what is moved out of `original`, unless it is there. A new one gets the original's metadata, so
+/// that `cp -a` out of the trash restores it.
+fn make_dir_like(root: &Root, path: &RelPath, original: &RelPath) -> Result<(), Failure> {
+    make_dir(root, path, || {
+        if let (Ok((mut metadata, _)), Ok(handle)) = (root.metadata(original), root.handle(path)) {
+            // Others are kept out by the directory of the trash.
+            metadata.mode |= 0o700;
+            let _not_needed_to_keep_the_files = metadata.apply(&handle);
+        }
+    })
 }
 
 /// Removes what copies before a time have put into the trash. Returns the failures.

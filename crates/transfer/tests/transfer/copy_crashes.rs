@@ -404,3 +404,76 @@ fn cut_connections_lose_only_data_in_flight() {
         assert!(cost <= CUTS * LOST_MAX, "seed {seed}: {cost}");
     }
 }
+
+/// Files of the tree for kills while entries are removed or replaced.
+const REPLACED_FILES: usize = 600;
+
+/// Makes directories of a third of the files, and removes another third.
+fn replace_and_remove(from: &Path) {
+    for number in 0..REPLACED_FILES {
+        let file = from.join(format!("{}/{number}", number % 7));
+        if number % 3 > 0 {
+            fs::remove_file(&file).unwrap();
+        }
+        if number % 3 == 1 {
+            fs::create_dir(&file).unwrap();
+            fs::write(file.join("new"), format!("new {number}")).unwrap();
+        }
+    }
+}
+
+/// Returns how many of the files that are removed or replaced the target still has.
+fn old_files(to: &Path) -> usize {
+    let old = (0..REPLACED_FILES).filter(|number| number % 3 > 0);
+    old.filter(|number| to.join(format!("{}/{number}", number % 7)).is_file())
+        .count()
+}
+
+fn wait_until(mut child: Child, is_time: impl Fn() -> bool) {
+    while child.try_wait().unwrap().is_none() && !is_time() {
+        std::thread::sleep(Duration::from_micros(300));
+    }
+    if child.try_wait().unwrap().is_none() {
+        kill(child.id());
+    }
+    child.wait().unwrap();
+}
+
+#[test]
+fn kills_while_entries_are_removed_or_replaced_leave_no_hash_without_a_file() {
+    let testbed = LoopbackTestbed::new();
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(number("COPY_SEED", 1));
+    let mut hit = 0;
+    for round in 0..4 {
+        let (from, to) = (testbed.path("from"), testbed.path("to"));
+        for number in 0..REPLACED_FILES {
+            let dir = from.join((number % 7).to_string());
+            fs::create_dir_all(&dir).unwrap();
+            fs::write(dir.join(number.to_string()), format!("{number}")).unwrap();
+        }
+        let copy = |options: &[&str]| testbed.start(options, &from.join(""), &to);
+        assert!(finish(copy(&[])).status.success());
+        replace_and_remove(&from);
+        let options = ["--delete", "--max-delete", "100%"];
+        let trash = [&options[..], &["--trash", "7d"]].concat();
+        let options = if round % 2 == 0 { &options[..] } else { &trash };
+        let old = REPLACED_FILES / 3 * 2;
+        let left = random.next_u64() as usize % old;
+        wait_until(copy(options), || old_files(&to) <= left);
+        hit += u32::from((1..old).contains(&old_files(&to)));
+        testbed.wait_until_empty();
+
+        let output = finish(copy(options));
+        assert!(output.status.success(), "{round}: {output:?}");
+        testbed.wait_until_empty();
+        let mut verify = testbed.within(longhaul_testbed::longhaul());
+        let verified = verify.args(["copy", "verify"]).arg(&to).output().unwrap();
+        let text = String::from_utf8_lossy(&verified.stdout).into_owned();
+        assert!(verified.status.success(), "{round}: {text}");
+        assert!(!text.contains("unknown"), "{round}: {text}");
+        for path in [&from, &to] {
+            fs::remove_dir_all(path).unwrap();
+        }
+    }
+    assert!(hit > 0, "no kill came while entries were replaced");
+}

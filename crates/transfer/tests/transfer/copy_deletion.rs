@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::{
     collections::BTreeMap,
     fs,
-    os::unix::fs::symlink,
+    os::unix::fs::{PermissionsExt as _, symlink},
     path::Path,
     process::{Command, Output},
 };
@@ -209,6 +209,7 @@ fn trash_keeps_what_was_removed() {
         fixture.write(name);
     }
     let dst = fixture.temp.path().join("dst");
+    fs::set_permissions(dst.join("sub"), fs::Permissions::from_mode(0o755)).unwrap();
     let removed =
         fixture.copy(&["--delete", "--trash", "1h", "--exclude", "*.keep"])["removed"].clone();
     assert_eq!(removed, 3, "a, sub/deep and its file");
@@ -218,6 +219,10 @@ fn trash_keeps_what_was_removed() {
     let paths: Vec<_> = kept.keys().map(String::as_str).collect();
     assert_eq!(paths, ["a", "sub", "sub/deep", "sub/deep/b"]);
     assert_eq!(kept["a"], b"a");
+    let trash = times[0].as_ref().unwrap().path();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(mode(&trash.join("sub")), 0o755);
+    assert_eq!(mode(trash.parent().unwrap()), 0o700);
     // What is older goes with the next copy.
     fs::create_dir_all(dst.join(".longhaul-trash/1000/old/deep")).unwrap();
     fs::write(dst.join(".longhaul-trash/1000/.longhaul-1.part"), "").unwrap();

@@ -1,34 +1,60 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Entries that the source does not have: `--delete` removes them, and their hashes from the manifest.
 
-use super::{context::Target, deletion_limit::Removal, messages::CONTENTS_FOR_SINGLE_NAME};
+use super::{context::Target, deletion_limit::Removal, stale_hashes::StaleHashes};
 use crate::protocol::message::{self, SourceMsg};
 use anyhow::{Context as _, Result, bail};
 use longhaul_command::exit::Refusal;
 use longhaul_store::{
-    entry::Kind,
-    manifest::{FileRecord, Manifest},
     path::RelPath,
-    root::Failure,
+    root::{Failure, Root},
     tree::{
         delete::{DeletionPlan, TreeDifference, list_removable, remove_all},
         filter::Filter,
         scan::ScanEnd,
         trash::{self, Trash},
-        writer::{Existing, inspect},
     },
 };
-use rustix::{fs::FileType, io::Errno};
+use rustix::fs::FileType;
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::BTreeSet,
     io::Read,
     time::{Duration, SystemTime},
 };
 
+pub(super) const CONTENTS_FOR_SINGLE_NAME: &str =
+    "the source copies the contents of a directory, but the target names a single entry";
+
+/// Removes entries, at once or into the trash, and their hashes.
+pub(super) struct Remover<'a> {
+    filter: &'a Filter,
+    trash: Trash<'a>,
+    pub(super) hashes: StaleHashes,
+    /// Number of entries removed so far.
+    pub(super) removed: u64,
+}
+
+impl<'a> Remover<'a> {
+    /// Remover below `root` of entries that `filter` includes.
+    pub(super) fn new(root: &'a Root, filter: &'a Filter) -> Self {
+        Self {
+            filter,
+            trash: Trash::new(root, SystemTime::now()),
+            hashes: StaleHashes::default(),
+            removed: 0,
+        }
+    }
+}
+
 impl Target {
     /// Compares the names that the source will announce with those here, and refuses the copy if it would remove too many.
     /// Returns whether entries may be removed now.
-    pub(super) fn check_deletion(&self, from: &mut impl Read, filter: &Filter) -> Result<bool> {
+    pub(super) fn check_deletion(
+        &self,
+        from: &mut impl Read,
+        remover: &mut Remover<'_>,
+    ) -> Result<bool> {
+        let filter = remover.filter;
         let mut plan = DeletionPlan::new(&self.root, filter);
         let (mut replaced, mut unreadable) = (BTreeSet::new(), 0);
         loop {
@@ -50,13 +76,15 @@ impl Target {
         let Ok(mut extras) = plan.finish(scan_end(unreadable)) else {
             return Ok(false);
         };
-        extras.found.extend(replaced);
-        match self.refusal(&extras, filter) {
-            Some(why) => Err(Refusal::usage(format!(
+        extras.found.extend(replaced.iter().cloned());
+        if let Some(why) = self.refusal(&extras, filter) {
+            return Err(Refusal::usage(format!(
                 "nothing is copied or removed: {why}"
-            ))),
-            None => Ok(true),
+            )));
         }
+        // All at once, because each removal from the manifest waits for the disk.
+        self.remove_hashes(remover, &replaced);
+        Ok(true)
     }
 
     /// Whether something else has the place of an entry: a directory that of another type, or the reverse. A device is
@@ -103,14 +131,15 @@ impl Target {
     pub(super) fn remove_extras(
         &self,
         plan: DeletionPlan<'_>,
-        (filter, trash): (&Filter, &mut Trash<'_>),
+        remover: &mut Remover<'_>,
         unreadable: u64,
-    ) -> u64 {
+    ) {
+        let filter = remover.filter;
         let extras = match plan.finish(scan_end(unreadable)) {
             Ok(extras) => extras,
             Err(why) => {
                 self.reporter.send_problem(why.to_string());
-                return 0;
+                return;
             }
         };
         match self.refusal(&extras, filter) {
@@ -121,44 +150,56 @@ impl Target {
             // The source, or the target, has changed since the plan.
             Some(why) => {
                 self.report_failure(format!("nothing is removed: {why}"));
-                return 0;
+                return;
             }
             None => {}
         }
         self.report_failures(&extras.failures);
         if self.options.dry_run {
             let found = extras.found.iter();
-            return found.map(|path| self.plan_removal(filter, path)).sum();
+            remover.removed += found
+                .map(|path| self.plan_removal(filter, path))
+                .sum::<u64>();
+            return;
         }
         for (old, new) in &extras.renamed {
             // Some file systems keep the old name. It still is the source's entry.
-            let _ = self.root.rename(old, new);
+            if self.root.rename(old, new).is_ok() {
+                remover.hashes.rename(self, old, new);
+            }
         }
-        let removed = self.remove_found((filter, trash), &extras.found);
+        self.remove_found(remover, &extras.found);
         let abandoned = extras.abandoned.iter();
         let failures = abandoned.filter_map(|parts| parts.remove(&self.root).err());
         self.report_failures(&failures.collect::<Vec<_>>());
         self.empty_trash();
-        self.remove_hashes(&extras.found, Some(extras.source_entries));
-        removed
+        remover.hashes.prune(self, extras.source_entries);
     }
 
-    /// Removes entries with their contents, or moves them into the trash. Returns their number.
-    pub(super) fn remove_found(
-        &self,
-        (filter, trash): (&Filter, &mut Trash<'_>),
-        found: &BTreeSet<RelPath>,
-    ) -> u64 {
-        let mut removed = 0;
+    /// Removes entries with their contents, or moves them into the trash.
+    pub(super) fn remove_found(&self, remover: &mut Remover<'_>, found: &BTreeSet<RelPath>) {
+        let filter = remover.filter;
+        self.remove_hashes(remover, found);
         for path in found {
             let (count, failures) = match self.options.trash_s {
-                Some(_) => trash.put(filter, path),
+                Some(_) => remover.trash.put(filter, path),
                 None => remove_all(&self.root, filter, path),
             };
-            removed += count;
+            remover.removed += count;
             self.report_failures(&failures);
         }
-        removed
+    }
+
+    fn remove_hashes(&self, remover: &mut Remover<'_>, found: &BTreeSet<RelPath>) {
+        let mut removable = Vec::new();
+        for path in found {
+            let list = |path: &RelPath| removable.push(path.clone());
+            // What can't be listed is not removed either.
+            let _ = list_removable(&self.root, remover.filter, path, list);
+        }
+        if !removable.is_empty() {
+            remover.hashes.remove(self, &removable);
+        }
     }
 
     /// Removes from the trash what earlier copies put there, if it is old enough.
@@ -176,55 +217,6 @@ impl Target {
             self.report_failure(failure.to_string());
         }
     }
-
-    /// Removes hashes of paths at or below `removed` that are no files any more. If there are more hashes than entries at
-    /// the source, those of all such paths: a killed copy has removed files.
-    pub(super) fn remove_hashes(&self, removed: &BTreeSet<RelPath>, source_entries: Option<u64>) {
-        let Some(mut manifest) = self.load_manifest() else {
-            return;
-        };
-        let has_more = source_entries.is_some_and(|count| manifest.iter().count() as u64 > count);
-        if removed.is_empty() && !has_more {
-            return;
-        }
-        let tops = (!has_more).then(|| removed.iter().collect());
-        let missing: Vec<Vec<u8>> = self.missing_paths(&manifest, tops.as_ref());
-        let records: Vec<(&[u8], FileRecord)> = missing
-            .iter()
-            .map(|path| (path.as_slice(), FileRecord::REMOVED))
-            .collect();
-        match manifest.append(&records) {
-            Ok(()) => self.compact(&mut manifest),
-            Err(error) => {
-                self.report_manifest_error("hashes of removed files are still kept", &error);
-            }
-        }
-    }
-
-    /// Returns the paths with hashes that are no files, all or those at or below `tops`.
-    fn missing_paths(&self, manifest: &Manifest, tops: Option<&HashSet<&RelPath>>) -> Vec<Vec<u8>> {
-        let is_file = |existing| {
-            matches!(
-                existing,
-                Existing::Entry {
-                    kind: Kind::File { .. },
-                    ..
-                }
-            )
-        };
-        let is_missing = |path: &RelPath| {
-            tops.is_none_or(|tops| is_at_or_below(path, tops))
-                && match inspect(&self.root, path) {
-                    Ok(existing) => !is_file(existing),
-                    // A file or a link has the place of its directory.
-                    Err(failure) => matches!(failure.errno(), Some(Errno::NOTDIR | Errno::LOOP)),
-                }
-        };
-        let paths = manifest.iter().map(|(path, _)| path.to_vec());
-        paths
-            .filter(|path| RelPath::parse(path).is_ok_and(|path| is_missing(&path)))
-            .collect()
-    }
 }
 
 fn scan_end(unreadable: u64) -> ScanEnd {
@@ -232,15 +224,4 @@ fn scan_end(unreadable: u64) -> ScanEnd {
         0 => ScanEnd::Complete,
         failures => ScanEnd::Failures(failures),
     }
-}
-
-fn is_at_or_below(path: &RelPath, tops: &HashSet<&RelPath>) -> bool {
-    let mut current = Some(path.clone());
-    while let Some(path) = current {
-        if tops.contains(&path) {
-            return true;
-        }
-        current = path.parent();
-    }
-    false
 }

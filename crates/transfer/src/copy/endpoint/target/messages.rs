@@ -4,6 +4,7 @@
 use super::{
     block_set::reduce_version,
     context::Target,
+    extras::{CONTENTS_FOR_SINGLE_NAME, Remover},
     large_file::{copied_outcome, describe_skipped},
     state::State,
 };
@@ -27,7 +28,6 @@ use longhaul_store::{
         filter::Filter,
         origin,
         same_names::SameNames,
-        trash::Trash,
         writer::{Options, TreeWriter, WriteOutcome},
     },
     vfs::sync_file_system,
@@ -36,14 +36,10 @@ use rustix::fs::FileType;
 use std::{
     collections::{BTreeSet, HashSet},
     os::fd::AsFd as _,
-    time::SystemTime,
 };
 
 /// Maximum bytes of all directories' attributes: 256 for each of four million.
 const DIRECTORY_XATTR_BYTES_MAX: u64 = 1 << 30;
-
-pub(super) const CONTENTS_FOR_SINGLE_NAME: &str =
-    "the source copies the contents of a directory, but the target names a single entry";
 
 /// Maximum refused devices and fifos whose further names are recognised: 32 MB of digests. Further names of
 /// others fail as hard links.
@@ -54,14 +50,9 @@ struct EntryState<'a> {
     tree_writer: TreeWriter<'a>,
     extras: DeletionPlan<'a>,
     same_names: SameNames<'a>,
-    filter: &'a Filter,
     /// Whether entries of another type are removed for those of the source.
     may_remove: bool,
-    trash: Trash<'a>,
-    /// Files whose place something else has got.
-    replaced_files: BTreeSet<RelPath>,
-    /// Number of entries removed so far.
-    removed: u64,
+    remover: Remover<'a>,
     /// Hard links, created last: the files must exist first.
     links: Vec<(u64, Entry)>,
     unreadable: u64,
@@ -81,9 +72,10 @@ struct EntryState<'a> {
 impl Target {
     pub(super) fn handle_messages(&self, mut from: Connection) -> Result<()> {
         let filter = self.filter(&mut from)?;
-        let may_remove =
-            self.task.plans_deletion(&self.options) && self.check_deletion(&mut from, &filter)?;
         let root = self.root.clone();
+        let mut remover = Remover::new(&root, &filter);
+        let may_remove = self.task.plans_deletion(&self.options)
+            && self.check_deletion(&mut from, &mut remover)?;
         let options = Options {
             update: self.options.update,
             dry_run: self.options.dry_run,
@@ -94,11 +86,8 @@ impl Target {
             tree_writer: TreeWriter::new(&root, options),
             extras: DeletionPlan::new(&root, &filter),
             same_names: SameNames::new(&root, !self.options.dry_run),
-            filter: &filter,
             may_remove,
-            trash: Trash::new(&root, SystemTime::now()),
-            replaced_files: BTreeSet::new(),
-            removed: 0,
+            remover,
             links: Vec::new(),
             unreadable: 0,
             refused: 0,
@@ -193,14 +182,10 @@ impl Target {
             self.write_entry(&mut entries, number, entry, Portion::Whole);
         }
         let failed = self.counters.snapshot().failed;
-        let mut removed = entries.removed;
-        if !self.options.dry_run && !entries.replaced_files.is_empty() {
-            self.remove_hashes(&entries.replaced_files, None);
-        }
         if self.options.delete {
-            let how = (entries.filter, &mut entries.trash);
-            removed += self.remove_extras(entries.extras, how, entries.unreadable);
+            self.remove_extras(entries.extras, &mut entries.remover, entries.unreadable);
         }
+        let removed = entries.remover.removed;
         // Other workers still write in these directories; the session after all extents sets their metadata.
         let directories = match self.task {
             Task::Extents | Task::Gather(Pass::Data) => Vec::new(),
@@ -355,16 +340,15 @@ impl Target {
         let is_directory = entry.kind == Kind::Directory;
         if entries.may_remove && self.is_in_the_way(&entry.path, is_directory) {
             let place = BTreeSet::from([entry.path.clone()]);
-            entries.replaced_files.insert(entry.path.clone());
-            entries.removed += self.remove_found((entries.filter, &mut entries.trash), &place);
+            self.remove_found(&mut entries.remover, &place);
         }
         let is_named = self.is_named_top(&entry);
         if is_named && self.root.stat(&entry.path).is_err() {
             // On failure the directory is created below without the record, which is then added.
             let _ = origin::make(&self.root, &entry.path, &self.options.origin);
         }
-        if self.has_file_in_place_of(&entry) {
-            entries.replaced_files.insert(entry.path.clone());
+        if !self.options.dry_run && self.has_file_in_place_of(&entry) {
+            entries.remover.hashes.remove(self, [&entry.path]);
         }
         let written = entries.tree_writer.write(&entry);
         if matches!(

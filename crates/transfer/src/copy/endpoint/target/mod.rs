@@ -16,6 +16,7 @@ mod messages;
 mod other_version;
 pub(super) mod session;
 mod small_file;
+mod stale_hashes;
 mod state;
 mod stream;
 mod wanted_files;
