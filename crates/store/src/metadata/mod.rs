@@ -50,7 +50,7 @@ pub struct Metadata {
     pub modified: Time,
     /// Access time. Reading changes it, so a difference in it alone is ignored.
     pub accessed: Time,
-    /// Extended attributes, sorted by name.
+    /// Extended attributes, sorted by name. An access control list without a value leaves all lists unchanged.
     pub xattrs: Vec<Xattr>,
 }
 
@@ -120,6 +120,16 @@ impl Metadata {
         (self.uid, self.gid) = (UNCHANGED, UNCHANGED);
     }
 
+    /// Leaves access control lists at the target unchanged, also those that a new entry inherits. The group gets the
+    /// permissions that it has itself at the source: those in the mode may be for somebody in the list.
+    pub(crate) fn keep_target_acls(&mut self) {
+        if let Some(acl) = self.xattrs.iter().find(|xattr| *xattr.name == *ACL_ACCESS) {
+            self.mode = self.mode & !0o070 | group_bits(&acl.value) << 3;
+        }
+        self.xattrs.retain(|xattr| !is_acl(&xattr.name));
+        self.xattrs.push(Xattr::unchanged_acls());
+    }
+
     pub(crate) fn drop_set_id(&mut self) {
         self.mode &= !SET_ID_BITS;
     }
@@ -177,7 +187,9 @@ impl Metadata {
             (MetadataField::SetId, allowed.mode != self.mode),
         ];
         let denied = denied.into_iter().filter(|(_, denied)| *denied);
-        let xattrs = self.xattrs.iter().map(|xattr| &xattr.name);
+        let unchanged = Xattr::unchanged_acls();
+        let xattrs = self.xattrs.iter().filter(|xattr| **xattr != unchanged);
+        let xattrs = xattrs.map(|xattr| &xattr.name);
         let xattrs = xattrs.filter(|name| !rights.may_set_xattr(name));
         denied
             .map(|(field, _)| field)
@@ -199,7 +211,10 @@ impl Metadata {
         if (want.uid, want.gid) != (self.uid, self.gid) {
             want.mode &= !SET_ID_BITS;
         }
-        let may = |xattr: &&Xattr| rights.may_set_xattr(&xattr.name);
+        let keeps_acls = self.xattrs.contains(&Xattr::unchanged_acls());
+        let may = |xattr: &&Xattr| {
+            rights.may_set_xattr(&xattr.name) && !(keeps_acls && is_acl(&xattr.name))
+        };
         want.xattrs.retain(|xattr| may(&xattr));
         want.xattrs
             .extend(now.xattrs.iter().filter(|xattr| !may(xattr)).cloned());
@@ -420,6 +435,51 @@ mod tests {
         assert!(plain.differs(&now(&file), false));
         assert_eq!(plain.apply_to_file(&file).unwrap().skipped, []);
         assert_eq!(now(&file), plain);
+    }
+
+    /// A directory with a default list, as in a shared project directory.
+    #[test]
+    fn inherited_lists_can_be_kept() {
+        let (temp, _) = file();
+        let dir = File::open(temp.path()).unwrap();
+        let default = acl(7, 5, 7);
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::fsetxattr(&dir, "system.posix_acl_default", &default, flags).unwrap();
+        let new = File::create(temp.path().join("new")).unwrap();
+        let inherited = now(&new).xattrs;
+        assert_eq!(inherited.len(), 1, "{inherited:?}");
+
+        let mut want = Metadata {
+            mode: 0o660,
+            xattrs: vec![
+                xattr("system.posix_acl_access", &acl(6, 4, 6)),
+                xattr("user.a", b"1"),
+            ],
+            ..now(&new)
+        };
+        want.keep_target_acls();
+        assert_eq!(want.mode, 0o640, "what the group itself may do");
+        assert_eq!(want.apply_to_file(&new).unwrap().skipped, []);
+        let names = |metadata: &Metadata| {
+            let names = metadata.xattrs.iter().map(|xattr| xattr.name.clone());
+            names.collect::<Vec<_>>()
+        };
+        let result = now(&new);
+        let kept: [Box<[u8]>; 2] = [
+            b"system.posix_acl_access".as_slice().into(),
+            b"user.a".as_slice().into(),
+        ];
+        assert_eq!((names(&result), result.mode), (kept.to_vec(), 0o640));
+        let named = |list: &[u8]| list[12..20].to_vec();
+        assert_eq!(named(&result.xattrs[0].value), named(&default));
+        assert!(!want.differs(&result, false));
+        assert_eq!(want.denied_fields(), []);
+
+        let mut plain = now(&dir);
+        plain.xattrs.clear();
+        assert!(plain.differs(&now(&dir), false));
+        plain.keep_target_acls();
+        assert!(!plain.differs(&now(&dir), false));
     }
 
     #[test]

@@ -30,6 +30,16 @@ pub struct Xattr {
     pub value: Box<[u8]>,
 }
 
+impl Xattr {
+    /// Stands for all access control lists that the target has. No list is without a value.
+    pub(super) fn unchanged_acls() -> Self {
+        Self {
+            name: ACL_ACCESS.into(),
+            value: [].into(),
+        }
+    }
+}
+
 /// Change to an attribute.
 pub(super) enum Change<'a> {
     Set(&'a Xattr),

@@ -19,6 +19,8 @@ pub struct Preserve {
     pub special: bool,
     /// Set-id bits, capabilities and `trusted.*` attributes.
     pub privileges: bool,
+    /// Access control lists. Without them, entries keep the lists that they have at the target or inherit there.
+    pub acls: bool,
     /// Changes of permissions, applied last. Without `owner` they set no set-id bits.
     pub chmod: Chmod,
 }
@@ -31,6 +33,7 @@ impl Default for Preserve {
             devices: true,
             special: true,
             privileges: true,
+            acls: true,
             chmod: Chmod::default(),
         }
     }
@@ -45,6 +48,7 @@ impl Preserve {
             devices: false,
             special: false,
             privileges: false,
+            acls: true,
             chmod: Chmod::default(),
         }
     }
@@ -72,6 +76,9 @@ impl Preserve {
         if !self.privileges {
             metadata.drop_set_id();
             metadata.drop_privileged_attributes();
+        }
+        if !self.acls {
+            metadata.keep_target_acls();
         }
         metadata.mode = self.chmod.apply(metadata.mode, directory);
         // Set-id bits would give the rights of the user who runs the copy.

@@ -15,6 +15,8 @@ pub struct Preserve {
     pub special: bool,
     /// Set-id bits, capabilities and `trusted.*` attributes.
     pub privileges: bool,
+    /// Access control lists.
+    pub acls: bool,
     /// Changes of permissions.
     pub chmod: Chmod,
 }
@@ -26,6 +28,7 @@ same_fields!(
         devices,
         special,
         privileges,
+        acls,
         chmod
     }
 );

@@ -22,7 +22,11 @@ pub(crate) struct PreserveArgs {
     #[arg(long)]
     no_privileges: bool,
 
-    /// Use all four --no-… flags, for a source that is not trusted [default for a source at
+    /// Keep the ACLs that the target has, and those that new entries inherit there
+    #[arg(long)]
+    no_acls: bool,
+
+    /// Use --no-owner, --no-devices, --no-special and --no-privileges, for a source that is not trusted [default for a source at
     /// longhaul://SITE]
     #[arg(long)]
     safe: bool,
@@ -45,6 +49,7 @@ impl PreserveArgs {
             devices: !(safe || self.no_devices),
             special: !(safe || self.no_special),
             privileges: !(safe || self.no_privileges),
+            acls: !self.no_acls,
             chmod: self.chmod.clone().unwrap_or_default(),
         }
     }
