@@ -11,12 +11,12 @@ use parking_lot::Mutex;
 use std::{collections::HashMap, io, sync::Arc};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Most entries that all responses of this process list together, and those of one token. Each costs some 300 bytes
+/// Most entries that all responses of this process list together, and those of one token. Each costs some 30 bytes
 /// until its client has received it.
-const ENTRIES_TOTAL_MAX: usize = 400_000;
-const ENTRIES_PER_TOKEN_MAX: usize = 200_000;
+const ENTRIES_TOTAL_MAX: usize = 4_000_000;
+const ENTRIES_PER_TOKEN_MAX: usize = 2_000_000;
 
-/// Most directories that are read at the same time, in total and for one token. Each costs up to 10 MB more while it
+/// Most directories that are read at the same time, in total and for one token. Each costs up to 60 MB more while it
 /// is read.
 const READS_TOTAL_MAX: usize = 4;
 const READS_PER_TOKEN_MAX: usize = 2;

@@ -87,7 +87,7 @@ async fn propfind(
         .get("depth")
         .is_some_and(|depth| depth == "0");
     let members = exports.into_iter().map(|(export, _)| export);
-    let members = members.filter(move |_| !is_alone);
+    let members = members.filter(move |_| !is_alone).map(Ok);
     properties::multistatus_response(requested, LockStore::new(&config.state), index, members).await
 }
 

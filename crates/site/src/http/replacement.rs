@@ -10,7 +10,7 @@ use super::{
     audit::ChangeCounter,
     claims::{Claim, ClaimedPath, Claims},
     export::{
-        files::{ENTRIES_MAX, Files},
+        files::Files,
         guard::Guard,
         meta::{Meta, blocking, from_failure},
         tree,
@@ -122,7 +122,7 @@ async fn change<B, F: Future<Output = HttpResponse>>(
     match blocking(move || plan(&at, &target, moved)).await {
         Err(FsError::TooLarge) => text_response(
             StatusCode::INSUFFICIENT_STORAGE,
-            "it contains a directory of more than 100,000 entries",
+            "it contains a directory of more than 1,000,000 entries",
         ),
         Err(_) => text_response(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -188,10 +188,9 @@ fn plan(files: &Files, target: &Target, moved: bool) -> FsResult<Plan> {
     if is_removed && files.contains_export(source) {
         return Ok(REJECT_EXPORT);
     }
-    // dav-server would stop midway at a directory that is too large to list.
-    let entries_max = if moved { usize::MAX } else { ENTRIES_MAX };
-    match tree::has_active_copy(root, source, entries_max) {
+    match tree::has_active_copy(root, source) {
         Ok(true) if is_removed => return Ok(REJECT_ACTIVE_COPY),
+        // dav-server would stop midway at a directory that is too large to list.
         Err(FsError::TooLarge) if !moved => return Err(FsError::TooLarge),
         Err(error) if target.destination.is_none() => return Err(error),
         // An unreadable tree can still be moved, and a copy reports what it left out.
@@ -249,7 +248,7 @@ fn refuse_to_replace(
     if files.contains_export(destination) {
         return Ok(Some(REJECT_EXPORT));
     }
-    Ok(tree::has_active_copy(&files.root, destination, usize::MAX)?.then_some(REJECT_ACTIVE_COPY))
+    Ok(tree::has_active_copy(&files.root, destination)?.then_some(REJECT_ACTIVE_COPY))
 }
 
 fn optional(meta: FsResult<Meta>) -> FsResult<Option<Meta>> {

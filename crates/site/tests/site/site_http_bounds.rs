@@ -151,7 +151,7 @@ fn limits_listings_of_one_token() {
     fs::create_dir(web.data("small")).unwrap();
     let url = web.url("");
     let at = url.strip_prefix("http://").unwrap();
-    let greedy: Vec<_> = (0..10)
+    let greedy: Vec<_> = (0..25)
         .map(|_| {
             let mut stream = TcpStream::connect(at).unwrap();
             let head =

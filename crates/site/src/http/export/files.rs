@@ -22,10 +22,10 @@ use dav_server::{
         OpenOptions, ReadDirMeta,
     },
 };
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use longhaul_store::{
     path::{RelPath, is_internal_name},
-    root::Root,
+    root::{Names, Root},
 };
 use parking_lot::Mutex;
 use rustix::{
@@ -38,9 +38,6 @@ use std::{
     path::PathBuf,
     sync::Arc,
 };
-
-/// Most entries of a directory that can be listed. Each costs some 300 bytes. A larger directory can't be listed.
-pub(in crate::http) const ENTRIES_MAX: usize = 100_000;
 
 /// Export, opened for one request.
 #[derive(Debug, Clone)]
@@ -196,11 +193,14 @@ impl Files {
     }
 }
 
+/// Entries whose metadata is read at once.
+const BATCH: usize = 128;
+
 /// Entry of a directory.
 #[derive(Debug, Clone)]
-struct Entry {
-    name: Vec<u8>,
-    meta: Meta,
+pub(crate) struct Entry {
+    pub(crate) name: Vec<u8>,
+    pub(crate) meta: Meta,
 }
 
 impl DavDirEntry for Entry {
@@ -214,53 +214,86 @@ impl DavDirEntry for Entry {
     }
 }
 
-/// Contents of a directory.
+/// Contents of a directory: the names, whose metadata is read when it is needed. Memory: some 30 bytes for each.
 #[derive(Debug)]
-pub(crate) struct Entries(Vec<Entry>);
+pub(crate) struct Entries {
+    root: Arc<Root>,
+    directory: Option<RelPath>,
+    names: Names,
+    /// Whether hidden entries are included, in order to copy or remove them. Files of a copy in progress never are.
+    all: bool,
+    /// Index of the next name.
+    next: usize,
+}
 
 impl Entries {
-    /// Returns the visible entries.
+    /// Returns the visible entries, with their number.
     ///
     /// # Errors
-    /// See [`entries`].
-    pub(crate) fn of(root: &Root, path: Option<&RelPath>) -> FsResult<Self> {
-        entries(root, path, false).map(Self)
+    /// Some entry can't be read, there are too many, or a path is too long. A partial list would silently omit entries.
+    pub(crate) fn of(root: &Arc<Root>, directory: Option<&RelPath>) -> FsResult<(Self, usize)> {
+        let mut entries = Self::unchecked(root, directory, false)?;
+        let count = entries
+            .by_ref()
+            .try_fold(0, |count, entry| entry.map(|_| count + 1))?;
+        entries.next = 0;
+        Ok((entries, count))
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
+    fn unchecked(root: &Arc<Root>, directory: Option<&RelPath>, all: bool) -> FsResult<Self> {
+        Ok(Self {
+            root: root.clone(),
+            directory: directory.cloned(),
+            names: names(root, directory)?,
+            all,
+            next: 0,
+        })
     }
 
-    /// Returns each name with its metadata.
-    pub(crate) fn into_names(self) -> impl Iterator<Item = (Vec<u8>, Meta)> + Send {
-        self.0.into_iter().map(|entry| (entry.name, entry.meta))
+    /// Reads the metadata of an entry. `None` if it is hidden, or was removed meanwhile.
+    fn entry(&self, name: &[u8]) -> FsResult<Option<Entry>> {
+        let stat = match self.all {
+            true => Meta::stat,
+            false => Meta::visible,
+        };
+        let name = name.to_vec();
+        match stat(&self.root, Some(&within(self.directory.as_ref(), &name)?)) {
+            Ok(meta) => Ok(Some(Entry { name, meta })),
+            Err(FsError::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns a stream for dav-server, which reads the metadata on threads that may wait for a disk.
+    fn into_stream(self) -> FsStream<Box<dyn DavDirEntry>> {
+        let batches = stream::unfold(self, |mut entries| async move {
+            let read = tokio::task::spawn_blocking(move || {
+                let batch: Vec<_> = entries.by_ref().take(BATCH).collect();
+                (batch, entries)
+            });
+            let (batch, entries) = read.await.ok()?;
+            (!batch.is_empty()).then_some((batch, entries))
+        });
+        let boxed = |entry: Entry| Box::new(entry) as Box<dyn DavDirEntry>;
+        let entries = batches.flat_map(stream::iter);
+        Box::pin(entries.map(move |entry| entry.map(boxed)))
     }
 }
 
-/// Lists a directory. With `all`, hidden entries are included, in order to copy or remove them. Files of a copy in
-/// progress never are.
-///
-/// # Errors
-/// Some entry can't be read, there are too many, or a path is too long. A partial list would silently omit entries.
-fn entries(root: &Root, path: Option<&RelPath>, all: bool) -> FsResult<Vec<Entry>> {
-    let names = names(root, path)?;
-    let stat = match all {
-        true => Meta::stat,
-        false => Meta::visible,
-    };
-    let entry = |name: &[u8]| {
-        let meta = match stat(root, Some(&within(path, name)?)) {
-            // The entry is hidden, or was removed meanwhile.
-            Err(FsError::NotFound) => return Ok(None),
-            meta => meta?,
-        };
-        let name = name.to_vec();
-        Ok(Some(Entry { name, meta }))
-    };
-    let names = || names.iter().filter(|name| !is_internal_name(name));
-    match names().count() > ENTRIES_MAX {
-        true => Err(FsError::TooLarge),
-        false => names().filter_map(|name| entry(name).transpose()).collect(),
+impl Iterator for Entries {
+    type Item = FsResult<Entry>;
+
+    fn next(&mut self) -> Option<FsResult<Entry>> {
+        while let Some(name) = self.names.get(self.next) {
+            self.next += 1;
+            if is_internal_name(name) {
+                continue;
+            }
+            if let Some(entry) = self.entry(name).transpose() {
+                return Some(entry);
+            }
+        }
+        None
     }
 }
 
@@ -337,12 +370,11 @@ impl DavFileSystem for Files {
         let all = matches!(meta, ReadDirMeta::DataSymlink);
         let cached_listing = self.cached_listing.lock().take();
         self.run_blocking(move |root| {
-            let found = match cached_listing {
-                Some(Entries(found)) => found,
-                None => entries(root, path?.as_ref(), all)?,
+            let entries = match cached_listing {
+                Some(entries) => entries,
+                None => Entries::unchecked(root, path?.as_ref(), all)?,
             };
-            let boxed = |entry: Entry| Ok(Box::new(entry) as Box<dyn DavDirEntry>);
-            Ok(Box::pin(stream::iter(found.into_iter().map(boxed))) as _)
+            Ok(entries.into_stream())
         })
     }
 

@@ -13,8 +13,8 @@ use rustix::{
 };
 use std::time::{Duration, SystemTime};
 
-/// Most names of a directory that are read, which is more than can be listed or copied.
-const NAMES_MAX: usize = 200_000;
+/// Most names of a directory that are read: some 30 MB of memory. A larger directory can't be listed, copied or deleted.
+const NAMES_MAX: usize = 1_000_000;
 
 /// Runs an operation on a blocking thread and waits for it.
 pub(crate) async fn blocking<T: Send + 'static>(

@@ -9,7 +9,7 @@ use super::{
     upload::lacks_locks,
 };
 use crate::http::audit::ChangeCounter;
-use dav_server::fs::{DavMetaData, FsError, FsResult};
+use dav_server::fs::{DavMetaData, FsResult};
 use longhaul_store::{manifest::MANIFEST, path::RelPath, root::Root};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use std::time::Duration;
@@ -20,17 +20,16 @@ const ORPHAN_AGE: Duration = Duration::from_secs(3600);
 /// Returns whether a copy into a tree is in progress. Then the copy's files in the tree must not be removed.
 ///
 /// # Errors
-/// A part of the tree can't be read, or a directory has more than `entries_max` entries.
-pub(crate) fn has_active_copy(root: &Root, top: &RelPath, entries_max: usize) -> FsResult<bool> {
+/// A part of the tree can't be read, or a directory has too many entries.
+pub(crate) fn has_active_copy(root: &Root, top: &RelPath) -> FsResult<bool> {
     if !Meta::stat(root, Some(top))?.is_dir() {
         return Ok(false);
     }
     let tree = root.subroot(Some(top)).map_err(from_failure)?;
-    let (mut pending, mut has_active_copy, mut is_large) = (vec![None], false, false);
+    let (mut pending, mut has_active_copy) = (vec![None], false);
     while let Some(directory) = pending.pop() {
-        let children = children(&tree, directory.as_ref())?;
-        is_large |= children.iter().filter(|path| !path.is_internal()).count() > entries_max;
-        for path in children {
+        for name in names(&tree, directory.as_ref())?.iter() {
+            let path = within(directory.as_ref(), name)?;
             if path.is_internal() {
                 has_active_copy |= !is_orphaned(&tree, &path);
             } else if tree.is_dir(&path) {
@@ -38,10 +37,7 @@ pub(crate) fn has_active_copy(root: &Root, top: &RelPath, entries_max: usize) ->
             }
         }
     }
-    match is_large {
-        true => Err(FsError::TooLarge),
-        false => Ok(has_active_copy),
-    }
+    Ok(has_active_copy)
 }
 
 /// Returns whether an internal file may be removed with its directory, which the caller has claimed. This holds for

@@ -25,7 +25,7 @@ use super::{
     response::{HttpResponse, text_response, xml_response},
 };
 use bytes::Bytes;
-use dav_server::fs::{DavMetaData, FsError};
+use dav_server::fs::{DavMetaData, FsError, FsResult};
 use hyper::{Request, StatusCode, header::HeaderValue};
 use longhaul_store::path::RelPath;
 
@@ -145,11 +145,10 @@ fn members(
     files: Files,
     path: Option<RelPath>,
     entries: Option<Entries>,
-) -> impl Iterator<Item = Resource> + Send {
-    let named = entries.into_iter().flat_map(Entries::into_names);
-    // An entry whose path is too long is not listed.
-    named.filter_map(move |(name, meta)| {
-        let path = within(path.as_ref(), &name).ok()?;
-        Some(resource(&files, Some(path), meta))
+) -> impl Iterator<Item = FsResult<Resource>> + Send {
+    entries.into_iter().flatten().map(move |entry| {
+        let entry = entry?;
+        let path = within(path.as_ref(), &entry.name)?;
+        Ok(resource(&files, Some(path), entry.meta))
     })
 }

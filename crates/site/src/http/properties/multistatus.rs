@@ -16,6 +16,7 @@ use crate::http::{
     },
 };
 use bytes::Bytes;
+use dav_server::fs::{FsError, FsResult};
 use futures_util::{StreamExt, stream};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::{
@@ -33,12 +34,13 @@ const BATCH_LEN: usize = 256 << 10;
 const BEGIN: &str = "<D:multistatus xmlns:D=\"DAV:\">";
 const END: &str = "</D:multistatus>";
 
-/// Returns a response that streams the requested properties of a resource and of its members.
+/// Returns a response that streams the requested properties of a resource and of its members. A member that can't be
+/// read any more cuts the response off.
 pub(in crate::http) async fn multistatus_response(
     requested: RequestedProperties,
     locks: LockStore,
     target: Resource,
-    members: impl Iterator<Item = Resource> + Send + 'static,
+    members: impl Iterator<Item = FsResult<Resource>> + Send + 'static,
 ) -> HttpResponse {
     let query = tokio::task::spawn_blocking(move || PropfindQuery {
         locks: locks_for(&requested, &locks),
@@ -47,7 +49,7 @@ pub(in crate::http) async fn multistatus_response(
     let Ok(query) = query.await.map(Arc::new) else {
         return text_response(StatusCode::INTERNAL_SERVER_ERROR, "the site can't read it");
     };
-    let resources = Some(std::iter::once(target).chain(members));
+    let resources = Some(std::iter::once(Ok(target)).chain(members));
     let batches = stream::unfold(resources, move |resources| batch(query.clone(), resources));
     let head = stream::once(async { Ok(format!("{XML_DECLARATION}{BEGIN}")) });
     let tail = stream::once(async { Ok(format!("{END}\n")) });
@@ -63,7 +65,7 @@ pub(in crate::http) async fn multistatus_response(
 }
 
 /// Returns the text of the next resources, and the remaining ones.
-async fn batch<I: Iterator<Item = Resource> + Send + 'static>(
+async fn batch<I: Iterator<Item = FsResult<Resource>> + Send + 'static>(
     query: Arc<PropfindQuery>,
     resources: Option<I>,
 ) -> Option<(io::Result<String>, Option<I>)> {
@@ -71,16 +73,17 @@ async fn batch<I: Iterator<Item = Resource> + Send + 'static>(
     let looked = tokio::task::spawn_blocking(move || {
         let mut text = String::new();
         for resource in resources.by_ref().take(BATCH) {
-            text += &query.response(&resource);
+            text += &query.response(&resource?);
             if text.len() >= BATCH_LEN {
                 break;
             }
         }
-        (text, resources)
+        Ok::<_, FsError>((text, resources))
     });
     match looked.await {
-        Ok((text, _)) if text.is_empty() => None,
-        Ok((text, resources)) => Some((Ok(text), Some(resources))),
+        Ok(Ok((text, _))) if text.is_empty() => None,
+        Ok(Ok((text, resources))) => Some((Ok(text), Some(resources))),
+        Ok(Err(error)) => Some((Err(io::Error::other(error)), None)),
         Err(error) => Some((Err(io::Error::other(error)), None)),
     }
 }
