@@ -25,6 +25,9 @@ const READS_PER_TOKEN_MAX: usize = 2;
 /// respond, and each request then occupies a thread. There are some 500 threads for all exports.
 const OPENS_PER_EXPORT_MAX: usize = 32;
 
+/// Most files whose digests are computed at the same time.
+const DIGESTS_MAX: usize = 4;
+
 /// Budget for listings, of all tokens or of one.
 #[derive(Debug, Clone)]
 struct ListingBudget {
@@ -47,6 +50,7 @@ pub(super) struct RequestBudget {
     all: ListingBudget,
     per_token: Arc<Mutex<HashMap<String, ListingBudget>>>,
     per_export: Arc<Mutex<HashMap<String, Arc<Semaphore>>>>,
+    digests: Arc<Semaphore>,
 }
 
 impl Default for RequestBudget {
@@ -55,6 +59,7 @@ impl Default for RequestBudget {
             all: ListingBudget::new(ENTRIES_TOTAL_MAX, READS_TOTAL_MAX),
             per_token: Arc::default(),
             per_export: Arc::default(),
+            digests: Arc::new(Semaphore::new(DIGESTS_MAX)),
         }
     }
 }
@@ -116,6 +121,11 @@ impl RequestBudget {
                 .clone()
         };
         left.acquire_owned().await.ok()
+    }
+
+    /// Waits until a file may be read for its digests.
+    pub(super) async fn acquire_digest(&self) -> Option<OwnedSemaphorePermit> {
+        self.digests.clone().acquire_owned().await.ok()
     }
 
     fn token_budget(&self, token: &str) -> ListingBudget {

@@ -19,6 +19,7 @@ use super::{
         target::{Target, url_path},
     },
     response::{HttpResponse, empty_response, text_response},
+    wanted_digests::WantedDigests,
 };
 use bytes::Bytes;
 use dav_server::fs::DavMetaData;
@@ -39,11 +40,21 @@ const CONDITIONAL_HEADERS: [HeaderName; 6] = [
 ];
 
 /// Responds to a GET or a HEAD.
-pub(super) async fn get(
-    files: Files,
-    target: &Target,
-    mut request: Request<Bytes>,
-) -> HttpResponse {
+pub(super) async fn get(files: Files, target: &Target, request: Request<Bytes>) -> HttpResponse {
+    let wanted = WantedDigests::of(request.headers());
+    if wanted.is_empty() {
+        return respond(files, target, request).await;
+    }
+    let (file, budget) = (open(&files, target).await, files.access.budget.clone());
+    let mut response = respond(files, target, request).await;
+    if let Some(file) = file {
+        let _permit = budget.acquire_digest().await;
+        wanted.add(&mut response, file).await;
+    }
+    response
+}
+
+async fn respond(files: Files, target: &Target, mut request: Request<Bytes>) -> HttpResponse {
     let headers = request.headers();
     if CONDITIONAL_HEADERS
         .iter()

@@ -25,3 +25,4 @@ mod replacement;
 pub(super) mod request;
 mod response;
 mod server;
+mod wanted_digests;

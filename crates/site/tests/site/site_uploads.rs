@@ -64,6 +64,66 @@ fn body_that_does_not_match_its_digest_is_not_stored() {
     assert!(!web.data("short").exists());
 }
 
+/// Known digests of `hello`; longer files are compared with what `PUT` accepts.
+#[test]
+fn digests_are_sent_on_request() {
+    let web = Web::new();
+    fs::write(web.data("file"), "hello").unwrap();
+    let get = |arguments: &[&str], path: &str| {
+        let arguments: Vec<&str> = ["-i"].iter().chain(arguments).copied().collect();
+        String::from_utf8_lossy(&web.curl(&arguments, path).1).into_owned()
+    };
+    const SHA256: &str = "LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=";
+    for (wanted, digest) in [
+        (
+            "Want-Digest: adler32, md5;q=0.5",
+            "digest: adler32=062c0215",
+        ),
+        ("Want-Digest: SHA-256", &format!("digest: SHA-256={SHA256}")),
+        (
+            "Want-Repr-Digest: sha-256=1",
+            &format!("repr-digest: sha-256=:{SHA256}:"),
+        ),
+        (
+            "Want-Content-Digest: sha-256=3, md5=1",
+            &format!("content-digest: sha-256=:{SHA256}:"),
+        ),
+    ] {
+        for arguments in [&["-H", wanted][..], &["-I", "-H", wanted]] {
+            let response = get(arguments, "/data/file");
+            assert!(response.contains(digest), "{wanted}: {response}");
+        }
+    }
+    let wants = [
+        "-H",
+        "Want-Repr-Digest: md5=1",
+        "-H",
+        "Want-Content-Digest: md5=1",
+        "-r",
+        "1-2",
+    ];
+    let part = get(&wants, "/data/file");
+    assert!(part.contains("206") && part.ends_with("el"), "{part}");
+    assert!(
+        part.contains("repr-digest: md5=") && !part.contains("content-digest"),
+        "{part}"
+    );
+    let wants = ["-H", "Want-Digest: md5, sha"];
+    for path in ["/data/", "/data/none"] {
+        assert!(!get(&wants, path).contains("digest"), "{path}");
+    }
+    // Longer than what is read at once.
+    let long: Vec<u8> = (0..20_000_000_u32).map(|at| (at % 251) as u8).collect();
+    let path = web.data("long");
+    fs::write(&path, &long).unwrap();
+    let response = get(&["-I", "-H", "Want-Digest: sha-512"], "/data/long");
+    let digest = response
+        .lines()
+        .find(|line| line.starts_with("digest: sha-512="));
+    let upload = ["-T", path.to_str().unwrap(), "-H", digest.unwrap()];
+    assert_eq!(web.curl(&upload, "/data/copy").0, 201);
+}
+
 #[test]
 fn site_names_its_methods_and_times_of_creation() {
     let web = Web::new();

@@ -78,7 +78,7 @@ pub(super) fn errno(errno: Errno) -> FsError {
 
 /// Converts an error of the standard library.
 #[expect(clippy::needless_pass_by_value, reason = "as map_err gives it")]
-pub(super) fn from_io_error(error: std::io::Error) -> FsError {
+pub(crate) fn from_io_error(error: std::io::Error) -> FsError {
     let number = error.raw_os_error();
     number.map_or(FsError::GeneralFailure, |number| {
         errno(Errno::from_raw_os_error(number))

@@ -2,6 +2,7 @@
 //! View of an export for WebDAV: files, directories, downloads and uploads.
 
 pub(super) mod attributes;
+pub(super) mod digest;
 pub(super) mod download;
 pub(super) mod files;
 pub(super) mod guard;
