@@ -69,6 +69,8 @@ pub enum Bottleneck {
     Loss,
     /// The capacity of the path.
     Path,
+    /// The ssh connections that carry the data.
+    Ssh,
     /// Pacing that the user set.
     Pacing,
     /// A limit that the user set.
@@ -93,6 +95,7 @@ impl Bottleneck {
             Self::ReceiveWindow => "receive_window",
             Self::Loss => "loss",
             Self::Path => "path",
+            Self::Ssh => "ssh",
             Self::Pacing => "pacing",
             Self::Limit => "limit",
             Self::Peer => "peer",
@@ -112,6 +115,7 @@ impl Bottleneck {
             Self::ReceiveWindow => "receive windows (net.ipv4.tcp_rmem at the target)",
             Self::Loss => "losses on the path",
             Self::Path => "the path's rate",
+            Self::Ssh => "ssh, which carries the data",
             Self::Pacing => "--pacing",
             Self::Limit => "--limit",
             Self::Peer => "a silent endpoint",
@@ -169,6 +173,23 @@ impl Verdict {
             Bottleneck::Peer,
             format!("no report from the {which} for {seconds} s"),
         )
+    }
+
+    /// The verdict on a copy whose data goes through ssh. What the endpoints measure of the network is then the
+    /// connection to ssh on their own host.
+    #[must_use]
+    pub fn through_ssh(self) -> Self {
+        match self.bottleneck {
+            Bottleneck::SendBuffer
+            | Bottleneck::ReceiveWindow
+            | Bottleneck::Loss
+            | Bottleneck::Path => Self::new(
+                Bottleneck::Ssh,
+                "each stream has at most 2 MB on the way, and its encryption takes a CPU"
+                    .to_owned(),
+            ),
+            _ => self,
+        }
     }
 
     fn new(bottleneck: Bottleneck, evidence: String) -> Self {

@@ -35,7 +35,7 @@ pub fn run(args: &Args) -> Result<()> {
 fn copy(config: &Config) -> Result<()> {
     let job = Job::new(config)?;
     print_on_interruption()?;
-    let mut monitor = CopyMonitor::new(config, Instant::now());
+    let mut monitor = CopyMonitor::new(config, job.through_ssh(), Instant::now());
     if let Some(side) = config.distributed {
         return print_result(config, &distributed::run(&job, side, &mut monitor)?);
     }
@@ -76,6 +76,11 @@ fn print_result(config: &Config, record: &Record) -> Result<()> {
         (true, _) => outln!("{}", serde_json::to_string(record)?),
         (false, false) => outln!("{record}"),
         (false, true) => {}
+    }
+    if let Some(why) = record.plan.as_ref().and_then(|plan| plan.refused.as_ref()) {
+        return Err(Refusal::usage(format!(
+            "nothing would be copied or removed: {why}"
+        )));
     }
     match (record.failed, record.vanished) {
         (0, 0) => Ok(()),

@@ -103,6 +103,7 @@ fn report_label(report: &Report) -> &'static str {
             Action::Change => "report planned change",
             Action::Remove => "report planned remove",
         },
+        Report::PlanRefused(_) => "report plan refused",
         Report::Streams(_) => "report streams",
         Report::Finished(_) => "report over",
         Report::Broken(_) => "report broken",
@@ -348,6 +349,7 @@ fn reports() -> Vec<Report> {
     let mut reports = vec![
         Report::Shares(shares()),
         Report::Sources(sources()),
+        Report::PlanRefused("e".to_owned()),
         Report::Ready,
         Report::Listening(7000),
         Report::PortsInUse("a".to_owned()),

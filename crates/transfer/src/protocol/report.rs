@@ -37,6 +37,8 @@ pub enum Report {
     },
     /// Action that a copy would perform at the target, in a dry run.
     Planned(PlannedAction),
+    /// Why the copy would be refused, in a dry run. The planned actions are those of the copy without the refusal.
+    PlanRefused(String),
     /// Statistics of each stream, from the source at the end of the session.
     Streams(Vec<StreamStats>),
     /// The endpoint has finished. Everything that could be copied is copied.
@@ -136,6 +138,7 @@ impl Report {
             | Self::Problem(text)
             | Self::Broken(text)
             | Self::Refused(text)
+            | Self::PlanRefused(text)
             | Self::ExtentDone {
                 failed: Some(text), ..
             } => *text = escape(text),

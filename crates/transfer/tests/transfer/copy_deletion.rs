@@ -120,6 +120,13 @@ fn empty_source_is_refused_until_confirmed() {
         why.contains("the source is empty") && why.contains("--max-delete 3"),
         "{why}"
     );
+    let planned = fixture.refusal("src", &["--delete", "--dry-run"]);
+    assert!(
+        planned.contains("nothing would be copied or removed: the source is empty"),
+        "{planned}"
+    );
+    let planned = fixture.run("src", &["--delete", "--dry-run", "--max-delete", "3"]);
+    assert!(planned.status.success(), "{planned:?}");
     assert_eq!(
         fixture.copy(&[])["removed"],
         0,
@@ -152,10 +159,10 @@ fn source_that_seems_another_directory_is_refused() {
     assert!(why.contains("41 of 41 entries"), "{why}");
     let planned = fixture.run("src", &["--delete", "--dry-run"]);
     let text = String::from_utf8(planned.stderr).unwrap();
-    assert!(
-        planned.status.success() && text.contains("21 of 41"),
-        "{text}"
-    );
+    assert!(text.contains("21 of 41"), "{text}");
+    assert_eq!(planned.status.code(), Some(2));
+    let actions = String::from_utf8(planned.stdout).unwrap();
+    assert_eq!(actions.matches("\"remove\"").count(), 21 + 1, "{actions}");
     for limit in ["20", "51%", "0"] {
         let why = fixture.refusal("src", &["--delete", "--max-delete", limit]);
         assert!(

@@ -6,7 +6,7 @@ use super::{
     preserve::PreserveArgs,
     values::{
         DistributedSide, Switch, Transport, parse_command, parse_extent, parse_idle_timeout,
-        parse_lease_time, parse_limit, parse_trash,
+        parse_lease_time, parse_limit, parse_modify_window, parse_trash,
     },
 };
 use crate::{
@@ -160,7 +160,7 @@ pub struct Args {
 
     /// Seconds by which modification times may differ and still be the same [default: 2 where the target is FAT, else 0; units
     /// of up to a second are found by themselves]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = parse_modify_window)]
     modify_window: Option<u32>,
 
     /// Copy each name of a file with several as a file of its own, for a target without hard links

@@ -169,6 +169,16 @@ impl From<DistributedSide> for config::DistributedSide {
     }
 }
 
+/// Parses seconds. As for rsync, -1 compares nanoseconds, as 0 does here.
+pub(super) fn parse_modify_window(text: &str) -> Result<u32, String> {
+    match text {
+        "-1" => Ok(0),
+        _ => text
+            .parse()
+            .map_err(|_| "want whole seconds, 0 or more".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

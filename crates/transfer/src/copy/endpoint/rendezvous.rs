@@ -38,6 +38,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// Time for a TCP connection: the answer to any of the first three SYNs (0, 1 and 3 s) may take up to 5 s.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
+
 /// Connections for messages, which every session has.
 pub(super) struct ControlConnections {
     pub(super) source_messages: Connection,
@@ -408,7 +411,7 @@ fn connect_any(addresses: &[SocketAddr]) -> Result<TcpStream> {
 }
 
 fn connect_tcp(address: SocketAddr) -> Result<TcpStream> {
-    TcpStream::connect_timeout(&address, HANDSHAKE_TIMEOUT).map_err(|error| {
+    TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).map_err(|error| {
         let hint = match error.kind() {
             // In a new network namespace.
             io::ErrorKind::NetworkUnreachable if address.ip().is_loopback() => {

@@ -10,7 +10,14 @@ use crate::{
     },
 };
 use anyhow::Result;
-use std::time::Instant;
+use longhaul_scheduling::Verdict;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Instant,
+};
 
 /// Progress and display of a copy over all its sessions.
 pub(crate) struct CopyMonitor {
@@ -20,15 +27,18 @@ pub(crate) struct CopyMonitor {
     streams: Vec<StreamStats>,
     /// Actions reported so far, in a dry run.
     plan: Option<Plan>,
+    /// Whether the data goes through ssh.
+    through_ssh: Arc<AtomicBool>,
 }
 
 impl CopyMonitor {
-    pub(crate) fn new(config: &Config, started_at: Instant) -> Self {
+    pub(crate) fn new(config: &Config, through_ssh: Arc<AtomicBool>, started_at: Instant) -> Self {
         Self {
             progress: CopyProgress::new(started_at),
             display: Display::new(config, started_at),
             streams: Vec::new(),
             plan: config.options.dry_run.then(Plan::default),
+            through_ssh,
         }
     }
 
@@ -48,11 +58,20 @@ impl CopyMonitor {
         self.display.clear();
         let streams = std::mem::take(&mut self.streams);
         let record = self.progress.finish(Instant::now(), streams);
+        let record = name_ssh(record, &self.through_ssh);
         match &self.plan {
             Some(plan) => record.with_plan(plan.clone()),
             None => record,
         }
     }
+}
+
+/// Names ssh as the bottleneck, if it carries the data.
+fn name_ssh(mut record: Record, through_ssh: &AtomicBool) -> Record {
+    if through_ssh.load(Relaxed) {
+        record.limited_by = record.limited_by.map(Verdict::through_ssh);
+    }
+    record
 }
 
 /// Receiver of the reports of both endpoints of a session.
@@ -89,6 +108,7 @@ impl ReportSink for CopyMonitor {
                 self.display.print_planned(&planned);
                 self.plan.get_or_insert_default().add(&planned);
             }
+            Report::PlanRefused(why) => self.plan.get_or_insert_default().refused = Some(why),
             Report::Streams(stats) => self.streams = stats,
             _ => {}
         }
@@ -97,7 +117,8 @@ impl ReportSink for CopyMonitor {
 
     fn poll(&mut self) -> Result<Option<String>> {
         let now = Instant::now();
-        self.display.show(|| self.progress.snapshot(now), now);
+        let record = || name_ssh(self.progress.snapshot(now), &self.through_ssh);
+        self.display.show(record, now);
         Ok(None)
     }
 

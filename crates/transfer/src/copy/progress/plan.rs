@@ -16,6 +16,9 @@ pub(crate) struct Plan {
     remove: u64,
     /// Bytes that would be sent.
     bytes: u64,
+    /// Why the copy would be refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) refused: Option<String>,
 }
 
 impl Plan {
@@ -81,6 +84,7 @@ impl fmt::Display for Plan {
             change,
             remove,
             bytes,
+            refused: _,
         } = self;
         let bytes = Bytes::new(*bytes);
         write!(

@@ -46,7 +46,7 @@ pub(crate) struct Record {
     pub(super) limited_by: Option<Verdict>,
     /// Actions that a copy would perform, in a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) plan: Option<Plan>,
+    pub(crate) plan: Option<Plan>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) workers: Option<WorkerTotals>,
     /// Statistics of each stream; only in the final record.

@@ -88,8 +88,8 @@ pub(crate) fn run_session(
             mut source,
             mut target,
         } => {
-            let hosts = (job.config.pair_count() > 1).then_some(pair);
-            follow_session(sink, hosts, &receive_reports(&mut source, &mut target)?)
+            let reports = receive_reports(&mut source, &mut target)?;
+            follow_session(sink, Some(pair), &reports)
         }
         StartOutcome::Failed(outcome) => Ok(outcome),
     }
@@ -107,7 +107,7 @@ pub(crate) fn receive_reports(
 }
 
 /// Receives reports until both endpoints have finished, or one has exited. Problems are prefixed with
-/// their endpoint: its name in `hosts`, or its role.
+/// their endpoint: the name of its host in `hosts`, or its role on this machine.
 pub(crate) fn follow_session(
     sink: &mut impl ReportSink,
     hosts: Option<HostPair<'_>>,
@@ -135,13 +135,13 @@ pub(crate) fn follow_session(
     Ok(SessionOutcome::Broken { why, gained })
 }
 
-/// Adds the endpoint to a problem: its host, or its role if each side has one host. Paths in the problem are those in the
-/// copy.
+/// Adds the endpoint to a problem. Paths in the problem are those in the copy.
 fn add_endpoint(report: Report, role: Role, hosts: Option<HostPair<'_>>) -> Report {
     let Report::Problem(problem) = report else {
         return report;
     };
-    let endpoint = hosts.map_or_else(|| role.name().to_owned(), |hosts| hosts.name(role));
+    let host = hosts.and_then(|hosts| hosts.host(role));
+    let endpoint = host.map_or_else(|| role.name().to_owned(), ToString::to_string);
     Report::Problem(format!("{endpoint}: {problem}"))
 }
 

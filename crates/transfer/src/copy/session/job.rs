@@ -28,8 +28,8 @@ pub(crate) struct Job<'a> {
     pub(super) keyring: Keyring,
     /// Whether a session between two endpoints was started.
     pub(super) has_started: AtomicBool,
-    /// Whether a line said that the data goes through ssh.
-    pub(super) has_noted_tunnels: AtomicBool,
+    /// Whether the data goes through ssh, which a line has said.
+    pub(super) through_ssh: Arc<AtomicBool>,
     /// Whether ssh's server refused to forward a connection.
     pub(super) are_tunnels_refused: Arc<AtomicBool>,
 }
@@ -69,6 +69,13 @@ fn host_name(host: Option<&Host>) -> String {
     host.map_or("here".to_owned(), ToString::to_string)
 }
 
+impl Job<'_> {
+    /// Returns whether the data goes through ssh, as it becomes known.
+    pub(crate) fn through_ssh(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.through_ssh)
+    }
+}
+
 impl<'a> Job<'a> {
     pub(crate) fn new(config: &'a Config) -> Result<Self> {
         let sites = config.sources.iter().chain([&config.target]).flatten();
@@ -78,7 +85,7 @@ impl<'a> Job<'a> {
             config,
             keyring: keys,
             has_started: AtomicBool::new(false),
-            has_noted_tunnels: AtomicBool::new(false),
+            through_ssh: Arc::default(),
             are_tunnels_refused: Arc::default(),
         })
     }

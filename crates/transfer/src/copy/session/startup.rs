@@ -238,7 +238,7 @@ impl Job<'_> {
         let at = contact.own_address.unwrap_or(Ipv4Addr::LOCALHOST.into());
         let is_refused = &self.are_tunnels_refused;
         let tunnel = SshTunnel::open(&self.config.ssh, host, (at, port).into(), is_refused)?;
-        if !self.has_noted_tunnels.swap(true, Relaxed) {
+        if !self.through_ssh.swap(true, Relaxed) {
             errln!(
                 "longhaul: port {port} of {host} cannot be reached: the data goes through ssh, a process for each stream"
             );

@@ -28,16 +28,20 @@ impl Removal {
             DeletionLimit::NoAccident => !self.is_accident(present),
         };
         let (removed, empty) = (self.removed, self.source_entries == 0);
-        (removed > 0 && !allows).then(|| match (limit, empty) {
-            (DeletionLimit::NoAccident, true) => format!(
-                "the source is empty, and {removed} entries at the target would be removed: --max-delete {removed} allows it"
+        let entries = match present {
+            1 => "entry",
+            _ => "entries",
+        };
+        (removed > 0 && !allows).then(|| match limit {
+            DeletionLimit::NoAccident if empty => format!(
+                "the source is empty, and {removed} {entries} at the target would be removed: --max-delete {removed} allows it"
             ),
-            (DeletionLimit::NoAccident, false) => format!(
-                "{removed} of {present} entries at the target are not at the source and would be removed: --max-delete \
+            DeletionLimit::NoAccident => format!(
+                "{removed} of {present} {entries} at the target would be removed, which the source does not have: --max-delete \
                  {removed} allows it, --dry-run lists them"
             ),
-            _ => format!(
-                "{removed} of {present} entries at the target are not at the source and would be removed, more than \
+            DeletionLimit::Count(_) | DeletionLimit::Percent(_) => format!(
+                "{removed} of {present} {entries} at the target would be removed, which the source does not have, more than \
                  --max-delete allows: --dry-run lists them"
             ),
         })
@@ -61,6 +65,19 @@ mod tests {
             removed,
         };
         removal.refusal(limit).is_some()
+    }
+
+    #[test]
+    fn single_entry_is_called_so() {
+        let of = |[source_entries, common, removed]: [u64; 3]| Removal {
+            source_entries,
+            common,
+            removed,
+        };
+        let why = of([0, 0, 1]).refusal(DeletionLimit::NoAccident).unwrap();
+        assert!(why.contains("1 entry at the target"), "{why}");
+        let why = of([5, 1, 1]).refusal(DeletionLimit::Count(0)).unwrap();
+        assert!(why.contains("1 of 2 entries at the target"), "{why}");
     }
 
     #[test]

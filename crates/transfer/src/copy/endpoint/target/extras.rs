@@ -2,7 +2,10 @@
 //! Entries that the source does not have: `--delete` removes them, and their hashes from the manifest.
 
 use super::{context::Target, deletion_limit::Removal, stale_hashes::StaleHashes};
-use crate::protocol::message::{self, SourceMsg};
+use crate::protocol::{
+    message::{self, SourceMsg},
+    report::Report,
+};
 use anyhow::{Context as _, Result, bail};
 use longhaul_command::exit::Refusal;
 use longhaul_store::{
@@ -127,7 +130,7 @@ impl Target {
         removal.refusal(self.options.max_delete)
     }
 
-    /// Removes entries that the source does not have; returns their number.
+    /// Removes entries that the source does not have.
     pub(super) fn remove_extras(
         &self,
         plan: DeletionPlan<'_>,
@@ -142,17 +145,11 @@ impl Target {
                 return;
             }
         };
-        match self.refusal(&extras, filter) {
-            Some(why) if self.options.dry_run => {
-                self.reporter
-                    .send_problem(format!("nothing would be copied or removed: {why}"));
-            }
-            // The source, or the target, has changed since the plan.
-            Some(why) => {
-                self.report_failure(format!("nothing is removed: {why}"));
-                return;
-            }
-            None => {}
+        let refusal = self.refusal(&extras, filter);
+        // The source, or the target, has changed since the plan.
+        if let (Some(why), false) = (&refusal, self.options.dry_run) {
+            self.report_failure(format!("nothing is removed: {why}"));
+            return;
         }
         self.report_failures(&extras.failures);
         if self.options.dry_run {
@@ -160,6 +157,9 @@ impl Target {
             remover.removed += found
                 .map(|path| self.plan_removal(filter, path))
                 .sum::<u64>();
+            if let Some(why) = refusal {
+                self.reporter.send(&Report::PlanRefused(why));
+            }
             return;
         }
         for (old, new) in &extras.renamed {
