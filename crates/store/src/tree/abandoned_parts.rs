@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Parts that interrupted copies left, of files that the source no longer has. No copy continues them, so a copy with
-//! `--delete` removes them. Their names have only a hash of the file's name.
+//! `--delete` removes them, and other copies those that are old. Their names have only a hash of the file's name.
 
 use crate::{
     part::remove_leftovers_with_hash,
@@ -9,7 +9,10 @@ use crate::{
     vfs::Dir,
 };
 use rustix::{fd::AsFd, io::Errno};
-use std::collections::{BTreeSet, HashSet};
+use std::{
+    collections::{BTreeSet, HashSet},
+    time::SystemTime,
+};
 
 /// Part of one file, its journals, and its small file without a name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,6 +39,32 @@ pub(super) fn find(
         hash: hash.into(),
     };
     found.into_iter().map(of_hash).collect()
+}
+
+/// Finds parts in a directory that nobody has written since a time. Pieces of a distributed tree are none.
+///
+/// # Errors
+/// The directory cannot be listed.
+pub fn find_old(
+    root: &Root,
+    directory: Option<&RelPath>,
+    before: SystemTime,
+) -> Result<Vec<AbandonedParts>, Failure> {
+    let (names, error) = root.list(directory)?;
+    let mut found = find(directory, &names, &HashSet::new());
+    let before = before.duration_since(SystemTime::UNIX_EPOCH);
+    let before = before.map_or(0, |since| since.as_secs());
+    let is_new = |name: &[u8]| {
+        let path = directory.map_or_else(|| RelPath::parse(name), |dir| dir.join(name));
+        let stat = path.ok().and_then(|path| root.stat(&path).ok());
+        stat.is_none_or(|stat| u64::try_from(stat.st_mtime).unwrap_or(0) >= before)
+    };
+    let has_new = |parts: &AbandonedParts| {
+        let is_of = |name: &[u8]| hash_and_kind(name).is_some_and(|(hash, _)| *hash == *parts.hash);
+        names.iter().any(|name| is_of(name) && is_new(name))
+    };
+    found.retain(|parts| !has_new(parts));
+    error.map_or(Ok(found), Err)
 }
 
 /// Whether the name is one of a part or small file that has not got its name, or of a journal.

@@ -10,6 +10,7 @@ use std::{
     os::unix::fs::{PermissionsExt as _, symlink},
     path::Path,
     process::{Command, Output},
+    time::{Duration, SystemTime},
 };
 use tempfile::TempDir;
 
@@ -387,6 +388,31 @@ fn parts_of_files_that_are_gone_are_removed() {
     assert!(exists(), "a copy of another source may continue it");
     assert_eq!(fixture.copy(&["--delete"])["removed"], 0);
     assert!(!exists());
+}
+
+/// At a site, only the administrator could remove such parts by hand.
+#[test]
+fn old_parts_go_without_delete() {
+    let fixture = CopyFixture::new();
+    let part = |number: u32| format!("dst/sub/.longhaul-{number:032x}.part");
+    fs::create_dir(fixture.temp.path().join("src/sub")).unwrap();
+    fs::write(fixture.temp.path().join("src/sub/large"), vec![1; 5 << 20]).unwrap();
+    for (number, days) in [(1, 31), (2, 29)] {
+        fixture.write(&part(number));
+        let file = fs::File::options()
+            .write(true)
+            .open(fixture.temp.path().join(part(number)));
+        let time = SystemTime::now() - Duration::from_hours(days * 24);
+        file.unwrap().set_modified(time).unwrap();
+    }
+    let exists = |number| fixture.temp.path().join(part(number)).exists();
+    assert!(fixture.run("src", &["--dry-run"]).status.success() && exists(1));
+    for _ in 0..2 {
+        fixture.copy(&[]);
+        assert_eq!((exists(1), exists(2)), (false, true));
+        fixture.write(&part(3));
+    }
+    assert!(exists(3));
 }
 
 /// sshfs has other inode numbers after each mount, and no birth times.

@@ -12,6 +12,7 @@ use longhaul_store::{
     path::RelPath,
     root::{Failure, Root},
     tree::{
+        abandoned_parts,
         delete::{DeletionPlan, TreeDifference, list_removable, remove_all},
         filter::Filter,
         scan::ScanEnd,
@@ -27,6 +28,9 @@ use std::{
 
 pub(super) const CONTENTS_FOR_SINGLE_NAME: &str =
     "the source copies the contents of a directory, but the target names a single entry";
+
+/// Time for which an interrupted copy can be resumed, if other copies write in the same directory.
+const PART_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Removes entries, at once or into the trash, and their hashes.
 pub(super) struct Remover<'a> {
@@ -210,6 +214,21 @@ impl Target {
         let before = SystemTime::now().checked_sub(Duration::from_secs(seconds));
         let before = before.unwrap_or(SystemTime::UNIX_EPOCH);
         self.report_failures(&trash::remove_older(&self.root, before));
+    }
+
+    /// Removes parts that nobody has continued for [`PART_LIFETIME`], of files that the source may not have any more.
+    pub(super) fn remove_old_parts(&self, directories: &BTreeSet<Option<RelPath>>) {
+        let before = SystemTime::now().checked_sub(PART_LIFETIME);
+        let before = before.unwrap_or(SystemTime::UNIX_EPOCH);
+        for directory in directories {
+            // A directory that cannot be listed has been reported, or is a drop box.
+            let old = abandoned_parts::find_old(&self.root, directory.as_ref(), before);
+            let failures = old
+                .iter()
+                .flatten()
+                .filter_map(|parts| parts.remove(&self.root).err());
+            self.report_failures(&failures.collect::<Vec<_>>());
+        }
     }
 
     fn report_failures(&self, failures: &[Failure]) {

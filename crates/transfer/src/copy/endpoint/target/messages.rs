@@ -5,7 +5,7 @@ use super::{
     block_set::reduce_version,
     context::Target,
     extras::{CONTENTS_FOR_SINGLE_NAME, Remover},
-    large_file::{copied_outcome, describe_skipped},
+    large_file::{copied_outcome, describe_skipped, size},
     state::State,
 };
 use crate::{
@@ -20,6 +20,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use longhaul_command::{exit::Refusal, threads};
 use longhaul_scheduling::Stage;
 use longhaul_store::{
+    blocks::BLOCK_LEN,
     entry::{Entry, Kind},
     metadata::{Metadata, MetadataField, SkippedField},
     path::RelPath,
@@ -45,6 +46,9 @@ const DIRECTORY_XATTR_BYTES_MAX: u64 = 1 << 30;
 /// others fail as hard links.
 const REFUSED_NAMES_MAX: usize = 1 << 20;
 
+/// Maximum directories in which old parts are looked for: some 10 MB of paths.
+const DIRECTORIES_MAX: usize = 100_000;
+
 /// State of the message thread until the end of the session.
 struct EntryState<'a> {
     tree_writer: TreeWriter<'a>,
@@ -53,6 +57,8 @@ struct EntryState<'a> {
     /// Whether entries of another type are removed for those of the source.
     may_remove: bool,
     remover: Remover<'a>,
+    /// Directories of files of several blocks, which may have parts of interrupted copies.
+    large_file_directories: BTreeSet<Option<RelPath>>,
     /// Hard links, created last: the files must exist first.
     links: Vec<(u64, Entry)>,
     unreadable: u64,
@@ -88,6 +94,7 @@ impl Target {
             same_names: SameNames::new(&root, !self.options.dry_run),
             may_remove,
             remover,
+            large_file_directories: BTreeSet::new(),
             links: Vec::new(),
             unreadable: 0,
             refused: 0,
@@ -185,6 +192,9 @@ impl Target {
         if self.options.delete {
             self.remove_extras(entries.extras, &mut entries.remover, entries.unreadable);
         }
+        if !self.options.dry_run {
+            self.remove_old_parts(&entries.large_file_directories);
+        }
         let removed = entries.remover.removed;
         // Other workers still write in these directories; the session after all extents sets their metadata.
         let directories = match self.task {
@@ -260,6 +270,9 @@ impl Target {
             "the source announces more than allowed"
         );
         entries.extras.add_entry(&entry);
+        if size(&entry) > BLOCK_LEN && entries.large_file_directories.len() < DIRECTORIES_MAX {
+            entries.large_file_directories.insert(entry.path.parent());
+        }
         if let Some(other) = entries.same_names.find(&entry.path) {
             let why = format!(
                 "{}: not copied, because the target's file system takes this name for {other}",
