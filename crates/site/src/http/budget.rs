@@ -25,21 +25,24 @@ const READS_PER_TOKEN_MAX: usize = 2;
 /// respond, and each request then occupies a thread. There are some 500 threads for all exports.
 const OPENS_PER_EXPORT_MAX: usize = 32;
 
-/// Most files whose digests are computed at the same time.
-const DIGESTS_MAX: usize = 4;
+/// Most files whose digests are computed at the same time, in total and for one token.
+const DIGESTS_TOTAL_MAX: usize = 8;
+const DIGESTS_PER_TOKEN_MAX: usize = 2;
 
-/// Budget for listings, of all tokens or of one.
+/// Budget for listings and digests, of all tokens or of one.
 #[derive(Debug, Clone)]
-struct ListingBudget {
+struct ReadBudget {
     entries: Arc<Semaphore>,
     reads: Arc<Semaphore>,
+    digests: Arc<Semaphore>,
 }
 
-impl ListingBudget {
-    fn new(entries: usize, reads: usize) -> Self {
+impl ReadBudget {
+    fn new(entries: usize, reads: usize, digests: usize) -> Self {
         Self {
             entries: Arc::new(Semaphore::new(entries)),
             reads: Arc::new(Semaphore::new(reads)),
+            digests: Arc::new(Semaphore::new(digests)),
         }
     }
 }
@@ -47,19 +50,17 @@ impl ListingBudget {
 /// Budget of a process, in total, by token and by export.
 #[derive(Debug, Clone)]
 pub(super) struct RequestBudget {
-    all: ListingBudget,
-    per_token: Arc<Mutex<HashMap<String, ListingBudget>>>,
+    all: ReadBudget,
+    per_token: Arc<Mutex<HashMap<String, ReadBudget>>>,
     per_export: Arc<Mutex<HashMap<String, Arc<Semaphore>>>>,
-    digests: Arc<Semaphore>,
 }
 
 impl Default for RequestBudget {
     fn default() -> Self {
         Self {
-            all: ListingBudget::new(ENTRIES_TOTAL_MAX, READS_TOTAL_MAX),
+            all: ReadBudget::new(ENTRIES_TOTAL_MAX, READS_TOTAL_MAX, DIGESTS_TOTAL_MAX),
             per_token: Arc::default(),
             per_export: Arc::default(),
-            digests: Arc::new(Semaphore::new(DIGESTS_MAX)),
         }
     }
 }
@@ -124,13 +125,26 @@ impl RequestBudget {
     }
 
     /// Waits until a file may be read for its digests.
-    pub(super) async fn acquire_digest(&self) -> Option<OwnedSemaphorePermit> {
-        self.digests.clone().acquire_owned().await.ok()
+    pub(super) async fn acquire_digest(&self, token: &str) -> Option<Permits> {
+        let mine = self
+            .token_budget(token)
+            .digests
+            .acquire_owned()
+            .await
+            .ok()?;
+        let all = self.all.digests.clone().acquire_owned().await.ok()?;
+        Some([mine, all])
     }
 
-    fn token_budget(&self, token: &str) -> ListingBudget {
+    fn token_budget(&self, token: &str) -> ReadBudget {
         let mut per_token = self.per_token.lock();
-        let new = || ListingBudget::new(ENTRIES_PER_TOKEN_MAX, READS_PER_TOKEN_MAX);
+        let new = || {
+            ReadBudget::new(
+                ENTRIES_PER_TOKEN_MAX,
+                READS_PER_TOKEN_MAX,
+                DIGESTS_PER_TOKEN_MAX,
+            )
+        };
         let budget = per_token.entry(token.to_owned()).or_insert_with(new);
         budget.clone()
     }

@@ -28,6 +28,11 @@ use hyper::{
     Method, Request, StatusCode,
     header::{self, HeaderName, HeaderValue},
 };
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Longest time that a request waits for the digests of others.
+const DIGEST_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Headers that the site handles itself.
 const CONDITIONAL_HEADERS: [HeaderName; 6] = [
@@ -45,11 +50,14 @@ pub(super) async fn get(files: Files, target: &Target, request: Request<Bytes>) 
     if wanted.is_empty() {
         return respond(files, target, request).await;
     }
-    let (file, budget) = (open(&files, target).await, files.access.budget.clone());
+    let (file, access) = (open(&files, target).await, files.access.clone());
     let mut response = respond(files, target, request).await;
     if let Some(file) = file {
-        let _permit = budget.acquire_digest().await;
-        wanted.add(&mut response, file).await;
+        let permits = access.budget.acquire_digest(&access.token);
+        // A digest is only a wish. Without it, the client need not wait for others.
+        if let Ok(Some(_permits)) = timeout(DIGEST_WAIT_MAX, permits).await {
+            wanted.add(&mut response, file).await;
+        }
     }
     response
 }

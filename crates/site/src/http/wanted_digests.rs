@@ -10,10 +10,10 @@ use super::{
     },
     response::HttpResponse,
 };
-use dav_server::fs::FsResult;
+use dav_server::fs::{DavMetaData as _, FsResult};
 use hyper::{
     HeaderMap, StatusCode,
-    header::{HeaderName, HeaderValue},
+    header::{self, HeaderName, HeaderValue},
 };
 use std::{os::unix::fs::FileExt as _, sync::Arc};
 
@@ -66,15 +66,22 @@ impl WantedDigests {
         self.0.is_empty()
     }
 
-    /// Reads the file, and adds its digests to a successful response. A file that can't be read gets none: the body
-    /// shows the error.
+    /// Reads the file, and adds its digests to a successful response. A file that can't be read, or changes meanwhile,
+    /// gets none.
     pub(super) async fn add(mut self, response: &mut HttpResponse, file: Download) {
         match response.status() {
             StatusCode::OK => {}
             StatusCode::PARTIAL_CONTENT => self.0.retain(|wanted| wanted.field != CONTENT_DIGEST),
             _ => return,
         }
-        let Ok(digests) = self.read(file).await else {
+        let tag = file.meta().etag().map(|tag| format!("\"{tag}\""));
+        let sent = response.headers().get(header::ETAG);
+        let is_other = sent.is_some_and(|sent| tag.is_none_or(|tag| tag != *sent));
+        let digests = match is_other {
+            true => return,
+            false => self.read(file).await,
+        };
+        let Ok(Some(digests)) = digests else {
             return;
         };
         for Wanted {
@@ -93,15 +100,16 @@ impl WantedDigests {
         }
     }
 
-    /// Reads the file. Stops if the client closes its connection meanwhile.
-    async fn read(mut self, file: Download) -> FsResult<Self> {
+    /// Reads the file; `None` if it changes. Stops if the client closes its connection meanwhile.
+    async fn read(mut self, file: Download) -> FsResult<Option<Self>> {
         let (file, mut at, mut is_end) = (Arc::new(file), 0, false);
         while !is_end {
             let from = file.clone();
             (self, is_end) = blocking(move || self.read_at(&from, at)).await?;
             at += STEP;
         }
-        Ok(self)
+        let now = blocking(move || Ok((file.meta().etag(), file.current_meta()?.etag()))).await?;
+        Ok((now.0 == now.1).then_some(self))
     }
 
     /// Reads a step. Returns whether the file ends within it.

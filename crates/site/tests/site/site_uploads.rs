@@ -41,6 +41,21 @@ fn file_has_the_time_that_the_client_names() {
     assert!(!web.data("other").exists());
 }
 
+/// The inode of a replaced file is used again, and the client chooses the time.
+#[test]
+fn entity_tag_differs_for_each_version() {
+    let web = Web::new();
+    let mut tags = std::collections::HashSet::new();
+    for version in 0..6 {
+        let body = version.to_string();
+        let upload = ["-X", "PUT", "-d", &body, "-H", "X-OC-Mtime: 1000000"];
+        assert!(matches!(web.curl(&upload, "/data/file").0, 201 | 204));
+        let response = String::from_utf8(web.curl(&["-I"], "/data/file").1).unwrap();
+        let tag = response.lines().find(|line| line.starts_with("etag:"));
+        assert!(tags.insert(tag.unwrap().to_owned()), "{response}");
+    }
+}
+
 #[test]
 fn body_that_does_not_match_its_digest_is_not_stored() {
     let web = Web::new();

@@ -482,6 +482,19 @@ mod tests {
         assert!(!plain.differs(&now(&dir), false));
     }
 
+    /// XFS shows access control lists under these names, too.
+    #[test]
+    fn lists_of_xfs_are_no_attributes() {
+        let plain = Metadata::default();
+        let mut on_xfs = plain.clone();
+        on_xfs.xattrs = ["trusted.SGI_ACL_FILE", "trusted.SGI_ACL_DEFAULT"]
+            .map(|name| xattr(name, b"1"))
+            .into();
+        assert!(!plain.differs(&on_xfs, false) && !on_xfs.differs(&plain, false));
+        on_xfs.xattrs = vec![xattr("trusted.mine", b"1")];
+        assert!(!is_root() || plain.differs(&on_xfs, false));
+    }
+
     #[test]
     fn set_id_and_capabilities_survive_a_change_of_owner() {
         if !is_root() {

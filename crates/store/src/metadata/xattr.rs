@@ -77,10 +77,11 @@ pub(super) fn is_acl(name: &[u8]) -> bool {
 }
 
 /// Whether an attribute is copied. Labels of security modules and lists of network file systems are
-/// not: they have no meaning on another system, and would be reported for every file.
+/// not: they have no meaning on another system, and would be reported for every file. Nor are
+/// those that XFS makes of access control lists: to remove one is to remove the list.
 pub(super) fn is_copied(name: &[u8]) -> bool {
     name.starts_with(b"user.")
-        || name.starts_with(b"trusted.")
+        || name.starts_with(b"trusted.") && !name.starts_with(b"trusted.SGI_")
         || is_acl(name)
         || name == CAPABILITY
 }

@@ -280,6 +280,32 @@ fn changes_of_type_are_followed_with_delete() {
 
 /// The contents of such a directory count as removed.
 #[test]
+fn changes_of_type_are_planned_as_they_are_made() {
+    let fixture = CopyFixture::new();
+    for name in [
+        "src/stays",
+        "dst/stays",
+        "src/dir/new",
+        "dst/dir",
+        "src/file",
+    ] {
+        fixture.write(name);
+    }
+    for name in ["dst/file/a", "dst/file/b"] {
+        fixture.write(name);
+    }
+    fixture.refusal("src", &["--delete", "--dry-run", "--max-delete", "3"]);
+    let all = ["--delete", "--max-delete", "4"];
+    let planned = fixture.run("src", &[&all[..], &["--dry-run"]].concat());
+    assert!(planned.status.success(), "{planned:?}");
+    let text = String::from_utf8(planned.stdout).unwrap();
+    let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    assert_eq!(last["plan"]["remove"], 4, "{text}");
+    assert_eq!(fixture.copy(&all)["removed"], 4);
+    fixture.verify();
+}
+
+#[test]
 fn large_directory_does_not_make_way_for_a_file_by_accident() {
     let fixture = CopyFixture::new();
     fixture.write("src/data");

@@ -228,3 +228,32 @@ fn holes_are_neither_read_nor_counted_as_read() {
     file.write_all_at(b"!", 700_000_000_000).unwrap();
     assert_eq!(verify(&to).2, 1);
 }
+
+#[test]
+fn hard_links_keep_their_hash_when_the_first_name_goes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    fs::create_dir(&from).unwrap();
+    for name in ["b", "large"] {
+        let length = if name == "large" { BLOCK + 1 } else { 5 };
+        fs::write(from.join(name), vec![1; length]).unwrap();
+        fs::hard_link(from.join(name), from.join(format!("{name} link"))).unwrap();
+    }
+    copy(&[], &from.join(""), &to);
+    assert_eq!(verify(&to).1["unchanged"], 2);
+    // A name that the user added comes first.
+    fs::hard_link(to.join("b link"), to.join("a")).unwrap();
+    let (findings, totals, code) = verify(&to);
+    assert_eq!((&totals["unchanged"], code), (&3.into(), 0), "{findings:?}");
+    fs::remove_file(to.join("a")).unwrap();
+
+    for name in ["b", "large"] {
+        fs::remove_file(from.join(name)).unwrap();
+    }
+    copy(&["--delete"], &from.join(""), &to);
+    let (findings, totals, code) = verify(&to);
+    assert_eq!((findings.len(), code), (0, 0), "{findings:?}");
+    assert_eq!(totals["unchanged"], 2);
+    fs::write(to.join("b link"), "other").unwrap();
+    assert_eq!(verify(&to).2, 1);
+}

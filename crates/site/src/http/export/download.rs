@@ -40,8 +40,14 @@ impl Download {
         &self.file
     }
 
+    /// Metadata when the file was opened.
     pub(crate) fn meta(&self) -> &Meta {
         &self.meta
+    }
+
+    /// Metadata now.
+    pub(crate) fn current_meta(&self) -> FsResult<Meta> {
+        rustix::fs::fstat(&self.file).map(Meta::of).map_err(errno)
     }
 }
 

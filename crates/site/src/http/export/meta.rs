@@ -173,10 +173,14 @@ impl DavMetaData for Meta {
         Ok(self.is_file() && self.0.st_mode & 0o100 != 0)
     }
 
-    /// Returns the entity tag. It contains the inode, since a file may be replaced within one tick of the clock.
+    /// Returns the entity tag. It contains the inode, since a file may be replaced within one tick of the clock, and the
+    /// time of the last change, since clients choose the other time, and inodes are used again.
     fn etag(&self) -> Option<String> {
         let (inode, size) = (self.0.st_ino, self.len());
         let (seconds, nanos) = (self.0.st_mtime, self.0.st_mtime_nsec);
-        Some(format!("{inode:x}-{size:x}-{seconds:x}.{nanos:x}"))
+        let (changed, changed_nanos) = (self.0.st_ctime, self.0.st_ctime_nsec);
+        Some(format!(
+            "{inode:x}-{size:x}-{seconds:x}.{nanos:x}-{changed:x}.{changed_nanos:x}"
+        ))
     }
 }

@@ -154,7 +154,14 @@ impl<'a> Files<'a> {
             (Kind::File { .. }, Some(_)) => finding(FindingKind::Differs("different size".into())),
             (Kind::File { .. }, None) => finding(FindingKind::Unknown),
             // The file is read under its first name.
-            (Kind::HardLink { to }, _) if self.known_hashes.lookup(to.as_bytes()).is_some() => {
+            (Kind::HardLink { to }, own)
+                if self
+                    .known_hashes
+                    .lookup(to.as_bytes())
+                    .is_some_and(|first| {
+                        own.is_none_or(|own| (own.hash, own.size) == (first.hash, first.size))
+                    }) =>
+            {
                 ScanStep::Nothing
             }
             (Kind::HardLink { .. }, None) if !self.sources[source].is_file(&entry.path) => {
@@ -163,7 +170,12 @@ impl<'a> Files<'a> {
             (Kind::HardLink { .. }, Some(_)) if !self.sources[source].is_file(&entry.path) => {
                 finding(FindingKind::Differs("not a file any more".into()))
             }
-            (Kind::HardLink { .. }, _) => finding(FindingKind::Unknown),
+            (Kind::HardLink { .. }, Some(_)) => match self.sources[source].reread(&entry.path) {
+                // The first name has no hash, or another.
+                Ok(file) => self.classify(file, source),
+                Err(failure) => unreadable(&failure),
+            },
+            (Kind::HardLink { .. }, None) => finding(FindingKind::Unknown),
             (_, Some(_)) => finding(FindingKind::Differs("not a file any more".into())),
             (_, None) => ScanStep::Nothing,
         }

@@ -3,12 +3,13 @@
 
 use super::{context::Target, deletion_limit::Removal, stale_hashes::StaleHashes};
 use crate::protocol::{
-    message::{self, SourceMsg},
+    message::{self, Outcome, SourceMsg},
     report::Report,
 };
 use anyhow::{Context as _, Result, bail};
 use longhaul_command::exit::Refusal;
 use longhaul_store::{
+    entry::{Entry, Kind},
     path::RelPath,
     root::{Failure, Root},
     tree::{
@@ -17,6 +18,7 @@ use longhaul_store::{
         filter::Filter,
         scan::ScanEnd,
         trash::{self, Trash},
+        writer::WriteOutcome,
     },
 };
 use rustix::fs::FileType;
@@ -39,6 +41,8 @@ pub(super) struct Remover<'a> {
     pub(super) hashes: StaleHashes,
     /// Number of entries removed so far.
     pub(super) removed: u64,
+    /// Entries that would make way for others, in a dry run.
+    planned: BTreeSet<RelPath>,
 }
 
 impl<'a> Remover<'a> {
@@ -49,6 +53,7 @@ impl<'a> Remover<'a> {
             trash: Trash::new(root, SystemTime::now()),
             hashes: StaleHashes::default(),
             removed: 0,
+            planned: BTreeSet::new(),
         }
     }
 }
@@ -83,7 +88,7 @@ impl Target {
         let Ok(mut extras) = plan.finish(scan_end(unreadable)) else {
             return Ok(false);
         };
-        extras.found.extend(replaced.iter().cloned());
+        add_replaced(&mut extras, &replaced);
         if let Some(why) = self.refusal(&extras, filter) {
             return Err(Refusal::usage(format!(
                 "nothing is copied or removed: {why}"
@@ -142,13 +147,15 @@ impl Target {
         unreadable: u64,
     ) {
         let filter = remover.filter;
-        let extras = match plan.finish(scan_end(unreadable)) {
+        let mut extras = match plan.finish(scan_end(unreadable)) {
             Ok(extras) => extras,
             Err(why) => {
                 self.reporter.send_problem(why.to_string());
                 return;
             }
         };
+        let only_extra = extras.found.clone();
+        add_replaced(&mut extras, &remover.planned);
         let refusal = self.refusal(&extras, filter);
         // The source, or the target, has changed since the plan.
         if let (Some(why), false) = (&refusal, self.options.dry_run) {
@@ -157,7 +164,7 @@ impl Target {
         }
         self.report_failures(&extras.failures);
         if self.options.dry_run {
-            let found = extras.found.iter();
+            let found = only_extra.iter();
             remover.removed += found
                 .map(|path| self.plan_removal(filter, path))
                 .sum::<u64>();
@@ -206,6 +213,28 @@ impl Target {
         }
     }
 
+    /// Plans an entry in the place of another type, or below it; returns its outcome. `None` if nothing is in the way.
+    pub(super) fn plan_replacement(
+        &self,
+        remover: &mut Remover<'_>,
+        entry: &Entry,
+    ) -> Option<Outcome> {
+        let mut above = std::iter::successors(entry.path.parent(), RelPath::parent);
+        let is_below = above.any(|path| remover.planned.contains(&path));
+        if !is_below {
+            if !self.is_in_the_way(&entry.path, entry.kind == Kind::Directory) {
+                return None;
+            }
+            remover.removed += self.plan_removal(remover.filter, &entry.path);
+            remover.planned.insert(entry.path.clone());
+        }
+        let written = match entry.kind {
+            Kind::File { .. } => WriteOutcome::Transfer,
+            _ => WriteOutcome::Changed,
+        };
+        Some(self.plan_entry(entry, &written))
+    }
+
     /// Removes from the trash what earlier copies put there, if it is old enough.
     fn empty_trash(&self) {
         let Some(seconds) = self.options.trash_s else {
@@ -236,6 +265,15 @@ impl Target {
             self.report_failure(failure.to_string());
         }
     }
+}
+
+/// Counts entries that make way for others as removed.
+fn add_replaced(extras: &mut TreeDifference, replaced: &BTreeSet<RelPath>) {
+    extras.found.extend(replaced.iter().cloned());
+    extras.common = extras.common.saturating_sub(replaced.len() as u64);
+    // What is no directory yet cannot be listed.
+    let is_planned = |failure: &Failure| failure.path().is_some_and(|path| replaced.contains(path));
+    extras.failures.retain(|failure| !is_planned(failure));
 }
 
 fn scan_end(unreadable: u64) -> ScanEnd {

@@ -6,6 +6,7 @@ use super::{
     context::Target,
     extras::{CONTENTS_FOR_SINGLE_NAME, Remover},
     large_file::{copied_outcome, describe_skipped, size},
+    link_hashes::{Link, link},
     state::State,
 };
 use crate::{
@@ -185,8 +186,13 @@ impl Target {
         if !self.shared.read(State::has_only_links_left) {
             bail!("the source closed the connection");
         }
-        for (number, entry) in std::mem::take(&mut entries.links) {
+        let links = std::mem::take(&mut entries.links);
+        let names: Vec<Link> = links.iter().filter_map(|(_, entry)| link(entry)).collect();
+        for (number, entry) in links {
             self.write_entry(&mut entries, number, entry, Portion::Whole);
+        }
+        if !self.options.dry_run {
+            self.record_link_hashes(&names);
         }
         let failed = self.counters.snapshot().failed;
         if self.options.delete {
@@ -350,6 +356,12 @@ impl Target {
         entry: Entry,
         portion: Portion,
     ) {
+        if self.options.dry_run
+            && self.options.delete
+            && let Some(outcome) = self.plan_replacement(&mut entries.remover, &entry)
+        {
+            return self.complete(number, &entry.path, outcome);
+        }
         let is_directory = entry.kind == Kind::Directory;
         if entries.may_remove && self.is_in_the_way(&entry.path, is_directory) {
             let place = BTreeSet::from([entry.path.clone()]);

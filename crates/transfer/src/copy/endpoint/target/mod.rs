@@ -12,6 +12,7 @@ mod dry_run;
 mod extras;
 mod file_pieces;
 mod large_file;
+mod link_hashes;
 mod messages;
 mod other_version;
 pub(super) mod session;
