@@ -42,6 +42,7 @@ mod bridge;
 mod config;
 mod daemon;
 mod export_identity;
+mod export_mounts;
 mod exports;
 #[cfg(feature = "webdav")]
 mod http;

@@ -8,7 +8,7 @@
 
 use super::{
     config::{Export, MirrorConfig, own_program},
-    export_identity,
+    export_identity, export_mounts,
     listener::accept::ShutdownSignal,
     record::Record,
     record_writer::RecordWriter,
@@ -17,7 +17,8 @@ use anyhow::{Context as _, Result, bail};
 use longhaul_store::root::Root;
 use serde::Deserialize;
 use std::{
-    collections::BTreeMap, ffi::OsString, path::PathBuf, process::Stdio, sync::Arc, time::Duration,
+    collections::BTreeMap, os::fd::AsRawFd as _, path::PathBuf, process::Stdio, sync::Arc,
+    time::Duration,
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
@@ -116,12 +117,14 @@ async fn run_copy(mirror_config: &MirrorConfig) -> Result<CopyReport> {
     let display = || mirror_config.directory.display().to_string();
     let root = Root::open_without_links(&mirror_config.directory).with_context(display)?;
     if let Some(deletion) = &mirror_config.deletion {
-        export_identity::check(&deletion.state, &mirror_config.export, &root)?;
+        let export = &mirror_config.export;
+        export_identity::check(&deletion.state, export, &root)?;
+        export_mounts::check(&deletion.state, export, &mirror_config.directory)?;
     }
-    // The slash copies the contents, not the directory itself.
-    let mut directory = OsString::from(&mirror_config.directory);
-    directory.push("/");
+    let directory = root.open_dir(None)?;
     let mut command = own_program();
+    // The directory that was checked, whatever is mounted at its path by now.
+    command.current_dir(format!("/proc/self/fd/{}", directory.as_raw_fd()));
     command.args(["copy", "--json", "--quiet", "--attended"]);
     if let Some(deletion) = &mirror_config.deletion {
         command.arg("--delete");
@@ -132,7 +135,8 @@ async fn run_copy(mirror_config: &MirrorConfig) -> Result<CopyReport> {
             command.args(["--trash", &time.exact()]);
         }
     }
-    command.arg(directory).arg(&mirror_config.target);
+    // The slash copies the contents, not the directory itself.
+    command.arg("./").arg(&mirror_config.target);
     command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
