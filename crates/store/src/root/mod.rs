@@ -286,13 +286,7 @@ impl Root {
 
     /// Opens the top, to read or set its metadata.
     pub(crate) fn top_handle(&self) -> Result<Handle, Failure> {
-        let fd = self.open_dir(None)?;
-        let stat = fs::fstat(&fd).map_err(Failure::at(None, "access"))?;
-        Ok(Handle {
-            fd,
-            stat,
-            unreadable: None,
-        })
+        open_handle(self.directories.top().as_fd(), b".").map_err(Failure::at(None, "access"))
     }
 
     /// Makes a directory of this user readable and writable, so that entries can be created in it.

@@ -41,6 +41,19 @@ pub(super) fn find(
     found.into_iter().map(of_hash).collect()
 }
 
+/// Finds all parts in a directory, also those in use. Pieces of a distributed tree are none.
+///
+/// # Errors
+/// The directory cannot be listed.
+pub fn find_all(
+    root: &Root,
+    directory: Option<&RelPath>,
+) -> Result<BTreeSet<AbandonedParts>, Failure> {
+    let (names, error) = root.list(directory)?;
+    let found = find(directory, &names, &HashSet::new());
+    error.map_or(Ok(found.into_iter().collect()), Err)
+}
+
 /// Finds parts in a directory that nobody has written since a time. Pieces of a distributed tree are none.
 ///
 /// # Errors
@@ -95,6 +108,15 @@ fn hashes_of(names: &HashSet<Box<[u8]>>) -> HashSet<Vec<u8>> {
 }
 
 impl AbandonedParts {
+    /// Returns those of a file whose copy was interrupted.
+    #[must_use]
+    pub fn of_file(path: &RelPath) -> Self {
+        Self {
+            directory: path.parent(),
+            hash: name_hash(path.name()).as_bytes().into(),
+        }
+    }
+
     pub(super) fn directory(&self) -> Option<&RelPath> {
         self.directory.as_ref()
     }
@@ -123,7 +145,10 @@ impl AbandonedParts {
     }
 
     /// Path of their part.
-    fn path(&self) -> Result<RelPath, Failure> {
+    ///
+    /// # Errors
+    /// It is too long.
+    pub fn path(&self) -> Result<RelPath, Failure> {
         let name = internal_name_of(&self.hash, "part");
         Ok(match &self.directory {
             Some(directory) => directory.join(&name)?,

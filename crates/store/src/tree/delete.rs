@@ -33,7 +33,9 @@ use std::collections::{BTreeSet, HashSet};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DeletionRefused {
     /// Entries missing from the scan may exist at the source.
-    #[error("nothing is deleted, because {0} entries at the source could not be read")]
+    #[error(
+        "nothing is deleted, because not all entries at the source could be read (errors: {0})"
+    )]
     Failures(u64),
     /// The scan did not reach its end.
     #[error("nothing is deleted, because the source was not read to its end")]

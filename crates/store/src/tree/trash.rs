@@ -49,6 +49,7 @@ impl<'a> Trash<'a> {
         let listed = |path: &RelPath| removable.push(path.clone());
         let mut failures = list_removable(self.root, filter, path, listed);
         let (mut gone, mut last): (u64, Option<(&RelPath, bool)>) = (0, None);
+        let mut emptied = Vec::new();
         // Directories come after their contents.
         for path in removable.iter().rev() {
             let is_below = |(top, _): &(&RelPath, bool)| path.strip_prefix(top).is_some();
@@ -57,23 +58,74 @@ impl<'a> Trash<'a> {
                 continue;
             }
             let moved = self.move_here(path);
+            if moved.as_ref().is_err_and(is_across) && self.root.is_dir(path) {
+                // overlayfs moves files out of the lower layer, but no directories.
+                emptied.push(path);
+                continue;
+            }
             gone += u64::from(moved.is_ok());
             last = Some((path, moved.is_ok()));
             failures.extend(moved.err());
         }
+        for directory in emptied.into_iter().rev() {
+            let removed = self.remove_emptied(directory);
+            gone += u64::from(removed.is_ok());
+            failures.extend(removed.err());
+        }
+        if !failures.is_empty() {
+            self.remove_unused(path);
+        }
         (gone, failures)
     }
 
+    /// Removes a directory whose contents were moved. The trash gets one like it, if it had none.
+    fn remove_emptied(&mut self, directory: &RelPath) -> Result<(), Failure> {
+        let place = self.directory()?.join_path(directory)?;
+        self.make_parents(directory)?;
+        make_dir_like(self.root, &place, directory)?;
+        self.root
+            .remove_dir(directory)
+            .map_err(|failure| match failure.errno() {
+                // What stayed there has been reported.
+                Some(Errno::NOTEMPTY) => not_movable(directory, Errno::XDEV),
+                _ => failure,
+            })
+    }
+
+    /// Removes directories that were made for what could not be moved.
+    fn remove_unused(&mut self, path: &RelPath) {
+        let Some(own) = self.directory.clone() else {
+            return;
+        };
+        let all = std::iter::successors(Some(path.clone()), RelPath::parent);
+        for place in all.filter_map(|path| own.join_path(&path).ok()) {
+            let _in_use = self.root.remove_dir(&place);
+        }
+        if self.root.remove_dir(&own).is_ok() {
+            self.directory = None;
+        }
+    }
+
     fn move_here(&mut self, path: &RelPath) -> Result<(), Failure> {
+        self.make_parents(path)?;
+        let place = self.directory()?.join_path(path)?;
+        self.root.make_writable(path.parent().as_ref())?;
+        self.root
+            .rename(path, &place)
+            .map_err(|failure| match failure.errno() {
+                Some(errno @ (Errno::XDEV | Errno::BUSY)) => not_movable(path, errno),
+                _ => failure,
+            })
+    }
+
+    fn make_parents(&mut self, path: &RelPath) -> Result<(), Failure> {
         let own = self.directory()?.clone();
         let parents = std::iter::successors(path.parent(), RelPath::parent);
         let parents: Vec<RelPath> = parents.collect();
         for parent in parents.iter().rev() {
             make_dir_like(self.root, &own.join_path(parent)?, parent)?;
         }
-        let place = own.join_path(path)?;
-        self.root.make_writable(path.parent().as_ref())?;
-        self.root.rename(path, &place)
+        Ok(())
     }
 
     /// Returns the directory of this copy. It is made first.
@@ -104,6 +156,22 @@ impl<'a> Trash<'a> {
             }
         }
     }
+}
+
+/// Failure of an entry that cannot be moved into the trash: on another file system, or a mount point.
+fn not_movable(path: &RelPath, errno: Errno) -> Failure {
+    Failure::System {
+        path: Some(path.clone()),
+        action: match errno {
+            Errno::BUSY => "move it into the trash (is a file system mounted there?)",
+            _ => "move it into the trash on another file system (without --trash it is removed)",
+        },
+        errno,
+    }
+}
+
+fn is_across(failure: &Failure) -> bool {
+    failure.errno() == Some(Errno::XDEV)
 }
 
 /// Makes a directory, unless it is there. A new one is passed to `prepare`.

@@ -244,6 +244,37 @@ fn trash_keeps_what_was_removed() {
     fixture.refusal("src", &["--trash", "1h"]);
 }
 
+/// overlayfs renames no directories of its lower layer. A subvolume is another file system.
+#[test]
+fn directories_that_cannot_be_renamed_go_to_the_trash_with_their_contents() {
+    let fixture = CopyFixture::mounted(&["layers"]);
+    for name in ["src/stays", "dst/stays", "dst/dir/a", "dst/dir/sub/b"] {
+        fixture.write(name);
+    }
+    let delete = ["--delete", "--max-delete", "9", "--trash", "1h"];
+    assert_eq!(fixture.copy(&delete)["removed"], 4);
+    assert_eq!(fixture.target(), ["stays"]);
+    let trash = fixture.temp.path().join("dst/.longhaul-trash");
+    let kept = || {
+        fs::read_dir(&trash)
+            .unwrap()
+            .map(|time| time.unwrap().path())
+    };
+    let kept_now: Vec<_> = kept().collect();
+    let paths: Vec<_> = listing(&kept_now[0]).into_keys().collect();
+    assert_eq!(paths, ["dir", "dir/a", "dir/sub", "dir/sub/b"]);
+
+    fixture.write("dst/new/other layer");
+    let output = fixture.run("src", &delete);
+    assert_eq!(output.status.code(), Some(1));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        errors.contains("new/other layer: cannot move it into the trash on another"),
+        "{errors}"
+    );
+    assert!(fixture.target().contains(&"new/other layer".to_owned()));
+}
+
 /// With --delete, an entry of another type makes way, as with rsync. Without it, it stays.
 #[test]
 fn changes_of_type_are_followed_with_delete() {

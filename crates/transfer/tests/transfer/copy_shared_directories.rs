@@ -85,4 +85,11 @@ fn drop_box_takes_files_of_users_who_may_not_list_it() {
     fs::create_dir(&tree).unwrap();
     fs::write(tree.join("in"), "contents").unwrap();
     assert_copied(&run(USERS[1], &[&tree, &shared]), &shared.join("tree/in"));
+    // Its contents, twice.
+    for _ in 0..2 {
+        assert_copied(
+            &run(USERS[1], &[&tree.join(""), &shared]),
+            &shared.join("in"),
+        );
+    }
 }

@@ -257,3 +257,27 @@ fn hard_links_keep_their_hash_when_the_first_name_goes() {
     fs::write(to.join("b link"), "other").unwrap();
     assert_eq!(verify(&to).2, 1);
 }
+
+/// The state that a kill leaves: hashes are recorded before files get their names.
+#[test]
+fn files_of_an_interrupted_copy_are_called_unfinished() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    make_tree(&from);
+    copy(&[], &from.join(""), &to);
+    let part = |name: &str, kind: &str| {
+        let hash = &blake3::hash(name.as_bytes()).to_hex()[..32];
+        format!(".longhaul-{hash}.{kind}")
+    };
+    fs::remove_file(to.join("kept")).unwrap();
+    fs::write(to.join(part("kept", "whole")), "").unwrap();
+    fs::write(to.join("dir/1"), "2").unwrap();
+    fs::write(to.join("dir").join(part("1", "whole")), "").unwrap();
+    fs::write(to.join("dir").join(part("not yet", "part")), "").unwrap();
+    let (findings, totals, code) = verify(&to);
+    let unfinished = "unfinished its copy was interrupted, or is running: run it again";
+    let new = format!("dir/{}", part("not yet", "part"));
+    let wanted = ["kept", "dir/1", &new].map(|path| (path.to_owned(), unfinished.to_owned()));
+    assert_eq!(findings, BTreeMap::from(wanted));
+    assert_eq!((&totals["unfinished"], code), (&3.into(), 1));
+}

@@ -395,8 +395,8 @@ Examples:
 
 /// Reads the copied files of a directory, and compares them with the recorded hashes.
 ///
-/// All CPUs are used. The exit code is 1 if a file differs, is missing or cannot be read. A file without a recorded hash,
-/// as after --hash off, is printed as unknown, and does not change the exit code.
+/// All CPUs are used. The exit code is 1 if a file differs, is missing, unfinished or cannot be read. A file without a
+/// recorded hash, as after --hash off, is printed as unknown, and does not change the exit code.
 #[derive(Debug, clap::Args)]
 #[command(after_help = VERIFY_EXAMPLES)]
 pub(crate) struct Verify {

@@ -29,6 +29,9 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Time that the second endpoint may take to finish after the first.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Time after the end of a session in which the reason may arrive.
+const REFUSAL_TIMEOUT: Duration = Duration::from_millis(500);
+
 /// Report of an endpoint, or `None` after its end.
 pub(crate) type EndpointReport = (Role, Option<Report>);
 
@@ -131,8 +134,25 @@ pub(crate) fn follow_session(
             Ok((role, Some(report))) => sink.receive(role, add_endpoint(report, role, hosts))?,
         }
     };
+    // The other endpoint may only see the end of a connection.
+    if let Some(why) = await_refusal(from) {
+        return Err(Refusal::usage(why));
+    }
     let gained = sink.gained();
     Ok(SessionOutcome::Broken { why, gained })
+}
+
+/// Waits a moment for an endpoint that refuses.
+fn await_refusal(from: &Receiver<EndpointReport>) -> Option<String> {
+    let deadline = Instant::now() + REFUSAL_TIMEOUT;
+    loop {
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        match from.recv_timeout(remaining) {
+            Ok((_, Some(Report::Refused(why)))) => return Some(why),
+            Ok(_) => {}
+            Err(_) => return None,
+        }
+    }
 }
 
 /// Adds the endpoint to a problem. Paths in the problem are those in the copy.

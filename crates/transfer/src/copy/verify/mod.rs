@@ -24,11 +24,11 @@ pub(super) fn run(dir: &Path, json: bool) -> Result<()> {
     match report.print_totals()? {
         0 => Ok(()),
         1 => bail!(
-            "{}: 1 file differs, is missing or cannot be read",
+            "{}: 1 file differs, is missing, unfinished or cannot be read",
             dir.display()
         ),
         bad => bail!(
-            "{}: {bad} files differ, are missing or cannot be read",
+            "{}: {bad} files differ, are missing, unfinished or cannot be read",
             dir.display()
         ),
     }

@@ -66,6 +66,10 @@ impl<'a> ReaderPool<'a> {
                 scope.spawn(|| self.run_reader());
             }
         });
+        let mut queue = self.queue.lock();
+        while let Some(finding) = queue.files.take_part() {
+            self.report.lock().report_finding(&finding);
+        }
     }
 
     fn run_reader(&self) {
@@ -73,7 +77,8 @@ impl<'a> ReaderPool<'a> {
         while let Some((in_progress, index)) = self.next_block() {
             let hash = self.hash(&in_progress, index, &mut buffer);
             if let Some(result) = in_progress.add_hash(index, hash) {
-                self.report_result(&in_progress, result);
+                let files = &mut self.queue.lock().files;
+                self.report_result(files, &in_progress, result);
             }
         }
     }
@@ -94,14 +99,19 @@ impl<'a> ReaderPool<'a> {
         content.hash(blocks, index).map_err(io::Error::other)
     }
 
-    fn report_result(&self, in_progress: &FileInProgress, result: Result<(), FindingKind>) {
-        let mut report = self.report.lock();
+    fn report_result(
+        &self,
+        files: &mut Files<'_>,
+        in_progress: &FileInProgress,
+        result: Result<(), FindingKind>,
+    ) {
         match result {
-            Ok(()) => report.count_unchanged(),
-            Err(kind) => report.report_finding(&Finding {
-                path: in_progress.file.path.as_bytes().to_vec(),
-                kind,
-            }),
+            Ok(()) => self.report.lock().count_unchanged(),
+            Err(kind) => {
+                let path = in_progress.file.path.as_bytes().to_vec();
+                let finding = files.explain(Finding { path, kind });
+                self.report.lock().report_finding(&finding);
+            }
         }
     }
 
@@ -114,7 +124,10 @@ impl<'a> ReaderPool<'a> {
             }
             match queue.files.next()? {
                 ScanStep::File(file) => self.open_next(&mut queue, file),
-                ScanStep::Finding(finding) => self.report.lock().report_finding(&finding),
+                ScanStep::Finding(finding) => {
+                    let finding = queue.files.explain(finding);
+                    self.report.lock().report_finding(&finding);
+                }
                 ScanStep::Nothing => {}
             }
         }
@@ -130,7 +143,10 @@ impl<'a> ReaderPool<'a> {
                     .flatten()
                     .peekable();
                 match blocks.peek() {
-                    None => self.report_result(&in_progress, in_progress.result(&[])),
+                    None => {
+                        let result = in_progress.result(&[]);
+                        self.report_result(&mut queue.files, &in_progress, result);
+                    }
                     Some(_) => queue.current = Some((Arc::new(in_progress), blocks)),
                 }
             }

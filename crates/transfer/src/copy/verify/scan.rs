@@ -10,8 +10,9 @@ use longhaul_store::{
     metadata::Time,
     path::{Printable, RelPath},
     piece,
-    root::Failure,
+    root::{Failure, Root},
     tree::{
+        abandoned_parts::{self, AbandonedParts},
         filter::Filter,
         scan::{Options, Scan, ScanItem, Source, SourceError},
     },
@@ -45,6 +46,8 @@ pub(super) enum FindingKind {
     Missing,
     /// A file has no record.
     Unknown,
+    /// A copy of it was interrupted, or is running.
+    Unfinished,
     /// A file or directory cannot be read, for this reason.
     Unreadable(String),
 }
@@ -118,6 +121,9 @@ pub(super) struct Files<'a> {
     known_hashes: &'a KnownHashes,
     /// Paths with a record that the scan has not found yet.
     missing: BTreeSet<&'a [u8]>,
+    root: Root,
+    /// Parts in the directories that were scanned, and that no finding has explained yet.
+    parts: BTreeSet<AbandonedParts>,
 }
 
 impl<'a> Files<'a> {
@@ -125,12 +131,41 @@ impl<'a> Files<'a> {
         // The trailing slash selects the contents of the directory.
         let source = Source::open(&top.join(""))?;
         let scan = Scan::new([source], Filter::default(), Options::default())?;
+        let root = Root::open(top).map_err(|error| SourceError::Open {
+            path: top.to_owned(),
+            error,
+        })?;
         Ok(Self {
+            parts: abandoned_parts::find_all(&root, None).unwrap_or_default(),
+            root,
             sources: scan.sources().clone(),
             scan,
             known_hashes,
             missing: known_hashes.iter().map(|(path, _)| path).collect(),
         })
+    }
+
+    /// Returns the finding, or that the file's copy is unfinished if it has a part.
+    pub(super) fn explain(&mut self, finding: Finding) -> Finding {
+        let is_of_copy = matches!(
+            finding.kind,
+            FindingKind::Differs(_) | FindingKind::Missing | FindingKind::Unknown
+        );
+        let parts = RelPath::parse(&finding.path).map(|path| AbandonedParts::of_file(&path));
+        match is_of_copy && parts.is_ok_and(|parts| self.parts.remove(&parts)) {
+            true => Finding {
+                kind: FindingKind::Unfinished,
+                ..finding
+            },
+            false => finding,
+        }
+    }
+
+    /// Takes a part that no finding has explained.
+    pub(super) fn take_part(&mut self) -> Option<Finding> {
+        let path = self.parts.pop_first()?.path().ok()?.as_bytes().to_vec();
+        let kind = FindingKind::Unfinished;
+        Some(Finding { path, kind })
     }
 
     /// Compares an entry with its record.
@@ -201,7 +236,14 @@ impl Iterator for Files<'_> {
 
     fn next(&mut self) -> Option<ScanStep> {
         match self.scan.next() {
-            Some(ScanItem::Entry { source, entry, .. }) => Some(self.classify(entry, source)),
+            Some(ScanItem::Entry { source, entry, .. }) => {
+                if entry.kind == Kind::Directory {
+                    // A directory that cannot be listed is a finding of the scan.
+                    let parts = abandoned_parts::find_all(&self.root, Some(&entry.path));
+                    self.parts.extend(parts.unwrap_or_default());
+                }
+                Some(self.classify(entry, source))
+            }
             Some(ScanItem::Failed(failure) | ScanItem::SourceFailed { failure, .. }) => {
                 Some(unreadable(&failure))
             }

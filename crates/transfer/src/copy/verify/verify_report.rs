@@ -35,6 +35,7 @@ struct Totals {
     unchanged: u64,
     differ: u64,
     missing: u64,
+    unfinished: u64,
     unknown: u64,
     unreadable: u64,
     /// Bytes that were read.
@@ -83,6 +84,7 @@ impl VerifyReport {
         let count = match found.kind {
             FindingKind::Differs(_) => &mut self.totals.differ,
             FindingKind::Missing => &mut self.totals.missing,
+            FindingKind::Unfinished => &mut self.totals.unfinished,
             FindingKind::Unknown => &mut self.totals.unknown,
             FindingKind::Unreadable(_) => &mut self.totals.unreadable,
         };
@@ -94,7 +96,7 @@ impl VerifyReport {
         });
     }
 
-    /// Prints the totals, and returns the number of files that differ, are missing or cannot be read.
+    /// Prints the totals, and returns the number of files that differ, are missing, unfinished or cannot be read.
     pub(super) fn print_totals(mut self) -> Result<u64> {
         self.bar.finish_and_clear();
         let totals = &mut self.totals;
@@ -103,7 +105,7 @@ impl VerifyReport {
             true => outln!("{}", serde_json::to_string(totals)?),
             false => outln!("{totals}"),
         }
-        Ok(totals.differ + totals.missing + totals.unreadable)
+        Ok(totals.differ + totals.missing + totals.unfinished + totals.unreadable)
     }
 }
 
@@ -122,6 +124,10 @@ impl FindingKind {
         match self {
             Self::Differs(why) => ("differs", Some(why)),
             Self::Missing => ("missing", None),
+            Self::Unfinished => (
+                "unfinished",
+                Some("its copy was interrupted, or is running: run it again"),
+            ),
             Self::Unknown => ("unknown", None),
             Self::Unreadable(why) => ("unreadable", Some(why)),
         }
@@ -145,6 +151,7 @@ impl fmt::Display for Totals {
         for (count, what) in [
             (self.differ, "differ"),
             (self.missing, "missing"),
+            (self.unfinished, "unfinished"),
             (self.unreadable, "unreadable"),
             (self.unknown, "unknown"),
         ] {

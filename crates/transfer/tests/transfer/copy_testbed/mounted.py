@@ -4,7 +4,8 @@
     mounted.py DIRECTORY MOUNTPOINT [QUIRK...]
 
 Quirks: fold (names ignore case), nfd (names are stored decomposed), no-links (no hard links),
-two-seconds (times in steps of two seconds, as FAT has them). Extended attributes are not supported.
+two-seconds (times in steps of two seconds, as FAT has them), layers (no directory can be renamed, as on overlayfs, nor what is
+called "other layer"). Extended attributes are not supported.
 Inode numbers are FUSE's own: one for each name, and others after each mount.
 """
 import errno
@@ -67,6 +68,8 @@ class Mounted(Operations):
 
     def rename(self, old, new):
         source, target = stored(old), stored(new)
+        if "layers" in QUIRKS and (os.path.isdir(source) or os.path.basename(source) == "other layer"):
+            raise OSError(errno.EXDEV, "")
         wanted = os.path.join(os.path.dirname(target), stored_name(new))
         if source != target and os.path.lexists(target):
             os.replace(source, target)

@@ -34,7 +34,7 @@ use longhaul_store::{
     },
     vfs::sync_file_system,
 };
-use rustix::fs::FileType;
+use rustix::{fs::FileType, io::Errno};
 use std::{
     collections::{BTreeSet, HashSet},
     os::fd::AsFd as _,
@@ -418,7 +418,13 @@ impl Target {
                 Some(outcome) => outcome,
                 None => return self.request_file(number, entry, portion),
             },
-            Err(failure) => Outcome::Failed(failure.to_string()),
+            Err(failure) => Outcome::Failed(match (&entry.kind, failure.errno()) {
+                (
+                    Kind::HardLink { .. },
+                    Some(Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK | Errno::NOSYS),
+                ) => format!("{failure} (--no-hard-links copies each name as a file)"),
+                _ => failure.to_string(),
+            }),
         };
         self.complete(number, &entry.path, outcome);
     }
