@@ -106,7 +106,7 @@ async fn execute(
         false => files,
     };
     if request.method() == Method::PUT {
-        return entry.finish(put(files, request).await);
+        return entry.finish(put(files, &target, request).await);
     }
     let request = match collect_body(request).await {
         Ok(request) => request,
@@ -124,14 +124,23 @@ async fn execute(
 }
 
 /// Stores a file, on the terms that the client names.
-async fn put(files: Files, request: Request<RequestBody>) -> HttpResponse {
+async fn put(files: Files, target: &Target, request: Request<RequestBody>) -> HttpResponse {
     let terms = match Terms::of(request.headers()) {
         Ok(terms) => terms,
         Err((status, why)) => return text_response(status, why),
     };
-    let has_time = terms.modified.is_some();
+    let (wanted, stored) = (terms.modified, files.clone());
     let mut response = handle(files.with_terms(terms), request).await;
-    if has_time && response.status().is_success() {
+    // dav-server's response if the body ends early.
+    if response.status() == StatusCode::BAD_GATEWAY {
+        return text_response(StatusCode::BAD_REQUEST, "the body is incomplete");
+    }
+    // Some file systems keep no time so far away.
+    if wanted.is_some()
+        && response.status().is_success()
+        && let Ok(meta) = stored.stat(target.path.clone()).await
+        && wanted == Some(meta.modified_s())
+    {
         let accepted = HeaderValue::from_static("accepted");
         response.headers_mut().insert(MODIFIED, accepted);
     }

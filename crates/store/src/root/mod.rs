@@ -15,7 +15,7 @@ pub use names::Names;
 
 use crate::{
     metadata::{
-        self, Metadata, SkippedField,
+        self, Metadata, SkippedField, Time,
         handle::{Handle, SAFE_FLAGS, open_handle, open_path_handle, without_atime},
     },
     path::RelPath,
@@ -23,7 +23,7 @@ use crate::{
 use directories::Directories;
 use rustix::{
     fd::{AsFd, OwnedFd},
-    fs::{self, Access, AtFlags, FileType, Mode, OFlags, RenameFlags, Stat},
+    fs::{self, Access, AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, StatxFlags},
     io::Errno,
 };
 use std::{fmt, fs::File, io, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
@@ -262,6 +262,24 @@ impl Root {
     pub fn stat(&self, path: &RelPath) -> Result<Stat, Failure> {
         let (dir, name) = self.dir_and_name(path)?;
         fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(Failure::at(Some(path), "access"))
+    }
+
+    /// Time at which an entry, or the top, was created. `None` if the file system does not keep it.
+    #[must_use]
+    pub fn birth_time(&self, path: Option<&RelPath>) -> Option<Time> {
+        let (flags, wanted) = (AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BTIME);
+        let stat = match path {
+            Some(path) => {
+                let (dir, name) = self.dir_and_name(path).ok()?;
+                fs::statx(&dir, name, flags, wanted)
+            }
+            None => fs::statx(self.directories.top(), c".", flags, wanted),
+        };
+        let stat = stat.ok()?;
+        (stat.stx_mask & StatxFlags::BTIME.bits() != 0).then_some(Time {
+            seconds: stat.stx_btime.tv_sec,
+            nanos: stat.stx_btime.tv_nsec,
+        })
     }
 
     /// Whether the entry is a directory. A symbolic link is not.

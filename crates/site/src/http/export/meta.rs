@@ -134,6 +134,11 @@ impl Meta {
         (self.0.st_dev, self.0.st_ino)
     }
 
+    /// Returns the time of the contents, in seconds since 1970.
+    pub(in crate::http) fn modified_s(&self) -> i64 {
+        self.0.st_mtime
+    }
+
     /// Returns the earliest time that is known of the file. Not all file systems keep the time of its creation.
     pub(in crate::http) fn first_time(&self) -> Option<Timestamp> {
         let changed = (self.0.st_ctime, self.0.st_ctime_nsec);

@@ -67,6 +67,15 @@ impl Resource {
         }
     }
 
+    /// Returns the time of creation; the earliest known time where the file system does not keep it.
+    fn created(&self) -> Option<Timestamp> {
+        let meta = self.meta?;
+        let files = self.files.as_ref();
+        let birth = files.and_then(|files| files.root.birth_time(self.path.as_ref()));
+        let birth = birth.and_then(|time| Timestamp::new(time.seconds, time.nanos as i32).ok());
+        birth.or_else(|| meta.first_time())
+    }
+
     fn is_directory(&self) -> bool {
         self.meta.is_none_or(|meta| meta.is_dir())
     }
@@ -96,11 +105,7 @@ impl Resource {
             "getcontenttype" => content_type(&self.href),
             "getcontentlength" => self.meta.filter(DavMetaData::is_file)?.len().to_string(),
             "getetag" => format!("\"{}\"", self.meta?.etag()?),
-            "creationdate" => self
-                .meta?
-                .first_time()?
-                .strftime("%Y-%m-%dT%H:%M:%SZ")
-                .to_string(),
+            "creationdate" => self.created()?.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             "getlastmodified" => http_date(&self.meta?)?,
             "lockdiscovery" => self.active_locks(locks),
             "supportedlock" if self.files.is_some() => SUPPORTED_LOCKS.to_owned(),
