@@ -50,6 +50,7 @@ pub(crate) fn run(config: Config, scheme: Scheme) -> Result<()> {
     let _ = longhaul_linux::descriptors::raise_limit();
     let listener = std::io::stdin().as_fd().try_clone_to_owned()?;
     let server = Arc::new(HttpServer::new(config, scheme)?);
+    server.remove_leftovers();
     longhaul_command::event_loop::current_thread()?.block_on(serve(listener.into(), server))
 }
 

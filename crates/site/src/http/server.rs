@@ -5,7 +5,9 @@ use super::{
     access::{AuthError, Principal},
     audit::AuditEntry,
     budget::{RequestBudget, hold_until_sent},
-    dav, index,
+    dav,
+    export::tree,
+    index,
     request::{
         body::RequestBody,
         line::{LineCheck, LineRecorder, RequestLines},
@@ -32,6 +34,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
+use longhaul_store::root::Root;
 use longhaul_transfer::{IDLE_TIMEOUT, protocol::auth::AUTH_TIMEOUT};
 use longhaul_transport::blocking::enable_keepalive;
 use std::{
@@ -102,6 +105,17 @@ impl HttpServer {
             identity,
             acceptor,
         })
+    }
+
+    /// Removes what killed requests left in exports.
+    pub(super) fn remove_leftovers(&self) {
+        let exports = self.config.exports.values();
+        for export in exports.filter(|export| export.writable) {
+            // A directory that cannot be opened now may be mounted later.
+            if let Ok(root) = Root::open_without_links(&export.directory) {
+                tree::remove_orphaned_uploads(&root);
+            }
+        }
     }
 
     /// Serves a connection until it ends or the site stops.

@@ -108,11 +108,11 @@ fn fallocate(file: &File, flags: FallocateFlags, range: Range<u64>) -> Result<()
     retry_on_intr(|| rustix::fs::fallocate(file, flags, range.start, len))
 }
 
-/// Whether the file system supports the operation.
+/// Whether the file system supports the operation. Some FUSE file systems call it not permitted.
 fn is_supported(done: Result<(), Errno>) -> io::Result<bool> {
     match done {
         Ok(()) => Ok(true),
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => Ok(false),
         Err(errno) => Err(errno.into()),
     }
 }

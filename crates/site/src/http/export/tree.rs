@@ -10,7 +10,11 @@ use super::{
 };
 use crate::http::audit::ChangeCounter;
 use dav_server::fs::{DavMetaData, FsResult};
-use longhaul_store::{manifest::MANIFEST, path::RelPath, root::Root};
+use longhaul_store::{
+    manifest::MANIFEST,
+    path::{RelPath, is_internal_name},
+    root::Root,
+};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use std::time::Duration;
 
@@ -45,6 +49,24 @@ pub(crate) fn has_active_copy(root: &Root, top: &RelPath) -> FsResult<bool> {
 pub(crate) fn is_orphaned(root: &Root, path: &RelPath) -> bool {
     path.name().starts_with(MANIFEST.as_bytes())
         || path.name().ends_with(b".put") && is_abandoned(root, path)
+}
+
+/// Removes files of PUTs whose process ended over an hour ago from the top of an export. In other directories, they go
+/// with the directory.
+pub(crate) fn remove_orphaned_uploads(root: &Root) {
+    let Ok(names) = names(root, None) else {
+        return;
+    };
+    let uploads = names
+        .iter()
+        .filter(|name| is_internal_name(name) && name.ends_with(b".put"));
+    for path in uploads.filter_map(|name| RelPath::parse(name).ok()) {
+        let is_old = Meta::stat(root, Some(&path)).is_ok_and(|meta| is_old(&meta));
+        if is_old && is_orphaned(root, &path) {
+            // Requests report what they cannot write.
+            let _ = root.remove(&path);
+        }
+    }
 }
 
 /// Returns whether no process uses an internal file or directory. An upload holds a lock on its file. A request that
@@ -126,6 +148,26 @@ mod tests {
         fs::{File, FileTimes},
         time::SystemTime,
     };
+
+    #[test]
+    fn old_uploads_go_from_the_top_of_an_export() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        for (name, hours) in [
+            (".longhaul-1.put", 2),
+            (".longhaul-2.put", 0),
+            (MANIFEST, 2),
+            ("mine.put", 2),
+        ] {
+            let file = File::create(folder.path().join(name)).unwrap();
+            let time = SystemTime::now() - hours * ORPHAN_AGE;
+            file.set_modified(time).unwrap();
+        }
+        remove_orphaned_uploads(&root);
+        let exists = |name: &str| folder.path().join(name).exists();
+        assert!(!exists(".longhaul-1.put") && exists(".longhaul-2.put"));
+        assert!(exists(MANIFEST) && exists("mine.put"));
+    }
 
     #[test]
     fn unlocked_or_old_uploads_are_orphaned() {

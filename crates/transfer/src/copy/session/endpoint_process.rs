@@ -228,8 +228,8 @@ impl EndpointProcess {
     /// Sends a message: a [`crate::protocol::control::Begin`], a later [`crate::protocol::control::Rendezvous`], or a
     /// [`crate::protocol::control::ControlMsg`].
     pub(crate) fn send(&mut self, message: &impl Serialize) -> Result<()> {
-        message::write(&mut self.to, message)?;
-        Ok(self.to.flush()?)
+        let sent = message::write(&mut self.to, message).and_then(|()| Ok(self.to.flush()?));
+        sent.with_context(|| format!("an endpoint exited; {LOG_HINT}"))
     }
 
     /// Forwards all further reports to a channel, and `None` at the end of the endpoint.
