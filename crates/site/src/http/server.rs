@@ -70,6 +70,22 @@ const SECURITY_HEADERS: [(HeaderName, &str); 3] = [
     (header::REFERRER_POLICY, "no-referrer"),
 ];
 
+/// Methods of an export's files and directories. A response with the status 405 names the others (RFC 9110 §15.5.6).
+const METHODS: [&str; 12] = [
+    "OPTIONS",
+    "GET",
+    "HEAD",
+    "PUT",
+    "DELETE",
+    "PROPFIND",
+    "PROPPATCH",
+    "MKCOL",
+    "COPY",
+    "MOVE",
+    "LOCK",
+    "UNLOCK",
+];
+
 /// State shared by all connections of a listener.
 pub(super) struct HttpServer {
     config: Config,
@@ -198,6 +214,7 @@ impl HttpServer {
         line: LineCheck,
         connection: &ConnectionPermit,
     ) -> HttpResponse {
+        let method = request.method().clone();
         let mut response = match self.execute(request, client, line, connection).await {
             Ok(response) => response,
             Err(error) => {
@@ -210,6 +227,18 @@ impl HttpServer {
                 error.response()
             }
         };
+        if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+            let others = METHODS
+                .into_iter()
+                .filter(|other| *other != method.as_str());
+            // Method names are ASCII.
+            if let Ok(others) = HeaderValue::try_from(others.collect::<Vec<_>>().join(", ")) {
+                response
+                    .headers_mut()
+                    .entry(header::ALLOW)
+                    .or_insert(others);
+            }
+        }
         for (name, value) in SECURITY_HEADERS {
             let value = HeaderValue::from_static(value);
             response.headers_mut().insert(name, value);

@@ -131,6 +131,11 @@ impl Source {
             path: argument.into(),
             failure,
         };
+        if is_contents_only(argument) && argument.is_dir() {
+            // Opened at once: another directory may be mounted at its path meanwhile.
+            let root = Arc::new(Root::open(argument).map_err(failed)?);
+            return Self::open_below(&root, None, argument);
+        }
         let real = match is_contents_only(argument) {
             true => argument.canonicalize(),
             false => argument.symlink_metadata().and_then(|_| {
