@@ -66,17 +66,18 @@ pub fn find_old(
     let (names, error) = root.list(directory)?;
     let mut found = find(directory, &names, &HashSet::new());
     let before = before.duration_since(SystemTime::UNIX_EPOCH);
-    let before = before.map_or(0, |since| since.as_secs());
+    let before = before.map_or(0, |since| since.as_secs() as i64);
     let is_new = |name: &[u8]| {
         let path = directory.map_or_else(|| RelPath::parse(name), |dir| dir.join(name));
         let stat = path.ok().and_then(|path| root.stat(&path).ok());
-        stat.is_none_or(|stat| u64::try_from(stat.st_mtime).unwrap_or(0) >= before)
+        stat.is_none_or(|stat| stat.st_mtime >= before)
     };
-    let has_new = |parts: &AbandonedParts| {
-        let is_of = |name: &[u8]| hash_and_kind(name).is_some_and(|(hash, _)| *hash == *parts.hash);
-        names.iter().any(|name| is_of(name) && is_new(name))
-    };
-    found.retain(|parts| !has_new(parts));
+    let internal = names
+        .iter()
+        .filter_map(|name| Some((name, hash_and_kind(name)?.0)));
+    let new = internal.filter(|(name, _)| is_new(name));
+    let new: HashSet<&[u8]> = new.map(|(_, hash)| hash).collect();
+    found.retain(|parts| !new.contains(&*parts.hash));
     error.map_or(Ok(found), Err)
 }
 

@@ -275,7 +275,7 @@ fn files_of_an_interrupted_copy_are_called_unfinished() {
     fs::write(to.join("dir").join(part("1", "whole")), "").unwrap();
     fs::write(to.join("dir").join(part("not yet", "part")), "").unwrap();
     let (findings, totals, code) = verify(&to);
-    let unfinished = "unfinished its copy was interrupted, or is running: run it again";
+    let unfinished = "unfinished its copy was interrupted, or is running: run it again, with --delete if its source is gone";
     let new = format!("dir/{}", part("not yet", "part"));
     let wanted = ["kept", "dir/1", &new].map(|path| (path.to_owned(), unfinished.to_owned()));
     assert_eq!(findings, BTreeMap::from(wanted));

@@ -135,22 +135,25 @@ pub(crate) fn follow_session(
         }
     };
     // The other endpoint may only see the end of a connection.
-    if let Some(why) = await_refusal(from) {
-        return Err(Refusal::usage(why));
-    }
+    await_refusal(sink, hosts, from)?;
     let gained = sink.gained();
     Ok(SessionOutcome::Broken { why, gained })
 }
 
-/// Waits a moment for an endpoint that refuses.
-fn await_refusal(from: &Receiver<EndpointReport>) -> Option<String> {
+/// Waits a moment for an endpoint that refuses, which is an error.
+fn await_refusal(
+    sink: &mut impl ReportSink,
+    hosts: Option<HostPair<'_>>,
+    from: &Receiver<EndpointReport>,
+) -> Result<()> {
     let deadline = Instant::now() + REFUSAL_TIMEOUT;
     loop {
         let remaining = deadline.saturating_duration_since(Instant::now());
         match from.recv_timeout(remaining) {
-            Ok((_, Some(Report::Refused(why)))) => return Some(why),
-            Ok(_) => {}
-            Err(_) => return None,
+            Ok((_, Some(Report::Refused(why)))) => return Err(Refusal::usage(why)),
+            Ok((role, Some(report))) => sink.receive(role, add_endpoint(report, role, hosts))?,
+            Ok((_, None)) => {}
+            Err(_) => return Ok(()),
         }
     }
 }

@@ -126,7 +126,9 @@ impl FindingKind {
             Self::Missing => ("missing", None),
             Self::Unfinished => (
                 "unfinished",
-                Some("its copy was interrupted, or is running: run it again"),
+                Some(
+                    "its copy was interrupted, or is running: run it again, with --delete if its source is gone",
+                ),
             ),
             Self::Unknown => ("unknown", None),
             Self::Unreadable(why) => ("unreadable", Some(why)),
