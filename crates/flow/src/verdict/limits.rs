@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Limiting factors of a direction over time, from its time series a few round trips at a time.
 //!
-//! The classes are those of T-RAT (Zhang, Breslau, Paxson, Shenker, "On the characteristics and origins of Internet
-//! flow rates", SIGCOMM 2002, §3) and TAPO (Sun et al., "TCP stalls at the server side: measurement and mitigation",
-//! 2015). The ACK stream is an additional class. The kernel's own view (`longhaul_tcpsim::limiter`) needs `tcp_info`; a
+//! The classes are those of T-RAT and TAPO. T-RAT: Zhang, Breslau, Paxson, Shenker, "On the characteristics and origins
+//! of Internet flow rates", SIGCOMM 2002, §3. TAPO: Sun et al., "TCP stalls at the server side: measurement and
+//! mitigation", 2015. The ACK stream is an additional class. The kernel's own view (`longhaul_tcpsim::limiter`) needs `tcp_info`; a
 //! capture point has packets only. The rules apply in this order, to steps of one round trip or more
 //! (`time_series/rtt_windows.rs`):
 //!

@@ -27,7 +27,7 @@
 //!   a quarter of Σ rᵢ was delivered in the last round (else nothing is known yet).
 //!   With paced senders B̂ grows with the windows, and the controller acts too late to prevent the overflow.
 //! - **Unevenness**: dividing begins too if the fastest has had 1.3 times the slowest's rate or more for
-//!   two rounds, no window doubles, nothing was lost for a round, and Ĉ has not grown by a tenth for two.
+//!   two rounds. No window may double, nothing be lost for a round, and Ĉ not grow by a tenth for two.
 //! - **Sum**: S = Σ rᵢ at the beginning. A reduction of a window without a change of its cap (a loss) is
 //!   subtracted. So is the whole rate of a connection that ends. A new one adds its rate.
 //!   [`Observation::bulk`] defines which connections count. S grows by a segment a round for each
