@@ -162,7 +162,14 @@ impl Line {
 
     /// Emits every segment that comes out at or before `now`.
     pub fn poll(&mut self, now: Time, emit: &mut impl FnMut(Event)) {
-        self.advance(now, emit);
+        self.poll_known(now, now, emit);
+    }
+
+    /// Emits every segment that comes out at or before `now`, as far as it follows from what happened up to
+    /// `known`. A caller that has yet to offer segments that arrived after `known` calls this instead of
+    /// [`poll`](Self::poll), so that they find the line as it was when they arrived.
+    pub fn poll_known(&mut self, known: Time, now: Time, emit: &mut impl FnMut(Event)) {
+        self.advance(known, emit);
         while let Some((at, frame)) = self.propagating.pop(now) {
             let corrupt = frame.corrupt.then(|| self.next_corrupt_bit());
             emit(Event::Deliver(Delivered {
@@ -473,15 +480,13 @@ impl Line {
         }
     }
 
-    /// Changes the rate. The unsent bytes of the segment in service leave at the new rate too.
+    /// Changes the rate. The rest of the segment in service leaves at the new rate too.
     fn change_rate(&mut self, now: Time) {
-        let unsent = self
-            .in_service
-            .as_ref()
-            .map(|s| self.transmitter.unsent_bytes(now, s.finish));
+        let in_service = self.in_service.as_ref();
+        let rest = in_service.map(|service| self.transmitter.rest(now, service.finish));
         self.transmitter = Transmitter::new(&self.config.rate, now);
-        if let (Some(service), Some(unsent)) = (&mut self.in_service, unsent) {
-            service.finish = self.transmitter.finish(now, unsent);
+        if let (Some(service), Some(rest)) = (&mut self.in_service, rest) {
+            service.finish = self.transmitter.finish_rest(now, rest);
         }
         self.change_aqm();
     }

@@ -64,6 +64,11 @@ impl CoDel {
         }
     }
 
+    /// Takes the parameters of another CoDel, and keeps the state.
+    pub fn retune(&mut self, other: &Self) {
+        (self.target, self.interval, self.mtu) = (other.target, other.interval, other.mtu);
+    }
+
     /// Decides on the segment just taken from the head, which waited for `sojourn` and has `backlog`
     /// bytes behind it. After a drop, call it for the next segment at once.
     pub fn decide(&mut self, now: Time, sojourn: Time, backlog: u64) -> AqmVerdict {

@@ -211,9 +211,15 @@ impl Aqm {
         Self { algorithm, rng }
     }
 
-    /// Changes discipline, MTU and rate, and starts with new state.
+    /// Changes discipline, MTU and rate. A discipline of the same kind goes on from its state, whatever its parameters
+    /// are: the queue is the same.
     pub fn change(&mut self, discipline: &QueueDiscipline, mtu: u32, rate: BitRate) {
-        self.algorithm = Algorithm::new(discipline, mtu, rate);
+        let changed = Algorithm::new(discipline, mtu, rate);
+        match (&mut self.algorithm, changed) {
+            (Algorithm::CoDel(present), Algorithm::CoDel(changed)) => present.retune(&changed),
+            (Algorithm::Red(present), Algorithm::Red(changed)) => present.retune(&changed),
+            (present, changed) => *present = changed,
+        }
     }
 
     /// Decides on an arrival, and returns whether it may join the queue. `backlog` is the queue in

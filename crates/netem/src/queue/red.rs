@@ -48,6 +48,16 @@ impl Red {
         }
     }
 
+    /// Takes the parameters of another RED, and keeps the mean backlog.
+    pub fn retune(&mut self, other: &Self) {
+        let Self { mean, admitted, .. } = *self;
+        *self = Self {
+            mean,
+            admitted,
+            ..other.clone()
+        };
+    }
+
     /// Decides on an arrival, and returns whether it may join a queue of `backlog` bytes. `idle_since`
     /// is the time at which the transmitter became idle, if it is now.
     pub fn admit(

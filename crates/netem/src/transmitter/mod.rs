@@ -74,20 +74,31 @@ impl Transmitter {
     pub(crate) fn finish(&mut self, start: Time, len: u32) -> Time {
         match self {
             Self::Unlimited => start,
-            Self::Constant { rate, carry } => {
+            Self::Constant { carry, .. } => {
                 let ns_at_1_bps = u64::from(len) * BYTE_NS_AT_1_BPS + *carry;
-                *carry = ns_at_1_bps % rate.bits();
-                start + Time::from_nanos(ns_at_1_bps / rate.bits())
+                self.finish_rest(start, ns_at_1_bps)
             }
             Self::Trace { clock, origin } => *origin + clock.transmit(start.since(*origin), len),
         }
     }
 
-    /// Bytes, rounded up, that are unsent at `now` of a segment whose last bit leaves at `finish`. They are
-    /// sent at the new rate if the rate changes. 0 with a trace or an unlimited rate.
-    pub(crate) fn unsent_bytes(&self, now: Time, finish: Time) -> u32 {
+    /// Sends the rest of a segment from `start` on, given as its sending time at 1 bit/s in ns. A trace or an unlimited
+    /// rate sends it at once.
+    pub(crate) fn finish_rest(&mut self, start: Time, ns_at_1_bps: u64) -> Time {
         match self {
-            Self::Constant { rate, .. } => rate.bytes_in(finish.since(now)) as u32 + 1,
+            Self::Constant { rate, carry } => {
+                *carry = ns_at_1_bps % rate.bits();
+                start + Time::from_nanos(ns_at_1_bps / rate.bits())
+            }
+            _ => start,
+        }
+    }
+
+    /// Sending time at 1 bit/s, in ns, of what is unsent at `now` of a segment whose last bit leaves at `finish`, with
+    /// the carry. That is sent at the new rate if the rate changes. 0 with a trace or an unlimited rate.
+    pub(crate) fn rest(&self, now: Time, finish: Time) -> u64 {
+        match self {
+            Self::Constant { rate, carry } => finish.since(now).as_nanos() * rate.bits() + carry,
             _ => 0,
         }
     }

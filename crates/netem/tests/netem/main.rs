@@ -2,6 +2,7 @@
 //! Tests of the emulated link under simulated time: the outcome of each packet, and its time.
 
 mod ack_rules;
+mod aqm_schedules;
 mod corpus;
 mod jitter_statistics;
 mod line;
