@@ -121,8 +121,15 @@ pub(crate) struct Snapshot {
     pub(crate) malformed: u64,
     /// Packets dropped because the memory was full.
     pub(crate) no_memory: u64,
-    /// Packets that the kernel refused to accept.
+    /// Segments that the receiver's kernel refused to accept, such as while the interface was down.
     pub(crate) refused: u64,
+    /// Packets that the sender's interface dropped before the link read them, because the machine was too slow; `None`
+    /// if the interface could not be asked.
+    #[serde(default)]
+    pub(crate) device_overflow: Option<u64>,
+    /// Segments inside the link: those that arrived, and copies, less those that were delivered, dropped or refused.
+    #[serde(default)]
+    pub(crate) inside: u64,
     /// Bytes in the queue.
     pub(crate) queue_bytes: u64,
     /// Segments in the queue.
@@ -206,7 +213,7 @@ impl Counters {
         now: Time,
     ) {
         if !taken {
-            self.refused += 1;
+            self.refused += batch.segments.len() as u64;
             return;
         }
         self.writes += 1;
@@ -217,7 +224,7 @@ impl Counters {
             .saturating_record(now.since(batch.due).as_nanos().max(1));
     }
 
-    pub(super) fn snapshot(&self, now: Time, line: &Line) -> Snapshot {
+    pub(super) fn snapshot(&self, now: Time, line: &Line, inside: u64) -> Snapshot {
         Snapshot {
             link: self.link.clone(),
             direction: self.direction,
@@ -234,6 +241,8 @@ impl Counters {
             malformed: self.malformed,
             no_memory: self.no_memory,
             refused: self.refused,
+            device_overflow: None,
+            inside,
             queue_bytes: line.backlog_bytes(),
             queue_segments: line.backlog_segments(),
             queue_delay_us: micros(line.queue_delay(now).as_nanos()),
@@ -358,11 +367,21 @@ pub(crate) struct TimingReport {
     pub(crate) delivered_bytes: u64,
     /// Lost segments by cause.
     pub(crate) drops: Drops,
+    /// Segments delivered twice.
+    pub(crate) duplicated: u64,
+    /// Segments that the receiver's kernel refused to accept.
+    pub(crate) refused: u64,
+    /// Segments that were still inside the link at its end.
+    pub(crate) inside: u64,
     /// Packets lost before the link read them: the interface's transmit queue was full because the machine was too
-    /// slow.
-    pub(crate) device_overflow: u64,
-    /// Packets dropped because the memory was full.
+    /// slow. `None` if that is unknown, because the interface was removed.
+    pub(crate) device_overflow: Option<u64>,
+    /// Packets that are not IP or have invalid headers. They are not among the segments that arrived.
+    pub(crate) malformed: u64,
+    /// Packets dropped because the memory was full. They are not among the segments that arrived.
     pub(crate) no_memory: u64,
+    /// Whether arrivals have the kernel's time. If not, lateness does not include the time until a packet is read.
+    pub(crate) kernel_arrivals: bool,
     /// Records that the capture dropped; absent without a capture.
     #[serde(alias = "tap_missed", default, skip_serializing_if = "Option::is_none")]
     pub(crate) capture_dropped: Option<DroppedRecords>,
@@ -371,7 +390,7 @@ pub(crate) struct TimingReport {
 }
 
 impl TimingReport {
-    pub(super) fn new(last: &Snapshot, delivery: Delivery, device_overflow: u64) -> Self {
+    pub(super) fn new(last: &Snapshot, delivery: Delivery, kernel_arrivals: bool) -> Self {
         Self {
             link: last.link.clone(),
             direction: last.direction,
@@ -380,8 +399,13 @@ impl TimingReport {
             delivered_segments: last.delivered_segments,
             delivered_bytes: last.delivered_bytes,
             drops: last.drops,
-            device_overflow,
+            duplicated: last.duplicated,
+            refused: last.refused,
+            inside: last.inside,
+            device_overflow: last.device_overflow,
+            malformed: last.malformed,
             no_memory: last.no_memory,
+            kernel_arrivals,
             capture_dropped: last.capture_dropped,
             lateness: last.lateness,
         }
@@ -393,22 +417,34 @@ impl fmt::Display for TimingReport {
         let Self {
             lateness, drops, ..
         } = self;
+        let before_the_link = match self.device_overflow {
+            Some(packets) => packets.to_string(),
+            None => "an unknown number".to_owned(),
+        };
+        let since = match self.kernel_arrivals {
+            true => "",
+            false => " after it was read",
+        };
         write!(
             f,
-            "link {} {}: {} of {} segments delivered ({}), lost {} by loss, {} to a full queue, \
-             {} to the AQM, {} to ACK filtering, {} before the link, {} for lack of memory; \
-             late by {:.0} µs median, {:.0} µs p99, {:.0} µs at most",
+            "link {} {}: {} of {} segments delivered ({}), {} duplicated, lost {} by loss, {} to a full queue, \
+             {} to the AQM, {} to ACK filtering, {} refused, {} still inside; \
+             {before_the_link} lost before the link, {} for lack of memory, {} malformed; \
+             late by {:.0} µs median, {:.0} µs p99, {:.0} µs at most{since}",
             self.link,
             self.direction.name(),
             self.delivered_segments,
             self.segments,
             self.delivery,
+            self.duplicated,
             drops.loss,
             drops.overflow,
             drops.aqm,
             drops.ack_filtering,
-            self.device_overflow,
+            self.refused,
+            self.inside,
             self.no_memory,
+            self.malformed,
             lateness.median_us,
             lateness.p99_us,
             lateness.max_us
@@ -430,7 +466,8 @@ mod tests {
                 "record": "link", "link": "wan", "direction": "forward", "seconds": 1.0, "packets": 1,
                 "segments": 1, "bytes": 1, "delivered_segments": 1, "delivered_bytes": 1, "writes": 1,
                 "drops": {"loss": 1, "overflow": 2, "queue_rule": 3, "ack_rule": 4}, "duplicated": 0,
-                "corrupted": 0, "malformed": 0, "no_memory": 0, "refused": 0, "queue_bytes": 0,
+                "corrupted": 0, "malformed": 0, "no_memory": 0, "refused": 0, "device_overflow": null, "inside": 0,
+                "queue_bytes": 0,
                 "queue_segments": 0, "queue_delay_us": 0.0, "in_flight": 0,
                 "tap_missed": {"arrivals": 5, "departures": 6},
                 "lateness": {"median_us": 0.0, "p99_us": 0.0, "max_us": 0.0}

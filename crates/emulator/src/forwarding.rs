@@ -3,6 +3,7 @@
 //! the other device. Each direction has one reader and no lock.
 
 use super::{
+    arrival_clock::ArrivalClock,
     capture::SegmentRecorder,
     counters::{Counters, Direction, Snapshot},
     packet_ring::PacketRing,
@@ -55,6 +56,8 @@ pub(super) struct Forwarder {
     pub(super) ingress: Tun,
     /// Device that packets are written to.
     pub(super) egress: Tun,
+    /// Arrival times of the packets from `ingress`.
+    pub(super) arrivals: ArrivalClock,
     /// Model of the path, which decides on each segment.
     pub(super) line: Line,
     /// Coalesces due segments into writes.
@@ -186,11 +189,12 @@ impl ForwardingLoop {
             packets,
             counters,
             capture,
+            arrivals,
             ..
         }) = forwarder
         {
             packets.grow(memory);
-            line.set(clock::now(), setting, &mut |event| {
+            line.set(arrivals.complete_until(), setting, &mut |event| {
                 apply_event(event, packets, counters, capture);
             });
         }
@@ -203,10 +207,7 @@ impl ForwardingLoop {
                 .capture
                 .as_ref()
                 .map(SegmentRecorder::dropped_records);
-            drop(
-                self.snapshots
-                    .try_send(forwarder.counters.snapshot(now, &forwarder.line)),
-            );
+            drop(self.snapshots.try_send(forwarder.snapshot(now)));
         }
     }
 }
@@ -228,10 +229,14 @@ impl Forwarder {
         let mut scratch = [0; vnet::LEN + 128];
         let space = self.packets.free_space();
         let has_space = space.is_some();
+        let before = clock::now();
         match self.ingress.read(space.unwrap_or(&mut scratch)) {
             Ok(len) if has_space => self.accept(len),
             Ok(_) => self.counters.no_memory += 1,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.arrivals.drained(before);
+                return Ok(false);
+            }
             Err(error) => return Err(error),
         }
         Ok(true)
@@ -247,6 +252,7 @@ impl Forwarder {
             self.counters.malformed += 1;
             return;
         };
+        let arrival = self.arrivals.arrival(packet, now);
         let Some(layout) = SuperPacket::parse(vnet_header, packet) else {
             self.counters.malformed += 1;
             return;
@@ -273,10 +279,15 @@ impl Forwarder {
                 last,
                 len: layout.segment_len(index),
             };
-            line.offer(now, segment, ack_class, &mut |event| {
+            line.offer(arrival, segment, ack_class, &mut |event| {
                 apply_event(event, packets, counters, capture);
             });
         }
+    }
+
+    fn snapshot(&self, now: Time) -> Snapshot {
+        let Self { line, packets, .. } = self;
+        self.counters.snapshot(now, line, packets.segments())
     }
 
     /// Delivers all segments due by `now`.
@@ -289,12 +300,14 @@ impl Forwarder {
             egress,
             capture,
             corrupt_buffer,
+            arrivals,
             ..
         } = self;
+        let known = arrivals.complete_until();
         let mut write = |batch: Batch, packets: &mut PacketRing, counters: &mut Counters| {
             write_batch(egress, packets, counters, &batch, corrupt_buffer);
         };
-        line.poll(now, &mut |event| match event {
+        line.poll_known(known, now, &mut |event| match event {
             Event::Deliver(delivered) => {
                 if let Some(capture) = capture {
                     capture.record_departure(&delivered, packets);

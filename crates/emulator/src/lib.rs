@@ -10,6 +10,7 @@
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
 mod args;
+mod arrival_clock;
 mod capture;
 mod config;
 mod control;

@@ -2,6 +2,7 @@
 //! A running link: creates the interfaces, starts the threads, and changes settings.
 
 use super::{
+    arrival_clock::ArrivalClock,
     capture::{Capture, SegmentRecorder},
     config::{Config, DirectionConfig, Endpoint, Link},
     counters::{Counters, Direction, DirectionState, EffectiveQueueLimit, Snapshot, TimingReport},
@@ -10,7 +11,14 @@ use super::{
 };
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
-use longhaul_linux::{clock, interface, netns::Netns, sysctl, tun::Tun, wait::Waker};
+use longhaul_linux::{
+    clock, interface,
+    netns::Netns,
+    packet_ring::{OpenError, TransmitLog},
+    sysctl,
+    tun::Tun,
+    wait::Waker,
+};
 use longhaul_netem::{Coalescer, Delivery, Line, LinkConfig, Setting, setting::QueueCapacity};
 use std::{
     cell::RefCell,
@@ -27,15 +35,27 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
 /// Length of the transmit queue of both interfaces, packets. A full queue drops, so it is long enough for the burst of
 /// a large window: 10,000 super-packets are at most 640 MB.
 const TRANSMIT_QUEUE_PACKETS: u32 = 10_000;
+/// Packets in the log of an interface: a full queue, and some that the interface drops. Memory: 2 MB a direction.
+const LOG_PACKETS: usize = 16_384;
 
 /// A link with its threads.
 pub(super) struct RunningLink {
     name: String,
     delivery: Delivery,
-    interfaces: [(Netns, String); 2],
+    /// Ends, in the order of the directions that begin there. An interface exists while its device is open.
+    ends: [End; 2],
     directions: [DirectionHandle; 2],
     threads: Vec<ForwardingThread>,
     capture: Option<Capture>,
+}
+
+/// One end of a link.
+struct End {
+    netns: Netns,
+    interface: String,
+    device: Tun,
+    /// Whether the kernel logs the times of the packets that are sent there.
+    has_log: bool,
 }
 
 /// Handle of one direction, for use outside its thread.
@@ -60,8 +80,8 @@ impl RunningLink {
         capture: Option<File>,
         snapshots: &Sender<Snapshot>,
     ) -> Result<Self> {
-        let left = create_interface(&ends.0, &link.left, link)?;
-        let right = create_interface(&ends.1, &link.right, link)?;
+        let (left, left_log) = End::create(ends.0, &link.left, link)?;
+        let (right, right_log) = End::create(ends.1, &link.right, link)?;
         let capture = link.capture.as_ref().zip(capture);
         let capture = capture
             .map(|(options, file)| Capture::start(options, file))
@@ -70,8 +90,20 @@ impl RunningLink {
         let [forward_capture, backward_capture] =
             recorders.map_or([None, None], |recorders| recorders.map(Some));
         let forwarders = [
-            forwarder(link, Direction::Forward, &left, &right, forward_capture)?,
-            forwarder(link, Direction::Backward, &right, &left, backward_capture)?,
+            forwarder(
+                link,
+                Direction::Forward,
+                [&left, &right],
+                left_log,
+                forward_capture,
+            )?,
+            forwarder(
+                link,
+                Direction::Backward,
+                [&right, &left],
+                right_log,
+                backward_capture,
+            )?,
         ];
         let directions = [
             (&link.forward, 0),
@@ -92,10 +124,7 @@ impl RunningLink {
             directions: [forward, backward],
             threads: threads.collect::<Result<_>>()?,
             capture,
-            interfaces: [
-                (ends.0, link.left.interface.clone()),
-                (ends.1, link.right.interface.clone()),
-            ],
+            ends: [left, right],
         })
     }
 
@@ -103,10 +132,20 @@ impl RunningLink {
         &self.name
     }
 
-    /// Stores the newest counters of a direction.
-    pub(super) fn record_snapshot(&self, snapshot: &Snapshot) {
+    /// Adds the drops of the sender's interface to the newest counters of a direction, and stores them.
+    pub(super) fn record_snapshot(&self, snapshot: &mut Snapshot) {
+        let End {
+            netns, interface, ..
+        } = &self.ends[snapshot.direction as usize];
+        snapshot.device_overflow = interface::transmit_drops(netns, interface).ok();
         let handle = self.handle(snapshot.direction);
         handle.latest_snapshot.replace(Some(snapshot.clone()));
+    }
+
+    /// Returns the name of a namespace of this link that was deleted while it runs.
+    pub(super) fn deleted_namespace(&self) -> Option<&str> {
+        let mut namespaces = self.ends.iter().map(|end| &end.netns);
+        namespaces.find(|netns| netns.has_lost_name())?.name()
     }
 
     fn handle(&self, direction: Direction) -> &DirectionHandle {
@@ -196,10 +235,9 @@ impl RunningLink {
         let ended = self.threads.into_iter().map(ForwardingThread::join);
         let ended = ended.fold(Ok(()), Result::and);
         let mut reports = Vec::new();
-        for (handle, (netns, interface)) in self.directions.into_iter().zip(self.interfaces) {
-            let overflow = interface::transmit_drops(&netns, &interface).unwrap_or(0);
+        for (handle, end) in self.directions.into_iter().zip(&self.ends) {
             let latest = handle.latest_snapshot.into_inner();
-            reports.extend(latest.map(|last| TimingReport::new(&last, self.delivery, overflow)));
+            reports.extend(latest.map(|last| TimingReport::new(&last, self.delivery, end.has_log)));
         }
         (ended, reports, self.capture)
     }
@@ -208,8 +246,8 @@ impl RunningLink {
 fn forwarder(
     link: &Link,
     direction: Direction,
-    ingress: &Tun,
-    egress: &Tun,
+    [ingress, egress]: [&End; 2],
+    log: Option<TransmitLog>,
     capture: Option<SegmentRecorder>,
 ) -> Result<Forwarder> {
     let config = match direction {
@@ -222,8 +260,9 @@ fn forwarder(
     let line = Line::new(config.initial.clone(), config.schedule.clone(), seed, start);
     Ok(Forwarder {
         direction,
-        ingress: ingress.try_clone()?,
-        egress: egress.try_clone()?,
+        ingress: ingress.device.try_clone()?,
+        egress: egress.device.try_clone()?,
+        arrivals: ArrivalClock::new(log, start),
         line: match capture {
             Some(_) => line.observed(),
             None => line,
@@ -283,6 +322,31 @@ impl DirectionHandle {
         let mut config = self.config.borrow().clone();
         config.initial.apply(setting.clone());
         config
+    }
+}
+
+impl End {
+    /// Creates the interface of one end, and opens its log.
+    fn create(netns: Netns, end: &Endpoint, link: &Link) -> Result<(Self, Option<TransmitLog>)> {
+        let device = create_interface(&netns, end, link)?;
+        let log = open_log(&netns, &end.interface)?;
+        let created = Self {
+            netns,
+            interface: end.interface.clone(),
+            device,
+            has_log: log.is_some(),
+        };
+        Ok((created, log))
+    }
+}
+
+/// Opens the log of an interface; `None` without CAP_NET_RAW.
+fn open_log(netns: &Netns, interface: &str) -> Result<Option<TransmitLog>> {
+    let open = || Ok(TransmitLog::open(interface, LOG_PACKETS));
+    match netns.run(open)? {
+        Ok(log) => Ok(Some(log)),
+        Err(OpenError::NotPermitted) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -31,6 +31,8 @@ pub(super) struct PacketRing {
     first: u64,
     /// Offset for the next packet.
     head: usize,
+    /// Segments of all packets, and copies, that are still to be delivered or dropped.
+    segments: u64,
 }
 
 impl PacketRing {
@@ -43,6 +45,7 @@ impl PacketRing {
             packets: VecDeque::new(),
             first: 0,
             head: 0,
+            segments: 0,
         }
     }
 
@@ -97,6 +100,7 @@ impl PacketRing {
             segments_left: left,
         });
         self.head += len;
+        self.segments += u64::from(left);
         self.first + self.packets.len() as u64 - 1
     }
 
@@ -109,13 +113,20 @@ impl PacketRing {
         )
     }
 
+    /// Returns the number of segments, with copies, that are still to be delivered or dropped.
+    pub(super) fn segments(&self) -> u64 {
+        self.segments
+    }
+
     /// Counts a copy of one segment, which is released on its own.
     pub(super) fn retain(&mut self, number: u64) {
+        self.segments += 1;
         self.packets[(number - self.first) as usize].segments_left += 1;
     }
 
     /// Releases `segments` segments of a packet. Its space becomes free once all older packets are released.
     pub(super) fn release(&mut self, number: u64, segments: u32) {
+        self.segments -= u64::from(segments);
         self.packets[(number - self.first) as usize].segments_left -= segments;
         while self
             .packets

@@ -13,13 +13,16 @@ use anyhow::{Context, Result};
 use futures_util::future::select_all;
 use longhaul_command::errln;
 use longhaul_command::exit::Refusal;
+use longhaul_linux::netns::Netns;
 use longhaul_units::Time;
-use std::thread;
+use std::{thread, time::Duration};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc::{Receiver, channel},
 };
 
+/// Interval at which the link checks that its namespaces exist.
+const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 /// Snapshots that may wait for the terminal or the log: four seconds of eight links.
 const SNAPSHOTS_MAX: usize = 64;
 
@@ -39,6 +42,9 @@ pub(super) fn run(config: &Config) -> Result<()> {
         link.capture.as_ref().map(CaptureOptions::open).transpose()
     })?;
     let mut display = Display::open(config)?;
+    for (link, (left, right)) in links.iter().zip(&namespaces) {
+        warn_of_one_namespace(link, left, right);
+    }
     let runtime = longhaul_command::event_loop::current_thread()?;
     let (snapshots, mut inbox) = channel(SNAPSHOTS_MAX);
     let mut running = Vec::new();
@@ -55,11 +61,24 @@ pub(super) fn run(config: &Config) -> Result<()> {
         tokio::select! {
             () = wait_for_end(signals, config.duration) => Ok(()),
             ended = show_snapshots(&mut inbox, &running, &mut display) => ended,
+            ended = watch_namespaces(&running) => ended,
             // A control socket serves forever; one that ends has an error.
             (failed, ..) = select_all(controls) => failed,
         }
     });
     ended.and(finish(running, &mut inbox, &mut display))
+}
+
+/// Warns if packets between the link's own addresses never pass it.
+fn warn_of_one_namespace(link: &Link, left: &Netns, right: &Netns) {
+    let have_addresses = !link.left.addresses.is_empty() && !link.right.addresses.is_empty();
+    if have_addresses && left.is_same(right) {
+        errln!(
+            "warning: both ends of link {} are in one network namespace: the kernel delivers packets between their \
+             addresses without the link; give each end its own (ip netns add NAME)",
+            link.name
+        );
+    }
 }
 
 fn map_links<T>(links: &[Link], make: impl FnMut(&Link) -> Result<T>) -> Result<Vec<T>> {
@@ -96,14 +115,25 @@ async fn show_snapshots(
     links: &[RunningLink],
     display: &mut Display,
 ) -> Result<()> {
-    while let Some(snapshot) = inbox.recv().await {
-        record_snapshot(links, &snapshot);
+    while let Some(mut snapshot) = inbox.recv().await {
+        record_snapshot(links, &mut snapshot);
         display.show(&snapshot)?;
     }
     anyhow::bail!("an interface of the link was removed")
 }
 
-fn record_snapshot(links: &[RunningLink], snapshot: &Snapshot) {
+/// Fails when a namespace of a link was deleted: nobody can use the link any more, and its name would stay taken.
+async fn watch_namespaces(links: &[RunningLink]) -> Result<()> {
+    let mut turns = tokio::time::interval(WATCH_INTERVAL);
+    loop {
+        turns.tick().await;
+        if let Some(name) = links.iter().find_map(RunningLink::deleted_namespace) {
+            anyhow::bail!("network namespace {name} was deleted");
+        }
+    }
+}
+
+fn record_snapshot(links: &[RunningLink], snapshot: &mut Snapshot) {
     if let Some(link) = links.iter().find(|link| link.name() == snapshot.link) {
         link.record_snapshot(snapshot);
     }
@@ -118,8 +148,8 @@ fn finish(
 ) -> Result<()> {
     links.iter().for_each(RunningLink::stop);
     let mut result = Ok(());
-    while let Some(snapshot) = inbox.blocking_recv() {
-        record_snapshot(&links, &snapshot);
+    while let Some(mut snapshot) = inbox.blocking_recv() {
+        record_snapshot(&links, &mut snapshot);
         result = result.and(display.show(&snapshot));
     }
     let results = links.into_iter().map(|link| finish_link(link, display));

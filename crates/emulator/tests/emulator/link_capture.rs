@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of `longhaul link --capture`: the file has every segment, with times exact to the nanosecond.
 
+use longhaul_linux::clock;
 use longhaul_packet::capture::Verdict;
 use longhaul_testnet::link_process::{
     Testbed,
@@ -8,10 +9,12 @@ use longhaul_testnet::link_process::{
     may_use_namespaces,
     traffic::{send_datagrams, transfer},
 };
+use rustix::process::Signal;
 use serde_json::Value;
 use std::{
     fs::File,
     io::Read,
+    net::UdpSocket,
     path::{Path, PathBuf},
     process::Command,
     sync::mpsc,
@@ -470,3 +473,49 @@ fn tshark_counts_agree() {
     assert_eq!(frames, file.segments.len() as u64, "{stdout}");
     assert_eq!(seen_bytes, bytes.sum::<u64>(), "{stdout}");
 }
+
+/// A packet that waits in the interface has arrived when it was sent, not when the link could read it.
+#[test]
+fn arrival_is_the_time_of_sending_even_if_the_link_is_stopped() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let link = CapturedLink::start("waits", ["10.66.45.1/30", "10.66.45.2/30"], &[]);
+    link.bed.signal(Signal::STOP);
+    let socket = link
+        .bed
+        .left
+        .run(|| UdpSocket::bind(("10.66.45.1", 0)))
+        .unwrap();
+    let times: Vec<_> = (0..3)
+        .map(|_| {
+            let before = clock::wall();
+            socket.send_to(&[0; 100], "10.66.45.2:9").unwrap();
+            let after = clock::wall();
+            std::thread::sleep(Duration::from_millis(50));
+            (before.as_nanos(), after.as_nanos())
+        })
+        .collect();
+    link.bed.signal(Signal::CONT);
+    let (file, [forward, _]) = link.end();
+    let arrivals = file.arrivals(FORWARD);
+    assert_eq!(arrivals.len(), 3);
+    for (arrival, (before, after)) in arrivals.iter().zip(times) {
+        // Conversion between two clocks, and both directions of rounding.
+        let range = before - CLOCKS_NS..=after + CLOCKS_NS;
+        assert!(
+            range.contains(&arrival.timestamp_ns),
+            "{range:?} {}",
+            arrival.timestamp_ns
+        );
+    }
+    assert_eq!(forward["kernel_arrivals"], true);
+    assert!(
+        forward["lateness"]["max_us"].as_f64().unwrap() >= 150_000.0,
+        "{forward}"
+    );
+}
+
+/// Most by which the conversion of a time between the wall clock and the clock since boot may be wrong, while the thread
+/// is interrupted between the two.
+const CLOCKS_NS: u64 = 20_000_000;

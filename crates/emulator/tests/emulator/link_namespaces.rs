@@ -5,6 +5,7 @@ use longhaul_testnet::link_process::{
     Testbed, may_use_namespaces,
     traffic::{measure_one_way_delay, send_datagrams, transfer},
 };
+use rustix::process::Signal;
 use std::{
     net::UdpSocket,
     process::Command,
@@ -335,5 +336,86 @@ fn counters_add_up() {
     assert_eq!(forward["segments"], 100);
     assert_eq!(forward["delivered_segments"], 60);
     assert_eq!(forward["drops"]["loss"], 40);
+    assert_eq!(
+        (&forward["refused"], &forward["inside"]),
+        (&0.into(), &0.into())
+    );
     assert_eq!(forward["device_overflow"], 0);
+}
+
+/// Returns the last record of the direction from left to right.
+fn forward_report(bed: Testbed) -> serde_json::Value {
+    let mut records = bed.records_after_stop();
+    records.retain(|r| r["record"] == "timing_report" && r["direction"] == "forward");
+    records.remove(0)
+}
+
+/// Sends more datagrams than an interface holds while the link is stopped, and returns how many arrive.
+fn overflow_while_stopped(bed: &Testbed, count: usize, pause: Duration) -> usize {
+    let bind = |address| move || UdpSocket::bind((address, 0));
+    let receiver = bed.right.run(bind(bed.right_address())).unwrap();
+    receiver
+        .set_read_timeout(Some(Duration::from_secs(1)))
+        .unwrap();
+    let sender = bed.left.run(bind(bed.left_address())).unwrap();
+    sender.connect(receiver.local_addr().unwrap()).unwrap();
+    bed.signal(Signal::STOP);
+    (0..count).for_each(|_| assert_eq!(sender.send(&[0; 100]).unwrap(), 100));
+    std::thread::sleep(pause);
+    bed.signal(Signal::CONT);
+    std::iter::from_fn(|| receiver.recv(&mut [0; 100]).ok()).count()
+}
+
+/// The report once said 0: the interfaces were gone when their counters were read.
+#[test]
+fn reports_packets_that_overflow_the_interface_of_a_stopped_link() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::start(
+        "stopped",
+        ["10.66.25.1/30", "10.66.25.2/30"],
+        &["--delay", "1ms"],
+    );
+    let pause = Duration::from_millis(300);
+    overflow_while_stopped(&bed, 12_000, pause);
+    let report = forward_report(bed);
+    let number = |key: &str| report[key].as_u64().unwrap();
+    assert!(number("device_overflow") >= 1_000, "{report}");
+    assert_eq!(number("segments") + number("device_overflow"), 12_000);
+    assert_eq!(number("delivered_segments"), number("segments"));
+    let median = report["lateness"]["median_us"].as_f64().unwrap();
+    assert!(median >= pause.as_micros() as f64, "{report}");
+}
+
+#[test]
+fn ends_when_a_namespace_is_deleted() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::start("orphan", ["10.66.27.1/30", "10.66.27.2/30"], &[]);
+    bed.delete_left_namespace();
+    let (status, text) = bed.wait_for_exit();
+    assert_eq!(status.code(), Some(1), "{text}");
+    assert!(text.contains("-l was deleted"), "{text}");
+}
+
+#[test]
+fn counts_segments_that_the_receiver_refuses() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::start("refuses", ["10.66.28.1/30", "10.66.28.2/30"], &[]);
+    let down = bed.right.run(|| {
+        Command::new("ip")
+            .args(["link", "set", "wan0", "down"])
+            .status()
+    });
+    assert!(down.unwrap().success());
+    assert!(send_datagrams(&bed, 5, 0).is_empty());
+    let report = forward_report(bed);
+    assert_eq!(
+        (&report["segments"], &report["refused"]),
+        (&5.into(), &5.into())
+    );
 }

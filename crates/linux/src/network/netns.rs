@@ -95,9 +95,28 @@ impl Netns {
 
     /// Whether the calling thread is in this namespace.
     fn is_current(&self) -> bool {
-        let numbers = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
-        let here = stat("/proc/thread-self/ns/net").map(numbers);
-        here.is_ok() && fstat(&*self.file).map(numbers) == here
+        self.is_at(Path::new("/proc/thread-self/ns/net"))
+    }
+
+    /// Whether `path` refers to this namespace.
+    fn is_at(&self, path: &Path) -> bool {
+        let found = stat(path).map(identity);
+        found.is_ok() && fstat(&*self.file).map(identity) == found
+    }
+
+    /// Whether both are the same namespace.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let own = fstat(&*self.file).map(identity);
+        own.is_ok() && own == fstat(&*other.file).map(identity)
+    }
+
+    /// Whether the name by which it was opened refers to it no longer: `ip netns del` removed it. The namespace itself
+    /// lives on while it is open.
+    #[must_use]
+    pub fn has_lost_name(&self) -> bool {
+        let name = self.name.as_deref();
+        name.is_some_and(|name| !self.is_at(&path_of(name)))
     }
 
     /// Moves the calling thread into this namespace permanently.
@@ -113,6 +132,11 @@ impl Netns {
     pub fn raw(&self) -> i32 {
         self.file.as_raw_fd()
     }
+}
+
+/// Numbers of a file, which every path to it shares.
+fn identity(stat: rustix::fs::Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
 }
 
 fn path_of(name: &str) -> PathBuf {

@@ -6,6 +6,7 @@ pub mod traffic;
 
 use crate::timeouts::await_readable;
 use longhaul_linux::netns::Netns;
+use rustix::process::{Pid, Signal, kill_process};
 use std::{
     io::Read,
     net::IpAddr,
@@ -27,7 +28,7 @@ pub struct Testbed {
     child: Child,
     stderr: ChildStderr,
     directory: tempfile::TempDir,
-    _names: NamespaceNames,
+    names: NamespaceNames,
 }
 
 /// Names of namespaces, which are deleted on drop if they exist.
@@ -62,7 +63,7 @@ impl Testbed {
             stderr: child.stderr.take().unwrap(),
             child,
             directory,
-            _names: names,
+            names,
         };
         wait_until_ready(&mut bed.stderr);
         bed
@@ -132,9 +133,18 @@ impl Testbed {
     }
 
     fn interrupt_and_wait(&mut self) -> (ExitStatus, String) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        self.signal(Signal::INT);
         self.wait()
+    }
+
+    /// Sends a signal to the link.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Deletes the name of the left namespace, as `ip netns del` does.
+    pub fn delete_left_namespace(&self) {
+        Netns::delete(&self.names.0[0]).unwrap();
     }
 
     /// Waits until the link ends by itself. Returns its exit status and standard error.

@@ -8,9 +8,11 @@
 
 mod block;
 mod clock;
+mod transmit_log;
 
 pub use block::{Packet, Packets};
 pub use clock::{Clock, HardwareClock};
+pub use transmit_log::{SentPacket, TransmitLog};
 
 use super::option::{PlainOption, get_option, set_option};
 use crate::interface::index_here;
@@ -51,6 +53,7 @@ mod option {
     pub(super) const IGNORE_OUTGOING: i32 = 23;
     pub(super) const ADD_MEMBERSHIP: i32 = 1;
     pub(super) const PROMISCUOUS: u16 = 1;
+    pub(super) const TPACKET_V2: i32 = 1;
     pub(super) const TPACKET_V3: i32 = 2;
 }
 
@@ -380,6 +383,8 @@ struct Statistics {
 
 // SAFETY: integers only, no padding.
 unsafe impl PlainOption for Statistics {}
+// SAFETY: as above.
+unsafe impl PlainOption for [u32; 4] {}
 // SAFETY: as above.
 unsafe impl PlainOption for [u32; 7] {}
 
