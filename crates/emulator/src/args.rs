@@ -15,7 +15,7 @@ use anyhow::Result;
 use clap::{Args as _, FromArgMatches};
 use longhaul_command::exit::{self, Refusal};
 use longhaul_units::{Bytes, Time, WithInput};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,7 +35,8 @@ Examples:
     longhaul link set wan loss default; longhaul link show wan
 
 Settings apply to both directions; --forward (left to right) and --backward override them.
-Jitter keeps the order of segments unless it says reorder. At an unlimited rate there is no queue.";
+Jitter keeps the order of segments unless it says reorder, which lengthens the delays of close segments unless it
+varies slowly (correlation). At an unlimited rate there is no queue.";
 
 /// Arguments of `longhaul link`.
 #[derive(clap::Args)]
@@ -165,7 +166,9 @@ pub(super) struct LinkConfigArgs {
     /// Propagation delay, one way, such as 13ms
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     delay: Option<String>,
-    /// Random part of the delay: [normal:|uniform:|pareto:]TIME[,reorder]
+    /// Part of the delay that varies: [normal:|uniform:|pareto:|lognormal:]TIME, table:FILE or trace:FILE, with
+    /// ,correlation=TIME (varies slowly) or ,reorder (segments overtake). With neither, each segment waits for the one
+    /// before it, so close segments have longer delays
     #[arg(long, value_name = "JITTER", allow_hyphen_values = true)]
     jitter: Option<String>,
     /// Whether segments sent after a change to a shorter delay may overtake those in flight: no or yes [default: no]
@@ -337,7 +340,8 @@ impl StartArgs {
         };
         both.initial.mtu = self.mtu;
         for (key, value) in self.link_config.settings() {
-            both.initial.apply(config::parse_setting(key, value)?);
+            both.initial
+                .apply(config::parse_setting(Path::new("."), key, value)?);
         }
         if let Some(path) = self.link_config.trace.as_deref()
             && !path.to_str().is_some_and(config::resets_trace)
@@ -361,7 +365,7 @@ fn with_overrides(
         let (key, value) = change.split_once('=').ok_or_else(invalid)?;
         config
             .initial
-            .apply(config::parse_setting(key.trim(), value)?);
+            .apply(config::parse_setting(Path::new("."), key.trim(), value)?);
     }
     Ok(config)
 }

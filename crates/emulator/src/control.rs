@@ -8,15 +8,15 @@
 //! `set` falls back to the old name of a setting, and counters travel under their old names, which both versions read.
 
 use super::{
-    config,
+    config::{self, warnings::order_warning},
     counters::{Direction, DirectionState},
     link::RunningLink,
     old_names,
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
-use longhaul_command::outln;
-use longhaul_netem::setting;
+use longhaul_command::{errln, outln};
+use longhaul_netem::{jitter::Jitter, setting};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeSet,
@@ -166,6 +166,7 @@ pub(super) fn set(
     direction: Option<Direction>,
 ) -> Result<()> {
     let old_names = setting::in_old_names(&key, &value);
+    let jitter: Option<Jitter> = value.parse().ok().filter(|_| key == "jitter");
     let request = |key, value| Request::Set {
         key,
         value,
@@ -178,7 +179,11 @@ pub(super) fn set(
         }
         (response, _) => response,
     };
-    refusal_to_error(response).map(drop)
+    refusal_to_error(response)?;
+    if let Some(warning) = jitter.as_ref().and_then(order_warning) {
+        errln!("warning: {warning}");
+    }
+    Ok(())
 }
 
 /// Runs `longhaul link show`.

@@ -3,7 +3,7 @@
 
 use super::{
     capture::CaptureOptions,
-    config::{Config, Link},
+    config::{Config, Link, warnings::warnings},
     control,
     counters::Snapshot,
     display::Display,
@@ -42,6 +42,9 @@ pub(super) fn run(config: &Config) -> Result<()> {
         link.capture.as_ref().map(CaptureOptions::open).transpose()
     })?;
     let mut display = Display::open(config)?;
+    for warning in warnings(config) {
+        errln!("warning: {warning}");
+    }
     for (link, (left, right)) in links.iter().zip(&namespaces) {
         warn_of_one_namespace(link, left, right);
     }

@@ -59,7 +59,7 @@ const KEYS: [Key; 16] = [
     ("delay", "13ms", "0"),
     (
         "jitter",
-        "2ms, uniform:2ms, pareto:2ms, normal:2ms,reorder or none",
+        "2ms, uniform:2ms, lognormal:2ms, 2ms,correlation=1s, 2ms,reorder or none",
         "none",
     ),
     ("allow-reordering", "no or yes", "no"),

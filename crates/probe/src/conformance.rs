@@ -332,9 +332,12 @@ mod tests {
     }
 
     fn jitter_delays(model: &str) -> Vec<Option<i64>> {
-        let mut process = JitterProcess::new(&model.parse().unwrap(), stream(3, "jitter"));
+        let mut process =
+            JitterProcess::new(&model.parse().unwrap(), stream(3, "jitter"), Time::ZERO);
         let delay = |offset: i64| Some(300_000 + offset / 1000);
-        (0..10_000).map(|_| delay(process.offset())).collect()
+        (0..10_000)
+            .map(|_| delay(process.offset(Time::ZERO)))
+            .collect()
     }
 
     #[test]

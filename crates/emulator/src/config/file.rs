@@ -151,7 +151,7 @@ fn apply(
             _ => {
                 let value = value_of(key, value);
                 old_names::warn_of_setting(key, &value);
-                direction.initial.apply(parse_setting(key, &value)?);
+                direction.initial.apply(parse_setting(base, key, &value)?);
             }
         }
     }

@@ -2,6 +2,7 @@
 //! Validated configuration. Validation touches nothing except the files that are named.
 
 pub(super) mod file;
+pub(super) mod warnings;
 
 use super::capture::CaptureOptions;
 use anyhow::Result;
@@ -10,11 +11,13 @@ use longhaul_linux::{
     memory::machine_bytes,
     netns::{self, Netns},
 };
-use longhaul_netem::{Delivery, LinkConfig, Rate, Schedule, Setting, transmitter::trace::Trace};
+use longhaul_netem::{
+    Delivery, LinkConfig, Rate, Schedule, Setting, jitter::Jitter, transmitter::trace::Trace,
+};
 use longhaul_units::{BitRate, Bytes, Time, WithInput};
 use std::{
     collections::BTreeSet,
-    fs,
+    fs, iter,
     net::IpAddr,
     os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
@@ -99,10 +102,7 @@ const MEMORY_MAX: u64 = 4 << 30;
 impl DirectionConfig {
     /// Checks the settings at the start and at any time of the schedule.
     pub(super) fn check(&self) -> Result<()> {
-        let mut config = self.initial.clone();
-        config.check().map_err(Refusal::usage)?;
-        for (_, setting) in self.schedule.iter() {
-            config.apply(setting.clone());
+        for config in self.configs() {
             config.check().map_err(Refusal::usage)?;
         }
         let (bytes, machine) = (self.memory_bytes()? as u64, machine_bytes());
@@ -116,28 +116,38 @@ impl DirectionConfig {
         Ok(())
     }
 
-    /// Returns the bytes that this direction may store: the specified memory, or twice what its settings need at any
-    /// time of its schedule.
-    pub(super) fn memory_bytes(&self) -> Result<usize> {
+    /// Returns its settings at the start and after each change of its schedule.
+    fn configs(&self) -> impl Iterator<Item = LinkConfig> {
         let mut config = self.initial.clone();
-        let mut needed = required_bytes(&config);
-        for (_, setting) in self.schedule.iter() {
+        let changes = self.schedule.iter().map(move |(_, setting)| {
             config.apply(setting.clone());
-            needed = needed.max(required_bytes(&config));
-        }
+            config.clone()
+        });
+        iter::once(self.initial.clone()).chain(changes)
+    }
+
+    /// Returns the bytes that this direction may store: the specified memory, or twice what its settings need at any
+    /// time of its schedule. At an unlimited rate no number follows from the settings, so any memory is accepted.
+    pub(super) fn memory_bytes(&self) -> Result<usize> {
+        let needed = self.configs().map(|config| required_bytes(&config));
+        let needed = needed.max().unwrap_or_default();
+        let is_limited = self.configs().all(|config| config.rate.mean().is_some());
         if let Some(memory) = self.memory.filter(|memory| memory.get() < MEMORY_MIN) {
             return Err(Refusal::usage(format!(
                 "memory {memory}: a direction needs {} at least",
                 Bytes::new(MEMORY_MIN)
             )));
         }
-        if let Some(memory) = self.memory.filter(|memory| memory.get() >= needed) {
-            return Ok(memory.get() as usize);
-        }
         let bytes = needed.saturating_mul(2) + MEMORY_RESERVE;
-        match self.memory.is_none() && bytes <= MEMORY_MAX {
-            true => Ok(bytes as usize),
-            false => Err(Refusal::usage(format!(
+        match self.memory {
+            Some(memory) if memory.get() >= needed || !is_limited => Ok(memory.get() as usize),
+            Some(memory) => Err(Refusal::usage(format!(
+                "--memory {memory}: delay, rate and queue need {} a direction",
+                Bytes::new(needed)
+            ))),
+            None if bytes <= MEMORY_MAX => Ok(bytes as usize),
+            None if !is_limited => Ok(MEMORY_MAX.min(machine_bytes() / 4) as usize),
+            None => Err(Refusal::usage(format!(
                 "delay, rate and queue need {} a direction; allow that with --memory",
                 Bytes::new(needed)
             ))),
@@ -156,7 +166,7 @@ fn required_bytes(config: &LinkConfig) -> u64 {
     } else {
         Time::ZERO
     };
-    let spread = config.jitter.spread * 8 + config.reorder.hold + ack_delay;
+    let spread = config.jitter.longest() + config.reorder.hold + ack_delay;
     let limit = config.queue_capacity();
     let queue = limit
         .bytes
@@ -342,9 +352,20 @@ fn is_device(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.file_type().is_char_device())
 }
 
-/// Parses a setting by the key and the grammar of its flag.
-pub(super) fn parse_setting(key: &str, value: &str) -> Result<Setting> {
-    Setting::parse(key, value).map_err(Refusal::usage)
+/// Parses a setting by the key and the grammar of its flag. A file in it is relative to `base`.
+pub(super) fn parse_setting(base: &Path, key: &str, value: &str) -> Result<Setting> {
+    let has_file = value.starts_with("table:") || value.starts_with("trace:");
+    match key == "jitter" && has_file {
+        true => read_jitter(base, value),
+        false => Setting::parse(key, value).map_err(Refusal::usage),
+    }
+}
+
+/// Reads a jitter whose delays are in a file.
+fn read_jitter(base: &Path, value: &str) -> Result<Setting> {
+    let read = |name: &str| fs::read_to_string(base.join(name)).map_err(|e| e.to_string());
+    let jitter = Jitter::parse(value, read).map_err(Refusal::usage)?;
+    Ok(Setting::Jitter(jitter))
 }
 
 /// Reads a packet-delivery trace in Mahimahi's format.
@@ -366,7 +387,7 @@ pub(super) fn resets_trace(value: &str) -> bool {
 pub(super) fn parse_change(key: &str, value: &str) -> Result<Setting> {
     match key {
         "trace" if !resets_trace(value) => read_trace(Path::new(value)),
-        _ => parse_setting(key, value),
+        _ => parse_setting(Path::new("."), key, value),
     }
 }
 
@@ -415,7 +436,7 @@ mod tests {
     fn memory_is_twice_the_need_of_settings() {
         let mut direction = DirectionConfig::default();
         for (key, value) in [("rate", "10gbit"), ("delay", "13ms"), ("queue", "1bdp")] {
-            direction.initial.apply(parse_setting(key, value).unwrap());
+            direction.initial.apply(parse_change(key, value).unwrap());
         }
         let in_flight = 16_250_000;
         let queued = 32_500_000;

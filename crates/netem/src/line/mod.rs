@@ -110,7 +110,7 @@ impl Line {
             duplicate: chance(config.duplicate, "duplicate"),
             corrupt: chance(config.corrupt, "corrupt"),
             reorder: chance(config.reorder.probability, "reorder"),
-            jitter: JitterProcess::new(&config.jitter, random::stream(seed, "jitter")),
+            jitter: JitterProcess::new(&config.jitter, random::stream(seed, "jitter"), start),
             aqm: Aqm::new(
                 &config.aqm_with_defaults(),
                 config.mtu,
@@ -429,7 +429,7 @@ impl Line {
 
     /// Puts a segment on the wire, and computes its exit from delay, jitter and reordering.
     fn propagate(&mut self, sent: Time, frame: Frame) {
-        let offset = self.jitter.offset();
+        let offset = self.jitter.offset(sent);
         let delay = self.config.delay.as_nanos().saturating_add_signed(offset);
         let mut exit = sent + Time::from_nanos(delay);
         if !self.config.jitter.reorder {
@@ -471,7 +471,7 @@ impl Line {
             Setting::Reorder(reorder) => {
                 self.reorder.change(&Loss::Independent(reorder.probability));
             }
-            Setting::Jitter(jitter) => self.jitter.change(&jitter),
+            Setting::Jitter(jitter) => self.jitter.change(&jitter, now),
             Setting::AckThin(_)
             | Setting::MaxAckDelay(_)
             | Setting::AckRate(_)
