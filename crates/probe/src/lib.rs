@@ -50,7 +50,7 @@ pub fn run(args: &Args) -> Result<()> {
     let Some(expected) = expected else {
         return print_result(args, &recording, None);
     };
-    let conformance = check_conformance(&recording, &expected.config);
+    let conformance = expected.conformance(&recording);
     let deviations = expected.deviations(&recording, &conformance);
     print_result(
         args,

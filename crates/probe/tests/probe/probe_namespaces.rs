@@ -85,8 +85,14 @@ fn exits_with_1_on_deviation() {
         );
         assert_eq!(result["as_expected"], false, "{result}");
     }
-    for expected in ["duplicate=10%", "corrupt=10%", "loss=10%"] {
-        let (code, stderr, result) = probe_with_output(&bed, &["--expect", expected]);
+    let (code, stderr, _) = probe_with_output(&bed, &["--expect", "duplicate=10%"]);
+    assert!(
+        code == Some(1) && stderr.contains("loss: "),
+        "not named: {stderr}"
+    );
+    for expected in ["corrupt=10%", "loss=10%"] {
+        let flags = ["--expect", expected, "--expect", "duplicate=10%"];
+        let (code, stderr, result) = probe_with_output(&bed, &flags);
         assert_eq!(
             (code, &result["as_expected"]),
             (Some(0), &true.into()),
