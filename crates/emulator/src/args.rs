@@ -316,8 +316,8 @@ impl StartArgs {
             name: self.name.clone(),
             left: Endpoint::parse(left)?,
             right: Endpoint::parse(right)?,
-            forward: with_overrides(&both, &self.link_config.forward)?,
-            backward: with_overrides(&both, &self.link_config.backward)?,
+            forward: config::with_overrides(&both, &self.link_config.forward, Path::new("."))?,
+            backward: config::with_overrides(&both, &self.link_config.backward, Path::new("."))?,
             mtu: self.mtu,
             delivery: self
                 .delivery
@@ -353,19 +353,4 @@ impl StartArgs {
         }
         Ok(both)
     }
-}
-
-fn with_overrides(
-    both: &config::DirectionConfig,
-    changes: &[String],
-) -> Result<config::DirectionConfig> {
-    let mut config = both.clone();
-    for change in changes {
-        let invalid = || Refusal::usage(format!("{change:?} is not KEY=VALUE, as in loss=0.1%"));
-        let (key, value) = change.split_once('=').ok_or_else(invalid)?;
-        config
-            .initial
-            .apply(config::parse_setting(Path::new("."), key.trim(), value)?);
-    }
-    Ok(config)
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Links from a configuration file.
 
-use super::{DirectionConfig, Endpoint, Link, parse_setting, read_trace, resets_trace};
+use super::{
+    DirectionConfig, Endpoint, Link, parse_setting, read_trace, resets_trace, with_overrides,
+};
 use crate::{capture::CaptureOptions, old_names};
 use anyhow::Result;
 use longhaul_command::{deprecated, exit::Refusal};
@@ -15,7 +17,8 @@ use std::{
 use toml::de::DeTable;
 
 /// Configuration file with links: `[[links]]`, each with its ends and its settings by the names of the flags.
-/// `[links.forward]` and `[links.backward]` override settings of one direction.
+/// `[links.forward]` and `[links.backward]` override settings of one direction; so do lists, as in
+/// `backward = ["loss=1%"]`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -39,12 +42,42 @@ struct LinkTable {
     #[serde(rename = "capture-memory", alias = "capture_memory")]
     capture_memory: Option<Bytes>,
     #[serde(default)]
-    forward: BTreeMap<String, toml::Value>,
+    forward: DirectionSettings,
     #[serde(default)]
-    backward: BTreeMap<String, toml::Value>,
+    backward: DirectionSettings,
     /// Settings of both directions; an unknown key is refused with its name.
     #[serde(flatten)]
     both: BTreeMap<String, toml::Value>,
+}
+
+/// Settings of one direction: a table, or a list of `KEY=VALUE` as in flags.
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "a table such as { loss = \"1%\" }, or a list such as [\"loss=1%\"]"
+)]
+enum DirectionSettings {
+    Table(BTreeMap<String, toml::Value>),
+    List(Vec<String>),
+}
+
+impl Default for DirectionSettings {
+    fn default() -> Self {
+        Self::List(Vec::new())
+    }
+}
+
+impl DirectionSettings {
+    fn apply_to(&self, both: &DirectionConfig, base: &Path) -> Result<DirectionConfig> {
+        match self {
+            Self::List(list) => with_overrides(both, list, base),
+            Self::Table(table) => {
+                let mut config = both.clone();
+                apply(&mut config, table, base)?;
+                Ok(config)
+            }
+        }
+    }
 }
 
 /// Defaults of the flags.
@@ -102,9 +135,8 @@ impl LinkTable {
         };
         both.initial.mtu = mtu;
         apply(&mut both, &self.both, base)?;
-        let (mut forward, mut backward) = (both.clone(), both);
-        apply(&mut forward, &self.forward, base)?;
-        apply(&mut backward, &self.backward, base)?;
+        let forward = self.forward.apply_to(&both, base)?;
+        let backward = self.backward.apply_to(&both, base)?;
         let delivery = self.delivery.as_deref().unwrap_or("batched");
         old_names::warn_of_delivery(delivery);
         Ok(Link {

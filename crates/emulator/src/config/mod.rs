@@ -368,6 +368,22 @@ fn read_jitter(base: &Path, value: &str) -> Result<Setting> {
     Ok(Setting::Jitter(jitter))
 }
 
+/// Applies settings of one direction, each `KEY=VALUE`.
+pub(super) fn with_overrides(
+    both: &DirectionConfig,
+    settings: &[String],
+    base: &Path,
+) -> Result<DirectionConfig> {
+    let mut config = both.clone();
+    for text in settings {
+        let invalid = || Refusal::usage(format!("{text:?} is not KEY=VALUE, as in loss=0.1%"));
+        let (key, value) = text.split_once('=').ok_or_else(invalid)?;
+        let setting = parse_setting(base, key.trim(), value)?;
+        config.initial.apply(setting);
+    }
+    Ok(config)
+}
+
 /// Reads a packet-delivery trace in Mahimahi's format.
 pub(super) fn read_trace(path: &Path) -> Result<Setting> {
     let text = std::fs::read_to_string(path)

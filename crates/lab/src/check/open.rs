@@ -4,7 +4,7 @@
 
 use super::{available_metrics::AvailableMetrics, claims, measures, scenario, views};
 use crate::{
-    network::link,
+    network::{link, relay_names},
     scenario::{
         CellSpec, Scenario,
         config_error::{CheckResult, ConfigError, check_each, ensure, list_names, locate_error},
@@ -204,8 +204,10 @@ fn scenario_with<'t>(
     sources.rename_filled(filled.get_mut());
     keys::check(filled.get_ref()).map_err(|unknown| sources.refusal(unknown.at, &unknown))?;
     let mut scenario: Scenario = sources.read(filled)?;
-    let checked =
-        measures::check(&scenario).and_then(|()| link::resolve_same_as(&mut scenario.links));
+    let checked = measures::check(&scenario)
+        .and_then(|()| link::list_direction_settings(&mut scenario.links))
+        .and_then(|()| link::resolve_same_as(&mut scenario.links))
+        .and_then(|()| relay_names::resolve(&mut scenario));
     checked.map_err(|error| sources.refuse(&error))?;
     Ok(scenario)
 }

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Timing reports of the links, from the end of their records: totals over all runs, and whether
-//! the emulator was too late for a valid run. The latter is decided before any metric is read, so a
-//! run is never repeated because of its results.
+//! the emulator was too late for a valid run, or lost packets. The latter is decided before any metric is read,
+//! so a run is never repeated because of its results.
 
 use crate::{
-    network::link,
+    network::{link, topology::Topology},
     scenario::{LinkKind, Scenario},
 };
 use indexmap::IndexMap;
+use longhaul_netem::LinkConfig;
 use longhaul_report::unit::Unit;
 use longhaul_results::{
     result::{DelayError, LinkStats},
     summary::Summary,
 };
 use serde::Deserialize;
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, fs, io, path::Path};
 
 /// Last record of a link, one for each direction.
 #[derive(Debug, Deserialize)]
@@ -23,7 +24,10 @@ pub(crate) struct TimingReport {
     pub(crate) segments: u64,
     drops: BTreeMap<String, u64>,
     #[serde(default)]
-    device_overflow: u64,
+    direction: String,
+    /// `None` if the emulator could not read it.
+    #[serde(default)]
+    device_overflow: Option<u64>,
     #[serde(default)]
     no_memory: u64,
     pub(crate) lateness: Lateness,
@@ -42,9 +46,10 @@ pub(crate) struct Lateness {
 pub(crate) struct TimingReports(IndexMap<String, Vec<TimingReport>>);
 
 impl TimingReports {
-    /// Adds the records of one run of the link `name`. A file without a timing report adds nothing.
+    /// Adds the records of one run of the link `name`. A file without a timing report adds nothing:
+    /// [`late_link`] names it.
     pub(crate) fn add(&mut self, name: &str, records: &Path) {
-        let reports = read_timing_reports(records);
+        let reports = read_timing_reports(records).unwrap_or_default();
         self.0.entry(name.to_owned()).or_default().extend(reports);
     }
 
@@ -69,14 +74,13 @@ fn present_cause(cause: &str) -> &str {
 }
 
 /// Reads the timing reports in `records`; empty if the link was killed before it wrote them.
-pub(crate) fn read_timing_reports(records: &Path) -> Vec<TimingReport> {
-    let text = fs::read_to_string(records).unwrap_or_default();
+pub(crate) fn read_timing_reports(records: &Path) -> io::Result<Vec<TimingReport>> {
+    let text = fs::read_to_string(records)?;
     let reports = text
         .lines()
         .filter(|line| RECORD_NAMES.iter().any(|name| line.contains(name)));
-    reports
-        .filter_map(|line| serde_json::from_str(line).ok())
-        .collect()
+    let parsed = reports.map(|line| serde_json::from_str(line).map_err(io::Error::other));
+    parsed.collect()
 }
 
 fn totals(name: &str, reports: &[TimingReport]) -> Option<LinkStats> {
@@ -93,7 +97,10 @@ fn totals(name: &str, reports: &[TimingReport]) -> Option<LinkStats> {
             .iter()
             .map(|(cause, count)| (present_cause(cause), *count));
         let own = [
-            ("before_the_link", report.device_overflow),
+            (
+                "before_the_link",
+                report.device_overflow.unwrap_or_default(),
+            ),
             ("no_memory", report.no_memory),
         ];
         for (cause, count) in causes.chain(own).filter(|(_, count)| *count > 0) {
@@ -122,40 +129,108 @@ const MEDIAN_US: f64 = 250.0;
 /// Largest valid 99th percentile of the lateness in µs. An idle machine has up to 4 ms. With 7 to
 /// 16 ms, and a normal median, a queue of 12 ms overflowed.
 const P99_US: f64 = 6000.0;
+/// Largest valid 99th percentile as a share of the time that a full queue takes to drain. Segments that come late come
+/// together, and so do the ACKs and the data that answer them: a burst of that time.
+const QUEUE_SHARE: f64 = 0.5;
 /// Least segments to judge. Fewer are an exchange of control messages, not a path in use.
 const SEGMENTS_MIN: u64 = 100;
 
-/// Describes the latest link of a run, if it was too late for a valid run.
+/// Describes why the emulator made the run invalid: it lost packets, left no report, or was late.
 pub(crate) fn late_link(scenario: &Scenario, directory: &Path) -> Option<String> {
-    let links = scenario.links.iter();
-    let (link, late) = links
-        .filter(|link| link.kind == LinkKind::Emulated)
-        .filter_map(|link| Some((link, latest(&link::counters_file(link, directory))?)))
-        .max_by(|a, b| excess(&a.1).total_cmp(&excess(&b.1)))
-        .filter(|(_, late)| excess(late) > 1.0)?;
-    let (statistic, late_us, limit_us) = match late.median_us > MEDIAN_US {
-        true => ("median", late.median_us, MEDIAN_US),
-        false => ("99th percentile", late.p99_us, P99_US),
+    let topology = Topology::of(scenario);
+    let links = scenario.links.iter().zip(&topology.addressed_links);
+    let emulated = links.filter(|(link, _)| link.kind == LinkKind::Emulated);
+    let mut reasons: Vec<Reason> = emulated
+        .flat_map(|(link, addressed)| {
+            let limits =
+                link::link_configs(link, addressed).map(|both| both.map(|one| p99_limit_us(&one)));
+            reasons_of(
+                &link.name,
+                &link::counters_file(link, directory),
+                limits.unwrap_or([P99_US; 2]),
+            )
+        })
+        .collect();
+    reasons.sort_by(|a, b| b.excess.total_cmp(&a.excess));
+    reasons.into_iter().next().map(|reason| reason.text)
+}
+
+/// Reason why a run is invalid.
+struct Reason {
+    /// Value as a multiple of its limit; infinite for what may not happen at all.
+    excess: f64,
+    text: String,
+}
+
+/// Largest valid 99th percentile of the lateness in this direction, in µs.
+fn p99_limit_us(config: &LinkConfig) -> f64 {
+    let Some(rate) = config.rate.mean() else {
+        return P99_US;
     };
-    let [late, limit] = [late_us, limit_us].map(|us| Unit::Micros.format(us));
-    Some(format!(
-        "emulator late: {statistic} lateness of link {} {late} > {limit}",
-        link.name
-    ))
+    let capacity = config.queue_capacity();
+    let packets = (capacity.packets as u64).saturating_mul(config.mtu.into());
+    let queue_us = rate.time_for(capacity.bytes.min(packets)).as_secs_f64() * 1e6;
+    P99_US.min(queue_us * QUEUE_SHARE)
 }
 
-/// Lateness of the later direction.
-fn latest(records: &Path) -> Option<Lateness> {
-    read_timing_reports(records)
+/// Returns the reasons of one link. `limits` are of its two directions.
+fn reasons_of(name: &str, records: &Path, limits: [f64; 2]) -> Vec<Reason> {
+    let certain = |text: String| Reason {
+        excess: f64::INFINITY,
+        text,
+    };
+    match read_timing_reports(records) {
+        Ok(reports) if reports.is_empty() => {
+            vec![certain(format!(
+                "emulator unknown: link {name} left no timing report"
+            ))]
+        }
+        Ok(reports) => {
+            let of_direction = |report: &TimingReport| {
+                let limit = limits[usize::from(report.direction == "backward")];
+                let lost = losses(name, report).into_iter().map(certain);
+                lost.chain(lateness_reason(name, report, limit))
+                    .collect::<Vec<_>>()
+            };
+            reports.iter().flat_map(of_direction).collect()
+        }
+        Err(error) => vec![certain(format!(
+            "emulator unknown: timing report of link {name}: {error}"
+        ))],
+    }
+}
+
+/// Describes packets that the machine lost, not the path.
+fn losses(name: &str, report: &TimingReport) -> Vec<String> {
+    let lost = |count: u64, why: &str| {
+        (count > 0).then(|| format!("emulator late: link {name} lost {count} packets {why}"))
+    };
+    let before_read = match report.device_overflow {
+        Some(count) => lost(count, "before it read them"),
+        None => Some(format!(
+            "emulator unknown: link {name} could not read what its interface dropped"
+        )),
+    };
+    let found = [before_read, lost(report.no_memory, "for lack of memory")];
+    found.into_iter().flatten().collect()
+}
+
+/// Describes the lateness of a direction, if it is too large.
+fn lateness_reason(name: &str, report: &TimingReport, p99_limit_us: f64) -> Option<Reason> {
+    let late = &report.lateness;
+    let statistics = [
+        ("median", late.median_us, MEDIAN_US),
+        ("99th percentile", late.p99_us, p99_limit_us),
+    ];
+    let (statistic, late_us, limit_us) = statistics
         .into_iter()
-        .filter(|report| report.segments >= SEGMENTS_MIN)
-        .map(|report| report.lateness)
-        .max_by(|a, b| excess(a).total_cmp(&excess(b)))
-}
-
-/// Lateness as a multiple of its limit; above 1 the run is invalid.
-fn excess(late: &Lateness) -> f64 {
-    (late.median_us / MEDIAN_US).max(late.p99_us / P99_US)
+        .find(|(_, late, limit)| late > limit)
+        .filter(|_| report.segments >= SEGMENTS_MIN)?;
+    let [late, limit] = [late_us, limit_us].map(|us| Unit::Micros.format(us));
+    Some(Reason {
+        excess: late_us / limit_us,
+        text: format!("emulator late: {statistic} lateness of link {name} {late} > {limit}"),
+    })
 }
 
 #[cfg(test)]
@@ -221,7 +296,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let line = |median: f64, p99: f64| {
             format!(
-                "{{\"record\":\"timing_report\",\"delivery\":\"per-packet\",\"segments\":{segments},\"drops\":{{}},\
+                "{{\"record\":\"timing_report\",\"delivery\":\"per-packet\",\"segments\":{segments},\"drops\":{{}},\"device_overflow\":0,\
                  \"lateness\":{{\"median_us\":{median},\"p99_us\":{p99},\"max_us\":9e4}}}}\n"
             )
         };
@@ -249,6 +324,52 @@ mod tests {
             message(5000, 140.0, 15_900.0).unwrap(),
             "emulator late: 99th percentile lateness of link wan 15.9 ms > 6 ms"
         );
+    }
+
+    /// Returns the message for a link with this report, at 10 Mbit/s with a queue of 8 ms.
+    fn message_of(report: &str) -> Option<String> {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("link-wan.jsonl"), report).unwrap();
+        let scenario: Scenario = toml::from_str(
+            "title = 't'\nquestion = 'q'\nflows = []\n\
+             links = [{ name = 'wan', endpoints = ['a', 'b'], rate = '10mbit', queue = '10KB' }]",
+        )
+        .unwrap();
+        late_link(&scenario, directory.path())
+    }
+
+    fn report(p99: f64, overflow: &str, no_memory: u64) -> String {
+        format!(
+            r#"{{"record":"timing_report","delivery":"per-packet","segments":1000,"drops":{{}},"device_overflow":{overflow},"no_memory":{no_memory},"lateness":{{"median_us":9.0,"p99_us":{p99},"max_us":9e4}}}}"#
+        )
+    }
+
+    #[test]
+    fn reports_a_link_that_lost_packets_or_is_late_for_its_queue() {
+        assert_eq!(message_of(&report(3_900.0, "0", 0)), None);
+        for (report, part) in [
+            (
+                report(4_100.0, "0", 0),
+                "99th percentile lateness of link wan 4.1 ms > 4 ms",
+            ),
+            (
+                report(9.0, "7", 0),
+                "link wan lost 7 packets before it read them",
+            ),
+            (
+                report(9.0, "null", 0),
+                "could not read what its interface dropped",
+            ),
+            (report(9.0, "0", 3), "lost 3 packets for lack of memory"),
+            (String::new(), "link wan left no timing report"),
+            (
+                report(9.0, "0", 0).replace("9.0", "x"),
+                "timing report of link wan: ",
+            ),
+        ] {
+            let message = message_of(&report).unwrap();
+            assert!(message.contains(part), "{message}");
+        }
     }
 
     #[test]

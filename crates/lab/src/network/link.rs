@@ -11,6 +11,7 @@ use crate::scenario::{
 use anyhow::Result;
 use longhaul_netem::{LinkConfig, Schedule};
 use std::path::{Path, PathBuf};
+use toml::Value;
 
 /// Emulator configuration of a link in both directions.
 ///
@@ -82,6 +83,28 @@ pub(crate) fn capture_file(link: &Link, directory: &Path) -> PathBuf {
     directory.join(format!("link-{}.pcapng", link.name))
 }
 
+/// Converts the settings of one direction to the form of flags: a table `backward = { loss = "1%" }` becomes the list
+/// `["loss=1%"]`.
+pub(crate) fn list_direction_settings(links: &mut [Link]) -> CheckResult {
+    for (index, link) in links.iter_mut().enumerate() {
+        for direction in ["forward", "backward"] {
+            if let Some(Value::Table(settings)) = link.options.get(direction) {
+                let settings = flags(settings).map_err(ConfigError::from);
+                let settings = locate_error(
+                    "links",
+                    locate_error(index, locate_error(direction, settings)),
+                )?;
+                let list = settings
+                    .iter()
+                    .map(|flag| Value::from(flag.trim_start_matches("--")));
+                link.options
+                    .insert(direction.to_owned(), Value::Array(list.collect()));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Copies options to every link that is the same as another.
 pub(crate) fn resolve_same_as(links: &mut [Link]) -> CheckResult {
     for index in 0..links.len() {
@@ -137,6 +160,17 @@ mod tests {
         );
         let mut table: toml::Table = toml::from_str(&text).unwrap();
         table.remove("links").unwrap().try_into().unwrap()
+    }
+
+    #[test]
+    fn settings_of_a_direction_may_be_a_table_or_a_list() {
+        let mut both = links("backward = { loss = 0.001, max_ack_delay = '5ms' }");
+        list_direction_settings(&mut both).unwrap();
+        let list: Value = vec!["loss=0.1%", "max-ack-delay=5ms"].into();
+        assert_eq!(both[1].options["backward"], list);
+        let mut listed = links("backward = ['loss=0.1%', 'max-ack-delay=5ms']");
+        list_direction_settings(&mut listed).unwrap();
+        assert_eq!(listed[1].options["backward"], list);
     }
 
     #[test]

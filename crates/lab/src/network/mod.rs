@@ -5,6 +5,7 @@
 pub(crate) mod link;
 pub(crate) mod ports;
 pub(crate) mod probe;
+pub(crate) mod relay_names;
 pub(crate) mod schedule;
 pub(crate) mod sender_options;
 pub(crate) mod tcp_settings;

@@ -222,7 +222,10 @@ fn check_replaceable(out: &Path) -> Result<()> {
     check_own_file(out, "result.json", ours)?;
     check_own_file(out, "report.html", |page| {
         page.contains(report::GENERATOR_MARK)
-    })
+    })?;
+    let is_table = |text: &str| text.starts_with("cell");
+    check_own_file(out, "cells.csv", is_table)?;
+    check_own_file(out, "runs.csv", is_table)
 }
 
 fn check_own_file(out: &Path, name: &str, is_ours: fn(&str) -> bool) -> Result<()> {

@@ -1,19 +1,42 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Metrics as comma-separated values (RFC 4180) for a spreadsheet: a line for each cell, or for each run. Values are in
-//! the units at the end of the metrics' names.
+//! Metrics as comma-separated values (RFC 4180): a line for each cell, or for each run. Values are in the units at the
+//! end of the metrics' names.
 
 use crate::result::{Cell, LabResult, Run, json_text};
 use indexmap::IndexSet;
+use std::{fs, io, path::Path};
 
-/// Returns a line for each cell: its parameters, and median, minimum, maximum and reference value of each metric.
+/// Names of the files in a result's directory.
+pub(super) const CELLS_FILE: &str = "cells.csv";
+pub(super) const RUNS_FILE: &str = "runs.csv";
+
+/// Metric that is a hash: it has no median.
+const HASH: &str = "loss_pattern";
+
+/// Writes both files into the directory of a result.
+pub(super) fn write(result: &LabResult, directory: &Path) -> io::Result<()> {
+    fs::write(directory.join(CELLS_FILE), cells(result))?;
+    fs::write(directory.join(RUNS_FILE), runs(result))
+}
+
+/// Returns a line for each cell: its parameters, the numbers of its runs, failed runs and runs with a late emulator, and
+/// median, minimum, maximum and reference value of each metric over the valid runs.
 pub(super) fn cells(result: &LabResult) -> String {
-    let names = metrics(result);
+    let mut names = metrics(result);
+    names.retain(|name| !name.ends_with(HASH));
     let parts = |name: &str| ["", "_min", "_max", "_reference"].map(|part| format!("{name}{part}"));
     let heading = parameter_columns(result)
         .into_iter()
+        .chain(["runs", "failed", "late"])
         .map(str::to_owned)
         .chain(names.iter().flat_map(|name| parts(name)));
     let row = |cell: &Cell| {
+        let count = |is: fn(&&Run) -> bool| cell.runs.iter().filter(is).count().to_string();
+        let counts = [
+            count(|_| true),
+            count(|run| run.failed.is_some()),
+            count(|run| run.overload.is_some()),
+        ];
         let values = names.iter().flat_map(|name| {
             let summary = cell.metrics.get(*name);
             [
@@ -26,22 +49,29 @@ pub(super) fn cells(result: &LabResult) -> String {
         line(
             parameter_values(result, cell)
                 .into_iter()
+                .chain(counts)
                 .chain(values.map(number)),
         )
     };
     line(heading) + &result.cells.iter().map(row).collect::<String>()
 }
 
-/// Returns a line for each run. A failed run has the reason and no metrics.
+/// Returns a line for each run. A failed run has the reason and no metrics. A run with a late emulator has the reason
+/// why it does not count; `retries` is the number of such runs before it that were discarded.
 pub(super) fn runs(result: &LabResult) -> String {
     let names = metrics(result);
     let owned = |text: &str| text.to_owned();
     let heading = parameter_columns(result)
         .into_iter()
-        .chain(["run", "failed"])
+        .chain(["run", "failed", "late", "retries"])
         .chain(names.iter().copied());
     let row = |cell: &Cell, n: usize, run: &Run| {
-        let state = [(n + 1).to_string(), run.failed.clone().unwrap_or_default()];
+        let state = [
+            (n + 1).to_string(),
+            run.failed.clone().unwrap_or_default(),
+            run.overload.clone().unwrap_or_default(),
+            run.retries.to_string(),
+        ];
         let values = names
             .iter()
             .map(|name| number(run.metrics.get(*name).copied()));
@@ -114,7 +144,13 @@ mod tests {
     use serde_json::json;
 
     fn result() -> LabResult {
-        let run: Run = serde_json::from_value(json!({"goodput_bps": 1e6})).unwrap();
+        let run = json!({"goodput_bps": 1e6, "ping_loss_pattern": 77});
+        let run: Run = serde_json::from_value(run).unwrap();
+        let late = Run {
+            overload: Some("emulator late".to_owned()),
+            retries: 2,
+            ..Run::default()
+        };
         let failed = Run {
             failed: Some("reset, \"late\"".to_owned()),
             ..Run::default()
@@ -122,7 +158,7 @@ mod tests {
         let parameters = serde_json::from_value(json!({"loss": 0.1})).unwrap();
         let mut cell = Cell {
             parameters,
-            runs: vec![run, failed],
+            runs: vec![run, failed, late],
             ..Cell::default()
         };
         cell.summarise();
@@ -137,18 +173,19 @@ mod tests {
     fn writes_parameters_summary_and_reference_per_cell() {
         assert_eq!(
             cells(&result()),
-            "cell,loss,goodput_bps,goodput_bps_min,goodput_bps_max,goodput_bps_reference\r\n\
-             loss 10 %,0.1,1000000,1000000,1000000,2000000\r\n"
+            "cell,loss,runs,failed,late,goodput_bps,goodput_bps_min,goodput_bps_max,goodput_bps_reference\r\n\
+             loss 10 %,0.1,3,1,1,1000000,1000000,1000000,2000000\r\n"
         );
     }
 
     #[test]
-    fn quotes_the_reason_of_failed_runs() {
+    fn quotes_the_reasons_of_failed_and_late_runs() {
         assert_eq!(
             runs(&result()),
-            "cell,loss,run,failed,goodput_bps\r\n\
-             loss 10 %,0.1,1,,1000000\r\n\
-             loss 10 %,0.1,2,\"reset, \"\"late\"\"\",\r\n"
+            "cell,loss,run,failed,late,retries,goodput_bps,ping_loss_pattern\r\n\
+             loss 10 %,0.1,1,,,0,1000000,77\r\n\
+             loss 10 %,0.1,2,\"reset, \"\"late\"\"\",,0,,\r\n\
+             loss 10 %,0.1,3,,emulator late,2,,\r\n"
         );
     }
 }

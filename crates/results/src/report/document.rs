@@ -2,6 +2,7 @@
 //! Page of a result: one HTML file that needs no network.
 
 use super::{
+    csv,
     downloads::Downloads,
     figure::{self, default_figures, time_series},
     headline, method,
@@ -21,10 +22,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Writes `dir/report.html` from `dir/result.json` and returns its path.
+/// Writes `dir/report.html`, `dir/cells.csv` and `dir/runs.csv` from `dir/result.json`; returns the path of the page.
 ///
 /// # Errors
-/// `dir` has no readable result: a usage refusal. The page cannot be written: a failure.
+/// `dir` has no readable result: a usage refusal. A file cannot be written: a failure.
 pub fn rebuild(dir: &Path) -> anyhow::Result<PathBuf> {
     Ok(rebuild_result(dir)?.1)
 }
@@ -35,6 +36,8 @@ pub(super) fn rebuild_result(dir: &Path) -> anyhow::Result<(LabResult, PathBuf)>
     let downloads = Downloads::select(&result, dir);
     fs::write(&page, html(&result, &downloads))
         .with_context(|| format!("cannot write {}", page.display()))?;
+    csv::write(&result, dir)
+        .with_context(|| format!("cannot write tables to {}", dir.display()))?;
     Ok((result, page))
 }
 

@@ -46,11 +46,10 @@ impl Downloads {
             p { "Links marked “embedded” work without the other files." }
             ul {
                 li {
-                    (embedded_link("cells.csv", csv::cells(result).as_bytes())) ": median and range of each cell"
+                    (file_link(csv::CELLS_FILE, Some(csv::cells(result).as_bytes()))) ": median and range of each cell"
                     @if result.has_reference() { ", reference values" }
-                    " (embedded)"
                 }
-                li { (embedded_link("runs.csv", csv::runs(result).as_bytes())) ": every run (embedded)" }
+                li { (file_link(csv::RUNS_FILE, Some(csv::runs(result).as_bytes()))) ": every run" }
                 @if let Some(content) = self.0.get("result.json") {
                     li { (file_link("result.json", content.as_deref())) ": all data of this page" }
                 }
@@ -96,10 +95,6 @@ fn file_link(name: &str, content: Option<&[u8]>) -> Markup {
         a href={ "./" (name) } { (name.rsplit('/').next().unwrap_or(name)) }
         @if let Some(content) = content { " (" (embedded_link_as("embedded", name, content)) ")" }
     }
-}
-
-fn embedded_link(name: &str, content: &[u8]) -> Markup {
-    embedded_link_as(name, name, content)
 }
 
 fn embedded_link_as(label: &str, name: &str, content: &[u8]) -> Markup {
