@@ -22,7 +22,8 @@ mod sockets;
 
 pub use io::{pipe_pool, private_file, splice, transfer_buffer, wait};
 pub use network::{
-    ack_pacing, diversion, ethtool, interface, interface_list, netfilter, netns, sysctl, tun,
+    ack_pacing, diversion, ethtool, interface, interface_list, netfilter, netns, queueing, routes,
+    sysctl, tun,
 };
 pub use processes::{
     account, cgroup, cleanup_process, contained, descriptors, file_size, memory, mtu_probing,

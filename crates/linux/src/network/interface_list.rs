@@ -2,20 +2,15 @@
 //! The interfaces of the calling thread's network namespace and their queueing disciplines, through
 //! rtnetlink. No rights are needed.
 
-use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+use super::{
+    queueing::{self, Discipline},
+    route_dump::dump,
 };
 use netlink_packet_route::{
     RouteNetlinkMessage,
     link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage},
-    tc::{TcAttribute, TcHandle, TcMessage},
 };
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use std::io;
-
-/// Maximum length of one datagram of a dump, in bytes. The kernel fills at most 32 KiB at a time
-/// (`net/netlink/af_netlink.c`, `netlink_dump`).
-const DATAGRAM_LEN_MAX: usize = 32 * 1024;
 
 /// An interface as the kernel describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,31 +31,27 @@ pub struct Interface {
     pub receive_queues: u32,
     /// Kinds of the queueing disciplines of outgoing packets, each once; under `mq` those of its queues.
     pub qdiscs: Vec<String>,
+    /// The queueing disciplines and police filters themselves.
+    pub disciplines: Vec<Discipline>,
 }
 
 /// Returns all interfaces, in the kernel's order.
 pub fn list() -> io::Result<Vec<Interface>> {
-    let links = dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
-    let disciplines = dump(RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default()))?;
-    let disciplines: Vec<TcMessage> = disciplines.into_iter().filter_map(qdisc).collect();
-    Ok(links
-        .into_iter()
-        .filter_map(|message| match message {
-            RouteNetlinkMessage::NewLink(link) => Some(Interface::read(&link, &disciplines)),
-            _ => None,
-        })
-        .collect())
-}
-
-fn qdisc(message: RouteNetlinkMessage) -> Option<TcMessage> {
-    match message {
-        RouteNetlinkMessage::NewQueueDiscipline(discipline) => Some(discipline),
-        _ => None,
-    }
+    let disciplines = queueing::list()?;
+    let mut all = Vec::new();
+    let query = RouteNetlinkMessage::GetLink(LinkMessage::default());
+    dump(query, |answer| {
+        if let RouteNetlinkMessage::NewLink(link) = answer {
+            all.push(Interface::read(&link, &disciplines));
+        }
+    })?;
+    Ok(all)
 }
 
 impl Interface {
-    fn read(link: &LinkMessage, disciplines: &[TcMessage]) -> Self {
+    fn read(link: &LinkMessage, disciplines: &[Discipline]) -> Self {
+        let own = |discipline: &&Discipline| discipline.interface == link.header.index;
+        let disciplines: Vec<Discipline> = disciplines.iter().filter(own).cloned().collect();
         let mut interface = Self {
             name: String::new(),
             kind: None,
@@ -69,7 +60,8 @@ impl Interface {
             mtu: 0,
             transmit_queue: 0,
             receive_queues: 1,
-            qdiscs: leaf_qdiscs(link.header.index, disciplines),
+            qdiscs: leaf_qdiscs(&disciplines),
+            disciplines,
         };
         for attribute in &link.attributes {
             interface.apply_attribute(attribute);
@@ -94,76 +86,16 @@ impl Interface {
     }
 }
 
-/// Returns the kinds of the disciplines that queue packets of interface `index`: the root, or the children
-/// of `mq`.
-fn leaf_qdiscs(index: u32, disciplines: &[TcMessage]) -> Vec<String> {
-    let is_outgoing = |message: &&TcMessage| {
-        message.header.index as u32 == index && message.header.parent != TcHandle::INGRESS
-    };
-    let outgoing_qdiscs: Vec<&TcMessage> = disciplines.iter().filter(is_outgoing).collect();
-    let mut kinds: Vec<String> = outgoing_qdiscs
-        .iter()
-        .filter_map(|message| kind(message))
-        .collect();
+/// Returns the kinds of the disciplines that queue packets: the root, or the children of `mq`.
+fn leaf_qdiscs(disciplines: &[Discipline]) -> Vec<String> {
+    let outgoing = disciplines.iter().filter(|one| one.is_outgoing_queue());
+    let mut kinds: Vec<String> = outgoing.map(|one| one.kind.clone()).collect();
     if kinds.iter().any(|kind| kind != "mq") {
         kinds.retain(|kind| kind != "mq");
     }
     kinds.sort();
     kinds.dedup();
     kinds
-}
-
-fn kind(message: &TcMessage) -> Option<String> {
-    message
-        .attributes
-        .iter()
-        .find_map(|attribute| match attribute {
-            TcAttribute::Kind(kind) => Some(kind.clone()),
-            _ => None,
-        })
-}
-
-/// Sends a dump request and returns all answers of the kernel.
-fn dump(query: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    socket.send(&request(query), 0)?;
-    let mut datagram = vec![0; DATAGRAM_LEN_MAX];
-    let mut found = Vec::new();
-    loop {
-        let size = socket.recv(&mut &mut datagram[..], 0)?;
-        if !collect(&datagram[..size], &mut found)? {
-            return Ok(found);
-        }
-    }
-}
-
-fn request(query: RouteNetlinkMessage) -> Vec<u8> {
-    let mut header = NetlinkHeader::default();
-    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-    let mut message = NetlinkMessage::new(header, NetlinkPayload::from(query));
-    message.finalize();
-    let mut bytes = vec![0; message.buffer_len()];
-    message.serialize(&mut bytes);
-    bytes
-}
-
-/// Adds the messages of one datagram to `found`. Returns false at the end of the dump.
-fn collect(mut datagram: &[u8], found: &mut Vec<RouteNetlinkMessage>) -> io::Result<bool> {
-    while !datagram.is_empty() {
-        let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(datagram)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
-        match message.payload {
-            NetlinkPayload::InnerMessage(answer) => found.push(answer),
-            NetlinkPayload::Error(error) => return Err(error.to_io()),
-            NetlinkPayload::Done(_) => return Ok(false),
-            _ => {}
-        }
-        let step = (message.header.length as usize).next_multiple_of(4);
-        datagram = datagram.get(step.max(4)..).unwrap_or_default();
-    }
-    Ok(true)
 }
 
 #[cfg(test)]
@@ -180,22 +112,19 @@ mod tests {
 
     #[test]
     fn mq_is_replaced_by_the_qdiscs_of_its_queues() {
-        let message = |index, parent, kind: &str| {
-            let mut message = TcMessage::with_index(index);
-            message.header.parent = parent;
-            message.attributes.push(TcAttribute::Kind(kind.to_owned()));
-            message
+        let discipline = |parent: &str, kind: &str| Discipline {
+            parent: parent.to_owned(),
+            kind: kind.to_owned(),
+            ..Discipline::default()
         };
-        let queue = TcHandle { major: 0, minor: 1 };
         let all = [
-            message(2, TcHandle::ROOT, "mq"),
-            message(2, queue, "fq"),
-            message(2, queue, "fq"),
-            message(2, TcHandle::INGRESS, "clsact"),
-            message(3, TcHandle::ROOT, "mq"),
+            discipline("root", "mq"),
+            discipline("0:1", "fq"),
+            discipline("0:2", "fq"),
+            discipline("ingress", "clsact"),
         ];
-        assert_eq!(leaf_qdiscs(2, &all), ["fq"]);
-        assert_eq!(leaf_qdiscs(3, &all), ["mq"]);
-        assert_eq!(leaf_qdiscs(4, &all), [""; 0]);
+        assert_eq!(leaf_qdiscs(&all), ["fq"]);
+        assert_eq!(leaf_qdiscs(&all[..1]), ["mq"]);
+        assert_eq!(leaf_qdiscs(&[]), [""; 0]);
     }
 }

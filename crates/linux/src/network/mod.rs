@@ -8,5 +8,8 @@ pub mod interface;
 pub mod interface_list;
 pub mod netfilter;
 pub mod netns;
+pub mod queueing;
+mod route_dump;
+pub mod routes;
 pub mod sysctl;
 pub mod tun;
