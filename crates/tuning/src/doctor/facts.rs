@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Facts about a host: plain values, which the checks evaluate and `--json` prints. Values that could not
-//! be read are absent; no check guesses.
+//! Facts about a host: plain values, which the checks evaluate and `--json` prints. Values that the host does not
+//! have are absent. Those that could not be read are listed as unknown; no check guesses.
 
-use longhaul_linux::ethtool::Rings;
+use longhaul_linux::{ethtool::Rings, queueing::Discipline, routes::Route};
 use longhaul_units::Bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +20,10 @@ pub(super) struct Facts {
     /// Kernel settings by name; one that the kernel or namespace lacks is absent.
     pub(super) sysctl: BTreeMap<String, String>,
     pub(super) interfaces: Vec<Interface>,
+    /// Routes that tell TCP how to use them.
+    pub(super) routes: Vec<Route>,
+    /// Facts that could not be read, with the reason.
+    pub(super) unknown: BTreeMap<String, String>,
     /// Processors that this process may use.
     pub(super) cpus: u64,
     pub(super) memory: Bytes,
@@ -105,6 +109,8 @@ pub(super) struct Interface {
     pub(super) transmit_queue: u32,
     /// Queueing disciplines that packets leave through.
     pub(super) qdiscs: Vec<String>,
+    /// The disciplines themselves, and filters that drop packets beyond a rate.
+    pub(super) disciplines: Vec<Discipline>,
     /// Offloads that the driver reports, and whether each is on.
     pub(super) offloads: BTreeMap<String, bool>,
     pub(super) rings: Option<Rings>,

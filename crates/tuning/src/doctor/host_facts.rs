@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads the facts of this host, as the calling process sees it. Values that can't be read stay absent.
+//! Reads the facts of this host, as the calling process sees it. What can't be read is listed as unknown.
 
 use super::{
     facts::{Facts, Interface, Tun},
     relay_tables,
 };
-use longhaul_linux::{ethtool, interface_list, programs, sysctl};
+use longhaul_linux::{ethtool, interface_list, programs, routes, sysctl};
 use longhaul_units::Bytes;
 use rustix::process::{Resource, getrlimit};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
+    fs, io,
     path::Path,
     process::Command,
 };
@@ -33,15 +33,22 @@ pub(super) const SETTINGS: &[&str] = &[
     "net.ipv4.tcp_allowed_congestion_control",
     "net.ipv4.tcp_available_congestion_control",
     "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_dsack",
     "net.ipv4.tcp_ecn",
+    "net.ipv4.tcp_frto",
     "net.ipv4.tcp_limit_output_bytes",
+    "net.ipv4.tcp_max_reordering",
     "net.ipv4.tcp_max_syn_backlog",
     "net.ipv4.tcp_mem",
     "net.ipv4.tcp_min_tso_segs",
     "net.ipv4.tcp_moderate_rcvbuf",
     "net.ipv4.tcp_mtu_probing",
     "net.ipv4.tcp_no_metrics_save",
+    "net.ipv4.tcp_no_ssthresh_metrics_save",
     "net.ipv4.tcp_notsent_lowat",
+    "net.ipv4.tcp_pacing_ca_ratio",
+    "net.ipv4.tcp_pacing_ss_ratio",
+    "net.ipv4.tcp_recovery",
     "net.ipv4.tcp_rmem",
     "net.ipv4.tcp_sack",
     "net.ipv4.tcp_slow_start_after_idle",
@@ -69,13 +76,15 @@ const PROGRAMS: [&str; 2] = ["ip", "nft"];
 pub(super) fn read_all() -> Facts {
     let kernel = kernel_release();
     let files = getrlimit(Resource::Nofile);
-    let interfaces = interfaces();
+    let mut unknown = Unknown::default();
+    let interfaces = interfaces(&mut unknown);
     Facts {
         kernel_options: kernel_options(&kernel),
         kernel,
         btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
-        sysctl: settings(&interfaces),
+        sysctl: settings(&interfaces, &mut unknown),
         interfaces,
+        routes: unknown.or_default("routes", routes::with_metrics()),
         cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
         memory: Bytes::new(longhaul_linux::memory::machine_bytes()),
         cgroup_memory: longhaul_linux::memory::cgroup_limit().map(Bytes::new),
@@ -90,6 +99,21 @@ pub(super) fn read_all() -> Facts {
         interceptions: relay_tables::interceptions().ok(),
         root: longhaul_linux::process::user() == 0,
         trials: Vec::new(),
+        unknown: unknown.0,
+    }
+}
+
+/// Facts that could not be read, with the reason.
+#[derive(Debug, Default)]
+struct Unknown(BTreeMap<String, String>);
+
+impl Unknown {
+    /// Returns what was read. What could not be read is noted, so that it does not pass for absent.
+    fn or_default<T: Default>(&mut self, name: impl Into<String>, read: io::Result<T>) -> T {
+        read.unwrap_or_else(|error| {
+            self.0.insert(name.into(), error.to_string());
+            T::default()
+        })
     }
 }
 
@@ -98,7 +122,7 @@ fn kernel_release() -> String {
     name.release().to_string_lossy().into_owned()
 }
 
-fn settings(interfaces: &[Interface]) -> BTreeMap<String, String> {
+fn settings(interfaces: &[Interface], unknown: &mut Unknown) -> BTreeMap<String, String> {
     let own = interfaces
         .iter()
         .map(|interface| format!("net/ipv4/conf/{}/rp_filter", interface.name));
@@ -106,31 +130,43 @@ fn settings(interfaces: &[Interface]) -> BTreeMap<String, String> {
         .iter()
         .map(|name| (*name).to_owned())
         .chain(own)
-        .filter_map(|name| Some((name.clone(), sysctl::read_here(&name).ok()?)))
+        .filter_map(|name| {
+            let value = unknown.or_default(&name, setting(&name))?;
+            Some((name, value))
+        })
         .collect()
 }
 
-fn interfaces() -> Vec<Interface> {
-    let all = interface_list::list().unwrap_or_default();
+/// Reads a setting; `None` if the kernel or the namespace lacks it.
+fn setting(name: &str) -> io::Result<Option<String>> {
+    match sysctl::read_here(name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => read.map(Some),
+    }
+}
+
+fn interfaces(unknown: &mut Unknown) -> Vec<Interface> {
+    let all = unknown.or_default("interfaces", interface_list::list());
     all.into_iter()
         .filter(|interface| interface.up && !interface.loopback)
-        .map(describe)
+        .map(|interface| describe(interface, unknown))
         .collect()
 }
 
-fn describe(interface: interface_list::Interface) -> Interface {
+fn describe(interface: interface_list::Interface, unknown: &mut Unknown) -> Interface {
     let name = interface.name;
-    let offloads = ethtool::offloads(&name).unwrap_or_default();
+    let offloads = unknown.or_default(format!("{name} offloads"), ethtool::offloads(&name));
     Interface {
         kind: interface.kind,
         mtu: interface.mtu,
         transmit_queue: interface.transmit_queue,
         qdiscs: interface.qdiscs,
+        disciplines: interface.disciplines,
         offloads: offloads
             .into_iter()
             .map(|(offload, on)| (offload.to_owned(), on))
             .collect(),
-        rings: ethtool::rings(&name).ok().flatten(),
+        rings: unknown.or_default(format!("{name} rings"), ethtool::rings(&name)),
         // -1 where the driver does not know.
         speed_mbit: number(format!("/sys/class/net/{name}/speed")),
         rps: rps(&name, interface.receive_queues),
@@ -222,6 +258,16 @@ mod tests {
         assert!(facts.version().is_some(), "{}", facts.kernel);
         assert!(facts.numbers::<3>("net.ipv4.tcp_rmem").is_some());
         assert!(facts.memory.get() > 1 << 20 && facts.cpus > 0 && facts.page >= 4096);
+    }
+
+    #[test]
+    fn unreadable_is_not_absent() {
+        let mut unknown = Unknown::default();
+        let denied = || Err(io::Error::from(io::ErrorKind::PermissionDenied));
+        let found: Vec<u8> = unknown.or_default("interfaces", denied());
+        assert!(found.is_empty());
+        assert_eq!(unknown.0["interfaces"], "permission denied");
+        assert_eq!(setting("net.ipv4.no_such").unwrap(), None);
     }
 
     #[test]

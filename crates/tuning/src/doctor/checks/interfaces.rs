@@ -6,6 +6,7 @@ use super::super::{
     finding::{Finding, Severity},
     path::Path,
 };
+use longhaul_linux::queueing::Limits;
 
 /// Rate below which a processor can handle single packets, in bits a second.
 const SINGLE_PACKET_RATE: u64 = 1_000_000_000;
@@ -118,8 +119,9 @@ fn queue(interface: &Interface) -> Option<Finding> {
     /// In packets.
     const QUEUE_LEN_MIN: u32 = 1000;
     // fq and fq_codel have their own limits, and an interface without a queue has no length.
-    let counts = |kind: &String| kind.contains("fifo");
-    if !interface.qdiscs.iter().any(counts) {
+    let counts = |kind: &&String| kind.contains("fifo");
+    let mut kinds = interface.qdiscs.iter().filter(counts);
+    if kinds.all(|kind| has_own_limit(interface, kind)) {
         return None;
     }
     let place = format!("{} txqueuelen", interface.name);
@@ -136,6 +138,13 @@ fn queue(interface: &Interface) -> Option<Finding> {
             interface.name
         )),
     })
+}
+
+/// Whether the disciplines of this kind have a length of their own, which `txqueuelen` does not change.
+fn has_own_limit(interface: &Interface, kind: &str) -> bool {
+    let mut same = interface.disciplines.iter().filter(|one| one.kind == kind);
+    let has_limit = |limits: &Limits| limits.queue_packets.or(limits.queue_bytes).is_some();
+    same.clone().next().is_some() && same.all(|one| has_limit(&one.limits))
 }
 
 const WITHOUT_FQ: &str = "fq lets packets out at the rate that TCP paces them by; without it TCP's own \
@@ -189,7 +198,7 @@ mod tests {
         super::{super::finding::Fix, fixtures::*},
         *,
     };
-    use longhaul_linux::ethtool::Rings;
+    use longhaul_linux::{ethtool::Rings, queueing::Discipline};
     use longhaul_units::BitRate;
 
     fn eth0() -> Interface {
@@ -276,6 +285,29 @@ mod tests {
         assert_eq!(with("fq", 10), None);
         assert_eq!(with("pfifo_fast", 999).unwrap().severity, Severity::Note);
         assert_eq!(with("pfifo_fast", 1000).unwrap().severity, Severity::Ok);
+    }
+
+    #[test]
+    fn fifo_with_own_limit_does_not_use_txqueuelen() {
+        let with = |queue_packets| {
+            let limits = Limits {
+                queue_packets,
+                ..Limits::default()
+            };
+            let discipline = Discipline {
+                kind: "pfifo".to_owned(),
+                limits,
+                ..Discipline::default()
+            };
+            queue(&Interface {
+                qdiscs: vec!["pfifo".to_owned()],
+                disciplines: vec![discipline],
+                transmit_queue: 1000,
+                ..eth0()
+            })
+        };
+        assert_eq!(with(Some(2)), None);
+        assert_eq!(with(None).unwrap().severity, Severity::Ok);
     }
 
     fn qdisc(kinds: &[&str]) -> Finding {

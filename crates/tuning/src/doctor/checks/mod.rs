@@ -10,8 +10,10 @@ mod interception;
 mod interfaces;
 mod listening;
 mod machine;
+mod queueing;
 mod tcp;
 mod tools;
+mod unknown;
 
 use super::{facts::Facts, finding::Finding, path::Path};
 
@@ -23,6 +25,7 @@ pub(super) fn all(facts: &Facts, path: Path) -> Vec<Finding> {
         congestion::check,
         interfaces::qdiscs,
         interfaces::check,
+        queueing::check,
         descriptors::pipes,
         descriptors::check,
         listening::check,
@@ -34,6 +37,7 @@ pub(super) fn all(facts: &Facts, path: Path) -> Vec<Finding> {
         machine::kernel,
         tools::check,
         features::check,
+        unknown::check,
     ];
     let mut findings: Vec<Finding> = checks.iter().flat_map(|check| check(facts, path)).collect();
     findings.sort_by_key(|finding| finding.severity);
