@@ -11,6 +11,7 @@ mod interfaces;
 mod listening;
 mod machine;
 mod queueing;
+mod routes;
 mod tcp;
 mod tools;
 mod unknown;
@@ -22,6 +23,7 @@ pub(super) fn all(facts: &Facts, path: Path) -> Vec<Finding> {
     let checks = [
         buffers::check,
         tcp::check,
+        routes::check,
         congestion::check,
         interfaces::qdiscs,
         interfaces::check,
