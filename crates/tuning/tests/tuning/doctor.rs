@@ -14,14 +14,14 @@ use std::{
 };
 
 /// Network namespace and directory for records; both deleted on drop.
-struct Host {
+pub(super) struct Host {
     netns: Netns,
     name: String,
     state: tempfile::TempDir,
 }
 
 impl Host {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("doctor-{}-{number}", std::process::id());
@@ -36,7 +36,7 @@ impl Host {
         host
     }
 
-    fn command(&self, program: &str, args: &[&str]) -> Output {
+    pub(super) fn command(&self, program: &str, args: &[&str]) -> Output {
         let mut command = Command::new(program);
         command.args(args).env("XDG_STATE_HOME", self.state.path());
         longhaul_linux::process::inside(&mut command, &self.netns)
@@ -59,7 +59,7 @@ impl Host {
         longhaul_linux::sysctl::read(&self.netns, key).unwrap()
     }
 
-    fn set(&self, key: &str, value: &str) {
+    pub(super) fn set(&self, key: &str, value: &str) {
         longhaul_linux::sysctl::write(&self.netns, key, value).unwrap();
     }
 
@@ -125,7 +125,7 @@ fn collect(path: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
 
 /// Whether this process may create namespaces. If not, the test fails, or is skipped with
 /// ALLOW_SKIP=1.
-fn may_use_namespaces() -> bool {
+pub(super) fn may_use_namespaces() -> bool {
     longhaul_testbed::skip::require(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)")
 }
 

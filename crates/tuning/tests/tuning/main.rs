@@ -11,6 +11,7 @@ mod decp_namespaces;
 mod decp_refusals;
 mod decp_streams;
 mod doctor;
+mod doctor_network;
 mod run_ack_control;
 mod run_program;
 mod run_programs;

@@ -51,7 +51,7 @@ fn note_threshold(path: Path) -> Time {
 }
 
 /// Returns the time from one loss until the window is the BDP again, for Reno and CUBIC.
-fn recovery(congestion_control: &str, path: Path) -> Option<Time> {
+pub(super) fn recovery(congestion_control: &str, path: Path) -> Option<Time> {
     let segments = path.bdp().get() / MSS;
     let seconds = |s: f64| Time::from_nanos((s * 1e9) as u64);
     match congestion_control {

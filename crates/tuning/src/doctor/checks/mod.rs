@@ -10,7 +10,9 @@ mod interception;
 mod interfaces;
 mod listening;
 mod machine;
+mod pacing;
 mod queueing;
+mod recovery;
 mod routes;
 mod tcp;
 mod tools;
@@ -23,6 +25,8 @@ pub(super) fn all(facts: &Facts, path: Path) -> Vec<Finding> {
     let checks = [
         buffers::check,
         tcp::check,
+        recovery::check,
+        pacing::check,
         routes::check,
         congestion::check,
         interfaces::qdiscs,

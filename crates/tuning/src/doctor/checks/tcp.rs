@@ -19,7 +19,6 @@ pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
         moderate_rcvbuf,
         adv_win_scale,
         slow_start_after_idle,
-        no_metrics_save,
         mtu_probing,
         notsent_lowat,
         limit_output,
@@ -33,7 +32,7 @@ pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
 }
 
 /// Returns a finding of `severity` unless the setting is `good`.
-fn finding_unless(
+pub(super) fn finding_unless(
     good: bool,
     severity: Severity,
     name: &str,
@@ -158,24 +157,6 @@ fn slow_start_after_idle(facts: &Facts, path: Path) -> Option<Finding> {
         found,
         why,
         "0",
-    ))
-}
-
-fn no_metrics_save(facts: &Facts, _: Path) -> Option<Finding> {
-    const NAME: &str = "net.ipv4.tcp_no_metrics_save";
-    let found = facts.number(NAME)?;
-    let why = || {
-        "the slow-start threshold of a connection with losses is kept for the next to the same host, which \
-         leaves slow start too early"
-            .to_owned()
-    };
-    Some(finding_unless(
-        found != 0,
-        Severity::Note,
-        NAME,
-        found,
-        why,
-        "1",
     ))
 }
 
@@ -323,7 +304,6 @@ mod tests {
             ("tcp_sack", "1", "0", Limit),
             ("tcp_moderate_rcvbuf", "1", "0", Limit),
             ("tcp_slow_start_after_idle", "0", "1", Note),
-            ("tcp_no_metrics_save", "1", "0", Note),
             ("tcp_mtu_probing", "1", "0", Note),
             ("tcp_ecn", "2", "0", Note),
             ("tcp_notsent_lowat", "1250000", "1249999", Note),
