@@ -155,11 +155,23 @@ fn apply_change(record: &mut Record, key: &str) -> ChangeResult {
     let Some(planned) = record.changes.iter_mut().find(|change| change.key == key) else {
         return ChangeResult::new(key, "", "", Some("not recorded".to_owned()));
     };
-    let from = sysctl::read_here(key).unwrap_or_default();
+    let from = sysctl::read_here(key);
     let problem = sysctl::write_here(key, &planned.after).err();
-    let to = sysctl::read_here(key).unwrap_or_default();
-    planned.after.clone_from(&to);
-    ChangeResult::new(key, &from, &to, problem.map(|error| error.to_string()))
+    let to = sysctl::read_here(key);
+    // What can't be read stays recorded as planned.
+    if let Ok(to) = &to {
+        planned.after.clone_from(to);
+    }
+    let problem = problem.as_ref().or(to.as_ref().err());
+    let problem = problem.map(ToString::to_string);
+    ChangeResult::new(key, &or_unknown(&from), &or_unknown(&to), problem)
+}
+
+fn or_unknown(read: &std::io::Result<String>) -> String {
+    match read {
+        Ok(value) => value.clone(),
+        Err(_) => "unknown".to_owned(),
+    }
 }
 
 /// First line of files that `--persist` writes.
@@ -261,7 +273,10 @@ fn restore(change: &Change, finished: bool) -> ChangeResult {
             return failed(&now, error.to_string());
         }
     }
-    let to = sysctl::read_here(key).unwrap_or_default();
+    let to = match sysctl::read_here(key) {
+        Ok(to) => to,
+        Err(error) => return failed(&now, error.to_string()),
+    };
     let problem = (to != *before).then(|| format!("the kernel set {to} instead of {before}"));
     ChangeResult::new(key, &now, &to, problem)
 }
@@ -276,7 +291,10 @@ fn restore_file(record: &mut Record, outcome: &mut Outcome) -> Result<()> {
         after,
     } = persisted;
     let name = file.display();
-    let now = fs::read_to_string(&file).ok();
+    let now = match fs::read_to_string(&file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        read => Some(read.with_context(|| format!("cannot read {name}"))?),
+    };
     // After an interrupted `--fix`, it may be the old or the planned file. Both have longhaul's first line.
     let ours = now
         .as_ref()
@@ -392,6 +410,22 @@ mod tests {
         };
         let done = restore(&change, false);
         assert!(done.error.unwrap().contains("not a setting"));
+    }
+
+    #[test]
+    fn unreadable_file_is_not_taken_for_a_removed_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut record = Record::new();
+        record.persisted = Some(Persisted {
+            // A directory can't be read as a file.
+            file: directory.path().to_owned(),
+            before: None,
+            after: String::new(),
+        });
+        let mut outcome = Outcome::default();
+        let error = restore_file(&mut record, &mut outcome).unwrap_err();
+        assert!(error.to_string().contains("cannot read"), "{error}");
+        assert!(outcome.notes.is_empty(), "{outcome:?}");
     }
 
     #[test]
