@@ -26,6 +26,7 @@ pub struct Lease {
 pub fn acquire(pins: &Pins, algorithm: Algorithm, parameters: &[u32]) -> Result<Lease, Error> {
     feature_probe::check(feature_probe::CC_LOADING)?;
     let lock = pins.lock()?;
+    pins.check_lifetime(&lock)?;
     let outcome = acquire_under_lock(pins, algorithm, parameters);
     pins.remove_empty(lock);
     outcome

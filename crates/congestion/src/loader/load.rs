@@ -40,6 +40,7 @@ pub fn load(
 ) -> Result<Outcome, Error> {
     feature_probe::check(feature_probe::CC_LOADING)?;
     let lock = pins.lock()?;
+    pins.check_lifetime(&lock)?;
     let outcome = under_lock(pins, algorithm, request, may_replace);
     if let Ok(Outcome::New(it) | Outcome::Same(it) | Outcome::Replaced(it, _)) = &outcome {
         // An explicit load is permanent.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Changes of the pins, under their lock, and of the mount of their file system.
 
-use super::{Pins, reference_processes};
+use super::{Pins, lifetime};
 use crate::{Error, feature_probe};
 use rustix::{
     fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with},
@@ -20,7 +20,7 @@ const SOURCE: &str = "longhaul";
 /// Lock of the pins: while it exists, no other longhaul process changes them.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    _root: File,
+    root: File,
 }
 
 impl Pins {
@@ -40,10 +40,12 @@ impl Pins {
                 continue;
             }
             if self.is_mounted() {
-                return Ok(Lock { _root: root });
+                return Ok(Lock { root });
             }
-            self.check_mount_namespace()?;
-            self.mount().map_err(named)?;
+            match lifetime::mount_would_last(&root) {
+                true => self.mount().map_err(named)?,
+                false => return Err(self.ends_with_command("is not mounted")),
+            }
         }
     }
 
@@ -53,19 +55,20 @@ impl Pins {
         Ok((opened.dev(), opened.ino()) == (named.dev(), named.ino()))
     }
 
-    /// Refuses a mount namespace of this command's own: a mount in it, and its pins, would end with the command.
-    fn check_mount_namespace(&self) -> Result<(), Error> {
-        let namespace = |process: u32| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
-        let ours = namespace(std::process::id());
-        let mut others = reference_processes().filter_map(namespace);
-        match others.all(|other| Some(other) == ours) {
+    /// Refuses a file system that is mounted for this command alone: it, and its pins, would end with the command.
+    pub(crate) fn check_lifetime(&self, lock: &Lock) -> Result<(), Error> {
+        match lifetime::mount_lasts(&lock.root) {
             true => Ok(()),
-            false => Err(Error::Kernel(format!(
-                "this process has mounts of its own (as in ip netns exec) and {0} is not mounted: \
-                 first, outside, mount -t bpf bpf {0}",
-                self.root.display()
-            ))),
+            false => Err(self.ends_with_command("is mounted in them alone")),
         }
+    }
+
+    fn ends_with_command(&self, state: &str) -> Error {
+        Error::Kernel(format!(
+            "this process has mounts of its own (as in ip netns exec and unshare --mount), which end with it, and {0} \
+             {state}: first, outside, mount -t bpf bpf {0}",
+            self.root.display()
+        ))
     }
 
     fn mount(&self) -> io::Result<()> {

@@ -16,6 +16,8 @@
 
 #[cfg(feature = "bpf")]
 mod changes;
+#[cfg(feature = "bpf")]
+mod lifetime;
 
 #[cfg(feature = "bpf")]
 pub(crate) use changes::{Draft, exchange, metadata, remove, set_metadata, unpin};
@@ -48,20 +50,37 @@ impl Default for Pins {
     }
 }
 
-/// Returns processes of this user whose mounts are likely the machine's. (Process 1 may be inaccessible
-/// even to root.)
+/// Most ancestors of a process that are looked at.
+const ANCESTORS_MAX: usize = 64;
+
+/// Returns processes whose mounts are likely the machine's, the likeliest first: process 1, and the ancestors of
+/// this process from the oldest on. (Process 1 may be inaccessible even to root.)
 fn reference_processes() -> impl Iterator<Item = u32> {
+    let first = Some(std::os::unix::process::parent_id());
+    let ancestors = std::iter::successors(first, |process| parent(*process));
+    let ancestors: Vec<u32> = ancestors
+        .take_while(|process| *process > 1)
+        .take(ANCESTORS_MAX)
+        .collect();
+    std::iter::once(1).chain(ancestors.into_iter().rev())
+}
+
+/// Returns the parent of a process (proc(5)): the second field after the name, which is in parentheses.
+fn parent(process: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let (_, fields) = status.rsplit_once(')')?;
+    fields.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Whether a process is this user's, so that its file system can be trusted.
+fn is_same_user(process: &u32) -> bool {
     let user = rustix::process::geteuid().as_raw();
-    let same_user = move |process: &u32| {
-        fs::metadata(format!("/proc/{process}")).is_ok_and(|of| of.uid() == user)
-    };
-    let all = [1, std::os::unix::process::parent_id()];
-    all.into_iter().filter(same_user)
+    fs::metadata(format!("/proc/{process}")).is_ok_and(|of| of.uid() == user)
 }
 
 impl Pins {
     /// Returns the pins of the BPF file system mounted at `root`. Inside `ip netns exec`, which hides the mount,
-    /// it is accessed through process 1 or the parent process.
+    /// it is accessed through process 1 or an ancestor of this process.
     #[must_use]
     pub fn at(root: impl Into<PathBuf>) -> Self {
         let here = Self { root: root.into() };
@@ -72,7 +91,7 @@ impl Pins {
         let through = |process| Self {
             root: Path::new(&format!("/proc/{process}/root")).join(relative),
         };
-        let mut others = reference_processes().map(through);
+        let mut others = reference_processes().filter(is_same_user).map(through);
         others.find(Self::is_mounted).unwrap_or(here)
     }
 

@@ -390,6 +390,47 @@ fn load_inside_ip_netns_exec_persists_or_is_refused() {
     assert!(host.is_mounted(), "it was not longhaul's");
 }
 
+/// Runs `script` by a shell in a mount namespace of its own, with the binary and the directory of pins as `$1` and
+/// `$2`. The shell stays the parent of the commands.
+fn in_own_mount_namespace(host: &Host, script: &str) -> (i32, String) {
+    let script = format!("{script}; exit $?");
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &script, "sh"]);
+    command.arg(longhaul_testbed::longhaul()).arg(host.bpffs());
+    exit_code_and_output(&command.output().unwrap())
+}
+
+#[test]
+fn load_below_a_mount_that_ends_with_the_command_is_refused() {
+    if !may_load() {
+        return;
+    }
+    let host = Host::new();
+    for (script, reason) in [
+        (r#""$1" cc load scalable --bpffs "$2""#, "is not mounted"),
+        (
+            r#"mount -t bpf bpf "$2"; "$1" cc load scalable --bpffs "$2""#,
+            "is mounted in them alone",
+        ),
+    ] {
+        let (code, message) = in_own_mount_namespace(&host, script);
+        assert_eq!(code, 3, "{script}: {message}");
+        assert!(message.contains(reason), "{script}: {message}");
+        assert!(!is_registered(), "{script}");
+    }
+    // One that is mounted outside is the same inside.
+    host.output_of(&["load", "trc"]);
+    let load = r#""$1" cc load scalable --bpffs "$2""#;
+    let (code, message) = in_own_mount_namespace(&host, load);
+    assert_eq!(code, 0, "{message}");
+    assert!(is_registered());
+    let unload = r#""$1" cc unload scalable --bpffs "$2""#;
+    let (code, message) = in_own_mount_namespace(&host, unload);
+    assert_eq!(code, 0, "{message}");
+    assert!(!is_registered());
+    host.output_of(&["unload", "trc"]);
+}
+
 #[test]
 fn refuses_a_name_that_is_taken() {
     if !may_load() {
