@@ -31,17 +31,17 @@ struct Entry {
 
 /// Runs the command.
 pub(super) fn run(config: &List) -> Result<()> {
-    let entries = entries(config)?;
+    let users = users(config)?;
+    let entries = entries(&users.connections)?;
     match config.json {
         true => print(&format!("{}\n", serde_json::to_string_pretty(&entries)?)),
-        false => print(&text(&entries)),
+        false => print(&text(&entries, users.only_here)),
     }
 }
 
-fn entries(config: &List) -> Result<Vec<Entry>> {
+fn entries(users: &BTreeMap<String, usize>) -> Result<Vec<Entry>> {
     let allowed = sysctl::read_here("net.ipv4.tcp_allowed_congestion_control")?;
     let default = default_setting::current()?;
-    let users = users(config)?;
     let registered = choice::registered();
     let ours: Vec<String> = math::algorithms()
         .map(math::Algorithm::system_name)
@@ -63,27 +63,43 @@ fn entries(config: &List) -> Result<Vec<Entry>> {
         .collect())
 }
 
-/// Counts connections by congestion control.
-fn users(config: &List) -> Result<BTreeMap<String, usize>> {
-    let mut users = BTreeMap::new();
+/// Numbers of connections by congestion control.
+struct Users {
+    connections: BTreeMap<String, usize>,
+    /// Whether only those of this network namespace are known: without root, pins can't be read, and not every
+    /// kernel lets a program walk through connections.
+    only_here: bool,
+}
+
+fn users(config: &List) -> Result<Users> {
+    let mut users = Users {
+        connections: BTreeMap::new(),
+        only_here: true,
+    };
     for connection in SockDiag::here()?.connections()? {
-        *users.entry(connection.congestion).or_default() += 1;
+        *users.connections.entry(connection.congestion).or_default() += 1;
     }
-    // Without root, pins cannot be read: only this namespace is counted.
     let Ok(loaded) = loader::all_loaded(&config.pins) else {
         return Ok(users);
     };
+    users.only_here = !loaded.is_empty();
     if let (false, Ok(watch)) = (loaded.is_empty(), Watch::new()) {
+        users.only_here = false;
         for one in loaded {
             let found = watch.connections(&one).map_err(Error::refusal)?;
-            users.insert(one.algorithm().system_name(), found.len());
+            let name = one.algorithm().system_name();
+            users.connections.insert(name, found.len());
         }
     }
     Ok(users)
 }
 
-fn text(entries: &[Entry]) -> String {
-    let heading = ["name", "origin", "state", "allowed for", "connections"];
+fn text(entries: &[Entry], only_here: bool) -> String {
+    let connections = match only_here {
+        true => "connections here",
+        false => "connections",
+    };
+    let heading = ["name", "origin", "state", "allowed for", connections];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     rows.extend(entries.iter().map(row));
     table(&rows)

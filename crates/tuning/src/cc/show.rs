@@ -23,7 +23,8 @@ struct State {
     loaded: Loaded,
     parameters: Vec<u32>,
     programs: Vec<Program>,
-    connections: usize,
+    /// Not every kernel lets a program walk through connections.
+    connections: Result<usize, Error>,
 }
 
 /// Runs the command.
@@ -48,9 +49,13 @@ fn state(config: &Show) -> Result<Option<State>, Error> {
     Ok(Some(State {
         parameters: loaded.parameters()?,
         programs: loaded.programs()?,
-        connections: Watch::new()?.connections(&loaded)?.len(),
+        connections: count_connections(&loaded),
         loaded,
     }))
+}
+
+fn count_connections(loaded: &Loaded) -> Result<usize, Error> {
+    Ok(Watch::new()?.connections(loaded)?.len())
 }
 
 fn as_json(algorithm: Algorithm, state: Option<&State>) -> Value {
@@ -69,7 +74,7 @@ fn as_json(algorithm: Algorithm, state: Option<&State>) -> Value {
             "pins": state.loaded.directory(),
             "parameters": parameters_json(algorithm, &state.parameters),
             "programs": state.programs,
-            "connections": state.connections,
+            "connections": state.connections.as_ref().ok(),
         })
     });
     json!({
@@ -121,10 +126,13 @@ fn heading(algorithm: Algorithm, state: Option<&State>) -> String {
         true => "",
         false => "; its layout is another's: parameters and state may be wrong here",
     };
+    let users = match &state.connections {
+        Ok(connections) => counted(*connections as u64, "socket"),
+        Err(reason) => format!("an unknown number of sockets ({reason})"),
+    };
     format!(
-        "{name}: loaded {} by longhaul {by}, used by {}{layout}\n",
-        loaded_at(&state.loaded).unwrap_or_default(),
-        counted(state.connections as u64, "socket"),
+        "{name}: loaded {} by longhaul {by}, used by {users}{layout}\n",
+        loaded_at(&state.loaded).unwrap_or_else(|| "at an unknown time".to_owned()),
     )
 }
 

@@ -27,22 +27,22 @@ fn algorithms_to_unload(config: &Unload) -> Result<Vec<Algorithm>> {
 fn unload(config: &Unload, algorithm: Algorithm) -> Result<()> {
     let (pins, name) = (&config.pins, algorithm.system_name());
     let loaded = loader::loaded(pins, algorithm).map_err(Error::refusal)?;
-    let (mut users, mut default) = (0, None);
+    let (mut users, mut default) = (Ok(0), None);
     if let Some(loaded) = &loaded {
-        users = count_connections(loaded)?;
+        users = count_connections(loaded);
         default = default_setting::restore(loaded)?;
     }
     loader::unload(pins, algorithm).map_err(Error::refusal)?;
     let namespaces = default_setting::namespaces_with_default(&name)?;
     let namespaces: Vec<_> = namespaces.into_iter().map(|(netns, _)| netns).collect();
     if config.json {
-        let line = json!({ "name": name, "connections": users, "restored_default": default,
+        let line = json!({ "name": name, "connections": users.ok(), "restored_default": default,
             "default_in_namespaces": namespaces });
         return print(&format!("{line}\n"));
     }
     print(&format!(
         "{name}: unloaded{}\n",
-        describe_effects(users, default.as_deref())
+        describe_effects(&users, default.as_deref())
     ))?;
     match namespaces.is_empty() {
         true => Ok(()),
@@ -54,18 +54,21 @@ fn unload(config: &Unload, algorithm: Algorithm) -> Result<()> {
     }
 }
 
-fn count_connections(loaded: &loader::Loaded) -> Result<usize> {
-    let watch = Watch::new().map_err(Error::refusal)?;
-    Ok(watch.connections(loaded).map_err(Error::refusal)?.len())
+/// Counts its connections. A kernel that does not allow that unloads it all the same.
+fn count_connections(loaded: &loader::Loaded) -> Result<usize, Error> {
+    Ok(Watch::new()?.connections(loaded)?.len())
 }
 
-fn describe_effects(users: usize, default: Option<&str>) -> String {
+fn describe_effects(users: &Result<usize, Error>, default: Option<&str>) -> String {
     let users = match users {
-        0 => String::new(),
-        n => format!(
+        Err(reason) => {
+            format!("; its sockets keep it until closed, their number is unknown: {reason}")
+        }
+        Ok(0) => String::new(),
+        Ok(n) => format!(
             "; {} {} it until closed",
-            counted(n as u64, "socket"),
-            if n == 1 { "keeps" } else { "keep" }
+            counted(*n as u64, "socket"),
+            if *n == 1 { "keeps" } else { "keep" }
         ),
     };
     let default = default.map_or(String::new(), |name| {

@@ -44,12 +44,12 @@ struct LoadedAlgorithm {
 }
 
 impl LoadedAlgorithm {
-    fn new(loaded: &Loaded) -> Rc<Self> {
-        Rc::new(Self {
+    fn new(loaded: &Loaded) -> Result<Rc<Self>> {
+        Ok(Rc::new(Self {
             loaded: loaded.clone(),
             layout_matches: loaded.has_same_layout(),
-            defaults: loaded.parameters().unwrap_or_default(),
-        })
+            defaults: loaded.parameters().map_err(Error::refusal)?,
+        }))
     }
 
     fn algorithm(&self) -> Algorithm {
@@ -88,7 +88,7 @@ fn snapshot(watch: &Watch, loaded: &[Loaded], filter: &Filter) -> Result<Vec<Wat
     let mut seen = Vec::new();
     for one in loaded {
         let found = watch.connections(one).map_err(Error::refusal)?;
-        let cc = LoadedAlgorithm::new(one);
+        let cc = LoadedAlgorithm::new(one)?;
         let matching = found.into_iter().filter(|connection| {
             connection.tcp_state != LISTEN && filter.matches(connection.local, connection.remote)
         });
