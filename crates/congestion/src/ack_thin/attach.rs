@@ -66,20 +66,18 @@ pub fn attach(cgroup: BorrowedFd<'_>, settings: &Settings) -> Result<AckControl,
 
 impl AckControl {
     /// Returns the counts so far.
-    #[must_use]
-    pub fn counts(&self) -> Counts {
-        let Ok(counts) = map(&self.object, "counts") else {
-            return Counts::default();
+    pub fn counts(&self) -> Result<Counts, Error> {
+        let values = map(&self.object, "counts")?.lookup_percpu(&[0; 4], MapFlags::ANY);
+        // The map is an array, which always has its only entry.
+        let values = values
+            .map_err(|error| feature_probe::failed("read the counts of ACKs", &error))?
+            .unwrap_or_default();
+        let add = |sum: Counts, cpu_values: &Vec<u8>| Counts {
+            generated: sum.generated + word(cpu_values, 0),
+            withheld: sum.withheld + word(cpu_values, 8),
+            delayed: sum.delayed + word(cpu_values, 16),
         };
-        let values = counts.lookup_percpu(&[0; 4], MapFlags::ANY);
-        let values = values.ok().flatten().unwrap_or_default();
-        values
-            .iter()
-            .fold(Counts::default(), |sum, cpu_values| Counts {
-                generated: sum.generated + word(cpu_values, 0),
-                withheld: sum.withheld + word(cpu_values, 8),
-                delayed: sum.delayed + word(cpu_values, 16),
-            })
+        Ok(values.iter().fold(Counts::default(), add))
     }
 }
 

@@ -88,8 +88,9 @@ impl Attachments {
     }
 
     /// Returns the counts of acknowledgements, if they are thinned or paced.
-    pub(super) fn acks(&self) -> Option<ack_thin::Counts> {
-        self.acks.as_ref().map(ack_thin::AckControl::counts)
+    pub(super) fn acks(&self) -> Result<Option<ack_thin::Counts>> {
+        let counts = self.acks.as_ref().map(ack_thin::AckControl::counts);
+        Ok(counts.transpose()?)
     }
 
     /// Returns the send buffers, if they may be enlarged.

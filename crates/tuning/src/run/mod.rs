@@ -71,7 +71,7 @@ fn supervise(config: &ProgramConfig, program: &Program) -> Result<Record> {
         seconds: started_at.elapsed().as_secs_f64(),
         congestion_control: config.profile.congestion_control.clone(),
         sockets_without_gso: attachments.sockets_without_gso(),
-        acks: attachments.acks(),
+        acks: attachments.acks()?,
         largest_send_buffer: send_buffers.and_then(SendBuffers::largest),
         send_buffer_error: send_buffers.and_then(SendBuffers::error),
         counts: attachments.counts()?,
