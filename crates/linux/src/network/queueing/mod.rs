@@ -33,7 +33,7 @@ pub struct Discipline {
     /// Preference of a filter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preference: Option<u32>,
-    /// What it lets pass.
+    /// Rates, queues, delay and loss of what passes it.
     pub limits: Limits,
     /// Class of the packets that no filter classifies.
     #[serde(skip_serializing_if = "Option::is_none")]

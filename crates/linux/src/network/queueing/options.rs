@@ -5,7 +5,7 @@
 use super::message::{attribute, long, word};
 use serde::{Deserialize, Serialize};
 
-/// What a queueing discipline lets pass. A value that the discipline does not have is absent.
+/// Limits of a queueing discipline on what passes it. A value that the discipline does not have is absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
