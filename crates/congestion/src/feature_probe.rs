@@ -151,7 +151,8 @@ fn first_warning() -> Option<String> {
     Some(line.trim_start_matches("libbpf: ").to_owned())
 }
 
-/// Returns "PROGRAM: reason" from the verifier's log: its last line before the statistics.
+/// Returns "PROGRAM: reason" from the verifier's log: its last line before the statistics. `None` without such a line:
+/// the kernel refused the program before it verified it, as under a lockdown.
 fn verifier_message(warnings: &[String]) -> Option<String> {
     const BEGIN: &str = "-- BEGIN PROG LOAD LOG --";
     const STATISTICS: [&str; 5] = [
@@ -165,8 +166,8 @@ fn verifier_message(warnings: &[String]) -> Option<String> {
     let program = head.split('\'').nth(1).unwrap_or("a program");
     let is_word =
         |line: &&str| !line.is_empty() && !STATISTICS.iter().any(|begin| line.starts_with(begin));
-    let reason = log.lines().map(str::trim).rfind(is_word);
-    Some(format!("{program}: {}", reason.unwrap_or("no message")))
+    let reason = log.lines().map(str::trim).rfind(is_word)?;
+    Some(format!("{program}: {reason}"))
 }
 
 #[cfg(test)]
@@ -190,6 +191,13 @@ mod tests {
             Some("look: bpf_spin_unlock without taking a lock")
         );
         assert_eq!(verifier_message(&warnings[..1]), None);
+        let denied =
+            "libbpf: prog 'watch': -- BEGIN PROG LOAD LOG --\n-- END PROG LOAD LOG --".to_owned();
+        assert_eq!(
+            verifier_message(&[denied]),
+            None,
+            "refused before it was verified"
+        );
     }
 
     #[test]

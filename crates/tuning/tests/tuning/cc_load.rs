@@ -16,7 +16,7 @@ const MIB: usize = 1 << 20;
 
 #[test]
 fn connection_in_another_namespace_survives_unload() {
-    if !may_load() {
+    if !may_watch() {
         return;
     }
     let (host, there) = (Host::new(), Namespace::new("stranger"));
@@ -60,7 +60,7 @@ fn connection_in_another_namespace_survives_unload() {
 
 #[test]
 fn each_algorithm_transfers_data_and_shows_its_state() {
-    if !may_load() {
+    if !may_watch() {
         return;
     }
     let host = Host::new();
@@ -96,7 +96,7 @@ fn each_algorithm_transfers_data_and_shows_its_state() {
 
 #[test]
 fn does_not_read_state_of_another_build() {
-    if !may_load() {
+    if !may_watch() {
         return;
     }
     let host = Host::new();
@@ -132,7 +132,7 @@ fn does_not_read_state_of_another_build() {
 
 #[test]
 fn watch_applies_the_filter() {
-    if !may_load() {
+    if !may_watch() {
         return;
     }
     let host = Host::new();
@@ -174,7 +174,7 @@ fn hundred_loads_leave_nothing_behind() {
 
 #[test]
 fn replace_changes_parameters_of_new_connections_only() {
-    if !may_load() {
+    if !may_watch() {
         return;
     }
     let host = Host::new();
@@ -269,7 +269,7 @@ fn unloads_an_incomplete_load() {
 
 #[test]
 fn show_matches_new_connections_after_a_killed_replace() {
-    if !may_load() {
+    if !may_watch() {
         return;
     }
     let host = Host::new();
@@ -301,7 +301,7 @@ fn show_matches_new_connections_after_a_killed_replace() {
 
 #[test]
 fn restores_default_but_not_one_set_by_others() {
-    if !may_load() {
+    if !may_watch() {
         return;
     }
     const SETTING: &str = "net.ipv4.tcp_congestion_control";
@@ -462,7 +462,7 @@ fn refuses_a_name_that_is_taken() {
 
 #[test]
 fn sets_parameters_of_a_single_socket() {
-    if !may_load() {
+    if !may_watch() {
         return;
     }
     let host = Host::new();

@@ -30,6 +30,25 @@ pub(crate) fn may_load() -> bool {
     longhaul_testbed::skip::require_privileged(root, "eBPF, which takes root of the machine")
 }
 
+/// As [`may_load`]; the kernel must also take the programs that watch connections. A security module may refuse tracing
+/// programs to root, as a lockdown does; there the test is skipped.
+pub(crate) fn may_watch() -> bool {
+    may_load() && !is_watching_denied()
+}
+
+/// Whether the kernel refuses the programs that watch connections, before it verifies them. If so, the calling test is
+/// recorded as skipped.
+pub(crate) fn is_watching_denied() -> bool {
+    let mut watch = Command::new(longhaul_testbed::longhaul());
+    let (_, message) =
+        exit_code_and_output(&watch.args(["cc", "watch", "--once"]).output().unwrap());
+    let is_denied = message.contains("the kernel does not permit it");
+    if is_denied {
+        longhaul_testbed::skip::record(format!("needs tracing programs: {message}"));
+    }
+    is_denied
+}
+
 /// Directory for pins. Names of congestion controls belong to the machine, so one test runs at a time.
 pub(crate) struct Host {
     bpffs: tempfile::TempDir,
