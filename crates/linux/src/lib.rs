@@ -30,6 +30,6 @@ pub use processes::{
     process, process_usage, sandbox, supervise, transient_cgroup,
 };
 pub use sockets::{
-    activation, claim, disable_gso, packet_ring, process_sockets, send_buffer, sock_diag, socket,
-    tcp_info, timestamps,
+    activation, claim, disable_gso, icmp_error, packet_ring, process_sockets, send_buffer,
+    sock_diag, socket, tcp_info, timestamps,
 };

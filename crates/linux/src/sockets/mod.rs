@@ -4,7 +4,9 @@
 
 pub mod activation;
 pub mod claim;
+mod control;
 pub mod disable_gso;
+pub mod icmp_error;
 mod option;
 pub mod packet_ring;
 pub mod process_sockets;
