@@ -25,6 +25,8 @@ pub struct Native {
     /// Congestion window and its maximum, in packets.
     window: f64,
     window_max: f64,
+    /// Packets that arrived after a missing one.
+    out_of_order: f64,
     slow_start: bool,
     last_decision: Time,
     acked: Seq,
@@ -52,6 +54,7 @@ impl Native {
             period: PERIOD_FIRST,
             window: WINDOW_FIRST,
             window_max: f64::from(window_max),
+            out_of_order: 0.0,
             slow_start: true,
             last_decision: Time::ZERO,
             acked: first,
@@ -109,6 +112,7 @@ impl Native {
 
 impl Control for Native {
     fn on_ack(&mut self, flow: &FlowState) {
+        self.out_of_order = f64::from(flow.out_of_order);
         if flow.now.since(self.last_decision) < SYN_INTERVAL {
             return;
         }
@@ -134,6 +138,7 @@ impl Control for Native {
     }
 
     fn on_loss(&mut self, first: Seq, flow: &FlowState) {
+        self.out_of_order = f64::from(flow.out_of_order);
         if self.slow_start {
             self.leave_slow_start(flow);
             if flow.arrival_rate > 0.0 {
@@ -168,7 +173,7 @@ impl Control for Native {
     }
 
     fn window(&self) -> u32 {
-        self.window.min(self.window_max) as u32
+        (self.window + self.out_of_order).min(self.window_max) as u32
     }
 }
 

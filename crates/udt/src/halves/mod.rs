@@ -2,6 +2,7 @@
 //! Sender and receiver of a connection, with their buffers, loss lists and estimators.
 
 pub(crate) mod estimators;
+mod gaps;
 pub(crate) mod loss_list;
 mod packet_ring;
 pub(crate) mod receive_buffer;

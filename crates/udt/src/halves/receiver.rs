@@ -6,6 +6,7 @@ use crate::{
     congestion::SYN_INTERVAL,
     halves::{
         estimators::{ArrivalRate, CapacityEstimator, RttEstimator},
+        gaps::{Gaps, RttBounds},
         loss_list::LossList,
         receive_buffer::{InsertOutcome, ReceiveBuffer},
     },
@@ -28,7 +29,8 @@ pub(crate) struct Receiver {
     pub(crate) buffer: ReceiveBuffer,
     payload_max: usize,
     lost: LossList,
-    /// Runs of missing packets to report next.
+    gaps: Gaps,
+    /// Runs of missing packets to report now.
     unreported: VecDeque<(Seq, Seq)>,
     /// Sequence number after the highest received one, and its value at the last periodic report.
     next_expected: Seq,
@@ -37,6 +39,7 @@ pub(crate) struct Receiver {
     arrival_rate: ArrivalRate,
     capacity: CapacityEstimator,
     rtt: RttEstimator,
+    rtt_min: Option<Time>,
     acks: AckHistory,
     /// Packets since the last full or light ACK.
     packets_since_ack: u32,
@@ -55,6 +58,8 @@ struct AckHistory {
     next_at: Time,
     /// Free receive buffer that the last full ACK announced, in packets.
     advertised_packets: u32,
+    /// Packets behind a missing one that the last full ACK counted.
+    out_of_order: u32,
 }
 
 /// ACK to send.
@@ -70,6 +75,7 @@ impl Receiver {
             payload_max,
             lost: LossList::new(first, buffer.free_packets()),
             buffer,
+            gaps: Gaps::new(first),
             unreported: VecDeque::new(),
             next_expected: first,
             reported_up_to: first,
@@ -77,6 +83,7 @@ impl Receiver {
             arrival_rate: ArrivalRate::new(),
             capacity: CapacityEstimator::new(),
             rtt: RttEstimator::INITIAL,
+            rtt_min: None,
             acks: AckHistory {
                 number: 0,
                 sent: VecDeque::with_capacity(ACK_HISTORY_MAX),
@@ -85,6 +92,7 @@ impl Receiver {
                 confirmed: first,
                 next_at: now,
                 advertised_packets: u32::MAX,
+                out_of_order: 0,
             },
             packets_since_ack: 0,
         }
@@ -104,29 +112,33 @@ impl Receiver {
         self.capacity.on_packet(seq, sent_us, now);
         self.packets_since_ack += 1;
         if outcome == InsertOutcome::New {
-            self.track_sequence(seq, now);
+            self.track_sequence(seq, sent_us, now);
         }
         self.lost.advance(self.buffer.next());
+        self.gaps.advance(self.buffer.next());
         outcome == InsertOutcome::New
     }
 
-    fn track_sequence(&mut self, seq: Seq, now: Time) {
+    fn track_sequence(&mut self, seq: Seq, sent_us: u32, now: Time) {
         if seq.is_before(self.next_expected) {
             self.lost.remove(seq, seq);
+            self.gaps.on_missing(seq, sent_us, now);
             return;
         }
         if seq != self.next_expected {
-            let run = (self.next_expected, seq.minus(1));
-            if self.lost.is_empty() {
-                self.next_report_at = now + self.report_interval();
-                self.reported_up_to = self.next_expected;
-            }
-            self.lost.insert(run.0, run.1);
-            if self.unreported.len() < UNREPORTED_MAX {
-                self.unreported.push_back(run);
-            }
+            self.add_gap((self.next_expected, seq.minus(1)), sent_us, now);
         }
+        self.gaps.on_advance();
         self.next_expected = seq.plus(1);
+    }
+
+    fn add_gap(&mut self, run: (Seq, Seq), sent_us: u32, now: Time) {
+        if self.lost.is_empty() {
+            self.next_report_at = now + self.report_interval();
+            self.reported_up_to = self.next_expected;
+        }
+        self.lost.insert(run.0, run.1);
+        self.gaps.add(run, sent_us, now);
     }
 
     /// Handles the confirmation of an ACK.
@@ -140,7 +152,9 @@ impl Receiver {
         if acks.confirmed.is_before(next) {
             acks.confirmed = next;
         }
-        self.rtt.add_sample(now.since(sent_at));
+        let sample = now.since(sent_at);
+        self.rtt.add_sample(sample);
+        self.rtt_min = Some(self.rtt_min.map_or(sample, |least| least.min(sample)));
     }
 
     /// Returns the next ACK if one is due.
@@ -158,7 +172,9 @@ impl Receiver {
             return None;
         }
         self.packets_since_ack = 0;
+        let out_of_order = self.out_of_order_packets();
         let acks = &mut self.acks;
+        acks.out_of_order = out_of_order;
         acks.number = (acks.number + 1) & 0x7fff_ffff;
         (acks.last_acked, acks.last_sent_at, acks.next_at) = (next, now, now + SYN_INTERVAL);
         if acks.sent.len() == ACK_HISTORY_MAX {
@@ -177,7 +193,14 @@ impl Receiver {
                 arrival_rate: self.arrival_rate.rate().unwrap_or(0.0) as u32,
                 capacity: self.capacity.rate() as u32,
             }),
+            out_of_order: Some(out_of_order),
         }))
+    }
+
+    /// Returns the number of packets that arrived after the first missing one.
+    fn out_of_order_packets(&self) -> u32 {
+        let behind = self.next_expected.since(self.buffer.next()) as u32;
+        behind.saturating_sub(self.lost.len())
     }
 
     /// Whether a full ACK is due: it acknowledges new packets, updates the window, or repeats an ACK that was not
@@ -185,8 +208,14 @@ impl Receiver {
     fn is_ack_due(&self, now: Time) -> bool {
         let (next, acks) = (self.buffer.next(), &self.acks);
         acks.last_acked.is_before(next)
-            || self.has_window_update()
+            || self.has_news()
             || (acks.confirmed != next && now >= acks.last_sent_at + self.rtt.upper_bound())
+    }
+
+    /// Whether an ACK says more than which packets arrived in order.
+    fn has_news(&self) -> bool {
+        self.has_window_update()
+            || self.acks.out_of_order != self.out_of_order_packets()
     }
 
     /// Whether the sender knows of little free buffer while there is much. (UDT4 waits until the sender tries.)
@@ -197,11 +226,23 @@ impl Receiver {
 
     /// Returns the runs to report now, as many as fit into a packet.
     pub(crate) fn next_loss_report(&mut self, now: Time) -> Option<Vec<(Seq, Seq)>> {
+        self.queue_gaps(now);
         if self.unreported.is_empty() {
             self.repeat_report(now);
         }
         let fit = (self.payload_max / RUN_LEN_MAX).min(self.unreported.len());
         (fit > 0).then(|| self.unreported.drain(..fit).collect())
+    }
+
+    /// Queues what is still missing of the gaps that waited long enough.
+    fn queue_gaps(&mut self, now: Time) {
+        let rtt = self.rtt_bounds();
+        while let Some((first, last)) = self.gaps.take_due(rtt, self.next_expected, now) {
+            let missing = self.lost.runs(first);
+            let missing = missing.take_while(|(run, _)| !last.is_before(*run));
+            let space = UNREPORTED_MAX.saturating_sub(self.unreported.len());
+            self.unreported.extend(missing.take(space));
+        }
     }
 
     /// Queues the runs that were already missing at the last periodic report.
@@ -216,9 +257,17 @@ impl Receiver {
         self.unreported.extend(old.take(UNREPORTED_MAX));
     }
 
-    /// Returns the interval of the periodic report: a retransmission arrives within it, or was lost again.
+    /// Returns the interval of the periodic report: a gap is reported and a retransmission arrives within it, or was
+    /// lost again.
     fn report_interval(&self) -> Time {
-        self.rtt.upper_bound() + SYN_INTERVAL
+        self.rtt.upper_bound() + SYN_INTERVAL + self.gaps.window(self.rtt_bounds())
+    }
+
+    fn rtt_bounds(&self) -> RttBounds {
+        RttBounds {
+            min: self.rtt_min.unwrap_or(self.rtt.smoothed),
+            upper: self.rtt.upper_bound(),
+        }
     }
 
     /// Returns the time of the next ACK or loss report.
@@ -230,12 +279,13 @@ impl Receiver {
         let ack = match (acks.last_acked.is_before(next), acks.confirmed != next) {
             (true, _) if self.packets_since_ack >= LIGHT_ACK_PACKETS => Some(Time::ZERO),
             (true, _) => Some(acks.next_at),
-            _ if self.has_window_update() => Some(acks.next_at),
+            _ if self.has_news() => Some(acks.next_at),
             (false, true) => Some(acks.next_at.max(acks.last_sent_at + self.rtt.upper_bound())),
             (false, false) => None,
         };
         let report = (!self.lost.is_empty()).then_some(self.next_report_at);
-        ack.into_iter().chain(report).min()
+        let gap = self.gaps.deadline(self.rtt_bounds());
+        ack.into_iter().chain(report).chain(gap).min()
     }
 
     pub(crate) fn rtt(&self) -> RttEstimator {

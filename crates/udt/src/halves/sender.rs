@@ -35,6 +35,8 @@ pub(crate) struct Sender {
     highest_delivered: Seq,
     /// Number of packets before [`Self::delivered_up_to`].
     delivered_packets: u64,
+    /// Number of packets behind it that arrived, by the last ACK; `None` from UDT4, which does not tell.
+    acked_out_of_order: Option<u32>,
     /// Packet whose round trip is measured, and its send time.
     rtt_probe: Option<(Seq, Time)>,
     /// Last round-trip sample that the congestion control has not seen yet.
@@ -89,6 +91,7 @@ impl Sender {
             delivered_up_to: buffer.acked(),
             highest_delivered: buffer.acked(),
             delivered_packets: 0,
+            acked_out_of_order: None,
             rtt_probe: None,
             rtt_sample: None,
             timed_out_at: None,
@@ -163,6 +166,7 @@ impl Sender {
         }
         self.lost_queue.advance(self.buffer.acked());
         self.advance_delivered(self.buffer.acked(), now);
+        self.count_out_of_order(ack, now);
         let ahead = self.delivered_up_to.since(self.buffer.acked()) as u32;
         self.flow_window = ack.available_buffer.saturating_sub(ahead);
         let rtt = Time::from_micros(ack.rtt_us.into());
@@ -185,6 +189,22 @@ impl Sender {
         true
     }
 
+    /// Records how many packets the receiver has behind the first missing one. An ACK that was overtaken says less than
+    /// the one before.
+    fn count_out_of_order(&mut self, ack: &Ack, now: Time) {
+        let delivered_since = self.delivered_up_to.since(ack.next) as u32;
+        let behind = ack
+            .out_of_order
+            .map(|packets| packets.saturating_sub(delivered_since));
+        self.acked_out_of_order = self.acked_out_of_order.max(behind);
+        let packets = self.out_of_order_packets();
+        if behind.is_some() && packets > 0 {
+            // The first missing packet and at least so many others lie before it.
+            let highest = self.delivered_up_to.plus(packets + 1);
+            self.advance_highest(highest, now);
+        }
+    }
+
     /// Records that all packets before `next` arrived.
     fn advance_delivered(&mut self, next: Seq, now: Time) {
         let Ok(new) = u32::try_from(next.since(self.delivered_up_to)) else {
@@ -194,6 +214,8 @@ impl Sender {
             timer.on_advance(now);
         }
         self.delivered_packets += u64::from(new);
+        let behind = &mut self.acked_out_of_order;
+        *behind = behind.map(|packets| packets.saturating_sub(new));
         self.delivered_up_to = next;
         self.missing.advance(next);
         self.advance_highest(next, now);
@@ -392,10 +414,14 @@ impl Sender {
         self.buffer.unsent().since(self.delivered_up_to) as u32
     }
 
-    /// Returns the number of packets that arrived after a missing one.
+    /// Returns the number of packets that arrived after a missing one, by the last ACK. For UDT4 it follows from loss
+    /// reports.
     fn out_of_order_packets(&self) -> u32 {
         let behind = self.highest_delivered.since(self.delivered_up_to) as u32;
-        behind.saturating_sub(self.missing.len())
+        match self.acked_out_of_order {
+            Some(packets) => packets.min(self.unacked_packets().saturating_sub(1)),
+            None => behind.saturating_sub(self.missing.len()),
+        }
     }
 
     /// Whether the application limits the rate: no packet is unsent, and more than a quarter of the send buffer is

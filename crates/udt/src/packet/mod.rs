@@ -104,6 +104,8 @@ pub struct Ack {
     pub available_buffer: u32,
     /// Rates, sent at most every 10 ms.
     pub rates: Option<Rates>,
+    /// Number of packets that arrived after [`Self::next`], sent with rates. UDT4 does not send it, and ignores it.
+    pub out_of_order: Option<u32>,
 }
 
 /// Rates that a receiver measured, in packets per second; 0 if unknown.
@@ -242,19 +244,20 @@ impl Message {
 impl Ack {
     fn read(number: u32, body: &[u8]) -> Option<Self> {
         let mut words = words(body);
+        let (next, rtt_us, rtt_var_us) = (words.next()?, words.next()?, words.next()?);
+        let available_buffer = words.next()?;
+        let rates = words.next().zip(words.next());
         Some(Self {
             number,
-            next: Seq::new(words.next()?),
-            rtt_us: words.next()?,
-            rtt_var_us: words.next()?,
-            available_buffer: words.next()?,
-            rates: words
-                .next()
-                .zip(words.next())
-                .map(|(arrival, capacity)| Rates {
-                    arrival_rate: arrival,
-                    capacity,
-                }),
+            next: Seq::new(next),
+            rtt_us,
+            rtt_var_us,
+            available_buffer,
+            rates: rates.map(|(arrival_rate, capacity)| Rates {
+                arrival_rate,
+                capacity,
+            }),
+            out_of_order: words.next(),
         })
     }
 
@@ -270,6 +273,7 @@ impl Ack {
         );
         if let Some(rates) = self.rates {
             put_words(to, &[rates.arrival_rate, rates.capacity]);
+            put_words(to, self.out_of_order.as_slice());
         }
     }
 }
@@ -370,6 +374,7 @@ mod tests {
             rtt_var_us: 4,
             available_buffer: 5,
             rates: None,
+            out_of_order: None,
         };
         let rates = Some(Rates {
             arrival_rate: 6,
@@ -377,6 +382,11 @@ mod tests {
         });
         assert_reads_back(Body::Ack(ack));
         assert_reads_back(Body::Ack(Ack { rates, ..ack }));
+        assert_reads_back(Body::Ack(Ack {
+            rates,
+            out_of_order: Some(8),
+            ..ack
+        }));
         assert_reads_back(Body::LightAck(Seq::new(8)));
         assert_reads_back(Body::Ack2(9));
         assert_reads_back(Body::KeepAlive);

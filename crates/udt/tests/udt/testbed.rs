@@ -6,7 +6,7 @@ use longhaul_netem::{Delivered, Event, Line, LinkConfig, Schedule, Segment, Sett
 use longhaul_udt::{
     Config, ConnectOutcome, Connection, Connector, ControlFactory, HandshakeOutcome, Listener, Seq,
     congestion::{Bbr, Control, Native},
-    packet::{Body, Packet, handshake::Handshake},
+    packet::{Ack, Body, LossReport, Packet, handshake::Handshake},
 };
 use longhaul_units::Time;
 use std::{
@@ -149,8 +149,8 @@ pub(crate) struct Bed {
     /// Time of the last timer check of the second endpoint if it behaves as UDT4: it checks timers when a packet
     /// comes, and each 100 ms.
     pub(crate) timers_checked_at: Option<Time>,
-    /// Highest packet that the second endpoint has reported missing.
-    pub(crate) reported: Option<Seq>,
+    /// Sequence number after the highest packet that reached the second endpoint.
+    pub(crate) next_expected: Seq,
 }
 
 /// Interval of UDT4's timer checks while no packet comes (queue.cpp, `CRcvQueue::worker`).
@@ -241,7 +241,7 @@ impl Bed {
                 Wire::new(settings, changes, 2),
             ],
             timers_checked_at: None,
-            reported: None,
+            next_expected: first,
         }
     }
 
@@ -280,6 +280,9 @@ impl Bed {
             for datagram in std::mem::take(&mut self.wires[wire].arrived) {
                 let packet = self.as_udt4(end, Packet::read(&datagram).unwrap());
                 self.ends[end].handle(&packet, self.now);
+                if let (1, Body::Data(data)) = (end, packet.body) {
+                    self.report_as_udt4(data.seq);
+                }
                 self.wires[wire].free.push(datagram);
                 if end == 1 {
                     self.timers_checked_at = self.timers_checked_at.map(|_| self.now);
@@ -288,28 +291,51 @@ impl Bed {
         }
     }
 
-    /// Whether UDT4 would send this datagram: it reports a loss once (core.cpp, `CUDT::checkTimers`).
-    fn sends_as_udt4(&mut self, end: usize, datagram: &[u8]) -> bool {
-        let Some(Body::Nak(losses)) = Packet::read(datagram).map(|packet| packet.body) else {
-            return true;
-        };
-        if end == 0 || self.timers_checked_at.is_none() {
-            return true;
-        }
-        let newest = losses.runs().map(|(_, last)| last).last();
-        let is_new = |last| self.reported.is_none_or(|before| before.is_before(last));
-        let is_first_report = newest.is_some_and(is_new);
-        self.reported = newest.filter(|_| is_first_report).or(self.reported);
-        is_first_report
+    /// Whether the second endpoint sends this datagram as it is. UDT4's loss reports replace its own.
+    fn sends_as_udt4(&self, end: usize, datagram: &[u8]) -> bool {
+        let is_report = matches!(
+            Packet::read(datagram).map(|packet| packet.body),
+            Some(Body::Nak(_))
+        );
+        end == 0 || self.timers_checked_at.is_none() || !is_report
     }
 
-    /// Returns a packet as UDT4 would have sent it: its reply to a probe has no cookie.
+    /// Reports the packets that are missing before this one as UDT4 does: at once, and never again (core.cpp,
+    /// `CUDT::processData` and `CUDT::checkTimers`).
+    fn report_as_udt4(&mut self, seq: Seq) {
+        let expected = self.next_expected;
+        if seq.is_before(expected) {
+            return;
+        }
+        self.next_expected = seq.plus(1);
+        if self.timers_checked_at.is_some() && seq != expected {
+            let mut losses = Vec::new();
+            LossReport::encode([(expected, seq.minus(1))], 100, &mut losses);
+            let report = Packet {
+                timestamp_us: 0,
+                destination: self.ends[0].id(),
+                body: Body::Nak(LossReport::from_encoded(&losses)),
+            };
+            let mut datagram = self.wires[1].buffer();
+            report.write(&mut datagram);
+            self.wires[1].send(self.now, datagram);
+        }
+    }
+
+    /// Returns a packet as UDT4 would have sent it: its reply to a probe has no cookie, and its ACK no count.
     fn as_udt4<'a>(&self, to: usize, packet: Packet<'a>) -> Packet<'a> {
         match packet.body {
             Body::Handshake(answer) if to == 0 && self.timers_checked_at.is_some() => Packet {
                 body: Body::Handshake(Handshake {
                     cookie: 0,
                     ..answer
+                }),
+                ..packet
+            },
+            Body::Ack(ack) if to == 0 && self.timers_checked_at.is_some() => Packet {
+                body: Body::Ack(Ack {
+                    out_of_order: None,
+                    ..ack
                 }),
                 ..packet
             },
