@@ -95,6 +95,8 @@ pub enum Event {
     Refused(u32, u32),
     /// No answer came before the deadline.
     TimedOut(u32),
+    /// The peer's host reports that no socket is bound to the port (ICMP port unreachable).
+    Unreachable(u32),
     /// The connection closed. Data that had arrived can be read until it is [removed](Endpoint::remove).
     Closed(u32, CloseReason),
 }
@@ -248,6 +250,49 @@ where
             Some(packet) => self.handle_packet(packet.destination, &packet, from, now),
             None => {}
         }
+    }
+
+    /// Handles an ICMP port unreachable for a datagram that was sent to `to` and begins with `quoted`. Third parties can
+    /// forge it, but do not know the connection IDs in the datagram. A datagram that is quoted without them is ignored.
+    pub fn handle_port_unreachable(&mut self, quoted: &[u8], to: SocketAddr, now: Time) {
+        match Packet::read(quoted) {
+            Some(Packet {
+                destination: 0,
+                body: Body::Handshake(request),
+                ..
+            }) => self.refuse_request(request.socket, to),
+            Some(packet) => self.refuse_packet(packet.destination, to, now),
+            None => {}
+        }
+    }
+
+    /// Ends the connection that is being opened with this ID. A rendezvous continues, because its peer may start later.
+    fn refuse_request(&mut self, id: u32, to: SocketAddr) {
+        let is_refused = self.entries.get(&id).is_some_and(|entry| {
+            let is_request =
+                matches!(&entry.state, State::Connecting(connector) if !connector.is_rendezvous());
+            is_request && entry.peer == to
+        });
+        if is_refused {
+            self.remove(id);
+            self.events.push_back(Event::Unreachable(id));
+        }
+    }
+
+    /// Tells the connection whose peer has this ID.
+    fn refuse_packet(&mut self, peer_id: u32, to: SocketAddr, now: Time) {
+        let is_open = |entry: &Entry| match &entry.state {
+            State::Open(connection) => connection.peer_id() == peer_id && entry.peer == to,
+            State::Connecting(_) => false,
+        };
+        let found = self.entries.iter().find(|(_, entry)| is_open(entry));
+        let Some(id) = found.map(|(id, _)| *id) else {
+            return;
+        };
+        if let Some(connection) = self.connection(id) {
+            connection.on_port_unreachable(now);
+        }
+        self.wake(id);
     }
 
     /// Returns the next event.

@@ -6,6 +6,7 @@ pub(crate) mod connector;
 mod expiry;
 pub(crate) mod listener;
 mod path_mtu;
+mod refusal;
 mod transmit;
 
 use crate::{
@@ -27,6 +28,7 @@ use ack_request::AckRequest;
 use expiry::Expiry;
 use longhaul_units::Time;
 use path_mtu::PathMtu;
+use refusal::Refusal;
 
 /// Reason why a connection closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +40,16 @@ pub enum CloseReason {
     Remote,
     /// No packet, or no acknowledgement of data, came for [`Config::idle_timeout`].
     Timeout,
+    /// The peer's host reports that no socket is bound to the peer's port (ICMP port unreachable), and the peer sends
+    /// nothing.
+    Refused,
+}
+
+impl CloseReason {
+    /// Whether the connection ended without a shutdown of either end.
+    pub(crate) fn is_failure(self) -> bool {
+        matches!(self, Self::Timeout | Self::Refused)
+    }
 }
 
 /// Endpoint of an established connection.
@@ -50,6 +62,7 @@ pub struct Connection {
     sender: Sender,
     receiver: Receiver,
     expiry: Expiry,
+    refusal: Refusal,
     /// Number of the ACK2 to send next.
     pending_ack2: Option<u32>,
     /// Handshake to repeat, the requests that get it, and the cookie of the next one.
@@ -146,6 +159,7 @@ impl Connection {
             sender: Sender::new(sending, params.peer_window, params.mss, control),
             receiver: Receiver::new(params.peer_first, receiving, payload_max, now),
             expiry: Expiry::new(config.idle_timeout, now),
+            refusal: Refusal::default(),
             pending_ack2: None,
             reply: answer,
             reply_policy,
@@ -308,6 +322,7 @@ impl Connection {
             self.shutdown_pending |= needs_shutdown_reply(reason, &packet.body);
             return;
         }
+        self.refusal.on_packet();
         let is_valid = match packet.body {
             Body::Data(data) => {
                 self.receiver.on_data(&data, packet.timestamp_us, now);
@@ -390,8 +405,28 @@ impl Connection {
         }
     }
 
+    /// Handles an ICMP port unreachable for a packet of this connection.
+    pub(crate) fn on_port_unreachable(&mut self, now: Time) {
+        let [sender, receiver] = [self.sender.rtt(), self.receiver.rtt()];
+        let rtt_bound = sender.upper_bound().min(receiver.upper_bound());
+        if self.close_reason.is_none() && self.refusal.on_unreachable(rtt_bound, now) {
+            self.receiver.request_ack2();
+        }
+    }
+
+    /// Closes the connection if the peer is gone. A peer that is gone after a shutdown probably received it.
+    fn check_refusal(&mut self, now: Time) {
+        if self.refusal.deadline().is_some_and(|due| due <= now) {
+            self.close_reason = Some(match self.shutdowns {
+                Some(_) => CloseReason::Local,
+                None => CloseReason::Refused,
+            });
+        }
+    }
+
     /// Runs the timers that expired by `now`.
     fn run_timers(&mut self, now: Time) {
+        self.check_refusal(now);
         if self.close_reason.is_none()
             && self.expiry.deadline(self.sender.rtt().upper_bound()) <= now
         {
@@ -437,6 +472,6 @@ pub(crate) fn needs_shutdown_reply(reason: CloseReason, body: &Body<'_>) -> bool
     match reason {
         CloseReason::Local => !matches!(body, Body::Shutdown(_)),
         CloseReason::Remote => matches!(body, Body::Shutdown(_)),
-        CloseReason::Timeout => false,
+        CloseReason::Timeout | CloseReason::Refused => false,
     }
 }

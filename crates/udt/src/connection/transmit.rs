@@ -169,6 +169,7 @@ impl Connection {
             self.sender.retransmit_deadline().filter(|_| !self.aborted),
             ack_request.filter(|_| self.sender.has_unacked()),
             Some(expiry),
+            self.refusal.deadline(),
         ]
         .into_iter()
         .flatten()

@@ -56,6 +56,8 @@ struct AckHistory {
     confirmed: Seq,
     /// Earliest time of the next full ACK.
     next_at: Time,
+    /// Whether an ACK is sent without need, because its confirmation shows that the peer is there.
+    is_requested: bool,
     /// Free receive buffer that the last full ACK announced, in packets.
     advertised_packets: u32,
     /// Packets behind a missing one that the last full ACK counted.
@@ -91,6 +93,7 @@ impl Receiver {
                 last_sent_at: now,
                 confirmed: first,
                 next_at: now,
+                is_requested: false,
                 advertised_packets: u32::MAX,
                 out_of_order: 0,
             },
@@ -157,6 +160,11 @@ impl Receiver {
         self.rtt_min = Some(self.rtt_min.map_or(sample, |least| least.min(sample)));
     }
 
+    /// Sends an ACK soon, which the peer confirms.
+    pub(crate) fn request_ack2(&mut self) {
+        self.acks.is_requested = true;
+    }
+
     /// Returns the next ACK if one is due.
     pub(crate) fn next_ack(&mut self, now: Time) -> Option<OutgoingAck> {
         let next = self.buffer.next();
@@ -174,7 +182,7 @@ impl Receiver {
         self.packets_since_ack = 0;
         let out_of_order = self.out_of_order_packets();
         let acks = &mut self.acks;
-        acks.out_of_order = out_of_order;
+        (acks.is_requested, acks.out_of_order) = (false, out_of_order);
         acks.number = (acks.number + 1) & 0x7fff_ffff;
         (acks.last_acked, acks.last_sent_at, acks.next_at) = (next, now, now + SYN_INTERVAL);
         if acks.sent.len() == ACK_HISTORY_MAX {
@@ -215,6 +223,7 @@ impl Receiver {
     /// Whether an ACK says more than which packets arrived in order.
     fn has_news(&self) -> bool {
         self.has_window_update()
+            || self.acks.is_requested
             || self.acks.out_of_order != self.out_of_order_packets()
     }
 

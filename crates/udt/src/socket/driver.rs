@@ -8,7 +8,8 @@ use super::{
     rx_timestamp::RxTimestamps,
     state::{Shared, State},
 };
-use crate::packet::Packet;
+use crate::packet::{HEADER_LEN, Packet, handshake};
+use longhaul_linux::icmp_error;
 use longhaul_units::Time;
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::{
@@ -31,6 +32,12 @@ const BUFFER_LEN: usize = 65_536;
 /// allow.
 const SOCKET_BUFFER_LEN: usize = 8 << 20;
 
+/// Bytes of a datagram that an ICMP error must quote: a handshake.
+const QUOTED_LEN: usize = HEADER_LEN + handshake::LEN;
+
+/// Maximum number of ICMP errors that delay a packet.
+const SEND_TRIES_MAX: u32 = 4;
+
 /// Maximum time to wait for a full socket before the next try.
 const WRITABLE_TIMEOUT: Time = Time::from_millis(10);
 
@@ -50,6 +57,8 @@ pub(super) fn start(socket: UdpSocket, shared: &Arc<Shared>) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     let udp = UdpSocketState::new(UdpSockRef::from(&socket))?;
     allow_fragmentation(&socket, true);
+    // Without it, connections whose peer is gone end after the timeout.
+    let _unsupported = icmp_error::enable(&socket);
     // Smaller buffers only make it slower.
     let _smaller = udp.set_recv_buffer_size(UdpSockRef::from(&socket), SOCKET_BUFFER_LEN);
     let _smaller = udp.set_send_buffer_size(UdpSockRef::from(&socket), SOCKET_BUFFER_LEN);
@@ -104,6 +113,9 @@ impl Driver {
         if !ready[1].revents().is_empty() {
             self.shared.wakeup.clear();
         }
+        if ready[0].revents().contains(PollFlags::ERR) {
+            self.take_icmp_errors();
+        }
         Ok(())
     }
 
@@ -129,9 +141,23 @@ impl Driver {
             match self.udp.recv(socket, &mut slices, &mut metas) {
                 Ok(count) => received += self.handle_batch(&metas[..count]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(received),
-                // An ICMP port unreachable is ignored: the connection times out.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                Err(error) if is_icmp_error(&error) => self.take_icmp_errors(),
                 Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Removes all ICMP errors from the socket's queue, and handles the port unreachable ones.
+    fn take_icmp_errors(&self) {
+        let mut quoted = [0; QUOTED_LEN];
+        while let Ok(Some(error)) = icmp_error::take(&self.socket, &mut quoted) {
+            if error.is_port_unreachable {
+                let mut state = self.shared.lock();
+                let (datagram, now) = (&quoted[..error.len], self.shared.now());
+                state
+                    .endpoint
+                    .handle_port_unreachable(datagram, error.to, now);
+                state.dispatch_events();
             }
         }
     }
@@ -220,10 +246,16 @@ impl Driver {
             segment_size: Some(packet_len),
             src_ip: None,
         };
+        let mut tries = 0;
         loop {
             let socket = UdpSockRef::from(&self.socket);
             match self.udp.try_send(socket, &transmit) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_writable()?,
+                // An ICMP error for an earlier packet makes a call fail, which then sends nothing.
+                Err(error) if is_icmp_error(&error) && tries < SEND_TRIES_MAX => {
+                    tries += 1;
+                    self.take_icmp_errors();
+                }
                 Err(error) if is_size_error(&error) => return Ok(SendOutcome::TooLong),
                 // An unsendable packet, for example without a route, counts as lost on the path.
                 _ => return Ok(SendOutcome::Sent),
@@ -238,6 +270,26 @@ enum SendOutcome {
     Sent,
     /// The packets are too long, or too many for one system call.
     TooLong,
+}
+
+/// Whether an error may be the one for an ICMP message (net/ipv4/icmp.c, `icmp_err_convert`; net/ipv6/icmp.c,
+/// `tab_unreach` and `icmpv6_err_convert`).
+fn is_icmp_error(error: &io::Error) -> bool {
+    let errors = [
+        Errno::CONNREFUSED,
+        Errno::HOSTUNREACH,
+        Errno::NETUNREACH,
+        Errno::HOSTDOWN,
+        Errno::NONET,
+        Errno::NOPROTOOPT,
+        Errno::OPNOTSUPP,
+        Errno::MSGSIZE,
+        Errno::PROTO,
+        Errno::ACCESS,
+    ];
+    errors
+        .iter()
+        .any(|one| error.raw_os_error() == Some(one.raw_os_error()))
 }
 
 /// Whether an error is one that the kernel and network cards return for batches that they do not accept

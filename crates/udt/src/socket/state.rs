@@ -174,6 +174,13 @@ impl State {
                 )
             }
             Event::TimedOut(id) => (id, Err(io::ErrorKind::TimedOut.into())),
+            Event::Unreachable(id) => {
+                let message = "no UDT listener there (ICMP port unreachable)";
+                (
+                    id,
+                    Err(io::Error::new(io::ErrorKind::ConnectionRefused, message)),
+                )
+            }
             Event::Closed(id, _) => return self.on_closed(id),
         };
         if let Some(waiters) = self.waiters.get_mut(&id) {

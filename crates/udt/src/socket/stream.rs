@@ -113,10 +113,10 @@ impl Stream {
         !matches!(ended, Ok(None))
     }
 
-    /// Ready with the error when the connection timed out or the socket broke.
+    /// Ready with the error when the connection timed out, the peer's port was closed or the socket broke.
     pub fn poll_lost(&self, context: &Context<'_>) -> Poll<io::Error> {
         let lost = |connection: &mut Connection| match connection.close_reason() {
-            Some(CloseReason::Timeout) => Err(closed_error(CloseReason::Timeout)),
+            Some(reason) if reason.is_failure() => Err(closed_error(reason)),
             _ => Ok(None::<io::Error>),
         };
         let lost = self.poll(context, READER, lost);
@@ -194,7 +194,7 @@ const WRITER: WakerSlot = |waiting| &mut waiting.writers;
 fn read(connection: &mut Connection, to: &mut [u8]) -> io::Result<Option<usize>> {
     let read = connection.read(to);
     match (read, connection.close_reason()) {
-        (0, Some(CloseReason::Timeout)) => Err(closed_error(CloseReason::Timeout)),
+        (0, Some(reason)) if reason.is_failure() => Err(closed_error(reason)),
         (0, None) => Ok(None),
         _ => Ok(Some(read)),
     }
@@ -214,6 +214,10 @@ fn closed_error(reason: CloseReason) -> io::Error {
         CloseReason::Local => io::ErrorKind::NotConnected.into(),
         CloseReason::Remote => io::ErrorKind::ConnectionReset.into(),
         CloseReason::Timeout => io::ErrorKind::TimedOut.into(),
+        CloseReason::Refused => {
+            let message = "the UDT program there ended (ICMP port unreachable)";
+            io::Error::new(io::ErrorKind::ConnectionReset, message)
+        }
     }
 }
 

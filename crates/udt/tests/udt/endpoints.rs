@@ -5,7 +5,7 @@ use crate::testbed::{address, config, native};
 use longhaul_udt::{CloseReason, Config, Endpoint, Event, Seq, congestion::Control};
 use longhaul_units::Time;
 
-type UdtEndpoint = Endpoint<fn(Seq, u32) -> Box<dyn Control>, Box<dyn FnMut() -> u32>>;
+pub(crate) type UdtEndpoint = Endpoint<fn(Seq, u32) -> Box<dyn Control>, Box<dyn FnMut() -> u32>>;
 
 fn new_endpoint(config: Config, seed: u32) -> UdtEndpoint {
     let mut state = seed;
@@ -22,19 +22,19 @@ const STREAM: u32 = 1;
 const MESSAGES: u32 = 2;
 
 /// Two endpoints with a path network them that delays by 5 ms and loses one of `lost` datagrams.
-struct Network {
-    now: Time,
-    endpoints: [UdtEndpoint; 2],
+pub(crate) struct Network {
+    pub(crate) now: Time,
+    pub(crate) endpoints: [UdtEndpoint; 2],
     in_flight: Vec<(Time, usize, Vec<u8>)>,
     count: u64,
-    lost: u64,
+    pub(crate) lost: u64,
     /// Mode in the handshakes of the first endpoint.
     mode: u32,
-    events: [Vec<Event>; 2],
+    pub(crate) events: [Vec<Event>; 2],
 }
 
 impl Network {
-    fn new(lost: u64) -> Self {
+    pub(crate) fn new(lost: u64) -> Self {
         Self {
             now: Time::ZERO,
             endpoints: [new_endpoint(config(), 1), new_endpoint(config(), 2)],
@@ -91,7 +91,7 @@ impl Network {
         hash.is_multiple_of(self.lost)
     }
 
-    fn ticks(&mut self, count: u32) {
+    pub(crate) fn ticks(&mut self, count: u32) {
         (0..count).for_each(|_| self.tick());
     }
 }

@@ -9,6 +9,7 @@ mod hours;
 mod interoperation;
 mod path_mtu;
 mod path_switch;
+mod refusals;
 mod reordering;
 mod sockets;
 mod testbed;

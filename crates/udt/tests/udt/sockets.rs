@@ -209,20 +209,27 @@ async fn refuse(socket: &UdpSocket) {
 }
 
 #[tokio::test]
-async fn reports_refused_and_unanswered_connections() {
+async fn reports_refused_and_unanswered_connections_and_closed_ports() {
     let asking = async {
         let refusing = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let other = bind("127.0.0.1:0", config());
         let connecting = other.connect(refusing.local_addr().unwrap());
         let (refused, ()) = tokio::join!(connecting, refuse(&refusing));
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
-        let nobody = bind("127.0.0.1:0", config()).local_addr();
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let closed = std::net::UdpSocket::bind(address).unwrap().local_addr();
+            let connected = bind(address, config()).connect(closed.unwrap()).await;
+            let error = connected.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+            assert!(error.to_string().contains("port unreachable"), "{error}");
+        }
+        let silent = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let short_timeout = Config {
             connect_timeout: Time::from_millis(600),
             ..config()
         };
         let unanswered = bind("127.0.0.1:0", short_timeout)
-            .connect(nobody)
+            .connect(silent.local_addr().unwrap())
             .await
             .unwrap_err();
         assert_eq!(unanswered.kind(), ErrorKind::TimedOut);
