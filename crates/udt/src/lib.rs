@@ -28,7 +28,10 @@
 //! | least increase | 1/MSS | 0.01 packets per SYN | 0.01 |
 //! | decreases in a loss period | unbounded | 5 | 5 |
 //! | packet that is lost again | reported again | resent after an expiration | for UDT4: resent after an RTT bound and two SYN |
-//! | periodic loss reports | yes | switched off | each RTT + 4 variations + SYN |
+//! | first report of a gap | at once | at once | after the [reordering](crate#reordering) that the path shows |
+//! | periodic loss reports | yes | switched off | each RTT + 4 variations + SYN + the wait for late packets |
+//! | packets behind the first missing one | not told | not told | counted in an ACK's seventh word, which UDT4 ignores |
+//! | ICMP port unreachable | – | ignored | ends the connection unless the peer answers |
 //! | expiration time | RTT + 4 variations + SYN, at least 100 ms | at least 300 ms | two of these round trips, at least 300 ms |
 //! | packets lost at an expiration | all | all | the reported ones and the last packet; all at the second |
 //! | idle timeout | 16 expirations and 10 s | 16 and 5 s, 41 s at least | [`Config::idle_timeout`] |
@@ -38,6 +41,14 @@
 //! | last ACK before a pause | after a SYN | after 100 ms, or at the next packet | after a SYN; UDT4 is asked with a keep-alive |
 //! | ACK or loss report of unsent packets | – | breaks the connection | ignored |
 //! | request to drop a part of a stream | – | obeyed, and never sent | ignored |
+//!
+//! # Reordering
+//!
+//! A receiver reports a gap after a reordering window, as RACK does (RFC 8985 §6.2). The window is a quarter of the
+//! minimum round trip or, if that is more, five quarters of the time by which packets were late. It is at most the
+//! upper bound of the round trip. A packet was late, and not lost, if its timestamp is no later than that of the packet
+//! behind the gap. 16 to 32 recoveries later, a lateness is forgotten. While packets were lost and none was late, a gap
+//! is reported as soon as three packets are behind it.
 //!
 //! # Packet length
 //!

@@ -26,7 +26,7 @@ pub struct IcmpError {
 ///
 /// # Errors
 ///
-/// Those of setsockopt(2).
+/// Errors of setsockopt(2).
 pub fn enable(socket: &UdpSocket) -> io::Result<()> {
     let is_ipv6 = socket.local_addr()?.is_ipv6();
     if is_ipv6 {
@@ -41,7 +41,7 @@ pub fn enable(socket: &UdpSocket) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// Those of recvmsg(2), except EAGAIN.
+/// Errors of recvmsg(2), except EAGAIN.
 pub fn take(socket: &UdpSocket, quoted: &mut [u8]) -> io::Result<Option<IcmpError>> {
     let mut control = Control::new();
     let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;

@@ -35,8 +35,8 @@ pub(crate) struct Sender {
     highest_delivered: Seq,
     /// Number of packets before [`Self::delivered_up_to`].
     delivered_packets: u64,
-    /// Number of packets behind it that arrived, by the last ACK; `None` from UDT4, which does not tell.
-    acked_out_of_order: Option<u32>,
+    /// Number of packets behind it that arrived, by the last ACK; 0 from UDT4, which does not tell.
+    acked_out_of_order: u32,
     /// Packet whose round trip is measured, and its send time.
     rtt_probe: Option<(Seq, Time)>,
     /// Last round-trip sample that the congestion control has not seen yet.
@@ -91,7 +91,7 @@ impl Sender {
             delivered_up_to: buffer.acked(),
             highest_delivered: buffer.acked(),
             delivered_packets: 0,
-            acked_out_of_order: None,
+            acked_out_of_order: 0,
             rtt_probe: None,
             rtt_sample: None,
             timed_out_at: None,
@@ -166,7 +166,7 @@ impl Sender {
         }
         self.lost_queue.advance(self.buffer.acked());
         self.advance_delivered(self.buffer.acked(), now);
-        self.count_out_of_order(ack, now);
+        self.count_out_of_order(ack);
         let ahead = self.delivered_up_to.since(self.buffer.acked()) as u32;
         self.flow_window = ack.available_buffer.saturating_sub(ahead);
         let rtt = Time::from_micros(ack.rtt_us.into());
@@ -191,18 +191,10 @@ impl Sender {
 
     /// Records how many packets the receiver has behind the first missing one. An ACK that was overtaken says less than
     /// the one before.
-    fn count_out_of_order(&mut self, ack: &Ack, now: Time) {
+    fn count_out_of_order(&mut self, ack: &Ack) {
         let delivered_since = self.delivered_up_to.since(ack.next) as u32;
-        let behind = ack
-            .out_of_order
-            .map(|packets| packets.saturating_sub(delivered_since));
+        let behind = ack.out_of_order.saturating_sub(delivered_since);
         self.acked_out_of_order = self.acked_out_of_order.max(behind);
-        let packets = self.out_of_order_packets();
-        if behind.is_some() && packets > 0 {
-            // The first missing packet and at least so many others lie before it.
-            let highest = self.delivered_up_to.plus(packets + 1);
-            self.advance_highest(highest, now);
-        }
     }
 
     /// Records that all packets before `next` arrived.
@@ -214,8 +206,7 @@ impl Sender {
             timer.on_advance(now);
         }
         self.delivered_packets += u64::from(new);
-        let behind = &mut self.acked_out_of_order;
-        *behind = behind.map(|packets| packets.saturating_sub(new));
+        self.acked_out_of_order = self.acked_out_of_order.saturating_sub(new);
         self.delivered_up_to = next;
         self.missing.advance(next);
         self.advance_highest(next, now);
@@ -414,14 +405,11 @@ impl Sender {
         self.buffer.unsent().since(self.delivered_up_to) as u32
     }
 
-    /// Returns the number of packets that arrived after a missing one, by the last ACK. For UDT4 it follows from loss
-    /// reports.
+    /// Returns the number of packets that arrived after a missing one, by the last ACK or by loss reports since.
     fn out_of_order_packets(&self) -> u32 {
         let behind = self.highest_delivered.since(self.delivered_up_to) as u32;
-        match self.acked_out_of_order {
-            Some(packets) => packets.min(self.unacked_packets().saturating_sub(1)),
-            None => behind.saturating_sub(self.missing.len()),
-        }
+        let reported = behind.saturating_sub(self.missing.len());
+        reported.max(self.acked_out_of_order.min(self.unacked_packets()))
     }
 
     /// Whether the application limits the rate: no packet is unsent, and more than a quarter of the send buffer is

@@ -39,7 +39,7 @@ fn late_packets_neither_slow_down_bbr_nor_are_retransmitted() {
     }
 }
 
-/// Where packets are lost, the native control is slow without reordering, too.
+/// The native control is slow where packets are lost, with or without reordering.
 #[test]
 fn late_packets_are_no_losses_to_the_native_control() {
     for jitter in ["1ms,reorder", "5ms,reorder", "10ms,reorder"] {
