@@ -5,13 +5,15 @@
     bench/udt/run.py [--seconds 20] [--only KEY=VALUE|VALUE]... [--controls NAME,...] [--realtime]
 
 Two network namespaces are joined by veth (rtt_ms=0: only the processor limits the rate), or by `longhaul link` at 1 Gbit/s
-with an RTT of 38 or 180 ms, a queue of one BDP, and losses in both directions. One connection carries data from memory to
-memory. The programs alternate, with the same windows and the same socket buffers.
+with an RTT of 38 or 180 ms, a queue of one BDP, and losses in both directions. One more link has 40 Mbit/s, 50 ms and 5 ms of
+jitter that reorders packets. One connection carries data from memory to memory. The programs alternate, with the same windows
+and the same socket buffers.
 
 The figures are of the second half of each run: goodput at the receiver, and user and system CPU time of both processes, as the
 scheduler counts it. The kernel charges soft interrupts to the process that they interrupt, or to none.
 
   --only 'rtt_ms=38|180' --only loss=0      only these paths
+  --only jitter_ms=5                        only the path that reorders
   --controls bbr                            only this rate control, as in `longhaul udt bench --cc NAME`
 
 Needs root; libudt needs c++ and libudt-dev.
@@ -37,16 +39,29 @@ class Path:
     """A path. rtt_ms 0 is a veth pair without a rate limit."""
     rtt_ms: int
     loss: float
+    jitter_ms: int = 0
+    rate_bps: int = RATE_BPS
 
     def window(self):
         """Window in packets: two BDP, so that it never limits the rate."""
-        return max(8192, 2 * RATE_BPS * self.rtt_ms // 1000 // 8 // 1500)
+        return max(8192, 2 * self.rate_bps * self.rtt_ms // 1000 // 8 // 1500)
+
+    def options(self):
+        """Options of `longhaul link`."""
+        jitter = ["--jitter", f"{self.jitter_ms}ms,reorder"] if self.jitter_ms else []
+        return ["--rate", f"{self.rate_bps}bit", "--delay", f"{self.rtt_ms / 2:g}ms", "--loss", f"{self.loss * 100:g}%", *jitter]
 
     def __str__(self):
-        return f"1 Gbit/s, {self.rtt_ms} ms, loss {self.loss:g}" if self.rtt_ms else "veth"
+        if not self.rtt_ms:
+            return "veth"
+        rate = f"{self.rate_bps / 1e9:g} Gbit/s" if self.rate_bps >= 1e9 else f"{self.rate_bps / 1e6:g} Mbit/s"
+        jitter = f", jitter {self.jitter_ms} ms" if self.jitter_ms else ""
+        return f"{rate}, {self.rtt_ms} ms, loss {self.loss:g}{jitter}"
 
 
 PATHS = [Path(0, 0.0)] + [Path(rtt_ms, loss) for rtt_ms in (38, 180) for loss in (0.0, 1e-4, 1e-3)]
+PATHS += [Path(50, 0.0, jitter_ms=5, rate_bps=40_000_000)]
+FIELDS = [field.name for field in dataclasses.fields(Path)]
 
 
 @contextlib.contextmanager
@@ -57,8 +72,8 @@ def testbed(path, args, counters):
             add_veth(SOURCE, TARGET)
             yield
             return
-        with emulated_link(args.longhaul, SOURCE, TARGET, "--rate", f"{RATE_BPS}bit", "--delay", f"{path.rtt_ms / 2:g}ms",
-                  "--loss", f"{path.loss * 100:g}%", "--counters", counters, *["--realtime"] * args.realtime):
+        with emulated_link(args.longhaul, SOURCE, TARGET, *path.options(), "--counters", counters,
+                           *["--realtime"] * args.realtime):
             yield
 
 
@@ -161,19 +176,20 @@ def run_round(args, results, round_, programs, directory):
 
 def table_lines(rows):
     medians = {key: {metric: statistics.median(row[metric] for row in own) for metric in METRICS}
-               for key, own in group_by(rows, "rtt_ms", "loss", "program")}
-    for (rtt_ms, loss, name), median in medians.items():
-        utilisation = f"{median['mbps'] * 1e6 / RATE_BPS / PAYLOAD:.3f}" if rtt_ms else ""
-        libudt = medians.get((rtt_ms, loss, LIBUDT))
+               for key, own in group_by(rows, *FIELDS, "program")}
+    for (*fields, name), median in medians.items():
+        path = Path(*fields)
+        utilisation = f"{median['mbps'] * 1e6 / path.rate_bps / PAYLOAD:.3f}" if path.rtt_ms else ""
+        libudt = medians.get((*fields, LIBUDT))
         ratio = f"{median['mb_per_cpu_s'] / libudt['mb_per_cpu_s']:.2f}" if libudt and name != LIBUDT else ""
-        yield (Path(rtt_ms, loss), name, f"{median['mbps']:.1f}", utilisation, f"{median['sender_s_per_gb']:.2f}",
+        yield (path, name, f"{median['mbps']:.1f}", utilisation, f"{median['sender_s_per_gb']:.2f}",
                f"{median['receiver_s_per_gb']:.2f}", f"{median['mb_per_cpu_s']:.0f}", ratio)
 
 
 def parse_arguments():
     parser = argument_parser(__doc__)
     parser.add_argument("--seconds", type=float, default=20, help="length of a run, of which the second half counts (20)")
-    parser.add_argument("--only", action="append", default=[], metavar="KEY=VALUE|VALUE", help="only paths with these values; KEY is rtt_ms (0, 38, 180) or loss")
+    parser.add_argument("--only", action="append", default=[], metavar="KEY=VALUE|VALUE", help="only paths with these values; KEY is rtt_ms (0, 38, 50, 180), loss or jitter_ms")
     parser.add_argument("--controls", type=comma_separated, default=["native", "bbr"], metavar="NAME,...", help="rate controls of longhaul (native,bbr)")
     parser.add_argument("--realtime", action="store_true", help="run the link with real-time priority")
     args = parse_args(parser, seconds=2)
@@ -185,8 +201,8 @@ def parse_arguments():
 
 def matches(parser, path, selector):
     key, equals, values = selector.partition("=")
-    if not equals or key not in ("rtt_ms", "loss"):
-        parser.error(f"--only {selector}: expected KEY=VALUE|VALUE, where KEY is rtt_ms or loss")
+    if not equals or key not in ("rtt_ms", "loss", "jitter_ms"):
+        parser.error(f"--only {selector}: expected KEY=VALUE|VALUE, where KEY is rtt_ms, loss or jitter_ms")
     return getattr(path, key) in map(float, values.split("|"))
 
 
