@@ -201,7 +201,7 @@ impl Receiver {
                 arrival_rate: self.arrival_rate.rate().unwrap_or(0.0) as u32,
                 capacity: self.capacity.rate() as u32,
             }),
-            out_of_order,
+            out_of_order: Some(out_of_order),
         }))
     }
 

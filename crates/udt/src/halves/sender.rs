@@ -193,7 +193,8 @@ impl Sender {
     /// the one before.
     fn count_out_of_order(&mut self, ack: &Ack) {
         let delivered_since = self.delivered_up_to.since(ack.next) as u32;
-        let behind = ack.out_of_order.saturating_sub(delivered_since);
+        let packets = ack.out_of_order.unwrap_or(0);
+        let behind = packets.saturating_sub(delivered_since);
         self.acked_out_of_order = self.acked_out_of_order.max(behind);
     }
 

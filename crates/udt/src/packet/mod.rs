@@ -104,8 +104,8 @@ pub struct Ack {
     pub available_buffer: u32,
     /// Rates, sent at most every 10 ms.
     pub rates: Option<Rates>,
-    /// Number of packets that arrived after [`Self::next`], sent with rates. UDT4 ignores it, and sends none: 0.
-    pub out_of_order: u32,
+    /// Number of packets that arrived after [`Self::next`], sent with rates. UDT4 ignores it, and sends none.
+    pub out_of_order: Option<u32>,
 }
 
 /// Rates that a receiver measured, in packets per second; 0 if unknown.
@@ -257,7 +257,7 @@ impl Ack {
                 arrival_rate,
                 capacity,
             }),
-            out_of_order: words.next().unwrap_or(0),
+            out_of_order: words.next(),
         })
     }
 
@@ -272,7 +272,8 @@ impl Ack {
             ],
         );
         if let Some(rates) = self.rates {
-            put_words(to, &[rates.arrival_rate, rates.capacity, self.out_of_order]);
+            put_words(to, &[rates.arrival_rate, rates.capacity]);
+            put_words(to, self.out_of_order.as_slice());
         }
     }
 }
@@ -373,7 +374,7 @@ mod tests {
             rtt_var_us: 4,
             available_buffer: 5,
             rates: None,
-            out_of_order: 0,
+            out_of_order: None,
         };
         let rates = Some(Rates {
             arrival_rate: 6,
@@ -382,7 +383,7 @@ mod tests {
         assert_reads_back(Body::Ack(ack));
         assert_reads_back(Body::Ack(Ack {
             rates,
-            out_of_order: 7,
+            out_of_order: Some(7),
             ..ack
         }));
         assert_reads_back(Body::LightAck(Seq::new(8)));

@@ -82,7 +82,7 @@ fn encode(packet: &PeerPacket) -> Vec<u8> {
                 arrival_rate: *rtt_us,
                 capacity: *free_packets,
             }),
-            out_of_order: *rtt_us,
+            out_of_order: Some(*rtt_us),
         }),
         PeerPacket::LightAck(next) => Body::LightAck(*next),
         PeerPacket::Nak(runs) => {

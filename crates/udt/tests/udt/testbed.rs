@@ -334,7 +334,7 @@ impl Bed {
             },
             Body::Ack(ack) if to == 0 && self.timers_checked_at.is_some() => Packet {
                 body: Body::Ack(Ack {
-                    out_of_order: 0,
+                    out_of_order: None,
                     ..ack
                 }),
                 ..packet
