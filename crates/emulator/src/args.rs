@@ -349,7 +349,7 @@ impl StartArgs {
             both.initial.apply(config::read_trace(path)?);
         }
         for change in &self.link_config.at {
-            both.schedule.add_text(change).map_err(Refusal::usage)?;
+            both.add_change(Path::new("."), change)?;
         }
         Ok(both)
     }

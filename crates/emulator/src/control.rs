@@ -8,7 +8,7 @@
 //! `set` falls back to the old name of a setting, and counters travel under their old names, which both versions read.
 
 use super::{
-    config::{self, warnings::order_warning},
+    config,
     counters::{Direction, DirectionState},
     link::RunningLink,
     old_names,
@@ -16,7 +16,7 @@ use super::{
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_command::{errln, outln};
-use longhaul_netem::{jitter::Jitter, setting};
+use longhaul_netem::setting;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeSet,
@@ -25,6 +25,7 @@ use std::{
         linux::net::SocketAddrExt,
         unix::net::{SocketAddr, UnixListener, UnixStream},
     },
+    path::Path,
     time::Duration,
 };
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
@@ -50,6 +51,8 @@ enum Request {
 enum Response {
     /// Done.
     Done,
+    /// Done, with warnings of the new settings.
+    Warned(BTreeSet<String>),
     /// Refused, with the reason.
     Refused(String),
     /// Settings and newest counters of each direction.
@@ -149,11 +152,12 @@ fn execute(request: Request, link: &RunningLink) -> Response {
             value,
             direction,
         } => {
-            let result = config::parse_change(&key, &value).and_then(|s| link.set(&s, direction));
-            result.map_or_else(
-                |error| Response::Refused(error.to_string()),
-                |()| Response::Done,
-            )
+            let setting = config::parse_change(Path::new("."), &key, &value);
+            match setting.and_then(|setting| link.set(&setting, direction)) {
+                Ok(warnings) if warnings.is_empty() => Response::Done,
+                Ok(warnings) => Response::Warned(warnings),
+                Err(error) => Response::Refused(error.to_string()),
+            }
         }
     }
 }
@@ -166,7 +170,6 @@ pub(super) fn set(
     direction: Option<Direction>,
 ) -> Result<()> {
     let old_names = setting::in_old_names(&key, &value);
-    let jitter: Option<Jitter> = value.parse().ok().filter(|_| key == "jitter");
     let request = |key, value| Request::Set {
         key,
         value,
@@ -179,9 +182,10 @@ pub(super) fn set(
         }
         (response, _) => response,
     };
-    refusal_to_error(response)?;
-    if let Some(warning) = jitter.as_ref().and_then(order_warning) {
-        errln!("warning: {warning}");
+    if let Response::Warned(warnings) = refusal_to_error(response)? {
+        warnings
+            .iter()
+            .for_each(|warning| errln!("warning: {warning}"));
     }
     Ok(())
 }
@@ -220,6 +224,10 @@ fn send_request(link: &str, request: &Request) -> Result<Response> {
     let line = exchange(&mut stream, request).map_err(|error| match error.kind() {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Refusal::unsupported(
             format!("link {link:?} belongs to another user: run this as that user, or as root"),
+        ),
+        io::ErrorKind::WouldBlock => anyhow::anyhow!(
+            "link {link:?} did not respond within {} s; a change takes effect when it runs again",
+            RESPONSE_TIMEOUT.as_secs()
         ),
         _ => anyhow::Error::new(error).context(format!("link {link:?} did not respond")),
     })?;

@@ -153,17 +153,30 @@ impl fmt::Display for Snapshot {
         let drops = self.drops;
         write!(
             f,
-            "{} segments arrived, {} delivered; dropped {} by loss, {} by overflow, {} by AQM, {} by ACK filtering; queue {}, {:.1} ms",
+            "{} segments arrived, {} delivered; dropped {} by loss, {} by overflow, {} by AQM, {} by ACK filtering; \
+             {} refused, {} inside; {} lost before the link, {} for lack of memory, {} malformed; queue {}, {:.1} ms; \
+             late by {:.0} µs median, {:.0} µs p99",
             self.segments,
             self.delivered_segments,
             drops.loss,
             drops.overflow,
             drops.aqm,
             drops.ack_filtering,
+            self.refused,
+            self.inside,
+            number_or_unknown(self.device_overflow),
+            self.no_memory,
+            self.malformed,
             longhaul_units::Bytes::new(self.queue_bytes),
-            self.queue_delay_us / 1_000.0
+            self.queue_delay_us / 1_000.0,
+            self.lateness.median_us,
+            self.lateness.p99_us
         )
     }
+}
+
+fn number_or_unknown(count: Option<u64>) -> String {
+    count.map_or_else(|| "an unknown number".to_owned(), |count| count.to_string())
 }
 
 impl Counters {
@@ -417,20 +430,17 @@ impl fmt::Display for TimingReport {
         let Self {
             lateness, drops, ..
         } = self;
-        let before_the_link = match self.device_overflow {
-            Some(packets) => packets.to_string(),
-            None => "an unknown number".to_owned(),
-        };
+        let before_the_link = number_or_unknown(self.device_overflow);
         let since = match self.kernel_arrivals {
             true => "",
-            false => " after it was read",
+            false => " after the read",
         };
         write!(
             f,
             "link {} {}: {} of {} segments delivered ({}), {} duplicated, lost {} by loss, {} to a full queue, \
              {} to the AQM, {} to ACK filtering, {} refused, {} still inside; \
              {before_the_link} lost before the link, {} for lack of memory, {} malformed; \
-             late by {:.0} µs median, {:.0} µs p99, {:.0} µs at most{since}",
+             late{since} by {:.0} µs median, {:.0} µs p99, {:.0} µs at most",
             self.link,
             self.direction.name(),
             self.delivered_segments,

@@ -25,6 +25,7 @@ mod run;
 pub use args::Args;
 use args::{Command, DirectionArg};
 use longhaul_netem::{LinkConfig, Schedule};
+use std::collections::BTreeSet;
 
 /// Runs `longhaul link`.
 pub fn run(args: Args) -> anyhow::Result<()> {
@@ -55,6 +56,11 @@ pub fn options() -> Vec<String> {
 /// link. For programs that generate such flags, as `lab` does. Old names in values are accepted without a warning.
 pub fn link_configs(flags: &[String]) -> anyhow::Result<[LinkConfig; 2]> {
     Ok(scheduled_configs(flags)?.map(|(config, _)| config))
+}
+
+/// Returns warnings of settings that are valid and seldom meant, as a link with these flags prints them.
+pub fn warnings(flags: &[String]) -> anyhow::Result<BTreeSet<String>> {
+    Ok(Args::parse(flags)?.start.config()?.warnings())
 }
 
 /// Returns the configurations as [`link_configs`] does, each with its schedule of changes.

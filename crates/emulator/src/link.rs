@@ -10,7 +10,7 @@ use super::{
     packet_ring::PacketRing,
 };
 use anyhow::{Context, Result};
-use longhaul_command::exit::Refusal;
+use longhaul_command::{errln, exit::Refusal};
 use longhaul_linux::{
     clock, interface,
     netns::Netns,
@@ -22,6 +22,7 @@ use longhaul_linux::{
 use longhaul_netem::{Coalescer, Delivery, Line, LinkConfig, Setting, setting::QueueCapacity};
 use std::{
     cell::RefCell,
+    collections::BTreeSet,
     fs::File,
     io,
     sync::mpsc,
@@ -148,13 +149,24 @@ impl RunningLink {
         namespaces.find(|netns| netns.has_lost_name())?.name()
     }
 
+    /// Whether a thread has ended by itself, because its interface was removed.
+    pub(super) fn has_ended(&self) -> bool {
+        self.threads
+            .iter()
+            .any(|thread| thread.handle.is_finished())
+    }
+
     fn handle(&self, direction: Direction) -> &DirectionHandle {
         &self.directions[direction as usize]
     }
 
     /// Changes a setting in one direction or both; on error it changes neither. The change applies to every packet that
-    /// arrives afterwards.
-    pub(super) fn set(&self, setting: &Setting, direction: Option<Direction>) -> Result<()> {
+    /// arrives afterwards. Returns warnings of the new settings that the old ones did not deserve.
+    pub(super) fn set(
+        &self,
+        setting: &Setting,
+        direction: Option<Direction>,
+    ) -> Result<BTreeSet<String>> {
         let directions = match direction {
             Some(one) => vec![one],
             None => vec![Direction::Forward, Direction::Backward],
@@ -162,9 +174,14 @@ impl RunningLink {
         for direction in &directions {
             self.handle(*direction).with_setting(setting).check()?;
         }
-        directions
-            .iter()
-            .try_for_each(|direction| self.set_direction(setting, *direction))
+        let mut warnings = BTreeSet::new();
+        for direction in directions {
+            let before = self.handle(direction).config.borrow().warnings();
+            self.set_direction(setting, direction)?;
+            let after = self.handle(direction).config.borrow().warnings();
+            warnings.extend(&after - &before);
+        }
+        Ok(warnings)
     }
 
     fn set_direction(&self, setting: &Setting, direction: Direction) -> Result<()> {
@@ -345,7 +362,13 @@ fn open_log(netns: &Netns, interface: &str) -> Result<Option<TransmitLog>> {
     let open = || Ok(TransmitLog::open(interface, LOG_PACKETS));
     match netns.run(open)? {
         Ok(log) => Ok(Some(log)),
-        Err(OpenError::NotPermitted) => Ok(None),
+        Err(OpenError::NotPermitted) => {
+            errln!(
+                "warning: without CAP_NET_RAW packets from {interface} arrive when the link reads them: their wait before \
+                 that is in no figure"
+            );
+            Ok(None)
+        }
         Err(error) => Err(error.into()),
     }
 }

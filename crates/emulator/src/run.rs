@@ -3,7 +3,7 @@
 
 use super::{
     capture::CaptureOptions,
-    config::{Config, Link, warnings::warnings},
+    config::{Config, Link},
     control,
     counters::Snapshot,
     display::Display,
@@ -21,6 +21,8 @@ use tokio::{
     sync::mpsc::{Receiver, channel},
 };
 
+/// A thread ends by itself only for this reason.
+const INTERFACE_REMOVED: &str = "an interface of the link was removed";
 /// Interval at which the link checks that its namespaces exist.
 const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 /// Snapshots that may wait for the terminal or the log: four seconds of eight links.
@@ -42,7 +44,7 @@ pub(super) fn run(config: &Config) -> Result<()> {
         link.capture.as_ref().map(CaptureOptions::open).transpose()
     })?;
     let mut display = Display::open(config)?;
-    for warning in warnings(config) {
+    for warning in config.warnings() {
         errln!("warning: {warning}");
     }
     for (link, (left, right)) in links.iter().zip(&namespaces) {
@@ -64,7 +66,7 @@ pub(super) fn run(config: &Config) -> Result<()> {
         tokio::select! {
             () = wait_for_end(signals, config.duration) => Ok(()),
             ended = show_snapshots(&mut inbox, &running, &mut display) => ended,
-            ended = watch_namespaces(&running) => ended,
+            ended = watch_ends(&running) => ended,
             // A control socket serves forever; one that ends has an error.
             (failed, ..) = select_all(controls) => failed,
         }
@@ -122,16 +124,20 @@ async fn show_snapshots(
         record_snapshot(links, &mut snapshot);
         display.show(&snapshot)?;
     }
-    anyhow::bail!("an interface of the link was removed")
+    anyhow::bail!(INTERFACE_REMOVED)
 }
 
-/// Fails when a namespace of a link was deleted: nobody can use the link any more, and its name would stay taken.
-async fn watch_namespaces(links: &[RunningLink]) -> Result<()> {
+/// Fails when a namespace or an interface of a link was deleted: nobody can use the link any more, and its name would
+/// stay taken.
+async fn watch_ends(links: &[RunningLink]) -> Result<()> {
     let mut turns = tokio::time::interval(WATCH_INTERVAL);
     loop {
         turns.tick().await;
         if let Some(name) = links.iter().find_map(RunningLink::deleted_namespace) {
             anyhow::bail!("network namespace {name} was deleted");
+        }
+        if links.iter().any(RunningLink::has_ended) {
+            anyhow::bail!(INTERFACE_REMOVED);
         }
     }
 }

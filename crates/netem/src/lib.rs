@@ -40,6 +40,7 @@ pub mod schedule;
 pub mod setting;
 pub mod train;
 pub mod transmitter;
+pub mod warnings;
 
 pub use ack::class::AckClass;
 pub use coalescer::{Batch, Coalescer, Delivery};

@@ -300,7 +300,10 @@ impl Cell {
             .into_iter()
             .filter_map(|name| {
                 let values = counted_runs().filter_map(|run| run.metrics.get(name).copied());
-                Some((name.clone(), Summary::of(values)?))
+                let summary = Summary::of(values)?;
+                // A hash that differs between runs has no median.
+                let is_meant = summary.min == summary.max || !name.ends_with("loss_pattern");
+                is_meant.then(|| (name.clone(), summary))
             })
             .collect();
     }

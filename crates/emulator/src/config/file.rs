@@ -59,6 +59,7 @@ struct LinkTable {
 enum DirectionSettings {
     Table(BTreeMap<String, toml::Value>),
     List(Vec<String>),
+    One(String),
 }
 
 impl Default for DirectionSettings {
@@ -71,6 +72,7 @@ impl DirectionSettings {
     fn apply_to(&self, both: &DirectionConfig, base: &Path) -> Result<DirectionConfig> {
         match self {
             Self::List(list) => with_overrides(both, list, base),
+            Self::One(text) => with_overrides(both, std::slice::from_ref(text), base),
             Self::Table(table) => {
                 let mut config = both.clone();
                 apply(&mut config, table, base)?;
@@ -167,14 +169,14 @@ fn apply(
 ) -> Result<()> {
     for (key, value) in table {
         match (key.as_str(), value) {
-            ("at", toml::Value::Array(changes)) => {
+            ("at", changes) => {
+                let changes = changes
+                    .as_array()
+                    .map_or(std::slice::from_ref(changes), Vec::as_slice);
                 for change in changes {
                     let change = text_of(change);
                     old_names::warn_of_change(&change);
-                    direction
-                        .schedule
-                        .add_text(&change)
-                        .map_err(Refusal::usage)?;
+                    direction.add_change(base, &change)?;
                 }
             }
             ("trace", toml::Value::String(path)) if !resets_trace(path) => {

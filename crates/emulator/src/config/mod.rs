@@ -2,7 +2,6 @@
 //! Validated configuration. Validation touches nothing except the files that are named.
 
 pub(super) mod file;
-pub(super) mod warnings;
 
 use super::capture::CaptureOptions;
 use anyhow::Result;
@@ -13,6 +12,7 @@ use longhaul_linux::{
 };
 use longhaul_netem::{
     Delivery, LinkConfig, Rate, Schedule, Setting, jitter::Jitter, transmitter::trace::Trace,
+    warnings::warnings,
 };
 use longhaul_units::{BitRate, Bytes, Time, WithInput};
 use std::{
@@ -114,6 +114,19 @@ impl DirectionConfig {
             )));
         }
         Ok(())
+    }
+
+    /// Adds a change to the schedule. A file in it is relative to `base`.
+    pub(super) fn add_change(&mut self, base: &Path, text: &str) -> Result<()> {
+        let (at, key, value) = Schedule::split(text).map_err(Refusal::usage)?;
+        self.schedule.add(at, parse_change(base, key, value)?);
+        Ok(())
+    }
+
+    /// Returns warnings of its settings at any time, each once.
+    pub(super) fn warnings(&self) -> BTreeSet<String> {
+        let configs = self.configs();
+        configs.flat_map(|config| warnings(&config)).collect()
     }
 
     /// Returns its settings at the start and after each change of its schedule.
@@ -246,6 +259,17 @@ fn parse_address(text: &str) -> Option<(IpAddr, u8)> {
 }
 
 impl Config {
+    /// Returns warnings of settings that are valid and seldom meant, each once.
+    pub(super) fn warnings(&self) -> BTreeSet<String> {
+        let of_link = |link: &Link| {
+            let both = &link.forward.warnings() | &link.backward.warnings();
+            both.into_iter()
+                .map(|text| format!("link {}: {text}", link.name))
+                .collect::<Vec<_>>()
+        };
+        self.links.iter().flat_map(of_link).collect()
+    }
+
     /// Checks all links.
     ///
     /// # Errors
@@ -375,9 +399,16 @@ pub(super) fn with_overrides(
     base: &Path,
 ) -> Result<DirectionConfig> {
     let mut config = both.clone();
+    let mut keys = BTreeSet::new();
     for text in settings {
         let invalid = || Refusal::usage(format!("{text:?} is not KEY=VALUE, as in loss=0.1%"));
         let (key, value) = text.split_once('=').ok_or_else(invalid)?;
+        if !keys.insert(key.trim().replace('_', "-")) {
+            return Err(Refusal::usage(format!(
+                "{text:?}: {} is given twice",
+                key.trim()
+            )));
+        }
         let setting = parse_setting(base, key.trim(), value)?;
         config.initial.apply(setting);
     }
@@ -399,11 +430,11 @@ pub(super) fn resets_trace(value: &str) -> bool {
     ["none", "default"].contains(&value)
 }
 
-/// Parses a change for a running link, in the grammar of a configuration file.
-pub(super) fn parse_change(key: &str, value: &str) -> Result<Setting> {
+/// Parses a change of a link, in the grammar of a configuration file. A file in it is relative to `base`.
+pub(super) fn parse_change(base: &Path, key: &str, value: &str) -> Result<Setting> {
     match key {
-        "trace" if !resets_trace(value) => read_trace(Path::new(value)),
-        _ => parse_setting(Path::new("."), key, value),
+        "trace" if !resets_trace(value) => read_trace(&base.join(value)),
+        _ => parse_setting(base, key, value),
     }
 }
 
@@ -452,7 +483,9 @@ mod tests {
     fn memory_is_twice_the_need_of_settings() {
         let mut direction = DirectionConfig::default();
         for (key, value) in [("rate", "10gbit"), ("delay", "13ms"), ("queue", "1bdp")] {
-            direction.initial.apply(parse_change(key, value).unwrap());
+            direction
+                .initial
+                .apply(parse_change(Path::new("."), key, value).unwrap());
         }
         let in_flight = 16_250_000;
         let queued = 32_500_000;

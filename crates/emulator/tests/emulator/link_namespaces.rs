@@ -400,6 +400,80 @@ fn ends_when_a_namespace_is_deleted() {
     assert!(text.contains("-l was deleted"), "{text}");
 }
 
+/// Once, a link with a thread for each direction waited for the other one for ever.
+#[test]
+fn ends_when_an_interface_is_deleted_with_two_threads() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let addresses = ["10.66.29.1/30", "10.66.29.2/30"];
+    let bed = Testbed::start("halved", addresses, &["--threads", "2", "--interval", "1h"]);
+    let delete = || Command::new("ip").args(["link", "delete", "wan0"]).status();
+    assert!(bed.left.run(delete).unwrap().success());
+    let (status, text) = bed.wait_for_exit();
+    assert_eq!(status.code(), Some(1), "{text}");
+    assert!(
+        text.contains("an interface of the link was removed"),
+        "{text}"
+    );
+}
+
+#[test]
+fn set_warns_of_what_it_makes_worse() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let addresses = ["10.66.30.1/30", "10.66.30.2/30"];
+    let bed = Testbed::start(
+        "warns",
+        addresses,
+        &["--delay", "20ms", "--rate", "100mbit"],
+    );
+    for (key, value, warning) in [
+        ("loss", "1%", ""),
+        ("rate", "64kbit", "187.5 s"),
+        ("loss", "2%", ""),
+        (
+            "jitter",
+            "50ms,correlation=2s",
+            "too large for a delay of 20 ms",
+        ),
+        ("jitter", "1ms", "1ms,correlation=40ms varies slowly"),
+    ] {
+        let output = bed.set_output(key, value);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{text}");
+        assert!(
+            text.contains(warning) && text.is_empty() == warning.is_empty(),
+            "{key}: {text}"
+        );
+    }
+}
+
+#[test]
+fn takes_jitter_from_files_at_any_time() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("delays");
+    std::fs::write(&file, "1 20ms\n2 30ms\n").unwrap();
+    let trace = format!("trace:{}", file.display());
+    let change = format!("1ms: jitter {trace}");
+    let addresses = ["10.66.35.1/30", "10.66.35.2/30"];
+    let bed = Testbed::start("traced", addresses, &["--at", &change]);
+    while settings(&bed, 0)["jitter"] == "none" {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(measure_one_way_delay(&bed) >= Duration::from_millis(20));
+    assert!(bed.set("jitter", &trace).success());
+    assert_eq!(
+        bed.set("jitter", &format!("table:{}", file.display()))
+            .code(),
+        Some(2)
+    );
+}
+
 #[test]
 fn counts_segments_that_the_receiver_refuses() {
     if !may_use_namespaces() {

@@ -2,15 +2,18 @@
 //! Links of a testbed: the emulator's arguments and files, and links that are the same as another. Such
 //! a link has the same options and the same random decisions, so both treat the same packets alike.
 
-use super::AddressedLink;
+use super::{AddressedLink, Topology};
 use crate::scenario::{
-    Link,
+    Link, LinkKind, Scenario,
     config_error::{CheckResult, ConfigError, locate_error},
     value::flags,
 };
 use anyhow::Result;
 use longhaul_netem::{LinkConfig, Schedule};
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 use toml::Value;
 
 /// Emulator configuration of a link in both directions.
@@ -51,6 +54,18 @@ pub(crate) fn configs_with_schedules(
     let configs = arguments(link, addressed_link)
         .and_then(|arguments| longhaul_emulator::scheduled_configs(&arguments));
     configs.map_err(|error| error.to_string())
+}
+
+/// Warnings of the emulator about the links of a scenario.
+pub(crate) fn warnings(scenario: &Scenario) -> BTreeSet<String> {
+    let topology = Topology::of(scenario);
+    let links = scenario.links.iter().zip(&topology.addressed_links);
+    let emulated = links.filter(|(link, _)| link.kind == LinkKind::Emulated);
+    // Settings that are refused are reported by the check of the scenario.
+    let warnings = emulated.filter_map(|(link, addressed_link)| {
+        longhaul_emulator::warnings(&arguments(link, addressed_link).ok()?).ok()
+    });
+    warnings.flatten().collect()
 }
 
 pub(crate) fn arguments(link: &Link, addressed_link: &AddressedLink) -> Result<Vec<String>> {

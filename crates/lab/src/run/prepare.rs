@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     check::program_limits,
+    network::link,
     simulated,
     source::{Choices, ExperimentPlan, library},
     testbed::controls,
@@ -31,6 +32,7 @@ use longhaul_results::{
 };
 use rustix::fs::{FlockOperation, flock};
 use std::{
+    collections::BTreeSet,
     fs::{self, File},
     path::{Path, PathBuf},
 };
@@ -170,11 +172,19 @@ fn check_outcome(result: &LabResult) -> Result<()> {
 }
 
 /// Checks what the check of single keys cannot find: simulated cells, limits of programs, and names
-/// of congestion controls.
+/// of congestion controls. Warns of links whose settings are seldom meant.
 pub(crate) fn validate(experiment: &ExperimentPlan) -> Result<()> {
     simulated::check(experiment)?;
     program_limits::check(experiment)?;
-    controls::check_names(experiment)
+    controls::check_names(experiment)?;
+    let cells = experiment
+        .cells
+        .iter()
+        .map(|cell| link::warnings(&cell.scenario));
+    for warning in cells.flatten().collect::<BTreeSet<_>>() {
+        errln!("warning: {warning}");
+    }
+    Ok(())
 }
 
 /// Directories that the sandbox covers with new file systems.

@@ -108,11 +108,15 @@ impl Jitter {
     }
 
     /// Whether segments that are close to each other wait for their predecessors, so that their delays are longer than
-    /// declared: each draws an offset of its own, and keeps the order.
+    /// declared: offsets are independent, or vary faster than time passes, and segments keep the order.
     #[must_use]
     pub fn lengthens_delays(&self) -> bool {
-        let is_smooth = matches!(self.distribution, Distribution::Trace(_));
-        !self.is_none() && !self.reorder && self.correlation == Time::ZERO && !is_smooth
+        let is_slow = match self.distribution {
+            Distribution::Trace(_) => true,
+            Distribution::Table(_) => self.correlation >= self.longest(),
+            _ => self.correlation >= self.spread * 10,
+        };
+        !self.is_none() && !self.reorder && !is_slow
     }
 
     /// Time that an offset hardly exceeds; of files, never.
@@ -167,7 +171,7 @@ impl FromStr for Jitter {
 }
 
 /// Reason why a text without access to files refuses one.
-const NO_FILE: &str = "a file is accepted only where a link starts and by longhaul link set";
+const NO_FILE: &str = "a file is accepted only by longhaul link, and for links of a scenario";
 
 /// Longest correlation time: a day.
 const CORRELATION_MAX: Time = Time::from_secs(86_400);
@@ -198,6 +202,9 @@ fn parse_jitter(
     let mut arguments = Arguments::parse(&arguments).map_err(|e| format!("{e}, nor reorder"))?;
     let correlation = arguments.take("correlation")?.unwrap_or(Time::ZERO);
     let sigma: Option<f64> = arguments.take("sigma")?;
+    if arguments.take::<String>("reorder")?.is_some() {
+        return Err("reorder takes no value".to_owned());
+    }
     arguments.finish("correlation, sigma, reorder")?;
     let (distribution, spread) = parse_distribution(text, sigma, read)?;
     if sigma.is_some() && !matches!(distribution, Distribution::LogNormal { .. }) {
@@ -219,7 +226,10 @@ fn parse_distribution(
     sigma: Option<f64>,
     read: impl Fn(&str) -> Result<String, String>,
 ) -> Result<(Distribution, Time), String> {
-    let file = |name: &str| read(name).map_err(|error| format!("{name}: {error}"));
+    let file = |name: &str| match name {
+        "" => Err("a file is missing".to_owned()),
+        name => read(name).map_err(|error| format!("{name}: {error}")),
+    };
     let (distribution, spread) = match split_name(text) {
         ("none", "") => (Distribution::None, "0"),
         ("normal", spread) => (Distribution::Normal, spread),

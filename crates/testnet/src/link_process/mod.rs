@@ -11,7 +11,7 @@ use std::{
     io::Read,
     net::IpAddr,
     os::fd::AsFd,
-    process::{Child, ChildStderr, Command, ExitStatus, Stdio},
+    process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio},
 };
 
 /// Maximum length of what a link may write to standard error, in bytes.
@@ -79,12 +79,16 @@ impl Testbed {
         self.addresses[1]
     }
 
-    /// Runs `longhaul link set`.
+    /// Runs `longhaul link set`. Returns its exit status.
     pub fn set(&self, key: &str, value: &str) -> ExitStatus {
+        self.set_output(key, value).status
+    }
+
+    /// Runs `longhaul link set`. Returns its exit status and output.
+    pub fn set_output(&self, key: &str, value: &str) -> Output {
         Command::new(longhaul_testbed::longhaul())
             .args(["link", "set", &self.link, key, value])
-            .stderr(Stdio::null())
-            .status()
+            .output()
             .unwrap()
     }
 

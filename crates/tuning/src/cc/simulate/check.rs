@@ -3,16 +3,16 @@
 
 use super::{super::config::Simulate, args::Args, flow::FlowArgs};
 use anyhow::Result;
-use longhaul_command::{deprecated, exit::Refusal};
+use longhaul_command::{deprecated, errln, exit::Refusal};
 use longhaul_congestion::math::simulated::algorithm;
-use longhaul_netem::{LinkConfig, Rate, Schedule, Setting, setting};
+use longhaul_netem::{LinkConfig, Rate, Schedule, Setting, setting, warnings::warnings};
 use longhaul_tcpsim::{
     receiver::AckPolicy,
     sender::SenderConfig,
     simulation::{FlowConfig, Path},
 };
 use longhaul_units::{BitRate, Bytes, Time};
-use std::ops::RangeInclusive;
+use std::{collections::BTreeSet, ops::RangeInclusive};
 
 /// Most flows: each takes some hundred bytes of memory.
 const STREAMS: RangeInclusive<u32> = 1..=10_000;
@@ -120,7 +120,8 @@ fn set(config: &mut LinkConfig, key: &str, value: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns the scheduled changes, after checking that each leaves both directions valid.
+/// Returns the scheduled changes, after checking that each leaves both directions valid. Warns of settings that are
+/// seldom meant.
 fn schedule(args: &Args, configs: [&LinkConfig; 2]) -> Result<Schedule> {
     let mut schedule = Schedule::default();
     for change in &args.at {
@@ -129,13 +130,19 @@ fn schedule(args: &Args, configs: [&LinkConfig; 2]) -> Result<Schedule> {
         }
         schedule.add_text(change).map_err(Refusal::usage)?;
     }
+    let mut found = BTreeSet::new();
     for config in configs {
         let mut config = config.clone();
+        found.extend(warnings(&config));
         for (_, setting) in schedule.iter() {
             config.apply(setting.clone());
             config.check().map_err(Refusal::usage)?;
+            found.extend(warnings(&config));
         }
     }
+    found
+        .iter()
+        .for_each(|warning| errln!("warning: {warning}"));
     Ok(schedule)
 }
 

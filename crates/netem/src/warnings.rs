@@ -1,31 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Warnings of settings that are valid, and are often not what is meant.
 
-use super::{Config, DirectionConfig, Link};
-use longhaul_netem::{LinkConfig, jitter::Jitter};
+use crate::{LinkConfig, jitter::Jitter};
 use longhaul_units::Time;
-use std::collections::BTreeSet;
 
 /// Longest time that a default queue may hold without a warning: bufferbloat begins far below.
 const QUEUE_TIME_MAX: Time = Time::from_secs(1);
 /// Least share of segments with a jitter that is cut, for a warning.
 const CUT_MIN: f64 = 0.001;
 
-/// Returns the warnings of all links, each once.
-pub(crate) fn warnings(config: &Config) -> BTreeSet<String> {
-    config.links.iter().flat_map(of_link).collect()
-}
-
-fn of_link(link: &Link) -> BTreeSet<String> {
-    let directions = [&link.forward, &link.backward];
-    let configs = directions.into_iter().flat_map(DirectionConfig::configs);
-    let warnings = configs.flat_map(|config| of_config(&config));
-    warnings
-        .map(|text| format!("link {}: {text}", link.name))
-        .collect()
-}
-
-fn of_config(config: &LinkConfig) -> Vec<String> {
+/// Returns the warnings of these settings.
+#[must_use]
+pub fn warnings(config: &LinkConfig) -> Vec<String> {
     let jitter = &config.jitter;
     let found = [
         order_warning(jitter),
@@ -36,13 +22,19 @@ fn of_config(config: &LinkConfig) -> Vec<String> {
 }
 
 /// Warns of a jitter that lengthens the delays of segments that are close to each other.
-pub(crate) fn order_warning(jitter: &Jitter) -> Option<String> {
+fn order_warning(jitter: &Jitter) -> Option<String> {
+    let varies = Jitter {
+        correlation: jitter.longest() * 5,
+        ..jitter.clone()
+    };
+    let overtakes = Jitter {
+        reorder: true,
+        ..jitter.clone()
+    };
     jitter.lengthens_delays().then(|| {
         format!(
             "jitter {jitter} keeps the order: each segment waits for the one before it, so delays are longer than \
-             declared where segments follow closely; {jitter},correlation={} varies slowly and keeps both, \
-             {jitter},reorder may overtake",
-            (jitter.longest() * 5).exact()
+             declared where segments follow closely; {varies} varies slowly enough to keep both, {overtakes} may overtake"
         )
     })
 }
@@ -82,14 +74,14 @@ fn queue_warning(config: &LinkConfig) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_netem::Setting;
+    use crate::Setting;
 
     fn warned(settings: &[(&str, &str)]) -> Vec<String> {
         let mut config = LinkConfig::default();
         for (key, value) in settings {
             config.apply(Setting::parse(key, value).unwrap());
         }
-        of_config(&config)
+        warnings(&config)
     }
 
     #[test]
@@ -100,6 +92,10 @@ mod tests {
                 "2ms,correlation=80ms",
             ),
             ([("delay", "10ms"), ("jitter", "50ms,reorder")], "42.1 %"),
+            (
+                [("delay", "50ms"), ("jitter", "2ms,correlation=19ms")],
+                "2ms,correlation=80ms",
+            ),
             ([("delay", "10ms"), ("rate", "64kbit")], "187.5 s"),
         ] {
             let warnings = warned(&settings);
