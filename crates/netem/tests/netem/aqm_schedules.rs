@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! CoDel and RED while the rate changes, beside references that are fed with the same arrivals: a queue in exact
-//! arithmetic, with the pseudocode of RFC 8289 §5 or with RED as Floyd and Jacobson describe it.
+//! CoDel and RED while the rate changes, beside references that are fed with the same arrivals. A reference is a queue in
+//! exact arithmetic, with the pseudocode of RFC 8289 §5 or with RED as Floyd and Jacobson describe it.
 
 use longhaul_netem::{Event, Line, LinkConfig, Schedule, Segment, Setting, random};
 use longhaul_units::Time;

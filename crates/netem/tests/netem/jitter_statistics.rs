@@ -76,8 +76,8 @@ fn slow_jitter_has_the_declared_distribution() {
     }
 }
 
-/// Exits of segments that are sent every 12 µs, as at 1 Gbit/s: mean offset from the delay in ms, and the number of
-/// exits that are not at their own time because of the order.
+/// Sends segments every 12 µs, as at 1 Gbit/s. Returns the mean offset of their exits from the delay, in ms, and the
+/// number of exits that the order made later.
 fn offsets_in_order(rule: &str) -> (f64, usize) {
     let jitter: Jitter = rule.parse().unwrap();
     let mut process = JitterProcess::new(&jitter, stream(5, "jitter"), Time::ZERO);

@@ -33,11 +33,11 @@ pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
 fn check_interface(interface: &Interface, path: Path) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
     for discipline in &interface.disciplines {
-        let place = Place {
+        let attached = AttachedDiscipline {
             interface,
             discipline,
         };
-        for finding in place.check(path) {
+        for finding in attached.check(path) {
             if !findings.contains(&finding) {
                 findings.push(finding);
             }
@@ -46,13 +46,13 @@ fn check_interface(interface: &Interface, path: Path) -> Vec<Finding> {
     findings
 }
 
-/// A discipline of an interface.
-struct Place<'a> {
+/// A discipline and the interface that it is attached to.
+struct AttachedDiscipline<'a> {
     interface: &'a Interface,
     discipline: &'a Discipline,
 }
 
-impl Place<'_> {
+impl AttachedDiscipline<'_> {
     fn check(&self, path: Path) -> Vec<Finding> {
         [
             self.rate(path),

@@ -25,7 +25,7 @@ const MSS_MIN: u64 = 536;
 const MSS_MIN_IPV6: u64 = 1220;
 
 /// Finding about a metric without its fix, and the names of the metrics.
-type Checked = (Finding, &'static str);
+type MetricFinding = (Finding, &'static str);
 
 pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
     let routes = facts.routes.iter();
@@ -34,7 +34,7 @@ pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
 
 fn check_route(route: &Route, path: Path) -> Vec<Finding> {
     let checks = [window, cwnd, initcwnd, initrwnd, advmss, mtu, rto_min];
-    let found: Vec<Checked> = checks
+    let found: Vec<MetricFinding> = checks
         .iter()
         .filter_map(|check| check(route, path))
         .collect();
@@ -42,7 +42,7 @@ fn check_route(route: &Route, path: Path) -> Vec<Finding> {
         .iter()
         .filter(|(finding, _)| finding.severity != Severity::Ok);
     let names: Vec<&str> = bad.map(|(_, name)| *name).collect();
-    let fixed = |(finding, _): Checked| match finding.severity {
+    let fixed = |(finding, _): MetricFinding| match finding.severity {
         Severity::Ok => finding,
         _ => change(route, &names, finding),
     };
@@ -62,7 +62,7 @@ fn change(route: &Route, names: &[&str], finding: Finding) -> Finding {
     }
 }
 
-fn place(route: &Route, name: &str) -> String {
+fn metric_name(route: &Route, name: &str) -> String {
     let family = if route.is_ipv6 { "IPv6 " } else { "" };
     format!("{family}route {} {name}", route.destination)
 }
@@ -74,18 +74,18 @@ fn metric(route: &Route, name: &str) -> Option<u64> {
 fn finding_unless(
     good: bool,
     severity: Severity,
-    place: String,
+    setting: String,
     value: String,
     why: impl FnOnce() -> String,
 ) -> Finding {
     match good {
-        true => Finding::ok(place, value),
-        false => Finding::new(severity, place, value, why()),
+        true => Finding::ok(setting, value),
+        false => Finding::new(severity, setting, value, why()),
     }
 }
 
 /// Checks the largest receive window that is offered to the peer.
-fn window(route: &Route, path: Path) -> Option<Checked> {
+fn window(route: &Route, path: Path) -> Option<MetricFinding> {
     let found = Bytes::new(metric(route, "window")?);
     let why = || {
         format!(
@@ -95,16 +95,16 @@ fn window(route: &Route, path: Path) -> Option<Checked> {
             path.bdp_text()
         )
     };
-    let (place, good) = (place(route, "window"), found >= path.bdp());
+    let (setting, good) = (metric_name(route, "window"), found >= path.bdp());
     let value = found.get().to_string();
     Some((
-        finding_unless(good, Severity::Limit, place, value, why),
+        finding_unless(good, Severity::Limit, setting, value, why),
         "window",
     ))
 }
 
 /// Checks the largest congestion window, which counts only if it is locked (`net/ipv4/tcp_metrics.c`).
-fn cwnd(route: &Route, path: Path) -> Option<Checked> {
+fn cwnd(route: &Route, path: Path) -> Option<MetricFinding> {
     let packets = metric(route, "cwnd").filter(|_| route.is_cwnd_locked())?;
     let found = Bytes::new(packets * SEGMENT);
     let why = || {
@@ -115,20 +115,20 @@ fn cwnd(route: &Route, path: Path) -> Option<Checked> {
             path.bdp_text()
         )
     };
-    let (place, good) = (place(route, "cwnd lock"), found >= path.bdp());
+    let (setting, good) = (metric_name(route, "cwnd lock"), found >= path.bdp());
     let value = packets.to_string();
     Some((
-        finding_unless(good, Severity::Limit, place, value, why),
+        finding_unless(good, Severity::Limit, setting, value, why),
         "cwnd",
     ))
 }
 
-fn initcwnd(route: &Route, path: Path) -> Option<Checked> {
+fn initcwnd(route: &Route, path: Path) -> Option<MetricFinding> {
     let start = |packets| format!("a connection starts with {}", counted(packets, "packet"));
     initial_window(route, path, "initcwnd", start)
 }
 
-fn initrwnd(route: &Route, path: Path) -> Option<Checked> {
+fn initrwnd(route: &Route, path: Path) -> Option<MetricFinding> {
     let start = |packets| format!("a peer may send {} first", counted(packets, "packet"));
     initial_window(route, path, "initrwnd", start)
 }
@@ -139,7 +139,7 @@ fn initial_window(
     path: Path,
     name: &'static str,
     start: impl Fn(u64) -> String,
-) -> Option<Checked> {
+) -> Option<MetricFinding> {
     let found = metric(route, name)?;
     let more = doublings(path, found).saturating_sub(doublings(path, INITIAL_WINDOW));
     let why = || {
@@ -149,9 +149,9 @@ fn initial_window(
             Time::from_nanos(path.rtt.as_nanos().saturating_mul(more))
         )
     };
-    let place = place(route, name);
+    let setting = metric_name(route, name);
     Some((
-        finding_unless(more == 0, Severity::Note, place, found.to_string(), why),
+        finding_unless(more == 0, Severity::Note, setting, found.to_string(), why),
         name,
     ))
 }
@@ -162,12 +162,12 @@ fn doublings(path: Path, packets: u64) -> u64 {
     u64::from(times.max(1).next_power_of_two().ilog2())
 }
 
-fn advmss(route: &Route, path: Path) -> Option<Checked> {
+fn advmss(route: &Route, path: Path) -> Option<MetricFinding> {
     let found = metric(route, "advmss")?;
     Some((segments(route, path, "advmss", found, found), "advmss"))
 }
 
-fn mtu(route: &Route, path: Path) -> Option<Checked> {
+fn mtu(route: &Route, path: Path) -> Option<MetricFinding> {
     let found = metric(route, "mtu")?;
     Some((
         segments(route, path, "mtu", found, found.saturating_sub(HEADERS)),
@@ -191,11 +191,17 @@ fn segments(route: &Route, path: Path, name: &str, found: u64, mss: u64) -> Find
         true => Severity::Limit,
         false => Severity::Note,
     };
-    let place = place(route, name);
-    finding_unless(mss >= MSS_MIN_IPV6, severity, place, found.to_string(), why)
+    let setting = metric_name(route, name);
+    finding_unless(
+        mss >= MSS_MIN_IPV6,
+        severity,
+        setting,
+        found.to_string(),
+        why,
+    )
 }
 
-fn rto_min(route: &Route, path: Path) -> Option<Checked> {
+fn rto_min(route: &Route, path: Path) -> Option<MetricFinding> {
     let found = Time::from_millis(metric(route, "rto_min")?);
     let why = || {
         format!(
@@ -204,8 +210,8 @@ fn rto_min(route: &Route, path: Path) -> Option<Checked> {
             path.rate
         )
     };
-    let (place, good) = (place(route, "rto_min"), found <= RTO_MIN);
-    let finding = finding_unless(good, Severity::Note, place, found.to_string(), why);
+    let (setting, good) = (metric_name(route, "rto_min"), found <= RTO_MIN);
+    let finding = finding_unless(good, Severity::Note, setting, found.to_string(), why);
     Some((finding, "rto_min"))
 }
 
