@@ -13,10 +13,12 @@ use std::collections::VecDeque;
 /// Packets behind a gap after which it is reported at once, unless packets were late (RFC 8985 §6.2, DupThresh). The
 /// gaps of the first round trip wait all the same: on a path that reorders, they are the first sign of it.
 const DUP_THRESHOLD: u64 = 3;
-/// Divisor of the minimum round-trip time in the least window (RFC 8985 §6.2: a quarter).
+/// Divisor of the minimum round-trip time in the margin beyond the measured lateness, because the next packet may be
+/// later than all before (RFC 8985 §6.2: the window grows by quarters).
 const RTT_DIVISOR: u64 = 4;
-/// Divisor of the measured lateness in the margin beyond it, because the next packet may be later than all before.
-const MARGIN_DIVISOR: u64 = 4;
+/// Factor of the window on a path that has delayed packets and lost none yet. Few packets show little of the path's
+/// lateness then, and a loss ends the slow start of a rate control.
+const LOSSLESS_FACTOR: u64 = 2;
 /// Number of recoveries after which an older lateness is forgotten (RFC 8985 §6.2, reo_wnd_persist).
 const RECOVERIES_MAX: u32 = 16;
 /// Maximum number of gaps that are kept: 128 KB. The periodic report has those beyond it.
@@ -91,12 +93,11 @@ impl Lateness {
         self.max > Time::ZERO
     }
 
-    /// Returns the time that a gap waits, at most a round trip. (RACK: the smoothed one. It also waits for the round trip
-    /// of a usual packet, whereas a gap is found when the fastest of the packets behind it arrives.)
+    /// Returns the time that a gap waits where packets are lost. (RACK bounds it by the smoothed round trip. RACK also
+    /// waits for the round trip of a usual packet, whereas a gap is found when the fastest of the packets behind it
+    /// arrives.)
     fn window(&self, rtt: RttBounds) -> Time {
-        let least = rtt.min.as_nanos() / RTT_DIVISOR;
-        let measured = self.max.as_nanos() + self.max.as_nanos() / MARGIN_DIVISOR;
-        Time::from_nanos(least.max(measured)).min(rtt.upper)
+        self.max + Time::from_nanos(rtt.min.as_nanos() / RTT_DIVISOR)
     }
 }
 
@@ -186,16 +187,30 @@ impl Gaps {
     pub(super) fn deadline(&self, rtt: RttBounds) -> Option<Time> {
         let gap = self.queue.get(self.reported)?;
         let is_overtaken = self.advances >= gap.advances + DUP_THRESHOLD;
-        let keeps_order = self.has_loss && !self.lateness.is_seen();
-        Some(match keeps_order && is_overtaken {
+        Some(match self.keeps_order() && is_overtaken {
             true => Time::ZERO,
             false => gap.detected_at + self.window(rtt),
         })
     }
 
-    /// Returns the time that a gap waits for late packets.
-    pub(super) fn window(&self, rtt: RttBounds) -> Time {
-        self.lateness.window(rtt)
+    /// Returns whether the path has lost packets and delayed none.
+    fn keeps_order(&self) -> bool {
+        self.has_loss && !self.lateness.is_seen()
+    }
+
+    /// Returns the time until most gaps are reported.
+    pub(super) fn report_delay(&self, rtt: RttBounds) -> Time {
+        match self.keeps_order() {
+            true => Time::ZERO,
+            false => self.window(rtt),
+        }
+    }
+
+    /// Returns the time that a gap waits for late packets, at most a round trip.
+    fn window(&self, rtt: RttBounds) -> Time {
+        let is_lossless = !self.has_loss && self.lateness.is_seen();
+        let factor = if is_lossless { LOSSLESS_FACTOR } else { 1 };
+        (self.lateness.window(rtt) * factor).min(rtt.upper)
     }
 
     fn pop_reported(&mut self) -> bool {
@@ -324,12 +339,17 @@ mod tests {
         let mut arrivals = Arrivals::new();
         arrivals.receive_up_to(9, &[3]);
         arrivals.receive_missing(3, 3, 6);
-        assert_eq!(arrivals.window_ms(), 10.0, "2 ms late");
-        arrivals.receive_up_to(19, &[13]);
-        arrivals.receive_missing(13, 13, 30);
-        assert_eq!(arrivals.window_ms(), 20.0, "16 ms late, after the report");
-        arrivals.receive_up_to(129, &[29]);
-        arrivals.receive_missing(29, 29, 130);
+        assert_eq!(arrivals.window_ms(), 24.0, "2 ms late, and no loss");
+        arrivals.gaps.advance(FIRST.plus(10));
+        arrivals.lose(1);
+        assert_eq!(arrivals.window_ms(), 12.0);
+        let late = arrivals.next;
+        arrivals.receive_up_to(late + 6, &[late]);
+        arrivals.receive_missing(late, late, late + 17);
+        assert_eq!(arrivals.window_ms(), 26.0, "16 ms late, after the report");
+        let late = arrivals.next;
+        arrivals.receive_up_to(late + 6, &[late]);
+        arrivals.receive_missing(late, late, late + 100);
         assert_eq!(arrivals.window_ms(), 50.0);
     }
 
@@ -338,7 +358,7 @@ mod tests {
         let mut arrivals = Arrivals::new();
         arrivals.receive_up_to(9, &[3]);
         arrivals.receive_missing(3, 5, 40);
-        assert_eq!(arrivals.window_ms(), 10.0);
+        assert_eq!(arrivals.window_ms(), 10.0, "a loss");
         arrivals.receive_missing(7, 7, 40);
         assert_eq!(arrivals.window_ms(), 10.0, "no gap has it");
     }
@@ -349,9 +369,8 @@ mod tests {
         arrivals.receive_up_to(9, &[3]);
         arrivals.receive_missing(3, 3, 20);
         arrivals.gaps.advance(FIRST.plus(10));
-        assert_eq!(arrivals.window_ms(), 20.0);
         arrivals.lose(31);
-        assert_eq!(arrivals.window_ms(), 20.0);
+        assert_eq!(arrivals.window_ms(), 26.0);
         arrivals.lose(1);
         assert_eq!(arrivals.window_ms(), 10.0);
     }

@@ -269,7 +269,7 @@ impl Receiver {
     /// Returns the interval of the periodic report: a gap is reported and a retransmission arrives within it, or was
     /// lost again.
     fn report_interval(&self) -> Time {
-        self.rtt.upper_bound() + SYN_INTERVAL + self.gaps.window(self.rtt_bounds())
+        self.rtt.upper_bound() + SYN_INTERVAL + self.gaps.report_delay(self.rtt_bounds())
     }
 
     fn rtt_bounds(&self) -> RttBounds {

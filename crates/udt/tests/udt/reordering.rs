@@ -39,10 +39,11 @@ fn late_packets_neither_slow_down_bbr_nor_are_retransmitted() {
     }
 }
 
-/// The native control is slow where packets are lost, with or without reordering.
+/// The native control is slow where packets are lost, with or without reordering. A false loss at the start would end
+/// slow start, after which it takes a minute to fill the path.
 #[test]
 fn late_packets_are_no_losses_to_the_native_control() {
     for jitter in ["1ms,reorder", "5ms,reorder", "10ms,reorder"] {
-        assert_share(&native, &[("jitter", jitter)], 0.3);
+        assert_share(&native, &[("jitter", jitter)], 0.5);
     }
 }
