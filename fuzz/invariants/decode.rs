@@ -4,11 +4,12 @@
 //! tunnel changes nothing, or there are too many.
 //!
 //! The input is the link type, the wire length beyond the captured one in units of 256, the segment size in units of
-//! 16, and the frame.
+//! 16, and the frame. Link types from 254 on are those that do not fit into a byte.
 
-use longhaul_flow::decode::{Undecoded, decode};
+use longhaul_flow::decode::{self, Undecoded};
 use longhaul_flow::segment::{FlowKey, Segment};
 use longhaul_packet::capture::{Frame, LinkType};
+use longhaul_packet::tunnel::UdpTunnels;
 
 pub(crate) fn check(input: &[u8]) {
     let Some(([link_type, beyond, segment_size], bytes)) = input.split_first_chunk() else {
@@ -17,7 +18,11 @@ pub(crate) fn check(input: &[u8]) {
     let frame = Frame {
         timestamp_ns: 1,
         interface: 0,
-        link_type: LinkType::from_number(u16::from(*link_type)),
+        link_type: LinkType::from_number(match *link_type {
+            254 => 258,
+            255 => 276,
+            number => number.into(),
+        }),
         wire_len: bytes.len() as u32 + u32::from(*beyond) * 256,
         bytes,
         segment_size: u16::from(*segment_size) * 16,
@@ -35,6 +40,10 @@ pub(crate) fn check(input: &[u8]) {
         };
         check_truncated(decode(&cut), &whole);
     }
+}
+
+fn decode(frame: &Frame<'_>) -> Decoded {
+    decode::decode(frame, &UdpTunnels::default())
 }
 
 fn check_consistency(frame: &Frame<'_>, key: &FlowKey, segment: &Segment) {

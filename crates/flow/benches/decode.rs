@@ -12,6 +12,7 @@ use longhaul_flow::decode::decode;
 use longhaul_flow::segment::{FlowKey, Segment};
 use longhaul_packet::capture::{EmulatorRecord, Frame, LinkType, Reader, Record, Step, writer};
 use longhaul_packet::capture::{Run, Verdict};
+use longhaul_packet::tunnel::UdpTunnels;
 use std::hint::black_box;
 
 const PACKETS: u64 = 1_000_000;
@@ -85,9 +86,10 @@ fn records(run: &Run, bytes: &[u8]) -> u64 {
 /// shards.
 fn segments(run: &Run, bytes: &[u8], kept: &mut Vec<(FlowKey, Segment)>) -> u64 {
     kept.clear();
+    let udp_tunnels = UdpTunnels::default();
     for record in run.records(bytes) {
         if let Record::Frame(frame) = record
-            && let Ok(segment) = decode(&frame)
+            && let Ok(segment) = decode(&frame, &udp_tunnels)
         {
             kept.push(segment);
         }

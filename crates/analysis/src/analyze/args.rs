@@ -6,9 +6,11 @@
 )]
 
 use super::config::{self, Config};
+use super::decode_as::DecodeAs;
 use crate::series::Format;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
+use longhaul_packet::tunnel::UdpTunnels;
 use longhaul_units::{Bytes, Time};
 use std::path::PathBuf;
 
@@ -42,6 +44,10 @@ pub(crate) struct Args {
     /// Print the result as JSON on standard output
     #[arg(long)]
     json: bool,
+    /// Read datagrams from or to a UDP port as a tunnel, besides those at usual ports; may be repeated. As with tshark, NAME
+    /// is geneve, gre, gtp, l2tp, vxlan or vxlan_gpe
+    #[arg(long, value_name = "udp.port==PORT,NAME")]
+    decode_as: Vec<DecodeAs>,
     /// Worker threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
@@ -81,8 +87,17 @@ impl Args {
             threads: self.threads.map_or(defaults.threads, usize::from),
             formats: requested.map(|(_, format)| format).collect(),
             flow_limits: config::flow_limits(self.flows.into()),
+            udp_tunnels: self.udp_tunnels(),
             ..defaults
         })
+    }
+
+    fn udp_tunnels(&self) -> UdpTunnels {
+        let mut tunnels = UdpTunnels::default();
+        for setting in &self.decode_as {
+            tunnels.set(setting.port, setting.tunnel);
+        }
+        tunnels
     }
 }
 

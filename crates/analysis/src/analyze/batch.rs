@@ -6,6 +6,7 @@ use crate::{report::Output, series::Row};
 use longhaul_flow::{
     Sink,
     bin::Bin,
+    decode::Undecoded,
     record::{Flow, TwoPointComparison},
     segment::{CapturePoint, CapturedSegment},
 };
@@ -68,7 +69,7 @@ pub(super) struct BatchStats {
     /// Number of segments by capture point.
     pub(super) capture_points: Vec<u64>,
     /// Number of packets that are not analysed, by reason.
-    pub(super) skipped: BTreeMap<&'static str, u64>,
+    pub(super) skipped: BTreeMap<Undecoded, u64>,
     /// Complete records whose content is damaged.
     pub(super) damaged_records: Vec<DamagedRange>,
     /// Drop counters of the interfaces.

@@ -11,6 +11,7 @@ use crate::{report::FlowLimits, series::Format};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_flow::Settings;
+use longhaul_packet::tunnel::UdpTunnels;
 use longhaul_units::{Bytes, Time};
 use std::path::PathBuf;
 
@@ -46,6 +47,8 @@ pub(super) struct Config {
     /// Formats of the series files.
     pub(super) formats: Vec<Format>,
     pub(super) flow_limits: FlowLimits,
+    /// Tunnels in UDP that are read.
+    pub(super) udp_tunnels: UdpTunnels,
     /// Analysis settings of one shard.
     pub(super) settings: Settings,
 }
@@ -79,6 +82,7 @@ impl Config {
             widths,
             formats: Vec::new(),
             flow_limits: flow_limits(DEFAULT_CHARTED_FLOWS.into()),
+            udp_tunnels: UdpTunnels::default(),
         })
     }
 }

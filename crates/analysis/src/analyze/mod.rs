@@ -8,6 +8,7 @@
 mod args;
 mod batch;
 mod config;
+mod decode_as;
 mod input;
 mod output_directory;
 mod pairs;
@@ -101,6 +102,7 @@ fn run_pool(
     let progress = Progress::new(sources.len());
     let pipeline = AnalysisPipeline {
         series,
+        udp_tunnels: &config.udp_tunnels,
         progress: &progress,
         output,
     };

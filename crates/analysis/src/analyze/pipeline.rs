@@ -19,7 +19,10 @@ use longhaul_flow::{
     record::TwoPointComparison,
     segment::CapturedSegment,
 };
-use longhaul_packet::capture::{Frame, Record};
+use longhaul_packet::{
+    capture::{Frame, Record},
+    tunnel::UdpTunnels,
+};
 use std::{
     collections::BTreeMap,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -32,6 +35,7 @@ const COMPARISONS_MAX: usize = 100;
 pub(super) struct AnalysisPipeline<'a> {
     /// True if bins are written or kept.
     pub(super) series: bool,
+    pub(super) udp_tunnels: &'a UdpTunnels,
     pub(super) progress: &'a Progress,
     pub(super) output: &'a Output,
 }
@@ -72,7 +76,7 @@ impl<'a> Pipeline for AnalysisPipeline<'a> {
     }
 
     fn partition(&self, batch: &mut Batch) -> u32 {
-        assign_shards(batch);
+        assign_shards(batch, self.udp_tunnels);
         match batch.overlapping || batch.last {
             true => u32::MAX,
             false => shard_mask(batch),
@@ -101,14 +105,14 @@ impl<'a> Pipeline for AnalysisPipeline<'a> {
 }
 
 /// Decodes the records of a batch.
-fn assign_shards(batch: &mut Batch) {
+fn assign_shards(batch: &mut Batch, udp_tunnels: &UdpTunnels) {
     let mut number = batch.first_packet;
     for records in std::mem::take(&mut batch.runs) {
         let bytes = std::mem::take(&mut batch.bytes);
         for record in records.run.records(&bytes[records.range]) {
             match record {
                 Record::Frame(frame) => {
-                    batch.add_packet(number, &frame);
+                    batch.add_packet(number, &frame, udp_tunnels);
                     number += 1;
                 }
                 Record::Statistics(statistics) => batch.stats.statistics.push(statistics),
@@ -120,10 +124,10 @@ fn assign_shards(batch: &mut Batch) {
 }
 
 impl Batch {
-    fn add_packet(&mut self, number: u64, frame: &Frame<'_>) {
+    fn add_packet(&mut self, number: u64, frame: &Frame<'_>, udp_tunnels: &UdpTunnels) {
         self.stats.packets += 1;
         self.stats.times = extend_span(self.stats.times, frame.timestamp_ns);
-        let segment = decode(frame);
+        let segment = decode(frame, udp_tunnels);
         match (segment, self.capture_points.get(frame.interface as usize)) {
             (Ok((key, segment)), Some(&capture_point)) => {
                 self.stats.count_segment(capture_point);
@@ -134,13 +138,7 @@ impl Batch {
                     segment,
                 });
             }
-            (Err(reason), _) => {
-                *self
-                    .stats
-                    .skipped
-                    .entry(describe_skipped(reason))
-                    .or_default() += 1;
-            }
+            (Err(reason), _) => *self.stats.skipped.entry(reason).or_default() += 1,
             // Cannot happen: the reader returns no record of an interface that was not described.
             (Ok(_), None) => {}
         }
@@ -235,7 +233,7 @@ impl FileStats {
             self.times = extend_span(extend_span(self.times, first), last);
         }
         for (reason, count) in &stats.skipped {
-            *self.skipped.entry((*reason).to_owned()).or_default() += count;
+            *self.skipped.entry(describe_skipped(*reason)).or_default() += count;
         }
         for damage in &stats.damaged_records {
             self.add_damage(damage.at, damage.to_string());
@@ -289,9 +287,9 @@ fn capture_point_info(interface: &CaptureInterface, file: &str, packets: u64) ->
     }
 }
 
-fn describe_skipped(reason: Undecoded) -> &'static str {
-    match reason {
-        Undecoded::LinkType => "unknown link type",
+fn describe_skipped(reason: Undecoded) -> String {
+    let text = match reason {
+        Undecoded::LinkType(number) => return format!("unknown link type {number}"),
         Undecoded::NotIp => "not IP",
         Undecoded::NotTcp => "not TCP",
         Undecoded::Nested => "more than eight nested tunnels",
@@ -303,7 +301,8 @@ fn describe_skipped(reason: Undecoded) -> &'static str {
         Undecoded::Fragment => "later fragments of IP packets",
         Undecoded::Short => "truncated before the end of the TCP header",
         Undecoded::Lengths => "inconsistent lengths",
-    }
+    };
+    text.to_owned()
 }
 
 fn add_counts(sums: &mut Vec<u64>, more: &[u64]) {

@@ -10,6 +10,7 @@ use longhaul_linux::{
     packet_ring::{BLOCK_TIMEOUT, Ring},
     wait::Waker,
 };
+use longhaul_packet::tunnel::UdpTunnels;
 use longhaul_units::Time;
 use std::sync::mpsc::SyncSender;
 
@@ -72,6 +73,7 @@ impl InterfaceSampler {
     /// Processes the packets that are in the ring.
     fn drain(&mut self) {
         let link_type = self.ring.link_type();
+        let udp_tunnels = UdpTunnels::default();
         for _ in 0..BLOCKS_PER_CHECK {
             let Some(block) = self.ring.next_block() else {
                 return;
@@ -79,7 +81,7 @@ impl InterfaceSampler {
             for packet in block.packets() {
                 let frame = packet.frame(self.interface as u32, link_type, &mut self.scratch);
                 // Packets other than TCP have no flow.
-                if let Ok((key, segment)) = decode(&frame) {
+                if let Ok((key, segment)) = decode(&frame, &udp_tunnels) {
                     self.sampler.process_segment(&key, &segment);
                 }
             }

@@ -317,6 +317,25 @@ fn refuses_flags_out_of_range() {
 }
 
 #[test]
+fn refuses_ports_and_tunnels_that_it_does_not_know() {
+    let directory = CaptureDir::new();
+    let file = directory.put("good.pcap", &Trace::many(1, 5).pcap());
+    for setting in [
+        "udp.port==8472,vlan",
+        "tcp.port==8472,vxlan",
+        "udp.port==0,vxlan",
+    ] {
+        let output = analyze(&[&file, "--json", "--decode-as", setting]);
+        let message = lossy_text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(
+            message.contains(setting) && message.contains("l2tp, vxlan"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
 fn old_name_of_bin_width_works_and_warns() {
     let directory = CaptureDir::new();
     let file = directory.put("good.pcap", &Trace::many(1, 5).pcap());
@@ -381,6 +400,16 @@ fn analyzes_readable_parts_of_a_damaged_file() {
             .unwrap()
             > 0
     );
+}
+
+#[test]
+fn names_link_types_that_it_does_not_know() {
+    let directory = CaptureDir::new();
+    let mut bytes = Trace::many(1, 5).pcap();
+    bytes[20] = 147;
+    let found = result(&[&directory.put("user.pcap", &bytes)]);
+    let skipped = &found["files"][0]["skipped"]["unknown link type 147"];
+    assert_eq!(*skipped, Trace::many(1, 5).packets.len());
 }
 
 #[test]

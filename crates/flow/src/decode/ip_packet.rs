@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Undecoded {
-    /// Unsupported link type.
-    LinkType,
+    /// Unsupported link type, with its number in the registry.
+    LinkType(u16),
     /// Not an IPv4 or IPv6 packet.
     NotIp,
     /// IP protocol other than TCP.
@@ -41,7 +41,7 @@ pub const TUNNELS_MAX: usize = 8;
 impl From<IpNotFound> for Undecoded {
     fn from(reason: IpNotFound) -> Self {
         match reason {
-            IpNotFound::LinkType => Self::LinkType,
+            IpNotFound::LinkType(number) => Self::LinkType(number),
             IpNotFound::Protocol => Self::NotIp,
             IpNotFound::Short => Self::Short,
             IpNotFound::EncryptedWifi => Self::EncryptedWifi,

@@ -9,7 +9,11 @@ mod tests;
 use crate::segment::{Endpoint, FlowKey, NO_SCALE, SCALE_CUT, Segment};
 use ip_packet::{IpPayload, header_len_v4};
 pub use ip_packet::{TUNNELS_MAX, Undecoded};
-use longhaul_packet::{capture::Frame, ip, tunnel};
+use longhaul_packet::{
+    capture::Frame,
+    ip,
+    tunnel::{self, UdpTunnels},
+};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use tcp_header::{Options, Tcp, be16, be32};
 
@@ -19,47 +23,52 @@ type Decoded = Result<(FlowKey, Segment), Undecoded>;
 /// Decodes the TCP segment in a frame and its connection; in nested tunnels, that of the innermost packet. Lengths are
 /// those of IP, so that neither a short snaplen nor Ethernet's padding changes them. If IP's length is 0, as for
 /// packets above 64 KB and for those that a card segments later, the length on the wire counts. Of TCP options, the
-/// captured part counts.
+/// captured part counts. `udp_tunnels` are the tunnels in UDP that are read.
 ///
 /// # Errors
 ///
 /// Returns the reason if the frame has no segment: see [`Undecoded`].
 #[inline(always)]
-pub fn decode(frame: &Frame<'_>) -> Decoded {
+pub fn decode(frame: &Frame<'_>, udp_tunnels: &UdpTunnels) -> Decoded {
     let at = frame.link_type.ip_offset(frame.bytes)?;
     let packet = &frame.bytes[at..];
     let wire_len = frame.wire_len.saturating_sub(at as u32);
     match packet.first().map(|first| first >> 4) {
-        Some(4) => decode_v4(frame, packet, wire_len),
-        _ => decode_v6(frame, packet, wire_len),
+        Some(4) => decode_v4(frame, packet, wire_len, udp_tunnels),
+        _ => decode_v6(frame, packet, wire_len, udp_tunnels),
     }
 }
 
 /// Decodes an IPv4 packet. All functions on this path are inlined, so that a segment is built in its final place.
 /// Writing it field by field and then copying it as a whole stalls the processor for as long as all the rest takes.
 #[inline(always)]
-fn decode_v4(frame: &Frame<'_>, packet: &[u8], wire_len: u32) -> Decoded {
+fn decode_v4(frame: &Frame<'_>, packet: &[u8], wire_len: u32, udp_tunnels: &UdpTunnels) -> Decoded {
     let header = packet.first_chunk::<20>().ok_or(Undecoded::Short)?;
     let header_len = header_len_v4(header)?;
     match header[9] {
         ip::TCP => tcp_v4(frame, packet, header_len, wire_len),
-        _ => decode_innermost(frame, packet, wire_len),
+        _ => decode_innermost(frame, packet, wire_len, udp_tunnels),
     }
 }
 
 #[inline(always)]
-fn decode_v6(frame: &Frame<'_>, packet: &[u8], wire_len: u32) -> Decoded {
+fn decode_v6(frame: &Frame<'_>, packet: &[u8], wire_len: u32, udp_tunnels: &UdpTunnels) -> Decoded {
     let header = packet.first_chunk::<40>().ok_or(Undecoded::Short)?;
     match header[6] {
         ip::TCP => tcp_v6(frame, packet, 40, wire_len),
-        _ => decode_innermost(frame, packet, wire_len),
+        _ => decode_innermost(frame, packet, wire_len, udp_tunnels),
     }
 }
 
 /// Decodes a packet with extension headers or in tunnels.
 #[cold]
 #[inline(never)]
-fn decode_innermost(frame: &Frame<'_>, packet: &[u8], wire_len: u32) -> Decoded {
+fn decode_innermost(
+    frame: &Frame<'_>,
+    packet: &[u8],
+    wire_len: u32,
+    udp_tunnels: &UdpTunnels,
+) -> Decoded {
     let (mut packet, mut wire_len) = (packet, wire_len);
     for _ in 0..=TUNNELS_MAX {
         let payload = IpPayload::of(packet)?;
@@ -69,7 +78,7 @@ fn decode_innermost(frame: &Frame<'_>, packet: &[u8], wire_len: u32) -> Decoded 
                 _ => tcp_v6(frame, packet, payload.offset, wire_len),
             };
         }
-        let inner = tunnel::inner_ip(packet, payload.protocol, payload.offset)?;
+        let inner = tunnel::inner_ip(packet, payload.protocol, payload.offset, udp_tunnels)?;
         let inner = inner.ok_or(Undecoded::NotTcp)?;
         packet = &packet[inner..];
         wire_len = wire_len.saturating_sub(inner as u32);

@@ -6,6 +6,11 @@ use longhaul_packet::tcp;
 
 const DATA: u32 = 1448;
 
+/// Decodes a frame with the usual tunnels in UDP.
+fn decode(frame: &Frame<'_>) -> Decoded {
+    super::decode(frame, &UdpTunnels::default())
+}
+
 /// Returns a TCP header with these options and flags, from port 5000 to 80.
 fn tcp(flags: u8, options: &[u8]) -> Vec<u8> {
     let mut header = vec![
@@ -294,7 +299,7 @@ fn reports_why_frame_has_no_segment() {
         link_type: LinkType::Other(147),
         ..frame(&ack)
     };
-    assert_eq!(decode(&unknown), Err(Undecoded::LinkType));
+    assert_eq!(decode(&unknown), Err(Undecoded::LinkType(147)));
 }
 
 #[test]
@@ -329,6 +334,19 @@ fn decodes_innermost_packet_of_nested_tunnels() {
         assert_eq!(decode(&frame(&tunnelled)), Ok(plain), "{depth} deep");
     }
     assert_eq!(undecoded(&around(4, &[], &tunnelled)), Undecoded::Nested);
+}
+
+#[test]
+fn decodes_tunnels_at_ports_that_were_set() {
+    let ethernet = [&[2; 12][..], &[8, 0]].concat();
+    let vxlan = [&[8, 0, 0, 0, 0, 0, 7, 0][..], &ethernet].concat();
+    let datagram = [&[0x30, 0x39, 0x15, 0xb3, 0, 0, 0, 0][..], &vxlan].concat();
+    let tunnelled = around(17, &datagram, &v4(&tcp(tcp::ACK, &STAMPS), DATA));
+    assert_eq!(undecoded(&tunnelled), Undecoded::NotTcp);
+    let mut udp_tunnels = UdpTunnels::default();
+    udp_tunnels.set(5555, tunnel::UdpTunnel::Vxlan);
+    let (_, segment) = super::decode(&frame(&tunnelled), &udp_tunnels).unwrap();
+    assert_eq!(segment.payload, DATA);
 }
 
 #[test]

@@ -4,8 +4,9 @@
 /// Reason why no IP packet was found in a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IpNotFound {
-    /// The link type is [`LinkType::Other`](super::LinkType::Other).
-    LinkType,
+    /// The link type of the frame, or that of the frame inside a header that names one, is not read. The number is the
+    /// registry's.
+    LinkType(u16),
     /// The frame carries another protocol.
     Protocol,
     /// The captured bytes end before the IP packet.

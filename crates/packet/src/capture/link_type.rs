@@ -2,8 +2,9 @@
 //! Link types: the link-layer headers of frames, and the offset of the IP packet after them.
 
 use super::ether_type::{ip_after_ether_type, ip_in_ethernet};
-use super::ip_start::{IpNotFound, ip_at, read_bytes, read_u16};
-use super::{ppp, wifi};
+use super::ip_start::{IpNotFound, ip_at, read_u16};
+use super::wrapped::{self, InnerFrame};
+use super::{bsd, erf, nflog, ppp, wifi};
 
 /// Link-layer header type of a frame. Numbers are the LINKTYPE values of the tcpdump group's registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -24,14 +25,24 @@ pub enum LinkType {
     Wifi,
     /// OpenBSD loopback, with the protocol family in network byte order: 108.
     Loop,
+    /// The `enc` device of OpenBSD and FreeBSD, which shows packets of IPsec: 109.
+    Enc,
     /// Linux cooked capture: 113.
     LinuxCooked,
+    /// The BSDs' packet filter log, pflog: 117.
+    Pflog,
     /// Radiotap, then 802.11: 127.
     Radiotap,
     /// Per-packet information (PPI), then a frame of the link type that it names: 192.
     Ppi,
+    /// A record of Endace's ERF: 197.
+    Erf,
     /// A byte for the direction, then PPP: 204 (and 166).
     PppWithDirection,
+    /// Linux's NFLOG: 239.
+    Nflog,
+    /// A PKTAP header of macOS, then a frame of the link type that it names: 258.
+    Pktap,
     /// Linux cooked capture, version 2: 276.
     LinuxCooked2,
     /// Any other number. Such frames are not analysed.
@@ -52,10 +63,15 @@ impl LinkType {
             12 | 14 | 101 | 228 | 229 => Self::Raw,
             105 => Self::Wifi,
             108 => Self::Loop,
+            109 => Self::Enc,
             113 => Self::LinuxCooked,
+            117 => Self::Pflog,
             127 => Self::Radiotap,
             192 => Self::Ppi,
+            197 => Self::Erf,
             166 | 204 => Self::PppWithDirection,
+            239 => Self::Nflog,
+            258 => Self::Pktap,
             276 => Self::LinuxCooked2,
             number => Self::Other(number),
         }
@@ -73,10 +89,15 @@ impl LinkType {
             Self::Raw => 101,
             Self::Wifi => 105,
             Self::Loop => 108,
+            Self::Enc => 109,
             Self::LinuxCooked => 113,
+            Self::Pflog => 117,
             Self::Radiotap => 127,
             Self::Ppi => 192,
+            Self::Erf => 197,
             Self::PppWithDirection => 204,
+            Self::Nflog => 239,
+            Self::Pktap => 258,
             Self::LinuxCooked2 => 276,
             Self::Other(number) => number,
         }
@@ -93,7 +114,7 @@ impl LinkType {
         match self {
             Self::Ethernet => ip_in_ethernet(frame, 0),
             Self::Raw => ip_at(frame, 0),
-            Self::Null | Self::Loop => ip_in_loopback(frame),
+            Self::Null | Self::Loop => bsd::ip_in_loopback(frame),
             Self::LinuxCooked => ip_after_ether_type(frame, read_u16(frame, 14)?, 16),
             Self::LinuxCooked2 => ip_after_ether_type(frame, read_u16(frame, 0)?, 20),
             _ => self.rare_ip_offset(frame),
@@ -109,8 +130,13 @@ impl LinkType {
             Self::Hdlc => ip_in_hdlc(frame),
             Self::Wifi => wifi::ip_in_wifi(frame, 0, false),
             Self::Radiotap => wifi::ip_after_radiotap(frame),
-            Self::Ppi => ip_after_ppi(frame),
-            _ => Err(IpNotFound::LinkType),
+            Self::Enc => bsd::ip_in_enc(frame),
+            Self::Pflog => bsd::ip_in_pflog(frame),
+            Self::Nflog => nflog::ip_in_nflog(frame),
+            Self::Ppi => ip_in_inner_frame(frame, wrapped::after_ppi(frame)?),
+            Self::Pktap => ip_in_inner_frame(frame, wrapped::after_pktap(frame)?),
+            Self::Erf => ip_in_inner_frame(frame, erf::after_erf(frame)?),
+            other => Err(IpNotFound::LinkType(other.number())),
         }
     }
 }
@@ -124,31 +150,15 @@ fn ip_in_hdlc(frame: &[u8]) -> Result<usize, IpNotFound> {
     }
 }
 
-/// Returns the offset of the IP packet after a PPI header. Its fields are version, flags, the length of the header with
-/// all options, and the link type of the frame after it, in little-endian order. PPI in PPI is refused.
-fn ip_after_ppi(frame: &[u8]) -> Result<usize, IpNotFound> {
-    let len = usize::from(u16::from_le_bytes(read_bytes(frame, 2)?));
-    let inner = LinkType::from_number(u16::from_le_bytes(read_bytes(frame, 4)?));
-    if inner == LinkType::Ppi {
-        return Err(IpNotFound::LinkType);
+/// Returns the offset of the IP packet in a frame inside another. Refuses further such frames in it, so that they are not
+/// nested.
+fn ip_in_inner_frame(frame: &[u8], inner: InnerFrame) -> Result<usize, IpNotFound> {
+    let link_type = LinkType::from_number(inner.link_type);
+    if matches!(link_type, LinkType::Ppi | LinkType::Pktap | LinkType::Erf) {
+        return Err(IpNotFound::LinkType(inner.link_type));
     }
-    let rest = frame.get(len..).ok_or(IpNotFound::Short)?;
-    inner.ip_offset(rest).map(|at| len + at)
-}
-
-/// Protocol families of IPv4, which is 2 everywhere, and of IPv6 on NetBSD and OpenBSD, FreeBSD, macOS, Linux and
-/// Windows.
-const FAMILIES: [u32; 6] = [2, 24, 28, 30, 10, 23];
-
-/// Returns the offset of the IP packet in a loopback frame. The protocol family is read in both byte orders, because
-/// the order of the capturing host need not be that of the file.
-fn ip_in_loopback(frame: &[u8]) -> Result<usize, IpNotFound> {
-    let family = read_bytes(frame, 0)?;
-    let orders = [u32::from_be_bytes(family), u32::from_le_bytes(family)];
-    match orders.iter().any(|family| FAMILIES.contains(family)) {
-        true => ip_at(frame, 4),
-        false => Err(IpNotFound::Protocol),
-    }
+    let bytes = frame.get(inner.at..).ok_or(IpNotFound::Short)?;
+    link_type.ip_offset(bytes).map(|at| inner.at + at)
 }
 
 #[cfg(test)]
@@ -211,21 +221,14 @@ mod tests {
     }
 
     #[test]
-    fn finds_ip_in_cooked_raw_and_loopback_frames() {
+    fn finds_ip_in_cooked_and_raw_frames() {
         assert_eq!(offset(LinkType::Raw, &[]), Ok(0));
         let cooked = [&[0; 14][..], &[8, 0]].concat();
         assert_eq!(offset(LinkType::LinuxCooked, &cooked), Ok(16));
         let cooked2 = [&[0x86, 0xdd][..], &[0; 18]].concat();
         assert_eq!(offset(LinkType::LinuxCooked2, &cooked2), Ok(20));
-        for family in [2, 10, 23, 24, 28, 30] {
-            assert_eq!(offset(LinkType::Null, &[family, 0, 0, 0]), Ok(4));
-            assert_eq!(offset(LinkType::Loop, &[0, 0, 0, family]), Ok(4));
-        }
-        assert_eq!(
-            offset(LinkType::Null, &[7, 0, 0, 0]),
-            Err(IpNotFound::Protocol)
-        );
-        assert_eq!(offset(LinkType::Other(147), &[]), Err(IpNotFound::LinkType));
+        let other = offset(LinkType::Other(147), &[]);
+        assert_eq!(other, Err(IpNotFound::LinkType(147)));
     }
 
     #[test]
@@ -251,18 +254,41 @@ mod tests {
         assert_eq!(offset(LinkType::PppWithDirection, &sent), Ok(5));
     }
 
+    /// Each has tests of its own beside its code.
     #[test]
-    fn finds_ip_after_per_packet_information() {
-        let with = |link_type, field: &[u8]| {
-            let len = 8 + field.len() as u8;
-            offset(
-                LinkType::Ppi,
-                &[&[0, 0, len, 0, link_type, 0, 0, 0][..], field].concat(),
-            )
-        };
-        assert_eq!(with(101, &[0; 12]), Ok(20));
-        assert_eq!(with(192, &[]), Err(IpNotFound::LinkType));
-        assert_eq!(with(147, &[]), Err(IpNotFound::LinkType));
+    fn finds_ip_in_frames_of_other_headers() {
+        let number = |link_type: u16| LinkType::from_number(link_type);
+        assert_eq!(offset(number(0), &[2, 0, 0, 0]), Ok(4));
+        assert_eq!(offset(number(108), &[0, 0, 0, 2]), Ok(4));
+        assert_eq!(offset(number(109), &[&[2][..], &[0; 11]].concat()), Ok(12));
+        assert_eq!(
+            offset(number(117), &[&[61, 2][..], &[0; 62]].concat()),
+            Ok(64)
+        );
+        let erf = [&[0; 8][..], &[2], &[0; 9], &[1; 12], &[8, 0]].concat();
+        assert_eq!(offset(number(197), &erf), Ok(32));
+        assert_eq!(offset(number(239), &[2, 0, 0, 0, 5, 0, 9, 0]), Ok(8));
+        let pktap = [&[108, 0, 0, 0, 1, 0, 0, 0, 101][..], &[0; 99]].concat();
+        assert_eq!(offset(number(258), &pktap), Ok(108));
+        assert_eq!(offset(number(192), &ppi(101)), Ok(8));
+    }
+
+    /// A PPI header of the least length before a frame of this type.
+    fn ppi(link_type: u8) -> [u8; 8] {
+        [0, 0, 8, 0, link_type, 0, 0, 0]
+    }
+
+    #[test]
+    fn refuses_unknown_and_nested_frames_inside_others() {
+        for link_type in [147, 192, 197] {
+            let found = offset(LinkType::Ppi, &ppi(link_type));
+            assert_eq!(found, Err(IpNotFound::LinkType(link_type.into())));
+        }
+        let itself = [0, 0, 0, 0, 2, 1, 0, 0];
+        let found = offset(LinkType::Ppi, &itself);
+        assert_eq!(found, Err(IpNotFound::LinkType(258)));
+        let beyond = [0, 0, 99, 0, 101, 0, 0, 0];
+        assert_eq!(offset(LinkType::Ppi, &beyond), Err(IpNotFound::Short));
     }
 
     #[test]

@@ -27,13 +27,16 @@
 //! }
 //! ```
 
+mod bsd;
 mod endianness;
+mod erf;
 pub(crate) mod ether_type;
 mod framing;
 mod interface;
 pub(crate) mod ip_start;
 mod link_type;
 mod mpls;
+mod nflog;
 mod pcap;
 mod pcapng;
 pub(crate) mod ppp;
@@ -41,6 +44,7 @@ mod reader;
 mod record;
 mod run;
 mod wifi;
+mod wrapped;
 pub mod writer;
 
 pub use framing::RECORD_MAX;
