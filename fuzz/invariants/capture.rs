@@ -3,8 +3,8 @@
 //! read can be written and read back. The input is a file.
 
 use longhaul_packet::capture::{
-    BUFFER_MAX, DamagedRange, EmulatorRecord, FormatError, Frame, Interface, LinkType, Reader,
-    Record, Statistics, Step, writer,
+    BUFFER_MAX, DamagedRange, EmulatorRecord, FormatError, Frame, Interface, LinkType, OddTimes,
+    Reader, Record, Statistics, Step, writer,
 };
 
 pub(crate) fn check(input: &[u8]) {
@@ -38,6 +38,7 @@ struct Contents {
     statistics: Vec<Statistics>,
     damages: Vec<DamagedRange>,
     interfaces: Vec<Interface>,
+    odd_times: OddTimes,
 }
 
 fn read(file: &[u8], piece: usize) -> Result<Contents, FormatError> {
@@ -65,6 +66,7 @@ fn read(file: &[u8], piece: usize) -> Result<Contents, FormatError> {
             Step::End => {
                 assert_eq!((begin, at_end), (file.len(), true));
                 contents.interfaces = reader.interfaces().to_vec();
+                contents.odd_times = reader.odd_times();
                 return Ok(contents);
             }
         }

@@ -18,6 +18,7 @@ mod shard;
 mod source;
 mod sources;
 mod summary;
+mod warnings;
 mod worker_pool;
 
 use crate::report::{AnalysisReport, CaptureInfo, Output, OutputConfig};

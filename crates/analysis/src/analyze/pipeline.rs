@@ -8,6 +8,7 @@ use super::{
     shard::{Shard, shard_of},
     source::extend_span,
     sources::{CaptureInterface, FileInfo, Sources},
+    warnings::warnings,
     worker_pool::Pipeline,
 };
 use crate::report::{
@@ -270,6 +271,7 @@ impl FileStats {
             first_ns: self.times.map(|(first, _)| first),
             last_ns: self.times.map(|(_, last)| last),
             kernel_drops: (!self.drops.is_empty()).then(|| self.drops.values().sum()),
+            warnings: warnings(facts.odd_times),
             damages: self.damages,
             unlisted_damages: self.damages_more,
             skipped: self.skipped,

@@ -7,7 +7,7 @@ use super::{
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
-use longhaul_packet::capture::{DamagedRange, Interface, Reader, Record, Step};
+use longhaul_packet::capture::{DamagedRange, Interface, OddTimes, Reader, Record, Step};
 use std::path::{Path, PathBuf};
 
 /// Bytes per read. Together with the segments decoded from them, they fit in the cache of a core.
@@ -147,6 +147,11 @@ impl Source {
         });
         let located = |damage: DamagedRange| (damage.at, damage.to_string());
         self.damages.drain(..).map(located).chain(broken).collect()
+    }
+
+    /// Returns the odd times so far.
+    pub(super) fn odd_times(&self) -> OddTimes {
+        self.reader.odd_times()
     }
 
     fn refusal(&self, reason: impl std::fmt::Display) -> anyhow::Error {

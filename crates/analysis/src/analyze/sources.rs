@@ -11,7 +11,7 @@ use super::{
 };
 use anyhow::Result;
 use longhaul_flow::segment::CapturePoint;
-use longhaul_packet::capture::{Interface, LinkType};
+use longhaul_packet::capture::{Interface, LinkType, OddTimes};
 use std::{
     collections::VecDeque,
     path::{Path, PathBuf},
@@ -45,6 +45,7 @@ pub(super) struct FileInfo {
     pub(super) format: String,
     pub(super) bytes: u64,
     pub(super) damages: Vec<(u64, String)>,
+    pub(super) odd_times: OddTimes,
 }
 
 /// Interface of a sequence of files: a capture point.
@@ -256,6 +257,7 @@ impl Sources {
         info.bytes = file.source.offset();
         info.format = file.source.format();
         info.damages.append(&mut file.source.take_damages());
+        info.odd_times = file.source.odd_times();
     }
 
     /// Updates the time up to which all files are read. A single file needs no such time.

@@ -72,6 +72,9 @@ fn file_problems(file: &CaptureFile) -> String {
             counted(drops, "packet")
         );
     }
+    for warning in &file.warnings {
+        let _ = writeln!(text, "{}: {warning}", file.name);
+    }
     for (reason, count) in &file.skipped {
         let _ = writeln!(
             text,
@@ -207,9 +210,11 @@ mod tests {
         file.packets = 5;
         assert_eq!(file_problems(&file), "");
         file.kernel_drops = Some(1);
+        file.warnings.push("its times are odd".to_owned());
         file.skipped.insert("not TCP".to_owned(), 1200);
         let text = file_problems(&file);
         assert!(text.contains("1 packet dropped by the kernel"), "{text}");
+        assert!(text.contains("a.pcap: its times are odd\n"), "{text}");
         assert!(text.contains("1,200 packets skipped: not TCP"), "{text}");
     }
 }

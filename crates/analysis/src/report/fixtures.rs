@@ -120,6 +120,7 @@ fn file() -> CaptureFile {
         first_ns: Some(BEGIN_NS),
         last_ns: Some(BEGIN_NS + BINS * BIN_NS),
         kernel_drops: Some(12),
+        warnings: vec!["1 packet with a date more than a day from the others".to_owned()],
         damages: vec![Damage {
             at_byte: 311_999_940,
             description: "the last packet is cut short".to_owned(),

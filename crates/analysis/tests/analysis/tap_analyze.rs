@@ -402,6 +402,50 @@ fn analyzes_readable_parts_of_a_damaged_file() {
     );
 }
 
+/// Changes the record header of the last packet but two: a date of 2038, a fraction of two seconds in nanoseconds.
+#[test]
+fn keeps_packets_with_odd_times_and_warns() {
+    let directory = CaptureDir::new();
+    let trace = Trace::many(1, 30);
+    let after = |at: usize, word: u32| {
+        let mut bytes = trace.pcap();
+        let record = bytes.len() - 3 * (16 + 54);
+        bytes[record + at..record + at + 4].copy_from_slice(&word.to_le_bytes());
+        let file = directory.put("odd.pcap", &bytes);
+        let mut found = result(&[&file]);
+        assert_eq!(found["files"][0]["packets"], trace.packets.len());
+        assert!(found["files"][0].get("damages").is_none(), "{found}");
+        let flow = &found["flows"][0]["upload"]["data"]["payload_bytes"];
+        assert_eq!(*flow, 31 * u64::from(MSS));
+        found["files"][0]["warnings"].take()
+    };
+    let warning = &after(0, 1 << 31)[0];
+    let text = warning.as_str().unwrap();
+    assert!(
+        text.starts_with("1 packet with a date more than a day"),
+        "{text}"
+    );
+    let warning = &after(4, 2_000_000_000)[0];
+    let text = warning.as_str().unwrap();
+    assert!(text.starts_with("1 packet with a fraction"), "{text}");
+    assert!(after(4, 7).is_null());
+}
+
+/// A file that says microseconds and has nanoseconds gives the same flows as one that says nanoseconds.
+#[test]
+fn reads_nanoseconds_in_a_file_of_microseconds() {
+    let directory = CaptureDir::new();
+    let mut bytes = Trace::many(3, 30).pcap();
+    let expected = result(&[&directory.put("right.pcap", &bytes)])["flows"].take();
+    bytes[..4].copy_from_slice(&0xa1b2_c3d4_u32.to_le_bytes());
+    let wrong = directory.put("wrong.pcap", &bytes);
+    let mut found = result(&[&wrong]);
+    assert_eq!(found["flows"].take(), expected);
+    let output =
+        lossy_text(&analyze(&[&wrong, "-o", directory.path("out").to_str().unwrap()]).stdout);
+    assert!(output.contains("they have nanoseconds"), "{output}");
+}
+
 #[test]
 fn names_link_types_that_it_does_not_know() {
     let directory = CaptureDir::new();

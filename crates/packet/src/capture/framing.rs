@@ -12,6 +12,9 @@ pub const RECORD_MAX: usize = 16 << 20;
 pub(crate) enum Classification {
     /// A valid record of this length.
     Record(usize),
+    /// A valid record of this length, whose time is far from those of its neighbours, and the time that replaces it, in
+    /// nanoseconds since 1970.
+    FarOff(usize, u64),
     /// A block of this length that changes how later blocks are read.
     Header(usize),
     /// Damage of this length, followed by a valid record or the end of the file.

@@ -8,6 +8,7 @@
 
 use super::endianness::Endianness;
 use super::framing::{Classification, Resync, SyncCheck, resync};
+use super::pcap_variant::{LengthOrder, variant};
 use super::{DamageKind, Frame, LinkType, RECORD_MAX};
 use std::{cmp::Ordering, ops::Range};
 
@@ -26,14 +27,11 @@ const SYNC_RECORDS: usize = 3;
 /// Plausible headers in a row that prove a run of records, if their times do not agree with those before the damage.
 const SYNC_RECORDS_AT_ANOTHER_TIME: usize = 8;
 
-/// Magic number, nanoseconds in a unit of the fraction, and possible lengths of a record header. Patched versions of
-/// libpcap from 1999 wrote longer headers, some with the old magic number. So did Nokia's version.
-type Variant = (u32, u32, &'static [usize]);
-const VARIANTS: [Variant; 3] = [
-    (0xa1b2_c3d4, 1000, &[16, 24, 20]),
-    (0xa1b2_3c4d, 1, &[16]),
-    (0xa1b2_cd34, 1000, &[24, 28]),
-];
+/// Records from which the unit of fractions is found.
+const UNIT_RECORDS: u32 = 16;
+
+/// Nanoseconds in a second.
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// Layout of the records of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,36 +43,38 @@ pub(crate) struct Pcap {
     header_lens: &'static [usize],
     /// Length of a record header in bytes.
     header_len: usize,
+    length_order: LengthOrder,
+    /// Time that replaces the records' own, in nanoseconds since 1970.
+    replaced_time_ns: Option<u64>,
     caplen_max: u32,
     pub(crate) snaplen: u32,
     pub(crate) link_type: LinkType,
 }
 
+/// Time of a record, as written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RecordTime {
+    seconds: u32,
+    fraction: u32,
+}
+
+impl RecordTime {
+    fn is_near(self, other: Self) -> bool {
+        self.seconds.abs_diff(other.seconds) <= TIME_STEP_MAX_S
+    }
+}
+
 /// Header of a record.
 #[derive(Clone, Copy)]
 struct RecordHeader {
-    seconds: u32,
-    fraction: u32,
+    time: RecordTime,
     caplen: u32,
     wire_len: u32,
-}
-
-impl RecordHeader {
-    fn is_near(&self, seconds: u32) -> bool {
-        self.seconds.abs_diff(seconds) <= TIME_STEP_MAX_S
-    }
 }
 
 /// Whether a pcap file begins with these bytes.
 pub(crate) fn is_magic(bytes: [u8; 4]) -> bool {
     variant(bytes).is_some()
-}
-
-fn variant(bytes: [u8; 4]) -> Option<(Endianness, &'static Variant)> {
-    VARIANTS.iter().find_map(|variant| {
-        let endianness = Endianness::detect(bytes, variant.0)?;
-        Some((endianness, variant))
-    })
 }
 
 impl Pcap {
@@ -87,6 +87,11 @@ impl Pcap {
             fraction_ns: *fraction_ns,
             header_lens,
             header_len: header_lens[0],
+            length_order: LengthOrder::of_version(
+                endianness.u16(header, 4),
+                endianness.u16(header, 6),
+            ),
+            replaced_time_ns: None,
             caplen_max: snaplen.clamp(SNAPLEN_MAX, RECORD_MAX as u32 - 28),
             snaplen,
             // The upper half describes the FCS. IP headers have lengths of their own, so it is not needed.
@@ -94,12 +99,43 @@ impl Pcap {
         })
     }
 
-    /// Sets the length of record headers to the first one that makes a run of `records`, or to the usual one if none
-    /// does. Fails with the number of bytes of records that are needed to decide.
-    pub(crate) fn detect_header_len(self, records: &[u8], at_end: bool) -> Result<Self, usize> {
+    /// Sets what the file header leaves open as the first of `records` show it: the unit of fractions and the length of
+    /// record headers. Fails with the number of bytes of records that are needed to decide.
+    pub(crate) fn detect_layout(self, records: &[u8], at_end: bool) -> Result<Self, usize> {
         if self.header_lens.len() == 1 {
             return Ok(self);
         }
+        match self.has_nanoseconds(records, at_end)? {
+            true => Ok(Self {
+                fraction_ns: 1,
+                ..self
+            }),
+            false => self.detect_header_len(records, at_end),
+        }
+    }
+
+    /// Whether most of the first records have fractions of a second or more in microseconds, and of less in
+    /// nanoseconds. Some programs write nanoseconds with the magic number of microseconds.
+    fn has_nanoseconds(&self, records: &[u8], at_end: bool) -> Result<bool, usize> {
+        let (mut at, mut count, mut nanoseconds) = (0, 0, 0);
+        while count < UNIT_RECORDS {
+            match self.header(records, at) {
+                None if !at_end => return Err(at + self.header_len),
+                Some(header) if self.has_plausible_lengths(&header) => {
+                    let in_nanoseconds = u64::from(header.time.fraction) < SECOND_NS;
+                    nanoseconds += u32::from(in_nanoseconds && self.has_long_fraction(header.time));
+                    at += self.record_len(&header);
+                    count += 1;
+                }
+                _ => break,
+            }
+        }
+        Ok(2 * nanoseconds > count)
+    }
+
+    /// Sets the length of record headers to the first one that makes a run of `records`, or to the usual one if none
+    /// does.
+    fn detect_header_len(self, records: &[u8], at_end: bool) -> Result<Self, usize> {
         for &header_len in self.header_lens {
             let candidate = Self { header_len, ..self };
             match candidate.check_sync(records, 0, at_end, None) {
@@ -111,32 +147,45 @@ impl Pcap {
         Ok(self)
     }
 
+    /// Whether fractions have the same unit in both layouts.
+    pub(crate) fn has_unit_of(&self, other: &Self) -> bool {
+        self.fraction_ns == other.fraction_ns
+    }
+
+    /// Returns the layout for a record whose own time is replaced, by one in nanoseconds since 1970.
+    pub(crate) fn with_time(self, time_ns: u64) -> Self {
+        Self {
+            replaced_time_ns: Some(time_ns),
+            ..self
+        }
+    }
+
     /// Finds the run of whole, valid records at the beginning of `bytes`. Returns its length in bytes, the number of
-    /// records and the seconds of the last one.
-    pub(crate) fn run(&self, bytes: &[u8], at_end: bool) -> (usize, u64, Option<u32>) {
+    /// records and the time of the last one.
+    pub(crate) fn run(&self, bytes: &[u8], at_end: bool) -> (usize, u64, Option<RecordTime>) {
         let (mut at, mut records, mut last) = (0, 0, None);
         let mut header = self.header(bytes, 0);
         while let Some(this) = header.filter(|header| self.is_possible(header)) {
             let end = at + self.record_len(&this);
             header = self.header(bytes, end);
             let is_valid = match &header {
-                Some(next) => self.is_plausible(next) && next.is_near(this.seconds),
+                Some(next) => self.is_plausible(next) && next.time.is_near(this.time),
                 None => at_end && end == bytes.len(),
             };
             if !is_valid {
                 break;
             }
-            (at, records, last) = (end, records + 1, Some(this.seconds));
+            (at, records, last) = (end, records + 1, Some(this.time));
         }
         (at, records, last)
     }
 
-    /// Classifies bytes that do not begin with a run. `last_seconds` is the time of the last valid record.
+    /// Classifies bytes that do not begin with a run. `last` is the time of the last valid record.
     pub(crate) fn classify(
         &self,
         bytes: &[u8],
         at_end: bool,
-        last_seconds: Option<u32>,
+        last: Option<RecordTime>,
     ) -> Classification {
         let Some(header) = self.header(bytes, 0) else {
             return match at_end {
@@ -147,10 +196,25 @@ impl Pcap {
         if !self.is_possible(&header) {
             return Classification::OutOfSync(DamageKind::Header);
         }
-        let needed = self.record_len(&header) + self.header_len;
+        let needed = self.bytes_to_classify(&header, bytes, last);
         match bytes.len() < needed && !at_end {
             true => Classification::More(needed),
-            false => self.classify_record(&header, bytes, at_end, last_seconds),
+            false => self.classify_record(&header, bytes, at_end, last),
+        }
+    }
+
+    /// Returns the number of bytes with which a record can be classified: up to the next header; at the beginning of
+    /// the file up to the one after that, for its time.
+    fn bytes_to_classify(
+        &self,
+        header: &RecordHeader,
+        bytes: &[u8],
+        last: Option<RecordTime>,
+    ) -> usize {
+        let end = self.record_len(header);
+        match (last, self.plausible_header(bytes, end)) {
+            (None, Some(next)) => end + self.record_len(&next) + self.header_len,
+            _ => end + self.header_len,
         }
     }
 
@@ -160,14 +224,17 @@ impl Pcap {
         header: &RecordHeader,
         bytes: &[u8],
         at_end: bool,
-        last_seconds: Option<u32>,
+        last: Option<RecordTime>,
     ) -> Classification {
         let end = self.record_len(header);
-        if self.is_time_outlier(header, self.header(bytes, end), last_seconds) {
-            return Classification::Damage(end, DamageKind::Time);
+        if let Some(time) = self.neighbours_time(header, bytes, last) {
+            return match self.is_plausible(header) {
+                true => Classification::FarOff(end, self.nanoseconds(time)),
+                false => Classification::Damage(end, DamageKind::Header),
+            };
         }
         let inside = 1..end.min(bytes.len());
-        match self.resync(bytes, inside, at_end, last_seconds.or(Some(header.seconds))) {
+        match self.resync(bytes, inside, at_end, last.or(Some(header.time))) {
             Resync::At(at) => Classification::Damage(at, DamageKind::Header),
             Resync::Undecided { need, .. } => Classification::More(need),
             Resync::NotFound if bytes.len() < end => {
@@ -177,16 +244,25 @@ impl Pcap {
         }
     }
 
-    /// Whether the times before and after a record agree with each other, and its own time does not.
-    fn is_time_outlier(
+    /// Returns the time of a record's neighbour, if the times of its neighbours agree with each other, and its own does
+    /// not. The neighbours are the records before and after it, or both records after the first one of a file.
+    fn neighbours_time(
         &self,
         this: &RecordHeader,
-        next: Option<RecordHeader>,
-        last_seconds: Option<u32>,
-    ) -> bool {
-        let near =
-            |header: &RecordHeader| last_seconds.is_none_or(|seconds| header.is_near(seconds));
-        !near(this) && next.is_some_and(|next| self.is_plausible(&next) && near(&next))
+        bytes: &[u8],
+        last: Option<RecordTime>,
+    ) -> Option<RecordTime> {
+        let end = self.record_len(this);
+        let next = self.plausible_header(bytes, end)?;
+        let other = match last {
+            Some(last) => last,
+            None => {
+                self.plausible_header(bytes, end + self.record_len(&next))?
+                    .time
+            }
+        };
+        let is_far_off = next.time.is_near(other) && !this.time.is_near(other);
+        is_far_off.then(|| last.unwrap_or(next.time))
     }
 
     /// Finds the first of `offsets` at which records begin.
@@ -195,36 +271,34 @@ impl Pcap {
         bytes: &[u8],
         offsets: Range<usize>,
         at_end: bool,
-        last_seconds: Option<u32>,
+        last: Option<RecordTime>,
     ) -> Resync {
-        resync(offsets, |at| {
-            self.check_sync(bytes, at, at_end, last_seconds)
-        })
+        resync(offsets, |at| self.check_sync(bytes, at, at_end, last))
     }
 
     /// Checks whether several plausible headers in a row begin at `at`, or a few that lead to the end of the file.
-    /// Their times must agree with each other. If these do not agree with `last_seconds`, more headers are needed.
+    /// Their times must agree with each other. If these do not agree with `last`, more headers are needed.
     fn check_sync(
         &self,
         bytes: &[u8],
         at: usize,
         at_end: bool,
-        last_seconds: Option<u32>,
+        last: Option<RecordTime>,
     ) -> SyncCheck {
         let (mut at, mut count, mut needed) = (at, 0, SYNC_RECORDS);
-        let mut near = last_seconds;
+        let mut near = last;
         while count < needed {
             let Some(header) = self.header(bytes, at) else {
                 return self.check_sync_at_end(bytes, at, at_end, count);
             };
-            let agrees = near.is_none_or(|seconds| header.is_near(seconds));
+            let agrees = near.is_none_or(|time| header.time.is_near(time));
             if !self.is_plausible(&header) || !agrees && count > 0 {
                 return SyncCheck::No;
             }
             if !agrees {
                 needed = SYNC_RECORDS_AT_ANOTHER_TIME;
             }
-            near = Some(header.seconds);
+            near = Some(header.time);
             at += self.record_len(&header);
             count += 1;
         }
@@ -248,17 +322,39 @@ impl Pcap {
             .get(at..)?
             .get(..self.header_len)?
             .first_chunk::<16>()?;
+        let lengths = [8, 12].map(|at| self.endianness.u32(header, at));
+        let (caplen, wire_len) = self.length_order.apply(lengths[0], lengths[1]);
         Some(RecordHeader {
-            seconds: self.endianness.u32(header, 0),
-            fraction: self.endianness.u32(header, 4),
-            caplen: self.endianness.u32(header, 8),
-            wire_len: self.endianness.u32(header, 12),
+            time: RecordTime {
+                seconds: self.endianness.u32(header, 0),
+                fraction: self.endianness.u32(header, 4),
+            },
+            caplen,
+            wire_len,
         })
     }
 
-    /// Returns the seconds of the first record's time.
-    pub(crate) fn seconds(&self, bytes: &[u8]) -> Option<u32> {
-        self.header(bytes, 0).map(|header| header.seconds)
+    fn plausible_header(&self, bytes: &[u8], at: usize) -> Option<RecordHeader> {
+        self.header(bytes, at)
+            .filter(|header| self.is_plausible(header))
+    }
+
+    /// Returns the first record's time.
+    pub(crate) fn time(&self, bytes: &[u8]) -> Option<RecordTime> {
+        self.header(bytes, 0).map(|header| header.time)
+    }
+
+    fn nanoseconds(&self, time: RecordTime) -> u64 {
+        u64::from(time.seconds) * SECOND_NS + self.fraction_ns(time)
+    }
+
+    fn fraction_ns(&self, time: RecordTime) -> u64 {
+        u64::from(time.fraction) * u64::from(self.fraction_ns)
+    }
+
+    /// Whether the fraction of a time is a second or more.
+    pub(crate) fn has_long_fraction(&self, time: RecordTime) -> bool {
+        self.fraction_ns(time) >= SECOND_NS
     }
 
     /// Length of a record with its header, in bytes.
@@ -274,9 +370,12 @@ impl Pcap {
 
     /// Whether an ordinary record has this header.
     fn is_plausible(&self, header: &RecordHeader) -> bool {
+        self.has_plausible_lengths(header) && !self.has_long_fraction(header.time)
+    }
+
+    fn has_plausible_lengths(&self, header: &RecordHeader) -> bool {
         (1..=SNAPLEN_MAX).contains(&header.caplen)
             && (header.caplen..=RECORD_MAX as u32).contains(&header.wire_len)
-            && u64::from(header.fraction) * u64::from(self.fraction_ns) < 1_000_000_000
     }
 
     /// Reads the first of whole records. Returns its frame and the bytes after it.
@@ -285,9 +384,11 @@ impl Pcap {
         let header = self.header(bytes, 0)?;
         let body = bytes.get(self.header_len..)?;
         let (bytes, rest) = body.split_at_checked(header.caplen as usize)?;
-        let fraction_ns = u64::from(header.fraction) * u64::from(self.fraction_ns);
         let frame = Frame {
-            timestamp_ns: u64::from(header.seconds) * 1_000_000_000 + fraction_ns,
+            timestamp_ns: match self.replaced_time_ns {
+                Some(time_ns) => time_ns,
+                None => self.nanoseconds(header.time),
+            },
             interface: 0,
             link_type: self.link_type,
             wire_len: header.wire_len.max(header.caplen),

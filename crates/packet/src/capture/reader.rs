@@ -3,7 +3,8 @@
 
 use super::framing::{Classification, Resync};
 use super::interface::Clock;
-use super::pcap::{self, Pcap};
+use super::odd_times::OddTimes;
+use super::pcap::{self, Pcap, RecordTime};
 use super::pcapng::{self, Section};
 use super::run::{Format, Run};
 use super::{DamageKind, DamagedRange, INTERFACES_MAX, Interface, LinkType, RECORD_MAX};
@@ -28,8 +29,9 @@ pub struct Reader {
     at: u64,
     format: Option<Format>,
     interfaces: Arc<Vec<Interface>>,
-    /// Seconds of the last valid record of a pcap file.
-    last_seconds: Option<u32>,
+    /// Time of the last valid record of a pcap file.
+    last_time: Option<RecordTime>,
+    odd_times: OddTimes,
     /// Damage whose end is not found yet; the reader is out of sync.
     open_damage: Option<DamagedRange>,
 }
@@ -116,6 +118,12 @@ impl Reader {
         &self.interfaces
     }
 
+    /// Times of packets so far that the file has in another way than its format says.
+    #[must_use]
+    pub fn odd_times(&self) -> OddTimes {
+        self.odd_times
+    }
+
     /// Reads the next bytes of the file, which begin at [`offset`](Self::offset). `at_end` says that the file ends with
     /// `bytes`.
     ///
@@ -157,10 +165,12 @@ impl Reader {
 
     fn open_pcap(&mut self, bytes: &[u8], at_end: bool) -> Option<Step> {
         let (header, records) = bytes.split_first_chunk()?;
-        let pcap = match Pcap::parse(header)?.detect_header_len(records, at_end) {
+        let declared = Pcap::parse(header)?;
+        let pcap = match declared.detect_layout(records, at_end) {
             Ok(pcap) => pcap,
             Err(need) => return Some(Step::More(pcap::FILE_HEADER + need)),
         };
+        self.odd_times.in_nanoseconds = !pcap.has_unit_of(&declared);
         self.interfaces = Arc::new(vec![Interface {
             name: None,
             link_type: pcap.link_type,
@@ -179,9 +189,22 @@ impl Reader {
     }
 
     fn next_step(&mut self, format: Format, bytes: &[u8], at_end: bool) -> Step {
-        match self.find_run(format, bytes, at_end) {
+        let step = match self.find_run(format, bytes, at_end) {
             (0, _) => self.classify(format, bytes, at_end),
             (len, packets) => self.run_step(format, len, packets),
+        };
+        if let Step::Run(run) = &step {
+            self.count_long_fraction(run, bytes);
+        }
+        step
+    }
+
+    /// Counts the fraction of a run's first record if it is a second or more. Others would have ended the run.
+    fn count_long_fraction(&mut self, run: &Run, bytes: &[u8]) {
+        if let Format::Pcap(pcap) = run.format
+            && let Some(time) = pcap.time(bytes)
+        {
+            self.odd_times.long_fractions += u64::from(pcap.has_long_fraction(time));
         }
     }
 
@@ -191,7 +214,7 @@ impl Reader {
             Format::Pcapng(section) => section.run(bytes),
             Format::Pcap(pcap) => {
                 let (len, packets, last) = pcap.run(bytes, at_end);
-                self.last_seconds = last.or(self.last_seconds);
+                self.last_time = last.or(self.last_time);
                 (len, packets)
             }
         }
@@ -209,19 +232,23 @@ impl Reader {
 
     fn classify(&mut self, format: Format, bytes: &[u8], at_end: bool) -> Step {
         let classification = match format {
-            Format::Pcap(pcap) => pcap.classify(bytes, at_end, self.last_seconds),
+            Format::Pcap(pcap) => pcap.classify(bytes, at_end, self.last_time),
             Format::Pcapng(section) => section.classify(bytes, at_end),
         };
         match classification {
             Classification::Record(len) => {
                 if let Format::Pcap(pcap) = format {
-                    self.last_seconds = pcap.seconds(bytes);
+                    self.last_time = pcap.time(bytes);
                 }
                 let packets = match format {
                     Format::Pcap(_) => 1,
                     Format::Pcapng(section) => section.packets(bytes),
                 };
                 self.run_step(format, len, packets)
+            }
+            Classification::FarOff(len, time_ns) => {
+                self.odd_times.far_off += 1;
+                self.run_step(format.with_time(time_ns), len, 1)
             }
             Classification::Header(len) => self.read_header_block(format, &bytes[..len]),
             Classification::Damage(len, kind) => self.damage_step(len, kind),
@@ -280,7 +307,7 @@ impl Reader {
     /// Skips bytes up to the next record after damage.
     fn resync(&mut self, format: Format, bytes: &[u8], at_end: bool) -> Step {
         let resync = match format {
-            Format::Pcap(pcap) => pcap.resync(bytes, 0..bytes.len(), at_end, self.last_seconds),
+            Format::Pcap(pcap) => pcap.resync(bytes, 0..bytes.len(), at_end, self.last_time),
             Format::Pcapng(section) => section.resync(bytes, 0..bytes.len(), at_end),
         };
         match resync {

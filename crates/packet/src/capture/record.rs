@@ -88,9 +88,6 @@ pub enum DamageKind {
     /// An impossible record header, or a length that does not lead to the next header.
     #[error("not a record header")]
     Header,
-    /// A record's time more than a day from the times before and after it, which agree with each other.
-    #[error("a record's time is not that of its neighbours")]
-    Time,
     /// Two lengths of a pcapng block that differ or are impossible.
     #[error("not a block whose two lengths agree")]
     Lengths,

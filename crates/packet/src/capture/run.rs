@@ -28,6 +28,16 @@ pub(crate) enum Format {
     Pcapng(Section),
 }
 
+impl Format {
+    /// Returns the format for a record of pcap whose own time is replaced, by one in nanoseconds since 1970.
+    pub(crate) fn with_time(self, time_ns: u64) -> Self {
+        match self {
+            Self::Pcap(pcap) => Self::Pcap(pcap.with_time(time_ns)),
+            Self::Pcapng(_) => self,
+        }
+    }
+}
+
 impl Run {
     /// Interfaces of the file so far. [`Frame::interface`](super::Frame::interface) is an index into them.
     #[must_use]

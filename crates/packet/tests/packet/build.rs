@@ -69,6 +69,22 @@ impl Pcap {
         Self { file, extra }
     }
 
+    /// Begins a file of another version than 2.4.
+    pub(crate) fn with_version(big: bool, [major, minor]: [u16; 2]) -> Self {
+        let mut pcap = Self::new(0xa1b2_c3d4, big, 1);
+        let mut version = Bytes::new(big);
+        version.u16(major).u16(minor);
+        pcap.file.bytes[4..8].copy_from_slice(&version.bytes);
+        pcap
+    }
+
+    /// Adds a record with these two lengths in its header, in their order.
+    pub(crate) fn record_with_lengths(&mut self, lengths: [u32; 2], bytes: &[u8]) -> &mut Self {
+        let file = self.file.u32(1_700_000_000).u32(0);
+        file.u32(lengths[0]).u32(lengths[1]).raw(bytes);
+        self
+    }
+
     pub(crate) fn record(&mut self, seconds: u32, fraction: u32, bytes: &[u8]) -> &mut Self {
         self.record_of(seconds, fraction, bytes, bytes.len() as u32)
     }

@@ -3,7 +3,7 @@
 
 use crate::build::{Pcap, Pcapng};
 use crate::reading::{Contents, read};
-use longhaul_packet::capture::{DamageKind, RECORD_MAX, Reader, Step};
+use longhaul_packet::capture::{DamageKind, OddTimes, RECORD_MAX, Reader, Step};
 
 const NOW: u32 = 1_700_000_000;
 const COUNT: usize = 40;
@@ -143,12 +143,40 @@ fn reports_a_wrong_length() {
     }
 }
 
+/// A date of 2038 or of 1970 comes from a clock or a damaged byte. The packet is as good as any other.
 #[test]
-fn reports_a_wrong_time_of_a_pcap_record() {
-    let contents = Sample::pcap(false).read_after(|file, begin| file[begin + 3] ^= 0x20);
-    let faults: Vec<_> = contents.damages.iter().map(|damage| damage.kind).collect();
-    assert_eq!(faults, [DamageKind::Time]);
-    assert_eq!(contents.packets.len(), COUNT - 1);
+fn a_packet_with_a_date_far_off_has_the_time_of_its_neighbour() {
+    for (change, damaged) in [
+        (0xe5, DAMAGED),
+        (0x65, DAMAGED),
+        (0x20, COUNT - 2),
+        (0x20, 0),
+    ] {
+        let sample = Sample::pcap(false);
+        let mut file = sample.file.clone();
+        file[sample.begins[damaged] + 3] ^= change;
+        let contents = read(&file);
+        let mut expected = read(&sample.file);
+        assert_eq!(expected.odd_times, OddTimes::default());
+        let neighbour = if damaged == 0 { 1 } else { damaged - 1 };
+        expected.packets[damaged].at_ns = expected.packets[neighbour].at_ns;
+        expected.odd_times.far_off = 1;
+        assert_eq!(contents, expected);
+    }
+}
+
+/// Of two packets with different dates, either may be wrong.
+#[test]
+fn two_packets_keep_their_dates() {
+    let mut pcap = Pcap::new(0xa1b2_3c4d, false, 1);
+    pcap.record(NOW + 400_000_000, 0, &[1; 60])
+        .record(NOW, 0, &[2; 60]);
+    let contents = read(pcap.bytes());
+    assert_eq!(
+        contents.packets[0].at_ns / 1_000_000_000,
+        u64::from(NOW) + 400_000_000
+    );
+    assert_eq!(contents.odd_times, OddTimes::default());
 }
 
 #[test]

@@ -4,8 +4,8 @@
 use crate::build::{Bytes, Pcap, Pcapng};
 use crate::reading::{Contents, read, read_in_chunks};
 use longhaul_packet::capture::{
-    DamageKind, EmulatorRecord, FormatError, Frame, LinkType, Reader, Record, Statistics, Step,
-    Verdict, writer,
+    DamageKind, EmulatorRecord, FormatError, Frame, LinkType, OddTimes, Reader, Record, Statistics,
+    Step, Verdict, writer,
 };
 
 const NOW: u32 = 1_700_000_000;
@@ -72,6 +72,87 @@ fn reads_pcap_with_longer_record_headers() {
             assert_eq!(times(&contents), [250_000_000, 500_000_000, 1_000_000_000]);
         }
     }
+}
+
+/// Lengths are in the other order before version 2.3, and in either order in version 2.3.
+#[test]
+fn reads_pcap_of_versions_with_swapped_lengths() {
+    let read_with = |big, version, swapped: [bool; 3]| {
+        let mut pcap = Pcap::with_version(big, version);
+        for (swapped, number) in swapped.into_iter().zip(1..) {
+            let lengths = if swapped { [1514, 60] } else { [60, 1514] };
+            pcap.record_with_lengths(lengths, &[number; 60]);
+        }
+        read(pcap.bytes())
+    };
+    for big in [false, true] {
+        for (version, swapped) in [
+            ([2, 2], [true; 3]),
+            ([2, 0], [true; 3]),
+            ([543, 0], [true; 3]),
+            ([2, 3], [true, false, true]),
+            ([2, 4], [false; 3]),
+        ] {
+            let contents = read_with(big, version, swapped);
+            let expected = [&[1; 60], &[2; 60], &[3; 60]];
+            assert_eq!(contents.payloads(), expected, "{version:?}");
+            assert!(
+                contents
+                    .packets
+                    .iter()
+                    .all(|packet| packet.wire_len == 1514)
+            );
+            assert_eq!(contents.damages, []);
+        }
+    }
+}
+
+/// Returns a file with the magic number of microseconds and these fractions of a second.
+fn pcap_with_fractions(fractions: impl IntoIterator<Item = u32>) -> Contents {
+    let mut pcap = Pcap::new(0xa1b2_c3d4, false, 1);
+    for (fraction, number) in fractions.into_iter().zip(0..) {
+        pcap.record(NOW + number, fraction, &[9; 60]);
+    }
+    read(pcap.bytes())
+}
+
+#[test]
+fn reads_nanoseconds_with_the_magic_number_of_microseconds() {
+    // Fractions of a burst that begins with a second come first.
+    let fractions = || (0..40).map(|number| 300_000 * number * number);
+    let contents = pcap_with_fractions(fractions());
+    assert!(contents.odd_times.in_nanoseconds);
+    let expected = fractions().zip(0..);
+    let expected: Vec<_> = expected
+        .map(|(fraction, second)| second * 1_000_000_000 + u64::from(fraction))
+        .collect();
+    assert_eq!(times(&contents), expected);
+    let single = pcap_with_fractions([300_000_000]);
+    assert_eq!(
+        (single.odd_times.in_nanoseconds, times(&single)),
+        (true, vec![300_000_000])
+    );
+}
+
+/// A few records with too long a fraction are damaged, or were written by a program that does not carry over.
+#[test]
+fn counts_fractions_of_a_second_or_more() {
+    let fractions = (0..40).map(|number| {
+        if number % 3 == 2 {
+            1_000_000 + number
+        } else {
+            number
+        }
+    });
+    let contents = pcap_with_fractions(fractions);
+    assert_eq!(contents.odd_times.long_fractions, 13);
+    assert!(!contents.odd_times.in_nanoseconds);
+    assert_eq!(
+        (contents.packets.len(), &contents.damages[..]),
+        (40, &[][..])
+    );
+    assert_eq!(times(&contents)[2], 3_000_002_000);
+    assert_eq!(pcap_with_fractions([5; 40]).odd_times, OddTimes::default());
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //! Reads a whole capture file into memory.
 
 use longhaul_packet::capture::{
-    BUFFER_MAX, DamagedRange, EmulatorRecord, FormatError, Frame, Interface, LinkType, Reader,
-    Record, Statistics, Step,
+    BUFFER_MAX, DamagedRange, EmulatorRecord, FormatError, Frame, Interface, LinkType, OddTimes,
+    Reader, Record, Statistics, Step,
 };
 
 /// A [`Frame`] that owns its bytes.
@@ -39,6 +39,7 @@ pub(crate) struct Contents {
     pub(crate) statistics: Vec<Statistics>,
     pub(crate) damages: Vec<DamagedRange>,
     pub(crate) interfaces: Vec<Interface>,
+    pub(crate) odd_times: OddTimes,
 }
 
 impl Contents {
@@ -103,6 +104,7 @@ pub(crate) fn read_in_chunks(
             Step::End => {
                 assert!(at_end && begin == file.len());
                 contents.interfaces = reader.interfaces().to_vec();
+                contents.odd_times = reader.odd_times();
                 return Ok(contents);
             }
         }

@@ -22,7 +22,7 @@ pub(super) fn section(analysis: &Analysis) -> Markup {
         section id="method" {
             h2 { "Capture files" }
             (table("Files", COLUMNS, analysis.files.iter().map(row)))
-            @for file in &analysis.files { (damages(file)) }
+            @for file in &analysis.files { (warnings(file)) (damages(file)) }
             (capture_points(analysis))
             p.note { "Bins of " (widths(analysis)) "; by longhaul " (analysis.longhaul) "." }
         }
@@ -62,6 +62,12 @@ fn skipped(file: &CaptureFile) -> String {
     match reasons.is_empty() {
         true => "none".to_owned(),
         false => reasons.join(", "),
+    }
+}
+
+fn warnings(file: &CaptureFile) -> Markup {
+    html! {
+        @for warning in &file.warnings { p { (file.name) ": " (warning) "." } }
     }
 }
 

@@ -83,6 +83,9 @@ pub(crate) struct CaptureFile {
     /// Packets that the capturing kernel dropped, if the file has this counter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) kernel_drops: Option<u64>,
+    /// Sentences about parts of the file that were analysed otherwise than they are written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) warnings: Vec<String>,
     /// Damaged parts, at most [`DAMAGES_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) damages: Vec<Damage>,

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Warnings about a capture file: parts of it that were analysed otherwise than they are written.
+
+use longhaul_packet::capture::OddTimes;
+use longhaul_report::count::counted;
+
+/// Returns a sentence for each kind of oddity.
+pub(super) fn warnings(times: OddTimes) -> Vec<String> {
+    let OddTimes {
+        in_nanoseconds,
+        long_fractions,
+        far_off,
+    } = times;
+    let mut warnings = Vec::new();
+    if in_nanoseconds {
+        warnings.push(
+            "the file says that its times have microseconds, but they have nanoseconds and were read so".to_owned(),
+        );
+    }
+    if long_fractions > 0 {
+        warnings.push(format!(
+            "{} with a fraction of a second that is a second or more; it was added to the time",
+            counted(long_fractions, "packet")
+        ));
+    }
+    if far_off > 0 {
+        warnings.push(format!(
+            "{} with a date more than a day from the packets before and after; the time of a neighbour was taken",
+            counted(far_off, "packet")
+        ));
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ordinary_files_have_no_warnings() {
+        assert!(warnings(OddTimes::default()).is_empty());
+    }
+
+    #[test]
+    fn each_oddity_has_a_warning_with_its_count() {
+        let times = OddTimes {
+            in_nanoseconds: true,
+            long_fractions: 1,
+            far_off: 1200,
+        };
+        let warnings = warnings(times);
+        let starts = [
+            "the file says",
+            "1 packet with a fraction",
+            "1200 packets with a date",
+        ];
+        assert_eq!(warnings.len(), starts.len());
+        for (warning, start) in warnings.iter().zip(starts) {
+            assert!(warning.starts_with(start), "{warning}");
+        }
+    }
+}
