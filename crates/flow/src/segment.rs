@@ -75,6 +75,8 @@ pub struct Segment {
     pub sack_blocks: u8,
     /// Whether the sender is `FlowKey::low`.
     pub from_low: bool,
+    /// Whether IP's length reaches beyond the end of the frame on the wire.
+    pub exceeds_frame: bool,
     /// Window scale of a SYN (RFC 7323 §2), or [`NO_SCALE`], or [`SCALE_CUT`].
     pub window_scale: u8,
     /// MSS option of a SYN; 0 is none.

@@ -8,7 +8,7 @@ use longhaul_flow::{
     bin::Bin,
     decode::Undecoded,
     record::{Flow, TwoPointComparison},
-    segment::{CapturePoint, CapturedSegment},
+    segment::{CapturePoint, CapturedSegment, Segment},
 };
 use longhaul_packet::capture::{DamagedRange, Run, Statistics};
 use std::{
@@ -70,6 +70,8 @@ pub(super) struct BatchStats {
     pub(super) capture_points: Vec<u64>,
     /// Number of packets that are not analysed, by reason.
     pub(super) skipped: BTreeMap<Undecoded, u64>,
+    /// Number of segments whose IP length reaches beyond their frame.
+    pub(super) beyond_frame: u64,
     /// Complete records whose content is damaged.
     pub(super) damaged_records: Vec<DamagedRange>,
     /// Drop counters of the interfaces.
@@ -78,7 +80,8 @@ pub(super) struct BatchStats {
 
 impl BatchStats {
     /// Counts a segment of this capture point.
-    pub(super) fn count_segment(&mut self, capture_point: CapturePoint) {
+    pub(super) fn count_segment(&mut self, capture_point: CapturePoint, segment: &Segment) {
+        self.beyond_frame += u64::from(segment.exceeds_frame);
         let index = capture_point.0 as usize;
         if self.capture_points.len() <= index {
             self.capture_points.resize(index + 1, 0);

@@ -58,6 +58,7 @@ struct FileStats {
     packets: u64,
     times: Option<(u64, u64)>,
     skipped: BTreeMap<String, u64>,
+    beyond_frame: u64,
     damages: Vec<Damage>,
     damages_more: u64,
     /// Packets that the capturing kernel dropped, by interface; the last counter replaces earlier ones.
@@ -131,7 +132,7 @@ impl Batch {
         let segment = decode(frame, udp_tunnels);
         match (segment, self.capture_points.get(frame.interface as usize)) {
             (Ok((key, segment)), Some(&capture_point)) => {
-                self.stats.count_segment(capture_point);
+                self.stats.count_segment(capture_point, &segment);
                 self.shard_items[shard_of(&key)].push(CapturedSegment {
                     number,
                     capture_point,
@@ -236,6 +237,7 @@ impl FileStats {
         for (reason, count) in &stats.skipped {
             *self.skipped.entry(describe_skipped(*reason)).or_default() += count;
         }
+        self.beyond_frame += stats.beyond_frame;
         for damage in &stats.damaged_records {
             self.add_damage(damage.at, damage.to_string());
         }
@@ -271,7 +273,7 @@ impl FileStats {
             first_ns: self.times.map(|(first, _)| first),
             last_ns: self.times.map(|(_, last)| last),
             kernel_drops: (!self.drops.is_empty()).then(|| self.drops.values().sum()),
-            warnings: warnings(facts.odd_times),
+            warnings: warnings(facts.odd_times, self.beyond_frame),
             damages: self.damages,
             unlisted_damages: self.damages_more,
             skipped: self.skipped,

@@ -4,8 +4,9 @@
 use longhaul_packet::capture::OddTimes;
 use longhaul_report::count::counted;
 
-/// Returns a sentence for each kind of oddity.
-pub(super) fn warnings(times: OddTimes) -> Vec<String> {
+/// Returns a sentence for each kind of oddity. `beyond_frame` is the number of packets whose IP length reaches beyond
+/// their frame.
+pub(super) fn warnings(times: OddTimes, beyond_frame: u64) -> Vec<String> {
     let OddTimes {
         in_nanoseconds,
         long_fractions,
@@ -29,6 +30,12 @@ pub(super) fn warnings(times: OddTimes) -> Vec<String> {
             counted(far_off, "packet")
         ));
     }
+    if beyond_frame > 0 {
+        warnings.push(format!(
+            "{} with an IP length beyond the end of the frame, as if cut before the capture; the IP length was taken",
+            counted(beyond_frame, "packet")
+        ));
+    }
     warnings
 }
 
@@ -38,7 +45,7 @@ mod tests {
 
     #[test]
     fn ordinary_files_have_no_warnings() {
-        assert!(warnings(OddTimes::default()).is_empty());
+        assert!(warnings(OddTimes::default(), 0).is_empty());
     }
 
     #[test]
@@ -48,11 +55,12 @@ mod tests {
             long_fractions: 1,
             far_off: 1200,
         };
-        let warnings = warnings(times);
+        let warnings = warnings(times, 3);
         let starts = [
             "the file says",
             "1 packet with a fraction",
             "1200 packets with a date",
+            "3 packets with an IP",
         ];
         assert_eq!(warnings.len(), starts.len());
         for (warning, start) in warnings.iter().zip(starts) {

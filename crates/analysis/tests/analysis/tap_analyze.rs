@@ -447,6 +447,24 @@ fn reads_nanoseconds_in_a_file_of_microseconds() {
 }
 
 #[test]
+fn counts_packets_whose_ip_length_is_beyond_the_frame() {
+    let directory = CaptureDir::new();
+    let trace = Trace::many(1, 30);
+    let mut cut = trace.clone();
+    cut.packets
+        .iter_mut()
+        .for_each(|(_, wire_len, bytes)| *wire_len = bytes.len() as u32);
+    let expected = result(&[&directory.put("whole.pcap", &trace.pcap())])["flows"].take();
+    let mut found = result(&[&directory.put("cut.pcap", &cut.pcap())]);
+    assert_eq!(found["flows"].take(), expected);
+    let warning = found["files"][0]["warnings"][0].as_str().unwrap();
+    assert!(
+        warning.starts_with("31 packets with an IP length"),
+        "{warning}"
+    );
+}
+
+#[test]
 fn names_link_types_that_it_does_not_know() {
     let directory = CaptureDir::new();
     let mut bytes = Trace::many(1, 5).pcap();

@@ -95,7 +95,7 @@ fn tcp_v4(frame: &Frame<'_>, packet: &[u8], at: usize, wire_len: u32) -> Decoded
     };
     let tcp = Tcp::parse(packet, at, total)?;
     let (key, from_low) = key_v4(header, &tcp);
-    Ok((key, segment(frame, &tcp, from_low)))
+    Ok((key, segment(frame, &tcp, from_low, total > wire_len)))
 }
 
 #[inline(always)]
@@ -107,7 +107,7 @@ fn tcp_v6(frame: &Frame<'_>, packet: &[u8], at: usize, wire_len: u32) -> Decoded
     };
     let tcp = Tcp::parse(packet, at, total)?;
     let (key, from_low) = key_v6(header, &tcp);
-    Ok((key, segment(frame, &tcp, from_low)))
+    Ok((key, segment(frame, &tcp, from_low, total > wire_len)))
 }
 
 /// Returns the connection, and whether its lesser end is the sender. Ends are compared as numbers without a branch: the
@@ -147,7 +147,7 @@ fn key_v6(header: &[u8; 40], tcp: &Tcp<'_>) -> (FlowKey, bool) {
 }
 
 #[inline(always)]
-fn segment(frame: &Frame<'_>, tcp: &Tcp<'_>, from_low: bool) -> Segment {
+fn segment(frame: &Frame<'_>, tcp: &Tcp<'_>, from_low: bool, exceeds_frame: bool) -> Segment {
     let payload = tcp.total - tcp.headers;
     let wire_segments = wire_segments(payload, frame.segment_size);
     let repeated = tcp.headers.saturating_mul(u32::from(wire_segments) - 1);
@@ -163,6 +163,7 @@ fn segment(frame: &Frame<'_>, tcp: &Tcp<'_>, from_low: bool) -> Segment {
         flags: tcp.fixed[13],
         sack_blocks: options.sack_blocks,
         from_low,
+        exceeds_frame,
         window_scale: match options.window_scale {
             NO_SCALE if tcp.options_cut => SCALE_CUT,
             scale => scale,

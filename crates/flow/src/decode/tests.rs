@@ -188,6 +188,29 @@ fn uses_wire_length_if_ip_length_is_zero() {
     assert_eq!(segment(&packet).payload, 9000 - 60);
 }
 
+/// Mirrors that cut packets write the cut length into the outer headers only, and some programs write the captured length
+/// as that of the wire.
+#[test]
+fn keeps_lengths_of_ip_beyond_the_frame() {
+    let packet = v4(&tcp(tcp::ACK, &STAMPS), DATA);
+    let on_wire = |wire_len, packet: &[u8]| {
+        let frame = Frame {
+            wire_len,
+            ..frame(packet)
+        };
+        let (_, segment) = decode(&frame).unwrap();
+        (segment.payload, segment.exceeds_frame)
+    };
+    assert_eq!(on_wire(1500, &packet), (DATA, false));
+    assert_eq!(on_wire(1499, &packet), (DATA, true));
+    let packet = v6(6, &tcp(tcp::ACK, &STAMPS), DATA);
+    assert_eq!(on_wire(1520, &packet), (DATA, false));
+    assert_eq!(on_wire(1519, &packet), (DATA, true));
+    let tunnelled = around(47, &GRE_KEYED, &packet);
+    assert_eq!(on_wire(28 + 1520, &tunnelled), (DATA, false));
+    assert_eq!(on_wire(28 + 1519, &tunnelled), (DATA, true));
+}
+
 #[test]
 fn counts_repeated_headers_of_super_packets() {
     let packet = v4(&tcp(tcp::ACK, &STAMPS), 4 * DATA + 1);
