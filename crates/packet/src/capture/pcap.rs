@@ -27,6 +27,9 @@ const SYNC_RECORDS: usize = 3;
 /// Plausible headers in a row that prove a run of records, if their times do not agree with those before the damage.
 const SYNC_RECORDS_AT_ANOTHER_TIME: usize = 8;
 
+/// Offset of the lengths in a record header.
+const LENGTHS: usize = 8;
+
 /// Records from which the unit of fractions is found.
 const UNIT_RECORDS: u32 = 16;
 
@@ -273,7 +276,11 @@ impl Pcap {
         at_end: bool,
         last: Option<RecordTime>,
     ) -> Resync {
-        resync(offsets, |at| self.check_sync(bytes, at, at_end, last))
+        resync(bytes, offsets, LENGTHS, |at| match self.header(bytes, at) {
+            // Most offsets are none of a record. The check of several records is not inlined.
+            Some(header) if !self.is_plausible(&header) => SyncCheck::No,
+            _ => self.check_sync(bytes, at, at_end, last),
+        })
     }
 
     /// Checks whether several plausible headers in a row begin at `at`, or a few that lead to the end of the file.
@@ -322,7 +329,7 @@ impl Pcap {
             .get(at..)?
             .get(..self.header_len)?
             .first_chunk::<16>()?;
-        let lengths = [8, 12].map(|at| self.endianness.u32(header, at));
+        let lengths = [LENGTHS, LENGTHS + 4].map(|at| self.endianness.u32(header, at));
         let (caplen, wire_len) = self.length_order.apply(lengths[0], lengths[1]);
         Some(RecordHeader {
             time: RecordTime {
@@ -369,10 +376,12 @@ impl Pcap {
     }
 
     /// Whether an ordinary record has this header.
+    #[inline]
     fn is_plausible(&self, header: &RecordHeader) -> bool {
         self.has_plausible_lengths(header) && !self.has_long_fraction(header.time)
     }
 
+    #[inline]
     fn has_plausible_lengths(&self, header: &RecordHeader) -> bool {
         (1..=SNAPLEN_MAX).contains(&header.caplen)
             && (header.caplen..=RECORD_MAX as u32).contains(&header.wire_len)

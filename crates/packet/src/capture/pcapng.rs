@@ -159,7 +159,8 @@ impl Section {
 
     /// Finds the first of `offsets` at which blocks begin.
     pub(crate) fn resync(&self, bytes: &[u8], offsets: Range<usize>, at_end: bool) -> Resync {
-        resync(offsets, |at| self.check_sync(bytes, at, at_end))
+        // The type of a block is at its beginning.
+        resync(bytes, offsets, 0, |at| self.check_sync(bytes, at, at_end))
     }
 
     /// Checks whether a block whose lengths agree begins at `at`, followed by another block or the end of the file.
