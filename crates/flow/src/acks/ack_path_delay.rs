@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Delay variation of the ACK path, measured at one capture point: the TSval of an ACK (RFC 7323 §3) gives the time
-//! when it left.
+//! Delay variation between an end and the capture point: the TSval of a packet (RFC 7323 §3) gives the time when it
+//! left.
 //!
-//! The offset of the receiver's clock is unknown, so only differences are valid: the delay of an ACK above that of the
-//! fastest ACK of its flow. They separate a queue of ACKs from a queue of data; a round trip does not.
+//! The offset of the end's clock is unknown, so only differences are valid: the delay of a packet above that of the
+//! fastest packet of its direction. They separate a queue of ACKs from a queue of data; a round trip does not.
 
 use crate::clock_skew::slope_below;
 use crate::segment::Segment;
-use crate::time_series::bin::Bin;
 
 /// Greatest difference in rate between the clocks of two hosts (RFC 5905 §7.1 assumes 15 ppm; crystals are sold with
 /// 100 ppm).
@@ -15,27 +14,18 @@ const SKEW_MAX: f64 = 100e-6;
 /// Clock error above which the timestamps do not count milliseconds.
 const NO_MILLISECONDS: f64 = 0.2;
 
-/// Time reference for the ACKs of one direction: the first one.
+/// Time reference for the packets of one direction: the first one.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct AckPathDelay {
+pub struct PathDelay {
     first: Option<(u64, u32)>,
 }
 
-impl AckPathDelay {
-    /// Stores in `bin` the delay of an ACK relative to the first ACK, ns; below zero if it was faster. Requires time
-    /// stamps that count milliseconds, as those of Linux, FreeBSD, macOS and Windows do. The bin keeps the least delay.
+impl PathDelay {
+    /// Returns the delay of a packet with timestamps relative to the first one, ns; below zero if it was faster. The
+    /// timestamps must count milliseconds, as those of Linux, FreeBSD, macOS and Windows do.
     #[inline]
-    pub fn record(&mut self, ack: &Segment, bin: &mut Bin) {
-        if ack.has_timestamps {
-            let delay_ns = self.delay_ns(ack.at_ns, ack.tsval);
-            bin.ack_path_delay_ns = Some(
-                bin.ack_path_delay_ns
-                    .map_or(delay_ns, |least| least.min(delay_ns)),
-            );
-        }
-    }
-
-    fn delay_ns(&mut self, at_ns: u64, tsval: u32) -> i64 {
+    pub fn delay_ns(&mut self, packet: &Segment) -> i64 {
+        let (at_ns, tsval) = (packet.at_ns, packet.tsval);
         let (first_ns, first_tsval) = *self.first.get_or_insert((at_ns, tsval));
         let elapsed = at_ns.wrapping_sub(first_ns) as i64;
         let ticks = i64::from(tsval.wrapping_sub(first_tsval) as i32);
@@ -43,15 +33,12 @@ impl AckPathDelay {
     }
 }
 
-/// Returns the ACK delay of each bin above that of the fastest ACK, ns. The difference in rate of the clocks is removed,
-/// as far as a clock may be off: it is the slope of the nearest line below all points (`clock_skew.rs`). `None` without
-/// timestamps that count milliseconds.
-pub(crate) fn excess_ns(bins: &[Bin], width_ns: u64) -> Option<Vec<Option<f64>>> {
-    let point = |(at, bin): (usize, &Bin)| {
-        let delay = bin.ack_path_delay_ns? as f64;
-        Some((at as f64 * width_ns as f64, delay))
-    };
-    let points: Vec<(f64, f64)> = bins.iter().enumerate().filter_map(point).collect();
+/// Returns the delay of each bin above that of the fastest packet, ns. `delays_ns` has the least of each bin. The
+/// difference in rate of the clocks is removed, as far as a clock may be off: it is the slope of the nearest line below
+/// all points (`clock_skew.rs`). `None` without timestamps that count milliseconds.
+pub(crate) fn excess_ns(delays_ns: &[Option<f64>], width_ns: u64) -> Option<Vec<Option<f64>>> {
+    let point = |(at, delay): (usize, &Option<f64>)| Some((at as f64 * width_ns as f64, (*delay)?));
+    let points: Vec<(f64, f64)> = delays_ns.iter().enumerate().filter_map(point).collect();
     let slope = skew(&points)?;
     let above = |(at, delay): (f64, f64)| delay - slope * at;
     let least = points
@@ -60,7 +47,7 @@ pub(crate) fn excess_ns(bins: &[Bin], width_ns: u64) -> Option<Vec<Option<f64>>>
         .map(above)
         .fold(f64::INFINITY, f64::min);
     let excess = |item| point(item).map(|point| above(point) - least);
-    Some(bins.iter().enumerate().map(excess).collect())
+    Some(delays_ns.iter().enumerate().map(excess).collect())
 }
 
 fn skew(points: &[(f64, f64)]) -> Option<f64> {
@@ -77,33 +64,37 @@ fn skew(points: &[(f64, f64)]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn bins(delay_us: impl Fn(usize) -> i64) -> Vec<Bin> {
-        let bin = |n| Bin {
-            ack_path_delay_ns: Some(delay_us(n) * 1_000),
-            ..Bin::default()
-        };
-        (0..1_000).map(bin).collect()
+    fn delays(delay_us: impl Fn(usize) -> i64) -> Vec<Option<f64>> {
+        (0..1_000).map(|n| Some(delay_us(n) as f64 * 1e3)).collect()
+    }
+
+    fn packet(at_ns: u64, tsval: u32) -> Segment {
+        Segment {
+            at_ns,
+            tsval,
+            ..Segment::default()
+        }
     }
 
     #[test]
     fn treats_wrapped_tsval_as_later() {
-        let mut path_delay = AckPathDelay::default();
-        assert_eq!(path_delay.delay_ns(5_000_000_000, u32::MAX), 0);
-        assert_eq!(path_delay.delay_ns(5_012_500_000, 9), 2_500_000);
-        assert_eq!(path_delay.delay_ns(5_010_000_000, 9), 0);
+        let mut path_delay = PathDelay::default();
+        assert_eq!(path_delay.delay_ns(&packet(5_000_000_000, u32::MAX)), 0);
+        assert_eq!(path_delay.delay_ns(&packet(5_012_500_000, 9)), 2_500_000);
+        assert_eq!(path_delay.delay_ns(&packet(5_010_000_000, 9)), 0);
     }
 
     /// 10 ms a bin, 50 ppm: half a millisecond after ten seconds.
     #[test]
     fn removes_skew_of_slow_clock() {
-        let drift = bins(|n| n as i64 / 2 + [0, 900, 400][n % 3]);
+        let drift = delays(|n| n as i64 / 2 + [0, 900, 400][n % 3]);
         let excess = excess_ns(&drift, 10_000_000).unwrap();
         assert!(excess.iter().flatten().all(|e| *e < 1_000_000.0));
     }
 
     #[test]
     fn keeps_delay_of_queued_acks() {
-        let queue = bins(|n| if n < 100 { 0 } else { 80_000 });
+        let queue = delays(|n| if n < 100 { 0 } else { 80_000 });
         let excess = excess_ns(&queue, 10_000_000).unwrap();
         assert!(excess[500].unwrap() > 70e6);
         assert!(excess[50].unwrap() < 1e6);
@@ -111,8 +102,8 @@ mod tests {
 
     #[test]
     fn ignores_timestamps_of_other_tick() {
-        let tens = bins(|n| n as i64 * 9_000);
+        let tens = delays(|n| n as i64 * 9_000);
         assert_eq!(excess_ns(&tens, 10_000_000), None);
-        assert_eq!(excess_ns(&[Bin::default()], 1), None);
+        assert_eq!(excess_ns(&[None], 1), None);
     }
 }

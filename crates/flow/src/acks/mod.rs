@@ -3,6 +3,7 @@
 
 pub(super) mod ack_clocking;
 pub mod ack_path_delay;
+pub(super) mod echoed_acks;
 mod scoreboard;
 
 use crate::distribution::Histogram;
@@ -10,7 +11,8 @@ use crate::memory_budget::MemoryBudget;
 use crate::record::Acks;
 use crate::segment::{SACK_BLOCKS_MAX, Segment, WINDOW_MAX, unwrap_near};
 use crate::time_series::bin::Bin;
-use ack_path_delay::AckPathDelay;
+use ack_path_delay::PathDelay;
+use echoed_acks::{EchoedAck, EchoedAcks};
 use scoreboard::Scoreboard;
 
 /// Sequence numbers of SYN and FIN, which are not bytes when they are acknowledged; 0 is none.
@@ -49,7 +51,8 @@ pub(super) struct AckState {
     window: Option<u16>,
     /// End of the advertised window as a sequence number; 0 if it is unknown.
     window_end: u64,
-    path_delay: AckPathDelay,
+    path_delay: PathDelay,
+    pub(super) echoed: EchoedAcks,
     acks: Acks,
     ack_diff: Histogram,
     packets_per_ack: Histogram,
@@ -91,6 +94,7 @@ impl AckState {
     pub(super) fn reset(&mut self) {
         (self.acked, self.duplicates, self.window_end) = (0, 0, 0);
         self.scoreboard.clear();
+        self.echoed.clear();
     }
 
     /// Returns the end of the window, if its scale is known and a window was seen.
@@ -118,7 +122,11 @@ impl AckState {
     pub(super) fn count_pure(&mut self, segment: &Segment, bin: &mut Bin) {
         self.acks.pure += 1;
         bin.acks += 1;
-        self.path_delay.record(segment, bin);
+        if segment.has_timestamps {
+            let delay_ns = self.path_delay.delay_ns(segment);
+            let least = bin.ack_path_delay_ns.unwrap_or(delay_ns);
+            bin.ack_path_delay_ns = Some(least.min(delay_ns));
+        }
     }
 
     /// Advances the ACK number to `ack` and returns how many packets that acknowledges. `segment_max` is the largest
@@ -216,6 +224,20 @@ impl AckState {
         self.acks.window_max_bytes = self.acks.window_max_bytes.max(bytes);
         if self.window_shift.is_some() {
             self.window_end = self.window_end.max(ack + bytes);
+        }
+    }
+
+    /// Records the state after an ACK, for the packets that echo it.
+    #[inline]
+    pub(super) fn record_for_echo(&mut self, segment: &Segment, budget: &mut MemoryBudget) {
+        if segment.has_timestamps {
+            let ack = EchoedAck {
+                tsval: segment.tsval,
+                at_ns: segment.at_ns,
+                ack: self.acked,
+                window_end: self.window_end,
+            };
+            self.echoed.record(ack, budget);
         }
     }
 

@@ -2,6 +2,7 @@
 //! One direction of a connection: its data, and the ACKs for it.
 
 use crate::acks::ack_clocking::BurstTracker;
+use crate::acks::ack_path_delay::PathDelay;
 use crate::acks::{AckState, SynFinNumbers, block_count, blocks_of, is_pure};
 use crate::data::retransmission::{Cause, Evidence, is_reordered};
 use crate::data::sequence_gaps::SequenceGap;
@@ -15,7 +16,7 @@ use crate::round_trips::{
     round_trip::{PathRoundTrip, RoundTrip},
 };
 use crate::segment::{Segment, unwrap_near};
-use crate::time_series::{TimeSeries, bin::Bin};
+use crate::time_series::{TimeSeries, bin::Bin, sender_view::SenderView};
 use longhaul_packet::tcp::{ACK, FIN, RST, SYN};
 use std::cmp::Ordering;
 
@@ -30,6 +31,8 @@ pub(super) struct Direction {
     pub(super) window_handle: WindowHandle,
     pub(super) stray_number: StrayNumber,
     burst_tracker: BurstTracker,
+    /// Delay from the sender to the capture point, by its timestamps.
+    path_delay: PathDelay,
     in_flight_max: u64,
 }
 
@@ -146,6 +149,29 @@ impl Direction {
         bin.in_flight_max = bin.in_flight_max.max(in_flight);
         self.in_flight_max = self.in_flight_max.max(in_flight);
         bin.all_acked = Some(self.ack_state.acked >= self.send_state.next);
+        if segment.has_timestamps {
+            self.record_sender_view(segment, &mut bin.sender);
+        }
+    }
+
+    /// Records what a packet with timestamps tells about its sender by the ACK that it echoes.
+    #[inline]
+    fn record_sender_view(&mut self, segment: &Segment, view: &mut SenderView) {
+        let delay_us = self.path_delay.delay_ns(segment) / 1_000;
+        view.record_delay(delay_us.clamp(i32::MIN.into(), i32::MAX.into()) as i32);
+        let Some(echoed) = self.ack_state.echoed.take(segment.tsecr) else {
+            return;
+        };
+        if echoed.tsval == segment.tsecr {
+            let rtt_us = segment.at_ns.saturating_sub(echoed.at_ns) / 1_000;
+            view.record_rtt(u32::try_from(rtt_us).unwrap_or(u32::MAX).max(1));
+        }
+        let next = self.send_state.next;
+        let in_flight = u32::try_from(next.saturating_sub(echoed.ack)).unwrap_or(u32::MAX);
+        view.in_flight_max = view.in_flight_max.max(in_flight);
+        let end = next + u64::from(self.send_state.segment_max());
+        let is_full = echoed.window_end != 0 && end > echoed.window_end;
+        view.window_full += u32::from(is_full);
     }
 
     /// Processes a segment that occupies no sequence number: an ACK for the other direction, a keep-alive (RFC 9293
@@ -158,6 +184,10 @@ impl Direction {
         range: SequenceRange,
         budget: &mut MemoryBudget,
     ) {
+        if segment.has_timestamps {
+            // Nothing of it is used; but the table would grow if its end never sent data.
+            let _ = self.ack_state.echoed.take(segment.tsecr);
+        }
         if range.start > self.send_state.next {
             let tsval = segment.has_timestamps.then_some(segment.tsval);
             self.open_gap(range.start, segment.at_ns, tsval, budget);
@@ -423,6 +453,7 @@ impl Direction {
         if segment.flags & SYN == 0 {
             let is_new = pure || order == Ordering::Greater;
             self.ack_state.update_window(segment, ack, is_new, bin);
+            self.ack_state.record_for_echo(segment, budget);
         }
         if self.window_handle.is_open() {
             self.record_ack_event(segment, ack, budget);
@@ -559,6 +590,7 @@ impl Direction {
     pub(super) fn table_bytes(&self) -> usize {
         self.send_state.sequence_gaps.table_bytes()
             + self.ack_state.scoreboard.table_bytes()
+            + self.ack_state.echoed.table_bytes()
             + self.round_trips.table_bytes()
     }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bin of a time series of one direction.
 
+use super::sender_view::SenderView;
 use serde::{Deserialize, Serialize};
 
 /// Counts of one direction in one bin of time: its data, and the ACKs for it. Values are sums unless stated otherwise.
@@ -73,6 +74,9 @@ pub struct Bin {
     /// uses it. `None` in a bin without either.
     #[serde(skip)]
     pub all_acked: Option<bool>,
+    /// What its packets tell about their sender.
+    #[serde(skip)]
+    pub sender: SenderView,
 }
 
 impl Bin {
@@ -114,6 +118,7 @@ impl Bin {
         self.merge_rtt(other);
         self.in_flight_max = self.in_flight_max.max(other.in_flight_max);
         self.queue_max = self.queue_max.max(other.queue_max);
+        self.sender.merge(&other.sender);
         add_saturating(&mut self.drops, other.drops);
     }
 

@@ -4,6 +4,7 @@
 pub mod bin;
 pub(super) mod change_points;
 pub(super) mod rtt_windows;
+pub mod sender_view;
 pub(super) mod spans;
 
 use bin::Bin;

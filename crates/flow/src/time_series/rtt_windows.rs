@@ -15,6 +15,8 @@ pub(crate) struct RttWindows<'a> {
     series: &'a TimeSeries,
     /// Least round trip between the capture point and the receiver, bins.
     pub(crate) tap_rtt: f64,
+    /// Least round trip between the capture point and the sender, by the ACKs that data echoes, bins; 0 if unknown.
+    pub(crate) sender_rtt: f64,
     /// Least round trip between sender and receiver, as far as it is known, bins.
     pub(crate) path_rtt: f64,
     /// Step over which rates are taken, bins: whole round trips, as many as [`STEPS_MAX`] requires.
@@ -32,11 +34,13 @@ impl<'a> RttWindows<'a> {
         let width = series.width_ns.max(1) as f64;
         let tap_rtt = bins_with_rtt(&series.bins).map(|bin| bin.rtt_min_ns).min();
         let least = tap_rtt.map_or(1.0, |rtt| rtt as f64 / width).max(1e-3);
-        let path_rtt = handshake_ns.map_or(least, |rtt| least.max(rtt as f64 / width));
+        let sender_rtt = least_sender_rtt_ns(&series.bins).map_or(0.0, |rtt| rtt / width);
+        let path_rtt = handshake_ns.map_or(least + sender_rtt, |rtt| least.max(rtt as f64 / width));
         let step_min = BINS_MIN.max(active.len() as f64 / STEPS_MAX);
         Some(Self {
             series,
             tap_rtt: least,
+            sender_rtt,
             path_rtt,
             step: path_rtt * (step_min / path_rtt).ceil(),
             sent: running_sums(&series.bins, |bin| bin.data_bytes),
@@ -51,6 +55,14 @@ impl<'a> RttWindows<'a> {
     /// Returns the bins from the first with data to the last.
     pub(crate) fn active_bins(&self) -> Range<usize> {
         find_active_bins(self.series).unwrap_or_default()
+    }
+
+    /// Returns the steps of the active bins, in order; a shorter last one is left out.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = Range<usize>> {
+        let (active, step) = (self.active_bins(), self.step);
+        let edge = move |number: usize| active.start + (number as f64 * step).round() as usize;
+        let count = (self.active_bins().len() as f64 / step) as usize;
+        (0..count).map(move |number| edge(number)..edge(number + 1))
     }
 
     /// Returns the bytes sent in `range`, as if those of each bin were spread evenly over it.
@@ -102,6 +114,12 @@ impl<'a> RttWindows<'a> {
 
 fn bins_with_rtt(bins: &[Bin]) -> impl Iterator<Item = &Bin> {
     bins.iter().filter(|bin| bin.rtt_min_ns > 0)
+}
+
+fn least_sender_rtt_ns(bins: &[Bin]) -> Option<f64> {
+    let rtts = bins.iter().map(|bin| bin.sender.rtt_min_us);
+    let least = rtts.filter(|rtt| *rtt > 0).min()?;
+    Some(f64::from(least) * 1e3)
 }
 
 fn find_active_bins(series: &TimeSeries) -> Option<Range<usize>> {

@@ -45,20 +45,29 @@ fn near_or_middle(nearer: u64, farther: u64, location: CaptureLocation) -> Captu
     }
 }
 
-/// Returns the first words of a verdict.
-pub(super) fn verdict_prefix(location: CaptureLocation) -> &'static str {
-    match location {
-        CaptureLocation::NearSender => "Captured near the sender: ",
-        CaptureLocation::Middle => "Captured in the middle of the path: probably ",
-        CaptureLocation::NearReceiver => "Captured near the receiver: perhaps ",
-        CaptureLocation::Unknown => "Captured at an unknown position; if near the sender: ",
+/// Returns the first words of a verdict. `shows_sender` is true if timestamps show what the sender knew.
+pub(super) fn verdict_prefix(location: CaptureLocation, shows_sender: bool) -> &'static str {
+    match (location, shows_sender) {
+        (CaptureLocation::NearSender, _) => "Captured near the sender: ",
+        (CaptureLocation::Middle, true) => "Captured in the middle of the path: ",
+        (CaptureLocation::Middle, false) => {
+            "Captured in the middle of the path, without timestamps: probably "
+        }
+        (CaptureLocation::NearReceiver, true) => "Captured near the receiver: ",
+        (CaptureLocation::NearReceiver, false) => {
+            "Captured near the receiver, without timestamps: what limited it cannot be told from here; perhaps "
+        }
+        (CaptureLocation::Unknown, _) => "Captured at an unknown position; if near the sender: ",
     }
 }
 
 /// Returns what a verdict from this position cannot take into account.
-pub(super) fn verdict_caveat(position: &CapturePosition) -> String {
+pub(super) fn verdict_caveat(position: &CapturePosition, shows_sender: bool) -> String {
     match position.location {
         CaptureLocation::NearSender => String::new(),
+        CaptureLocation::Middle | CaptureLocation::NearReceiver if shows_sender => {
+            " The sender's view is inferred from the ACKs that its packets echo.".to_owned()
+        }
         CaptureLocation::Middle => format!(
             " {} of the round trip lies between the sender and the capture point: data in flight and queues of \
              data or ACKs there do not show; losses there show as sequence gaps.",

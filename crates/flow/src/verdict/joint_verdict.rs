@@ -5,7 +5,7 @@
 //! and one near the receiver, the one-way delays between them show queues, and no delayed ACK is mistaken for a queue.
 //! The other capture gets the same limits and the same sentence.
 
-use super::limits::{self, PathDelays, Windows};
+use super::limits::{self, CapturePoints, PathDelays, Windows};
 use crate::record::{CaptureLocation, Direction, Flow, LimitPeriod, TwoPointComparison};
 
 /// Assesses both directions of a connection, seen as `left` and as `right`. `pair` is their comparison. Limits use the
@@ -65,7 +65,7 @@ impl SenderCapture {
                 &near.time_series,
                 Windows::of(&near.acks),
                 self.round_trip_ns,
-                Some(&delays),
+                CapturePoints::BothEnds(&delays),
             );
             near.verdict = super::two_point_verdict_text(near);
         }

@@ -33,15 +33,19 @@
 //! Then spans of less than two steps are merged into their neighbour. A congestion-window span beside a bandwidth span
 //! becomes bandwidth if most of it acknowledges as much (to 3 %): a queue that is short or empty for a moment does not
 //! reduce the rate. Finally, silences of a round trip or more with everything acknowledged, and windows without room
-//! for a segment, are inserted with their own times.
+//! for a segment, are inserted with their own times. A silence that ends with a retransmission was a timeout, whose limit
+//! is the congestion window.
 //!
 //! If the capture does not have the window scale ([`Windows::Unknown`]), only a window of zero counts.
 //!
-//! The rules assume a capture point near the sender. Elsewhere less of the round trip and of the data in flight is
-//! seen; the verdict of [`super`] states that.
+//! Far from the sender, the data in flight and the window are those that the sender knew, by the ACKs that its packets
+//! echo ([`crate::time_series::sender_view`]); the round trip to the sender counts, too; and a silence is one only after
+//! that round trip, in which the sender still waits for an ACK. Without timestamps less is seen there; the verdict of
+//! [`super`] states that.
 
-use crate::acks::ack_path_delay;
-use crate::record::{Acks, DelayBin, DelaySeries, Limit, LimitPeriod};
+pub use super::queues::PathDelays;
+use super::queues::{Evidence, Queues};
+use crate::record::{Acks, Limit, LimitPeriod};
 use crate::time_series::{
     TimeSeries,
     bin::Bin,
@@ -51,11 +55,6 @@ use crate::time_series::{
 };
 use std::ops::Range;
 
-/// Excess of the round trip over its least that shows a standing queue: this part of it, and this time.
-const QUEUE_PART_MIN: f64 = 0.05;
-const QUEUE_MIN_NS: f64 = 500e3;
-/// Least delay of the ACK path that counts: timestamps have a resolution of a millisecond.
-const ACK_DELAY_MIN_NS: f64 = 3e6;
 /// A window that was cut after a loss is below this part of its former size. CUBIC cuts to 0.7, the gentlest cut in
 /// use.
 const CUT_RATIO: f64 = 0.85;
@@ -97,31 +96,31 @@ impl Windows {
     }
 }
 
-/// One-way delays between a capture at the sender and one at the receiver.
+/// Where a direction was captured.
 #[derive(Debug, Clone, Copy)]
-pub struct PathDelays<'a> {
-    /// Delays of data, from the sender to the receiver.
-    pub data: &'a DelaySeries,
-    /// Delays of ACKs.
-    pub acks: &'a DelaySeries,
-    /// Clock of the delays less the clock of the sender's capture, ns.
-    pub clock_ahead_ns: i64,
+pub enum CapturePoints<'a> {
+    /// So near to the sender that everything in flight is seen, or at an unknown position.
+    NearSender,
+    /// In the middle of the path or near the receiver.
+    FarFromSender,
+    /// Near the sender, and also near the receiver.
+    BothEnds(&'a PathDelays<'a>),
 }
 
 /// Returns the limiting factors of `series` from its first data to its last, in order and without gaps; empty for fewer
 /// than ten segments, and at most some hundreds. `handshake_ns` is the round trip of the handshake, if it was seen.
-/// `windows` tells how to interpret the windows of the series. `delays` replace the round trip as evidence of a queue.
+/// `windows` tells how to interpret the windows of the series.
 #[must_use]
 pub fn classify(
     series: &TimeSeries,
     windows: Windows,
     handshake_ns: Option<u64>,
-    delays: Option<&PathDelays<'_>>,
+    capture_points: CapturePoints<'_>,
 ) -> Vec<LimitPeriod> {
     let segments: u64 = sum_bins(&series.bins, |bin| u64::from(bin.data_segments));
     match RttWindows::of(series, handshake_ns) {
         Some(rtt_windows) if segments >= SEGMENTS_MIN => {
-            detect_spans(&rtt_windows, windows, delays)
+            detect_spans(&rtt_windows, windows, capture_points)
                 .into_iter()
                 .map(|span| LimitPeriod {
                     limit: span.kind,
@@ -137,9 +136,9 @@ pub fn classify(
 fn detect_spans(
     rtt_windows: &RttWindows<'_>,
     windows: Windows,
-    delays: Option<&PathDelays<'_>>,
+    capture_points: CapturePoints<'_>,
 ) -> Vec<Span> {
-    let evidence = BinEvidence::of(rtt_windows, windows, delays);
+    let evidence = BinEvidence::of(rtt_windows, windows, capture_points);
     let closed_windows = closed_bins(rtt_windows.bins(), windows);
     let (mut spans, mut classifier) = (Vec::new(), LimitClassifier::default());
     let mut from = rtt_windows.active_bins().start;
@@ -155,11 +154,12 @@ fn detect_spans(
             &mut classifier,
         ));
         from = gap.end;
+        let kind = match ends_with_retransmission(rtt_windows.bins(), &gap) {
+            true => Limit::CongestionWindow,
+            false => Limit::Application,
+        };
         classifier.record_pause(rtt_windows.bins_to_ns(gap.len() as f64));
-        spans.push(Span {
-            kind: Limit::Application,
-            bins: gap,
-        });
+        spans.push(Span { kind, bins: gap });
     }
     spans.extend(classify_active(
         rtt_windows,
@@ -184,110 +184,59 @@ struct BinEvidence<'a> {
     silent: Vec<bool>,
     /// The receiver holds data that its application has not read.
     unread: Vec<bool>,
-    /// Delay of the bin's ACKs above that of the fastest ACK, ns.
-    ack_excess: Option<Vec<Option<f64>>>,
-    delays: Option<&'a PathDelays<'a>>,
+    queues: Queues<'a>,
+    /// Whether the data in flight and full windows are those that the sender knew, by the ACKs that it echoed.
+    by_echoes: bool,
 }
 
 impl<'a> BinEvidence<'a> {
     fn of(
         rtt_windows: &RttWindows<'_>,
         windows: Windows,
-        delays: Option<&'a PathDelays<'a>>,
+        capture_points: CapturePoints<'a>,
     ) -> Self {
+        let (is_far, delays) = match capture_points {
+            CapturePoints::NearSender => (false, None),
+            CapturePoints::FarFromSender => (true, None),
+            CapturePoints::BothEnds(delays) => (false, Some(delays)),
+        };
+        let mut silent = silent_bins(rtt_windows.bins(), windows);
+        if is_far {
+            let wait = (rtt_windows.path_rtt - rtt_windows.tap_rtt).max(0.0);
+            shorten_runs(&mut silent, wait.ceil() as usize);
+        }
         Self {
-            silent: silent_bins(rtt_windows.bins(), windows),
+            silent,
             unread: match windows {
                 Windows::Scaled => unread_bins(rtt_windows),
                 Windows::Unknown => vec![false; rtt_windows.bins().len()],
             },
-            ack_excess: ack_path_delay::excess_ns(
-                rtt_windows.bins(),
-                rtt_windows.bins_to_ns(1.0) as u64,
-            ),
-            delays,
+            queues: Queues::of(rtt_windows, is_far, delays),
+            by_echoes: is_far && rtt_windows.sender_rtt > 0.0,
         }
     }
 
-    /// Returns the evidence of a queue in the bins `range`.
-    fn queue_evidence(&self, rtt_windows: &RttWindows<'_>, range: &Range<usize>) -> QueueEvidence {
-        match self.delays {
-            Some(delays) => delays.queue_evidence(
-                rtt_windows.bin_start_ns(range.start),
-                rtt_windows.bin_start_ns(range.end),
-            ),
-            None => self.queue_by_acks(rtt_windows, range),
+    fn window_full(&self, bin: &Bin) -> u32 {
+        match self.by_echoes {
+            true => bin.sender.window_full,
+            false => bin.window_full,
         }
     }
 
-    fn queue_by_acks(&self, rtt_windows: &RttWindows<'_>, range: &Range<usize>) -> QueueEvidence {
-        let bins = &rtt_windows.bins()[range.clone()];
-        let above = |ns: u64| ns as f64 - rtt_windows.bins_to_ns(rtt_windows.tap_rtt);
-        let rtt = bins.iter().map(|bin| bin.rtt_min_ns).filter(|rtt| *rtt > 0);
-        let age = bins.iter().map(|bin| u64::from(bin.unacked_age_min_us));
-        let age = age.filter(|age| *age > 0).min();
-        let acks = self.ack_excess.as_deref();
-        let acks = acks.map(|over| over[range.clone()].iter().flatten());
-        QueueEvidence {
-            excess_min: age.map(|age| above(age * 1_000)),
-            rtt_excess: rtt.min().map_or(0.0, above),
-            ack_delay: acks.and_then(|over| over.copied().reduce(f64::min)),
-            ack_delay_min: ACK_DELAY_MIN_NS,
+    fn in_flight(&self, bin: &Bin) -> u64 {
+        match self.by_echoes {
+            true => bin.sender.in_flight_max.into(),
+            false => bin.in_flight_max,
         }
     }
-}
 
-/// Evidence of a queue in one step, ns.
-struct QueueEvidence {
-    /// Delay that a queue added to every round trip; `None` without a sample.
-    excess_min: Option<f64>,
-    /// Excess of the fastest round trip over the least.
-    rtt_excess: f64,
-    /// Delay of every ACK above that of the fastest.
-    ack_delay: Option<f64>,
-    /// Least `ack_delay` that exceeds the measurement error.
-    ack_delay_min: f64,
-}
-
-impl QueueEvidence {
-    fn exceeds_threshold(&self, tap_rtt: f64) -> bool {
-        let least = (QUEUE_PART_MIN * tap_rtt).max(QUEUE_MIN_NS);
-        self.excess_min.is_some_and(|excess| excess > least)
-    }
-
-    fn is_ack_queue(&self) -> bool {
-        let half = self.rtt_excess / 2.0;
-        self.ack_delay
-            .is_some_and(|acks| acks >= half.max(self.ack_delay_min))
-    }
-}
-
-impl PathDelays<'_> {
-    /// Returns the queues of data and of ACKs from `from_ns` to `to_ns`, by the clock of the sender's capture.
-    fn queue_evidence(&self, from_ns: u64, to_ns: u64) -> QueueEvidence {
-        let [from, to] = [from_ns, to_ns].map(|at| at.saturating_add_signed(self.clock_ahead_ns));
-        let [data, acks] = [self.data, self.acks].map(|series| excess_delay(series, from, to));
-        let both = data.unwrap_or(0.0) + acks.unwrap_or(0.0);
-        QueueEvidence {
-            excess_min: data.or(acks).map(|_| both),
-            rtt_excess: both,
-            ack_delay: acks,
-            ack_delay_min: QUEUE_MIN_NS,
+    /// Returns the least round trip of which queues are measured, bins.
+    fn least_rtt(&self, rtt_windows: &RttWindows<'_>) -> f64 {
+        match self.by_echoes {
+            true => rtt_windows.tap_rtt + rtt_windows.sender_rtt,
+            false => rtt_windows.tap_rtt,
         }
     }
-}
-
-/// Returns the least delay between two times above the least of `series`, ns; `None` without a packet.
-fn excess_delay(series: &DelaySeries, from_ns: u64, to_ns: u64) -> Option<f64> {
-    let width = series.width_ns.max(1);
-    let index = |at: u64| usize::try_from(at.saturating_sub(series.from_ns) / width);
-    let bin = |at: u64| index(at).map_or(series.bins.len(), |at| at.min(series.bins.len()));
-    let least = |bins: &[DelayBin]| {
-        let some = bins.iter().filter(|bin| bin.count > 0);
-        some.map(|bin| bin.min_ns).min()
-    };
-    let during = least(&series.bins[bin(from_ns)..bin(to_ns.saturating_add(width - 1))])?;
-    Some(during.saturating_sub(least(&series.bins)?) as f64)
 }
 
 fn same_kind(one: &Span, next: &Span) -> bool {
@@ -365,8 +314,9 @@ struct Step {
     silent: f64,
     /// Whether the receiver held unread data all the time.
     unread: bool,
-    queue: QueueEvidence,
-    tap_rtt: f64,
+    queue: Evidence,
+    /// Least round trip, ns.
+    rtt: f64,
 }
 
 fn split_into_steps(
@@ -397,14 +347,18 @@ impl Step {
             segments,
             short: sum_bins(bins, |bin| u64::from(bin.short_segments)),
             retransmitted: sum_bins(bins, |bin| bin.retransmitted_bytes),
-            window_full: sum_bins(bins, |bin| u64::from(bin.window_full)),
-            in_flight: bins.iter().map(|bin| bin.in_flight_max).max().unwrap_or(0),
+            window_full: sum_bins(bins, |bin| u64::from(evidence.window_full(bin))),
+            in_flight: bins
+                .iter()
+                .map(|bin| evidence.in_flight(bin))
+                .max()
+                .unwrap_or(0),
             segment_bytes: sum_bins(bins, |bin| bin.data_bytes) / segments.max(1),
             nanos: rtt_windows.bins_to_ns(bins.len() as f64),
             silent: silent.count() as f64 / bins.len() as f64,
             unread: evidence.unread[range.clone()].iter().all(|unread| *unread),
-            queue: evidence.queue_evidence(rtt_windows, &range),
-            tap_rtt: rtt_windows.bins_to_ns(rtt_windows.tap_rtt),
+            queue: evidence.queues.evidence(rtt_windows, &range),
+            rtt: rtt_windows.bins_to_ns(evidence.least_rtt(rtt_windows)),
             bins: range,
         }
     }
@@ -415,7 +369,7 @@ impl Step {
     }
 
     fn has_standing_queue(&self) -> bool {
-        self.queue.exceeds_threshold(self.tap_rtt)
+        self.queue.shows_queue(self.rtt)
     }
 }
 
@@ -508,6 +462,22 @@ fn silent_bins(bins: &[Bin], windows: Windows) -> Vec<bool> {
             bin.data_bytes == 0 && all_acked && !closed
         })
         .collect()
+}
+
+/// Returns whether the first data after a silence was sent before. Then the sender waited for a timeout: the ACKs were
+/// lost behind the capture point.
+fn ends_with_retransmission(bins: &[Bin], silence: &Range<usize>) -> bool {
+    let first = bins[silence.end..].iter().find(|bin| bin.data_bytes > 0);
+    first.is_some_and(|bin| bin.retransmitted_bytes == bin.data_bytes)
+}
+
+/// Clears the first `count` bins of each run.
+fn shorten_runs(flags: &mut [bool], count: usize) {
+    let mut length = 0;
+    for flag in flags {
+        length = if *flag { length + 1 } else { 0 };
+        *flag = length > count;
+    }
 }
 
 /// Returns whether the receiver held unread data for more than half of the time of `series`.

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Verdict: the limiting factors of a direction in a sentence, with its certainty.
 
+mod baseline;
 mod capture_position;
 pub mod joint_verdict;
 pub mod limits;
 pub mod phases;
+mod queues;
 
-use crate::record::{Direction, Flow, Limit, LimitPeriod, Phase, PhaseKind};
-use limits::Windows;
+use crate::record::{CaptureLocation, Direction, Flow, Limit, LimitPeriod, Phase, PhaseKind};
+use limits::{CapturePoints, Windows};
 
 /// Least share of the time that the verdict mentions.
 const SHARE_MIN: f64 = 0.05;
@@ -31,20 +33,23 @@ pub fn assess(flow: &mut Flow) {
 pub fn assess_direction(direction: &mut Direction, handshake_ns: Option<u64>) {
     direction.phases = phases::detect(&direction.time_series, handshake_ns);
     let windows = Windows::of(&direction.acks);
-    direction.limits = limits::classify(&direction.time_series, windows, handshake_ns, None);
+    let capture_points = match direction.tap_position.location {
+        CaptureLocation::Middle | CaptureLocation::NearReceiver => CapturePoints::FarFromSender,
+        CaptureLocation::NearSender | CaptureLocation::Unknown => CapturePoints::NearSender,
+    };
+    let series = &direction.time_series;
+    direction.limits = limits::classify(series, windows, handshake_ns, capture_points);
     direction.verdict = verdict_text(direction);
 }
 
 /// Returns the verdict on `direction`, whose phases, limits and capture position are known; empty without data.
-#[must_use]
-pub fn verdict_text(direction: &Direction) -> String {
+fn verdict_text(direction: &Direction) -> String {
     let position = &direction.tap_position;
-    let prefix = capture_position::verdict_prefix(position.location);
-    format_verdict(
-        direction,
-        prefix,
-        &capture_position::verdict_caveat(position),
-    )
+    let bins = &direction.time_series.bins;
+    let shows_sender = bins.iter().any(|bin| bin.sender.rtt_min_us > 0);
+    let prefix = capture_position::verdict_prefix(position.location, shows_sender);
+    let caveat = capture_position::verdict_caveat(position, shows_sender);
+    format_verdict(direction, prefix, &caveat)
 }
 
 /// Returns the verdict on `direction`, captured near its sender, whose limits were classified with the delays of a
@@ -157,13 +162,11 @@ fn describe_evidence(direction: &Direction, limit: Limit) -> String {
             }
         }
         Limit::CongestionWindow => {
-            let data = &direction.data;
-            let count = data.fast_retransmissions + data.timeout_retransmissions;
-            format!(" ({count} retransmissions)")
+            format!(" ({} retransmissions)", direction.data.retransmissions)
         }
-        Limit::BottleneckBandwidth => {
-            phase.map_or_else(String::new, |phase| format!(" at {}", rate(phase.data_bps)))
-        }
+        Limit::BottleneckBandwidth => phase.map_or_else(String::new, |phase| {
+            format!(" at {}", rate(carried_bps(phase)))
+        }),
         Limit::AckStream => phase.map_or_else(String::new, |phase| {
             let (acks, packets) = (phase.acks_per_s, phase.packets_per_ack);
             format!(", {acks:.0} ACKs/s for {packets:.1} packets each")
@@ -178,6 +181,14 @@ fn longest_active_phase(direction: &Direction) -> Option<&Phase> {
         .iter()
         .filter(|phase| phase.kind != PhaseKind::Idle);
     active.max_by_key(|phase| phase.duration_ns())
+}
+
+/// Returns the rate that the path carried. The data that a sender's capture shows may wait in the sender's queue.
+fn carried_bps(phase: &Phase) -> f64 {
+    match phase.acked_bps > 0.0 {
+        true => phase.acked_bps,
+        false => phase.data_bps,
+    }
 }
 
 fn percent(share: f64) -> String {

@@ -37,8 +37,8 @@ pub(crate) struct SimulatedCapture {
 struct FlowState {
     /// Number of the next new packet.
     next: u64,
-    /// Time when each packet was last sent.
-    sent: Vec<Time>,
+    /// Time when each packet was last sent, and its TSecr.
+    sent: Vec<(Time, u32)>,
     /// `Last.ACK.sent` in packets, and `TS.Recent` (RFC 7323 §4.3).
     acked: u64,
     recent: u32,
@@ -223,9 +223,9 @@ impl Observer for SimulatedCapture {
         let state = self.flow_state(flow);
         state.next = state.next.max(end);
         let next = state.next;
-        state.sent.resize(next as usize, now);
-        state.sent[first as usize..end as usize].fill(now);
         let (tsval, tsecr) = (tsval_at(CLIENT_TS, now), state.echo);
+        state.sent.resize(next as usize, (now, tsecr));
+        state.sent[first as usize..end as usize].fill((now, tsecr));
         let packets_per_segment = if self.format.super_packets { count } else { 1 };
         let mut packet = first;
         while packet < end {
@@ -238,9 +238,8 @@ impl Observer for SimulatedCapture {
     fn arrived(&mut self, flow: usize, first: u64, train: &Departure) {
         for index in 0..train.count {
             let packet = first + u64::from(index);
-            let state = &self.flows[flow];
-            let tsval = tsval_at(CLIENT_TS, state.sent[packet as usize]);
-            let segment = self.data(train.at(index), packet, 1, tsval, state.echo);
+            let (sent, tsecr) = self.flows[flow].sent[packet as usize];
+            let segment = self.data(train.at(index), packet, 1, tsval_at(CLIENT_TS, sent), tsecr);
             self.capture(RECEIVER, flow, segment);
         }
     }
@@ -248,7 +247,7 @@ impl Observer for SimulatedCapture {
     fn acknowledged(&mut self, flow: usize, ack: &Ack) {
         let state = self.flow_state(flow);
         if ack.una > state.acked {
-            state.recent = tsval_at(CLIENT_TS, state.sent[state.acked as usize]);
+            state.recent = tsval_at(CLIENT_TS, state.sent[state.acked as usize].0);
             state.acked = ack.una;
         }
         let recent = state.recent;

@@ -4,7 +4,7 @@
 use crate::simulated_capture::SimulatedCapture;
 use longhaul_flow::{
     bin::Bin,
-    limits::{self, PathDelays, Windows},
+    limits::{self, CapturePoints, PathDelays, Windows},
     phases,
     record::{DelayBin, DelaySeries, Direction, Flow},
     segment::{NO_SCALE, Segment},
@@ -144,7 +144,12 @@ proptest! {
             prop_assert!(rates.iter().all(|rate| rate.is_finite()), "{:?}", phase);
         }
         let delays = PathDelays { data: &delays.0, acks: &delays.1, clock_ahead_ns: ahead };
-        let limits = limits::classify(&time_series, windows, handshake, known.then_some(&delays));
+        let capture_points = match (known, ahead % 2) {
+            (true, _) => CapturePoints::BothEnds(&delays),
+            (false, 0) => CapturePoints::NearSender,
+            (false, _) => CapturePoints::FarFromSender,
+        };
+        let limits = limits::classify(&time_series, windows, handshake, capture_points);
         for pair in limits.windows(2) {
             prop_assert_eq!(pair[0].to_ns, pair[1].from_ns);
             prop_assert_ne!(pair[0].limit, pair[1].limit);

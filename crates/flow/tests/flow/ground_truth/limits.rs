@@ -269,16 +269,16 @@ fn verdict_states_tap_position_and_caveats() {
             CaptureLocation::Middle,
             40,
             60,
-            "Captured in the middle of the path: probably ",
-            "40 % of the round trip",
+            "Captured in the middle of the path: limited",
+            "the ACKs that its packets echo",
         ),
         (
             &far,
             CaptureLocation::NearReceiver,
             100,
             0,
-            "Captured near the receiver: perhaps ",
-            "cannot be distinguished",
+            "Captured near the receiver: limited",
+            "the ACKs that its packets echo",
         ),
     ] {
         let position = seen.tap_position;

@@ -7,6 +7,7 @@ mod any_input;
 mod counts;
 mod limits;
 mod phases;
+mod positions;
 mod reference;
 mod simulated_flow;
 mod two_point;

@@ -2,7 +2,7 @@
 //! Reference time series: computed from segments in the simplest way, with unbounded memory.
 
 use longhaul_flow::{
-    ack_path_delay::AckPathDelay, bin::Bin, segment::Segment, time_series::TimeSeries,
+    ack_path_delay::PathDelay, bin::Bin, segment::Segment, time_series::TimeSeries,
 };
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ struct Reference {
     next: u64,
     una: u64,
     window: Option<u64>,
-    path_delay: AckPathDelay,
+    path_delay: PathDelay,
     /// Send time of the segment that ends at each number; `None` if it was retransmitted.
     unacked: BTreeMap<u64, Option<u64>>,
 }
@@ -75,7 +75,7 @@ impl Reference {
         let window = u64::from(segment.window) << 14;
         self.window = Some(window);
         let rtt = sent.filter(|_| newly > 0).map(|sent| segment.at_ns - sent);
-        let mut bin = Bin {
+        Bin {
             acked_bytes: newly,
             acks: 1,
             advancing_acks: u32::from(newly > 0),
@@ -87,9 +87,8 @@ impl Reference {
             rtt_sum_ns: rtt.unwrap_or(0),
             rtt_samples: u32::from(rtt.is_some()),
             window_min: Some(window),
+            ack_path_delay_ns: Some(self.path_delay.delay_ns(segment)),
             ..Bin::default()
-        };
-        self.path_delay.record(segment, &mut bin);
-        bin
+        }
     }
 }

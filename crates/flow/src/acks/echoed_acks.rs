@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The ACK that a sender had received last when it sent a packet, by the packet's TSecr (RFC 7323 §4.3).
+//!
+//! A capture far from the sender sees data and ACKs at other times than the sender. The echo joins them again: it names
+//! the ACK, and so the data in flight and the window that the sender knew, wherever the capture point is. The time from
+//! that ACK to the packet is the round trip between the capture point and the sender.
+
+use crate::memory_budget::{MemoryBudget, capacity_bytes};
+use crate::round_trips::timestamps::is_newer;
+use std::collections::VecDeque;
+
+/// The last ACK with its TSval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct EchoedAck {
+    pub(crate) tsval: u32,
+    /// Time when it passed the capture point, ns.
+    pub(crate) at_ns: u64,
+    /// Cumulative ACK number.
+    pub(crate) ack: u64,
+    /// End of the advertised window; 0 if it is unknown.
+    pub(crate) window_end: u64,
+}
+
+/// ACKs that a packet may still echo, by TSval.
+#[derive(Debug, Default)]
+pub(crate) struct EchoedAcks(VecDeque<EchoedAck>);
+
+impl EchoedAcks {
+    /// Records an ACK. Of those with the same TSval the last one stays. If too many are pending, the oldest is dropped.
+    #[inline]
+    pub(crate) fn record(&mut self, ack: EchoedAck, budget: &mut MemoryBudget) {
+        match self.0.back_mut() {
+            Some(last) if last.tsval == ack.tsval => *last = ack,
+            Some(last) if !is_newer(ack.tsval, last.tsval) => {}
+            _ => self.push(ack, budget),
+        }
+    }
+
+    fn push(&mut self, ack: EchoedAck, budget: &mut MemoryBudget) {
+        if !budget.ensure_room(&mut self.0, budget.settings.timestamps_max) {
+            self.0.pop_front();
+        }
+        if self.0.len() < self.0.capacity() {
+            self.0.push_back(ack);
+        }
+    }
+
+    /// Returns the last ACK that the sender of a packet with `tsecr` had received. Older ones are forgotten.
+    #[inline]
+    pub(crate) fn take(&mut self, tsecr: u32) -> Option<EchoedAck> {
+        while self
+            .0
+            .get(1)
+            .is_some_and(|next| !is_newer(next.tsval, tsecr))
+        {
+            self.0.pop_front();
+        }
+        let first = self.0.front()?;
+        (!is_newer(first.tsval, tsecr)).then_some(*first)
+    }
+
+    /// Forgets all ACKs, after a break of the sequence numbers.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Returns the memory of the table, bytes.
+    pub(crate) fn table_bytes(&self) -> usize {
+        capacity_bytes(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Settings;
+
+    fn ack(tsval: u32, ack: u64) -> EchoedAck {
+        EchoedAck {
+            tsval,
+            at_ns: ack * 10,
+            ack,
+            window_end: ack + 100,
+        }
+    }
+
+    fn echoed(acks: &[EchoedAck], most: usize) -> EchoedAcks {
+        let settings = Settings {
+            timestamps_max: most,
+            ..Settings::default()
+        };
+        let (mut echoed, mut budget) = (EchoedAcks::default(), MemoryBudget::new(settings));
+        acks.iter().for_each(|ack| echoed.record(*ack, &mut budget));
+        echoed
+    }
+
+    #[test]
+    fn returns_the_last_ack_with_the_echoed_timestamp() {
+        let mut acks = echoed(&[ack(7, 1), ack(7, 2), ack(9, 3)], 8);
+        assert_eq!(acks.take(6), None);
+        assert_eq!(acks.take(7), Some(ack(7, 2)));
+        assert_eq!(acks.take(7), Some(ack(7, 2)));
+        assert_eq!(acks.take(9), Some(ack(9, 3)));
+        assert_eq!(acks.take(7), None, "forgotten");
+    }
+
+    /// Data of the other direction that repeats an ACK has newer timestamps, which are not recorded.
+    #[test]
+    fn an_unknown_timestamp_names_the_ack_before_it() {
+        let mut acks = echoed(&[ack(u32::MAX, 1), ack(3, 2)], 8);
+        assert_eq!(acks.take(1), Some(ack(u32::MAX, 1)));
+        assert_eq!(acks.take(4), Some(ack(3, 2)));
+    }
+
+    #[test]
+    fn forgets_the_oldest_beyond_its_bound() {
+        let mut acks = echoed(&[ack(1, 1), ack(2, 2), ack(3, 3)], 2);
+        assert_eq!(acks.take(1), None);
+        assert_eq!(acks.take(2), Some(ack(2, 2)));
+    }
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Baseline of the round trip: its least value on the present path, and the noise of that value.
+//!
+//! Jitter and a longer path lengthen the round trip as a queue does. The least round trip of successive steps differs at
+//! random with jitter, and hardly with a queue. And a path that becomes longer does so at once and for good, while the
+//! flow becomes no faster. A queue grows when a flow has reached the path's rate.
+
+use crate::time_series::change_points::median;
+
+/// Steps before and after a change of the path whose round trips must be alike.
+const FLAT_STEPS: usize = 8;
+/// Number of them that need not be.
+const OUTLIERS: usize = 2;
+/// Part of the change by which they may differ.
+const FLAT_PART: f64 = 0.25;
+/// Part of the steps on the longer path that must show it: a step in which everything was acknowledged does not.
+const LASTING_PART: f64 = 0.9;
+/// Factor by which a flow may be faster after its path has become longer.
+const FASTER_MAX: f64 = 1.1;
+/// Least change of the path, as a factor of the noise and in nanoseconds.
+const CHANGE_NOISE: f64 = 6.0;
+const CHANGE_MIN_NS: f64 = 1e6;
+/// Median of the difference of two normal variables, as a factor of the deviation of one.
+const DIFFERENCE_MEDIAN: f64 = 0.954;
+
+/// A step of a flow: the excess of its least round trip over that of the flow, and the bytes acknowledged.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StepDelay {
+    /// First bin.
+    pub(super) bin: usize,
+    /// Excess, ns.
+    pub(super) excess_ns: f64,
+    /// Bytes acknowledged.
+    pub(super) acked: f64,
+}
+
+/// Least excess on each path, and noise.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Baseline {
+    /// Standard deviation of the least round trip of a step, ns.
+    pub(super) noise_ns: f64,
+    /// First bin of each path, and its least excess, ns.
+    paths: Vec<(usize, f64)>,
+}
+
+impl Baseline {
+    /// Returns the baseline of a flow by its steps with samples, in order.
+    pub(super) fn of(steps: &[StepDelay]) -> Self {
+        let noise_ns = noise_ns(steps);
+        let changes = changes(steps, noise_ns);
+        let ends = changes.iter().copied().chain([steps.len()]);
+        let starts = [0].into_iter().chain(changes.iter().copied());
+        let paths = starts.zip(ends).filter(|(start, end)| start < end);
+        // The step of a change may be of both paths.
+        let least = |start: usize, end| {
+            let whole = &steps[start + usize::from(start > 0)..end];
+            let excess = whole.iter().map(|step| step.excess_ns);
+            (steps[start].bin, excess.fold(f64::INFINITY, f64::min))
+        };
+        Self {
+            noise_ns,
+            paths: paths.map(|(start, end)| least(start, end)).collect(),
+        }
+    }
+
+    /// Returns the least excess on the path of `bin`, ns.
+    pub(super) fn least_ns(&self, bin: usize) -> f64 {
+        let after = self.paths.partition_point(|(first, _)| *first <= bin);
+        let path = self.paths.get(after.saturating_sub(1));
+        path.map_or(0.0, |(_, least)| *least)
+    }
+}
+
+fn noise_ns(steps: &[StepDelay]) -> f64 {
+    let differences = steps
+        .windows(2)
+        .map(|pair| (pair[1].excess_ns - pair[0].excess_ns).abs());
+    match differences.len() < FLAT_STEPS {
+        true => 0.0,
+        false => median(differences) / DIFFERENCE_MEDIAN,
+    }
+}
+
+/// Returns the first step of each new path.
+fn changes(steps: &[StepDelay], noise_ns: f64) -> Vec<usize> {
+    let mut changes = Vec::new();
+    let mut from = 0;
+    let mut step = FLAT_STEPS;
+    while step + FLAT_STEPS < steps.len() {
+        if step >= from + FLAT_STEPS && is_change(&steps[from..], step - from, noise_ns) {
+            changes.push(step);
+            from = step;
+        }
+        step += 1;
+    }
+    changes
+}
+
+/// Returns whether the path changed before `step`; the step itself may be of both paths.
+fn is_change(steps: &[StepDelay], step: usize, noise_ns: f64) -> bool {
+    let before = &steps[step - FLAT_STEPS..step];
+    let after = &steps[step + 1..(step + 1 + FLAT_STEPS).min(steps.len())];
+    let excess = |steps: &[StepDelay]| median(steps.iter().map(|step| step.excess_ns));
+    let change = excess(after) - excess(before);
+    let middle = f64::midpoint(excess(after), excess(before));
+    let tolerance = (FLAT_PART * change.abs()).max(3.0 * noise_ns);
+    let is_large = change.abs() > (CHANGE_NOISE * noise_ns).max(CHANGE_MIN_NS);
+    let is_last_before = (steps[step].excess_ns - excess(before)).abs() > tolerance;
+    let longer = match change > 0.0 {
+        true => &steps[step + 1..],
+        false => &steps[..step],
+    };
+    let above = longer.iter().filter(|step| step.excess_ns > middle);
+    let lasts = above.count() as f64 >= LASTING_PART * longer.len() as f64;
+    is_large
+        && is_last_before
+        && lasts
+        && is_flat(before, tolerance)
+        && is_flat(after, tolerance)
+        && keeps_rate(before, after, change)
+}
+
+/// Returns whether all steps but [`OUTLIERS`] differ by at most `tolerance`.
+fn is_flat(steps: &[StepDelay], tolerance: f64) -> bool {
+    let mut excess: Vec<f64> = steps.iter().map(|step| step.excess_ns).collect();
+    excess.sort_by(f64::total_cmp);
+    let alike = excess.len().saturating_sub(OUTLIERS).max(1);
+    excess
+        .windows(alike)
+        .any(|steps| steps[alike - 1] - steps[0] <= tolerance)
+}
+
+/// Returns whether a flow was not faster on the longer of two paths. The two steps next to the change count, because a
+/// flow in slow start is far slower some steps before.
+fn keeps_rate(before: &[StepDelay], after: &[StepDelay], change: f64) -> bool {
+    let rate = |steps: &[StepDelay]| steps.iter().map(|step| step.acked).sum::<f64>();
+    let [before, after] = [
+        rate(before),
+        rate(after) * FLAT_STEPS as f64 / after.len() as f64,
+    ];
+    match change > 0.0 {
+        true => after <= FASTER_MAX * before,
+        false => before <= FASTER_MAX * after,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(excess_ms: impl Fn(usize) -> f64, acked: impl Fn(usize) -> f64) -> Vec<StepDelay> {
+        let step = |n| StepDelay {
+            bin: 4 * n,
+            excess_ns: excess_ms(n) * 1e6,
+            acked: acked(n),
+        };
+        (0..100).map(step).collect()
+    }
+
+    #[test]
+    fn a_longer_path_is_no_queue() {
+        for (low, high) in [(0.0, 18.0), (18.0, 0.0)] {
+            let delay = |n| if n < 40 { low } else { high };
+            let baseline = Baseline::of(&steps(delay, |_| 1e5));
+            assert_eq!(baseline.least_ns(4 * 39), low * 1e6);
+            assert_eq!(baseline.least_ns(4 * 99), high * 1e6);
+        }
+    }
+
+    /// The rate doubles until the queue stands.
+    #[test]
+    fn a_queue_is_no_longer_path() {
+        let delay = |n| if n < 12 { 0.0 } else { 18.0 };
+        let rate = |n: usize| 1e4 * 2f64.powi(n.min(12) as i32);
+        assert_eq!(Baseline::of(&steps(delay, rate)).least_ns(4 * 50), 0.0);
+        let saw_tooth = |n| 5.0 + (n % 20) as f64;
+        let baseline = Baseline::of(&steps(saw_tooth, |_| 1e5));
+        assert_eq!(baseline.least_ns(0), 5e6);
+        assert_eq!(baseline.paths.len(), 1);
+        let passing = |n| if (40..70).contains(&n) { 18.0 } else { 0.0 };
+        let baseline = Baseline::of(&steps(passing, |_| 1e5));
+        assert_eq!(baseline.least_ns(4 * 50), 0.0, "another flow's queue");
+    }
+
+    #[test]
+    fn jitter_is_noise_and_a_queue_is_not() {
+        let jitter = |n: usize| [3.0, 7.0, 0.0, 5.0, 9.0, 2.0][n * 5 % 6];
+        let noise = Baseline::of(&steps(jitter, |_| 1e5)).noise_ns;
+        assert!(noise > 2e6, "{noise}");
+        let growing = |n| (n % 50) as f64;
+        let noise = Baseline::of(&steps(growing, |_| 1e5)).noise_ns;
+        assert!(noise < 1.1e6, "{noise}");
+        assert_eq!(Baseline::of(&[]), Baseline::default());
+    }
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Evidence of standing queues: how much longer than the least every round trip of a step was, and on which path.
+//!
+//! The round trip of a capture point has two parts. To the receiver and back, the age of the first unacknowledged byte
+//! shows the queue ([`Bin::unacked_age_min_us`]). To the sender and back, the time from an ACK to the first data that
+//! echoes it does ([`SenderView::rtt_min_us`](crate::time_series::sender_view::SenderView)). Beside an end, one part is
+//! next to nothing.
+
+use super::baseline::{Baseline, StepDelay};
+use crate::acks::ack_path_delay;
+use crate::record::{DelayBin, DelaySeries};
+use crate::time_series::{bin::Bin, rtt_windows::RttWindows};
+use std::ops::Range;
+
+/// Excess of the round trip over its least that shows a standing queue: this part of it, and this time.
+const QUEUE_PART_MIN: f64 = 0.05;
+const QUEUE_MIN_NS: f64 = 500e3;
+/// Excess that shows one where the round trip to the sender is measured by timestamps, which have a resolution of a
+/// millisecond.
+const ECHOED_QUEUE_MIN_NS: f64 = 1.5e6;
+/// The same as a factor of the noise of a step's least round trip: the least of the flow is some deviations below that
+/// of most steps.
+const QUEUE_NOISE: f64 = 4.0;
+/// Least delay of the ACK path that counts, as timestamps have a resolution of a millisecond.
+const ACK_DELAY_MIN_NS: f64 = 3e6;
+
+/// One-way delays between a capture at the sender and one at the receiver.
+#[derive(Debug, Clone, Copy)]
+pub struct PathDelays<'a> {
+    /// Delays of data, from the sender to the receiver.
+    pub data: &'a DelaySeries,
+    /// Delays of ACKs.
+    pub acks: &'a DelaySeries,
+    /// Clock of the delays less the clock of the sender's capture, ns.
+    pub clock_ahead_ns: i64,
+}
+
+/// Evidence of queues in each bin of a series.
+pub(super) struct Queues<'a> {
+    /// Delay of the bin's ACKs from the receiver to the capture point above that of the fastest ACK, ns.
+    ack_excess: Option<Vec<Option<f64>>>,
+    /// The same of the data from the sender to the capture point.
+    data_excess: Option<Vec<Option<f64>>>,
+    /// Whether the capture point is far from the sender, so that its round trip to the sender counts.
+    is_far: bool,
+    delays: Option<&'a PathDelays<'a>>,
+    baseline: Baseline,
+}
+
+impl<'a> Queues<'a> {
+    pub(super) fn of(
+        rtt_windows: &RttWindows<'_>,
+        is_far: bool,
+        delays: Option<&'a PathDelays<'a>>,
+    ) -> Self {
+        let width_ns = rtt_windows.bins_to_ns(1.0) as u64;
+        let excess = |delay: fn(&Bin) -> Option<f64>| {
+            let delays: Vec<_> = rtt_windows.bins().iter().map(delay).collect();
+            ack_path_delay::excess_ns(&delays, width_ns)
+        };
+        let mut queues = Self {
+            ack_excess: excess(|bin| bin.ack_path_delay_ns.map(|ns| ns as f64)),
+            data_excess: excess(|bin| bin.sender.data_path_delay_us.map(|us| f64::from(us) * 1e3)),
+            is_far,
+            delays,
+            baseline: Baseline::default(),
+        };
+        queues.baseline = queues.baseline_of(rtt_windows);
+        queues
+    }
+
+    fn baseline_of(&self, rtt_windows: &RttWindows<'_>) -> Baseline {
+        let steps = rtt_windows.steps().filter_map(|bins| {
+            Some(StepDelay {
+                bin: bins.start,
+                excess_ns: self.above_least(rtt_windows, &bins).excess_min?.max(0.0),
+                acked: rtt_windows.acked_in(bins.start as f64..bins.end as f64),
+            })
+        });
+        Baseline::of(&steps.collect::<Vec<_>>())
+    }
+
+    /// Returns the evidence of a queue in the bins `range`.
+    pub(super) fn evidence(&self, rtt_windows: &RttWindows<'_>, range: &Range<usize>) -> Evidence {
+        let above_least = self.above_least(rtt_windows, range);
+        let base = self.baseline.least_ns(range.start);
+        let noise = QUEUE_NOISE * self.baseline.noise_ns;
+        Evidence {
+            excess_min: above_least.excess_min.map(|excess| excess - base),
+            rtt_excess: above_least.rtt_excess - base,
+            excess_threshold: above_least.excess_threshold.max(noise),
+            ..above_least
+        }
+    }
+
+    /// Returns the evidence by the excess over the flow's least round trip.
+    fn above_least(&self, rtt_windows: &RttWindows<'_>, range: &Range<usize>) -> Evidence {
+        match self.delays {
+            Some(delays) => delays.evidence(
+                rtt_windows.bin_start_ns(range.start),
+                rtt_windows.bin_start_ns(range.end),
+            ),
+            None => self.evidence_by_round_trips(rtt_windows, range),
+        }
+    }
+
+    fn evidence_by_round_trips(
+        &self,
+        rtt_windows: &RttWindows<'_>,
+        range: &Range<usize>,
+    ) -> Evidence {
+        let bins = &rtt_windows.bins()[range.clone()];
+        let to_receiver = excess_to_receiver(rtt_windows, bins);
+        let least = |excess: &Option<Vec<Option<f64>>>| {
+            let excess = excess.as_ref()?[range.clone()].iter().flatten();
+            excess.copied().reduce(f64::min)
+        };
+        let ack_delay = least(&self.ack_excess);
+        if !self.is_far {
+            return Evidence {
+                ack_delay,
+                ..to_receiver
+            };
+        }
+        let to_sender = excess_to_sender(rtt_windows, bins);
+        let sum = |a: Option<f64>| Some(a.unwrap_or(0.0).max(0.0) + to_sender?.max(0.0));
+        // What the round trip to the sender has beyond the delay of data is delay of ACKs.
+        let ack_delay_beyond = to_sender.zip(least(&self.data_excess));
+        let ack_delay_beyond = ack_delay_beyond.map(|(both, data)| (both - data).max(0.0));
+        Evidence {
+            excess_min: sum(to_receiver.excess_min),
+            rtt_excess: sum(Some(to_receiver.rtt_excess)).unwrap_or(0.0),
+            ack_delay: ack_delay_beyond.map(|beyond| beyond + ack_delay.unwrap_or(0.0)),
+            excess_threshold: rtt_windows
+                .bins_to_ns(longest_gap(bins) as f64)
+                .max(ECHOED_QUEUE_MIN_NS),
+            ..to_receiver
+        }
+    }
+}
+
+/// Returns the longest time between two packets in bins. A sender with nothing to send lets an ACK wait that long.
+fn longest_gap(bins: &[Bin]) -> usize {
+    let pauses = bins.split(|bin| bin.data_bytes > 0).map(<[Bin]>::len);
+    pauses
+        .max()
+        .map_or(0, |pause| if pause > 0 { pause + 1 } else { 0 })
+}
+
+fn excess_to_receiver(rtt_windows: &RttWindows<'_>, bins: &[Bin]) -> Evidence {
+    let above = |ns: u64| ns as f64 - rtt_windows.bins_to_ns(rtt_windows.tap_rtt);
+    let rtt = bins.iter().map(|bin| bin.rtt_min_ns).filter(|rtt| *rtt > 0);
+    let age = bins.iter().map(|bin| u64::from(bin.unacked_age_min_us));
+    let age = age.filter(|age| *age > 0).min();
+    Evidence {
+        excess_min: age.map(|age| above(age * 1_000)),
+        rtt_excess: rtt.min().map_or(0.0, above),
+        ack_delay: None,
+        ack_delay_min: ACK_DELAY_MIN_NS,
+        excess_threshold: QUEUE_MIN_NS,
+    }
+}
+
+fn excess_to_sender(rtt_windows: &RttWindows<'_>, bins: &[Bin]) -> Option<f64> {
+    let rtt = bins.iter().map(|bin| bin.sender.rtt_min_us);
+    let rtt = rtt.filter(|rtt| *rtt > 0).min()?;
+    Some(f64::from(rtt) * 1e3 - rtt_windows.bins_to_ns(rtt_windows.sender_rtt))
+}
+
+/// Evidence of a queue in one step, ns.
+#[derive(Debug)]
+pub(super) struct Evidence {
+    /// Delay that a queue added to every round trip; `None` without a sample.
+    excess_min: Option<f64>,
+    /// Excess of the fastest round trip over the least.
+    rtt_excess: f64,
+    /// Delay of every ACK above that of the fastest.
+    ack_delay: Option<f64>,
+    /// Least `ack_delay` that exceeds the measurement error.
+    ack_delay_min: f64,
+    /// Least `excess_min` that exceeds it.
+    excess_threshold: f64,
+}
+
+impl Evidence {
+    /// Returns whether a queue stood during the whole step on a path with the least round trip `path_rtt`, ns.
+    pub(super) fn shows_queue(&self, path_rtt: f64) -> bool {
+        let least = (QUEUE_PART_MIN * path_rtt).max(self.excess_threshold);
+        self.excess_min.is_some_and(|excess| excess > least)
+    }
+
+    /// Returns whether the queue is one of ACKs.
+    pub(super) fn is_ack_queue(&self) -> bool {
+        let half = self.rtt_excess / 2.0;
+        self.ack_delay
+            .is_some_and(|acks| acks >= half.max(self.ack_delay_min))
+    }
+}
+
+impl PathDelays<'_> {
+    /// Returns the queues of data and of ACKs from `from_ns` to `to_ns`, by the clock of the sender's capture.
+    fn evidence(&self, from_ns: u64, to_ns: u64) -> Evidence {
+        let [from, to] = [from_ns, to_ns].map(|at| at.saturating_add_signed(self.clock_ahead_ns));
+        let [data, acks] = [self.data, self.acks].map(|series| excess_delay(series, from, to));
+        let both = data.unwrap_or(0.0) + acks.unwrap_or(0.0);
+        Evidence {
+            excess_min: data.or(acks).map(|_| both),
+            rtt_excess: both,
+            ack_delay: acks,
+            ack_delay_min: QUEUE_MIN_NS,
+            excess_threshold: QUEUE_MIN_NS,
+        }
+    }
+}
+
+/// Returns the least delay between two times above the least of `series`, ns; `None` without a packet.
+fn excess_delay(series: &DelaySeries, from_ns: u64, to_ns: u64) -> Option<f64> {
+    let width = series.width_ns.max(1);
+    let index = |at: u64| usize::try_from(at.saturating_sub(series.from_ns) / width);
+    let bin = |at: u64| index(at).map_or(series.bins.len(), |at| at.min(series.bins.len()));
+    let least = |bins: &[DelayBin]| {
+        let some = bins.iter().filter(|bin| bin.count > 0);
+        some.map(|bin| bin.min_ns).min()
+    };
+    let during = least(&series.bins[bin(from_ns)..bin(to_ns.saturating_add(width - 1))])?;
+    Some(during.saturating_sub(least(&series.bins)?) as f64)
+}
