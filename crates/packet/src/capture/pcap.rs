@@ -199,26 +199,19 @@ impl Pcap {
         if !self.is_possible(&header) {
             return Classification::OutOfSync(DamageKind::Header);
         }
-        let needed = self.bytes_to_classify(&header, bytes, last);
+        let needed = self.bytes_to_classify(&header, bytes);
         match bytes.len() < needed && !at_end {
             true => Classification::More(needed),
             false => self.classify_record(&header, bytes, at_end, last),
         }
     }
 
-    /// Returns the number of bytes with which a record can be classified: up to the next header; at the beginning of
-    /// the file up to the one after that, for its time.
-    fn bytes_to_classify(
-        &self,
-        header: &RecordHeader,
-        bytes: &[u8],
-        last: Option<RecordTime>,
-    ) -> usize {
+    /// Returns the number of bytes with which a record can be classified: up to the next header, and if that is plausible,
+    /// up to the one after it.
+    fn bytes_to_classify(&self, header: &RecordHeader, bytes: &[u8]) -> usize {
         let end = self.record_len(header);
-        match (last, self.plausible_header(bytes, end)) {
-            (None, Some(next)) => end + self.record_len(&next) + self.header_len,
-            _ => end + self.header_len,
-        }
+        let next = self.plausible_header(bytes, end);
+        end + next.map_or(0, |next| self.record_len(&next)) + self.header_len
     }
 
     /// Classifies a record with a possible header, if no valid header follows it.
@@ -236,6 +229,9 @@ impl Pcap {
                 false => Classification::Damage(end, DamageKind::Header),
             };
         }
+        if self.is_followed_by_two(header, bytes, at_end) {
+            return Classification::Record(end);
+        }
         let inside = 1..end.min(bytes.len());
         match self.resync(bytes, inside, at_end, last.or(Some(header.time))) {
             Resync::At(at) => Classification::Damage(at, DamageKind::Header),
@@ -244,6 +240,20 @@ impl Pcap {
                 Classification::Damage(bytes.len(), DamageKind::Truncated)
             }
             Resync::NotFound => Classification::Record(end),
+        }
+    }
+
+    /// Whether two plausible headers follow a record, the second one near the first or near the record in time; or one whose
+    /// record ends with the file. Then the record's length is right, and only a time is odd.
+    fn is_followed_by_two(&self, this: &RecordHeader, bytes: &[u8], at_end: bool) -> bool {
+        let end = self.record_len(this);
+        let Some(next) = self.plausible_header(bytes, end) else {
+            return false;
+        };
+        let next_end = end + self.record_len(&next);
+        match self.plausible_header(bytes, next_end) {
+            Some(after) => after.time.is_near(next.time) || after.time.is_near(this.time),
+            None => at_end && next_end == bytes.len(),
         }
     }
 

@@ -26,7 +26,7 @@ pub enum UdpTunnel {
 }
 
 impl UdpTunnel {
-    /// All of them, in order of their names.
+    /// Every tunnel, in order of name.
     pub const ALL: [Self; 6] = [
         Self::Geneve,
         Self::Gre,

@@ -165,6 +165,24 @@ fn a_packet_with_a_date_far_off_has_the_time_of_its_neighbour() {
     }
 }
 
+/// Frames of some link types begin with a small number, such as the length of a header. Four bytes after the header of a
+/// record of full length, another header seems to begin there, and so on to the end of the file.
+#[test]
+fn a_date_far_off_is_no_reason_to_search_inside_of_records() {
+    for (far_off, later) in [(COUNT - 2, false), (COUNT / 2, false), (COUNT / 2, true)] {
+        let mut pcap = Pcap::new(0xa1b2_c3d4, false, 117);
+        for number in 0..COUNT {
+            let is_far_off = number == far_off || later && number > far_off;
+            let seconds = NOW + if is_far_off { 1 << 30 } else { 0 };
+            let bytes = [&[61, 2, 0, 0][..], &[number as u8; 80]].concat();
+            pcap.record(seconds, number as u32 * 100, &bytes);
+        }
+        let contents = read(pcap.bytes());
+        assert_eq!((contents.packets.len(), contents.damages), (COUNT, vec![]));
+        assert_eq!(contents.odd_times.far_off, u64::from(!later));
+    }
+}
+
 /// Of two packets with different dates, either may be wrong.
 #[test]
 fn two_packets_keep_their_dates() {
