@@ -26,7 +26,7 @@ pub(super) fn warnings(times: OddTimes, beyond_frame: u64) -> Vec<String> {
     }
     if far_off > 0 {
         warnings.push(format!(
-            "{} with a date more than a day from the packets before and after; the time of a neighbour was taken",
+            "{} with a date more than a day from the packets before and after; a time between theirs was taken, so round trips are estimates there",
             counted(far_off, "packet")
         ));
     }

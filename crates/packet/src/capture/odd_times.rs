@@ -9,7 +9,7 @@ pub struct OddTimes {
     pub in_nanoseconds: bool,
     /// Packets whose fraction is a second or more. Their time is the sum of seconds and fraction.
     pub long_fractions: u64,
-    /// Packets whose date is more than a day from those of the packets before and after, which agree. Their time is that
-    /// of the packet before; for the first packet of a file, that of the one after it.
+    /// Packets whose date is more than a day from those of the packets before and after, which agree. Their time is halfway
+    /// between theirs; for the first packet of a file, that of the next.
     pub far_off: u64,
 }

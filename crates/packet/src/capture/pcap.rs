@@ -223,9 +223,9 @@ impl Pcap {
         last: Option<RecordTime>,
     ) -> Classification {
         let end = self.record_len(header);
-        if let Some(time) = self.neighbours_time(header, bytes, last) {
+        if let Some(time_ns) = self.replacement_ns(header, bytes, last) {
             return match self.is_plausible(header) {
-                true => Classification::FarOff(end, self.nanoseconds(time)),
+                true => Classification::FarOff(end, time_ns),
                 false => Classification::Damage(end, DamageKind::Header),
             };
         }
@@ -257,14 +257,15 @@ impl Pcap {
         }
     }
 
-    /// Returns the time of a record's neighbour, if the times of its neighbours agree with each other, and its own does
-    /// not. The neighbours are the records before and after it, or both records after the first one of a file.
-    fn neighbours_time(
+    /// Returns the time that replaces a record's own, in nanoseconds since 1970, if the times of its neighbours agree with
+    /// each other, and its own does not. The neighbours are the records before and after it, and the time is halfway between
+    /// theirs. Of the first record of a file they are the two after it, and the time is that of the next.
+    fn replacement_ns(
         &self,
         this: &RecordHeader,
         bytes: &[u8],
         last: Option<RecordTime>,
-    ) -> Option<RecordTime> {
+    ) -> Option<u64> {
         let end = self.record_len(this);
         let next = self.plausible_header(bytes, end)?;
         let other = match last {
@@ -275,7 +276,11 @@ impl Pcap {
             }
         };
         let is_far_off = next.time.is_near(other) && !this.time.is_near(other);
-        is_far_off.then(|| last.unwrap_or(next.time))
+        let before = last.unwrap_or(next.time);
+        is_far_off.then(|| {
+            self.nanoseconds(before)
+                .midpoint(self.nanoseconds(next.time))
+        })
     }
 
     /// Finds the first of `offsets` at which records begin.
