@@ -12,9 +12,11 @@ const FLAT_STEPS: usize = 8;
 /// Number of them that need not be.
 const OUTLIERS: usize = 2;
 /// Part of the change by which they may differ.
-const FLAT_PART: f64 = 0.25;
+const FLAT_PART: f64 = 1.0 / 3.0;
 /// Part of the steps on the longer path that must show it: a step in which everything was acknowledged does not.
 const LASTING_PART: f64 = 0.9;
+/// Part of the steps that may be below the least excess of a path that has become longer, for the same reason.
+const LEAST_QUANTILE: f64 = 0.1;
 /// Factor by which a flow may be faster after its path has become longer.
 const FASTER_MAX: f64 = 1.1;
 /// Least change of the path, as a factor of the noise and in nanoseconds.
@@ -34,41 +36,53 @@ pub(super) struct StepDelay {
     pub(super) acked: f64,
 }
 
-/// Least excess on each path, and noise.
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct Baseline {
-    /// Standard deviation of the least round trip of a step, ns.
+/// Baseline of a flow: that of each path in turn.
+#[derive(Debug, Default)]
+pub(super) struct Baseline(Vec<PathBaseline>);
+
+/// Baseline from a bin on, until the next path.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct PathBaseline {
+    first_bin: usize,
+    /// Least excess, ns.
+    pub(super) least_ns: f64,
+    /// Standard deviation of the least excess of a step, ns.
     pub(super) noise_ns: f64,
-    /// First bin of each path, and its least excess, ns.
-    paths: Vec<(usize, f64)>,
 }
 
 impl Baseline {
     /// Returns the baseline of a flow by its steps with samples, in order.
     pub(super) fn of(steps: &[StepDelay]) -> Self {
-        let noise_ns = noise_ns(steps);
-        let changes = changes(steps, noise_ns);
+        let changes = changes(steps, noise_ns(steps));
         let ends = changes.iter().copied().chain([steps.len()]);
         let starts = [0].into_iter().chain(changes.iter().copied());
         let paths = starts.zip(ends).filter(|(start, end)| start < end);
-        // The step of a change may be of both paths.
-        let least = |start: usize, end| {
-            let whole = &steps[start + usize::from(start > 0)..end];
-            let excess = whole.iter().map(|step| step.excess_ns);
-            (steps[start].bin, excess.fold(f64::INFINITY, f64::min))
+        let baseline = |(start, end): (usize, usize)| PathBaseline {
+            first_bin: steps[start].bin,
+            least_ns: match start {
+                0 => least_ns(&steps[..end], 0.0),
+                // The first step may be of both paths.
+                _ => least_ns(&steps[start + 1..end], LEAST_QUANTILE),
+            },
+            noise_ns: noise_ns(&steps[start..end]),
         };
-        Self {
-            noise_ns,
-            paths: paths.map(|(start, end)| least(start, end)).collect(),
-        }
+        Self(paths.map(baseline).collect())
     }
 
-    /// Returns the least excess on the path of `bin`, ns.
-    pub(super) fn least_ns(&self, bin: usize) -> f64 {
-        let after = self.paths.partition_point(|(first, _)| *first <= bin);
-        let path = self.paths.get(after.saturating_sub(1));
-        path.map_or(0.0, |(_, least)| *least)
+    /// Returns the baseline of the path of `bin`.
+    pub(super) fn of_bin(&self, bin: usize) -> PathBaseline {
+        let after = self.0.partition_point(|path| path.first_bin <= bin);
+        let path = self.0.get(after.saturating_sub(1));
+        path.copied().unwrap_or_default()
     }
+}
+
+/// Returns the excess that a part of the steps is below, ns.
+fn least_ns(steps: &[StepDelay], part: f64) -> f64 {
+    let mut excess: Vec<f64> = steps.iter().map(|step| step.excess_ns).collect();
+    excess.sort_by(f64::total_cmp);
+    let at = (excess.len() as f64 * part) as usize;
+    excess.get(at).copied().unwrap_or(0.0)
 }
 
 fn noise_ns(steps: &[StepDelay]) -> f64 {
@@ -162,8 +176,8 @@ mod tests {
         for (low, high) in [(0.0, 18.0), (18.0, 0.0)] {
             let delay = |n| if n < 40 { low } else { high };
             let baseline = Baseline::of(&steps(delay, |_| 1e5));
-            assert_eq!(baseline.least_ns(4 * 39), low * 1e6);
-            assert_eq!(baseline.least_ns(4 * 99), high * 1e6);
+            assert_eq!(baseline.of_bin(4 * 39).least_ns, low * 1e6);
+            assert_eq!(baseline.of_bin(4 * 99).least_ns, high * 1e6);
         }
     }
 
@@ -172,24 +186,31 @@ mod tests {
     fn a_queue_is_no_longer_path() {
         let delay = |n| if n < 12 { 0.0 } else { 18.0 };
         let rate = |n: usize| 1e4 * 2f64.powi(n.min(12) as i32);
-        assert_eq!(Baseline::of(&steps(delay, rate)).least_ns(4 * 50), 0.0);
+        assert_eq!(
+            Baseline::of(&steps(delay, rate)).of_bin(4 * 50).least_ns,
+            0.0
+        );
         let saw_tooth = |n| 5.0 + (n % 20) as f64;
         let baseline = Baseline::of(&steps(saw_tooth, |_| 1e5));
-        assert_eq!(baseline.least_ns(0), 5e6);
-        assert_eq!(baseline.paths.len(), 1);
+        assert_eq!(baseline.of_bin(0).least_ns, 5e6);
+        assert_eq!(baseline.0.len(), 1);
         let passing = |n| if (40..70).contains(&n) { 18.0 } else { 0.0 };
         let baseline = Baseline::of(&steps(passing, |_| 1e5));
-        assert_eq!(baseline.least_ns(4 * 50), 0.0, "another flow's queue");
+        assert_eq!(
+            baseline.of_bin(4 * 50).least_ns,
+            0.0,
+            "another flow's queue"
+        );
     }
 
     #[test]
     fn jitter_is_noise_and_a_queue_is_not() {
         let jitter = |n: usize| [3.0, 7.0, 0.0, 5.0, 9.0, 2.0][n * 5 % 6];
-        let noise = Baseline::of(&steps(jitter, |_| 1e5)).noise_ns;
+        let noise = Baseline::of(&steps(jitter, |_| 1e5)).of_bin(0).noise_ns;
         assert!(noise > 2e6, "{noise}");
         let growing = |n| (n % 50) as f64;
-        let noise = Baseline::of(&steps(growing, |_| 1e5)).noise_ns;
+        let noise = Baseline::of(&steps(growing, |_| 1e5)).of_bin(0).noise_ns;
         assert!(noise < 1.1e6, "{noise}");
-        assert_eq!(Baseline::of(&[]), Baseline::default());
+        assert!(Baseline::of(&[]).0.is_empty());
     }
 }

@@ -15,9 +15,9 @@ use std::ops::Range;
 /// Excess of the round trip over its least that shows a standing queue: this part of it, and this time.
 const QUEUE_PART_MIN: f64 = 0.05;
 const QUEUE_MIN_NS: f64 = 500e3;
-/// Excess that shows one where the round trip to the sender is measured by timestamps, which have a resolution of a
-/// millisecond.
-const ECHOED_QUEUE_MIN_NS: f64 = 1.5e6;
+/// Excess that shows one where the round trip to the sender is measured by timestamps: their resolution is a
+/// millisecond, and a sender that paces lets an ACK wait for as long.
+const ECHOED_QUEUE_MIN_NS: f64 = 3e6;
 /// The same as a factor of the noise of a step's least round trip: the least of the flow is some deviations below that
 /// of most steps.
 const QUEUE_NOISE: f64 = 4.0;
@@ -83,11 +83,13 @@ impl<'a> Queues<'a> {
     /// Returns the evidence of a queue in the bins `range`.
     pub(super) fn evidence(&self, rtt_windows: &RttWindows<'_>, range: &Range<usize>) -> Evidence {
         let above_least = self.above_least(rtt_windows, range);
-        let base = self.baseline.least_ns(range.start);
-        let noise = QUEUE_NOISE * self.baseline.noise_ns;
+        let baseline = self.baseline.of_bin(range.start);
+        let noise = QUEUE_NOISE * baseline.noise_ns;
         Evidence {
-            excess_min: above_least.excess_min.map(|excess| excess - base),
-            rtt_excess: above_least.rtt_excess - base,
+            excess_min: above_least
+                .excess_min
+                .map(|excess| excess - baseline.least_ns),
+            rtt_excess: above_least.rtt_excess - baseline.least_ns,
             excess_threshold: above_least.excess_threshold.max(noise),
             ..above_least
         }
