@@ -74,7 +74,7 @@ pub struct Bin {
     /// uses it. `None` in a bin without either.
     #[serde(skip)]
     pub all_acked: Option<bool>,
-    /// What its packets tell about their sender.
+    /// The sender as its packets show it.
     #[serde(skip)]
     pub sender: SenderView,
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the packets of a direction tell about their sender by the ACKs that they echo
-//! ([`crate::acks`]): the same at every capture point, to the resolution of the timestamps.
+//! The sender as its packets show it by the ACKs that they echo ([`crate::acks`]). At every capture point that is the
+//! same, to the resolution of the timestamps.
 
 /// View of the sender in one bin. Only the classification of limits uses it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use crate::time_series::change_points::median;
 
 /// Steps before and after a change of the path whose round trips must be alike.
 const FLAT_STEPS: usize = 8;
-/// Number of them that need not be.
+/// Number of steps on the longer path that may be even longer. None may lie between: a queue that grows does.
 const OUTLIERS: usize = 2;
 /// Part of the change by which they may differ.
 const FLAT_PART: f64 = 1.0 / 3.0;
@@ -120,28 +120,26 @@ fn is_change(steps: &[StepDelay], step: usize, noise_ns: f64) -> bool {
     let tolerance = (FLAT_PART * change.abs()).max(3.0 * noise_ns);
     let is_large = change.abs() > (CHANGE_NOISE * noise_ns).max(CHANGE_MIN_NS);
     let is_last_before = (steps[step].excess_ns - excess(before)).abs() > tolerance;
-    let longer = match change > 0.0 {
-        true => &steps[step + 1..],
-        false => &steps[..step],
+    let (short, long, longer) = match change > 0.0 {
+        true => (before, after, &steps[step + 1..]),
+        false => (after, before, &steps[..step]),
     };
     let above = longer.iter().filter(|step| step.excess_ns > middle);
     let lasts = above.count() as f64 >= LASTING_PART * longer.len() as f64;
     is_large
         && is_last_before
         && lasts
-        && is_flat(before, tolerance)
-        && is_flat(after, tolerance)
+        && is_flat(short, tolerance, 0)
+        && is_flat(long, tolerance, OUTLIERS)
         && keeps_rate(before, after, change)
 }
 
-/// Returns whether all steps but [`OUTLIERS`] differ by at most `tolerance`.
-fn is_flat(steps: &[StepDelay], tolerance: f64) -> bool {
-    let mut excess: Vec<f64> = steps.iter().map(|step| step.excess_ns).collect();
-    excess.sort_by(f64::total_cmp);
-    let alike = excess.len().saturating_sub(OUTLIERS).max(1);
-    excess
-        .windows(alike)
-        .any(|steps| steps[alike - 1] - steps[0] <= tolerance)
+/// Returns whether all steps differ by at most `tolerance` from the median, but for `outliers` above.
+fn is_flat(steps: &[StepDelay], tolerance: f64, outliers: usize) -> bool {
+    let middle = median(steps.iter().map(|step| step.excess_ns));
+    let above = steps.iter().map(|step| step.excess_ns - middle);
+    above.clone().all(|above| above >= -tolerance)
+        && above.filter(|above| *above > tolerance).count() <= outliers
 }
 
 /// Returns whether a flow was not faster on the longer of two paths. The two steps next to the change count, because a

@@ -96,10 +96,10 @@ impl Windows {
     }
 }
 
-/// Where a direction was captured.
+/// Points of a path at which a direction was captured.
 #[derive(Debug, Clone, Copy)]
 pub enum CapturePoints<'a> {
-    /// So near to the sender that everything in flight is seen, or at an unknown position.
+    /// Near the sender, where everything in flight is seen, or at an unknown position.
     NearSender,
     /// In the middle of the path or near the receiver.
     FarFromSender,
