@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The sender as its packets show it by the ACKs that they echo ([`crate::acks`]). At every capture point that is the
+//! The sender as its packets show it by the ACKs that they echo (`acks/echoed_acks.rs`). At every capture point that is the
 //! same, to the resolution of the timestamps.
 
 /// View of the sender in one bin. Only the classification of limits uses it.

@@ -131,7 +131,7 @@ fn is_change(steps: &[StepDelay], step: usize, noise_ns: f64) -> bool {
         && lasts
         && is_flat(short, tolerance, 0)
         && is_flat(long, tolerance, OUTLIERS)
-        && keeps_rate(before, after, change)
+        && keeps_rate(before, &steps[step..step + 1 + after.len()], change)
 }
 
 /// Returns whether all steps differ by at most `tolerance` from the median, but for `outliers` above.
@@ -142,8 +142,8 @@ fn is_flat(steps: &[StepDelay], tolerance: f64, outliers: usize) -> bool {
         && above.filter(|above| *above > tolerance).count() <= outliers
 }
 
-/// Returns whether a flow was not faster on the longer of two paths. The two steps next to the change count, because a
-/// flow in slow start is far slower some steps before.
+/// Returns whether a flow was not faster on the longer of two paths. The step of the change counts with those after it:
+/// ACKs that come late are missing in it.
 fn keeps_rate(before: &[StepDelay], after: &[StepDelay], change: f64) -> bool {
     let rate = |steps: &[StepDelay]| steps.iter().map(|step| step.acked).sum::<f64>();
     let [before, after] = [
