@@ -17,8 +17,9 @@
 //!    was delay of the ACK path, by the ACKs' timestamps ([`crate::ack_path_delay`]). Without timestamps of
 //!    milliseconds this cannot be distinguished from the bottleneck bandwidth.
 //! 4. **Bottleneck bandwidth**: a queue existed during the whole step. At every ACK, the first byte not acknowledged
-//!    was older than the least round trip by 5 % and by 0.5 ms ([`Bin::unacked_age_min_us`]). The age is used because a
-//!    delayed ACK makes the round trip longer without any queue. Bottleneck bandwidth comes before a full receive
+//!    was older than the least round trip by 5 %, by 0.5 ms and by four times the noise of that (`baseline.rs`,
+//!    [`Bin::unacked_age_min_us`]). The age is used because a delayed ACK makes the round trip longer without any queue.
+//!    Bottleneck bandwidth comes before a full receive
 //!    window, unlike in the kernel's accounting: a larger window would only lengthen the queue. With a capture at both
 //!    ends the one-way delays show the queue ([`PathDelays`]).
 //! 5. **Receive window**: a packet ended within a segment of the advertised window's end (as T-RAT), or the window had
@@ -38,9 +39,9 @@
 //!
 //! If the capture does not have the window scale ([`Windows::Unknown`]), only a window of zero counts.
 //!
-//! Far from the sender, the data in flight and the window are those that the sender knew, by the ACKs that its packets
-//! echo ([`crate::time_series::sender_view`]); the round trip to the sender counts, too; and a silence is one only after
-//! that round trip, in which the sender still waits for an ACK. Without timestamps less is seen there; the verdict of
+//! Far from the sender, the ACKs that its packets echo show the data in flight and the window that the sender knew
+//! ([`crate::time_series::sender_view`]). The round trip to the sender counts there, too. A silence begins after that
+//! round trip, in which the sender still waits for an ACK. Without timestamps less is seen there; the verdict of
 //! [`super`] states that.
 
 pub use super::queues::PathDelays;
