@@ -46,7 +46,7 @@ pub(crate) struct Args {
     json: bool,
     /// Read datagrams from or to a UDP port as a tunnel, besides those at usual ports; may be repeated. As with tshark, NAME
     /// is geneve, gre, gtp, l2tp, vxlan or vxlan_gpe
-    #[arg(long, value_name = "udp.port==PORT,NAME")]
+    #[arg(long, value_name = "udp.port==PORT,NAME", hide_short_help = true)]
     decode_as: Vec<DecodeAs>,
     /// Worker threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
