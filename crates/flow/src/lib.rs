@@ -55,7 +55,7 @@ mod memory_budget;
 mod packet_windows;
 mod round_trips;
 
-pub use acks::ack_path_delay;
+pub use acks::path_delay;
 pub use flows::Flows;
 pub use settings::Settings;
 pub use time_series::bin;

@@ -2,8 +2,8 @@
 //! The ACK stream for the data of one direction.
 
 pub(super) mod ack_clocking;
-pub mod ack_path_delay;
 pub(super) mod echoed_acks;
+pub mod path_delay;
 mod scoreboard;
 
 use crate::distribution::Histogram;
@@ -11,8 +11,8 @@ use crate::memory_budget::MemoryBudget;
 use crate::record::Acks;
 use crate::segment::{SACK_BLOCKS_MAX, Segment, WINDOW_MAX, unwrap_near};
 use crate::time_series::bin::Bin;
-use ack_path_delay::PathDelay;
 use echoed_acks::{EchoedAck, EchoedAcks};
+use path_delay::PathDelay;
 use scoreboard::Scoreboard;
 
 /// Sequence numbers of SYN and FIN, which are not bytes when they are acknowledged; 0 is none.

@@ -2,7 +2,7 @@
 //! One direction of a connection: its data, and the ACKs for it.
 
 use crate::acks::ack_clocking::BurstTracker;
-use crate::acks::ack_path_delay::PathDelay;
+use crate::acks::path_delay::PathDelay;
 use crate::acks::{AckState, SynFinNumbers, block_count, blocks_of, is_pure};
 use crate::data::retransmission::{Cause, Evidence, is_reordered};
 use crate::data::sequence_gaps::SequenceGap;

@@ -48,7 +48,7 @@ pub struct Bin {
     /// Number of round-trip samples.
     pub rtt_samples: u32,
     /// Delay of the fastest ACK of this bin relative to the flow's first ACK, by their TSval, ns
-    /// ([`crate::ack_path_delay`]). Below zero if it was faster, `None` without timestamps.
+    /// ([`crate::path_delay`]). Below zero if it was faster, `None` without timestamps.
     #[serde(alias = "ack_way_ns")]
     pub ack_path_delay_ns: Option<i64>,
     /// Most bytes in flight as seen at the capture point.

@@ -6,6 +6,7 @@
 //! flow becomes no faster. A queue grows when a flow has reached the path's rate.
 
 use crate::time_series::change_points::median;
+use longhaul_stats::sample;
 
 /// Steps before and after a change of the path whose round trips must be alike.
 const FLAT_STEPS: usize = 8;
@@ -79,10 +80,8 @@ impl Baseline {
 
 /// Returns the excess that a part of the steps is below, ns.
 fn least_ns(steps: &[StepDelay], part: f64) -> f64 {
-    let mut excess: Vec<f64> = steps.iter().map(|step| step.excess_ns).collect();
-    excess.sort_by(f64::total_cmp);
-    let at = (excess.len() as f64 * part) as usize;
-    excess.get(at).copied().unwrap_or(0.0)
+    let excess = sample::sorted(steps.iter().map(|step| step.excess_ns));
+    sample::quantile(&excess, part).unwrap_or(0.0)
 }
 
 fn noise_ns(steps: &[StepDelay]) -> f64 {

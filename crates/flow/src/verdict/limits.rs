@@ -14,7 +14,7 @@
 //!    quarter of that, and by what a round trip delivers. The receiver holds data that its application has not read, so
 //!    the application is slower than the path.
 //! 3. **ACK stream**: a queue had built up, as in 4. At least half of the excess of the round trip, and at least 3 ms,
-//!    was delay of the ACK path, by the ACKs' timestamps ([`crate::ack_path_delay`]). Without timestamps of
+//!    was delay of the ACK path, by the ACKs' timestamps ([`crate::path_delay`]). Without timestamps of
 //!    milliseconds this cannot be distinguished from the bottleneck bandwidth.
 //! 4. **Bottleneck bandwidth**: a queue existed during the whole step. At every ACK, the first byte not acknowledged
 //!    was older than the least round trip by 5 %, by 0.5 ms and by four times the noise of that (`baseline.rs`,
@@ -44,7 +44,7 @@
 //! round trip, in which the sender still waits for an ACK. Without timestamps less is seen there; the verdict of
 //! [`super`] states that.
 
-pub use super::queues::PathDelays;
+pub use super::queues::{CapturePoints, PathDelays};
 use super::queues::{Evidence, Queues};
 use crate::record::{Acks, Limit, LimitPeriod};
 use crate::time_series::{
@@ -95,17 +95,6 @@ impl Windows {
             None => Self::Unknown,
         }
     }
-}
-
-/// Points of a path at which a direction was captured.
-#[derive(Debug, Clone, Copy)]
-pub enum CapturePoints<'a> {
-    /// Near the sender, where everything in flight is seen, or at an unknown position.
-    NearSender,
-    /// In the middle of the path or near the receiver.
-    FarFromSender,
-    /// Near the sender, and also near the receiver.
-    BothEnds(&'a PathDelays<'a>),
 }
 
 /// Returns the limiting factors of `series` from its first data to its last, in order and without gaps; empty for fewer
@@ -196,11 +185,7 @@ impl<'a> BinEvidence<'a> {
         windows: Windows,
         capture_points: CapturePoints<'a>,
     ) -> Self {
-        let (is_far, delays) = match capture_points {
-            CapturePoints::NearSender => (false, None),
-            CapturePoints::FarFromSender => (true, None),
-            CapturePoints::BothEnds(delays) => (false, Some(delays)),
-        };
+        let is_far = matches!(capture_points, CapturePoints::FarFromSender);
         let mut silent = silent_bins(rtt_windows.bins(), windows);
         if is_far {
             let wait = (rtt_windows.path_rtt - rtt_windows.tap_rtt).max(0.0);
@@ -212,7 +197,7 @@ impl<'a> BinEvidence<'a> {
                 Windows::Scaled => unread_bins(rtt_windows),
                 Windows::Unknown => vec![false; rtt_windows.bins().len()],
             },
-            queues: Queues::of(rtt_windows, is_far, delays),
+            queues: Queues::of(rtt_windows, capture_points),
             by_echoes: is_far && rtt_windows.sender_rtt > 0.0,
         }
     }

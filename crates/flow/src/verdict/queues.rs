@@ -7,7 +7,7 @@
 //! next to nothing.
 
 use super::baseline::{Baseline, StepDelay};
-use crate::acks::ack_path_delay;
+use crate::acks::path_delay;
 use crate::record::{DelayBin, DelaySeries};
 use crate::time_series::{bin::Bin, rtt_windows::RttWindows};
 use std::ops::Range;
@@ -23,6 +23,17 @@ const ECHOED_QUEUE_MIN_NS: f64 = 3e6;
 const QUEUE_NOISE: f64 = 4.0;
 /// Least delay of the ACK path that counts, as timestamps have a resolution of a millisecond.
 const ACK_DELAY_MIN_NS: f64 = 3e6;
+
+/// Points of a path at which a direction was captured.
+#[derive(Debug, Clone, Copy)]
+pub enum CapturePoints<'a> {
+    /// Near the sender, where everything in flight is seen, or at an unknown position.
+    NearSender,
+    /// In the middle of the path or near the receiver.
+    FarFromSender,
+    /// Near the sender, and also near the receiver.
+    BothEnds(&'a PathDelays<'a>),
+}
 
 /// One-way delays between a capture at the sender and one at the receiver.
 #[derive(Debug, Clone, Copy)]
@@ -41,28 +52,21 @@ pub(super) struct Queues<'a> {
     ack_excess: Option<Vec<Option<f64>>>,
     /// The same of the data from the sender to the capture point.
     data_excess: Option<Vec<Option<f64>>>,
-    /// Whether the capture point is far from the sender, so that its round trip to the sender counts.
-    is_far: bool,
-    delays: Option<&'a PathDelays<'a>>,
+    capture_points: CapturePoints<'a>,
     baseline: Baseline,
 }
 
 impl<'a> Queues<'a> {
-    pub(super) fn of(
-        rtt_windows: &RttWindows<'_>,
-        is_far: bool,
-        delays: Option<&'a PathDelays<'a>>,
-    ) -> Self {
+    pub(super) fn of(rtt_windows: &RttWindows<'_>, capture_points: CapturePoints<'a>) -> Self {
         let width_ns = rtt_windows.bins_to_ns(1.0) as u64;
         let excess = |delay: fn(&Bin) -> Option<f64>| {
             let delays: Vec<_> = rtt_windows.bins().iter().map(delay).collect();
-            ack_path_delay::excess_ns(&delays, width_ns)
+            path_delay::excess_ns(&delays, width_ns)
         };
         let mut queues = Self {
             ack_excess: excess(|bin| bin.ack_path_delay_ns.map(|ns| ns as f64)),
             data_excess: excess(|bin| bin.sender.data_path_delay_us.map(|us| f64::from(us) * 1e3)),
-            is_far,
-            delays,
+            capture_points,
             baseline: Baseline::default(),
         };
         queues.baseline = queues.baseline_of(rtt_windows);
@@ -97,56 +101,61 @@ impl<'a> Queues<'a> {
 
     /// Returns the evidence by the excess over the flow's least round trip.
     fn above_least(&self, rtt_windows: &RttWindows<'_>, range: &Range<usize>) -> Evidence {
-        match self.delays {
-            Some(delays) => delays.evidence(
+        let bins = &rtt_windows.bins()[range.clone()];
+        match self.capture_points {
+            CapturePoints::BothEnds(delays) => delays.evidence(
                 rtt_windows.bin_start_ns(range.start),
                 rtt_windows.bin_start_ns(range.end),
             ),
-            None => self.evidence_by_round_trips(rtt_windows, range),
+            CapturePoints::FarFromSender if rtt_windows.sender_rtt > 0.0 => {
+                self.excess_of_both_parts(rtt_windows, range)
+            }
+            CapturePoints::NearSender | CapturePoints::FarFromSender => Evidence {
+                ack_delay: least_of(self.ack_excess.as_ref(), range),
+                ..excess_to_receiver(rtt_windows, bins)
+            },
         }
     }
 
-    fn evidence_by_round_trips(
-        &self,
-        rtt_windows: &RttWindows<'_>,
-        range: &Range<usize>,
-    ) -> Evidence {
+    /// Returns the evidence by both parts of the round trip: to the receiver and to the sender.
+    fn excess_of_both_parts(&self, rtt_windows: &RttWindows<'_>, range: &Range<usize>) -> Evidence {
         let bins = &rtt_windows.bins()[range.clone()];
         let to_receiver = excess_to_receiver(rtt_windows, bins);
-        let least = |excess: &Option<Vec<Option<f64>>>| {
-            let excess = excess.as_ref()?[range.clone()].iter().flatten();
-            excess.copied().reduce(f64::min)
-        };
-        let ack_delay = least(&self.ack_excess);
-        if !self.is_far {
+        let Some(to_sender) = excess_to_sender(rtt_windows, bins) else {
             return Evidence {
-                ack_delay,
+                excess_min: None,
+                rtt_excess: 0.0,
                 ..to_receiver
             };
-        }
-        let to_sender = excess_to_sender(rtt_windows, bins);
-        let sum = |a: Option<f64>| Some(a.unwrap_or(0.0).max(0.0) + to_sender?.max(0.0));
+        };
         // What the round trip to the sender has beyond the delay of data is delay of ACKs.
-        let ack_delay_beyond = to_sender.zip(least(&self.data_excess));
-        let ack_delay_beyond = ack_delay_beyond.map(|(both, data)| (both - data).max(0.0));
+        let data_delay = least_of(self.data_excess.as_ref(), range);
+        let ack_delay = data_delay.map(|data| (to_sender - data).max(0.0));
+        let ack_delay_to_tap = least_of(self.ack_excess.as_ref(), range).unwrap_or(0.0);
+        let gap_ns = rtt_windows.bins_to_ns(longest_gap(bins) as f64);
         Evidence {
-            excess_min: sum(to_receiver.excess_min),
-            rtt_excess: sum(Some(to_receiver.rtt_excess)).unwrap_or(0.0),
-            ack_delay: ack_delay_beyond.map(|beyond| beyond + ack_delay.unwrap_or(0.0)),
-            excess_threshold: rtt_windows
-                .bins_to_ns(longest_gap(bins) as f64)
-                .max(ECHOED_QUEUE_MIN_NS),
+            excess_min: Some(to_sender + to_receiver.excess_min.unwrap_or(0.0).max(0.0)),
+            rtt_excess: to_sender + to_receiver.rtt_excess.max(0.0),
+            ack_delay: ack_delay.map(|delay| delay + ack_delay_to_tap),
+            excess_threshold: gap_ns.max(ECHOED_QUEUE_MIN_NS),
             ..to_receiver
         }
     }
+}
+
+/// Returns the least value of the bins `range`.
+fn least_of(excess: Option<&Vec<Option<f64>>>, range: &Range<usize>) -> Option<f64> {
+    let excess = excess?[range.clone()].iter().flatten();
+    excess.copied().reduce(f64::min)
 }
 
 /// Returns the longest time between two packets in bins. A sender with nothing to send lets an ACK wait that long.
 fn longest_gap(bins: &[Bin]) -> usize {
     let pauses = bins.split(|bin| bin.data_bytes > 0).map(<[Bin]>::len);
     pauses
+        .filter(|pause| *pause > 0)
         .max()
-        .map_or(0, |pause| if pause > 0 { pause + 1 } else { 0 })
+        .map_or(0, |pause| pause + 1)
 }
 
 fn excess_to_receiver(rtt_windows: &RttWindows<'_>, bins: &[Bin]) -> Evidence {
@@ -170,7 +179,6 @@ fn excess_to_sender(rtt_windows: &RttWindows<'_>, bins: &[Bin]) -> Option<f64> {
 }
 
 /// Evidence of a queue in one step, ns.
-#[derive(Debug)]
 pub(super) struct Evidence {
     /// Delay that a queue added to every round trip; `None` without a sample.
     excess_min: Option<f64>,

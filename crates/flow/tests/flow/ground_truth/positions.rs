@@ -2,10 +2,10 @@
 //! Every cause is found from every capture point: beside the sender, in the middle of the path, and beside the
 //! receiver.
 
-use super::simulated_flow::{Case, case};
+use super::simulated_flow::{Case, analyse, case};
 use longhaul_flow::{
     record::{
-        Flow,
+        CaptureLocation, Flow,
         Limit::{
             self, AckStream, Application, BottleneckBandwidth, CongestionWindow, ReceiveWindow,
         },
@@ -114,6 +114,26 @@ fn finds_each_cause_from_every_capture_point() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A queue behind a capture point in the middle shows in its round trip to the receiver.
+#[test]
+fn finds_a_queue_behind_the_middle_without_timestamps() {
+    let path = [("rate", "20mbit"), ("queue", "4bdp")];
+    let mut segments = case("20ms", &path, 10.0).run().at_sender;
+    let to_sender_ns = 5_000_000;
+    for segment in &mut segments {
+        segment.has_timestamps = false;
+        segment.at_ns = match segment.from_low {
+            true => segment.at_ns + to_sender_ns,
+            false => segment.at_ns - to_sender_ns,
+        };
+    }
+    segments.sort_by_key(|segment| segment.at_ns);
+    let flow = analyse(&segments);
+    assert_eq!(flow.upload.tap_position.location, CaptureLocation::Middle);
+    let (limit, _) = main_limit(&flow).unwrap();
+    assert_eq!(limit, BottleneckBandwidth, "{}", flow.upload.verdict);
 }
 
 #[test]

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reference time series: computed from segments in the simplest way, with unbounded memory.
 
-use longhaul_flow::{
-    ack_path_delay::PathDelay, bin::Bin, segment::Segment, time_series::TimeSeries,
-};
+use longhaul_flow::{bin::Bin, path_delay::PathDelay, segment::Segment, time_series::TimeSeries};
 use std::collections::BTreeMap;
 
 /// Returns the time series of the client's data and the ACKs for it.
