@@ -2,18 +2,23 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Verdicts of longhaul tap on transfers of the kernel's TCP with a known limit, captured at three points.
 
-    bench/verdicts/run.py [--only CAUSE,...] [--paths RATE:RTT_MS,...]
+    bench/verdicts/run.py [--only CAUSE,...] [--paths RATE:RTT_MS,...] [--corpus DIR]
+    bench/verdicts/run.py --judge DIR
 
 Two links of `longhaul link` join a sender, a router and a receiver. Each transfer has one cause: a small window, a slow reader, a
-small send buffer, writes with pauses, pacing, a queue, losses, a slow start, with jitter and on a path that becomes longer, too.
-tcpdump captures it at the sender, at the router before the bottleneck, and at the receiver.
+small send buffer, writes with pauses, pacing, a queue, losses, a slow start, a slow ACK path, with jitter and on a path that
+becomes longer, too. tcpdump captures it at the sender, at the router before the bottleneck, and at the receiver.
 
-The truth is the kernel's where it has one: tcp_info tells how long the receive window or the send buffer limited the sender.
-Otherwise it is the limit that the cause was made for. The table counts the captures whose main limit is right.
+The truth comes from records of the transfer, not from its cause. The kernel's tcp_info tells how long the receive window or the
+send buffer limited the sender, and when it had nothing to send. The emulator's counters tell how much of the line was used,
+and how long data and ACKs were queued. A transfer of which they tell no main limit is not judged.
+
+--corpus keeps the captures with their truth, and --judge analyses them again. The tables count the captures whose main limit is
+right, by cause and by truth.
 
 Needs root and tcpdump.
 """
-import contextlib, ctypes, dataclasses, json, pathlib, re, signal, socket, sys, tempfile, threading, time
+import contextlib, ctypes, dataclasses, json, pathlib, re, shutil, signal, socket, statistics, struct, sys, tempfile, threading, time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
@@ -24,8 +29,16 @@ HOSTS = ("sender", "router", "receiver")
 RECEIVER, PORT = "10.82.2.2", 5001
 # The host and the interface of each capture point.
 POINTS = {"sender": ("sender", "wan0"), "middle": ("router", "wan1"), "receiver": ("receiver", "wan3")}
+PLACES = (*POINTS, "both")
+LIMITS = ("application", "receive_window", "congestion_window", "bottleneck_bandwidth", "ack_stream")
 SO_MAX_PACING_RATE = 47
 CLONE_NEWNET = 0x40000000
+# A part of the time or of the rate above the first is the main limit; between the two it is not known whether it is.
+MAIN, MINOR = 0.6, 0.4
+FULL_RATE, PARTLY_FULL = 0.92, 0.75
+SAMPLE_S = 0.02
+# Less than this waits for the ACK before it, by Nagle's algorithm.
+SEGMENT = 1448
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,42 +59,67 @@ class Path:
 
 @dataclasses.dataclass(frozen=True)
 class Cause:
-    """What limits a transfer. Sizes are parts of the BDP, rates parts of the path's rate."""
-    limit: str
+    """What a transfer is like. Sizes are parts of the BDP, rates parts of the path's rate, times parts of its round trip."""
+    controls: tuple = ("cubic",)
     receive_buffer: float = 0
+    receive_buffer_max: float = 0
     send_buffer: float = 0
     pacing: float = 0
     write: float = 0
     pause_s: float = 0
+    replies: bool = False
     read_rate: float = 0
-    control: str = "cubic"
+    read_bytes: float = 0
+    size: float = 0
     queue: float = 2
+    aqm: str = ""
+    policed: bool = False
     loss: str = ""
     jitter: float = 0
+    jitter_law: str = "normal"
+    reordered: str = ""
+    ack_rate: float = 0
+    ack_thinning: int = 0
+    ack_path_rate: float = 0
     longer_at_s: float = 0
     seconds: float = 5
 
 
-WINDOW = Cause("receive_window", receive_buffer=0.15)
-WRITES = Cause("application", write=0.08, pause_s=0.01)
+CONTROLS = ("cubic", "reno", "bbr")
+WINDOW = Cause(receive_buffer=0.15)
+WRITES = Cause(write=0.08, pause_s=0.01)
 CAUSES = {
     "window": WINDOW,
-    "half a window": Cause("receive_window", receive_buffer=0.4),
-    "slow reader": Cause("receive_window", read_rate=0.15),
-    "send buffer": Cause("application", send_buffer=0.1),
-    "pauses": Cause("application", write=1.2, pause_s=0.4),
+    "half a window": Cause(receive_buffer=0.4),
+    "window autotuned": Cause(receive_buffer_max=0.6),
+    "slow reader": Cause(read_rate=0.15),
+    "no reader": Cause(read_bytes=1.5),
+    "send buffer": Cause(send_buffer=0.1),
+    "pauses": Cause(write=1.2, pause_s=0.4),
     "writes": WRITES,
-    "pacing": Cause("application", pacing=0.25),
-    "queue cubic": Cause("bottleneck_bandwidth", seconds=7),
-    "queue reno": Cause("bottleneck_bandwidth", control="reno", seconds=7),
-    "deep queue": Cause("bottleneck_bandwidth", queue=8, seconds=8),
-    "short queue": Cause("congestion_window", queue=0.1, seconds=7),
-    "losses cubic": Cause("congestion_window", loss="1%", seconds=7),
-    "losses reno": Cause("congestion_window", control="reno", loss="0.5%", seconds=7),
+    "small writes": Cause(write=0.001, pause_s=0.001),
+    "requests": Cause(write=0.3, replies=True),
+    "pacing": Cause(pacing=0.25),
+    "queue": Cause(CONTROLS, seconds=7),
+    "deep queue": Cause(CONTROLS, queue=8, seconds=8),
+    "short queue": Cause(CONTROLS, queue=0.1, seconds=7),
+    "AQM": Cause(CONTROLS, aqm="codel", seconds=7),
+    "policer": Cause(CONTROLS, policed=True, seconds=7),
+    "losses": Cause(CONTROLS, loss="1%", seconds=7),
+    "rare losses": Cause(CONTROLS, loss="0.1%", seconds=7),
+    "burst losses": Cause(CONTROLS, loss="gilbert:p=0.2%,r=30%", seconds=7),
+    "timeouts": Cause(CONTROLS, loss="gilbert:p=0.2%,r=3%", seconds=9),
+    "slow start": Cause(CONTROLS, size=1.5),
+    "reordering": Cause(CONTROLS, reordered="2%", seconds=7),
+    "ACKs thinned": Cause(CONTROLS, ack_thinning=4, seconds=7),
+    "ACKs paced": Cause(("cubic", "reno"), ack_rate=0.12, seconds=7),
+    "ACK path": Cause(("cubic", "reno"), ack_path_rate=0.3, seconds=7),
     "window jitter": dataclasses.replace(WINDOW, jitter=0.1),
+    "window uniform jitter": dataclasses.replace(WINDOW, jitter=0.2, jitter_law="uniform"),
+    "window pareto jitter": dataclasses.replace(WINDOW, jitter=0.05, jitter_law="pareto"),
     "writes jitter": dataclasses.replace(WRITES, jitter=0.1),
-    "queue jitter": Cause("bottleneck_bandwidth", jitter=0.08, seconds=7),
-    "losses jitter": Cause("congestion_window", loss="1%", jitter=0.1, seconds=7),
+    "queue jitter": Cause(CONTROLS, jitter=0.08, seconds=7),
+    "losses jitter": Cause(CONTROLS, loss="1%", jitter=0.1, seconds=7),
     "window longer path": dataclasses.replace(WINDOW, longer_at_s=4.5, seconds=6),
     "writes longer path": dataclasses.replace(WRITES, longer_at_s=4.5, seconds=6),
 }
@@ -103,33 +141,49 @@ def socket_on(host):
     return made[0]
 
 
-@contextlib.contextmanager
-def testbed(args, cause, path):
-    """Creates the three hosts and both links for the block."""
+def link_flags(cause, path, counters, seed):
+    """Returns the flags of the link between the sender and the router, and of that between the router and the receiver."""
     one_way_ms = path.rtt_ms / 2
     near = ["--name", "near", "--delay", f"{one_way_ms * 0.4:g}ms"]
-    far = ["--name", "far", "--delay", f"{one_way_ms * 0.6:g}ms", "--rate", f"{path.rate_mbit:g}mbit",
-           "--queue", f"{path.packets(cause.queue)}p"]
-    far += ["--loss", cause.loss] if cause.loss else []
-    far += ["--jitter", f"{path.rtt_ms * cause.jitter:g}ms"] if cause.jitter else []
-    far += ["--at", f"{cause.longer_at_s:g}s: delay {one_way_ms * 1.5:g}ms"] if cause.longer_at_s else []
+    near += ["--rate", f"{path.rate_mbit * 0.8:g}mbit", "--queue", "8p"] if cause.policed else []
+    far = ["--name", "far", "--delay", f"{one_way_ms * 0.6:g}ms", "--queue", f"{path.packets(cause.queue)}p", "--seed", seed,
+           "--counters", counters, "--interval", f"{SAMPLE_S * 1e3:g}ms", "--rate", f"{path.rate_mbit:g}mbit"]
+    # Data segments a second at the full rate, and half as many ACKs.
+    acks = path.rate_mbit * 1e6 / 8 / 1500 / 2
+    flags = {"--aqm": cause.aqm, "--loss": cause.loss,
+             "--jitter": f"{cause.jitter_law}:{path.rtt_ms * cause.jitter:g}ms" if cause.jitter else "",
+             "--reorder": f"{cause.reordered}:{path.rtt_ms / 8:g}ms" if cause.reordered else "",
+             "--at": f"{cause.longer_at_s:g}s: delay {one_way_ms * 1.5:g}ms" if cause.longer_at_s else ""}
+    backward = [f"ack-rate={acks * cause.ack_rate:.0f}"] * bool(cause.ack_rate) + [f"ack-thin={cause.ack_thinning}"] * bool(cause.ack_thinning)
+    backward += [f"rate={acks * 52 * 8e-3 * cause.ack_path_rate:.0f}kbit"] * bool(cause.ack_path_rate)
+    far += [word for flag, value in flags.items() if value for word in (flag, value)]
+    return near, far + [word for setting in backward for word in ("--backward", setting)]
+
+
+@contextlib.contextmanager
+def testbed(args, cause, path, counters, seed):
+    """Creates the three hosts and both links for the block."""
+    near, far = link_flags(cause, path, counters, seed)
     with hosts(*HOSTS, sysctls=["net.ipv4.ip_forward=1"]), contextlib.ExitStack() as stack:
         for left, right, flags in (("sender:wan0:10.82.1.1/24", "router:wan1:10.82.1.2/24", near),
                                    ("router:wan2:10.82.2.1/24", f"receiver:wan3:{RECEIVER}/24", far)):
             stack.enter_context(Program(None, args.longhaul, "link", "--left", left, "--right", right, *flags, ready=r"\bready$"))
         run_command("ip", "-n", "sender", "route", "add", "10.82.2.0/24", "via", "10.82.1.2")
         run_command("ip", "-n", "receiver", "route", "add", "10.82.1.0/24", "via", "10.82.2.1")
+        if cause.receive_buffer_max:
+            most = int(cause.receive_buffer_max * path.bdp())
+            run_command(*netns_exec("receiver", "sysctl", "-qw", f"net.ipv4.tcp_rmem=4096 {min(most, 131072)} {most}"))
         yield
 
 
-def transfer(cause, path):
-    """Runs one transfer, and returns the shares of its time that the kernel says were limited by a window or a buffer."""
+def transfer(cause, control, path):
+    """Runs one transfer, and returns what the kernel recorded of it."""
     listener, client = socket_on("receiver"), socket_on("sender")
     with listener, client:
         set_size(listener, socket.SO_RCVBUF, cause.receive_buffer * path.bdp())
         listener.bind((RECEIVER, PORT))
         listener.listen()
-        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, cause.control.encode())
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
         set_size(client, socket.SO_SNDBUF, cause.send_buffer * path.bdp())
         set_size(client, SO_MAX_PACING_RATE, cause.pacing * path.rate_mbit * 125_000)
         client.settimeout(cause.seconds + 5)
@@ -137,13 +191,10 @@ def transfer(cause, path):
         server, _ = listener.accept()
         with server:
             server.settimeout(cause.seconds + 5)
-            reader = threading.Thread(target=read_all, args=(server, cause.read_rate * path.rate_mbit * 125_000), daemon=True)
-            reader.start()
-            write_all(client, cause, path)
-            limited = limited_shares()
-            client.close()
-            reader.join(2)
-    return limited
+            threading.Thread(target=read_all, args=(server, cause, path), daemon=True).start()
+            with sampled(client) as samples:
+                write_all(client, cause, path)
+            return kernel_record(samples)
 
 
 def set_size(endpoint, option, value):
@@ -155,43 +206,119 @@ def set_size(endpoint, option, value):
 def write_all(client, cause, path):
     end = time.monotonic() + cause.seconds
     data = b"x" * int(cause.write * path.bdp() or 1 << 16)
-    while time.monotonic() < end:
-        client.sendall(data) if cause.write else client.send(data)
+    left = int(cause.size * path.bdp()) or 1 << 60
+    client.settimeout(0.1)
+    while time.monotonic() < end and left > 0:
+        with contextlib.suppress(TimeoutError):
+            left -= client.send(data[:left])
+        if cause.replies:
+            wait_for(client, lambda info: info["unacked"] == 0, end)
         time.sleep(cause.pause_s)
+    if cause.size:
+        wait_for(client, lambda info: info["unacked"] == 0 and info["notsent_bytes"] == 0, end)
 
 
-def read_all(server, rate):
+def wait_for(client, condition, end):
+    while time.monotonic() < end and not condition(tcp_info(client)):
+        time.sleep(0.001)
+
+
+def read_all(server, cause, path):
+    rate, left = cause.read_rate * path.rate_mbit * 125_000, int(cause.read_bytes * path.bdp()) or 1 << 60
     with contextlib.suppress(OSError):
-        while data := server.recv(1 << 16):
+        while left > 0 and (data := server.recv(1 << 16)):
+            left -= len(data)
             time.sleep(len(data) / rate if rate else 0)
 
 
-def limited_shares():
-    text = run_command(*netns_exec("sender", "ss", "-tinH", "dst", RECEIVER))
-    share = lambda name: float(match[1]) / 100 if (match := re.search(name + r":\S+\(([\d.]+)%\)", text)) else 0.0
-    return {name: share(name) for name in ("rwnd_limited", "sndbuf_limited")}
+def tcp_info(endpoint):
+    """Returns members of struct tcp_info (include/uapi/linux/tcp.h)."""
+    info = endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 232)
+    words, longs = struct.unpack_from("24I", info, 8), struct.unpack_from("3Q", info, 168)
+    return {"unacked": words[4], "retransmissions": words[23], "notsent_bytes": struct.unpack_from("I", info, 144)[0],
+            "busy_us": longs[0], "rwnd_limited_us": longs[1], "sndbuf_limited_us": longs[2]}
 
 
-def run(args, cause, path, directory):
-    """Runs and captures one transfer. Returns its truth and the verdicts."""
-    with testbed(args, cause, path), contextlib.ExitStack() as captures:
-        files = {point: directory / f"{point}.pcap" for point in POINTS}
+@contextlib.contextmanager
+def sampled(endpoint):
+    """Samples tcp_info during the block."""
+    samples, is_over = [], threading.Event()
+
+    def sample():
+        while not is_over.is_set():
+            samples.append(tcp_info(endpoint))
+            is_over.wait(SAMPLE_S)
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield samples
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def kernel_record(samples):
+    """Returns shares of the time in which the window, the send buffer or the application limited the sender."""
+    last = samples[-1]
+    share = lambda name: last[name] / max(1, last["busy_us"])
+    return {"rwnd_limited": share("rwnd_limited_us"), "sndbuf_limited": share("sndbuf_limited_us"),
+            "nothing_to_send": statistics.mean(sample["notsent_bytes"] < SEGMENT for sample in samples),
+            "retransmissions": last["retransmissions"]}
+
+
+def emulator_record(counters, path):
+    """Returns the shares of the time in which data and ACKs were queued, and the used share of the line, without the first third."""
+    rows = [row for line in counters.read_text().splitlines() if (row := json.loads(line))["record"] == "link"]
+    sides = {side: [row for row in rows if row["direction"] == side] for side in ("forward", "backward")}
+    busy = [row for row in sides["forward"] if row["delivered_bytes"]]
+    last = next(row for row in busy if row["delivered_bytes"] >= busy[-1]["delivered_bytes"] - 3000)
+    span = [row for row in busy if busy[0]["seconds"] + (last["seconds"] - busy[0]["seconds"]) / 3 <= row["seconds"] <= last["seconds"]]
+    # Of ACKs, those that wait for --ack-rate are in no queue.
+    queued = lambda rows: statistics.mean(row["inside"] > row["in_flight"] for row in rows)
+    acks = [row for row in sides["backward"] if span[0]["seconds"] <= row["seconds"] <= span[-1]["seconds"]]
+    carried = (span[-1]["delivered_bytes"] - span[0]["delivered_bytes"]) * 8e-6 / (span[-1]["seconds"] - span[0]["seconds"])
+    return {"data_queued": queued(span), "acks_queued": queued(acks), "used": carried / path.rate_mbit}
+
+
+def main_limit_of(cause, record):
+    """Returns the main limit by the records of a transfer; None if they do not tell one."""
+    application = 1.0 if cause.pacing else max(record["sndbuf_limited"], record["nothing_to_send"])
+    shares = {"application": application, "bottleneck_bandwidth": float(record["used"] > FULL_RATE),
+              "receive_window": record["rwnd_limited"], "ack_stream": record["acks_queued"]}
+    main = next((limit for limit, share in shares.items() if share > MAIN), None)
+    # Losses leave a part of the line unused, or the line causes them: either may be called the main limit.
+    is_open = record["used"] > PARTLY_FULL or any(MINOR < share <= MAIN for share in shares.values())
+    return main or (None if is_open else "congestion_window")
+
+
+def run(args, name, control, path, seed, directory):
+    """Runs and captures one transfer. Returns what is known of it."""
+    cause, counters = CAUSES[name], directory / "link.jsonl"
+    with testbed(args, cause, path, counters, seed), contextlib.ExitStack() as captures:
         for point, (host, interface) in POINTS.items():
-            command = ("tcpdump", "-Z", "root", "-i", interface, "-s", 128, "-B", 16384, "-w", files[point], "tcp", "port", PORT)
+            command = ("tcpdump", "-Z", "root", "-i", interface, "-s", 128, "-B", 16384, "-w", directory / f"{point}.pcap", "tcp", "port", PORT)
             captures.enter_context(Program(host, *command, ready="listening on", stop=signal.SIGINT))
-        limited = transfer(cause, path)
-        time.sleep(0.3)
-    truth = cause.limit
-    truth = "receive_window" if limited["rwnd_limited"] > 0.5 else "application" if limited["sndbuf_limited"] > 0.5 else truth
-    verdicts = {point: main_limit(args, directory, file) for point, file in files.items()}
-    return {"truth": truth} | limited | verdicts | {"both": main_limit(args, directory, files["sender"], files["receiver"])}
+        record = transfer(cause, control, path)
+        # tcpdump reads packets once a second.
+        time.sleep(1.2)
+    record |= emulator_record(counters, path)
+    counters.unlink()
+    found = {"cause": name, "control": control, "path": str(path), "truth": main_limit_of(cause, record)} | record
+    (directory / "truth.json").write_text(json.dumps(found))
+    return found
 
 
-def main_limit(args, directory, *files):
+def judge(args, directory):
+    """Returns the main limit by each capture of a transfer, and by both ends."""
+    files = {point: directory / f"{point}.pcap" for point in POINTS}
+    verdicts = {point: verdict(args, file) for point, file in files.items()}
+    return verdicts | {"both": verdict(args, files["sender"], files["receiver"])}
+
+
+def verdict(args, *files):
     """Returns the main limit of the largest flow in these captures, and its share of the time."""
-    with tempfile.TemporaryDirectory(dir=directory) as out:
-        run_command(args.longhaul, "tap", "analyze", *files, "-o", f"{out}/result")
-        flows = json.loads(pathlib.Path(out, "result/result.json").read_text())["flows"]
+    flows = json.loads(run_command(args.longhaul, "tap", "analyze", *files, "--json"))["flows"]
     flow = max(flows, key=lambda flow: flow["upload"]["data"]["unique_bytes"])
     shares = {}
     for period in flow["upload"]["limits"]:
@@ -202,37 +329,76 @@ def main_limit(args, directory, *files):
     return limit, round(shares[limit] / sum(shares.values()), 2)
 
 
-def table_lines(rows):
-    places = (*POINTS, "both")
+def cause_lines(rows):
     for (cause,), own in group_by(rows, "cause"):
-        right = [sum(row[place][0] == row["truth"] for row in own) for place in places]
-        wrong = [f"{place}: {row[place][0]}" for row in own for place in places if row[place][0] != row["truth"]]
-        yield (cause, len(own), *right, ", ".join(wrong) or "–")
-    yield ("all", len(rows), *(sum(row[place][0] == row["truth"] for row in rows) for place in places), "")
+        wrong = [f"{row['control']} {row['path']} {place}: {row[place][0]}" for row in own for place in PLACES if not is_right(row, place)]
+        yield (cause, len(own), *count_right(own), ", ".join(wrong) or "–")
+    yield ("all", len(rows), *count_right(rows), "")
+
+
+def truth_lines(rows):
+    """Lines of the confusion matrix: a truth at a place, and how often each limit was said there."""
+    for (truth,), own in group_by(rows, "truth"):
+        for place in PLACES:
+            said = [row[place][0] for row in own]
+            yield (truth, place, len(own), *(said.count(limit) or "–" for limit in LIMITS))
+
+
+def is_right(row, place):
+    return row[place][0] == row["truth"]
+
+
+def count_right(rows):
+    return [sum(is_right(row, place) for row in rows) for place in PLACES]
 
 
 def parse_arguments():
     parser = argument_parser(__doc__, rounds=1)
     parser.add_argument("--only", type=comma_separated, default=list(CAUSES), metavar="CAUSE,...", help="only these causes")
     parser.add_argument("--paths", type=comma_separated, default=["50:40", "10:80", "200:20"], metavar="MBIT:RTT_MS,...", help="rates and round trips (50:40,10:80,200:20)")
-    args = parse_args(parser, required=("tcpdump", "ss"), paths=["50:40"])
+    parser.add_argument("--corpus", type=pathlib.Path, metavar="DIR", help="keep the captures in this directory")
+    parser.add_argument("--judge", type=pathlib.Path, metavar="DIR", help="judge the captures in this directory")
+    args = parse_args(parser, required=("tcpdump",), paths=["50:40"])
     if unknown := [name for name in args.only if name not in CAUSES]:
         parser.error(f"--only {unknown[0]}: expected one of {', '.join(CAUSES)}")
     args.paths = [Path(*map(float, path.split(":"))) for path in args.paths]
     return args
 
 
+def transfers(args):
+    """Runs the transfers. Returns what is known of each, and the directory of its captures until the next one."""
+    every = [(round_, path, name, control) for round_ in range(args.rounds) for path in args.paths for name in args.only
+             for control in CAUSES[name].controls]
+    for number, (round_, path, name, control) in enumerate(every, 1):
+        with tempfile.TemporaryDirectory() as directory:
+            directory = pathlib.Path(directory)
+            if args.corpus:
+                directory = args.corpus / f"{number:03}-{name}-{control}-{path.rate_mbit:g}-{path.rtt_ms:g}".replace(" ", "_")
+                shutil.rmtree(directory, ignore_errors=True)
+                directory.mkdir(parents=True)
+            yield f"{path}: {name}, {control}", directory, lambda: run(args, name, control, path, number, directory)
+
+
+def kept_transfers(args):
+    for file in sorted(args.judge.glob("*/truth.json")):
+        yield file.parent.name, file.parent, lambda: json.loads(file.read_text())
+
+
 def main():
     args = parse_arguments()
-    run_in_namespaces()
+    if not args.judge:
+        run_in_namespaces()
     results = Results(args, ["tcpdump"])
-    for round_ in range(args.rounds):
-        for path in args.paths:
-            for name in args.only:
-                with tempfile.TemporaryDirectory() as directory, results.catch_errors(f"{path}: {name}"):
-                    found = run(args, CAUSES[name], path, pathlib.Path(directory))
-                    results.add({"cause": name, "path": str(path), "round": round_} | found)
-    return results.finish(table(("cause", "captures", *POINTS, "both", "wrong"), table_lines(results.rows)))
+    for name, directory, known in (kept_transfers if args.judge else transfers)(args):
+        with results.catch_errors(name):
+            row = known()
+            if row["truth"]:
+                results.add(row | judge(args, directory))
+            else:
+                results.skip(name, "its records tell no main limit")
+    by_cause = table(("cause", "transfers", *PLACES, "wrong"), cause_lines(results.rows))
+    by_truth = table(("truth", "captured at", "transfers", *LIMITS), truth_lines(results.rows))
+    return results.finish([*by_cause, "", *by_truth])
 
 
 if __name__ == "__main__":

@@ -145,12 +145,19 @@ pub struct Direction {
     /// Position of the capture point, and what cannot be known from there.
     #[serde(alias = "standing", default)]
     pub tap_position: CapturePosition,
+    /// Median round trip between sender and receiver, ns. Far from the sender, the echoes of timestamps or the handshake
+    /// show its part of it; `None` without them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_rtt_ns: Option<u64>,
     /// Phases of the transfer; empty for fewer than ten segments.
     pub phases: Vec<Phase>,
     /// Periods and what limited each, in order of time.
     pub limits: Vec<LimitPeriod>,
     /// Verdict: the limits in a sentence.
     pub verdict: String,
+    /// What would make it faster, and by how much; empty if the main limit is not known from this capture point.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub remedy: String,
 }
 
 impl Direction {
@@ -162,6 +169,32 @@ impl Direction {
             true => &self.rtt_by_acks,
             false => &self.rtt_by_timestamps,
         }
+    }
+
+    /// Returns the duration of the transfer, ns: from the first payload byte to the last one, to its ACK, or to the end
+    /// of a stall in a window of zero.
+    #[must_use]
+    pub fn transfer_ns(&self) -> Option<u64> {
+        let first = self.data.first_data_ns?;
+        let acks = &self.acks;
+        let ends = [
+            self.data.last_data_ns,
+            acks.last_advancing_ns,
+            acks.last_zero_window_ns,
+        ];
+        Some(ends.into_iter().max()??.saturating_sub(first))
+    }
+
+    /// Returns the mean rate of the transfer in payload bits a second; `None` without a duration. Data counts when it is
+    /// acknowledged: near a sender, data that was sent may wait in a queue.
+    #[must_use]
+    pub fn goodput_bps(&self) -> Option<f64> {
+        let bytes = match self.acks.acked_bytes {
+            0 => self.data.unique_bytes,
+            acked => acked,
+        };
+        let duration = self.transfer_ns().filter(|ns| *ns > 0)?;
+        Some(bytes as f64 * 8e9 / duration as f64)
     }
 }
 
@@ -348,14 +381,6 @@ pub struct Data {
     pub last_data_ns: Option<u64>,
 }
 
-impl Data {
-    /// Returns the time from the first to the last payload byte, ns.
-    #[must_use]
-    pub fn duration_ns(&self) -> Option<u64> {
-        Some(self.last_data_ns?.saturating_sub(self.first_data_ns?))
-    }
-}
-
 /// Counts of the ACKs for the data of one direction, which travel in the other direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Acks {
@@ -388,6 +413,13 @@ pub struct Acks {
     pub window_max_bytes: u64,
     /// Bytes acknowledged.
     pub acked_bytes: u64,
+    /// Time of the last ACK that acknowledged new data, ns since 1970.
+    #[serde(default)]
+    pub last_advancing_ns: Option<u64>,
+    /// Time of the last pure ACK with a window of zero, ns since 1970. The sender asks for such ACKs as long as it has
+    /// data to send.
+    #[serde(default)]
+    pub last_zero_window_ns: Option<u64>,
 }
 
 /// Summary of samples. The error of a quantile is at most 3 %.

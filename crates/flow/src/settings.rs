@@ -10,7 +10,7 @@ pub struct Settings {
     pub burst_gap_ns: u64,
     /// Most active flows. When one more begins, the flow with the oldest last packet ends.
     pub flows_max: usize,
-    /// Most memory of all flows, without the tables below, bytes. A flow takes 5.5 kB and, typically, 5 kB of
+    /// Most memory of all flows, without the tables below, bytes. A flow takes 5.6 kB and, typically, 5 kB of
     /// distributions, at most 98 kB. When the memory is used up, the flow with the oldest last packet ends.
     pub flows_max_bytes: usize,
     /// Most memory of the tables below, over all flows, bytes. Each table also has a bound of its own, below. When the

@@ -16,7 +16,9 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
-  A capture, with a report that opens offline:
+  What limited each flow, and what would help:
+    longhaul tap analyze trace.pcapng
+  The same, with a report that opens offline:
     longhaul tap analyze trace.pcapng -o out/trace
   The files of a rotated capture, in any order, with series for a spreadsheet:
     longhaul tap analyze trace-*.pcap -o out/trace --csv
@@ -35,8 +37,8 @@ pub(crate) struct Args {
     /// Captures: pcap or pcapng, plain or gzip, files or FIFOs; - is standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Write result.json, report.html and series to this directory; created if it does not exist
-    #[arg(short, long, value_name = "DIR", required_unless_present = "json")]
+    /// Write result.json, report.html and series to this directory, too; created if it does not exist
+    #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Width of the bins of every time series, 10us to 1s; series with bins of 1 s are written, too
     #[arg(long, alias = "bin", value_name = "TIME", default_value = "1ms")]

@@ -3,7 +3,7 @@
 
 use crate::report::{Analysis, CaptureFile};
 use longhaul_command::console::escape;
-use longhaul_flow::record::{Direction, Flow};
+use longhaul_flow::record::{Direction, Flow, Termination};
 use longhaul_report::count::plural;
 use longhaul_units::{BitRate, Bytes, Time};
 use std::fmt::Write as _;
@@ -11,12 +11,16 @@ use std::fmt::Write as _;
 /// Maximum number of damages of a file in the summary; the result has more of them.
 const DAMAGES_SHOWN: usize = 5;
 
+/// Connections that failed in the same way from which on a line says so: a scan or a host that is down.
+const FAILED_HANDSHAKES_MIN: usize = 5;
+
 /// Returns the summary: the largest `flows` flows, and the problems of the files.
 pub(super) fn summary(analysis: &Analysis, flows: usize) -> String {
     let mut text = format_headline(analysis);
     for file in &analysis.files {
         text += &file_problems(file);
     }
+    text += &format_failed_handshakes(&analysis.flows);
     for flow in analysis.flows.iter().take(flows) {
         text += &flow_lines(analysis, flow);
     }
@@ -96,29 +100,104 @@ fn flow_lines(analysis: &Analysis, flow: &Flow) -> String {
         let _ = write!(text, ", captured at {}", escape(capture_point));
     }
     text.push('\n');
+    if let Some(sentence) = describe_without_data(flow) {
+        let _ = writeln!(text, "  {sentence}");
+    }
     let directions = [("upload  ", &flow.upload), ("download", &flow.download)];
     for (label, direction) in directions {
         if direction.data.payload_bytes > 0 {
             let _ = writeln!(text, "  {label} {}", format_figures(direction));
-            if !direction.verdict.is_empty() {
-                let _ = writeln!(text, "           {}", direction.verdict);
+            for sentence in [&direction.verdict, &direction.remedy] {
+                if !sentence.is_empty() {
+                    let _ = writeln!(text, "           {sentence}");
+                }
             }
         }
     }
     text
 }
 
+/// Returns what a flow without captured data shows.
+fn describe_without_data(flow: &Flow) -> Option<String> {
+    let Flow {
+        upload, download, ..
+    } = flow;
+    let directions = [upload, download];
+    if directions
+        .iter()
+        .any(|direction| direction.data.payload_bytes > 0)
+    {
+        return None;
+    }
+    let by_acks = directions.iter().find_map(|direction| {
+        Some((
+            direction.acks.acked_bytes,
+            direction.acks.last_advancing_ns?,
+        ))
+    });
+    Some(match (by_acks, flow.termination) {
+        (Some((bytes, last_ns)), _) => {
+            let (bytes, span) = (
+                Bytes::new(bytes),
+                Time::from_nanos(last_ns.saturating_sub(flow.first_ns)),
+            );
+            let rate =
+                BitRate::mean(bytes, span).map_or_else(String::new, |rate| format!(", {rate}"));
+            format!("no data captured; the ACKs are for {bytes} in {span}{rate}")
+        }
+        _ if is_unanswered(flow) => {
+            format!("no answer to {}", counted(upload.data.packets, "packet"))
+        }
+        (None, Termination::ResetByServer) => "refused: reset by the server, no data".to_owned(),
+        (None, Termination::ResetByClient) => "reset by the client, no data".to_owned(),
+        (None, _) => "no data".to_owned(),
+    })
+}
+
+/// Returns whether one end sent packets without payload, and the other nothing.
+fn is_unanswered(flow: &Flow) -> bool {
+    flow.download.data.packets == 0 && flow.upload.data.payload_bytes == 0
+}
+
+/// Returns a line about handshakes that failed; empty if there are few.
+fn format_failed_handshakes(flows: &[Flow]) -> String {
+    let unanswered = flows.iter().filter(|flow| is_unanswered(flow)).count();
+    let is_refused = |flow: &&Flow| {
+        flow.termination == Termination::ResetByServer
+            && flow.handshake.syn_to_syn_ack_ns.is_none()
+            && flow.download.data.payload_bytes + flow.upload.data.payload_bytes == 0
+    };
+    let refused = flows.iter().filter(is_refused).count();
+    let counts = [
+        (unanswered, "without an answer"),
+        (refused, "refused by a reset"),
+    ];
+    let parts: Vec<String> = counts
+        .iter()
+        .filter(|(count, _)| *count >= FAILED_HANDSHAKES_MIN)
+        .map(|(count, how)| format!("{} {how}", counted(*count as u64, "connection")))
+        .collect();
+    match parts.is_empty() {
+        true => String::new(),
+        false => format!(
+            "{} of the {} listed\n",
+            parts.join(", "),
+            counted(flows.len() as u64, "flow")
+        ),
+    }
+}
+
 fn format_figures(direction: &Direction) -> String {
     let data = &direction.data;
-    let bytes = Bytes::new(data.unique_bytes);
-    let mut parts = vec![bytes.to_string()];
-    if let Some(span) = data.duration_ns().map(Time::from_nanos) {
+    let mut parts = vec![Bytes::new(data.unique_bytes).to_string()];
+    if let Some(span) = direction.transfer_ns().map(Time::from_nanos) {
         parts.push(format!("in {span}"));
-        parts.extend(BitRate::mean(bytes, span).map(|rate| rate.to_string()));
     }
-    if direction.rtt_by_acks.count > 0 {
-        let median = Time::from_nanos(direction.rtt_by_acks.p50);
-        parts.push(format!("RTT {median}"));
+    if let Some(rate) = direction.goodput_bps() {
+        parts.push(BitRate::from_bits(rate as u64).to_string());
+    }
+    if let Some(rtt) = direction.path_rtt_ns.map(Time::from_nanos) {
+        parts.push(format!("RTT {rtt}"));
     }
     if data.retransmitted_bytes > 0 {
         let share = data.retransmitted_bytes as f64 / data.payload_bytes as f64;

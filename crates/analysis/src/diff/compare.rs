@@ -134,7 +134,7 @@ const fn metric(
 const METRICS: [MetricDefinition; 30] = {
     use ChangeScale::{Count, Share, Size};
     [
-        metric("goodput_bps", Size, goodput),
+        metric("goodput_bps", Size, Direction::goodput_bps),
         metric("payload_bytes", Size, |d| number(d.data.unique_bytes)),
         metric("duration_s", Size, |d| duration_ns(d).map(seconds)),
         metric("rtt_min_s", Size, |d| {
@@ -224,12 +224,8 @@ fn statistic(samples: &Distribution, value: fn(&Distribution) -> u64) -> Option<
 }
 
 fn duration_ns(direction: &Direction) -> Option<f64> {
-    let duration = direction.data.duration_ns()?;
+    let duration = direction.transfer_ns()?;
     (duration > 0).then_some(duration as f64)
-}
-
-fn goodput(direction: &Direction) -> Option<f64> {
-    Some(direction.data.unique_bytes as f64 * 8e9 / duration_ns(direction)?)
 }
 
 fn phase_s(direction: &Direction, kind: PhaseKind) -> Option<f64> {

@@ -86,7 +86,10 @@ mod tests {
 
     #[test]
     fn doubled_goodput_is_significant() {
-        let found = compared(|upload| upload.data.unique_bytes *= 2);
+        let found = compared(|upload| {
+            upload.data.unique_bytes *= 2;
+            upload.acks.acked_bytes *= 2;
+        });
         assert_eq!(figure(&found, "goodput_bps").ratio, Some(2.0));
         assert!(found.is_significant(&figure(&found, "goodput_bps")));
         assert!(!found.is_significant(&figure(&found, "duration_s")));

@@ -268,10 +268,12 @@ fn upload(time_series: TimeSeries) -> Direction {
             to_sender_ns: Some(10_000),
             to_receiver_ns: Some(RTT_NS),
         },
+        path_rtt_ns: Some(200_100_000),
         phases: phases(),
         limits: limits(),
         verdict: "The congestion window limited it for 24 of 30 s, then the bottleneck bandwidth."
             .to_owned(),
+        remedy: "Only a faster path or less data would help.".to_owned(),
         time_series,
     }
 }

@@ -122,6 +122,9 @@ impl AckState {
     pub(super) fn count_pure(&mut self, segment: &Segment, bin: &mut Bin) {
         self.acks.pure += 1;
         bin.acks += 1;
+        if segment.window == 0 {
+            self.acks.last_zero_window_ns = Some(segment.at_ns);
+        }
         if segment.has_timestamps {
             let delay_ns = self.path_delay.delay_ns(segment);
             let least = bin.ack_path_delay_ns.unwrap_or(delay_ns);
@@ -134,7 +137,7 @@ impl AckState {
     #[inline]
     pub(super) fn advance(
         &mut self,
-        ack: u64,
+        (ack, at_ns): (u64, u64),
         syn_fin: SynFinNumbers,
         segment_max: u32,
         bin: &mut Bin,
@@ -145,7 +148,10 @@ impl AckState {
         self.scoreboard.remove_acked(ack);
         match diff {
             0 => 0,
-            _ => self.count_diff(diff, segment_max, bin),
+            _ => {
+                self.acks.last_advancing_ns = Some(at_ns);
+                self.count_diff(diff, segment_max, bin)
+            }
         }
     }
 

@@ -480,6 +480,7 @@ impl Direction {
             self.ack_state.acked = ack;
         } else {
             let segment_max = self.send_state.segment_max();
+            let ack = (ack, segment.at_ns);
             let packets = (self.ack_state).advance(ack, self.send_state.syn_fin, segment_max, bin);
             if packets > 0 {
                 (self.burst_tracker).on_ack(segment.at_ns, packets, &self.send_state.data);

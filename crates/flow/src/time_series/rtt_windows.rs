@@ -52,7 +52,7 @@ impl<'a> RttWindows<'a> {
         &self.series.bins
     }
 
-    /// Returns the bins from the first with data to the last.
+    /// Returns the bins from the first with data to the last, or to the end of a stall in a window of zero behind it.
     pub(crate) fn active_bins(&self) -> Range<usize> {
         find_active_bins(self.series).unwrap_or_default()
     }
@@ -124,7 +124,9 @@ fn least_sender_rtt_ns(bins: &[Bin]) -> Option<f64> {
 
 fn find_active_bins(series: &TimeSeries) -> Option<Range<usize>> {
     let first = series.bins.iter().position(|bin| bin.data_bytes > 0)?;
-    let last = series.bins.iter().rposition(|bin| bin.data_bytes > 0)?;
+    // A sender asks again and again for ACKs of a window of zero, as long as it has data.
+    let is_active = |bin: &Bin| bin.data_bytes > 0 || bin.acks > 0 && bin.window_min == Some(0);
+    let last = series.bins.iter().rposition(is_active)?;
     Some(first..last + 1)
 }
 

@@ -68,6 +68,7 @@ impl SenderCapture {
                 CapturePoints::BothEnds(&delays),
             );
             near.verdict = super::two_point_verdict_text(near);
+            near.remedy = super::remedy_text(near, self.round_trip_ns);
         }
         far.limits = near
             .limits
@@ -75,6 +76,7 @@ impl SenderCapture {
             .map(|period| self.to_other_clock(*period))
             .collect();
         far.verdict.clone_from(&near.verdict);
+        far.remedy.clone_from(&near.remedy);
     }
 
     fn to_other_clock(&self, period: LimitPeriod) -> LimitPeriod {

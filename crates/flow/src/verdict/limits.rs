@@ -33,7 +33,8 @@
 //!
 //! Then spans of less than two steps are merged into their neighbour. A congestion-window span beside a bandwidth span
 //! becomes bandwidth if most of it acknowledges as much (to 3 %): a queue that is short or empty for a moment does not
-//! reduce the rate. Finally, silences of a round trip or more with everything acknowledged, and windows without room
+//! reduce the rate. So do all congestion-window spans of a stretch in which losses go on and the sender does not slow
+//! down, as BBR at the rate of its path. Finally, silences of a round trip or more with everything acknowledged, and windows without room
 //! for a segment, are inserted with their own times. A silence that ends with a retransmission was a timeout, whose limit
 //! is the congestion window.
 //!
@@ -63,6 +64,13 @@ const CUT_RATIO: f64 = 0.85;
 const CUT_STEPS: usize = 8;
 /// Part of the path's rate that counts as full.
 const FULL_RATE: f64 = 0.97;
+/// Round trips over which a rate is taken to see whether losses slow the sender down.
+const PLATEAU_RTTS: f64 = 4.0;
+/// Least ratio of the lower to the upper quartile of these rates on a plateau. A sawtooth has less: after each loss
+/// CUBIC sends at 0.7 of its rate, Reno at 0.5.
+const PLATEAU_RATIO: f64 = 0.85;
+/// Least number of these rates, without the first two: they belong to slow start.
+const PLATEAU_RATES: usize = 8;
 /// Steps over which growth is measured, and that a repair takes.
 const GROWTH_STEPS: usize = 4;
 /// Least timeout of Linux (`TCP_RTO_MIN`).
@@ -236,6 +244,7 @@ fn classify_active(
     evidence: &BinEvidence<'_>,
     classifier: &mut LimitClassifier,
 ) -> Vec<Span> {
+    let stretch = bins.clone();
     let steps = split_into_steps(rtt_windows, bins, evidence);
     let classified = steps.iter().map(|step| Span {
         kind: classifier.classify_step(step),
@@ -245,7 +254,35 @@ fn classify_active(
     let spans = absorb_short(merge_adjacent(classified.collect(), same_kind), |span| {
         span.bins.len() < two_steps
     });
-    merge_adjacent(absorb_into_bandwidth_spans(rtt_windows, spans), same_kind)
+    let mut spans = absorb_into_bandwidth_spans(rtt_windows, spans);
+    if losses_do_not_slow(rtt_windows, &stretch) {
+        let window = |span: &&mut Span| span.kind == Limit::CongestionWindow;
+        for span in spans.iter_mut().filter(window) {
+            span.kind = Limit::BottleneckBandwidth;
+        }
+    }
+    merge_adjacent(spans, same_kind)
+}
+
+/// Returns whether data was retransmitted again and again in `bins` while the sender went on at the same rate.
+fn losses_do_not_slow(rtt_windows: &RttWindows<'_>, bins: &Range<usize>) -> bool {
+    let width = PLATEAU_RTTS * rtt_windows.path_rtt;
+    let count = (bins.len() as f64 / width) as usize;
+    let periods = (2..count).map(|number| {
+        let edge = |number: usize| bins.start as f64 + number as f64 * width;
+        edge(number)..edge(number + 1)
+    });
+    let lossy = |period: &Range<f64>| {
+        let bins = &rtt_windows.bins()[period.start as usize..period.end as usize];
+        bins.iter().any(|bin| bin.retransmissions > 0)
+    };
+    let lossy = periods.clone().filter(lossy).count();
+    let mut rates: Vec<f64> = periods.map(|period| rtt_windows.sent_in(period)).collect();
+    rates.sort_unstable_by(f64::total_cmp);
+    let quartile = |number: usize| rates[number * (rates.len() - 1) / 4];
+    rates.len() >= PLATEAU_RATES
+        && 2 * lossy > rates.len()
+        && quartile(1) >= PLATEAU_RATIO * quartile(3)
 }
 
 /// Turns congestion-window spans that do not reduce the path's rate into bottleneck-bandwidth spans.
@@ -475,6 +512,16 @@ pub(super) fn holds_unread_data(series: &TimeSeries) -> bool {
             .filter(|unread| **unread)
             .count();
         2 * count > active.len()
+    })
+}
+
+/// Returns the time for which the window was zero, ns, up to the last data or ACK.
+pub(super) fn zero_window_ns(series: &TimeSeries) -> u64 {
+    RttWindows::of(series, None).map_or(0, |rtt_windows| {
+        let active = rtt_windows.active_bins();
+        let zero = closed_bins(rtt_windows.bins(), Windows::Unknown);
+        let count = zero[active].iter().filter(|zero| **zero).count();
+        rtt_windows.bins_to_ns(count as f64) as u64
     })
 }
 

@@ -7,8 +7,10 @@ pub mod joint_verdict;
 pub mod limits;
 pub mod phases;
 mod queues;
+mod remedy;
 
 use crate::record::{CaptureLocation, Direction, Flow, Limit, LimitPeriod, Phase, PhaseKind};
+use crate::time_series::change_points::median;
 use limits::{CapturePoints, Windows};
 
 /// Least share of the time that the verdict mentions.
@@ -39,14 +41,58 @@ pub fn assess_direction(direction: &mut Direction, handshake_ns: Option<u64>) {
     };
     let series = &direction.time_series;
     direction.limits = limits::classify(series, windows, handshake_ns, capture_points);
-    direction.verdict = verdict_text(direction);
+    direction.path_rtt_ns = path_rtt_ns(direction, handshake_ns);
+    (direction.verdict, direction.remedy) = (
+        verdict_text(direction),
+        remedy_text(direction, handshake_ns),
+    );
+}
+
+/// Returns what would help, if the main limit is known from this position.
+fn remedy_text(direction: &Direction, handshake_ns: Option<u64>) -> String {
+    let is_known = match direction.tap_position.location {
+        CaptureLocation::NearSender => true,
+        CaptureLocation::Middle | CaptureLocation::NearReceiver => shows_sender(direction),
+        CaptureLocation::Unknown => false,
+    };
+    let shares = limit_shares(&direction.limits);
+    let main = shares.first().filter(|_| is_known);
+    main.map_or_else(String::new, |(main, _)| {
+        remedy::remedy(direction, *main, handshake_ns)
+    })
+}
+
+/// Returns whether timestamps show what the sender knew.
+fn shows_sender(direction: &Direction) -> bool {
+    let mut bins = direction.time_series.bins.iter();
+    bins.any(|bin| bin.sender.rtt_min_us > 0)
+}
+
+/// Returns the median round trip between sender and receiver.
+fn path_rtt_ns(direction: &Direction, handshake_ns: Option<u64>) -> Option<u64> {
+    let to_receiver = Some(direction.round_trips())
+        .filter(|rtt| rtt.count > 0)
+        .map(|rtt| rtt.p50);
+    match direction.tap_position.location {
+        CaptureLocation::NearSender | CaptureLocation::Unknown => to_receiver,
+        CaptureLocation::Middle | CaptureLocation::NearReceiver => {
+            let bins = direction.time_series.bins.iter();
+            let to_sender: Vec<f64> = bins
+                .map(|bin| f64::from(bin.sender.rtt_min_us))
+                .filter(|rtt| *rtt > 0.0)
+                .collect();
+            match to_sender.is_empty() {
+                true => handshake_ns,
+                false => Some(to_receiver.unwrap_or(0) + (median(to_sender) * 1e3) as u64),
+            }
+        }
+    }
 }
 
 /// Returns the verdict on `direction`, whose phases, limits and capture position are known; empty without data.
 fn verdict_text(direction: &Direction) -> String {
     let position = &direction.tap_position;
-    let bins = &direction.time_series.bins;
-    let shows_sender = bins.iter().any(|bin| bin.sender.rtt_min_us > 0);
+    let shows_sender = shows_sender(direction);
     let prefix = capture_position::verdict_prefix(position.location, shows_sender);
     let caveat = capture_position::verdict_caveat(position, shows_sender);
     format_verdict(direction, prefix, &caveat)
@@ -152,15 +198,7 @@ fn describe_evidence(direction: &Direction, limit: Limit) -> String {
         Limit::ReceiveWindow if Windows::of(&direction.acks) == Windows::Unknown => {
             ", which was zero".to_owned()
         }
-        Limit::ReceiveWindow => {
-            let largest = bytes(direction.acks.window_max_bytes);
-            match limits::holds_unread_data(&direction.time_series) {
-                true => format!(
-                    " of at most {largest}, because the receiving application read more slowly than data arrived"
-                ),
-                false => format!(" of at most {largest}"),
-            }
-        }
+        Limit::ReceiveWindow => describe_receive_window(direction),
         Limit::CongestionWindow => {
             format!(" ({} retransmissions)", direction.data.retransmissions)
         }
@@ -172,6 +210,32 @@ fn describe_evidence(direction: &Direction, limit: Limit) -> String {
             format!(", {acks:.0} ACKs/s for {packets:.1} packets each")
         }),
         Limit::Application => String::new(),
+    }
+}
+
+fn describe_receive_window(direction: &Direction) -> String {
+    let largest = bytes(direction.acks.window_max_bytes);
+    let at_end = direction
+        .acks
+        .last_zero_window_ns
+        .zip(direction.acks.last_advancing_ns);
+    let at_end_ns = at_end.map_or(0, |(zero, advancing)| zero.saturating_sub(advancing));
+    let zero_ns = match at_end_ns {
+        0 => limits::zero_window_ns(&direction.time_series),
+        exact => exact,
+    };
+    let all_ns: u64 = direction.limits.iter().map(LimitPeriod::duration_ns).sum();
+    if 2 * zero_ns > all_ns {
+        let zero = longhaul_units::Time::from_nanos(zero_ns);
+        format!(
+            " of at most {largest}, which was zero for {zero}: the receiving application did not read"
+        )
+    } else if limits::holds_unread_data(&direction.time_series) {
+        format!(
+            " of at most {largest}, because the receiving application read more slowly than data arrived"
+        )
+    } else {
+        format!(" of at most {largest}")
     }
 }
 

@@ -67,7 +67,7 @@ pub(super) fn charts(direction: &Direction, series: &ChartSeries) -> Vec<Chart> 
 }
 
 fn rates(direction: &Direction, series: &ChartSeries) -> Chart {
-    let mean = TransferSummary::new(&direction.data).rate;
+    let mean = TransferSummary::new(direction).rate;
     let [width, finest] = [series.width_ns, series.finest_ns].map(units::duration);
     let max = match series.finest_ns < series.width_ns {
         true => format!(", with the highest rate over {finest} in each"),

@@ -64,7 +64,7 @@ impl<'a> DirectionView<'a> {
 
     /// Returns payload, duration and mean rate as texts.
     pub(super) fn summary(&self) -> TransferSummary {
-        TransferSummary::new(&self.direction().data)
+        TransferSummary::new(self.direction())
     }
 }
 
@@ -94,7 +94,7 @@ pub(super) fn section(view: DirectionView<'_>, number: usize) -> Markup {
     html! {
         section.direction id=(view.id()) data-name=(view.name()) {
             h2 { (view.name()) }
-            p { (payload) " in " (duration) ": " strong { (rate) } ". " (direction.verdict) }
+            p { (payload) " in " (duration) ": " strong { (rate) } ". " (direction.verdict) " " (direction.remedy) }
             p.view { output.in-view {} }
             (timeline::timelines(direction, view.axis()))
             div.charts {

@@ -105,7 +105,7 @@ impl Row<'_> {
             self.flow.number,
             crate::series::column::direction(self.upload),
         );
-        let amount = TransferSummary::new(&direction.data);
+        let amount = TransferSummary::new(direction);
         let lasted = last_ns.saturating_sub(*first_ns);
         let rtt = direction.round_trips();
         let retransmissions = direction.data.retransmissions;

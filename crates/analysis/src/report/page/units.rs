@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Formatting of quantities with their units and three significant digits.
 
-use longhaul_flow::record::Data;
+use longhaul_flow::record::Direction;
 use longhaul_report::{count::plural, metric::Metric};
 
 /// Formats a rate: "7.05 Gbit/s".
@@ -39,15 +39,11 @@ pub(super) struct TransferSummary {
 }
 
 impl TransferSummary {
-    pub(super) fn new(data: &Data) -> Self {
-        let (bytes_sent, duration_ns) = (data.unique_bytes, data.duration_ns().unwrap_or(0));
-        let rate_bps = match duration_ns {
-            0 => 0.0,
-            ns => bytes_sent as f64 * 8e9 / ns as f64,
-        };
+    pub(super) fn new(direction: &Direction) -> Self {
+        let rate_bps = direction.goodput_bps().unwrap_or(0.0);
         Self {
-            payload: bytes(bytes_sent),
-            duration: duration(duration_ns),
+            payload: bytes(direction.data.unique_bytes),
+            duration: duration(direction.transfer_ns().unwrap_or(0)),
             rate: bit_rate(rate_bps),
             rate_bps,
         }

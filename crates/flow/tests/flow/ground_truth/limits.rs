@@ -8,8 +8,8 @@ use longhaul_flow::record::{
     LimitPeriod,
 };
 use longhaul_flow::segment::{NO_SCALE, SCALE_CUT};
-use longhaul_tcpsim::congestion_control::cubic::Cubic;
-use longhaul_units::Time;
+use longhaul_tcpsim::congestion_control::{Ack, CongestionControl, Window, cubic::Cubic};
+use longhaul_units::{BitRate, Time};
 
 struct Found {
     truth: GroundTruth,
@@ -311,4 +311,32 @@ fn delayed_acks_do_not_indicate_queue() {
     assert!(rtt.p50 > 50_000_000, "the ACKs are delayed: {rtt:?}");
     assert_eq!(found.share(BottleneckBandwidth), 0.0, "{found}");
     assert!(found.share(Application) > 0.75, "{found}");
+}
+
+/// Sends at the rate of its path whatever is lost, as BBR does.
+struct SteadyRate;
+
+impl CongestionControl for SteadyRate {
+    fn init(&mut self, window: &mut Window, _now: Time) {
+        window.cwnd = 150;
+    }
+
+    fn ssthresh(&mut self, window: &Window, _now: Time) -> u32 {
+        window.cwnd
+    }
+
+    fn cong_avoid(&mut self, _window: &mut Window, _ack: &Ack) {}
+
+    fn pacing_rate(&self, _window: &Window, _srtt: Time) -> Option<BitRate> {
+        Some(BitRate::from_bits(20_000_000))
+    }
+}
+
+#[test]
+fn losses_that_do_not_slow_a_sender_do_not_limit_it() {
+    let path = [("rate", "20mbit"), ("loss", "1%")];
+    let steady = assess(case("20ms", &path, 10.0).control(SteadyRate));
+    assert!(steady.share(BottleneckBandwidth) > 0.9, "{steady}");
+    let cubic = assess(case("20ms", &path, 10.0).control(Cubic::new(false)));
+    assert!(cubic.share(CongestionWindow) > 0.9, "{cubic}");
 }

@@ -9,5 +9,6 @@ mod limits;
 mod phases;
 mod positions;
 mod reference;
+mod remedies;
 mod simulated_flow;
 mod two_point;

@@ -88,3 +88,52 @@ fn detects_idleness_in_partial_capture() {
     let idle = share(&upload, Limit::Application);
     assert!(idle > 0.65, "{idle}: {:?}", upload.limits);
 }
+
+/// The receiver never reads. Its window is zero from 0.25 s on, and the sender asks for it until the end at 9.1 s.
+#[test]
+fn zero_window_limits_to_the_end_of_the_connection() {
+    let mut sender = Sender {
+        next: 1,
+        segments: handshake(10 * MS),
+    };
+    (0..5).for_each(|n| sender.burst(20 + 50 * n, 20));
+    let next = sender.next;
+    for at_ms in [231, 650, 1_200, 2_400, 4_700, 9_100] {
+        let probe = client(at_ms * MS, next - 1, 1);
+        let reply = server((at_ms + 10) * MS, 1, next).window(0);
+        sender.segments.extend([probe, reply]);
+    }
+    let upload = run_one(&sender.segments).upload;
+    assert_eq!(upload.transfer_ns(), Some(9_110 * MS - 20 * MS));
+    assert!(
+        share(&upload, Limit::ReceiveWindow) > 0.95,
+        "{:?}",
+        upload.limits
+    );
+    assert!(
+        upload.verdict.contains("which was zero for 8.88 s"),
+        "{}",
+        upload.verdict
+    );
+    assert!(
+        upload.verdict.contains("application did not read"),
+        "{}",
+        upload.verdict
+    );
+}
+
+/// At the sender, data waits in its own queue: 100 packets are sent in 1 ms and acknowledged in 100 ms.
+#[test]
+fn rate_counts_what_was_acknowledged() {
+    let mut segments = handshake(10 * MS);
+    for n in 0..100 {
+        segments.push(client(20 * MS + u64::from(n) * 10 * US, 1 + n * 1_000, 1).data(1_000));
+    }
+    for n in 1..=100 {
+        segments.push(server((30 + u64::from(n)) * MS, 1, 1 + n * 1_000));
+    }
+    let upload = run_one(&segments).upload;
+    assert_eq!(upload.transfer_ns(), Some(110 * MS));
+    let bps = upload.goodput_bps().unwrap();
+    assert!((bps / (100_000.0 * 8.0 / 0.11) - 1.0).abs() < 1e-9, "{bps}");
+}
