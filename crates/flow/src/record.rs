@@ -155,7 +155,7 @@ pub struct Direction {
     pub limits: Vec<LimitPeriod>,
     /// Verdict: the limits in a sentence.
     pub verdict: String,
-    /// What would make it faster, and by how much; empty if the main limit is not known from this capture point.
+    /// Remedy: what would make it faster, and by how much. Empty if the main limit is not known from this capture point.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub remedy: String,
 }
