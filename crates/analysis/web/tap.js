@@ -122,7 +122,7 @@
       return { unit: "B", ceiling, lines: [line("in flight", "--first", flight), ...(series.has("window_min_bytes") ? [window] : [])] };
     },
     retransmissions: (series) => {
-      const kinds = [["retransmissions", "retransmissions", "--first"], ["duplicate_acks", "duplicate ACKs", "--second"], ["drops", "drops", "--bad"]];
+      const kinds = [["retransmissions", "retransmissions", "--first"], ["duplicate_acks", "duplicate ACKs", "--second"], ["drops", "drops", "--bad"], ["ce_segments", "CE marks", "--fourth"], ["reported_marks", "reported marks", "--third"]];
       return { unit: "", lines: kinds.filter(([name]) => series.has(name)).map(([name, label, colour]) => line(label, colour, series.column(name))) };
     },
     delay: (series) => {

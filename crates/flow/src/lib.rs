@@ -38,6 +38,7 @@
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
 pub mod decode;
+pub mod ecn;
 pub mod flows;
 pub mod record;
 pub mod segment;

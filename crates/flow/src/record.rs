@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Records of the results, as `longhaul tap analyze` writes them to `result.json`.
 
+use super::ecn::{counts::EcnCounts, negotiation::EcnNegotiation};
 use super::segment::{CapturePoint, Endpoint};
 use super::time_series::TimeSeries;
 use serde::{Deserialize, Serialize};
@@ -76,6 +77,9 @@ pub struct Handshake {
     pub syn_retransmissions: u32,
     /// SYN/ACK retransmissions.
     pub syn_ack_retransmissions: u32,
+    /// ECN that the ends negotiated.
+    #[serde(default)]
+    pub ecn: EcnNegotiation,
 }
 
 impl Handshake {
@@ -113,6 +117,9 @@ pub struct Direction {
     pub data: Data,
     /// Counts of the ACKs for the data.
     pub acks: Acks,
+    /// ECN marks of the data, and their reports in the ACKs.
+    #[serde(default)]
+    pub ecn: EcnCounts,
     /// Round trips of the data by TSecr, ns.
     pub rtt_by_timestamps: Distribution,
     /// Round trips of the data by the ACK that covers each packet, ns. Retransmitted packets have no sample (Karn).

@@ -51,6 +51,15 @@ pub const NO_SCALE: u8 = 0xff;
 /// Value of `window_scale` for a segment whose captured bytes do not show whether it has the option.
 pub const SCALE_CUT: u8 = 0xfe;
 
+/// ECN field of a packet without ECN (RFC 3168 §5).
+pub const NOT_ECT: u8 = 0b00;
+/// ECN field of a packet of L4S (RFC 9331 §4.1).
+pub const ECT_1: u8 = 0b01;
+/// ECN field of a packet that a queue may mark (RFC 3168 §5).
+pub const ECT_0: u8 = 0b10;
+/// ECN field of a packet that a queue has marked (RFC 3168 §5).
+pub const CE: u8 = 0b11;
+
 /// A TCP segment, or a super-packet of several, as captured. Sequence numbers are those of the wire; the analysis
 /// unwraps them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -71,6 +80,10 @@ pub struct Segment {
     pub window: u16,
     /// TCP flags, CWR highest (`longhaul_packet::tcp`).
     pub flags: u8,
+    /// AE flag (RFC 9768 §3.1), which is above CWR.
+    pub ae: bool,
+    /// ECN field of the IP header: [`NOT_ECT`], [`ECT_1`], [`ECT_0`] or [`CE`].
+    pub ecn: u8,
     /// Number of valid entries of `sack`.
     pub sack_blocks: u8,
     /// Whether the sender is `FlowKey::low`.
@@ -89,6 +102,8 @@ pub struct Segment {
     pub tsval: u32,
     /// TSecr.
     pub tsecr: u32,
+    /// Payload that arrived with CE, by the AccECN option, bytes modulo 2²⁴ (RFC 9768 §3.2.3).
+    pub reported_ce_bytes: Option<u32>,
     /// Record of the emulator about this packet, from before its queue.
     pub emulator_record: Option<EmulatorRecord>,
     /// SACK blocks, left and right edges.
@@ -128,6 +143,11 @@ pub(crate) fn unwrap_near(reference: u64, number: u32) -> u64 {
 /// Returns the first number from `reference` on that equals `number` on the wire.
 pub(crate) fn unwrap_ahead(reference: u64, number: u32) -> u64 {
     reference + u64::from(number.wrapping_sub(reference as u32))
+}
+
+/// Compares timestamps that wrap (RFC 7323 §5.2).
+pub(crate) fn is_newer(tsval: u32, than: u32) -> bool {
+    tsval.wrapping_sub(than).cast_signed() > 0
 }
 
 #[cfg(test)]

@@ -131,7 +131,7 @@ const fn metric(
     }
 }
 
-const METRICS: [MetricDefinition; 30] = {
+const METRICS: [MetricDefinition; 31] = {
     use ChangeScale::{Count, Share, Size};
     [
         metric("goodput_bps", Size, Direction::goodput_bps),
@@ -160,6 +160,9 @@ const METRICS: [MetricDefinition; 30] = {
         }),
         metric("timeouts", Count, |d| {
             number(d.data.timeout_retransmissions)
+        }),
+        metric("reported_ecn_marks", Count, |d| {
+            number(d.ecn.ece_acks + d.ecn.reported_ce_packets)
         }),
         metric("pure_acks", Count, |d| number(d.acks.pure)),
         metric("duplicate_acks", Count, |d| number(d.acks.duplicates)),

@@ -8,6 +8,7 @@ use super::result::{
 };
 use longhaul_flow::{
     bin::Bin,
+    ecn::{counts::EcnCounts, negotiation::EcnNegotiation},
     record::{
         AckClocking, AckDiffClass, AckSpacing, Acks, CaptureLocation, CapturePosition, Clocks,
         Data, DelayBin, DelaySeries, Direction, Distribution, Flow, Handshake, Limit, LimitPeriod,
@@ -185,6 +186,7 @@ pub(crate) fn short_flow(number: u64) -> Flow {
             syn_ack_to_ack_ns: Some(10_000),
             syn_retransmissions: 0,
             syn_ack_retransmissions: 0,
+            ecn: EcnNegotiation::NotNegotiated,
         },
         termination: Termination::ResetByServer,
         upload,
@@ -250,6 +252,7 @@ fn upload(time_series: TimeSeries) -> Direction {
         },
         data,
         acks,
+        ecn: EcnCounts::default(),
         rtt_by_timestamps: distribution(&[
             (200_000_000, 900),
             (210_000_000, 400),

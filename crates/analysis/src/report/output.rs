@@ -57,7 +57,7 @@ pub(crate) struct OutputConfig {
     /// Formats of the series files.
     pub(crate) formats: Vec<Format>,
     pub(crate) flow_limits: FlowLimits,
-    /// Maximum number of bins of the first width in [`AnalysisReport::bins`], over all flows: 184 bytes each.
+    /// Maximum number of bins of the first width in [`AnalysisReport::bins`], over all flows: 200 bytes each.
     pub(crate) bins_max: usize,
     /// Number of threads; with more than one, the last files are written in parallel.
     pub(crate) threads: usize,

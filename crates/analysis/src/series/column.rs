@@ -64,7 +64,7 @@ const fn optional_column(name: &'static str, value: fn(&Bin) -> Option<i64>) -> 
 }
 
 /// Columns of a bin, in the order of the files. A round trip of 0 means no sample.
-pub(crate) const COLUMNS: [Column; 25] = [
+pub(crate) const COLUMNS: [Column; 27] = [
     required_column("data_bytes", |bin| clamped_i64(bin.data_bytes)),
     required_column("data_max_bytes", |bin| clamped_i64(bin.data_bytes_max)),
     required_column("data_segments", |bin| clamped_i64(bin.data_segments)),
@@ -96,6 +96,8 @@ pub(crate) const COLUMNS: [Column; 25] = [
     }),
     required_column("queue_max_bytes", |bin| clamped_i64(bin.queue_max)),
     required_column("drops", |bin| clamped_i64(bin.drops)),
+    required_column("ce_segments", |bin| clamped_i64(bin.ce_segments)),
+    required_column("reported_marks", |bin| clamped_i64(bin.reported_marks)),
 ];
 
 /// Converts to a signed integer. A value above 2⁶³ − 1 becomes 2⁶³ − 1.

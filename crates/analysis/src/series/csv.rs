@@ -56,10 +56,10 @@ mod tests {
         csv.write(&rows(3)).unwrap();
         csv.finish().unwrap();
         insta::assert_snapshot!(String::from_utf8(text).unwrap(), @r"
-        flow,direction,time_ns,data_bytes,data_max_bytes,data_segments,retransmitted_bytes,retransmissions,timeouts,window_full,short_segments,acked_bytes,acked_max_bytes,acks,duplicate_acks,sacks,advancing_acks,ack_diff_max_bytes,rtt_min_ns,rtt_max_ns,rtt_sum_ns,rtt_samples,unacked_age_min_us,ack_path_delay_ns,in_flight_max_bytes,window_min_bytes,queue_max_bytes,drops
-        0,upload,1700000000000000000,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,,,0,0,,,0,,0,0
-        0,download,1700000000001000000,1448,0,1,0,0,0,0,0,1000,0,0,0,0,0,0,1000000,,0,0,,,0,1048576,0,0
-        1,upload,1700000000002000000,2896,0,2,0,0,0,0,0,2000,0,0,0,0,0,0,2000000,,0,0,,,0,2097152,0,0
+        flow,direction,time_ns,data_bytes,data_max_bytes,data_segments,retransmitted_bytes,retransmissions,timeouts,window_full,short_segments,acked_bytes,acked_max_bytes,acks,duplicate_acks,sacks,advancing_acks,ack_diff_max_bytes,rtt_min_ns,rtt_max_ns,rtt_sum_ns,rtt_samples,unacked_age_min_us,ack_path_delay_ns,in_flight_max_bytes,window_min_bytes,queue_max_bytes,drops,ce_segments,reported_marks
+        0,upload,1700000000000000000,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,,,0,0,,,0,,0,0,0,0
+        0,download,1700000000001000000,1448,0,1,0,0,0,0,0,1000,0,0,0,0,0,0,1000000,,0,0,,,0,1048576,0,0,0,0
+        1,upload,1700000000002000000,2896,0,2,0,0,0,0,0,2000,0,0,0,0,0,0,2000000,,0,0,,,0,2097152,0,0,0,0
         ");
     }
 }

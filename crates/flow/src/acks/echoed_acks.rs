@@ -6,7 +6,7 @@
 //! that ACK to the packet is the round trip between the capture point and the sender.
 
 use crate::memory_budget::{MemoryBudget, capacity_bytes};
-use crate::round_trips::timestamps::is_newer;
+use crate::segment::is_newer;
 use std::collections::VecDeque;
 
 /// The last ACK with its TSval.

@@ -8,6 +8,7 @@ use crate::data::retransmission::{Cause, Evidence, is_reordered};
 use crate::data::sequence_gaps::SequenceGap;
 use crate::data::stray::StrayNumber;
 use crate::data::{SendState, SequenceRange};
+use crate::ecn::EcnState;
 use crate::memory_budget::MemoryBudget;
 use crate::packet_windows::{IN_FLIGHT_EVENTS_MAX, WindowHandle, unwrapped_range};
 use crate::record::{self, PacketEventKind, PacketWindow, SynOptions, WindowTrigger};
@@ -30,6 +31,7 @@ pub(super) struct Direction {
     pub(super) round_trips: RoundTrips,
     pub(super) window_handle: WindowHandle,
     pub(super) stray_number: StrayNumber,
+    pub(super) ecn: EcnState,
     burst_tracker: BurstTracker,
     /// Delay from the sender to the capture point, by its timestamps.
     path_delay: PathDelay,
@@ -80,6 +82,7 @@ impl Direction {
         bin: &mut Bin,
     ) {
         let segments = self.send_state.count_packet(segment);
+        self.ecn.count_sent(segment, segments, bin);
         if segment.flags & RST != 0 {
             return;
         }
@@ -460,6 +463,16 @@ impl Direction {
         }
     }
 
+    /// Processes what a segment from the other end reports about ECN marks, after its ACK fields.
+    #[inline]
+    pub(super) fn process_ecn_report(&mut self, segment: &Segment, bin: &mut Bin) {
+        let delivered = self.ack_state.acked + self.ack_state.scoreboard.bytes();
+        let segment_bytes = self.send_state.segment_max();
+        if self.ack_state.acked > self.send_state.origin {
+            (self.ecn).process_ack(segment, delivered, segment_bytes, bin);
+        }
+    }
+
     fn process_repeated_ack(&mut self, segment: &Segment, ack: u64, bin: &mut Bin) {
         // If the capture has no data at all, it is unknown whether any is outstanding.
         let next = self.send_state.next;
@@ -619,6 +632,7 @@ impl Direction {
                 ..self.send_state.data
             },
             acks,
+            ecn: self.ecn.counts,
             rtt_by_timestamps: self.round_trips.by_timestamps.summary(),
             rtt_by_acks: self.round_trips.by_pairs.summary(),
             ack_diff: ack_diff.summary(),

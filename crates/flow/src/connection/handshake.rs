@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Handshake of a connection (RFC 9293 §3.5), as seen by a capture point.
 
+use crate::ecn::negotiation::{EcnHandshake, EcnNegotiation};
 use crate::record::Handshake;
 use crate::segment::Segment;
 use longhaul_packet::tcp::{ACK, SYN};
@@ -17,6 +18,7 @@ pub(super) struct HandshakeTracker {
     is_over: bool,
     /// Kinds of SYN that each end has sent.
     syn_kinds_sent: [SynKinds; 2],
+    ecn: EcnHandshake,
 }
 
 /// SYN or SYN/ACK that awaits an answer.
@@ -83,6 +85,7 @@ impl HandshakeTracker {
         self.record.syn_retransmissions += u32::from(retransmitted);
         if end == 0 {
             self.syn = Some(PendingSyn::new(segment, end, self.syn));
+            self.ecn.process_syn(segment);
         }
     }
 
@@ -94,6 +97,7 @@ impl HandshakeTracker {
         }
         if !self.is_over {
             self.syn_ack = Some(PendingSyn::new(segment, end, self.syn_ack));
+            self.ecn.process_syn_ack(segment);
         }
     }
 
@@ -106,9 +110,18 @@ impl HandshakeTracker {
         }
     }
 
-    /// Returns the record of the handshake.
-    pub(super) fn record(&self) -> Handshake {
-        self.record
+    /// Returns the ECN that was negotiated so far.
+    pub(super) fn ecn(&self) -> EcnNegotiation {
+        self.ecn.negotiated
+    }
+
+    /// Returns the record of the handshake, with the ECN that `inferred` shows if the handshake does not.
+    pub(super) fn record(&self, inferred: EcnNegotiation) -> Handshake {
+        let ecn = match self.ecn() {
+            EcnNegotiation::Unknown => inferred,
+            negotiated => negotiated,
+        };
+        Handshake { ecn, ..self.record }
     }
 }
 
@@ -133,7 +146,7 @@ mod tests {
             };
             handshake.process(&segment, end);
         }
-        handshake.record()
+        handshake.record(EcnNegotiation::Unknown)
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod direction;
 mod handshake;
 mod sequence_space;
 
+use crate::ecn::negotiation::EcnNegotiation;
 use crate::memory_budget::MemoryBudget;
 use crate::packet_windows::SAMPLE_EVERY;
 use crate::record::{Flow, SynOptions, Termination, WindowTrigger};
@@ -191,6 +192,7 @@ impl Connection {
         own.process_sent(segment, other.round_trips.smoothed(), budget, own_bin);
         if segment.flags & (ACK | RST) == ACK {
             other.process_ack(segment, budget, other_bin);
+            other.process_ecn_report(segment, other_bin);
         }
     }
 
@@ -240,6 +242,8 @@ impl Connection {
         }
         self.handshake.process(segment, end);
         if segment.flags & SYN != 0 {
+            let ecn = self.handshake.ecn();
+            (self.directions.iter_mut()).for_each(|direction| direction.ecn.set_negotiated(ecn));
             self.record_syn_options(segment, end);
         }
         if segment.flags & FIN != 0 {
@@ -315,6 +319,7 @@ impl Connection {
         self.bins.finish(self.number, packets, budget, sink);
         budget.end_flow(self.accounted_bytes, self.table_bytes());
         let [upload_series, download_series] = self.bins.into_time_series();
+        let inferred_ecn = inferred_ecn(&self.directions);
         let [upload, download] = self.directions;
         let [client_over, server_over] = self.fin_seen.map(|fin| fin || self.reset.is_some());
         let mut flow = Flow {
@@ -324,7 +329,7 @@ impl Connection {
             server,
             first_ns: self.first_ns,
             last_ns: self.last_ns,
-            handshake: self.handshake.record(),
+            handshake: self.handshake.record(inferred_ecn),
             termination,
             upload: upload.finish(server_over, upload_series, upload_windows, budget),
             download: download.finish(client_over, download_series, download_windows, budget),
@@ -353,6 +358,16 @@ fn is_syn_ack(segment: &Segment) -> bool {
     segment.flags & (SYN | ACK) == SYN | ACK
 }
 
+/// Returns the ECN that the packets of both directions show: AccECN if one does, which is more than that any is used.
+fn inferred_ecn(directions: &[Direction; 2]) -> EcnNegotiation {
+    let [up, down] = (directions.each_ref()).map(|direction| direction.ecn.inferred());
+    match up {
+        EcnNegotiation::Accurate => up,
+        _ if down == EcnNegotiation::Unknown => up,
+        _ => down,
+    }
+}
+
 fn syn_options_of(segment: &Segment) -> SynOptions {
     SynOptions {
         mss: (segment.mss != 0).then_some(segment.mss),
@@ -376,6 +391,6 @@ mod tests {
     #[test]
     fn connection_has_documented_size() {
         let size = size_of::<Connection>() + 2 * 2 * (size_of::<Bin>() + 8);
-        assert!(size <= 5_700, "{size}");
+        assert!(size <= 6_100, "{size}");
     }
 }

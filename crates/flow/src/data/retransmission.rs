@@ -18,7 +18,8 @@
 //! 6. *other*: tail loss probes, and causes that the capture point cannot see.
 
 use super::sequence_gaps::SequenceGap;
-use crate::round_trips::{round_trip::PathRoundTrip, timestamps::is_newer};
+use crate::round_trips::round_trip::PathRoundTrip;
+use crate::segment::is_newer;
 
 /// Duplicate ACKs that trigger a fast retransmission (RFC 5681 §3.2).
 const DUPLICATE_ACKS: u32 = 3;

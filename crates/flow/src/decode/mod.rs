@@ -95,7 +95,8 @@ fn tcp_v4(frame: &Frame<'_>, packet: &[u8], at: usize, wire_len: u32) -> Decoded
     };
     let tcp = Tcp::parse(packet, at, total)?;
     let (key, from_low) = key_v4(header, &tcp);
-    Ok((key, segment(frame, &tcp, from_low, total > wire_len)))
+    let ecn = header[1] & 3;
+    Ok((key, segment(frame, &tcp, from_low, total > wire_len, ecn)))
 }
 
 #[inline(always)]
@@ -107,7 +108,8 @@ fn tcp_v6(frame: &Frame<'_>, packet: &[u8], at: usize, wire_len: u32) -> Decoded
     };
     let tcp = Tcp::parse(packet, at, total)?;
     let (key, from_low) = key_v6(header, &tcp);
-    Ok((key, segment(frame, &tcp, from_low, total > wire_len)))
+    let ecn = header[1] >> 4 & 3;
+    Ok((key, segment(frame, &tcp, from_low, total > wire_len, ecn)))
 }
 
 /// Returns the connection, and whether its lesser end is the sender. Ends are compared as numbers without a branch: the
@@ -147,7 +149,13 @@ fn key_v6(header: &[u8; 40], tcp: &Tcp<'_>) -> (FlowKey, bool) {
 }
 
 #[inline(always)]
-fn segment(frame: &Frame<'_>, tcp: &Tcp<'_>, from_low: bool, exceeds_frame: bool) -> Segment {
+fn segment(
+    frame: &Frame<'_>,
+    tcp: &Tcp<'_>,
+    from_low: bool,
+    exceeds_frame: bool,
+    ecn: u8,
+) -> Segment {
     let payload = tcp.total - tcp.headers;
     let wire_segments = wire_segments(payload, frame.segment_size);
     let repeated = tcp.headers.saturating_mul(u32::from(wire_segments) - 1);
@@ -161,6 +169,8 @@ fn segment(frame: &Frame<'_>, tcp: &Tcp<'_>, from_low: bool, exceeds_frame: bool
         wire_segments,
         window: be16(tcp.fixed, 14),
         flags: tcp.fixed[13],
+        ae: tcp.ae(),
+        ecn,
         sack_blocks: options.sack_blocks,
         from_low,
         exceeds_frame,
@@ -173,6 +183,7 @@ fn segment(frame: &Frame<'_>, tcp: &Tcp<'_>, from_low: bool, exceeds_frame: bool
         has_timestamps: options.timestamps.is_some(),
         tsval: options.timestamps.map_or(0, |(tsval, _)| tsval),
         tsecr: options.timestamps.map_or(0, |(_, tsecr)| tsecr),
+        reported_ce_bytes: options.reported_ce_bytes,
         emulator_record: frame.emulator_record,
         sack: options.sack,
     }

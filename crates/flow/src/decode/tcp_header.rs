@@ -39,6 +39,12 @@ impl<'a> Tcp<'a> {
         })
     }
 
+    /// Returns the AE flag, the lowest bit beside the data offset (RFC 9768 §3.1).
+    #[inline]
+    pub(super) fn ae(&self) -> bool {
+        self.fixed[12] & 1 != 0
+    }
+
     /// Returns the source and the destination port.
     #[inline]
     pub(super) fn ports(&self) -> (u16, u16) {
@@ -46,7 +52,7 @@ impl<'a> Tcp<'a> {
     }
 }
 
-/// Option kinds (RFC 9293 §3.2, RFC 7323, RFC 2018).
+/// Option kinds (RFC 9293 §3.2, RFC 7323, RFC 2018, RFC 9768).
 mod option {
     pub(super) const END: u8 = 0;
     pub(super) const NOP: u8 = 1;
@@ -55,6 +61,8 @@ mod option {
     pub(super) const SACK_PERMITTED: u8 = 4;
     pub(super) const SACK: u8 = 5;
     pub(super) const TIMESTAMPS: u8 = 8;
+    pub(super) const ACCECN_0: u8 = 172;
+    pub(super) const ACCECN_1: u8 = 174;
 }
 
 /// TCP options, in the form of [`Segment`](crate::segment::Segment).
@@ -65,6 +73,7 @@ pub(super) struct Options {
     pub(super) window_scale: u8,
     pub(super) mss: u16,
     pub(super) sack_permitted: bool,
+    pub(super) reported_ce_bytes: Option<u32>,
 }
 
 impl Options {
@@ -75,6 +84,7 @@ impl Options {
         window_scale: NO_SCALE,
         mss: 0,
         sack_permitted: false,
+        reported_ce_bytes: None,
     };
 
     /// Parses the options. Nearly every segment has timestamps and nothing else, after two bytes of padding (RFC 7323
@@ -130,6 +140,10 @@ impl Options {
                 let stamps = <&[u8; 8]>::try_from(stamps).ok();
                 let numbers = stamps.map(|stamps| (be32(stamps, 0), be32(stamps, 4)));
                 self.timestamps = numbers.or(self.timestamps);
+            }
+            // Fields of 24 bits, CE the second in both orders; the last ones may be missing.
+            (option::ACCECN_0 | option::ACCECN_1, [_, _, _, high, middle, low, ..]) => {
+                self.reported_ce_bytes = Some(u32::from_be_bytes([0, *high, *middle, *low]));
             }
             _ => {}
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use super::*;
-use crate::segment::NO_SCALE;
+use crate::segment::{CE, ECT_1, NO_SCALE};
 use longhaul_packet::capture::{EmulatorRecord, LinkType, Verdict};
 use longhaul_packet::tcp;
 
@@ -116,6 +116,37 @@ fn decodes_ipv4_segment() {
         ..Segment::default()
     };
     assert_eq!(segment, expected);
+}
+
+#[test]
+fn reads_ecn_of_ip_and_tcp() {
+    let mut header = tcp(tcp::ACK | tcp::CWR, &[]);
+    header[12] |= 1;
+    let mut v4 = v4(&header, 0);
+    v4[1] = 0b1011_1000 | CE;
+    let mut v6 = v6(6, &header, 0);
+    (v6[0], v6[1]) = (0x6b, 0x8f | ECT_1 << 4);
+    for (packet, ecn) in [(v4, CE), (v6, ECT_1)] {
+        let segment = segment(&packet);
+        assert_eq!((segment.ecn, segment.ae), (ecn, true));
+        assert_eq!(segment.flags, tcp::ACK | tcp::CWR);
+    }
+}
+
+/// The option of RFC 9768 §3.2.3 may end after any of its three counters.
+#[test]
+fn reads_bytes_with_ce_from_accecn_option() {
+    let option = |kind: u8, counters: &[u8]| {
+        let mut options = vec![kind, 2 + counters.len() as u8];
+        options.extend(counters);
+        options.resize(options.len().next_multiple_of(4), 1);
+        segment(&v4(&tcp(tcp::ACK, &options), 0)).reported_ce_bytes
+    };
+    let counters = [0, 0, 1, 2, 0, 3, 0, 0, 9];
+    for kind in [172, 174] {
+        let found = [9, 6, 3, 0].map(|length| option(kind, &counters[..length]));
+        assert_eq!(found, [Some(0x02_0003), Some(0x02_0003), None, None]);
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! TSvals that await their echo: round trips by timestamps (RFC 7323 §4).
 
 use crate::memory_budget::{MemoryBudget, capacity_bytes};
+use crate::segment::is_newer;
 use std::collections::VecDeque;
 
 /// Time when each TSval was first sent with numbers that need an ACK. A TSval that a pure ACK carried first is left
@@ -70,11 +71,6 @@ impl Timestamps {
         }
         None
     }
-}
-
-/// Compares timestamps that wrap (RFC 7323 §5.2).
-pub(crate) fn is_newer(tsval: u32, than: u32) -> bool {
-    tsval.wrapping_sub(than).cast_signed() > 0
 }
 
 #[cfg(test)]

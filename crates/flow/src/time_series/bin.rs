@@ -63,6 +63,12 @@ pub struct Bin {
     pub queue_max: u32,
     /// Segments that the emulator reported as lost or dropped.
     pub drops: u32,
+    /// Segments with payload and CE, unless ECN was not negotiated.
+    #[serde(default)]
+    pub ce_segments: u32,
+    /// Marks that the receiver reported: ACKs with ECE, and with AccECN packets with CE.
+    #[serde(default)]
+    pub reported_marks: u32,
     /// Least age of the first unacknowledged byte when an ACK came, µs; at least 1, and 0 is no sample. The age is 1 if
     /// an ACK acknowledged every byte.
     ///
@@ -85,6 +91,12 @@ impl Bin {
     pub fn is_empty(&self) -> bool {
         let all_acked = None;
         Self { all_acked, ..*self } == Self::default()
+    }
+
+    /// Returns whether a packet had an ECN mark, or the receiver reported one.
+    #[must_use]
+    pub fn is_marked(&self) -> bool {
+        self.ce_segments > 0 || self.reported_marks > 0
     }
 
     /// Records the age of the first unacknowledged byte at one ACK, ns.
@@ -120,6 +132,8 @@ impl Bin {
         self.queue_max = self.queue_max.max(other.queue_max);
         self.sender.merge(&other.sender);
         add_saturating(&mut self.drops, other.drops);
+        add_saturating(&mut self.ce_segments, other.ce_segments);
+        add_saturating(&mut self.reported_marks, other.reported_marks);
     }
 
     fn merge_data(&mut self, other: &Self) {

@@ -175,10 +175,16 @@ fn in_flight(direction: &Direction, series: &ChartSeries) -> Chart {
     )
 }
 
-/// Returns the chart of retransmissions, duplicate ACKs and drops, if there were any.
+/// Returns the chart of retransmissions, duplicate ACKs, drops and ECN marks, if there were any.
 fn retransmissions(direction: &Direction, series: &ChartSeries) -> Option<Chart> {
     let data = &direction.data;
-    let names = ["retransmissions", "duplicate_acks", "drops"];
+    let names = [
+        "retransmissions",
+        "duplicate_acks",
+        "drops",
+        "ce_segments",
+        "reported_marks",
+    ];
     let packets = direction.data.retransmissions;
     names.iter().any(|name| series.has_values(name)).then(|| {
         Chart::half(
@@ -191,7 +197,8 @@ fn retransmissions(direction: &Direction, series: &ChartSeries) -> Option<Chart>
                     units::bytes(data.retransmitted_bytes)
                 ),
             },
-            "Retransmissions, duplicate ACKs and, if the emulator reports them, drops in each bin.",
+            "Retransmissions, duplicate ACKs, ECN marks (segments with CE, and what ACKs report) and, if the emulator \
+             reports them, drops in each bin.",
         )
     })
 }

@@ -9,6 +9,7 @@ use super::{
     units::{self, TransferSummary},
 };
 use crate::report::result::{Analysis, chart_series::ChartSeries};
+use longhaul_flow::ecn::negotiation::EcnNegotiation;
 use longhaul_flow::record::{
     Acks, CaptureLocation, CapturePosition, Data, Direction, Flow, Phase, SynOptions, Termination,
 };
@@ -195,6 +196,7 @@ fn figure_table(flow: &Flow, direction: &Direction) -> Markup {
                 dd.fail { (units::bytes(data.acked_unseen_bytes)) ": the capture lost packets" }
             }
             dt { "ACKs" } dd { (describe_acks(acks)) }
+            dt { "ECN" } dd { (describe_ecn(flow.handshake.ecn, direction)) }
             dt { "Advertised window" } dd { (describe_window(acks)) }
             @if direction.round_trips().count > 0 {
                 dt { "Round-trip time" } dd { (describe_round_trips(direction)) }
@@ -261,6 +263,34 @@ fn describe_acks(acks: &Acks) -> String {
         .map(|(n, kind)| format!(", {} {kind}", units::count(*n)))
         .collect();
     format!("{} pure{kinds}", units::count(acks.pure))
+}
+
+fn describe_ecn(negotiated: EcnNegotiation, direction: &Direction) -> String {
+    let ecn = &direction.ecn;
+    let kind = match negotiated {
+        EcnNegotiation::Unknown => "unknown, handshake not captured",
+        EcnNegotiation::Inferred => "used, handshake not captured",
+        EcnNegotiation::NotNegotiated => "not negotiated",
+        EcnNegotiation::Classic => "classic",
+        EcnNegotiation::Accurate => "accurate (AccECN)",
+    };
+    let share = 100.0 * ecn.ce_data_segments as f64 / direction.data.data_segments.max(1) as f64;
+    let counts = [
+        (ecn.ect0_segments, "segments with ECT(0)".to_owned()),
+        (ecn.ect1_segments, "with ECT(1)".to_owned()),
+        (
+            ecn.ce_data_segments,
+            format!("with data and CE ({share:.2} %)"),
+        ),
+        (ecn.reported_ce_packets, "reported with CE".to_owned()),
+        (ecn.ece_acks, "ACKs with ECE".to_owned()),
+        (ecn.cwr_packets, "packets with CWR".to_owned()),
+    ];
+    let occurred = counts.iter().filter(|(number, _)| *number > 0);
+    let counts: String = occurred
+        .map(|(number, kind)| format!(", {} {kind}", units::count(*number)))
+        .collect();
+    format!("{kind}{counts}")
 }
 
 fn describe_window(acks: &Acks) -> String {
@@ -355,5 +385,31 @@ pub(super) fn describe_termination(termination: Termination) -> &'static str {
         Termination::ResetByClient => "reset by the client",
         Termination::ResetByServer => "reset by the server",
         Termination::Open => "open at the end of the capture",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_flow::ecn::counts::EcnCounts;
+
+    #[test]
+    fn describes_ecn_by_negotiation_and_counts() {
+        let mut direction = Direction::default();
+        let no = describe_ecn(EcnNegotiation::NotNegotiated, &direction);
+        assert_eq!(no, "not negotiated");
+        direction.data.data_segments = 1_000;
+        direction.ecn = EcnCounts {
+            ect0_segments: 970,
+            ce_segments: 31,
+            ce_data_segments: 31,
+            ece_acks: 40,
+            cwr_packets: 3,
+            ..EcnCounts::default()
+        };
+        assert_eq!(
+            describe_ecn(EcnNegotiation::Classic, &direction),
+            "classic, 970 segments with ECT(0), 31 with data and CE (3.10 %), 40 ACKs with ECE, 3 packets with CWR"
+        );
     }
 }

@@ -6,6 +6,7 @@ mod any_segments;
 mod bins;
 mod capture_gaps;
 mod data;
+mod ecn;
 mod flows;
 mod handshake_termination;
 mod limits;

@@ -72,6 +72,25 @@ impl ScriptSegment {
         self
     }
 
+    /// Sets the ECN field of the IP header.
+    pub(crate) fn ecn(mut self, ecn: u8) -> Self {
+        self.segment.ecn = ecn;
+        self
+    }
+
+    /// Sets AE, CWR and ECE.
+    pub(crate) fn ace(mut self, ace: u8) -> Self {
+        self.segment.ae = ace & 0b100 != 0;
+        self.segment.flags = self.segment.flags & 0x3f | ace << 6;
+        self
+    }
+
+    /// Adds the AccECN option.
+    pub(crate) fn ce_bytes(mut self, bytes: u32) -> Self {
+        self.segment.reported_ce_bytes = Some(bytes);
+        self
+    }
+
     pub(crate) fn fin(self) -> Self {
         self.flags(FIN | ACK)
     }
@@ -233,6 +252,9 @@ fn check_sum<'a>(bins: impl Iterator<Item = &'a Bin>, of: &longhaul_flow::record
     assert_eq!(u64::from(sum.duplicate_acks), acks.duplicates);
     assert_eq!(u64::from(sum.sacks), acks.with_sack);
     assert_eq!(u64::from(sum.ack_diff_max), of.ack_diff.max);
+    let reported = of.ecn.ece_acks + of.ecn.reported_ce_packets;
+    assert!(u64::from(sum.reported_marks) >= reported);
+    assert!(u64::from(sum.ce_segments) <= of.ecn.ce_data_segments);
     let retransmissions = data.fast_retransmissions
         + data.timeout_retransmissions
         + data.spurious_retransmissions
