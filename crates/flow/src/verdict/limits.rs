@@ -26,7 +26,8 @@
 //!    no room for a segment.
 //! 6. **Congestion window**: data was retransmitted, in this step or in one of the three before. Or the data in flight
 //!    is still below its amount at a loss that cut it by 15 % or more. Or it grew by a segment over its amount four
-//!    steps ago and before, also before a silence shorter than a timeout.
+//!    steps ago and before, also before a silence shorter than a timeout. An ECN mark counts as a loss does, also where
+//!    it cut the window by less.
 //! 7. **Application**, for the rest: without a loss, less is in flight than before, nothing grows, and nothing blocks.
 //!    The sender held back. A send buffer that is too small and pacing are reasons as well: a capture cannot
 //!    distinguish them.
@@ -328,7 +329,9 @@ struct Step {
     bins: Range<usize>,
     segments: u64,
     short: u64,
-    retransmitted: u64,
+    retransmitted: bool,
+    /// Whether a packet had an ECN mark, or the receiver reported one.
+    marked: bool,
     window_full: u64,
     in_flight: u64,
     segment_bytes: u64,
@@ -369,7 +372,8 @@ impl Step {
         Self {
             segments,
             short: sum_bins(bins, |bin| u64::from(bin.short_segments)),
-            retransmitted: sum_bins(bins, |bin| bin.retransmitted_bytes),
+            retransmitted: bins.iter().any(|bin| bin.retransmitted_bytes > 0),
+            marked: bins.iter().any(Bin::is_marked),
             window_full: sum_bins(bins, |bin| u64::from(evidence.window_full(bin))),
             in_flight: bins
                 .iter()
@@ -405,6 +409,8 @@ struct LimitClassifier {
     history: Vec<u64>,
     /// Most data in flight before the last loss, as long as it has not been reached again.
     in_flight_at_loss: Option<u64>,
+    /// Part of that amount below which the window was cut.
+    cut_ratio: f64,
     cut: bool,
 }
 
@@ -448,14 +454,16 @@ impl LimitClassifier {
     }
 
     fn update_loss(&mut self, step: &Step) {
-        if step.retransmitted > 0 {
+        if step.retransmitted || step.marked {
+            // DCTCP and its like answer a mark with a cut of some percent (RFC 8257 §3.3).
+            self.cut_ratio = if step.retransmitted { CUT_RATIO } else { 1.0 };
             let most = self.history.iter().copied().max().unwrap_or(step.in_flight);
             self.in_flight_at_loss = Some(most).max(self.in_flight_at_loss);
             self.proven_in_flight = 0;
             self.history.clear();
         } else if let Some(at_loss) = self.in_flight_at_loss {
             let soon = self.history.len() < CUT_STEPS;
-            self.cut |= soon && (step.in_flight as f64) < CUT_RATIO * at_loss as f64;
+            self.cut |= soon && (step.in_flight as f64) < self.cut_ratio * at_loss as f64;
             if !soon && step.in_flight >= at_loss {
                 (self.in_flight_at_loss, self.cut) = (None, false);
             }

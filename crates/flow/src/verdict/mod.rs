@@ -5,6 +5,7 @@ mod baseline;
 mod capture_position;
 pub mod joint_verdict;
 pub mod limits;
+mod marks;
 pub mod phases;
 mod queues;
 mod remedy;
@@ -132,24 +133,20 @@ fn scale_caveat(direction: &Direction) -> &'static str {
 /// Returns "limited all the time by ….", for at least one share.
 fn limited_by(direction: &Direction, shares: &[(Limit, f64)]) -> String {
     let (main, share) = shares[0];
+    let name = name_of(direction, main);
     let mut text = match share {
-        share if share >= ALL_SHARE => format!("limited all the time by {}", name_of(main)),
+        share if share >= ALL_SHARE => format!("limited all the time by {name}"),
         share if share >= 0.5 => {
-            format!(
-                "limited most of the time ({}) by {}",
-                percent(share),
-                name_of(main)
-            )
+            format!("limited most of the time ({}) by {name}", percent(share))
         }
         share => format!(
-            "limited for the largest share of the time ({}) by {}",
-            percent(share),
-            name_of(main)
+            "limited for the largest share of the time ({}) by {name}",
+            percent(share)
         ),
     };
     text += &describe_evidence(direction, main);
     for (limit, share) in shares[1..].iter().filter(|(_, share)| *share >= SHARE_MIN) {
-        text += &format!("; {} by {}", percent(*share), name_of(*limit));
+        text += &format!("; {} by {}", percent(*share), name_of(direction, *limit));
     }
     text + "."
 }
@@ -179,16 +176,17 @@ const ALL_LIMITS: [Limit; 5] = [
     Limit::AckStream,
 ];
 
-fn name_of(limit: Limit) -> &'static str {
-    match limit {
+fn name_of(direction: &Direction, limit: Limit) -> String {
+    let name = match limit {
         Limit::Application => {
             "the application (nothing to send) or the sender (pacing, send buffer)"
         }
         Limit::ReceiveWindow => "the receive window",
-        Limit::CongestionWindow => "the congestion window (growth or loss recovery)",
+        Limit::CongestionWindow => return marks::congestion_window(direction),
         Limit::BottleneckBandwidth => "the bottleneck bandwidth (standing queue)",
         Limit::AckStream => "the ACK stream (ACKs queued on the ACK path)",
-    }
+    };
+    name.to_owned()
 }
 
 /// Returns the figure that supports the verdict best.
@@ -199,12 +197,11 @@ fn describe_evidence(direction: &Direction, limit: Limit) -> String {
             ", which was zero".to_owned()
         }
         Limit::ReceiveWindow => describe_receive_window(direction),
-        Limit::CongestionWindow => {
-            format!(" ({} retransmissions)", direction.data.retransmissions)
+        Limit::CongestionWindow => marks::retransmissions(direction),
+        Limit::BottleneckBandwidth => {
+            let at = phase.map(|phase| format!(" at {}", rate(carried_bps(phase))));
+            at.unwrap_or_default() + &marks::of_queue(direction)
         }
-        Limit::BottleneckBandwidth => phase.map_or_else(String::new, |phase| {
-            format!(" at {}", rate(carried_bps(phase)))
-        }),
         Limit::AckStream => phase.map_or_else(String::new, |phase| {
             let (acks, packets) = (phase.acks_per_s, phase.packets_per_ack);
             format!(", {acks:.0} ACKs/s for {packets:.1} packets each")

@@ -5,6 +5,7 @@
 mod ack_clocking;
 mod any_input;
 mod counts;
+mod ecn;
 mod limits;
 mod phases;
 mod positions;

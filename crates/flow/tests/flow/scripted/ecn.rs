@@ -3,6 +3,7 @@
 
 use crate::scripted::script::{MS, ScriptSegment, US, client, handshake, run_one, server};
 use longhaul_flow::ecn::{counts::EcnCounts, negotiation::EcnNegotiation};
+use longhaul_flow::record::{Flow, Limit};
 use longhaul_flow::segment::{CE, ECT_0, ECT_1};
 
 /// AE, CWR and ECE of the handshake.
@@ -128,4 +129,54 @@ fn partial_capture_infers_ecn_from_its_packets() {
     assert_eq!(accurate.handshake.ecn, EcnNegotiation::Accurate);
     assert_eq!(accurate.upload.ecn.ece_acks, 0);
     assert_eq!(accurate.upload.ecn.reported_ce_packets, 0);
+}
+
+/// Returns a flow with twenty packets in flight in each round trip of 10 ms. `marks` is the ECN field and the ACE field
+/// of the first packet and of its ACK, in every second round trip.
+fn steady_flow(flags: [u8; 2], [ecn, ace]: [u8; 2]) -> Flow {
+    let mut script = negotiation(flags);
+    for round in 0..200 {
+        let marked = round % 2 == 1;
+        let (at_ms, first) = (20 + 10 * u64::from(round), round * 20);
+        script.extend(data(at_ms, first, 1, if marked { ecn } else { 0 }));
+        script.extend(data(at_ms, first + 1, 19, 0).iter().map(|sent| {
+            let mut sent = *sent;
+            sent.segment.at_ns += US;
+            sent
+        }));
+        let echo = if marked { ace } else { 0 };
+        script.push(ack(at_ms + 10, first + 20).ace(echo));
+    }
+    script.sort_by_key(|sent| sent.segment.at_ns);
+    run_one(&script)
+}
+
+#[test]
+fn marks_make_congestion_window_the_limit() {
+    let limits = |flow: &Flow| -> Vec<Limit> {
+        flow.upload
+            .limits
+            .iter()
+            .map(|period| period.limit)
+            .collect()
+    };
+    let unmarked = steady_flow(CLASSIC, [ECT_0, 0]);
+    assert_eq!(limits(&unmarked).last(), Some(&Limit::Application));
+    for (marks, share) in [
+        ([CE, 0], "2.5 % of packets at the capture point"),
+        ([ECT_0, ECE], "ECE in 50 % of ACKs"),
+    ] {
+        let flow = steady_flow(CLASSIC, marks);
+        assert_eq!(limits(&flow), [Limit::CongestionWindow]);
+        let expected = format!(
+            "limited all the time by the congestion window, reduced by ECN marks ({share}), not by losses."
+        );
+        assert!(
+            flow.upload.verdict.contains(&expected),
+            "{}",
+            flow.upload.verdict
+        );
+    }
+    let refused = steady_flow([0b011, 0b000], [CE, ECE]);
+    assert_eq!(limits(&refused).last(), Some(&Limit::Application));
 }
