@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks decoded frames: the numbers of a segment agree, and the opposite direction has the same connection. A
+//! Checks decoded frames: the numbers of a segment or a datagram agree, and the opposite direction has the same connection. A
 //! shorter snaplen leaves a segment unchanged except for options, or the frame is reported as too short. One more
 //! tunnel changes nothing, or there are too many.
 //!
@@ -32,6 +32,7 @@ pub(crate) fn check(input: &[u8]) {
     if let Ok((key, segment)) = &whole {
         check_consistency(&frame, key, segment);
     }
+    check_datagram(&frame, &whole);
     check_tunnelled(&frame, &whole);
     for len in 0..bytes.len() {
         let cut = Frame {
@@ -56,6 +57,16 @@ fn check_consistency(frame: &Frame<'_>, key: &FlowKey, segment: &Segment) {
     assert!(segment.wire_bytes >= segment.payload + segments * 40);
     assert!(usize::from(segment.sack_blocks) <= segment.sack.len());
     assert!(segment.has_timestamps || (segment.tsval, segment.tsecr) == (0, 0));
+}
+
+/// Checks that a frame has a segment or a datagram, not both.
+fn check_datagram(frame: &Frame<'_>, whole: &Decoded) {
+    if let Ok((key, datagram)) = decode::decode_datagram(frame, &UdpTunnels::default()) {
+        assert_eq!(*whole, Err(Undecoded::NotTcp));
+        assert!(key.low <= key.high);
+        let least = u64::from(datagram.payload_bytes) + u64::from(datagram.wire_datagrams) * 28;
+        assert!(u64::from(datagram.wire_bytes) >= least);
+    }
 }
 
 /// GRE with a key, on IPv4.

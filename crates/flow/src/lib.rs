@@ -45,6 +45,7 @@ pub mod segment;
 pub mod settings;
 pub mod time_series;
 pub mod two_point;
+pub mod udp;
 pub mod verdict;
 
 mod acks;

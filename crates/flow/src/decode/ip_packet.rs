@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Payload of an IP packet, and the reasons why a frame has no segment.
+//! Payload of an IP packet, the innermost packet of tunnels, and the reasons why a frame has no segment.
 
-use longhaul_packet::{capture::IpNotFound, ip};
+use longhaul_packet::{
+    capture::IpNotFound,
+    ip,
+    tunnel::{self, UdpTunnels},
+};
 use serde::{Deserialize, Serialize};
 
 /// Reasons why a frame has no TCP segment.
@@ -49,6 +53,38 @@ impl From<IpNotFound> for Undecoded {
             IpNotFound::WifiFragment => Self::WifiFragment,
             IpNotFound::CompressedPpp => Self::CompressedPpp,
         }
+    }
+}
+
+/// IP packet that is no tunnel packet, with its length on the wire and its payload.
+pub(super) struct InnermostPacket<'a> {
+    pub(super) packet: &'a [u8],
+    pub(super) wire_len: u32,
+    pub(super) payload: IpPayload,
+}
+
+impl<'a> InnermostPacket<'a> {
+    /// Returns the innermost packet of the tunnels in `packet`, or `packet` itself.
+    pub(super) fn find(
+        packet: &'a [u8],
+        wire_len: u32,
+        udp_tunnels: &UdpTunnels,
+    ) -> Result<Self, Undecoded> {
+        let (mut packet, mut wire_len) = (packet, wire_len);
+        for _ in 0..=TUNNELS_MAX {
+            let payload = IpPayload::of(packet)?;
+            let inner = tunnel::inner_ip(packet, payload.protocol, payload.offset, udp_tunnels)?;
+            let Some(inner) = inner else {
+                return Ok(Self {
+                    packet,
+                    wire_len,
+                    payload,
+                });
+            };
+            packet = &packet[inner..];
+            wire_len = wire_len.saturating_sub(inner as u32);
+        }
+        Err(Undecoded::Nested)
     }
 }
 

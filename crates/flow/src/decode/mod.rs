@@ -5,17 +5,15 @@ mod ip_packet;
 mod tcp_header;
 #[cfg(test)]
 mod tests;
+mod udp_header;
 
 use crate::segment::{Endpoint, FlowKey, NO_SCALE, SCALE_CUT, Segment};
-use ip_packet::{IpPayload, header_len_v4};
+use ip_packet::{InnermostPacket, header_len_v4};
 pub use ip_packet::{TUNNELS_MAX, Undecoded};
-use longhaul_packet::{
-    capture::Frame,
-    ip,
-    tunnel::{self, UdpTunnels},
-};
+use longhaul_packet::{capture::Frame, ip, tunnel::UdpTunnels};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use tcp_header::{Options, Tcp, be16, be32};
+pub use udp_header::decode_datagram;
 
 /// Result of decoding a frame.
 type Decoded = Result<(FlowKey, Segment), Undecoded>;
@@ -69,21 +67,17 @@ fn decode_innermost(
     wire_len: u32,
     udp_tunnels: &UdpTunnels,
 ) -> Decoded {
-    let (mut packet, mut wire_len) = (packet, wire_len);
-    for _ in 0..=TUNNELS_MAX {
-        let payload = IpPayload::of(packet)?;
-        if payload.protocol == ip::TCP {
-            return match ip::version(packet) {
-                Some(ip::Version::V4) => tcp_v4(frame, packet, payload.offset, wire_len),
-                _ => tcp_v6(frame, packet, payload.offset, wire_len),
-            };
-        }
-        let inner = tunnel::inner_ip(packet, payload.protocol, payload.offset, udp_tunnels)?;
-        let inner = inner.ok_or(Undecoded::NotTcp)?;
-        packet = &packet[inner..];
-        wire_len = wire_len.saturating_sub(inner as u32);
+    let innermost = InnermostPacket::find(packet, wire_len, udp_tunnels)?;
+    let InnermostPacket {
+        packet,
+        wire_len,
+        payload,
+    } = innermost;
+    match (payload.protocol, ip::version(packet)) {
+        (ip::TCP, Some(ip::Version::V4)) => tcp_v4(frame, packet, payload.offset, wire_len),
+        (ip::TCP, _) => tcp_v6(frame, packet, payload.offset, wire_len),
+        _ => Err(Undecoded::NotTcp),
     }
-    Err(Undecoded::Nested)
 }
 
 #[inline(always)]

@@ -398,7 +398,7 @@ fn decodes_tunnels_at_ports_that_were_set() {
     let tunnelled = around(17, &datagram, &v4(&tcp(tcp::ACK, &STAMPS), DATA));
     assert_eq!(undecoded(&tunnelled), Undecoded::NotTcp);
     let mut udp_tunnels = UdpTunnels::default();
-    udp_tunnels.set(5555, tunnel::UdpTunnel::Vxlan);
+    udp_tunnels.set(5555, longhaul_packet::tunnel::UdpTunnel::Vxlan);
     let (_, segment) = super::decode(&frame(&tunnelled), &udp_tunnels).unwrap();
     assert_eq!(segment.payload, DATA);
 }
