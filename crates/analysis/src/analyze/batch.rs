@@ -9,6 +9,7 @@ use longhaul_flow::{
     decode::Undecoded,
     record::{Flow, TwoPointComparison},
     segment::{CapturePoint, CapturedSegment, Segment},
+    udp::CapturedDatagram,
 };
 use longhaul_packet::capture::{DamagedRange, Run, Statistics};
 use std::{
@@ -45,6 +46,8 @@ pub(super) struct Batch {
 
     /// Segments of each shard, in the order of the file.
     pub(super) shard_items: [Vec<CapturedSegment>; SHARDS],
+    /// UDP datagrams, in the order of the file.
+    pub(super) datagrams: Vec<CapturedDatagram>,
     /// Counters and damaged records of the batch.
     pub(super) stats: BatchStats,
 
@@ -158,6 +161,7 @@ impl Batch {
     pub(super) fn clear(&mut self) {
         self.runs.clear();
         self.shard_items.iter_mut().for_each(Vec::clear);
+        self.datagrams.clear();
         self.stats = BatchStats::default();
         self.last = false;
         self.overlapping = false;

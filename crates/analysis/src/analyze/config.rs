@@ -3,7 +3,7 @@
 //!
 //! Half of `--memory` is for tables (packets in flight, time series), which all flows of a shard share. A
 //! quarter is for the other state of open flows. The last quarter is for batches and for the flows in the
-//! result. Series and all other flows are written during the analysis, so memory does not grow with the
+//! result, and a part of it for UDP flows. Series and all other flows are written during the analysis, so memory does not grow with the
 //! capture.
 
 use super::worker_pool::SHARDS;
@@ -31,6 +31,8 @@ const MEMORY_MIN: Bytes = Bytes::new(16_000_000);
 const FLOWS_MAX: usize = 1 << 16;
 /// Number of flows in `result.json`, unless more flows have charts.
 const LISTED_FLOWS_MIN: usize = 1000;
+/// Share of the memory for open UDP flows.
+const UDP_SHARE: u64 = 64;
 
 /// Configuration of an analysis.
 #[derive(Debug)]
@@ -51,6 +53,8 @@ pub(super) struct Config {
     pub(super) udp_tunnels: UdpTunnels,
     /// Analysis settings of one shard.
     pub(super) settings: Settings,
+    /// Memory of open UDP flows, bytes.
+    pub(super) udp_memory_max_bytes: usize,
 }
 
 impl Config {
@@ -79,6 +83,7 @@ impl Config {
             json: false,
             threads: core_count(),
             settings: settings(memory, &widths),
+            udp_memory_max_bytes: (memory.get() / UDP_SHARE) as usize,
             widths,
             formats: Vec::new(),
             flow_limits: flow_limits(DEFAULT_CHARTED_FLOWS.into()),

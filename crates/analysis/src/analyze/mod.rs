@@ -18,6 +18,7 @@ mod shard;
 mod source;
 mod sources;
 mod summary;
+mod udp_line;
 mod warnings;
 mod worker_pool;
 
@@ -107,7 +108,7 @@ fn run_pool(
         progress: &progress,
         output,
     };
-    let collector = ResultCollector::new(output);
+    let collector = ResultCollector::new(output, config.udp_memory_max_bytes);
     let one_file = sources.is_one_file();
     let shard = || Shard::new(config.settings.clone(), one_file);
     let pool = WorkerPool::new(&pipeline, sources, collector, Batch::default, shard);

@@ -12,13 +12,15 @@ use super::{
     worker_pool::Pipeline,
 };
 use crate::report::{
-    CaptureFile, CaptureInfo, CapturePointInfo, DAMAGES_MAX, Damage, Output, Writer,
+    CaptureFile, CaptureInfo, CapturePointInfo, DAMAGES_MAX, Damage, LargestUdpFlows, Output,
+    Writer,
 };
 use anyhow::Result;
 use longhaul_flow::{
-    decode::{Undecoded, decode},
+    decode::{Undecoded, decode, decode_datagram},
     record::TwoPointComparison,
     segment::CapturedSegment,
+    udp::{CapturedDatagram, UdpFlows},
 };
 use longhaul_packet::{
     capture::{Frame, Record},
@@ -50,6 +52,8 @@ pub(super) struct ResultCollector<'a> {
     segment_counts: Vec<u64>,
     /// Flows that were captured at two points.
     comparisons: Vec<TwoPointComparison>,
+    udp_flows: UdpFlows,
+    largest_udp_flows: LargestUdpFlows,
 }
 
 /// Counters and damages of a file.
@@ -101,6 +105,7 @@ impl<'a> Pipeline for AnalysisPipeline<'a> {
         collected.write_flows(&mut outputs);
         outputs.iter_mut().for_each(|output| output.bins.clear());
         collected.add_stats(batch);
+        collected.add_datagrams(batch);
         anyhow::ensure!(!self.output.has_failed(), "cannot write the result");
         Ok(())
     }
@@ -140,8 +145,34 @@ impl Batch {
                     segment,
                 });
             }
-            (Err(reason), _) => *self.stats.skipped.entry(reason).or_default() += 1,
+            (Err(reason), _) => self.add_datagram(number, frame, udp_tunnels, reason),
             // Cannot happen: the reader returns no record of an interface that was not described.
+            (Ok(_), None) => {}
+        }
+    }
+
+    /// Adds a packet without a segment: as a datagram if it is one, else as skipped for this reason.
+    #[cold]
+    #[inline(never)]
+    fn add_datagram(
+        &mut self,
+        number: u64,
+        frame: &Frame<'_>,
+        udp_tunnels: &UdpTunnels,
+        reason: Undecoded,
+    ) {
+        let datagram = match reason {
+            Undecoded::NotTcp => decode_datagram(frame, udp_tunnels),
+            _ => Err(reason),
+        };
+        match (datagram, self.capture_points.get(frame.interface as usize)) {
+            (Ok((key, datagram)), Some(&capture_point)) => self.datagrams.push(CapturedDatagram {
+                number,
+                capture_point,
+                key,
+                datagram,
+            }),
+            (Err(reason), _) => *self.stats.skipped.entry(reason).or_default() += 1,
             (Ok(_), None) => {}
         }
     }
@@ -157,13 +188,15 @@ fn shard_mask(batch: &Batch) -> u32 {
 }
 
 impl<'a> ResultCollector<'a> {
-    /// Creates an empty collector that writes to `output`.
-    pub(super) fn new(output: &'a Output) -> Self {
+    /// Creates an empty collector that writes to `output`. UDP flows may use `udp_memory_max_bytes`.
+    pub(super) fn new(output: &'a Output, udp_memory_max_bytes: usize) -> Self {
         Self {
             writer: output.writer(),
             files: Vec::new(),
             segment_counts: Vec::new(),
             comparisons: Vec::new(),
+            udp_flows: UdpFlows::new(udp_memory_max_bytes),
+            largest_udp_flows: LargestUdpFlows::default(),
         }
     }
 
@@ -199,6 +232,13 @@ impl<'a> ResultCollector<'a> {
         add_counts(&mut self.segment_counts, &batch.stats.capture_points);
     }
 
+    fn add_datagrams(&mut self, batch: &Batch) {
+        for datagram in &batch.datagrams {
+            let largest = &mut self.largest_udp_flows;
+            self.udp_flows.process(datagram, |flow| largest.add(flow));
+        }
+    }
+
     /// Closes the writer and returns the facts about files and capture points.
     pub(super) fn close(mut self, sources: Sources) -> CaptureInfo {
         let (facts, interfaces) = sources.into_file_info();
@@ -214,6 +254,8 @@ impl<'a> ResultCollector<'a> {
             .copied()
             .chain(std::iter::repeat(0));
         let points = interfaces.into_iter().zip(packets);
+        let largest = &mut self.largest_udp_flows;
+        self.udp_flows.finish(|flow| largest.add(flow));
         CaptureInfo {
             files: files
                 .map(|(facts, found)| found.into_capture_file(facts))
@@ -224,6 +266,7 @@ impl<'a> ResultCollector<'a> {
                 })
                 .collect(),
             two_point_comparisons: self.comparisons,
+            udp_flows: self.largest_udp_flows,
         }
     }
 }
@@ -295,7 +338,7 @@ fn describe_skipped(reason: Undecoded) -> String {
     let text = match reason {
         Undecoded::LinkType(number) => return format!("unknown link type {number}"),
         Undecoded::NotIp => "not IP",
-        Undecoded::NotTcp => "not TCP",
+        Undecoded::NotTcp => "neither TCP nor UDP",
         Undecoded::Nested => "more than eight nested tunnels",
         Undecoded::Encrypted => "encrypted by IPsec",
         Undecoded::EncryptedWifi => "encrypted 802.11 data",

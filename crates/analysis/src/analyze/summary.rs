@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Summary of an analysis for the terminal.
 
+use super::udp_line::udp_line;
 use crate::report::{Analysis, CaptureFile};
 use longhaul_command::console::escape;
 use longhaul_flow::record::{Direction, Flow, Termination};
@@ -10,6 +11,8 @@ use std::fmt::Write as _;
 
 /// Maximum number of damages of a file in the summary; the result has more of them.
 const DAMAGES_SHOWN: usize = 5;
+/// Maximum number of UDP flows in the summary.
+const UDP_FLOWS_SHOWN: usize = 5;
 
 /// Connections that failed in the same way from which on a line says so: a scan or a host that is down.
 const FAILED_HANDSHAKES_MIN: usize = 5;
@@ -28,7 +31,7 @@ pub(super) fn summary(analysis: &Analysis, flows: usize) -> String {
     if hidden_flows > 0 {
         let _ = writeln!(text, "\nand {}", counted(hidden_flows, "smaller flow"));
     }
-    text
+    text + &udp_lines(analysis)
 }
 
 fn format_headline(analysis: &Analysis) -> String {
@@ -45,8 +48,40 @@ fn format_headline(analysis: &Analysis) -> String {
     if let Some(span) = span {
         let _ = write!(text, " in {}", Time::from_nanos(span));
     }
-    let _ = writeln!(text, ", {}", counted(flows, "flow"));
+    let tcp = counted(flows, "flow");
+    let _ = match (flows, format_udp_counts(analysis)) {
+        (_, None) => writeln!(text, ", {tcp}"),
+        (0, Some(udp)) => writeln!(text, ", no TCP; {udp}"),
+        (_, Some(udp)) => writeln!(text, ", {tcp}; {udp}"),
+    };
     text
+}
+
+/// Returns the number of UDP flows as text: "3 UDP flows, 2 of them QUIC".
+fn format_udp_counts(analysis: &Analysis) -> Option<String> {
+    let (flows, quic) = analysis.udp_flow_counts();
+    let quic = match (flows, quic) {
+        (0, _) => return None,
+        (_, 0) => "",
+        (1, _) => ", QUIC",
+        (_, quic) => &format!(", {} of them QUIC", with_thousands_separators(quic)),
+    };
+    Some(counted(flows, "UDP flow") + quic)
+}
+
+/// Returns a line for each of the largest UDP flows.
+fn udp_lines(analysis: &Analysis) -> String {
+    let shown = analysis.udp_flows.iter().take(UDP_FLOWS_SHOWN);
+    let mut text: String = shown.map(|flow| udp_line(analysis, flow)).collect();
+    let (all, _) = analysis.udp_flow_counts();
+    let hidden = all.saturating_sub(UDP_FLOWS_SHOWN as u64);
+    if hidden > 0 {
+        let _ = writeln!(text, "and {}", counted(hidden, "smaller UDP flow"));
+    }
+    match text.is_empty() {
+        true => text,
+        false => format!("\n{text}"),
+    }
 }
 
 /// Returns a line for each reason why a part of a file was not analysed.
@@ -252,6 +287,39 @@ mod tests {
     }
 
     #[test]
+    fn headline_counts_flows_by_protocol() {
+        let headline = |tcp: u64, udp: u64, quic: u64| {
+            let mut analysis = Analysis::default();
+            analysis.remainder.flows = tcp;
+            analysis.udp_remainder.flows = udp;
+            analysis.udp_remainder.quic_flows = quic;
+            format_headline(&analysis)
+        };
+        for (text, expected) in [
+            (headline(0, 0, 0), ", 0 flows\n"),
+            (headline(2, 0, 0), ", 2 flows\n"),
+            (headline(0, 3, 2), ", no TCP; 3 UDP flows, 2 of them QUIC\n"),
+            (headline(0, 1, 1), ", no TCP; 1 UDP flow, QUIC\n"),
+            (headline(1, 4_000, 0), ", 1 flow; 4,000 UDP flows\n"),
+        ] {
+            assert!(text.ends_with(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn shows_the_largest_udp_flows_in_a_line_each() {
+        let mut analysis = Analysis {
+            udp_flows: (1..9).map(crate::report::fixtures::udp_flow).collect(),
+            ..Analysis::default()
+        };
+        analysis.udp_remainder.flows = 1_000;
+        let text = udp_lines(&analysis);
+        assert_eq!(text.lines().count(), 1 + UDP_FLOWS_SHOWN + 1, "{text}");
+        assert!(text.ends_with("\nand 1,003 smaller UDP flows\n"), "{text}");
+        assert_eq!(udp_lines(&Analysis::default()), "");
+    }
+
+    #[test]
     fn escapes_control_characters_of_names() {
         let file = CaptureFile {
             name: "a\u{1b}[31m.pcap".to_owned(),
@@ -290,10 +358,10 @@ mod tests {
         assert_eq!(file_problems(&file), "");
         file.kernel_drops = Some(1);
         file.warnings.push("its times are odd".to_owned());
-        file.skipped.insert("not TCP".to_owned(), 1200);
+        file.skipped.insert("not IP".to_owned(), 1200);
         let text = file_problems(&file);
         assert!(text.contains("1 packet dropped by the kernel"), "{text}");
         assert!(text.contains("a.pcap: its times are odd\n"), "{text}");
-        assert!(text.contains("1,200 packets skipped: not TCP"), "{text}");
+        assert!(text.contains("1,200 packets skipped: not IP"), "{text}");
     }
 }

@@ -3,7 +3,7 @@
 //! then a steady rate); the other flows are small.
 
 use super::result::{
-    Analysis, CaptureFile, CapturePointInfo, Damage, Remainder, SCHEMA,
+    Analysis, CaptureFile, CapturePointInfo, Damage, Remainder, SCHEMA, UdpRemainder,
     analysis_report::AnalysisReport, chart_series::ChartSeries, packet_windows,
 };
 use longhaul_flow::{
@@ -17,6 +17,7 @@ use longhaul_flow::{
     },
     segment::{CapturePoint, Endpoint},
     time_series::TimeSeries,
+    udp::{Quic, SpinBit, UdpDirection, UdpFlow},
 };
 
 const BEGIN_NS: u64 = 1_700_000_000_000_000_000;
@@ -57,6 +58,14 @@ pub(crate) fn report() -> AnalysisReport {
                 packets: 60,
                 wire_bytes: 9_000,
                 unique_bytes: 5_000,
+            },
+            udp_flows: vec![udp_flow(9)],
+            udp_remainder: UdpRemainder {
+                flows: 2,
+                packets: 4,
+                wire_bytes: 600,
+                payload_bytes: 488,
+                ..UdpRemainder::default()
             },
             other_files: vec!["series-1ms.parquet".to_owned(), "flows.jsonl".to_owned()],
         },
@@ -127,7 +136,7 @@ fn file() -> CaptureFile {
             description: "the last packet is cut short".to_owned(),
         }],
         unlisted_damages: 0,
-        skipped: [("not TCP".to_owned(), 31)].into(),
+        skipped: [("neither TCP nor UDP".to_owned(), 31)].into(),
     }
 }
 
@@ -144,6 +153,35 @@ fn endpoint(last: u8, port: u16) -> Endpoint {
     Endpoint {
         address: [10, 0, 0, last].into(),
         port,
+    }
+}
+
+/// Returns a QUIC flow: a download of a second.
+pub(crate) fn udp_flow(number: u64) -> UdpFlow {
+    let direction = |packets: u64, payload_bytes: u64| UdpDirection {
+        packets,
+        wire_datagrams: packets,
+        wire_bytes: payload_bytes + 28 * packets,
+        payload_bytes,
+        first_ns: Some(BEGIN_NS),
+        last_ns: Some(BEGIN_NS + 1_000_000_000),
+    };
+    UdpFlow {
+        number,
+        capture_point: CapturePoint(0),
+        client: endpoint(1, 50_000),
+        server: endpoint(2, 443),
+        first_ns: BEGIN_NS,
+        last_ns: BEGIN_NS + 1_000_000_000,
+        upload: direction(500, 20_000),
+        download: direction(1_000, 1_200_000),
+        quic: Some(Quic {
+            version: "1".to_owned(),
+            handshake_rtt_ns: Some(RTT_NS),
+            spin_bit: SpinBit::Spins,
+            spin_rtt: distribution(&[(RTT_NS, 4), (210_000_000, 1)]),
+            ..Quic::default()
+        }),
     }
 }
 

@@ -7,6 +7,7 @@ use super::result::{
     analysis_report::{AnalysisReport, CHART_SERIES_FILE, RESULT_FILE},
     chart_series::ChartSeries,
     largest_flows::{FlowLimits, LargestFlows, payload},
+    largest_udp_flows::LargestUdpFlows,
     line_formatter::LineFormatter,
     packet_windows::{self, events_max},
 };
@@ -70,6 +71,7 @@ pub(crate) struct CaptureInfo {
     pub(crate) capture_points: Vec<CapturePointInfo>,
     /// Flows that were captured at two points.
     pub(crate) two_point_comparisons: Vec<TwoPointComparison>,
+    pub(crate) udp_flows: LargestUdpFlows,
 }
 
 /// Bins that are kept in memory: all of them, or none if there are too many.
@@ -196,6 +198,7 @@ impl Output {
         }
         let mut comparisons = info.two_point_comparisons;
         comparisons.iter_mut().for_each(two_point::merge_delay_bins);
+        let (udp_flows, udp_remainder) = info.udp_flows.finish();
         let analysis = Analysis {
             schema: SCHEMA,
             longhaul: longhaul_command::release().to_owned(),
@@ -205,6 +208,8 @@ impl Output {
             flows,
             two_point_comparisons: comparisons,
             remainder,
+            udp_flows,
+            udp_remainder,
             other_files,
         };
         let report = AnalysisReport {

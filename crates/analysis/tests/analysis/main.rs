@@ -12,3 +12,4 @@ mod tap_live_namespaces;
 mod tap_peers;
 mod tap_process;
 mod tap_tunnels;
+mod tap_udp;

@@ -99,7 +99,7 @@ fn finds_flows_in_tunnels_and_on_other_links() {
 fn reads_tunnels_at_ports_of_flags() {
     let plain = flows(&analyze("a-byte-retransmitted"));
     let name = "tunnels/vxlan-5555";
-    assert_eq!(analyze(name)["files"][0]["skipped"]["not TCP"], 39);
+    assert_eq!(analyze(name)["udp_flows"][0]["upload"]["packets"], 39);
     let flags = [
         "--decode-as",
         "udp.port==1,gtp",

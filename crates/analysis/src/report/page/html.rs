@@ -11,6 +11,7 @@ use super::{
     flows, method,
     timeline::dominant_limit,
     two_point::{self, TwoPointSection},
+    udp_flows,
     units::{self, TransferSummary},
 };
 use crate::report::result::{Analysis, analysis_report::AnalysisReport, chart_series::ChartSeries};
@@ -62,6 +63,7 @@ fn figures(
             (two_point::section(pair, views.len() + 2 * n))
         }
         (flows::section(analysis, |id| ids.iter().any(|known| known == id)))
+        (udp_flows::section(analysis))
         (method::section(analysis))
     }
 }
@@ -117,9 +119,18 @@ fn heading(analysis: &Analysis, largest: Option<&DirectionView<'_>>) -> Markup {
     let packets: u64 = analysis.files.iter().map(|file| file.packets).sum();
     markup! {
         p.kicker { "longhaul tap · " (title(analysis)) }
-        h1 { (units::counted(packets, "packet")) " of " (flows::title(analysis)) }
+        h1 { (units::counted(packets, "packet")) " of " (flow_counts(analysis)) }
         @if let Some(views) = largest { (headline(*views)) }
         (warnings(analysis))
+    }
+}
+
+/// Returns the numbers of flows as text: "5 flows and 2 UDP flows".
+fn flow_counts(analysis: &Analysis) -> String {
+    let tcp = flows::title(analysis);
+    match analysis.udp_flow_counts() {
+        (0, _) => tcp,
+        (udp, _) => format!("{tcp} and {}", udp_flows::title(udp)),
     }
 }
 

@@ -13,4 +13,5 @@ mod method;
 pub(crate) mod paired;
 mod timeline;
 pub(super) mod two_point;
+mod udp_flows;
 mod units;

@@ -8,12 +8,14 @@
 pub(super) mod analysis_report;
 pub(super) mod chart_series;
 pub(super) mod largest_flows;
+pub(super) mod largest_udp_flows;
 pub(super) mod line_formatter;
 pub(super) mod packet_windows;
 
 use longhaul_flow::{
     record::{Flow, TwoPointComparison},
     segment::CapturePoint,
+    udp::UdpFlow,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -50,12 +52,27 @@ pub struct Analysis {
     /// Sum of all other flows.
     #[serde(alias = "others")]
     pub(crate) remainder: Remainder,
+    /// The largest UDP flows, most payload first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) udp_flows: Vec<UdpFlow>,
+    /// Sum of all other UDP flows.
+    #[serde(default, skip_serializing_if = "UdpRemainder::is_empty")]
+    pub(crate) udp_remainder: UdpRemainder,
     /// Other files in the directory: series, and the flows summed in `remainder`.
     #[serde(alias = "raw", default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) other_files: Vec<String>,
 }
 
 impl Analysis {
+    /// Returns the number of UDP flows, and how many of them are of QUIC.
+    pub(crate) fn udp_flow_counts(&self) -> (u64, u64) {
+        let quic = self.udp_flows.iter().filter(|flow| flow.quic.is_some());
+        (
+            self.udp_flows.len() as u64 + self.udp_remainder.flows,
+            quic.count() as u64 + self.udp_remainder.quic_flows,
+        )
+    }
+
     /// Returns the name of a capture point, if there is more than one.
     pub(crate) fn capture_point_name(&self, capture_point: CapturePoint) -> Option<&str> {
         let point = self.capture_points.get(capture_point.0 as usize)?;
@@ -135,4 +152,25 @@ pub(crate) struct Remainder {
     pub(crate) wire_bytes: u64,
     /// Payload of both directions, each byte counted once.
     pub(crate) unique_bytes: u64,
+}
+
+/// Sum of the UDP flows that are not listed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct UdpRemainder {
+    /// Number of flows.
+    pub(crate) flows: u64,
+    /// Number of flows of QUIC among them.
+    pub(crate) quic_flows: u64,
+    /// Packets of both directions.
+    pub(crate) packets: u64,
+    /// IP bytes on the wire of both directions.
+    pub(crate) wire_bytes: u64,
+    /// Payload of both directions.
+    pub(crate) payload_bytes: u64,
+}
+
+impl UdpRemainder {
+    fn is_empty(&self) -> bool {
+        self.flows == 0
+    }
 }
