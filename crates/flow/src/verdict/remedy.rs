@@ -6,7 +6,7 @@
 
 use super::limits;
 use crate::record::{Direction, Limit};
-use crate::time_series::rtt_windows::RttWindows;
+use crate::time_series::{bin::Bin, rtt_windows::RttWindows};
 use longhaul_tcpsim::formulas::{
     Control, Path,
     prediction::{LimitingFactor, predict},
@@ -39,6 +39,9 @@ pub(super) fn remedy(direction: &Direction, main: Limit, handshake_ns: Option<u6
         }
         Limit::ReceiveWindow => path.for_window(),
         Limit::CongestionWindow if path.loss > 0.0 => path.for_losses(),
+        Limit::CongestionWindow if direction.time_series.bins.iter().any(Bin::is_marked) => {
+            "A bottleneck that marks later, a faster one, or several streams would help.".to_owned()
+        }
         Limit::CongestionWindow => format!(
             "The window was still growing: a connection that stays open for the next transfer, or a larger initial \
              window, would save round trips of {}.",
