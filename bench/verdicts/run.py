@@ -284,12 +284,14 @@ def emulator_record(counters, path):
 def main_limit_of(cause, record):
     """Returns the main limit by the records of a transfer; None if they do not tell one."""
     application = 1.0 if cause.pacing else max(record["sndbuf_limited"], record["nothing_to_send"])
-    shares = {"application": application, "bottleneck_bandwidth": float(record["used"] > FULL_RATE),
+    shares = {"bottleneck_bandwidth": float(record["used"] > FULL_RATE), "application": application,
               "receive_window": record["rwnd_limited"], "ack_stream": record["acks_queued"]}
-    main = next((limit for limit, share in shares.items() if share > MAIN), None)
+    main = [limit for limit, share in shares.items() if share > MAIN]
+    if main:
+        return main[0] if len(main) == 1 or main[0] == "bottleneck_bandwidth" else None
     # Losses leave a part of the line unused, or the line causes them: either may be called the main limit.
     is_open = record["used"] > PARTLY_FULL or any(MINOR < share <= MAIN for share in shares.values())
-    return main or (None if is_open else "congestion_window")
+    return None if is_open else "congestion_window"
 
 
 def run(args, name, control, path, seed, directory):
@@ -304,7 +306,7 @@ def run(args, name, control, path, seed, directory):
         time.sleep(1.2)
     record |= emulator_record(counters, path)
     counters.unlink()
-    found = {"cause": name, "control": control, "path": str(path), "truth": main_limit_of(cause, record)} | record
+    found = {"cause": name, "control": control, "path": str(path)} | record
     (directory / "truth.json").write_text(json.dumps(found))
     return found
 
@@ -392,8 +394,8 @@ def main():
     for name, directory, known in (kept_transfers if args.judge else transfers)(args):
         with results.catch_errors(name):
             row = known()
-            if row["truth"]:
-                results.add(row | judge(args, directory))
+            if truth := main_limit_of(CAUSES[row["cause"]], row):
+                results.add(row | {"truth": truth} | judge(args, directory))
             else:
                 results.skip(name, "its records tell no main limit")
     by_cause = table(("cause", "transfers", *PLACES, "wrong"), cause_lines(results.rows))

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EchoedAck {
     pub(crate) tsval: u32,
-    /// Time when it passed the capture point, ns.
+    /// Time when the first ACK with this TSval passed the capture point, ns. Others may have waited behind it.
     pub(crate) at_ns: u64,
     /// Cumulative ACK number.
     pub(crate) ack: u64,
@@ -26,11 +26,15 @@ pub(crate) struct EchoedAck {
 pub(crate) struct EchoedAcks(VecDeque<EchoedAck>);
 
 impl EchoedAcks {
-    /// Records an ACK. Of those with the same TSval the last one stays. If too many are pending, the oldest is dropped.
+    /// Records an ACK. Of those with the same TSval the last one stays, with the time of the first: the first data that
+    /// echoes them answers the first. If too many are pending, the oldest is dropped.
     #[inline]
     pub(crate) fn record(&mut self, ack: EchoedAck, budget: &mut MemoryBudget) {
         match self.0.back_mut() {
-            Some(last) if last.tsval == ack.tsval => *last = ack,
+            Some(last) if last.tsval == ack.tsval => {
+                let at_ns = last.at_ns;
+                *last = EchoedAck { at_ns, ..ack };
+            }
             Some(last) if !is_newer(ack.tsval, last.tsval) => {}
             _ => self.push(ack, budget),
         }
@@ -95,11 +99,15 @@ mod tests {
     }
 
     #[test]
-    fn returns_the_last_ack_with_the_echoed_timestamp() {
+    fn returns_the_last_ack_with_the_echoed_timestamp_and_the_first_time() {
         let mut acks = echoed(&[ack(7, 1), ack(7, 2), ack(9, 3)], 8);
+        let last = EchoedAck {
+            at_ns: 10,
+            ..ack(7, 2)
+        };
         assert_eq!(acks.take(6), None);
-        assert_eq!(acks.take(7), Some(ack(7, 2)));
-        assert_eq!(acks.take(7), Some(ack(7, 2)));
+        assert_eq!(acks.take(7), Some(last));
+        assert_eq!(acks.take(7), Some(last));
         assert_eq!(acks.take(9), Some(ack(9, 3)));
         assert_eq!(acks.take(7), None, "forgotten");
     }
