@@ -287,11 +287,13 @@ def main_limit_of(cause, record):
     shares = {"bottleneck_bandwidth": float(record["used"] > FULL_RATE), "application": application,
               "receive_window": record["rwnd_limited"], "ack_stream": record["acks_queued"]}
     main = [limit for limit, share in shares.items() if share > MAIN]
-    if main:
-        return main[0] if len(main) == 1 or main[0] == "bottleneck_bandwidth" else None
-    # Losses leave a part of the line unused, or the line causes them: either may be called the main limit.
-    is_open = record["used"] > PARTLY_FULL or any(MINOR < share <= MAIN for share in shares.values())
-    return None if is_open else "congestion_window"
+    if main[:1] == ["bottleneck_bandwidth"]:
+        return main[0]
+    # Losses or slow ACKs leave a part of the line unused: either they or the line may be called the main limit.
+    if len(main) > 1 or record["used"] > PARTLY_FULL:
+        return None
+    is_open = any(MINOR < share <= MAIN for share in shares.values())
+    return main[0] if main else None if is_open else "congestion_window"
 
 
 def run(args, name, control, path, seed, directory):

@@ -34,8 +34,9 @@
 //!
 //! Then spans of less than two steps are merged into their neighbour. A congestion-window span beside a bandwidth span
 //! becomes bandwidth if most of it acknowledges as much (to 3 %): a queue that is short or empty for a moment does not
-//! reduce the rate. So do all congestion-window spans of a stretch in which losses go on and the sender does not slow
-//! down, as BBR at the rate of its path. Finally, silences of a round trip or more with everything acknowledged, and windows without room
+//! reduce the rate. Then the whole stretch decides (`saturation.rs`): where the rate does not follow the data in flight,
+//! the path is full, and congestion-window spans become bandwidth. Where it does, and no queue stands, bandwidth spans
+//! become congestion window. Finally, silences of a round trip or more with everything acknowledged, and windows without room
 //! for a segment, are inserted with their own times. A silence that ends with a retransmission was a timeout, whose limit
 //! is the congestion window.
 //!
@@ -48,6 +49,7 @@
 
 pub use super::queues::{CapturePoints, PathDelays};
 use super::queues::{Evidence, Queues};
+use super::saturation::{Saturation, saturation, slow_start_end};
 use crate::record::{Acks, Limit, LimitPeriod};
 use crate::time_series::{
     TimeSeries,
@@ -65,13 +67,8 @@ const CUT_RATIO: f64 = 0.85;
 const CUT_STEPS: usize = 8;
 /// Part of the path's rate that counts as full.
 const FULL_RATE: f64 = 0.97;
-/// Round trips over which a rate is taken to see whether losses slow the sender down.
-const PLATEAU_RTTS: f64 = 4.0;
-/// Least ratio of the lower to the upper quartile of these rates on a plateau. A sawtooth has less: after each loss
-/// CUBIC sends at 0.7 of its rate, Reno at 0.5.
-const PLATEAU_RATIO: f64 = 0.85;
-/// Least number of these rates, without the first two: they belong to slow start.
-const PLATEAU_RATES: usize = 8;
+/// Part of the round trip behind the capture point below which too little is in flight there.
+const NEAR_PART: f64 = 0.1;
 /// Steps over which growth is measured, and that a repair takes.
 const GROWTH_STEPS: usize = 4;
 /// Least timeout of Linux (`TCP_RTO_MIN`).
@@ -256,34 +253,45 @@ fn classify_active(
         span.bins.len() < two_steps
     });
     let mut spans = absorb_into_bandwidth_spans(rtt_windows, spans);
-    if losses_do_not_slow(rtt_windows, &stretch) {
-        let window = |span: &&mut Span| span.kind == Limit::CongestionWindow;
-        for span in spans.iter_mut().filter(window) {
-            span.kind = Limit::BottleneckBandwidth;
+    let is_slow_ack_path = spans.iter().any(|span| span.kind == Limit::AckStream);
+    let is_near_receiver = rtt_windows.tap_rtt < NEAR_PART * rtt_windows.path_rtt;
+    if is_slow_ack_path || is_near_receiver {
+        return merge_adjacent(spans, same_kind);
+    }
+    match saturation(rtt_windows, &stretch) {
+        Saturation::Full => {
+            let slow_start_end = slow_start_end(rtt_windows, stretch.start);
+            spans = replace_from(
+                spans,
+                slow_start_end,
+                Limit::CongestionWindow,
+                Limit::BottleneckBandwidth,
+            );
         }
+        // In the middle of the path, queues before the capture point do not show.
+        Saturation::Open if !evidence.by_echoes => {
+            spans = replace_from(
+                spans,
+                stretch.start,
+                Limit::BottleneckBandwidth,
+                Limit::CongestionWindow,
+            );
+        }
+        Saturation::Open | Saturation::Unknown => {}
     }
     merge_adjacent(spans, same_kind)
 }
 
-/// Returns whether data was retransmitted again and again in `bins` while the sender went on at the same rate.
-fn losses_do_not_slow(rtt_windows: &RttWindows<'_>, bins: &Range<usize>) -> bool {
-    let width = PLATEAU_RTTS * rtt_windows.path_rtt;
-    let count = (bins.len() as f64 / width) as usize;
-    let periods = (2..count).map(|number| {
-        let edge = |number: usize| bins.start as f64 + number as f64 * width;
-        edge(number)..edge(number + 1)
-    });
-    let lossy = |period: &Range<f64>| {
-        let bins = &rtt_windows.bins()[period.start as usize..period.end as usize];
-        bins.iter().any(|bin| bin.retransmissions > 0)
+/// Turns the parts of spans of one kind from a bin on into spans of another.
+fn replace_from(spans: Vec<Span>, from: usize, old: Limit, new: Limit) -> Vec<Span> {
+    let split = |span: Span| {
+        let at = from.clamp(span.bins.start, span.bins.end);
+        let kind = if span.kind == old { new } else { span.kind };
+        let parts = [(span.kind, span.bins.start..at), (kind, at..span.bins.end)];
+        parts.into_iter().filter(|(_, bins)| !bins.is_empty())
     };
-    let lossy = periods.clone().filter(lossy).count();
-    let mut rates: Vec<f64> = periods.map(|period| rtt_windows.sent_in(period)).collect();
-    rates.sort_unstable_by(f64::total_cmp);
-    let quartile = |number: usize| rates[number * (rates.len() - 1) / 4];
-    rates.len() >= PLATEAU_RATES
-        && 2 * lossy > rates.len()
-        && quartile(1) >= PLATEAU_RATIO * quartile(3)
+    let parts = spans.into_iter().flat_map(split);
+    parts.map(|(kind, bins)| Span { kind, bins }).collect()
 }
 
 /// Turns congestion-window spans that do not reduce the path's rate into bottleneck-bandwidth spans.

@@ -9,6 +9,7 @@ mod marks;
 pub mod phases;
 mod queues;
 mod remedy;
+mod saturation;
 
 use crate::record::{CaptureLocation, Direction, Flow, Limit, LimitPeriod, Phase, PhaseKind};
 use crate::time_series::change_points::median;
