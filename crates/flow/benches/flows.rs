@@ -287,6 +287,8 @@ fn bare(at_ns: u64, from_low: bool) -> Segment {
         has_timestamps: true,
         tsval: (at_ns / 1_000_000) as u32,
         tsecr: (at_ns.saturating_sub(RTT_NS) / 1_000_000) as u32,
+        ip_id: (at_ns / GAP_NS) as u16,
+        ttl: 64,
         ..Segment::default()
     }
 }

@@ -120,6 +120,9 @@ pub struct Direction {
     /// ECN marks of the data, and their reports in the ACKs.
     #[serde(default)]
     pub ecn: EcnCounts,
+    /// Packets of `data` that were captured more than once; `None` without such packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<Copies>,
     /// Round trips of the data by TSecr, ns.
     pub rtt_by_timestamps: Distribution,
     /// Round trips of the data by the ACK that covers each packet, ns. Retransmitted packets have no sample (Karn).
@@ -386,6 +389,35 @@ pub struct Data {
     pub first_data_ns: Option<u64>,
     /// Time of the last payload byte, ns since 1970.
     pub last_data_ns: Option<u64>,
+}
+
+/// Packets of one direction that were captured more than once. Only the copy that was captured first is analysed: no other
+/// figure has the copies counted here.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Copies {
+    /// Packets that have copies.
+    pub packets: u64,
+    /// Their copies. The segments of a super-packet are one copy of it.
+    pub copies: u64,
+    /// Greatest difference between the TTL (hop limit) of a packet and that of its copy: 0 on a bridge, 1 on a router.
+    pub ttl_difference_max: u8,
+    /// Mean time from a packet to its copies, ns.
+    pub delay_mean_ns: u64,
+}
+
+impl Copies {
+    /// Returns the copies of two directions or flows together.
+    #[must_use]
+    pub fn merged(self, other: Self) -> Self {
+        let (own, others) = (u128::from(self.copies), u128::from(other.copies));
+        let sum = u128::from(self.delay_mean_ns) * own + u128::from(other.delay_mean_ns) * others;
+        Self {
+            packets: self.packets + other.packets,
+            copies: self.copies + other.copies,
+            ttl_difference_max: self.ttl_difference_max.max(other.ttl_difference_max),
+            delay_mean_ns: (sum / (own + others).max(1)) as u64,
+        }
+    }
 }
 
 /// Counts of the ACKs for the data of one direction, which travel in the other direction.

@@ -104,6 +104,10 @@ pub struct Segment {
     pub tsecr: u32,
     /// Payload that arrived with CE, by the AccECN option, bytes modulo 2²⁴ (RFC 9768 §3.2.3).
     pub reported_ce_bytes: Option<u32>,
+    /// IPv4 identification; 0 for IPv6, and where a sender sets none (RFC 6864 §4.1).
+    pub ip_id: u16,
+    /// TTL or hop limit; 0 is unknown.
+    pub ttl: u8,
     /// Record of the emulator about this packet, from before its queue.
     pub emulator_record: Option<EmulatorRecord>,
     /// SACK blocks, left and right edges.

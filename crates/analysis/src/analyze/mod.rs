@@ -9,6 +9,7 @@ mod args;
 mod batch;
 mod config;
 mod decode_as;
+mod flow_warnings;
 mod input;
 mod output_directory;
 mod pairs;

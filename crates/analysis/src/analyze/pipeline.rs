@@ -4,6 +4,7 @@
 
 use super::{
     batch::{Batch, BatchStats, OutputSink, ShardOutput},
+    flow_warnings::FlowSums,
     progress::Progress,
     shard::{Shard, shard_of},
     source::extend_span,
@@ -18,7 +19,7 @@ use crate::report::{
 use anyhow::Result;
 use longhaul_flow::{
     decode::{Undecoded, decode, decode_datagram},
-    record::TwoPointComparison,
+    record::{Flow, TwoPointComparison},
     segment::CapturedSegment,
     udp::{CapturedDatagram, UdpFlows},
 };
@@ -50,6 +51,8 @@ pub(super) struct ResultCollector<'a> {
     files: Vec<FileStats>,
     /// Number of segments by capture point.
     segment_counts: Vec<u64>,
+    /// Sums of the flows by capture point.
+    flow_sums: Vec<FlowSums>,
     /// Flows that were captured at two points.
     comparisons: Vec<TwoPointComparison>,
     udp_flows: UdpFlows,
@@ -63,6 +66,7 @@ struct FileStats {
     times: Option<(u64, u64)>,
     skipped: BTreeMap<String, u64>,
     beyond_frame: u64,
+    flow_sums: FlowSums,
     damages: Vec<Damage>,
     damages_more: u64,
     /// Packets that the capturing kernel dropped, by interface; the last counter replaces earlier ones.
@@ -194,6 +198,7 @@ impl<'a> ResultCollector<'a> {
             writer: output.writer(),
             files: Vec::new(),
             segment_counts: Vec::new(),
+            flow_sums: Vec::new(),
             comparisons: Vec::new(),
             udp_flows: UdpFlows::new(udp_memory_max_bytes),
             largest_udp_flows: LargestUdpFlows::default(),
@@ -220,8 +225,17 @@ impl<'a> ResultCollector<'a> {
         }
         flows.sort_unstable_by_key(|flow| flow.number);
         for flow in flows {
+            self.sum_flow(&flow);
             self.writer.write_flow(flow);
         }
+    }
+
+    fn sum_flow(&mut self, flow: &Flow) {
+        let index = flow.capture_point.0 as usize;
+        if self.flow_sums.len() <= index {
+            self.flow_sums.resize_with(index + 1, FlowSums::default);
+        }
+        self.flow_sums[index].add_flow(flow);
     }
 
     fn add_stats(&mut self, batch: &Batch) {
@@ -243,6 +257,9 @@ impl<'a> ResultCollector<'a> {
     pub(super) fn close(mut self, sources: Sources) -> CaptureInfo {
         let (facts, interfaces) = sources.into_file_info();
         self.files.resize_with(facts.len(), FileStats::default);
+        for (interface, sums) in interfaces.iter().zip(&self.flow_sums) {
+            self.files[interface.file].flow_sums.add(sums);
+        }
         let names: Vec<_> = facts
             .iter()
             .map(|file| file.path.display().to_string())
@@ -308,6 +325,8 @@ impl FileStats {
             self.add_damage(at, description);
         }
         self.damages.sort_by_key(|damage| damage.at_byte);
+        let mut warnings = warnings(facts.odd_times, self.beyond_frame);
+        warnings.extend(self.flow_sums.warnings());
         CaptureFile {
             name: facts.path.display().to_string(),
             format: facts.format,
@@ -316,7 +335,7 @@ impl FileStats {
             first_ns: self.times.map(|(first, _)| first),
             last_ns: self.times.map(|(_, last)| last),
             kernel_drops: (!self.drops.is_empty()).then(|| self.drops.values().sum()),
-            warnings: warnings(facts.odd_times, self.beyond_frame),
+            warnings,
             damages: self.damages,
             unlisted_damages: self.damages_more,
             skipped: self.skipped,

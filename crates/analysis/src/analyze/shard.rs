@@ -105,9 +105,15 @@ impl Shard {
             return;
         };
         let before = sink.shard_output.flows.len();
-        flows.process_segments(std::slice::from_ref(item), sink);
+        let CapturedSegment {
+            number,
+            capture_point,
+            key,
+            segment,
+        } = item;
+        let is_new = flows.process_segment(*number, *capture_point, key, segment, sink);
         self.match_finished(before, sink);
-        if multiple_points {
+        if multiple_points && is_new {
             self.pairs.process_segment(item);
         }
     }

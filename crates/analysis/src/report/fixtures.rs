@@ -291,6 +291,7 @@ fn upload(time_series: TimeSeries) -> Direction {
         data,
         acks,
         ecn: EcnCounts::default(),
+        copies: None,
         rtt_by_timestamps: distribution(&[
             (200_000_000, 900),
             (210_000_000, 400),

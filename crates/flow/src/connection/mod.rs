@@ -2,6 +2,7 @@
 //! One connection at one capture point, from its first segment to its last.
 
 mod bins;
+mod copies;
 mod direction;
 mod handshake;
 mod sequence_space;
@@ -16,6 +17,7 @@ use crate::segment::{
 use crate::time_series::bin::Bin;
 use crate::{Sink, verdict};
 use bins::Bins;
+use copies::CopyFilter;
 use direction::Direction;
 use handshake::HandshakeTracker;
 use longhaul_packet::capture::{EmulatorRecord, Verdict};
@@ -41,6 +43,7 @@ pub(super) struct Connection {
     fin_seen: [bool; 2],
     reset: Option<Termination>,
     directions: [Direction; 2],
+    copy_filter: CopyFilter,
     /// Number of packets at which packet windows are updated next.
     next_window_update: u64,
     bins: Bins,
@@ -63,6 +66,7 @@ impl Connection {
             fin_seen: [false; 2],
             reset: None,
             directions: [Direction::default(), Direction::default()],
+            copy_filter: CopyFilter::default(),
             next_window_update: 0,
             bins: Bins::new(segment.at_ns, &budget.settings),
             accounted_bytes: 0,
@@ -166,17 +170,20 @@ impl Connection {
         usize::from(segment.from_low != self.client_is_low)
     }
 
-    /// Processes a segment.
+    /// Processes a segment. Returns false if it is a copy of one before, which only counts as a copy.
     #[inline]
     pub(super) fn process(
         &mut self,
         segment: &Segment,
         budget: &mut MemoryBudget,
         sink: &mut impl Sink,
-    ) {
+    ) -> bool {
+        let end = self.end_of(segment);
+        if self.copy_filter.is_copy(segment, end, budget) {
+            return false;
+        }
         self.close_bins(segment.at_ns, budget, sink);
         self.last_ns = self.last_ns.max(segment.at_ns);
-        let end = self.end_of(segment);
         if segment.flags & (SYN | FIN | RST) != 0 || self.handshake.awaits(end) {
             self.update_state(segment, end);
         }
@@ -194,6 +201,7 @@ impl Connection {
             other.process_ack(segment, budget, other_bin);
             other.process_ecn_report(segment, other_bin);
         }
+        true
     }
 
     /// Reports the bins that end before `now_ns`.
@@ -334,13 +342,14 @@ impl Connection {
             upload: upload.finish(server_over, upload_series, upload_windows, budget),
             download: download.finish(client_over, download_series, download_windows, budget),
         };
+        [flow.upload.copies, flow.download.copies] = self.copy_filter.finish();
         verdict::assess(&mut flow);
         sink.receive_flow(flow);
     }
 
     fn table_bytes(&self) -> usize {
         let directions = self.directions.iter().map(Direction::table_bytes);
-        self.bins.table_bytes() + directions.sum::<usize>()
+        self.bins.table_bytes() + self.copy_filter.table_bytes() + directions.sum::<usize>()
     }
 
     fn termination(&self) -> Termination {

@@ -89,8 +89,12 @@ fn tcp_v4(frame: &Frame<'_>, packet: &[u8], at: usize, wire_len: u32) -> Decoded
     };
     let tcp = Tcp::parse(packet, at, total)?;
     let (key, from_low) = key_v4(header, &tcp);
-    let ecn = header[1] & 3;
-    Ok((key, segment(frame, &tcp, from_low, total > wire_len, ecn)))
+    let ip = IpFields {
+        id: be16(header, 4),
+        ecn: header[1] & 3,
+        ttl: header[8],
+    };
+    Ok((key, segment(frame, &tcp, ip, from_low, total > wire_len)))
 }
 
 #[inline(always)]
@@ -102,8 +106,12 @@ fn tcp_v6(frame: &Frame<'_>, packet: &[u8], at: usize, wire_len: u32) -> Decoded
     };
     let tcp = Tcp::parse(packet, at, total)?;
     let (key, from_low) = key_v6(header, &tcp);
-    let ecn = header[1] >> 4 & 3;
-    Ok((key, segment(frame, &tcp, from_low, total > wire_len, ecn)))
+    let ip = IpFields {
+        id: 0,
+        ecn: header[1] >> 4 & 3,
+        ttl: header[7],
+    };
+    Ok((key, segment(frame, &tcp, ip, from_low, total > wire_len)))
 }
 
 /// Returns the connection, and whether its lesser end is the sender. Ends are compared as numbers without a branch: the
@@ -142,13 +150,21 @@ fn key_v6(header: &[u8; 40], tcp: &Tcp<'_>) -> (FlowKey, bool) {
     (FlowKey { low, high }, from_low)
 }
 
+/// Fields of an IP header that are part of a segment.
+#[derive(Clone, Copy)]
+struct IpFields {
+    id: u16,
+    ecn: u8,
+    ttl: u8,
+}
+
 #[inline(always)]
 fn segment(
     frame: &Frame<'_>,
     tcp: &Tcp<'_>,
+    ip: IpFields,
     from_low: bool,
     exceeds_frame: bool,
-    ecn: u8,
 ) -> Segment {
     let payload = tcp.total - tcp.headers;
     let wire_segments = wire_segments(payload, frame.segment_size);
@@ -164,7 +180,7 @@ fn segment(
         window: be16(tcp.fixed, 14),
         flags: tcp.fixed[13],
         ae: tcp.ae(),
-        ecn,
+        ecn: ip.ecn,
         sack_blocks: options.sack_blocks,
         from_low,
         exceeds_frame,
@@ -178,6 +194,8 @@ fn segment(
         tsval: options.timestamps.map_or(0, |(tsval, _)| tsval),
         tsecr: options.timestamps.map_or(0, |(_, tsecr)| tsecr),
         reported_ce_bytes: options.reported_ce_bytes,
+        ip_id: ip.id,
+        ttl: ip.ttl,
         emulator_record: frame.emulator_record,
         sack: options.sack,
     }

@@ -33,7 +33,7 @@ fn v4(transport: &[u8], payload: u32) -> Vec<u8> {
 
 fn v6(next: u8, rest: &[u8], payload: u32) -> Vec<u8> {
     let mut packet = vec![0; 40];
-    (packet[0], packet[6]) = (0x60, next);
+    (packet[0], packet[6], packet[7]) = (0x60, next, 63);
     let len = (rest.len() as u32 + payload) as u16;
     packet[4..6].copy_from_slice(&len.to_be_bytes());
     (packet[23], packet[39]) = (1, 2);
@@ -93,7 +93,8 @@ const STAMPS: [u8; 12] = [1, 1, 8, 10, 0, 0, 1, 0, 0, 0, 2, 0];
 
 #[test]
 fn decodes_ipv4_segment() {
-    let packet = v4(&tcp(tcp::ACK | tcp::PSH, &STAMPS), DATA);
+    let mut packet = v4(&tcp(tcp::ACK | tcp::PSH, &STAMPS), DATA);
+    packet[4..6].copy_from_slice(&[0x12, 0x34]);
     let (key, segment) = decode(&frame(&packet)).unwrap();
     let end = |last, port| Endpoint {
         address: IpAddr::from([10, 0, 0, last]),
@@ -113,6 +114,8 @@ fn decodes_ipv4_segment() {
         has_timestamps: true,
         tsval: 256,
         tsecr: 512,
+        ip_id: 0x1234,
+        ttl: 64,
         ..Segment::default()
     };
     assert_eq!(segment, expected);
@@ -165,6 +168,7 @@ fn both_directions_have_same_key() {
 fn decodes_ipv6_segment_after_extension_headers() {
     let plain = segment(&v6(6, &tcp(tcp::ACK, &STAMPS), DATA));
     assert_eq!((plain.payload, plain.wire_bytes), (DATA, 40 + 32 + DATA));
+    assert_eq!((plain.ip_id, plain.ttl), (0, 63));
     let hop_by_hop = [&[6, 0, 1, 4, 0, 0, 0, 0][..], &tcp(tcp::ACK, &STAMPS)].concat();
     let behind = segment(&v6(0, &hop_by_hop, DATA));
     assert_eq!((behind.payload, behind.wire_bytes), (DATA, 48 + 32 + DATA));

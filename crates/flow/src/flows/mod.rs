@@ -69,7 +69,8 @@ impl Flows {
     }
 
     /// Processes a segment. `number` counts the capture's packets (over all capture points and shards). A flow has the
-    /// number of its first packet, so that numbers do not depend on the shards.
+    /// number of its first packet, so that numbers do not depend on the shards. Returns false if the segment is a copy of
+    /// one before, which is not analysed ([`crate::record::Copies`]).
     #[inline]
     pub fn process_segment(
         &mut self,
@@ -78,7 +79,7 @@ impl Flows {
         key: &FlowKey,
         segment: &Segment,
         sink: &mut impl Sink,
-    ) {
+    ) -> bool {
         let item = CapturedSegment {
             number,
             capture_point,
@@ -86,11 +87,13 @@ impl Flows {
             segment: *segment,
         };
         let slot = self.slot_of(&item, &[], sink);
+        let mut is_new = true;
         if let Some(connection) = &mut self.connections[slot as usize] {
-            connection.process(segment, &mut self.budget, sink);
+            is_new = connection.process(segment, &mut self.budget, sink);
             connection.update_memory_use(&mut self.budget);
         }
         self.evict_excess(&[], sink);
+        is_new
     }
 
     /// Processes segments as [`Flows::process_segment`] would one by one, but those of each flow together. The results

@@ -105,6 +105,7 @@ fn assert_agreement(traffic: &Traffic<'_>) {
 }
 
 /// Compares the captures in `tests/captures`, and those in `TAP_PEERS_CAPTURES` (separated by colons). Needs no root.
+/// Left out is the one that has each packet twice (D17).
 #[test]
 fn agrees_on_stored_captures() {
     if !has_programs(&["tcptrace", "tshark"]) {
@@ -114,7 +115,8 @@ fn agrees_on_stored_captures() {
     let additional = std::env::var_os("TAP_PEERS_CAPTURES").unwrap_or_default();
     let stored = STORED_CAPTURES.map(|name| captures.join(name));
     let additional = std::env::split_paths(&additional).filter(|file| file.is_file());
-    for file in stored.into_iter().chain(additional) {
+    let files = stored.into_iter().chain(additional);
+    for file in files.filter(|file| !file.ends_with("pptp.pcap")) {
         let name = file.file_name().unwrap().to_string_lossy();
         compare(&file, name.starts_with("super-packets"));
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::{collections::BTreeMap, net::IpAddr, path::Path, process::Command};
 
 /// Figures of what one end sent.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct Ours {
     /// Figures of its data.
     data: Value,

@@ -5,6 +5,7 @@ mod acks;
 mod any_segments;
 mod bins;
 mod capture_gaps;
+mod copies;
 mod data;
 mod ecn;
 mod flows;

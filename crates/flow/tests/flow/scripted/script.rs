@@ -133,6 +133,12 @@ impl ScriptSegment {
         self
     }
 
+    /// Sets IPv4 identification and TTL. An identification of 0 is none.
+    pub(crate) fn ip(mut self, id: u16, ttl: u8) -> Self {
+        (self.segment.ip_id, self.segment.ttl) = (id, ttl);
+        self
+    }
+
     /// Moves it to the connection from another port.
     pub(crate) fn port(mut self, port: u16) -> Self {
         self.port = port;
