@@ -30,6 +30,9 @@ pub struct Flow {
     /// End of the connection: FIN, reset, or still open.
     #[serde(alias = "closing")]
     pub termination: Termination,
+    /// How often the capture's clock was set back by 100 ms or more for at least two packets.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub clock_steps_back: u32,
     /// Data from the client, and the ACKs for it.
     pub upload: Direction,
     /// Data from the server, and the ACKs for it.
@@ -62,6 +65,11 @@ impl Flow {
             direction.packet_windows = Vec::new();
         }
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// Handshake of a connection.
@@ -389,6 +397,15 @@ pub struct Data {
     pub first_data_ns: Option<u64>,
     /// Time of the last payload byte, ns since 1970.
     pub last_data_ns: Option<u64>,
+}
+
+impl Data {
+    /// Returns which share of the bytes was acknowledged but is not in the capture, 0 to 1.
+    #[must_use]
+    pub fn acked_unseen_share(&self) -> f64 {
+        let all = self.unique_bytes.saturating_add(self.acked_unseen_bytes);
+        self.acked_unseen_bytes as f64 / all.max(1) as f64
+    }
 }
 
 /// Packets of one direction that were captured more than once. Only the copy that was captured first is analysed: no other

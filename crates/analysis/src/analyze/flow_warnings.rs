@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Warnings about a capture that its flows show: packets that were captured more than once.
+//! Warnings about a capture that its flows show: packets that were captured more than once, packets that
+//! are missing, and a clock that was set back.
 
-use longhaul_flow::record::{Copies, Direction, Flow};
+use longhaul_flow::record::{Copies, Data, Direction, Flow};
+use longhaul_flow::verdict::MISSING_SHARE_MIN;
 use longhaul_report::count::counted;
-use longhaul_units::Time;
+use longhaul_units::{Bytes, Time};
 
 /// Share of the packets with copies from which every packet is said to have some.
 const ALL_SHARE: f64 = 0.99;
@@ -15,6 +17,10 @@ const MOST_SHARE: f64 = 0.5;
 pub(super) struct FlowSums {
     packets: u64,
     copies: Option<Copies>,
+    unique_bytes: u64,
+    acked_unseen_bytes: u64,
+    /// Flows during which the clock was set back.
+    flows_with_clock_steps: u64,
 }
 
 impl FlowSums {
@@ -24,13 +30,21 @@ impl FlowSums {
             self.add(&Self {
                 packets: data.packets,
                 copies: *copies,
+                unique_bytes: data.unique_bytes,
+                acked_unseen_bytes: data.acked_unseen_bytes,
+                flows_with_clock_steps: 0,
             });
         }
+        self.flows_with_clock_steps += u64::from(flow.clock_steps_back > 0);
     }
 
     /// Adds other sums.
     pub(super) fn add(&mut self, other: &Self) {
         self.packets += other.packets;
+        self.unique_bytes += other.unique_bytes;
+        self.acked_unseen_bytes =
+            (self.acked_unseen_bytes).saturating_add(other.acked_unseen_bytes);
+        self.flows_with_clock_steps += other.flows_with_clock_steps;
         self.copies = match (self.copies, other.copies) {
             (Some(one), Some(other)) => Some(one.merged(other)),
             (one, other) => one.or(other),
@@ -39,7 +53,38 @@ impl FlowSums {
 
     /// Returns a sentence for each fault of the capture.
     pub(super) fn warnings(&self) -> Vec<String> {
-        self.copies_warning().into_iter().collect()
+        let warnings = [
+            self.copies_warning(),
+            self.missing_warning(),
+            self.clock_warning(),
+        ];
+        warnings.into_iter().flatten().collect()
+    }
+
+    fn missing_warning(&self) -> Option<String> {
+        let data = Data {
+            unique_bytes: self.unique_bytes,
+            acked_unseen_bytes: self.acked_unseen_bytes,
+            ..Data::default()
+        };
+        let share = data.acked_unseen_share();
+        (share > MISSING_SHARE_MIN).then(|| {
+            let bytes = Bytes::new(self.acked_unseen_bytes);
+            format!(
+                "the capture lacks {bytes} ({:.0} %) of the data, which was acknowledged; rates, bursts and losses are uncertain",
+                share * 100.0
+            )
+        })
+    }
+
+    fn clock_warning(&self) -> Option<String> {
+        let flows = self.flows_with_clock_steps;
+        (flows > 0).then(|| {
+            format!(
+                "the clock was set back during {}; round trips across that are left out, and the rates of that time are wrong",
+                counted(flows, "flow")
+            )
+        })
     }
 
     fn copies_warning(&self) -> Option<String> {
@@ -79,6 +124,7 @@ mod tests {
         let sums = FlowSums {
             packets,
             copies: Some(copies),
+            ..FlowSums::default()
         };
         let warnings = sums.warnings();
         assert_eq!(warnings.len(), 1);
@@ -89,9 +135,25 @@ mod tests {
     fn flows_without_faults_have_no_warning() {
         let sums = FlowSums {
             packets: 1_000,
+            unique_bytes: 99_000,
+            acked_unseen_bytes: 1_000,
             ..FlowSums::default()
         };
         assert!(sums.warnings().is_empty());
+    }
+
+    #[test]
+    fn missing_data_and_clock_steps_have_warnings() {
+        let sums = FlowSums {
+            unique_bytes: 80_000,
+            acked_unseen_bytes: 20_000,
+            flows_with_clock_steps: 2,
+            ..FlowSums::default()
+        };
+        let warnings = sums.warnings();
+        assert_eq!(warnings.len(), 2);
+        assert!(warnings[0].starts_with("the capture lacks 20 KB (20 %) of the data"));
+        assert!(warnings[1].starts_with("the clock was set back during 2 flows"));
     }
 
     #[test]

@@ -227,6 +227,7 @@ pub(crate) fn short_flow(number: u64) -> Flow {
             ecn: EcnNegotiation::NotNegotiated,
         },
         termination: Termination::ResetByServer,
+        clock_steps_back: 0,
         upload,
         download: Direction::default(),
     }
@@ -245,6 +246,7 @@ pub(crate) fn long_flow(number: u64) -> Flow {
         capture_point: CapturePoint(0),
         last_ns: BEGIN_NS + BINS * BIN_NS,
         termination: Termination::Finished,
+        clock_steps_back: 0,
         upload: upload(time_series),
         ..short_flow(number)
     }

@@ -48,6 +48,14 @@ impl Direction {
         self.round_trips.reset();
     }
 
+    /// Forgets the times of all packets, after the capture's clock was set back.
+    #[cold]
+    pub(super) fn forget_times(&mut self) {
+        self.round_trips.forget_times();
+        self.ack_state.echoed.clear();
+        self.path_delay = PathDelay::default();
+    }
+
     /// Returns whether it began with a SYN that is not acknowledged yet.
     #[inline]
     pub(super) fn awaits_syn_ack(&self) -> bool {

@@ -110,6 +110,11 @@ impl HandshakeTracker {
         }
     }
 
+    /// Forgets the packets that await an answer.
+    pub(super) fn forget_times(&mut self) {
+        (self.syn, self.syn_ack) = (None, None);
+    }
+
     /// Returns the ECN that was negotiated so far.
     pub(super) fn ecn(&self) -> EcnNegotiation {
         self.ecn.negotiated

@@ -26,6 +26,9 @@ use longhaul_packet::tcp::{ACK, FIN, RST, SYN};
 /// Silence after which equal sequence numbers may belong to a new connection: twice the maximum segment lifetime as
 /// systems have it (Linux: `TCP_TIMEWAIT_LEN`, 60 s; RFC 9293 requires four minutes).
 const REUSE_NS: u64 = 120_000_000_000;
+/// Least time by which packets come before an earlier one if the capture's clock was set back, ns. Several queues disorder
+/// packets by less; ntpd sets a clock that is off by 128 ms or more.
+const CLOCK_STEP_NS: u64 = 100_000_000;
 /// Largest window scale (RFC 7323 §2.3).
 const SHIFT_MAX: u8 = 14;
 
@@ -39,6 +42,9 @@ pub(super) struct Connection {
     client_is_low: bool,
     first_ns: u64,
     last_ns: u64,
+    /// Times of the last packet and of the one before it, ns.
+    previous_ns: [u64; 2],
+    clock_steps_back: u32,
     handshake: HandshakeTracker,
     fin_seen: [bool; 2],
     reset: Option<Termination>,
@@ -62,6 +68,8 @@ impl Connection {
             client_is_low: segment.from_low != is_syn_ack(segment),
             first_ns: segment.at_ns,
             last_ns: segment.at_ns,
+            previous_ns: [segment.at_ns; 2],
+            clock_steps_back: 0,
             handshake: HandshakeTracker::default(),
             fin_seen: [false; 2],
             reset: None,
@@ -184,6 +192,11 @@ impl Connection {
         }
         self.close_bins(segment.at_ns, budget, sink);
         self.last_ns = self.last_ns.max(segment.at_ns);
+        let [last_ns, before_ns] = self.previous_ns;
+        if is_set_back(segment.at_ns, last_ns) || is_set_back(last_ns, before_ns) {
+            self.process_clock_step(segment.at_ns);
+        }
+        self.previous_ns = [segment.at_ns, last_ns];
         if segment.flags & (SYN | FIN | RST) != 0 || self.handshake.awaits(end) {
             self.update_state(segment, end);
         }
@@ -202,6 +215,19 @@ impl Connection {
             other.process_ecn_report(segment, other_bin);
         }
         true
+    }
+
+    /// Forgets the packets that await an answer: the time until it would be wrong. Two packets show that the clock was set,
+    /// and that not the time of one is wrong.
+    #[cold]
+    fn process_clock_step(&mut self, at_ns: u64) {
+        let [last_ns, before_ns] = self.previous_ns;
+        if is_set_back(last_ns, before_ns) {
+            self.clock_steps_back += u32::from(is_set_back(at_ns, before_ns));
+            return;
+        }
+        self.handshake.forget_times();
+        self.directions.iter_mut().for_each(Direction::forget_times);
     }
 
     /// Reports the bins that end before `now_ns`.
@@ -339,6 +365,7 @@ impl Connection {
             last_ns: self.last_ns,
             handshake: self.handshake.record(inferred_ecn),
             termination,
+            clock_steps_back: self.clock_steps_back,
             upload: upload.finish(server_over, upload_series, upload_windows, budget),
             download: download.finish(client_over, download_series, download_windows, budget),
         };
@@ -360,6 +387,10 @@ impl Connection {
             (None, _) => Termination::HalfClosed,
         }
     }
+}
+
+fn is_set_back(at_ns: u64, before_ns: u64) -> bool {
+    at_ns.saturating_add(CLOCK_STEP_NS) <= before_ns
 }
 
 /// Returns whether the segment is a SYN/ACK, which comes from the server.

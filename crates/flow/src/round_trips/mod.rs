@@ -81,6 +81,12 @@ impl RoundTrips {
         self.unacked.clear();
     }
 
+    /// Forgets the packets and TSvals that await an answer.
+    pub(super) fn forget_times(&mut self) {
+        self.unacked.clear();
+        self.timestamps.forget_pending();
+    }
+
     /// Returns the packets that have waited longest for their ACK; see [`UnackedPackets::oldest`].
     pub(super) fn oldest(&self) -> impl Iterator<Item = (u64, u32, u32)> {
         self.unacked.oldest()

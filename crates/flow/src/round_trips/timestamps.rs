@@ -40,6 +40,11 @@ impl Timestamps {
         }
     }
 
+    /// Forgets the TSvals that await their echo.
+    pub(crate) fn forget_pending(&mut self) {
+        self.pending.clear();
+    }
+
     /// Returns whether `tsval` is newer than all before; false for the first.
     pub(crate) fn is_newest(&self, tsval: u32) -> bool {
         self.newest.is_some_and(|newest| is_newer(tsval, newest))

@@ -2,6 +2,7 @@
 //! Verdict: the limiting factors of a direction in a sentence, with its certainty.
 
 mod baseline;
+mod capture_faults;
 mod capture_position;
 pub mod joint_verdict;
 pub mod limits;
@@ -13,6 +14,7 @@ mod saturation;
 
 use crate::record::{CaptureLocation, Direction, Flow, Limit, LimitPeriod, Phase, PhaseKind};
 use crate::time_series::change_points::median;
+pub use capture_faults::MISSING_SHARE_MIN;
 use limits::{CapturePoints, Windows};
 
 /// Least share of the time that the verdict mentions.
@@ -30,6 +32,10 @@ pub fn assess(flow: &mut Flow) {
     flow.download.tap_position = capture_position::locate(to_server, to_client);
     assess_direction(&mut flow.upload, whole);
     assess_direction(&mut flow.download, whole);
+    if flow.clock_steps_back > 0 {
+        capture_faults::add_clock_caveat(&mut flow.upload.verdict);
+        capture_faults::add_clock_caveat(&mut flow.download.verdict);
+    }
 }
 
 /// Fills in phases, limits and verdict of one direction, whose capture position is known. `handshake_ns` is the
@@ -115,7 +121,8 @@ fn format_verdict(direction: &Direction, prefix: &str, caveat: &str) -> String {
         (false, _) => {
             let limited_by = limited_by(direction, &shares);
             let scale_caveat = scale_caveat(direction);
-            [prefix, &limited_by, scale_caveat, caveat].concat()
+            let missing_caveat = capture_faults::missing_caveat(&direction.data);
+            [prefix, &limited_by, scale_caveat, caveat, &missing_caveat].concat()
         }
     }
 }

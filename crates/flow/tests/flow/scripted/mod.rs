@@ -4,6 +4,7 @@
 mod acks;
 mod any_segments;
 mod bins;
+mod capture_faults;
 mod capture_gaps;
 mod copies;
 mod data;
