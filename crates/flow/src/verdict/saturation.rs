@@ -27,14 +27,14 @@ const SPREAD_MIN: f64 = 0.1;
 /// is one above the second, which jitter does not explain.
 const QUEUES: (f64, f64) = (1.1, 1.25);
 
-/// What the periods of a stretch show.
+/// Evidence of the periods of a stretch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Saturation {
     /// The path was full, whatever was lost.
     Full,
     /// More data in flight would have been faster, and no queue stood.
     Open,
-    /// Neither is certain.
+    /// Not known.
     Unknown,
 }
 
