@@ -13,8 +13,9 @@ The truth comes from records of the transfer, not from its cause. The kernel's t
 send buffer limited the sender, and when it had nothing to send. The emulator's counters tell how much of the line was used,
 and how long data and ACKs were queued. A transfer of which they tell no main limit is not judged.
 
---corpus keeps the captures with their truth, and --judge analyses them again. The tables count the captures whose main limit is
-right, by cause and by truth.
+--corpus keeps the captures with their truth, and --judge analyses them again (`make corpus` does both). The tables count the
+captures whose main limit is right, by cause and by truth. Rules may be tuned with transfers of odd numbers. Those of even
+numbers judge them.
 
 Needs root and tcpdump.
 """
@@ -337,7 +338,8 @@ def cause_lines(rows):
     for (cause,), own in group_by(rows, "cause"):
         wrong = [f"{row['control']} {row['path']} {place}: {row[place][0]}" for row in own for place in PLACES if not is_right(row, place)]
         yield (cause, len(own), *count_right(own), ", ".join(wrong) or "–")
-    yield ("all", len(rows), *count_right(rows), "")
+    for (half,), own in group_by(rows, "half"):
+        yield (f"all, {half}", len(own), *count_right(own), "")
 
 
 def truth_lines(rows):
@@ -370,7 +372,7 @@ def parse_arguments():
 
 
 def transfers(args):
-    """Runs the transfers. Returns what is known of each, and the directory of its captures until the next one."""
+    """Yields the number of each transfer, the directory of its captures, which lasts until the next one, and what runs it."""
     every = [(round_, path, name, control) for round_ in range(args.rounds) for path in args.paths for name in args.only
              for control in CAUSES[name].controls]
     for number, (round_, path, name, control) in enumerate(every, 1):
@@ -380,12 +382,12 @@ def transfers(args):
                 directory = args.corpus / f"{number:03}-{name}-{control}-{path.rate_mbit:g}-{path.rtt_ms:g}".replace(" ", "_")
                 shutil.rmtree(directory, ignore_errors=True)
                 directory.mkdir(parents=True)
-            yield f"{path}: {name}, {control}", directory, lambda: run(args, name, control, path, number, directory)
+            yield number, directory, lambda: run(args, name, control, path, number, directory)
 
 
 def kept_transfers(args):
     for file in sorted(args.judge.glob("*/truth.json")):
-        yield file.parent.name, file.parent, lambda: json.loads(file.read_text())
+        yield int(file.parent.name.split("-")[0]), file.parent, lambda: json.loads(file.read_text())
 
 
 def main():
@@ -393,13 +395,13 @@ def main():
     if not args.judge:
         run_in_namespaces()
     results = Results(args, ["tcpdump"])
-    for name, directory, known in (kept_transfers if args.judge else transfers)(args):
-        with results.catch_errors(name):
-            row = known()
+    for number, directory, known in (kept_transfers if args.judge else transfers)(args):
+        with results.catch_errors(str(number)):
+            row = known() | {"half": "tuned with" if number % 2 else "judged"}
             if truth := main_limit_of(CAUSES[row["cause"]], row):
                 results.add(row | {"truth": truth} | judge(args, directory))
             else:
-                results.skip(name, "its records tell no main limit")
+                results.skip(f"{row['path']}: {row['cause']}, {row['control']}", "its records tell no main limit")
     by_cause = table(("cause", "transfers", *PLACES, "wrong"), cause_lines(results.rows))
     by_truth = table(("truth", "captured at", "transfers", *LIMITS), truth_lines(results.rows))
     return results.finish([*by_cause, "", *by_truth])

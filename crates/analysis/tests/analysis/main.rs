@@ -13,3 +13,4 @@ mod tap_peers;
 mod tap_process;
 mod tap_tunnels;
 mod tap_udp;
+mod tap_verdicts;

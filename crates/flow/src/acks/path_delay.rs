@@ -52,12 +52,29 @@ pub(crate) fn excess_ns(delays_ns: &[Option<f64>], width_ns: u64) -> Option<Vec<
 
 fn skew(points: &[(f64, f64)]) -> Option<f64> {
     let (first, last) = (points.first()?, points.last()?);
-    let (time, delay) = (last.0 - first.0, last.1 - first.1);
-    if time <= 0.0 || (delay / time).abs() > NO_MILLISECONDS {
-        return (time <= 0.0).then_some(0.0);
+    match last.0 > first.0 {
+        true if counts_milliseconds(points) => {
+            Some(slope_below(points)?.clamp(-SKEW_MAX, SKEW_MAX))
+        }
+        true => None,
+        false => Some(0.0),
     }
-    let slope = slope_below(points)?;
-    Some(slope.clamp(-SKEW_MAX, SKEW_MAX))
+}
+
+/// Returns whether timestamps count milliseconds. Another tick makes all delays change at the same rate. A queue may grow
+/// as fast, but not all the time.
+fn counts_milliseconds(points: &[(f64, f64)]) -> bool {
+    let (first, second) = points.split_at(points.len() / 2);
+    let is_steady = |points| drift(points).abs() <= NO_MILLISECONDS;
+    is_steady(points) || points.len() > 3 && (is_steady(first) || is_steady(second))
+}
+
+/// Returns the change of the delay a unit of time, from the first point to the last.
+fn drift(points: &[(f64, f64)]) -> f64 {
+    match points {
+        [first, .., last] if last.0 > first.0 => (last.1 - first.1) / (last.0 - first.0),
+        _ => 0.0,
+    }
 }
 
 #[cfg(test)]
@@ -98,6 +115,14 @@ mod tests {
         let excess = excess_ns(&queue, 10_000_000).unwrap();
         assert!(excess[500].unwrap() > 70e6);
         assert!(excess[50].unwrap() < 1e6);
+    }
+
+    /// The queue grows for 2.5 of ten seconds, by as much as they last.
+    #[test]
+    fn keeps_delay_of_a_queue_that_grows_fast() {
+        let queue = delays(|n| 10_000 * n.min(250) as i64);
+        let excess = excess_ns(&queue, 10_000_000).unwrap();
+        assert!(excess[900].unwrap() > 2.4e9);
     }
 
     #[test]
