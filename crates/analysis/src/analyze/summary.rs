@@ -140,52 +140,62 @@ fn flow_lines(analysis: &Analysis, flow: &Flow) -> String {
     }
     let directions = [("upload  ", &flow.upload), ("download", &flow.download)];
     for (label, direction) in directions {
-        if direction.data.payload_bytes > 0 {
-            let _ = writeln!(text, "  {label} {}", format_figures(direction));
-            for sentence in [&direction.verdict, &direction.remedy] {
-                if !sentence.is_empty() {
-                    let _ = writeln!(text, "           {sentence}");
-                }
-            }
+        let labels = std::iter::once(label).chain(std::iter::repeat("        "));
+        for (label, line) in labels.zip(direction_lines(flow, direction)) {
+            let _ = writeln!(text, "  {label} {line}");
         }
     }
     text
 }
 
-/// Returns what a flow without captured data shows.
+/// Returns the lines of a direction: its figures, the verdict, and what would help.
+fn direction_lines(flow: &Flow, direction: &Direction) -> Vec<String> {
+    if direction.data.payload_bytes == 0 {
+        return describe_by_acks(flow, direction).into_iter().collect();
+    }
+    let sentences = [&direction.verdict, &direction.remedy];
+    let sentences = sentences
+        .into_iter()
+        .filter(|sentence| !sentence.is_empty());
+    std::iter::once(format_figures(direction))
+        .chain(sentences.cloned())
+        .collect()
+}
+
+/// Returns what ACKs show of data that was not captured.
+fn describe_by_acks(flow: &Flow, direction: &Direction) -> Option<String> {
+    let bytes = Bytes::new(direction.acks.acked_bytes);
+    let span = direction
+        .acks
+        .last_advancing_ns?
+        .saturating_sub(flow.first_ns);
+    let span = Time::from_nanos(span);
+    let rate = BitRate::mean(bytes, span).map_or_else(String::new, |rate| format!("  {rate}"));
+    Some(format!(
+        "{bytes}  in {span}{rate}, by its ACKs: no data was captured"
+    ))
+}
+
+/// Returns what became of a connection without data.
 fn describe_without_data(flow: &Flow) -> Option<String> {
     let Flow {
         upload, download, ..
     } = flow;
-    let directions = [upload, download];
-    if directions
-        .iter()
-        .any(|direction| direction.data.payload_bytes > 0)
-    {
+    let has_data = |one: &Direction| one.data.payload_bytes > 0 || one.acks.acked_bytes > 0;
+    if has_data(upload) || has_data(download) {
         return None;
     }
-    let by_acks = directions.iter().find_map(|direction| {
-        Some((
-            direction.acks.acked_bytes,
-            direction.acks.last_advancing_ns?,
-        ))
-    });
-    Some(match (by_acks, flow.termination) {
-        (Some((bytes, last_ns)), _) => {
-            let (bytes, span) = (
-                Bytes::new(bytes),
-                Time::from_nanos(last_ns.saturating_sub(flow.first_ns)),
-            );
-            let rate =
-                BitRate::mean(bytes, span).map_or_else(String::new, |rate| format!(", {rate}"));
-            format!("no data captured; the ACKs are for {bytes} in {span}{rate}")
-        }
+    let packet = match upload.syn_options.mss {
+        Some(_) => "SYN",
+        None => "packet",
+    };
+    Some(match flow.termination {
         _ if is_unanswered(flow) => {
-            format!("no answer to {}", counted(upload.data.packets, "packet"))
+            format!("no answer to {}", counted(upload.data.packets, packet))
         }
-        (None, Termination::ResetByServer) => "refused: reset by the server, no data".to_owned(),
-        (None, Termination::ResetByClient) => "reset by the client, no data".to_owned(),
-        (None, _) => "no data".to_owned(),
+        Termination::ResetByServer => "refused: reset by the server, no data".to_owned(),
+        Termination::ResetByClient => "reset by the client, no data".to_owned(),
+        _ => "no data".to_owned(),
     })
 }
 
@@ -345,6 +355,41 @@ mod tests {
         let text = format_headline(&analysis) + &flow_lines(&analysis, &flow);
         assert!(!text.contains('\u{1b}'), "{text:?}");
         assert!(!text.contains("\n1 forged"), "{text:?}");
+    }
+
+    #[test]
+    fn says_what_became_of_connections_without_captured_data() {
+        let mut flow = crate::report::fixtures::short_flow(1);
+        flow.upload = Direction::default();
+        assert_eq!(
+            describe_without_data(&flow).unwrap(),
+            "no answer to 0 packets"
+        );
+        flow.upload.data.packets = 2;
+        flow.upload.syn_options.mss = Some(1460);
+        assert_eq!(describe_without_data(&flow).unwrap(), "no answer to 2 SYNs");
+        flow.download.data.packets = 1;
+        assert!(describe_without_data(&flow).unwrap().starts_with("refused"));
+        flow.download.acks.acked_bytes = 1_000_000;
+        flow.download.acks.last_advancing_ns = Some(flow.first_ns + 1_000_000_000);
+        assert_eq!(describe_without_data(&flow), None);
+        let lines = direction_lines(&flow, &flow.download);
+        assert_eq!(
+            lines,
+            ["1 MB  in 1 s  8 Mbit/s, by its ACKs: no data was captured"]
+        );
+    }
+
+    #[test]
+    fn counts_scans() {
+        let mut flow = crate::report::fixtures::short_flow(1);
+        flow.upload = Direction::default();
+        let flows = vec![flow; 7];
+        assert_eq!(
+            format_failed_handshakes(&flows),
+            "7 connections without an answer of the 7 flows listed\n"
+        );
+        assert_eq!(format_failed_handshakes(&flows[..4]), "");
     }
 
     #[test]

@@ -616,15 +616,18 @@ impl Direction {
             + self.round_trips.table_bytes()
     }
 
-    /// Returns the record of the direction; `is_over` is true if the other end sent a FIN, or either a RST.
+    /// Returns the record of the direction; `is_over` is true if the other end sent a FIN, or either a RST. A stall in a
+    /// window of zero lasts until the connection's last packet, at `last_ns`.
     pub(super) fn finish(
         self,
         is_over: bool,
+        last_ns: u64,
         time_series: TimeSeries,
         packet_windows: Vec<PacketWindow>,
         budget: &MemoryBudget,
     ) -> record::Direction {
         let gap_ns = budget.settings.burst_gap_ns;
+        let is_stalled = self.ack_state.is_window_zero();
         let acked_unseen = self
             .send_state
             .sequence_gaps
@@ -632,7 +635,10 @@ impl Direction {
         let acked_unseen_bytes = acked_unseen - u64::from(is_over && self.lacks_fin());
         let ack_clocking = self.burst_tracker.finish(gap_ns, &self.send_state.data);
         let (gaps, bursts) = self.send_state.packet_gaps.finish();
-        let (acks, ack_diff, packets_per_ack) = self.ack_state.finish();
+        let (mut acks, ack_diff, packets_per_ack) = self.ack_state.finish();
+        if is_stalled {
+            acks.last_zero_window_ns = acks.last_zero_window_ns.map(|_| last_ns);
+        }
         record::Direction {
             syn_options: self.syn_options,
             data: record::Data {

@@ -366,8 +366,20 @@ impl Connection {
             handshake: self.handshake.record(inferred_ecn),
             termination,
             clock_steps_back: self.clock_steps_back,
-            upload: upload.finish(server_over, upload_series, upload_windows, budget),
-            download: download.finish(client_over, download_series, download_windows, budget),
+            upload: upload.finish(
+                server_over,
+                self.last_ns,
+                upload_series,
+                upload_windows,
+                budget,
+            ),
+            download: download.finish(
+                client_over,
+                self.last_ns,
+                download_series,
+                download_windows,
+                budget,
+            ),
         };
         [flow.upload.copies, flow.download.copies] = self.copy_filter.finish();
         verdict::assess(&mut flow);

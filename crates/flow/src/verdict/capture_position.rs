@@ -74,7 +74,7 @@ pub(super) fn verdict_caveat(position: &CapturePosition, shows_sender: bool) -> 
             percent(position)
         ),
         CaptureLocation::NearReceiver => " Data in flight, queues before the capture point and the ACK path do not \
-             show there, so congestion window, sender and bottleneck bandwidth cannot be distinguished reliably; \
+             show there, so congestion window, receive window, sender and bottleneck bandwidth cannot be distinguished; \
              sequence gaps from losses, zero windows and the receiver's own delays do show."
             .to_owned(),
         CaptureLocation::Unknown => " Without a handshake or data in both directions, the distance to the sender is unknown.".to_owned(),

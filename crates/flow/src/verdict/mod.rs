@@ -64,7 +64,8 @@ fn remedy_text(direction: &Direction, handshake_ns: Option<u64>) -> String {
         CaptureLocation::Unknown => false,
     };
     let shares = limit_shares(&direction.limits);
-    let main = shares.first().filter(|_| is_known);
+    let is_whole = direction.data.acked_unseen_share() <= MISSING_SHARE_MIN;
+    let main = shares.first().filter(|_| is_known && is_whole);
     main.map_or_else(String::new, |(main, _)| {
         remedy::remedy(direction, *main, handshake_ns)
     })
@@ -207,8 +208,8 @@ fn describe_evidence(direction: &Direction, limit: Limit) -> String {
         Limit::ReceiveWindow => describe_receive_window(direction),
         Limit::CongestionWindow => marks::retransmissions(direction),
         Limit::BottleneckBandwidth => {
-            let at = phase.map(|phase| format!(" at {}", rate(carried_bps(phase))));
-            at.unwrap_or_default() + &marks::of_queue(direction)
+            let at = format!(" at {}", rate(acked_bps_while(direction, limit)));
+            at + &marks::of_queue(direction)
         }
         Limit::AckStream => phase.map_or_else(String::new, |phase| {
             let (acks, packets) = (phase.acks_per_s, phase.packets_per_ack);
@@ -229,8 +230,11 @@ fn describe_receive_window(direction: &Direction) -> String {
         0 => limits::zero_window_ns(&direction.time_series),
         exact => exact,
     };
-    let all_ns: u64 = direction.limits.iter().map(LimitPeriod::duration_ns).sum();
-    if 2 * zero_ns > all_ns {
+    let durations = direction
+        .limits
+        .iter()
+        .map(|period| period.duration_ns() as f64);
+    if 2.0 * zero_ns as f64 > durations.sum::<f64>() {
         let zero = longhaul_units::Time::from_nanos(zero_ns);
         format!(
             " of at most {largest}, which was zero for {zero}: the receiving application did not read"
@@ -252,12 +256,23 @@ fn longest_active_phase(direction: &Direction) -> Option<&Phase> {
     active.max_by_key(|phase| phase.duration_ns())
 }
 
-/// Returns the rate that the path carried. The data that a sender's capture shows may wait in the sender's queue.
-fn carried_bps(phase: &Phase) -> f64 {
-    match phase.acked_bps > 0.0 {
-        true => phase.acked_bps,
-        false => phase.data_bps,
+/// Returns the mean rate of acknowledged data while `limit` limited, bits/s. Data that a sender's capture shows may wait
+/// in the sender's queue.
+fn acked_bps_while(direction: &Direction, limit: Limit) -> f64 {
+    let series = &direction.time_series;
+    let periods = direction
+        .limits
+        .iter()
+        .filter(|period| period.limit == limit);
+    let (mut bytes, mut ns) = (0.0, 0.0);
+    for period in periods {
+        let bin = |at_ns: u64| at_ns.saturating_sub(series.from_ns) / series.width_ns.max(1);
+        let [from, to] = [period.from_ns, period.to_ns].map(|at_ns| bin(at_ns) as usize);
+        let bins = &series.bins[from.min(series.bins.len())..to.min(series.bins.len())];
+        bytes += bins.iter().map(|bin| bin.acked_bytes as f64).sum::<f64>();
+        ns += period.duration_ns() as f64;
     }
+    bytes * 8e9 / f64::max(ns, 1.0)
 }
 
 fn percent(share: f64) -> String {

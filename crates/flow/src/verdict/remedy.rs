@@ -17,8 +17,8 @@ use std::ops::Range;
 
 /// Factor between two rates that are called different.
 const FASTER: f64 = 1.2;
-/// Growth of a window whose gain a remedy names, bytes.
-const WINDOW_MORE: u64 = 1_000_000;
+/// Part of a window whose rate a remedy names, bytes.
+const WINDOW_PART: u64 = 100_000;
 /// Rate of a path on which only losses limit.
 const FASTEST_PATH: BitRate = BitRate::from_bits(1_000_000_000_000);
 /// Share of losses up to which the formula for cubic is near: timeouts are left out.
@@ -38,10 +38,10 @@ pub(super) fn remedy(direction: &Direction, main: Limit, handshake_ns: Option<u6
                 .to_owned()
         }
         Limit::ReceiveWindow => path.for_window(),
-        Limit::CongestionWindow if path.loss > 0.0 => path.for_losses(),
         Limit::CongestionWindow if direction.time_series.bins.iter().any(Bin::is_marked) => {
-            "A bottleneck that marks later, a faster one, or several streams would help.".to_owned()
+            "A bottleneck that marks later, or several streams would help.".to_owned()
         }
+        Limit::CongestionWindow if path.loss > 0.0 => path.for_losses(),
         Limit::CongestionWindow => format!(
             "The window was still growing: a connection that stays open for the next transfer, or a larger initial \
              window, would save round trips of {}.",
@@ -98,12 +98,12 @@ impl FlowPath {
     }
 
     fn for_window(&self) -> String {
-        let more = Bytes::new(WINDOW_MORE);
-        let more_bps = WINDOW_MORE as f64 * 8.0 / self.rtt.as_secs_f64();
+        let part = Bytes::new(WINDOW_PART);
+        let part_bps = WINDOW_PART as f64 * 8.0 / self.rtt.as_secs_f64();
         let text = format!(
-            "A receive window that is larger by {more} allows {} more on a round trip of {}",
-            rate(more_bps),
-            self.rtt
+            "A larger receive window would help: on a round trip of {}, each {part} allow {}",
+            self.rtt,
+            rate(part_bps)
         );
         let lossy = self.lossy_bps().map(|bps| {
             format!(
@@ -149,7 +149,10 @@ impl FlowPath {
             window: Bytes::new(LARGEST_BYTES),
         };
         let prediction = predict(Control::Cubic, &path).filter(|_| self.loss <= LOSS_MAX)?;
-        (prediction.limit == LimitingFactor::Loss).then_some(prediction.goodput_bps)
+        // The losses of a short or lucky flow say little about a long one.
+        let is_bound =
+            prediction.limit == LimitingFactor::Loss && prediction.goodput_bps > self.goodput_bps;
+        is_bound.then_some(prediction.goodput_bps)
     }
 
     fn for_bottleneck(&self, median_rtt_ns: Option<u64>) -> String {
@@ -159,7 +162,7 @@ impl FlowPath {
         let text = "Only a faster path or less data would help.";
         match queue_ns as f64 > LONG_QUEUE * self.rtt.as_nanos() as f64 {
             true => format!(
-                "{text} The queue adds {} to a round trip of {}; AQM at the bottleneck or bbr would keep it short.",
+                "{text} The queue adds {} to a round trip of {}; AQM at the bottleneck would keep it short.",
                 Time::from_nanos(queue_ns),
                 self.rtt
             ),
