@@ -17,7 +17,7 @@ const SEEN_MAX: usize = 16;
 /// Packets that a copy is looked for among, as soon as one has a copy: the queue of a router lies between both.
 const SEEN_MAX_COPIED: usize = 1 << 10;
 /// Packets of a connection after which copies are no longer looked for, if none has come until then.
-const TRIAL_PACKETS: u8 = 200;
+const TRIAL_PACKETS: u8 = 64;
 /// Longest time from a packet to its copy, ns.
 const DELAY_MAX_NS: u64 = 1_000_000_000;
 /// The same for packets without an identification: less than the least retransmission timeout of Linux.

@@ -474,9 +474,9 @@ impl Direction {
     /// Processes what a segment from the other end reports about ECN marks, after its ACK fields.
     #[inline]
     pub(super) fn process_ecn_report(&mut self, segment: &Segment, bin: &mut Bin) {
-        let delivered = self.ack_state.acked + self.ack_state.scoreboard.bytes();
-        let segment_bytes = self.send_state.segment_max();
-        if self.ack_state.acked > self.send_state.origin {
+        if self.ecn.has_report(segment) && self.ack_state.acked > self.send_state.origin {
+            let delivered = self.ack_state.acked + self.ack_state.scoreboard.bytes();
+            let segment_bytes = self.send_state.segment_max();
             (self.ecn).process_ack(segment, delivered, segment_bytes, bin);
         }
     }

@@ -72,24 +72,17 @@ impl EcnState {
         }
     }
 
-    /// Processes the reports in an ACK. `delivered` is the number of the bytes delivered so far, SACKed ones included,
-    /// and `segment_bytes` the largest segment.
+    /// Returns whether an ACK may report marks.
     #[inline]
-    pub(crate) fn process_ack(
-        &mut self,
-        segment: &Segment,
-        delivered: u64,
-        segment_bytes: u32,
-        bin: &mut Bin,
-    ) {
+    pub(crate) fn has_report(&self, segment: &Segment) -> bool {
         let is_accurate = self.negotiated == EcnNegotiation::Accurate;
-        if (is_accurate || ace_field(segment) != 0) && segment.flags & SYN == 0 {
-            self.count_reports(segment, delivered, segment_bytes, bin);
-        }
+        (is_accurate || ace_field(segment) != 0) && segment.flags & SYN == 0
     }
 
-    #[inline(never)]
-    fn count_reports(
+    /// Processes the reports in an ACK. `delivered` is the number of the bytes delivered so far, SACKed ones included,
+    /// and `segment_bytes` the largest segment.
+    #[cold]
+    pub(crate) fn process_ack(
         &mut self,
         segment: &Segment,
         delivered: u64,
