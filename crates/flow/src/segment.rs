@@ -34,6 +34,17 @@ pub struct FlowKey {
     pub high: Endpoint,
 }
 
+impl FlowKey {
+    /// Returns client and server.
+    #[must_use]
+    pub fn ends(&self, client_is_low: bool) -> [Endpoint; 2] {
+        match client_is_low {
+            true => [self.low, self.high],
+            false => [self.high, self.low],
+        }
+    }
+}
+
 /// Capture point: an interface of a file. A connection seen at two capture points is two flows, and their comparison
 /// shows what happened in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -249,10 +249,7 @@ impl Connection {
 
     /// Returns client and server.
     pub(super) fn ends(&self) -> [Endpoint; 2] {
-        match self.client_is_low {
-            true => [self.key.low, self.key.high],
-            false => [self.key.high, self.key.low],
-        }
+        self.key.ends(self.client_is_low)
     }
 
     fn packets(&self) -> u64 {

@@ -82,10 +82,7 @@ impl FlowState {
     }
 
     pub(super) fn finish(self) -> UdpFlow {
-        let (client, server) = match self.client_is_low {
-            true => (self.key.low, self.key.high),
-            false => (self.key.high, self.key.low),
-        };
+        let [client, server] = self.key.ends(self.client_is_low);
         let [upload, download] = self.directions;
         UdpFlow {
             number: self.number,
