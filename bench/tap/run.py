@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Speed of `longhaul tap analyze`, compared with tcptrace and tshark.
 
-    bench/tap/run.py [--only bulk,many] [--packets 3000000] [--rounds 5] [--tshark-rounds 1]
+    bench/tap/run.py [--only bulk,many] [--packets 3000000] [--rounds 5] [--tshark-rounds 1] [--before PATH [--no-peers]]
 
   bulk  one connection, captured from iperf3 over `longhaul link` and made longer: its packets are repeated with
         later times and higher sequence numbers
@@ -11,9 +11,9 @@
 Frames are Ethernet, cut to 96 bytes. These alternate: longhaul with 1 and 2 threads (result.json, report and time
 series), with 2 threads and all bins of 1 ms and 1 s as Parquet, tcptrace (-l: counts; -lr: RTTs, too), a plain read of
 the file, and tshark (two series of 1 ms). The table has packets a second, CPU seconds and peak memory: medians of the
-rounds, with minimum and maximum. Needs root, tcpdump and iperf3.
+rounds, with minimum and maximum. `--before` adds an older longhaul. Needs root, tcpdump and iperf3.
 """
-import multiprocessing, pathlib, shutil, signal, struct, sys, time
+import multiprocessing, pathlib, shutil, signal, statistics, struct, sys, time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
@@ -24,6 +24,7 @@ LEFT, RIGHT = ("left", "10.80.1.1/30"), ("right", "10.80.1.2/30")
 ETHERNET = bytes(12) + b"\x08\x00"
 SNAPLEN = 96
 FIN_SYN_RST = 7
+BEFORE = ", before"
 
 
 def capture(longhaul, path):
@@ -168,17 +169,30 @@ def run_timed(command, out):
 
 def commands(args, file, out):
     """Returns the command of each program."""
-    analyze = [args.longhaul, "tap", "analyze", file, "-o", out]
+    analyze = lambda longhaul: [longhaul, "tap", "analyze", file, "-o", out]
+    ways = {"1 thread": ["--threads", 1], "2 threads": ["--threads", 2], "2 threads, --parquet": ["--threads", 2, "--parquet"]}
+    own = {f"longhaul, {name}": [*analyze(args.longhaul), *options] for name, options in ways.items()}
+    if args.before:
+        own |= {f"longhaul, {name}{BEFORE}": [*analyze(args.before), *options] for name, options in ways.items()}
     series = ["tshark", "-r", file, "-q", "-z", "io,stat,0.001,SUM(tcp.len)tcp.len,COUNT(tcp.ack)tcp.ack"]
-    return {
+    if args.no_peers:
+        return own
+    return own | {
         "plain read": ["dd", f"if={file}", "of=/dev/null", "bs=256k"],
-        "longhaul, 1 thread": [*analyze, "--threads", 1],
-        "longhaul, 2 threads": [*analyze, "--threads", 2],
-        "longhaul, 2 threads, --parquet": [*analyze, "--threads", 2, "--parquet"],
         "tcptrace -l": ["tcptrace", "-n", "-l", file],
         "tcptrace -lr": ["tcptrace", "-n", "-l", "-r", file],
         "tshark, two series": series,
     }
+
+
+def table_lines(rows):
+    figures = ("million_packets_s", "cpu_s", "mb")
+    lines = [(*key, *(median_range(own, figure, ".3g") for figure in figures)) for key, own in group_by(rows, "kind", "program")]
+    medians = {key: [statistics.median(row[figure] for row in own) for figure in figures] for key, own in group_by(rows, "kind", "program")}
+    for (kind, program), before in medians.items():
+        if program.endswith(BEFORE) and (now := medians.get((kind, program.removesuffix(BEFORE)))):
+            lines.append((kind, f"ratio to {program}", *(f"{new / old:.3f}" for new, old in zip(now, before))))
+    return table(["capture", "program", "M packets/s", "CPU s", "peak MB"], lines)
 
 
 def main():
@@ -186,6 +200,8 @@ def main():
     parser.add_argument("--only", type=comma_separated, default=["bulk", "many"], metavar="KIND,...", help="kinds of captures (bulk,many)")
     parser.add_argument("--packets", type=int, default=3_000_000, help="packets of a capture (3000000)")
     parser.add_argument("--tshark-rounds", type=int, default=1, help="rounds of tshark, which is slow (1)")
+    parser.add_argument("--before", type=pathlib.Path, metavar="PATH", help="an older longhaul to compare with")
+    parser.add_argument("--no-peers", action="store_true", help="leave the other programs out")
     args = parse_args(parser, required=["tcpdump", "iperf3"], packets=100_000)
     run_in_namespaces()
     results = Results(args, ["tcpdump", "iperf3", "tcptrace", "tshark"], packets=args.packets)
@@ -207,9 +223,7 @@ def main():
                 with results.catch_errors(f"{kind}, {program}", peer="longhaul" not in program):
                     run = run_timed(commands(args, file, out)[program], out)
                     results.add({"kind": kind, "program": program, **run, "million_packets_s": args.packets / run["seconds"] / 1e6})
-    return results.finish(table(["capture", "program", "M packets/s", "CPU s", "peak MB"],
-                               ((*key, *(median_range(own, figure, ".3g") for figure in ("million_packets_s", "cpu_s", "mb")))
-                                for key, own in group_by(results.rows, "kind", "program"))))
+    return results.finish(table_lines(results.rows))
 
 
 if __name__ == "__main__":

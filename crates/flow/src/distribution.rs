@@ -6,6 +6,8 @@ use super::record::Distribution;
 
 const BITS_AN_OCTAVE: u32 = 5;
 const AN_OCTAVE: usize = 1 << BITS_AN_OCTAVE;
+/// Buckets that are looked at together.
+const PART: usize = 8;
 /// Octaves, enough for every `u64`.
 const OCTAVES: usize = 60;
 
@@ -80,8 +82,7 @@ impl Histogram {
             return Distribution::default();
         }
         let buckets = self.buckets();
-        let [p50, p90, p99] =
-            quantiles(&buckets, [50, 90, 99]).map(|edge| edge.clamp(self.min, self.max));
+        let [p50, p90, p99] = self.quantiles(&buckets, [50, 90, 99]);
         Distribution {
             count: self.count,
             min: self.min,
@@ -90,40 +91,50 @@ impl Histogram {
             p90,
             p99,
             max: self.max,
-            buckets: buckets
-                .iter()
-                .map(|&(bucket, count)| (lower_edge(bucket), count))
-                .collect(),
+            buckets,
         }
     }
 
-    /// Returns the buckets that have samples, in order, with their counts.
-    fn buckets(&self) -> Vec<(usize, u64)> {
-        let mut buckets = Vec::new();
+    /// Returns the buckets that have samples, in order: their lower edges and their counts.
+    fn buckets(&self) -> Vec<(u64, u64)> {
+        let mut buckets = Vec::with_capacity(self.used_buckets());
         for (octave, &chunk) in self.chunk_of.iter().enumerate().filter(|(_, at)| **at > 0) {
             let counts = &self.chunks[usize::from(chunk) - 1];
-            for (at, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-                buckets.push((octave * AN_OCTAVE + at, u64::from(count)));
+            // Most flows are short, and use a few buckets of an octave.
+            for (part, counts) in counts.chunks_exact(PART).enumerate() {
+                if counts.iter().fold(0, |any, count| any | count) > 0 {
+                    add_buckets(&mut buckets, octave * AN_OCTAVE + part * PART, counts);
+                }
             }
         }
         buckets
     }
+
+    fn used_buckets(&self) -> usize {
+        let counts = self.chunks.iter().flatten();
+        counts.map(|count| usize::from(*count > 0)).sum()
+    }
+
+    /// Returns the upper ends of the `buckets` at `percents` of all samples; `percents` are in order.
+    fn quantiles<const N: usize>(&self, buckets: &[(u64, u64)], percents: [u64; N]) -> [u64; N] {
+        let total: u64 = buckets.iter().map(|(_, count)| count).sum();
+        let (mut rest, mut passed, mut edge) = (buckets.iter(), 0, 0);
+        percents.map(|percent| {
+            let rank = total / 100 * percent + (total % 100 * percent).div_ceil(100);
+            while passed < rank
+                && let Some(&(next, count)) = rest.next()
+            {
+                (edge, passed) = (next, passed + count);
+            }
+            upper_edge(bucket_of(edge)).clamp(self.min, self.max)
+        })
+    }
 }
 
-/// Returns the upper ends of the buckets at `percents` of all samples; `percents` are in order.
-fn quantiles<const N: usize>(buckets: &[(usize, u64)], percents: [u64; N]) -> [u64; N] {
-    let total: u64 = buckets.iter().map(|(_, count)| count).sum();
-    let (mut rest, mut passed) = (buckets.iter(), 0);
-    let mut bucket = 0;
-    percents.map(|percent| {
-        let rank = (u128::from(total) * u128::from(percent)).div_ceil(100) as u64;
-        while passed < rank
-            && let Some(&(next, count)) = rest.next()
-        {
-            (bucket, passed) = (next, passed + count);
-        }
-        upper_edge(bucket)
-    })
+/// Adds the buckets from `first` on that have samples.
+fn add_buckets(buckets: &mut Vec<(u64, u64)>, first: usize, counts: &[u32]) {
+    let used = (first..).zip(counts).filter(|(_, count)| **count > 0);
+    buckets.extend(used.map(|(bucket, count)| (lower_edge(bucket), u64::from(*count))));
 }
 
 /// Returns the bucket of a value. Values below 64 are their own bucket; above, the five bits after the first one select

@@ -91,6 +91,12 @@ impl MemoryBudget {
         more > 0
     }
 
+    /// Frees the memory of `table`.
+    pub(super) fn free<T>(&mut self, table: &mut VecDeque<T>) {
+        self.tables_left_bytes += capacity_bytes(table).cast_signed();
+        *table = VecDeque::new();
+    }
+
     /// Makes room for `wanted` bins in `table`, as far as memory is left, and for [`SERIES_BINS_MIN`] in any case.
     /// Returns how many bins it may have: `bins_max`, or what it has room for if it may not grow.
     pub(super) fn reserve_bins<T>(

@@ -41,7 +41,7 @@ struct DirectionRecord {
     rtt_ns: Option<u64>,
     rtt_min_ns: Option<u64>,
     in_flight_max_bytes: u64,
-    window_min_bytes: Option<u64>,
+    window_min_bytes: Option<u32>,
 }
 
 impl DirectionRecord {

@@ -157,7 +157,7 @@ mod tests {
                 data_segments: n as u32,
                 acked_bytes: n * 1000,
                 rtt_min_ns: n % 3 * 1_000_000,
-                window_min: (!n.is_multiple_of(5)).then_some(n << 20),
+                window_min: (!n.is_multiple_of(5)).then_some((n as u32) << 20),
                 ..Bin::default()
             },
         };

@@ -239,7 +239,7 @@ pub(super) mod tests {
             data_segments: narrow("data_segments"),
             acked_bytes: count("acked_bytes"),
             rtt_min_ns: number("rtt_min_ns").unwrap_or(0),
-            window_min: number("window_min_bytes"),
+            window_min: number("window_min_bytes").map(|bytes| bytes as u32),
             ..Bin::default()
         };
         Row {

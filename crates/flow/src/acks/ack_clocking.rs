@@ -103,7 +103,7 @@ impl BurstTracker {
     }
 
     /// Counts the burst after the last ACK, and returns the record.
-    pub(crate) fn finish(mut self, within_ns: u64, data: &Data) -> record::AckClocking {
+    pub(crate) fn finish(&mut self, within_ns: u64, data: &Data) -> record::AckClocking {
         if self.first_ns == 0 {
             return record::AckClocking::default();
         }

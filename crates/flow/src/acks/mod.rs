@@ -219,8 +219,9 @@ impl AckState {
         let bytes = u64::from(segment.window) << self.window_shift.unwrap_or(0);
         let before = self.window.replace(segment.window);
         if is_new || before != Some(segment.window) {
-            bin.window_min = Some(bin.window_min.map_or(bytes, |least| least.min(bytes)));
-            bin.window_last = bytes as u32;
+            let window = bytes as u32; // It holds the largest window.
+            bin.window_min = Some(bin.window_min.map_or(window, |least| least.min(window)));
+            bin.window_last = window;
         }
         if before.is_none() {
             self.acks.window_min_bytes = bytes;
@@ -282,13 +283,13 @@ impl AckState {
     }
 
     /// Returns the counts, and the distributions of AckDiff and of packets per ACK.
-    pub(super) fn finish(mut self) -> (Acks, Histogram, Histogram) {
+    pub(super) fn finish(&mut self) -> (Acks, &Histogram, &Histogram) {
         self.flush_repeats();
         let acks = Acks {
             window_scale: self.window_shift,
             ..self.acks
         };
-        (acks, self.ack_diff, self.packets_per_ack)
+        (acks, &self.ack_diff, &self.packets_per_ack)
     }
 }
 

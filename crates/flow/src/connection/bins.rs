@@ -107,9 +107,9 @@ impl Bins {
         }
     }
 
-    /// Returns the time series.
-    pub(super) fn into_time_series(self) -> [TimeSeries; 2] {
-        self.time_series
+    /// Returns the time series, and leaves empty ones.
+    pub(super) fn take_time_series(&mut self) -> [TimeSeries; 2] {
+        self.time_series.each_mut().map(std::mem::take)
     }
 
     /// Adds the current bin to the time series.

@@ -12,8 +12,11 @@ use crate::segment::Segment;
 use longhaul_packet::tcp::{ACK, CWR, FIN, PSH, SYN};
 use std::collections::VecDeque;
 
-/// Packets that a copy is looked for among, while none has a copy.
-const SEEN_MAX: usize = 16;
+/// Packets of a direction that a copy is looked for among, while none has a copy. Where data waits in the queue of a
+/// router, the copies of its ACKs still come at once.
+const SEEN_MAX: usize = 4;
+/// The same where packets are equal that may be copies.
+const SEEN_MAX_DOUBTFUL: usize = 16;
 /// Packets that a copy is looked for among, as soon as one has a copy: the queue of a router lies between both.
 const SEEN_MAX_COPIED: usize = 1 << 10;
 /// Packets of a connection after which copies are no longer looked for, if none has come until then.
@@ -130,6 +133,8 @@ pub(super) struct CopyFilter {
     /// Packets that were looked at, up to [`TRIAL_PACKETS`].
     packets: u8,
     has_copies: bool,
+    /// Whether [`TRIAL_PACKETS`] had no copies.
+    is_over: bool,
 }
 
 impl CopyFilter {
@@ -141,8 +146,7 @@ impl CopyFilter {
         end: usize,
         budget: &mut MemoryBudget,
     ) -> bool {
-        let is_over = self.packets == TRIAL_PACKETS && !self.has_copies;
-        !is_over && self.process(segment, end, budget)
+        !self.is_over && self.process(segment, end, budget)
     }
 
     #[cold]
@@ -151,12 +155,19 @@ impl CopyFilter {
             return false;
         }
         self.packets = (self.packets + 1).min(TRIAL_PACKETS);
-        let seen_max = match self.has_copies {
-            true => SEEN_MAX_COPIED,
-            false => SEEN_MAX,
+        let direction = &mut self.directions[end];
+        let seen_max = match (self.has_copies, direction.is_doubtful) {
+            (true, _) => SEEN_MAX_COPIED,
+            (false, true) => SEEN_MAX_DOUBTFUL,
+            (false, false) => SEEN_MAX,
         };
-        let is_copy = self.directions[end].process(segment, seen_max, budget);
+        let is_copy = direction.process(segment, seen_max, budget);
         self.has_copies |= is_copy;
+        self.is_over = self.packets == TRIAL_PACKETS && !self.has_copies;
+        if self.is_over {
+            let tables = self.directions.iter_mut().map(|filter| &mut filter.seen);
+            tables.for_each(|table| budget.free(table));
+        }
         is_copy
     }
 
@@ -167,8 +178,8 @@ impl CopyFilter {
     }
 
     /// Returns the record of each direction; `None` without copies.
-    pub(super) fn finish(self) -> [Option<Copies>; 2] {
-        self.directions.map(DirectionFilter::finish)
+    pub(super) fn finish(&self) -> [Option<Copies>; 2] {
+        self.directions.each_ref().map(DirectionFilter::finish)
     }
 }
 
@@ -181,6 +192,8 @@ struct DirectionFilter {
     ack: Option<u32>,
     /// Whether different packets had the same identification, so that it identifies none.
     has_constant_id: bool,
+    /// Whether packets without an identification were equal.
+    is_doubtful: bool,
     /// Record whose mean delay is the sum of all delays so far.
     record: Copies,
 }
@@ -188,15 +201,20 @@ struct DirectionFilter {
 impl DirectionFilter {
     /// Processes a packet, and returns whether it is a copy. At most `seen_max` packets are kept.
     fn process(&mut self, segment: &Segment, seen_max: usize, budget: &mut MemoryBudget) -> bool {
-        if exceeds(end_of(segment), self.end) || self.advances_ack(segment) {
+        let end = end_of(segment);
+        let advances_end = exceeds(end, self.end);
+        let advances_ack = segment.flags & ACK != 0 && exceeds(segment.ack, self.ack);
+        if advances_end {
+            self.end = Some(end);
+        }
+        if advances_ack {
+            self.ack = Some(segment.ack);
+        }
+        if advances_end || advances_ack {
             self.add(segment, seen_max, budget);
             return false;
         }
         self.process_repeated(segment, seen_max, budget)
-    }
-
-    fn advances_ack(&self, segment: &Segment) -> bool {
-        segment.flags & ACK != 0 && exceeds(segment.ack, self.ack)
     }
 
     /// Processes a segment whose numbers were seen before.
@@ -211,7 +229,10 @@ impl DirectionFilter {
             return true;
         }
         match self.find_doubtful(segment) {
-            Some(at) => self.seen[at].add_copy(segment),
+            Some(at) => {
+                self.seen[at].add_copy(segment);
+                self.is_doubtful = true;
+            }
             None => self.add(segment, seen_max, budget),
         }
         false
@@ -219,13 +240,6 @@ impl DirectionFilter {
 
     /// Adds a packet that is no copy. The oldest makes room for it.
     fn add(&mut self, segment: &Segment, seen_max: usize, budget: &mut MemoryBudget) {
-        let end = end_of(segment);
-        if exceeds(end, self.end) {
-            self.end = Some(end);
-        }
-        if self.advances_ack(segment) {
-            self.ack = Some(segment.ack);
-        }
         let last_id = self.seen.back().map(|last| last.ip_id);
         self.has_constant_id |= segment.ip_id != 0 && last_id == Some(segment.ip_id);
         if !budget.ensure_room(&mut self.seen, seen_max) {
@@ -316,7 +330,7 @@ impl DirectionFilter {
         record.delay_mean_ns = record.delay_mean_ns.saturating_add(delay_ns);
     }
 
-    fn finish(self) -> Option<Copies> {
+    fn finish(&self) -> Option<Copies> {
         let delay_mean_ns = (self.record.delay_mean_ns).checked_div(self.record.copies)?;
         Some(Copies {
             delay_mean_ns,

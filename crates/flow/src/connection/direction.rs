@@ -80,7 +80,8 @@ impl Direction {
         (syn + 1..=self.send_state.next).contains(&ack)
     }
 
-    /// Processes a segment from the sender. `sender_rtt` is the round trip between the capture point and the sender.
+    /// Processes a segment from the sender, and returns the number of its segments on the wire. `sender_rtt` is the
+    /// round trip between the capture point and the sender.
     #[inline]
     pub(super) fn process_sent(
         &mut self,
@@ -88,12 +89,24 @@ impl Direction {
         sender_rtt: RoundTrip,
         budget: &mut MemoryBudget,
         bin: &mut Bin,
-    ) {
+    ) -> u32 {
         let segments = self.send_state.count_packet(segment);
-        self.ecn.count_sent(segment, segments, bin);
-        if segment.flags & RST != 0 {
-            return;
+        if segment.flags & RST == 0 {
+            self.process_numbers(segment, segments, sender_rtt, budget, bin);
         }
+        segments
+    }
+
+    /// Processes the sequence numbers of a segment that was `segments` segments on the wire.
+    #[inline(always)]
+    fn process_numbers(
+        &mut self,
+        segment: &Segment,
+        segments: u32,
+        sender_rtt: RoundTrip,
+        budget: &mut MemoryBudget,
+        bin: &mut Bin,
+    ) {
         let mut range = self.send_state.sequence_range(segment);
         if range.start != self.send_state.next {
             match self.locate_out_of_order(segment, range, budget) {
@@ -472,9 +485,9 @@ impl Direction {
     }
 
     /// Processes what a segment from the other end reports about ECN marks, after its ACK fields.
-    #[inline]
     pub(super) fn process_ecn_report(&mut self, segment: &Segment, bin: &mut Bin) {
-        if self.ecn.has_report(segment) && self.ack_state.acked > self.send_state.origin {
+        let is_ack = segment.flags & (SYN | ACK | RST) == ACK;
+        if is_ack && self.ack_state.acked > self.send_state.origin {
             let delivered = self.ack_state.acked + self.ack_state.scoreboard.bytes();
             let segment_bytes = self.send_state.segment_max();
             (self.ecn).process_ack(segment, delivered, segment_bytes, bin);
@@ -619,7 +632,7 @@ impl Direction {
     /// Returns the record of the direction; `is_over` is true if the other end sent a FIN, or either a RST. A stall in a
     /// window of zero lasts until the connection's last packet, at `last_ns`.
     pub(super) fn finish(
-        self,
+        &mut self,
         is_over: bool,
         last_ns: u64,
         time_series: TimeSeries,
@@ -646,7 +659,7 @@ impl Direction {
                 ..self.send_state.data
             },
             acks,
-            ecn: self.ecn.counts,
+            ecn: self.ecn.counts(),
             rtt_by_timestamps: self.round_trips.by_timestamps.summary(),
             rtt_by_acks: self.round_trips.by_pairs.summary(),
             ack_diff: ack_diff.summary(),

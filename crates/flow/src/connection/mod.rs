@@ -42,8 +42,10 @@ pub(super) struct Connection {
     client_is_low: bool,
     first_ns: u64,
     last_ns: u64,
-    /// Times of the last packet and of the one before it, ns.
-    previous_ns: [u64; 2],
+    /// Time of the last packet, ns.
+    previous_ns: u64,
+    /// Time from which the last packet set the clock back, ns; 0 if it did not.
+    set_back_from_ns: u64,
     clock_steps_back: u32,
     handshake: HandshakeTracker,
     fin_seen: [bool; 2],
@@ -68,7 +70,8 @@ impl Connection {
             client_is_low: segment.from_low != is_syn_ack(segment),
             first_ns: segment.at_ns,
             last_ns: segment.at_ns,
-            previous_ns: [segment.at_ns; 2],
+            previous_ns: segment.at_ns,
+            set_back_from_ns: 0,
             clock_steps_back: 0,
             handshake: HandshakeTracker::default(),
             fin_seen: [false; 2],
@@ -192,11 +195,10 @@ impl Connection {
         }
         self.close_bins(segment.at_ns, budget, sink);
         self.last_ns = self.last_ns.max(segment.at_ns);
-        let [last_ns, before_ns] = self.previous_ns;
-        if is_set_back(segment.at_ns, last_ns) || is_set_back(last_ns, before_ns) {
+        if self.set_back_from_ns != 0 || is_set_back(segment.at_ns, self.previous_ns) {
             self.process_clock_step(segment.at_ns);
         }
-        self.previous_ns = [segment.at_ns, last_ns];
+        self.previous_ns = segment.at_ns;
         if segment.flags & (SYN | FIN | RST) != 0 || self.handshake.awaits(end) {
             self.update_state(segment, end);
         }
@@ -209,9 +211,12 @@ impl Connection {
         if let Some(record) = segment.emulator_record {
             count_emulator_record(record, own_bin);
         }
-        own.process_sent(segment, other.round_trips.smoothed(), budget, own_bin);
+        let segments = own.process_sent(segment, other.round_trips.smoothed(), budget, own_bin);
         if segment.flags & (ACK | RST) == ACK {
             other.process_ack(segment, budget, other_bin);
+        }
+        if own.ecn.concerns(segment) {
+            own.ecn.count_sent(segment, segments, own_bin);
             other.process_ecn_report(segment, other_bin);
         }
         true
@@ -221,11 +226,12 @@ impl Connection {
     /// and that not the time of one is wrong.
     #[cold]
     fn process_clock_step(&mut self, at_ns: u64) {
-        let [last_ns, before_ns] = self.previous_ns;
-        if is_set_back(last_ns, before_ns) {
-            self.clock_steps_back += u32::from(is_set_back(at_ns, before_ns));
+        let from_ns = std::mem::take(&mut self.set_back_from_ns);
+        if from_ns != 0 {
+            self.clock_steps_back += u32::from(is_set_back(at_ns, from_ns));
             return;
         }
+        self.set_back_from_ns = self.previous_ns;
         self.handshake.forget_times();
         self.directions.iter_mut().for_each(Direction::forget_times);
     }
@@ -337,7 +343,7 @@ impl Connection {
     }
 
     /// Reports the flow when the connection or the capture ends.
-    pub(super) fn finish(mut self, budget: &mut MemoryBudget, sink: &mut impl Sink) {
+    pub(super) fn finish(&mut self, budget: &mut MemoryBudget, sink: &mut impl Sink) {
         let packets = self.packets();
         let termination = self.termination();
         let [client, server] = self.ends();
@@ -349,9 +355,9 @@ impl Connection {
             budget.packet_windows.take_windows(self.number, origins);
         self.bins.finish(self.number, packets, budget, sink);
         budget.end_flow(self.accounted_bytes, self.table_bytes());
-        let [upload_series, download_series] = self.bins.into_time_series();
+        let [upload_series, download_series] = self.bins.take_time_series();
         let inferred_ecn = inferred_ecn(&self.directions);
-        let [upload, download] = self.directions;
+        let [upload, download] = &mut self.directions;
         let [client_over, server_over] = self.fin_seen.map(|fin| fin || self.reset.is_some());
         let mut flow = Flow {
             number: self.number,

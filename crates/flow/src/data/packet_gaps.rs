@@ -56,11 +56,11 @@ impl PacketGaps {
     }
 
     /// Returns the gaps and the bursts, the last burst included.
-    pub(crate) fn finish(mut self) -> (Histogram, Histogram) {
+    pub(crate) fn finish(&mut self) -> (&Histogram, &Histogram) {
         if self.burst > 0 {
             self.bursts.record(self.burst);
         }
-        (self.gaps, self.bursts)
+        (&self.gaps, &self.bursts)
     }
 }
 

@@ -14,13 +14,20 @@ use crate::time_series::bin::Bin;
 use ace_counter::{AceCounter, AceReport};
 use counts::EcnCounts;
 use longhaul_packet::tcp::{CWR, ECE, SYN};
-use negotiation::{EcnNegotiation, ace_field};
+use negotiation::EcnNegotiation;
 
 /// ECN of one direction: its packets, and the reports in the ACKs for them.
 #[derive(Debug, Default)]
 pub(crate) struct EcnState {
     negotiated: EcnNegotiation,
-    pub(crate) counts: EcnCounts,
+    /// Marks and reports, from the first packet on that may have one. Most flows have none.
+    marks: Option<Box<Marks>>,
+}
+
+/// Marks of the packets, and their reports.
+#[derive(Debug, Default)]
+struct Marks {
+    counts: EcnCounts,
     ace: AceCounter,
 }
 
@@ -29,13 +36,33 @@ impl EcnState {
     pub(crate) fn set_negotiated(&mut self, negotiated: EcnNegotiation) {
         if self.negotiated != negotiated {
             self.negotiated = negotiated;
-            self.ace = AceCounter::after_handshake();
+            if let Some(marks) = &mut self.marks {
+                marks.ace = AceCounter::after_handshake();
+            }
         }
+    }
+
+    /// Returns the counts.
+    pub(crate) fn counts(&self) -> EcnCounts {
+        (self.marks.as_ref()).map_or_else(EcnCounts::default, |marks| marks.counts)
+    }
+
+    fn marks(&mut self) -> &mut Marks {
+        let ace = match self.negotiated {
+            EcnNegotiation::Unknown => AceCounter::default(),
+            _ => AceCounter::after_handshake(),
+        };
+        self.marks.get_or_insert_with(|| {
+            Box::new(Marks {
+                ace,
+                ..Marks::default()
+            })
+        })
     }
 
     /// Returns what the packets show of a connection whose handshake is not in the capture.
     pub(crate) fn inferred(&self) -> EcnNegotiation {
-        let counts = &self.counts;
+        let counts = self.counts();
         let capable = counts.ect0_segments + counts.ect1_segments + counts.ce_segments;
         match self.negotiated {
             EcnNegotiation::Unknown if capable > 0 => EcnNegotiation::Inferred,
@@ -43,18 +70,19 @@ impl EcnState {
         }
     }
 
-    /// Counts a packet of the sender that was `segments` segments on the wire.
+    /// Returns whether a packet has a mark or may report marks. With AccECN, a count of zero is a report, too.
     #[inline]
-    pub(crate) fn count_sent(&mut self, segment: &Segment, segments: u32, bin: &mut Bin) {
-        if segment.ecn != NOT_ECT || segment.ae || segment.flags & CWR != 0 {
-            self.count_ecn_field(segment, segments, bin);
-        }
+    pub(crate) fn concerns(&self, segment: &Segment) -> bool {
+        let fields = segment.ecn | u8::from(segment.ae) | segment.flags & (CWR | ECE);
+        fields != NOT_ECT || self.negotiated == EcnNegotiation::Accurate
     }
 
-    #[inline(never)]
-    fn count_ecn_field(&mut self, segment: &Segment, segments: u32, bin: &mut Bin) {
+    /// Counts a packet of the sender that was `segments` segments on the wire.
+    #[cold]
+    pub(crate) fn count_sent(&mut self, segment: &Segment, segments: u32, bin: &mut Bin) {
         self.detect_accurate(segment);
-        let counts = &mut self.counts;
+        let negotiated = self.negotiated;
+        let counts = &mut self.marks().counts;
         match segment.ecn {
             ECT_0 => counts.ect0_segments += u64::from(segments),
             ECT_1 => counts.ect1_segments += u64::from(segments),
@@ -63,20 +91,13 @@ impl EcnState {
         }
         if segment.ecn == CE && segment.payload > 0 {
             counts.ce_data_segments += u64::from(segments);
-            if self.negotiated != EcnNegotiation::NotNegotiated {
+            if negotiated != EcnNegotiation::NotNegotiated {
                 bin.ce_segments = bin.ce_segments.saturating_add(segments);
             }
         }
-        if self.negotiated != EcnNegotiation::Accurate && segment.flags & (SYN | CWR) == CWR {
+        if negotiated != EcnNegotiation::Accurate && segment.flags & (SYN | CWR) == CWR {
             counts.cwr_packets += 1;
         }
-    }
-
-    /// Returns whether an ACK may report marks.
-    #[inline]
-    pub(crate) fn has_report(&self, segment: &Segment) -> bool {
-        let is_accurate = self.negotiated == EcnNegotiation::Accurate;
-        (is_accurate || ace_field(segment) != 0) && segment.flags & SYN == 0
     }
 
     /// Processes the reports in an ACK. `delivered` is the number of the bytes delivered so far, SACKed ones included,
@@ -94,13 +115,14 @@ impl EcnState {
             EcnNegotiation::NotNegotiated => 0,
             EcnNegotiation::Accurate => {
                 let report = AceReport::of(segment, delivered, segment_bytes);
-                let packets = self.ace.count_marked(&report);
-                self.counts.reported_ce_packets += u64::from(packets);
+                let marks = self.marks();
+                let packets = marks.ace.count_marked(&report);
+                marks.counts.reported_ce_packets += u64::from(packets);
                 packets
             }
             _ => {
                 let has_ece = segment.flags & ECE != 0;
-                self.counts.ece_acks += u64::from(has_ece);
+                self.marks().counts.ece_acks += u64::from(has_ece);
                 u32::from(has_ece)
             }
         };
@@ -111,7 +133,8 @@ impl EcnState {
     fn detect_accurate(&mut self, segment: &Segment) {
         if self.negotiated == EcnNegotiation::Unknown && segment.ae && segment.flags & SYN == 0 {
             self.negotiated = EcnNegotiation::Accurate;
-            (self.counts.ece_acks, self.counts.cwr_packets) = (0, 0);
+            let counts = &mut self.marks().counts;
+            (counts.ece_acks, counts.cwr_packets) = (0, 0);
         }
     }
 }

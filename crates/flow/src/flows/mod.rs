@@ -167,7 +167,7 @@ impl Flows {
     pub fn finish(mut self, sink: &mut impl Sink) {
         let mut connections: Vec<_> = self.connections.into_iter().flatten().collect();
         connections.sort_unstable_by_key(|connection| connection.number);
-        for connection in connections {
+        for mut connection in connections {
             connection.finish(&mut self.budget, sink);
         }
     }
@@ -279,7 +279,7 @@ impl Flows {
     }
 
     fn end_flow(&mut self, slot: u32, sink: &mut impl Sink) {
-        let Some(connection) = self.connections[slot as usize].take() else {
+        let Some(mut connection) = self.connections[slot as usize].take() else {
             return;
         };
         let hash = self.hash.of(connection.capture_point, &connection.key);

@@ -53,10 +53,10 @@ pub struct Bin {
     pub ack_path_delay_ns: Option<i64>,
     /// Most bytes in flight as seen at the capture point.
     pub in_flight_max: u64,
-    /// Least advertised window, scaled. `None` in a bin without a pure ACK, an advancing ACK, or a window update.
-    pub window_min: Option<u64>,
-    /// Last advertised window, if there is any; only the classification of limits uses it. `u32` holds the largest
-    /// window (RFC 7323 §2.3).
+    /// Least advertised window, scaled. `None` in a bin without a pure ACK, an advancing ACK, or a window update. `u32` holds the
+    /// largest window (RFC 7323 §2.3).
+    pub window_min: Option<u32>,
+    /// Last advertised window, if there is any; only the classification of limits uses it.
     #[serde(skip)]
     pub window_last: u32,
     /// Longest queue that the emulator reported, bytes.

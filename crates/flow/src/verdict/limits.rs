@@ -561,7 +561,7 @@ fn unread_bins(rtt_windows: &RttWindows<'_>) -> Vec<bool> {
 fn least_windows(bins: &[Bin]) -> impl Iterator<Item = Option<u64>> {
     let mut last = None;
     bins.iter().map(move |bin| {
-        let least = bin.window_min.or(last);
+        let least = bin.window_min.map(u64::from).or(last);
         last = bin.window_min.map(|_| bin.window_last.into()).or(last);
         least
     })

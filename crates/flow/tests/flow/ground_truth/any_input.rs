@@ -24,7 +24,7 @@ fn any_bin() -> impl Strategy<Value = Bin> {
     let times = (
         any_amount(),
         prop::option::of(any::<i64>()),
-        prop::option::of(any_amount()),
+        prop::option::of(any::<u32>()),
     );
     (bytes, times, 0u32..2_000, any::<bool>()).prop_map(
         |((data, retransmitted, acked, in_flight), (rtt, path_delay, window), segments, full)| {

@@ -84,7 +84,7 @@ impl Reference {
             rtt_max_ns: rtt.unwrap_or(0),
             rtt_sum_ns: rtt.unwrap_or(0),
             rtt_samples: u32::from(rtt.is_some()),
-            window_min: Some(window),
+            window_min: Some(window as u32),
             ack_path_delay_ns: Some(self.path_delay.delay_ns(segment)),
             ..Bin::default()
         }
