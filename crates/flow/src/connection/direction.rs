@@ -410,13 +410,18 @@ impl Direction {
         range: SequenceRange,
         round_trip: PathRoundTrip,
     ) -> Cause {
+        // The sender stamped a late copy before its silence.
+        let silence_ns = match self.round_trips.is_outdated(segment) {
+            true => 0,
+            false => self.send_state.packet_gaps.silence_ns(segment.at_ns),
+        };
         let evidence = Evidence {
             start: range.start,
             next: self.send_state.next,
             received: self.ack_state.has_received(range.start, range.end),
             sacked_above: self.ack_state.scoreboard.highest() >= range.end,
             duplicates: self.ack_state.duplicates,
-            silence_ns: self.send_state.packet_gaps.silence_ns(segment.at_ns),
+            silence_ns,
             round_trip,
         };
         self.send_state.recovery.classify(&evidence)

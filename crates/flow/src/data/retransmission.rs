@@ -7,9 +7,10 @@
 //! before the packets that arrived first.
 //!
 //! A retransmission has one cause, the first of these that applies:
-//! 1. *spurious*: all of it had been acknowledged or SACKed when it passed the capture point. Wireshark requires that it was
-//!    acknowledged. Later D-SACKs are counted separately.
-//! 2. *timeout*: nothing had been sent for longer than a round trip plus Linux's least timeout;
+//! 1. *timeout*: nothing had been sent for longer than a round trip plus Linux's least timeout. The receiver may have had
+//!    the data, if its ACKs were lost or late;
+//! 2. *spurious*: all of it had been acknowledged or SACKed when it passed the capture point. Wireshark requires that it was
+//!    acknowledged. Later D-SACKs are counted separately;
 //! 3. the cause of the current recovery, for data that was outstanding when the recovery began and is still
 //!    unacknowledged (go-back-N after a timeout, partial ACKs of RFC 6582, further gaps of RFC 6675);
 //! 4. *fast*: three duplicate ACKs (RFC 5681 §3.2), or SACKs above it (RFC 6675, RFC 8985). Wireshark requires two
@@ -45,7 +46,7 @@ pub(crate) struct Evidence {
     pub(crate) start: u64,
     /// Next new number of the sender.
     pub(crate) next: u64,
-    /// Whether the receiver had acknowledged or SACKed all of it.
+    /// Whether the receiver had acknowledged or SACKed all of it, as far as the capture point saw.
     pub(crate) received: bool,
     /// Whether the receiver had SACKed anything above it.
     pub(crate) sacked_above: bool,
@@ -68,11 +69,11 @@ pub(crate) struct Recovery {
 impl Recovery {
     /// Classifies a retransmission and updates the recovery.
     pub(crate) fn classify(&mut self, evidence: &Evidence) -> Cause {
-        if evidence.received {
+        let timed_out = (evidence.round_trip).is_surely_timeout(evidence.silence_ns);
+        if evidence.received && !timed_out {
             return Cause::Spurious;
         }
         let direct = direct_cause(evidence);
-        let timed_out = (evidence.round_trip).is_surely_timeout(evidence.silence_ns);
         if evidence.start < self.end && !timed_out {
             return self.cause;
         }
@@ -194,12 +195,18 @@ mod tests {
     }
 
     #[test]
-    fn received_data_is_spurious_in_any_case() {
-        let received = Evidence {
+    fn received_data_is_spurious_unless_timer_expired() {
+        let received = |ms| Evidence {
             received: true,
-            ..evidence(10, 500)
+            sacked_above: true,
+            ..evidence(10, ms)
         };
-        assert_eq!(Recovery::default().classify(&received), Cause::Spurious);
+        let cause = |ms| Recovery::default().classify(&received(ms));
+        assert_eq!([0, 299, 301].map(cause), [
+            Cause::Spurious,
+            Cause::Spurious,
+            Cause::Timeout
+        ]);
     }
 
     #[test]

@@ -64,6 +64,11 @@ impl RoundTrips {
         segment.has_timestamps && self.timestamps.is_newest(segment.tsval)
     }
 
+    /// Returns whether `segment` has a TSval older than the newest so far.
+    pub(super) fn is_outdated(&self, segment: &Segment) -> bool {
+        segment.has_timestamps && self.timestamps.is_outdated(segment.tsval)
+    }
+
     /// Records `length` sequence numbers from `start` on, which are sent for the first time.
     #[inline]
     pub(super) fn record_sent(

@@ -45,6 +45,11 @@ impl Timestamps {
         self.pending.clear();
     }
 
+    /// Returns whether `tsval` is older than the newest so far.
+    pub(crate) fn is_outdated(&self, tsval: u32) -> bool {
+        self.newest.is_some_and(|newest| is_newer(newest, tsval))
+    }
+
     /// Returns whether `tsval` is newer than all before; false for the first.
     pub(crate) fn is_newest(&self, tsval: u32) -> bool {
         self.newest.is_some_and(|newest| is_newer(tsval, newest))
