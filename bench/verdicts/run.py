@@ -6,8 +6,8 @@
     bench/verdicts/run.py --judge DIR
 
 Two links of `longhaul link` join a sender, a router and a receiver. Each transfer has one cause: a small window, a slow reader, a
-small send buffer, writes with pauses, pacing, a queue, losses, a slow start, a slow ACK path, with jitter and on a path that
-becomes longer, too. tcpdump captures it at the sender, at the router before the bottleneck, and at the receiver.
+small send buffer, writes with pauses, pacing, a queue, losses, ECN marks, a slow start, a slow ACK path, with jitter, without
+timestamps and on a path that becomes longer, too. tcpdump captures it at the sender, at the router before the bottleneck, and at the receiver.
 
 The truth comes from records of the transfer, not from its cause. The kernel's tcp_info tells how long the receive window or the
 send buffer limited the sender, and when it had nothing to send. The emulator's counters tell how much of the line was used,
@@ -33,6 +33,10 @@ POINTS = {"sender": ("sender", "wan0"), "middle": ("router", "wan1"), "receiver"
 PLACES = (*POINTS, "both")
 LIMITS = ("application", "receive_window", "congestion_window", "bottleneck_bandwidth", "ack_stream")
 SO_MAX_PACING_RATE = 47
+# The router marks so many of 10,000 packets that ECN allows to mark, at random, as a queue would with early marks.
+MARKING = """add table ip marking
+add chain ip marking forward {{ type filter hook forward priority 0 ; }}
+add rule ip marking forward ip ecn != not-ect numgen random mod 10000 < {:.0f} ip ecn set ce"""
 CLONE_NEWNET = 0x40000000
 # A part of the time or of the rate above the first is the main limit; between the two it is not known whether it is.
 MAIN, MINOR = 0.6, 0.4
@@ -83,34 +87,39 @@ class Cause:
     ack_thinning: int = 0
     ack_path_rate: float = 0
     longer_at_s: float = 0
+    marked: float = 0
+    timestamps: bool = True
     seconds: float = 5
 
 
 CONTROLS = ("cubic", "reno", "bbr")
 WINDOW = Cause(receive_buffer=0.15)
 WRITES = Cause(write=0.08, pause_s=0.01)
-CAUSES = {
+PLAIN = {
     "window": WINDOW,
+    "slow reader": Cause(read_rate=0.15),
+    "send buffer": Cause(send_buffer=0.1),
+    "writes": WRITES,
+    "queue": Cause(CONTROLS, seconds=7),
+    "losses": Cause(CONTROLS, loss="1%", seconds=7),
+    "timeouts": Cause(CONTROLS, loss="gilbert:p=0.2%,r=3%", seconds=9),
+    "slow start": Cause(CONTROLS, size=1.5),
+}
+CAUSES = {
+    **PLAIN,
     "half a window": Cause(receive_buffer=0.4),
     "window autotuned": Cause(receive_buffer_max=0.6),
-    "slow reader": Cause(read_rate=0.15),
     "no reader": Cause(read_bytes=1.5),
-    "send buffer": Cause(send_buffer=0.1),
     "pauses": Cause(write=1.2, pause_s=0.4),
-    "writes": WRITES,
     "small writes": Cause(write=0.001, pause_s=0.001),
     "requests": Cause(write=0.3, replies=True),
     "pacing": Cause(pacing=0.25),
-    "queue": Cause(CONTROLS, seconds=7),
     "deep queue": Cause(CONTROLS, queue=8, seconds=8),
     "short queue": Cause(CONTROLS, queue=0.1, seconds=7),
     "AQM": Cause(CONTROLS, aqm="codel", seconds=7),
     "policer": Cause(CONTROLS, policed=True, seconds=7),
-    "losses": Cause(CONTROLS, loss="1%", seconds=7),
     "rare losses": Cause(CONTROLS, loss="0.1%", seconds=7),
     "burst losses": Cause(CONTROLS, loss="gilbert:p=0.2%,r=30%", seconds=7),
-    "timeouts": Cause(CONTROLS, loss="gilbert:p=0.2%,r=3%", seconds=9),
-    "slow start": Cause(CONTROLS, size=1.5),
     "reordering": Cause(CONTROLS, reordered="2%", seconds=7),
     "ACKs thinned": Cause(CONTROLS, ack_thinning=4, seconds=7),
     "ACKs paced": Cause(("cubic", "reno"), ack_rate=0.12, seconds=7),
@@ -123,6 +132,9 @@ CAUSES = {
     "losses jitter": Cause(CONTROLS, loss="1%", jitter=0.1, seconds=7),
     "window longer path": dataclasses.replace(WINDOW, longer_at_s=4.5, seconds=6),
     "writes longer path": dataclasses.replace(WRITES, longer_at_s=4.5, seconds=6),
+    "marks": Cause(CONTROLS, marked=0.01, seconds=7),
+    "rare marks": Cause(CONTROLS, marked=0.001, seconds=7),
+    **{f"{name} without timestamps": dataclasses.replace(cause, timestamps=False) for name, cause in PLAIN.items()},
 }
 
 
@@ -165,12 +177,15 @@ def link_flags(cause, path, counters, seed):
 def testbed(args, cause, path, counters, seed):
     """Creates the three hosts and both links for the block."""
     near, far = link_flags(cause, path, counters, seed)
-    with hosts(*HOSTS, sysctls=["net.ipv4.ip_forward=1"]), contextlib.ExitStack() as stack:
+    sysctls = ["net.ipv4.ip_forward=1", f"net.ipv4.tcp_ecn={1 if cause.marked else 2}", f"net.ipv4.tcp_timestamps={int(cause.timestamps)}"]
+    with hosts(*HOSTS, sysctls=sysctls), contextlib.ExitStack() as stack:
         for left, right, flags in (("sender:wan0:10.82.1.1/24", "router:wan1:10.82.1.2/24", near),
                                    ("router:wan2:10.82.2.1/24", f"receiver:wan3:{RECEIVER}/24", far)):
             stack.enter_context(Program(None, args.longhaul, "link", "--left", left, "--right", right, *flags, ready=r"\bready$"))
         run_command("ip", "-n", "sender", "route", "add", "10.82.2.0/24", "via", "10.82.1.2")
         run_command("ip", "-n", "receiver", "route", "add", "10.82.1.0/24", "via", "10.82.2.1")
+        if cause.marked:
+            run_command(*netns_exec("router", "nft", MARKING.format(cause.marked * 1e4)))
         if cause.receive_buffer_max:
             most = int(cause.receive_buffer_max * path.bdp())
             run_command(*netns_exec("receiver", "sysctl", "-qw", f"net.ipv4.tcp_rmem=4096 {min(most, 131072)} {most}"))

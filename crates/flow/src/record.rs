@@ -264,6 +264,15 @@ pub struct CapturePosition {
     pub to_receiver_ns: Option<u64>,
 }
 
+impl CapturePosition {
+    /// Returns the least round trip between sender and receiver, ns.
+    #[must_use]
+    pub fn round_trip_ns(&self) -> Option<u64> {
+        let parts = self.to_sender_ns.zip(self.to_receiver_ns);
+        parts.map(|(sender, receiver)| sender.saturating_add(receiver))
+    }
+}
+
 /// Classes of capture positions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -202,11 +202,10 @@ mod tests {
             ..evidence(10, ms)
         };
         let cause = |ms| Recovery::default().classify(&received(ms));
-        assert_eq!([0, 299, 301].map(cause), [
-            Cause::Spurious,
-            Cause::Spurious,
-            Cause::Timeout
-        ]);
+        assert_eq!(
+            [0, 299, 301].map(cause),
+            [Cause::Spurious, Cause::Spurious, Cause::Timeout]
+        );
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub(super) fn verdict_prefix(location: CaptureLocation, shows_sender: bool) -> &
         }
         (CaptureLocation::NearReceiver, true) => "Captured near the receiver: ",
         (CaptureLocation::NearReceiver, false) => {
-            "Captured near the receiver, without timestamps: what limited it cannot be told from here; perhaps "
+            "Captured near the receiver, without timestamps: probably "
         }
         (CaptureLocation::Unknown, _) => "Captured at an unknown position; if near the sender: ",
     }
@@ -73,9 +73,8 @@ pub(super) fn verdict_caveat(position: &CapturePosition, shows_sender: bool) -> 
              data or ACKs there do not show; losses there show as sequence gaps.",
             percent(position)
         ),
-        CaptureLocation::NearReceiver => " Data in flight, queues before the capture point and the ACK path do not \
-             show there, so congestion window, receive window, sender and bottleneck bandwidth cannot be distinguished; \
-             sequence gaps from losses, zero windows and the receiver's own delays do show."
+        CaptureLocation::NearReceiver => " The data in flight is inferred from the least round trip. Queues before the \
+             capture point and a slow ACK path do not show; data that arrives evenly at one rate counts as a full path."
             .to_owned(),
         CaptureLocation::Unknown => " Without a handshake or data in both directions, the distance to the sender is unknown.".to_owned(),
     }

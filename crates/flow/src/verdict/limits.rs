@@ -44,12 +44,13 @@
 //!
 //! Far from the sender, the ACKs that its packets echo show the data in flight and the window that the sender knew
 //! ([`crate::time_series::sender_view`]). The round trip to the sender counts there, too. A silence begins after that
-//! round trip, in which the sender still waits for an ACK. Without timestamps less is seen there; the verdict of
-//! [`super`] states that.
+//! round trip, in which the sender still waits for an ACK. Without timestamps the least round trip to the sender takes
+//! their place (`in_flight.rs`), and a path is full where data arrives evenly at one rate (`saturation.rs`).
 
+use super::in_flight::{InFlight, Source};
 pub use super::queues::{CapturePoints, PathDelays};
 use super::queues::{Evidence, Queues};
-use super::saturation::{Saturation, saturation, slow_start_end};
+use super::saturation::{Saturation, arrives_evenly, saturation, slow_start_end};
 use crate::record::{Acks, Limit, LimitPeriod};
 use crate::time_series::{
     TimeSeries,
@@ -181,8 +182,7 @@ struct BinEvidence<'a> {
     /// The receiver holds data that its application has not read.
     unread: Vec<bool>,
     queues: Queues<'a>,
-    /// Whether the data in flight and full windows are those that the sender knew, by the ACKs that it echoed.
-    by_echoes: bool,
+    in_flight: InFlight,
 }
 
 impl<'a> BinEvidence<'a> {
@@ -204,29 +204,15 @@ impl<'a> BinEvidence<'a> {
                 Windows::Unknown => vec![false; rtt_windows.bins().len()],
             },
             queues: Queues::of(rtt_windows, capture_points),
-            by_echoes: is_far && rtt_windows.sender_rtt > 0.0,
-        }
-    }
-
-    fn window_full(&self, bin: &Bin) -> u32 {
-        match self.by_echoes {
-            true => bin.sender.window_full,
-            false => bin.window_full,
-        }
-    }
-
-    fn in_flight(&self, bin: &Bin) -> u64 {
-        match self.by_echoes {
-            true => bin.sender.in_flight_max.into(),
-            false => bin.in_flight_max,
+            in_flight: InFlight::of(rtt_windows, windows, is_far),
         }
     }
 
     /// Returns the least round trip of which queues are measured, bins.
     fn least_rtt(&self, rtt_windows: &RttWindows<'_>) -> f64 {
-        match self.by_echoes {
-            true => rtt_windows.tap_rtt + rtt_windows.sender_rtt,
-            false => rtt_windows.tap_rtt,
+        match self.in_flight.source {
+            Source::Echoes => rtt_windows.tap_rtt + rtt_windows.sender_rtt,
+            Source::CapturePoint | Source::RoundTrip => rtt_windows.tap_rtt,
         }
     }
 }
@@ -253,33 +239,57 @@ fn classify_active(
         span.bins.len() < two_steps
     });
     let mut spans = absorb_into_bandwidth_spans(rtt_windows, spans);
+    if evidence.in_flight.source == Source::RoundTrip {
+        spans = replace_by_arrivals(rtt_windows, &stretch, spans);
+    }
     let is_slow_ack_path = spans.iter().any(|span| span.kind == Limit::AckStream);
     let is_near_receiver = rtt_windows.tap_rtt < NEAR_PART * rtt_windows.path_rtt;
-    if is_slow_ack_path || is_near_receiver {
-        return merge_adjacent(spans, same_kind);
-    }
-    match saturation(rtt_windows, &stretch) {
-        Saturation::Full => {
-            let slow_start_end = slow_start_end(rtt_windows, stretch.start);
-            spans = replace_from(
-                spans,
-                slow_start_end,
-                Limit::CongestionWindow,
-                Limit::BottleneckBandwidth,
-            );
-        }
-        // In the middle of the path, queues before the capture point do not show.
-        Saturation::Open if !evidence.by_echoes => {
-            spans = replace_from(
-                spans,
-                stretch.start,
-                Limit::BottleneckBandwidth,
-                Limit::CongestionWindow,
-            );
-        }
-        Saturation::Open | Saturation::Unknown => {}
+    if !is_slow_ack_path && !is_near_receiver {
+        spans = replace_by_saturation(rtt_windows, &stretch, spans, evidence);
     }
     merge_adjacent(spans, same_kind)
+}
+
+/// Turns spans into those of a full path, or of one that was not full, by the rate over the data in flight.
+fn replace_by_saturation(
+    rtt_windows: &RttWindows<'_>,
+    stretch: &Range<usize>,
+    spans: Vec<Span>,
+    evidence: &BinEvidence<'_>,
+) -> Vec<Span> {
+    let (window, path) = (Limit::CongestionWindow, Limit::BottleneckBandwidth);
+    match saturation(rtt_windows, stretch) {
+        Saturation::Full => {
+            let slow_start_end = slow_start_end(rtt_windows, stretch.start);
+            replace_from(spans, slow_start_end, window, path)
+        }
+        // In the middle of the path, queues before the capture point do not show.
+        Saturation::Open if evidence.in_flight.source == Source::CapturePoint => {
+            replace_from(spans, stretch.start, path, window)
+        }
+        Saturation::Open | Saturation::Unknown => spans,
+    }
+}
+
+/// Without timestamps, no queue before the capture point shows. But where data arrives evenly at one rate, in spite of
+/// losses and growth, the path is full.
+fn replace_by_arrivals(
+    rtt_windows: &RttWindows<'_>,
+    stretch: &Range<usize>,
+    mut spans: Vec<Span>,
+) -> Vec<Span> {
+    let total = |limit| -> usize {
+        let own = spans.iter().filter(|span| span.kind == limit);
+        own.map(|span| span.bins.len()).sum()
+    };
+    let (window, application) = (Limit::CongestionWindow, Limit::Application);
+    if total(window) > total(application) && arrives_evenly(rtt_windows, stretch) {
+        let from = slow_start_end(rtt_windows, stretch.start);
+        for old in [window, application] {
+            spans = replace_from(spans, from, old, Limit::BottleneckBandwidth);
+        }
+    }
+    spans
 }
 
 /// Turns the parts of spans of one kind from a bin on into spans of another.
@@ -374,6 +384,8 @@ impl Step {
     fn of(rtt_windows: &RttWindows<'_>, range: Range<usize>, evidence: &BinEvidence<'_>) -> Self {
         let bins = &rtt_windows.bins()[range.clone()];
         let segments = sum_bins(bins, |bin| u64::from(bin.data_segments));
+        let window_full = &evidence.in_flight.window_full[range.clone()];
+        let in_flight = &evidence.in_flight.bytes[range.clone()];
         let silent = evidence.silent[range.clone()]
             .iter()
             .filter(|silent| **silent);
@@ -382,12 +394,8 @@ impl Step {
             short: sum_bins(bins, |bin| u64::from(bin.short_segments)),
             retransmitted: bins.iter().any(|bin| bin.retransmitted_bytes > 0),
             marked: bins.iter().any(Bin::is_marked),
-            window_full: sum_bins(bins, |bin| u64::from(evidence.window_full(bin))),
-            in_flight: bins
-                .iter()
-                .map(|bin| evidence.in_flight(bin))
-                .max()
-                .unwrap_or(0),
+            window_full: window_full.iter().copied().map(u64::from).sum(),
+            in_flight: in_flight.iter().copied().max().unwrap_or(0),
             segment_bytes: sum_bins(bins, |bin| bin.data_bytes) / segments.max(1),
             nanos: rtt_windows.bins_to_ns(bins.len() as f64),
             silent: silent.count() as f64 / bins.len() as f64,
@@ -558,7 +566,7 @@ fn unread_bins(rtt_windows: &RttWindows<'_>) -> Vec<bool> {
 }
 
 /// Returns the least window of each bin: of those advertised in it, or the last before.
-fn least_windows(bins: &[Bin]) -> impl Iterator<Item = Option<u64>> {
+pub(super) fn least_windows(bins: &[Bin]) -> impl Iterator<Item = Option<u64>> {
     let mut last = None;
     bins.iter().map(move |bin| {
         let least = bin.window_min.map(u64::from).or(last);

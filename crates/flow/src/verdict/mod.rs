@@ -4,6 +4,7 @@
 mod baseline;
 mod capture_faults;
 mod capture_position;
+mod in_flight;
 pub mod joint_verdict;
 pub mod limits;
 mod marks;
@@ -48,7 +49,8 @@ pub fn assess_direction(direction: &mut Direction, handshake_ns: Option<u64>) {
         CaptureLocation::NearSender | CaptureLocation::Unknown => CapturePoints::NearSender,
     };
     let series = &direction.time_series;
-    direction.limits = limits::classify(series, windows, handshake_ns, capture_points);
+    let whole_ns = handshake_ns.or(direction.tap_position.round_trip_ns());
+    direction.limits = limits::classify(series, windows, whole_ns, capture_points);
     direction.path_rtt_ns = path_rtt_ns(direction, handshake_ns);
     (direction.verdict, direction.remedy) = (
         verdict_text(direction),

@@ -27,6 +27,16 @@ const SPREAD_MIN: f64 = 0.1;
 /// is one above the second, which jitter does not explain.
 const QUEUES: (f64, f64) = (1.1, 1.25);
 
+/// Part of the usual rate that is still steady, and the share of the periods that must have it.
+const STEADY_RATE: f64 = 0.9;
+const STEADY_SHARE: f64 = 0.8;
+/// Packets of a part of the time that is a pause if it has none.
+const PAUSE_PACKETS: f64 = 3.0;
+/// Most round trips of such a part: windows come once a round trip.
+const PAUSE_RTTS: f64 = 0.5;
+/// Share of pauses from which on data does not arrive evenly.
+const PAUSES_SHARE: f64 = 0.3;
+
 /// Evidence of the periods of a stretch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Saturation {
@@ -76,6 +86,35 @@ pub(super) fn saturation(rtt_windows: &RttWindows<'_>, bins: &Range<usize>) -> S
         Some(slope) if slope > SLOPES.1 && !has_queue(QUEUES.1) => Saturation::Open,
         _ => Saturation::Unknown,
     }
+}
+
+/// Returns whether data arrives at one rate in nearly all periods of the stretch `bins`, and without pauses in them.
+pub(super) fn arrives_evenly(rtt_windows: &RttWindows<'_>, bins: &Range<usize>) -> bool {
+    let width = period_bins(rtt_windows);
+    let count = (bins.len() as f64 / width) as usize;
+    let edge = |period: usize| bins.start as f64 + period as f64 * width;
+    let mut rates: Vec<f64> = (FIRST_PERIODS..count)
+        .map(|period| rtt_windows.sent_in(edge(period)..edge(period + 1)))
+        .collect();
+    if rates.len() < PERIODS_MIN {
+        return false;
+    }
+    rates.sort_by(f64::total_cmp);
+    let usual = rates[rates.len() * 9 / 10];
+    let steady = rates.iter().filter(|rate| **rate >= STEADY_RATE * usual);
+    let is_steady = steady.count() as f64 >= STEADY_SHARE * rates.len() as f64;
+    is_steady && !has_pauses(rtt_windows, edge(FIRST_PERIODS) as usize..bins.end)
+}
+
+/// Returns whether nothing arrives in many parts of `range` of a few packets each.
+fn has_pauses(rtt_windows: &RttWindows<'_>, range: Range<usize>) -> bool {
+    let bins = &rtt_windows.bins()[range];
+    let packets: u64 = bins.iter().map(|bin| u64::from(bin.data_segments)).sum();
+    let part = (PAUSE_PACKETS * bins.len() as f64 / packets.max(1) as f64).ceil();
+    let parts = bins.chunks(part.max(1.0) as usize);
+    let count = parts.len();
+    let pauses = parts.filter(|part| part.iter().all(|bin| bin.data_bytes == 0));
+    part > PAUSE_RTTS * rtt_windows.path_rtt || pauses.count() as f64 > PAUSES_SHARE * count as f64
 }
 
 impl Period {
