@@ -6,7 +6,7 @@ use crate::tap_capture::{MSS, SERVER, Trace, pcap_header};
 use serde_json::Value;
 use std::{
     fs,
-    io::Write,
+    io::{Read, Write},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
@@ -494,6 +494,28 @@ fn reports_damaged_compression() {
     let damages = analysis["files"][0]["damages"].to_string();
     assert!(damages.contains("cannot be read any further"), "{damages}");
     assert!(!analysis["flows"].as_array().unwrap().is_empty());
+}
+
+/// The part that can be unpacked is less than one read. Its last record may be cut.
+#[test]
+fn analyzes_gzip_files_cut_short() {
+    let directory = CaptureDir::new();
+    let plain = Trace::many(3, 200).pcap();
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(&plain).unwrap();
+    let mut packed = packed.finish().unwrap();
+    packed.truncate(packed.len() * 3 / 4);
+    let mut unpacked = Vec::new();
+    let outcome = flate2::read::GzDecoder::new(packed.as_slice()).read_to_end(&mut unpacked);
+    assert!(outcome.is_err() && unpacked.len() > plain.len() / 2);
+    let of_plain = result(&[&directory.put("cut.pcap", &unpacked)]);
+    let of_packed = result(&[&directory.put("cut.pcap.gz", &packed)]);
+    assert_eq!(of_packed["flows"], of_plain["flows"]);
+    let damages = of_packed["files"][0]["damages"].to_string();
+    assert!(damages.contains("cannot be read any further"), "{damages}");
+
+    let head = directory.put("head.pcap.gz", &packed[..12]);
+    refused(&[&head, "--json"], &["head.pcap.gz: cannot be read: "]);
 }
 
 fn sample(name: &str) -> String {
