@@ -77,6 +77,8 @@ pub const CE: u8 = 0b11;
 pub struct Segment {
     /// Time, ns since 1970.
     pub at_ns: u64,
+    /// Whether the time is an estimate, because the capture's own is wrong: no round trip is measured with it.
+    pub time_is_estimated: bool,
     /// Number of the first payload byte (or of the SYN).
     pub seq: u32,
     /// ACK number; without meaning if the ACK flag is not set.

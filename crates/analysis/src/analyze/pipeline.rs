@@ -130,6 +130,9 @@ fn assign_shards(batch: &mut Batch, udp_tunnels: &UdpTunnels) {
                 Record::Damage(damage) => batch.stats.damaged_records.push(damage),
             }
         }
+        if records.run.has_estimated_time() {
+            batch.mark_estimated_time(number - 1);
+        }
         batch.bytes = bytes;
     }
 }
@@ -152,6 +155,18 @@ impl Batch {
             (Err(reason), _) => self.add_datagram(number, frame, udp_tunnels, reason),
             // Cannot happen: the reader returns no record of an interface that was not described.
             (Ok(_), None) => {}
+        }
+    }
+
+    /// Marks the packet that was added last, if it has a segment, as one whose time is an estimate.
+    #[cold]
+    fn mark_estimated_time(&mut self, number: u64) {
+        let last_items = self
+            .shard_items
+            .iter_mut()
+            .filter_map(|items| items.last_mut());
+        for item in last_items.filter(|item| item.number == number) {
+            item.segment.time_is_estimated = true;
         }
     }
 

@@ -26,7 +26,7 @@ pub(super) fn warnings(times: OddTimes, beyond_frame: u64) -> Vec<String> {
     }
     if far_off > 0 {
         warnings.push(format!(
-            "{} with a date more than a day from the packets before and after; a time between theirs was taken, so round trips are estimates there",
+            "{} with a date more than a day from the packets before and after; a time by theirs was taken, and no round trip is measured there",
             counted(far_off, "packet")
         ));
     }

@@ -29,6 +29,8 @@ const REUSE_NS: u64 = 120_000_000_000;
 /// Least time by which packets come before an earlier one if the capture's clock was set back, ns. Several queues disorder
 /// packets by less; ntpd sets a clock that is off by 128 ms or more.
 const CLOCK_STEP_NS: u64 = 100_000_000;
+/// Time of a packet whose own is wrong, for the detection of clock steps: later than all others.
+const TIME_UNKNOWN: u64 = u64::MAX;
 /// Largest window scale (RFC 7323 §2.3).
 const SHIFT_MAX: u8 = 14;
 
@@ -42,7 +44,7 @@ pub(super) struct Connection {
     client_is_low: bool,
     first_ns: u64,
     last_ns: u64,
-    /// Times of the last packet and of the one before it, ns.
+    /// Times of the last packet and of the one before it, ns, or [`TIME_UNKNOWN`].
     previous_ns: [u64; 2],
     clock_steps_back: u32,
     handshake: HandshakeTracker,
@@ -193,10 +195,14 @@ impl Connection {
         self.close_bins(segment.at_ns, budget, sink);
         self.last_ns = self.last_ns.max(segment.at_ns);
         let [last_ns, before_ns] = self.previous_ns;
-        if is_set_back(segment.at_ns, last_ns) || is_set_back(last_ns, before_ns) {
-            self.process_clock_step(segment.at_ns);
+        let mut time_ns = segment.at_ns;
+        if is_set_back(time_ns, last_ns)
+            || is_set_back(last_ns, before_ns)
+            || segment.time_is_estimated
+        {
+            time_ns = self.process_odd_time(segment);
         }
-        self.previous_ns = [segment.at_ns, last_ns];
+        self.previous_ns = [time_ns, last_ns];
         if segment.flags & (SYN | FIN | RST) != 0 || self.handshake.awaits(end) {
             self.update_state(segment, end);
         }
@@ -218,16 +224,23 @@ impl Connection {
     }
 
     /// Forgets the packets that await an answer: the time until it would be wrong. Two packets show that the clock was set,
-    /// and that not the time of one is wrong.
+    /// and that not the time of one is wrong. Returns the time of `segment` if it is known, else [`TIME_UNKNOWN`], which
+    /// lets the next packet come here, too.
     #[cold]
-    fn process_clock_step(&mut self, at_ns: u64) {
+    fn process_odd_time(&mut self, segment: &Segment) -> u64 {
         let [last_ns, before_ns] = self.previous_ns;
-        if is_set_back(last_ns, before_ns) {
-            self.clock_steps_back += u32::from(is_set_back(at_ns, before_ns));
-            return;
+        let is_second = last_ns != TIME_UNKNOWN && is_set_back(last_ns, before_ns);
+        if is_second && before_ns != TIME_UNKNOWN {
+            self.clock_steps_back += u32::from(is_set_back(segment.at_ns, before_ns));
         }
-        self.handshake.forget_times();
-        self.directions.iter_mut().for_each(Direction::forget_times);
+        if !is_second || segment.time_is_estimated {
+            self.handshake.forget_times();
+            self.directions.iter_mut().for_each(Direction::forget_times);
+        }
+        match segment.time_is_estimated {
+            true => TIME_UNKNOWN,
+            false => segment.at_ns,
+        }
     }
 
     /// Reports the bins that end before `now_ns`.

@@ -172,6 +172,7 @@ fn segment(
     let options = Options::parse(tcp.options, tcp.options_cut);
     Segment {
         at_ns: frame.timestamp_ns,
+        time_is_estimated: false,
         seq: be32(tcp.fixed, 4),
         ack: be32(tcp.fixed, 8),
         payload,

@@ -48,6 +48,32 @@ fn round_trips_leave_out_clock_steps() {
     }
 }
 
+/// The time of a packet is wrong by 15 ms, and known to be an estimate.
+#[test]
+fn round_trips_leave_out_estimated_times() {
+    for at in [0, 1, 2, 3, 150, 151] {
+        let mut packets = upload();
+        let segment = &mut packets[at].segment;
+        segment.at_ns += 15 * MS;
+        segment.time_is_estimated = true;
+        let flow = run_one(&packets);
+        assert_eq!(flow.clock_steps_back, 0);
+        let handshake = flow.handshake;
+        let halves = [handshake.syn_to_syn_ack_ns, handshake.syn_ack_to_ack_ns];
+        let expected = match at {
+            0 => [None, Some(0)],
+            1 => [None, None],
+            2 => [Some(RTT_NS), None],
+            _ => [Some(RTT_NS), Some(0)],
+        };
+        assert_eq!(halves, expected, "{at}");
+        for rtt in [&flow.upload.rtt_by_acks, &flow.upload.rtt_by_timestamps] {
+            assert_eq!((rtt.min, rtt.max), (RTT_NS, RTT_NS), "{at}");
+            assert!(rtt.count >= 150, "{at}: {rtt:?}");
+        }
+    }
+}
+
 #[test]
 fn disorder_of_packets_is_no_clock_step() {
     let mut packets = upload();
