@@ -33,6 +33,9 @@ const CLOCK_STEP_NS: u64 = 100_000_000;
 const TIME_UNKNOWN: u64 = u64::MAX;
 /// Largest window scale (RFC 7323 §2.3).
 const SHIFT_MAX: u8 = 14;
+/// Least port that Linux gives to clients (`net.ipv4.ip_local_port_range`). Most other systems begin at 49,152 (RFC 6335
+/// §6).
+const EPHEMERAL_PORT_MIN: u16 = 32_768;
 
 /// State of a connection. In arrays of two, 0 is the client or the upload, 1 the server or the download.
 #[derive(Debug)]
@@ -67,7 +70,7 @@ impl Connection {
             capture_point: item.capture_point,
             key: item.key,
             number: item.number,
-            client_is_low: segment.from_low != is_syn_ack(segment),
+            client_is_low: is_client_low(&item.key, segment),
             first_ns: segment.at_ns,
             last_ns: segment.at_ns,
             previous_ns: [segment.at_ns; 2],
@@ -418,6 +421,16 @@ fn is_set_back(at_ns: u64, before_ns: u64) -> bool {
 /// Returns whether the segment is a SYN/ACK, which comes from the server.
 fn is_syn_ack(segment: &Segment) -> bool {
     segment.flags & (SYN | ACK) == SYN | ACK
+}
+
+/// Returns whether the lesser end is the client, by the first segment in the capture: it sent the SYN, or the other end
+/// has a lower port that clients do not have. Equal or high ports show nothing; then the first segment is the client's.
+fn is_client_low(key: &FlowKey, first: &Segment) -> bool {
+    let (low, high) = (key.low.port, key.high.port);
+    match first.flags & SYN {
+        0 if low != high && low.min(high) < EPHEMERAL_PORT_MIN => high < low,
+        _ => first.from_low != is_syn_ack(first),
+    }
 }
 
 /// Returns the ECN that the packets of both directions show: AccECN if one does, which is more than that any is used.
