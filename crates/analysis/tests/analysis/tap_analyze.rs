@@ -464,6 +464,36 @@ fn counts_packets_whose_ip_length_is_beyond_the_frame() {
     );
 }
 
+/// Ethernet, IPv4 and TCP have 54 bytes; each header has timestamps behind that.
+#[test]
+fn warns_of_options_cut_by_the_snaplen() {
+    let directory = CaptureDir::new();
+    let warnings = |snaplen: usize| {
+        let mut trace = Trace::many(1, 30);
+        for (_, wire_len, bytes) in &mut trace.packets {
+            bytes[46] = 8 << 4;
+            bytes[17] += 12;
+            bytes.extend([1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
+            *wire_len += 12;
+            bytes.truncate(snaplen);
+        }
+        let file = directory.put("short.pcap", &trace.pcap());
+        (
+            trace.packets.len(),
+            result(&[&file])["files"][0]["warnings"].take(),
+        )
+    };
+    for snaplen in [54, 60, 65] {
+        let (packets, warnings) = warnings(snaplen);
+        let text = warnings[0].as_str().unwrap();
+        let start =
+            format!("{packets} packets with TCP options cut by the snaplen of {snaplen} bytes");
+        assert!(text.starts_with(&start), "{text}");
+        assert_eq!(warnings.as_array().unwrap().len(), 1);
+    }
+    assert!(warnings(66).1.is_null());
+}
+
 #[test]
 fn names_link_types_that_it_does_not_know() {
     let directory = CaptureDir::new();

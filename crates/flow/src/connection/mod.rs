@@ -12,7 +12,7 @@ use crate::memory_budget::MemoryBudget;
 use crate::packet_windows::SAMPLE_EVERY;
 use crate::record::{Flow, SynOptions, Termination, WindowTrigger};
 use crate::segment::{
-    CapturePoint, CapturedSegment, Endpoint, FlowKey, SCALE_CUT, Segment, WINDOW_MAX,
+    CapturePoint, CapturedSegment, Endpoint, FlowKey, NO_SCALE, Segment, WINDOW_MAX,
 };
 use crate::time_series::bin::Bin;
 use crate::{Sink, verdict};
@@ -446,10 +446,10 @@ fn inferred_ecn(directions: &[Direction; 2]) -> EcnNegotiation {
 fn syn_options_of(segment: &Segment) -> SynOptions {
     SynOptions {
         mss: (segment.mss != 0).then_some(segment.mss),
-        window_scale: (segment.window_scale < SCALE_CUT).then_some(segment.window_scale),
+        window_scale: (segment.window_scale != NO_SCALE).then_some(segment.window_scale),
         sack: segment.sack_permitted,
         timestamps: segment.has_timestamps,
-        options_truncated: segment.window_scale == SCALE_CUT,
+        options_truncated: segment.options_cut,
     }
 }
 
