@@ -8,6 +8,7 @@
 mod args;
 mod batch;
 mod config;
+mod connections;
 mod decode_as;
 mod flow_warnings;
 mod input;

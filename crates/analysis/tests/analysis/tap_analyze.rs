@@ -593,6 +593,22 @@ fn connection_captured_at_both_ends_has_one_verdict() {
     }
 }
 
+/// The result has the flow of each capture point, the terminal the connection.
+#[test]
+fn connection_captured_at_both_ends_is_printed_once() {
+    let files = ["slow-reader-sender.pcap", "slow-reader-receiver.pcap"].map(sample);
+    let output = analyze(&[&files[0], &files[1]]);
+    let text = lossy_text(&output.stdout);
+    assert!(output.status.success(), "{}", lossy_text(&output.stderr));
+    assert_eq!(text.matches("upload  ").count(), 1, "{text}");
+    assert_eq!(text.matches("Captured at both ends").count(), 1, "{text}");
+    let ends = text.lines().find(|line| line.contains('→')).unwrap();
+    assert!(
+        ends.contains(" and ") && files.iter().all(|file| ends.contains(file.as_str())),
+        "{ends}"
+    );
+}
+
 /// Both captures were made on one machine.
 #[test]
 fn captures_by_one_clock_have_no_skew() {
