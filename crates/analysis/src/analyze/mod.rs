@@ -14,6 +14,7 @@ mod flow_warnings;
 mod input;
 mod output_directory;
 mod pairs;
+mod parallel_flows;
 mod pipeline;
 mod progress;
 mod shard;

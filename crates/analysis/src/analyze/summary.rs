@@ -3,6 +3,7 @@
 
 use super::{
     connections::{Connection, connections},
+    parallel_flows::parallel_flow_lines,
     udp_line::udp_line,
 };
 use crate::report::{Analysis, CaptureFile};
@@ -28,6 +29,7 @@ pub(super) fn summary(analysis: &Analysis, flows: usize) -> String {
     }
     text += &format_failed_handshakes(&analysis.flows);
     let connections = connections(analysis);
+    text += &parallel_flow_lines(&connections);
     let (shown, hidden) = connections.split_at(flows.min(connections.len()));
     for connection in shown {
         text += &connection_lines(analysis, *connection);
