@@ -106,6 +106,7 @@ fn check_truncated(cut: Decoded, whole: &Decoded) {
 fn without_options(segment: Segment) -> Segment {
     Segment {
         sack_blocks: 0,
+        options_cut: false,
         window_scale: 0xff,
         mss: 0,
         sack_permitted: false,

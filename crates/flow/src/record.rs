@@ -15,8 +15,8 @@ pub struct Flow {
     /// Capture point that saw the flow.
     #[serde(alias = "vantage")]
     pub capture_point: CapturePoint,
-    /// End that sent the first SYN. Without a SYN, the end that sent the first packet, unless that is a SYN/ACK, which
-    /// comes from the server.
+    /// End that sent the first SYN, or did not send the first SYN/ACK. If the capture begins without either, the end with
+    /// the higher port. If both ports are 32,768 or more, or equal, the end that sent the first packet.
     pub client: Endpoint,
     /// Other end.
     pub server: Endpoint,

@@ -59,9 +59,6 @@ pub const SACK_BLOCKS_MAX: usize = 4;
 /// Value of `window_scale` for a segment without the option.
 pub const NO_SCALE: u8 = 0xff;
 
-/// Value of `window_scale` for a segment whose captured bytes do not show whether it has the option.
-pub const SCALE_CUT: u8 = 0xfe;
-
 /// ECN field of a packet without ECN (RFC 3168 §5).
 pub const NOT_ECT: u8 = 0b00;
 /// ECN field of a packet of L4S (RFC 9331 §4.1).
@@ -77,6 +74,8 @@ pub const CE: u8 = 0b11;
 pub struct Segment {
     /// Time, ns since 1970.
     pub at_ns: u64,
+    /// Whether the time is an estimate, because the capture's own is wrong: no round trip is measured with it.
+    pub time_is_estimated: bool,
     /// Number of the first payload byte (or of the SYN).
     pub seq: u32,
     /// ACK number; without meaning if the ACK flag is not set.
@@ -101,7 +100,9 @@ pub struct Segment {
     pub from_low: bool,
     /// Whether IP's length reaches beyond the end of the frame on the wire.
     pub exceeds_frame: bool,
-    /// Window scale of a SYN (RFC 7323 §2), or [`NO_SCALE`], or [`SCALE_CUT`].
+    /// Whether a part of the options was not captured: those that are missing may have been present.
+    pub options_cut: bool,
+    /// Window scale of a SYN (RFC 7323 §2), or [`NO_SCALE`].
     pub window_scale: u8,
     /// MSS option of a SYN; 0 is none.
     pub mss: u16,

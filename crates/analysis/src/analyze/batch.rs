@@ -75,6 +75,8 @@ pub(super) struct BatchStats {
     pub(super) skipped: BTreeMap<Undecoded, u64>,
     /// Number of segments whose IP length reaches beyond their frame.
     pub(super) beyond_frame: u64,
+    /// Segments without all of their TCP options.
+    pub(super) cut_options: CutOptions,
     /// Complete records whose content is damaged.
     pub(super) damaged_records: Vec<DamagedRange>,
     /// Drop counters of the interfaces.
@@ -90,6 +92,23 @@ impl BatchStats {
             self.capture_points.resize(index + 1, 0);
         }
         self.capture_points[index] += 1;
+    }
+}
+
+/// Segments whose TCP options the snaplen cut.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct CutOptions {
+    /// Number of segments.
+    pub(super) packets: u64,
+    /// Most captured bytes of one of them: the snaplen.
+    pub(super) snaplen: usize,
+}
+
+impl CutOptions {
+    /// Adds those of another batch or packet.
+    pub(super) fn add(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.snaplen = self.snaplen.max(other.snaplen);
     }
 }
 

@@ -48,7 +48,8 @@ impl Input {
 
     fn new(mut bytes: impl Read + Send + 'static, len: Option<u64>) -> io::Result<Self> {
         let mut head = [0; 2];
-        let read = fill(&mut bytes, &mut head)?;
+        let (read, error) = fill(&mut bytes, &mut head);
+        error.map_or(Ok(()), Err)?;
         let all_bytes = Cursor::new(head).take(read as u64).chain(bytes);
         let is_gzip = head == [0x1f, 0x8b];
         Ok(Self {
@@ -62,24 +63,22 @@ impl Input {
         })
     }
 
-    /// Reads until `into` is full or the input ends, so that pipes and files are split alike.
-    ///
-    /// # Errors
-    /// The input cannot be read, or its compressed data is damaged.
-    pub(super) fn fill(&mut self, into: &mut [u8]) -> io::Result<usize> {
+    /// Reads until `into` is full or the input ends, so that pipes and files are split alike. Returns the number of bytes
+    /// read, and the error that ended the input early: it cannot be read, or its compressed data is damaged or cut short.
+    pub(super) fn fill(&mut self, into: &mut [u8]) -> (usize, Option<io::Error>) {
         fill(&mut self.bytes, into)
     }
 }
 
-fn fill(from: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
+fn fill(from: &mut impl Read, into: &mut [u8]) -> (usize, Option<io::Error>) {
     let mut filled = 0;
     while filled < into.len() {
         match from.read(&mut into[filled..]) {
             Ok(0) => break,
             Ok(read) => filled += read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            Err(error) => return (filled, Some(error)),
         }
     }
-    Ok(filled)
+    (filled, None)
 }

@@ -8,11 +8,13 @@
 mod args;
 mod batch;
 mod config;
+mod connections;
 mod decode_as;
 mod flow_warnings;
 mod input;
 mod output_directory;
 mod pairs;
+mod parallel_flows;
 mod pipeline;
 mod progress;
 mod shard;

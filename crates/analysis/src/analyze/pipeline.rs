@@ -3,7 +3,7 @@
 //! output of the shards.
 
 use super::{
-    batch::{Batch, BatchStats, OutputSink, ShardOutput},
+    batch::{Batch, BatchStats, CutOptions, OutputSink, ShardOutput},
     flow_warnings::FlowSums,
     progress::Progress,
     shard::{Shard, shard_of},
@@ -66,6 +66,7 @@ struct FileStats {
     times: Option<(u64, u64)>,
     skipped: BTreeMap<String, u64>,
     beyond_frame: u64,
+    cut_options: CutOptions,
     flow_sums: FlowSums,
     damages: Vec<Damage>,
     damages_more: u64,
@@ -130,6 +131,9 @@ fn assign_shards(batch: &mut Batch, udp_tunnels: &UdpTunnels) {
                 Record::Damage(damage) => batch.stats.damaged_records.push(damage),
             }
         }
+        if records.run.has_estimated_time() {
+            batch.mark_estimated_time(number - 1);
+        }
         batch.bytes = bytes;
     }
 }
@@ -142,6 +146,12 @@ impl Batch {
         match (segment, self.capture_points.get(frame.interface as usize)) {
             (Ok((key, segment)), Some(&capture_point)) => {
                 self.stats.count_segment(capture_point, &segment);
+                if segment.options_cut {
+                    self.stats.cut_options.add(CutOptions {
+                        packets: 1,
+                        snaplen: frame.bytes.len(),
+                    });
+                }
                 self.shard_items[shard_of(&key)].push(CapturedSegment {
                     number,
                     capture_point,
@@ -152,6 +162,18 @@ impl Batch {
             (Err(reason), _) => self.add_datagram(number, frame, udp_tunnels, reason),
             // Cannot happen: the reader returns no record of an interface that was not described.
             (Ok(_), None) => {}
+        }
+    }
+
+    /// Marks the packet that was added last, if it has a segment, as one whose time is an estimate.
+    #[cold]
+    fn mark_estimated_time(&mut self, number: u64) {
+        let last_items = self
+            .shard_items
+            .iter_mut()
+            .filter_map(|items| items.last_mut());
+        for item in last_items.filter(|item| item.number == number) {
+            item.segment.time_is_estimated = true;
         }
     }
 
@@ -298,6 +320,7 @@ impl FileStats {
             *self.skipped.entry(describe_skipped(*reason)).or_default() += count;
         }
         self.beyond_frame += stats.beyond_frame;
+        self.cut_options.add(stats.cut_options);
         for damage in &stats.damaged_records {
             self.add_damage(damage.at, damage.to_string());
         }
@@ -325,7 +348,7 @@ impl FileStats {
             self.add_damage(at, description);
         }
         self.damages.sort_by_key(|damage| damage.at_byte);
-        let mut warnings = warnings(facts.odd_times, self.beyond_frame);
+        let mut warnings = warnings(facts.odd_times, self.beyond_frame, self.cut_options);
         warnings.extend(self.flow_sums.warnings());
         CaptureFile {
             name: facts.path.display().to_string(),

@@ -7,7 +7,9 @@ use super::{
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
-use longhaul_packet::capture::{DamagedRange, Interface, OddTimes, Reader, Record, Step};
+use longhaul_packet::capture::{
+    DamagedRange, FormatError, Interface, OddTimes, Reader, Record, Step,
+};
 use std::path::{Path, PathBuf};
 
 /// Bytes per read. Together with the segments decoded from them, they fit in the cache of a core.
@@ -73,10 +75,8 @@ impl Source {
     }
 
     fn read(&mut self, into: &mut [u8]) -> usize {
-        let read = self.input.fill(into).unwrap_or_else(|error| {
-            self.read_error = Some(error);
-            0
-        });
+        let (read, error) = self.input.fill(into);
+        self.read_error = error.or(self.read_error.take());
         self.input_ended |= read < into.len();
         read
     }
@@ -154,10 +154,13 @@ impl Source {
         self.reader.odd_times()
     }
 
-    fn refusal(&self, reason: impl std::fmt::Display) -> anyhow::Error {
-        let why = self.read_error.as_ref().map(|error| format!(" ({error})"));
-        let why = why.unwrap_or_default();
-        Refusal::usage(format!("{}: {reason}{why}", self.path.display()))
+    fn refusal(&self, reason: FormatError) -> anyhow::Error {
+        let path = self.path.display();
+        Refusal::usage(match (&self.read_error, reason) {
+            (Some(error), FormatError::Empty) => format!("{path}: cannot be read: {error}"),
+            (Some(error), reason) => format!("{path}: {reason} ({error})"),
+            (None, reason) => format!("{path}: {reason}"),
+        })
     }
 }
 

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Summary of an analysis for the terminal.
 
-use super::udp_line::udp_line;
+use super::{
+    connections::{Connection, connections},
+    parallel_flows::parallel_flow_lines,
+    udp_line::udp_line,
+};
 use crate::report::{Analysis, CaptureFile};
 use longhaul_command::console::escape;
 use longhaul_flow::record::{Direction, Flow, Termination};
@@ -24,10 +28,17 @@ pub(super) fn summary(analysis: &Analysis, flows: usize) -> String {
         text += &file_problems(file);
     }
     text += &format_failed_handshakes(&analysis.flows);
-    for flow in analysis.flows.iter().take(flows) {
-        text += &flow_lines(analysis, flow);
+    let connections = connections(analysis);
+    text += &parallel_flow_lines(&connections);
+    let (shown, hidden) = connections.split_at(flows.min(connections.len()));
+    for connection in shown {
+        text += &connection_lines(analysis, *connection);
     }
-    let hidden_flows = analysis.flows.len().saturating_sub(flows) as u64 + analysis.remainder.flows;
+    let hidden_flows = hidden
+        .iter()
+        .map(|one| one.flows().len() as u64)
+        .sum::<u64>()
+        + analysis.remainder.flows;
     if hidden_flows > 0 {
         let _ = writeln!(text, "\nand {}", counted(hidden_flows, "smaller flow"));
     }
@@ -125,26 +136,45 @@ fn file_problems(file: &CaptureFile) -> String {
     text
 }
 
-/// Returns the lines of a flow: one for its endpoints, two for each direction that has data.
-fn flow_lines(analysis: &Analysis, flow: &Flow) -> String {
-    let mut text = format!(
-        "\n{} {}:{} → {}:{}",
-        flow.number, flow.client.address, flow.client.port, flow.server.address, flow.server.port
-    );
-    if let Some(capture_point) = analysis.capture_point_name(flow.capture_point) {
-        let _ = write!(text, ", captured at {}", escape(capture_point));
-    }
-    text.push('\n');
-    if let Some(sentence) = describe_without_data(flow) {
+/// Returns the lines of a connection: one for its endpoints, two for each direction that has data.
+fn connection_lines(analysis: &Analysis, connection: Connection<'_>) -> String {
+    let mut text = format_ends(analysis, connection);
+    if let Some(sentence) = describe_without_data(connection.at_client) {
         let _ = writeln!(text, "  {sentence}");
     }
-    let directions = [("upload  ", &flow.upload), ("download", &flow.download)];
-    for (label, direction) in directions {
+    let directions = ["upload  ", "download"]
+        .into_iter()
+        .zip(connection.directions());
+    for (label, (flow, direction)) in directions {
         let labels = std::iter::once(label).chain(std::iter::repeat("        "));
         for (label, line) in labels.zip(direction_lines(flow, direction)) {
             let _ = writeln!(text, "  {label} {line}");
         }
     }
+    text
+}
+
+/// Returns the numbers of a connection's flows, its endpoints, and where it was captured.
+fn format_ends(analysis: &Analysis, connection: Connection<'_>) -> String {
+    let flows = connection.flows();
+    let numbers: Vec<_> = flows.iter().map(|flow| flow.number.to_string()).collect();
+    let Flow { client, server, .. } = connection.at_client;
+    let mut text = format!(
+        "\n{} {}:{} → {}:{}",
+        numbers.join(" and "),
+        client.address,
+        client.port,
+        server.address,
+        server.port
+    );
+    let points = flows
+        .iter()
+        .filter_map(|flow| analysis.capture_point_name(flow.capture_point));
+    let points: Vec<_> = points.map(escape).collect();
+    if !points.is_empty() {
+        let _ = write!(text, ", captured at {}", points.join(" and "));
+    }
+    text.push('\n');
     text
 }
 
@@ -352,7 +382,11 @@ mod tests {
             "termination": "open", "upload": Direction::default(), "download": Direction::default(),
         }))
         .unwrap();
-        let text = format_headline(&analysis) + &flow_lines(&analysis, &flow);
+        let connection = Connection {
+            at_client: &flow,
+            at_server: None,
+        };
+        let text = format_headline(&analysis) + &connection_lines(&analysis, connection);
         assert!(!text.contains('\u{1b}'), "{text:?}");
         assert!(!text.contains("\n1 forged"), "{text:?}");
     }

@@ -6,7 +6,7 @@ use crate::tap_capture::{MSS, SERVER, Trace, pcap_header};
 use serde_json::Value;
 use std::{
     fs,
-    io::Write,
+    io::{Read, Write},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
@@ -464,6 +464,36 @@ fn counts_packets_whose_ip_length_is_beyond_the_frame() {
     );
 }
 
+/// Ethernet, IPv4 and TCP have 54 bytes; each header has timestamps behind that.
+#[test]
+fn warns_of_options_cut_by_the_snaplen() {
+    let directory = CaptureDir::new();
+    let warnings = |snaplen: usize| {
+        let mut trace = Trace::many(1, 30);
+        for (_, wire_len, bytes) in &mut trace.packets {
+            bytes[46] = 8 << 4;
+            bytes[17] += 12;
+            bytes.extend([1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
+            *wire_len += 12;
+            bytes.truncate(snaplen);
+        }
+        let file = directory.put("short.pcap", &trace.pcap());
+        (
+            trace.packets.len(),
+            result(&[&file])["files"][0]["warnings"].take(),
+        )
+    };
+    for snaplen in [54, 60, 65] {
+        let (packets, warnings) = warnings(snaplen);
+        let text = warnings[0].as_str().unwrap();
+        let start =
+            format!("{packets} packets with TCP options cut by the snaplen of {snaplen} bytes");
+        assert!(text.starts_with(&start), "{text}");
+        assert_eq!(warnings.as_array().unwrap().len(), 1);
+    }
+    assert!(warnings(66).1.is_null());
+}
+
 #[test]
 fn names_link_types_that_it_does_not_know() {
     let directory = CaptureDir::new();
@@ -494,6 +524,28 @@ fn reports_damaged_compression() {
     let damages = analysis["files"][0]["damages"].to_string();
     assert!(damages.contains("cannot be read any further"), "{damages}");
     assert!(!analysis["flows"].as_array().unwrap().is_empty());
+}
+
+/// The part that can be unpacked is less than one read. Its last record may be cut.
+#[test]
+fn analyzes_gzip_files_cut_short() {
+    let directory = CaptureDir::new();
+    let plain = Trace::many(3, 200).pcap();
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(&plain).unwrap();
+    let mut packed = packed.finish().unwrap();
+    packed.truncate(packed.len() * 3 / 4);
+    let mut unpacked = Vec::new();
+    let outcome = flate2::read::GzDecoder::new(packed.as_slice()).read_to_end(&mut unpacked);
+    assert!(outcome.is_err() && unpacked.len() > plain.len() / 2);
+    let of_plain = result(&[&directory.put("cut.pcap", &unpacked)]);
+    let of_packed = result(&[&directory.put("cut.pcap.gz", &packed)]);
+    assert_eq!(of_packed["flows"], of_plain["flows"]);
+    let damages = of_packed["files"][0]["damages"].to_string();
+    assert!(damages.contains("cannot be read any further"), "{damages}");
+
+    let head = directory.put("head.pcap.gz", &packed[..12]);
+    refused(&[&head, "--json"], &["head.pcap.gz: cannot be read: "]);
 }
 
 fn sample(name: &str) -> String {
@@ -539,6 +591,22 @@ fn connection_captured_at_both_ends_has_one_verdict() {
             verdicts[0]
         );
     }
+}
+
+/// The result has the flow of each capture point, the terminal the connection.
+#[test]
+fn connection_captured_at_both_ends_is_printed_once() {
+    let files = ["slow-reader-sender.pcap", "slow-reader-receiver.pcap"].map(sample);
+    let output = analyze(&[&files[0], &files[1]]);
+    let text = lossy_text(&output.stdout);
+    assert!(output.status.success(), "{}", lossy_text(&output.stderr));
+    assert_eq!(text.matches("upload  ").count(), 1, "{text}");
+    assert_eq!(text.matches("Captured at both ends").count(), 1, "{text}");
+    let ends = text.lines().find(|line| line.contains('→')).unwrap();
+    assert!(
+        ends.contains(" and ") && files.iter().all(|file| ends.contains(file.as_str())),
+        "{ends}"
+    );
 }
 
 /// Both captures were made on one machine.

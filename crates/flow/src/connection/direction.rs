@@ -618,6 +618,19 @@ impl Direction {
         is_one && self.send_state.syn_fin.fin == 0 && self.ack_state.acked >= *next
     }
 
+    /// Returns the bytes that were acknowledged but are not in the capture. If that begins in the middle of the
+    /// connection, gaps of the first round trip, `rtt_ns`, do not count: their data may have been in flight before.
+    fn acked_unseen_bytes(&self, is_over: bool, rtt_ns: u64) -> u64 {
+        let send_state = &self.send_state;
+        let complete_from_ns = match (send_state.isn, send_state.data.first_data_ns) {
+            (None, Some(first_ns)) => first_ns.saturating_add(rtt_ns),
+            _ => 0,
+        };
+        let unseen =
+            (send_state.sequence_gaps).acked_unseen(self.ack_state.acked, complete_from_ns);
+        unseen.saturating_sub(u64::from(is_over && self.lacks_fin()))
+    }
+
     /// Returns the memory of the distributions, bytes.
     #[inline]
     pub(super) fn distributions_bytes(&self) -> usize {
@@ -646,11 +659,8 @@ impl Direction {
     ) -> record::Direction {
         let gap_ns = budget.settings.burst_gap_ns;
         let is_stalled = self.ack_state.is_window_zero();
-        let acked_unseen = self
-            .send_state
-            .sequence_gaps
-            .acked_unseen(self.ack_state.acked);
-        let acked_unseen_bytes = acked_unseen - u64::from(is_over && self.lacks_fin());
+        let rtt_by_acks = self.round_trips.by_pairs.summary();
+        let acked_unseen_bytes = self.acked_unseen_bytes(is_over, rtt_by_acks.p90);
         let ack_clocking = self.burst_tracker.finish(gap_ns, &self.send_state.data);
         let (gaps, bursts) = self.send_state.packet_gaps.finish();
         let (mut acks, ack_diff, packets_per_ack) = self.ack_state.finish();
@@ -666,7 +676,7 @@ impl Direction {
             acks,
             ecn: self.ecn.counts(),
             rtt_by_timestamps: self.round_trips.by_timestamps.summary(),
-            rtt_by_acks: self.round_trips.by_pairs.summary(),
+            rtt_by_acks,
             ack_diff: ack_diff.summary(),
             packets_per_ack: packets_per_ack.summary(),
             inter_packet_gaps: gaps.summary(),

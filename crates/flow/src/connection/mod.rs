@@ -12,7 +12,7 @@ use crate::memory_budget::MemoryBudget;
 use crate::packet_windows::SAMPLE_EVERY;
 use crate::record::{Flow, SynOptions, Termination, WindowTrigger};
 use crate::segment::{
-    CapturePoint, CapturedSegment, Endpoint, FlowKey, SCALE_CUT, Segment, WINDOW_MAX,
+    CapturePoint, CapturedSegment, Endpoint, FlowKey, NO_SCALE, Segment, WINDOW_MAX,
 };
 use crate::time_series::bin::Bin;
 use crate::{Sink, verdict};
@@ -29,8 +29,13 @@ const REUSE_NS: u64 = 120_000_000_000;
 /// Least time by which packets come before an earlier one if the capture's clock was set back, ns. Several queues disorder
 /// packets by less; ntpd sets a clock that is off by 128 ms or more.
 const CLOCK_STEP_NS: u64 = 100_000_000;
+/// Time of a packet whose own is wrong, for the detection of clock steps: later than all others.
+const TIME_UNKNOWN: u64 = u64::MAX;
 /// Largest window scale (RFC 7323 §2.3).
 const SHIFT_MAX: u8 = 14;
+/// Least port that Linux gives to clients (`net.ipv4.ip_local_port_range`). Most other systems begin at 49,152 (RFC 6335
+/// §6).
+const EPHEMERAL_PORT_MIN: u16 = 32_768;
 
 /// State of a connection. In arrays of two, 0 is the client or the upload, 1 the server or the download.
 #[derive(Debug)]
@@ -42,10 +47,8 @@ pub(super) struct Connection {
     client_is_low: bool,
     first_ns: u64,
     last_ns: u64,
-    /// Time of the last packet, ns.
-    previous_ns: u64,
-    /// Time from which the last packet set the clock back, ns; 0 if it did not.
-    set_back_from_ns: u64,
+    /// Times of the last packet and of the one before it, ns, or [`TIME_UNKNOWN`].
+    previous_ns: [u64; 2],
     clock_steps_back: u32,
     handshake: HandshakeTracker,
     fin_seen: [bool; 2],
@@ -67,11 +70,10 @@ impl Connection {
             capture_point: item.capture_point,
             key: item.key,
             number: item.number,
-            client_is_low: segment.from_low != is_syn_ack(segment),
+            client_is_low: is_client_low(&item.key, segment),
             first_ns: segment.at_ns,
             last_ns: segment.at_ns,
-            previous_ns: segment.at_ns,
-            set_back_from_ns: 0,
+            previous_ns: [segment.at_ns; 2],
             clock_steps_back: 0,
             handshake: HandshakeTracker::default(),
             fin_seen: [false; 2],
@@ -195,10 +197,15 @@ impl Connection {
         }
         self.close_bins(segment.at_ns, budget, sink);
         self.last_ns = self.last_ns.max(segment.at_ns);
-        if self.set_back_from_ns != 0 || is_set_back(segment.at_ns, self.previous_ns) {
-            self.process_clock_step(segment.at_ns);
+        let [last_ns, before_ns] = self.previous_ns;
+        let mut time_ns = segment.at_ns;
+        if is_set_back(time_ns, last_ns)
+            || is_set_back(last_ns, before_ns)
+            || segment.time_is_estimated
+        {
+            time_ns = self.process_odd_time(segment);
         }
-        self.previous_ns = segment.at_ns;
+        self.previous_ns = [time_ns, last_ns];
         if segment.flags & (SYN | FIN | RST) != 0 || self.handshake.awaits(end) {
             self.update_state(segment, end);
         }
@@ -223,17 +230,23 @@ impl Connection {
     }
 
     /// Forgets the packets that await an answer: the time until it would be wrong. Two packets show that the clock was set,
-    /// and that not the time of one is wrong.
+    /// and that not the time of one is wrong. Returns the time of `segment` if it is known, else [`TIME_UNKNOWN`], which
+    /// lets the next packet come here, too.
     #[cold]
-    fn process_clock_step(&mut self, at_ns: u64) {
-        let from_ns = std::mem::take(&mut self.set_back_from_ns);
-        if from_ns != 0 {
-            self.clock_steps_back += u32::from(is_set_back(at_ns, from_ns));
-            return;
+    fn process_odd_time(&mut self, segment: &Segment) -> u64 {
+        let [last_ns, before_ns] = self.previous_ns;
+        let is_second = last_ns != TIME_UNKNOWN && is_set_back(last_ns, before_ns);
+        if is_second && before_ns != TIME_UNKNOWN {
+            self.clock_steps_back += u32::from(is_set_back(segment.at_ns, before_ns));
         }
-        self.set_back_from_ns = self.previous_ns;
-        self.handshake.forget_times();
-        self.directions.iter_mut().for_each(Direction::forget_times);
+        if !is_second || segment.time_is_estimated {
+            self.handshake.forget_times();
+            self.directions.iter_mut().for_each(Direction::forget_times);
+        }
+        match segment.time_is_estimated {
+            true => TIME_UNKNOWN,
+            false => segment.at_ns,
+        }
     }
 
     /// Reports the bins that end before `now_ns`.
@@ -413,6 +426,16 @@ fn is_syn_ack(segment: &Segment) -> bool {
     segment.flags & (SYN | ACK) == SYN | ACK
 }
 
+/// Returns whether the lesser end is the client, by the first segment in the capture: it sent the SYN, or the other end
+/// has a lower port that clients do not have. Equal or high ports show nothing; then the first segment is the client's.
+fn is_client_low(key: &FlowKey, first: &Segment) -> bool {
+    let (low, high) = (key.low.port, key.high.port);
+    match first.flags & SYN {
+        0 if low != high && low.min(high) < EPHEMERAL_PORT_MIN => high < low,
+        _ => first.from_low != is_syn_ack(first),
+    }
+}
+
 /// Returns the ECN that the packets of both directions show: AccECN if one does, which is more than that any is used.
 fn inferred_ecn(directions: &[Direction; 2]) -> EcnNegotiation {
     let [up, down] = (directions.each_ref()).map(|direction| direction.ecn.inferred());
@@ -426,10 +449,10 @@ fn inferred_ecn(directions: &[Direction; 2]) -> EcnNegotiation {
 fn syn_options_of(segment: &Segment) -> SynOptions {
     SynOptions {
         mss: (segment.mss != 0).then_some(segment.mss),
-        window_scale: (segment.window_scale < SCALE_CUT).then_some(segment.window_scale),
+        window_scale: (segment.window_scale != NO_SCALE).then_some(segment.window_scale),
         sack: segment.sack_permitted,
         timestamps: segment.has_timestamps,
-        options_truncated: segment.window_scale == SCALE_CUT,
+        options_truncated: segment.options_cut,
     }
 }
 

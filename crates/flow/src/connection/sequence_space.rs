@@ -19,10 +19,13 @@ impl Direction {
         range: SequenceRange,
         budget: &mut MemoryBudget,
     ) -> Option<SequenceRange> {
-        match self.is_out_of_window(segment, range) {
-            false => Some(range),
-            true => self.locate_stray(segment, budget),
+        if self.is_out_of_window(segment, range) {
+            return self.locate_stray(segment, budget);
         }
+        if self.send_state.is_first_in_middle() {
+            self.send_state.next = self.send_state.next.max(range.start);
+        }
+        Some(range)
     }
 
     /// Returns whether the numbers are further away than any window reaches, or are sent long after they were

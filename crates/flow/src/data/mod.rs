@@ -85,6 +85,12 @@ impl SendState {
         self.origin = self.next;
     }
 
+    /// Returns whether the packet counted last is the first of its sender, in a capture that begins in the middle of the
+    /// connection. Numbers below it that were not acknowledged yet were in flight before.
+    pub(super) fn is_first_in_middle(&self) -> bool {
+        self.data.packets == 1 && self.isn.is_none()
+    }
+
     /// Records the numbers of a SYN or a FIN.
     #[cold]
     pub(super) fn record_syn_fin(&mut self, segment: &Segment, range: SequenceRange) {

@@ -109,9 +109,10 @@ impl SequenceGaps {
         capacity_bytes(&self.gaps)
     }
 
-    /// Returns how many numbers below `acked` were never seen.
-    pub(crate) fn acked_unseen(&self, acked: u64) -> u64 {
-        self.forgotten_acked + self.gaps.iter().map(|gap| below(gap, acked)).sum::<u64>()
+    /// Returns how many numbers below `acked` were never seen, in gaps opened after `from_ns`.
+    pub(crate) fn acked_unseen(&self, acked: u64, from_ns: u64) -> u64 {
+        let counted = self.gaps.iter().filter(|gap| gap.at_ns > from_ns);
+        self.forgotten_acked + counted.map(|gap| below(gap, acked)).sum::<u64>()
     }
 }
 
@@ -157,7 +158,7 @@ mod tests {
         );
         assert_eq!(sequence_gaps.fill(0, 15, &mut budget(8)).0, 5);
         assert_eq!(sequence_gaps.fill(30, 50, &mut budget(8)).0, 10);
-        assert_eq!(sequence_gaps.acked_unseen(1_000), 5 + 5);
+        assert_eq!(sequence_gaps.acked_unseen(1_000, 0), 5 + 5);
         assert_eq!(sequence_gaps.fill(0, 100, &mut budget(8)).0, 10);
         assert_eq!(sequence_gaps.fill(0, 100, &mut budget(8)), (0, None));
     }
@@ -166,15 +167,16 @@ mod tests {
     fn counts_only_acknowledged_numbers_as_unseen() {
         let sequence_gaps = with(&[(10, 20), (30, 40)], 8);
         assert_eq!(
-            [5, 15, 35, 99].map(|acked| sequence_gaps.acked_unseen(acked)),
+            [5, 15, 35, 99].map(|acked| sequence_gaps.acked_unseen(acked, 0)),
             [0, 5, 15, 20]
         );
+        assert_eq!(sequence_gaps.acked_unseen(99, 10), 10);
     }
 
     #[test]
     fn counts_removed_gap_as_unseen() {
         let sequence_gaps = with(&[(10, 20), (30, 40), (50, 60)], 2);
         assert_eq!(sequence_gaps.gaps.len(), 2);
-        assert_eq!(sequence_gaps.acked_unseen(1_000), 30);
+        assert_eq!(sequence_gaps.acked_unseen(1_000, 0), 30);
     }
 }

@@ -7,7 +7,7 @@ mod tcp_header;
 mod tests;
 mod udp_header;
 
-use crate::segment::{Endpoint, FlowKey, NO_SCALE, SCALE_CUT, Segment};
+use crate::segment::{Endpoint, FlowKey, Segment};
 use ip_packet::{InnermostPacket, header_len_v4};
 pub use ip_packet::{TUNNELS_MAX, Undecoded};
 use longhaul_packet::{capture::Frame, ip, tunnel::UdpTunnels};
@@ -172,6 +172,7 @@ fn segment(
     let options = Options::parse(tcp.options, tcp.options_cut);
     Segment {
         at_ns: frame.timestamp_ns,
+        time_is_estimated: false,
         seq: be32(tcp.fixed, 4),
         ack: be32(tcp.fixed, 8),
         payload,
@@ -184,10 +185,8 @@ fn segment(
         sack_blocks: options.sack_blocks,
         from_low,
         exceeds_frame,
-        window_scale: match options.window_scale {
-            NO_SCALE if tcp.options_cut => SCALE_CUT,
-            scale => scale,
-        },
+        options_cut: tcp.options_cut,
+        window_scale: options.window_scale,
         mss: options.mss,
         sack_permitted: options.sack_permitted,
         has_timestamps: options.timestamps.is_some(),

@@ -2,7 +2,7 @@
 //! TCP header and options, as far as captured.
 
 use super::ip_packet::Undecoded;
-use crate::segment::{NO_SCALE, SACK_BLOCKS_MAX, SCALE_CUT};
+use crate::segment::{NO_SCALE, SACK_BLOCKS_MAX};
 
 /// A TCP header, with lengths in bytes.
 pub(super) struct Tcp<'a> {
@@ -133,7 +133,7 @@ impl Options {
     fn store_option(&mut self, kind: u8, body: &[u8]) {
         match (kind, body) {
             (option::MSS, [high, low]) => self.mss = u16::from_be_bytes([*high, *low]),
-            (option::WINDOW_SCALE, [shift]) => self.window_scale = (*shift).min(SCALE_CUT - 1),
+            (option::WINDOW_SCALE, [shift]) => self.window_scale = (*shift).min(NO_SCALE - 1),
             (option::SACK_PERMITTED, []) => self.sack_permitted = true,
             (option::SACK, blocks) => self.apply_sack(blocks),
             (option::TIMESTAMPS, stamps) => {

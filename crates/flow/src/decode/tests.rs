@@ -282,15 +282,21 @@ fn parses_syn_options() {
 }
 
 #[test]
-fn marks_window_scale_unknown_if_options_are_cut() {
-    let options = [
+fn marks_cut_options_and_reads_none_in_part() {
+    let linux = [
         2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7,
     ];
-    let whole = v4(&tcp(tcp::SYN, &options), 0);
-    for captured in 40..=60 {
-        let syn = segment(&whole[..captured]);
-        let expected = if captured < 60 { SCALE_CUT } else { 7 };
-        assert_eq!(syn.window_scale, expected, "{captured} bytes");
+    let windows = [2, 4, 5, 180, 1, 3, 3, 7, 1, 1, 4, 2];
+    for (options, scale_from) in [(&linux[..], 60), (&windows[..], 48)] {
+        let whole = v4(&tcp(tcp::SYN, options), 0);
+        for captured in 40..=whole.len() {
+            let syn = segment(&whole[..captured]);
+            assert_eq!(syn.options_cut, captured < whole.len());
+            let scale = if captured < scale_from { NO_SCALE } else { 7 };
+            assert_eq!(syn.window_scale, scale, "{captured} bytes");
+            assert_eq!(syn.mss, if captured < 44 { 0 } else { 1460 });
+            assert!(!syn.has_timestamps || captured >= 56);
+        }
     }
 }
 

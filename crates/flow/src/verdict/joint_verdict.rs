@@ -67,7 +67,7 @@ impl SenderCapture {
                 self.round_trip_ns,
                 CapturePoints::BothEnds(&delays),
             );
-            near.verdict = super::two_point_verdict_text(near);
+            near.verdict = verdict_text(near, far);
             near.remedy = super::remedy_text(near, self.round_trip_ns);
         }
         far.limits = near
@@ -87,4 +87,16 @@ impl SenderCapture {
             ..period
         }
     }
+}
+
+/// Returns the verdict on a direction, captured `near` its sender and `far` from it. All ECN marks of the path pass the
+/// capture near the receiver: its count replaces what ACKs report of them.
+fn verdict_text(near: &mut Direction, far: &Direction) -> String {
+    let own = near.ecn;
+    if far.ecn.ce_data_segments > 0 {
+        near.ecn.reported_ce_packets = far.ecn.ce_data_segments;
+    }
+    let text = super::two_point_verdict_text(near);
+    near.ecn = own;
+    text
 }

@@ -48,20 +48,24 @@ fn share_while(direction: &Direction, limit: Limit) -> Option<String> {
     is_marked.then(|| share(direction))
 }
 
-/// Returns the share of marked packets as far as the capture point shows it. AccECN reports all marks of the path.
-/// Without it, only marks before the capture point can be counted; an ACK with ECE says that there was one.
+/// Returns the share of marked packets as far as the capture point shows it. Near the receiver all marks of the path
+/// pass it, and AccECN reports all. Elsewhere only marks before the capture point can be counted; an ACK with ECE says
+/// that there was one.
 fn share(direction: &Direction) -> String {
     let (ecn, segments) = (&direction.ecn, direction.data.data_segments);
-    let at_tap = match direction.tap_position.location {
-        CaptureLocation::NearReceiver => "",
-        _ => " at the capture point",
-    };
+    let at_receiver = direction.tap_position.location == CaptureLocation::NearReceiver;
     match (ecn.reported_ce_packets, ecn.ce_data_segments) {
         (0, 0) => {
             let acks = direction.acks.pure.max(ecn.ece_acks);
             format!("ECE in {} of ACKs", percent(ecn.ece_acks, acks))
         }
-        (0, marked) => format!("{} of packets{at_tap}", percent(marked, segments)),
+        (_, marked) if at_receiver && marked > 0 => {
+            format!("{} of packets", percent(marked, segments))
+        }
+        (0, marked) => format!(
+            "{} of packets at the capture point",
+            percent(marked, segments)
+        ),
         (reported, _) => format!("{} of packets", percent(reported, segments)),
     }
 }

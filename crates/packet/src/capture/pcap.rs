@@ -27,6 +27,10 @@ const SYNC_RECORDS: usize = 3;
 /// Plausible headers in a row that prove a run of records, if their times do not agree with those before the damage.
 const SYNC_RECORDS_AT_ANOTHER_TIME: usize = 8;
 
+/// Most seconds from the record before the last one of a file to that. No record after it shows whether a longer
+/// silence was real.
+const LAST_STEP_MAX_S: u32 = 365 * 86_400;
+
 /// Offset of the lengths in a record header.
 const LENGTHS: usize = 8;
 
@@ -48,7 +52,7 @@ pub(crate) struct Pcap {
     header_len: usize,
     length_order: LengthOrder,
     /// Time that replaces the records' own, in nanoseconds since 1970.
-    replaced_time_ns: Option<u64>,
+    pub(super) replaced_time_ns: Option<u64>,
     caplen_max: u32,
     pub(crate) snaplen: u32,
     pub(crate) link_type: LinkType,
@@ -62,8 +66,15 @@ pub(crate) struct RecordTime {
 }
 
 impl RecordTime {
-    fn is_near(self, other: Self) -> bool {
+    pub(crate) fn is_near(self, other: Self) -> bool {
         self.seconds.abs_diff(other.seconds) <= TIME_STEP_MAX_S
+    }
+
+    /// Whether the last time of a file can follow this one: it is not earlier by a day, or later by a year.
+    fn can_end_with(self, last: Self) -> bool {
+        let range = self.seconds.saturating_sub(TIME_STEP_MAX_S)
+            ..=self.seconds.saturating_add(LAST_STEP_MAX_S);
+        range.contains(&last.seconds)
     }
 }
 
@@ -281,6 +292,14 @@ impl Pcap {
             self.nanoseconds(before)
                 .midpoint(self.nanoseconds(next.time))
         })
+    }
+
+    /// Returns the time that replaces that of the record in `bytes`, which ends the file: that of the record before, `last`,
+    /// in nanoseconds since 1970. `None` if it is no single record, or its own time can follow that.
+    pub(crate) fn replacement_at_end_ns(&self, bytes: &[u8], last: RecordTime) -> Option<u64> {
+        let header = self.plausible_header(bytes, 0)?;
+        let is_far_off = self.record_len(&header) == bytes.len() && !last.can_end_with(header.time);
+        is_far_off.then(|| self.nanoseconds(last))
     }
 
     /// Finds the first of `offsets` at which records begin.

@@ -31,6 +31,8 @@ pub struct Reader {
     interfaces: Arc<Vec<Interface>>,
     /// Time of the last valid record of a pcap file.
     last_time: Option<RecordTime>,
+    /// Whether the time of the record before that is near it.
+    is_last_time_sure: bool,
     odd_times: OddTimes,
     /// Damage whose end is not found yet; the reader is out of sync.
     open_damage: Option<DamagedRange>,
@@ -189,9 +191,11 @@ impl Reader {
     }
 
     fn next_step(&mut self, format: Format, bytes: &[u8], at_end: bool) -> Step {
-        let step = match self.find_run(format, bytes, at_end) {
-            (0, _) => self.classify(format, bytes, at_end),
-            (len, packets) => self.run_step(format, len, packets),
+        let at_last = self.far_off_last(format, bytes, at_end);
+        let step = match (self.find_run(format, bytes, at_end), at_last) {
+            ((0, _), _) => self.classify(format, bytes, at_end),
+            ((len, _), Some(time_ns)) => self.far_off_step(format, len, time_ns),
+            ((len, packets), None) => self.run_step(format, len, packets),
         };
         if let Step::Run(run) = &step {
             self.count_long_fraction(run, bytes);
@@ -215,6 +219,7 @@ impl Reader {
             Format::Pcap(pcap) => {
                 let (len, packets, last) = pcap.run(bytes, at_end);
                 self.last_time = last.or(self.last_time);
+                self.is_last_time_sure |= last.is_some();
                 (len, packets)
             }
         }
@@ -238,7 +243,10 @@ impl Reader {
         match classification {
             Classification::Record(len) => {
                 if let Format::Pcap(pcap) = format {
-                    self.last_time = pcap.time(bytes);
+                    let time = pcap.time(bytes);
+                    let both = self.last_time.zip(time);
+                    self.is_last_time_sure = both.is_some_and(|(last, time)| time.is_near(last));
+                    self.last_time = time;
                 }
                 let packets = match format {
                     Format::Pcap(_) => 1,
@@ -246,10 +254,7 @@ impl Reader {
                 };
                 self.run_step(format, len, packets)
             }
-            Classification::FarOff(len, time_ns) => {
-                self.odd_times.far_off += 1;
-                self.run_step(format.with_time(time_ns), len, 1)
-            }
+            Classification::FarOff(len, time_ns) => self.far_off_step(format, len, time_ns),
             Classification::Header(len) => self.read_header_block(format, &bytes[..len]),
             Classification::Damage(len, kind) => self.damage_step(len, kind),
             Classification::More(need) => Step::More(need),
@@ -258,6 +263,20 @@ impl Reader {
                 Step::Skip(1)
             }
         }
+    }
+
+    /// Returns a time for the record that ends the file, if its own is far off those of the two before.
+    fn far_off_last(&self, format: Format, bytes: &[u8], at_end: bool) -> Option<u64> {
+        let last = self.last_time.filter(|_| at_end && self.is_last_time_sure);
+        match format {
+            Format::Pcap(pcap) => pcap.replacement_at_end_ns(bytes, last?),
+            Format::Pcapng(_) => None,
+        }
+    }
+
+    fn far_off_step(&mut self, format: Format, len: usize, time_ns: u64) -> Step {
+        self.odd_times.far_off += 1;
+        self.run_step(format.with_time(time_ns), len, 1)
     }
 
     fn damage_step(&self, len: usize, kind: DamageKind) -> Step {

@@ -39,6 +39,13 @@ impl Format {
 }
 
 impl Run {
+    /// Returns whether this is a single packet whose time is an estimate, because its own is far off
+    /// ([`OddTimes::far_off`](super::OddTimes::far_off)).
+    #[must_use]
+    pub fn has_estimated_time(&self) -> bool {
+        matches!(&self.format, Format::Pcap(pcap) if pcap.replaced_time_ns.is_some())
+    }
+
     /// Interfaces of the file so far. [`Frame::interface`](super::Frame::interface) is an index into them.
     #[must_use]
     pub fn interfaces(&self) -> &[Interface] {

@@ -166,6 +166,30 @@ fn a_packet_with_a_date_far_off_has_a_time_between_its_neighbours() {
     }
 }
 
+/// A silence of months may be real; that the time goes back, or years forward, is not.
+#[test]
+fn the_last_packet_with_a_date_far_off_has_the_time_of_the_one_before() {
+    for (seconds, far_off) in [
+        (0, true),
+        (NOW - 86_402, true),
+        (NOW - 80_000, false),
+        (NOW + 100 * 86_400, false),
+        (NOW + 400 * 86_400, true),
+    ] {
+        let mut pcap = Pcap::new(0xa1b2_c3d4, false, 1);
+        for number in 0..5 {
+            pcap.record(NOW, number * 100, &[number as u8; 60]);
+        }
+        pcap.record(seconds, 7, &[9; 60]);
+        let contents = read(pcap.bytes());
+        let times: Vec<_> = contents.packets.iter().map(|packet| packet.at_ns).collect();
+        let own = u64::from(seconds) * 1_000_000_000 + 7_000;
+        assert_eq!(times.len(), 6);
+        assert_eq!(times[5], if far_off { times[4] } else { own }, "{seconds}");
+        assert_eq!(contents.odd_times.far_off, u64::from(far_off));
+    }
+}
+
 /// Frames of some link types begin with a small number, such as the length of a header. Four bytes after the header of a
 /// record of full length, another header seems to begin there, and so on to the end of the file.
 #[test]

@@ -3,7 +3,8 @@
 
 use super::simulated_flow::{MSS, analyse};
 use longhaul_flow::ecn::negotiation::EcnNegotiation;
-use longhaul_flow::record::{Direction, Flow, Limit};
+use longhaul_flow::joint_verdict;
+use longhaul_flow::record::{Clocks, Direction, Flow, Limit, OneWayMetrics, TwoPointComparison};
 use longhaul_flow::segment::{CE, ECT_0, ECT_1, NO_SCALE, Segment};
 use longhaul_flow::verdict::limit_shares;
 use longhaul_packet::tcp::{ACK, CWR, ECE, SYN};
@@ -315,6 +316,36 @@ fn marks_of_a_shallow_queue_limit_the_congestion_window() {
             );
         }
     }
+}
+
+/// Without AccECN, an ACK with ECE does not say how many packets were marked. The capture at the receiver has them.
+#[test]
+fn joint_verdict_has_the_share_of_marked_packets_at_the_receiver() {
+    let run = MarkedFlow::new(Feedback::Classic, 5).run(4);
+    let [mut sender, _, mut receiver] = run.flows();
+    let of_acks = sender.upload.verdict.clone();
+    assert!(of_acks.contains("by ECN marks (ECE in "), "{of_acks}");
+    let pair = TwoPointComparison {
+        left: 0,
+        right: 1,
+        client_is_left: true,
+        clocks: Clocks::Same,
+        offset_ns: 0,
+        skew_ppm: 0.0,
+        from_client: OneWayMetrics::default(),
+        from_server: OneWayMetrics::default(),
+    };
+    let ecn = sender.upload.ecn;
+    joint_verdict::assess(&mut sender, &mut receiver, &pair);
+    let data = receiver.upload.data.data_segments as f64;
+    let marked = 100.0 * receiver.upload.ecn.ce_data_segments as f64 / data;
+    let joint = &receiver.upload.verdict;
+    assert!(joint.starts_with("Captured at both ends"), "{joint}");
+    let share = joint.split("by ECN marks (").nth(1).unwrap();
+    let (share, of) = share.split_once(" % ").unwrap();
+    assert!((share.parse::<f64>().unwrap() / marked - 1.0).abs() < 0.05);
+    assert!(of.starts_with("of packets)"), "{joint}");
+    assert_eq!(sender.upload.ecn, ecn);
 }
 
 /// Reno's window is twice the BDP and more, so that the queue never empties.

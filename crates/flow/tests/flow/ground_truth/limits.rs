@@ -7,7 +7,7 @@ use longhaul_flow::record::{
     Limit::{self, AckStream, Application, BottleneckBandwidth, CongestionWindow, ReceiveWindow},
     LimitPeriod,
 };
-use longhaul_flow::segment::{NO_SCALE, SCALE_CUT};
+use longhaul_flow::segment::NO_SCALE;
 use longhaul_tcpsim::congestion_control::{Ack, CongestionControl, Window, cubic::Cubic};
 use longhaul_units::{BitRate, Time};
 
@@ -215,7 +215,7 @@ fn unscaled_windows_limit_only_if_zero() {
     let truth = case("20ms", &path, 10.0).receive_window(4 << 20).run();
     let mut cut = truth.at_sender.clone();
     for syn in cut.iter_mut().filter(|s| s.window_scale != NO_SCALE) {
-        syn.window_scale = SCALE_CUT;
+        (syn.window_scale, syn.options_cut) = (NO_SCALE, true);
     }
     let mut closed = truth.at_sender[3..].to_vec();
     let half = closed.len() / 2;

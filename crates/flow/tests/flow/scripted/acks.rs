@@ -184,9 +184,9 @@ fn analyses_acks_without_data() {
         server(2 * MS, 1, 3_000),
         server(3 * MS, 1, 6_000),
     ]);
-    // All packets come from the server, which counts as the client because it is the first sender seen.
-    assert_eq!(flow.client.port, 80);
-    let direction = &flow.download;
+    // All packets come from the server, which has the lower port.
+    assert_eq!(flow.server.port, 80);
+    let direction = &flow.upload;
     assert_eq!(direction.acks.acked_bytes, 5_000);
     assert_eq!(
         (

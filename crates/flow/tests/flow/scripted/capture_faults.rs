@@ -48,6 +48,32 @@ fn round_trips_leave_out_clock_steps() {
     }
 }
 
+/// The time of a packet is wrong by 15 ms, and known to be an estimate.
+#[test]
+fn round_trips_leave_out_estimated_times() {
+    for at in [0, 1, 2, 3, 150, 151] {
+        let mut packets = upload();
+        let segment = &mut packets[at].segment;
+        segment.at_ns += 15 * MS;
+        segment.time_is_estimated = true;
+        let flow = run_one(&packets);
+        assert_eq!(flow.clock_steps_back, 0);
+        let handshake = flow.handshake;
+        let halves = [handshake.syn_to_syn_ack_ns, handshake.syn_ack_to_ack_ns];
+        let expected = match at {
+            0 => [None, Some(0)],
+            1 => [None, None],
+            2 => [Some(RTT_NS), None],
+            _ => [Some(RTT_NS), Some(0)],
+        };
+        assert_eq!(halves, expected, "{at}");
+        for rtt in [&flow.upload.rtt_by_acks, &flow.upload.rtt_by_timestamps] {
+            assert_eq!((rtt.min, rtt.max), (RTT_NS, RTT_NS), "{at}");
+            assert!(rtt.count >= 150, "{at}: {rtt:?}");
+        }
+    }
+}
+
 #[test]
 fn disorder_of_packets_is_no_clock_step() {
     let mut packets = upload();
@@ -84,4 +110,32 @@ fn verdict_says_that_capture_lacks_data() {
         !verdict.is_empty() && !verdict.contains("lacks"),
         "{verdict}"
     );
+}
+
+/// The first ACK in the capture is for data before it, and 20 segments after that were in flight. One that was lost
+/// before is sent again.
+#[test]
+fn data_in_flight_when_the_capture_begins_is_not_missing() {
+    let mut retransmitted_first = upload().split_off(90);
+    let first = retransmitted_first
+        .iter()
+        .find(|packet| packet.segment.payload == 0);
+    let acked = first.unwrap().segment.ack - 1_000;
+    let at_ns = retransmitted_first[0].segment.at_ns;
+    let begin = client(at_ns, acked, 1).data(1_000).stamps(1_090, 1_070);
+    retransmitted_first.insert(0, begin);
+    for packets in [
+        upload().split_off(90),
+        upload().split_off(91),
+        retransmitted_first,
+    ] {
+        let flow = run_one(&packets);
+        assert_eq!(flow.upload.data.acked_unseen_bytes, 0);
+        assert!(flow.upload.data.unique_bytes > 100_000);
+        assert_eq!(flow.upload.in_flight_max_bytes, 20_000);
+    }
+    let mut lacking = upload().split_off(90);
+    let is_missing = |packet: &ScriptSegment| packet.segment.seq == 1 + 150 * 1_000;
+    lacking.retain(|packet| packet.segment.payload == 0 || !is_missing(packet));
+    assert_eq!(run_one(&lacking).upload.data.acked_unseen_bytes, 1_000);
 }

@@ -76,7 +76,7 @@ fn acks_without_data_resume_after_gap() {
         let acks: Vec<_> = five_acks(0, 1_000)
             .chain(five_acks(9_000, 9_000 + gap))
             .collect();
-        let acks = run_one(&acks).download.acks;
+        let acks = run_one(&acks).upload.acks;
         assert_eq!((acks.out_of_order, acks.advancing), (0, 8), "{gap}");
         assert_eq!(acks.acked_bytes, 16_000, "{gap}");
     }

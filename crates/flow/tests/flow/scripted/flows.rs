@@ -35,7 +35,7 @@ fn each_capture_point_has_its_own_flow() {
         flows.process_segment(
             number,
             CapturePoint(number as u32 % 2),
-            &key(5),
+            &key(500),
             &segment,
             &mut results,
         );
@@ -118,11 +118,11 @@ fn evicts_least_recently_seen_flow() {
     };
     let results = run_with(
         &[
-            client(0, 1, 1).data(10).port(1),
-            client(1, 1, 1).data(10).port(2),
-            client(2, 11, 1).data(10).port(1),
-            client(3, 1, 1).data(10).port(3),
-            client(4, 21, 1).data(10).port(1),
+            client(0, 1, 1).data(10).port(101),
+            client(1, 1, 1).data(10).port(102),
+            client(2, 11, 1).data(10).port(101),
+            client(3, 1, 1).data(10).port(103),
+            client(4, 21, 1).data(10).port(101),
         ],
         [0, 0],
         &settings,
@@ -132,7 +132,7 @@ fn evicts_least_recently_seen_flow() {
         .iter()
         .map(|f| (f.client.port, f.upload.data.packets))
         .collect();
-    assert_eq!(flows, [(2, 1), (1, 3), (3, 1)]);
+    assert_eq!(flows, [(102, 1), (101, 3), (103, 1)]);
     results.check_consistency(2);
 }
 
@@ -146,11 +146,12 @@ fn evicts_flows_when_memory_grows() {
     };
     let (mut flows, mut results) = (Flows::new(settings), Results::default());
     for round in 0..40u32 {
-        for port in 0..60u16 {
-            let at_ns = (1 << round) + u64::from(port);
+        for flow in 0..60u16 {
+            let at_ns = (1 << round) + u64::from(flow);
             let segment = client(at_ns, 1 + 10 * round, 1).data(10).segment;
-            let number = u64::from(round) * 60 + u64::from(port);
-            flows.process_segment(number, CapturePoint(0), &key(port), &segment, &mut results);
+            let number = u64::from(round) * 60 + u64::from(flow);
+            let key = key(1_000 + flow);
+            flows.process_segment(number, CapturePoint(0), &key, &segment, &mut results);
             assert!(flows.memory_bytes() <= 400_000 + 50_000 + 60 * 2 * 320);
         }
         assert!(round > 3 || results.flows.is_empty(), "all fit in");
@@ -206,12 +207,12 @@ fn reuses_slots() {
         flows_max: 3,
         ..settings()
     };
-    let segments: Vec<_> = (0..1_000u16)
+    let segments: Vec<_> = (1_000..2_000u16)
         .map(|port| client(u64::from(port), 1, 1).data(10).port(port))
         .collect();
     let results = run_with(&segments, [0, 0], &settings);
     let ports: Vec<_> = results.flows.iter().map(|f| f.client.port).collect();
-    assert_eq!(ports, (0..1_000).collect::<Vec<_>>());
+    assert_eq!(ports, (1_000..2_000).collect::<Vec<_>>());
 }
 
 #[test]

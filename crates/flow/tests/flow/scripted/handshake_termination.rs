@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of handshakes and terminations.
 
-use crate::scripted::script::{MS, ScriptSegment, client, handshake, run, run_one, script, server};
+use crate::scripted::script::{
+    MS, Results, ScriptSegment, client, handshake, key, run, run_one, script, server, settings,
+};
+use longhaul_flow::Flows;
 use longhaul_flow::record::Termination;
+use longhaul_flow::segment::CapturePoint;
 use longhaul_packet::tcp::{ACK, RST};
 
 #[test]
@@ -26,10 +30,33 @@ fn records_handshake_and_syn_options() {
 }
 
 #[test]
-fn first_sender_is_client_without_syn() {
+fn lower_port_is_the_servers_without_syn() {
     let flow = run_one(&[server(0, 1, 1).data(10), client(MS, 1, 11)]);
-    assert_eq!(flow.client.port, 80);
-    assert_eq!(flow.upload.data.unique_bytes, 10);
+    assert_eq!(flow.server.port, 80);
+    assert_eq!(flow.download.data.unique_bytes, 10);
+    let flow = run_one(&[client(0, 1, 1).data(10), server(MS, 1, 11)]);
+    assert_eq!(flow.server.port, 80);
+}
+
+/// Systems give such ports to clients, and FTP servers take them for data.
+#[test]
+fn first_sender_is_client_without_syn_and_with_high_ports() {
+    let segments = [server(0, 1, 1).data(10), client(MS, 1, 11)];
+    let client_of = |ports: [u16; 2]| {
+        let (mut flows, mut results) = (Flows::new(settings()), Results::default());
+        let mut key = key(ports[0]);
+        key.high.port = ports[1];
+        for segment in segments.map(|one| one.segment) {
+            flows.process_segment(0, CapturePoint(0), &key, &segment, &mut results);
+        }
+        flows.finish(&mut results);
+        results.flows[0].client.port
+    };
+    assert_eq!(client_of([32_768, 40_000]), 40_000);
+    assert_eq!(client_of([40_000, 32_768]), 32_768);
+    assert_eq!(client_of([32_767, 40_000]), 40_000);
+    assert_eq!(client_of([40_000, 32_767]), 40_000);
+    assert_eq!(client_of([5_000, 5_000]), 5_000);
 }
 
 #[test]
