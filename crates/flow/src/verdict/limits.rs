@@ -306,10 +306,13 @@ fn replace_from(spans: Vec<Span>, from: usize, old: Limit, new: Limit) -> Vec<Sp
 
 /// Turns congestion-window spans that do not reduce the path's rate into bottleneck-bandwidth spans.
 fn absorb_into_bandwidth_spans(rtt_windows: &RttWindows<'_>, mut spans: Vec<Span>) -> Vec<Span> {
-    let rate = |span: &Span| typical_rate(rtt_windows, &span.bins);
     let full = |at: usize, beside: Option<&Span>| {
         let path = beside.filter(|span| span.kind == Limit::BottleneckBandwidth);
-        path.is_some_and(|path| rate(&spans[at]) >= FULL_RATE * rate(path))
+        let path_rate = path.and_then(|span| typical_rate(rtt_windows, &span.bins));
+        path_rate.is_some_and(|path| {
+            let own = typical_rate(rtt_windows, &spans[at].bins);
+            own.unwrap_or_else(|| mean_rate(rtt_windows, &spans[at].bins)) >= FULL_RATE * path
+        })
     };
     let window = |at: &usize| spans[*at].kind == Limit::CongestionWindow;
     let before = |at: usize| at.checked_sub(1).and_then(|at| spans.get(at));
@@ -321,25 +324,28 @@ fn absorb_into_bandwidth_spans(rtt_windows: &RttWindows<'_>, mut spans: Vec<Span
     spans
 }
 
-/// Returns the median rate of newly acknowledged data over the steps of `bins` without repair: an ACK that closes a gap
-/// also acknowledges data that arrived long before.
-fn typical_rate(rtt_windows: &RttWindows<'_>, bins: &Range<usize>) -> f64 {
+/// Returns the median rate of newly acknowledged data over the steps of `bins` without loss or repair, bytes a step;
+/// `None` without such a step. Behind a loss the ACKs stand still, and the one that closes the gap acknowledges data that
+/// arrived long before.
+fn typical_rate(rtt_windows: &RttWindows<'_>, bins: &Range<usize>) -> Option<f64> {
     let count = (bins.len() as f64 / rtt_windows.step).max(1.0) as usize;
     let edge = |step: usize| bins.start as f64 + step as f64 * rtt_windows.step;
-    let repairs = |step: usize| {
+    let is_clean = |step: usize| {
         let from = (edge(step) - rtt_windows.step).max(0.0) as usize;
         let to = (edge(step + 1).ceil() as usize).min(rtt_windows.bins().len());
-        sum_bins(&rtt_windows.bins()[from..to], |bin| bin.retransmitted_bytes) > 0
+        let mut bins = rtt_windows.bins()[from..to].iter();
+        bins.all(|bin| bin.retransmitted_bytes == 0 && bin.sacks == 0)
     };
-    let rate = |step: usize| rtt_windows.acked_in(edge(step)..edge(step + 1));
-    let mut rates: Vec<f64> = (0..count)
-        .filter(|step| !repairs(*step))
-        .map(rate)
-        .collect();
-    if rates.is_empty() {
-        rates = (0..count).map(rate).collect();
-    }
-    median(rates)
+    let steps = (0..count).filter(|step| is_clean(*step));
+    let rates = steps.map(|step| rtt_windows.acked_in(edge(step)..edge(step + 1)));
+    let rates: Vec<f64> = rates.collect();
+    (!rates.is_empty()).then(|| median(rates))
+}
+
+/// Returns the mean rate of newly acknowledged data, bytes a step.
+fn mean_rate(rtt_windows: &RttWindows<'_>, bins: &Range<usize>) -> f64 {
+    let acked = rtt_windows.acked_in(bins.start as f64..bins.end as f64);
+    acked * rtt_windows.step / bins.len() as f64
 }
 
 /// A period of one or more round trips.
