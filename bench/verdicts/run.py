@@ -3,6 +3,7 @@
 """Verdicts of longhaul tap on transfers of the kernel's TCP with a known limit, captured at three points.
 
     bench/verdicts/run.py [--only CAUSE,...] [--paths RATE:RTT_MS,...] [--corpus DIR]
+    bench/verdicts/run.py --controls CONTROL,... [--paths RATE:RTT_MS,...] [--corpus DIR]
     bench/verdicts/run.py --judge DIR
 
 Two links of `longhaul link` join a sender, a router and a receiver. Each transfer has one cause: a small window, a slow reader, a
@@ -23,7 +24,7 @@ import contextlib, ctypes, dataclasses, json, pathlib, re, shutil, signal, socke
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
-from namespaces import Program, ProgramError, hosts, netns_exec, run_command, run_in_namespaces
+from namespaces import Program, ProgramError, hosts, load_control, netns_exec, run_command, run_in_namespaces
 from results import Results, argument_parser, comma_separated, group_by, parse_args, table
 
 HOSTS = ("sender", "router", "receiver")
@@ -123,6 +124,14 @@ CAUSES = {
     "losses jitter": Cause(CONTROLS, loss="1%", jitter=0.1, seconds=7),
     "window longer path": dataclasses.replace(WINDOW, longer_at_s=4.5, seconds=6),
     "writes longer path": dataclasses.replace(WRITES, longer_at_s=4.5, seconds=6),
+}
+# What --controls runs: losses so rare that a window takes its shape between them.
+CONTROL_CAUSES = {
+    "queue": Cause(seconds=20),
+    "half queue": Cause(queue=0.5, seconds=20),
+    "short queue": Cause(queue=0.1, seconds=16),
+    "rare losses": Cause(loss="0.1%", seconds=16),
+    "queue jitter": Cause(queue=1, jitter=0.05, seconds=20),
 }
 
 
@@ -299,8 +308,8 @@ def main_limit_of(cause, record):
 
 def run(args, name, control, path, seed, directory):
     """Runs and captures one transfer. Returns what is known of it."""
-    cause, counters = CAUSES[name], directory / "link.jsonl"
-    with testbed(args, cause, path, counters, seed), contextlib.ExitStack() as captures:
+    cause, counters = (CONTROL_CAUSES if args.controls else CAUSES)[name], directory / "link.jsonl"
+    with load_control(args.longhaul, control), testbed(args, cause, path, counters, seed), contextlib.ExitStack() as captures:
         for point, (host, interface) in POINTS.items():
             command = ("tcpdump", "-Z", "root", "-i", interface, "-s", 128, "-B", 16384, "-w", directory / f"{point}.pcap", "tcp", "port", PORT)
             captures.enter_context(Program(host, *command, ready="listening on", stop=signal.SIGINT))
@@ -309,7 +318,7 @@ def run(args, name, control, path, seed, directory):
         time.sleep(1.2)
     record |= emulator_record(counters, path)
     counters.unlink()
-    found = {"cause": name, "control": control, "path": str(path)} | record
+    found = {"cause": name, "control": control, "path": str(path), "truth": main_limit_of(cause, record)} | record
     (directory / "truth.json").write_text(json.dumps(found))
     return found
 
@@ -360,13 +369,16 @@ def count_right(rows):
 
 def parse_arguments():
     parser = argument_parser(__doc__, rounds=1)
-    parser.add_argument("--only", type=comma_separated, default=list(CAUSES), metavar="CAUSE,...", help="only these causes")
+    parser.add_argument("--only", type=comma_separated, metavar="CAUSE,...", help="only these causes")
+    parser.add_argument("--controls", type=comma_separated, default=[], metavar="CONTROL,...", help="only causes that show these congestion controls")
     parser.add_argument("--paths", type=comma_separated, default=["50:40", "10:80", "200:20"], metavar="MBIT:RTT_MS,...", help="rates and round trips (50:40,10:80,200:20)")
     parser.add_argument("--corpus", type=pathlib.Path, metavar="DIR", help="keep the captures in this directory")
     parser.add_argument("--judge", type=pathlib.Path, metavar="DIR", help="judge the captures in this directory")
     args = parse_args(parser, required=("tcpdump",), paths=["50:40"])
-    if unknown := [name for name in args.only if name not in CAUSES]:
-        parser.error(f"--only {unknown[0]}: expected one of {', '.join(CAUSES)}")
+    known = CONTROL_CAUSES if args.controls else CAUSES
+    args.only = args.only or list(known)
+    if unknown := [name for name in args.only if name not in known]:
+        parser.error(f"--only {unknown[0]}: expected one of {', '.join(known)}")
     args.paths = [Path(*map(float, path.split(":"))) for path in args.paths]
     return args
 
@@ -374,7 +386,7 @@ def parse_arguments():
 def transfers(args):
     """Yields the number of each transfer, the directory of its captures, which lasts until the next one, and what runs it."""
     every = [(round_, path, name, control) for round_ in range(args.rounds) for path in args.paths for name in args.only
-             for control in CAUSES[name].controls]
+             for control in args.controls or CAUSES[name].controls]
     for number, (round_, path, name, control) in enumerate(every, 1):
         with tempfile.TemporaryDirectory() as directory:
             directory = pathlib.Path(directory)
