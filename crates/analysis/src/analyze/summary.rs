@@ -4,7 +4,7 @@
 use super::udp_line::udp_line;
 use crate::report::{Analysis, CaptureFile};
 use longhaul_command::console::escape;
-use longhaul_flow::record::{Direction, Flow, Termination};
+use longhaul_flow::record::{CongestionControl, Direction, Flow, Termination};
 use longhaul_report::count::plural;
 use longhaul_units::{BitRate, Bytes, Time};
 use std::fmt::Write as _;
@@ -148,17 +148,19 @@ fn flow_lines(analysis: &Analysis, flow: &Flow) -> String {
     text
 }
 
-/// Returns the lines of a direction: its figures, the verdict, and what would help.
+/// Returns the lines of a direction: its figures, the verdict, what would help, and its congestion control.
 fn direction_lines(flow: &Flow, direction: &Direction) -> Vec<String> {
     if direction.data.payload_bytes == 0 {
         return describe_by_acks(flow, direction).into_iter().collect();
     }
-    let sentences = [&direction.verdict, &direction.remedy];
+    let sentences = [direction.verdict.clone(), direction.remedy.clone()];
     let sentences = sentences
         .into_iter()
         .filter(|sentence| !sentence.is_empty());
+    let control = direction.congestion_control.as_ref();
     std::iter::once(format_figures(direction))
-        .chain(sentences.cloned())
+        .chain(sentences)
+        .chain(control.map(CongestionControl::sentence))
         .collect()
 }
 

@@ -4,6 +4,7 @@
 mod baseline;
 mod capture_faults;
 mod capture_position;
+mod congestion_control;
 pub mod joint_verdict;
 pub mod limits;
 mod marks;
@@ -50,6 +51,7 @@ pub fn assess_direction(direction: &mut Direction, handshake_ns: Option<u64>) {
     let series = &direction.time_series;
     direction.limits = limits::classify(series, windows, handshake_ns, capture_points);
     direction.path_rtt_ns = path_rtt_ns(direction, handshake_ns);
+    direction.congestion_control = congestion_control::name(direction, handshake_ns);
     (direction.verdict, direction.remedy) = (
         verdict_text(direction),
         remedy_text(direction, handshake_ns),
