@@ -614,6 +614,10 @@ pub struct CongestionControl {
     /// Period of the cycle of the sending rate in which BBR probes for bandwidth, least round trips. `None` for others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe_period_rtts: Option<f64>,
+    /// Times at which the window fell to four segments for about 0.2 s without a loss: BBR probes for the least round
+    /// trip.
+    #[serde(default)]
+    pub rtt_probes: u32,
     /// Round trips in which the window ignored losses of many round trips before.
     #[serde(default)]
     pub round_trips_ignoring_losses: u32,

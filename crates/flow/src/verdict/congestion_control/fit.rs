@@ -24,7 +24,7 @@ const EXPLAINED: f64 = 2.0;
 const COST_MAX: f64 = 9.0;
 const UNCERTAIN_COST_MAX: f64 = 1.0;
 /// What a part of the window adds that H-TCP may have chosen, and the part from which on it has.
-const CHOSEN_COST: f64 = 1.0;
+const CHOSEN_COST: f64 = 1.3;
 const CHOSEN_PART: f64 = 0.52;
 /// Most reductions in one long repair.
 const REPEATED_MAX: usize = 3;

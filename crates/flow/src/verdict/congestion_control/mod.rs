@@ -9,7 +9,7 @@
 //!
 //! BBR has another trait: its rate follows a cycle of eight round trips (`probe_cycle.rs`). Nebby (Mishra et al., SIGCOMM
 //! 2024) and Gordon (Mishra et al., SIGMETRICS 2019) use it, too. BBR also ignores losses for longer than any other
-//! control.
+//! control, and its window falls to four segments for 0.2 s every ten seconds.
 //!
 //! - **Reno comes first.** HighSpeed TCP is Reno up to 118 segments, Scalable TCP grows as Reno up to 100, and H-TCP is
 //!   Reno for a second after a loss. Such a window is called Reno, with the others that explain it as well
@@ -49,7 +49,7 @@ const COMMON: usize = 2;
 /// Cost by which a rare control must be nearer than a common one that is near enough. HighSpeed TCP differs from Reno in
 /// rounding up only, as far as it is Reno.
 const RARE_MARGIN: f64 = 7.0;
-const HSTCP_MARGIN: f64 = 1.5;
+const HSTCP_MARGIN: f64 = 2.5;
 /// Mean cost up to which a common control is near enough.
 const COMMON_COST_MAX: f64 = 1.5;
 /// Most mean cost of the named control, with few samples and with more.
@@ -62,11 +62,8 @@ const GROWTH_MARGIN: f64 = 1.3;
 const EXPLAINED_MIN: f64 = 2.0 / 3.0;
 /// Cost up to which other controls explain a window as well.
 const ALSO_MARGIN: f64 = 2.0;
-/// Strength of a cycle that no law outweighs, that tells BBR where no law fits, and that does so where a law clearly
-/// does not.
-const STRENGTHS: (f64, f64, f64) = (0.4, 0.17, 0.1);
-/// Samples with which a law clearly does not fit.
-const CLEAR_SAMPLES: u32 = 4;
+/// Strength of a cycle that no law outweighs, and of one that tells BBR where no law fits.
+const STRENGTHS: (f64, f64) = (0.3, 0.13);
 /// Least number of round trips that ignore losses, and their least part.
 const IGNORING_MIN: usize = 20;
 const IGNORING_PART: f64 = 0.2;
@@ -115,6 +112,8 @@ struct Assessment {
     rounds_ignoring_losses: usize,
     /// Whether those are many, and were losses.
     ignores_losses: bool,
+    /// Times at which BBR probed for the least round trip.
+    rtt_probes: u32,
     /// Shares of time of the application, and of it and the receive window.
     application: f64,
     not_governed: f64,
@@ -146,6 +145,7 @@ impl Assessment {
             cycle: cycle.filter(ProbeCycle::has_usual_spread),
             is_exact: curve.is_exact(),
             rounds_ignoring_losses: ignoring,
+            rtt_probes: curve.rtt_probes(),
             ignores_losses: are_many && spurious < SPURIOUS_SHARE * data.retransmissions as f64,
             application: share(Limit::Application),
             not_governed: share(Limit::Application) + share(Limit::ReceiveWindow),
@@ -156,7 +156,7 @@ impl Assessment {
         let law = self.nearest_law();
         let found = match () {
             () if self.is_law(law) => self.named(law),
-            () if self.is_bbr(law) => self.bbr(),
+            () if self.is_bbr() => self.bbr(),
             () => unknown(self.reason(law)),
         };
         let ratio = |epoch: &Epoch<'_>| epoch.start() / epoch.reduction.before;
@@ -209,10 +209,9 @@ impl Assessment {
         self.cycle.map_or(0.0, |cycle| cycle.strength)
     }
 
-    fn is_bbr(&self, law: &Fit) -> bool {
-        let has_cycle = self.application < GOVERNED_MAX && self.strength() > STRENGTHS.1;
-        let is_no_law = law.samples() > CLEAR_SAMPLES && law.mean_cost() > COST_MAX.1;
-        self.ignores_losses || has_cycle || is_no_law && self.strength() > STRENGTHS.2
+    fn is_bbr(&self) -> bool {
+        let has_traits = self.strength() > STRENGTHS.1 || self.rtt_probes > 0;
+        self.ignores_losses || has_traits && self.application < GOVERNED_MAX
     }
 
     fn named(&self, law: &Fit) -> CongestionControl {
@@ -228,9 +227,10 @@ impl Assessment {
     }
 
     fn bbr(&self) -> CongestionControl {
-        let cycle = self.cycle.filter(|cycle| cycle.strength > STRENGTHS.2);
+        let cycle = self.cycle.filter(|cycle| cycle.strength > STRENGTHS.1);
         CongestionControl {
             name: ControlName::Bbr,
+            rtt_probes: self.rtt_probes,
             probe_period_rtts: cycle.map(|cycle| cycle.period_rtts),
             ..CongestionControl::default()
         }

@@ -28,7 +28,7 @@ const CHANGE_MAX: f64 = 0.6;
 pub(super) struct ProbeCycle {
     /// Period, least round trips.
     pub(super) period_rtts: f64,
-    /// Autocorrelation at the period, less the greatest at lags of half of it.
+    /// Autocorrelation at the period of the rate's change over a round trip, less the greatest at lags of half of it.
     pub(super) strength: f64,
     /// Standard deviation of the rate, as a part of its mean.
     spread: f64,
@@ -50,17 +50,23 @@ pub(super) fn find(rtt_windows: &RttWindows<'_>) -> Option<ProbeCycle> {
     if (changes.len() as f64) < SAMPLES * RTTS_MIN {
         return None;
     }
-    let variance = covariance(&changes, 0);
+    let rtt = SAMPLES as usize;
+    let steps: Vec<f64> = changes
+        .iter()
+        .zip(&changes[rtt..])
+        .map(|(one, next)| one - next)
+        .collect();
+    let variance = covariance(&steps, 0);
     let best = |(from, to): (f64, f64)| {
         let lags = (from * SAMPLES) as usize..=(to * SAMPLES) as usize;
-        lags.map(|lag| (lag, covariance(&changes, lag) / variance.max(1e-9)))
+        lags.map(|lag| (lag, covariance(&steps, lag) / variance.max(1e-9)))
             .max_by(|one, other| one.1.total_cmp(&other.1))
     };
     let ((lag, peak), (_, other)) = (best(PERIODS)?, best(OTHERS)?);
     Some(ProbeCycle {
         period_rtts: lag as f64 / SAMPLES,
         strength: peak - other.max(0.0),
-        spread: variance.sqrt(),
+        spread: covariance(&changes, 0).sqrt(),
     })
 }
 
@@ -121,8 +127,8 @@ mod tests {
     #[test]
     fn steady_rate_and_other_periods_are_no_cycle() {
         assert!(!cycle(|_| 1_000).has_usual_spread());
-        let halved = cycle(|rtt| if rtt % 4 == 0 { 1_250 } else { 1_000 });
-        assert!(halved.strength < 0.1, "{halved:?}");
+        let fourth = cycle(|rtt| if rtt % 4 == 0 { 1_250 } else { 1_000 });
+        assert!(fourth.strength < 0.1, "{fourth:?}");
         let sawtooth = cycle(|rtt| 500 + 10 * (rtt as u64 % 50));
         assert!(sawtooth.strength < 0.1, "{sawtooth:?}");
     }

@@ -85,7 +85,11 @@ impl CongestionControl {
         let ignoring = Some(self.round_trips_ignoring_losses)
             .filter(|rounds| *rounds > 0)
             .map(|rounds| format!("the window ignores losses for {rounds} round trips"));
-        let clauses: Vec<String> = cycle.into_iter().chain(ignoring).collect();
+        let probes = Some(self.rtt_probes).filter(|count| *count > 0);
+        let probes = probes.map(|count| {
+            format!("the window falls to four segments and rises again {count} times")
+        });
+        let clauses: Vec<String> = cycle.into_iter().chain(ignoring).chain(probes).collect();
         clauses.join(", and ")
     }
 }

@@ -19,6 +19,13 @@ const SLOW_START_PART: f64 = 0.4;
 const LONG_REPAIR_RTTS: f64 = 3.5;
 /// Round trips after a loss after which a window ignores it.
 const IGNORING_RTTS: f64 = 8.0;
+/// Window while BBR probes for the least round trip, segments, how long it does so, s, and within how many rounds the
+/// window is there and back (`BBRMinPipeCwnd`, `BBRProbeRTTDuration`, draft-cardwell-iccrg-bbr-congestion-control-00).
+const PROBE_WINDOW_MAX: f64 = 4.6;
+const PROBE_S: (f64, f64) = (0.1, 0.6);
+const PROBE_ROUNDS: usize = 4;
+/// Factor by which the window is larger before.
+const PROBE_FACTOR: f64 = 4.0;
 /// Factor of the window above which there was no reduction, or it was undone.
 const UNDONE: f64 = 1.02;
 /// Least window whose reduction shows a part, segments.
@@ -162,6 +169,38 @@ impl WindowCurve {
                 .count();
         }
         count
+    }
+
+    /// Returns how often the window fell to four segments for about 0.2 s without a loss, and rose again at once: so BBR
+    /// probes for the least round trip.
+    pub(super) fn rtt_probes(&self) -> u32 {
+        let is_low = |round: &Round| round.window > 0.0 && round.window < PROBE_WINDOW_MAX;
+        let (mut count, mut at) = (0, 1);
+        while let Some(low) = self.rounds.iter().skip(at).position(is_low) {
+            let from = at + low;
+            let rest = &self.rounds[from..];
+            let length = rest
+                .iter()
+                .position(|round| !is_low(round))
+                .unwrap_or(rest.len());
+            count += u32::from(self.is_rtt_probe(from..from + length));
+            at = from + length;
+        }
+        count
+    }
+
+    /// Returns whether the window was large soon before and soon after the rounds `low` with a small one.
+    fn is_rtt_probe(&self, low: Range<usize>) -> bool {
+        let before = &self.rounds[low.start.saturating_sub(PROBE_ROUNDS)..low.start];
+        let after = self.rounds[low.end..].iter().take(PROBE_ROUNDS);
+        let usual = before.iter().map(|round| round.window).fold(0.0, f64::max);
+        let later = after.map(|round| round.window).fold(0.0, f64::max);
+        let is_lossy = before
+            .iter()
+            .chain(&self.rounds[low.clone()])
+            .any(Round::is_lossy);
+        let has_length = (PROBE_S.0..PROBE_S.1).contains(&(low.len() as f64 * self.round_s));
+        has_length && !is_lossy && usual > PROBE_FACTOR * PROBE_WINDOW_MAX && later > usual / 2.0
     }
 
     fn next_loss(&self, from: usize) -> Option<usize> {
