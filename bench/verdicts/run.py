@@ -88,6 +88,9 @@ class Cause:
 
 
 CONTROLS = ("cubic", "reno", "bbr")
+# The controls that tap names, and the limits with which a control shows.
+NAMES = ("reno", "cubic", "bbr", "bic", "scalable", "htcp", "hstcp", "unknown")
+GOVERNED = ("congestion_window", "bottleneck_bandwidth")
 WINDOW = Cause(receive_buffer=0.15)
 WRITES = Cause(write=0.08, pause_s=0.01)
 CAUSES = {
@@ -326,16 +329,22 @@ def run(args, name, control, path, seed, directory):
 def judge(args, directory):
     """Returns the main limit by each capture of a transfer, and by both ends."""
     files = {point: directory / f"{point}.pcap" for point in POINTS}
-    verdicts = {point: verdict(args, file) for point, file in files.items()}
-    return verdicts | {"both": verdict(args, files["sender"], files["receiver"])}
+    directions = {point: analyze(args, file) for point, file in files.items()}
+    names = {"controls": {point: (direction.get("congestion_control") or {"name": "unknown"})["name"] for point, direction in directions.items()}}
+    directions["both"] = analyze(args, files["sender"], files["receiver"])
+    return {place: verdict(direction) for place, direction in directions.items()} | names
 
 
-def verdict(args, *files):
-    """Returns the main limit of the largest flow in these captures, and its share of the time."""
+def analyze(args, *files):
+    """Returns the upload of the largest flow in these captures."""
     flows = json.loads(run_command(args.longhaul, "tap", "analyze", *files, "--json"))["flows"]
-    flow = max(flows, key=lambda flow: flow["upload"]["data"]["unique_bytes"])
+    return max(flows, key=lambda flow: flow["upload"]["data"]["unique_bytes"])["upload"]
+
+
+def verdict(direction):
+    """Returns the main limit of a direction, and its share of the time."""
     shares = {}
-    for period in flow["upload"]["limits"]:
+    for period in direction["limits"]:
         shares[period["limit"]] = shares.get(period["limit"], 0) + period["to_ns"] - period["from_ns"]
     if not shares:
         return "none", 0.0
@@ -357,6 +366,15 @@ def truth_lines(rows):
         for place in PLACES:
             said = [row[place][0] for row in own]
             yield (truth, place, len(own), *(said.count(limit) or "–" for limit in LIMITS))
+
+
+def control_lines(rows):
+    """Lines of the confusion matrix of controls, where losses or the line limited the sender."""
+    governed = [row for row in rows if row["truth"] in GOVERNED]
+    for (control, half), own in group_by(governed, "control", "half"):
+        for point in POINTS:
+            said = [row["controls"][point] for row in own]
+            yield (control, half, point, len(own), *(said.count(name) or "–" for name in NAMES))
 
 
 def is_right(row, place):
@@ -410,13 +428,14 @@ def main():
     for number, directory, known in (kept_transfers if args.judge else transfers)(args):
         with results.catch_errors(str(number)):
             row = known() | {"half": "tuned with" if number % 2 else "judged"}
-            if truth := main_limit_of(CAUSES[row["cause"]], row):
+            if truth := main_limit_of((CAUSES | CONTROL_CAUSES)[row["cause"]], row):
                 results.add(row | {"truth": truth} | judge(args, directory))
             else:
                 results.skip(f"{row['path']}: {row['cause']}, {row['control']}", "its records tell no main limit")
     by_cause = table(("cause", "transfers", *PLACES, "wrong"), cause_lines(results.rows))
     by_truth = table(("truth", "captured at", "transfers", *LIMITS), truth_lines(results.rows))
-    return results.finish([*by_cause, "", *by_truth])
+    by_control = table(("control", "half", "captured at", "transfers", *NAMES), control_lines(results.rows))
+    return results.finish([*by_cause, "", *by_truth, "", *by_control])
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@
 //! - **Reno comes first.** HighSpeed TCP is Reno up to 118 segments, Scalable TCP grows as Reno up to 100, and H-TCP is
 //!   Reno for a second after a loss. Such a window is called Reno, with the others that explain it as well
 //!   ([`CongestionControl::also`]).
+//! - **A small difference** does not name a rare control where a common one is near enough. H-TCP chooses the part that
+//!   it keeps, so it would explain much.
 //! - **The first loss** ends a slow start. Its repair may take several losses, each of which reduces the window. So the
 //!   first reduction, and that after a long repair, say little.
 //! - **Growth before losses** tells CUBIC, which leaves slow start without a loss (HyStart), and then grows by a twentieth
@@ -46,10 +48,8 @@ const LAWS: [ControlName; 6] = [
     ControlName::Hstcp,
 ];
 const COMMON: usize = 2;
-/// Cost by which a rare control must be nearer than a common one that is near enough. HighSpeed TCP differs from Reno in
-/// rounding up only, as far as it is Reno.
-const RARE_MARGIN: f64 = 7.0;
-const HSTCP_MARGIN: f64 = 2.5;
+/// Cost by which a rare control must be nearer than a common one that is near enough: in all, and for each sample.
+const RARE_MARGIN: (f64, f64) = (7.0, 0.5);
 /// Mean cost up to which a common control is near enough.
 const COMMON_COST_MAX: f64 = 1.5;
 /// Most mean cost of the named control, with few samples and with more.
@@ -60,8 +60,8 @@ const GROWTH_COST_MAX: f64 = 0.5;
 const GROWTH_MARGIN: f64 = 1.3;
 /// Part of the reductions that a control must explain.
 const EXPLAINED_MIN: f64 = 2.0 / 3.0;
-/// Cost up to which other controls explain a window as well.
-const ALSO_MARGIN: f64 = 2.0;
+/// Cost up to which other controls explain a window as well: in all, and for each sample.
+const ALSO_MARGIN: (f64, f64) = (2.0, 0.3);
 /// Strength of a cycle that no law outweighs, and of one that tells BBR where no law fits.
 const STRENGTHS: (f64, f64) = (0.3, 0.13);
 /// Least number of round trips that ignore losses, and their least part.
@@ -107,8 +107,6 @@ fn unknown(reason: ControlUnknown) -> CongestionControl {
 struct Assessment {
     fits: Vec<Fit>,
     cycle: Option<ProbeCycle>,
-    /// Whether the curve is exact to a segment: the capture point is beside the sender.
-    is_exact: bool,
     rounds_ignoring_losses: usize,
     /// Whether those are many, and were losses.
     ignores_losses: bool,
@@ -136,17 +134,15 @@ impl Assessment {
                 .map_or(0.0, |(_, share)| *share)
         };
         let ignoring = curve.rounds_ignoring_losses();
-        let are_many =
-            ignoring >= IGNORING_MIN.max((IGNORING_PART * curve.rounds.len() as f64) as usize);
         let data = &direction.data;
         let spurious = data.spurious_retransmissions as f64;
+        let are_losses = spurious < SPURIOUS_SHARE * data.retransmissions as f64;
         Self {
             fits: LAWS.iter().map(fit).collect(),
             cycle: cycle.filter(ProbeCycle::has_usual_spread),
-            is_exact: curve.is_exact(),
             rounds_ignoring_losses: ignoring,
             rtt_probes: curve.rtt_probes(),
-            ignores_losses: are_many && spurious < SPURIOUS_SHARE * data.retransmissions as f64,
+            ignores_losses: are_losses && ignores_losses(curve, ignoring),
             application: share(Limit::Application),
             not_governed: share(Limit::Application) + share(Limit::ReceiveWindow),
         }
@@ -176,10 +172,9 @@ impl Assessment {
     /// Returns the nearest law, or a common one that is hardly farther.
     fn nearest_law(&self) -> &Fit {
         let (nearest, common) = (least(&self.fits), least(&self.fits[..COMMON]));
-        let margin = match nearest.name {
-            ControlName::Hstcp if self.is_exact => HSTCP_MARGIN,
-            _ => RARE_MARGIN,
-        };
+        let margin = RARE_MARGIN
+            .0
+            .max(RARE_MARGIN.1 * f64::from(nearest.samples()));
         let is_near = common.mean_cost() < COMMON_COST_MAX && common.cost <= nearest.cost + margin;
         if is_near { common } else { nearest }
     }
@@ -216,7 +211,8 @@ impl Assessment {
 
     fn named(&self, law: &Fit) -> CongestionControl {
         let others = self.fits.iter().filter(|fit| fit.name != law.name);
-        let near = others.filter(|fit| fit.cost < law.cost + ALSO_MARGIN);
+        let margin = ALSO_MARGIN.0.max(ALSO_MARGIN.1 * f64::from(law.samples()));
+        let near = others.filter(|fit| fit.cost < law.cost + margin);
         CongestionControl {
             name: law.name,
             also: near.map(|fit| fit.name).collect(),
@@ -243,6 +239,11 @@ impl Assessment {
             _ => ControlUnknown::NoMatch,
         }
     }
+}
+
+/// Returns whether many rounds ignore losses.
+fn ignores_losses(curve: &WindowCurve, rounds: usize) -> bool {
+    rounds >= IGNORING_MIN && rounds as f64 >= IGNORING_PART * curve.rounds.len() as f64
 }
 
 fn least(fits: &[Fit]) -> &Fit {

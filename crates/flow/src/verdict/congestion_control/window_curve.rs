@@ -115,11 +115,6 @@ impl WindowCurve {
         }
     }
 
-    /// Returns whether it is exact to a segment: the data in flight beside the sender.
-    pub(super) fn is_exact(&self) -> bool {
-        !self.by_echoes
-    }
-
     /// Returns the rounds from the end of slow start to the first loss, if slow start ended before it.
     pub(super) fn growth_before_losses(&self) -> &[Round] {
         let to = self.next_loss(0).unwrap_or(self.rounds.len());
