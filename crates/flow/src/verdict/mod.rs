@@ -51,7 +51,9 @@ pub fn assess_direction(direction: &mut Direction, handshake_ns: Option<u64>) {
     let series = &direction.time_series;
     direction.limits = limits::classify(series, windows, handshake_ns, capture_points);
     direction.path_rtt_ns = path_rtt_ns(direction, handshake_ns);
-    direction.congestion_control = congestion_control::name(direction, handshake_ns);
+    let (shares, shows_sender) = (limit_shares(&direction.limits), shows_sender(direction));
+    direction.congestion_control =
+        congestion_control::name(direction, handshake_ns, &shares, shows_sender);
     (direction.verdict, direction.remedy) = (
         verdict_text(direction),
         remedy_text(direction, handshake_ns),

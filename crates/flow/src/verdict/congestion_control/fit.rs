@@ -23,7 +23,7 @@ const EXPLAINED: f64 = 2.0;
 /// Most that one sample adds, and most that an uncertain one adds.
 const COST_MAX: f64 = 9.0;
 const UNCERTAIN_COST_MAX: f64 = 1.0;
-/// What a part of the window adds that H-TCP may have chosen, and the part from which on it has.
+/// Cost of a part of the window that H-TCP has chosen, and the least such part.
 const CHOSEN_COST: f64 = 1.3;
 const CHOSEN_PART: f64 = 0.52;
 /// Most reductions in one long repair.
@@ -35,7 +35,7 @@ pub(super) struct Fit {
     pub(super) name: ControlName,
     /// Certain reductions.
     pub(super) reductions: u32,
-    /// Those after which the window is what the control keeps.
+    /// Reductions after which the window is what the control keeps.
     pub(super) explained: u32,
     /// Times of growth.
     pub(super) growths: u32,

@@ -44,7 +44,7 @@ const WINDOWS_MAX: f64 = 64.0;
 /// Bounds of the part of the window that H-TCP keeps (Leith and Shorten, 2004).
 const HTCP_BETA: (f64, f64) = (0.5, 0.8);
 
-/// What a control remembers from one epoch to the next.
+/// Memory of a control from one epoch to the next.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Memory {
     /// Target of the growth of CUBIC and BIC; 0 for none.

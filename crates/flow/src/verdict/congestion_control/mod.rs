@@ -29,7 +29,7 @@ mod sentence;
 mod window_curve;
 
 use crate::record::{
-    CaptureLocation, CongestionControl, ControlName, ControlUnknown, Direction, Limit,
+    CaptureLocation, CongestionControl, ControlName, ControlUnknown, Data, Direction, Limit,
 };
 use crate::time_series::{change_points::median, rtt_windows::RttWindows};
 use fit::{Fit, GROWTH_ROUNDS_MIN};
@@ -72,10 +72,15 @@ const SPURIOUS_SHARE: f64 = 0.33;
 /// Share of time above which the application or the receive window governed.
 const GOVERNED_MAX: f64 = 0.5;
 
-/// Returns the control of a direction whose limits are known; `None` where those are not assessed, and for fewer than 20
-/// round trips.
-pub(super) fn name(direction: &Direction, handshake_ns: Option<u64>) -> Option<CongestionControl> {
-    if direction.limits.is_empty() {
+/// Returns the control of a direction that each limit limited for a share of the time; `None` where no limit is known, and
+/// for fewer than 20 round trips. `shows_sender` tells whether timestamps show what the sender knew.
+pub(super) fn name(
+    direction: &Direction,
+    handshake_ns: Option<u64>,
+    shares: &[(Limit, f64)],
+    shows_sender: bool,
+) -> Option<CongestionControl> {
+    if shares.is_empty() {
         return None;
     }
     let rtt_windows = RttWindows::of(&direction.time_series, handshake_ns)?;
@@ -84,7 +89,7 @@ pub(super) fn name(direction: &Direction, handshake_ns: Option<u64>) -> Option<C
         location,
         CaptureLocation::Middle | CaptureLocation::NearReceiver
     );
-    if by_echoes && !super::shows_sender(direction) {
+    if by_echoes && !shows_sender {
         return Some(unknown(ControlUnknown::WindowNotSeen));
     }
     let curve = WindowCurve::of(&rtt_windows, direction.data.segment_max_bytes, by_echoes);
@@ -92,7 +97,8 @@ pub(super) fn name(direction: &Direction, handshake_ns: Option<u64>) -> Option<C
         return None;
     }
     let epochs = curve.epochs();
-    let assessment = Assessment::of(direction, &curve, &epochs, probe_cycle::find(&rtt_windows));
+    let cycle = probe_cycle::find(&rtt_windows);
+    let assessment = Assessment::of(&direction.data, shares, &curve, &epochs, cycle);
     Some(assessment.conclude(&epochs))
 }
 
@@ -119,14 +125,14 @@ struct Assessment {
 
 impl Assessment {
     fn of(
-        direction: &Direction,
+        data: &Data,
+        shares: &[(Limit, f64)],
         curve: &WindowCurve,
         epochs: &[Epoch<'_>],
         cycle: Option<ProbeCycle>,
     ) -> Self {
         let first = curve.growth_before_losses();
         let fit = |name: &ControlName| Fit::of(*name, first, epochs, curve.rtt_min_s);
-        let shares = super::limit_shares(&direction.limits);
         let share = |of: Limit| {
             shares
                 .iter()
@@ -134,7 +140,6 @@ impl Assessment {
                 .map_or(0.0, |(_, share)| *share)
         };
         let ignoring = curve.rounds_ignoring_losses();
-        let data = &direction.data;
         let spurious = data.spurious_retransmissions as f64;
         let are_losses = spurious < SPURIOUS_SHARE * data.retransmissions as f64;
         Self {

@@ -87,7 +87,11 @@ impl CongestionControl {
             .map(|rounds| format!("the window ignores losses for {rounds} round trips"));
         let probes = Some(self.rtt_probes).filter(|count| *count > 0);
         let probes = probes.map(|count| {
-            format!("the window falls to four segments and rises again {count} times")
+            let times = match count {
+                1 => "once".to_owned(),
+                count => format!("{count} times"),
+            };
+            format!("the window falls to four segments and rises again, {times}")
         });
         let clauses: Vec<String> = cycle.into_iter().chain(ignoring).chain(probes).collect();
         clauses.join(", and ")
