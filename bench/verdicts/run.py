@@ -3,6 +3,7 @@
 """Verdicts of longhaul tap on transfers of the kernel's TCP with a known limit, captured at three points.
 
     bench/verdicts/run.py [--only CAUSE,...] [--paths RATE:RTT_MS,...] [--corpus DIR]
+    bench/verdicts/run.py --controls CONTROL,... [--paths RATE:RTT_MS,...] [--corpus DIR]
     bench/verdicts/run.py --judge DIR
 
 Two links of `longhaul link` join a sender, a router and a receiver. Each transfer has one cause: a small window, a slow reader, a
@@ -23,7 +24,7 @@ import contextlib, ctypes, dataclasses, json, pathlib, re, shutil, signal, socke
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
-from namespaces import Program, ProgramError, hosts, netns_exec, run_command, run_in_namespaces
+from namespaces import Program, ProgramError, hosts, load_control, netns_exec, run_command, run_in_namespaces
 from results import Results, argument_parser, comma_separated, group_by, parse_args, table
 
 HOSTS = ("sender", "router", "receiver")
@@ -93,6 +94,9 @@ class Cause:
 
 
 CONTROLS = ("cubic", "reno", "bbr")
+# The controls that tap names, and the limits with which a control shows.
+NAMES = ("reno", "cubic", "bbr", "bic", "scalable", "htcp", "hstcp", "unknown")
+GOVERNED = ("congestion_window", "bottleneck_bandwidth")
 WINDOW = Cause(receive_buffer=0.15)
 WRITES = Cause(write=0.08, pause_s=0.01)
 PLAIN = {
@@ -135,6 +139,14 @@ CAUSES = {
     "marks": Cause(CONTROLS, marked=0.01, seconds=7),
     "rare marks": Cause(CONTROLS, marked=0.001, seconds=7),
     **{f"{name} without timestamps": dataclasses.replace(cause, timestamps=False) for name, cause in PLAIN.items()},
+}
+# What --controls runs: losses so rare that a window takes its shape between them.
+CONTROL_CAUSES = {
+    "queue": Cause(seconds=20),
+    "half queue": Cause(queue=0.5, seconds=20),
+    "short queue": Cause(queue=0.1, seconds=16),
+    "rare losses": Cause(loss="0.1%", seconds=16),
+    "queue jitter": Cause(queue=1, jitter=0.05, seconds=20),
 }
 
 
@@ -314,8 +326,8 @@ def main_limit_of(cause, record):
 
 def run(args, name, control, path, seed, directory):
     """Runs and captures one transfer. Returns what is known of it."""
-    cause, counters = CAUSES[name], directory / "link.jsonl"
-    with testbed(args, cause, path, counters, seed), contextlib.ExitStack() as captures:
+    cause, counters = (CONTROL_CAUSES if args.controls else CAUSES)[name], directory / "link.jsonl"
+    with load_control(args.longhaul, control), testbed(args, cause, path, counters, seed), contextlib.ExitStack() as captures:
         for point, (host, interface) in POINTS.items():
             command = ("tcpdump", "-Z", "root", "-i", interface, "-s", 128, "-B", 16384, "-w", directory / f"{point}.pcap", "tcp", "port", PORT)
             captures.enter_context(Program(host, *command, ready="listening on", stop=signal.SIGINT))
@@ -324,7 +336,7 @@ def run(args, name, control, path, seed, directory):
         time.sleep(1.2)
     record |= emulator_record(counters, path)
     counters.unlink()
-    found = {"cause": name, "control": control, "path": str(path)} | record
+    found = {"cause": name, "control": control, "path": str(path), "truth": main_limit_of(cause, record)} | record
     (directory / "truth.json").write_text(json.dumps(found))
     return found
 
@@ -332,16 +344,22 @@ def run(args, name, control, path, seed, directory):
 def judge(args, directory):
     """Returns the main limit by each capture of a transfer, and by both ends."""
     files = {point: directory / f"{point}.pcap" for point in POINTS}
-    verdicts = {point: verdict(args, file) for point, file in files.items()}
-    return verdicts | {"both": verdict(args, files["sender"], files["receiver"])}
+    directions = {point: analyze(args, file) for point, file in files.items()}
+    names = {"controls": {point: (direction.get("congestion_control") or {"name": "unknown"})["name"] for point, direction in directions.items()}}
+    directions["both"] = analyze(args, files["sender"], files["receiver"])
+    return {place: verdict(direction) for place, direction in directions.items()} | names
 
 
-def verdict(args, *files):
-    """Returns the main limit of the largest flow in these captures, and its share of the time."""
+def analyze(args, *files):
+    """Returns the upload of the largest flow in these captures."""
     flows = json.loads(run_command(args.longhaul, "tap", "analyze", *files, "--json"))["flows"]
-    flow = max(flows, key=lambda flow: flow["upload"]["data"]["unique_bytes"])
+    return max(flows, key=lambda flow: flow["upload"]["data"]["unique_bytes"])["upload"]
+
+
+def verdict(direction):
+    """Returns the main limit of a direction, and its share of the time."""
     shares = {}
-    for period in flow["upload"]["limits"]:
+    for period in direction["limits"]:
         shares[period["limit"]] = shares.get(period["limit"], 0) + period["to_ns"] - period["from_ns"]
     if not shares:
         return "none", 0.0
@@ -365,6 +383,15 @@ def truth_lines(rows):
             yield (truth, place, len(own), *(said.count(limit) or "–" for limit in LIMITS))
 
 
+def control_lines(rows):
+    """Lines of the confusion matrix of controls, where losses or the line limited the sender."""
+    governed = [row for row in rows if row["truth"] in GOVERNED]
+    for (control, half), own in group_by(governed, "control", "half"):
+        for point in POINTS:
+            said = [row["controls"][point] for row in own]
+            yield (control, half, point, len(own), *(said.count(name) or "–" for name in NAMES))
+
+
 def is_right(row, place):
     return row[place][0] == row["truth"]
 
@@ -375,13 +402,16 @@ def count_right(rows):
 
 def parse_arguments():
     parser = argument_parser(__doc__, rounds=1)
-    parser.add_argument("--only", type=comma_separated, default=list(CAUSES), metavar="CAUSE,...", help="only these causes")
+    parser.add_argument("--only", type=comma_separated, metavar="CAUSE,...", help="only these causes")
+    parser.add_argument("--controls", type=comma_separated, default=[], metavar="CONTROL,...", help="only causes that show these congestion controls")
     parser.add_argument("--paths", type=comma_separated, default=["50:40", "10:80", "200:20"], metavar="MBIT:RTT_MS,...", help="rates and round trips (50:40,10:80,200:20)")
     parser.add_argument("--corpus", type=pathlib.Path, metavar="DIR", help="keep the captures in this directory")
     parser.add_argument("--judge", type=pathlib.Path, metavar="DIR", help="judge the captures in this directory")
     args = parse_args(parser, required=("tcpdump",), paths=["50:40"])
-    if unknown := [name for name in args.only if name not in CAUSES]:
-        parser.error(f"--only {unknown[0]}: expected one of {', '.join(CAUSES)}")
+    known = CONTROL_CAUSES if args.controls else CAUSES
+    args.only = args.only or list(known)
+    if unknown := [name for name in args.only if name not in known]:
+        parser.error(f"--only {unknown[0]}: expected one of {', '.join(known)}")
     args.paths = [Path(*map(float, path.split(":"))) for path in args.paths]
     return args
 
@@ -389,7 +419,7 @@ def parse_arguments():
 def transfers(args):
     """Yields the number of each transfer, the directory of its captures, which lasts until the next one, and what runs it."""
     every = [(round_, path, name, control) for round_ in range(args.rounds) for path in args.paths for name in args.only
-             for control in CAUSES[name].controls]
+             for control in args.controls or CAUSES[name].controls]
     for number, (round_, path, name, control) in enumerate(every, 1):
         with tempfile.TemporaryDirectory() as directory:
             directory = pathlib.Path(directory)
@@ -413,13 +443,14 @@ def main():
     for number, directory, known in (kept_transfers if args.judge else transfers)(args):
         with results.catch_errors(str(number)):
             row = known() | {"half": "tuned with" if number % 2 else "judged"}
-            if truth := main_limit_of(CAUSES[row["cause"]], row):
+            if truth := main_limit_of((CAUSES | CONTROL_CAUSES)[row["cause"]], row):
                 results.add(row | {"truth": truth} | judge(args, directory))
             else:
                 results.skip(f"{row['path']}: {row['cause']}, {row['control']}", "its records tell no main limit")
     by_cause = table(("cause", "transfers", *PLACES, "wrong"), cause_lines(results.rows))
     by_truth = table(("truth", "captured at", "transfers", *LIMITS), truth_lines(results.rows))
-    return results.finish([*by_cause, "", *by_truth])
+    by_control = table(("control", "half", "captured at", "transfers", *NAMES), control_lines(results.rows))
+    return results.finish([*by_cause, "", *by_truth, "", *by_control])
 
 
 if __name__ == "__main__":

@@ -171,6 +171,9 @@ pub struct Direction {
     pub phases: Vec<Phase>,
     /// Periods and what limited each, in order of time.
     pub limits: Vec<LimitPeriod>,
+    /// Congestion control of the sender, by the curve of its window; `None` for fewer than 20 round trips.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion_control: Option<CongestionControl>,
     /// Verdict: the limits in a sentence.
     pub verdict: String,
     /// Remedy: what would make it faster, and by how much. Empty if the main limit is not known from this capture point.
@@ -586,6 +589,84 @@ pub enum Limit {
     BottleneckBandwidth,
     /// The ACK stream: ACKs were late, merged or too rare for the sender to continue.
     AckStream,
+}
+
+/// Congestion control of a sender by the curve of its window, with the evidence. The rules and their sources are in
+/// `verdict/congestion_control`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CongestionControl {
+    /// Name of the control.
+    pub name: ControlName,
+    /// Other controls that explain the window as well: HighSpeed TCP is Reno up to 118 segments, and H-TCP for a second
+    /// after a loss.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<ControlName>,
+    /// Reason why the name is unknown; `None` if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown_because: Option<ControlUnknown>,
+    /// Reductions of the window by losses that were assessed.
+    #[serde(default)]
+    pub reductions: u32,
+    /// Reductions that left the part of the window that the named control keeps; 0 for BBR, which keeps none.
+    #[serde(default)]
+    pub explained_reductions: u32,
+    /// Window after a reduction, as a part of that before it: the median. `None` without assessed reductions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backoff: Option<f64>,
+    /// Growth of the window between reductions, segments a round trip: the median. `None` without growth.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub growth_segments: Option<f64>,
+    /// Distance of the window from that of the named control, in standard errors: the root of the mean square. `None` for
+    /// BBR, and for an unknown control.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deviation: Option<f64>,
+    /// Period of the cycle of the sending rate in which BBR probes for bandwidth, least round trips. `None` for others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe_period_rtts: Option<f64>,
+    /// Times at which the window fell to four segments for about 0.2 s without a loss: BBR probes for the least round
+    /// trip.
+    #[serde(default)]
+    pub rtt_probes: u32,
+    /// Round trips in which the window ignored losses of many round trips before.
+    #[serde(default)]
+    pub round_trips_ignoring_losses: u32,
+}
+
+/// Congestion controls that a window shows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ControlName {
+    /// Reno (RFC 5681), or a control that behaves as Reno with such windows.
+    Reno,
+    /// CUBIC (RFC 9438).
+    Cubic,
+    /// BIC (Xu, Harfoush, Rhee, INFOCOM 2004).
+    Bic,
+    /// Scalable TCP (Kelly, 2003).
+    Scalable,
+    /// H-TCP (Leith and Shorten, 2004).
+    Htcp,
+    /// HighSpeed TCP (RFC 3649).
+    Hstcp,
+    /// BBR, version 1 (Cardwell et al., ACM Queue 14(5), 2016).
+    Bbr,
+    /// Not known.
+    #[default]
+    Unknown,
+}
+
+/// Reasons why the name of a congestion control is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ControlUnknown {
+    /// The capture point is not beside the sender, and there are no timestamps that show the sender's window.
+    WindowNotSeen,
+    /// The application or the receive window limited the sender, and not its congestion control.
+    NotGoverned,
+    /// Too few losses or too little growth.
+    FewReductions,
+    /// No control of [`ControlName`] explains the window.
+    NoMatch,
 }
 
 /// Comparison of one connection seen at two capture points, packet by packet.

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::report::{Analysis, CaptureFile};
 use longhaul_command::console::escape;
-use longhaul_flow::record::{Direction, Flow, Termination};
+use longhaul_flow::record::{CongestionControl, Direction, Flow, Termination};
 use longhaul_report::count::plural;
 use longhaul_units::{BitRate, Bytes, Time};
 use std::fmt::Write as _;
@@ -178,17 +178,19 @@ fn format_ends(analysis: &Analysis, connection: Connection<'_>) -> String {
     text
 }
 
-/// Returns the lines of a direction: its figures, the verdict, and what would help.
+/// Returns the lines of a direction: its figures, the verdict, what would help, and its congestion control.
 fn direction_lines(flow: &Flow, direction: &Direction) -> Vec<String> {
     if direction.data.payload_bytes == 0 {
         return describe_by_acks(flow, direction).into_iter().collect();
     }
-    let sentences = [&direction.verdict, &direction.remedy];
+    let sentences = [direction.verdict.clone(), direction.remedy.clone()];
     let sentences = sentences
         .into_iter()
         .filter(|sentence| !sentence.is_empty());
+    let control = direction.congestion_control.as_ref();
     std::iter::once(format_figures(direction))
-        .chain(sentences.cloned())
+        .chain(sentences)
+        .chain(control.map(CongestionControl::sentence))
         .collect()
 }
 

@@ -11,9 +11,9 @@ use longhaul_flow::{
     ecn::{counts::EcnCounts, negotiation::EcnNegotiation},
     record::{
         AckClocking, AckDiffClass, AckSpacing, Acks, CaptureLocation, CapturePosition, Clocks,
-        Data, DelayBin, DelaySeries, Direction, Distribution, Flow, Handshake, Limit, LimitPeriod,
-        MissingPackets, OneWayMetrics, PacketEvent, PacketEventKind, PacketWindow, Phase,
-        PhaseKind, SynOptions, Termination, TwoPointComparison, WindowTrigger,
+        CongestionControl, ControlName, Data, DelayBin, DelaySeries, Direction, Distribution, Flow,
+        Handshake, Limit, LimitPeriod, MissingPackets, OneWayMetrics, PacketEvent, PacketEventKind,
+        PacketWindow, Phase, PhaseKind, SynOptions, Termination, TwoPointComparison, WindowTrigger,
     },
     segment::{CapturePoint, Endpoint},
     time_series::TimeSeries,
@@ -318,6 +318,15 @@ fn upload(time_series: TimeSeries) -> Direction {
         verdict: "The congestion window limited it for 24 of 30 s, then the bottleneck bandwidth."
             .to_owned(),
         remedy: "Only a faster path or less data would help.".to_owned(),
+        congestion_control: Some(CongestionControl {
+            name: ControlName::Cubic,
+            reductions: 2,
+            explained_reductions: 2,
+            backoff: Some(0.7),
+            growth_segments: Some(12.0),
+            deviation: Some(0.4),
+            ..CongestionControl::default()
+        }),
         time_series,
     }
 }

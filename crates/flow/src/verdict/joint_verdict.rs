@@ -77,6 +77,7 @@ impl SenderCapture {
             .collect();
         far.verdict.clone_from(&near.verdict);
         far.remedy.clone_from(&near.remedy);
+        far.congestion_control.clone_from(&near.congestion_control);
     }
 
     fn to_other_clock(&self, period: LimitPeriod) -> LimitPeriod {

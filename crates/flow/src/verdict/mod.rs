@@ -4,6 +4,7 @@
 mod baseline;
 mod capture_faults;
 mod capture_position;
+mod congestion_control;
 mod in_flight;
 pub mod joint_verdict;
 pub mod limits;
@@ -52,6 +53,9 @@ pub fn assess_direction(direction: &mut Direction, handshake_ns: Option<u64>) {
     let whole_ns = handshake_ns.or(direction.tap_position.round_trip_ns());
     direction.limits = limits::classify(series, windows, whole_ns, capture_points);
     direction.path_rtt_ns = path_rtt_ns(direction, handshake_ns);
+    let (shares, shows_sender) = (limit_shares(&direction.limits), shows_sender(direction));
+    direction.congestion_control =
+        congestion_control::name(direction, handshake_ns, &shares, shows_sender);
     (direction.verdict, direction.remedy) = (
         verdict_text(direction),
         remedy_text(direction, handshake_ns),

@@ -96,6 +96,9 @@ pub(super) fn section(view: DirectionView<'_>, number: usize) -> Markup {
         section.direction id=(view.id()) data-name=(view.name()) {
             h2 { (view.name()) }
             p { (payload) " in " (duration) ": " strong { (rate) } ". " (direction.verdict) " " (direction.remedy) }
+            @if let Some(control) = &direction.congestion_control {
+                p { (control.sentence()) }
+            }
             p.view { output.in-view {} }
             (timeline::timelines(direction, view.axis()))
             div.charts {

@@ -4,6 +4,7 @@
 
 mod ack_clocking;
 mod any_input;
+mod controls;
 mod counts;
 mod ecn;
 mod limits;
