@@ -119,10 +119,10 @@ fn known_bins(rtt_windows: &RttWindows<'_>, windows: Windows) -> impl Iterator<I
         let known = (end - to_sender).max(0.0);
         let bytes = match bin.data_bytes {
             0 => 0,
-            _ => bin.in_flight_max + rtt_windows.acked_in(known..end) as u64,
+            _ => (bin.in_flight_max).saturating_add(rtt_windows.acked_in(known..end) as u64),
         };
-        let window = known_windows[known as usize].filter(|_| windows == Windows::Scaled);
-        let room = ROOM_SEGMENTS * segment_bytes(bin);
+        let window = known_windows[at.min(known as usize)].filter(|_| windows == Windows::Scaled);
+        let room = ROOM_SEGMENTS.saturating_mul(segment_bytes(bin));
         let window = window
             .filter(|_| bytes > 0)
             .map(|window| window.saturating_sub(room));

@@ -27,6 +27,8 @@ const SPREAD_MIN: f64 = 0.1;
 /// is one above the second, which jitter does not explain.
 const QUEUES: (f64, f64) = (1.1, 1.25);
 
+/// Part of the fastest rate that half of the periods of a full path have.
+const KEPT_RATE: f64 = 0.8;
 /// Part of the usual rate that is still steady, and the share of the periods that must have it.
 const STEADY_RATE: f64 = 0.9;
 const STEADY_SHARE: f64 = 0.8;
@@ -78,11 +80,12 @@ pub(super) fn saturation(rtt_windows: &RttWindows<'_>, bins: &Range<usize>) -> S
     }
     let lossy = periods.iter().filter(|period| period.is_lossy).count();
     let has_queue = |factor| has_queue(&periods, width / rtt_windows.tap_rtt, factor);
+    let may_be_full = has_queue(QUEUES.0) && keeps_rate(&periods);
     match slope(&periods) {
         // Losses go on, and nothing changes.
-        None if 2 * lossy > periods.len() && has_queue(QUEUES.0) => Saturation::Full,
+        None if 2 * lossy > periods.len() && may_be_full => Saturation::Full,
         // Without losses, delayed ACKs may make the difference.
-        Some(slope) if lossy > 0 && slope < SLOPES.0 && has_queue(QUEUES.0) => Saturation::Full,
+        Some(slope) if lossy > 0 && slope < SLOPES.0 && may_be_full => Saturation::Full,
         Some(slope) if slope > SLOPES.1 && !has_queue(QUEUES.1) => Saturation::Open,
         _ => Saturation::Unknown,
     }
@@ -133,6 +136,14 @@ impl Period {
             is_lossy: bins.iter().any(|bin| bin.retransmissions > 0),
         }
     }
+}
+
+/// Returns whether the rate of half of the periods is near that of the fastest tenth. A slow start that overshoots has
+/// much in flight at a high rate, and would hide that the window followed the rate ever after.
+fn keeps_rate(periods: &[Period]) -> bool {
+    let mut rates: Vec<f64> = periods.iter().map(|period| period.sent).collect();
+    rates.sort_by(f64::total_cmp);
+    rates[rates.len() / 2] >= KEPT_RATE * rates[rates.len() * 9 / 10]
 }
 
 /// Returns the slope of the logarithm of the rate over that of the data in flight, by least squares; `None` if the data
