@@ -32,7 +32,7 @@ features: ## Test without optional features and with each alone; check the size 
 	@scripts/setup --dev
 	@scripts/features
 
-corpus: ## Some 700 captures of transfers with a known main limit, and the verdicts of tap about them: an hour, needs root
+corpus: ## Some 800 captures of transfers with a known main limit, and the verdicts of tap about them: an hour, needs root
 	bench/verdicts/run.py --corpus out/corpus
 
 bench: ## All benchmarks, or ONLY="relay udt": emulator speed, real traffic over emulated links, comparison with other programs

@@ -61,7 +61,7 @@ pub use acks::path_delay;
 pub use flows::Flows;
 pub use settings::Settings;
 pub use time_series::bin;
-pub use verdict::{joint_verdict, limits, phases};
+pub use verdict::{advertised_window, joint_verdict, limits, phases};
 
 /// Receiver of results. Each result is delivered as soon as it is final.
 pub trait Sink {

@@ -338,9 +338,9 @@ fn draw_flow(frame: &mut Frame<'_>, row: &DisplayRow<'_>, area: Rect) {
 
 fn figures(row: &DisplayRow<'_>) -> Vec<Line<'static>> {
     let now = &row.now;
-    let window = now
-        .window_min
-        .map_or("–".to_owned(), |window| Bytes::new(window.into()).to_string());
+    let window = now.window_min.map_or("–".to_owned(), |window| {
+        Bytes::new(window.into()).to_string()
+    });
     let min_rtt = match now.rtt_samples {
         0 => "–".to_owned(),
         _ => Time::from_nanos(now.rtt_min_ns).to_string(),

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Verdicts on captures of real traffic with a known main limit. `tests/captures/verdicts` has a file for each; its name
-//! begins with the limit. `bench/verdicts/run.py` made them, and judges hundreds more.
+//! Verdicts on captures of real traffic with a known main limit and congestion control. `tests/captures/verdicts` has a file
+//! for each; its name is LIMIT.CAUSE-CONTROL.CAPTURE-POINT. `bench/verdicts/run.py` made them, and judges hundreds more.
 
 use longhaul_analysis::capture_with_bins;
-use longhaul_flow::{record::Limit, verdict::limit_shares};
+use longhaul_flow::{
+    record::{ControlName, Direction, Limit},
+    verdict::limit_shares,
+};
 use std::path::Path;
 
 fn limit_of(name: &str) -> Limit {
@@ -17,26 +20,50 @@ fn limit_of(name: &str) -> Limit {
     }
 }
 
-#[test]
-fn main_limit_of_recorded_transfers_is_right() {
+/// Returns the name and the analysed data of each recorded transfer.
+fn recorded_transfers() -> Vec<(String, Direction)> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captures/verdicts");
     let mut files: Vec<_> = std::fs::read_dir(directory)
         .unwrap()
         .map(|file| file.unwrap().path())
         .collect();
     files.sort();
-    assert!(files.len() >= 12, "{files:?}");
+    assert!(files.len() >= 17, "{files:?}");
+    let analyse = |file: &std::path::PathBuf| {
+        let name = file.file_name().unwrap().to_str().unwrap().to_owned();
+        let mut report = capture_with_bins(file, 0).unwrap();
+        (name, report.analysis.flows.swap_remove(0).upload)
+    };
+    files.iter().map(analyse).collect()
+}
+
+#[test]
+fn main_limit_of_recorded_transfers_is_right() {
     let mut wrong = Vec::new();
-    for file in &files {
-        let name = file.file_name().unwrap().to_str().unwrap();
-        let report = capture_with_bins(file, 0).unwrap();
-        let upload = &report.analysis.flows[0].upload;
+    for (name, upload) in recorded_transfers() {
         let main = limit_shares(&upload.limits)
             .first()
             .map(|(limit, _)| *limit);
-        if main != Some(limit_of(name)) {
+        if main != Some(limit_of(&name)) {
             wrong.push(format!("{name}: {}", upload.verdict));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn congestion_control_of_recorded_transfers_is_right_or_unknown() {
+    let (mut known, mut wrong) = (0, Vec::new());
+    for (name, upload) in recorded_transfers() {
+        let found = upload.congestion_control.unwrap_or_default();
+        if found.name != ControlName::Unknown {
+            known += 1;
+            let own = format!("-{}.", found.name.as_str());
+            if !name.contains(&own) {
+                wrong.push(format!("{name}: {}", found.sentence()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(known >= 5, "{known} known");
 }

@@ -179,6 +179,11 @@ impl Bin {
     }
 }
 
+/// Returns a sum over bins, which saturates.
+pub(crate) fn sum_bins(bins: &[Bin], of: impl Fn(&Bin) -> u64) -> u64 {
+    bins.iter().map(of).fold(0, u64::saturating_add)
+}
+
 fn add_saturating(sum: &mut u32, more: u32) {
     *sum = sum.saturating_add(more);
 }

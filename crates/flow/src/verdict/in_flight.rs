@@ -5,7 +5,7 @@
 //! (`time_series/sender_view.rs`). Without timestamps, a packet's sender knew the ACKs that had passed the capture point
 //! one least round trip to the sender before. A queue lets it know fewer, so the data in flight is at least as much.
 
-use super::limits::{Windows, least_windows};
+use super::advertised_window::{Windows, least_windows};
 use crate::time_series::{bin::Bin, rtt_windows::RttWindows};
 
 /// Segments that a full window may have room for: a delayed ACK, and less than a segment.

@@ -5,7 +5,8 @@
 //! and one near the receiver, the one-way delays between them show queues, and no delayed ACK is mistaken for a queue.
 //! The other capture gets the same limits and the same sentence.
 
-use super::limits::{self, CapturePoints, PathDelays, Windows};
+use super::advertised_window::Windows;
+use super::limits::{self, CapturePoints, PathDelays};
 use crate::record::{CaptureLocation, Direction, Flow, LimitPeriod, TwoPointComparison};
 
 /// Assesses both directions of a connection, seen as `left` and as `right`. `pair` is their comparison. Limits use the

@@ -47,14 +47,15 @@
 //! round trip, in which the sender still waits for an ACK. Without timestamps the least round trip to the sender takes
 //! their place (`in_flight.rs`), and a path is full where data arrives evenly at one rate (`saturation.rs`).
 
+use super::advertised_window::{Windows, closed_bins, unread_bins};
 use super::in_flight::{InFlight, Source};
 pub use super::queues::{CapturePoints, PathDelays};
 use super::queues::{Evidence, Queues};
 use super::saturation::{Saturation, arrives_evenly, saturation, slow_start_end};
-use crate::record::{Acks, Limit, LimitPeriod};
+use crate::record::{Limit, LimitPeriod};
 use crate::time_series::{
     TimeSeries,
-    bin::Bin,
+    bin::{Bin, sum_bins},
     change_points::median,
     rtt_windows::RttWindows,
     spans::{self, absorb_short, merge_adjacent, overlay},
@@ -74,35 +75,10 @@ const NEAR_PART: f64 = 0.1;
 const GROWTH_STEPS: usize = 4;
 /// Least timeout of Linux (`TCP_RTO_MIN`).
 const TIME_OUT_NS: f64 = 200e6;
-/// Divisor for the part of the largest window that is unread data if a receiver is slow. Linux lowers a window by less
-/// than that when packets use its memory badly.
-const UNREAD_DIVISOR: u64 = 4;
-/// Round trips over which the bytes delivered in one are averaged: ACKs come in groups.
-const DELIVERY_RTTS: f64 = 4.0;
 /// Least number of segments for an assessment.
 const SEGMENTS_MIN: u64 = 10;
 
 type Span = spans::Span<Limit>;
-
-/// Interpretation of the windows of a time series.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Windows {
-    /// Windows are bytes.
-    Scaled,
-    /// The capture lacks the scale: window sizes mean nothing, unless they are 0.
-    Unknown,
-}
-
-impl Windows {
-    /// Returns how to interpret the windows that `acks` advertise.
-    #[must_use]
-    pub fn of(acks: &Acks) -> Self {
-        match acks.window_scale {
-            Some(_) => Self::Scaled,
-            None => Self::Unknown,
-        }
-    }
-}
 
 /// Returns the limiting factors of `series` from its first data to its last, in order and without gaps; empty for fewer
 /// than ten segments, and at most some hundreds. `handshake_ns` is the round trip of the handshake, if it was seen.
@@ -533,67 +509,6 @@ fn shorten_runs(flags: &mut [bool], count: usize) {
     }
 }
 
-/// Returns whether the receiver held unread data for more than half of the time of `series`.
-pub(super) fn holds_unread_data(series: &TimeSeries) -> bool {
-    RttWindows::of(series, None).is_some_and(|rtt_windows| {
-        let (active, unread) = (rtt_windows.active_bins(), unread_bins(&rtt_windows));
-        let count = unread[active.clone()]
-            .iter()
-            .filter(|unread| **unread)
-            .count();
-        2 * count > active.len()
-    })
-}
-
-/// Returns the time for which the window was zero, ns, up to the last data or ACK.
-pub(super) fn zero_window_ns(series: &TimeSeries) -> u64 {
-    RttWindows::of(series, None).map_or(0, |rtt_windows| {
-        let active = rtt_windows.active_bins();
-        let zero = closed_bins(rtt_windows.bins(), Windows::Unknown);
-        let count = zero[active].iter().filter(|zero| **zero).count();
-        rtt_windows.bins_to_ns(count as f64) as u64
-    })
-}
-
-/// Returns for each bin whether the window is so much below its largest so far that the receiver must hold unread data.
-fn unread_bins(rtt_windows: &RttWindows<'_>) -> Vec<bool> {
-    let mut largest = 0;
-    let windows = least_windows(rtt_windows.bins()).enumerate();
-    windows
-        .map(|(at, window)| {
-            largest = largest.max(window.unwrap_or(0));
-            let unread = largest - window.unwrap_or(largest);
-            let end = (at + 1) as f64;
-            let some =
-                rtt_windows.acked_in((end - DELIVERY_RTTS * rtt_windows.path_rtt).max(0.0)..end);
-            unread > largest / UNREAD_DIVISOR && unread as f64 >= some / DELIVERY_RTTS
-        })
-        .collect()
-}
-
-/// Returns the least window of each bin: of those advertised in it, or the last before.
-pub(super) fn least_windows(bins: &[Bin]) -> impl Iterator<Item = Option<u64>> {
-    let mut last = None;
-    bins.iter().map(move |bin| {
-        let least = bin.window_min.map(u64::from).or(last);
-        last = bin.window_min.map(|_| bin.window_last.into()).or(last);
-        least
-    })
-}
-
-/// Returns for each bin whether the window had no room for a segment of the usual size at some time. Zero is zero by
-/// any scale.
-fn closed_bins(bins: &[Bin], windows: Windows) -> Vec<bool> {
-    let segments = sum_bins(bins, |bin| u64::from(bin.data_segments));
-    let segment_bytes = match windows {
-        Windows::Scaled => sum_bins(bins, |bin| bin.data_bytes) / segments.max(1),
-        Windows::Unknown => 1,
-    };
-    let is_closed =
-        |window: Option<u64>| window.is_some_and(|window| window < segment_bytes.max(1));
-    least_windows(bins).map(is_closed).collect()
-}
-
 /// Returns the runs of at least `least` bins within `active` whose flags are set.
 fn find_runs(flags: &[bool], active: Range<usize>, least: f64) -> Vec<Range<usize>> {
     let mut runs = Vec::new();
@@ -607,8 +522,4 @@ fn find_runs(flags: &[bool], active: Range<usize>, least: f64) -> Vec<Range<usiz
     runs.push(from..active.end);
     runs.retain(|run| !run.is_empty() && run.len() as f64 >= least);
     runs
-}
-
-fn sum_bins(bins: &[Bin], of: impl Fn(&Bin) -> u64) -> u64 {
-    bins.iter().map(of).fold(0, u64::saturating_add)
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Verdict: the limiting factors of a direction in a sentence, with its certainty.
 
+pub mod advertised_window;
 mod baseline;
 mod capture_faults;
 mod capture_position;
@@ -16,8 +17,9 @@ mod saturation;
 
 use crate::record::{CaptureLocation, Direction, Flow, Limit, LimitPeriod, Phase, PhaseKind};
 use crate::time_series::change_points::median;
+use advertised_window::Windows;
 pub use capture_faults::MISSING_SHARE_MIN;
-use limits::{CapturePoints, Windows};
+use limits::CapturePoints;
 
 /// Least share of the time that the verdict mentions.
 const SHARE_MIN: f64 = 0.05;
@@ -233,7 +235,7 @@ fn describe_receive_window(direction: &Direction) -> String {
         .zip(direction.acks.last_advancing_ns);
     let at_end_ns = at_end.map_or(0, |(zero, advancing)| zero.saturating_sub(advancing));
     let zero_ns = match at_end_ns {
-        0 => limits::zero_window_ns(&direction.time_series),
+        0 => advertised_window::zero_window_ns(&direction.time_series),
         exact => exact,
     };
     let durations = direction
@@ -245,7 +247,7 @@ fn describe_receive_window(direction: &Direction) -> String {
         format!(
             " of at most {largest}, which was zero for {zero}: the receiving application did not read"
         )
-    } else if limits::holds_unread_data(&direction.time_series) {
+    } else if advertised_window::holds_unread_data(&direction.time_series) {
         format!(
             " of at most {largest}, because the receiving application read more slowly than data arrived"
         )

@@ -4,7 +4,7 @@
 //! The path is the flow's own: its least round trip, its share of retransmitted bytes, and the rate that it
 //! reached for a quarter of the time. The formulas of [`longhaul_tcpsim::formulas`] give the rate that the next limit allows.
 
-use super::limits;
+use super::advertised_window;
 use crate::record::{Direction, Limit};
 use crate::time_series::{bin::Bin, rtt_windows::RttWindows};
 use longhaul_tcpsim::formulas::{
@@ -33,7 +33,7 @@ pub(super) fn remedy(direction: &Direction, main: Limit, handshake_ns: Option<u6
     };
     match main {
         Limit::Application => path.for_application(),
-        Limit::ReceiveWindow if limits::holds_unread_data(&direction.time_series) => {
+        Limit::ReceiveWindow if advertised_window::holds_unread_data(&direction.time_series) => {
             "A receiving application that reads faster would help, a larger window would not."
                 .to_owned()
         }

@@ -3,8 +3,9 @@
 
 use crate::simulated_capture::SimulatedCapture;
 use longhaul_flow::{
+    advertised_window::Windows,
     bin::Bin,
-    limits::{self, CapturePoints, PathDelays, Windows},
+    limits::{self, CapturePoints, PathDelays},
     phases,
     record::{DelayBin, DelaySeries, Direction, Flow},
     segment::{NO_SCALE, Segment},
