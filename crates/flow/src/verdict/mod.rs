@@ -29,8 +29,10 @@ const ALL_SHARE: f64 = 0.95;
 /// Fills in phases, limits, capture positions and verdicts of a flow whose time series are complete.
 pub fn assess(flow: &mut Flow) {
     let (handshake, up, down) = (flow.handshake, &flow.upload, &flow.download);
-    let to_server = capture_position::least_rtt(handshake.syn_to_syn_ack_ns, up);
-    let to_client = capture_position::least_rtt(handshake.syn_ack_to_ack_ns, down);
+    let to_server = capture_position::least_rtt(handshake.syn_to_syn_ack_ns, up)
+        .or_else(|| least_echoed_rtt(down));
+    let to_client = capture_position::least_rtt(handshake.syn_ack_to_ack_ns, down)
+        .or_else(|| least_echoed_rtt(up));
     let whole = handshake.round_trip_ns();
     flow.upload.tap_position = capture_position::locate(to_client, to_server);
     flow.download.tap_position = capture_position::locate(to_server, to_client);
@@ -81,11 +83,23 @@ fn remedy_text(direction: &Direction, handshake_ns: Option<u64>) -> String {
 
 /// Returns whether timestamps show what the sender knew.
 fn shows_sender(direction: &Direction) -> bool {
-    let mut bins = direction.time_series.bins.iter();
-    bins.any(|bin| bin.sender.rtt_min_us > 0)
+    echoed_rtts_ns(direction).next().is_some()
 }
 
-/// Returns the median round trip between sender and receiver.
+/// Returns the least round trip between the capture point and the sender of `direction` by the ACKs that its data echoes,
+/// ns.
+fn least_echoed_rtt(direction: &Direction) -> Option<u64> {
+    echoed_rtts_ns(direction).min()
+}
+
+fn echoed_rtts_ns(direction: &Direction) -> impl Iterator<Item = u64> {
+    let bins = direction.time_series.bins.iter();
+    let rtts = bins.map(|bin| u64::from(bin.sender.rtt_min_us) * 1_000);
+    rtts.filter(|rtt| *rtt > 0)
+}
+
+/// Returns the median round trip between sender and receiver. A sender with nothing to send lets ACKs wait, so the least
+/// one counts where the application limits.
 fn path_rtt_ns(direction: &Direction, handshake_ns: Option<u64>) -> Option<u64> {
     let to_receiver = Some(direction.round_trips())
         .filter(|rtt| rtt.count > 0)
@@ -93,17 +107,22 @@ fn path_rtt_ns(direction: &Direction, handshake_ns: Option<u64>) -> Option<u64> 
     match direction.tap_position.location {
         CaptureLocation::NearSender | CaptureLocation::Unknown => to_receiver,
         CaptureLocation::Middle | CaptureLocation::NearReceiver => {
-            let bins = direction.time_series.bins.iter();
-            let to_sender: Vec<f64> = bins
-                .map(|bin| f64::from(bin.sender.rtt_min_us))
-                .filter(|rtt| *rtt > 0.0)
-                .collect();
-            match to_sender.is_empty() {
-                true => handshake_ns,
-                false => Some(to_receiver.unwrap_or(0) + (median(to_sender) * 1e3) as u64),
-            }
+            let shares = limit_shares(&direction.limits);
+            let waits = (shares.first()).is_some_and(|(main, _)| *main == Limit::Application);
+            let to_sender = match waits {
+                true => least_echoed_rtt(direction),
+                false => median_echoed_rtt(direction),
+            };
+            to_sender.map_or(handshake_ns, |to_sender| {
+                Some(to_receiver.unwrap_or(0) + to_sender)
+            })
         }
     }
+}
+
+fn median_echoed_rtt(direction: &Direction) -> Option<u64> {
+    let rtts: Vec<f64> = echoed_rtts_ns(direction).map(|rtt| rtt as f64).collect();
+    (!rtts.is_empty()).then(|| median(rtts) as u64)
 }
 
 /// Returns the verdict on `direction`, whose phases, limits and capture position are known; empty without data.

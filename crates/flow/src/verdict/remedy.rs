@@ -71,8 +71,11 @@ impl FlowPath {
     fn of(direction: &Direction, handshake_ns: Option<u64>) -> Option<Self> {
         let rtt_windows = RttWindows::of(&direction.time_series, handshake_ns)?;
         let data = &direction.data;
+        // A handshake may have waited in a queue.
+        let by_windows = rtt_windows.bins_to_ns(rtt_windows.path_rtt) as u64;
+        let by_position = direction.tap_position.round_trip_ns();
         Some(Self {
-            rtt: Time::from_nanos(rtt_windows.bins_to_ns(rtt_windows.path_rtt) as u64),
+            rtt: Time::from_nanos(by_position.map_or(by_windows, |rtt| rtt.min(by_windows))),
             loss: data.retransmitted_bytes as f64 / data.payload_bytes.max(1) as f64,
             segment_bytes: data.segment_max_bytes.max(1),
             goodput_bps: direction.goodput_bps()?,
@@ -130,9 +133,13 @@ impl FlowPath {
                 self.rtt,
                 rate(lossy)
             ),
-            None => format!(
+            None if self.loss > LOSS_MAX => format!(
                 "Fewer losses than {} would help; {others}.",
                 percent(self.loss)
+            ),
+            None => format!(
+                "Each loss reduces the window, which grows again for many round trips of {}: {others}.",
+                self.rtt
             ),
         }
     }

@@ -118,8 +118,7 @@ struct Assessment {
     ignores_losses: bool,
     /// Times at which BBR probed for the least round trip.
     rtt_probes: u32,
-    /// Shares of time of the application, and of it and the receive window.
-    application: f64,
+    /// Share of time of the application and the receive window.
     not_governed: f64,
 }
 
@@ -148,7 +147,6 @@ impl Assessment {
             rounds_ignoring_losses: ignoring,
             rtt_probes: curve.rtt_probes(),
             ignores_losses: are_losses && ignores_losses(curve, ignoring),
-            application: share(Limit::Application),
             not_governed: share(Limit::Application) + share(Limit::ReceiveWindow),
         }
     }
@@ -211,7 +209,7 @@ impl Assessment {
 
     fn is_bbr(&self) -> bool {
         let has_traits = self.strength() > STRENGTHS.1 || self.rtt_probes > 0;
-        self.ignores_losses || has_traits && self.application < GOVERNED_MAX
+        self.ignores_losses || has_traits && self.not_governed < GOVERNED_MAX
     }
 
     fn named(&self, law: &Fit) -> CongestionControl {

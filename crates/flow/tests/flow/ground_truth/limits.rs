@@ -7,7 +7,7 @@ use longhaul_flow::record::{
     Limit::{self, AckStream, Application, BottleneckBandwidth, CongestionWindow, ReceiveWindow},
     LimitPeriod,
 };
-use longhaul_flow::segment::NO_SCALE;
+use longhaul_flow::segment::{NO_SCALE, Segment};
 use longhaul_tcpsim::congestion_control::{Ack, CongestionControl, Window, cubic::Cubic};
 use longhaul_units::{BitRate, Time};
 
@@ -197,7 +197,18 @@ fn verdict_states_shares_of_time() {
          9 % by the congestion window (growth or loss recovery)."
     );
     assert_eq!(truth.flow().download.verdict, "");
+    // Without the handshake, the ACKs that data echoes show the distance to the sender.
     let late = analyse(&truth.at_sender[3..]).upload;
+    assert_eq!(late.tap_position.location, CaptureLocation::NearSender);
+    let late: Vec<_> = truth.at_receiver[3..].to_vec();
+    let at_receiver = analyse(&late).upload.tap_position;
+    assert_eq!(at_receiver.location, CaptureLocation::NearReceiver);
+    let without_timestamps = |mut segment: Segment| {
+        segment.has_timestamps = false;
+        segment
+    };
+    let late: Vec<_> = late.into_iter().map(without_timestamps).collect();
+    let late = analyse(&late).upload;
     assert_eq!(late.tap_position.location, CaptureLocation::Unknown);
     assert!(
         late.verdict.contains("Without a handshake"),
