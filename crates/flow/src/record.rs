@@ -164,7 +164,7 @@ pub struct Direction {
     #[serde(alias = "standing", default)]
     pub tap_position: CapturePosition,
     /// Median round trip between sender and receiver, ns. Far from the sender, the echoes of timestamps or the handshake
-    /// show its part of it; `None` without them.
+    /// show its part of it; `None` without them. Of echoes, the least counts where the application limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_rtt_ns: Option<u64>,
     /// Phases of the transfer; empty for fewer than ten segments.

@@ -190,7 +190,7 @@ fn direction_lines(flow: &Flow, direction: &Direction) -> Vec<String> {
     let control = direction.congestion_control.as_ref();
     std::iter::once(format_figures(direction))
         .chain(sentences)
-        .chain(control.map(CongestionControl::sentence))
+        .chain(control.map(CongestionControl::describe))
         .collect()
 }
 

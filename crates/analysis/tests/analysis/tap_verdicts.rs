@@ -60,7 +60,7 @@ fn congestion_control_of_recorded_transfers_is_right_or_unknown() {
             known += 1;
             let own = format!("-{}.", found.name.as_str());
             if !name.contains(&own) {
-                wrong.push(format!("{name}: {}", found.sentence()));
+                wrong.push(format!("{name}: {}", found.describe()));
             }
         }
     }

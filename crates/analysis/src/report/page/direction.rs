@@ -97,7 +97,7 @@ pub(super) fn section(view: DirectionView<'_>, number: usize) -> Markup {
             h2 { (view.name()) }
             p { (payload) " in " (duration) ": " strong { (rate) } ". " (direction.verdict) " " (direction.remedy) }
             @if let Some(control) = &direction.congestion_control {
-                p { (control.sentence()) }
+                p { (control.describe()) }
             }
             p.view { output.in-view {} }
             (timeline::timelines(direction, view.axis()))

@@ -6,7 +6,7 @@
 //! One sample adds little at most: losses within a repair, and senders that pause, are outliers.
 
 use super::laws::{Growth, Memory, kept};
-use super::window_curve::{Epoch, Reduction, Round};
+use super::window_curve::{Epoch, Round, WindowReduction};
 use crate::record::ControlName;
 
 /// Least number of rounds from which growth is known.
@@ -128,7 +128,7 @@ impl Fit {
     /// first round after a repair may have grown already.
     fn distance(
         &self,
-        reduction: &Reduction,
+        reduction: &WindowReduction,
         memory: Memory,
         epoch: &Epoch<'_>,
         rtt_s: f64,

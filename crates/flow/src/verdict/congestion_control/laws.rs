@@ -2,7 +2,7 @@
 //! Laws of congestion controls: which part of a window remains after a loss, and how the window grows from then on.
 //! Windows are segments.
 
-use super::window_curve::Reduction;
+use super::window_curve::WindowReduction;
 use crate::record::ControlName;
 
 /// Part of the window that CUBIC keeps, and its constant C, segments/s³ (RFC 9438 §4).
@@ -69,7 +69,7 @@ pub(super) struct Growth {
 }
 
 /// Returns the least and the greatest part of the window that `name` keeps at a reduction.
-pub(super) fn kept(name: ControlName, reduction: &Reduction) -> (f64, f64) {
+pub(super) fn kept(name: ControlName, reduction: &WindowReduction) -> (f64, f64) {
     let same = |part| (part, part);
     match name {
         ControlName::Cubic => same(CUBIC_BETA),
@@ -83,7 +83,7 @@ pub(super) fn kept(name: ControlName, reduction: &Reduction) -> (f64, f64) {
 
 impl Memory {
     /// Records a reduction; a timeout resets CUBIC and BIC.
-    pub(super) fn reduce(&mut self, name: ControlName, reduction: &Reduction) {
+    pub(super) fn reduce(&mut self, name: ControlName, reduction: &WindowReduction) {
         let kept = match name {
             ControlName::Bic => BIC_BETA,
             _ => CUBIC_BETA,

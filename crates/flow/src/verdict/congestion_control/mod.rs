@@ -22,10 +22,10 @@
 //!   of the ACKed data at least.
 //! - **Bins longer than a round trip**, in captures of hours, hide the cycle of BBR first, and then short epochs.
 
+mod description;
 mod fit;
 mod laws;
 mod probe_cycle;
-mod sentence;
 mod window_curve;
 
 use crate::record::{

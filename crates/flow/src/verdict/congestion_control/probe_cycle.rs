@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Cycle in which BBR probes for bandwidth (Cardwell et al., "BBR: congestion-based congestion control", ACM Queue 14(5),
-//! 2016): the pacing rate is 1.25 and 0.75 of the estimate for a round trip each, and then the estimate for six.
+//! Cycle in which BBR probes for bandwidth.
+//!
+//! Cardwell et al., "BBR: congestion-based congestion control", ACM Queue 14(5), 2016: the pacing rate is 1.25 and 0.75 of the estimate for a round trip each, and then the estimate for six.
 
 use crate::time_series::rtt_windows::RttWindows;
 

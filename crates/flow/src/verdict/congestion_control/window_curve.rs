@@ -56,9 +56,9 @@ pub(super) struct Round {
     marked: bool,
 }
 
-/// Reduction of the window: the losses of about a round trip, which a sender answers once.
+/// WindowReduction of the window: the losses of about a round trip, which a sender answers once.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reduction {
+pub(super) struct WindowReduction {
     /// Window before it, segments.
     pub(super) before: f64,
     /// Whether that window was still doubling.
@@ -76,8 +76,8 @@ pub(super) struct Reduction {
 /// Growth of the window from one reduction to the next, or to the end.
 #[derive(Debug, Clone)]
 pub(super) struct Epoch<'a> {
-    /// Reduction at its beginning.
-    pub(super) reduction: Reduction,
+    /// WindowReduction at its beginning.
+    pub(super) reduction: WindowReduction,
     /// Rounds without a loss, at least [`ROUNDS_MIN`].
     pub(super) rounds: &'a [Round],
     /// Whether the window shows a single reduction, after an earlier one: the first may be that of slow start.
@@ -234,7 +234,7 @@ impl WindowCurve {
 
     /// Returns the reduction by the losses from round `loss` on, which are repaired before `end`. `from` is the first
     /// round after the repair before.
-    fn reduction(&self, from: usize, loss: usize, end: usize) -> Reduction {
+    fn reduction(&self, from: usize, loss: usize, end: usize) -> WindowReduction {
         let rounds = &self.rounds[from..=self.last_window(from, loss)];
         let latest = &rounds[rounds.len().saturating_sub(2)..];
         let before = latest.iter().map(|round| round.window).fold(0.0, f64::max);
@@ -245,7 +245,7 @@ impl WindowCurve {
             .map_or(before, |round| round.window);
         let repair = &self.rounds[loss..end.max(loss + 1).min(self.rounds.len())];
         let repair_s = repair.len() as f64 * self.round_s;
-        Reduction {
+        WindowReduction {
             before,
             in_slow_start: before > SLOW_START * earlier,
             timed_out: repair.iter().any(|round| round.timed_out),

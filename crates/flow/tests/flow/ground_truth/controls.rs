@@ -96,7 +96,7 @@ fn names_scalable() {
         ControlName::Scalable,
         "{beside_sender:?}"
     );
-    let sentence = beside_sender.sentence();
+    let sentence = beside_sender.describe();
     assert!(
         sentence.starts_with("Congestion control: scalable (the window falls to 0.8"),
         "{sentence}"
@@ -112,9 +112,9 @@ fn names_no_control_that_follows_no_law() {
             "{found:?}"
         );
         assert!(
-            found.sentence().starts_with("Congestion control unknown"),
+            found.describe().starts_with("Congestion control unknown"),
             "{}",
-            found.sentence()
+            found.describe()
         );
     }
 }

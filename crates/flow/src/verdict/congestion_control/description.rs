@@ -6,7 +6,7 @@ use crate::record::{CongestionControl, ControlName, ControlUnknown};
 impl CongestionControl {
     /// Returns the control in a sentence or two, with the evidence, or why it is unknown.
     #[must_use]
-    pub fn sentence(&self) -> String {
+    pub fn describe(&self) -> String {
         match (self.name, self.unknown_because) {
             (ControlName::Unknown, reason) => {
                 format!("Congestion control unknown: {}.", self.why_unknown(reason))
@@ -15,7 +15,7 @@ impl CongestionControl {
             (name, _) => format!(
                 "Congestion control: {}{} ({}).",
                 name.as_str(),
-                self.others(),
+                self.alternatives(),
                 self.law_evidence()
             ),
         }
@@ -45,7 +45,7 @@ impl CongestionControl {
     }
 
     /// Returns the others that explain the window as well.
-    fn others(&self) -> String {
+    fn alternatives(&self) -> String {
         let names: Vec<&str> = self.also.iter().map(|name| name.as_str()).collect();
         match names.is_empty() {
             true => String::new(),
