@@ -5,7 +5,7 @@
 //! reached for a quarter of the time. The formulas of [`longhaul_tcpsim::formulas`] give the rate that the next limit allows.
 
 use super::advertised_window;
-use crate::record::{Direction, Limit};
+use crate::record::{ControlName, Direction, Limit};
 use crate::time_series::{bin::Bin, rtt_windows::RttWindows};
 use longhaul_tcpsim::formulas::{
     Control, Path,
@@ -61,6 +61,8 @@ struct FlowPath {
     /// Share of bytes that were retransmitted.
     loss: f64,
     segment_bytes: u32,
+    /// Whether the sender's congestion control is known to be BBR.
+    is_bbr: bool,
     /// Mean rate of the flow, payload bits/s.
     goodput_bps: f64,
     /// Rate of the fastest quarter of the time, payload bits/s; `None` for less than a step.
@@ -78,6 +80,8 @@ impl FlowPath {
             rtt: Time::from_nanos(by_position.map_or(by_windows, |rtt| rtt.min(by_windows))),
             loss: data.retransmitted_bytes as f64 / data.payload_bytes.max(1) as f64,
             segment_bytes: data.segment_max_bytes.max(1),
+            is_bbr: (direction.congestion_control.as_ref())
+                .is_some_and(|control| control.name == ControlName::Bbr),
             goodput_bps: direction.goodput_bps()?,
             fastest_bps: fastest_bps(&rtt_windows),
         })
@@ -125,7 +129,10 @@ impl FlowPath {
     }
 
     fn for_losses(&self) -> String {
-        let others = "bbr does not slow down for them, and several streams share them";
+        let others = match self.is_bbr {
+            true => "several streams share them",
+            false => "bbr does not slow down for them, and several streams share them",
+        };
         match self.lossy_bps() {
             Some(lossy) => format!(
                 "With losses of {} and round trips of {}, cubic reaches about {} however fast the path is; {others}.",
