@@ -11,6 +11,8 @@ use std::{
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
 };
 use tempfile::TempDir;
 
@@ -149,6 +151,15 @@ fn ssh_processes(config: &Path) -> usize {
     output.stdout.iter().filter(|byte| **byte == b'\n').count()
 }
 
+/// An ssh that is killed leaves the ssh of its jump host, which ends when it reads the end of its input.
+fn wait_for_no_ssh_process(config: &Path) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while ssh_processes(config) > 0 {
+        assert!(Instant::now() < deadline, "ssh processes are left");
+        sleep(Duration::from_millis(10));
+    }
+}
+
 const HOSTS: [&str; 3] = ["near", "jump", "far"];
 
 #[test]
@@ -172,7 +183,7 @@ fn data_goes_through_ssh_to_a_host_behind_a_jump_host() {
         .lines()
         .filter(|line| line.starts_with("longhaul: "));
     assert_eq!((notes, messages.count()), (2, 2), "{printed}");
-    assert_eq!(ssh_processes(&testbed.path("config")), 0);
+    wait_for_no_ssh_process(&testbed.path("config"));
 }
 
 #[test]

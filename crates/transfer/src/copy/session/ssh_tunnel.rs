@@ -14,6 +14,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
+    thread::JoinHandle,
 };
 
 /// Maximum number of ssh processes. Other programs of this machine can reach the listener, too.
@@ -22,11 +23,13 @@ const PROCESSES_MAX: usize = 64;
 /// Messages of OpenSSH where the host refuses to forward, and where it wants a password.
 const REFUSALS: [&str; 2] = ["stdio forwarding failed", "Permission denied"];
 
-/// Listener on this machine. Its connections lead to a port of another host until it is dropped.
+/// Listener on this machine. Its connections lead to a port of another host until it is dropped, and none of its ssh
+/// processes outlives it.
 #[derive(Debug)]
 pub(super) struct SshTunnel {
     address: SocketAddr,
     is_closed: Arc<AtomicBool>,
+    acceptor: Option<JoinHandle<()>>,
 }
 
 impl SshTunnel {
@@ -39,20 +42,22 @@ impl SshTunnel {
         is_refused: &Arc<AtomicBool>,
     ) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("a port for ssh")?;
-        let tunnel = Self {
-            address: listener.local_addr()?,
-            is_closed: Arc::default(),
-        };
+        let address = listener.local_addr()?;
+        let is_closed = Arc::default();
         let acceptor = Acceptor {
             ssh: ssh.to_vec(),
             host: host.to_owned(),
             to,
-            is_closed: Arc::clone(&tunnel.is_closed),
+            is_closed: Arc::clone(&is_closed),
             is_refused: Arc::clone(is_refused),
             processes: Vec::new(),
         };
-        threads::spawn(move || acceptor.accept(&listener))?;
-        Ok(tunnel)
+        let acceptor = threads::spawn(move || acceptor.accept(&listener))?;
+        Ok(Self {
+            address,
+            is_closed,
+            acceptor: Some(acceptor),
+        })
     }
 
     /// Address on this machine that leads to the other host.
@@ -64,8 +69,12 @@ impl SshTunnel {
 impl Drop for SshTunnel {
     fn drop(&mut self) {
         self.is_closed.store(true, Relaxed);
-        // This ends the wait for a connection.
-        let _ = TcpStream::connect(self.address);
+        // A connection ends the acceptor's wait for one. Without it, the wait for the acceptor could last.
+        if TcpStream::connect(self.address).is_ok()
+            && let Some(acceptor) = self.acceptor.take()
+        {
+            let _ = acceptor.join();
+        }
     }
 }
 
