@@ -2,7 +2,7 @@
 //! client – A – m1 ═link═ m2 – B – server in network namespaces, with both IP families: relays at A and B, and a link
 //! between two routers without relays. The namespaces are deleted on drop.
 
-use super::{run_ip, run_with_input, set_sysctl};
+use super::{run_ip, run_with_input, set_sysctl, wait_until_up};
 use crate::relay_process::{Relay, TEST_TIMEOUT};
 use longhaul_linux::{netns::Netns, process::inside};
 use std::{
@@ -76,6 +76,8 @@ impl Chain {
                 ),
             );
         }
+        wait_until_up(left, "right");
+        wait_until_up(right, "left");
     }
 
     fn add_routes(&self, host: usize) {

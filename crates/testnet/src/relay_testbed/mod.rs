@@ -11,6 +11,8 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
     process::{Command, Stdio},
     sync::atomic::{AtomicU32, Ordering::Relaxed},
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 /// Namespaces of a client, a router with relays, and a server.
@@ -134,6 +136,8 @@ impl Testbed {
                 ),
             );
         }
+        wait_until_up(end, "eth0");
+        wait_until_up(&self.router, port);
         run_ip(
             end,
             &format!(
@@ -216,6 +220,22 @@ pub fn run_ip(netns: &Netns, lines: &str) {
         command.args(line.split_whitespace());
         let status = inside(&mut command, netns).status().unwrap();
         assert!(status.success(), "ip {line}");
+    }
+}
+
+/// Waits until the kernel sends packets through a device. On a busy machine this can take seconds after both ends are
+/// up, and what is sent before is lost, neighbour discovery too.
+fn wait_until_up(netns: &Netns, device: &str) {
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    loop {
+        let mut command = Command::new("ip");
+        command.args(["-oneline", "link", "show", "dev", device, "up"]);
+        let output = inside(&mut command, netns).output().unwrap();
+        if String::from_utf8_lossy(&output.stdout).contains("state UP") {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{device} is not up: {output:?}");
+        sleep(Duration::from_millis(5));
     }
 }
 
