@@ -9,13 +9,40 @@ test fails.
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 CONCURRENT_PROGRAMS = 2
 EXCLUSIVE = {"lab_scenarios", "relay_shares"}
+# They start first, so that none of them runs alone at the end.
+WAITING = ("relay",)
+SLOWEST = ("relay", "transfer", "tuning", "site", "udt")
+# The slowest program takes 5 minutes on two idle cores.
+SECONDS_MAX = 1500
+
+write_lock = threading.Lock()
+running = {}
+
+
+def write(output):
+    with write_lock:
+        sys.stdout.buffer.write(output)
+        sys.stdout.buffer.flush()
+
+
+def print_unfinished(signum, _frame):
+    """Prints what the running programs have printed so far."""
+    for name, log in list(running.items()):
+        sys.stdout.buffer.write(f"     Stopped {name}\n".encode() + Path(log).read_bytes() + b"\n")
+    sys.stdout.buffer.flush()
+    signal.signal(signum, signal.SIG_DFL)
+    os.kill(os.getpid(), signum)
 
 
 def read_list(list_file):
@@ -28,12 +55,23 @@ def read_list(list_file):
     return programs, binary
 
 
-def environment(package, binary, concurrency):
+def environment(package, binary, name, concurrency):
     """The environment of a test program: cargo's, the binary to run, and the number of concurrent tests.
 
-    Most tests wait, so two for each core keep the cores busy."""
-    threads = 2 * os.cpu_count() // concurrency
+    Most tests wait, so two to five for each core keep the cores busy."""
+    threads = os.cpu_count() * (3 if name in WAITING else 2 if concurrency == 1 else 1)
     return {"RUST_TEST_THREADS": str(threads), "LONGHAUL": binary, **os.environ, "CARGO_MANIFEST_DIR": str(package)}
+
+
+def execute(executable, package, variables, output):
+    """Returns how the program ended, or None if it did not end in time."""
+    with subprocess.Popen([executable], cwd=package, env=variables, stdin=subprocess.DEVNULL, stdout=output,
+                          stderr=subprocess.STDOUT) as process:
+        try:
+            return process.wait(SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return None
 
 
 def run(program, binary, concurrency=1):
@@ -41,21 +79,29 @@ def run(program, binary, concurrency=1):
     package = Path(program["manifest_path"]).parent
     target, executable = program["target"], program["executable"]
     source = Path(target["src_path"]).relative_to(package)
-    process = subprocess.run([executable], cwd=package, env=environment(package, binary, concurrency), stdin=subprocess.DEVNULL,
-                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     path = os.path.relpath(executable)
-    output = f"     Running {source} ({path})\n".encode() + process.stdout
-    if process.returncode not in (0, 101):
-        output += f"\n{path} ended with {process.returncode}\n".encode()
-    sys.stdout.buffer.write(output + b"\n")
-    sys.stdout.buffer.flush()
-    return process.returncode == 0
+    start = time.monotonic()
+    with tempfile.NamedTemporaryFile() as log:
+        running[path] = log.name
+        status = execute(executable, package, environment(package, binary, target["name"], concurrency), log)
+        del running[path]
+        output = Path(log.name).read_bytes()
+    seconds = time.monotonic() - start
+    end = f"     Ended {package.name} {source} after {seconds:.0f} s\n"
+    if status is None:
+        end = f"\n{path} did not end within {SECONDS_MAX} s\n"
+    elif status not in (0, 101):
+        end = f"\n{path} ended with {status}\n"
+    write(f"     Running {source} ({path})\n".encode() + output + end.encode() + b"\n")
+    return status == 0
 
 
 def main(list_file):
+    signal.signal(signal.SIGTERM, print_unfinished)
     programs, binary = read_list(list_file)
     exclusive = [program for program in programs if program["target"]["name"] in EXCLUSIVE]
     concurrent = [program for program in programs if program not in exclusive]
+    concurrent.sort(key=lambda program: program["target"]["name"] not in SLOWEST)
     results = [run(program, binary) for program in exclusive]
     with ThreadPoolExecutor(CONCURRENT_PROGRAMS) as pool:
         results += pool.map(lambda program: run(program, binary, CONCURRENT_PROGRAMS), concurrent)

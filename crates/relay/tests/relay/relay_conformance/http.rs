@@ -12,7 +12,6 @@ use longhaul_testnet::{
     relay_process::{connect, read_http_head},
     relay_testbed::Addresses,
 };
-use sha2::{Digest, Sha256};
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{Shutdown, TcpStream},
@@ -129,7 +128,7 @@ fn send_body(to: &TcpStream, framing: Framing, seed: u64, bytes: u64) -> Payload
     }
     // The same bytes in chunks that match no buffer size.
     const CHUNK: usize = 40_001;
-    let (content, mut hash) = (vec![seed as u8; CHUNK], Sha256::new());
+    let (content, mut hash) = (vec![seed as u8; CHUNK], blake3::Hasher::new());
     let (mut to, mut left) = (to, bytes as usize);
     while left > 0 {
         let chunk = &content[..CHUNK.min(left)];
@@ -139,8 +138,8 @@ fn send_body(to: &TcpStream, framing: Framing, seed: u64, bytes: u64) -> Payload
         left -= chunk.len();
     }
     to.write_all(b"0\r\n\r\n").unwrap();
-    let sha256 = hash.finalize().to_vec();
-    PayloadDigest { bytes, sha256 }
+    let hash = hash.finalize();
+    PayloadDigest { bytes, hash }
 }
 
 fn receive_body(from: &TcpStream, framing: Framing, bytes: u64) -> PayloadDigest {
@@ -152,18 +151,18 @@ fn receive_body(from: &TcpStream, framing: Framing, bytes: u64) -> PayloadDigest
 }
 
 fn digest_of(from: &mut impl Read) -> PayloadDigest {
-    let (mut hash, mut bytes) = (Sha256::new(), 0);
+    let (mut hash, mut bytes) = (blake3::Hasher::new(), 0);
     let mut block = vec![0; 1 << 16];
     while let read @ 1.. = from.read(&mut block).unwrap() {
         hash.update(&block[..read]);
         bytes += read as u64;
     }
-    let sha256 = hash.finalize().to_vec();
-    PayloadDigest { bytes, sha256 }
+    let hash = hash.finalize();
+    PayloadDigest { bytes, hash }
 }
 
 fn dechunk(from: &mut impl BufRead) -> PayloadDigest {
-    let (mut hash, mut bytes) = (Sha256::new(), 0);
+    let (mut hash, mut bytes) = (blake3::Hasher::new(), 0);
     loop {
         let mut size = String::new();
         from.read_line(&mut size).unwrap();
@@ -172,8 +171,8 @@ fn dechunk(from: &mut impl BufRead) -> PayloadDigest {
         from.read_exact(&mut chunk).unwrap();
         assert_eq!(&chunk[size..], b"\r\n");
         if size == 0 {
-            let sha256 = hash.finalize().to_vec();
-            return PayloadDigest { bytes, sha256 };
+            let hash = hash.finalize();
+            return PayloadDigest { bytes, hash };
         }
         hash.update(&chunk[..size]);
         bytes += size as u64;

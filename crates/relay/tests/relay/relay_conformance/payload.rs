@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Payloads whose hash reveals lost, duplicated and reordered bytes.
 
-use sha2::{Digest, Sha256};
 use std::{
     io::{Read, Write},
     net::TcpStream,
 };
 
-/// Length and SHA-256 of a payload.
+/// Length and BLAKE3 hash of a payload.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PayloadDigest {
     pub(crate) bytes: u64,
-    pub(crate) sha256: Vec<u8>,
+    pub(crate) hash: blake3::Hash,
 }
 
 /// Writes `bytes` pseudorandom bytes from `seed`, and calls `on_write` with the length of each
@@ -26,7 +25,7 @@ pub(crate) fn send(
     let mut random = blake3::Hasher::new()
         .update(&seed.to_be_bytes())
         .finalize_xof();
-    let (mut hash, mut block, mut left) = (Sha256::new(), [0; 1 << 16], bytes);
+    let (mut hash, mut block, mut left) = (blake3::Hasher::new(), [0; 1 << 16], bytes);
     while left > 0 {
         let part = &mut block[..left.min(1 << 16) as usize];
         random.fill(part);
@@ -35,8 +34,8 @@ pub(crate) fn send(
         left -= part.len() as u64;
         on_write(part.len() as u64);
     }
-    let sha256 = hash.finalize().to_vec();
-    Ok(PayloadDigest { bytes, sha256 })
+    let hash = hash.finalize();
+    Ok(PayloadDigest { bytes, hash })
 }
 
 /// Reads to the end of the stream.
@@ -49,13 +48,14 @@ pub(crate) fn receive_after(
     beginning: &[u8],
     mut from: &TcpStream,
 ) -> std::io::Result<PayloadDigest> {
-    let mut hash = Sha256::new_with_prefix(beginning);
+    let mut hash = blake3::Hasher::new();
+    hash.update(beginning);
     let (mut block, mut bytes) = (vec![0; 1 << 18], beginning.len() as u64);
     loop {
         let read = from.read(&mut block)?;
         if read == 0 {
-            let sha256 = hash.finalize().to_vec();
-            return Ok(PayloadDigest { bytes, sha256 });
+            let hash = hash.finalize();
+            return Ok(PayloadDigest { bytes, hash });
         }
         hash.update(&block[..read]);
         bytes += read as u64;
