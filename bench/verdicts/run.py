@@ -120,6 +120,7 @@ CAUSES = {
     "pacing": Cause(pacing=0.25),
     "deep queue": Cause(CONTROLS, queue=8, seconds=8),
     "short queue": Cause(CONTROLS, queue=0.1, seconds=7),
+    "short queue losses": Cause(CONTROLS, queue=0.15, loss="0.2%", seconds=7),
     "AQM": Cause(CONTROLS, aqm="codel", seconds=7),
     "policer": Cause(CONTROLS, policed=True, seconds=7),
     "rare losses": Cause(CONTROLS, loss="0.1%", seconds=7),

@@ -11,6 +11,8 @@ const LINES_MAX: usize = 5;
 /// A flow with less than this fraction of the bytes of the largest one between the same hosts does not count: it is
 /// no transfer, but for instance the control connection of one.
 const SMALL_DIVISOR: u64 = 100;
+/// Least number of bytes of a transfer that tells something about the line.
+const BYTES_MIN: u64 = 100_000;
 
 /// Data of one flow from one host to another.
 #[derive(Debug, Clone, Copy)]
@@ -83,7 +85,7 @@ fn transfer(direction: &Direction) -> Option<Transfer> {
 /// Returns the groups of transfers, without small ones.
 fn group(mut transfers: Vec<Transfer>) -> Vec<Group> {
     let largest = transfers.iter().map(|one| one.bytes).max().unwrap_or(0);
-    transfers.retain(|one| one.bytes > largest / SMALL_DIVISOR);
+    transfers.retain(|one| one.bytes > BYTES_MIN.max(largest / SMALL_DIVISOR));
     transfers.sort_by_key(|one| one.from_ns);
     let mut groups: Vec<Group> = Vec::new();
     for one in transfers {
@@ -141,6 +143,7 @@ mod tests {
         );
         assert_eq!(lines(&flows), expected);
         assert_eq!(lines(&flows[3..]), "");
+        assert_eq!(lines(&[flow(1, 10, 20, 300), flow(2, 10, 20, 200)]), "");
     }
 
     #[test]

@@ -8,7 +8,10 @@ use super::{
 };
 use crate::report::{Analysis, CaptureFile};
 use longhaul_command::console::escape;
-use longhaul_flow::record::{CongestionControl, Direction, Flow, Termination};
+use longhaul_flow::{
+    ecn::{counts::EcnCounts, negotiation::EcnNegotiation},
+    record::{CongestionControl, Direction, Flow, Termination},
+};
 use longhaul_report::count::plural;
 use longhaul_units::{BitRate, Bytes, Time};
 use std::fmt::Write as _;
@@ -18,6 +21,8 @@ const DAMAGES_SHOWN: usize = 5;
 /// Maximum number of UDP flows in the summary.
 const UDP_FLOWS_SHOWN: usize = 5;
 
+/// Least number of segments of a transfer that has a rate: a few that were sent at once have only a spacing.
+const RATE_SEGMENTS_MIN: u64 = 10;
 /// Connections that failed in the same way from which on a line says so: a scan or a host that is down.
 const FAILED_HANDSHAKES_MIN: usize = 5;
 
@@ -188,7 +193,7 @@ fn direction_lines(flow: &Flow, direction: &Direction) -> Vec<String> {
         .into_iter()
         .filter(|sentence| !sentence.is_empty());
     let control = direction.congestion_control.as_ref();
-    std::iter::once(format_figures(direction))
+    std::iter::once(format_figures(flow, direction))
         .chain(sentences)
         .chain(control.map(CongestionControl::describe))
         .collect()
@@ -264,13 +269,14 @@ fn format_failed_handshakes(flows: &[Flow]) -> String {
     }
 }
 
-fn format_figures(direction: &Direction) -> String {
+fn format_figures(flow: &Flow, direction: &Direction) -> String {
     let data = &direction.data;
     let mut parts = vec![Bytes::new(data.unique_bytes).to_string()];
     if let Some(span) = direction.transfer_ns().map(Time::from_nanos) {
         parts.push(format!("in {span}"));
     }
-    if let Some(rate) = direction.goodput_bps() {
+    let has_rate = data.data_segments >= RATE_SEGMENTS_MIN;
+    if let Some(rate) = direction.goodput_bps().filter(|_| has_rate) {
         parts.push(BitRate::from_bits(rate as u64).to_string());
     }
     if let Some(rtt) = direction.path_rtt_ns.map(Time::from_nanos) {
@@ -286,7 +292,22 @@ fn format_figures(direction: &Direction) -> String {
             direction.packets_per_ack.mean
         ));
     }
+    parts.extend(describe_ecn(flow.handshake.ecn, &direction.ecn));
     parts.join("  ")
+}
+
+/// Returns whether queues marked packets, where both ends use ECN.
+fn describe_ecn(negotiation: EcnNegotiation, ecn: &EcnCounts) -> Option<String> {
+    match negotiation {
+        EcnNegotiation::Unknown | EcnNegotiation::NotNegotiated => return None,
+        EcnNegotiation::Inferred | EcnNegotiation::Classic | EcnNegotiation::Accurate => {}
+    }
+    let marked = ecn.ce_data_segments.max(ecn.reported_ce_packets);
+    Some(match (marked, ecn.ece_acks) {
+        (0, 0) => "ECN without marks".to_owned(),
+        (0, acks) => format!("ECN with ECE in {}", counted(acks, "ACK")),
+        (marked, _) => format!("ECN marks on {}", counted(marked, "packet")),
+    })
 }
 
 /// Returns a number with its noun: `3 flows`, with a comma between thousands.
@@ -391,6 +412,32 @@ mod tests {
         let text = format_headline(&analysis) + &connection_lines(&analysis, connection);
         assert!(!text.contains('\u{1b}'), "{text:?}");
         assert!(!text.contains("\n1 forged"), "{text:?}");
+    }
+
+    #[test]
+    fn a_few_segments_have_no_rate() {
+        let mut flow = crate::report::fixtures::short_flow(1);
+        flow.upload.acks.acked_bytes = 20_000;
+        for (segments, has_rate) in [(RATE_SEGMENTS_MIN - 1, false), (RATE_SEGMENTS_MIN, true)] {
+            flow.upload.data.data_segments = segments;
+            let figures = format_figures(&flow, &flow.upload);
+            assert_eq!(figures.contains("bit/s"), has_rate, "{figures}");
+        }
+    }
+
+    #[test]
+    fn says_whether_queues_marked_packets() {
+        let mut ecn = EcnCounts::default();
+        let used = EcnNegotiation::Classic;
+        assert_eq!(describe_ecn(EcnNegotiation::NotNegotiated, &ecn), None);
+        assert_eq!(describe_ecn(used, &ecn).unwrap(), "ECN without marks");
+        ecn.ece_acks = 1;
+        assert_eq!(describe_ecn(used, &ecn).unwrap(), "ECN with ECE in 1 ACK");
+        ecn.ce_data_segments = 2000;
+        assert_eq!(
+            describe_ecn(used, &ecn).unwrap(),
+            "ECN marks on 2,000 packets"
+        );
     }
 
     #[test]

@@ -28,7 +28,7 @@ fn recorded_transfers() -> Vec<(String, Direction)> {
         .map(|file| file.unwrap().path())
         .collect();
     files.sort();
-    assert!(files.len() >= 17, "{files:?}");
+    assert!(files.len() >= 18, "{files:?}");
     let analyse = |file: &std::path::PathBuf| {
         let name = file.file_name().unwrap().to_str().unwrap().to_owned();
         let mut report = capture_with_bins(file, 0).unwrap();

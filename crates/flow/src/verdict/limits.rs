@@ -51,7 +51,9 @@ use super::advertised_window::{Windows, closed_bins, unread_bins};
 use super::in_flight::{InFlight, Source};
 pub use super::queues::{CapturePoints, PathDelays};
 use super::queues::{Evidence, Queues};
-use super::saturation::{Saturation, arrives_evenly, saturation, slow_start_end};
+use super::saturation::{
+    Saturation, arrives_evenly, keeps_rate_with_losses, saturation, slow_start_end,
+};
 use crate::record::{Limit, LimitPeriod};
 use crate::time_series::{
     TimeSeries,
@@ -218,9 +220,7 @@ fn classify_active(
     if evidence.in_flight.source == Source::RoundTrip {
         spans = replace_by_arrivals(rtt_windows, &stretch, spans);
     }
-    let is_slow_ack_path = spans.iter().any(|span| span.kind == Limit::AckStream);
-    let is_near_receiver = rtt_windows.tap_rtt < NEAR_PART * rtt_windows.path_rtt;
-    if !is_slow_ack_path && !is_near_receiver {
+    if spans.iter().all(|span| span.kind != Limit::AckStream) {
         spans = replace_by_saturation(rtt_windows, &stretch, spans, evidence);
     }
     merge_adjacent(spans, same_kind)
@@ -234,17 +234,25 @@ fn replace_by_saturation(
     evidence: &BinEvidence<'_>,
 ) -> Vec<Span> {
     let (window, path) = (Limit::CongestionWindow, Limit::BottleneckBandwidth);
-    match saturation(rtt_windows, stretch) {
-        Saturation::Full => {
-            let slow_start_end = slow_start_end(rtt_windows, stretch.start);
-            replace_from(spans, slow_start_end, window, path)
-        }
-        // In the middle of the path, queues before the capture point do not show.
-        Saturation::Open if evidence.in_flight.source == Source::CapturePoint => {
-            replace_from(spans, stretch.start, path, window)
-        }
-        Saturation::Open | Saturation::Unknown => spans,
+    // Near the receiver the data in flight behind the capture point shows nothing.
+    let is_near_receiver = rtt_windows.tap_rtt < NEAR_PART * rtt_windows.path_rtt;
+    let saturation = if is_near_receiver {
+        Saturation::Unknown
+    } else {
+        saturation(rtt_windows, stretch)
+    };
+    let is_window = duration_of(&spans, window) > duration_of(&spans, Limit::Application);
+    let is_full =
+        saturation == Saturation::Full || is_window && keeps_rate_with_losses(rtt_windows, stretch);
+    if is_full {
+        let slow_start_end = slow_start_end(rtt_windows, stretch.start);
+        return replace_from(spans, slow_start_end, window, path);
     }
+    // In the middle of the path, queues before the capture point do not show.
+    if saturation == Saturation::Open && evidence.in_flight.source == Source::CapturePoint {
+        return replace_from(spans, stretch.start, path, window);
+    }
+    spans
 }
 
 /// Without timestamps, no queue before the capture point shows. But where data arrives evenly at one rate, in spite of
@@ -254,18 +262,21 @@ fn replace_by_arrivals(
     stretch: &Range<usize>,
     mut spans: Vec<Span>,
 ) -> Vec<Span> {
-    let total = |limit| -> usize {
-        let own = spans.iter().filter(|span| span.kind == limit);
-        own.map(|span| span.bins.len()).sum()
-    };
     let (window, application) = (Limit::CongestionWindow, Limit::Application);
-    if total(window) > total(application) && arrives_evenly(rtt_windows, stretch) {
+    let is_window = duration_of(&spans, window) > duration_of(&spans, application);
+    if is_window && arrives_evenly(rtt_windows, stretch) {
         let from = slow_start_end(rtt_windows, stretch.start);
         for old in [window, application] {
             spans = replace_from(spans, from, old, Limit::BottleneckBandwidth);
         }
     }
     spans
+}
+
+/// Returns the number of bins of the spans of one kind.
+fn duration_of(spans: &[Span], limit: Limit) -> usize {
+    let own = spans.iter().filter(|span| span.kind == limit);
+    own.map(|span| span.bins.len()).sum()
 }
 
 /// Turns the parts of spans of one kind from a bin on into spans of another.

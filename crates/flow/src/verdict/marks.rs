@@ -7,6 +7,7 @@ use crate::record::{CaptureLocation, Direction, Limit};
 pub(super) fn congestion_window(direction: &Direction) -> String {
     let marks = share_while(direction, Limit::CongestionWindow);
     match (marks, direction.data.retransmissions) {
+        (None, 0) => "the congestion window (growth)".to_owned(),
         (None, _) => "the congestion window (growth or loss recovery)".to_owned(),
         (Some(marks), 0) => {
             format!("the congestion window, reduced by ECN marks ({marks}), not by losses")
@@ -19,11 +20,15 @@ pub(super) fn congestion_window(direction: &Direction) -> String {
     }
 }
 
-/// Returns the number of retransmissions, unless [`congestion_window`] has it.
+/// Returns the number of retransmissions, unless [`congestion_window`] has it or there are none.
 pub(super) fn retransmissions(direction: &Direction) -> String {
-    match share_while(direction, Limit::CongestionWindow) {
-        Some(_) => String::new(),
-        None => format!(" ({} retransmissions)", direction.data.retransmissions),
+    match (
+        share_while(direction, Limit::CongestionWindow),
+        direction.data.retransmissions,
+    ) {
+        (Some(_), _) | (None, 0) => String::new(),
+        (None, 1) => " (1 retransmission)".to_owned(),
+        (None, losses) => format!(" ({losses} retransmissions)"),
     }
 }
 

@@ -68,11 +68,7 @@ pub fn assess_direction(direction: &mut Direction, handshake_ns: Option<u64>) {
 
 /// Returns what would help, if the main limit is known from this position.
 fn remedy_text(direction: &Direction, handshake_ns: Option<u64>) -> String {
-    let is_known = match direction.tap_position.location {
-        CaptureLocation::NearSender => true,
-        CaptureLocation::Middle | CaptureLocation::NearReceiver => shows_sender(direction),
-        CaptureLocation::Unknown => false,
-    };
+    let is_known = direction.tap_position.location != CaptureLocation::Unknown;
     let shares = limit_shares(&direction.limits);
     let is_whole = direction.data.acked_unseen_share() <= MISSING_SHARE_MIN;
     let main = shares.first().filter(|_| is_known && is_whole);

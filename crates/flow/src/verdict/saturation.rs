@@ -109,6 +109,23 @@ pub(super) fn arrives_evenly(rtt_windows: &RttWindows<'_>, bins: &Range<usize>) 
     is_steady && !has_pauses(rtt_windows, edge(FIRST_PERIODS) as usize..bins.end)
 }
 
+/// Returns whether data arrives evenly although most periods have losses or marks. A window that these reduce keeps no
+/// rate, so the path was full, unless the application kept the rate.
+pub(super) fn keeps_rate_with_losses(rtt_windows: &RttWindows<'_>, bins: &Range<usize>) -> bool {
+    let width = period_bins(rtt_windows) as usize;
+    let mut periods: Vec<bool> = rtt_windows.bins()[bins.clone()]
+        .chunks(width)
+        .map(|period| {
+            period
+                .iter()
+                .any(|bin| bin.retransmissions > 0 || bin.is_marked())
+        })
+        .collect();
+    periods.drain(..FIRST_PERIODS.min(periods.len()));
+    let reduced = periods.iter().filter(|is_reduced| **is_reduced).count();
+    2 * reduced > periods.len() && arrives_evenly(rtt_windows, bins)
+}
+
 /// Returns whether nothing arrives in many parts of `range` of a few packets each.
 fn has_pauses(rtt_windows: &RttWindows<'_>, range: Range<usize>) -> bool {
     let bins = &rtt_windows.bins()[range];

@@ -194,7 +194,7 @@ fn verdict_states_shares_of_time() {
     assert_eq!(
         truth.flow().upload.verdict,
         "Captured near the sender: limited most of the time (91 %) by the receive window of at most 4.19 MB; \
-         9 % by the congestion window (growth or loss recovery)."
+         9 % by the congestion window (growth)."
     );
     assert_eq!(truth.flow().download.verdict, "");
     // Without the handshake, the ACKs that data echoes show the distance to the sender.
