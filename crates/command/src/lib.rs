@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parts that all commands of longhaul share: exit codes, lines on standard output and standard error, old names, the
+//! Parts that all commands of longhaul share: exit codes, lines on standard output and standard error, the
 //! log, event loops, threads and the version.
 //!
 //! A command returns `anyhow::Result`. For wrong input, a missing right or a missing feature of the machine, the error
@@ -21,7 +21,6 @@
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
 pub mod console;
-pub mod deprecated;
 pub mod event_loop;
 pub mod exit;
 pub mod line_writer;

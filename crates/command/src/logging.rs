@@ -133,13 +133,6 @@ pub(crate) fn error_priority() -> &'static str {
     }
 }
 
-/// Returns whether a program reads the log: its lines are JSON, or go to the journal.
-pub(crate) fn is_for_programs() -> bool {
-    LAYOUT
-        .get()
-        .is_some_and(|(format, journald)| *format == Format::Json || *journald)
-}
-
 /// Waits until all lines of the log are written, for at most a second.
 pub fn flush() {
     STDERR.flush();

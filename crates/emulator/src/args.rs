@@ -9,7 +9,6 @@ use crate::{
     capture::CaptureOptions,
     config::{self, Config, Endpoint, Link, file},
     counters::Direction,
-    old_names,
 };
 use anyhow::Result;
 use clap::{Args as _, FromArgMatches};
@@ -131,12 +130,11 @@ pub(super) struct StartArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) counters: Option<PathBuf>,
     /// Record each segment's headers at both ends, and its outcome on the link, to this pcapng file
-    #[arg(long, alias = "tap", value_name = "FILE", conflicts_with = "config")]
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
     pub(super) capture: Option<PathBuf>,
     /// Most header bytes that --capture records of a segment, 40 to 256
     #[arg(
         long,
-        alias = "tap-snap",
         default_value_t = 128,
         value_name = "BYTES",
         requires = "capture"
@@ -145,7 +143,6 @@ pub(super) struct StartArgs {
     /// Most memory for records that --capture has not written yet; beyond it records are dropped, never segments
     #[arg(
         long,
-        alias = "tap-memory",
         default_value = "256MB",
         value_name = "SIZE",
         requires = "capture"
@@ -172,7 +169,7 @@ pub(super) struct LinkConfigArgs {
     #[arg(long, value_name = "JITTER", allow_hyphen_values = true)]
     jitter: Option<String>,
     /// Whether segments sent after a change to a shorter delay may overtake those in flight: no or yes [default: no]
-    #[arg(long, alias = "order", value_name = "NO|YES")]
+    #[arg(long, value_name = "NO|YES")]
     allow_reordering: Option<String>,
     /// Rate in bits per second, such as 100mbit or 10gbit [default: unlimited]
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
@@ -187,7 +184,7 @@ pub(super) struct LinkConfigArgs {
     #[arg(long, value_name = "LIMIT", allow_hyphen_values = true)]
     queue: Option<String>,
     /// Active queue management: tail, codel[:target=5ms,interval=100ms], red[:min=100KB,max=300KB,p=10%]
-    #[arg(long, alias = "rule", value_name = "AQM")]
+    #[arg(long, value_name = "AQM")]
     aqm: Option<String>,
     /// Loss: 0.1%, gilbert:p=1%,r=30%[,good=0%,bad=100%], at:5,17,100-110 (counted from 1), none
     #[arg(long, value_name = "LOSS", allow_hyphen_values = true)]
@@ -205,10 +202,10 @@ pub(super) struct LinkConfigArgs {
     #[arg(long, value_name = "N")]
     ack_thin: Option<String>,
     /// Longest time that ACK thinning holds an ACK back
-    #[arg(long, alias = "ack-hold", value_name = "TIME")]
+    #[arg(long, value_name = "TIME")]
     max_ack_delay: Option<String>,
     /// Pace pure ACKs to N per second
-    #[arg(long, alias = "ack-pace", value_name = "N")]
+    #[arg(long, value_name = "N")]
     ack_rate: Option<String>,
     /// Most pure ACKs that wait for --ack-rate
     #[arg(long, value_name = "N")]
@@ -286,23 +283,6 @@ impl StartArgs {
             duration: self.duration,
         };
         config.check()
-    }
-
-    /// Prints a warning for each old name in the values of the flags. `main` warns of old flags.
-    pub(super) fn warn_of_old_values(&self) {
-        let shared = self.link_config.settings();
-        shared.for_each(|(key, value)| old_names::warn_of_setting(key, value));
-        for change in self
-            .link_config
-            .forward
-            .iter()
-            .chain(&self.link_config.backward)
-        {
-            old_names::warn_of_override(change);
-        }
-        let changes = self.link_config.at.iter();
-        changes.for_each(|change| old_names::warn_of_change(change));
-        old_names::warn_of_delivery(&self.delivery);
     }
 
     fn link(&self) -> Result<Link> {

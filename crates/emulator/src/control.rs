@@ -3,20 +3,15 @@
 //!
 //! The socket has an abstract name, so that nothing remains in the file system when the link is killed. The same user
 //! or root can reach it from the network namespace in which `longhaul link` was started.
-//!
-//! A link may run while longhaul is upgraded. So this program and a link of the previous version understand each other:
-//! `set` falls back to the old name of a setting, and counters travel under their old names, which both versions read.
 
 use super::{
     config,
     counters::{Direction, DirectionState},
     link::RunningLink,
-    old_names,
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_command::{errln, outln};
-use longhaul_netem::setting;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeSet,
@@ -56,11 +51,8 @@ enum Response {
     /// Refused, with the reason.
     Refused(String),
     /// Settings and newest counters of each direction.
-    States(#[serde(serialize_with = "old_names::serialize_states")] Vec<DirectionState>),
+    States(Vec<DirectionState>),
 }
-
-/// Beginning of the reason with which a link refuses an unknown setting. A link of the previous version uses it, too.
-const UNKNOWN_SETTING: &str = "unknown setting";
 
 /// Longest request, bytes; longer ones are refused.
 const REQUEST_MAX: u64 = 4_096;
@@ -169,19 +161,14 @@ pub(super) fn set(
     value: String,
     direction: Option<Direction>,
 ) -> Result<()> {
-    let old_names = setting::in_old_names(&key, &value);
-    let request = |key, value| Request::Set {
-        key,
-        value,
-        direction,
-    };
-    let response = send_request(link, &request(key, value))?;
-    let response = match (response, old_names) {
-        (Response::Refused(reason), Some((key, value))) if reason.starts_with(UNKNOWN_SETTING) => {
-            send_request(link, &request(key, value))?
-        }
-        (response, _) => response,
-    };
+    let response = send_request(
+        link,
+        &Request::Set {
+            key,
+            value,
+            direction,
+        },
+    )?;
     if let Response::Warned(warnings) = refusal_to_error(response)? {
         warnings
             .iter()
@@ -243,44 +230,5 @@ fn refusal_to_error(response: Response) -> Result<Response> {
     match response {
         Response::Refused(reason) => Err(Refusal::usage(reason)),
         response => Ok(response),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-    use std::thread;
-
-    /// Serves a link of the previous version for two requests, and returns what it received.
-    fn serve_previous_version(listener: &UnixListener) -> Vec<Request> {
-        let serve_one = |_| {
-            let (stream, _) = listener.accept().unwrap();
-            let mut line = String::new();
-            BufReader::new(&stream).read_line(&mut line).unwrap();
-            let request = serde_json::from_str(&line).unwrap();
-            let response = match &request {
-                Request::Set { key, .. } if key == "order" => json!("done"),
-                _ => {
-                    json!({"refused": "unknown setting \"allow-reordering\"; the settings are order"})
-                }
-            };
-            writeln!(&stream, "{response}").unwrap();
-            request
-        };
-        (0..2).map(serve_one).collect()
-    }
-
-    #[test]
-    fn set_falls_back_to_old_name_on_link_of_previous_version() {
-        let name = format!("previous-version-{}", std::process::id());
-        let listener = UnixListener::bind_addr(&address(&name).unwrap()).unwrap();
-        let link = thread::spawn(move || serve_previous_version(&listener));
-        set(&name, "allow-reordering".to_owned(), "yes".to_owned(), None).unwrap();
-        let requests = link.join().unwrap();
-        let Request::Set { key, value, .. } = &requests[1] else {
-            panic!("{requests:?}");
-        };
-        assert_eq!((key.as_str(), value.as_str()), ("order", "switch"));
     }
 }

@@ -62,10 +62,8 @@ pub(crate) struct Drops {
     /// Dropped by a full queue.
     pub(crate) overflow: u64,
     /// Dropped by CoDel or RED.
-    #[serde(alias = "queue_rule")]
     pub(crate) aqm: u64,
     /// Dropped by ACK filtering: thinning or pacing.
-    #[serde(alias = "ack_rule")]
     pub(crate) ack_filtering: u64,
 }
 
@@ -139,7 +137,7 @@ pub(crate) struct Snapshot {
     /// Segments in flight.
     pub(crate) in_flight: usize,
     /// Records that the capture dropped; absent without a capture.
-    #[serde(alias = "tap_missed", default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) capture_dropped: Option<DroppedRecords>,
     /// Lateness of deliveries so far.
     pub(crate) lateness: Lateness,
@@ -396,7 +394,7 @@ pub(crate) struct TimingReport {
     /// Whether arrivals have the kernel's time. If not, lateness does not include the time until a packet is read.
     pub(crate) kernel_arrivals: bool,
     /// Records that the capture dropped; absent without a capture.
-    #[serde(alias = "tap_missed", default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) capture_dropped: Option<DroppedRecords>,
     /// Lateness of deliveries.
     pub(crate) lateness: Lateness,
@@ -465,34 +463,6 @@ impl fmt::Display for TimingReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::old_names;
-
-    /// A link of the previous version may answer `link show` of this one, and the other way round.
-    #[test]
-    fn reads_and_sends_state_in_words_of_previous_version() {
-        let old = json!({
-            "link": "wan", "direction": "forward", "settings": [["order", "keep"]],
-            "counters": {
-                "record": "link", "link": "wan", "direction": "forward", "seconds": 1.0, "packets": 1,
-                "segments": 1, "bytes": 1, "delivered_segments": 1, "delivered_bytes": 1, "writes": 1,
-                "drops": {"loss": 1, "overflow": 2, "queue_rule": 3, "ack_rule": 4}, "duplicated": 0,
-                "corrupted": 0, "malformed": 0, "no_memory": 0, "refused": 0, "device_overflow": null, "inside": 0,
-                "queue_bytes": 0,
-                "queue_segments": 0, "queue_delay_us": 0.0, "in_flight": 0,
-                "tap_missed": {"arrivals": 5, "departures": 6},
-                "lateness": {"median_us": 0.0, "p99_us": 0.0, "max_us": 0.0}
-            }
-        });
-        let state: DirectionState = serde_json::from_value(old.clone()).unwrap();
-        let states = [state];
-        let sent = old_names::serialize_states(&states, serde_json::value::Serializer).unwrap();
-        assert_eq!(sent, json!([old]));
-        let [state] = states;
-        assert_eq!(state.queue_limit, None);
-        let counters = state.counters.unwrap();
-        assert_eq!((counters.drops.aqm, counters.drops.ack_filtering), (3, 4));
-        assert_eq!(counters.capture_dropped.unwrap().departures, 6);
-    }
 
     #[test]
     fn state_with_queue_limit_reads_back() {

@@ -18,7 +18,6 @@ mod counters;
 mod display;
 mod forwarding;
 mod link;
-mod old_names;
 mod packet_ring;
 mod run;
 
@@ -30,19 +29,13 @@ use std::collections::BTreeSet;
 /// Runs `longhaul link`.
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.command {
-        None => {
-            args.start.warn_of_old_values();
-            run::run(&args.start.config()?)
-        }
+        None => run::run(&args.start.config()?),
         Some(Command::Set {
             name,
             key,
             value,
             direction,
-        }) => {
-            old_names::warn_of_setting(&key, &value);
-            control::set(&name, key, value, direction.map(DirectionArg::direction))
-        }
+        }) => control::set(&name, key, value, direction.map(DirectionArg::direction)),
         Some(Command::Show { name, json }) => control::show(&name, json),
     }
 }
@@ -53,7 +46,7 @@ pub fn options() -> Vec<String> {
 }
 
 /// Returns the configurations that these flags mean, from left to right and from right to left, without creating a
-/// link. For programs that generate such flags, as `lab` does. Old names in values are accepted without a warning.
+/// link. For programs that generate such flags, as `lab` does.
 pub fn link_configs(flags: &[String]) -> anyhow::Result<[LinkConfig; 2]> {
     Ok(scheduled_configs(flags)?.map(|(config, _)| config))
 }

@@ -13,7 +13,6 @@ pub struct Flow {
     /// may renumber them in this order.
     pub number: u64,
     /// Capture point that saw the flow.
-    #[serde(alias = "vantage")]
     pub capture_point: CapturePoint,
     /// End that sent the first SYN, or did not send the first SYN/ACK. If the capture begins without either, the end with
     /// the higher port. If both ports are 32,768 or more, or equal, the end that sent the first packet.
@@ -25,10 +24,8 @@ pub struct Flow {
     /// Time of the last packet, ns since 1970.
     pub last_ns: u64,
     /// Handshake times and retransmissions.
-    #[serde(alias = "opening")]
     pub handshake: Handshake,
     /// End of the connection: FIN, reset, or still open.
-    #[serde(alias = "closing")]
     pub termination: Termination,
     /// How often the capture's clock was set back by 100 ms or more for at least two packets.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -119,7 +116,6 @@ pub enum Termination {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Direction {
     /// Options of the sender's SYN.
-    #[serde(alias = "offer")]
     pub syn_options: SynOptions,
     /// Counts of the data.
     pub data: Data,
@@ -134,14 +130,12 @@ pub struct Direction {
     /// Round trips of the data by TSecr, ns.
     pub rtt_by_timestamps: Distribution,
     /// Round trips of the data by the ACK that covers each packet, ns. Retransmitted packets have no sample (Karn).
-    #[serde(alias = "rtt_by_pairs")]
     pub rtt_by_acks: Distribution,
     /// Bytes newly acknowledged by each advancing ACK.
     pub ack_diff: Distribution,
     /// Data newly acknowledged by each advancing ACK, in segments of the largest size seen.
     pub packets_per_ack: Distribution,
     /// Inter-packet gaps of data, ns; the segments of one super-packet have no gaps between them.
-    #[serde(alias = "gaps")]
     pub inter_packet_gaps: Distribution,
     /// Segments of each burst: data with gaps below the burst gap.
     pub bursts: Distribution,
@@ -149,7 +143,6 @@ pub struct Direction {
     pub in_flight_max_bytes: u64,
     /// Time series of the whole direction, in a few thousand bins. `time_series.jsonl` has it, column by column.
     #[serde(
-        alias = "course",
         default,
         skip_serializing_if = "TimeSeries::is_empty"
     )]
@@ -158,10 +151,10 @@ pub struct Direction {
     #[serde(skip)]
     pub packet_windows: Vec<PacketWindow>,
     /// Data bursts by the ACK before them.
-    #[serde(alias = "releases", default)]
+    #[serde(default)]
     pub ack_clocking: AckClocking,
     /// Position of the capture point, and what cannot be known from there.
-    #[serde(alias = "standing", default)]
+    #[serde(default)]
     pub tap_position: CapturePosition,
     /// Median round trip between sender and receiver, ns. Far from the sender, the echoes of timestamps or the handshake
     /// show its part of it; `None` without them. Of echoes, the least counts where the application limits.
@@ -226,17 +219,13 @@ impl Direction {
 pub struct AckClocking {
     /// Burst gap, ns: data belongs to the burst of an ACK if it follows the ACK, or the packet before, within this
     /// time.
-    #[serde(alias = "within_ns")]
     pub burst_gap_ns: u64,
     /// Payload in bursts after ACKs, bytes.
-    #[serde(alias = "bytes")]
     pub clocked_bytes: u64,
     /// Payload sent since the first such ACK, bytes: the most that `clocked_bytes` could be.
-    #[serde(alias = "of_bytes")]
     pub sent_bytes: u64,
     /// Upper bound of the share of time within `burst_gap_ns` after any ACK, from the first such ACK to the last data. A
     /// sender that ignores ACKs would seem to send this share of its data in reply to them.
-    #[serde(alias = "by_chance")]
     pub chance_share: f64,
     /// ACKs by their AckDiff, which is 0 for a duplicate; empty classes are left out.
     pub by_ack_diff: Vec<AckDiffClass>,
@@ -257,7 +246,6 @@ pub struct AckDiffClass {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct CapturePosition {
     /// Class of the position.
-    #[serde(alias = "place")]
     pub location: CaptureLocation,
     /// Least round trip between the capture point and the sender, ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -354,7 +342,7 @@ pub struct SynOptions {
     /// Timestamps.
     pub timestamps: bool,
     /// Whether the capture lacks a part of the options: those missing above may have been present.
-    #[serde(alias = "options_cut", default)]
+    #[serde(default)]
     pub options_truncated: bool,
 }
 
@@ -400,10 +388,8 @@ pub struct Data {
     /// Packets out of order that were not retransmitted.
     pub reordered: u64,
     /// Bytes that were acknowledged but are not in the capture (Wireshark: ACKed unseen segment).
-    #[serde(alias = "missed_bytes")]
     pub acked_unseen_bytes: u64,
     /// Zero-window probes and keep-alives.
-    #[serde(alias = "probes")]
     pub window_probes_and_keep_alives: u64,
     /// Time of the first payload byte, ns since 1970.
     pub first_data_ns: Option<u64>,
@@ -465,10 +451,8 @@ pub struct Acks {
     /// Window updates: the same ACK number with another window.
     pub window_updates: u64,
     /// ACKs out of order: their number is less than one before.
-    #[serde(alias = "late")]
     pub out_of_order: u64,
     /// ACKs that acknowledge new data, with payload or without: the samples of AckDiff.
-    #[serde(alias = "moving")]
     pub advancing: u64,
     /// ACKs with a window of zero.
     pub zero_windows: u64,
@@ -558,7 +542,6 @@ pub enum PhaseKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitPeriod {
     /// Limiting factor.
-    #[serde(alias = "by")]
     pub limit: Limit,
     /// Start, ns since 1970.
     pub from_ns: u64,
@@ -585,7 +568,6 @@ pub enum Limit {
     /// The congestion window, while it grows or after a loss.
     CongestionWindow,
     /// Bandwidth of the bottleneck: the data rate is constant and the round trip is above its least, so a queue has built up.
-    #[serde(alias = "path_rate")]
     BottleneckBandwidth,
     /// The ACK stream: ACKs were late, merged or too rare for the sender to continue.
     AckStream,
@@ -711,22 +693,17 @@ pub struct OneWayMetrics {
     /// Payload of the matched packets (with SYN and FIN), bytes.
     pub matched_bytes: u64,
     /// One-way delay, ns.
-    #[serde(alias = "delay")]
     pub one_way_delay: Distribution,
     /// One-way delay over time.
-    #[serde(alias = "course")]
     pub time_series: DelaySeries,
     /// Lost on the path: seen at the first point only, at a time that both captures cover.
     pub lost: MissingPackets,
     /// Seen at the second point only: the first capture missed them, or they took another path.
-    #[serde(alias = "missed")]
     pub uncaptured: MissingPackets,
     /// Seen at one point only, before the first or after the last matched packet: the captures do not cover the same
     /// time.
-    #[serde(alias = "at_edges")]
     pub outside_overlap: MissingPackets,
     /// Retransmitted bytes that even the first point had not seen before: they were lost upstream of it.
-    #[serde(alias = "lost_before_bytes")]
     pub lost_upstream_bytes: u64,
     /// Packets reordered between the points (RFC 4737 §3).
     pub reordered: u64,

@@ -41,7 +41,6 @@ pub(crate) enum Command {
     /// Print a scenario's file
     Show(ShowArgs),
     /// Check a scenario, and that this machine can run it, without running it
-    #[command(alias = "check")]
     Validate(ValidateArgs),
     /// Compare two results side by side and mark the significant differences
     Compare(CompareArgs),
@@ -164,7 +163,7 @@ pub(crate) struct RunArgs {
     pub(crate) set: Vec<(String, String)>,
     /// Run only the cells (combinations of varied values) with this value, or with one of several
     /// values (A|B); repeatable
-    #[arg(long, alias = "only", value_name = "NAME=VALUE", value_parser = pair)]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) filter: Vec<(String, String)>,
     /// Number of runs of each cell, without warm-up runs [default: the scenario's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -178,7 +177,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) simulate: bool,
     /// Start again, even if an interrupted run could be resumed or a result is up to date
-    #[arg(long, alias = "fresh")]
+    #[arg(long)]
     pub(crate) restart: bool,
     /// Print result.json on standard output instead of the table
     #[arg(long)]

@@ -9,7 +9,7 @@ mod help;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use longhaul_command::{
-    console, deprecated,
+    console,
     exit::{self, Refusal},
     logging, manual,
 };
@@ -74,7 +74,6 @@ fn main() -> ExitCode {
     longhaul_command::set_version(env!("LONGHAUL_VERSION"));
     let cli = parse_args();
     logging::start(&cli.log);
-    deprecated::warn_of_args(Cli::command(), std::env::args_os());
     let outcome = match cli.command {
         #[cfg(feature = "link")]
         Command::Link(args) => longhaul_emulator::run(*args),
@@ -114,8 +113,7 @@ fn main() -> ExitCode {
     ExitCode::from(exit::report_outcome(&console::check_output(outcome)))
 }
 
-/// Parses the command line, or prints the error and exits. The error has only the new names of flags. A warning before
-/// it says which old name each of them replaced.
+/// Parses the command line, or prints the error and exits.
 fn parse_args() -> Cli {
     let command = help::complete(Cli::command(), &manual::directory());
     let matches = command.try_get_matches();
@@ -126,10 +124,6 @@ fn parse_args() -> Cli {
                 "this program was built without `{name}`; packages have it"
             ));
             std::process::exit(exit::report_outcome(&Err(refusal)).into());
-        }
-        // Help and the version are no errors: clap prints them on standard output.
-        if error.use_stderr() {
-            deprecated::warn_of_args(Cli::command(), std::env::args_os());
         }
         error.exit()
     })

@@ -37,7 +37,7 @@ impl FromStr for Delivery {
             Some((mode, quantum)) => (mode, Some(quantum)),
             None => (text, None),
         };
-        match (present_mode(mode), quantum) {
+        match (mode, quantum) {
             ("per-packet", None) => Ok(Self::PerPacket),
             ("batched", None) => Ok(Self::default()),
             ("batched", Some(quantum)) => quantum
@@ -49,21 +49,6 @@ impl FromStr for Delivery {
             )),
         }
     }
-}
-
-/// Old names of delivery modes, each with its new name. The next version rejects them.
-const OLD_MODES: [(&str, &str); 2] = [("exact", "per-packet"), ("bulk", "batched")];
-
-fn present_mode(mode: &str) -> &str {
-    let renamed = OLD_MODES.iter().find(|(old, _)| *old == mode);
-    renamed.map_or(mode, |(_, new)| new)
-}
-
-/// Old name of the mode in the text of a [`Delivery`], with its new name.
-#[must_use]
-pub fn old_name(text: &str) -> Option<(&'static str, &'static str)> {
-    let mode = text.split(':').next()?;
-    OLD_MODES.into_iter().find(|(old, _)| *old == mode)
 }
 
 impl fmt::Display for Delivery {
@@ -250,14 +235,5 @@ mod tests {
         }
         assert!("batches".parse::<Delivery>().is_err());
         assert!("per-packet:1ms".parse::<Delivery>().is_err());
-    }
-
-    #[test]
-    fn accepts_old_names_and_knows_their_new_ones() {
-        for (old, new) in [("exact", "per-packet"), ("bulk:1ms", "batched:1ms")] {
-            assert_eq!(old.parse::<Delivery>(), new.parse());
-        }
-        assert_eq!(old_name("bulk:1ms"), Some(("bulk", "batched")));
-        assert_eq!(old_name("batched:1ms"), None);
     }
 }

@@ -82,16 +82,6 @@ const KEYS: [Key; 16] = [
     ("ack-buffer", "1000", "1000"),
 ];
 
-/// Old names of keys, each with its new name. The next version rejects them.
-const OLD_KEYS: [(&str, &str); 4] = [
-    ("order", "allow-reordering"),
-    ("rule", "aqm"),
-    ("ack-hold", "max-ack-delay"),
-    ("ack-pace", "ack-rate"),
-];
-/// Old values of `allow-reordering`, each with its new one. The next version rejects them.
-const OLD_REORDERING: [(&str, &str); 2] = [("keep", "no"), ("switch", "yes")];
-
 /// Error in a setting, or in a combination of settings.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
@@ -124,10 +114,11 @@ impl Setting {
     ///
     /// An unknown key, or a value that is not valid for it.
     pub fn parse(key: &str, value: &str) -> Result<Self, SettingError> {
-        let present = present_key(key);
+        // Underscores are dashes, as in a file.
+        let name = key.replace('_', "-");
         let (key, example, default) = *KEYS
             .iter()
-            .find(|(name, ..)| *name == present)
+            .find(|(known, ..)| *known == name)
             .ok_or_else(|| SettingError::UnknownKey(key.to_owned()))?;
         let text = match value.trim() {
             "default" => default,
@@ -165,40 +156,8 @@ impl Setting {
     }
 }
 
-/// Name of a key in this version. Underscores are dashes, as in a file.
-fn present_key(key: &str) -> String {
-    let key = key.replace('_', "-");
-    let renamed = OLD_KEYS.iter().find(|(old, _)| *old == key);
-    renamed.map_or(key, |(_, new)| (*new).to_owned())
-}
-
-/// Old names in a key and its value, each with its new name.
-#[must_use]
-pub fn old_names(key: &str, value: &str) -> Vec<(String, String)> {
-    let (present, value) = (present_key(key), value.trim());
-    let is_old = present != key.replace('_', "-");
-    let old_key = is_old.then(|| (key.to_owned(), present.clone()));
-    let mut values = OLD_REORDERING.iter();
-    let renamed = values.find(|(old, _)| present == "allow-reordering" && *old == value);
-    let old_value =
-        renamed.map(|(old, new)| (format!("{present} {old}"), format!("{present} {new}")));
-    old_key.into_iter().chain(old_value).collect()
-}
-
-/// Key and value of a setting in the words of the previous version; `None` if the key has not changed since.
-#[must_use]
-pub fn in_old_names(key: &str, value: &str) -> Option<(String, String)> {
-    let (present, value) = (present_key(key), value.trim());
-    let (old_key, _) = OLD_KEYS.iter().find(|(_, new)| *new == present)?;
-    let mut values = OLD_REORDERING.iter();
-    let renamed = values.find(|(_, new)| present == "allow-reordering" && *new == value);
-    let old_value = renamed.map_or(value, |(old, _)| old);
-    Some(((*old_key).to_owned(), old_value.to_owned()))
-}
-
 fn parse_yes_or_no(value: &str) -> Result<bool, String> {
-    let renamed = OLD_REORDERING.iter().find(|(old, _)| *old == value);
-    match renamed.map_or(value, |(_, new)| new) {
+    match value {
         "no" => Ok(false),
         "yes" => Ok(true),
         _ => Err("neither no nor yes".to_owned()),
@@ -553,39 +512,6 @@ mod tests {
         for (key, value) in formatted {
             assert!(Setting::parse(key, &value).is_ok(), "{key} {value}");
         }
-    }
-
-    #[test]
-    fn accepts_old_names_and_lists_their_new_ones() {
-        let old = config(&[
-            ("order", "switch"),
-            ("rule", "codel"),
-            ("ack-hold", "5ms"),
-            ("ack_pace", "3000"),
-        ]);
-        let new = config(&[
-            ("allow_reordering", "yes"),
-            ("aqm", "codel"),
-            ("max-ack-delay", "5ms"),
-            ("ack_rate", "3000"),
-        ]);
-        assert_eq!(old.settings(), new.settings());
-        let pair = |old: &str, new: &str| (old.to_owned(), new.to_owned());
-        assert_eq!(old_names("rule", "codel"), [pair("rule", "aqm")]);
-        assert_eq!(
-            old_names("order", "keep"),
-            [
-                pair("order", "allow-reordering"),
-                pair("allow-reordering keep", "allow-reordering no")
-            ]
-        );
-        assert_eq!(
-            old_names("ack-hold", "5ms"),
-            [pair("ack-hold", "max-ack-delay")]
-        );
-        assert_eq!(old_names("ack_pace", "9"), [pair("ack_pace", "ack-rate")]);
-        assert_eq!(old_names("aqm", "tail"), []);
-        assert_eq!(old_names("ack_rate", "9"), []);
     }
 
     #[test]

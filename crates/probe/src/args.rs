@@ -7,8 +7,7 @@
 
 use super::recording::Timing;
 use anyhow::Result;
-use longhaul_command::{deprecated, exit::Refusal};
-use longhaul_netem::setting;
+use longhaul_command::exit::Refusal;
 use longhaul_units::{Time, WithInput};
 use std::{net::IpAddr, path::PathBuf};
 
@@ -43,10 +42,10 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "1ms")]
     interval: WithInput<Time>,
     /// Size of each packet in bytes with its IP header, 64 to 9000
-    #[arg(long, alias = "length", value_name = "BYTES", default_value_t = 100)]
+    #[arg(long, value_name = "BYTES", default_value_t = 100)]
     packet_size: u16,
     /// Packets per message, 1 to 64; several are sent as one super-packet (GSO)
-    #[arg(long, alias = "segments", value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     gso_segments: u16,
     /// End when no packet has arrived for this time since the last was sent
     #[arg(long, value_name = "TIME", default_value = "2s")]
@@ -66,13 +65,6 @@ pub struct Args {
 const SPAN_MAX: Time = Time::from_secs(60);
 
 impl Args {
-    /// Prints a warning for each old name in the expected settings. `main` warns of old flags.
-    pub(super) fn warn_of_old_settings(&self) {
-        let pairs = self.expect.iter().filter_map(|text| text.split_once('='));
-        let renamed = pairs.flat_map(|(key, value)| setting::old_names(key.trim(), value));
-        renamed.for_each(|(old, new)| deprecated::warn(&old, &new));
-    }
-
     /// Returns the timing, validated.
     pub(super) fn timing(&self) -> Result<Timing> {
         let timing = Timing {

@@ -39,7 +39,6 @@ use serde_json::Value;
 
 /// Runs the command: sends the packets, prints the result, and compares it with the expected settings, if any.
 pub fn run(args: &Args) -> Result<()> {
-    args.warn_of_old_settings();
     let expected = Expectation::parse(&args.expect, args.timing()?)?;
     let plan = probe_plan(args)?;
     let recording = measure::measure(&plan)?;

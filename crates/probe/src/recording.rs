@@ -18,10 +18,8 @@ pub struct Timing {
     /// Time from one message to the next, ns; 0 sends messages back to back.
     pub interval_ns: u64,
     /// Size of a packet with its IP header, bytes.
-    #[serde(alias = "length")]
     pub packet_size: u16,
     /// Number of packets in one message.
-    #[serde(alias = "segments")]
     pub gso_segments: u16,
 }
 
@@ -308,13 +306,6 @@ pub(super) mod tests {
             assert_eq!(Recording::read(&text[..]).unwrap(), recording);
             assert!(Recording::read(&text[..text.len() / 2]).is_err(), "cut off");
         }
-    }
-
-    #[test]
-    fn reads_timing_with_old_names() {
-        let old =
-            r#"{"record":"timing","count":4,"interval_ns":1000000,"length":100,"segments":1}"#;
-        assert_eq!(serde_json::from_str::<Timing>(old).unwrap(), TIMING);
     }
 
     #[test]

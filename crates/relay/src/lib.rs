@@ -74,13 +74,6 @@ pub fn options() -> Vec<String> {
     Args::options()
 }
 
-/// Gives the old names in a configuration their new ones. Returns the position, the old and the new name of each. For
-/// programs that hold such a configuration in a file of their own, as `lab` does.
-pub fn rename_old_names(config: &mut toml::de::DeTable<'_>) -> Vec<(usize, String, String)> {
-    let names = config::renamed::rename(config).into_iter();
-    names.map(|name| (name.at, name.old, name.new)).collect()
-}
-
 /// Makes a certificate authority in `directory`, unless one exists, and a certificate for each
 /// name.
 pub fn make_certificates(directory: &std::path::Path, names: &[String]) -> anyhow::Result<()> {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `result.json`: the result of a scenario. The page, the terminal table and users' scripts read nothing else, so
-//! names and units in it are stable. Names of earlier versions are aliases, so that old results can be compared and
-//! reported.
+//! names and units in it are stable.
 //!
 //! A metric's name ends in its unit: `goodput_bps` (bits a second), `rtt_us`, `cwnd_bytes`,
 //! `download_s`, `jain_ratio`; no unit means a count. Optional parts are absent, never null.
@@ -37,10 +36,10 @@ pub struct LabResult {
     /// Start time of the first run.
     pub started: jiff::Timestamp,
     /// Time from `started` to the end of the last run, seconds.
-    #[serde(alias = "took_s", default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_s: Option<f64>,
     /// Times at which it was resumed after an interruption.
-    #[serde(alias = "resumed", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resumed_at: Vec<jiff::Timestamp>,
     /// Seed of all random decisions: order of runs, losses, jitter.
     pub seed: u64,
@@ -171,7 +170,7 @@ pub struct About {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
     /// Source of the reference values: "Hasegawa and Jibiki, TCP Booster, figure 6".
-    #[serde(alias = "paper", default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// Command that repeats this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -186,7 +185,7 @@ pub struct About {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Headline {
     /// Sentence with `{}` in place of the number: "Two relays make it {} faster".
-    #[serde(rename = "headline", alias = "sentence")]
+    #[serde(rename = "headline")]
     pub template: String,
     /// Name of a metric.
     pub metric: String,
@@ -222,7 +221,6 @@ pub struct Host {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// Values of the varied parameters.
-    #[serde(alias = "vary")]
     pub parameters: Parameters,
     /// Name for users: "two relays". If absent, it is made from `parameters`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -238,12 +236,11 @@ pub struct Cell {
     /// Summaries of the metrics over the valid runs ([`Cell::valid_runs`]).
     pub metrics: Metrics<Summary>,
     /// Reference values of this cell by metric, for instance a paper's.
-    #[serde(alias = "paper", default, skip_serializing_if = "IndexMap::is_empty")]
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub reference: Metrics,
     /// Metrics whose reference value is excluded from comparisons, for instance because it looks misprinted. The page
     /// shows it.
     #[serde(
-        alias = "paper_suspect",
         default,
         skip_serializing_if = "Vec::is_empty"
     )]
@@ -319,10 +316,10 @@ pub struct Run {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
     /// Overload of the host during the run, which makes the metrics less reliable: "the emulator was late: …".
-    #[serde(alias = "disturbed", default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overload: Option<String>,
     /// Number of runs before it that were discarded for an overload.
-    #[serde(alias = "retaken", default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub retries: u32,
     /// Time series of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -338,7 +335,7 @@ pub struct Testbed {
     /// Links along the path.
     pub links: Vec<TestbedLink>,
     /// Paths of other flows, each from end to end. A host on two paths has the same name in both.
-    #[serde(alias = "beside", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_paths: Vec<Testbed>,
 }
 
@@ -408,7 +405,6 @@ pub struct Check {
     /// Measured value: a number or a text.
     pub value: Value,
     /// Threshold: ">= 6".
-    #[serde(alias = "want")]
     pub threshold: String,
 }
 
@@ -459,12 +455,10 @@ pub struct DelayError {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CongestionControl {
     /// Requested name, `htcp` or `lh_bic:ack_shift=3`.
-    #[serde(alias = "asked")]
     pub requested: String,
     /// Name set on sockets: `lh_htcp`, `lh_bic.2`.
     pub name: String,
     /// Provider, `kernel` or `longhaul`.
-    #[serde(alias = "by")]
     pub provider: String,
     /// Parameters of a congestion control of longhaul, with their values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -499,13 +493,6 @@ mod tests {
         let result: LabResult = serde_json::from_value(smallest()).unwrap();
         assert_eq!(result.cells[0].runs[0].metrics["goodput_bps"], 1.23e8);
         assert_eq!(serde_json::to_value(&result).unwrap(), smallest());
-    }
-
-    #[test]
-    fn reads_names_of_earlier_versions() {
-        let old = include_str!("../tests/fixtures/result-0.1.0.json");
-        let result: LabResult = serde_json::from_str(old).unwrap();
-        insta::assert_snapshot!(serde_json::to_string_pretty(&result).unwrap());
     }
 
     #[test]

@@ -17,19 +17,18 @@ pub struct Series {
     /// Legs of the path, in order; one without relays. A leg is one connection between neighbours.
     #[serde(
         rename = "path_segments",
-        alias = "legs",
         default,
         skip_serializing_if = "Vec::is_empty"
     )]
     pub legs: Vec<LegSeries>,
     /// Time series for the figures.
-    #[serde(alias = "courses", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub time_series: Vec<TimeSeries>,
     /// Events, for instance a change of a link's delay or rate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Event>,
     /// Captured time series of the flows, in the order of the scenario.
-    #[serde(alias = "taps", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub captures: Vec<CaptureSeries>,
 }
 

@@ -22,10 +22,9 @@ pub struct Table {
     /// Metrics at each position, in this order; at least one.
     pub metrics: Vec<String>,
     /// Shows the reference values too (`Cell::reference`, `Cell::reference_excluded`).
-    #[serde(alias = "paper", default)]
+    #[serde(default)]
     pub reference: bool,
     /// Facets, one below the other: one for each combination of the facet parameters, or a single one.
-    #[serde(alias = "panels")]
     pub facets: Vec<Facet>,
 }
 
@@ -47,7 +46,7 @@ pub struct Figure {
     pub metrics: Vec<String>,
     /// Time series of each cell's runs ([`TimeSeries`]) that are drawn instead of metrics, over time (line) or as a
     /// distribution (cdf); by metric and flow.
-    #[serde(alias = "courses", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub time_series: Vec<TimeSeriesId>,
     /// Part of the run to draw, seconds; all if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -59,13 +58,12 @@ pub struct Figure {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub log_y: bool,
     /// Draws the reference values too.
-    #[serde(alias = "paper", default)]
+    #[serde(default)]
     pub reference: bool,
     /// Labelled reference lines across the chart, in the unit of the drawn metric.
-    #[serde(alias = "limits", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reference_lines: Vec<ReferenceLine>,
     /// Facets (small multiples) on one scale, or a single one.
-    #[serde(alias = "panels")]
     pub facets: Vec<Facet>,
 }
 
@@ -76,7 +74,6 @@ pub enum FigureKind {
     /// Lines for each row, one for each metric or time series. The horizontal axis is time if there are `time_series`
     /// (with one column), else the columns' parameter.
     #[default]
-    #[serde(alias = "series")]
     Line,
     /// Grouped bars: a group for each column, a colour for each row.
     Bars,
@@ -94,7 +91,7 @@ pub enum FigureKind {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Facet {
     /// Parameters that its cells share; empty if there is only one facet.
-    #[serde(alias = "of", default, skip_serializing_if = "Parameters::is_empty")]
+    #[serde(default, skip_serializing_if = "Parameters::is_empty")]
     pub shared_values: Parameters,
     /// Rows.
     pub rows: Axis,
@@ -109,7 +106,7 @@ pub struct Facet {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Axis {
     /// Varied parameters, the outermost first. Empty: the axis has one entry without values.
-    #[serde(alias = "by", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parameters: Vec<String>,
     /// Entries, in the order of the scenario.
     pub entries: Vec<Entry>,
@@ -184,7 +181,6 @@ pub struct ReferenceLine {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TimeSeriesId {
     /// Metric: `goodput_bps`, `cwnd_bytes`, `srtt_us`, `retransmits_per_s`, `jain_ratio`.
-    #[serde(alias = "of")]
     pub metric: String,
     /// Name of the flow; all flows together if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

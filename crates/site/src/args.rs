@@ -68,7 +68,6 @@ pub struct Args {
     /// Interval between scans of a mirrored export for changes that were not made through this site
     #[arg(
         long,
-        alias = "mirror-every",
         value_name = "TIME",
         default_value = "30s"
     )]

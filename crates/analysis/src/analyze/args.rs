@@ -41,7 +41,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Width of the bins of every time series, 10us to 1s; series with bins of 1 s are written, too
-    #[arg(long, alias = "bin", value_name = "TIME", default_value = "1ms")]
+    #[arg(long, value_name = "TIME", default_value = "1ms")]
     bin_width: Time,
     /// Print the result as JSON on standard output
     #[arg(long)]

@@ -2,7 +2,7 @@
 //! Output directory of an analysis. Files become visible when they are complete: they are written in a
 //! temporary directory inside it, and renamed at the end. A file that no analysis wrote is never overwritten.
 
-use crate::report::{CHART_SERIES_FILE, OLD_CHART_SERIES_FILE, RESULT_FILE};
+use crate::report::{CHART_SERIES_FILE, RESULT_FILE};
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
 use rustix::fs::{FlockOperation, flock};
@@ -110,7 +110,6 @@ fn is_analysis(result: &Path) -> bool {
     struct ResultKeys {
         schema: u32,
         bins_ns: Vec<u64>,
-        #[serde(alias = "vantages")]
         capture_points: Vec<serde::de::IgnoredAny>,
     }
     let parse = |file| serde_json::from_reader::<_, ResultKeys>(BufReader::new(file)).is_ok();
@@ -126,7 +125,6 @@ fn is_output(name: &OsStr) -> bool {
         RESULT_FILE,
         "report.html",
         CHART_SERIES_FILE,
-        OLD_CHART_SERIES_FILE,
         "flows.jsonl",
     ];
     name.to_str()

@@ -77,7 +77,7 @@ pub(crate) struct SourceArgs {
     #[arg(long, value_name = "LISTING", conflicts_with = "filter")]
     filter_bpf: Option<String>,
     /// Maximum number of bytes to keep of a packet, 64 to 65535
-    #[arg(long, alias = "snap", value_name = "BYTES", default_value_t = 128,
+    #[arg(long, value_name = "BYTES", default_value_t = 128,
           value_parser = clap::value_parser!(u32).range(64..=65_535))]
     snap_length: u32,
     /// Kernel memory for each interface, for packets not yet read: 512KiB to 2GiB

@@ -17,7 +17,7 @@ pub(crate) use page::{
     paired,
 };
 pub use result::analysis_report::AnalysisReport;
-pub(crate) use result::analysis_report::{CHART_SERIES_FILE, OLD_CHART_SERIES_FILE, RESULT_FILE};
+pub(crate) use result::analysis_report::{CHART_SERIES_FILE, RESULT_FILE};
 pub(crate) use result::largest_flows::FlowLimits;
 pub(crate) use result::largest_udp_flows::LargestUdpFlows;
 pub(crate) use result::{Analysis, CaptureFile, CapturePointInfo, DAMAGES_MAX, Damage, SCHEMA};

@@ -424,7 +424,7 @@ mod tests {
     use super::*;
     use crate::report::{
         fixtures,
-        result::analysis_report::{DIRECTORY_HINT, OLD_CHART_SERIES_FILE},
+        result::analysis_report::DIRECTORY_HINT,
     };
     use longhaul_command::exit::Refusal;
     use longhaul_flow::bin::Bin;
@@ -509,44 +509,6 @@ mod tests {
         assert_eq!(chart_series.len(), 1, "of the one flow that is drawn");
         assert!(!read("result.json").contains("\"time_series\""));
         assert_eq!(AnalysisReport::read(directory.path()).unwrap(), report);
-    }
-
-    /// Replaces names of members by those of schema 1.
-    fn with_old_names(text: &str) -> String {
-        let renamed = [
-            ("\"schema\": 2", "\"schema\": 1"),
-            ("\"capture_points\"", "\"vantages\""),
-            ("\"two_point_comparisons\"", "\"both_ends\""),
-            ("\"handshake\"", "\"opening\""),
-            ("\"ack_clocking\"", "\"releases\""),
-            ("\"chance_share\"", "\"by_chance\""),
-            ("\"limit\"", "\"by\""),
-            ("\"bottleneck_bandwidth\"", "\"path_rate\""),
-            ("\"packet_windows\"", "\"excerpts\""),
-            ("\"advancing_acks\"", "\"moving_acks\""),
-        ];
-        let replace = |text: String, (new, old): &(&str, &str)| text.replace(new, old);
-        renamed.iter().fold(text.to_owned(), replace)
-    }
-
-    #[test]
-    fn reads_results_of_schema_1() {
-        let directory = tempfile::tempdir().unwrap();
-        let report = write_from_two_threads(config(Some(directory.path()))).unwrap();
-        for (new, old) in [
-            (RESULT_FILE, RESULT_FILE),
-            (CHART_SERIES_FILE, OLD_CHART_SERIES_FILE),
-        ] {
-            let text = fs::read_to_string(directory.path().join(new)).unwrap();
-            let old_text = with_old_names(&text);
-            assert_ne!(text, old_text);
-            fs::remove_file(directory.path().join(new)).unwrap();
-            fs::write(directory.path().join(old), old_text).unwrap();
-        }
-        let mut read = AnalysisReport::read(directory.path()).unwrap();
-        assert_eq!(read.analysis.schema, 1);
-        read.analysis.schema = SCHEMA;
-        assert_eq!(read, report);
     }
 
     #[test]

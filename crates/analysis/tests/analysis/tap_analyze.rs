@@ -336,18 +336,6 @@ fn refuses_ports_and_tunnels_that_it_does_not_know() {
 }
 
 #[test]
-fn old_name_of_bin_width_works_and_warns() {
-    let directory = CaptureDir::new();
-    let file = directory.put("good.pcap", &Trace::many(1, 5).pcap());
-    let output = analyze(&[&file, "--json", "--bin", "10ms"]);
-    let warning = lossy_text(&output.stderr);
-    assert!(output.status.success(), "{warning}");
-    assert!(warning.contains("--bin is now --bin-width"), "{warning}");
-    let analysis: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(analysis["bins_ns"][0], 10_000_000);
-}
-
-#[test]
 fn refuses_output_directory_with_foreign_files() {
     let directory = CaptureDir::new();
     let file = directory.put("good.pcap", &Trace::many(1, 5).pcap());

@@ -44,10 +44,6 @@ fn names_the_bad_flag() {
     );
     refused(&with(&["-i", "lo", "--snap-length", "10"]), &["10", "64"]);
     refused(
-        &with(&["-i", "lo", "--snap", "64", "--ring", "1KB"]),
-        &["--snap is now --snap-length"],
-    );
-    refused(
         &with(&["-i", "lo", "--ring", "1KB"]),
         &["--ring 1 KB", "512KiB"],
     );

@@ -4,9 +4,9 @@
 use super::{
     DirectionConfig, Endpoint, Link, parse_setting, read_trace, resets_trace, with_overrides,
 };
-use crate::{capture::CaptureOptions, old_names};
+use crate::capture::CaptureOptions;
 use anyhow::Result;
-use longhaul_command::{deprecated, exit::Refusal};
+use longhaul_command::exit::Refusal;
 use longhaul_netem::grammar::number_text;
 use longhaul_units::Bytes;
 use serde::Deserialize;
@@ -14,7 +14,6 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
-use toml::de::DeTable;
 
 /// Configuration file with links: `[[links]]`, each with its ends and its settings by the names of the flags.
 /// `[links.forward]` and `[links.backward]` override settings of one direction; so do lists, as in
@@ -95,7 +94,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Link>> {
         Refusal::usage(format!("--config {}: {error}", path.display()))
     };
     let text = std::fs::read_to_string(path).map_err(|error| with_path(&error))?;
-    let file = parse(path, &text).map_err(|error| with_path(&error))?;
+    let file: File = toml::from_str(&text).map_err(|error| with_path(&error))?;
     if file.links.is_empty() {
         return Err(with_path(&"no links; give at least one [[links]]"));
     }
@@ -110,18 +109,6 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Link>> {
         links.push(link.map_err(|error| with_path(&format!("link {name:?}: {error}")))?);
     }
     Ok(links)
-}
-
-/// Parses a file; old keys get their new names, each with a warning.
-fn parse(path: &Path, text: &str) -> Result<File, toml::de::Error> {
-    let mut table = DeTable::parse(text)?;
-    for key in deprecated::rename_keys(table.get_mut(), &old_names::RENAMED_KEYS) {
-        deprecated::warn_of_key(path, text, &key);
-    }
-    File::deserialize(toml::de::Deserializer::from(table)).map_err(|mut error| {
-        error.set_input(Some(text));
-        error
-    })
 }
 
 impl LinkTable {
@@ -140,7 +127,6 @@ impl LinkTable {
         let forward = self.forward.apply_to(&both, base)?;
         let backward = self.backward.apply_to(&both, base)?;
         let delivery = self.delivery.as_deref().unwrap_or("batched");
-        old_names::warn_of_delivery(delivery);
         Ok(Link {
             name: self.name,
             left: Endpoint::parse(&self.left)?,
@@ -175,7 +161,6 @@ fn apply(
                     .map_or(std::slice::from_ref(changes), Vec::as_slice);
                 for change in changes {
                     let change = text_of(change);
-                    old_names::warn_of_change(&change);
                     direction.add_change(base, &change)?;
                 }
             }
@@ -184,7 +169,6 @@ fn apply(
             }
             _ => {
                 let value = value_of(key, value);
-                old_names::warn_of_setting(key, &value);
                 direction.initial.apply(parse_setting(base, key, &value)?);
             }
         }

@@ -35,7 +35,6 @@ pub struct Bin {
     /// ACKs with SACK blocks, with payload or without.
     pub sacks: u32,
     /// ACKs that acknowledge new data, with payload or without: the samples of AckDiff.
-    #[serde(alias = "moving_acks")]
     pub advancing_acks: u32,
     /// Largest AckDiff, bytes.
     pub ack_diff_max: u32,
@@ -49,7 +48,6 @@ pub struct Bin {
     pub rtt_samples: u32,
     /// Delay of the fastest ACK of this bin relative to the flow's first ACK, by their TSval, ns
     /// ([`crate::path_delay`]). Below zero if it was faster, `None` without timestamps.
-    #[serde(alias = "ack_way_ns")]
     pub ack_path_delay_ns: Option<i64>,
     /// Most bytes in flight as seen at the capture point.
     pub in_flight_max: u64,

@@ -32,7 +32,6 @@ impl ExperimentPlan {
     /// Every error is a usage error with file and line.
     pub(crate) fn open(source: &Source, choices: &Choices) -> Result<Self> {
         let sources = ScenarioSources::load(source)?;
-        sources.warn_of_old_names()?;
         let merged = sources.merged()?;
         let declarations: ParameterDeclarations = sources.read(merged.clone())?;
         let [full, short] = run_parameters(&sources, &declarations, choices)?;
@@ -200,8 +199,7 @@ fn scenario_with<'t>(
     values: &Table,
 ) -> Result<Scenario> {
     let parameters = Parameters::of(values);
-    let mut filled = sources.filled(merged, &parameters)?;
-    sources.rename_filled(filled.get_mut());
+    let filled = sources.filled(merged, &parameters)?;
     keys::check(filled.get_ref()).map_err(|unknown| sources.refusal(unknown.at, &unknown))?;
     let mut scenario: Scenario = sources.read(filled)?;
     let checked = measures::check(&scenario)

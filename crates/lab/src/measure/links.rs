@@ -63,22 +63,15 @@ impl TimingReports {
     }
 }
 
-/// Names of the record of a timing report, now and until version 0.1.
-const RECORD_NAMES: [&str; 2] = ["\"timing_report\"", "\"selfcheck\""];
-/// Causes of drops until version 0.1, each with its name now.
-const RENAMED_CAUSES: [(&str, &str); 2] = [("queue_rule", "aqm"), ("ack_rule", "ack_filtering")];
-
-fn present_cause(cause: &str) -> &str {
-    let renamed = RENAMED_CAUSES.iter().find(|(old, _)| *old == cause);
-    renamed.map_or(cause, |(_, new)| new)
-}
+/// Name of the record of a timing report.
+const RECORD_NAME: &str = "\"timing_report\"";
 
 /// Reads the timing reports in `records`; empty if the link was killed before it wrote them.
 pub(crate) fn read_timing_reports(records: &Path) -> io::Result<Vec<TimingReport>> {
     let text = fs::read_to_string(records)?;
     let reports = text
         .lines()
-        .filter(|line| RECORD_NAMES.iter().any(|name| line.contains(name)));
+        .filter(|line| line.contains(RECORD_NAME));
     let parsed = reports.map(|line| serde_json::from_str(line).map_err(io::Error::other));
     parsed.collect()
 }
@@ -95,7 +88,7 @@ fn totals(name: &str, reports: &[TimingReport]) -> Option<LinkStats> {
         let causes = report
             .drops
             .iter()
-            .map(|(cause, count)| (present_cause(cause), *count));
+            .map(|(cause, count)| (cause.as_str(), *count));
         let own = [
             (
                 "before_the_link",
@@ -276,18 +269,6 @@ mod tests {
             BTreeMap::from([("loss".to_owned(), 2), ("before_the_link".to_owned(), 4)])
         );
         assert_eq!(account.packets, Some(20));
-    }
-
-    #[test]
-    fn reads_reports_of_earlier_versions() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("wan.jsonl");
-        let old = r#"{"record":"selfcheck","delivery":"exact","segments":1,"drops":{"queue_rule":3,"ack_rule":4},"lateness":{"median_us":1.0,"p99_us":1.0,"max_us":1.0}}"#;
-        fs::write(&file, old).unwrap();
-        let mut timing_reports = TimingReports::default();
-        timing_reports.add("wan", &file);
-        let drops = BTreeMap::from([("aqm".to_owned(), 3), ("ack_filtering".to_owned(), 4)]);
-        assert_eq!(timing_reports.result()[0].drops, drops);
     }
 
     /// Returns the message for a link that carried `segments` in both directions, one of them with

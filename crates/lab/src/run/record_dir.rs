@@ -16,9 +16,6 @@ use std::{
 /// for each file when it ends.
 const MANIFEST: &str = ".manifest";
 
-/// Name of the manifest in earlier versions.
-const OLD_MANIFEST: &str = ".written";
-
 /// File name extensions of records. Used only for a run that was interrupted before it could list
 /// its files.
 const EXTENSIONS: [&str; 6] = ["conf", "json", "jsonl", "log", "out", "pcapng"];
@@ -118,20 +115,14 @@ fn write_manifest(root: &Path, kept: &Manifest) -> io::Result<File> {
     }
     manifest.sync_data()?;
     fs::rename(&new, root.join(MANIFEST))?;
-    match fs::remove_file(root.join(OLD_MANIFEST)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(manifest),
-    }
+    Ok(manifest)
 }
 
 fn read_manifest(out: &Path, root: &Path) -> Result<Manifest> {
-    let name = match root.join(MANIFEST).exists() {
-        true => MANIFEST,
-        false => OLD_MANIFEST,
-    };
-    let manifest = match fs::read_to_string(root.join(name)) {
+    let path = root.join(MANIFEST);
+    let manifest = match fs::read_to_string(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => listed_in_result(out),
-        read => read.with_context(|| format!("cannot read {}", root.join(name).display()))?,
+        read => read.with_context(|| format!("cannot read {}", path.display()))?,
     };
     let mut written = Manifest::new();
     for (run_dir, file) in manifest.lines().filter_map(|line| line.split_once('/')) {
@@ -288,18 +279,6 @@ mod tests {
         fs::write(out.join("raw/.manifest"), "../notes.log\n../\n/notes.log\n").unwrap();
         run_lab(out, &["01-a-1"]);
         assert!(out.join("notes.log").exists());
-    }
-
-    #[test]
-    fn replaces_manifest_of_an_earlier_version() {
-        let out = tempfile::tempdir().unwrap();
-        let out = out.path();
-        run_lab(out, &["01-a-1"]);
-        let root = out.join("raw");
-        fs::rename(root.join(MANIFEST), root.join(OLD_MANIFEST)).unwrap();
-        run_lab(out, &["01-b-1"]);
-        assert!(!root.join("01-a-1").exists() && !root.join(OLD_MANIFEST).exists());
-        assert!(root.join(MANIFEST).is_file());
     }
 
     #[test]

@@ -22,7 +22,6 @@ const NAME: &str = "raw/.journal.jsonl";
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CompletedRun {
     /// Index in the order of all runs, from 0.
-    #[serde(alias = "turn")]
     pub(crate) index: usize,
     /// Seconds of work when it ended, without the pauses between sessions.
     pub(crate) spent_s: f64,

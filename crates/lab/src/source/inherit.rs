@@ -8,19 +8,12 @@
 //! the texts before it have bytes. So an error in the merged table still has its file, line and
 //! column.
 
-use super::{
-    Source, key_path, library,
-    parameters::Parameters,
-    renamed::{self, OldName},
-};
+use super::{Source, key_path, library, parameters::Parameters};
 use crate::scenario::config_error::ConfigError;
 use anyhow::Result;
-use longhaul_command::{
-    deprecated,
-    exit::{Refusal, explain_integer_error},
-};
+use longhaul_command::exit::{Refusal, explain_integer_error};
 use serde::de::DeserializeOwned;
-use std::{collections::BTreeSet, fmt::Display};
+use std::fmt::Display;
 use toml::{
     Spanned, Table,
     de::{DeArray, DeTable, DeValue, Deserializer},
@@ -105,46 +98,8 @@ impl ScenarioSources {
         Ok(Some(base))
     }
 
-    /// Parses a file. Old names have become new ones.
     fn parse<'f>(&self, file: &'f File) -> Result<Spanned<DeTable<'f>>> {
-        Ok(self.parse_with_old_names(file)?.0)
-    }
-
-    fn parse_with_old_names<'f>(
-        &self,
-        file: &'f File,
-    ) -> Result<(Spanned<DeTable<'f>>, Vec<OldName>)> {
-        let parsed = DeTable::parse(&file.padded).map_err(|error| self.parse_error(&error));
-        let mut table = parsed?;
-        let found = renamed::rename(table.get_mut());
-        Ok((table, found))
-    }
-
-    /// Warns about the old names in all files: of each name once a file, at its first position.
-    ///
-    /// # Errors
-    /// Invalid TOML.
-    pub(crate) fn warn_of_old_names(&self) -> Result<()> {
-        for file in &self.files {
-            let mut seen = BTreeSet::new();
-            for OldName { at, old, new } in self.parse_with_old_names(file)?.1 {
-                if seen.insert((old.clone(), new.clone())) {
-                    deprecated::warn(&format!("{}: {old}", self.line_and_column(at)), &new);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives the values that come from parameters their new names, and warns of the old ones.
-    pub(crate) fn rename_filled(&self, filled: &mut DeTable<'_>) {
-        for OldName { at, old, new } in renamed::rename(filled) {
-            // A value from a parameter has the position of its placeholder.
-            let line = self.file_at(at).padded[at..].lines().next();
-            if line.is_some_and(|line| line.contains("${")) {
-                deprecated::warn(&format!("{}: {old}", self.line_and_column(at)), &new);
-            }
-        }
+        DeTable::parse(&file.padded).map_err(|error| self.parse_error(&error))
     }
 
     /// Merges all files into one table. Parameters are not yet filled in.
@@ -313,8 +268,7 @@ fn remove_paths(base: &mut DeTable<'_>, unset: &Spanned<DeValue<'_>>) -> Result<
     })?;
     for value in list {
         let path = value.get_ref().as_str().unwrap_or_default();
-        let mut keys = key_path::split(path);
-        renamed::rename_path(&mut keys);
+        let keys = key_path::split(path);
         if !remove(base, &keys) {
             return Err(wrong(value, format!("the base has no {path:?}")));
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading of scenarios: their sources, bases, parameters, keys, old names and cells.
+//! Reading of scenarios: their sources, bases, parameters, keys and cells.
 
 pub(crate) mod cells;
 mod experiment;
@@ -8,7 +8,6 @@ mod key_path;
 pub(crate) mod keys;
 pub(crate) mod library;
 pub(crate) mod parameters;
-mod renamed;
 
 pub(crate) use experiment::{Cell, Choices, ExperimentPlan, text_pairs};
 pub(crate) use library::Source;

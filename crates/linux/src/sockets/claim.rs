@@ -30,7 +30,6 @@ impl Claim {
 /// Returns the IDs of the processes that claim the resource of this name, each in its own PID namespace.
 pub fn claimants(resource: &str) -> io::Result<Vec<u32>> {
     let names = abstract_names(&prefix(resource))?;
-    // Older versions wrote no random number, and one of them may still drain.
     let pid = |name: &String| name.split('-').next()?.parse().ok();
     Ok(names.iter().filter_map(pid).collect())
 }

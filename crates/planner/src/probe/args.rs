@@ -56,14 +56,13 @@ pub(crate) struct Args {
     /// With --serve: end after this time
     #[arg(
         long,
-        alias = "for",
         value_name = "TIME",
         requires = "serve",
         conflicts_with = "hosts"
     )]
     duration: Option<Time>,
     /// Name of this site [default: its host name]
-    #[arg(long, alias = "here", value_name = "SITE")]
+    #[arg(long, value_name = "SITE")]
     name: Option<String>,
     /// Protocol of the probe: udp and tcp need a PORT
     #[arg(long, value_enum, default_value_t)]
@@ -78,7 +77,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=20))]
     trains: u32,
     /// Packets of a train; 2 is a packet pair
-    #[arg(long, alias = "train", value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..=64))]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..=64))]
     train_length: u32,
     /// Print JSON for longhaul plan split
     #[arg(long)]

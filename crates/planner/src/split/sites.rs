@@ -4,17 +4,13 @@
 use super::super::path;
 use anyhow::Result;
 use indexmap::{IndexMap, IndexSet};
-use longhaul_command::{
-    deprecated::{self, OldKey, RenamedKey},
-    exit::Refusal,
-};
+use longhaul_command::exit::Refusal;
 use longhaul_netem::{LinkConfig, Rate, Setting};
 use longhaul_tcpsim::formulas::{HEADERS, Path, window_limit};
 use longhaul_units::{BitRate, Bytes, Ratio, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::{Path as FilePath, PathBuf};
-use toml::de::DeTable;
 
 /// Contents of a file of sites.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -23,8 +19,6 @@ pub(in super::super) struct SitesFile {
     /// Properties of sites that differ from the defaults.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub(in super::super) sites: IndexMap<String, Site>,
-    /// The previous version wrote `legs`.
-    #[serde(alias = "legs")]
     pub(in super::super) paths: Vec<SitePath>,
 }
 
@@ -36,7 +30,6 @@ pub(in super::super) struct Site {
     #[serde(default = "default_relay")]
     pub(in super::super) relay: bool,
     /// Maximum rate that a relay there forwards.
-    #[serde(alias = "forwards")]
     pub(in super::super) forwarding_rate: Option<BitRate>,
 }
 
@@ -247,22 +240,10 @@ fn read(file: &FilePath) -> Result<SitesFile> {
         return Err(file_error(&"larger than 64 MiB"));
     }
     let text = std::fs::read_to_string(file).map_err(|error| file_error(&error))?;
-    match text.trim_start().starts_with('{') {
-        true => {
-            let sites = serde_json::from_str(&text).map_err(|error| file_error(&error))?;
-            for renamed in old_json_keys(&text) {
-                deprecated::warn(&format!("{}: {}", file.display(), renamed.old), renamed.new);
-            }
-            Ok(sites)
-        }
-        false => {
-            let (sites, old_keys) =
-                parse_toml(&text).map_err(|error| file_error(&toml_error_line(&error)))?;
-            for old in old_keys {
-                deprecated::warn_of_key(file, &text, &old);
-            }
-            Ok(sites)
-        }
+    if text.trim_start().starts_with('{') {
+        serde_json::from_str(&text).map_err(|error| file_error(&error))
+    } else {
+        toml::from_str(&text).map_err(|error| file_error(&toml_error_line(&error)))
     }
 }
 
@@ -271,55 +252,6 @@ fn toml_error_line(error: &toml::de::Error) -> String {
     let text = error.to_string();
     let place = text.lines().next().unwrap_or_default();
     format!("{place}: {}", error.message().replace('\n', " "))
-}
-
-/// Old keys of a file of sites.
-const RENAMED: [RenamedKey; 2] = [
-    RenamedKey {
-        table: "",
-        old: "legs",
-        new: "paths",
-    },
-    RenamedKey {
-        table: "sites.*",
-        old: "forwards",
-        new: "forwarding_rate",
-    },
-];
-
-/// Parses TOML. Returns the old keys in it, too.
-fn parse_toml(text: &str) -> Result<(SitesFile, Vec<OldKey>), toml::de::Error> {
-    let mut table = DeTable::parse(text)?;
-    let old_keys = deprecated::rename_keys(table.get_mut(), &RENAMED);
-    let sites = SitesFile::deserialize(toml::de::Deserializer::from(table));
-    let sites = sites.map_err(|mut error| {
-        error.set_input(Some(text));
-        error
-    })?;
-    Ok((sites, old_keys))
-}
-
-/// Returns the old keys in JSON, each once. Serde reads them by their aliases.
-fn old_json_keys(text: &str) -> Vec<RenamedKey> {
-    let file: Value = serde_json::from_str(text).unwrap_or_default();
-    let is_used = |renamed: &RenamedKey| {
-        let mut tables = vec![&file];
-        for key in renamed.table.split('.').filter(|key| !key.is_empty()) {
-            tables = match key {
-                "*" => tables
-                    .into_iter()
-                    .filter_map(Value::as_object)
-                    .flat_map(|table| table.values())
-                    .collect(),
-                key => tables
-                    .into_iter()
-                    .filter_map(|table| table.get(key))
-                    .collect(),
-            };
-        }
-        tables.iter().any(|table| table.get(renamed.old).is_some())
-    };
-    RENAMED.into_iter().filter(is_used).collect()
 }
 
 #[cfg(test)]
@@ -352,39 +284,15 @@ mod tests {
     }
 
     #[test]
-    fn reads_old_keys_and_names_them() {
-        let text = TWO.replace("relay = false", "forwards = '9gbit'");
-        let old_text = text.replace("[[paths]]", "[[legs]]");
-        let (file, old_keys) = parse_toml(&old_text).unwrap();
-        assert_eq!(file.paths.len(), 1);
-        assert_eq!(
-            file.sites["b"].forwarding_rate,
-            Some(BitRate::from_bits(9_000_000_000))
-        );
-        let names: Vec<_> = old_keys.iter().map(|key| key.rename.new).collect();
-        assert_eq!(names, ["paths", "forwarding_rate"]);
-        let new_text = text.replace("forwards", "forwarding_rate");
-        assert_eq!(parse_toml(&new_text).unwrap().1, []);
-        let error = parse_toml("[[paths]]\nfrom = 3\n").unwrap_err().to_string();
+    fn errors_of_toml_name_the_line() {
+        let parse = |text| toml::from_str::<SitesFile>(text);
+        let error = parse("[[paths]]\nfrom = 3\n").unwrap_err().to_string();
         assert!(error.contains("line 2, column 8"), "{error}");
-        let error = parse_toml("[sites").unwrap_err();
+        let error = parse("[sites").unwrap_err();
         assert_eq!(
             toml_error_line(&error),
             "TOML parse error at line 1, column 7: unclosed table, expected `]`"
         );
-    }
-
-    #[test]
-    fn reads_old_keys_of_json_and_names_them() {
-        let text = r#"{"sites": {"a": {}, "b": {"forwarding_rate": "9gbit"}}, "paths": []}"#;
-        assert_eq!(old_json_keys(text), []);
-        let old_text = text
-            .replace("forwarding_rate", "forwards")
-            .replace("paths", "legs");
-        let file: SitesFile = serde_json::from_str(&old_text).unwrap();
-        let forwarding_rate = file.sites["b"].forwarding_rate;
-        assert_eq!(forwarding_rate, Some(BitRate::from_bits(9_000_000_000)));
-        assert_eq!(old_json_keys(&old_text), RENAMED);
     }
 
     #[test]

@@ -66,91 +66,6 @@ fn plan_measure_names_invalid_input() {
     refused(&["measure", "127.0.0.1:0"], "port 0");
 }
 
-#[test]
-fn plan_validate_requires_a_result() {
-    refused(
-        &["validate", "/nonexistent/result.json"],
-        "/nonexistent/result.json",
-    );
-    refused(
-        &["validate", env!("CARGO_MANIFEST_PATH")],
-        "give a directory that 'longhaul lab run --out' wrote",
-    );
-}
-
-const SCENARIO: &str = "title = 't'
-question = 'q'
-[parameters]
-rate = '50mbit'
-simulated = true
-[matrix]
-delay = ['5ms', '20ms']
-[[links]]
-name = 'wan'
-endpoints = ['a', 'b']
-rate = '${rate}'
-delay = '${delay}'
-[[flows]]
-name = 'bulk'
-program = 'iperf3'
-from = 'a'
-to = 'b'
-duration = '2s'
-cc = 'reno'
-";
-
-/// Predictions require the scenario as it was run: one that was changed since is refused.
-#[test]
-fn plan_validate_requires_the_scenario_that_was_run() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let file = path("mine.toml");
-    let chosen: [&[&str]; 4] = [
-        &[],
-        &["--repetitions", "2", "--seed", "7"],
-        &["--filter", "delay=20ms"],
-        &["--set", "rate=80mbit"],
-    ];
-    for (n, options) in chosen.into_iter().enumerate() {
-        let out = path(&format!("out{n}"));
-        fs::write(&file, SCENARIO).unwrap();
-        let run = Command::new(longhaul_testbed::longhaul())
-            .args(["lab", "run", &file, "--simulate", "--out", &out])
-            .args(options)
-            .output()
-            .unwrap();
-        assert!(run.status.success(), "{run:?}");
-        let set: &[&str] = if n == 3 { options } else { &[] };
-        let check = [&["validate", "--scenario", &file, &out], set].concat();
-        let (code, _, error) = plan(&check);
-        assert_eq!((code, error.as_str()), (Some(0), ""), "{options:?}");
-
-        for changed in [
-            SCENARIO.replace("duration = '2s'", "duration = '3s'"),
-            SCENARIO.replace("'20ms'", "'40ms'"),
-            SCENARIO.replace("'reno'", "'cubic'"),
-        ] {
-            fs::write(&file, changed).unwrap();
-            refused(&check, "mine.toml differs from the scenario that");
-        }
-    }
-    // Selections that differ from those of the run.
-    fs::write(&file, SCENARIO).unwrap();
-    let (run, way) = (path("out0"), "give the scenario of the run");
-    refused(
-        &[
-            "validate",
-            "--scenario",
-            &file,
-            "--set",
-            "rate=80mbit",
-            &run,
-        ],
-        way,
-    );
-    refused(&["validate", "--scenario", &file, &path("out3")], way);
-}
-
 const SITES: &str = "
 [sites.d]
 relay = false
@@ -232,27 +147,6 @@ fn plan_split_finds_the_middle_and_names_invalid_input() {
             "c",
         ],
         "/nonexistent",
-    );
-}
-
-#[test]
-fn old_keys_of_sites_work_and_warn() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("sites.toml");
-    fs::write(&file, SITES.replace("[[paths]]", "[[legs]]")).unwrap();
-    let file = file.to_str().unwrap();
-    let split = [
-        "split", "--sites", file, "--from", "a", "--to", "c", "--json",
-    ];
-    let (code, _, warnings) = plan(&split);
-    assert_eq!(code, Some(0), "{warnings}");
-    let warning = format!("{file}:4: legs is now paths;");
-    assert!(warnings.contains(&warning), "{warnings}");
-    let (code, _, warnings) = plan(&["check", "/nonexistent"]);
-    assert_eq!(code, Some(2), "{warnings}");
-    assert!(
-        warnings.contains("plan check is now plan validate;"),
-        "{warnings}"
     );
 }
 

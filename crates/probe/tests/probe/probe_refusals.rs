@@ -56,28 +56,6 @@ fn rejects_invalid_expectations() {
 }
 
 #[test]
-fn accepts_old_names_with_warning() {
-    let old = [
-        "--length=20",
-        "--segments=2",
-        "--expect=rule=codel",
-        "--to=longhaul-no-such-place",
-    ];
-    assert_refused(
-        &old,
-        &[
-            "--length is now --packet-size",
-            "--segments is now --gso-segments",
-            "packet size is 20",
-        ],
-    );
-    assert_refused(
-        &["--expect=rule=codel"],
-        &["warning: rule is now aqm", "a probe cannot test it"],
-    );
-}
-
-#[test]
 fn error_for_missing_namespace_names_the_command_that_creates_it() {
     let name = ["--to", "longhaul-no-such-place"];
     assert_refused(&name, &["longhaul-no-such-place", "ip netns add"]);

@@ -149,24 +149,24 @@ pub struct Args {
     pub(crate) no_direct_fallback: bool,
 
     /// Congestion control of the legs towards clients [default: the system's]
-    #[arg(long, alias = "cc-near", value_name = "NAME", help_heading = "Legs",
+    #[arg(long, value_name = "NAME", help_heading = "Legs",
           value_parser = NonEmptyStringValueParser::new())]
     pub(crate) cc_downstream: Option<String>,
 
     /// Congestion control of the legs towards destinations and peers [default: the system's]
-    #[arg(long, alias = "cc-far", value_name = "NAME", help_heading = "Legs",
+    #[arg(long, value_name = "NAME", help_heading = "Legs",
           value_parser = NonEmptyStringValueParser::new())]
     pub(crate) cc_upstream: Option<String>,
 
     /// Segments that legs towards clients may send before the first acknowledgement [default: 10, or
     /// the route's initcwnd]. Needs CAP_BPF, CAP_NET_ADMIN and cgroup2
-    #[arg(long, alias = "initial-window-near", value_name = "SEGMENTS", help_heading = "Legs",
+    #[arg(long, value_name = "SEGMENTS", help_heading = "Legs",
           value_parser = initial_window_range())]
     pub(crate) initial_window_downstream: Option<u32>,
 
     /// Segments that legs towards destinations and peers may send before the first acknowledgement
     /// [default: 10, or the route's initcwnd]. Needs CAP_BPF, CAP_NET_ADMIN and cgroup2
-    #[arg(long, alias = "initial-window-far", value_name = "SEGMENTS", help_heading = "Legs",
+    #[arg(long, value_name = "SEGMENTS", help_heading = "Legs",
           value_parser = initial_window_range())]
     pub(crate) initial_window_upstream: Option<u32>,
 

@@ -3,16 +3,10 @@
 
 use crate::config::{
     location::{self, Table},
-    renamed::{self, OldName},
     settings::Settings,
 };
-use longhaul_command::{
-    deprecated,
-    exit::{Refusal, explain_integer_error},
-};
-use serde::Deserialize as _;
+use longhaul_command::exit::{Refusal, explain_integer_error};
 use std::path::{Path, PathBuf};
-use toml::de::DeTable;
 
 /// Path and text of a configuration file.
 pub(crate) struct File {
@@ -24,13 +18,8 @@ pub(crate) struct File {
 pub(crate) fn read(path: &Path) -> anyhow::Result<(File, Settings)> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Refusal::usage(format!("--config {}: {error}", path.display())))?;
-    let (mut settings, old_names) =
+    let mut settings =
         parse(&text).map_err(|problem| Refusal::usage(format!("{}:{problem}", path.display())))?;
-    for name in old_names {
-        let (line, column) = line_and_column_of(&text, name.at);
-        let old = format!("{}:{line}:{column}: {}", path.display(), name.old);
-        deprecated::warn(&old, &name.new);
-    }
     settings.resolve_paths(path.parent().unwrap_or(path));
     let path = path.to_owned();
     Ok((File { path, text }, settings))
@@ -64,14 +53,9 @@ pub(crate) fn locate(error: anyhow::Error, file: Option<&File>) -> anyhow::Error
     })
 }
 
-/// Parses the settings, with the old names among them.
-fn parse(text: &str) -> Result<(Settings, Vec<OldName>), String> {
-    let settings = DeTable::parse(text).and_then(|mut table| {
-        let old_names = renamed::rename(table.get_mut());
-        let settings = Settings::deserialize(toml::Deserializer::from(table))?;
-        Ok((settings, old_names))
-    });
-    settings.map_err(|error| {
+/// Parses the settings.
+fn parse(text: &str) -> Result<Settings, String> {
+    toml::from_str(text).map_err(|error| {
         let (line, column) = line_and_column_of(text, error.span().map_or(0, |span| span.start));
         let message = error.message().lines().next().unwrap_or_default();
         format!("{line}:{column}: {}", explain_integer_error(message))

@@ -2,7 +2,6 @@
 //! Locations in the configuration file for messages. A message names its subject, a key or a value;
 //! the caller supplies the table.
 
-use crate::config::renamed;
 use longhaul_command::exit::Refusal;
 use std::fmt;
 use toml::de::{DeTable, DeValue};
@@ -90,8 +89,7 @@ pub(crate) fn offset(text: &str, table: &Table, message: &str) -> Option<usize> 
     if message.starts_with("--") {
         return None;
     }
-    let mut document = DeTable::parse(text).ok()?;
-    renamed::rename(document.get_mut());
+    let document = DeTable::parse(text).ok()?;
     let (start, found) = find(document.get_ref(), table)?;
     let mut entries = Vec::new();
     collect(found, &mut entries);

@@ -10,7 +10,6 @@ pub(crate) mod peer;
 pub(crate) mod policy;
 pub(crate) mod profile;
 pub(crate) mod reference;
-pub(crate) mod renamed;
 pub(crate) mod settings;
 pub(crate) mod users;
 

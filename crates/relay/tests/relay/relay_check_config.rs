@@ -183,27 +183,6 @@ fn refused(text: &str) -> (String, String) {
 }
 
 #[test]
-fn old_names_work_and_warn() {
-    let text = "[[listener]]\nkind = 'socks5'\naddress = '127.0.0.1:1080'\nprofile = 'near'\n\
-                [profile.far]\nmss = 1000\n";
-    let output = check(text, &["--cc-near", "cubic", "--initial-window-far=10"]);
-    let log = String::from_utf8(output.stderr).unwrap();
-    for warning in [
-        ":4:11: profile \"near\" is now profile \"downstream\";",
-        ":5:10: profile.far is now profile.upstream;",
-        "--cc-near is now --cc-downstream;",
-        "--initial-window-far is now --initial-window-upstream;",
-    ] {
-        assert!(log.contains(warning), "{warning}: {log}");
-    }
-    let output = check(&text.replace("1000", "40"), &[]);
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
-    let log = String::from_utf8(output.stderr).unwrap();
-    let error = ":6:1: profile upstream: mss 40: expected 88 to 32767 bytes";
-    assert!(log.contains(error), "{log}");
-}
-
-#[test]
 fn locates_invalid_values() {
     let listener = "[[listener]]\nkind = 'socks5'\naddress = '127.0.0.1:1080'\n";
     for (text, location, word) in [

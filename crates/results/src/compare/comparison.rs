@@ -284,7 +284,7 @@ fn settings(baseline: &LabResult, candidate: &LabResult) -> Vec<SettingDifferenc
     let mut found: Vec<SettingDifference> = properties
         .filter_map(|((name, before), (_, after))| difference(name, before, after))
         .collect();
-    let [before, after] = [baseline, candidate].map(|result| members("", &result.resolved));
+    let [before, after] = [baseline, candidate].map(|result| members(&result.resolved));
     let [before, after] = [before, after].map(Option::unwrap_or_default);
     let add = |part: &str, found: &mut Vec<SettingDifference>| {
         let at = |parts: &Members<'_>| parts.get(part).copied().cloned().unwrap_or_default();
@@ -341,7 +341,7 @@ fn add_differences(
     candidate: &Value,
     found: &mut Vec<SettingDifference>,
 ) {
-    let (Some(before), Some(after)) = (members(name, baseline), members(name, candidate)) else {
+    let (Some(before), Some(after)) = (members(baseline), members(candidate)) else {
         found.extend(difference(
             name,
             value_text(baseline),
@@ -358,50 +358,10 @@ fn add_differences(
 
 type Members<'a> = BTreeMap<&'a str, &'a Value>;
 
-/// Keys of scenarios in results of earlier versions, with their new names. With the next version they go.
-const RENAMED: [(&str, &str); 26] = [
-    ("warmup", "warmup_runs"),
-    ("between", "endpoints"),
-    ("like", "same_as"),
-    ("tap", "capture"),
-    ("tap_keep", "keep_capture"),
-    ("when", "enabled"),
-    ("parallel", "streams"),
-    ("pace", "pacing"),
-    ("gap", "inter_packet_gap"),
-    ("length", "packet_size"),
-    ("segments", "gso_segments"),
-    ("active", "ftp_active"),
-    ("ready", "server_port"),
-    ("arrives", "output_file"),
-    ("rule", "aqm"),
-    ("order", "allow_reordering"),
-    ("tap_snap", "snap_length"),
-    ("tap_memory", "capture_memory"),
-    ("cc_near", "cc_downstream"),
-    ("cc_far", "cc_upstream"),
-    ("initial_window_near", "initial_window_downstream"),
-    ("initial_window_far", "initial_window_upstream"),
-    ("match", "filter"),
-    ("floor", "cap_min"),
-    ("hold", "keep_caps"),
-    ("refill", "slow_start"),
-];
-
-fn new_key(key: &str) -> &str {
-    let renamed = RENAMED.iter().find(|(old, _)| *old == key);
-    renamed.map_or(key, |(_, new)| new)
-}
-
-/// Returns the members of the table `name`, or the elements of a list of named tables. Keys have their new names, except
-/// those of parameters, which the scenario defines.
-fn members<'a>(name: &str, value: &'a Value) -> Option<Members<'a>> {
-    let key = |key: &'a str| match name {
-        "parameters" => key,
-        _ => new_key(key),
-    };
+/// Returns the members of a table, or the elements of a list of named tables.
+fn members(value: &Value) -> Option<Members<'_>> {
     match value {
-        Value::Object(table) => Some(table.iter().map(|(name, one)| (key(name), one)).collect()),
+        Value::Object(table) => Some(table.iter().map(|(key, one)| (key.as_str(), one)).collect()),
         Value::Array(list) => list
             .iter()
             .map(|one| Some((one["name"].as_str()?, one)))

@@ -142,9 +142,6 @@ mod tests {
         let flow = |size| json!({ "name": "get", "size": size });
         a.resolved["links"] = json!([link("5ms")]);
         b.resolved["links"] = json!([link("15ms"), { "name": "lan" }]);
-        // The same setting: earlier versions have another name for this key.
-        a.resolved["warmup"] = json!(2);
-        b.resolved["warmup_runs"] = json!(2);
         // Not listed, because it follows from the parameter `size`.
         a.resolved["flows"] = json!([flow("1GB")]);
         b.resolved["flows"] = json!([flow("2GB")]);
@@ -194,17 +191,6 @@ mod tests {
         ] {
             assert!(text.contains(expected_text), "{expected_text}: {text}");
         }
-    }
-
-    #[test]
-    fn compares_with_result_of_an_earlier_version() {
-        let file = "tests/fixtures/result-0.1.0.json";
-        let old = LabResult::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
-        let new = crate::report::fixtures::download();
-        let comparison = compare(("old", &old), ("new", &new)).unwrap();
-        let names: Vec<&str> = comparison.cells.iter().map(|cell| &*cell.name).collect();
-        assert_eq!(names, ["no relays", "two relays"]);
-        assert_eq!(comparison.baseline.overloaded_runs, 1);
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl OpenPiece {
         let version = *piece_header::file_version(entry)
             .map_err(|reason| PieceFileError::new(&piece_header, reason))?;
         // The part is opened before the journal, for the reason given at [`super::held_blocks`]. Its name may still end
-        // in `part`: earlier versions used that name, and a power loss may come before the part is renamed.
+        // in `part`: a power loss may come before the part is renamed.
         let file = match open_internal(dir, &name(PIECE_DATA)) {
             Err(error) if error.is_not_found() => open_internal(dir, &name("part"))?,
             found => found?,

@@ -147,20 +147,3 @@ fn rejects_subcommands_after_options() {
     }
 }
 
-/// The names of the last version work for one more version.
-#[test]
-fn accepts_old_flags_with_a_warning() {
-    let folder = tempfile::tempdir().unwrap();
-    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
-    fs::write(&from, "a").unwrap();
-    let output = run(&["--pace", "off", "--silence=20s"], &from, &to);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{stderr}");
-    for warning in ["--pace is now --pacing", "--silence is now --idle-timeout"] {
-        assert!(stderr.contains(warning), "{stderr}");
-    }
-    let refused = run(&["--movers", "2", "--apart", "target"], &from, &to);
-    let stderr = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(2), "{stderr}");
-    assert!(!stderr.contains("unexpected argument"), "{stderr}");
-}

@@ -58,7 +58,7 @@ struct ReceiveArgs {
     /// File to write; - is standard output. The file appears under its name when it is complete
     file: PathBuf,
     /// Address and port to listen on
-    #[arg(long, alias = "at", value_name = "ADDRESS:PORT", default_value_t = any_address())]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = any_address())]
     listen: SocketAddr,
     #[command(flatten)]
     port: Port,
@@ -73,7 +73,7 @@ struct BenchArgs {
     #[arg(value_parser = parse_host)]
     to: Option<SocketAddr>,
     /// Address and port to serve on
-    #[arg(long, alias = "at", value_name = "ADDRESS:PORT", default_value_t = any_address(), conflicts_with = "to")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = any_address(), conflicts_with = "to")]
     listen: SocketAddr,
     /// Duration of the test, 0.1 s to an hour
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration, requires = "to")]
@@ -82,7 +82,7 @@ struct BenchArgs {
     #[arg(long, value_name = "SIZE", requires = "to", conflicts_with = "time", value_parser = parse_size)]
     bytes: Option<Bytes>,
     /// Number of parallel connections, 1 to 64
-    #[arg(long, alias = "parallel", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64), requires = "to")]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64), requires = "to")]
     streams: u16,
     /// Send from the server to the client
     #[arg(long, requires = "to")]
@@ -112,17 +112,16 @@ struct Port {
     /// with loss that is not from congestion. native is UDT's own, for links shared with other UDT programs
     #[arg(
         long,
-        alias = "control",
         value_name = "NAME",
         value_enum,
         default_value_t
     )]
     cc: UdtCongestionControl,
     /// Connect timeout, 1s to 1h
-    #[arg(long, alias = "patience", value_name = "TIME", default_value = "10s", value_parser = parse_connect_timeout)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_connect_timeout)]
     connect_timeout: Time,
     /// Idle timeout: a connection without packets for this time fails, 2s to 1h
-    #[arg(long, alias = "silence", value_name = "TIME", default_value = "45s", value_parser = parse_idle_timeout)]
+    #[arg(long, value_name = "TIME", default_value = "45s", value_parser = parse_idle_timeout)]
     idle_timeout: Time,
 }
 

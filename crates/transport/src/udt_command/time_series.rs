@@ -14,7 +14,6 @@ pub(super) const INTERVALS_MAX: usize = 36_000;
 pub(super) struct Interval {
     /// Bytes that the receiver read or the sender wrote.
     pub(super) bytes: u64,
-    #[serde(alias = "packets_sent_again")]
     pub(super) packets_retransmitted: u64,
     /// Smoothed round-trip time at the start of the interval, in ms.
     pub(super) rtt_ms: f64,

@@ -5,7 +5,6 @@ use super::time_series::{self, Interval};
 use longhaul_udt::Stats;
 use longhaul_units::{BitRate, Bytes};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::{
     fmt,
     time::{Duration, SystemTime},
@@ -18,7 +17,7 @@ const CPU_BYTES_MIN: u64 = 1_000_000;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct TransferStats {
     /// Start in seconds of Unix time.
-    #[serde(default, alias = "began_s")]
+    #[serde(default)]
     pub(super) started_at_s: f64,
     pub(super) bytes: u64,
     pub(super) seconds: f64,
@@ -29,7 +28,6 @@ pub(super) struct TransferStats {
     /// Data packets sent, retransmissions included.
     pub(super) packets_sent: u64,
     /// Data packets sent again.
-    #[serde(alias = "packets_sent_again")]
     pub(super) packets_retransmitted: u64,
     /// Data packets that the receiver reported missing.
     pub(super) packets_lost: u64,
@@ -87,31 +85,14 @@ impl TransferStats {
         self.rtt_ms = rtt.as_secs_f64() * 1e3;
     }
 
-    /// Returns the statistics as the line that a server sends to its client. Clients of the previous version know only
-    /// the old names of two fields; those of this version know both.
+    /// Returns the statistics as the line that a server sends to its client.
     pub(super) fn to_wire(&self) -> serde_json::Result<String> {
-        let mut line = serde_json::to_value(self)?;
-        rename_field(&mut line, "started_at_s", "began_s");
-        rename_field(&mut line, "packets_retransmitted", "packets_sent_again");
-        let intervals = line.get_mut("intervals").and_then(Value::as_array_mut);
-        for interval in intervals.into_iter().flatten() {
-            rename_field(interval, "packets_retransmitted", "packets_sent_again");
-        }
-        serde_json::to_string(&line)
+        serde_json::to_string(self)
     }
 
     /// Adds the intervals of a connection.
     pub(super) fn add_intervals(&mut self, intervals: Vec<Interval>) {
         time_series::add(&mut self.intervals, intervals);
-    }
-}
-
-fn rename_field(object: &mut Value, from: &str, to: &str) {
-    let fields = object.as_object_mut();
-    if let Some((fields, value)) =
-        fields.and_then(|fields| fields.remove(from).map(|v| (fields, v)))
-    {
-        fields.insert(to.to_owned(), value);
     }
 }
 
@@ -133,31 +114,5 @@ impl fmt::Display for TransferStats {
             write!(f, "; {:.2} s of CPU per GB", self.cpu_seconds_per_gb)?;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn wire_line_has_the_names_that_the_previous_version_reads() {
-        let stats = TransferStats {
-            packets_retransmitted: 7,
-            intervals: vec![Interval {
-                packets_retransmitted: 3,
-                ..Interval::default()
-            }],
-            ..TransferStats::default()
-        };
-        let line = stats.to_wire().unwrap();
-        let fields: Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(fields["packets_sent_again"], 7);
-        assert_eq!(fields["intervals"][0]["packets_sent_again"], 3);
-        assert!(fields.get("packets_retransmitted").is_none() && fields.get("began_s").is_some());
-        let read: TransferStats = serde_json::from_str(&line).unwrap();
-        let printed = serde_json::to_value(read).unwrap();
-        assert_eq!(printed["packets_retransmitted"], 7);
-        assert_eq!(printed["intervals"][0]["packets_retransmitted"], 3);
     }
 }

@@ -168,12 +168,11 @@ struct Watch {
     /// Congestion control of longhaul, with or without lh_ [default: all that are loaded]
     name: Option<String>,
     /// Only connections that match: 'dport 5201 and not dst 10.0.0.0/8' …
-    #[arg(long, alias = "match", value_name = "FILTER")]
+    #[arg(long, value_name = "FILTER")]
     filter: Option<String>,
     /// Sampling interval, at least 10ms
     #[arg(
         long,
-        alias = "every",
         value_name = "TIME",
         default_value = "1s",
         conflicts_with = "once"

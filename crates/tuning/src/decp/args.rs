@@ -40,7 +40,7 @@ It caps the congestion windows of this host's own sockets: run it on the sending
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Connections to balance: 'dport 5201', 'dst 10.0.0.0/8 and not dport 22' …
-    #[arg(long, alias = "match", value_name = "FILTER")]
+    #[arg(long, value_name = "FILTER")]
     filter: String,
     /// Only connections of this cgroup (a directory of a cgroup2 file system) and of cgroups below
     /// it
@@ -56,21 +56,21 @@ pub struct Args {
     #[arg(long, value_name = "SHARE", default_value = "10%")]
     headroom: Ratio,
     /// Smallest cap in segments, 2 to 100000
-    #[arg(long, alias = "floor", value_name = "SEGMENTS", default_value_t = 10,
+    #[arg(long, value_name = "SEGMENTS", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(2..=100_000))]
     cap_min: u32,
     /// Keep caps when all connections have equal rates
-    #[arg(long, alias = "hold")]
+    #[arg(long)]
     keep_caps: bool,
     /// Grow windows that losses have reduced, by slow start, up to the equal share. Only for links
     /// without other traffic
-    #[arg(long, alias = "refill")]
+    #[arg(long)]
     slow_start: bool,
     /// Only observe, and print what would be capped
     #[arg(long)]
     dry_run: bool,
     /// Remove the caps of the connections, whoever set them, and exit
-    #[arg(long, alias = "lift", conflicts_with_all = ["dry_run", "keep_caps", "slow_start", "duration", "json"])]
+    #[arg(long, conflicts_with_all = ["dry_run", "keep_caps", "slow_start", "duration", "json"])]
     remove_caps: bool,
     /// End after this time [default: run until a signal]
     #[arg(long, value_name = "TIME")]

@@ -34,7 +34,6 @@ pub struct Args {
     /// With --fix: only settings whose names have this prefix; repeatable
     #[arg(
         long,
-        alias = "only",
         value_name = "PREFIX",
         requires = "fix",
         help_heading = "Changes (root)"

@@ -114,8 +114,6 @@ fn write_error(place: &Path, error: io::Error) -> anyhow::Error {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // Lock file of earlier versions.
-        let _ = fs::remove_file(self.directory.join("doctor.lock"));
         // The directory stays if it has records: it is not empty then.
         let _ = fs::remove_dir(&self.directory);
     }

@@ -44,12 +44,11 @@ pub struct Args {
     #[arg(long, value_name = "NAME=VALUE", requires = "cc")]
     pub(super) param: Vec<String>,
     /// Pacing rate of payload, 8kbit to 34gbit
-    #[arg(long, alias = "pace", value_name = "RATE")]
+    #[arg(long, value_name = "RATE")]
     pub(super) pacing_rate: Option<BitRate>,
     /// Interval between full packets, 100ns to 1s: paces at one segment per interval
     #[arg(
         long,
-        alias = "gap",
         value_name = "TIME",
         conflicts_with = "pacing_rate"
     )]
@@ -70,10 +69,10 @@ pub struct Args {
     pub(super) ack_ratio: Option<u32>,
     /// Longest delay of an acknowledgement, 1ms to 100ms; a quarter of a connection's
     /// round trip, if that is shorter
-    #[arg(long, alias = "ack-hold", value_name = "TIME", default_value = "10ms", requires = "ack_ratio", help_heading = ACKS)]
+    #[arg(long, value_name = "TIME", default_value = "10ms", requires = "ack_ratio", help_heading = ACKS)]
     pub(super) max_ack_delay: Time,
     /// Most acknowledgements a second on --ack-interface, 1 to 10000000; others wait
-    #[arg(long, alias = "ack-pace", value_name = "PACKETS", requires = "ack_interface", help_heading = ACKS)]
+    #[arg(long, value_name = "PACKETS", requires = "ack_interface", help_heading = ACKS)]
     pub(super) ack_rate: Option<u32>,
     /// Interface on which ACKs are paced; its queueing discipline must be the kernel's default
     #[arg(long, value_name = "NAME", requires = "ack_rate", help_heading = ACKS)]

@@ -118,37 +118,6 @@ fn simulates_loadable_algorithms_and_their_parameters() {
 }
 
 #[test]
-fn old_names_of_flags_work_and_warn() {
-    let old = [
-        "--pace",
-        "--exact",
-        "--forward=rule=codel",
-        "--forward=order=switch",
-        "--backward=ack-hold=5ms",
-        "--at=5ms: ack-pace 9000",
-        "--flow=cc=bic,pace=10mbit",
-    ];
-    let output = simulate(&[&PATH[..], &["--duration", "1s"], &old].concat());
-    let warnings = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{warnings}");
-    let renamed = [
-        ("--pace", "--pacing"),
-        ("--exact", "--per-packet"),
-        ("rule", "aqm"),
-        ("order", "allow-reordering"),
-        ("allow-reordering switch", "allow-reordering yes"),
-        ("ack-hold", "max-ack-delay"),
-        ("ack-pace", "ack-rate"),
-        ("--flow pace", "--flow pacing"),
-    ];
-    for (old, new) in renamed {
-        let warning = format!("warning: {old} is now {new};");
-        assert!(warnings.contains(&warning), "{warning}: {warnings}");
-    }
-    assert_eq!(warnings.lines().count(), renamed.len(), "{warnings}");
-}
-
-#[test]
 fn help_shows_examples_that_run() {
     let help = String::from_utf8(simulate(&["--help"]).stdout).unwrap();
     assert!(help.contains("longhaul cc simulate --rate 10gbit --rtt 350ms --duration 1h"));

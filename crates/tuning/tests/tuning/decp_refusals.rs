@@ -54,13 +54,3 @@ fn names_missing_rights_and_dry_run_needs_none() {
     assert!(output.status.success(), "{output:?}");
 }
 
-#[test]
-fn old_names_of_flags_work_and_warn() {
-    let flags = ["--match", "dport 1", "--floor", "20", "--hold", "--refill"];
-    let output = decp(&[&flags[..], &["--duration", "100ms", "--dry-run"]].concat());
-    let warnings = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{warnings}");
-    for new in ["--filter", "--cap-min", "--keep-caps", "--slow-start"] {
-        assert!(warnings.contains(&format!("is now {new};")), "{warnings}");
-    }
-}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Result of an analysis with the data of its charts, and how it is read from its directory.
 
-use super::{Analysis, SCHEMA, SCHEMA_MIN, chart_series::ChartSeries};
+use super::{Analysis, SCHEMA, chart_series::ChartSeries};
 use crate::series::Row;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
@@ -11,8 +11,6 @@ use std::{fs, path::Path};
 pub(crate) const RESULT_FILE: &str = "result.json";
 /// File name of the chart data.
 pub(crate) const CHART_SERIES_FILE: &str = "time_series.jsonl";
-/// File name of the chart data until schema 1.
-pub(crate) const OLD_CHART_SERIES_FILE: &str = "courses.jsonl";
 
 pub(crate) const DIRECTORY_HINT: &str = "give a directory that 'longhaul tap analyze -o' wrote";
 
@@ -36,25 +34,22 @@ impl AnalysisReport {
         let text = read_text(&directory.join(RESULT_FILE))?;
         let analysis: Analysis = serde_json::from_str(&text)
             .map_err(|e| unreadable_result(directory, RESULT_FILE, e))?;
-        if !(SCHEMA_MIN..=SCHEMA).contains(&analysis.schema) {
+        if analysis.schema != SCHEMA {
             let reason = format!(
-                "schema {}, and this version reads {SCHEMA_MIN} to {SCHEMA}",
+                "schema {}, and this version reads {SCHEMA}",
                 analysis.schema
             );
             return Err(unreadable_result(directory, RESULT_FILE, reason));
         }
-        let name = match analysis.schema {
-            SCHEMA_MIN => OLD_CHART_SERIES_FILE,
-            _ => CHART_SERIES_FILE,
-        };
-        let lines = read_text(&directory.join(name))?;
+        let lines = read_text(&directory.join(CHART_SERIES_FILE))?;
         let chart_series = lines
             .lines()
-            .map(ChartSeries::from_json)
+            .map(serde_json::from_str)
             .collect::<Result<_, _>>();
         Ok(Self {
             analysis,
-            chart_series: chart_series.map_err(|e| unreadable_result(directory, name, e))?,
+            chart_series: chart_series
+                .map_err(|e| unreadable_result(directory, CHART_SERIES_FILE, e))?,
             bins: None,
         })
     }

@@ -25,31 +25,11 @@ pub(crate) struct ChartSeries {
     /// Columns, named as in the series files; a column that is all zero is left out.
     pub(crate) columns: BTreeMap<String, Vec<Option<i64>>>,
     /// Packet windows with single segments, in order of time.
-    #[serde(alias = "excerpts", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) packet_windows: Vec<PackedWindow>,
 }
 
-/// Columns of schema 1 that have a new name.
-const RENAMED_COLUMNS: [(&str, &str); 2] = [
-    ("moving_acks", "advancing_acks"),
-    ("ack_way_ns", "ack_path_delay_ns"),
-];
-
 impl ChartSeries {
-    /// Reads a line of the file. Columns of an older version get their new names.
-    ///
-    /// # Errors
-    /// The line is not chart data.
-    pub(crate) fn from_json(line: &str) -> serde_json::Result<Self> {
-        let mut series: Self = serde_json::from_str(line)?;
-        for (old, new) in RENAMED_COLUMNS {
-            if let Some(values) = series.columns.remove(old) {
-                series.columns.insert(new.to_owned(), values);
-            }
-        }
-        Ok(series)
-    }
-
     /// Creates the columns of a direction with at most `bins_max` bins (1 or more); neighbouring bins are merged.
     pub(crate) fn new(
         (flow, upload): (u64, bool),
@@ -166,6 +146,6 @@ mod tests {
     fn round_trips_as_json() {
         let series = ChartSeries::new((3, false), &time_series(4), 1_000, 4096);
         let line = serde_json::to_string(&series).unwrap();
-        assert_eq!(ChartSeries::from_json(&line).unwrap(), series);
+        assert_eq!(serde_json::from_str::<ChartSeries>(&line).unwrap(), series);
     }
 }

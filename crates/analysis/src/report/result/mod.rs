@@ -24,9 +24,6 @@ use std::collections::BTreeMap;
 /// added.
 pub(crate) const SCHEMA: u32 = 2;
 
-/// Oldest version of this format that can be read. Version 1 has other names for some members.
-pub(crate) const SCHEMA_MIN: u32 = 1;
-
 /// Maximum number of damaged parts that are listed for each file. Further ones are counted.
 pub(crate) const DAMAGES_MAX: usize = 100;
 
@@ -42,15 +39,13 @@ pub struct Analysis {
     /// Capture files, in the order of the command line.
     pub(crate) files: Vec<CaptureFile>,
     /// Capture points. A flow's `capture_point` is an index of this list.
-    #[serde(alias = "vantages")]
     pub capture_points: Vec<CapturePointInfo>,
     /// The largest flows, most payload first.
     pub flows: Vec<Flow>,
     /// Comparisons of flows that were captured at two points.
-    #[serde(alias = "both_ends", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) two_point_comparisons: Vec<TwoPointComparison>,
     /// Sum of all other flows.
-    #[serde(alias = "others")]
     pub(crate) remainder: Remainder,
     /// The largest UDP flows, most payload first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -59,7 +54,7 @@ pub struct Analysis {
     #[serde(default, skip_serializing_if = "UdpRemainder::is_empty")]
     pub(crate) udp_remainder: UdpRemainder,
     /// Other files in the directory: series, and the flows summed in `remainder`.
-    #[serde(alias = "raw", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) other_files: Vec<String>,
 }
 
@@ -107,11 +102,10 @@ pub(crate) struct CaptureFile {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) damages: Vec<Damage>,
     /// Number of damaged parts that are not listed.
-    #[serde(alias = "damages_more", default)]
+    #[serde(default)]
     pub(crate) unlisted_damages: u64,
     /// Number of packets that were not analysed, by reason.
     #[serde(
-        alias = "left_out",
         default,
         skip_serializing_if = "BTreeMap::is_empty"
     )]
@@ -124,7 +118,6 @@ pub(crate) struct Damage {
     /// Position, in bytes from the beginning of the file.
     pub(crate) at_byte: u64,
     /// Description for the user.
-    #[serde(alias = "what")]
     pub(crate) description: String,
 }
 

@@ -18,7 +18,6 @@ const EVENTS_SUM_MAX: usize = 48 << 10;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PackedWindow {
     /// Trigger of the window: `beginning`, `loss` or `sample`.
-    #[serde(alias = "occasion")]
     pub(crate) trigger: String,
     /// Time of the first event, ns since 1970.
     pub(crate) from_ns: u64,

@@ -95,11 +95,9 @@ struct BenchReport {
 
 #[derive(Debug, Deserialize)]
 struct EndpointReport {
-    #[serde(alias = "began_s")]
     started_at_s: f64,
     bytes: u64,
     seconds: f64,
-    #[serde(alias = "packets_sent_again")]
     packets_retransmitted: u64,
     #[serde(default)]
     intervals: Vec<Interval>,
@@ -108,7 +106,6 @@ struct EndpointReport {
 #[derive(Debug, Deserialize)]
 struct Interval {
     bytes: u64,
-    #[serde(alias = "packets_sent_again")]
     packets_retransmitted: u64,
     rtt_ms: f64,
 }

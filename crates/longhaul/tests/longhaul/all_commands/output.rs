@@ -57,18 +57,6 @@ fn copies_without_a_reader_of_its_messages() {
     assert_eq!(status.code(), Some(2));
 }
 
-#[test]
-fn warns_of_an_old_flag_before_the_error() {
-    let arguments = ["cc", "watch", "--every", "2s", "--once"];
-    let output = longhaul(&arguments).output().unwrap();
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
-    let message = String::from_utf8(output.stderr).unwrap();
-    let warning = message.find("--every is now --interval");
-    let error =
-        message.find("error: the argument '--interval <TIME>' cannot be used with '--once'");
-    assert!(warning.is_some() && warning < error, "{message}");
-}
-
 /// Names of files may have been chosen by somebody else.
 #[test]
 fn escapes_terminal_sequences_on_standard_error() {
@@ -76,7 +64,7 @@ fn escapes_terminal_sequences_on_standard_error() {
     for arguments in [
         vec!["copy", name, "/tmp/x"],
         vec!["relay", "--config", name],
-        vec!["lab", "check", name],
+        vec!["lab", "validate", name],
         vec!["tap", "analyze", "--json", name],
     ] {
         let output = longhaul(&arguments).output().unwrap();

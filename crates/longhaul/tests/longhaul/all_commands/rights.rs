@@ -58,9 +58,9 @@ const REFUSALS: [(&str, [&str; 3]); 30] = [
             PERMITTED,
         ],
     ),
-    ("decp --match PORT --duration 1s", [ROOT, MACHINE, ROOT]),
-    ("decp --match PORT --lift", [ROOT, MACHINE, ROOT]),
-    ("decp --match PORT --dry-run --netns NETNS", [SYS_ADMIN; 3]),
+    ("decp --filter PORT --duration 1s", [ROOT, MACHINE, ROOT]),
+    ("decp --filter PORT --remove-caps", [ROOT, MACHINE, ROOT]),
+    ("decp --filter PORT --dry-run --netns NETNS", [SYS_ADMIN; 3]),
     ("probe 127.0.0.1 --to NETNS", [SYS_ADMIN; 3]),
     ("probe 127.0.0.1 --from NETNS", [SYS_ADMIN; 3]),
     (
@@ -126,7 +126,7 @@ const REFUSALS: [(&str, [&str; 3]); 30] = [
 const UNPRIVILEGED: [&str; 5] = [
     "cc list",
     "cc show htcp",
-    "decp --match PORT --dry-run --duration 100ms",
+    "decp --filter PORT --dry-run --duration 100ms",
     "site token --state DIR/b list",
     "relay --transparent 127.0.0.1:0 --check-config",
 ];
@@ -293,7 +293,7 @@ const SUFFICIENT_RIGHTS: [(&str, &str); 7] = [
     ("net_raw", "tap capture -i lo -w DIR/a --duration 100ms"),
     (
         "net_admin,+bpf,+perfmon",
-        "decp --match PORT --duration 100ms",
+        "decp --filter PORT --duration 100ms",
     ),
 ];
 

@@ -85,7 +85,7 @@ pub struct Args {
     streams: Streams,
 
     /// Pacing of packets: auto (by the window and the round-trip time), off, or a total rate
-    #[arg(long, alias = "pace", value_name = "RATE", default_value = "auto")]
+    #[arg(long, value_name = "RATE", default_value = "auto")]
     pacing: Pacing,
 
     /// Congestion control of the data connections, such as bbr or lh_hstcp [default: the sending host's]. With
@@ -124,7 +124,7 @@ pub struct Args {
     hash: Switch,
 
     /// Close a connection without an answer for this time, 1s to 1h, and open it again
-    #[arg(long, alias = "silence", value_name = "TIME", default_value = "60s", value_parser = parse_idle_timeout)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_idle_timeout)]
     idle_timeout: u32,
 
     /// Only print what would be created, changed and removed at the target
@@ -206,13 +206,13 @@ pub struct Args {
 
     /// Number of workers, 1 to 64. Each is a pair of source and target; hosts take turns [default: the larger number of
     /// hosts of a side]
-    #[arg(long, alias = "movers", value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64), requires = "leases")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64), requires = "leases")]
     workers: Option<u8>,
 
     /// Copy to or from several hosts (a1,a2:PATH), each with a share on its own disks. target distributes entries over
     /// the target hosts, large files in stripes; source gathers them again; both copies each share to the host at the
     /// same position of the other list. DST is a directory then
-    #[arg(long, alias = "apart", value_name = "SIDE", hide_possible_values = true, conflicts_with_all = ["leases", "dry_run", "checksum"])]
+    #[arg(long, value_name = "SIDE", hide_possible_values = true, conflicts_with_all = ["leases", "dry_run", "checksum"])]
     distributed: Option<DistributedSide>,
 
     /// Length of a stripe of a large file on one host, with --distributed target: 16MB to 64GB [default: a 1024th of a file, 64 MiB

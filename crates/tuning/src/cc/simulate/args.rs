@@ -78,7 +78,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = 1448)]
     pub(super) mss: u32,
     /// Pace super-packets, as fq does; RATE is SO_MAX_PACING_RATE
-    #[arg(long, alias = "pace", value_name = "RATE", num_args = 0..=1, default_missing_value = "on")]
+    #[arg(long, value_name = "RATE", num_args = 0..=1, default_missing_value = "on")]
     pub(super) pacing: Option<String>,
     /// Receive window [default: no limit; TCP itself has 1 GiB]
     #[arg(long, value_name = "SIZE")]
@@ -93,7 +93,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
     /// Simulate segment by segment instead of by trains of segments; slow, for comparison
-    #[arg(long, alias = "exact")]
+    #[arg(long)]
     pub(super) per_packet: bool,
     /// Write records as JSON lines to standard output, the summary last
     #[arg(long)]

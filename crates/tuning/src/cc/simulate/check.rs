@@ -3,9 +3,9 @@
 
 use super::{super::config::Simulate, args::Args, flow::FlowArgs};
 use anyhow::Result;
-use longhaul_command::{deprecated, errln, exit::Refusal};
+use longhaul_command::{errln, exit::Refusal};
 use longhaul_congestion::math::simulated::algorithm;
-use longhaul_netem::{LinkConfig, Rate, Schedule, Setting, setting, warnings::warnings};
+use longhaul_netem::{LinkConfig, Rate, Schedule, Setting, warnings::warnings};
 use longhaul_tcpsim::{
     receiver::AckPolicy,
     sender::SenderConfig,
@@ -102,17 +102,9 @@ fn set_all(config: &mut LinkConfig, settings: &[String]) -> Result<()> {
         let (key, value) = setting.split_once('=').ok_or_else(|| {
             Refusal::usage(format!("{setting:?} is not KEY=VALUE, as in loss=0.1%"))
         })?;
-        warn_of_old_names(key, value);
         set(config, key, value)?;
     }
     Ok(())
-}
-
-/// Prints a warning for an old key, and for an old value.
-fn warn_of_old_names(key: &str, value: &str) {
-    for (old, new) in setting::old_names(key, value) {
-        deprecated::warn(&old, &new);
-    }
 }
 
 fn set(config: &mut LinkConfig, key: &str, value: &str) -> Result<()> {
@@ -125,9 +117,6 @@ fn set(config: &mut LinkConfig, key: &str, value: &str) -> Result<()> {
 fn schedule(args: &Args, configs: [&LinkConfig; 2]) -> Result<Schedule> {
     let mut schedule = Schedule::default();
     for change in &args.at {
-        if let Ok((_, key, value)) = Schedule::split(change) {
-            warn_of_old_names(key, value);
-        }
         schedule.add_text(change).map_err(Refusal::usage)?;
     }
     let mut found = BTreeSet::new();

@@ -2,7 +2,7 @@
 //! Settings of single flows, from `--flow`.
 
 use anyhow::Result;
-use longhaul_command::{deprecated, exit::Refusal};
+use longhaul_command::exit::Refusal;
 use longhaul_units::{Bytes, Time};
 use std::str::FromStr;
 
@@ -43,11 +43,6 @@ impl FlowArgs {
             "extra-rtt" => parse_into(&mut self.extra_rtt, value),
             "bytes" => parse_into(&mut self.bytes, value),
             "window" => parse_into(&mut self.window, value),
-            // Old name, accepted for one version.
-            "pace" => {
-                deprecated::warn("--flow pace", "--flow pacing");
-                self.set("pacing", value)
-            }
             "pacing" => parse_into(&mut self.pacing, value),
             "mss" => parse_into(&mut self.mss, value),
             "ack-ratio" => parse_into(&mut self.ack_ratio, value),
