@@ -37,7 +37,6 @@ mod check;
 mod evaluation;
 mod measure;
 mod network;
-pub mod paths;
 mod run;
 mod scenario;
 mod simulated;

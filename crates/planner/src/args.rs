@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Command line of `longhaul plan`.
 
-use crate::{check, estimate::Method, path, probe, split};
+use crate::{estimate::Method, path, probe, split};
 use clap::{ValueEnum, builder::PossibleValue};
 
 const EXAMPLES: &str = "\
@@ -14,8 +14,6 @@ Examples:
       let others measure the path to this host
   longhaul plan measure 192.0.2.7:5990
       round trip, loss, path MTU and capacity from here
-  longhaul plan validate out/result.json
-      predictions compared with measurements of the lab
 
 The manual has the formulas, with their sources and their accuracy.";
 
@@ -34,11 +32,7 @@ pub(crate) enum Command {
     /// Find the best relays among candidate sites
     Split(split::Args),
     /// Measure round trip, loss, path MTU and capacity, or let others measure
-    #[command(alias = "probe")]
     Measure(probe::Args),
-    /// Compare predictions with results of the lab
-    #[command(alias = "check")]
-    Validate(check::Args),
 }
 
 /// Values of `--method` of `plan path` and `plan split`.

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul plan`: predicts the throughput of TCP over a path and the best places for relays, and checks the
-//! predictions.
+//! `longhaul plan`: predicts the throughput of TCP over a path and the best places for relays.
 //!
 //! `longhaul_tcpsim::formulas` has the formulas and finds chains of relays. `simulated` runs TCP under simulated time
-//! where a formula is known to be inaccurate. `probe` measures paths and writes the input of `split`. `check`
-//! compares predictions with results of the lab.
+//! where a formula is known to be inaccurate. `probe` measures paths and writes the input of `split`.
 //!
 //! ```no_run
 //! use clap::Parser;
@@ -22,7 +20,6 @@
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
 mod args;
-mod check;
 mod estimate;
 #[cfg(test)]
 mod golden;
@@ -42,6 +39,5 @@ pub fn run(args: Args) -> Result<()> {
         Command::Path(args) => path::run(&args.config()?),
         Command::Split(args) => split::run(&args.config()?),
         Command::Measure(args) => probe::run(args.task()?),
-        Command::Validate(args) => check::run(&args.config()?),
     }
 }
