@@ -481,7 +481,7 @@ fn arrival_is_the_time_of_sending_even_if_the_link_is_stopped() {
         return;
     }
     let link = CapturedLink::start("waits", ["10.66.45.1/30", "10.66.45.2/30"], &[]);
-    link.bed.signal(Signal::STOP);
+    link.bed.pause();
     let socket = link
         .bed
         .left

@@ -359,7 +359,7 @@ fn overflow_while_stopped(bed: &Testbed, count: usize, pause: Duration) -> usize
         .unwrap();
     let sender = bed.left.run(bind(bed.left_address())).unwrap();
     sender.connect(receiver.local_addr().unwrap()).unwrap();
-    bed.signal(Signal::STOP);
+    bed.pause();
     (0..count).for_each(|_| assert_eq!(sender.send(&[0; 100]).unwrap(), 100));
     std::thread::sleep(pause);
     bed.signal(Signal::CONT);

@@ -6,7 +6,7 @@ pub mod traffic;
 
 use crate::timeouts::await_readable;
 use longhaul_linux::netns::Netns;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::{
     io::Read,
     net::IpAddr,
@@ -144,6 +144,14 @@ impl Testbed {
     /// Sends a signal to the link.
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Stops the link's process, until a signal CONT. All of its threads have stopped on return.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+        let pid = Pid::from_child(&self.child);
+        let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
+        assert!(status.stopped(), "{status:?}");
     }
 
     /// Deletes the name of the left namespace, as `ip netns del` does.
