@@ -142,10 +142,7 @@ pub struct Direction {
     /// Most bytes in flight as seen at the capture point.
     pub in_flight_max_bytes: u64,
     /// Time series of the whole direction, in a few thousand bins. `time_series.jsonl` has it, column by column.
-    #[serde(
-        default,
-        skip_serializing_if = "TimeSeries::is_empty"
-    )]
+    #[serde(default, skip_serializing_if = "TimeSeries::is_empty")]
     pub time_series: TimeSeries,
     /// Single segments of some periods, in order of time. `time_series.jsonl` has those that the page shows.
     #[serde(skip)]

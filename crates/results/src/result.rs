@@ -240,10 +240,7 @@ pub struct Cell {
     pub reference: Metrics,
     /// Metrics whose reference value is excluded from comparisons, for instance because it looks misprinted. The page
     /// shows it.
-    #[serde(
-        default,
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reference_excluded: Vec<String>,
 }
 

@@ -66,11 +66,7 @@ pub struct Args {
     mirror: Vec<NamedDirectory>,
 
     /// Interval between scans of a mirrored export for changes that were not made through this site
-    #[arg(
-        long,
-        value_name = "TIME",
-        default_value = "30s"
-    )]
+    #[arg(long, value_name = "TIME", default_value = "30s")]
     mirror_interval: Time,
 
     /// Also remove at the other site what was removed from a mirrored export

@@ -121,12 +121,7 @@ fn is_output(name: &OsStr) -> bool {
     let series = |name: &str| {
         name.starts_with("series-") && (name.ends_with(".csv") || name.ends_with(".parquet"))
     };
-    let fixed = [
-        RESULT_FILE,
-        "report.html",
-        CHART_SERIES_FILE,
-        "flows.jsonl",
-    ];
+    let fixed = [RESULT_FILE, "report.html", CHART_SERIES_FILE, "flows.jsonl"];
     name.to_str()
         .is_some_and(|name| fixed.contains(&name) || series(name))
 }

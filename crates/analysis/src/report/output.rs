@@ -422,10 +422,7 @@ fn set_joint_verdicts(flows: &mut [Flow], pairs: &[TwoPointComparison]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{
-        fixtures,
-        result::analysis_report::DIRECTORY_HINT,
-    };
+    use crate::report::{fixtures, result::analysis_report::DIRECTORY_HINT};
     use longhaul_command::exit::Refusal;
     use longhaul_flow::bin::Bin;
 

@@ -119,7 +119,7 @@ fn run_without_disk(interval: &str, end: impl FnOnce(&Child)) {
     let describe = |(name, network): (&str, u8)| {
         let capture = capture(name);
         format!(
-            "[[links]]\nname = \"{name}\"\ntap = {capture:?}\n\
+            "[[links]]\nname = \"{name}\"\ncapture = {capture:?}\n\
              left = \"{name}0:10.66.{network}.1/30\"\nright = \"{name}1:10.66.{network}.2/30\"\n"
         )
     };

@@ -277,7 +277,7 @@ loss = [0.0, 0.1]
 relays = [false, true]
 [[include]]
 label = "alone"
-vary = { from = "b" }
+values = { from = "b" }
 [parameters]
 from = "a"
 [[links]]

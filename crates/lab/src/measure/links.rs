@@ -69,9 +69,7 @@ const RECORD_NAME: &str = "\"timing_report\"";
 /// Reads the timing reports in `records`; empty if the link was killed before it wrote them.
 pub(crate) fn read_timing_reports(records: &Path) -> io::Result<Vec<TimingReport>> {
     let text = fs::read_to_string(records)?;
-    let reports = text
-        .lines()
-        .filter(|line| line.contains(RECORD_NAME));
+    let reports = text.lines().filter(|line| line.contains(RECORD_NAME));
     let parsed = reports.map(|line| serde_json::from_str(line).map_err(io::Error::other));
     parsed.collect()
 }

@@ -414,4 +414,3 @@ fn page_draws_both_flows_and_says_simulated() {
         assert!(!body.contains(words), "{words}");
     }
 }
-

@@ -119,7 +119,7 @@ fn joined(relay: &Relay, origin: &TcpListener) -> ([TcpStream; 2], [TcpStream; 2
 
 #[test]
 fn sets_every_option_on_both_legs() {
-    let profiles = profile("near", &NEAR) + &profile("far", &FAR);
+    let profiles = profile("downstream", &NEAR) + &profile("upstream", &FAR);
     for (at, to) in [("127.0.0.1:0", "[::1]:0"), ("[::1]:0", "127.0.0.1:0")] {
         let origin = TcpListener::bind(to).unwrap();
         let relay = forwarding(at, origin.local_addr().unwrap(), &profiles);

@@ -151,7 +151,7 @@ fn new_settings_apply_to_later_connections() {
     transfer_both_ways(&first.0, &first.1, 1);
     transfer_both_ways(&second.0, &second.1, 1);
     // A different profile needs new sockets.
-    for profile in ["tight", "near", "tight"] {
+    for profile in ["tight", "downstream", "tight"] {
         let named = format!("profile = '{profile}'");
         let tight = "[profile.tight]\nnotsent_lowat = '16KiB'\n";
         let held = (connect(at), accept(&new));

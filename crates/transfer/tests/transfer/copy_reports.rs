@@ -146,4 +146,3 @@ fn rejects_subcommands_after_options() {
         assert!(stderr.contains(message), "{arguments:?}: {stderr}");
     }
 }
-

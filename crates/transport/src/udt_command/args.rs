@@ -110,12 +110,7 @@ struct Port {
     window: u32,
     /// Congestion control of the data that this end sends (receive sends none): bbr for every path, above all those
     /// with loss that is not from congestion. native is UDT's own, for links shared with other UDT programs
-    #[arg(
-        long,
-        value_name = "NAME",
-        value_enum,
-        default_value_t
-    )]
+    #[arg(long, value_name = "NAME", value_enum, default_value_t)]
     cc: UdtCongestionControl,
     /// Connect timeout, 1s to 1h
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_connect_timeout)]

@@ -47,11 +47,7 @@ pub struct Args {
     #[arg(long, value_name = "RATE")]
     pub(super) pacing_rate: Option<BitRate>,
     /// Interval between full packets, 100ns to 1s: paces at one segment per interval
-    #[arg(
-        long,
-        value_name = "TIME",
-        conflicts_with = "pacing_rate"
-    )]
+    #[arg(long, value_name = "TIME", conflicts_with = "pacing_rate")]
     pub(super) inter_packet_gap: Option<Time>,
     /// Send trains of segments (on), or single segments so that each packet is paced (off)
     /// [default: off with --inter-packet-gap, else on]

@@ -53,4 +53,3 @@ fn names_missing_rights_and_dry_run_needs_none() {
     let output = decp(&["--filter", "dport 1", "--duration", "100ms", "--dry-run"]);
     assert!(output.status.success(), "{output:?}");
 }
-

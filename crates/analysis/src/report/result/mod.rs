@@ -105,10 +105,7 @@ pub(crate) struct CaptureFile {
     #[serde(default)]
     pub(crate) unlisted_damages: u64,
     /// Number of packets that were not analysed, by reason.
-    #[serde(
-        default,
-        skip_serializing_if = "BTreeMap::is_empty"
-    )]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) skipped: BTreeMap<String, u64>,
 }
 
