@@ -59,8 +59,8 @@ def read_list(list_file):
 def environment(package, binary, name, concurrency):
     """The environment of a test program: cargo's, the binary to run, and the number of concurrent tests.
 
-    Most tests wait, so two to five for each core keep the cores busy."""
-    threads = os.cpu_count() * (3 if name in WAITING else 2 if concurrency == 1 else 1)
+    Most tests wait, so two to three for each core keep the cores busy."""
+    threads = os.cpu_count() * (2 if name in WAITING or concurrency == 1 else 1)
     return {"RUST_TEST_THREADS": str(threads), "LONGHAUL": binary, **os.environ, "CARGO_MANIFEST_DIR": str(package)}
 
 
