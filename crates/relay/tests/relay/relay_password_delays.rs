@@ -110,9 +110,12 @@ impl Setup {
     /// Fills the queue of user `me` over HTTP: its further passwords would have to wait for too long.
     fn fill_http_queue(&self) -> Vec<TcpStream> {
         (0..6).for_each(|_| assert_eq!(self.ask(&mut http(self), ME_WRONG), 407));
-        let clients = (0..8).map(|_| self.send(ME_WRONG)).collect();
-        // The workers may check the last one first.
-        while self.ask(&mut http(self), ME_WRONG) != 429 {}
+        let send = || (0..8).map(|_| self.send(ME_WRONG));
+        let mut clients: Vec<_> = send().collect();
+        // The workers may check the last one first. It waits for its turn then, and the queue is empty after it.
+        while self.ask(&mut http(self), ME_WRONG) != 429 {
+            clients.extend(send());
+        }
         clients
     }
 
