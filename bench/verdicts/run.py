@@ -42,6 +42,8 @@ CLONE_NEWNET = 0x40000000
 # A part of the time or of the rate above the first is the main limit; between the two it is not known whether it is.
 MAIN, MINOR = 0.6, 0.4
 FULL_RATE, PARTLY_FULL = 0.92, 0.75
+# A paced sender that has this part of its rate is not held back by losses.
+PACED = 0.9
 SAMPLE_S = 0.02
 # Less than this waits for the ACK before it, by Nagle's algorithm.
 SEGMENT = 1448
@@ -121,6 +123,7 @@ CAUSES = {
     "deep queue": Cause(CONTROLS, queue=8, seconds=8),
     "short queue": Cause(CONTROLS, queue=0.1, seconds=7),
     "short queue losses": Cause(CONTROLS, queue=0.15, loss="0.2%", seconds=7),
+    "pacing losses": Cause(("bbr", "cubic"), pacing=0.25, loss="3%", seconds=7),
     "AQM": Cause(CONTROLS, aqm="codel", seconds=7),
     "policer": Cause(CONTROLS, policed=True, seconds=7),
     "rare losses": Cause(CONTROLS, loss="0.1%", seconds=7),
@@ -312,7 +315,7 @@ def emulator_record(counters, path):
 
 def main_limit_of(cause, record):
     """Returns the main limit by the records of a transfer; None if they do not tell one."""
-    application = 1.0 if cause.pacing else max(record["sndbuf_limited"], record["nothing_to_send"])
+    application = float(record["used"] > PACED * cause.pacing) if cause.pacing else max(record["sndbuf_limited"], record["nothing_to_send"])
     shares = {"bottleneck_bandwidth": float(record["used"] > FULL_RATE), "application": application,
               "receive_window": record["rwnd_limited"], "ack_stream": record["acks_queued"]}
     main = [limit for limit, share in shares.items() if share > MAIN]

@@ -35,7 +35,8 @@
 //! Then spans of less than two steps are merged into their neighbour. A congestion-window span beside a bandwidth span
 //! becomes bandwidth if most of it acknowledges as much (to 3 %): a queue that is short or empty for a moment does not
 //! reduce the rate. Then the whole stretch decides (`saturation.rs`): where the rate does not follow the data in flight,
-//! the path is full, and congestion-window spans become bandwidth. Where it does, and no queue stands, bandwidth spans
+//! or stays the same in spite of losses, and delays fluctuate as a queue makes them, the path is full, and
+//! congestion-window spans become bandwidth. Where it does, and no queue stands, bandwidth spans
 //! become congestion window. Finally, silences of a round trip or more with everything acknowledged, and windows without room
 //! for a segment, are inserted with their own times. A silence that ends with a retransmission was a timeout, whose limit
 //! is the congestion window.
@@ -242,9 +243,9 @@ fn replace_by_saturation(
         saturation(rtt_windows, stretch)
     };
     let is_window = duration_of(&spans, window) > duration_of(&spans, Limit::Application);
-    let is_full =
+    let keeps_rate =
         saturation == Saturation::Full || is_window && keeps_rate_with_losses(rtt_windows, stretch);
-    if is_full {
+    if keeps_rate && evidence.queues.fluctuate(rtt_windows, stretch) {
         let slow_start_end = slow_start_end(rtt_windows, stretch.start);
         return replace_from(spans, slow_start_end, window, path);
     }

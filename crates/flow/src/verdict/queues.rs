@@ -10,6 +10,7 @@ use super::baseline::{Baseline, StepDelay};
 use crate::acks::path_delay;
 use crate::record::{DelayBin, DelaySeries};
 use crate::time_series::{bin::Bin, rtt_windows::RttWindows};
+use longhaul_stats::sample;
 use std::ops::Range;
 
 /// Excess of the round trip over its least that shows a standing queue: this part of it, and this time.
@@ -21,6 +22,9 @@ const ECHOED_QUEUE_MIN_NS: f64 = 3e6;
 /// The same as a factor of the noise of a step's least round trip: the least of the flow is some deviations below that
 /// of most steps.
 const QUEUE_NOISE: f64 = 4.0;
+/// Delay that the slowest tenth of packets has beyond the fastest on a full path, however short its queue. Timestamps
+/// have a resolution of a millisecond.
+const FLUCTUATION_NS: f64 = 1e6;
 /// Least delay of the ACK path that counts, as timestamps have a resolution of a millisecond.
 const ACK_DELAY_MIN_NS: f64 = 3e6;
 
@@ -97,6 +101,21 @@ impl<'a> Queues<'a> {
             excess_threshold: above_least.excess_threshold.max(noise),
             ..above_least
         }
+    }
+
+    /// Returns whether round trips or the delay of data fluctuate in the bins `range`, as a queue makes them. A sender that
+    /// paces below the path's rate has constant ones.
+    pub(super) fn fluctuate(&self, rtt_windows: &RttWindows<'_>, range: &Range<usize>) -> bool {
+        let least_ns = rtt_windows.bins_to_ns(rtt_windows.tap_rtt);
+        let bins = &rtt_windows.bins()[range.clone()];
+        let rtts = bins.iter().map(|bin| bin.rtt_min_ns).filter(|ns| *ns > 0);
+        let rtts = sample::sorted(rtts.map(|ns| ns as f64 - least_ns));
+        let delays = (self.data_excess.iter()).flat_map(|excess| &excess[range.clone()]);
+        let delays = sample::sorted(delays.flatten().copied());
+        let slowest_tenth = |excess: &[f64]| sample::quantile(excess, 0.9);
+        [rtts, delays]
+            .iter()
+            .any(|excess| slowest_tenth(excess) > Some(FLUCTUATION_NS))
     }
 
     /// Returns the evidence by the excess over the flow's least round trip.

@@ -86,7 +86,7 @@ async fn serve(mut control: Stream, request: BenchRequest, pending: &PendingBenc
     let outcome = async {
         control.write_all(format!("{number}\n").as_bytes()).await?;
         let stats = measure(&request, from).await?;
-        let line = stats.to_wire()? + "\n";
+        let line = serde_json::to_string(&stats)? + "\n";
         control.write_all(line.as_bytes()).await?;
         Ok(control.shutdown().await?)
     };

@@ -85,11 +85,6 @@ impl TransferStats {
         self.rtt_ms = rtt.as_secs_f64() * 1e3;
     }
 
-    /// Returns the statistics as the line that a server sends to its client.
-    pub(super) fn to_wire(&self) -> serde_json::Result<String> {
-        serde_json::to_string(self)
-    }
-
     /// Adds the intervals of a connection.
     pub(super) fn add_intervals(&mut self, intervals: Vec<Interval>) {
         time_series::add(&mut self.intervals, intervals);

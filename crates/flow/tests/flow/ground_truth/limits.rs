@@ -351,3 +351,13 @@ fn losses_that_do_not_slow_a_sender_do_not_limit_it() {
     let cubic = assess(case("20ms", &path, 10.0).control(Cubic::new(false)));
     assert!(cubic.share(CongestionWindow) > 0.9, "{cubic}");
 }
+
+#[test]
+fn even_data_with_losses_below_the_rate_of_the_path_is_not_its_limit() {
+    let path = [("rate", "80mbit"), ("loss", "3%")];
+    let truth = case("20ms", &path, 10.0).control(SteadyRate).run();
+    for flow in [truth.flow(), truth.flow_before_receiver(Time::ZERO)] {
+        let full = share(&flow.upload.limits, BottleneckBandwidth);
+        assert!(full < 0.1, "{}", flow.upload.verdict);
+    }
+}
