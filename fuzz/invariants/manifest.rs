@@ -92,9 +92,10 @@ fn intact_records(
 }
 
 fn apply_record(records: &mut Records, path: &[u8], record: FileRecord) {
-    match record.hash == FileRecord::REMOVED.hash {
-        true => records.remove(path),
-        false => records.insert(path.to_vec(), record),
+    if record.hash == FileRecord::REMOVED.hash {
+        records.remove(path)
+    } else {
+        records.insert(path.to_vec(), record)
     };
 }
 

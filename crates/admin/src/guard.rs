@@ -35,12 +35,13 @@ fn check_host<B>(request: &Request<B>) -> Result<(), Rejection> {
         Some(authority) => Some(authority.clone()),
         None => field.and_then(|value| value.to_str().ok()?.parse().ok()),
     };
-    match authority.as_ref().is_some_and(is_loopback) {
-        true => Ok(()),
-        false => Err((
+    if authority.as_ref().is_some_and(is_loopback) {
+        Ok(())
+    } else {
+        Err((
             StatusCode::MISDIRECTED_REQUEST,
             "the Host field must be localhost or a loopback address, also from a reverse proxy",
-        )),
+        ))
     }
 }
 

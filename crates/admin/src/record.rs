@@ -378,9 +378,10 @@ pub struct LegState {
 impl LegState {
     /// Returns the retransmitted segments of all streams.
     pub fn retransmits(&self) -> u64 {
-        let streams = match self.streams.is_empty() {
-            true => std::slice::from_ref(&self.tcp),
-            false => &self.streams,
+        let streams = if self.streams.is_empty() {
+            std::slice::from_ref(&self.tcp)
+        } else {
+            &self.streams
         };
         streams.iter().map(|tcp| u64::from(tcp.retransmits)).sum()
     }

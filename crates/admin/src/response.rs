@@ -176,9 +176,10 @@ fn readiness(health: &Health) -> Response<Full<Bytes>> {
 }
 
 fn readiness_code(is_ready: bool) -> StatusCode {
-    match is_ready {
-        true => StatusCode::OK,
-        false => StatusCode::SERVICE_UNAVAILABLE,
+    if is_ready {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
     }
 }
 

@@ -98,9 +98,10 @@ impl Accounts {
         if accounts.len() >= CLEANUP_FROM && accounts.len() == accounts.capacity() {
             accounts.retain(|_, account| account.strong_count() > 0);
         }
-        let lookups = match holder.is_relay {
-            true => Semaphore::MAX_PERMITS,
-            false => lookups,
+        let lookups = if holder.is_relay {
+            Semaphore::MAX_PERMITS
+        } else {
+            lookups
         };
         let account = Arc::new(Account {
             holder,

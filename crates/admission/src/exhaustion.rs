@@ -60,9 +60,12 @@ pub async fn with_timeout<T>(
     attempt: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
     let before = RETRIES.load(Relaxed);
-    let timeout_failure = |_| match RETRIES.load(Relaxed) == before {
-        true => Failure::TimedOut,
-        false => Failure::Exhausted,
+    let timeout_failure = |_| {
+        if RETRIES.load(Relaxed) == before {
+            Failure::TimedOut
+        } else {
+            Failure::Exhausted
+        }
     };
     timeout(limit, attempt).await.map_err(timeout_failure)?
 }

@@ -144,17 +144,19 @@ impl Client {
     /// Returns the queue in which `user` waits, if there is one.
     fn queue(&mut self, user: u64, now: Instant) -> Option<&mut Queue> {
         self.forget_old(now);
-        match self.has_own_queue(user) {
-            true => self.users.get_mut(&user),
-            false => self.others.as_mut(),
+        if self.has_own_queue(user) {
+            self.users.get_mut(&user)
+        } else {
+            self.others.as_mut()
         }
     }
 
     fn queue_or_new(&mut self, user: u64, now: Instant) -> &mut Queue {
         self.forget_old(now);
-        match self.has_own_queue(user) {
-            true => self.users.entry(user).or_insert_with(|| Queue::new(now)),
-            false => self.others.get_or_insert_with(|| Queue::new(now)),
+        if self.has_own_queue(user) {
+            self.users.entry(user).or_insert_with(|| Queue::new(now))
+        } else {
+            self.others.get_or_insert_with(|| Queue::new(now))
         }
     }
 
@@ -212,9 +214,10 @@ impl Queue {
 
     /// Returns the time of the next check of such a login.
     fn next_check(&mut self, credentials: u64) -> &mut Instant {
-        match self.wrong.contains(&credentials) {
-            true => &mut self.next_repetition,
-            false => &mut self.next_new,
+        if self.wrong.contains(&credentials) {
+            &mut self.next_repetition
+        } else {
+            &mut self.next_new
         }
     }
 

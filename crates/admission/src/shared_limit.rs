@@ -53,9 +53,10 @@ impl SharedLimit {
 
     /// Sets whether the limit is reached, by how many of `total` are free.
     pub fn set_free(&self, free: usize, total: usize, now: Instant) -> Option<LogLine> {
-        let reserve = match self.is_reached() {
-            true => total / FREE_DIVISOR,
-            false => 0,
+        let reserve = if self.is_reached() {
+            total / FREE_DIVISOR
+        } else {
+            0
         };
         self.set(free <= reserve, now)
     }
@@ -88,12 +89,11 @@ impl LimitLog {
             return None;
         }
         self.says_reached = is_reached;
-        match is_reached {
-            true => {
-                self.last = Some(now);
-                Some(LogLine::Reached)
-            }
-            false => Some(LogLine::Over),
+        if is_reached {
+            self.last = Some(now);
+            Some(LogLine::Reached)
+        } else {
+            Some(LogLine::Over)
         }
     }
 }

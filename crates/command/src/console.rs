@@ -62,9 +62,10 @@ pub fn terminal_size(terminal: impl AsFd) -> Option<(u16, u16)> {
 pub fn escape(text: &str) -> String {
     let mut output = String::with_capacity(text.len());
     for char in text.chars() {
-        match is_unprintable(char) {
-            true => output.extend(char.escape_default()),
-            false => output.push(char),
+        if is_unprintable(char) {
+            output.extend(char.escape_default());
+        } else {
+            output.push(char);
         }
     }
     output

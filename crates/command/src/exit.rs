@@ -114,8 +114,9 @@ pub fn explain_integer_error(message: &str) -> String {
     if before.contains("integer `") {
         return format!("{before}{max} at most");
     }
-    match before.contains("string ") {
-        true => format!("{before}a whole number without quotes"),
-        false => format!("{before}a whole number"),
+    if before.contains("string ") {
+        format!("{before}a whole number without quotes")
+    } else {
+        format!("{before}a whole number")
     }
 }

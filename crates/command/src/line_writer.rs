@@ -108,9 +108,10 @@ impl LineWriter {
 
 impl Buffer {
     fn push(&mut self, line: &str) {
-        match self.text.len() + line.len() <= BUFFER_MAX {
-            true => self.text += line,
-            false => self.dropped += 1,
+        if self.text.len() + line.len() <= BUFFER_MAX {
+            self.text += line;
+        } else {
+            self.dropped += 1;
         }
     }
 

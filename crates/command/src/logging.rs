@@ -207,12 +207,11 @@ where
         event: &Event<'_>,
     ) -> fmt::Result {
         let level = *event.metadata().level();
-        match self.journald {
-            true => write!(out, "<{}>", priority(level))?,
-            false => {
-                Rfc3339.format_time(&mut out)?;
-                write!(out, " {level} ")?;
-            }
+        if self.journald {
+            write!(out, "<{}>", priority(level))?;
+        } else {
+            Rfc3339.format_time(&mut out)?;
+            write!(out, " {level} ")?;
         }
         let mut fields = String::new();
         context.format_fields(Writer::new(&mut fields), event)?;

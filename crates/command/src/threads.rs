@@ -120,9 +120,12 @@ impl<S: Ends> Monitor<S> {
 
     /// Waits until `take` returns a value, and returns it. `None` if the job ends first.
     pub fn next<T>(&self, mut take: impl FnMut(&mut S) -> Option<T>) -> Option<T> {
-        self.wait_for(|state| match state.is_over() {
-            true => Some(None),
-            false => take(state).map(Some),
+        self.wait_for(|state| {
+            if state.is_over() {
+                Some(None)
+            } else {
+                take(state).map(Some)
+            }
         })
     }
 

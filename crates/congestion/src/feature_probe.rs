@@ -138,9 +138,10 @@ fn newer_kernel_hint(release: &str) -> String {
         .split(['.', '-'])
         .map_while(|number| number.parse::<u32>().ok());
     let [major, minor] = FIRST_SUPPORTED;
-    match numbers.take(2).lt(FIRST_SUPPORTED) {
-        true => format!(", Linux {major}.{minor} does"),
-        false => String::new(),
+    if numbers.take(2).lt(FIRST_SUPPORTED) {
+        format!(", Linux {major}.{minor} does")
+    } else {
+        String::new()
     }
 }
 

@@ -86,9 +86,10 @@ fn running_links() -> BTreeSet<String> {
 
 fn unknown_link(link: &str) -> anyhow::Error {
     let names: Vec<_> = running_links().into_iter().take(NAMES_SHOWN_MAX).collect();
-    let advice = match names.is_empty() {
-        true => "run this in the namespace in which `longhaul link` was started".to_owned(),
-        false => format!("there are: {}", names.join(", ")),
+    let advice = if names.is_empty() {
+        "run this in the namespace in which `longhaul link` was started".to_owned()
+    } else {
+        format!("there are: {}", names.join(", "))
     };
     Refusal::usage(format!(
         "no link named {link:?} runs in this network namespace; {advice}"
@@ -181,9 +182,10 @@ pub(super) fn set(
 pub(super) fn show(link: &str, as_json: bool) -> Result<()> {
     if let Response::States(states) = refusal_to_error(send_request(link, &Request::Show {})?)? {
         for state in states {
-            match as_json {
-                true => outln!("{}", state.to_json()?),
-                false => outln!("{state}"),
+            if as_json {
+                outln!("{}", state.to_json()?);
+            } else {
+                outln!("{state}");
             }
         }
     }
@@ -195,9 +197,10 @@ fn exchange(stream: &mut UnixStream, request: &Request) -> io::Result<String> {
     stream.write_all(&[serde_json::to_vec(request)?, b"\n".to_vec()].concat())?;
     let mut line = String::new();
     BufReader::new(stream.take(1 << 20)).read_line(&mut line)?;
-    match line.is_empty() {
-        true => Err(io::ErrorKind::ConnectionReset.into()),
-        false => Ok(line),
+    if line.is_empty() {
+        Err(io::ErrorKind::ConnectionReset.into())
+    } else {
+        Ok(line)
     }
 }
 

@@ -429,9 +429,10 @@ impl fmt::Display for TimingReport {
             lateness, drops, ..
         } = self;
         let before_the_link = number_or_unknown(self.device_overflow);
-        let since = match self.kernel_arrivals {
-            true => "",
-            false => " after the read",
+        let since = if self.kernel_arrivals {
+            ""
+        } else {
+            " after the read"
         };
         write!(
             f,

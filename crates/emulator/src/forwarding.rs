@@ -137,15 +137,15 @@ impl ForwardingLoop {
             .filter_map(Forwarder::next_deadline);
         let deadline = deadlines.fold(next_report, Time::min);
         let time_left = deadline.since(clock::now());
-        match time_left < SPIN_MAX {
-            true => Ok(()),
-            false => self
-                .waker
+        if time_left < SPIN_MAX {
+            Ok(())
+        } else {
+            self.waker
                 .wait(
                     self.forwarders.iter().map(|forwarder| &forwarder.ingress),
                     time_left,
                 )
-                .map(drop),
+                .map(drop)
         }
     }
 

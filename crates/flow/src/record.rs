@@ -40,18 +40,16 @@ impl Flow {
     /// Returns the `upload` (data from the client) or the download.
     #[must_use]
     pub fn direction(&self, upload: bool) -> &Direction {
-        match upload {
-            true => &self.upload,
-            false => &self.download,
-        }
+        if upload { &self.upload } else { &self.download }
     }
 
     /// Returns sender and receiver of the data of a direction.
     #[must_use]
     pub fn ends(&self, upload: bool) -> (&Endpoint, &Endpoint) {
-        match upload {
-            true => (&self.client, &self.server),
-            false => (&self.server, &self.client),
+        if upload {
+            (&self.client, &self.server)
+        } else {
+            (&self.server, &self.client)
         }
     }
 
@@ -176,9 +174,10 @@ impl Direction {
     /// and ACK.
     #[must_use]
     pub fn round_trips(&self) -> &Distribution {
-        match self.rtt_by_acks.count >= self.rtt_by_timestamps.count {
-            true => &self.rtt_by_acks,
-            false => &self.rtt_by_timestamps,
+        if self.rtt_by_acks.count >= self.rtt_by_timestamps.count {
+            &self.rtt_by_acks
+        } else {
+            &self.rtt_by_timestamps
         }
     }
 

@@ -38,9 +38,10 @@ impl FlowKey {
     /// Returns client and server.
     #[must_use]
     pub fn ends(&self, client_is_low: bool) -> [Endpoint; 2] {
-        match client_is_low {
-            true => [self.low, self.high],
-            false => [self.high, self.low],
+        if client_is_low {
+            [self.low, self.high]
+        } else {
+            [self.high, self.low]
         }
     }
 }

@@ -90,10 +90,7 @@ impl Arrivals {
     }
 
     fn lost_min(&self) -> u64 {
-        match self.has_arrived {
-            true => LOST_MIN,
-            false => 1,
-        }
+        if self.has_arrived { LOST_MIN } else { 1 }
     }
 
     fn refer_to(&mut self, counts: Counts) {
@@ -124,9 +121,10 @@ impl Arrivals {
         let before = *blocked
             .generation
             .get_or_insert(generation.unwrap_or_default());
-        let interval = match generation.is_some_and(|generation| generation != before) {
-            true => TRIAL_INTERVAL_MIN,
-            false => TRIAL_INTERVAL,
+        let interval = if generation.is_some_and(|generation| generation != before) {
+            TRIAL_INTERVAL_MIN
+        } else {
+            TRIAL_INTERVAL
         };
         if now - blocked.since >= interval {
             blocked.is_trial = true;

@@ -77,9 +77,10 @@ fn inbound(listener: SocketAddr, intercept: &InterceptConfig) -> String {
     let port = listener.port();
     let marks = Marks::of(port);
     let diverted = marks.diverted();
-    let verdicts = match intercept.verify {
-        false => format!("{} jump select\n", lease::CONDITION),
-        true => verdicts(listener),
+    let verdicts = if !intercept.verify {
+        format!("{} jump select\n", lease::CONDITION)
+    } else {
+        verdicts(listener)
     };
     let (icmp, key) = (icmp(listener), connection_key(listener));
     format!(
@@ -108,9 +109,10 @@ const ARRIVED_SET: &str = "arrived";
 const LAST: u16 = 1000;
 
 fn syn_sets(listener: SocketAddr) -> String {
-    let address = match listener.is_ipv4() {
-        true => "ipv4_addr",
-        false => "ipv6_addr",
+    let address = if listener.is_ipv4() {
+        "ipv4_addr"
+    } else {
+        "ipv6_addr"
     };
     [SYN_SET, ARRIVED_SET]
         .map(|set| {
@@ -150,15 +152,16 @@ fn connection_key(listener: SocketAddr) -> String {
 /// (net/ipv4/icmp.c, `icmp_send`).
 fn verdicts(listener: SocketAddr) -> String {
     let marks = Marks::of(listener.port());
-    let (icmp, [host_unreachable, network_unreachable, prohibited]) = match listener.is_ipv4() {
-        true => (
+    let (icmp, [host_unreachable, network_unreachable, prohibited]) = if listener.is_ipv4() {
+        (
             "icmp",
             ["host-unreachable", "net-unreachable", "admin-prohibited"],
-        ),
-        false => (
+        )
+    } else {
+        (
             "icmpv6",
             ["addr-unreachable", "no-route", "admin-prohibited"],
-        ),
+        )
     };
     format!(
         "meta mark {} goto divert\n\
@@ -182,15 +185,17 @@ fn verdicts(listener: SocketAddr) -> String {
 /// loopback. If [`SYN_SET`] is full, a SYN bypasses the relay, because its handshake might not complete here. A SYN
 /// that was held still goes to the listener, where its upstream leg waits.
 fn divert(listener: SocketAddr, intercept: &InterceptConfig) -> String {
-    let to = match listener.ip().is_unspecified() {
-        true => format!(":{}", listener.port()),
-        false => listener.to_string(),
+    let to = if listener.ip().is_unspecified() {
+        format!(":{}", listener.port())
+    } else {
+        listener.to_string()
     };
     let diverted = Marks::of(listener.port()).diverted();
     let key = connection_key(listener);
-    let (pass_lost, when_full) = match intercept.verify {
-        true => (String::new(), "goto deliver"),
-        false => (pass_lost(listener), "return"),
+    let (pass_lost, when_full) = if intercept.verify {
+        (String::new(), "goto deliver")
+    } else {
+        (pass_lost(listener), "return")
     };
     format!(
         "chain deliver {{ meta l4proto tcp tproxy to {to} meta mark set {diverted} accept; }}\n\
@@ -212,9 +217,10 @@ fn select(name: &str, target: &str, listener: SocketAddr, intercept: &InterceptC
     /// The kind of the option, and its subtype in the upper half of the third byte.
     const JOIN: &str = "@30,16,4 1";
     let family = Family::of(listener.ip()).name();
-    let link = match listener.is_ipv4() {
-        true => "ip daddr 169.254.0.0/16 return",
-        false => "ip6 nexthdr ah return\nip6 daddr { fe80::/10, fd00:ec2::254 } return",
+    let link = if listener.is_ipv4() {
+        "ip daddr 169.254.0.0/16 return"
+    } else {
+        "ip6 nexthdr ah return\nip6 daddr { fe80::/10, fd00:ec2::254 } return"
     };
     let rules = |targets: &[Target], verdict: &str| -> String {
         let conditions = targets.iter().flat_map(conditions);
@@ -246,12 +252,11 @@ fn select(name: &str, target: &str, listener: SocketAddr, intercept: &InterceptC
 /// handshake and in TIME-WAIT, rules can't match this mark (net/netfilter/nft_socket.c), and the destination identifies
 /// it.
 fn zones(listener: SocketAddr, intercept: &InterceptConfig) -> String {
-    let first_packets = match intercept.verify {
-        true => verdict_marks(listener),
-        false => {
-            let pass_lost = pass_lost(listener);
-            format!("{pass_lost}{SYN} {} jump select_zone\n", lease::CONDITION)
-        }
+    let first_packets = if intercept.verify {
+        verdict_marks(listener)
+    } else {
+        let pass_lost = pass_lost(listener);
+        format!("{pass_lost}{SYN} {} jump select_zone\n", lease::CONDITION)
     };
     let key = connection_key(listener);
     let select = select("select_zone", "downstream_zone", listener, intercept);
@@ -302,9 +307,10 @@ fn translated(listener: SocketAddr) -> String {
 /// neighbor that does not answer causes such an error.
 pub(crate) fn copied_errors(listener: SocketAddr) -> String {
     let (family, table) = (Family::of(listener.ip()).name(), table(listener.port()));
-    let (errors, host) = match listener.is_ipv4() {
-        true => ("icmp type destination-unreachable", "127.0.0.1"),
-        false => ("icmpv6 type destination-unreachable", "::1"),
+    let (errors, host) = if listener.is_ipv4() {
+        ("icmp type destination-unreachable", "127.0.0.1")
+    } else {
+        ("icmpv6 type destination-unreachable", "::1")
     };
     format!(
         "table {family} {table} {{ chain copied_errors {{ type filter hook output priority filter; policy accept;\n\
@@ -313,10 +319,7 @@ pub(crate) fn copied_errors(listener: SocketAddr) -> String {
 }
 
 fn icmp(listener: SocketAddr) -> &'static str {
-    match listener.is_ipv4() {
-        true => "icmp",
-        false => "icmpv6",
-    }
+    if listener.is_ipv4() { "icmp" } else { "icmpv6" }
 }
 
 fn conditions(target: &Target) -> Vec<String> {

@@ -95,18 +95,22 @@ fn network(text: &str) -> Result<Prefix, String> {
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let join = |words: Vec<String>| words.join(",");
-        let network = |network: &Prefix| match network.is_ipv4() {
-            true => network.to_string(),
-            false => format!("[{network}]"),
+        let network = |network: &Prefix| {
+            if network.is_ipv4() {
+                network.to_string()
+            } else {
+                format!("[{network}]")
+            }
         };
         f.write_str(&join(self.networks.iter().map(network).collect()))?;
-        match self.ports.is_empty() {
-            true => Ok(()),
-            false => write!(
+        if self.ports.is_empty() {
+            Ok(())
+        } else {
+            write!(
                 f,
                 ":{}",
                 join(self.ports.iter().map(Ports::to_string).collect())
-            ),
+            )
         }
     }
 }

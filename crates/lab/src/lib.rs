@@ -64,10 +64,13 @@ pub fn run(args: Args) -> Result<()> {
     match args.command {
         Command::Run(args) => run_scenarios(args),
         Command::List => list(),
-        Command::Show(show) => match show.resolved {
-            true => show_resolved(&show.scenario),
-            false => self::show(&show.scenario),
-        },
+        Command::Show(show) => {
+            if show.resolved {
+                show_resolved(&show.scenario)
+            } else {
+                self::show(&show.scenario)
+            }
+        }
         Command::Validate(args) => check(&args.scenario),
         Command::Compare(args) => longhaul_results::compare::run(&args.into()),
         Command::Report(args) => {
@@ -177,9 +180,10 @@ fn check(scenario: &str) -> Result<()> {
 }
 
 fn run_scenarios(args: args::RunArgs) -> Result<()> {
-    let scenarios: Vec<String> = match args.all {
-        true => library::names().map(str::to_owned).collect(),
-        false => args.scenarios,
+    let scenarios: Vec<String> = if args.all {
+        library::names().map(str::to_owned).collect()
+    } else {
+        args.scenarios
     };
     let choices = Choices {
         quick: args.quick,

@@ -189,9 +189,10 @@ fn hide_others(command: Command, shown: &[&str]) -> Command {
         let hide = argument
             .get_long()
             .is_some_and(|long| !shown.contains(&long));
-        match hide {
-            true => argument.hide_short_help(true),
-            false => argument,
+        if hide {
+            argument.hide_short_help(true)
+        } else {
+            argument
         }
     })
 }

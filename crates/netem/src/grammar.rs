@@ -132,9 +132,10 @@ const PERCENTAGE_KEYS: [&str; 3] = ["loss", "duplicate", "corrupt"];
 /// Text of a setting that a file gives as a number: a [share](share_text) if the value of `key` is one.
 #[must_use]
 pub fn number_text(key: &str, number: f64) -> String {
-    match PERCENTAGE_KEYS.contains(&key) {
-        true => share_text(number),
-        false => number.to_string(),
+    if PERCENTAGE_KEYS.contains(&key) {
+        share_text(number)
+    } else {
+        number.to_string()
     }
 }
 

@@ -426,12 +426,13 @@ impl LinkConfig {
 
     fn default_capacity(&self) -> QueueCapacity {
         let one_bdp = self.bdp_capacity(1.0);
-        match one_bdp.bytes < u64::from(DEFAULT_PACKETS) * FULL_SEGMENT {
-            true => QueueCapacity {
+        if one_bdp.bytes < u64::from(DEFAULT_PACKETS) * FULL_SEGMENT {
+            QueueCapacity {
                 bytes: u64::MAX,
                 packets: DEFAULT_PACKETS as usize,
-            },
-            false => one_bdp,
+            }
+        } else {
+            one_bdp
         }
     }
 }

@@ -41,9 +41,10 @@ fn order_warning(jitter: &Jitter) -> Option<String> {
 
 /// Warns of offsets that would make the delay negative.
 fn cut_warning(jitter: &Jitter, delay: Time) -> Option<String> {
-    let share = match jitter.is_none() {
-        true => 0.0,
-        false => jitter.cdf(-(delay.as_nanos() as f64)),
+    let share = if jitter.is_none() {
+        0.0
+    } else {
+        jitter.cdf(-(delay.as_nanos() as f64))
     };
     (share >= CUT_MIN).then(|| {
         format!(

@@ -39,9 +39,10 @@ pub(super) fn is_supported(control: Control) -> bool {
 /// simulate.
 pub(super) fn steady_span(path: &Path, expected_bps: f64) -> Option<Span> {
     let packets = (expected_bps / path.packet_bits()).max(1.0);
-    let for_losses = match path.loss > 0.0 {
-        true => LOSSES / (path.loss * packets),
-        false => 0.0,
+    let for_losses = if path.loss > 0.0 {
+        LOSSES / (path.loss * packets)
+    } else {
+        0.0
     };
     let wanted = for_losses.max(SECONDS_MIN).max(ROUNDS_MIN * path.rtt_s());
     let seconds = wanted.min(PACKETS_MAX / packets);

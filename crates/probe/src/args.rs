@@ -81,11 +81,12 @@ impl Args {
 }
 
 fn check_span(flag: &str, span: &WithInput<Time>) -> Result<()> {
-    match span.value <= SPAN_MAX {
-        true => Ok(()),
-        false => Err(Refusal::usage(format!(
+    if span.value <= SPAN_MAX {
+        Ok(())
+    } else {
+        Err(Refusal::usage(format!(
             "probe: {flag} is {span}, but must be {} at most",
             SPAN_MAX.exact()
-        ))),
+        )))
     }
 }

@@ -126,9 +126,10 @@ impl Expectation {
     /// Tests the path against the expected settings. Delays are compared with a delay that was named, not with 0.
     pub(super) fn conformance(&self, recording: &Recording) -> Conformance {
         let conformance = check_conformance(recording, &self.config);
-        match self.has("delay") {
-            true => conformance,
-            false => conformance.without_delays(),
+        if self.has("delay") {
+            conformance
+        } else {
+            conformance.without_delays()
         }
     }
 

@@ -33,10 +33,12 @@ impl Part {
 
     fn read(range: &str, size: u64) -> Option<Self> {
         let (first, last) = range.split_once('-')?;
-        let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
-            // More than can be counted is behind every end.
-            true => Some(text.parse().unwrap_or(u64::MAX)),
-            false => None,
+        let number = |text: &str| {
+            if text.bytes().all(|byte| byte.is_ascii_digit()) {
+                Some(text.parse().unwrap_or(u64::MAX))
+            } else {
+                None
+            }
         };
         let (first, last) = match (first, last) {
             ("", "") => return None,
@@ -47,9 +49,10 @@ impl Part {
         if first > last {
             return None;
         }
-        Some(match first < size {
-            true => Self::Bytes(first, last.min(size - 1)),
-            false => Self::Nothing,
+        Some(if first < size {
+            Self::Bytes(first, last.min(size - 1))
+        } else {
+            Self::Nothing
         })
     }
 }

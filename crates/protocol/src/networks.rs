@@ -61,9 +61,10 @@ impl FromStr for Prefix {
     fn from_str(text: &str) -> Result<Self, PrefixError> {
         let prefix = Self::read(text).ok_or_else(|| PrefixError::Form(text.to_owned()))?;
         let network = prefix.0.trunc();
-        match network == prefix.0 {
-            true => Ok(prefix),
-            false => Err(PrefixError::HostBits(text.to_owned(), Self(network))),
+        if network == prefix.0 {
+            Ok(prefix)
+        } else {
+            Err(PrefixError::HostBits(text.to_owned(), Self(network)))
         }
     }
 }

@@ -43,10 +43,7 @@ const HTTP_PORT: u16 = 80;
 pub const FTP_PORT: u16 = 21;
 
 fn default_port(uri: &Uri) -> u16 {
-    match is_ftp(uri) {
-        true => FTP_PORT,
-        false => HTTP_PORT,
-    }
+    if is_ftp(uri) { FTP_PORT } else { HTTP_PORT }
 }
 
 /// Whether the scheme of this address is `ftp`.

@@ -76,9 +76,10 @@ pub fn bytes_missing(input: &[u8]) -> Result<usize, ProxyError> {
 
 /// Parses a header, and returns it with its length; `Ok(None)` while it is incomplete.
 pub fn parse(input: &[u8]) -> Result<Option<(Header, usize)>, ProxyError> {
-    match is_binary(input)? {
-        true => parse_v2(input),
-        false => parse_v1(input),
+    if is_binary(input)? {
+        parse_v2(input)
+    } else {
+        parse_v1(input)
     }
 }
 
@@ -95,9 +96,10 @@ fn is_binary(input: &[u8]) -> Result<bool, ProxyError> {
 fn parse_v1(input: &[u8]) -> Result<Option<(Header, usize)>, ProxyError> {
     let head = &input[..input.len().min(V1_LEN_MAX)];
     let Some(end) = head.windows(V1_END.len()).position(|at| at == V1_END) else {
-        return match input.len() < V1_LEN_MAX {
-            true => Ok(None),
-            false => Err(ProxyError::Line),
+        return if input.len() < V1_LEN_MAX {
+            Ok(None)
+        } else {
+            Err(ProxyError::Line)
         };
     };
     let line = std::str::from_utf8(&input[..end]).map_err(|_| ProxyError::Line)?;
@@ -141,9 +143,10 @@ fn v2_len(input: &[u8]) -> Result<usize, ProxyError> {
         return Ok(V2_FIXED_LEN);
     };
     let len = V2_FIXED_LEN + usize::from(u16::from_be_bytes([high, low]));
-    match len <= V2_LEN_MAX {
-        true => Ok(len),
-        false => Err(ProxyError::Length),
+    if len <= V2_LEN_MAX {
+        Ok(len)
+    } else {
+        Err(ProxyError::Length)
     }
 }
 
@@ -335,10 +338,7 @@ mod tests {
         fn reads_what_it_writes_and_nothing_behind_it(
             a: u128, b: u128, four: [bool; 2], ports: [u16; 2],
         ) {
-            let ip = |bits: u128, four| match four {
-                true => IpAddr::V4((bits as u32).into()),
-                false => IpAddr::V6(bits.into()),
-            };
+            let ip = |bits: u128, four| if four { IpAddr::V4((bits as u32).into()) } else { IpAddr::V6(bits.into()) };
             let source = canonical(ip(a, four[0]), ports[0]);
             let destination = canonical(ip(b, four[1]), ports[1]);
             for header in [encode_v1(source, destination), encode_v2(source, destination)] {

@@ -65,9 +65,12 @@ fn encode_url(url: &[u8]) -> Result<Cow<'_, [u8]>, RequestLineError> {
     if !path.iter().any(|byte| is_bad(*byte)) {
         return Ok(Cow::Borrowed(url));
     }
-    let encode = |byte: &u8| match is_bad(*byte) {
-        true => format!("%{byte:02X}").into_bytes(),
-        false => vec![*byte],
+    let encode = |byte: &u8| {
+        if is_bad(*byte) {
+            format!("%{byte:02X}").into_bytes()
+        } else {
+            vec![*byte]
+        }
     };
     let path: Vec<u8> = path.iter().flat_map(encode).collect();
     Ok(Cow::Owned([host, &path].concat()))

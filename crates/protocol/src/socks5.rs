@@ -96,9 +96,12 @@ pub fn parse_greeting(
         return Ok(None);
     };
     let end = 2 + usize::from(count);
-    let chosen = |methods: &[u8]| match methods.contains(&wanted.code()) {
-        true => wanted,
-        false => Method::NoneAcceptable,
+    let chosen = |methods: &[u8]| {
+        if methods.contains(&wanted.code()) {
+            wanted
+        } else {
+            Method::NoneAcceptable
+        }
     };
     Ok(input.get(2..end).map(|methods| (chosen(methods), end)))
 }

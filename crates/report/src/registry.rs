@@ -140,9 +140,10 @@ pub fn metrics_of(producer: Producer) -> impl Iterator<Item = &'static str> {
 
 /// Returns the name of a flow's metric. Unless the flow is `alone`, the flow's name is its prefix.
 pub fn metric_name(flow: &str, metric: &str, alone: bool) -> String {
-    match alone {
-        true => metric.to_owned(),
-        false => format!("{flow}_{metric}"),
+    if alone {
+        metric.to_owned()
+    } else {
+        format!("{flow}_{metric}")
     }
 }
 

@@ -38,9 +38,10 @@ impl Scale {
     }
 
     fn with_range(low: f64, high: f64, log: bool) -> Self {
-        let (low, high) = match low.is_finite() && high.is_finite() {
-            true => (low, high),
-            false => (0.0, 1.0),
+        let (low, high) = if low.is_finite() && high.is_finite() {
+            (low, high)
+        } else {
+            (0.0, 1.0)
         };
         Self {
             low,
@@ -57,9 +58,10 @@ impl Scale {
 
     /// Returns a few round values within the range.
     pub fn ticks(&self) -> Vec<f64> {
-        match self.log {
-            true => self.log_ticks(),
-            false => self.linear_ticks(),
+        if self.log {
+            self.log_ticks()
+        } else {
+            self.linear_ticks()
         }
     }
 

@@ -82,9 +82,10 @@ impl Unit {
 
 /// Formats whole numbers below a million in full, others with three digits.
 fn format_count(value: f64) -> String {
-    match value.fract() == 0.0 && value.abs() < 1e6 {
-        true => format!("{value}"),
-        false => format_si(value, "").trim_end().to_owned(),
+    if value.fract() == 0.0 && value.abs() < 1e6 {
+        format!("{value}")
+    } else {
+        format_si(value, "").trim_end().to_owned()
     }
 }
 

@@ -65,9 +65,12 @@ fn rows(result: &LabResult, ranges: bool) -> Vec<Vec<String>> {
         .copied()
         .filter(|name| has_reference(result, name))
         .collect();
-    let heading = |name: &str| match with_reference.contains(&name) {
-        true => vec![Metric::of(name).label, "reference".to_owned()],
-        false => vec![Metric::of(name).label],
+    let heading = |name: &str| {
+        if with_reference.contains(&name) {
+            vec![Metric::of(name).label, "reference".to_owned()]
+        } else {
+            vec![Metric::of(name).label]
+        }
     };
     let headings = ["cell".to_owned()]
         .into_iter()
@@ -127,13 +130,13 @@ pub fn align_within(mut rows: Vec<Vec<String>>, columns: usize) -> Vec<String> {
 
 /// Shortens a text to `length_max` characters, with an ellipsis at the end.
 pub fn shorten(text: &str, length_max: usize) -> String {
-    match width(text) > length_max {
-        true => text
-            .chars()
+    if width(text) > length_max {
+        text.chars()
             .take(length_max.saturating_sub(1))
             .chain(['…'])
-            .collect(),
-        false => text.to_owned(),
+            .collect()
+    } else {
+        text.to_owned()
     }
 }
 

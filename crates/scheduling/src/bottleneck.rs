@@ -207,9 +207,10 @@ fn judge_cpus(source: &Metrics, target: &Metrics) -> Option<Verdict> {
         return judge_machine(Bottleneck::Cpu, at_source + at_target, source.cpus);
     }
     // The machines may differ in CPUs, so shares are compared.
-    match cpu_share(at_source, source.cpus) >= cpu_share(at_target, target.cpus) {
-        true => judge_machine(Bottleneck::SourceCpu, at_source, source.cpus),
-        false => judge_machine(Bottleneck::TargetCpu, at_target, target.cpus),
+    if cpu_share(at_source, source.cpus) >= cpu_share(at_target, target.cpus) {
+        judge_machine(Bottleneck::SourceCpu, at_source, source.cpus)
+    } else {
+        judge_machine(Bottleneck::TargetCpu, at_target, target.cpus)
     }
 }
 
@@ -422,28 +423,28 @@ fn judge_path(source: &Metrics, share: &str) -> Verdict {
     let lost = format!("{} of the bytes were retransmitted", format_share(loss));
     let rtts = format!("RTT {:.1} ms, minimum {:.1} ms", rtt / 1e3, min / 1e3);
     let has_queue = min > 0.0 && rtt >= QUEUE_RTT_RATIO * min;
-    let loss_min = match network.ignores_single_losses {
-        true => LOSS_MIN_BBR,
-        false => LOSS_MIN,
+    let loss_min = if network.ignores_single_losses {
+        LOSS_MIN_BBR
+    } else {
+        LOSS_MIN
     };
-    match loss >= loss_min && !has_queue {
-        true => Verdict::new(
+    if loss >= loss_min && !has_queue {
+        Verdict::new(
             Bottleneck::Loss,
             format!(
                 "{lost} without a standing queue ({rtts}); the congestion control held back for {share}"
             ),
-        ),
-        false => {
-            let queue = if has_queue {
-                "with a standing queue"
-            } else {
-                "without a standing queue"
-            };
-            Verdict::new(
-                Bottleneck::Path,
-                format!("the congestion control held back for {share} {queue} ({rtts}), {lost}"),
-            )
-        }
+        )
+    } else {
+        let queue = if has_queue {
+            "with a standing queue"
+        } else {
+            "without a standing queue"
+        };
+        Verdict::new(
+            Bottleneck::Path,
+            format!("the congestion control held back for {share} {queue} ({rtts}), {lost}"),
+        )
     }
 }
 

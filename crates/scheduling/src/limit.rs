@@ -32,9 +32,10 @@ pub struct Reservation {
 #[must_use]
 pub fn reserve(now: Time, line_free_at: Time, rate: BitRate, bytes: u64) -> Reservation {
     let ahead_max = RESERVED_MAX.max(rate.time_for(WAITING_BYTES_MAX));
-    let line_free_at = match line_free_at.since(now) <= ahead_max {
-        true => line_free_at,
-        false => now,
+    let line_free_at = if line_free_at.since(now) <= ahead_max {
+        line_free_at
+    } else {
+        now
     };
     let burst_start = Time::from_nanos(now.as_nanos().saturating_sub(BURST.as_nanos()));
     let start = line_free_at.max(burst_start);

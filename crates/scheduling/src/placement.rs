@@ -66,14 +66,16 @@ impl Placement {
         let stripe = self.stripe.unwrap_or_else(|| stripe_len(file_len));
         if file_len > stripe && divisible() {
             let stripes = self.stripes(name_hash, file_len, block_len, stripe);
-            return match stripes.is_empty() {
-                true => HostShare::Nothing,
-                false => HostShare::Blocks(stripes),
+            return if stripes.is_empty() {
+                HostShare::Nothing
+            } else {
+                HostShare::Blocks(stripes)
             };
         }
-        match self.owns(name_hash) {
-            true => HostShare::Whole,
-            false => HostShare::Nothing,
+        if self.owns(name_hash) {
+            HostShare::Whole
+        } else {
+            HostShare::Nothing
         }
     }
 

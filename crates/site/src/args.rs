@@ -249,11 +249,12 @@ impl FromStr for NamedDirectory {
 fn parse_export_name(name: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
     let named = !name.is_empty() && name.len() <= 64 && !name.starts_with('.');
-    match named && name.chars().all(plain) {
-        true => Ok(name.to_owned()),
-        false => Err(format!(
+    if named && name.chars().all(plain) {
+        Ok(name.to_owned())
+    } else {
+        Err(format!(
             "{name:?} is not a name for an export: want up to 64 letters, digits, '-', '_' and '.', which is not first"
-        )),
+        ))
     }
 }
 

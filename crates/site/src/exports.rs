@@ -62,9 +62,10 @@ fn write_advice(error: Errno, directory: &Path) -> String {
 /// Returns what a service needs for a directory that `ProtectHome=` (systemd.exec(5)) covers.
 fn home_advice(directory: &Path) -> &'static str {
     let homes = ["/home", "/root", "/run/user"];
-    match homes.iter().any(|home| directory.starts_with(home)) {
-        true => "; a systemd service needs ProtectHome=no",
-        false => "",
+    if homes.iter().any(|home| directory.starts_with(home)) {
+        "; a systemd service needs ProtectHome=no"
+    } else {
+        ""
     }
 }
 

@@ -22,9 +22,10 @@ pub(super) struct RecordWriter {
 impl RecordWriter {
     /// Writes a record. Never waits for a reader.
     pub(super) fn write(self, record: &Record) {
-        match self.json {
-            true => STDOUT.queue(&json(record)),
-            false => log(record),
+        if self.json {
+            STDOUT.queue(&json(record));
+        } else {
+            log(record);
         }
     }
 }

@@ -126,9 +126,10 @@ impl Blocks {
     pub fn hash(self, index: u64, bytes: &[u8]) -> Result<BlockHash, BlockError> {
         self.check_len(index, bytes.len() as u64)?;
         let range = self.range(index)?;
-        Ok(match self.has_constant(&range) && is_zeros(bytes) {
-            true => BlockHash::ZEROS,
-            false => self.subtree_hash(range.start, bytes),
+        Ok(if self.has_constant(&range) && is_zeros(bytes) {
+            BlockHash::ZEROS
+        } else {
+            self.subtree_hash(range.start, bytes)
         })
     }
 
@@ -141,23 +142,25 @@ impl Blocks {
     pub fn check_len(self, index: u64, got: u64) -> Result<(), BlockError> {
         let range = self.range(index)?;
         let (offset, len) = (range.start, range.end - range.start);
-        match got == len {
-            true => Ok(()),
-            false => Err(BlockError::Length {
+        if got == len {
+            Ok(())
+        } else {
+            Err(BlockError::Length {
                 index,
                 offset,
                 len,
                 got,
-            }),
+            })
         }
     }
 
     /// Hash of a block of zeros. Needs 64 KiB of memory, not a whole block.
     pub fn hole_hash(self, index: u64) -> Result<BlockHash, BlockError> {
         let range = self.range(index)?;
-        Ok(match self.has_constant(&range) {
-            true => BlockHash::ZEROS,
-            false => self.hash_zeros(&range),
+        Ok(if self.has_constant(&range) {
+            BlockHash::ZEROS
+        } else {
+            self.hash_zeros(&range)
         })
     }
 

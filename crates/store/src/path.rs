@@ -307,9 +307,10 @@ pub fn resolve_links(path: &Path) -> Option<PathBuf> {
         return Some(real);
     }
     let parent = path.parent()?;
-    let parent = match parent.as_os_str().is_empty() {
-        true => Path::new("."),
-        false => parent,
+    let parent = if parent.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        parent
     };
     Some(resolve_links(parent)?.join(path.file_name()?))
 }

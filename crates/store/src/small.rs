@@ -64,9 +64,10 @@ impl<D: Directory> SmallFile<D> {
     }
 
     fn fill(&self, bytes: &[u8], sparse: bool) -> Result<(), PartError> {
-        let written = match sparse {
-            true => write_sparse(&self.file, bytes),
-            false => self.file.write_at(bytes, 0),
+        let written = if sparse {
+            write_sparse(&self.file, bytes)
+        } else {
+            self.file.write_at(bytes, 0)
         };
         written.map_err(|source| PartError::Write {
             name: self.paths.display_name(),
@@ -105,13 +106,14 @@ fn check<D: Directory>(
     expected: FileHash,
 ) -> Result<(), PartError> {
     let got = FileHash(*blake3::hash(bytes).as_bytes());
-    match got == expected {
-        true => Ok(()),
-        false => Err(PartError::Mismatch {
+    if got == expected {
+        Ok(())
+    } else {
+        Err(PartError::Mismatch {
             name: paths.display_name(),
             expected,
             got,
-        }),
+        })
     }
 }
 

@@ -187,9 +187,10 @@ impl Chain {
     /// Returns the packets of a connection that the receiver of leg `leg` has in order. The sink is the
     /// receiver of the last leg.
     pub fn delivered(&mut self, leg: usize, flow: usize) -> u64 {
-        match leg + 1 == self.legs.len() {
-            true => self.connections[flow].delivered,
-            false => self.connections[flow].available[leg + 1],
+        if leg + 1 == self.legs.len() {
+            self.connections[flow].delivered
+        } else {
+            self.connections[flow].available[leg + 1]
         }
     }
 

@@ -115,9 +115,10 @@ impl Snapshot {
         }
         // Less than a segment waits for more data (net/ipv4/tcp_rate.c, `tcp_rate_check_app_limited`).
         if self.notsent_bytes < self.mss_bytes.max(1) {
-            return match self.writer_waits {
-                true => Limiter::SendBuffer,
-                false => Limiter::Application,
+            return if self.writer_waits {
+                Limiter::SendBuffer
+            } else {
+                Limiter::Application
             };
         }
         let deferred = self.cwnd_segments / TSO_WINDOW_DIVISOR;

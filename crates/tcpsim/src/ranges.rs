@@ -92,9 +92,10 @@ impl Ranges {
         let before = self.total;
         while let Some((low, high)) = self.first().filter(|range| range.0 < end) {
             self.total -= high.min(end) - low;
-            match high <= end {
-                true => drop(self.list.pop_front()),
-                false => self.list[0].0 = end,
+            if high <= end {
+                self.list.pop_front();
+            } else {
+                self.list[0].0 = end;
             }
         }
         before - self.total

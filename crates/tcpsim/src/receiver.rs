@@ -127,9 +127,10 @@ impl Receiver {
             return (1, train.at(index));
         }
         let (last, until) = (train.last_at(), train.at(index) + interval);
-        match last <= until {
-            true => (left, last),
-            false => (train.segments_out_by(until) - index, until),
+        if last <= until {
+            (left, last)
+        } else {
+            (train.segments_out_by(until) - index, until)
         }
     }
 

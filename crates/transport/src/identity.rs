@@ -141,11 +141,12 @@ impl PinnedPeer {
                 })
             }
         };
-        match matches {
-            true => Ok(()),
-            false => Err(Error::InvalidCertificate(
+        if matches {
+            Ok(())
+        } else {
+            Err(Error::InvalidCertificate(
                 rustls::CertificateError::ApplicationVerificationFailure,
-            )),
+            ))
         }
     }
 

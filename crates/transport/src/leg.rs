@@ -77,9 +77,10 @@ impl Leg {
 
     /// Whether a write would be accepted now. If not, [`Leg::poll_write_ready`] waits for that.
     pub fn is_writable(&self) -> io::Result<bool> {
-        match self.transport.is_writable()? {
-            true => self.try_flush(),
-            false => Ok(false),
+        if self.transport.is_writable()? {
+            self.try_flush()
+        } else {
+            Ok(false)
         }
     }
 
@@ -139,9 +140,10 @@ impl Leg {
 
     /// Ready when a read may succeed.
     pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.has_buffered() {
-            true => Poll::Ready(Ok(())),
-            false => self.transport.poll_read_ready(cx),
+        if self.has_buffered() {
+            Poll::Ready(Ok(()))
+        } else {
+            self.transport.poll_read_ready(cx)
         }
     }
 
@@ -189,9 +191,10 @@ impl Leg {
 
 impl Channel for Leg {
     async fn readable(&self) -> io::Result<()> {
-        match self.has_buffered() {
-            true => Ok(()),
-            false => self.transport.readable().await,
+        if self.has_buffered() {
+            Ok(())
+        } else {
+            self.transport.readable().await
         }
     }
 

@@ -136,9 +136,12 @@ impl TransportStream {
         let Self::Tcp(socket) = self else {
             return Ok(self.is_udt_writable());
         };
-        let check = || match socket::is_writable(&**socket)? {
-            true => Ok(()),
-            false => Err(io::ErrorKind::WouldBlock.into()),
+        let check = || {
+            if socket::is_writable(&**socket)? {
+                Ok(())
+            } else {
+                Err(io::ErrorKind::WouldBlock.into())
+            }
         };
         match socket.try_io(Interest::WRITABLE, check) {
             Ok(()) => Ok(true),

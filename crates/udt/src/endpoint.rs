@@ -431,12 +431,11 @@ where
                 self.last_sent = id;
                 return Some(entry.peer);
             }
-            match timed_out {
-                true => {
-                    self.remove(id);
-                    self.events.push_back(Event::TimedOut(id));
-                }
-                false => self.wake(id),
+            if timed_out {
+                self.remove(id);
+                self.events.push_back(Event::TimedOut(id));
+            } else {
+                self.wake(id);
             }
         }
         None
@@ -451,9 +450,10 @@ where
     /// Returns the time at which [`Self::transmit`] may have the next datagram.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        match self.replies.is_empty() {
-            true => self.timers.first().map(|(due, _)| *due),
-            false => Some(Time::ZERO),
+        if self.replies.is_empty() {
+            self.timers.first().map(|(due, _)| *due)
+        } else {
+            Some(Time::ZERO)
         }
     }
 }

@@ -79,10 +79,12 @@ impl FromStr for BitRate {
             input: input.to_owned(),
             range: RANGE,
         };
-        let scale = unit_scale(unit).ok_or_else(|| match value > 0.0 {
-            true => not_a_rate(input, unit, EXAMPLE),
-            // With any unit, zero and negative numbers are out of range.
-            false => out_of_range(),
+        let scale = unit_scale(unit).ok_or_else(|| {
+            if value > 0.0 {
+                not_a_rate(input, unit, EXAMPLE)
+            } else {
+                out_of_range()
+            }
         })?;
         match quantity::scale_to_integer(input, value, scale, RANGE)? {
             0 => Err(out_of_range()),
@@ -136,16 +138,17 @@ fn not_a_rate(input: &str, unit: &str, example: &'static str) -> ParseError {
         // A bare number gets mega, the prefix that people mean most often.
         _ => ["M", "m"],
     };
-    match may_be_rate {
-        true => ParseError::NotARate {
+    if may_be_rate {
+        ParseError::NotARate {
             input: input.to_owned(),
             bytes: format!("{number}{}B/s", prefix[0]),
             bits: format!("{number}{}bit", prefix[1]),
-        },
-        false => ParseError::UnknownUnit {
+        }
+    } else {
+        ParseError::UnknownUnit {
             input: input.to_owned(),
             example,
-        },
+        }
     }
 }
 

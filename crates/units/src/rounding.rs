@@ -15,9 +15,10 @@ pub fn format_3_digits(x: f64) -> String {
     let before_point = x.abs().log10().floor() as i32 + 1;
     let decimals = (3 - before_point).clamp(0, 9) as usize;
     let text = format!("{x:.decimals$}");
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
     }
 }
 

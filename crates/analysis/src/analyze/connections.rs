@@ -64,9 +64,10 @@ fn connection<'a>(pairs: &[[&'a Flow; 2]], flow: &'a Flow) -> Connection<'a> {
 fn points<'a>(analysis: &'a Analysis, pair: &TwoPointComparison) -> Option<[&'a Flow; 2]> {
     let find = |number: u64| analysis.flows.iter().find(|flow| flow.number == number);
     let (left, right) = (find(pair.left)?, find(pair.right)?);
-    Some(match pair.client_is_left {
-        true => [left, right],
-        false => [right, left],
+    Some(if pair.client_is_left {
+        [left, right]
+    } else {
+        [right, left]
     })
 }
 

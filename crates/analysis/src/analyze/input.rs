@@ -53,9 +53,10 @@ impl Input {
         let all_bytes = Cursor::new(head).take(read as u64).chain(bytes);
         let is_gzip = head == [0x1f, 0x8b];
         Ok(Self {
-            bytes: match is_gzip {
-                true => Box::new(MultiGzDecoder::new(all_bytes)),
-                false => Box::new(all_bytes),
+            bytes: if is_gzip {
+                Box::new(MultiGzDecoder::new(all_bytes))
+            } else {
+                Box::new(all_bytes)
             },
             len: len.filter(|_| !is_gzip),
             is_file: len.is_some(),

@@ -139,9 +139,10 @@ fn reject_unreadable(info: &CaptureInfo) -> Result<()> {
 
 fn print_result(config: &Config, report: &AnalysisReport) -> Result<()> {
     let analysis = &report.analysis;
-    let mut text = match config.json {
-        true => serde_json::to_string(analysis)? + "\n",
-        false => escaped_lines(&summary::summary(analysis, config.flow_limits.charted)),
+    let mut text = if config.json {
+        serde_json::to_string(analysis)? + "\n"
+    } else {
+        escaped_lines(&summary::summary(analysis, config.flow_limits.charted))
     };
     if let (Some(directory), false) = (&config.out, config.json) {
         text += &format!("\nwritten to {}\n", directory.display());

@@ -88,9 +88,10 @@ impl<'a> Pipeline for AnalysisPipeline<'a> {
 
     fn partition(&self, batch: &mut Batch) -> u32 {
         assign_shards(batch, self.udp_tunnels);
-        match batch.overlapping || batch.last {
-            true => u32::MAX,
-            false => shard_mask(batch),
+        if batch.overlapping || batch.last {
+            u32::MAX
+        } else {
+            shard_mask(batch)
         }
     }
 
@@ -334,12 +335,13 @@ impl FileStats {
 
     /// Adds a damage; beyond the maximum it is only counted.
     fn add_damage(&mut self, at_byte: u64, description: String) {
-        match self.damages.len() < DAMAGES_MAX {
-            true => self.damages.push(Damage {
+        if self.damages.len() < DAMAGES_MAX {
+            self.damages.push(Damage {
                 at_byte,
                 description,
-            }),
-            false => self.damages_more += 1,
+            });
+        } else {
+            self.damages_more += 1;
         }
     }
 

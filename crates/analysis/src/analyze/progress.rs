@@ -22,9 +22,10 @@ pub(super) struct Progress {
 impl Progress {
     /// Creates a bar for `len` bytes, or a spinner if the length is not known.
     pub(super) fn new(len: Option<u64>) -> Self {
-        let bar = match std::io::stderr().is_terminal() {
-            true => ProgressBar::with_draw_target(len, ProgressDrawTarget::hidden()),
-            false => ProgressBar::hidden(),
+        let bar = if std::io::stderr().is_terminal() {
+            ProgressBar::with_draw_target(len, ProgressDrawTarget::hidden())
+        } else {
+            ProgressBar::hidden()
         };
         let template = match len {
             Some(_) => "{wide_bar} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left",

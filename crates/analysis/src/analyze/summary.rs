@@ -94,9 +94,10 @@ fn udp_lines(analysis: &Analysis) -> String {
     if hidden > 0 {
         let _ = writeln!(text, "and {}", counted(hidden, "smaller UDP flow"));
     }
-    match text.is_empty() {
-        true => text,
-        false => format!("\n{text}"),
+    if text.is_empty() {
+        text
+    } else {
+        format!("\n{text}")
     }
 }
 
@@ -259,13 +260,14 @@ fn format_failed_handshakes(flows: &[Flow]) -> String {
         .filter(|(count, _)| *count >= FAILED_HANDSHAKES_MIN)
         .map(|(count, how)| format!("{} {how}", counted(*count as u64, "connection")))
         .collect();
-    match parts.is_empty() {
-        true => String::new(),
-        false => format!(
+    if parts.is_empty() {
+        String::new()
+    } else {
+        format!(
             "{} of the {} listed\n",
             parts.join(", "),
             counted(flows.len() as u64, "flow")
-        ),
+        )
     }
 }
 

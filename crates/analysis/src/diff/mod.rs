@@ -41,9 +41,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(directory) = &config.out {
         write(directory, &comparison, [&a, &b])?;
     }
-    let text = match config.json {
-        true => serde_json::to_string(&comparison)?,
-        false => escaped_lines(&table::format_table(&comparison)),
+    let text = if config.json {
+        serde_json::to_string(&comparison)?
+    } else {
+        escaped_lines(&table::format_table(&comparison))
     };
     outln!("{text}");
     Ok(())

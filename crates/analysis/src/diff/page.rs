@@ -81,9 +81,10 @@ fn headline(comparison: &Comparison) -> String {
         .take(HEADLINE_FIGURES_MAX)
         .map(label)
         .collect();
-    match most.is_empty() {
-        true => "No significant difference".to_owned(),
-        false => format!("Largest differences: {}", most.join(", ")),
+    if most.is_empty() {
+        "No significant difference".to_owned()
+    } else {
+        format!("Largest differences: {}", most.join(", "))
     }
 }
 

@@ -86,8 +86,9 @@ fn missing_flow(path: &Path, number: Option<u64>) -> anyhow::Error {
 /// # Errors
 /// `path` is neither: a refusal.
 pub(super) fn open(path: &Path) -> Result<AnalysisReport> {
-    match path.is_dir() {
-        true => AnalysisReport::read(path),
-        false => analyze::capture(path),
+    if path.is_dir() {
+        AnalysisReport::read(path)
+    } else {
+        analyze::capture(path)
     }
 }

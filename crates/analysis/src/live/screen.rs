@@ -270,9 +270,10 @@ fn dim_style() -> Style {
 }
 
 fn flow_label(row: &DisplayRow<'_>, show_interface: bool) -> String {
-    let interface = match show_interface {
-        true => format!("{} ", row.interface),
-        false => String::new(),
+    let interface = if show_interface {
+        format!("{} ", row.interface)
+    } else {
+        String::new()
     };
     format!("{interface}{} → {}", row.sender, row.receiver)
 }

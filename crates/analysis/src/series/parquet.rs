@@ -177,9 +177,12 @@ fn write_directions<W: Write + Send>(
     uploads: &mut Vec<bool>,
 ) -> Result<(), ParquetError> {
     let [download, upload] = [false, true].map(|upload| ByteArray::from(direction(upload)));
-    let word = |is_upload: bool| match is_upload {
-        true => upload.clone(),
-        false => download.clone(),
+    let word = |is_upload: bool| {
+        if is_upload {
+            upload.clone()
+        } else {
+            download.clone()
+        }
     };
     let values: Vec<ByteArray> = uploads.drain(..).map(word).collect();
     write_next_column(group, |column| match column {

@@ -78,9 +78,10 @@ fn refuses_to_overwrite_a_file() {
 fn names_missing_interface_or_capability() {
     let output = capture(&["-i", "nosuch0", "-w", "/dev/null"]);
     let message = String::from_utf8(output.stderr).unwrap();
-    let (code, word) = match rustix::process::geteuid().is_root() {
-        true => (2, "nosuch0"),
-        false => (3, "CAP_NET_RAW"),
+    let (code, word) = if rustix::process::geteuid().is_root() {
+        (2, "nosuch0")
+    } else {
+        (3, "CAP_NET_RAW")
     };
     assert_eq!(output.status.code(), Some(code), "{message}");
     assert!(message.contains(word), "{message}");

@@ -64,12 +64,11 @@ fn under_lock(
     if same_build && old.matches(request)? {
         return Ok(Outcome::Same(old));
     }
-    match may_replace {
-        true => {
-            let watched = replace(pins, &old, request)?;
-            Ok(Outcome::Replaced(old, watched))
-        }
-        false => Err(old.mismatch(same_build)),
+    if may_replace {
+        let watched = replace(pins, &old, request)?;
+        Ok(Outcome::Replaced(old, watched))
+    } else {
+        Err(old.mismatch(same_build))
     }
 }
 

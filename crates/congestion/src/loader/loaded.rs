@@ -195,15 +195,16 @@ impl Loaded {
     /// Returns the error of a load that differs from the request.
     pub(super) fn mismatch(&self, same_build: bool) -> Error {
         let name = self.algorithm.system_name();
-        Error::Loaded(match same_build {
-            true => format!(
+        Error::Loaded(if same_build {
+            format!(
                 "{name} is loaded with other parameters or counts: --replace sets these for connections that \
-                 begin later"
-            ),
-            false => format!(
+             begin later"
+            )
+        } else {
+            format!(
                 "{name} is loaded, by another longhaul ({}): --replace puts this one's in its place",
                 self.loaded_by()
-            ),
+            )
         })
     }
 

@@ -42,9 +42,10 @@ impl Pins {
             if self.is_mounted() {
                 return Ok(Lock { root });
             }
-            match lifetime::mount_would_last(&root) {
-                true => self.mount().map_err(named)?,
-                false => return Err(self.ends_with_command("is not mounted")),
+            if lifetime::mount_would_last(&root) {
+                self.mount().map_err(named)?;
+            } else {
+                return Err(self.ends_with_command("is not mounted"));
             }
         }
     }
@@ -57,9 +58,10 @@ impl Pins {
 
     /// Refuses a file system that is mounted for this command alone: it, and its pins, would end with the command.
     pub(crate) fn check_lifetime(&self, lock: &Lock) -> Result<(), Error> {
-        match lifetime::mount_lasts(&lock.root) {
-            true => Ok(()),
-            false => Err(self.ends_with_command("is mounted in them alone")),
+        if lifetime::mount_lasts(&lock.root) {
+            Ok(())
+        } else {
+            Err(self.ends_with_command("is mounted in them alone"))
         }
     }
 

@@ -165,9 +165,10 @@ pub fn unload(_pins: &Pins, _algorithm: Algorithm) -> Result<(), Error> {
 /// Returns `None` if the congestion control is not in the kernel. If it is, another longhaul loaded it: only eBPF can
 /// read its state.
 pub fn loaded(_pins: &Pins, algorithm: Algorithm) -> Result<Option<Loaded>, Error> {
-    match choice::is_registered(&algorithm.system_name()) {
-        true => Err(Error::WithoutBpf),
-        false => Ok(None),
+    if choice::is_registered(&algorithm.system_name()) {
+        Err(Error::WithoutBpf)
+    } else {
+        Ok(None)
     }
 }
 

@@ -105,13 +105,14 @@ fn link_decisions(sent: &[Sent], shift: u32, covered_max: u32) -> Vec<Seen> {
             ack: number,
             window: one.window,
         };
-        match one.pure {
-            true => Seen::Verdict(match thinner.offer(now, &ack, 0) {
+        if one.pure {
+            Seen::Verdict(match thinner.offer(now, &ack, 0) {
                 ThinningDecision::Pass { .. } => Verdict::Pass,
                 ThinningDecision::PassBoth(_) => Verdict::PassBoth,
                 ThinningDecision::Hold { .. } => Verdict::Hold,
-            }),
-            false => Seen::Flushed(thinner.flush(now, 1).is_some()),
+            })
+        } else {
+            Seen::Flushed(thinner.flush(now, 1).is_some())
         }
     };
     decide(

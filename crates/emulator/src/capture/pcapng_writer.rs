@@ -79,9 +79,10 @@ impl PcapngWriter {
     pub(super) fn run(mut self) -> Self {
         loop {
             let ended = self.receive();
-            let horizon = match ended {
-                true => Time::MAX,
-                false => clock::now() - ORDER_WINDOW,
+            let horizon = if ended {
+                Time::MAX
+            } else {
+                clock::now() - ORDER_WINDOW
             };
             // All buffers with records from before the horizon have arrived by now.
             while let Ok(full) = self.inbox.try_recv() {
@@ -96,12 +97,12 @@ impl PcapngWriter {
 
     /// Waits for a buffer, or until records may be written; returns whether all recorders are dropped.
     fn receive(&mut self) -> bool {
-        let received = match self.merger.is_empty() {
-            true => self
-                .inbox
+        let received = if self.merger.is_empty() {
+            self.inbox
                 .recv()
-                .map_err(|_| RecvTimeoutError::Disconnected),
-            false => self.inbox.recv_timeout(FILL_TIME_MAX.into()),
+                .map_err(|_| RecvTimeoutError::Disconnected)
+        } else {
+            self.inbox.recv_timeout(FILL_TIME_MAX.into())
         };
         match received {
             Ok(full) => self.merger.add(full),
@@ -141,9 +142,10 @@ impl PcapngWriter {
             segment_size: 0,
             emulator_record: record.emulator_record,
         };
-        let direction_flag = match record.is_departure() {
-            true => PacketDirection::Inbound,
-            false => PacketDirection::Outbound,
+        let direction_flag = if record.is_departure() {
+            PacketDirection::Inbound
+        } else {
+            PacketDirection::Outbound
         };
         writer::packet(&mut self.out, &frame, direction_flag);
         self.pending[at] += 1;

@@ -283,12 +283,13 @@ impl Config {
 
 /// Checks the interval for counters.
 pub(super) fn check_interval(interval: &WithInput<Time>) -> Result<()> {
-    match interval.value < INTERVAL_MIN {
-        true => Err(Refusal::usage(format!(
+    if interval.value < INTERVAL_MIN {
+        Err(Refusal::usage(format!(
             "--interval {interval}: give {} or more",
             INTERVAL_MIN.exact()
-        ))),
-        false => Ok(()),
+        )))
+    } else {
+        Ok(())
     }
 }
 
@@ -315,11 +316,12 @@ fn check_link(link: &Link) -> Result<()> {
 /// Checks the name of a link: commands, records and lists of names contain it.
 fn check_name(name: &str) -> Result<()> {
     let is_bad = |letter: char| letter.is_whitespace() || letter.is_control();
-    match name.is_empty() || name.contains(is_bad) {
-        true => Err(Refusal::usage(format!(
+    if name.is_empty() || name.contains(is_bad) {
+        Err(Refusal::usage(format!(
             "name {name:?}: a link's name has at least one character, and no space"
-        ))),
-        false => Ok(()),
+        )))
+    } else {
+        Ok(())
     }
 }
 
@@ -379,9 +381,10 @@ fn is_device(path: &Path) -> bool {
 /// Parses a setting by the key and the grammar of its flag. A file in it is relative to `base`.
 pub(super) fn parse_setting(base: &Path, key: &str, value: &str) -> Result<Setting> {
     let has_file = value.starts_with("table:") || value.starts_with("trace:");
-    match key == "jitter" && has_file {
-        true => read_jitter(base, value),
-        false => Setting::parse(key, value).map_err(Refusal::usage),
+    if key == "jitter" && has_file {
+        read_jitter(base, value)
+    } else {
+        Setting::parse(key, value).map_err(Refusal::usage)
     }
 }
 

@@ -73,9 +73,10 @@ impl SeenPacket {
     /// a segment of it.
     fn has_fields_of(&self, segment: &Segment) -> bool {
         let is_whole = (segment.seq, segment.payload) == (self.seq, self.payload);
-        let flags = match is_whole {
-            true => u8::MAX,
-            false => !(PSH | FIN | CWR),
+        let flags = if is_whole {
+            u8::MAX
+        } else {
+            !(PSH | FIN | CWR)
         };
         (is_whole || self.overlaps(segment))
             && (segment.ack, segment.window) == (self.ack, self.window)

@@ -411,9 +411,10 @@ impl Direction {
         round_trip: PathRoundTrip,
     ) -> Cause {
         // The sender stamped a late copy before its silence.
-        let silence_ns = match self.round_trips.is_outdated(segment) {
-            true => 0,
-            false => self.send_state.packet_gaps.silence_ns(segment.at_ns),
+        let silence_ns = if self.round_trips.is_outdated(segment) {
+            0
+        } else {
+            self.send_state.packet_gaps.silence_ns(segment.at_ns)
         };
         let evidence = Evidence {
             start: range.start,
@@ -574,9 +575,10 @@ impl Direction {
         range: SequenceRange,
         budget: &mut MemoryBudget,
     ) {
-        let kind = match std::mem::take(&mut self.window_handle.retransmitted) {
-            true => PacketEventKind::Retransmitted,
-            false => PacketEventKind::Sent,
+        let kind = if std::mem::take(&mut self.window_handle.retransmitted) {
+            PacketEventKind::Retransmitted
+        } else {
+            PacketEventKind::Sent
         };
         let numbers = (range.start, range.end);
         (budget.packet_windows).record(&mut self.window_handle, segment.at_ns, numbers, kind);

@@ -243,9 +243,10 @@ impl Connection {
             self.handshake.forget_times();
             self.directions.iter_mut().for_each(Direction::forget_times);
         }
-        match segment.time_is_estimated {
-            true => TIME_UNKNOWN,
-            false => segment.at_ns,
+        if segment.time_is_estimated {
+            TIME_UNKNOWN
+        } else {
+            segment.at_ns
         }
     }
 
@@ -343,12 +344,13 @@ impl Connection {
             let seen = at == end || send_state.isn.is_some();
             seen && syn_options.window_scale.is_none() && !syn_options.options_truncated
         };
-        let (own_shift, other_shift) = match refuses(0) || refuses(1) {
-            true => (Some(0), Some(0)),
-            false => (
+        let (own_shift, other_shift) = if refuses(0) || refuses(1) {
+            (Some(0), Some(0))
+        } else {
+            (
                 shift_of(&self.directions[end]),
                 shift_of(&self.directions[1 - end]),
-            ),
+            )
         };
         // An end advertises windows for the data of the other end.
         self.directions[1 - end].ack_state.window_shift = own_shift;

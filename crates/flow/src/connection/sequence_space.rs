@@ -90,9 +90,10 @@ impl Direction {
             self.send_state.set_initial_number(segment.ack);
         }
         let ack = unwrap_near(self.send_state.next, segment.ack);
-        match self.send_state.next.wrapping_sub(ack) <= WINDOW_MAX {
-            true => Some(ack),
-            false => self.locate_ack_beyond(ack, segment, budget),
+        if self.send_state.next.wrapping_sub(ack) <= WINDOW_MAX {
+            Some(ack)
+        } else {
+            self.locate_ack_beyond(ack, segment, budget)
         }
     }
 

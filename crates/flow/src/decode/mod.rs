@@ -143,9 +143,10 @@ fn key_v6(header: &[u8; 40], tcp: &Tcp<'_>) -> (FlowKey, bool) {
     };
     let (source, destination) = (end(8, source_port), end(24, destination_port));
     let from_low = source <= destination;
-    let (low, high) = match from_low {
-        true => (source, destination),
-        false => (destination, source),
+    let (low, high) = if from_low {
+        (source, destination)
+    } else {
+        (destination, source)
     };
     (FlowKey { low, high }, from_low)
 }

@@ -52,9 +52,10 @@ impl PathRoundTrip {
     /// because an ACK must return first.
     pub(crate) fn reordering_ns(self) -> u64 {
         let half = self.srtt_ns / 2;
-        match self.is_whole {
-            true => half,
-            false => half.max(REORDERING_NS),
+        if self.is_whole {
+            half
+        } else {
+            half.max(REORDERING_NS)
         }
     }
 

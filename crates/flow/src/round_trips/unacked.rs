@@ -77,11 +77,10 @@ impl UnackedPackets {
     /// Records that these numbers were retransmitted.
     pub(super) fn record_retransmission(&mut self, numbers: Range<u64>) {
         let is_over = self.acked >= self.retransmitted.end;
-        self.retransmitted = match is_over {
-            true => numbers,
-            false => {
-                self.retransmitted.start.min(numbers.start)..self.retransmitted.end.max(numbers.end)
-            }
+        self.retransmitted = if is_over {
+            numbers
+        } else {
+            self.retransmitted.start.min(numbers.start)..self.retransmitted.end.max(numbers.end)
         };
     }
 

@@ -108,9 +108,10 @@ impl MinDelays {
         let slope = slope_below(&self.points).unwrap_or(0.0);
         let slope = slope.clamp(-SKEW_MAX, SKEW_MAX);
         let moved = slope.abs() * self.duration();
-        match moved > SIGNIFICANT * (STAMP_NOISE_NS + self.noise(slope)) {
-            true => slope,
-            false => 0.0,
+        if moved > SIGNIFICANT * (STAMP_NOISE_NS + self.noise(slope)) {
+            slope
+        } else {
+            0.0
         }
     }
 

@@ -243,9 +243,10 @@ impl UnmatchedPackets {
     fn counter_of(&mut self, serial: u64) -> &mut MissingPackets {
         let before = self.first_matched.is_none_or(|first| serial < first);
         let after = self.last_matched.is_none_or(|last| serial > last);
-        match before || after {
-            true => &mut self.outside_overlap,
-            false => &mut self.missing,
+        if before || after {
+            &mut self.outside_overlap
+        } else {
+            &mut self.missing
         }
     }
 

@@ -65,9 +65,10 @@ impl FlowState {
     }
 
     pub(super) fn process(&mut self, datagram: &Datagram) {
-        let sender = match datagram.from_low == self.client_is_low {
-            true => End::Client,
-            false => End::Server,
+        let sender = if datagram.from_low == self.client_is_low {
+            End::Client
+        } else {
+            End::Server
         };
         self.last_ns = self.last_ns.max(datagram.at_ns);
         count(&mut self.directions[sender as usize], datagram);

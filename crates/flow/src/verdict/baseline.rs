@@ -88,9 +88,10 @@ fn noise_ns(steps: &[StepDelay]) -> f64 {
     let differences = steps
         .windows(2)
         .map(|pair| (pair[1].excess_ns - pair[0].excess_ns).abs());
-    match differences.len() < FLAT_STEPS {
-        true => 0.0,
-        false => median(differences) / DIFFERENCE_MEDIAN,
+    if differences.len() < FLAT_STEPS {
+        0.0
+    } else {
+        median(differences) / DIFFERENCE_MEDIAN
     }
 }
 
@@ -119,9 +120,10 @@ fn is_change(steps: &[StepDelay], step: usize, noise_ns: f64) -> bool {
     let tolerance = (FLAT_PART * change.abs()).max(3.0 * noise_ns);
     let is_large = change.abs() > (CHANGE_NOISE * noise_ns).max(CHANGE_MIN_NS);
     let is_last_before = (steps[step].excess_ns - excess(before)).abs() > tolerance;
-    let (short, long, longer) = match change > 0.0 {
-        true => (before, after, &steps[step + 1..]),
-        false => (after, before, &steps[..step]),
+    let (short, long, longer) = if change > 0.0 {
+        (before, after, &steps[step + 1..])
+    } else {
+        (after, before, &steps[..step])
     };
     let above = longer.iter().filter(|step| step.excess_ns > middle);
     let lasts = above.count() as f64 >= LASTING_PART * longer.len() as f64;
@@ -149,9 +151,10 @@ fn keeps_rate(before: &[StepDelay], after: &[StepDelay], change: f64) -> bool {
         rate(before),
         rate(after) * FLAT_STEPS as f64 / after.len() as f64,
     ];
-    match change > 0.0 {
-        true => after <= FASTER_MAX * before,
-        false => before <= FASTER_MAX * after,
+    if change > 0.0 {
+        after <= FASTER_MAX * before
+    } else {
+        before <= FASTER_MAX * after
     }
 }
 

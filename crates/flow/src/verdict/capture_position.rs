@@ -39,9 +39,10 @@ pub(super) fn locate(to_sender_ns: Option<u64>, to_receiver_ns: Option<u64>) -> 
 
 fn near_or_middle(nearer: u64, farther: u64, location: CaptureLocation) -> CaptureLocation {
     let part = nearer.saturating_add(farther) / NEAR_DIVISOR;
-    match nearer <= part || nearer < NEAR_NS {
-        true => location,
-        false => CaptureLocation::Middle,
+    if nearer <= part || nearer < NEAR_NS {
+        location
+    } else {
+        CaptureLocation::Middle
     }
 }
 

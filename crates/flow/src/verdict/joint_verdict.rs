@@ -49,9 +49,10 @@ impl SenderCapture {
         pair: &TwoPointComparison,
         upload: bool,
     ) {
-        let (data, acks) = match upload {
-            true => (&pair.from_client, &pair.from_server),
-            false => (&pair.from_server, &pair.from_client),
+        let (data, acks) = if upload {
+            (&pair.from_client, &pair.from_server)
+        } else {
+            (&pair.from_server, &pair.from_client)
         };
         let locations = (near.tap_position.location, far.tap_position.location);
         let at_ends = locations == (CaptureLocation::NearSender, CaptureLocation::NearReceiver);

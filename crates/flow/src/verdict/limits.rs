@@ -130,9 +130,10 @@ fn detect_spans(
             &mut classifier,
         ));
         from = gap.end;
-        let kind = match ends_with_retransmission(rtt_windows.bins(), &gap) {
-            true => Limit::CongestionWindow,
-            false => Limit::Application,
+        let kind = if ends_with_retransmission(rtt_windows.bins(), &gap) {
+            Limit::CongestionWindow
+        } else {
+            Limit::Application
         };
         classifier.record_pause(rtt_windows.bins_to_ns(gap.len() as f64));
         spans.push(Span { kind, bins: gap });
@@ -363,9 +364,12 @@ fn split_into_steps(
     evidence: &BinEvidence<'_>,
 ) -> Vec<Step> {
     let count = (bins.len() as f64 / rtt_windows.step).floor().max(1.0) as usize;
-    let edge = |step: usize| match step < count {
-        true => bins.start + (step as f64 * rtt_windows.step).round() as usize,
-        false => bins.end,
+    let edge = |step: usize| {
+        if step < count {
+            bins.start + (step as f64 * rtt_windows.step).round() as usize
+        } else {
+            bins.end
+        }
     };
     (0..count)
         .map(|step| edge(step)..edge(step + 1))

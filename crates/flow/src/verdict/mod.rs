@@ -105,9 +105,10 @@ fn path_rtt_ns(direction: &Direction, handshake_ns: Option<u64>) -> Option<u64> 
         CaptureLocation::Middle | CaptureLocation::NearReceiver => {
             let shares = limit_shares(&direction.limits);
             let waits = (shares.first()).is_some_and(|(main, _)| *main == Limit::Application);
-            let to_sender = match waits {
-                true => least_echoed_rtt(direction),
-                false => median_echoed_rtt(direction),
+            let to_sender = if waits {
+                least_echoed_rtt(direction)
+            } else {
+                median_echoed_rtt(direction)
             };
             to_sender.map_or(handshake_ns, |to_sender| {
                 Some(to_receiver.unwrap_or(0) + to_sender)

@@ -140,9 +140,10 @@ impl<'a> ActiveStretch<'a> {
 
     /// Returns the start of step `step`; the last step takes the remainder.
     fn step_start(&self, step: usize) -> f64 {
-        match step < self.rates.len() {
-            true => self.bins.start as f64 + step as f64 * self.rtt_windows.step,
-            false => self.bins.end as f64,
+        if step < self.rates.len() {
+            self.bins.start as f64 + step as f64 * self.rtt_windows.step
+        } else {
+            self.bins.end as f64
         }
     }
 

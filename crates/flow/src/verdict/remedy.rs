@@ -129,9 +129,10 @@ impl FlowPath {
     }
 
     fn for_losses(&self) -> String {
-        let others = match self.is_bbr {
-            true => "several streams share them",
-            false => "bbr does not slow down for them, and several streams share them",
+        let others = if self.is_bbr {
+            "several streams share them"
+        } else {
+            "bbr does not slow down for them, and several streams share them"
         };
         match self.lossy_bps() {
             Some(lossy) => format!(
@@ -174,13 +175,14 @@ impl FlowPath {
             .unwrap_or(0)
             .saturating_sub(self.rtt.as_nanos());
         let text = "Only a faster path or less data would help.";
-        match queue_ns as f64 > LONG_QUEUE * self.rtt.as_nanos() as f64 {
-            true => format!(
+        if queue_ns as f64 > LONG_QUEUE * self.rtt.as_nanos() as f64 {
+            format!(
                 "{text} The queue adds {} to a round trip of {}; AQM at the bottleneck would keep it short.",
                 Time::from_nanos(queue_ns),
                 self.rtt
-            ),
-            false => text.to_owned(),
+            )
+        } else {
+            text.to_owned()
         }
     }
 }

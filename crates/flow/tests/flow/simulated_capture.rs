@@ -162,9 +162,10 @@ impl SimulatedCapture {
     }
 
     fn syn(&self, at: Time, from_client: bool, flags: u8) -> Segment {
-        let (seq, tsval) = match from_client {
-            true => (CLIENT_ISN, tsval_at(CLIENT_TS, at)),
-            false => (SERVER_ISN, tsval_at(SERVER_TS, at)),
+        let (seq, tsval) = if from_client {
+            (CLIENT_ISN, tsval_at(CLIENT_TS, at))
+        } else {
+            (SERVER_ISN, tsval_at(SERVER_TS, at))
         };
         Segment {
             seq,

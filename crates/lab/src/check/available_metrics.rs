@@ -37,12 +37,13 @@ impl AvailableMetrics {
     /// metric.
     pub(crate) fn check(&self, name: &str) -> Result<(), String> {
         let bare = name.strip_prefix("reference.").unwrap_or(name);
-        match self.all.contains(bare) {
-            true => Ok(()),
-            false => Err(format!(
+        if self.all.contains(bare) {
+            Ok(())
+        } else {
+            Err(format!(
                 "no run gives a metric {bare:?}{}",
                 self.suggestion(bare)
-            )),
+            ))
         }
     }
 
@@ -52,11 +53,12 @@ impl AvailableMetrics {
         let Some((cell, own)) = self.cells.get(index) else {
             return Ok(());
         };
-        match name.starts_with("reference.") || own.contains(name) {
-            true => Ok(()),
-            false => Err(format!(
+        if name.starts_with("reference.") || own.contains(name) {
+            Ok(())
+        } else {
+            Err(format!(
                 "no run of the cell {cell:?} gives a metric {name:?}"
-            )),
+            ))
         }
     }
 
@@ -91,9 +93,10 @@ fn scenario_metrics(scenario: &Scenario) -> BTreeSet<String> {
     let topology = Topology::of(scenario);
     let captured = captures::captured_flow_names(scenario);
     for flow in &flows {
-        let alone = match flow.program.transfers() {
-            true => transfers == 1,
-            false => flows.len() == 1,
+        let alone = if flow.program.transfers() {
+            transfers == 1
+        } else {
+            flows.len() == 1
         };
         let mut figures = flow_metrics(scenario, &topology, flow);
         if captured.contains(&flow.name) {

@@ -147,9 +147,12 @@ pub(crate) fn check_named_flow(
             list_names(&transfers)
         )
     })?;
-    let endpoint = |number| match metric.is_sampled_at_sender() {
-        true => flows.sender(number),
-        false => flows.receiver(number),
+    let endpoint = |number| {
+        if metric.is_sampled_at_sender() {
+            flows.sender(number)
+        } else {
+            flows.receiver(number)
+        }
     };
     let all = &flows.all;
     let Some(number) = all.iter().position(|flow| flow.name == *wanted) else {

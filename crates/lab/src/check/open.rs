@@ -112,12 +112,13 @@ impl ExperimentPlan {
         let all: Vec<String> = self.cells.iter().map(Cell::name).collect();
         self.check_filter_values(filter)?;
         self.cells.retain(|cell| cell.is_among(filter));
-        match self.cells.is_empty() {
-            false => Ok(()),
-            true => Err(Refusal::usage(format!(
+        if !self.cells.is_empty() {
+            Ok(())
+        } else {
+            Err(Refusal::usage(format!(
                 "--filter matches none of the cells: {}",
                 all.join("; ")
-            ))),
+            )))
         }
     }
 

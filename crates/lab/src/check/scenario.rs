@@ -162,9 +162,10 @@ fn check_relay(
     }
     check_leg_controls(relay).map_err(|error| error.with_owner(&place))?;
     let checked = programs::relay::check(host, relay).or_else(|problem| {
-        match problem.starts_with("config: ") {
-            true => locate_error("config", Err(problem)),
-            false => Err(ConfigError::for_option(&relay.options, problem)),
+        if problem.starts_with("config: ") {
+            locate_error("config", Err(problem))
+        } else {
+            Err(ConfigError::for_option(&relay.options, problem))
         }
     });
     let own_listeners = checked.map_err(|error| error.with_owner(&place))?;

@@ -70,35 +70,33 @@ fn check_varied(experiment: &ExperimentPlan, name: &String) -> Result<(), String
         .flat_map(|cell| cell.values.keys().map(String::as_str))
         .collect();
     names.insert(CELL);
-    match names.contains(name.as_str()) {
-        true => Ok(()),
-        false => {
-            let available: Vec<&str> = names.into_iter().collect();
-            Err(format!(
-                "{name:?} is not a varied parameter (there are: {})",
-                available.join(", ")
-            ))
-        }
+    if names.contains(name.as_str()) {
+        Ok(())
+    } else {
+        let available: Vec<&str> = names.into_iter().collect();
+        Err(format!(
+            "{name:?} is not a varied parameter (there are: {})",
+            available.join(", ")
+        ))
     }
 }
 
 fn check_value(experiment: &ExperimentPlan, name: &String, values: &Values) -> Result<(), String> {
     check_varied(experiment, name)?;
     let has = |cell: &Cell| cell.values.get(name).is_some_and(|value| values.has(value));
-    match experiment.cells.iter().any(has) {
-        true => Ok(()),
-        false => {
-            let known: IndexSet<String> = experiment
-                .cells
-                .iter()
-                .filter_map(|cell| cell.values.get(name))
-                .map(plain_text)
-                .collect();
-            Err(format!(
-                "no cell has this value of {name} (there are: {})",
-                known.into_iter().collect::<Vec<_>>().join(", ")
-            ))
-        }
+    if experiment.cells.iter().any(has) {
+        Ok(())
+    } else {
+        let known: IndexSet<String> = experiment
+            .cells
+            .iter()
+            .filter_map(|cell| cell.values.get(name))
+            .map(plain_text)
+            .collect();
+        Err(format!(
+            "no cell has this value of {name} (there are: {})",
+            known.into_iter().collect::<Vec<_>>().join(", ")
+        ))
     }
 }
 
@@ -185,15 +183,16 @@ impl FigureSpec {
 
     /// Checks that the kind supports the axes.
     fn check_axes(&self) -> CheckResult {
-        let (others, problem) = match self.is_grid() {
-            true => (
+        let (others, problem) = if self.is_grid() {
+            (
                 [("x", &self.x), ("hue", &self.hue)],
                 "a heat map or matrix has rows and columns, not x and hue",
-            ),
-            false => (
+            )
+        } else {
+            (
                 [("rows", &self.rows), ("columns", &self.columns)],
                 "line, bars and cdf have x and hue, not rows and columns",
-            ),
+            )
         };
         match others.into_iter().find(|(_, names)| names.is_some()) {
             None => Ok(()),

@@ -180,9 +180,10 @@ impl CheckValue {
             (Self::NoData, _) | (_, Self::NoData) => Self::NoData,
             (Self::DividesByZero, _) | (_, Self::DividesByZero) => Self::DividesByZero,
             (Self::Found { value: a, .. }, Self::Found { value: b, .. }) => {
-                match bound.margin(a) <= bound.margin(b) {
-                    true => self,
-                    false => other,
+                if bound.margin(a) <= bound.margin(b) {
+                    self
+                } else {
+                    other
                 }
             }
         }

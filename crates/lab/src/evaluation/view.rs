@@ -199,9 +199,10 @@ impl TableSpec {
 
 impl FigureSpec {
     pub(crate) fn layout(&self) -> Layout<'_> {
-        let (rows, columns) = match self.is_grid() {
-            true => (("rows", &self.rows), ("columns", &self.columns)),
-            false => (("hue", &self.hue), ("x", &self.x)),
+        let (rows, columns) = if self.is_grid() {
+            (("rows", &self.rows), ("columns", &self.columns))
+        } else {
+            (("hue", &self.hue), ("x", &self.x))
         };
         Layout {
             rows,

@@ -119,9 +119,10 @@ impl FlowEndpoint<'_> {
         let [local, remote] = [&connection.local, &connection.remote].map(SocketAddr::port);
         let port = if self.accepts { local } else { remote };
         *sample.host == *self.host
-            && match self.ports.is_empty() {
-                true => !self.others.contains(&local) && !self.others.contains(&remote),
-                false => self.ports.contains(&port),
+            && if self.ports.is_empty() {
+                !self.others.contains(&local) && !self.others.contains(&remote)
+            } else {
+                self.ports.contains(&port)
             }
     }
 

@@ -121,9 +121,12 @@ fn share_a_path(transfers: &[(&Flow, &Outcome)]) -> bool {
 /// Jain's fairness index over all connections. `None` for a single connection, or if a program does
 /// not report each connection.
 fn jain(transfers: &[(&Flow, &Outcome)]) -> Option<f64> {
-    let rate = |outcome: &Outcome| match outcome.connections_bps.is_empty() {
-        true => vec![outcome.bytes as f64 * 8.0 / outcome.seconds],
-        false => outcome.connections_bps.clone(),
+    let rate = |outcome: &Outcome| {
+        if outcome.connections_bps.is_empty() {
+            vec![outcome.bytes as f64 * 8.0 / outcome.seconds]
+        } else {
+            outcome.connections_bps.clone()
+        }
     };
     let rates: Vec<f64> = transfers
         .iter()

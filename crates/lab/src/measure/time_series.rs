@@ -55,9 +55,12 @@ pub(crate) fn values(
     recording: &Recording,
     bins: Bins,
 ) -> Vec<Option<f64>> {
-    let endpoint = |number: &usize| match metric.is_sampled_at_sender() {
-        true => flows.sender(*number),
-        false => flows.receiver(*number),
+    let endpoint = |number: &usize| {
+        if metric.is_sampled_at_sender() {
+            flows.sender(*number)
+        } else {
+            flows.receiver(*number)
+        }
     };
     let endpoints: Vec<FlowEndpoint<'_>> = flow_numbers.iter().map(endpoint).collect();
     let connections: Vec<Connection> = connections_of(&endpoints, recording)

@@ -40,9 +40,10 @@ pub(crate) fn link_configs_from(
     from: &str,
 ) -> Result<[LinkConfig; 2], String> {
     let [right, left] = link_configs(link, addressed_link)?;
-    Ok(match link.endpoints[0] == from {
-        true => [right, left],
-        false => [left, right],
+    Ok(if link.endpoints[0] == from {
+        [right, left]
+    } else {
+        [left, right]
     })
 }
 

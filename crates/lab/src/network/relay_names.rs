@@ -60,9 +60,10 @@ fn check_target(target: &str) -> CheckResult {
         return Ok(());
     };
     let address = name.trim_matches(['[', ']']);
-    match address.parse::<IpAddr>().is_ok() || address == "localhost" {
-        true => Ok(()),
-        false => Err(format!("{name:?} is neither an address nor a host of the testbed").into()),
+    if address.parse::<IpAddr>().is_ok() || address == "localhost" {
+        Ok(())
+    } else {
+        Err(format!("{name:?} is neither an address nor a host of the testbed").into())
     }
 }
 

@@ -49,9 +49,10 @@ pub(crate) fn send_buffer(scenario: &Scenario, host: &str) -> Bytes {
 /// the flow's source it is the flow's own; at a relay, that of the side on which the data leaves.
 /// Otherwise it is the host's.
 pub(crate) fn sender_control(scenario: &Scenario, host: &str, flow: &Flow) -> String {
-    let own = match host == flow.from {
-        true => flow.cc.clone(),
-        false => relay_control(scenario, host, flow.direction),
+    let own = if host == flow.from {
+        flow.cc.clone()
+    } else {
+        relay_control(scenario, host, flow.direction)
     };
     own.and_then(|control| control.key())
         .unwrap_or_else(|| congestion_control(scenario, host))

@@ -204,15 +204,12 @@ fn check_windows(experiment: &ExperimentPlan) -> Result<()> {
 
 /// Error for a refused sandbox, with advice.
 pub(crate) fn unsupported(error: &sandbox::SandboxError) -> anyhow::Error {
-    let advice = match rustix::process::geteuid().is_root() {
-        true => {
-            "inside a container, give it CAP_SYS_ADMIN and an unmasked /proc (docker: --privileged)"
-        }
-        false => {
-            "run as root, or allow user namespaces: sysctl user.max_user_namespaces above 0, \
-             kernel.unprivileged_userns_clone=1 (Debian), \
-             kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu 24.04)"
-        }
+    let advice = if rustix::process::geteuid().is_root() {
+        "inside a container, give it CAP_SYS_ADMIN and an unmasked /proc (docker: --privileged)"
+    } else {
+        "run as root, or allow user namespaces: sysctl user.max_user_namespaces above 0, \
+         kernel.unprivileged_userns_clone=1 (Debian), \
+         kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu 24.04)"
     };
     Refusal::unsupported(format!("{error}; {advice}"))
 }

@@ -124,13 +124,14 @@ impl<'a> Lab<'a> {
             .values()
             .filter_map(|sizes| sizes.iter().max().copied())
             .sum();
-        let mut store = match experiment.needs_testbed() {
-            true => Some(PayloadStore::open(
+        let mut store = if experiment.needs_testbed() {
+            Some(PayloadStore::open(
                 Path::new(PAYLOAD_DIR),
                 out,
                 payloads + arriving,
-            )?),
-            false => None,
+            )?)
+        } else {
+            None
         };
         let on_disk = store.as_ref().is_some_and(PayloadStore::on_disk);
         if on_disk && experiment.on_testbed().any(has_commands) {
@@ -277,13 +278,12 @@ impl<'a> Lab<'a> {
         delivered: Arc<AtomicU64>,
     ) -> Result<Run> {
         let (scenario, seed) = (scenario_of(self.experiment, planned), self.seed(planned));
-        let mut run = match scenario.simulated {
-            true => simulated::execute(scenario, seed, directory, delivered).await?,
-            false => {
-                let resolved = self.controls.resolve(scenario);
-                self.run_on_testbed(&resolved, seed, directory, delivered)
-                    .await?
-            }
+        let mut run = if scenario.simulated {
+            simulated::execute(scenario, seed, directory, delivered).await?
+        } else {
+            let resolved = self.controls.resolve(scenario);
+            self.run_on_testbed(&resolved, seed, directory, delivered)
+                .await?
         };
         checks::derive(scenario, &mut run.metrics);
         Ok(run)

@@ -133,13 +133,14 @@ impl PreparedExperiment {
             .with_context(|| format!("cannot write into {}", out.display()))?;
         resume::finish(out)?;
         let page = report::rebuild(out)?;
-        match self.json {
-            true => outln!("{text}"),
-            false => outln!(
+        if self.json {
+            outln!("{text}");
+        } else {
+            outln!(
                 "{}\nReport: {}",
                 escaped_lines(&table::render(&result, columns())),
                 page.display()
-            ),
+            );
         }
         check_outcome(&result)
     }
@@ -200,13 +201,14 @@ fn output_directory(out: &Path) -> Result<PathBuf> {
     }
     let made = fs::create_dir_all(out).and_then(|()| fs::canonicalize(out));
     let out = made.map_err(|error| Refusal::usage(format!("--out {}: {error}", out.display())))?;
-    match SANDBOX_MOUNTS.iter().any(|mount| out.starts_with(mount)) {
-        true => Err(Refusal::usage(format!(
+    if SANDBOX_MOUNTS.iter().any(|mount| out.starts_with(mount)) {
+        Err(Refusal::usage(format!(
             "--out {}: must not be below {}",
             out.display(),
             SANDBOX_MOUNTS.join(", ")
-        ))),
-        false => Ok(out),
+        )))
+    } else {
+        Ok(out)
     }
 }
 
@@ -244,12 +246,13 @@ fn check_own_file(out: &Path, name: &str, is_ours: fn(&str) -> bool) -> Result<(
         return Ok(());
     };
     let ours = metadata.is_file() && fs::read_to_string(&path).is_ok_and(|text| is_ours(&text));
-    match ours {
-        true => Ok(()),
-        false => Err(Refusal::usage(format!(
+    if ours {
+        Ok(())
+    } else {
+        Err(Refusal::usage(format!(
             "--out {}: {name} was not written by the lab; move it away or choose another directory",
             out.display()
-        ))),
+        )))
     }
 }
 

@@ -47,9 +47,10 @@ impl From<usize> for KeyOrIndex {
 
 /// Lists the known names, for a message that refuses an unknown one.
 pub(crate) fn list_names(names: &[&str]) -> String {
-    match names.is_empty() {
-        true => "there are none".to_owned(),
-        false => format!("there are: {}", names.join(", ")),
+    if names.is_empty() {
+        "there are none".to_owned()
+    } else {
+        format!("there are: {}", names.join(", "))
     }
 }
 

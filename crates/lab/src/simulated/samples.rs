@@ -103,9 +103,10 @@ impl ConnectionEnds {
         let server = iperf_port(connection.flow);
         let client = CLIENT_PORT.saturating_add(number as u16);
         // In a download, the sender of data has the server's port on every leg.
-        let ports = match accepting_host(flow) == flow.from {
-            true => [server, client],
-            false => [client, server],
+        let ports = if accepting_host(flow) == flow.from {
+            [server, client]
+        } else {
+            [client, server]
         };
         let address = |seen_from: &str, host: &str, port| -> SocketAddr {
             let ip = plan.topology.address(seen_from, host);

@@ -99,9 +99,10 @@ fn check_exists(text: &str) -> CheckResult {
     let control: CcSpec = text.parse()?;
     let name = control.name.as_deref().unwrap_or("reno");
     let exists = choice::availability(name) != Availability::Absent || choice::is_in_linux(name);
-    match exists {
-        true => Ok(()),
-        false => Err(describe_unknown(name).into()),
+    if exists {
+        Ok(())
+    } else {
+        Err(describe_unknown(name).into())
     }
 }
 

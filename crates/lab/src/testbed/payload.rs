@@ -144,16 +144,17 @@ fn check_disk_space(disk: &Path, needed: Bytes, memory: u64) -> Result<()> {
     let place = || format!("cannot read the free space of {}", disk.display());
     let file_system = rustix::fs::statvfs(disk).with_context(place)?;
     let free = file_system.f_bavail.saturating_mul(file_system.f_frsize);
-    match free >= needed.get() {
-        true => Ok(()),
-        false => Err(Refusal::unsupported(format!(
+    if free >= needed.get() {
+        Ok(())
+    } else {
+        Err(Refusal::unsupported(format!(
             "the sent and received files need {needed}, but neither memory has room for them ({} free, of which {} must \
-             stay free) nor the disk of {} ({} free); give a smaller size, or another --out",
+         stay free) nor the disk of {} ({} free); give a smaller size, or another --out",
             Bytes::new(memory),
             Bytes::new(FREE_MEMORY_MIN),
             disk.display(),
             Bytes::new(free)
-        ))),
+        )))
     }
 }
 

@@ -328,9 +328,10 @@ impl Transfer {
             limit: self.limit,
             active: self.flow.ftp_active,
         };
-        match upload {
-            true => curl::send(&self.netns, request, &self.payload, &self.record).await,
-            false => curl::fetch(&self.netns, request, sink, &self.record).await,
+        if upload {
+            curl::send(&self.netns, request, &self.payload, &self.record).await
+        } else {
+            curl::fetch(&self.netns, request, sink, &self.record).await
         }
     }
 
@@ -413,9 +414,10 @@ fn udt_samples(
 /// Sending and receiving address of a flow. The client's port is 0, because nothing uses it.
 fn ends(number: usize, flow: &Flow, topology: &Topology) -> Option<udt::FlowEnds> {
     let end = |host: &String, other: &String| {
-        let port = match host == accepting_host(flow) {
-            true => iperf_port(number),
-            false => 0,
+        let port = if host == accepting_host(flow) {
+            iperf_port(number)
+        } else {
+            0
         };
         let at = SocketAddrV4::new(topology.address(other, host)?, port);
         Some((host.as_str().into(), at.into()))

@@ -172,9 +172,10 @@ fn tc(arguments: &str) -> Result<String, Error> {
     let run = Command::new("tc").args(arguments.split(' ')).output();
     let output = run.map_err(|error| Error::Tc(format!("{error} (iproute2 has it)")))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-    match output.status.success() {
-        true => Ok(text(&output.stdout)),
-        false => Err(Error::Tc(text(&output.stderr).replace('\n', "; "))),
+    if output.status.success() {
+        Ok(text(&output.stdout))
+    } else {
+        Err(Error::Tc(text(&output.stderr).replace('\n', "; ")))
     }
 }
 

@@ -41,19 +41,21 @@ pub fn is_writable_here(name: &str) -> bool {
 /// Converts `net.ipv4.tcp_rmem` to `/proc/sys/net/ipv4/tcp_rmem`. As in `sysctl(8)`, a name with a slash
 /// is a path, so that interface names may contain dots.
 fn path_of(name: &str) -> io::Result<PathBuf> {
-    let relative = match name.contains('/') {
-        true => name.to_owned(),
-        false => name.replace('.', "/"),
+    let relative = if name.contains('/') {
+        name.to_owned()
+    } else {
+        name.replace('.', "/")
     };
     let clean = relative
         .split('/')
         .all(|part| !matches!(part, "" | "." | ".."));
-    match clean {
-        true => Ok(PathBuf::from("/proc/sys").join(relative)),
-        false => Err(io::Error::new(
+    if clean {
+        Ok(PathBuf::from("/proc/sys").join(relative))
+    } else {
+        Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             format!("{name:?} is not a sysctl name"),
-        )),
+        ))
     }
 }
 

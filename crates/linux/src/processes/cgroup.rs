@@ -106,9 +106,10 @@ fn open_unmounted(cgroup: &Path) -> io::Result<OwnedFd> {
         MountAttrFlags::empty(),
     )?;
     let below = cgroup.strip_prefix("/").unwrap_or(cgroup);
-    match below.as_os_str().is_empty() {
-        true => Ok(openat(&root, ".", FLAGS, Mode::empty())?),
-        false => Ok(openat(&root, below, FLAGS, Mode::empty())?),
+    if below.as_os_str().is_empty() {
+        Ok(openat(&root, ".", FLAGS, Mode::empty())?)
+    } else {
+        Ok(openat(&root, below, FLAGS, Mode::empty())?)
     }
 }
 

@@ -362,9 +362,10 @@ pub fn force_send_buffer(socket: &impl AsFd, bytes: u64) -> io::Result<()> {
 /// error, which stays pending on the socket.
 pub fn is_writable(socket: &impl AsFd) -> io::Result<bool> {
     let found = poll_now(socket, PollFlags::OUT)?;
-    match found.intersects(PollFlags::ERR | PollFlags::HUP) {
-        true => Err(io::ErrorKind::ConnectionReset.into()),
-        false => Ok(found.contains(PollFlags::OUT)),
+    if found.intersects(PollFlags::ERR | PollFlags::HUP) {
+        Err(io::ErrorKind::ConnectionReset.into())
+    } else {
+        Ok(found.contains(PollFlags::OUT))
     }
 }
 

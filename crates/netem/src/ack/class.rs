@@ -35,13 +35,14 @@ impl AckClass {
         // SACK, multipath TCP and unknown options carry information that a later ACK does not repeat.
         let has_only_timestamps = header.options().all(|(kind, _)| kind == TIMESTAMPS);
         let is_pure = payload == 0 && header.flags() == tcp::ACK && has_only_timestamps;
-        Some(match is_pure {
-            true => Self::Pure(PureAck {
+        Some(if is_pure {
+            Self::Pure(PureAck {
                 flow,
                 ack: header.ack(),
                 window: header.window(),
-            }),
-            false => Self::Other { flow },
+            })
+        } else {
+            Self::Other { flow }
         })
     }
 }

@@ -264,12 +264,12 @@ impl Line {
             .in_service
             .as_ref()
             .map(|service| (service.finish, Timer::Transmitter));
-        let ack = match self.ack_rules.active() {
-            true => self
-                .ack_rules
+        let ack = if self.ack_rules.active() {
+            self.ack_rules
                 .next_deadline()
-                .map(|at| (at, Timer::AckRules)),
-            false => None,
+                .map(|at| (at, Timer::AckRules))
+        } else {
+            None
         };
         [change, sent, ack].into_iter().flatten().min()
     }
@@ -445,9 +445,10 @@ impl Line {
 
     /// Earliest time at which a segment can come out if its last bit leaves at `finish`.
     fn earliest_exit(&self, finish: Time) -> Time {
-        match self.config.jitter.is_none() {
-            true => finish + self.config.delay,
-            false => finish,
+        if self.config.jitter.is_none() {
+            finish + self.config.delay
+        } else {
+            finish
         }
     }
 

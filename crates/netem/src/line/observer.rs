@@ -63,9 +63,10 @@ impl Observer {
 
     /// Returns the arrival of a segment that comes back from the ACK rules.
     pub(crate) fn release(&mut self, segment: Segment) -> Option<Arrival> {
-        match self.enabled {
-            true => self.held.remove(&(segment.packet, segment.index)),
-            false => None,
+        if self.enabled {
+            self.held.remove(&(segment.packet, segment.index))
+        } else {
+            None
         }
     }
 

@@ -114,9 +114,10 @@ fn red_thresholds(
         (None, Some(max)) => (Bytes::new(max.get() / 3), max),
         (Some(min), Some(max)) => (min, max),
     };
-    match thresholds.0 == Bytes::new(0) || thresholds.0 >= thresholds.1 {
-        true => Err("min must be above 0 and below max".to_owned()),
-        false => Ok(Some(thresholds)),
+    if thresholds.0 == Bytes::new(0) || thresholds.0 >= thresholds.1 {
+        Err("min must be above 0 and below max".to_owned())
+    } else {
+        Ok(Some(thresholds))
     }
 }
 

@@ -81,13 +81,14 @@ fn run_thinner(sequence: &[TimedSegment], shift: u32) -> Vec<TimedSegment> {
         release_until(&mut thinner, segment.at, |at, token| {
             forward(&mut out, at, token);
         });
-        let before = match segment.pure {
-            true => match thinner.offer(segment.at, &segment.ack, segment.token) {
+        let before = if segment.pure {
+            match thinner.offer(segment.at, &segment.ack, segment.token) {
                 ThinningDecision::Hold { .. } => continue,
                 ThinningDecision::PassBoth(held) => Some(held),
                 ThinningDecision::Pass { .. } => None,
-            },
-            false => thinner.flush(segment.at, segment.ack.flow),
+            }
+        } else {
+            thinner.flush(segment.at, segment.ack.flow)
         };
         before
             .into_iter()

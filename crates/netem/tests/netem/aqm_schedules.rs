@@ -143,9 +143,10 @@ impl ReferenceAqm for Rfc8289 {
             (segment, _) = self.dodequeue(now, queue);
             self.dropping = true;
             let delta = self.count - self.last_count;
-            self.count = match delta > 1 && now - self.drop_next < 16.0 * INTERVAL {
-                true => delta,
-                false => 1,
+            self.count = if delta > 1 && now - self.drop_next < 16.0 * INTERVAL {
+                delta
+            } else {
+                1
             };
             self.drop_next = self.control_law(now);
             self.last_count = self.count;

@@ -23,9 +23,10 @@ pub(super) fn ip_in_enc(frame: &[u8]) -> Result<usize, IpNotFound> {
 fn ip_after_family(frame: &[u8], at: usize) -> Result<usize, IpNotFound> {
     let family = read_bytes(frame, 0)?;
     let orders = [u32::from_be_bytes(family), u32::from_le_bytes(family)];
-    match orders.iter().any(|family| FAMILIES.contains(family)) {
-        true => ip_at(frame, at),
-        false => Err(IpNotFound::Protocol),
+    if orders.iter().any(|family| FAMILIES.contains(family)) {
+        ip_at(frame, at)
+    } else {
+        Err(IpNotFound::Protocol)
     }
 }
 
@@ -36,9 +37,10 @@ const PFLOG_MIN: u8 = 45;
 /// padding to four bytes, the second is the protocol family.
 pub(super) fn ip_in_pflog(frame: &[u8]) -> Result<usize, IpNotFound> {
     let [len, family] = read_bytes(frame, 0)?;
-    match len >= PFLOG_MIN && FAMILIES.contains(&family.into()) {
-        true => ip_at(frame, usize::from(len).next_multiple_of(4)),
-        false => Err(IpNotFound::Protocol),
+    if len >= PFLOG_MIN && FAMILIES.contains(&family.into()) {
+        ip_at(frame, usize::from(len).next_multiple_of(4))
+    } else {
+        Err(IpNotFound::Protocol)
     }
 }
 

@@ -54,9 +54,10 @@ mod tests {
         ];
         for (kind, value) in attributes {
             for number in [4 + value.len() as u16, kind] {
-                match big {
-                    true => frame.extend(number.to_be_bytes()),
-                    false => frame.extend(number.to_le_bytes()),
+                if big {
+                    frame.extend(number.to_be_bytes());
+                } else {
+                    frame.extend(number.to_le_bytes());
                 }
             }
             frame.extend(value);

@@ -119,12 +119,13 @@ impl Pcap {
         if self.header_lens.len() == 1 {
             return Ok(self);
         }
-        match self.has_nanoseconds(records, at_end)? {
-            true => Ok(Self {
+        if self.has_nanoseconds(records, at_end)? {
+            Ok(Self {
                 fraction_ns: 1,
                 ..self
-            }),
-            false => self.detect_header_len(records, at_end),
+            })
+        } else {
+            self.detect_header_len(records, at_end)
         }
     }
 
@@ -202,18 +203,20 @@ impl Pcap {
         last: Option<RecordTime>,
     ) -> Classification {
         let Some(header) = self.header(bytes, 0) else {
-            return match at_end {
-                true => Classification::Damage(bytes.len(), DamageKind::Truncated),
-                false => Classification::More(self.header_len),
+            return if at_end {
+                Classification::Damage(bytes.len(), DamageKind::Truncated)
+            } else {
+                Classification::More(self.header_len)
             };
         };
         if !self.is_possible(&header) {
             return Classification::OutOfSync(DamageKind::Header);
         }
         let needed = self.bytes_to_classify(&header, bytes);
-        match bytes.len() < needed && !at_end {
-            true => Classification::More(needed),
-            false => self.classify_record(&header, bytes, at_end, last),
+        if bytes.len() < needed && !at_end {
+            Classification::More(needed)
+        } else {
+            self.classify_record(&header, bytes, at_end, last)
         }
     }
 
@@ -235,9 +238,10 @@ impl Pcap {
     ) -> Classification {
         let end = self.record_len(header);
         if let Some(time_ns) = self.replacement_ns(header, bytes, last) {
-            return match self.is_plausible(header) {
-                true => Classification::FarOff(end, time_ns),
-                false => Classification::Damage(end, DamageKind::Header),
+            return if self.is_plausible(header) {
+                Classification::FarOff(end, time_ns)
+            } else {
+                Classification::Damage(end, DamageKind::Header)
             };
         }
         if self.is_followed_by_two(header, bytes, at_end) {

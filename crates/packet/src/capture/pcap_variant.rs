@@ -50,9 +50,10 @@ impl LengthOrder {
             Self::WireFirst => true,
             Self::Either => first > second,
         };
-        match swapped {
-            false => (first, second),
-            true => (second, first),
+        if !swapped {
+            (first, second)
+        } else {
+            (second, first)
         }
     }
 }

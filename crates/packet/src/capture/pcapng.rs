@@ -131,9 +131,10 @@ impl Section {
     /// Classifies bytes that do not begin with a run.
     pub(crate) fn classify(&self, bytes: &[u8], at_end: bool) -> Classification {
         if bytes.len() < BLOCK_MIN {
-            return match at_end {
-                true => Classification::Damage(bytes.len(), DamageKind::Truncated),
-                false => Classification::More(BLOCK_MIN),
+            return if at_end {
+                Classification::Damage(bytes.len(), DamageKind::Truncated)
+            } else {
+                Classification::More(BLOCK_MIN)
             };
         }
         let head = self.head(bytes, 0).filter(BlockHeader::has_valid_len);
@@ -165,9 +166,12 @@ impl Section {
 
     /// Checks whether a block whose lengths agree begins at `at`, followed by another block or the end of the file.
     fn check_sync(&self, bytes: &[u8], at: usize, at_end: bool) -> SyncCheck {
-        let undecided = |need| match at_end {
-            true => SyncCheck::No,
-            false => SyncCheck::Undecided(need),
+        let undecided = |need| {
+            if at_end {
+                SyncCheck::No
+            } else {
+                SyncCheck::Undecided(need)
+            }
         };
         if bytes.len() < at + BLOCK_MIN {
             return undecided(at + BLOCK_MIN);
@@ -188,15 +192,17 @@ impl Section {
     /// Checks whether a block can begin at `at`, right after a valid one.
     fn check_next_block(&self, bytes: &[u8], at: usize, at_end: bool) -> SyncCheck {
         if bytes.len() < at + BLOCK_MIN {
-            return match at_end {
-                true => SyncCheck::Yes,
-                false => SyncCheck::Undecided(at + BLOCK_MIN),
+            return if at_end {
+                SyncCheck::Yes
+            } else {
+                SyncCheck::Undecided(at + BLOCK_MIN)
             };
         }
         let head = self.head(bytes, at);
-        match head.is_some_and(|head| kind::KNOWN.contains(&head.kind) && head.has_valid_len()) {
-            true => SyncCheck::Yes,
-            false => SyncCheck::No,
+        if head.is_some_and(|head| kind::KNOWN.contains(&head.kind) && head.has_valid_len()) {
+            SyncCheck::Yes
+        } else {
+            SyncCheck::No
         }
     }
 

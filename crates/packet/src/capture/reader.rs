@@ -85,9 +85,10 @@ pub enum FormatError {
 /// Describes the first bytes of a file: as text if they are printable, else in hexadecimal.
 fn describe_start(bytes: &[u8]) -> String {
     let is_printable = |byte: &u8| byte.is_ascii_graphic() || *byte == b' ';
-    match bytes.iter().all(is_printable) {
-        true => format!("{:?}", String::from_utf8_lossy(bytes)),
-        false => format!("the bytes {bytes:02x?}"),
+    if bytes.iter().all(is_printable) {
+        format!("{:?}", String::from_utf8_lossy(bytes))
+    } else {
+        format!("the bytes {bytes:02x?}")
     }
 }
 

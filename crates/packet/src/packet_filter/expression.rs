@@ -199,9 +199,10 @@ impl<'a> Parser<'a> {
             return self.primitive();
         }
         let inside = self.nested(Self::expression)?;
-        match self.accept(&[")"]) {
-            true => Ok(inside),
-            false => Err(self.unexpected("and, or, or )")),
+        if self.accept(&[")"]) {
+            Ok(inside)
+        } else {
+            Err(self.unexpected("and, or, or )"))
         }
     }
 

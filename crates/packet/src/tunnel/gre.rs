@@ -23,9 +23,10 @@ pub(super) fn ip_after_protocol_type(
     protocol_type: u16,
     at: usize,
 ) -> Result<usize, IpNotFound> {
-    match protocol_type::ETHERNET.contains(&protocol_type) {
-        true => ip_in_ethernet(packet, at),
-        false => ip_after_ether_type(packet, protocol_type, at),
+    if protocol_type::ETHERNET.contains(&protocol_type) {
+        ip_in_ethernet(packet, at)
+    } else {
+        ip_after_ether_type(packet, protocol_type, at)
     }
 }
 

@@ -134,11 +134,12 @@ impl Args {
         ];
         let least = bounds.into_iter().flatten().min();
         let window = least.unwrap_or(Bytes::new(window_limit::LARGEST_BYTES));
-        match window.get() >= 2 * u64::from(self.mtu) {
-            true => Ok(window),
-            false => Err(Refusal::usage(format!(
+        if window.get() >= 2 * u64::from(self.mtu) {
+            Ok(window)
+        } else {
+            Err(Refusal::usage(format!(
                 "a window of {window} is less than two packets: see --window, --rmem and --wmem"
-            ))),
+            )))
         }
     }
 }
@@ -156,15 +157,16 @@ fn streams(text: &str) -> Result<Option<u32>> {
 }
 
 fn span(duration: Time) -> Result<Span> {
-    match (Time::from_millis(100)..=DURATION_MAX).contains(&duration) {
-        true => Ok(Span {
+    if (Time::from_millis(100)..=DURATION_MAX).contains(&duration) {
+        Ok(Span {
             omit: Time::ZERO,
             duration,
-        }),
-        false => Err(Refusal::usage(format!(
+        })
+    } else {
+        Err(Refusal::usage(format!(
             "--duration {}: want 100ms to {}",
             duration.exact(),
             DURATION_MAX.exact()
-        ))),
+        )))
     }
 }

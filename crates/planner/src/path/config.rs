@@ -23,23 +23,25 @@ pub(crate) struct Config {
 
 /// Refuses impossible round-trip times: every formula divides by them.
 pub(in super::super) fn check_rtt(what: &str, rtt: Time) -> Result<()> {
-    match (Time::from_micros(1)..=Time::from_secs(100)).contains(&rtt) {
-        true => Ok(()),
-        false => Err(Refusal::usage(format!(
+    if (Time::from_micros(1)..=Time::from_secs(100)).contains(&rtt) {
+        Ok(())
+    } else {
+        Err(Refusal::usage(format!(
             "{what} {}: a round trip takes 1us to 100s",
             rtt.exact()
-        ))),
+        )))
     }
 }
 
 /// Refuses loss rates at which TCP does not work.
 pub(in super::super) fn check_loss(what: &str, loss: Ratio) -> Result<f64> {
-    match loss.get() <= 0.5 {
-        true => Ok(loss.get()),
-        false => Err(Refusal::usage(format!(
+    if loss.get() <= 0.5 {
+        Ok(loss.get())
+    } else {
+        Err(Refusal::usage(format!(
             "{what} {}: TCP does not work where more than 50% are lost",
             loss.percent()
-        ))),
+        )))
     }
 }
 

@@ -21,9 +21,10 @@ pub(super) fn run(config: &Config) -> Result<()> {
         let found = estimate(control, &config.path, config.method, config.span)?;
         rows.push(Row::new(control, found, config));
     }
-    match config.json {
-        true => outln!("{}", report::json(config, &rows)),
-        false => outln!("{}", report::text(config, &rows)),
+    if config.json {
+        outln!("{}", report::json(config, &rows));
+    } else {
+        outln!("{}", report::text(config, &rows));
     }
     Ok(())
 }

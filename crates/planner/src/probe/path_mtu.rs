@@ -26,9 +26,10 @@ pub(super) fn measure(responder: &mut dyn Responder, timeout: Time) -> Result<Op
     }
     while fails - passes > 1 {
         let middle = passes.midpoint(fails);
-        match length_passes(responder, middle, timeout)? {
-            true => passes = middle,
-            false => fails = middle,
+        if length_passes(responder, middle, timeout)? {
+            passes = middle;
+        } else {
+            fails = middle;
         }
     }
     Ok(Some(passes as u32))

@@ -123,9 +123,10 @@ const GAIN_MIN: f64 = 1.05;
 
 /// Returns the method for a control: the formula if it can't be simulated.
 fn method_of(control: Control, method: Method) -> Method {
-    match simulated::is_supported(control) {
-        true => method,
-        false => Method::Formula,
+    if simulated::is_supported(control) {
+        method
+    } else {
+        Method::Formula
     }
 }
 

@@ -46,9 +46,10 @@ pub(super) fn run(config: &Config) -> Result<()> {
         by_relays,
         best,
     };
-    match config.json {
-        true => outln!("{}", report::json(&plan, config)),
-        false => outln!("{}", report::text(&plan, config)),
+    if config.json {
+        outln!("{}", report::json(&plan, config));
+    } else {
+        outln!("{}", report::text(&plan, config));
     }
     Ok(())
 }

@@ -178,9 +178,10 @@ impl RequestParts {
             }
             other => return Err(ConvertError::Unsupported(other)),
         };
-        match repeated {
-            true => Err(ConvertError::Malformed(kind)),
-            false => Ok(()),
+        if repeated {
+            Err(ConvertError::Malformed(kind))
+        } else {
+            Ok(())
         }
     }
 

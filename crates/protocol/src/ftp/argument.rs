@@ -18,9 +18,10 @@ impl Argument {
     /// Refuses CR, LF and NUL.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, ControlCharacter> {
         let bytes = bytes.into();
-        match bytes.iter().any(|byte| b"\r\n\0".contains(byte)) {
-            true => Err(ControlCharacter),
-            false => Ok(Self(bytes)),
+        if bytes.iter().any(|byte| b"\r\n\0".contains(byte)) {
+            Err(ControlCharacter)
+        } else {
+            Ok(Self(bytes))
         }
     }
 
@@ -33,9 +34,10 @@ impl Argument {
     /// Encodes the command `verb` with this argument.
     #[must_use]
     pub fn encode_command(&self, verb: &'static str) -> Vec<u8> {
-        match self.0.is_empty() {
-            true => [verb.as_bytes(), b"\r\n"].concat(),
-            false => [verb.as_bytes(), b" ", &self.0, b"\r\n"].concat(),
+        if self.0.is_empty() {
+            [verb.as_bytes(), b"\r\n"].concat()
+        } else {
+            [verb.as_bytes(), b" ", &self.0, b"\r\n"].concat()
         }
     }
 }

@@ -308,9 +308,10 @@ impl Reassembler {
         let ends_possible = self.ended() as usize + open + pieces;
         let ends_wanted = self.end.map_or(0, |end| end.connections as usize);
         let waits = open > 0 || self.next_read().is_some() || self.is_complete();
-        match waits && ends_possible >= ends_wanted {
-            true => Ok(()),
-            false => Err(Broken::Gap),
+        if waits && ends_possible >= ends_wanted {
+            Ok(())
+        } else {
+            Err(Broken::Gap)
         }
     }
 

@@ -120,9 +120,10 @@ impl Args {
         let any = !intercept.is_empty();
         ListenerSettings {
             intercept,
-            bypass: match any {
-                true => targets_of(&self.bypass, listener.address),
-                false => Vec::new(),
+            bypass: if any {
+                targets_of(&self.bypass, listener.address)
+            } else {
+                Vec::new()
             },
             intercept_local: any && self.intercept_local,
             verify_connect: any && self.verify_connect,

@@ -66,9 +66,10 @@ fn is_covered(prefix: Prefix, by: &[Prefix]) -> bool {
 
 fn peer_findings(config: &Config, now: Timestamp) -> Vec<Finding> {
     let used: BTreeSet<&str> = chains(config).flatten().map(|p| p.name.as_str()).collect();
-    let for_others = match config.listeners.iter().any(|l| l.kind == Kind::Convert) {
-        true => ", only a request of another relay that names its address",
-        false => "",
+    let for_others = if config.listeners.iter().any(|l| l.kind == Kind::Convert) {
+        ", only a request of another relay that names its address"
+    } else {
+        ""
     };
     let mut found = Vec::new();
     for peer in config.peers.values() {
@@ -152,9 +153,10 @@ fn unused_profiles(settings: &Settings) -> Vec<Finding> {
 fn memory_findings(config: &Config) -> Option<Finding> {
     let machine = longhaul_linux::memory::machine_bytes();
     let cgroup = longhaul_linux::memory::cgroup_limit().unwrap_or(u64::MAX);
-    let (who, available) = match cgroup < machine {
-        true => ("this control group", cgroup),
-        false => ("this machine", machine),
+    let (who, available) = if cgroup < machine {
+        ("this control group", cgroup)
+    } else {
+        ("this machine", machine)
     };
     let budget = config.limits.memory.filter(|budget| *budget > available)?;
     let [budget, available] = [budget, available].map(longhaul_units::Bytes::new);

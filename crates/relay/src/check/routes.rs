@@ -24,9 +24,10 @@ pub(crate) fn find(config: &Config) -> Vec<Finding> {
 const PARTS_MAX: usize = 100_000;
 
 fn is_covered(rule: &Rule, earlier: &[Rule], all: &[&str]) -> bool {
-    let listeners = match rule.listeners.is_empty() {
-        true => all.to_vec(),
-        false => rule.listeners.iter().map(String::as_str).collect(),
+    let listeners = if rule.listeners.is_empty() {
+        all.to_vec()
+    } else {
+        rule.listeners.iter().map(String::as_str).collect()
     };
     let (from, to) = (clients(rule), destinations(rule));
     let ports = split_at_bounds(&ranges(&rule.ports), earlier);
@@ -52,26 +53,29 @@ fn is_covered(rule: &Rule, earlier: &[Rule], all: &[&str]) -> bool {
 }
 
 fn clients(rule: &Rule) -> Vec<Prefix> {
-    match rule.from.is_empty() {
-        true => Prefix::EVERYTHING.to_vec(),
-        false => rule.from.clone(),
+    if rule.from.is_empty() {
+        Prefix::EVERYTHING.to_vec()
+    } else {
+        rule.from.clone()
     }
 }
 
 /// Destinations of a rule; `None` is any destination.
 fn destinations(rule: &Rule) -> Vec<Option<&Target>> {
-    match rule.to.is_empty() {
-        true => vec![None],
-        false => rule.to.iter().map(Some).collect(),
+    if rule.to.is_empty() {
+        vec![None]
+    } else {
+        rule.to.iter().map(Some).collect()
     }
 }
 
 const ALL_PORTS: RangeInclusive<u16> = 0..=u16::MAX;
 
 fn ranges(ports: &[Ports]) -> Vec<RangeInclusive<u16>> {
-    match ports.is_empty() {
-        true => vec![ALL_PORTS],
-        false => ports.iter().map(Ports::range).collect(),
+    if ports.is_empty() {
+        vec![ALL_PORTS]
+    } else {
+        ports.iter().map(Ports::range).collect()
     }
 }
 

@@ -277,9 +277,10 @@ impl RouteSummary {
             condition("port", &rule.ports),
         ];
         let conditions: Vec<_> = conditions.into_iter().flatten().collect();
-        let conditions = match conditions.is_empty() {
-            true => "everything".to_owned(),
-            false => conditions.join(", "),
+        let conditions = if conditions.is_empty() {
+            "everything".to_owned()
+        } else {
+            conditions.join(", ")
         };
         let action = describe_target(rule.target.as_ref());
         Self { conditions, action }
@@ -304,9 +305,10 @@ fn describe_target(target: Option<&RouteTarget>) -> String {
 
 fn describe_chain(chain: &Chain, target: &RouteTarget) -> String {
     let names: Vec<_> = chain.iter().map(|peer| peer.name.as_str()).collect();
-    match names.is_empty() {
-        true => format!("directly (profile {})", target.profile.name),
-        false => format!("through {}", names.join(" and ")),
+    if names.is_empty() {
+        format!("directly (profile {})", target.profile.name)
+    } else {
+        format!("through {}", names.join(" and "))
     }
 }
 
@@ -378,9 +380,10 @@ impl Display for Summary {
         }
         section(f, "peers", &self.peers)?;
         writeln!(f, "routes")?;
-        let (access, key) = match self.allow_local {
-            true => ("as the routes say", "true"),
-            false => ("refused", "false"),
+        let (access, key) = if self.allow_local {
+            ("as the routes say", "true")
+        } else {
+            ("refused", "false")
         };
         writeln!(
             f,

@@ -59,9 +59,10 @@ async fn reopen(session: &Session, tunnel: &mut OpenTunnel) -> Option<Result<Ups
     if upstream.was_dead() {
         return Some(session.open_new_leg(request).await);
     }
-    match session.can_retry(upstream, request).await {
-        true => Some(session.open_new_leg(request).await),
-        false => None,
+    if session.can_retry(upstream, request).await {
+        Some(session.open_new_leg(request).await)
+    } else {
+        None
     }
 }
 

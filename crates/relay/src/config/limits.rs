@@ -143,14 +143,15 @@ fn check_range<T: PartialOrd + fmt::Display>(
     value: T,
     range: &RangeInclusive<T>,
 ) -> anyhow::Result<T> {
-    match range.contains(&value) {
-        true => Ok(value),
-        false => Err(Refusal::usage(format!(
+    if range.contains(&value) {
+        Ok(value)
+    } else {
+        Err(Refusal::usage(format!(
             "{key} {value} (--{}): expected {} to {}",
             flag_name(key),
             range.start(),
             range.end()
-        ))),
+        )))
     }
 }
 

@@ -194,9 +194,10 @@ fn intercept_config(settings: &ListenerSettings) -> Result<Option<InterceptConfi
     if settings.intercept.is_empty() {
         let any =
             settings.intercept_local || settings.verify_connect || !settings.bypass.is_empty();
-        return match any {
-            true => Err("bypass, intercept_local and verify_connect need intercept".to_owned()),
-            false => Ok(None),
+        return if any {
+            Err("bypass, intercept_local and verify_connect need intercept".to_owned())
+        } else {
+            Ok(None)
         };
     }
     if settings.kind != KindName::Transparent {

@@ -189,19 +189,15 @@ impl Config {
         self.check_source(listener)?;
         listener.check_exposure()?;
         let unnamed = listener.address.port() == 0;
-        match is_new || unnamed {
-            true => Ok(()),
-            false => {
-                let name = &listener.name;
-                Err(Refusal::usage(
-                    match *name == listener.address.to_string() {
-                        true => {
-                            format!("two listeners have the address {name}: give each its own port")
-                        }
-                        false => format!("two listeners have the name {name}"),
-                    },
-                ))
-            }
+        if is_new || unnamed {
+            Ok(())
+        } else {
+            let name = &listener.name;
+            Err(Refusal::usage(if *name == listener.address.to_string() {
+                format!("two listeners have the address {name}: give each its own port")
+            } else {
+                format!("two listeners have the name {name}")
+            }))
         }
     }
 
@@ -228,12 +224,13 @@ impl Config {
         let mut chains = rules
             .flat_map(|rule| &rule.target)
             .flat_map(|target| &target.chains);
-        match chains.any(|chain| !chain.is_empty()) {
-            true => Err(Refusal::usage(
+        if chains.any(|chain| !chain.is_empty()) {
+            Err(Refusal::usage(
                 "keep_source (--keep-source) and peers (--peer, via) exclude each other: the leg \
-                 to a peer is the relay's own",
-            )),
-            false => Ok(()),
+             to a peer is the relay's own",
+            ))
+        } else {
+            Ok(())
         }
     }
 }

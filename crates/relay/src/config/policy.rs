@@ -71,9 +71,10 @@ impl Policy {
         let mut chains = targets.flat_map(|target| &target.chains);
         let before =
             |chain: &Chain| Some(chain[..chain.iter().position(|p| **p == *peer)?].to_vec());
-        match peer.is_behind_peers {
-            true => chains.find_map(before).unwrap_or_default(),
-            false => Chain::new(),
+        if peer.is_behind_peers {
+            chains.find_map(before).unwrap_or_default()
+        } else {
+            Chain::new()
         }
     }
 

@@ -195,9 +195,10 @@ impl FromStr for PeerAddress {
             Ok(_) => false,
             Err(_) => text.contains(':'),
         };
-        let destination = match has_port {
-            true => text.parse(),
-            false => Destination::from_host(text, convert::PORT),
+        let destination = if has_port {
+            text.parse()
+        } else {
+            Destination::from_host(text, convert::PORT)
         };
         destination.map(Self).map_err(invalid)
     }

@@ -56,9 +56,10 @@ impl Users {
                 return Err(format!("{location}: {user} appears twice"));
             }
         }
-        match users.is_empty() {
-            true => Err("it has no users".to_owned()),
-            false => Ok(Self(users)),
+        if users.is_empty() {
+            Err("it has no users".to_owned())
+        } else {
+            Ok(Self(users))
         }
     }
 

@@ -115,9 +115,10 @@ fn describe_foreign_answer(bytes: &[u8]) -> &'static str {
     if matches!(Request::parse(bytes), Ok(Some(_))) {
         return "it returns what it receives: correct the address, which is not a Convert listener's";
     }
-    match bytes.starts_with(b"HTTP") {
-        true => "it answers in HTTP: correct the address, which is not a Convert listener's",
-        false => "its answer is not Convert (RFC 8803): correct the address",
+    if bytes.starts_with(b"HTTP") {
+        "it answers in HTTP: correct the address, which is not a Convert listener's"
+    } else {
+        "its answer is not Convert (RFC 8803): correct the address"
     }
 }
 

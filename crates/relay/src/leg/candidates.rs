@@ -191,9 +191,10 @@ impl<'a> Candidates<'a> {
     /// Returns the next address to try.
     pub(crate) fn next(&mut self) -> Option<SocketAddr> {
         let Families { ipv6, ipv4 } = &mut self.families;
-        let (first, second) = match self.ipv4_is_next {
-            true => (ipv4, ipv6),
-            false => (ipv6, ipv4),
+        let (first, second) = if self.ipv4_is_next {
+            (ipv4, ipv6)
+        } else {
+            (ipv6, ipv4)
         };
         self.remaining = self.remaining.checked_sub(1)?;
         let found = first.known.pop_front();

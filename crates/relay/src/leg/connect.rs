@@ -55,9 +55,10 @@ pub(crate) async fn connect(
     };
     let (socket_options, profile, is_allowed) = (&socket_options, options.profile, &is_allowed);
     let attempt = |address| -> BoxFuture<'_, _> {
-        match is_allowed(address) {
-            true => Box::pin(connect_to(address, source, socket_options, profile)),
-            false => Box::pin(ready(Err(Failure::NotAllowed))),
+        if is_allowed(address) {
+            Box::pin(connect_to(address, source, socket_options, profile))
+        } else {
+            Box::pin(ready(Err(Failure::NotAllowed)))
         }
     };
     let attempts = async {

@@ -90,9 +90,10 @@ fn unavailable_message(cc: &str, available: &str) -> String {
         algorithm.system_name(),
         format!("longhaul cc load {}", algorithm.name()),
     );
-    match name == cc {
-        true => format!("{cc} is not loaded: {load}"),
-        false => format!("{unknown}; longhaul's own is {name} ({load}); there are: {available}"),
+    if name == cc {
+        format!("{cc} is not loaded: {load}")
+    } else {
+        format!("{unknown}; longhaul's own is {name} ({load}); there are: {available}")
     }
 }
 

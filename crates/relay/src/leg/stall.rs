@@ -31,9 +31,10 @@ impl StallDetector {
             _ => windows_reported && leg.send_window_bytes == 0,
         };
         let moved = acked != std::mem::replace(&mut self.acked, acked);
-        self.since = match legs.iter().any(waits) && !moved {
-            true => self.since.or(Some(now)),
-            false => None,
+        self.since = if legs.iter().any(waits) && !moved {
+            self.since.or(Some(now))
+        } else {
+            None
         };
     }
 

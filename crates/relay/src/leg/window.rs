@@ -81,9 +81,10 @@ impl SendWindow {
 
 /// Returns what has limited a connection for most of its time, and for some seconds.
 fn limit(info: &TcpInfo) -> Option<Limit> {
-    let (limited_us, limit) = match info.sndbuf_limited_us >= info.rwnd_limited_us {
-        true => (info.sndbuf_limited_us, Limit::SendBuffer),
-        false => (info.rwnd_limited_us, Limit::ReceiveWindow),
+    let (limited_us, limit) = if info.sndbuf_limited_us >= info.rwnd_limited_us {
+        (info.sndbuf_limited_us, Limit::SendBuffer)
+    } else {
+        (info.rwnd_limited_us, Limit::ReceiveWindow)
     };
     let is_long = Duration::from_micros(limited_us) >= LIMITED_MIN && info.base_rtt() >= RTT_MIN;
     let is_window_used = limit == Limit::SendBuffer || uses_receive_window(info);

@@ -79,9 +79,10 @@ impl Listener {
     /// bound address.
     pub(crate) fn name(&self) -> String {
         let listener = self.config();
-        match listener.name == listener.address.to_string() {
-            true => self.address.to_string(),
-            false => listener.name.clone(),
+        if listener.name == listener.address.to_string() {
+            self.address.to_string()
+        } else {
+            listener.name.clone()
         }
     }
 
@@ -101,10 +102,10 @@ impl Listener {
         if settings.listener.users != listener.users {
             self.penalties.clear();
         }
-        match settings.listener.rate == listener.rate {
-            // The rate limit spans all connections, open ones included.
-            true => settings.listener = listener.into(),
-            false => *settings = CurrentConfig::new(listener),
+        if settings.listener.rate == listener.rate {
+            settings.listener = listener.into();
+        } else {
+            *settings = CurrentConfig::new(listener);
         }
     }
 

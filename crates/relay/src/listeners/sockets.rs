@@ -114,11 +114,12 @@ pub(crate) fn open_listeners(
         .map(|listener| open_listener(config, listener, &passed.take_for(listener)?))
         .collect::<Result<_, _>>()?;
     passed.check_none_left()?;
-    match opened.is_empty() {
-        true => Err(Refusal::unsupported(
+    if opened.is_empty() {
+        Err(Refusal::unsupported(
             "no listener is left: IPv6 is off here",
-        )),
-        false => Ok(opened),
+        ))
+    } else {
+        Ok(opened)
     }
 }
 
@@ -148,9 +149,10 @@ pub(crate) fn open_listener(
         return open_udt_listener(listener);
     }
     let is_passed = !passed.is_empty();
-    let sockets = match is_passed {
-        true => socket::adopt(passed, config.limits.workers, &socket_options(listener)),
-        false => listen(config, listener),
+    let sockets = if is_passed {
+        socket::adopt(passed, config.limits.workers, &socket_options(listener))
+    } else {
+        listen(config, listener)
     };
     let sockets = sockets
         .and_then(|sockets| with_initial_window(sockets, listener))

@@ -90,9 +90,10 @@ impl Peer {
 
     /// Counts a request for a pooled connection.
     pub(crate) fn count_pool_lookup(&self, found: bool) {
-        let counter = match found {
-            true => &self.state.pool.hits,
-            false => &self.state.pool.misses,
+        let counter = if found {
+            &self.state.pool.hits
+        } else {
+            &self.state.pool.misses
         };
         counter.fetch_add(1, Relaxed);
     }

@@ -200,9 +200,10 @@ impl IdlePool {
             let idle = self.idle();
             let ready = idle.iter().map(|idle| idle.leg.poll_read_ready(cx));
             // Every leg must be polled, or it would not wake this task.
-            match ready.fold(false, |any, poll| any | poll.is_ready()) {
-                true => Poll::Ready(()),
-                false => Poll::Pending,
+            if ready.fold(false, |any, poll| any | poll.is_ready()) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
             }
         })
         .await;
@@ -260,9 +261,10 @@ impl OpenBackoff {
         if !self.is_over(now) {
             return false;
         }
-        let before = match age < age_max / 2 {
-            true => self.early_closes,
-            false => 0,
+        let before = if age < age_max / 2 {
+            self.early_closes
+        } else {
+            0
         };
         let delay = (0..before.min(5)).fold(MAINTENANCE_INTERVAL, |delay, _| double_backoff(delay));
         self.early_closes = before.saturating_add(1);

@@ -172,9 +172,10 @@ fn check_config(args: &Args) -> anyhow::Result<()> {
     for finding in findings::find(&settings, &config) {
         summary.add_warning(&finding, file.as_ref());
     }
-    let text = match args.json {
-        true => serde_json::to_string_pretty(&summary)? + "\n",
-        false => summary.to_string(),
+    let text = if args.json {
+        serde_json::to_string_pretty(&summary)? + "\n"
+    } else {
+        summary.to_string()
     };
     Ok(io::stdout().write_all(text.as_bytes())?)
 }
@@ -372,10 +373,10 @@ fn start_interception(
     relay: &Arc<Relay>,
     rule_sets: Vec<RuleSet>,
 ) -> anyhow::Result<Option<Interception>> {
-    match rule_sets.is_empty() {
-        true => Ok(None),
-        false => Interception::start(&relay.heartbeats, || relay.thread_exit.is_set(), rule_sets)
-            .map(Some),
+    if rule_sets.is_empty() {
+        Ok(None)
+    } else {
+        Interception::start(&relay.heartbeats, || relay.thread_exit.is_set(), rule_sets).map(Some)
     }
 }
 

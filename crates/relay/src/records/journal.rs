@@ -118,9 +118,10 @@ impl RecordFile {
     /// A path that can't be a file of this user is a [`Refusal::Usage`].
     pub(crate) fn open(flag: &'static str, key: &str, path: &Path) -> anyhow::Result<Self> {
         let subject = format!("{} (--{flag}, {key})", path.display());
-        let opened = match path == Path::new("-") {
-            true => Ok(Self::new(flag, None, Box::new(io::stdout()))),
-            false => Self::append_to(flag, path),
+        let opened = if path == Path::new("-") {
+            Ok(Self::new(flag, None, Box::new(io::stdout())))
+        } else {
+            Self::append_to(flag, path)
         };
         match opened {
             Ok(file) => Ok(file),

@@ -129,9 +129,10 @@ impl Route<'_> {
     /// instead: the rules must allow its first hop and its destination.
     fn choose_chains(&self, request: &Request) -> Result<ChainChoice, Fault> {
         let allowed = self.apply_rules_to(&request.destination)?;
-        let chains = match request.hops.is_empty() {
-            true => self.chains(allowed),
-            false => vec![self.named_chain(&request.hops)?],
+        let chains = if request.hops.is_empty() {
+            self.chains(allowed)
+        } else {
+            vec![self.named_chain(&request.hops)?]
         };
         Ok(ChainChoice {
             chains,
@@ -204,9 +205,10 @@ impl Route<'_> {
             return self.apply_rules(destination);
         };
         let address = effective_address(*address);
-        match self.local.permits(address) {
-            true => self.apply_rules(&Destination::Address(address)),
-            false => Err(Failure::NotAllowed),
+        if self.local.permits(address) {
+            self.apply_rules(&Destination::Address(address))
+        } else {
+            Err(Failure::NotAllowed)
         }
     }
 

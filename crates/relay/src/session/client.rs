@@ -240,9 +240,10 @@ impl Session {
     fn count_login(&self, login: Login, is_right: bool) {
         let (client, delay_max) = self.login_limits();
         let (penalties, now) = (&self.listener.penalties, Instant::now());
-        match is_right {
-            true => penalties.succeed(client, login, now),
-            false => penalties.fail(client, login, delay_max, now),
+        if is_right {
+            penalties.succeed(client, login, now);
+        } else {
+            penalties.fail(client, login, delay_max, now);
         }
     }
 

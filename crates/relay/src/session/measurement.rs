@@ -101,9 +101,10 @@ impl Session {
     /// Returns the label of the upstream leg's peer. The configuration bounds the number of labels.
     pub(crate) fn peer_label(&self, upstream: &Upstream) -> Option<String> {
         let peer = upstream.peer.as_ref()?;
-        Some(match self.config.peers.contains_key(&peer.config.name) {
-            true => peer.config.name.clone(),
-            false => UNCONFIGURED_PEER.to_owned(),
+        Some(if self.config.peers.contains_key(&peer.config.name) {
+            peer.config.name.clone()
+        } else {
+            UNCONFIGURED_PEER.to_owned()
         })
     }
 

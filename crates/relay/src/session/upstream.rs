@@ -141,9 +141,10 @@ impl Session {
     }
 
     fn local_access(&self) -> LocalAccess<'_> {
-        let origin = match self.acts_for_remote.load(Relaxed) {
-            true => Origin::Remote,
-            false => Origin::Addresses(&self.listener_config, [self.sender, self.client_address]),
+        let origin = if self.acts_for_remote.load(Relaxed) {
+            Origin::Remote
+        } else {
+            Origin::Addresses(&self.listener_config, [self.sender, self.client_address])
         };
         let allowed =
             self.config.allow_local || local::is_configured_local(&self.listener_config.kind);
@@ -209,12 +210,13 @@ impl Session {
         on_success: impl AsRef<[u8]>,
     ) -> End {
         let client_leg = self.client_leg();
-        let mode = match client_leg.needs_copy() || upstream_leg.leg.needs_copy() {
-            true => Mode::Copy,
-            false => upstream_leg
+        let mode = if client_leg.needs_copy() || upstream_leg.leg.needs_copy() {
+            Mode::Copy
+        } else {
+            upstream_leg
                 .mode
                 .or(self.config.upstream_profile.mode)
-                .unwrap_or_default(),
+                .unwrap_or_default()
         };
         self.lock_upstream().mode = Some(mode);
         self.start_tunnel_timers();
@@ -322,9 +324,10 @@ impl Session {
     /// Opens further legs when they may be worthwhile, and if there are descriptors for them.
     async fn join_further_legs(&self, group: &OutgoingGroup) {
         group.wait_for_growth().await;
-        let permits = match group.is_automatic() {
-            true => u32::from(group.further_legs().div_ceil(2)),
-            false => 0,
+        let permits = if group.is_automatic() {
+            u32::from(group.further_legs().div_ceil(2))
+        } else {
+            0
         };
         match self.try_acquire_permits(permits) {
             Ok(_held) => Box::pin(group.join_legs(&self.peer_pools)).await,

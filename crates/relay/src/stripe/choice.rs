@@ -31,15 +31,17 @@ pub(crate) async fn choose_legs(
         {
             report_limited(&limited);
         }
-        let legs = match is_automatic {
-            true => demand.legs(&infos, bundle.legs_in_use(), Instant::now()),
-            false => usize::MAX,
+        let legs = if is_automatic {
+            demand.legs(&infos, bundle.legs_in_use(), Instant::now())
+        } else {
+            usize::MAX
         };
         bundle.use_legs(legs.max(1));
         let now_acked: u64 = infos.iter().map(|info| info.acked_bytes).sum();
-        interval = match std::mem::replace(&mut acked, now_acked) == now_acked {
-            true => (interval * 2).min(INTERVAL_MAX),
-            false => INTERVAL_MIN,
+        interval = if std::mem::replace(&mut acked, now_acked) == now_acked {
+            (interval * 2).min(INTERVAL_MAX)
+        } else {
+            INTERVAL_MIN
         };
         sleep(interval).await;
     }

@@ -96,9 +96,10 @@ impl StripeReceiver {
         if next.is_none() || self.reassembler.is_unframed() {
             ready |= self.is_any_header_readable(cx);
         }
-        match ready || self.reassembler.is_complete() {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
+        if ready || self.reassembler.is_complete() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
         }
     }
 
@@ -127,9 +128,10 @@ impl StripeReceiver {
         for (n, subflow) in self.subflows.iter().enumerate() {
             closed &= !is_open(n) && (subflow.is_dead() || subflow.leg.poll_closed(cx).is_ready());
         }
-        match closed {
-            true => Poll::Ready(Ok(())),
-            false => Poll::Pending,
+        if closed {
+            Poll::Ready(Ok(()))
+        } else {
+            Poll::Pending
         }
     }
 

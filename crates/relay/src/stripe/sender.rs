@@ -65,9 +65,10 @@ impl<'a> StripeSender<'a> {
     /// Returns a leg that would take bytes at once, and the largest piece for it.
     pub(crate) fn free(&mut self) -> io::Result<Option<(usize, usize)>> {
         self.switch_if_worthwhile()?;
-        let piece_len = match self.distributor.is_unframed() {
-            true => PIECE_LEN_MAX as usize,
-            false => PIECE_LEN,
+        let piece_len = if self.distributor.is_unframed() {
+            PIECE_LEN_MAX as usize
+        } else {
+            PIECE_LEN
         };
         let distributor = &self.distributor;
         let free = pick_writable(&self.subflows, |can_write| distributor.pick(can_write))?;
@@ -126,9 +127,10 @@ impl<'a> StripeSender<'a> {
                 ready |= sender.subflow.leg.poll_write_ready(cx).is_ready();
             }
         }
-        match ready {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
+        if ready {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
         }
     }
 

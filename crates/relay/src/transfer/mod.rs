@@ -586,9 +586,10 @@ impl<'a> HalfTransfer<'a> {
                 matches!(self.state, HalfState::Finished) || self.poll_patience(cx).is_ready()
             }
         };
-        match is_over {
-            true => self.check_source().map_err(|e| e.end(self.direction)),
-            false => Ok(()),
+        if is_over {
+            self.check_source().map_err(|e| e.end(self.direction))
+        } else {
+            Ok(())
         }
     }
 

@@ -256,9 +256,10 @@ impl Source<'_> {
     /// Ready when [`Source::fill`] may make progress or return an error.
     fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
         let polled = self.legs.poll_ready(cx);
-        match self.broken.is_some_and(BrokenUpstream::is_broken) {
-            true => Poll::Ready(()),
-            false => polled,
+        if self.broken.is_some_and(BrokenUpstream::is_broken) {
+            Poll::Ready(())
+        } else {
+            polled
         }
     }
 }
@@ -457,9 +458,10 @@ impl<'a> BundleDirection<'a> {
             if let FetchOutcome::SourceEmpty = reason {
                 ready |= source.poll_ready(cx).is_ready();
             }
-            match ready {
-                true => Poll::Ready(()),
-                false => Poll::Pending,
+            if ready {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
             }
         })
         .await;

@@ -70,9 +70,10 @@ fn unmarked(bed: &Testbed, family: &Addresses) -> u64 {
                 .next()
                 .unwrap();
             let count: u64 = count.parse().unwrap();
-            match line.contains("!= af31") {
-                true => unmarked += count,
-                false => marked += count,
+            if line.contains("!= af31") {
+                unmarked += count;
+            } else {
+                marked += count;
             }
         }
         run_with_input(netns, "nft", &["-f", "-"], "delete table inet seen\n");

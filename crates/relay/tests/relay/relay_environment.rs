@@ -46,9 +46,10 @@ fn exchange(client: io::Result<TcpStream>, server: &TcpListener) -> IpAddr {
 
 /// Source address that the server sees of an intercepted connection.
 fn expected(family: Addresses, flags: &[&str]) -> IpAddr {
-    match flags.contains(&"--keep-source") {
-        true => family.client,
-        false => family.upstream,
+    if flags.contains(&"--keep-source") {
+        family.client
+    } else {
+        family.upstream
     }
 }
 

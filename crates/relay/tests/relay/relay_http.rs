@@ -409,9 +409,10 @@ fn echo(listener: &TcpListener, connections: usize) {
         while matches!(server.read(&mut first), Ok(1)) {
             let head = format!("{}{}", first[0] as char, read_http_head(&mut server));
             let head = head.to_ascii_lowercase();
-            let body = match head.contains("transfer-encoding: chunked") {
-                true => chunks(&mut server),
-                false => Vec::new(),
+            let body = if head.contains("transfer-encoding: chunked") {
+                chunks(&mut server)
+            } else {
+                Vec::new()
             };
             let len = body.len();
             send(

@@ -59,9 +59,12 @@ fn interception_log(relay: Relay) -> Vec<String> {
 /// Returns the output without its variable parts.
 fn normalized_output(bed: &Testbed, command: &str) -> String {
     let listing = run(bed, command);
-    let steady = |line| match str::contains(line, "elements") {
-        true => "elements",
-        false => line,
+    let steady = |line| {
+        if str::contains(line, "elements") {
+            "elements"
+        } else {
+            line
+        }
     };
     let mut lines: Vec<&str> = listing.lines().map(steady).collect();
     // A new table is listed last.

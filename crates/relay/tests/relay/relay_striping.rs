@@ -200,9 +200,10 @@ fn directions_end_independently() {
     // The client ends first and the server sends much afterwards, and the other way round.
     for client_first in [true, false] {
         let (client, server) = through.pair();
-        let (first, second) = match client_first {
-            true => (&client, &server),
-            false => (&server, &client),
+        let (first, second) = if client_first {
+            (&client, &server)
+        } else {
+            (&server, &client)
         };
         send(first, 1, 1);
         receive(second, 1, 1);
@@ -249,9 +250,10 @@ fn passes_on_reset() {
             if warm {
                 warm_up(&client, &server);
             }
-            let (who, other) = match client_resets {
-                true => (client, server),
-                false => (server, client),
+            let (who, other) = if client_resets {
+                (client, server)
+            } else {
+                (server, client)
             };
             reset_on_close(&who).unwrap();
             drop(who);

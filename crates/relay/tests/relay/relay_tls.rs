@@ -196,9 +196,10 @@ fn passes_on_reset() {
                 server,
                 _rest,
             } = path(transport);
-            let (mut one, mut other) = match client_resets {
-                true => (client, server),
-                false => (server, client),
+            let (mut one, mut other) = if client_resets {
+                (client, server)
+            } else {
+                (server, client)
             };
             one.write_all(b"x").unwrap();
             assert_eq!(read_array(&mut other), *b"x");

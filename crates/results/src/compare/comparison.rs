@@ -244,9 +244,10 @@ fn pair_cells(baseline: &Cell, candidate: &Cell) -> CellPair {
             baseline_runs: before.len(),
             candidate_runs: after.len(),
             ratio: (baseline.median != 0.0).then(|| candidate.median / baseline.median),
-            verdict: match overloaded {
-                true => Verdict::Overloaded,
-                false => rule::verdict(&before, &after),
+            verdict: if overloaded {
+                Verdict::Overloaded
+            } else {
+                rule::verdict(&before, &after)
             },
         };
         Some((name.clone(), pair))

@@ -40,18 +40,20 @@ pub fn run(config: &Config) -> Result<()> {
         fs::write(page, page::html(&comparison))
             .with_context(|| format!("cannot write {}", page.display()))?;
     }
-    match config.json {
-        true => outln!("{}", serde_json::to_string_pretty(&comparison)?),
-        false => outln!("{}", escaped_lines(&text::render(&comparison, config.all))),
+    if config.json {
+        outln!("{}", serde_json::to_string_pretty(&comparison)?);
+    } else {
+        outln!("{}", escaped_lines(&text::render(&comparison, config.all)));
     }
     Ok(())
 }
 
 /// Reads a result from a directory, or from a file.
 fn read(path: &Path) -> Result<LabResult> {
-    let file = match path.is_dir() {
-        true => path.join("result.json"),
-        false => path.to_owned(),
+    let file = if path.is_dir() {
+        path.join("result.json")
+    } else {
+        path.to_owned()
     };
     LabResult::read(&file)
 }

@@ -136,9 +136,10 @@ const EXACT_MAX: usize = 60;
 fn p_value(a: &[f64], b: &[f64]) -> f64 {
     let ranks = doubled_ranks(a, b);
     let sum: usize = ranks[..a.len()].iter().sum();
-    match ranks.len() <= EXACT_MAX {
-        true => exact_p_value(&ranks, a.len(), sum),
-        false => normal_p_value(&ranks, a.len(), sum),
+    if ranks.len() <= EXACT_MAX {
+        exact_p_value(&ranks, a.len(), sum)
+    } else {
+        normal_p_value(&ranks, a.len(), sum)
     }
 }
 
@@ -187,9 +188,10 @@ fn normal_p_value(ranks: &[usize], sample_size: usize, sum: usize) -> f64 {
     let spread = ranks.iter().map(|rank| (rank - mean).powi(2)).sum::<f64>() / (n - 1.0);
     let deviation = (k * (n - k) / n * spread).sqrt();
     let distance = ((sum as f64 / 2.0 - k * mean).abs() - 0.5).max(0.0);
-    match deviation > 0.0 {
-        true => 2.0 * upper_tail(distance / deviation),
-        false => 1.0,
+    if deviation > 0.0 {
+        2.0 * upper_tail(distance / deviation)
+    } else {
+        1.0
     }
 }
 

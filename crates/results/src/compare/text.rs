@@ -117,9 +117,10 @@ fn describe_counts(comparison: &Comparison) -> String {
         .filter(|(count, _)| *count > 0)
         .map(|(count, reason)| format!("{count} ({reason})"))
         .collect();
-    let without_verdict = match reasons.is_empty() {
-        true => String::new(),
-        false => format!("; no verdict for {}", reasons.join(" and ")),
+    let without_verdict = if reasons.is_empty() {
+        String::new()
+    } else {
+        format!("; no verdict for {}", reasons.join(" and "))
     };
     format!(
         "{} of {} metrics differ significantly{without_verdict}",

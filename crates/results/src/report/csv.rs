@@ -132,9 +132,10 @@ fn line(fields: impl Iterator<Item = String>) -> String {
 }
 
 fn quote(field: &str) -> String {
-    match field.contains([',', '"', '\r', '\n']) {
-        true => format!("\"{}\"", field.replace('"', "\"\"")),
-        false => field.to_owned(),
+    if field.contains([',', '"', '\r', '\n']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
     }
 }
 

@@ -81,9 +81,10 @@ fn figure_sections(result: &LabResult, charts: &mut Charts) -> Markup {
         .map(|figure| figure::render(result, figure, charts))
         .collect();
     let has_time_charts = !charts.is_empty();
-    let over_time = match selected {
-        true => captured_rates::charts(result),
-        false => over_time(result),
+    let over_time = if selected {
+        captured_rates::charts(result)
+    } else {
+        over_time(result)
     };
     let over_time: Vec<Markup> = over_time
         .into_iter()

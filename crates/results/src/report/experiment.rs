@@ -150,14 +150,15 @@ fn reference_range(result: &LabResult) -> Option<String> {
             .filter_map(|cell| cell.reference_value(name)),
     )?;
     let metric = Metric::of(name);
-    Some(match range.min < range.max {
-        true => format!(
+    Some(if range.min < range.max {
+        format!(
             "{}: {} to {}",
             metric.label,
             metric.format(range.min),
             metric.format(range.max)
-        ),
-        false => format!("{}: {}", metric.label, metric.format(range.min)),
+        )
+    } else {
+        format!("{}: {}", metric.label, metric.format(range.min))
     })
 }
 

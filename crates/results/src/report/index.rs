@@ -112,9 +112,10 @@ fn relative(from: &Path, file: &Path) -> String {
         .count();
     let up = "../".repeat(from.components().count() - shared);
     let down: PathBuf = file.components().skip(shared).collect();
-    match up.is_empty() {
-        true => format!("./{}", percent_encode(&down)),
-        false => up + &percent_encode(&down),
+    if up.is_empty() {
+        format!("./{}", percent_encode(&down))
+    } else {
+        up + &percent_encode(&down)
     }
 }
 

@@ -149,9 +149,10 @@ fn describe_drops(link: &LinkStats) -> String {
     let texts: Vec<String> = causes
         .map(|(cause, n)| format!("{n} {cause}{}", share(*n)))
         .collect();
-    match texts.is_empty() {
-        true => "none".to_owned(),
-        false => texts.join(", "),
+    if texts.is_empty() {
+        "none".to_owned()
+    } else {
+        texts.join(", ")
     }
 }
 

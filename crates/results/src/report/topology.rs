@@ -248,9 +248,10 @@ fn rate(link: &TestbedLink) -> String {
 
 fn rtt(link: &TestbedLink) -> String {
     let most = link.rtt_us_max.unwrap_or(link.rtt_us);
-    match most > 0.0 {
-        true => format!("RTT {}", range_text("rtt_us", link.rtt_us, most)),
-        false => "no delay".to_owned(),
+    if most > 0.0 {
+        format!("RTT {}", range_text("rtt_us", link.rtt_us, most))
+    } else {
+        "no delay".to_owned()
     }
 }
 
@@ -265,9 +266,10 @@ fn loss(link: &TestbedLink) -> String {
 /// Formats a range: "2 ms – 20 ms", or a single value.
 fn range_text(metric: &str, least: f64, most: f64) -> String {
     let print = |value| Metric::of(metric).format(value);
-    match least < most {
-        true => format!("{} – {}", print(least), print(most)),
-        false => print(least),
+    if least < most {
+        format!("{} – {}", print(least), print(most))
+    } else {
+        print(least)
     }
 }
 

@@ -28,9 +28,10 @@ fn cells(result: &LabResult, names: &IndexSet<&str>) -> Markup {
     let table = Table {
         label: "All metrics",
         class: "values",
-        caption: match result.has_reference() {
-            true => "Median of the runs [minimum – maximum]; below it the reference value.",
-            false => "Median of the runs [minimum – maximum].",
+        caption: if result.has_reference() {
+            "Median of the runs [minimum – maximum]; below it the reference value."
+        } else {
+            "Median of the runs [minimum – maximum]."
         },
     };
     let rows = result.cells.iter().map(|cell| cell_row(cell, names));

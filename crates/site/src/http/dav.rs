@@ -101,9 +101,10 @@ async fn execute(
     if let Err((status, why)) = preconditions.check().await {
         return entry.finish(text_response(status, why));
     }
-    let files = match ["MKCOL", "PROPPATCH", "PUT"].contains(&request.method().as_str()) {
-        true => files.with_guard(preconditions.guard()),
-        false => files,
+    let files = if ["MKCOL", "PROPPATCH", "PUT"].contains(&request.method().as_str()) {
+        files.with_guard(preconditions.guard())
+    } else {
+        files
     };
     if request.method() == Method::PUT {
         return entry.finish(put(files, &target, request).await);

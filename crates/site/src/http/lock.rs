@@ -44,9 +44,12 @@ pub(super) async fn lock(
         Ok(claim) => claim,
         Err((status, why)) => return text_response(status, why),
     };
-    let locked = move || match body.is_empty() {
-        true => refresh(&files, &target, &head.headers, &holder),
-        false => grant(&files, &target, (&head.headers, &body), &holder),
+    let locked = move || {
+        if body.is_empty() {
+            refresh(&files, &target, &head.headers, &holder)
+        } else {
+            grant(&files, &target, (&head.headers, &body), &holder)
+        }
     };
     run_blocking(locked).await
 }
@@ -142,9 +145,10 @@ fn grant(
     let parent = parent_lock_path(files, path).filter(|_| !exists);
     let changed = files.access.locks.change(|table| {
         // The lock creates a file.
-        match parent.is_none_or(|parent| table.permits(holder, &parent)) {
-            true => table.add(lock.clone()),
-            false => Err(LockError::Conflict),
+        if parent.is_none_or(|parent| table.permits(holder, &parent)) {
+            table.add(lock.clone())
+        } else {
+            Err(LockError::Conflict)
         }
     });
     changed

@@ -296,9 +296,10 @@ impl LockStore {
     /// Removes the locks below a removed path and, with `itself`, of the path.
     pub(super) fn discard(&self, path: &str, itself: bool) -> Result<()> {
         let is_discarded = |lock: &Lock| LockTable::is_discarded(lock, path, itself);
-        match self.read()?.0.iter().any(is_discarded) {
-            true => self.change(|table| table.0.retain(|lock| !is_discarded(lock))),
-            false => Ok(()),
+        if self.read()?.0.iter().any(is_discarded) {
+            self.change(|table| table.0.retain(|lock| !is_discarded(lock)))
+        } else {
+            Ok(())
         }
     }
 }
@@ -335,11 +336,12 @@ fn remove(state: &StateDir, token: &str) -> Result<()> {
         table.0.retain(|lock| lock.token != token);
         table.0.len() < before
     });
-    match removed? {
-        true => Ok(()),
-        false => Err(Refusal::usage(format!(
+    if removed? {
+        Ok(())
+    } else {
+        Err(Refusal::usage(format!(
             "there is no lock {token:?}: longhaul site lock list shows those that there are"
-        ))),
+        )))
     }
 }
 

@@ -158,12 +158,13 @@ impl LockCheck {
                 "a condition of If does not hold",
             ));
         }
-        match !self.changes() || self.is_permitted(&table) {
-            true => Ok(()),
-            false => Err((
+        if !self.changes() || self.is_permitted(&table) {
+            Ok(())
+        } else {
+            Err((
                 StatusCode::LOCKED,
                 "it is locked: want the token of the lock, in If",
-            )),
+            ))
         }
     }
 
@@ -193,9 +194,10 @@ impl LockCheck {
     /// Returns the metadata of a path; `None` is the request's own.
     fn meta(&self, path: Option<Option<RelPath>>) -> Option<Meta> {
         let path = path.unwrap_or_else(|| self.target.path.clone());
-        match path.as_ref().is_some_and(RelPath::is_internal) {
-            true => None,
-            false => Meta::visible(&self.files.root, path.as_ref()).ok(),
+        if path.as_ref().is_some_and(RelPath::is_internal) {
+            None
+        } else {
+            Meta::visible(&self.files.root, path.as_ref()).ok()
         }
     }
 

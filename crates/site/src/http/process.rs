@@ -94,9 +94,10 @@ pub(crate) async fn supervise(
         };
         let listener = scheme.to_string();
         records.write(&Record::HttpExited { listener, reason });
-        backoff = match begin.elapsed() >= RESTART_BACKOFF_MAX {
-            true => RESTART_BACKOFF_MIN,
-            false => (backoff * 2).min(RESTART_BACKOFF_MAX),
+        backoff = if begin.elapsed() >= RESTART_BACKOFF_MAX {
+            RESTART_BACKOFF_MIN
+        } else {
+            (backoff * 2).min(RESTART_BACKOFF_MAX)
         };
         tokio::select! {
             () = sleep(backoff) => {}

@@ -197,9 +197,10 @@ fn plan(files: &Files, target: &Target, moved: bool) -> FsResult<Plan> {
         _ => {}
     }
     let Some(destination) = &target.destination else {
-        return Ok(match meta.is_dir() {
-            true => Plan::Library,
-            false => Plan::RemoveFile,
+        return Ok(if meta.is_dir() {
+            Plan::Library
+        } else {
+            Plan::RemoveFile
         });
     };
     let existing = match Meta::replaceable(root, destination) {
@@ -318,9 +319,10 @@ impl Replacement {
 
     /// Installs a complete copy, or removes a failed one.
     fn finish(&self, is_made: bool) -> FsResult<()> {
-        let replaced = match is_made {
-            true => self.install(&Guard::default()).map(drop),
-            false => Ok(()),
+        let replaced = if is_made {
+            self.install(&Guard::default()).map(drop)
+        } else {
+            Ok(())
         };
         if !is_made || replaced.is_err() {
             self.discard(&self.new, &ChangeCounter::default());
@@ -350,13 +352,11 @@ impl Replacement {
         }
         let renamed = self.root.rename(&self.new, &self.destination);
         renamed.map_err(from_failure)?;
-        match new.identity() == old.identity() {
-            // Both are names of one file, which rename(2) leaves in place.
-            true => drop(self.root.remove(&self.new)),
-            false => {
-                self.changes.count_entry();
-                self.changes.count_bytes(old.len());
-            }
+        if new.identity() == old.identity() {
+            drop(self.root.remove(&self.new));
+        } else {
+            self.changes.count_entry();
+            self.changes.count_bytes(old.len());
         }
         Ok(RenameOutcome::Replaced)
     }
@@ -442,12 +442,13 @@ async fn collect_response(response: HttpResponse) -> HttpResponse {
             bytes.extend_from_slice(&data);
         }
     }
-    match fits {
-        true => HttpResponse::from_parts(head, full_body(bytes)),
-        false => text_response(
+    if fits {
+        HttpResponse::from_parts(head, full_body(bytes))
+    } else {
+        text_response(
             StatusCode::INTERNAL_SERVER_ERROR,
             "there are too many failures to list",
-        ),
+        )
     }
 }
 

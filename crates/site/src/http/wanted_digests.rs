@@ -77,9 +77,10 @@ impl WantedDigests {
         let tag = file.meta().etag().map(|tag| format!("\"{tag}\""));
         let sent = response.headers().get(header::ETAG);
         let is_other = sent.is_some_and(|sent| tag.is_none_or(|tag| tag != *sent));
-        let digests = match is_other {
-            true => return,
-            false => self.read(file).await,
+        let digests = if is_other {
+            return;
+        } else {
+            self.read(file).await
         };
         let Ok(Some(digests)) = digests else {
             return;

@@ -149,9 +149,10 @@ impl StateLock {
         }
         let owner = |meta: Metadata| (meta.uid(), meta.gid());
         let (uid, gid) = owner(self.0.metadata()?);
-        match owner(file.metadata()?) == (uid, gid) {
-            true => Ok(()),
-            false => fchown(file, Some(uid), Some(gid)),
+        if owner(file.metadata()?) == (uid, gid) {
+            Ok(())
+        } else {
+            fchown(file, Some(uid), Some(gid))
         }
     }
 }

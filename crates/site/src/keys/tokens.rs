@@ -121,13 +121,14 @@ fn warn_of_unknown_exports(state: &StateDir, exports: &[String]) -> Result<()> {
 
 /// Checks the length of the file. A truncated file could give a token more rights than it has.
 fn check_len(text: &str, path: &Path) -> Result<()> {
-    match text.len() as u64 > FILE_LEN_MAX {
-        true => Err(Refusal::usage(format!(
+    if text.len() as u64 > FILE_LEN_MAX {
+        Err(Refusal::usage(format!(
             "{}: it would have more than {} MiB of tokens: remove some (longhaul site token remove NAME)",
             path.display(),
             FILE_LEN_MAX >> 20
-        ))),
-        false => Ok(()),
+        )))
+    } else {
+        Ok(())
     }
 }
 
@@ -166,9 +167,10 @@ pub(crate) fn list(state: &StateDir) -> Result<()> {
         errln!("no tokens in {state}; --state names another directory");
     }
     for (name, grant) in tokens {
-        let exports = match grant.exports.is_empty() {
-            true => "all exports".to_owned(),
-            false => grant.exports.join(", "),
+        let exports = if grant.exports.is_empty() {
+            "all exports".to_owned()
+        } else {
+            grant.exports.join(", ")
         };
         let rights = if grant.read_only {
             "read"

@@ -311,12 +311,15 @@ fn replaces_destinations() {
             ("p/c", "q"),
         ] {
             let web = web_with_files();
-            let contents = |name: &str| match web.data(name).is_dir() {
-                true => listing(&web.data(name))
-                    .into_iter()
-                    .map(|(path, what)| (path, what.split(' ').next().unwrap().to_owned()))
-                    .collect(),
-                false => vec![(PathBuf::new(), fs::read_to_string(web.data(name)).unwrap())],
+            let contents = |name: &str| {
+                if web.data(name).is_dir() {
+                    listing(&web.data(name))
+                        .into_iter()
+                        .map(|(path, what)| (path, what.split(' ').next().unwrap().to_owned()))
+                        .collect()
+                } else {
+                    vec![(PathBuf::new(), fs::read_to_string(web.data(name)).unwrap())]
+                }
             };
             let wanted = contents(source);
             let to = format!("Destination: /data/{destination}");
@@ -754,9 +757,10 @@ fn concurrent_requests_lose_nothing() {
     let bearer = format!("Authorization: Bearer {}", web.token);
     let send_request = |url: &str, (method, from, to): (&str, &str, &str)| {
         let to = format!("Destination: {to}");
-        let overwrite = match from.contains("copy") || to.contains("copy") {
-            true => "Overwrite: T",
-            false => "Overwrite: F",
+        let overwrite = if from.contains("copy") || to.contains("copy") {
+            "Overwrite: T"
+        } else {
+            "Overwrite: F"
         };
         let headers = [
             "-k", "-X", method, "-H", &bearer, "-H", &to, "-H", overwrite,

@@ -305,9 +305,10 @@ impl Contents {
 
     fn apply(&mut self, path: Vec<u8>, record: FileRecord) {
         self.lines += 1;
-        match record.hash == FileRecord::REMOVED.hash {
-            true => self.records.remove(&path),
-            false => self.records.insert(path, record),
+        if record.hash == FileRecord::REMOVED.hash {
+            self.records.remove(&path)
+        } else {
+            self.records.insert(path, record)
         };
     }
 

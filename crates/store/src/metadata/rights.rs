@@ -20,9 +20,10 @@ pub(super) struct Rights {
 
 impl Rights {
     pub(super) fn current() -> Self {
-        let all = match geteuid().is_root() {
-            true => CapabilitySet::all(),
-            false => CapabilitySet::empty(),
+        let all = if geteuid().is_root() {
+            CapabilitySet::all()
+        } else {
+            CapabilitySet::empty()
         };
         let groups = getgroups().unwrap_or_default();
         Self {

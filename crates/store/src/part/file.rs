@@ -111,9 +111,10 @@ impl<D: Directory> Part<D> {
             None => self.check_len(index, bytes.len() as u64)?,
         }
         self.write_claimed(index, hash.unwrap_or(BlockHash::UNKNOWN), || {
-            match self.sparse {
-                true => self.write_sparse(bytes, range.start),
-                false => self.direct.write(&self.file, bytes, range.start),
+            if self.sparse {
+                self.write_sparse(bytes, range.start)
+            } else {
+                self.direct.write(&self.file, bytes, range.start)
             }
         })
     }
@@ -142,9 +143,10 @@ impl<D: Directory> Part<D> {
 
     fn make_hole(&self, range: Range<u64>) -> io::Result<()> {
         let reads_as_zeros = self.state().reads_as_zeros;
-        match reads_as_zeros {
-            true => Ok(()),
-            false => self.file.zero(range),
+        if reads_as_zeros {
+            Ok(())
+        } else {
+            self.file.zero(range)
         }
     }
 
@@ -355,11 +357,12 @@ impl<D: Directory> Part<D> {
     }
 
     fn check_usable(&self) -> Result<(), PartError> {
-        match self.state().commit_failed {
-            false => Ok(()),
-            true => Err(PartError::Broken {
+        if !self.state().commit_failed {
+            Ok(())
+        } else {
+            Err(PartError::Broken {
                 name: self.paths.display_name(),
-            }),
+            })
         }
     }
 

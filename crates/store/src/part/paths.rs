@@ -216,20 +216,22 @@ impl<D: Directory> PartPaths<D> {
         for number in 0..SLICES_MAX {
             any |= self.remove_internal(&self.slice_journal(number))?;
         }
-        match any {
-            true => self.io_context("make its name durable", self.dir.sync()),
-            false => Ok(()),
+        if any {
+            self.io_context("make its name durable", self.dir.sync())
+        } else {
+            Ok(())
         }
     }
 
     /// Removes the piece header, durably, before its part changes.
     pub(super) fn remove_piece_header(&self) -> Result<(), PartError> {
-        match self.remove_internal(&self.piece_header)? {
-            true => self.io_context(
+        if self.remove_internal(&self.piece_header)? {
+            self.io_context(
                 "make the removal of its piece header durable",
                 self.dir.sync(),
-            ),
-            false => Ok(()),
+            )
+        } else {
+            Ok(())
         }
     }
 
@@ -252,12 +254,13 @@ impl<D: Directory> PartPaths<D> {
     /// Gives the part the name of a piece. The name becomes durable with the piece header that is
     /// written next. Without the piece header, or under the old name, the part is found as well.
     pub(super) fn rename_to_piece(&self) -> Result<(), PartError> {
-        match self.part_name()? == self.piece_data {
-            true => Ok(()),
-            false => self.io_context(
+        if self.part_name()? == self.piece_data {
+            Ok(())
+        } else {
+            self.io_context(
                 "rename its part",
                 self.dir.rename(&self.part, &self.piece_data),
-            ),
+            )
         }
     }
 

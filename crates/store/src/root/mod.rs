@@ -185,10 +185,7 @@ impl Root {
         const MSDOS_SUPER_MAGIC: u64 = 0x4d44;
         let found = fs::fstatfs(self.directories.top());
         let is_fat = found.is_ok_and(|found| found.f_type.cast_unsigned() == MSDOS_SUPER_MAGIC);
-        match is_fat {
-            true => 2,
-            false => 0,
-        }
+        if is_fat { 2 } else { 0 }
     }
 
     /// Descriptor of a directory for listing and syncing, with an offset of its own.
@@ -494,9 +491,10 @@ impl Root {
             return Ok(());
         }
         let stat = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
-        match stat.is_ok_and(|stat| self.protected.contains(&(stat.st_dev, stat.st_ino))) {
-            true => Err(Errno::BUSY),
-            false => Ok(()),
+        if stat.is_ok_and(|stat| self.protected.contains(&(stat.st_dev, stat.st_ino))) {
+            Err(Errno::BUSY)
+        } else {
+            Ok(())
         }
     }
 }

@@ -183,9 +183,10 @@ fn list(
         .entry((stat.dev(), stat.ino()))
         .or_insert_with(|| path.into())
         .clone();
-    let mode = match stat.is_symlink() {
-        true => String::new(),
-        false => format!("{:o}", stat.mode() & 0o7777),
+    let mode = if stat.is_symlink() {
+        String::new()
+    } else {
+        format!("{:o}", stat.mode() & 0o7777)
     };
     let line = format!(
         "{} {mode} {}:{} {}.{:09} is {} {:?}",

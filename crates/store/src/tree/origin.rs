@@ -137,20 +137,18 @@ fn read_identity(root: &Root, path: &RelPath, missing: IfMissing) -> Result<Iden
     let wanted = StatxFlags::INO | StatxFlags::BTIME;
     let stat = rustix::fs::statx(&dir, name, AtFlags::SYMLINK_NOFOLLOW, wanted);
     let stat = stat.map_err(Failure::at(Some(path), "access"))?;
-    Ok(match stat.stx_mask & StatxFlags::BTIME.bits() != 0 {
-        true => {
-            let time = stat.stx_btime;
-            let birth = u128::from(time.tv_sec as u64) << 64 | u128::from(time.tv_nsec);
-            Identity {
-                inode: stat.stx_ino,
-                birth: birth.to_be_bytes(),
-            }
+    Ok(if stat.stx_mask & StatxFlags::BTIME.bits() != 0 {
+        let time = stat.stx_btime;
+        let birth = u128::from(time.tv_sec as u64) << 64 | u128::from(time.tv_nsec);
+        Identity {
+            inode: stat.stx_ino,
+            birth: birth.to_be_bytes(),
         }
-        // The random bytes suffice. Inode numbers of FUSE file systems (sshfs) differ after each mount.
-        false => Identity {
+    } else {
+        Identity {
             inode: 0,
             birth: random_birth(&Dir::new(root.open_dir(Some(path))?.as_fd())?, missing)?,
-        },
+        }
     })
 }
 
@@ -176,9 +174,10 @@ fn write<D: Directory>(
     identity: &Identity,
     origin: &SourceId,
 ) -> Result<(), OpenError> {
-    match is_recorded(dir, name, identity, origin)? {
-        true => Ok(()),
-        false => write_durably(dir, &record_name(name), &encode(identity, origin)),
+    if is_recorded(dir, name, identity, origin)? {
+        Ok(())
+    } else {
+        write_durably(dir, &record_name(name), &encode(identity, origin))
     }
 }
 

@@ -140,9 +140,10 @@ fn encode(shares: &[&TreeShare]) -> Result<Vec<u8>, SpreadError> {
     let mut bytes = bytes.map_err(|_| SpreadError::Damaged)?;
     let check = blake3::hash(&bytes);
     bytes.extend(check.as_bytes());
-    match bytes.len() <= LEN_MAX {
-        true => Ok(bytes),
-        false => Err(SpreadError::TooLong),
+    if bytes.len() <= LEN_MAX {
+        Ok(bytes)
+    } else {
+        Err(SpreadError::TooLong)
     }
 }
 

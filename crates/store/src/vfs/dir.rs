@@ -131,9 +131,10 @@ impl Dir {
                 if open_mode == OpenMode::CreateAndWait =>
             {
                 let dir = rustix::fs::fstat(&*self.fd)?;
-                match owner_could_replace(stat.st_uid, &dir) {
-                    true => Ok(()),
-                    false => Err(OpenError::Untrusted(UntrustedFile::Owner)),
+                if owner_could_replace(stat.st_uid, &dir) {
+                    Ok(())
+                } else {
+                    Err(OpenError::Untrusted(UntrustedFile::Owner))
                 }
             }
             other => other,
@@ -167,10 +168,10 @@ impl Directory for Dir {
             opened => opened?,
         };
         lock(&file, OpenMode::Exclusive)?;
-        match self.refers_to(name, &file)? {
-            true => Ok(self.remove(name)?),
-            // Renamed meanwhile; the file that has the name now belongs to another process.
-            false => Err(OpenError::Busy),
+        if self.refers_to(name, &file)? {
+            Ok(self.remove(name)?)
+        } else {
+            Err(OpenError::Busy)
         }
     }
 

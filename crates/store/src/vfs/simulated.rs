@@ -151,9 +151,10 @@ impl SimulatedDisk {
 
 impl State {
     fn check_power(&self) -> io::Result<()> {
-        match self.powered_off {
-            true => Err(io::Error::other("the power is off")),
-            false => Ok(()),
+        if self.powered_off {
+            Err(io::Error::other("the power is off"))
+        } else {
+            Ok(())
         }
     }
 
@@ -200,9 +201,10 @@ impl FileState {
     }
 
     fn check_readable(&self, range: Range<usize>) -> io::Result<()> {
-        match range.start < self.unreadable.end && self.unreadable.start < range.end {
-            true => Err(io::Error::other("a bad sector")),
-            false => Ok(()),
+        if range.start < self.unreadable.end && self.unreadable.start < range.end {
+            Err(io::Error::other("a bad sector"))
+        } else {
+            Ok(())
         }
     }
 

@@ -16,9 +16,10 @@ pub(crate) enum Run {
 impl Run {
     fn of(grain: &[u8], at: usize) -> Self {
         let range = at..at + grain.len();
-        match *grain == [0; HOLE_ALIGNMENT][..grain.len()] {
-            true => Self::Zeros(range),
-            false => Self::Data(range),
+        if *grain == [0; HOLE_ALIGNMENT][..grain.len()] {
+            Self::Zeros(range)
+        } else {
+            Self::Data(range)
         }
     }
 

@@ -128,9 +128,10 @@ impl Cubic {
         let offset = t.abs_diff(self.k);
         let delta = (CUBE_RTT_SCALE * offset * offset * offset) >> (10 + 3 * TIME_SHIFT);
         let origin = u64::from(self.origin_point);
-        let target = match t < self.k {
-            true => origin.saturating_sub(delta),
-            false => origin + delta,
+        let target = if t < self.k {
+            origin.saturating_sub(delta)
+        } else {
+            origin + delta
         };
         let more = target.saturating_sub(u64::from(cwnd));
         let cnt = match more {
@@ -225,9 +226,10 @@ impl CongestionControl for Cubic {
     fn ssthresh(&mut self, window: &Window, _now: Time) -> u32 {
         let cwnd = u64::from(window.cwnd);
         self.epoch_start = 0;
-        self.last_max_cwnd = match window.cwnd < self.last_max_cwnd {
-            true => (cwnd * (BETA_SCALE + BETA) / (2 * BETA_SCALE)) as u32,
-            false => window.cwnd,
+        self.last_max_cwnd = if window.cwnd < self.last_max_cwnd {
+            (cwnd * (BETA_SCALE + BETA) / (2 * BETA_SCALE)) as u32
+        } else {
+            window.cwnd
         };
         ((cwnd * BETA / BETA_SCALE) as u32).max(2)
     }

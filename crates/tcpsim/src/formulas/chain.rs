@@ -66,9 +66,10 @@ pub fn by_relays(
     let mut before = 0.0;
     for (hops, widths) in (1..).zip(&widest) {
         let width = widths[to];
-        match width > before {
-            true => chains.push(find_shortest(network, [from, to], hops, width, overhead)),
-            false => chains.push(chains.last().cloned().flatten()),
+        if width > before {
+            chains.push(find_shortest(network, [from, to], hops, width, overhead));
+        } else {
+            chains.push(chains.last().cloned().flatten());
         }
         before = width;
     }
@@ -120,9 +121,10 @@ fn widest_rates(network: &Network, from: usize, hops_max: usize) -> Vec<Vec<f64>
 
 /// Returns the rate that `via` forwards on a path from `from`. The sender itself has no limit.
 fn forwarding_rate(network: &Network, from: usize, via: usize) -> f64 {
-    match via == from {
-        true => f64::INFINITY,
-        false => network.forwards[via].unwrap_or(0.0),
+    if via == from {
+        f64::INFINITY
+    } else {
+        network.forwards[via].unwrap_or(0.0)
     }
 }
 

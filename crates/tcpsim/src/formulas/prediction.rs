@@ -85,9 +85,10 @@ pub fn predict(control: Control, path: &Path) -> Option<Prediction> {
 /// Applies the bounds of the receiver's window and of TCP's own largest window.
 fn bound_by_window(unbounded: Prediction, path: &Path) -> Prediction {
     let largest = window_limit::LARGEST_BYTES;
-    let (bytes, limit) = match path.window.get() < largest {
-        true => (path.window.get(), LimitingFactor::Window),
-        false => (largest, LimitingFactor::LargestWindow),
+    let (bytes, limit) = if path.window.get() < largest {
+        (path.window.get(), LimitingFactor::Window)
+    } else {
+        (largest, LimitingFactor::LargestWindow)
     };
     let packets = bytes as f64 / f64::from(path.mss);
     let share = window_limit::share_with_loss(packets, path.loss);
@@ -99,9 +100,10 @@ fn bound_by_window(unbounded: Prediction, path: &Path) -> Prediction {
         goodput_bps,
         window_packets: packets,
         limit,
-        formula: match path.loss > 0.0 {
-            true => window_limit::WITH_LOSS,
-            false => window_limit::FORMULA,
+        formula: if path.loss > 0.0 {
+            window_limit::WITH_LOSS
+        } else {
+            window_limit::FORMULA
         },
         outside: (path.loss > 0.05).then_some("beyond 5 % loss, retransmissions are lost again"),
         recovery: None,
@@ -139,9 +141,10 @@ fn predict_loss_based(control: Control, path: &Path) -> Prediction {
         return line;
     }
     let lossy = predict_lossy(control, path);
-    match lossy.goodput_bps < line.goodput_bps {
-        true => lossy,
-        false => line,
+    if lossy.goodput_bps < line.goodput_bps {
+        lossy
+    } else {
+        line
     }
 }
 

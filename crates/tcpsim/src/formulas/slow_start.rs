@@ -56,9 +56,10 @@ pub fn completion(transfer: Transfer, path: &Path, steady_bps: f64) -> Completio
     );
     let left = packets - start.sent;
     let all_in_slow_start = left <= start.window && before_loss >= packets;
-    let rest = match all_in_slow_start {
-        true => left * path.packet_bits() / path.payload_bps(),
-        false => seconds_after(left, start.window, path, steady_bps),
+    let rest = if all_in_slow_start {
+        left * path.packet_bits() / path.payload_bps()
+    } else {
+        seconds_after(left, start.window, path, steady_bps)
     };
     Completion {
         first_byte: Time::from_secs_f64(first),
@@ -106,17 +107,19 @@ fn seconds_after(left: f64, window: f64, path: &Path, steady_bps: f64) -> f64 {
 
 /// Returns the mean number of packets sent before the first loss, of at most `packets`.
 fn packets_before_first_loss(packets: f64, loss: f64) -> f64 {
-    match loss > 0.0 {
-        true => (1.0 - (1.0 - loss).powf(packets)) * (1.0 - loss) / loss + 1.0,
-        false => packets,
+    if loss > 0.0 {
+        (1.0 - (1.0 - loss).powf(packets)) * (1.0 - loss) / loss + 1.0
+    } else {
+        packets
     }
 }
 
 /// Returns the window at which doubling gains nothing more, because the path or the window is full.
 fn full_window(path: &Path, steady_bps: f64) -> f64 {
-    let packets = match path.loss > 0.0 {
-        true => path.bdp_packets(),
-        false => steady_bps * path.rtt_s() / path.packet_bits(),
+    let packets = if path.loss > 0.0 {
+        path.bdp_packets()
+    } else {
+        steady_bps * path.rtt_s() / path.packet_bits()
     };
     packets.min(path.window_packets()).max(1.0)
 }

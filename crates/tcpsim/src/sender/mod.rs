@@ -273,9 +273,10 @@ impl Sender {
     /// Returns the time by which [`on_time`](Self::on_time) and [`transmit`](Self::transmit) must be called.
     #[must_use]
     pub fn next_deadline(&self, now: Time) -> Time {
-        let paced = match self.paced_until > now {
-            true => self.paced_until,
-            false => Time::MAX,
+        let paced = if self.paced_until > now {
+            self.paced_until
+        } else {
+            Time::MAX
         };
         self.retransmit_at.min(self.reordering_timer_at).min(paced)
     }
@@ -322,12 +323,13 @@ impl Sender {
             0 => None,
             _ => self.send_log.release(self.scoreboard.una()),
         };
-        let newest = update
-            .newest
-            .and_then(|packet| match packet + 1 == self.scoreboard.una() {
-                true => last_acked,
-                false => self.send_log.find(packet),
-            });
+        let newest = update.newest.and_then(|packet| {
+            if packet + 1 == self.scoreboard.una() {
+                last_acked
+            } else {
+                self.send_log.find(packet)
+            }
+        });
         let last = newest.map(|sent| now.since(sent.at));
         let first = oldest
             .filter(|_| update.acked > 0 && update.first_sent_once)

@@ -120,12 +120,11 @@ impl Sender {
     /// Takes `count` packets from the write queue. It consists of full super-packets, of which the first may have
     /// been sent in part.
     fn take_from_queue(&mut self, count: u64) {
-        self.head_packets = match count < self.head_packets {
-            true => self.head_packets - count,
-            false => {
-                self.limits.packets_per_super_packet
-                    - (count - self.head_packets) % self.limits.packets_per_super_packet
-            }
+        self.head_packets = if count < self.head_packets {
+            self.head_packets - count
+        } else {
+            self.limits.packets_per_super_packet
+                - (count - self.head_packets) % self.limits.packets_per_super_packet
         };
     }
 
@@ -160,9 +159,10 @@ impl Sender {
     /// Returns the default pacing rate, bytes a second (`tcp_update_pacing_rate`): 200 % of a window in each round
     /// trip if the window is below half of ssthresh, otherwise 120 %.
     fn default_rate(&self, srtt: Time) -> u64 {
-        let ratio = match self.window.cwnd < self.window.ssthresh / 2 {
-            true => 2.0,
-            false => 1.2,
+        let ratio = if self.window.cwnd < self.window.ssthresh / 2 {
+            2.0
+        } else {
+            1.2
         };
         let packets = u64::from(self.window.cwnd).max(self.scoreboard.packets_out());
         let bytes = packets as f64 * f64::from(self.settings.mss);

@@ -56,9 +56,10 @@ impl ForwardPath {
         per_packet: bool,
     ) -> Self {
         let is_simple = schedule.iter().next().is_none() && !per_packet;
-        let trains = match is_simple {
-            true => TrainLine::new(link_config.clone(), seed).ok(),
-            false => None,
+        let trains = if is_simple {
+            TrainLine::new(link_config.clone(), seed).ok()
+        } else {
+            None
         };
         Self {
             line: match trains {
@@ -219,9 +220,10 @@ impl ReversePath {
     pub(crate) fn new(link_config: LinkConfig, schedule: Schedule, seed: u64) -> Self {
         let delay = link_config.delay;
         let is_simple = schedule.iter().next().is_none() && is_delay_only(&link_config);
-        match is_simple {
-            true => Self::Delay(delay),
-            false => Self::Segments(Box::new(AckLine::new(link_config, schedule, seed))),
+        if is_simple {
+            Self::Delay(delay)
+        } else {
+            Self::Segments(Box::new(AckLine::new(link_config, schedule, seed)))
         }
     }
 
@@ -246,13 +248,14 @@ impl AckLine {
     pub(crate) fn send(&mut self, flow: usize, mss: u32, ack: Ack) {
         let number = self.in_flight.push(flow, ack);
         let sack = ack.blocks[0].count > 0;
-        let acking = match sack {
-            true => AckClass::Other { flow: flow as u64 },
-            false => AckClass::Pure(PureAck {
+        let acking = if sack {
+            AckClass::Other { flow: flow as u64 }
+        } else {
+            AckClass::Pure(PureAck {
                 flow: flow as u64,
                 ack: (ack.una.wrapping_mul(u64::from(mss))) as u32,
                 window: u16::MAX,
-            }),
+            })
         };
         let packet = segment(number, if sack { SACK_LEN } else { ACK_LEN });
         let in_flight = &mut self.in_flight;

@@ -18,9 +18,10 @@ impl EventQueue {
         let leaves = actors.next_power_of_two();
         let mut winners = vec![0; 2 * leaves];
         for node in (1..2 * leaves).rev() {
-            winners[node] = match node >= leaves {
-                true => (node - leaves) as u32,
-                false => winners[2 * node],
+            winners[node] = if node >= leaves {
+                (node - leaves) as u32
+            } else {
+                winners[2 * node]
             };
         }
         Self {
@@ -49,9 +50,10 @@ impl EventQueue {
     }
 
     fn earlier(&self, left: u32, right: u32) -> u32 {
-        match self.times[right as usize] < self.times[left as usize] {
-            true => right,
-            false => left,
+        if self.times[right as usize] < self.times[left as usize] {
+            right
+        } else {
+            left
         }
     }
 }

@@ -194,9 +194,10 @@ impl Drop for NamespaceNames {
 }
 
 fn interval(flags: &[&str]) -> &'static [&'static str] {
-    match flags.contains(&"--interval") {
-        true => &[],
-        false => &["--interval", "100ms"],
+    if flags.contains(&"--interval") {
+        &[]
+    } else {
+        &["--interval", "100ms"]
     }
 }
 

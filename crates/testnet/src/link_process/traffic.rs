@@ -63,9 +63,10 @@ pub fn send_datagrams(bed: &Testbed, count: u32, min_count: usize) -> Vec<u32> {
     let mut arrived = Vec::new();
     let mut buffer = [0; 4];
     loop {
-        let wait = match arrived.len() < min_count {
-            true => TEST_TIMEOUT,
-            false => IDLE_TIMEOUT,
+        let wait = if arrived.len() < min_count {
+            TEST_TIMEOUT
+        } else {
+            IDLE_TIMEOUT
         };
         receiver.set_read_timeout(Some(wait)).unwrap();
         match receiver.recv(&mut buffer) {

@@ -18,9 +18,10 @@ pub struct Chain([Netns; 6]);
 /// Returns the address of `host` (1 or 2) in a network. Network n connects the hosts n and n + 1 of the chain, which are
 /// its hosts 1 and 2.
 fn address(network: usize, host: u8, ipv4: bool) -> IpAddr {
-    match ipv4 {
-        true => Ipv4Addr::new(10, 78, network as u8, host).into(),
-        false => Ipv6Addr::new(0xfd78, network as u16, 0, 0, 0, 0, 0, host.into()).into(),
+    if ipv4 {
+        Ipv4Addr::new(10, 78, network as u8, host).into()
+    } else {
+        Ipv6Addr::new(0xfd78, network as u16, 0, 0, 0, 0, 0, host.into()).into()
     }
 }
 
@@ -85,9 +86,10 @@ impl Chain {
             let prefix = if ipv4 { 24 } else { 64 };
             let other_networks = (0..5).filter(|network| *network + 1 != host && *network != host);
             for network in other_networks {
-                let gateway = match network < host {
-                    true => address(host - 1, 1, ipv4),
-                    false => address(host, 2, ipv4),
+                let gateway = if network < host {
+                    address(host - 1, 1, ipv4)
+                } else {
+                    address(host, 2, ipv4)
                 };
                 let to = address(network, 0, ipv4);
                 run_ip(

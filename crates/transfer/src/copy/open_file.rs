@@ -15,9 +15,10 @@ pub(super) enum OpenFile {
 
 impl OpenFile {
     pub(super) fn open(source: &Source, path: &RelPath, is_piece: bool) -> Result<Self, Failure> {
-        match is_piece {
-            true => source.open_piece(path).map(Self::Piece),
-            false => source.open_file(path).map(Self::Whole),
+        if is_piece {
+            source.open_piece(path).map(Self::Piece)
+        } else {
+            source.open_file(path).map(Self::Whole)
         }
     }
 

@@ -125,19 +125,21 @@ fn is_no_file(random_path: &Path) -> bool {
 
 /// Truncates regular files only: opening a fifo would block, and a link may point outside the tree.
 fn cut(random_path: &Path, length: u64) -> io::Result<()> {
-    match is_no_file(random_path) {
-        true => Ok(()),
-        false => File::options()
+    if is_no_file(random_path) {
+        Ok(())
+    } else {
+        File::options()
             .write(true)
             .open(random_path)?
-            .set_len(length),
+            .set_len(length)
     }
 }
 
 fn grow(random_path: &Path, length: u64) -> io::Result<()> {
-    match is_no_file(random_path) {
-        true => Ok(()),
-        false => fs::write(random_path, bytes(length, length)),
+    if is_no_file(random_path) {
+        Ok(())
+    } else {
+        fs::write(random_path, bytes(length, length))
     }
 }
 

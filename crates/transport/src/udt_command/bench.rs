@@ -121,9 +121,10 @@ pub(super) async fn run(config: &BenchConfig) -> Result<()> {
     };
     let client = run_client(config, &request);
     let (local, remote) = LocalSet::new().run_until(client).await?;
-    let (sender, receiver) = match config.reverse {
-        true => (remote, local),
-        false => (local, remote),
+    let (sender, receiver) = if config.reverse {
+        (remote, local)
+    } else {
+        (local, remote)
     };
     let report = BenchReport {
         to: config.to,
@@ -136,9 +137,10 @@ pub(super) async fn run(config: &BenchConfig) -> Result<()> {
         sender,
         receiver,
     };
-    match config.json {
-        true => outln!("{}", serde_json::to_string(&report)?),
-        false => report.print(),
+    if config.json {
+        outln!("{}", serde_json::to_string(&report)?);
+    } else {
+        report.print();
     }
     Ok(())
 }
@@ -187,9 +189,10 @@ async fn run_client(
         stream.write_u64(number).await?;
         let request = request.clone();
         tasks.spawn_local(async move {
-            match request.reverse {
-                true => receive_data(stream, request.time_series(started_at)).await,
-                false => send_data(stream, &request, started_at).await,
+            if request.reverse {
+                receive_data(stream, request.time_series(started_at)).await
+            } else {
+                send_data(stream, &request, started_at).await
             }
         });
     }

@@ -110,9 +110,10 @@ async fn measure(
         let (started_at, _) = *start.get_or_insert((Instant::now(), process_cpu_time()));
         let request = request.clone();
         all.spawn_local(async move {
-            match request.reverse {
-                true => send_data(stream, &request, started_at).await,
-                false => receive_data(stream, request.time_series(started_at)).await,
+            if request.reverse {
+                send_data(stream, &request, started_at).await
+            } else {
+                receive_data(stream, request.time_series(started_at)).await
             }
         });
     }

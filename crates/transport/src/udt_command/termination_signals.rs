@@ -23,12 +23,13 @@ impl TerminationSignals {
     pub(super) async fn wait(this: &mut Option<Self>) {
         poll_fn(|context| {
             let signals = this.iter_mut().flat_map(|this| &mut this.0);
-            match signals
+            if signals
                 .into_iter()
                 .any(|signal| signal.poll_recv(context).is_ready())
             {
-                true => Poll::Ready(()),
-                false => Poll::Pending,
+                Poll::Ready(())
+            } else {
+                Poll::Pending
             }
         })
         .await;

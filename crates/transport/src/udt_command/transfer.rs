@@ -81,19 +81,20 @@ pub(super) async fn receive(config: &ReceiveConfig) -> Result<()> {
     let (bytes, hasher) = received?;
     let stats = timer.stats(bytes, &hasher, None);
     let line = result_line(&stats, config.json)?;
-    match is_file {
-        true => outln!("{line}"),
-        // Standard output holds the received data.
-        false => errln!("{line}"),
+    if is_file {
+        outln!("{line}");
+    } else {
+        errln!("{line}");
     }
     Ok(())
 }
 
 /// Returns the result as a line for people, or as JSON.
 fn result_line(stats: &TransferStats, json: bool) -> Result<String> {
-    match json {
-        true => Ok(serde_json::to_string(stats)?),
-        false => Ok(stats.to_string()),
+    if json {
+        Ok(serde_json::to_string(stats)?)
+    } else {
+        Ok(stats.to_string())
     }
 }
 
@@ -101,9 +102,12 @@ fn open(path: &Path) -> Result<Box<dyn Read>> {
     if path == Path::new("-") {
         return Ok(Box::new(io::stdin()));
     }
-    let opened = File::open(path).and_then(|file| match file.metadata()?.is_dir() {
-        true => Err(io::ErrorKind::IsADirectory.into()),
-        false => Ok(file),
+    let opened = File::open(path).and_then(|file| {
+        if file.metadata()?.is_dir() {
+            Err(io::ErrorKind::IsADirectory.into())
+        } else {
+            Ok(file)
+        }
     });
     let file = opened.map_err(|error| Refusal::usage(format!("{}: {error}", path.display())))?;
     Ok(Box::new(file))

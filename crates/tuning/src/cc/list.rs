@@ -33,9 +33,10 @@ struct Entry {
 pub(super) fn run(config: &List) -> Result<()> {
     let users = users(config)?;
     let entries = entries(&users.connections)?;
-    match config.json {
-        true => print(&format!("{}\n", serde_json::to_string_pretty(&entries)?)),
-        false => print(&text(&entries, users.only_here)),
+    if config.json {
+        print(&format!("{}\n", serde_json::to_string_pretty(&entries)?))
+    } else {
+        print(&text(&entries, users.only_here))
     }
 }
 
@@ -95,9 +96,10 @@ fn users(config: &List) -> Result<Users> {
 }
 
 fn text(entries: &[Entry], only_here: bool) -> String {
-    let connections = match only_here {
-        true => "connections here",
-        false => "connections",
+    let connections = if only_here {
+        "connections here"
+    } else {
+        "connections"
     };
     let heading = ["name", "origin", "state", "allowed for", connections];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
@@ -116,9 +118,10 @@ fn row(entry: &Entry) -> Vec<String> {
         (true, false) => "root",
         (false, _) => "-",
     };
-    let connections = match entry.loaded {
-        true => entry.connections.to_string(),
-        false => "-".to_owned(),
+    let connections = if entry.loaded {
+        entry.connections.to_string()
+    } else {
+        "-".to_owned()
     };
     vec![
         entry.name.clone(),

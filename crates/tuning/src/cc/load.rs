@@ -25,9 +25,10 @@ pub(super) fn run(config: &Load) -> Result<()> {
                 .attach_socket_option(cgroup.as_fd())
                 .map_err(Error::refusal)?;
         }
-        let before = match config.default {
-            true => Some(default_setting::set(loaded(&outcome))?),
-            false => None,
+        let before = if config.default {
+            Some(default_setting::set(loaded(&outcome))?)
+        } else {
+            None
         };
         print_outcome(config, &outcome, values, before.as_deref())?;
     }
@@ -92,8 +93,9 @@ fn parameters_text(algorithm: Algorithm, values: &[u32]) -> String {
     let words: Vec<_> = pairs
         .map(|(p, value)| format!("{}={value}", p.name))
         .collect();
-    match words.is_empty() {
-        true => String::new(),
-        false => format!(", {}", words.join(" ")),
+    if words.is_empty() {
+        String::new()
+    } else {
+        format!(", {}", words.join(" "))
     }
 }

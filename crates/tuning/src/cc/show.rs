@@ -36,9 +36,10 @@ pub(super) fn run(config: &Show) -> Result<()> {
         Err(error) if longhaul_linux::process::user() == 0 => return Err(error.refusal()),
         other => other.ok().flatten(),
     };
-    match config.json {
-        true => print(&format!("{:#}\n", as_json(algorithm, state.as_ref()))),
-        false => print(&text(algorithm, state.as_ref())),
+    if config.json {
+        print(&format!("{:#}\n", as_json(algorithm, state.as_ref())))
+    } else {
+        print(&text(algorithm, state.as_ref()))
     }
 }
 
@@ -122,9 +123,10 @@ fn heading(algorithm: Algorithm, state: Option<&State>) -> String {
         return format!("{name}: {what}\n");
     };
     let by = state.loaded.loaded_by();
-    let layout = match state.loaded.has_same_layout() {
-        true => "",
-        false => "; its layout is another's: parameters and state may be wrong here",
+    let layout = if state.loaded.has_same_layout() {
+        ""
+    } else {
+        "; its layout is another's: parameters and state may be wrong here"
     };
     let users = match &state.connections {
         Ok(connections) => counted(*connections as u64, "socket"),
@@ -167,11 +169,10 @@ fn parameters_text(algorithm: Algorithm, state: Option<&State>) -> String {
 
 fn socket_option(state: Option<&State>) -> String {
     let level = socket_parameters::LEVEL;
-    match state.is_some_and(|state| state.loaded.has_socket_option()) {
-        true => format!(
-            "for one socket: setsockopt(fd, {level}, option, &value, 4) before it connects\n"
-        ),
-        false => String::new(),
+    if state.is_some_and(|state| state.loaded.has_socket_option()) {
+        format!("for one socket: setsockopt(fd, {level}, option, &value, 4) before it connects\n")
+    } else {
+        String::new()
     }
 }
 

@@ -44,13 +44,14 @@ fn unload(config: &Unload, algorithm: Algorithm) -> Result<()> {
         "{name}: unloaded{}\n",
         describe_effects(&users, default.as_deref())
     ))?;
-    match namespaces.is_empty() {
-        true => Ok(()),
-        false => print(&format!(
+    if namespaces.is_empty() {
+        Ok(())
+    } else {
+        print(&format!(
             "it stays the default of network namespaces {}: set \
-            net.ipv4.tcp_congestion_control there\n",
+        net.ipv4.tcp_congestion_control there\n",
             namespaces.join(", ")
-        )),
+        ))
     }
 }
 

@@ -116,9 +116,10 @@ fn show(config: &config::Watch, seen: &[WatchedConnection]) -> Result<()> {
         return print(&lines.collect::<String>());
     }
     let live = stdout().is_terminal() && config.interval.is_some();
-    let (clear, rows) = match live {
-        true => ("\x1b[H\x1b[2J", ROWS_MAX),
-        false => ("", usize::MAX),
+    let (clear, rows) = if live {
+        ("\x1b[H\x1b[2J", ROWS_MAX)
+    } else {
+        ("", usize::MAX)
     };
     print(&format!(
         "{clear}{}{}",

@@ -123,9 +123,10 @@ fn observation(
 ) -> Observation {
     let sender = &connection.sender;
     let receiver = connection.send_window_bytes / sender.mss_bytes.max(1);
-    let window = match sender.reducing {
-        true => sender.ssthresh_segments,
-        false => sender.cwnd_segments,
+    let window = if sender.reducing {
+        sender.ssthresh_segments
+    } else {
+        sender.cwnd_segments
     };
     Observation {
         id: sender.cookie,

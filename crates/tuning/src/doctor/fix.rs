@@ -225,9 +225,10 @@ pub(super) fn undo(store: &Store) -> Result<Outcome> {
     };
     restore_file(&mut record, &mut outcome)?;
     restore_settings(&mut record, &mut outcome, |_| true);
-    match record.changes.is_empty() {
-        true => store.remove()?,
-        false => store.save(&record)?,
+    if record.changes.is_empty() {
+        store.remove()?;
+    } else {
+        store.save(&record)?;
     }
     Ok(outcome)
 }

@@ -49,12 +49,13 @@ pub fn run(args: &Args) -> Result<()> {
         },
     };
     let findings = checks::all(&facts, path);
-    match args.json {
-        true => outln!("{}", report::json(path, &facts, &findings)?),
-        false => outln!(
+    if args.json {
+        outln!("{}", report::json(path, &facts, &findings)?);
+    } else {
+        outln!(
             "{}",
             report::text(path, &findings, std::io::stdout().is_terminal())
-        ),
+        );
     }
     check_limits(path, &findings)
 }
@@ -71,9 +72,10 @@ fn check_limits(path: Path, findings: &[Finding]) -> Result<()> {
 /// Reads the facts from the output of `--json`.
 fn read_facts(file: &std::path::Path) -> Result<Facts> {
     let mut text = String::new();
-    let read = match file.as_os_str() == "-" {
-        true => std::io::stdin().read_to_string(&mut text),
-        false => std::fs::File::open(file).and_then(|mut f| f.read_to_string(&mut text)),
+    let read = if file.as_os_str() == "-" {
+        std::io::stdin().read_to_string(&mut text)
+    } else {
+        std::fs::File::open(file).and_then(|mut f| f.read_to_string(&mut text))
     };
     read.map_err(|error| Refusal::usage(format!("--facts {}: {error}", file.display())))?;
     report::facts_in(&text).map_err(|error| {

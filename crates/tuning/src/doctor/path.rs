@@ -22,12 +22,13 @@ impl Path {
     /// Refuses impossible round-trip times: every check divides by them.
     pub(super) fn check(self) -> anyhow::Result<Self> {
         let valid = Time::from_nanos(1_000)..=Time::from_millis(100_000);
-        match valid.contains(&self.rtt) {
-            true => Ok(self),
-            false => Err(Refusal::usage(format!(
+        if valid.contains(&self.rtt) {
+            Ok(self)
+        } else {
+            Err(Refusal::usage(format!(
                 "--rtt {}: a round trip takes 1us to 100s",
                 self.rtt.exact()
-            ))),
+            )))
         }
     }
 

@@ -64,9 +64,10 @@ fn severity_label(severity: Severity, colour: bool) -> String {
         Severity::Note => ("note ", 33),
         Severity::Limit => ("limit", 31),
     };
-    match colour {
-        true => format!("\x1b[{code}m{word}\x1b[0m"),
-        false => word.to_owned(),
+    if colour {
+        format!("\x1b[{code}m{word}\x1b[0m")
+    } else {
+        word.to_owned()
     }
 }
 
@@ -99,9 +100,10 @@ pub(super) fn facts_in(text: &str) -> anyhow::Result<Facts> {
 
 /// Prints the changes; returns an error if a change failed.
 pub(super) fn print_outcome(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
-    match json {
-        true => outln!("{}", serde_json::to_string_pretty(outcome)?),
-        false => outln!("{}", changes(outcome)),
+    if json {
+        outln!("{}", serde_json::to_string_pretty(outcome)?);
+    } else {
+        outln!("{}", changes(outcome));
     }
     let problems = outcome.changes.iter().filter(|c| c.error.is_some());
     match problems.count() {

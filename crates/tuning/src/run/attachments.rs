@@ -66,9 +66,10 @@ impl Attachments {
             ..settings
         });
         let acks = acks.map(|settings| ack_thin::attach(cgroup.as_fd(), &settings));
-        let sockets_without_gso = match config.disable_gso {
-            true => Some(spawn_socket_watcher(&profile, cgroup)?),
-            false => None,
+        let sockets_without_gso = if config.disable_gso {
+            Some(spawn_socket_watcher(&profile, cgroup)?)
+        } else {
+            None
         };
         let send_buffers = config
             .enlarge_send_buffers

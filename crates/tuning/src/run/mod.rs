@@ -95,9 +95,10 @@ fn start<'a>(
 
 /// Turns errors before the program's start into refusals: an exit code of 1 would look like the program's.
 fn as_refusal(error: anyhow::Error) -> anyhow::Error {
-    match error.is::<Refusal>() {
-        true => error,
-        false => Refusal::unsupported(format!("{error:#}")),
+    if error.is::<Refusal>() {
+        error
+    } else {
+        Refusal::unsupported(format!("{error:#}"))
     }
 }
 

@@ -69,11 +69,12 @@ fn find_program(name: &OsStr) -> Result<PathBuf> {
     let file = Path::new(name);
     let text = file.display();
     if file.as_os_str().as_encoded_bytes().contains(&b'/') {
-        return match is_executable(file) {
-            true => Ok(file.to_owned()),
-            false => Err(Refusal::usage(format!(
+        return if is_executable(file) {
+            Ok(file.to_owned())
+        } else {
+            Err(Refusal::usage(format!(
                 "{text}: no such program, or not executable"
-            ))),
+            )))
         };
     }
     let path = env::var_os("PATH").unwrap_or_default();

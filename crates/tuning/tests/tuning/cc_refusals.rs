@@ -74,17 +74,16 @@ fn unknown_names_are_refused_with_the_known_ones() {
 fn names_missing_rights() {
     // A user's process; as root, one without capabilities.
     let without = |args: &[&str]| {
-        let mut command = match rustix::process::geteuid().is_root() {
-            true => {
-                let mut setpriv = Command::new("setpriv");
-                setpriv.args([
-                    "--bounding-set=-all",
-                    "--inh-caps=-all",
-                    longhaul_testbed::longhaul(),
-                ]);
-                setpriv
-            }
-            false => Command::new(longhaul_testbed::longhaul()),
+        let mut command = if rustix::process::geteuid().is_root() {
+            let mut setpriv = Command::new("setpriv");
+            setpriv.args([
+                "--bounding-set=-all",
+                "--inh-caps=-all",
+                longhaul_testbed::longhaul(),
+            ]);
+            setpriv
+        } else {
+            Command::new(longhaul_testbed::longhaul())
         };
         command.arg("cc").args(args).output().unwrap()
     };

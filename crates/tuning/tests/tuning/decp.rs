@@ -155,9 +155,10 @@ impl Socket {
     fn step(&mut self) {
         let cap = self.cap.unwrap_or(u32::MAX);
         let grown = self.window + self.window / 5 + 1;
-        self.window = match self.slow_start_to_cap {
-            true => grown.min(cap),
-            false => self.window.min(cap),
+        self.window = if self.slow_start_to_cap {
+            grown.min(cap)
+        } else {
+            self.window.min(cap)
         };
     }
 }

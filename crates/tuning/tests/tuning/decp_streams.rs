@@ -47,9 +47,10 @@ fn mean(bed: &Experiment, settings: Option<Settings>, runs: u64) -> Mean {
 /// Returns the utilisation that equal windows may cost: in a buffer much shorter than a BDP those of CUBIC lose
 /// at the same time.
 fn cost_max(bed: &Experiment) -> f64 {
-    match bed.cubic && bed.queue < 0.1 {
-        true => 0.035,
-        false => 0.01,
+    if bed.cubic && bed.queue < 0.1 {
+        0.035
+    } else {
+        0.01
     }
 }
 

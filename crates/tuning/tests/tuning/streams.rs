@@ -168,9 +168,10 @@ impl Stream {
 }
 
 fn control(cubic: bool) -> Box<dyn CongestionControl> {
-    match cubic {
-        true => Box::new(Cubic::new(false)),
-        false => Box::new(Reno),
+    if cubic {
+        Box::new(Cubic::new(false))
+    } else {
+        Box::new(Reno)
     }
 }
 
@@ -220,9 +221,10 @@ impl Running {
         let counters = sender.counters();
         Observation {
             id: at as u64,
-            window_segments: match sender.state() > State::Disorder {
-                true => window.ssthresh,
-                false => window.cwnd,
+            window_segments: if sender.state() > State::Disorder {
+                window.ssthresh
+            } else {
+                window.cwnd
             },
             window_max_segments: u32::MAX,
             slow_start: window.in_slow_start() && sender.state() <= State::Disorder,

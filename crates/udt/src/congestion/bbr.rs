@@ -344,9 +344,10 @@ impl Control for Bbr {
     fn send_period(&self) -> Time {
         // Until a queue was full the window alone paces on a path shorter than a SYN interval: late ACKs do not slow
         // down the sender there.
-        let shortest = match self.window_ceiling.is_finite() {
-            true => SYN_INTERVAL,
-            false => Time::ZERO,
+        let shortest = if self.window_ceiling.is_finite() {
+            SYN_INTERVAL
+        } else {
+            Time::ZERO
         };
         let least = WINDOW_FIRST / self.base_rtt().max(shortest).as_secs_f64();
         let rate = self.max_rate.max(least);

@@ -224,9 +224,10 @@ impl Connector {
             return ConnectOutcome::Refused(Handshake::REFUSED);
         };
         // The peer of a rendezvous may not have received the last handshake.
-        let answer = match self.is_rendezvous() {
-            true => (self.handshake(Step::Agreement), ReplyPolicy::AllRequests),
-            false => (self.handshake(Step::Response), ReplyPolicy::ProbesOnly),
+        let answer = if self.is_rendezvous() {
+            (self.handshake(Step::Agreement), ReplyPolicy::AllRequests)
+        } else {
+            (self.handshake(Step::Response), ReplyPolicy::ProbesOnly)
         };
         let control = control(
             self.first_seq,

@@ -247,9 +247,10 @@ impl Connection {
 
     /// Writes as many bytes as the send buffer has space for. Returns how many; 0 after [`Self::close`].
     pub fn write(&mut self, bytes: &[u8]) -> usize {
-        match self.is_open() {
-            true => self.sender.buffer.write(bytes),
-            false => 0,
+        if self.is_open() {
+            self.sender.buffer.write(bytes)
+        } else {
+            0
         }
     }
 
@@ -450,13 +451,12 @@ impl Connection {
             return;
         }
         expiry.on_expired(now);
-        match self.sender.has_unacked() {
-            true => {
-                self.path_mtu.reset(now);
-                self.apply_packet_len();
-                self.sender.on_timeout(now);
-            }
-            false => self.keep_alive_pending = true,
+        if self.sender.has_unacked() {
+            self.path_mtu.reset(now);
+            self.apply_packet_len();
+            self.sender.on_timeout(now);
+        } else {
+            self.keep_alive_pending = true;
         }
     }
 

@@ -122,9 +122,10 @@ impl PathMtu {
     /// Returns the index to probe next: the longest first, which most paths carry, then the middle of the bounds.
     fn candidate(&self) -> Option<usize> {
         let all = self.sizes.len();
-        let middle = match self.high == all {
-            true => all - 1,
-            false => (self.low + self.high) / 2,
+        let middle = if self.high == all {
+            all - 1
+        } else {
+            (self.low + self.high) / 2
         };
         (self.high - self.low > 1).then_some(middle)
     }

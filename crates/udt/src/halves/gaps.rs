@@ -147,12 +147,11 @@ impl Gaps {
         else {
             return;
         };
-        match sent_us.wrapping_sub(gap.sent_us).cast_signed() > 0 {
-            true => self.has_loss = true,
-            // The least time says that packets were late at all.
-            false => self
-                .lateness
-                .add(now.since(gap.detected_at).max(Time::from_nanos(1))),
+        if sent_us.wrapping_sub(gap.sent_us).cast_signed() > 0 {
+            self.has_loss = true;
+        } else {
+            self.lateness
+                .add(now.since(gap.detected_at).max(Time::from_nanos(1)));
         }
     }
 
@@ -187,9 +186,10 @@ impl Gaps {
     pub(super) fn deadline(&self, rtt: RttBounds) -> Option<Time> {
         let gap = self.queue.get(self.reported)?;
         let is_overtaken = self.advances >= gap.advances + DUP_THRESHOLD;
-        Some(match self.keeps_order() && is_overtaken {
-            true => Time::ZERO,
-            false => gap.detected_at + self.window(rtt),
+        Some(if self.keeps_order() && is_overtaken {
+            Time::ZERO
+        } else {
+            gap.detected_at + self.window(rtt)
         })
     }
 
@@ -200,9 +200,10 @@ impl Gaps {
 
     /// Returns the time until most gaps are reported.
     pub(super) fn report_delay(&self, rtt: RttBounds) -> Time {
-        match self.keeps_order() {
-            true => Time::ZERO,
-            false => self.window(rtt),
+        if self.keeps_order() {
+            Time::ZERO
+        } else {
+            self.window(rtt)
         }
     }
 

@@ -111,9 +111,10 @@ impl LossList {
 
     /// Iterates over the packets from `from` on as runs of first and last packet, in order.
     pub(crate) fn runs(&self, from: Seq) -> impl Iterator<Item = (Seq, Seq)> + '_ {
-        let mut at = match from.is_before(self.low) {
-            true => self.low,
-            false => from,
+        let mut at = if from.is_before(self.low) {
+            self.low
+        } else {
+            from
         };
         std::iter::from_fn(move || {
             let first = self.next_from(at)?;

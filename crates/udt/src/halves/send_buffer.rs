@@ -114,11 +114,11 @@ impl SendBuffer {
     /// Writes as many bytes as there is space for. Returns how many. Bytes first fill up the last unsent packet;
     /// libudt starts a packet with each call.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> usize {
-        let mut taken = match self.has_unsent() {
-            true => self
-                .slots
-                .append(self.end.minus(1), bytes, self.payload_max),
-            false => 0,
+        let mut taken = if self.has_unsent() {
+            self.slots
+                .append(self.end.minus(1), bytes, self.payload_max)
+        } else {
+            0
         };
         while taken < bytes.len() && self.free_packets() > 0 {
             let length = (bytes.len() - taken).min(self.payload_max);

@@ -392,9 +392,10 @@ impl Sender {
     pub(crate) fn deadline(&self) -> Option<Time> {
         let can_send =
             !self.lost_queue.is_empty() || (self.buffer.has_unsent() && self.window_is_open());
-        can_send.then_some(match self.pair_pending {
-            true => Time::ZERO,
-            false => self.next_at,
+        can_send.then_some(if self.pair_pending {
+            Time::ZERO
+        } else {
+            self.next_at
         })
     }
 

@@ -284,9 +284,10 @@ impl<'a> LossReport<'a> {
     pub fn encode(runs: impl IntoIterator<Item = (Seq, Seq)>, bytes_max: usize, to: &mut Vec<u8>) {
         let end = to.len() + bytes_max;
         for (first, last) in runs {
-            let words: &[u32] = match first == last {
-                true => &[first.get()],
-                false => &[first.get() | HIGH_BIT, last.get()],
+            let words: &[u32] = if first == last {
+                &[first.get()]
+            } else {
+                &[first.get() | HIGH_BIT, last.get()]
             };
             if to.len() + words.len() * 4 > end {
                 return;

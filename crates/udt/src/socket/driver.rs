@@ -305,9 +305,10 @@ fn is_size_error(error: &io::Error) -> bool {
 /// which a third party may have forged (ip(7), `IP_PMTUDISC_OMIT`). Routers do not fragment IPv6, and quinn-udp
 /// forbids the kernel to.
 fn allow_fragmentation(socket: &UdpSocket, allow: bool) {
-    let mode = match allow {
-        true => Ipv4PathMtuDiscovery::OMIT,
-        false => Ipv4PathMtuDiscovery::PROBE,
+    let mode = if allow {
+        Ipv4PathMtuDiscovery::OMIT
+    } else {
+        Ipv4PathMtuDiscovery::PROBE
     };
     // A socket for IPv6 only has no such option, and needs none.
     let _none = set_ip_mtu_discover(socket, mode);

@@ -271,10 +271,10 @@ impl Drop for Stream {
                 connection.close();
                 connection.close_reason().is_none()
             });
-        match open {
-            // The driver removes the connection once it is closed.
-            true => state.detach(self.id),
-            false => state.remove(self.id),
+        if open {
+            state.detach(self.id);
+        } else {
+            state.remove(self.id);
         }
         self.shared.wakeup.notify();
     }

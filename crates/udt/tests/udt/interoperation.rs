@@ -82,12 +82,11 @@ fn relay_datagrams(socket: &UdpSocket, to: SocketAddr, seed: u64, stopped: &Atom
         let Ok((length, from)) = socket.recv_from(&mut datagram) else {
             continue;
         };
-        let other = match from == to {
-            true => first.unwrap_or(to),
-            false => {
-                first = Some(from);
-                to
-            }
+        let other = if from == to {
+            first.unwrap_or(to)
+        } else {
+            first = Some(from);
+            to
         };
         // libudt sends one shutdown only.
         let is_shutdown = datagram.starts_with(&[0x80, 5]);

@@ -263,9 +263,10 @@ impl Bed {
                     );
                     break;
                 }
-                match self.sends_as_udt4(end, &datagram) {
-                    true => self.wires[end].send(self.now, datagram),
-                    false => self.wires[end].free.push(datagram),
+                if self.sends_as_udt4(end, &datagram) {
+                    self.wires[end].send(self.now, datagram);
+                } else {
+                    self.wires[end].free.push(datagram);
                 }
             }
         }

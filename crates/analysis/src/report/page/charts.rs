@@ -69,9 +69,10 @@ pub(super) fn charts(direction: &Direction, series: &ChartSeries) -> Vec<Chart> 
 fn rates(direction: &Direction, series: &ChartSeries) -> Chart {
     let mean = TransferSummary::new(direction).rate;
     let [width, finest] = [series.width_ns, series.finest_ns].map(units::duration);
-    let max = match series.finest_ns < series.width_ns {
-        true => format!(", with the highest rate over {finest} in each"),
-        false => String::new(),
+    let max = if series.finest_ns < series.width_ns {
+        format!(", with the highest rate over {finest} in each")
+    } else {
+        String::new()
     };
     Chart::wide(
         "rates",
@@ -140,9 +141,10 @@ fn round_trip(direction: &Direction) -> Chart {
 
 /// Returns the method by which [`Direction::round_trips`] were measured.
 pub(super) fn round_trips_by(direction: &Direction) -> &'static str {
-    match direction.rtt_by_acks.count >= direction.rtt_by_timestamps.count {
-        true => "From data to the ACK that covers it",
-        false => "By TCP timestamps",
+    if direction.rtt_by_acks.count >= direction.rtt_by_timestamps.count {
+        "From data to the ACK that covers it"
+    } else {
+        "By TCP timestamps"
     }
 }
 

@@ -354,9 +354,10 @@ fn describe_syn_options(options: SynOptions) -> String {
         .into_iter()
         .flatten()
         .collect();
-    match all.is_empty() {
-        true => "not captured".to_owned(),
-        false => all.join(", "),
+    if all.is_empty() {
+        "not captured".to_owned()
+    } else {
+        all.join(", ")
     }
 }
 

@@ -59,9 +59,10 @@ fn skipped(file: &CaptureFile) -> String {
         .iter()
         .map(|(why, number)| format!("{} {why}", units::count(*number)))
         .collect();
-    match reasons.is_empty() {
-        true => "none".to_owned(),
-        false => reasons.join(", "),
+    if reasons.is_empty() {
+        "none".to_owned()
+    } else {
+        reasons.join(", ")
     }
 }
 

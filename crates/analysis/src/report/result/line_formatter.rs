@@ -36,9 +36,10 @@ impl LineFormatter {
         if !first {
             out.write_all(b",")?;
         }
-        match self.depth <= DEPTH {
-            true => self.new_line(out),
-            false => Ok(()),
+        if self.depth <= DEPTH {
+            self.new_line(out)
+        } else {
+            Ok(())
         }
     }
 
@@ -79,9 +80,10 @@ impl Formatter for LineFormatter {
     }
 
     fn begin_object_value<W: Write + ?Sized>(&mut self, out: &mut W) -> io::Result<()> {
-        match self.depth <= DEPTH {
-            true => out.write_all(b": "),
-            false => out.write_all(b":"),
+        if self.depth <= DEPTH {
+            out.write_all(b": ")
+        } else {
+            out.write_all(b":")
         }
     }
 

@@ -40,9 +40,10 @@ pub(crate) struct PackedWindow {
 /// Returns the maximum number of events of a direction that keeps the total within the limit.
 pub(crate) fn events_max(lengths: &[usize]) -> usize {
     let events_max = fair_limit(lengths, EVENTS_MIN..=EVENTS_MAX, EVENTS_SUM_MAX);
-    match sum_of(lengths, events_max) > EVENTS_SUM_MAX {
-        true => EVENTS_SUM_MAX / lengths.len(),
-        false => events_max,
+    if sum_of(lengths, events_max) > EVENTS_SUM_MAX {
+        EVENTS_SUM_MAX / lengths.len()
+    } else {
+        events_max
     }
 }
 

@@ -47,12 +47,13 @@ impl CongestionControl {
     /// Returns the others that explain the window as well.
     fn alternatives(&self) -> String {
         let names: Vec<&str> = self.also.iter().map(|name| name.as_str()).collect();
-        match names.is_empty() {
-            true => String::new(),
-            false => format!(
+        if names.is_empty() {
+            String::new()
+        } else {
+            format!(
                 ", or {}, which such a window does not tell from it",
                 names.join(" or ")
-            ),
+            )
         }
     }
 

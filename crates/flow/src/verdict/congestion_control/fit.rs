@@ -96,9 +96,10 @@ impl Fit {
         if epoch.is_governed() {
             let is_chosen = self.name == ControlName::Htcp && kept > CHOSEN_PART;
             let cost = distance.powi(2) + if is_chosen { CHOSEN_COST } else { 0.0 };
-            let (certain, most) = match epoch.is_certain {
-                true => (1, COST_MAX),
-                false => (0, UNCERTAIN_COST_MAX),
+            let (certain, most) = if epoch.is_certain {
+                (1, COST_MAX)
+            } else {
+                (0, UNCERTAIN_COST_MAX)
             };
             self.reductions += certain;
             self.explained += certain * u32::from(distance < EXPLAINED);

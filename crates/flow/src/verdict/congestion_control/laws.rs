@@ -153,9 +153,10 @@ impl Growth {
         let slope = 3.0 * (1.0 - CUBIC_BETA) / (1.0 + CUBIC_BETA);
         self.friendly += acked * slope / self.window.max(1.0);
         let more = (target - self.window).max(self.friendly - self.window);
-        let count = match more > 0.0 {
-            true => self.window / more,
-            false => 100.0 * self.window,
+        let count = if more > 0.0 {
+            self.window / more
+        } else {
+            100.0 * self.window
         };
         let most = if self.last_max > 0.0 {
             f64::INFINITY
@@ -191,9 +192,10 @@ impl Growth {
 fn hstcp_row(window: f64) -> (f64, f64) {
     let above = HSTCP_ROWS.iter().take_while(|(from, _)| *from <= window);
     let row = above.count().max(1);
-    match row < HSTCP_ROWS.len() {
-        true => (row as f64, HSTCP_ROWS[row - 1].1),
-        false => hstcp_formula(window),
+    if row < HSTCP_ROWS.len() {
+        (row as f64, HSTCP_ROWS[row - 1].1)
+    } else {
+        hstcp_formula(window)
     }
 }
 

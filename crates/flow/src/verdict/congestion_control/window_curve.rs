@@ -258,18 +258,22 @@ impl WindowCurve {
     /// Returns the last round before a reduction whose window is known. Echoed ACKs do not show SACKed data.
     fn last_window(&self, from: usize, loss: usize) -> usize {
         let mut earlier = (from..loss).rev();
-        match self.by_echoes {
-            true => earlier.find(|at| !self.rounds[*at].sacked).unwrap_or(from),
-            false => loss,
+        if self.by_echoes {
+            earlier.find(|at| !self.rounds[*at].sacked).unwrap_or(from)
+        } else {
+            loss
         }
     }
 }
 
 impl Round {
     fn of(bins: &[Bin], segment_bytes: f64, by_echoes: bool) -> Self {
-        let window = |bin: &Bin| match by_echoes {
-            true => u64::from(bin.sender.in_flight_max),
-            false => bin.in_flight_max,
+        let window = |bin: &Bin| {
+            if by_echoes {
+                u64::from(bin.sender.in_flight_max)
+            } else {
+                bin.in_flight_max
+            }
         };
         let acked: f64 = bins.iter().map(|bin| bin.acked_bytes as f64).sum();
         let largest = bins.iter().map(window).max().unwrap_or(0);
@@ -312,9 +316,10 @@ impl Epoch<'_> {
 
     /// Returns the rounds in which the window may have grown: none after a timeout, which begins a slow start.
     pub(super) fn growth(&self) -> &[Round] {
-        match self.reduction.timed_out {
-            true => &[],
-            false => before_full_window(self.rounds),
+        if self.reduction.timed_out {
+            &[]
+        } else {
+            before_full_window(self.rounds)
         }
     }
 }
@@ -339,9 +344,10 @@ fn greatest_path_rtt_s(bins: &[Bin], by_echoes: bool) -> f64 {
         .map(|bin| bin.sender.rtt_min_us)
         .max()
         .unwrap_or(0);
-    match by_echoes {
-        true => to_receiver as f64 / 1e9 + f64::from(to_sender) / 1e6,
-        false => to_receiver as f64 / 1e9,
+    if by_echoes {
+        to_receiver as f64 / 1e9 + f64::from(to_sender) / 1e6
+    } else {
+        to_receiver as f64 / 1e9
     }
 }
 

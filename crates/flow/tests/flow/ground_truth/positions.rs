@@ -124,9 +124,10 @@ fn finds_a_queue_behind_the_middle_without_timestamps() {
     let to_sender_ns = 5_000_000;
     for segment in &mut segments {
         segment.has_timestamps = false;
-        segment.at_ns = match segment.from_low {
-            true => segment.at_ns + to_sender_ns,
-            false => segment.at_ns - to_sender_ns,
+        segment.at_ns = if segment.from_low {
+            segment.at_ns + to_sender_ns
+        } else {
+            segment.at_ns - to_sender_ns
         };
     }
     segments.sort_by_key(|segment| segment.at_ns);

@@ -9,9 +9,10 @@ pub(crate) fn time_series(segments: &[Segment], width_ns: u64) -> TimeSeries {
     let mut series = TimeSeries::new(segments[0].at_ns, width_ns);
     let mut flow = Reference::default();
     for segment in segments.iter().filter(|segment| segment.flags & 0x02 == 0) {
-        let bin = match segment.from_low {
-            true => flow.data(segment),
-            false => flow.ack(segment),
+        let bin = if segment.from_low {
+            flow.data(segment)
+        } else {
+            flow.ack(segment)
         };
         series.add(segment.at_ns, &bin, usize::MAX);
     }

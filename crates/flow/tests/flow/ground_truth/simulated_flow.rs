@@ -209,9 +209,10 @@ impl GroundTruth {
         let before = before.as_nanos();
         let mut segments = self.at_receiver.clone();
         for segment in &mut segments {
-            segment.at_ns = match segment.from_low {
-                true => segment.at_ns - before,
-                false => segment.at_ns + before,
+            segment.at_ns = if segment.from_low {
+                segment.at_ns - before
+            } else {
+                segment.at_ns + before
             };
         }
         segments.sort_by_key(|segment| segment.at_ns);

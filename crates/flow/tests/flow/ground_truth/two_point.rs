@@ -24,9 +24,10 @@ fn compare(
             (Some(left), Some(right)) => left.at_ns <= right.at_ns,
             (left, _) => left.is_some(),
         };
-        let (side, segment) = match take_left {
-            true => (Side::Left, rest.0.next()),
-            false => (Side::Right, rest.1.next()),
+        let (side, segment) = if take_left {
+            (Side::Left, rest.0.next())
+        } else {
+            (Side::Right, rest.1.next())
         };
         comparison.process_segment(side, segment.unwrap());
         assert!(comparison.unmatched_parts() <= 8 * settings.packets_max);

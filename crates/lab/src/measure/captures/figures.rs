@@ -58,9 +58,10 @@ fn phase_lengths(direction: &Direction) -> Figures {
         ("recovery_s", PhaseKind::Recovery),
     ];
     let length = |kind| sum(phases(direction, kind).map(length_s));
-    match direction.phases.is_empty() {
-        true => Vec::new(),
-        false => kinds.map(|(name, kind)| (name, length(kind))).to_vec(),
+    if direction.phases.is_empty() {
+        Vec::new()
+    } else {
+        kinds.map(|(name, kind)| (name, length(kind))).to_vec()
     }
 }
 

@@ -134,9 +134,10 @@ fn analyse_link(
 ) -> Result<Vec<FlowAnalysis>> {
     let record = link::capture_file(link, directory);
     let place = || format!("cannot analyse or remove the capture of link {}", link.name);
-    let analysis = match captured_flows.is_empty() {
-        true => Vec::new(),
-        false => analyse_capture(&record, captured_flows).with_context(place)?,
+    let analysis = if captured_flows.is_empty() {
+        Vec::new()
+    } else {
+        analyse_capture(&record, captured_flows).with_context(place)?
     };
     if !link.keep_capture {
         fs::remove_file(&record).with_context(place)?;

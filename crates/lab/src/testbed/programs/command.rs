@@ -224,9 +224,10 @@ fn fill_word(
 /// Address at which `host` reaches `other`, which may be the same host.
 pub(crate) fn address(topology: &Topology, host: &str, other: &str) -> Result<String, String> {
     let own = || topology.addresses(other).first().copied();
-    let address = match host == other {
-        true => own(),
-        false => topology.address(host, other),
+    let address = if host == other {
+        own()
+    } else {
+        topology.address(host, other)
     };
     let address =
         address.ok_or_else(|| format!("no path leads from {host:?} to a host {other:?}"))?;

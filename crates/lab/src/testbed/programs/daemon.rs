@@ -136,12 +136,13 @@ impl Daemon {
     /// # Errors
     /// The daemon had to be killed, so its records are incomplete.
     pub(crate) async fn stop_cleanly(mut self) -> Result<()> {
-        match self.terminate().await? {
-            true => Ok(()),
-            false => bail!(
+        if self.terminate().await? {
+            Ok(())
+        } else {
+            bail!(
                 "{} did not end when the run was over, and was killed",
                 self.name
-            ),
+            )
         }
     }
 

@@ -54,9 +54,10 @@ pub(super) fn config_file_text(config: &ProxyConfig, own: &[Ipv4Addr]) -> String
 }
 
 fn clients(config: &ProxyConfig) -> Vec<String> {
-    match config.allow_from.is_empty() {
-        true => vec!["0.0.0.0/0".to_owned()],
-        false => config.allow_from.clone(),
+    if config.allow_from.is_empty() {
+        vec!["0.0.0.0/0".to_owned()]
+    } else {
+        config.allow_from.clone()
     }
 }
 

@@ -99,9 +99,10 @@ pub(crate) fn versions(
             Err(error) => missing.push((*needed, error)),
         }
     }
-    match missing.is_empty() {
-        true => Ok(versions),
-        false => Err(Refusal::unsupported(describe_missing(&missing))),
+    if missing.is_empty() {
+        Ok(versions)
+    } else {
+        Err(Refusal::unsupported(describe_missing(&missing)))
     }
 }
 

@@ -47,9 +47,10 @@ impl ProxyConfig {
             allow_from: list("allow_from")?,
         };
         let listens = config.listeners().next().is_some();
-        match listens {
-            true => Ok(config),
-            false => Err(format!("{} has no listener", program.name())),
+        if listens {
+            Ok(config)
+        } else {
+            Err(format!("{} has no listener", program.name()))
         }
     }
 

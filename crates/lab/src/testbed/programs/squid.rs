@@ -40,9 +40,10 @@ pub(super) fn config_file_text(config: &ProxyConfig, relay: &str, scratch: &Path
     for listen in &config.http {
         let _ = writeln!(text, "http_port {listen}");
     }
-    let clients = match config.allow_from.is_empty() {
-        true => "all".to_owned(),
-        false => config.allow_from.join(" "),
+    let clients = if config.allow_from.is_empty() {
+        "all".to_owned()
+    } else {
+        config.allow_from.join(" ")
     };
     let _ = writeln!(
         text,

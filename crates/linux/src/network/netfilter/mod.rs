@@ -28,9 +28,10 @@ impl Family {
     /// Returns the family of an address.
     #[must_use]
     pub fn of(address: std::net::IpAddr) -> Self {
-        match address.is_ipv4() {
-            true => Self::Ip,
-            false => Self::Ip6,
+        if address.is_ipv4() {
+            Self::Ip
+        } else {
+            Self::Ip6
         }
     }
 

@@ -50,13 +50,12 @@ pub fn delete_table(family: Family, table: &str) -> Result<(), NftError> {
 fn run(args: &[&str], input: &str) -> Result<String, NftError> {
     let output = start(args, input).map_err(NftError::Start)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    match output.status.success() {
-        true => Ok(text(&output.stdout)),
-        false => {
-            let message = text(&output.stderr);
-            let first = message.lines().next().unwrap_or("failed").to_owned();
-            Err(NftError::Refused(first))
-        }
+    if output.status.success() {
+        Ok(text(&output.stdout))
+    } else {
+        let message = text(&output.stderr);
+        let first = message.lines().next().unwrap_or("failed").to_owned();
+        Err(NftError::Refused(first))
     }
 }
 

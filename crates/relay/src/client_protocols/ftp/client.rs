@@ -182,9 +182,10 @@ async fn connect(target: Target<'_>) -> Result<(Control, Destination), FtpError>
     let stream = LegStream::new(upstream.leg, true);
     let is_direct = matches!(session.direct_profile(server), Ok(Some(_)));
     // Uses the address that answered; behind a peer, only the name is known.
-    let host = match is_direct {
-        true => Destination::Address(upstream.address),
-        false => server.clone(),
+    let host = if is_direct {
+        Destination::Address(upstream.address)
+    } else {
+        server.clone()
     };
     let mut control = Control::new(stream, session.config.limits.response_timeout);
     greet(&mut control).await?;
@@ -200,9 +201,10 @@ async fn greet(control: &mut Control) -> Result<(), FtpError> {
     if reply.is_preliminary() {
         reply = control.reply().await?;
     }
-    match reply.is_success() {
-        true => Ok(()),
-        false => Err(FtpError::Refused(Step::Login, reply)),
+    if reply.is_success() {
+        Ok(())
+    } else {
+        Err(FtpError::Refused(Step::Login, reply))
     }
 }
 
@@ -212,8 +214,9 @@ async fn authenticate(control: &mut Control, url: &Url) -> Result<(), FtpError> 
     if reply.is_intermediate() {
         reply = control.command("PASS", &url.password).await?;
     }
-    match reply.is_success() {
-        true => Ok(()),
-        false => Err(FtpError::Refused(Step::Login, reply)),
+    if reply.is_success() {
+        Ok(())
+    } else {
+        Err(FtpError::Refused(Step::Login, reply))
     }
 }

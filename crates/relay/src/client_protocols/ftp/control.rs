@@ -137,8 +137,9 @@ impl Control {
 }
 
 fn success(step: Step, reply: Reply) -> Result<Reply, FtpError> {
-    match reply.is_success() {
-        true => Ok(reply),
-        false => Err(FtpError::Refused(step, reply)),
+    if reply.is_success() {
+        Ok(reply)
+    } else {
+        Err(FtpError::Refused(step, reply))
     }
 }

@@ -75,9 +75,10 @@ impl Exchange {
         let mut state = self.0.lock();
         // HTTP/1.0 clients do not know interim responses.
         state.accepts_chunks = version == Version::HTTP_11;
-        state.phase = match state.accepts_chunks && !state.unflushed {
-            true => ExchangePhase::AwaitResponse,
-            false => ExchangePhase::SendResponse,
+        state.phase = if state.accepts_chunks && !state.unflushed {
+            ExchangePhase::AwaitResponse
+        } else {
+            ExchangePhase::SendResponse
         };
         let empty = request.body().is_end_stream();
         state.awaits_continue = !empty && waits_for_100(version, request.headers());

@@ -130,9 +130,10 @@ impl MessageStream {
     /// Ready when the time for a head is over. A client that has begun one learns why; an idle one sees the end of the
     /// connection.
     fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let phase = match self.has_no_input() {
-            true => HeadPhase::Idle,
-            false => HeadPhase::Begun,
+        let phase = if self.has_no_input() {
+            HeadPhase::Idle
+        } else {
+            HeadPhase::Begun
         };
         ready!(self.timer.poll_expired(phase, cx));
         if phase == HeadPhase::Begun {
@@ -199,9 +200,10 @@ impl MessageStream {
             ReadState::Body(len) => usize::try_from(len).unwrap_or(usize::MAX),
             _ => usize::MAX,
         };
-        Poll::Ready(Ok(match self.memory.may_be_head() {
-            true => most.min(READ_MAX),
-            false => most,
+        Poll::Ready(Ok(if self.memory.may_be_head() {
+            most.min(READ_MAX)
+        } else {
+            most
         }))
     }
 
@@ -299,9 +301,10 @@ impl AsyncWrite for MessageStream {
             _ => ready!(self.poll_pending(cx))?,
         }
         self.exchange.on_response_bytes();
-        let slices = match self.exchange.has_trailers() {
-            true => without_last_chunk(slices),
-            false => Some(slices),
+        let slices = if self.exchange.has_trailers() {
+            without_last_chunk(slices)
+        } else {
+            Some(slices)
         };
         let Some(slices) = slices else {
             self.pending = PendingWrite(self.exchange.take_trailers().into());
@@ -323,9 +326,10 @@ impl AsyncWrite for MessageStream {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.exchange.is_refused() {
-            true => Poll::Ready(Ok(())),
-            false => Pin::new(&mut self.stream).poll_shutdown(cx),
+        if self.exchange.is_refused() {
+            Poll::Ready(Ok(()))
+        } else {
+            Pin::new(&mut self.stream).poll_shutdown(cx)
         }
     }
 }

@@ -156,9 +156,10 @@ async fn await_head(proxy: &Proxy, messages: &mut MessageStream) -> Result<(), E
 
 /// Side that caused an error: the origin if a response body failed by itself, else the client.
 fn failed_side(error: &hyper::Error, exchange: &Exchange) -> Side {
-    match error.is_user() && !exchange.has_failed_request() {
-        true => Side::Upstream,
-        false => Side::Downstream,
+    if error.is_user() && !exchange.has_failed_request() {
+        Side::Upstream
+    } else {
+        Side::Downstream
     }
 }
 
@@ -437,9 +438,10 @@ impl Proxy {
 /// Answers TRACE and OPTIONS with Max-Forwards 0 (RFC 9110 §7.6.2).
 fn answer_locally(request: &ClientRequest) -> Response<Body> {
     let trace = request.method() == Method::TRACE;
-    let body = match trace {
-        true => trace_response(request.method(), request.uri(), request.headers()),
-        false => Vec::new(),
+    let body = if trace {
+        trace_response(request.method(), request.uri(), request.headers())
+    } else {
+        Vec::new()
     };
     let mut response = Response::new(own_body(body));
     if trace {

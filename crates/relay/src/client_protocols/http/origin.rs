@@ -192,11 +192,12 @@ impl Proxy {
                 if refused {
                     progress.body_refused.store(true, Relaxed);
                 }
-                match refused || is_framed_twice(response.headers()) {
-                    true => response
+                if refused || is_framed_twice(response.headers()) {
+                    response
                         .body_mut()
-                        .close_after(origin.connection.abort_handle()),
-                    false => *persistent = Some(origin),
+                        .close_after(origin.connection.abort_handle());
+                } else {
+                    *persistent = Some(origin);
                 }
                 return Ok(response);
             }
@@ -215,10 +216,13 @@ impl Proxy {
         let request = Request::to(origin.destination.clone(), Vec::new());
         match origin.fault.get() {
             Some(fault) if origin.upstream.was_dead() => SendError::Refused(fault.clone().into()),
-            Some(fault) => match self.session.can_retry(&origin.upstream, &request).await {
-                true => SendError::Refused(fault.clone().into()),
-                false => SendError::Failed(fault.clone().into()),
-            },
+            Some(fault) => {
+                if self.session.can_retry(&origin.upstream, &request).await {
+                    SendError::Refused(fault.clone().into())
+                } else {
+                    SendError::Failed(fault.clone().into())
+                }
+            }
             None if error.is_parse() => SendError::Failed(unreadable_response(error)),
             None => SendError::ConnectionLost(no_response(&error.to_string())),
         }

@@ -149,9 +149,10 @@ pub(crate) fn no_response(error: &str) -> ErrorResponse {
 /// Error response where the head of the origin's response breaks the rules.
 pub(crate) fn unreadable_response(error: &hyper::Error) -> ErrorResponse {
     let rule = error.to_string();
-    let versions = match rule.contains("version") {
-        true => "; it must be HTTP/1.1, HTTP/1.0 or ICY",
-        false => "",
+    let versions = if rule.contains("version") {
+        "; it must be HTTP/1.1, HTTP/1.0 or ICY"
+    } else {
+        ""
     };
     ErrorResponse {
         reason: Some(format!(

@@ -122,12 +122,11 @@ impl RequestLog {
 
     fn count_bytes(&mut self) {
         let (up, down) = self.session.traffic.read();
-        match self.is_tunnel {
-            true => {
-                self.record.bytes_up = up - self.bytes_before.0;
-                self.record.bytes_down = down - self.bytes_before.1;
-            }
-            false => self.record.bytes_up = self.exchange.body_bytes(),
+        if self.is_tunnel {
+            self.record.bytes_up = up - self.bytes_before.0;
+            self.record.bytes_down = down - self.bytes_before.1;
+        } else {
+            self.record.bytes_up = self.exchange.body_bytes();
         }
     }
 

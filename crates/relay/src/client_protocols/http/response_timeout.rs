@@ -234,12 +234,11 @@ fn cause(error: &hyper::Error) -> Option<&io::Error> {
 
 /// Reason for which a client's body is refused.
 fn body_fault(error: &hyper::Error) -> &'static str {
-    match is_malformed(error) {
-        true => {
-            "the request's body can't be read: chunks are HEX-LENGTH CRLF DATA CRLF, then 0 CRLF, trailers \
-             (NAME: VALUE CRLF) and CRLF (RFC 9112 §7.1)"
-        }
-        false => "the request's body was cut short: its length or its last chunk promised more",
+    if is_malformed(error) {
+        "the request's body can't be read: chunks are HEX-LENGTH CRLF DATA CRLF, then 0 CRLF, trailers \
+         (NAME: VALUE CRLF) and CRLF (RFC 9112 §7.1)"
+    } else {
+        "the request's body was cut short: its length or its last chunk promised more"
     }
 }
 

@@ -52,9 +52,10 @@ async fn accept_peer(
     reply_format: ReplyFormat,
 ) -> Result<(UpstreamLeg, SocketAddr), Rejection> {
     let rejected = |failure| reply_format.rejection(failure);
-    let direct_profile = match is_unspecified(expected) {
-        true => session.direct_profile_for_any(),
-        false => session.direct_profile(expected),
+    let direct_profile = if is_unspecified(expected) {
+        session.direct_profile_for_any()
+    } else {
+        session.direct_profile(expected)
     };
     let profile = direct_profile
         .map_err(rejected)?
@@ -95,9 +96,10 @@ async fn peer_addresses(session: &Session, expected: &Destination) -> Result<Vec
     // A name may resolve to an address that other rules apply to.
     let allowed = found.filter(|address| connects_directly(session, *address));
     let allowed: Vec<_> = allowed.map(|address| address.ip()).collect();
-    match allowed.is_empty() {
-        true => Err(Failure::NotAllowed),
-        false => Ok(allowed),
+    if allowed.is_empty() {
+        Err(Failure::NotAllowed)
+    } else {
+        Ok(allowed)
     }
 }
 

@@ -74,9 +74,10 @@ impl ClientCertVerifier for AllowListVerifier {
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
         let verified = self.authority.verify_client_cert(certificate, chain, now)?;
-        match self.allow.is_empty() {
-            true => Ok(verified),
-            false => self.check_name(certificate).map(|()| verified),
+        if self.allow.is_empty() {
+            Ok(verified)
+        } else {
+            self.check_name(certificate).map(|()| verified)
         }
     }
 

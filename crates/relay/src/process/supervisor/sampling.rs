@@ -180,9 +180,10 @@ fn connection(session: &Session, upstream: Upstream, sample: Sample, rates: &Rat
             reading_pauses: leg.pauses,
             buffered_bytes: leg.buffered_bytes,
             tcp: leg.streams[0],
-            streams: match leg.is_striped {
-                true => leg.streams,
-                false => Vec::new(),
+            streams: if leg.is_striped {
+                leg.streams
+            } else {
+                Vec::new()
             },
         })
     };

@@ -115,9 +115,10 @@ impl ServiceManager {
             .filter(|peer| !peer.state.health.is_up())
             .map(|peer| peer.config.name.as_str())
             .collect();
-        let down = match down.is_empty() {
-            true => String::new(),
-            false => format!(", down: {}", down.join(", ")),
+        let down = if down.is_empty() {
+            String::new()
+        } else {
+            format!(", down: {}", down.join(", "))
         };
         format!("{listeners} listeners, {connections} connections{down}")
     }

@@ -42,11 +42,10 @@ fn update_connection_limit(relay: &Relay, now: Instant) {
 
 /// Returns which limit it is, and how to raise it.
 fn way_out(relay: &Relay, all: usize) -> &'static str {
-    match all < relay.config().limits.connections_max as usize {
-        true => {
-            "RLIMIT_NOFILE has no room for more: raise LimitNOFILE= of the service, or ulimit -Hn"
-        }
-        false => "limits.connections, --max-connections",
+    if all < relay.config().limits.connections_max as usize {
+        "RLIMIT_NOFILE has no room for more: raise LimitNOFILE= of the service, or ulimit -Hn"
+    } else {
+        "limits.connections, --max-connections"
     }
 }
 

@@ -237,9 +237,10 @@ fn listener_flags() -> Vec<String> {
 /// Listener address of a relay. The families alternate, and each is first in some chains.
 fn address(hop: usize, mode: LegMode) -> SocketAddr {
     let ipv6 = hop.is_multiple_of(2) == matches!(mode, LegMode::Splice | LegMode::Striped);
-    let ip: IpAddr = match ipv6 {
-        true => Ipv6Addr::LOCALHOST.into(),
-        false => Ipv4Addr::LOCALHOST.into(),
+    let ip: IpAddr = if ipv6 {
+        Ipv6Addr::LOCALHOST.into()
+    } else {
+        Ipv4Addr::LOCALHOST.into()
     };
     (ip, 5200 + hop as u16).into()
 }
@@ -320,9 +321,10 @@ impl TestPath<'_> {
 
 impl std::fmt::Display for TestPath<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let direction = match self.upward {
-            true => "client to server",
-            false => "server to client",
+        let direction = if self.upward {
+            "client to server"
+        } else {
+            "server to client"
         };
         write!(f, "{} from {}, {direction}", self.kind, self.family.client)
     }

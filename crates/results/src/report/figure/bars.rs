@@ -68,13 +68,15 @@ fn groups(result: &LabResult, figure: &Figure, grid: &Grid<'_>) -> Vec<Group> {
         let bars = positions.enumerate().filter_map(|(n, (row, metric))| {
             let cell = grid.at(row, column)?;
             let bar = bar(cell, metric, figure.reference)?;
-            let name = match single {
-                true => name.clone(),
-                false => row_label(&rows[row], metric, figure.metrics.len() > 1),
+            let name = if single {
+                name.clone()
+            } else {
+                row_label(&rows[row], metric, figure.metrics.len() > 1)
             };
-            let fill = match is_baseline(result, cell) && single {
-                true => "baseline".to_owned(),
-                false => format!("fill-{}", n % FILL_COUNT),
+            let fill = if is_baseline(result, cell) && single {
+                "baseline".to_owned()
+            } else {
+                format!("fill-{}", n % FILL_COUNT)
             };
             Some(Bar { name, fill, ..bar })
         });

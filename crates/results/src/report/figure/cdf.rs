@@ -33,9 +33,10 @@ pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
         .iter()
         .flat_map(|(_, samples)| samples)
         .flat_map(|sample| sample.values.iter().copied());
-    let scale = match figure.log_x {
-        true => Scale::log(all),
-        false => Scale::tight(all),
+    let scale = if figure.log_x {
+        Scale::log(all)
+    } else {
+        Scale::tight(all)
     };
     let metric = Metric::of(metric_name(figure));
     html! {

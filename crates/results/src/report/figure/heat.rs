@@ -43,11 +43,12 @@ enum ColourScale {
 impl ColourScale {
     fn new(grids: &[Grid<'_>], name: &str, reference: bool) -> Self {
         let all = || grids.iter().flat_map(Grid::all);
-        match reference && all().any(|cell| ratio(cell, name).is_some()) {
-            true => Self::Ratio,
-            false => Self::Value(Range::new(
+        if reference && all().any(|cell| ratio(cell, name).is_some()) {
+            Self::Ratio
+        } else {
+            Self::Value(Range::new(
                 all().filter_map(|cell| Some(cell.metrics.get(name)?.median)),
-            )),
+            ))
         }
     }
 

@@ -57,9 +57,10 @@ fn vertical_scale(figure: &Figure, grids: &[Grid<'_>]) -> Scale {
         .chain(references)
         .chain(reference_lines)
         .collect();
-    match figure.log_y {
-        true => Scale::log(values),
-        false => Scale::from_zero(values),
+    if figure.log_y {
+        Scale::log(values)
+    } else {
+        Scale::from_zero(values)
     }
 }
 

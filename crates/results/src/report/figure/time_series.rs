@@ -32,13 +32,14 @@ pub(super) fn figure(result: &LabResult, figure: &Figure, charts: &mut Charts) -
         .collect();
     let single = charts_drawn.len() == 1;
     let add_chart = |chart: Chart| {
-        charts.add(match single {
-            true => Chart {
+        charts.add(if single {
+            Chart {
                 title: figure.title.clone(),
                 caption: figure.note.clone().unwrap_or_default(),
                 ..chart
-            },
-            false => chart,
+            }
+        } else {
+            chart
         })
     };
     html! {
@@ -121,9 +122,10 @@ fn reference_lines(result: &LabResult, figure: &Figure, of: &str) -> Vec<Referen
         value: rate,
         label: format!("bottleneck {}", Metric::of("x_bps").format(rate)),
     };
-    match figure.reference_lines.is_empty() {
-        true if of == "goodput_bps" => result.bottleneck().map(capacity).into_iter().collect(),
-        _ => figure.reference_lines.clone(),
+    if figure.reference_lines.is_empty() && of == "goodput_bps" {
+        result.bottleneck().map(capacity).into_iter().collect()
+    } else {
+        figure.reference_lines.clone()
     }
 }
 
@@ -180,9 +182,10 @@ fn has_time_series(run: &Run) -> bool {
 /// Returns the label of a line: "cubic flow a".
 fn line_label(row: &str, series: &TimeSeriesId) -> String {
     let label = join_nonempty([row, series.flow.as_deref().unwrap_or("")], " ");
-    match label.is_empty() {
-        true => Metric::of(&series.metric).label,
-        false => label,
+    if label.is_empty() {
+        Metric::of(&series.metric).label
+    } else {
+        label
     }
 }
 

@@ -56,14 +56,15 @@ fn cells(result: &LabResult) -> Vec<&Cell> {
         .filter_map(|n| result.cells.get(n))
         .filter(has_captures)
         .collect();
-    match compared_cells.is_empty() {
-        true => result
+    if compared_cells.is_empty() {
+        result
             .cells
             .iter()
             .filter(has_captures)
             .take(CELLS_MAX)
-            .collect(),
-        false => compared_cells,
+            .collect()
+    } else {
+        compared_cells
     }
 }
 
@@ -213,9 +214,10 @@ fn lines(
     sign: f64,
 ) -> Vec<Line> {
     let signed = |values: &[f64]| values.iter().map(|value| Some(value * sign)).collect();
-    let (low, high) = match sign < 0.0 {
-        true => (&band.high, &band.low),
-        false => (&band.low, &band.high),
+    let (low, high) = if sign < 0.0 {
+        (&band.high, &band.low)
+    } else {
+        (&band.low, &band.high)
     };
     let fine = Line {
         label: format!("{label}, {}", print_ms(series.bin_ms)),

@@ -25,12 +25,15 @@ pub(crate) fn merge(of: &[(&str, &[Event])], near_s: f64) -> Vec<Event> {
         }
     }
     merged.sort_by(|(a, _), (b, _)| a.at_s.total_cmp(&b.at_s));
-    let named = |(event, names): (Event, Vec<&str>)| match names.len() == of.len() {
-        true => event,
-        false => Event {
-            label: format!("{}: {}", names.join(", "), event.label),
-            ..event
-        },
+    let named = |(event, names): (Event, Vec<&str>)| {
+        if names.len() == of.len() {
+            event
+        } else {
+            Event {
+                label: format!("{}: {}", names.join(", "), event.label),
+                ..event
+            }
+        }
     };
     merged.into_iter().map(named).collect()
 }

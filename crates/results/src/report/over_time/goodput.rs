@@ -77,9 +77,10 @@ fn caption(
     left_out_link: Option<&ReferenceLine>,
 ) -> String {
     let bin = Metric::of("bin_s").format(bin_s);
-    let left_out = match drawn_count < all_count {
-        true => format!(" Drawn: {drawn_count} of {all_count} cells."),
-        false => String::new(),
+    let left_out = if drawn_count < all_count {
+        format!(" Drawn: {drawn_count} of {all_count} cells.")
+    } else {
+        String::new()
     };
     let left_out_link = left_out_link.map_or(String::new(), |link| {
         format!(" Not drawn, because it is far above: {}.", link.label)
@@ -209,13 +210,14 @@ fn title(result: &LabResult, cells: &[usize]) -> String {
 /// mean of the bins, because the metric is not their sum.
 fn goodput(cell: &Cell) -> Option<f64> {
     let mean = |series: &Series| mean(series.goodput_bps.iter().copied());
-    match cell
+    if cell
         .metrics
         .keys()
         .any(|name| name.ends_with("_goodput_bps"))
     {
-        true => Some(Summary::of(series(cell).filter_map(mean))?.median),
-        false => Some(cell.metrics.get("goodput_bps")?.median),
+        Some(Summary::of(series(cell).filter_map(mean))?.median)
+    } else {
+        Some(cell.metrics.get("goodput_bps")?.median)
     }
 }
 

@@ -62,9 +62,10 @@ fn row(metric: &LegMetric, runs: &[(&Cell, &Run)]) -> Vec<Chart> {
         range: Some(decades(&positive)),
         ..chart(metric, cell, run)
     };
-    match positive.is_empty() {
-        true => Vec::new(),
-        false => runs.iter().map(draw).collect(),
+    if positive.is_empty() {
+        Vec::new()
+    } else {
+        runs.iter().map(draw).collect()
     }
 }
 

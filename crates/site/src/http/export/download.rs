@@ -26,13 +26,14 @@ impl Download {
         let file = root.open_file(path).map_err(from_failure)?;
         let stat = rustix::fs::fstat(&file).map_err(errno)?;
         let meta = Meta::of(stat);
-        match meta.is_file() {
-            true => Ok(Self {
+        if meta.is_file() {
+            Ok(Self {
                 file: Arc::new(file),
                 meta,
                 at: 0,
-            }),
-            false => Err(FsError::Forbidden),
+            })
+        } else {
+            Err(FsError::Forbidden)
         }
     }
 

@@ -141,9 +141,10 @@ impl Files {
     /// Returns the path that a new directory is a copy of.
     fn copy_source(&self, created: &RelPath) -> Option<RelPath> {
         let (from, to) = self.copy_paths.as_ref()?;
-        match created == to {
-            true => Some(from.clone()),
-            false => from.join(created.strip_prefix(to)?.as_bytes()).ok(),
+        if created == to {
+            Some(from.clone())
+        } else {
+            from.join(created.strip_prefix(to)?.as_bytes()).ok()
         }
     }
 
@@ -160,9 +161,10 @@ impl Files {
         };
         let staged = self.staged.as_ref();
         let is_staged = staged.is_some_and(|top| path == *top || path.strip_prefix(top).is_some());
-        match path.is_internal() && !is_staged {
-            true => Err(FsError::NotFound),
-            false => Ok(Some(path)),
+        if path.is_internal() && !is_staged {
+            Err(FsError::NotFound)
+        } else {
+            Ok(Some(path))
         }
     }
 
@@ -186,9 +188,10 @@ impl Files {
         operation: impl FnOnce(&Arc<Root>, &ChangeCounter) -> FsResult<T> + Send + 'static,
     ) -> FsFuture<'static, T> {
         let changes = self.changes.clone();
-        match self.access.writable {
-            true => self.run_blocking(move |root| operation(root, &changes)),
-            false => Box::pin(async { Err(FsError::Forbidden) }),
+        if self.access.writable {
+            self.run_blocking(move |root| operation(root, &changes))
+        } else {
+            Box::pin(async { Err(FsError::Forbidden) })
         }
     }
 }
@@ -252,10 +255,7 @@ impl Entries {
 
     /// Reads the metadata of an entry. `None` if it is hidden, or was removed meanwhile.
     fn entry(&self, name: &[u8]) -> FsResult<Option<Entry>> {
-        let stat = match self.all {
-            true => Meta::stat,
-            false => Meta::visible,
-        };
+        let stat = if self.all { Meta::stat } else { Meta::visible };
         let name = name.to_vec();
         match stat(&self.root, Some(&within(self.directory.as_ref(), &name)?)) {
             Ok(meta) => Ok(Some(Entry { name, meta })),
@@ -353,11 +353,12 @@ impl DavFileSystem for Files {
             Err(error) => return Box::pin(async move { Err(error) }),
         };
         let conditions = (self.guard.clone(), self.terms.clone());
-        match options.write {
-            true => self.run_change(move |root, changes| {
+        if options.write {
+            self.run_change(move |root, changes| {
                 Ok(Box::new(Upload::begin(root, path, &options, changes, conditions)?) as _)
-            }),
-            false => self.run_blocking(move |root| Ok(Box::new(Download::open(root, &path)?) as _)),
+            })
+        } else {
+            self.run_blocking(move |root| Ok(Box::new(Download::open(root, &path)?) as _))
         }
     }
 

@@ -28,9 +28,10 @@ pub(crate) async fn blocking<T: Send + 'static>(
 pub(crate) fn rel_path(bytes: &[u8]) -> Result<Option<RelPath>, BadPath> {
     let bytes = bytes.strip_prefix(b"/").unwrap_or(bytes);
     let bytes = bytes.strip_suffix(b"/").unwrap_or(bytes);
-    match bytes.is_empty() {
-        true => Ok(None),
-        false => RelPath::parse(bytes).map(Some),
+    if bytes.is_empty() {
+        Ok(None)
+    } else {
+        RelPath::parse(bytes).map(Some)
     }
 }
 

@@ -52,12 +52,13 @@ impl Terms {
     /// Whether the body was what the client meant.
     pub(super) fn check(&self) -> Result<(), Rejection> {
         let is_wrong = |digest: &Digest| digest.hasher.clone().finish() != digest.expected;
-        match self.digests.iter().any(is_wrong) {
-            true => Err((
+        if self.digests.iter().any(is_wrong) {
+            Err((
                 StatusCode::BAD_REQUEST,
                 "the body does not match its digest",
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         }
     }
 

@@ -163,9 +163,10 @@ impl TempFile {
     fn commit(&self) -> FsResult<()> {
         let length = self.file.metadata().map_err(from_io_error)?.len();
         let terms = self.terms.lock();
-        let matches = match self.size.is_some_and(|size| size != length) {
-            true => Err(OTHER_LENGTH),
-            false => terms.check(),
+        let matches = if self.size.is_some_and(|size| size != length) {
+            Err(OTHER_LENGTH)
+        } else {
+            terms.check()
         };
         if let Err(rejection) = matches {
             self.guard.reject(rejection);

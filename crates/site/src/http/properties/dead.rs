@@ -63,9 +63,12 @@ fn read(value: &[u8]) -> Vec<Property> {
 /// Makes all changes or none. Returns the status of each.
 pub(super) fn change(files: &Files, path: Option<&RelPath>, changes: &[Change]) -> Vec<StatusCode> {
     if !changes.iter().all(|change| is_settable(&change.name)) {
-        let status = |change: &Change| match is_settable(&change.name) {
-            true => StatusCode::FAILED_DEPENDENCY,
-            false => StatusCode::FORBIDDEN,
+        let status = |change: &Change| {
+            if is_settable(&change.name) {
+                StatusCode::FAILED_DEPENDENCY
+            } else {
+                StatusCode::FORBIDDEN
+            }
         };
         return changes.iter().map(status).collect();
     }

@@ -91,9 +91,10 @@ impl Resource {
         }
         let local = name.in_dav()?;
         let value = self.dav_value(local, locks)?;
-        Some(match value.is_empty() {
-            true => format!("<D:{local}/>"),
-            false => format!("<D:{local}>{value}</D:{local}>"),
+        Some(if value.is_empty() {
+            format!("<D:{local}/>")
+        } else {
+            format!("<D:{local}>{value}</D:{local}>")
         })
     }
 

@@ -135,9 +135,10 @@ fn resource(files: &Files, path: Option<RelPath>, meta: Meta) -> Resource {
 /// Returns the URL path of a resource. A directory's ends with a slash.
 fn href(files: &Files, path: Option<&RelPath>, meta: &Meta) -> String {
     let url = url_path(&files.access.export, path);
-    match meta.is_dir() && !url.ends_with('/') {
-        true => url + "/",
-        false => url,
+    if meta.is_dir() && !url.ends_with('/') {
+        url + "/"
+    } else {
+        url
     }
 }
 

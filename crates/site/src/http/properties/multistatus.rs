@@ -148,9 +148,10 @@ impl PropfindQuery {
     }
 
     fn collect(&self, resource: &Resource, names: &[Name], found: &mut PropertyResults) {
-        let dead = match names.iter().any(is_settable) {
-            true => resource.dead_properties(),
-            false => Vec::new(),
+        let dead = if names.iter().any(is_settable) {
+            resource.dead_properties()
+        } else {
+            Vec::new()
         };
         for name in names {
             let set = || dead.iter().find(|dead| dead.is_named(name));

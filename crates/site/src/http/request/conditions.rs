@@ -228,9 +228,10 @@ fn tags<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<Vec<&'h [u8]>> 
 
 /// Returns whether a tag matches the validators. With `weakly`, weak comparison is used.
 fn tag_matches(tag: &[u8], validators: &Validators, weakly: bool) -> bool {
-    let strong = match weakly {
-        true => tag.strip_prefix(b"W/").unwrap_or(tag),
-        false => tag,
+    let strong = if weakly {
+        tag.strip_prefix(b"W/").unwrap_or(tag)
+    } else {
+        tag
     };
     tag == b"*" || strong == validators.tag.as_bytes()
 }

@@ -227,10 +227,10 @@ impl Builder {
             return;
         };
         let Document { text, nodes } = &mut self.document;
-        match text.len() == nodes[at].end {
-            // The element is empty.
-            true => text.insert(text.len() - 1, '/'),
-            false => *text += &format!("</{}>", name.borrow().repr_display()),
+        if text.len() == nodes[at].end {
+            text.insert(text.len() - 1, '/');
+        } else {
+            *text += &format!("</{}>", name.borrow().repr_display());
         }
         nodes[at].end = text.len();
     }

@@ -49,12 +49,13 @@ struct LengthBudget(usize);
 impl LengthBudget {
     fn add(&mut self, name: &Name, text: usize) -> Result<(), Rejection> {
         self.0 += name.empty_element().len() + text;
-        match self.0 > PROPERTIES_LEN_MAX {
-            true => Err((
+        if self.0 > PROPERTIES_LEN_MAX {
+            Err((
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "the properties and their namespaces are longer than 256 KiB",
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         }
     }
 }
@@ -91,9 +92,10 @@ impl RequestedProperties {
         if !top.dav_children("propname").is_empty() {
             return Ok(Self::Names);
         }
-        match top.dav_children("allprop").is_empty() {
-            false => Ok(Self::All(names_in("include")?)),
-            true => Err(bad_request()),
+        if !top.dav_children("allprop").is_empty() {
+            Ok(Self::All(names_in("include")?))
+        } else {
+            Err(bad_request())
         }
     }
 }
@@ -129,9 +131,10 @@ pub(crate) fn parse_changes(body: &[u8]) -> Result<Vec<Change>, Rejection> {
             changes.push(Change { name, text });
         }
     }
-    match changes.is_empty() {
-        true => Err(bad_request()),
-        false => Ok(changes),
+    if changes.is_empty() {
+        Err(bad_request())
+    } else {
+        Ok(changes)
     }
 }
 
@@ -161,12 +164,13 @@ impl LockInfo {
         }
         let owner = top.dav_children("owner").first().map(Element::xml_text);
         let owner = owner.unwrap_or_default();
-        match owner.len() > OWNER_LEN_MAX {
-            true => Err((
+        if owner.len() > OWNER_LEN_MAX {
+            Err((
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "the owner is longer than 1,024 bytes",
-            )),
-            false => Ok(Self { shared, owner }),
+            ))
+        } else {
+            Ok(Self { shared, owner })
         }
     }
 }

@@ -80,9 +80,10 @@ impl Target {
             set_destination(request.headers_mut(), export, destination);
         }
         let path = url_path(export, self.path.as_ref());
-        let path = match self.is_directory && !path.ends_with('/') {
-            true => path + "/",
-            false => path,
+        let path = if self.is_directory && !path.ends_with('/') {
+            path + "/"
+        } else {
+            path
         };
         let made = PathAndQuery::try_from(path).map(Uri::from);
         *request.uri_mut() = made.map_err(|_| bad_request("the path is invalid"))?;

@@ -33,9 +33,10 @@ const ATTRIBUTE_LEN_MAX: usize = 8 << 10;
 /// # Errors
 /// The body is not XML, has a document type (RFC 4918 §20.6), or exceeds the bounds above.
 pub fn check(body: &[u8]) -> Result<(), &'static str> {
-    match body.is_empty() {
-        true => Ok(()),
-        false => read(body, |_| {}),
+    if body.is_empty() {
+        Ok(())
+    } else {
+        read(body, |_| {})
     }
 }
 
@@ -98,9 +99,10 @@ fn check_namespaces(declared: &Namespace) -> Result<(), &'static str> {
         .map(|(prefix, uri)| prefix.len() + uri.len())
         .sum();
     // Three are always in scope: "xml", "xmlns", and none.
-    match declared.0.len() > NAMESPACES_MAX + 3 || len > NAMESPACES_LEN_MAX {
-        true => Err("the body declares too many or too long namespaces"),
-        false => Ok(()),
+    if declared.0.len() > NAMESPACES_MAX + 3 || len > NAMESPACES_LEN_MAX {
+        Err("the body declares too many or too long namespaces")
+    } else {
+        Ok(())
     }
 }
 

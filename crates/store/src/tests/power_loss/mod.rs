@@ -335,9 +335,10 @@ impl Simulation {
         let index = missing[self.rng.below(missing.len())];
         let bytes = source.block(index);
         let zeros = bytes.iter().all(|byte| *byte == 0);
-        let done = match zeros {
-            true => part.write_hole(index),
-            false => part.write(index, bytes, source.blocks().hash(index, bytes).ok()),
+        let done = if zeros {
+            part.write_hole(index)
+        } else {
+            part.write(index, bytes, source.blocks().hash(index, bytes).ok())
         };
         self.fail_only_by_power_loss(done).map(drop)
     }

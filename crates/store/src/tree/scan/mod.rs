@@ -456,9 +456,10 @@ impl Scan {
             return Ok(());
         }
         let kind = self.kind(location, handle)?;
-        let (metadata, skipped) = match self.options.names_only {
-            true => Default::default(),
-            false => Metadata::of(handle),
+        let (metadata, skipped) = if self.options.names_only {
+            Default::default()
+        } else {
+            Metadata::of(handle)
         };
         self.queue.push_back(ScanItem::Entry {
             source: location.source,

@@ -136,11 +136,12 @@ impl Source {
             let root = Arc::new(Root::open(argument).map_err(failed)?);
             return Self::open_below(&root, None, argument);
         }
-        let real = match is_contents_only(argument) {
-            true => argument.canonicalize(),
-            false => argument.symlink_metadata().and_then(|_| {
+        let real = if is_contents_only(argument) {
+            argument.canonicalize()
+        } else {
+            argument.symlink_metadata().and_then(|_| {
                 resolve_parent_links(argument).ok_or_else(|| io::ErrorKind::NotFound.into())
-            }),
+            })
         };
         let real = real.map_err(failed)?;
         let dir = real.parent().unwrap_or(&real);
@@ -260,13 +261,14 @@ impl Source {
             return Ok(());
         };
         let are_directories = [&handle, &first_handle].iter().all(|of| of.kind().is_dir());
-        match are_directories || handle.is_same_entry(&first_handle) {
-            true => Ok(()),
-            false => Err(SourceError::SameName {
+        if are_directories || handle.is_same_entry(&first_handle) {
+            Ok(())
+        } else {
+            Err(SourceError::SameName {
                 name: name.clone(),
                 first: first.argument.clone(),
                 second: self.argument.clone(),
-            }),
+            })
         }
     }
 

@@ -189,9 +189,10 @@ fn for_link(to: &RelPath, existing: &Existing, link: Option<&Existing>) -> Decis
 
 fn metadata_decision(entry: &Entry, now: &Metadata) -> Decision {
     let symlink = matches!(entry.kind, Kind::Symlink { .. });
-    match entry.metadata.differs(now, symlink) {
-        true => Decision::SetMetadata,
-        false => Decision::Unchanged,
+    if entry.metadata.differs(now, symlink) {
+        Decision::SetMetadata
+    } else {
+        Decision::Unchanged
     }
 }
 

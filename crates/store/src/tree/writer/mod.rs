@@ -127,12 +127,13 @@ impl<'a> TreeWriter<'a> {
         entry: &Entry,
         file: &impl AsFd,
     ) -> Result<(WriteOutcome, Vec<SkippedField>), Failure> {
-        let applied = match self.options.dry_run {
-            true => Metadata::of_file(file).map(|(now, _)| ApplyOutcome {
+        let applied = if self.options.dry_run {
+            Metadata::of_file(file).map(|(now, _)| ApplyOutcome {
                 changed: entry.metadata.differs(&now, false),
                 ..ApplyOutcome::default()
-            }),
-            false => entry.metadata.apply_to_file(file),
+            })
+        } else {
+            entry.metadata.apply_to_file(file)
         };
         let failed = Failure::at(Some(&entry.path), "set the metadata of the existing entry");
         applied.map(outcome).map_err(failed)
@@ -187,9 +188,10 @@ impl<'a> TreeWriter<'a> {
         let imagined = path
             .parent()
             .is_some_and(|dir| self.dry_run_dirs.contains(&dir));
-        match imagined {
-            true => Ok(Existing::Missing),
-            false => inspect(self.root, path),
+        if imagined {
+            Ok(Existing::Missing)
+        } else {
+            inspect(self.root, path)
         }
     }
 
@@ -315,9 +317,10 @@ impl<'a> TreeWriter<'a> {
 }
 
 fn outcome(applied: ApplyOutcome) -> (WriteOutcome, Vec<SkippedField>) {
-    match applied.changed {
-        true => (WriteOutcome::Changed, applied.skipped),
-        false => (WriteOutcome::Unchanged, applied.skipped),
+    if applied.changed {
+        (WriteOutcome::Changed, applied.skipped)
+    } else {
+        (WriteOutcome::Unchanged, applied.skipped)
     }
 }
 

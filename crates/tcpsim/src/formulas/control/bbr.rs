@@ -31,9 +31,10 @@ pub fn loss_tolerance() -> f64 {
 pub fn utilisation(p: f64, rtt_s: f64, queue: f64) -> Estimate {
     let probing_rtt = (PROBE_RTT_S + rtt_s) / MIN_RTT_WINDOW_S;
     let overflow = ((PROBE_GAIN - 1.0) - queue).max(0.0) / CYCLE;
-    let value = match p < loss_tolerance() {
-        true => (1.0 - p) * (1.0 - probing_rtt.min(1.0)) * (1.0 - overflow),
-        false => 0.0,
+    let value = if p < loss_tolerance() {
+        (1.0 - p) * (1.0 - probing_rtt.min(1.0)) * (1.0 - overflow)
+    } else {
+        0.0
     };
     let reasons = [
         (

@@ -45,9 +45,10 @@ pub struct Bic;
 
 impl WindowGrowth for Bic {
     fn after_loss(&self, peak: f64) -> f64 {
-        match peak <= LOW_WINDOW {
-            true => peak / 2.0,
-            false => peak * BETA,
+        if peak <= LOW_WINDOW {
+            peak / 2.0
+        } else {
+            peak * BETA
         }
     }
 

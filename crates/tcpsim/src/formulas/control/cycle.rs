@@ -113,9 +113,10 @@ pub fn mean_window(growth: &dyn WindowGrowth, p: f64, rtt_s: f64) -> f64 {
     let (mut low, mut high) = (1.0_f64, 1e10_f64);
     for _ in 0..60 {
         let middle = (low * high).sqrt();
-        match cycle(growth, middle, rtt_s, f64::INFINITY).packets * p < 1.0 {
-            true => low = middle,
-            false => high = middle,
+        if cycle(growth, middle, rtt_s, f64::INFINITY).packets * p < 1.0 {
+            low = middle;
+        } else {
+            high = middle;
         }
     }
     let steady = cycle(growth, low, rtt_s, f64::INFINITY);

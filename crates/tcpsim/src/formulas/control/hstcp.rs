@@ -27,9 +27,10 @@ fn slope() -> f64 {
 /// Returns the mean window in packets.
 #[must_use]
 pub fn window(p: f64) -> Estimate {
-    let value = match p < LOW.1 {
-        true => LOW.0 * (p / LOW.1).powf(slope()),
-        false => 1.2 / p.sqrt(),
+    let value = if p < LOW.1 {
+        LOW.0 * (p / LOW.1).powf(slope())
+    } else {
+        1.2 / p.sqrt()
     };
     let [none, much] = loss_reasons(p);
     let reasons = [

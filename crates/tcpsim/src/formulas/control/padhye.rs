@@ -42,9 +42,10 @@ pub fn full(p: f64, c: Connection) -> Estimate {
     let w = unbounded.min(c.window);
     let timeouts = timeout_share(p, w);
     let packets = (1.0 - p) / p + w + timeouts / (1.0 - p);
-    let rounds = match unbounded < c.window {
-        true => c.b / 2.0 * w + 1.0,
-        false => c.b / 8.0 * w + (1.0 - p) / (p * w) + 2.0,
+    let rounds = if unbounded < c.window {
+        c.b / 2.0 * w + 1.0
+    } else {
+        c.b / 8.0 * w + (1.0 - p) / (p * w) + 2.0
     };
     let seconds = c.rtt_s * rounds + timeouts * c.rto_s * backoff_factor(p) / (1.0 - p);
     Estimate::checked(packets / seconds, &reasons(p))

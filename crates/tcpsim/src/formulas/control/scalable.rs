@@ -23,9 +23,10 @@ const LINEAR_BELOW: f64 = 100.0;
 #[must_use]
 pub fn window(p: f64) -> Estimate {
     let proportional = A / (B * p);
-    let value = match proportional >= LINEAR_BELOW {
-        true => proportional,
-        false => linear_window(p),
+    let value = if proportional >= LINEAR_BELOW {
+        proportional
+    } else {
+        linear_window(p)
     };
     let [none, much] = loss_reasons(p);
     let reasons = [
@@ -54,9 +55,10 @@ impl WindowGrowth for Scalable {
     }
 
     fn grow(&self, at: Point, rounds: f64) -> f64 {
-        match at.window < LINEAR_BELOW {
-            true => at.window + rounds,
-            false => at.window * (1.0 + A).powf(rounds),
+        if at.window < LINEAR_BELOW {
+            at.window + rounds
+        } else {
+            at.window * (1.0 + A).powf(rounds)
         }
     }
 }

@@ -307,10 +307,7 @@ impl Args {
             transport: self.transport.into(),
             encrypt: self
                 .encrypt
-                .unwrap_or(match is_local {
-                    true => Switch::Off,
-                    false => Switch::On,
-                })
+                .unwrap_or(if is_local { Switch::Off } else { Switch::On })
                 .into(),
             hash: self.hash.into(),
             limit: self.limit.map(BitRate::bits),

@@ -171,9 +171,10 @@ fn combine_results(
     for (pair, error) in failed {
         aggregator.print_note(&format!("{pair}: {error:#}"));
     }
-    match refused && error.is::<Refusal>() {
-        true => Err(Refusal::usage(format!("{pair}: {error:#}"))),
-        false => bail!("{pair}: {error:#}"),
+    if refused && error.is::<Refusal>() {
+        Err(Refusal::usage(format!("{pair}: {error:#}")))
+    } else {
+        bail!("{pair}: {error:#}")
     }
 }
 

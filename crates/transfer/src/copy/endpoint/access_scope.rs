@@ -217,21 +217,23 @@ fn open_parent(path: &Path, dry_run: bool) -> Result<(Root, RelPath)> {
         .filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
     let failed = |error| {
-        let parent = match parent == Path::new(".") {
-            true => "the current directory".to_owned(),
-            false => parent.display().to_string(),
+        let parent = if parent == Path::new(".") {
+            "the current directory".to_owned()
+        } else {
+            parent.display().to_string()
         };
         Refusal::usage(format!("{parent}: {error}"))
     };
-    match dry_run {
-        false => Ok((Root::open_or_create(parent).map_err(failed)?, name)),
-        true => match Root::open(parent) {
+    if !dry_run {
+        Ok((Root::open_or_create(parent).map_err(failed)?, name))
+    } else {
+        match Root::open(parent) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let (root, rest) = open_parent(parent, true)?;
                 Ok((root, rest.join_path(&name)?))
             }
             root => Ok((root.map_err(failed)?, name)),
-        },
+        }
     }
 }
 

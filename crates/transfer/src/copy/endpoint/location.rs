@@ -85,9 +85,10 @@ impl Machine {
                 containing.extend(self.containing_directories(&path, false));
             }
             let own_ids = self.location_ids(&path).into_iter().map(|id| (id, None));
-            let mounted = match one_file_system {
-                true => Vec::new(),
-                false => self.mounts_below(&path),
+            let mounted = if one_file_system {
+                Vec::new()
+            } else {
+                self.mounts_below(&path)
             };
             SourceLocation {
                 given_path,
@@ -227,12 +228,13 @@ impl TargetLocation {
             });
             if let Some(below) = found {
                 let source = Printable(&source.given_path);
-                return Err(Refusal::usage(match below.as_os_str().is_empty() {
-                    true => format!("{}: it is the same as the source {source}", self.given_path),
-                    false => format!(
+                return Err(Refusal::usage(if below.as_os_str().is_empty() {
+                    format!("{}: it is the same as the source {source}", self.given_path)
+                } else {
+                    format!(
                         "{}: it is in the source {source}, which would be copied into itself: name a target outside of it",
                         self.given_path
-                    ),
+                    )
                 }));
             }
         }

@@ -25,9 +25,10 @@ use std::{
 /// Runs an endpoint on standard input and output. `confined`: a site has started it, and sends first of all
 /// what it may access.
 pub(crate) fn run(confined: bool) -> Result<()> {
-    let scope = match confined {
-        true => AccessScope::receive()?,
-        false => AccessScope::Unrestricted,
+    let scope = if confined {
+        AccessScope::receive()?
+    } else {
+        AccessScope::Unrestricted
     };
     longhaul_linux::file_size::refuse_beyond_limit();
     let mut stdout = io::stdout();

@@ -111,9 +111,10 @@ impl Job<'_> {
         // The remote side listens, because ssh could reach it. The source starts first: the target must not be changed
         // before the sources are open.
         let source_listens = pair.source.is_some() && pair.target.is_none();
-        let rendezvous = match source_listens {
-            true => self.listen_on(&source_contact)?,
-            false => Rendezvous::Wait,
+        let rendezvous = if source_listens {
+            self.listen_on(&source_contact)?
+        } else {
+            Rendezvous::Wait
         };
         let none = TargetContext::default();
         source.send(&self.begin_message(
@@ -193,9 +194,10 @@ impl Job<'_> {
     fn listen_on(&self, contact: &Contact) -> Result<Rendezvous> {
         let is_unknown = contact.addresses.is_empty();
         Ok(Rendezvous::Listen {
-            at: match is_unknown && self.may_use_tunnels() {
-                true => IpAddr::V4(Ipv4Addr::LOCALHOST),
-                false => contact.listen_address()?,
+            at: if is_unknown && self.may_use_tunnels() {
+                IpAddr::V4(Ipv4Addr::LOCALHOST)
+            } else {
+                contact.listen_address()?
             },
             ports: self.config.ports,
         })

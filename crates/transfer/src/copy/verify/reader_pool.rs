@@ -210,9 +210,10 @@ impl FileInProgress {
     }
 
     fn result(&self, hashes: &[BlockHash]) -> Result<(), FindingKind> {
-        match self.file.matches(hashes) {
-            true => Ok(()),
-            false => Err(self.file.hash_mismatch()),
+        if self.file.matches(hashes) {
+            Ok(())
+        } else {
+            Err(self.file.hash_mismatch())
         }
     }
 }

@@ -152,12 +152,13 @@ impl<'a> Files<'a> {
             FindingKind::Differs(_) | FindingKind::Missing | FindingKind::Unknown
         );
         let parts = RelPath::parse(&finding.path).map(|path| AbandonedParts::of_file(&path));
-        match is_of_copy && parts.is_ok_and(|parts| self.parts.remove(&parts)) {
-            true => Finding {
+        if is_of_copy && parts.is_ok_and(|parts| self.parts.remove(&parts)) {
+            Finding {
                 kind: FindingKind::Unfinished,
                 ..finding
-            },
-            false => finding,
+            }
+        } else {
+            finding
         }
     }
 

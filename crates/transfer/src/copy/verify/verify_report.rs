@@ -61,9 +61,10 @@ impl VerifyReport {
 
     /// Adds bytes that were read, or those of a hole.
     pub(super) fn add_bytes(&mut self, bytes: u64, is_hole: bool) {
-        match is_hole {
-            true => self.totals.hole_bytes += bytes,
-            false => self.totals.bytes += bytes,
+        if is_hole {
+            self.totals.hole_bytes += bytes;
+        } else {
+            self.totals.bytes += bytes;
         }
         let is_due = self.started_at.elapsed() > BAR_DELAY;
         if is_due && self.bar.is_hidden() && stderr().is_terminal() {
@@ -90,9 +91,12 @@ impl VerifyReport {
         };
         *count += 1;
         let json = self.json;
-        self.bar.suspend(|| match json {
-            true => outln!("{}", found.json()),
-            false => outln!("{found}"),
+        self.bar.suspend(|| {
+            if json {
+                outln!("{}", found.json());
+            } else {
+                outln!("{found}");
+            }
         });
     }
 
@@ -101,9 +105,10 @@ impl VerifyReport {
         self.bar.finish_and_clear();
         let totals = &mut self.totals;
         totals.seconds = self.started_at.elapsed().as_secs_f64();
-        match self.json {
-            true => outln!("{}", serde_json::to_string(totals)?),
-            false => outln!("{totals}"),
+        if self.json {
+            outln!("{}", serde_json::to_string(totals)?);
+        } else {
+            outln!("{totals}");
         }
         Ok(totals.differ + totals.missing + totals.unfinished + totals.unreadable)
     }

@@ -65,9 +65,10 @@ fn show(job_store: &JobStore, job: &JobSummary, json: bool) -> Result<()> {
             .map(|holder| holder.name)
             .collect(),
     };
-    match json {
-        true => outln!("{}", serde_json::to_string(&record)?),
-        false => outln!("{record}"),
+    if json {
+        outln!("{}", serde_json::to_string(&record)?);
+    } else {
+        outln!("{record}");
     }
     Ok(())
 }

@@ -52,9 +52,10 @@ impl<'a> HeldLeases<'a> {
         if self.leases.is_empty() {
             self.next_renewal = lease.until - self.ttl + self.ttl / RENEWALS_PER_LEASE;
         }
-        self.expires_at = match self.leases.is_empty() {
-            true => lease.until,
-            false => self.expires_at.min(lease.until),
+        self.expires_at = if self.leases.is_empty() {
+            lease.until
+        } else {
+            self.expires_at.min(lease.until)
         };
         self.next_number += 1;
         self.leases.insert(self.next_number, lease);

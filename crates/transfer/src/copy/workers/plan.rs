@@ -109,9 +109,10 @@ impl Planner {
         let (extent_files, paths) = self.small_files.entry(file.source).or_default();
         extent_files.add(version.size, file.path.as_bytes().len());
         paths.push(file.path);
-        match extent_files.is_full(self.extent_len.unwrap_or(EXTENT_MIN)) {
-            true => self.push_bundle(file.source),
-            false => Ok(()),
+        if extent_files.is_full(self.extent_len.unwrap_or(EXTENT_MIN)) {
+            self.push_bundle(file.source)
+        } else {
+            Ok(())
         }
     }
 

@@ -81,9 +81,10 @@ impl SharedJob {
 
 /// Turns an error that a retry does not change into a refusal.
 pub(super) fn refuse_permanent(error: longhaul_leases::Error) -> anyhow::Error {
-    match error.is_unreachable() {
-        true => error.into(),
-        false => Refusal::usage(format!("{:#}", anyhow::Error::from(error))),
+    if error.is_unreachable() {
+        error.into()
+    } else {
+        Refusal::usage(format!("{:#}", anyhow::Error::from(error)))
     }
 }
 

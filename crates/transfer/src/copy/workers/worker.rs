@@ -125,9 +125,10 @@ impl<'a> Worker<'a> {
 
     /// Fails if the job is no longer in the database, because another command removed it.
     pub(super) fn check_job_exists(&self) -> Result<()> {
-        match self.is_job_removed() {
-            true => Err(job_removed_error()),
-            false => Ok(()),
+        if self.is_job_removed() {
+            Err(job_removed_error())
+        } else {
+            Ok(())
         }
     }
 

@@ -33,9 +33,10 @@ pub(crate) fn missing_bytes(from: &Path, to: &Path) -> u64 {
     let missing = |(meta, names): &(Metadata, Vec<_>)| {
         let there = |name| fs::symlink_metadata(to.join(name));
         let named = |name| there(name).is_ok_and(|there| same_file(meta, &there));
-        match names.iter().any(named) {
-            true => 0,
-            false => missing_bytes_of(&from.join(&names[0]), &to.join(&names[0])),
+        if names.iter().any(named) {
+            0
+        } else {
+            missing_bytes_of(&from.join(&names[0]), &to.join(&names[0]))
         }
     };
     files.values().map(missing).sum()
@@ -50,9 +51,10 @@ fn missing_bytes_of(from: &Path, to: &Path) -> u64 {
     let file = File::open(from).unwrap();
     let version = Version::of_file(&file).unwrap();
     let blocks = Blocks::new(version.size);
-    let durable = match version.size > BLOCK {
-        true => blocks_in_journal(to, &version),
-        false => HashSet::new(),
+    let durable = if version.size > BLOCK {
+        blocks_in_journal(to, &version)
+    } else {
+        HashSet::new()
     };
     let missing = (0..blocks.count()).filter(|index| !durable.contains(index));
     let ranges = missing.map(|index| blocks.range(index).unwrap());

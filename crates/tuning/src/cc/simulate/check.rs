@@ -136,16 +136,16 @@ fn schedule(args: &Args, configs: [&LinkConfig; 2]) -> Result<Schedule> {
 }
 
 fn flows(args: &Args) -> Result<Vec<(FlowConfig, String)>> {
-    let groups = match args.flow.is_empty() {
-        true => vec![FlowArgs {
+    let groups = if args.flow.is_empty() {
+        vec![FlowArgs {
             streams: Some(args.streams),
             ..FlowArgs::default()
-        }],
-        false => args
-            .flow
+        }]
+    } else {
+        args.flow
             .iter()
             .map(|text| FlowArgs::parse(text))
-            .collect::<Result<_>>()?,
+            .collect::<Result<_>>()?
     };
     let streams = |group: &FlowArgs| group.streams.unwrap_or(1);
     let total = groups.iter().map(streams).fold(0, u32::saturating_add);
@@ -183,14 +183,15 @@ fn sender(args: &Args, own: &FlowArgs) -> Result<SenderConfig> {
     let window = |name, given: Option<Bytes>, usual| {
         let (least, most) = (Bytes::new(u64::from(mss) * 2), Bytes::new(WINDOW_BYTES_MAX));
         let window = given.unwrap_or(usual);
-        match (least..=most).contains(&window) {
-            true => Ok(window),
-            false => Err(Refusal::usage(format!(
+        if (least..=most).contains(&window) {
+            Ok(window)
+        } else {
+            Err(Refusal::usage(format!(
                 "{name} {}: want {} to {}",
                 window.exact(),
                 least.exact(),
                 most.exact()
-            ))),
+            )))
         }
     };
     let initial_window = own.initial_window.unwrap_or(args.initial_window);
@@ -216,13 +217,14 @@ fn within<T: PartialOrd + std::fmt::Display + Copy>(
     value: T,
     range: RangeInclusive<T>,
 ) -> Result<T> {
-    match range.contains(&value) {
-        true => Ok(value),
-        false => Err(Refusal::usage(format!(
+    if range.contains(&value) {
+        Ok(value)
+    } else {
+        Err(Refusal::usage(format!(
             "{name} {value}: want {} to {}",
             range.start(),
             range.end()
-        ))),
+        )))
     }
 }
 

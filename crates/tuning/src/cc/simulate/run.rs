@@ -30,17 +30,21 @@ pub(in super::super) fn run(mut config: Simulate) -> Result<()> {
     let begin = Instant::now();
     let progress = progress(&config);
     while run.simulation.now() < config.duration && !run.simulation.is_done() {
-        run.interval(|record| match config.json {
-            true => Ok(writeln!(out, "{}", serde_json::to_string(&record)?)?),
-            false => Ok(()),
+        run.interval(|record| {
+            if config.json {
+                Ok(writeln!(out, "{}", serde_json::to_string(&record)?)?)
+            } else {
+                Ok(())
+            }
         })?;
         progress.set_position(run.simulation.now().as_nanos() / 1_000_000);
     }
     progress.finish_and_clear();
     let summary = run.summary(begin.elapsed().into());
-    match config.json {
-        true => writeln!(out, "{}", serde_json::to_string(&summary)?)?,
-        false => write!(out, "{summary}")?,
+    if config.json {
+        writeln!(out, "{}", serde_json::to_string(&summary)?)?;
+    } else {
+        write!(out, "{summary}")?;
     }
     Ok(out.flush()?)
 }

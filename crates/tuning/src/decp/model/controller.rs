@@ -333,9 +333,10 @@ impl Controller {
     fn grow(&mut self, at: Sample, bulk: &[&Observation], target: f64) {
         let sum = self.budget.sum();
         let segments: f64 = bulk.iter().map(|observation| observation.rate_of(1)).sum();
-        let grown = match self.is_quiet(at) && self.history.has_ended_slow_start() {
-            true => sum.max(self.ceiling()),
-            false => sum + segments * at.rounds,
+        let grown = if self.is_quiet(at) && self.history.has_ended_slow_start() {
+            sum.max(self.ceiling())
+        } else {
+            sum + segments * at.rounds
         };
         let next = match self.settings.keeps_caps() {
             false => grown,
@@ -348,9 +349,10 @@ impl Controller {
 
     /// Returns dᵢ: the receiver's limit, or less for a connection that leaves its cap unused.
     fn demand(&self, at: Sample, observation: &Observation) -> f64 {
-        match self.history.is_idle(at, observation) {
-            true => observation.rate() / IDLE_WINDOW_SHARE,
-            false => observation.rate_of(observation.window_max_segments),
+        if self.history.is_idle(at, observation) {
+            observation.rate() / IDLE_WINDOW_SHARE
+        } else {
+            observation.rate_of(observation.window_max_segments)
         }
     }
 }

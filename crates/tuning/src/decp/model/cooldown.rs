@@ -30,9 +30,10 @@ impl Cooldown {
     }
 
     pub(super) fn begin(&mut self, now: Time, has_lost: bool) {
-        let rounds = match has_lost {
-            true => self.rounds * 2,
-            false => self.rounds / 2,
+        let rounds = if has_lost {
+            self.rounds * 2
+        } else {
+            self.rounds / 2
         };
         self.rounds = rounds.clamp(ROUNDS_MIN, ROUNDS_MAX);
         self.since = Some(now);

@@ -88,12 +88,13 @@ fn memory(facts: &Facts, path: Path) -> Option<Finding> {
     );
     let finding = Finding::limit(NAME, found, why);
     let raised = [low.max(pages / 4 * 3), pages, high.max(pages / 2 * 3)];
-    Some(match raised[2] * page > facts.memory.get() / 2 {
-        true => finding.advise(format!(
+    Some(if raised[2] * page > facts.memory.get() / 2 {
+        finding.advise(format!(
             "that is more than half of this host's {}: more memory, or fewer connections",
             facts.memory
-        )),
-        false => finding.set(raised.map(|n| n.to_string()).join(" ")),
+        ))
+    } else {
+        finding.set(raised.map(|n| n.to_string()).join(" "))
     })
 }
 

@@ -70,12 +70,12 @@ fn forward(facts: &Facts, name: &str) -> Option<Finding> {
     }
     let why =
         "packets that the relay does not intercept, or lets pass when it is down, are dropped";
-    Some(match name.contains("ipv6") {
-        // Forwarding stops taking routes from router advertisements: not for a program to decide.
-        true => Finding::note(name, found, why).run(format!(
+    Some(if name.contains("ipv6") {
+        Finding::note(name, found, why).run(format!(
             "sysctl -w {name}=1 (with accept_ra=2 where routes come from advertisements)"
-        )),
-        false => Finding::limit(name, found, why).set(1),
+        ))
+    } else {
+        Finding::limit(name, found, why).set(1)
     })
 }
 
@@ -153,9 +153,10 @@ fn timeout(
 ) -> Option<Finding> {
     let name = format!("net.netfilter.nf_conntrack_tcp_timeout_{state}");
     let found = facts.number(&name)?;
-    Some(match found >= least {
-        true => Finding::ok(name, found),
-        false => Finding::new(Severity::Note, name, found, why(found)).set(least),
+    Some(if found >= least {
+        Finding::ok(name, found)
+    } else {
+        Finding::new(Severity::Note, name, found, why(found)).set(least)
     })
 }
 

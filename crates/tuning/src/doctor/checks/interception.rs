@@ -37,9 +37,10 @@ fn unread() -> Finding {
 }
 
 fn arrivals(interception: &Interception) -> Finding {
-    let (family, place) = match interception.is_ipv6 {
-        false => (Family::Ip, "IPv4"),
-        true => (Family::Ip6, "IPv6"),
+    let (family, place) = if !interception.is_ipv6 {
+        (Family::Ip, "IPv4")
+    } else {
+        (Family::Ip6, "IPv6")
     };
     let place = format!("{place} to relay on port {}", interception.port);
     let (diverted, arrived) = (interception.diverted_syns, interception.arrived_syns);
@@ -49,12 +50,11 @@ fn arrivals(interception: &Interception) -> Finding {
         return Finding::ok(place, value);
     }
     let why = format!("INPUT rules of this host dropped {lost} SYNs since the relay's start");
-    let finding = match interception.active && arrived > 0 {
-        true => {
-            let effect = "their connections bypassed it, a second late";
-            Finding::note(place, value, format!("{why}: {effect}"))
-        }
-        false => Finding::limit(place, value, format!("{why}: connections bypass it")),
+    let finding = if interception.active && arrived > 0 {
+        let effect = "their connections bypassed it, a second late";
+        Finding::note(place, value, format!("{why}: {effect}"))
+    } else {
+        Finding::limit(place, value, format!("{why}: connections bypass it"))
     };
     finding.advise(Marks::of(interception.port).input_advice(family))
 }

@@ -58,14 +58,15 @@ fn speed(interface: &Interface, path: Path) -> Option<Finding> {
     let found = interface.speed_mbit?;
     let place = format!("{} speed", interface.name);
     let text = format!("{found} Mbit/s");
-    Some(match found * 1_000_000 >= path.rate.bits() {
-        true => Finding::ok(place, text),
-        false => Finding::note(
+    Some(if found * 1_000_000 >= path.rate.bits() {
+        Finding::ok(place, text)
+    } else {
+        Finding::note(
             place,
             text,
             format!("a path through it has no {}", path.rate),
         )
-        .advise("route the path through a faster interface, or give a lower --rate"),
+        .advise("route the path through a faster interface, or give a lower --rate")
     })
 }
 
@@ -81,9 +82,10 @@ fn offloads(interface: &Interface, path: Path) -> Option<Finding> {
     if off.is_empty() {
         return Some(Finding::ok(place, "TSO, GSO and GRO on"));
     }
-    let severity = match path.rate.bits() >= SINGLE_PACKET_RATE {
-        true => Severity::Limit,
-        false => Severity::Note,
+    let severity = if path.rate.bits() >= SINGLE_PACKET_RATE {
+        Severity::Limit
+    } else {
+        Severity::Note
     };
     let why = format!(
         "the processor handles each of {} packets a second alone instead of up to 44 at once",
@@ -126,9 +128,10 @@ fn queue(interface: &Interface) -> Option<Finding> {
     }
     let place = format!("{} txqueuelen", interface.name);
     let found = interface.transmit_queue;
-    Some(match found >= QUEUE_LEN_MIN {
-        true => Finding::ok(place, found),
-        false => Finding::note(
+    Some(if found >= QUEUE_LEN_MIN {
+        Finding::ok(place, found)
+    } else {
+        Finding::note(
             place,
             found,
             format!("a burst of more than {found} packets is dropped on this host already"),
@@ -136,7 +139,7 @@ fn queue(interface: &Interface) -> Option<Finding> {
         .run(format!(
             "ip link set {} txqueuelen {QUEUE_LEN_MIN}",
             interface.name
-        )),
+        ))
     })
 }
 
@@ -159,11 +162,12 @@ pub(super) fn qdiscs(facts: &Facts, _: Path) -> Vec<Finding> {
         let kinds: Vec<&String> = interface.qdiscs.iter().filter(queued).collect();
         let place = format!("{} qdisc", interface.name);
         let found = interface.qdiscs.join(" ");
-        findings.push(match kinds.iter().all(|kind| *kind == "fq") {
-            true => Finding::ok(place, found),
-            false => fix_if_fq_exists(facts, Finding::note(place, found, WITHOUT_FQ), |finding| {
+        findings.push(if kinds.iter().all(|kind| *kind == "fq") {
+            Finding::ok(place, found)
+        } else {
+            fix_if_fq_exists(facts, Finding::note(place, found, WITHOUT_FQ), |finding| {
                 finding.run(format!("tc qdisc replace dev {} root fq", interface.name))
-            }),
+            })
         });
     }
     findings
@@ -186,9 +190,10 @@ fn fix_if_fq_exists(
     finding: Finding,
     fix: impl FnOnce(Finding) -> Finding,
 ) -> Finding {
-    match facts.lacks("NET_SCH_FQ") {
-        true => finding.advise("this kernel was built without fq; TCP's own pacing must suffice"),
-        false => fix(finding),
+    if facts.lacks("NET_SCH_FQ") {
+        finding.advise("this kernel was built without fq; TCP's own pacing must suffice")
+    } else {
+        fix(finding)
     }
 }
 

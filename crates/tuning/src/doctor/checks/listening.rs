@@ -49,9 +49,10 @@ fn ports(facts: &Facts, path: Path) -> Option<Finding> {
         path.connections
     );
     let finding = Finding::limit(NAME, found, why);
-    Some(match path.connections <= 55_296 && free < 55_296 {
-        true => finding.set(WIDEST_RANGE),
-        false => finding.advise("give this host or the peer more addresses"),
+    Some(if path.connections <= 55_296 && free < 55_296 {
+        finding.set(WIDEST_RANGE)
+    } else {
+        finding.advise("give this host or the peer more addresses")
     })
 }
 

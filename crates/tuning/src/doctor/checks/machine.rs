@@ -105,14 +105,15 @@ pub(super) fn kernel(facts: &Facts, _: Path) -> Vec<Finding> {
 /// Checks BTF, by which CO-RE programs find the kernel's structures.
 fn type_information(facts: &Facts) -> Finding {
     const SETTING: &str = "/sys/kernel/btf/vmlinux";
-    match facts.btf {
-        true => Finding::ok(SETTING, "present"),
-        false => Finding::note(
+    if facts.btf {
+        Finding::ok(SETTING, "present")
+    } else {
+        Finding::note(
             SETTING,
             "absent",
             "without it no eBPF congestion control can be loaded, only the kernel's own",
         )
-        .advise("use a kernel with CONFIG_DEBUG_INFO_BTF"),
+        .advise("use a kernel with CONFIG_DEBUG_INFO_BTF")
     }
 }
 

@@ -37,9 +37,10 @@ fn ratio(facts: &Facts, path: Path, name: &str, default: i64) -> Option<Finding>
          of {}",
         path.rate
     );
-    let severity = match is_paced(facts) {
-        true => Severity::Limit,
-        false => Severity::Note,
+    let severity = if is_paced(facts) {
+        Severity::Limit
+    } else {
+        Severity::Note
     };
     Some(Finding::new(severity, name, found, why).set(default))
 }

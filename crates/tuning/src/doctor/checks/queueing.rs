@@ -172,9 +172,10 @@ impl AttachedDiscipline<'_> {
             return self.removable(Finding::limit(name, value, why));
         }
         let why = format!("a burst of more than {value} is dropped on this host already");
-        match is_long {
-            true => Finding::ok(name, value),
-            false => self.removable(Finding::note(name, value, why)),
+        if is_long {
+            Finding::ok(name, value)
+        } else {
+            self.removable(Finding::note(name, value, why))
         }
     }
 
@@ -234,18 +235,20 @@ impl AttachedDiscipline<'_> {
         let reached = path.rate_of_window(Bytes::new(window));
         let value = format!("{} %", ppm / 1e4);
         let why = format!("with these losses reno reaches {reached} at {}", path.rtt);
-        let severity = match reached < path.rate {
-            true => Severity::Limit,
-            false => Severity::Note,
+        let severity = if reached < path.rate {
+            Severity::Limit
+        } else {
+            Severity::Note
         };
         Some(self.removable(Finding::new(severity, self.name("loss"), value, why)))
     }
 
     fn limit_unless(&self, good: bool, property: &str, value: String, why: String) -> Finding {
         let name = self.name(property);
-        match good {
-            true => Finding::ok(name, value),
-            false => self.removable(Finding::limit(name, value, why)),
+        if good {
+            Finding::ok(name, value)
+        } else {
+            self.removable(Finding::limit(name, value, why))
         }
     }
 

@@ -154,13 +154,16 @@ const NO_SSTHRESH: &str = "net.ipv4.tcp_no_ssthresh_metrics_save";
 fn no_metrics_save(facts: &Facts, path: Path) -> Option<Finding> {
     let found = facts.number(NO_METRICS)?;
     let keeps_ssthresh = facts.number(NO_SSTHRESH).is_none_or(|set| set == 0);
-    let why = || match keeps_ssthresh {
-        true => ssthresh_reason(path),
-        false => format!(
-            "round-trip time, its variation and reordering are kept for the next connection to the same host (not \
-             the slow-start threshold): reordering that is over may delay the detection of a loss by {}",
-            Time::from_nanos(path.rtt.as_nanos() / 4)
-        ),
+    let why = || {
+        if keeps_ssthresh {
+            ssthresh_reason(path)
+        } else {
+            format!(
+                "round-trip time, its variation and reordering are kept for the next connection to the same host (not \
+         the slow-start threshold): reordering that is over may delay the detection of a loss by {}",
+                Time::from_nanos(path.rtt.as_nanos() / 4)
+            )
+        }
     };
     Some(finding_unless(
         found != 0,

@@ -78,9 +78,10 @@ fn finding_unless(
     value: String,
     why: impl FnOnce() -> String,
 ) -> Finding {
-    match good {
-        true => Finding::ok(setting, value),
-        false => Finding::new(severity, setting, value, why()),
+    if good {
+        Finding::ok(setting, value)
+    } else {
+        Finding::new(severity, setting, value, why())
     }
 }
 
@@ -187,9 +188,10 @@ fn segments(route: &Route, path: Path, name: &str, found: u64, mss: u64) -> Find
             BitRate::from_bits(payload as u64)
         )
     };
-    let severity = match mss < MSS_MIN {
-        true => Severity::Limit,
-        false => Severity::Note,
+    let severity = if mss < MSS_MIN {
+        Severity::Limit
+    } else {
+        Severity::Note
     };
     let setting = metric_name(route, name);
     finding_unless(

@@ -40,9 +40,10 @@ pub(super) fn finding_unless(
     why: impl FnOnce() -> String,
     value: &str,
 ) -> Finding {
-    match good {
-        true => Finding::ok(name, found),
-        false => Finding::new(severity, name, found, why()).set(value),
+    if good {
+        Finding::ok(name, found)
+    } else {
+        Finding::new(severity, name, found, why()).set(value)
     }
 }
 

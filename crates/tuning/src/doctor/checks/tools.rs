@@ -8,9 +8,10 @@ use super::super::{
 };
 
 pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
-    let transparent = match path.transparent {
-        true => Severity::Limit,
-        false => Severity::Note,
+    let transparent = if path.transparent {
+        Severity::Limit
+    } else {
+        Severity::Note
     };
     let mut findings = vec![
         program(facts, "nft", "nftables", "a transparent relay", transparent),
@@ -28,10 +29,11 @@ pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
 }
 
 fn program(facts: &Facts, name: &str, package: &str, user: &str, missing: Severity) -> Finding {
-    match facts.programs.contains(name) {
-        true => Finding::ok(name, "present"),
-        false => Finding::new(missing, name, "absent", format!("{user} needs it"))
-            .run(format!("apt-get install {package}   # or dnf")),
+    if facts.programs.contains(name) {
+        Finding::ok(name, "present")
+    } else {
+        Finding::new(missing, name, "absent", format!("{user} needs it"))
+            .run(format!("apt-get install {package}   # or dnf"))
     }
 }
 

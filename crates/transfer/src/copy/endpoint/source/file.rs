@@ -60,9 +60,10 @@ pub(super) enum ReadError {
 
 impl From<Failure> for ReadError {
     fn from(failure: Failure) -> Self {
-        match failure.is_not_found() {
-            true => Self::Vanished,
-            false => Self::Unreadable(failure.to_string()),
+        if failure.is_not_found() {
+            Self::Vanished
+        } else {
+            Self::Unreadable(failure.to_string())
         }
     }
 }
@@ -138,9 +139,10 @@ impl SourceFile {
         };
         let current =
             Version::of_file(file).map_err(|error| ReadError::Unreadable(error.to_string()))?;
-        match current == self.version || self.may_grow() && current.has_grown_since(&self.version) {
-            true => Ok(()),
-            false => Err(ReadError::Changed),
+        if current == self.version || self.may_grow() && current.has_grown_since(&self.version) {
+            Ok(())
+        } else {
+            Err(ReadError::Changed)
         }
     }
 

@@ -105,9 +105,12 @@ impl Ends for State {
 /// Waits for the next parcel of a stream. `None`: no more data, the stream has ended, or there are too many
 /// streams.
 pub(super) fn next_parcel(shared: &Shared, stream: u64) -> Option<Parcel> {
-    shared.wait_for(|state| match state.is_finished(stream) {
-        true => Some(None),
-        false => state.next_parcel(stream).map(Some),
+    shared.wait_for(|state| {
+        if state.is_finished(stream) {
+            Some(None)
+        } else {
+            state.next_parcel(stream).map(Some)
+        }
     })
 }
 
@@ -191,9 +194,12 @@ impl State {
     /// Takes the next parcel for a stream. A slow stream must not get its own parcel again.
     fn next_parcel(&mut self, stream: u64) -> Option<Parcel> {
         let next = self.work.next_parcel();
-        next.or_else(|| match self.ledger.is_idle(stream) {
-            true => self.resends.pop_front(),
-            false => None,
+        next.or_else(|| {
+            if self.ledger.is_idle(stream) {
+                self.resends.pop_front()
+            } else {
+                None
+            }
         })
     }
 

@@ -194,9 +194,12 @@ impl Source {
         if length > 0 {
             self.send_bytes(stream)?;
         }
-        self.counters.update(|progress| match is_duplicate {
-            true => progress.duplicate += length,
-            false => progress.sent += length,
+        self.counters.update(|progress| {
+            if is_duplicate {
+                progress.duplicate += length;
+            } else {
+                progress.sent += length;
+            }
         });
         Ok(())
     }

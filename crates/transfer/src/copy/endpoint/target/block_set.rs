@@ -57,9 +57,10 @@ impl BlockSet {
             if both.start < both.end {
                 common.push(both);
             }
-            match one.end <= other.end {
-                true => drop(own.next()),
-                false => drop(others.next()),
+            if one.end <= other.end {
+                own.next();
+            } else {
+                others.next();
             }
         }
         common

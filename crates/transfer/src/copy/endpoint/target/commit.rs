@@ -115,9 +115,10 @@ impl Target {
     /// Reports an error of the manifest. Another user's doing is no failure of the copy.
     pub(super) fn report_manifest_error(&self, what: &str, error: &ManifestError) {
         let why = format!("{what}: {error}");
-        match error.is_of_another_user() {
-            true => self.reporter.send_problem(why),
-            false => self.report_failure(why),
+        if error.is_of_another_user() {
+            self.reporter.send_problem(why);
+        } else {
+            self.report_failure(why);
         }
     }
 

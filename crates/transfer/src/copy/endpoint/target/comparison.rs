@@ -68,12 +68,11 @@ impl Target {
             let outcome = self.compare_metadata(&entry, &file);
             return self.complete(number, &entry.path, outcome);
         }
-        match self.options.dry_run {
-            true => {
-                let outcome = self.plan_entry(&entry, &WriteOutcome::Transfer);
-                self.complete(number, &entry.path, outcome);
-            }
-            false => self.request_file(number, entry, Portion::Whole),
+        if self.options.dry_run {
+            let outcome = self.plan_entry(&entry, &WriteOutcome::Transfer);
+            self.complete(number, &entry.path, outcome);
+        } else {
+            self.request_file(number, entry, Portion::Whole);
         }
     }
 

@@ -95,9 +95,10 @@ fn refuse_special(scope: &AccessScope, path: &[u8], begin: &Begin) -> Result<()>
 /// Describes a special file; `None` for files, directories and free paths. With `follow`, symbolic links are
 /// followed.
 fn describe_special(path: &Path, follow: bool) -> Option<&'static str> {
-    let found = match follow {
-        true => fs::metadata(path),
-        false => fs::symlink_metadata(path),
+    let found = if follow {
+        fs::metadata(path)
+    } else {
+        fs::symlink_metadata(path)
     };
     let found = found.as_ref().map(Metadata::file_type);
     match found {

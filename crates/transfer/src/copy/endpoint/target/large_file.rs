@@ -375,9 +375,10 @@ pub(super) fn describe_skipped(skipped_metadata: &[SkippedField]) -> Vec<String>
 
 /// Returns the outcome of a copied entry, with the metadata that it lacks.
 pub(super) fn copied_outcome(skipped_metadata: Vec<String>) -> Outcome {
-    match skipped_metadata.is_empty() {
-        true => Outcome::Copied,
-        false => Outcome::CopiedWithout(skipped_metadata),
+    if skipped_metadata.is_empty() {
+        Outcome::Copied
+    } else {
+        Outcome::CopiedWithout(skipped_metadata)
     }
 }
 

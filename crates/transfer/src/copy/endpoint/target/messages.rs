@@ -343,9 +343,10 @@ impl Target {
             return Ok(path);
         };
         let rest: Vec<&[u8]> = path.components().skip(1).collect();
-        match rest.is_empty() {
-            true => Ok(name.clone()),
-            false => Ok(name.join_path(&RelPath::parse(&rest.join(&b'/'))?)?),
+        if rest.is_empty() {
+            Ok(name.clone())
+        } else {
+            Ok(name.join_path(&RelPath::parse(&rest.join(&b'/'))?)?)
         }
     }
 

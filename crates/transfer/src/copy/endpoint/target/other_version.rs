@@ -43,9 +43,10 @@ impl OtherVersion {
     pub(super) fn patch(&self, index: u64, sections: u64, bytes: &[u8]) -> io::Result<Vec<u8>> {
         let mut block = Vec::new();
         self.read(index, &mut block)?;
-        match self.sections.insert(&mut block, sections, bytes) {
-            true => Ok(block),
-            false => Err(io::ErrorKind::InvalidData.into()),
+        if self.sections.insert(&mut block, sections, bytes) {
+            Ok(block)
+        } else {
+            Err(io::ErrorKind::InvalidData.into())
         }
     }
 
@@ -54,9 +55,10 @@ impl OtherVersion {
         let range = self.blocks.range(index).map_err(io::Error::other)?;
         block.clear();
         block.resize((range.end - range.start) as usize, 0);
-        match self.file.is_hole(&range) {
-            true => Ok(block.len()),
-            false => self.file.read_at(block, range.start),
+        if self.file.is_hole(&range) {
+            Ok(block.len())
+        } else {
+            self.file.read_at(block, range.start)
         }
     }
 }

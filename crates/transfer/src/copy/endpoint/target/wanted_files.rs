@@ -152,12 +152,13 @@ impl Target {
             0..=RANGES_MAX => missing,
             _ => merge(&missing),
         };
-        let missing = match known.is_empty() {
-            true => MissingBlocks::Blocks(missing),
-            false => MissingBlocks::Changed {
+        let missing = if known.is_empty() {
+            MissingBlocks::Blocks(missing)
+        } else {
+            MissingBlocks::Changed {
                 blocks: missing,
                 known,
-            },
+            }
         };
         self.to_source.push(TargetMsg::Request { file, missing });
     }
