@@ -8,7 +8,7 @@
 //! - [`tunnel`] finds the inner IP packet of a tunnel.
 //! - [`super_packet`] cuts a packet that an offload joined into the segments of the wire. [`vnet`] is the header that
 //!   says how to cut it.
-//! - [`capture`] reads and writes pcap and pcapng files. [`packet_filter`] compiles packet filters for the kernel.
+//! - [`capture`] reads and writes pcap and pcapng files. [`packet_filter`] reads programs of packet filters.
 //!
 //! ```
 //! use longhaul_packet::checksum::checksum;

@@ -23,14 +23,11 @@ Examples:
     longhaul tap capture -i eth0 -i eth1 --duration 60s --rotate 1GB --files 10 -w trace.pcapng
   In another network namespace, piped into the analysis:
     longhaul tap capture --netns client -i wan0 -w - | longhaul tap analyze - -o out
-  A filter that needs tcpdump's full language:
-    longhaul tap capture -i eth0 -w syn.pcapng \\
-        --filter-bpf \"$(tcpdump -i eth0 -ddd 'tcp[13] & 2 != 0')\"
 
-A filter EXPRESSION is written as in pcap-filter(7), and may contain: tcp, udp, sctp, icmp, icmp6,
-ip, ip6; host ADDRESS, net ADDRESS/PREFIX, port N, portrange N-M, each also with src or dst before
-it; and, or, not, ( ). If the capture itself is sent over the interface that it captures (ssh, NFS),
-exclude that connection by a filter.
+A filter EXPRESSION is that of pcap-filter(7): tcp, udp, host ADDRESS, net ADDRESS/PREFIX, port N,
+each also with src or dst before it, and, or, not, ( ), and more. tcpdump compiles it. If the
+capture itself is sent over the interface that it captures (ssh, NFS), exclude that connection by
+a filter.
 Ctrl-C and SIGTERM stop it with a complete file; after SIGKILL everything up to a tenth of a second
 before is readable.";
 
@@ -70,10 +67,11 @@ pub(crate) struct SourceArgs {
     /// Interface to capture on, in both directions; repeatable
     #[arg(short, long = "interface", value_name = "INTERFACE", required = true)]
     interfaces: Vec<String>,
-    /// Only packets that match this expression, in the part of pcap-filter(7) that --help lists
+    /// Only packets that match this expression of pcap-filter(7); needs tcpdump, which compiles it
     #[arg(long, value_name = "EXPRESSION")]
     filter: Option<String>,
-    /// Only packets that match this BPF program: the output of `tcpdump -ddd EXPRESSION`
+    /// Only packets that match this BPF program: the output of `tcpdump -ddd EXPRESSION`, for hosts
+    /// without tcpdump
     #[arg(long, value_name = "LISTING", conflicts_with = "filter")]
     filter_bpf: Option<String>,
     /// Maximum number of bytes to keep of a packet, 64 to 65535
@@ -128,7 +126,7 @@ impl SourceArgs {
             interfaces: self.interfaces.clone(),
             filter: match &self.filter_bpf {
                 Some(listing) => Filter::Listing(listing.clone()),
-                None => Filter::Expression(self.filter.clone().unwrap_or_default()),
+                None => self.filter.clone().map_or(Filter::All, Filter::Expression),
             },
             snaplen: self.snap_length,
             ring: self.ring,

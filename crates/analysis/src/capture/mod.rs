@@ -4,6 +4,7 @@
 mod args;
 mod counters;
 mod display;
+mod filter_expression;
 mod output;
 mod recorder;
 mod source;

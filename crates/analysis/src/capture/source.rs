@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Source of captured packets: a packet ring for each interface.
 
+use super::filter_expression;
 use anyhow::Result;
 use longhaul_command::errln;
 use longhaul_command::exit::Refusal;
@@ -10,7 +11,7 @@ use longhaul_linux::{
 };
 use longhaul_packet::{
     capture::LinkType,
-    packet_filter::{self, FilterError, Instruction, LinkLayer},
+    packet_filter::{self, Instruction},
 };
 use longhaul_units::Bytes;
 use std::io;
@@ -31,7 +32,9 @@ pub(crate) struct Selection {
 
 /// Packet filter.
 pub(crate) enum Filter {
-    /// Expression of pcap-filter(7); empty for all packets.
+    /// No filter.
+    All,
+    /// Expression of pcap-filter(7).
     Expression(String),
     /// Program as `tcpdump -ddd` prints it.
     Listing(String),
@@ -57,9 +60,11 @@ pub(crate) struct InterfaceRing {
 }
 
 /// Filter programs by the link layer before the IP header.
+///
+/// An expression may be valid on one of them only, as `ether host` is. The other then has the reason.
 struct FilterPrograms {
-    ethernet: Vec<Instruction>,
-    raw: Vec<Instruction>,
+    ethernet: Result<Vec<Instruction>, String>,
+    raw: Result<Vec<Instruction>, String>,
 }
 
 impl Source {
@@ -72,8 +77,7 @@ impl Source {
             return Err(Refusal::usage(format!("interface {name} is given twice")));
         }
         Ok(Self {
-            programs: FilterPrograms::compile(&selection.filter, selection.snaplen)
-                .map_err(|error| filter_refusal(&selection.filter, &error))?,
+            programs: FilterPrograms::new(&selection.filter, selection.snaplen)?,
             interfaces: selection.interfaces,
             filter: describe_filter(selection.filter),
             snaplen: selection.snaplen,
@@ -115,18 +119,21 @@ impl Source {
 }
 
 impl FilterPrograms {
-    fn compile(filter: &Filter, snaplen: u32) -> Result<Self, FilterError> {
-        let program = |layer| match filter {
-            Filter::Listing(listing) => packet_filter::parse_listing(listing, snaplen),
-            Filter::Expression(text) => packet_filter::compile(text, layer, snaplen),
+    /// Fails if the filter is valid on no link layer.
+    fn new(filter: &Filter, snaplen: u32) -> Result<Self> {
+        let program = |link_type| match filter {
+            Filter::All => Ok(packet_filter::accept_all(snaplen)),
+            Filter::Listing(listing) => parse_listing(listing, snaplen),
+            Filter::Expression(text) => filter_expression::compile(text, link_type, snaplen),
         };
-        Ok(Self {
-            ethernet: program(LinkLayer::Ethernet)?,
-            raw: program(LinkLayer::None)?,
-        })
+        let (ethernet, raw) = (program("EN10MB"), program("RAW"));
+        match (ethernet, raw) {
+            (Err(reason), Err(_)) => Err(Refusal::usage(reason)),
+            (ethernet, raw) => Ok(Self { ethernet, raw }),
+        }
     }
 
-    fn for_link_type(&self, link_type: LinkType) -> Vec<Instruction> {
+    fn for_link_type(&self, link_type: LinkType) -> Result<Vec<Instruction>, String> {
         match link_type {
             LinkType::Raw => self.raw.clone(),
             _ => self.ethernet.clone(),
@@ -145,6 +152,7 @@ fn find_duplicate(names: &[String]) -> Option<&String> {
 
 fn describe_filter(filter: Filter) -> String {
     match filter {
+        Filter::All => String::new(),
         Filter::Listing(_) => "BPF program of --filter-bpf".to_owned(),
         Filter::Expression(text) => text,
     }
@@ -153,21 +161,17 @@ fn describe_filter(filter: Filter) -> String {
 /// Maximum number of characters of a program in an error message.
 const SHOWN_CHARS_MAX: usize = 40;
 
-/// Returns the refusal of a filter. The error of an expression has its text; that of a program gets the flag and the
-/// start of its value.
-fn filter_refusal(filter: &Filter, error: &FilterError) -> anyhow::Error {
-    match filter {
-        Filter::Expression(_) => Refusal::usage(error),
-        Filter::Listing(listing) => {
-            let start: String = listing.chars().take(SHOWN_CHARS_MAX).collect();
-            let more = if start.len() < listing.len() {
-                "…"
-            } else {
-                ""
-            };
-            Refusal::usage(format!("--filter-bpf {start:?}{more}: {error}"))
-        }
-    }
+/// Reads the value of --filter-bpf. A refusal has the flag and the start of its value.
+fn parse_listing(listing: &str, snaplen: u32) -> Result<Vec<Instruction>, String> {
+    packet_filter::parse_listing(listing, snaplen).map_err(|error| {
+        let start: String = listing.chars().take(SHOWN_CHARS_MAX).collect();
+        let more = if start.len() < listing.len() {
+            "…"
+        } else {
+            ""
+        };
+        format!("--filter-bpf {start:?}{more}: {error}")
+    })
 }
 
 fn ring_bytes(size: Bytes) -> Result<usize> {
@@ -214,9 +218,10 @@ fn select_clock(interface: &str) -> Clock {
 
 fn open_refusal(error: OpenError) -> anyhow::Error {
     match error {
-        OpenError::NoInterface(_) | OpenError::Down(_) | OpenError::Memory { .. } => {
-            Refusal::usage(error)
-        }
+        OpenError::NoInterface(_)
+        | OpenError::Down(_)
+        | OpenError::Memory { .. }
+        | OpenError::Filter { .. } => Refusal::usage(error),
         OpenError::NotPermitted | OpenError::Kind { .. } => Refusal::unsupported(error),
         OpenError::Kernel { .. } => error.into(),
     }

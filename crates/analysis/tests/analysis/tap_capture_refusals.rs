@@ -28,7 +28,11 @@ fn names_the_bad_flag() {
     refused(&with(&["-i", "lo", "-i", "lo"]), &["lo is given twice"]);
     refused(
         &with(&["-i", "lo", "--filter", "tcp prot 80"]),
-        &["\"prot\"", "tcp prot 80"],
+        &["tcp prot 80", "syntax error"],
+    );
+    refused(
+        &with(&["-i", "lo", "--filter", "vlan 7"]),
+        &["vlan 7", "without their VLAN tags"],
     );
     refused(
         &with(&["-i", "lo", "--filter-bpf", "4,6 0 0"]),

@@ -11,7 +11,7 @@ mod replay;
 use replay::replay;
 
 #[test]
-fn packet_filters_end_and_limit_the_snaplen() {
+fn packet_filters_limit_the_snaplen() {
     replay("packet_filter", packet_filter::check);
 }
 

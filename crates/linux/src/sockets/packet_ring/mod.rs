@@ -99,6 +99,14 @@ pub enum OpenError {
         /// Requested size.
         bytes: usize,
     },
+    /// The filter has no program for the link type.
+    #[error("interface {interface}: {reason}")]
+    Filter {
+        /// Name of the interface.
+        interface: String,
+        /// Why there is none.
+        reason: String,
+    },
     /// Anything else.
     #[error("cannot {action} on {interface}")]
     Kernel {
@@ -127,7 +135,7 @@ pub fn check_permission(interface: &str) -> Result<(), OpenError> {
         promiscuous: false,
         clock: Clock::Software,
     };
-    Ring::open(&request, |_| vec![REJECT_ALL]).map(drop)
+    Ring::open(&request, |_| Ok(vec![REJECT_ALL])).map(drop)
 }
 
 /// Packets counted by the kernel since the ring was opened.
@@ -157,10 +165,10 @@ pub struct Ring {
 
 impl Ring {
     /// Opens a ring for the packets that `filter` accepts. The program returns the bytes to capture of a
-    /// packet; it depends on the [`LinkType`]. An error names the remedy.
+    /// packet; it depends on the [`LinkType`], and there may be none for it. An error names the remedy.
     pub fn open(
         request: &RingConfig<'_>,
-        filter: impl FnOnce(LinkType) -> Vec<Instruction>,
+        filter: impl FnOnce(LinkType) -> Result<Vec<Instruction>, String>,
     ) -> Result<Self, OpenError> {
         let failed = |action| {
             move |source| OpenError::Kernel {
@@ -183,7 +191,11 @@ impl Ring {
         let layout = RingLayout::of(request.ring_bytes);
         let memory = layout.map(&socket)?;
         let (link_type, loopback) = link_type(&socket, index, request.interface)?;
-        attach(&socket, &filter(link_type)).map_err(failed("attach the filter"))?;
+        let program = filter(link_type).map_err(|reason| OpenError::Filter {
+            interface: request.interface.to_owned(),
+            reason,
+        })?;
+        attach(&socket, &program).map_err(failed("attach the filter"))?;
         if loopback {
             // Each packet would be captured twice: outgoing and incoming.
             set_packet_option(&socket, option::IGNORE_OUTGOING, 1)
@@ -504,7 +516,7 @@ fn is_down(socket: &Socket) -> io::Result<bool> {
 mod tests {
     use super::*;
     use crate::network::{interface, netns::Netns};
-    use longhaul_packet::packet_filter::{self, LinkLayer};
+    use longhaul_packet::packet_filter;
 
     #[test]
     fn ring_layout_is_whole_blocks_within_the_requested_size() {
@@ -575,7 +587,7 @@ mod tests {
             clock: Clock::Software,
         };
         let seen = netns.run(|| {
-            let everything = |_| packet_filter::compile("", LinkLayer::Ethernet, 40).unwrap();
+            let everything = |_| Ok(packet_filter::accept_all(40));
             let mut ring = Ring::open(&request, everything).map_err(io::Error::other)?;
             let sender = Socket::new(Domain::PACKET, Type::RAW, None)?;
             bind(&sender, index_of("lo").map_err(io::Error::other)?, 0)?;
