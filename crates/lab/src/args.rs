@@ -76,9 +76,6 @@ pub(crate) struct ShowArgs {
     /// Name of a built-in scenario, or path of a file
     #[arg(value_name = "SCENARIO")]
     pub(crate) scenario: String,
-    /// Include everything that the scenario inherits from those it extends
-    #[arg(long)]
-    pub(crate) resolved: bool,
 }
 
 /// Arguments of `longhaul lab compare`.

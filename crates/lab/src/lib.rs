@@ -5,7 +5,7 @@
 //!
 //! | folder | subject |
 //! |---|---|
-//! | `source` | scenario files: what each extends, parameters, the plan of the experiment with its cells |
+//! | `source` | scenario files: parameters, the plan of the experiment with its cells |
 //! | `scenario` | the keys of a scenario, as types |
 //! | `check` | refusals before any run, each with file, line and key |
 //! | `network` | hosts, links, routes, ports and senders, computed without I/O |
@@ -53,7 +53,7 @@ use args::Command;
 use longhaul_command::{errln, outln};
 use longhaul_linux::contained;
 use run::{Batch, PreparedExperiment, Request};
-use source::{Choices, ExperimentPlan, inherit, library};
+use source::{Choices, ExperimentPlan, library};
 use std::{collections::BTreeMap, fs, process};
 
 /// Runs `longhaul lab`.
@@ -64,13 +64,7 @@ pub fn run(args: Args) -> Result<()> {
     match args.command {
         Command::Run(args) => run_scenarios(args),
         Command::List => list(),
-        Command::Show(show) => {
-            if show.resolved {
-                show_resolved(&show.scenario)
-            } else {
-                self::show(&show.scenario)
-            }
-        }
+        Command::Show(args) => show(&args.scenario),
         Command::Validate(args) => check(&args.scenario),
         Command::Compare(args) => longhaul_results::compare::run(&args.into()),
         Command::Report(args) => {
@@ -155,14 +149,6 @@ fn list() -> Result<()> {
 
 fn show(scenario: &str) -> Result<()> {
     outln!("{}", library::find(scenario)?.text);
-    Ok(())
-}
-
-/// Prints the scenario merged with all its bases.
-fn show_resolved(scenario: &str) -> Result<()> {
-    let source = library::find(scenario)?;
-    ExperimentPlan::open(&source, &Choices::default())?;
-    outln!("{}", inherit::ScenarioSources::load(&source)?.resolved()?);
     Ok(())
 }
 

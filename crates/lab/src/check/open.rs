@@ -15,9 +15,9 @@ use crate::{
         cells::{
             ParameterDeclarations, RunParameters, combinations, overrides_of_cell, run_parameters,
         },
-        inherit::ScenarioSources,
         keys,
         parameters::Parameters,
+        scenario_file::ScenarioFile,
     },
 };
 use anyhow::Result;
@@ -31,32 +31,32 @@ impl ExperimentPlan {
     /// # Errors
     /// Every error is a usage error with file and line.
     pub(crate) fn open(source: &Source, choices: &Choices) -> Result<Self> {
-        let sources = ScenarioSources::load(source)?;
-        let merged = sources.merged()?;
-        let declarations: ParameterDeclarations = sources.read(merged.clone())?;
-        let [full, short] = run_parameters(&sources, &declarations, choices)?;
+        let file = ScenarioFile::new(source);
+        let parsed = file.parse()?;
+        let declarations: ParameterDeclarations = file.read(parsed.clone())?;
+        let [full, short] = run_parameters(&file, &declarations, choices)?;
         let used = if choices.quick { &short } else { &full };
 
-        let specs = combinations(&declarations).map_err(|error| sources.refuse(&error))?;
+        let specs = combinations(&declarations).map_err(|error| file.refuse(&error))?;
         let read = |spec: CellSpec| {
             let overrides = overrides_of_cell(&spec, &declarations.overrides);
-            read_cell(&sources, &merged, [used, &short], spec, &overrides)
+            read_cell(&file, &parsed, [used, &short], spec, &overrides)
         };
         let mut experiment = Self {
             name: source.name.clone(),
-            scenario: scenario_with(&sources, &merged, &used.values)?,
+            scenario: scenario_with(&file, &parsed, &used.values)?,
             cells: specs.into_iter().map(read).collect::<Result<_>>()?,
             quick: choices.quick,
-            sources,
+            file,
         };
         let checked = experiment.check_labels(&declarations);
-        checked.map_err(|error| experiment.sources.refuse(&error))?;
+        checked.map_err(|error| experiment.file.refuse(&error))?;
         experiment.check_set(choices)?;
         experiment.apply_choices(&declarations, choices);
         let available = AvailableMetrics::of(&experiment);
         let checked =
             claims::check(&experiment).and_then(|()| views::check(&experiment, &available));
-        checked.map_err(|error| experiment.sources.refuse(&error))?;
+        checked.map_err(|error| experiment.file.refuse(&error))?;
         experiment.select_cells(&choices.filter)?;
         Ok(experiment)
     }
@@ -171,16 +171,16 @@ fn no_such_value(key: &str, text: &str, values: &[&Value]) -> anyhow::Error {
 }
 
 fn read_cell(
-    sources: &ScenarioSources,
-    merged: &Spanned<DeTable<'_>>,
+    file: &ScenarioFile,
+    parsed: &Spanned<DeTable<'_>>,
     [used, short]: [&RunParameters; 2],
     spec: CellSpec,
     overrides: &Table,
 ) -> Result<Cell> {
     let [values, short_values] =
         [used, short].map(|parameters| parameters.for_cell(&spec, overrides));
-    let scenario = scenario_with(sources, merged, &values)?;
-    let quick_scenario = scenario_with(sources, merged, &short_values)?;
+    let scenario = scenario_with(file, parsed, &values)?;
+    let quick_scenario = scenario_with(file, parsed, &short_values)?;
     let cell = Cell {
         scenario,
         quick_scenario,
@@ -189,25 +189,25 @@ fn read_cell(
     };
     for scenario in [&cell.scenario, &cell.quick_scenario] {
         let named = |error: ConfigError| error.in_cell(&cell.name());
-        scenario::check(scenario).map_err(|error| sources.refuse(&named(error)))?;
+        scenario::check(scenario).map_err(|error| file.refuse(&named(error)))?;
     }
     Ok(cell)
 }
 
 fn scenario_with<'t>(
-    sources: &'t ScenarioSources,
-    merged: &Spanned<DeTable<'t>>,
+    file: &'t ScenarioFile,
+    parsed: &Spanned<DeTable<'t>>,
     values: &Table,
 ) -> Result<Scenario> {
     let parameters = Parameters::of(values);
-    let filled = sources.filled(merged, &parameters)?;
-    keys::check(filled.get_ref()).map_err(|unknown| sources.refusal(unknown.at, &unknown))?;
-    let mut scenario: Scenario = sources.read(filled)?;
+    let filled = file.filled(parsed, &parameters)?;
+    keys::check(filled.get_ref()).map_err(|unknown| file.refusal(unknown.at, &unknown))?;
+    let mut scenario: Scenario = file.read(filled)?;
     let checked = measures::check(&scenario)
         .and_then(|()| link::list_direction_settings(&mut scenario.links))
-        .and_then(|()| link::resolve_same_as(&mut scenario.links))
+        .and_then(|()| link::check_same_losses(&scenario.links))
         .and_then(|()| relay_names::resolve(&mut scenario));
-    checked.map_err(|error| sources.refuse(&error))?;
+    checked.map_err(|error| file.refuse(&error))?;
     Ok(scenario)
 }
 
@@ -253,7 +253,6 @@ size = "${size}"
                 name,
                 origin,
                 text: text.to_owned(),
-                path: None,
             },
             choices,
         )

@@ -29,7 +29,7 @@ pub(crate) fn check(experiment: &ExperimentPlan) -> Result<()> {
                 "flows",
                 check_each(&scenario.flows, |flow| check_flow(flow, scenario)),
             );
-            flows.map_err(|error| experiment.sources.refuse(&error.in_cell(&cell.name())))?;
+            flows.map_err(|error| experiment.file.refuse(&error.in_cell(&cell.name())))?;
         }
     }
     Ok(())

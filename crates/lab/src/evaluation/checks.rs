@@ -261,7 +261,6 @@ mod tests {
             name: "t".to_owned(),
             origin: "t.toml".to_owned(),
             text: text.to_owned(),
-            path: None,
         };
         let experiment = ExperimentPlan::open(&source, &Choices::default()).unwrap();
         let found = evaluate(&expression, None, &experiment, &[]);

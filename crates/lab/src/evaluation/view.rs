@@ -303,7 +303,6 @@ size = "1MB"
             name: "t".to_owned(),
             origin: "t.toml".to_owned(),
             text: format!("{TEXT}{views}"),
-            path: None,
         };
         let choices = Choices {
             filter: only

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Links of a testbed: the emulator's arguments and files, and links that are the same as another. Such
-//! a link has the same options and the same random decisions, so both treat the same packets alike.
+//! Links of a testbed: the emulator's arguments and files, and links with the losses of another. Such a link makes
+//! the same random decisions, so with the same options both lose the same packets.
 
 use super::{AddressedLink, Topology};
 use crate::scenario::{
     Link, LinkKind, Scenario,
-    config_error::{CheckResult, ConfigError, locate_error},
+    config_error::{CheckResult, ConfigError, check_each, ensure, locate_error},
     value::flags,
 };
 use anyhow::Result;
@@ -121,47 +121,31 @@ pub(crate) fn list_direction_settings(links: &mut [Link]) -> CheckResult {
     Ok(())
 }
 
-/// Copies options to every link that is the same as another.
-pub(crate) fn resolve_same_as(links: &mut [Link]) -> CheckResult {
-    for index in 0..links.len() {
-        if let Some(wanted) = links[index].same_as.clone() {
-            locate_error(
-                "links",
-                locate_error(index, copy_options(links, index, &wanted)),
-            )?;
-        }
-    }
-    Ok(())
+/// Checks that each link with the losses of another names one that has its own.
+pub(crate) fn check_same_losses(links: &[Link]) -> CheckResult {
+    let has_own = |name: &str| {
+        links
+            .iter()
+            .any(|l| l.name == name && l.same_losses_as.is_none())
+    };
+    let checked = check_each(links, |link| {
+        let valid = link.same_losses_as.as_deref().is_none_or(has_own);
+        let problem = || {
+            format!(
+                "link {:?}: no link of this name has its own losses",
+                link.name
+            )
+        };
+        locate_error("same_losses_as", ensure(valid, problem))
+    });
+    locate_error("links", checked)
 }
 
-fn copy_options(links: &mut [Link], index: usize, wanted: &str) -> CheckResult {
-    let refused = |key: &str, problem: &str| {
-        let error = ConfigError::from(format!("same_as = {wanted:?} {problem}"));
-        locate_error(
-            key,
-            Err(error.with_owner(format!("link {:?}", links[index].name))),
-        )
-    };
-    let template = links
-        .iter()
-        .find(|link| link.name == wanted && link.same_as.is_none());
-    let Some(template) = template.cloned() else {
-        return refused("same_as", "names no link that has options of its own");
-    };
-    if let Some(key) = links[index].options.keys().next() {
-        return refused(key, "excludes options of its own");
-    }
-    let copy = &mut links[index];
-    (copy.kind, copy.mtu, copy.options) = (template.kind, template.mtu, template.options);
-    Ok(())
-}
-
-/// Index of the link whose random decisions the link at `index` uses: the one that it is the same as, or
+/// Index of the link whose random decisions the link at `index` uses: that whose losses it has, or
 /// itself.
 pub(crate) fn seed_index(links: &[Link], index: usize) -> usize {
-    let same_as = links[index].same_as.as_ref();
-    same_as
-        .and_then(|name| links.iter().position(|link| link.name == *name))
+    let same = links[index].same_losses_as.as_ref();
+    same.and_then(|name| links.iter().position(|link| link.name == *name))
         .unwrap_or(index)
 }
 
@@ -190,27 +174,22 @@ mod tests {
     }
 
     #[test]
-    fn same_as_copies_the_options_and_shares_the_seed() {
-        let mut links = links("same_as = 'a'");
-        resolve_same_as(&mut links).unwrap();
-        assert_eq!(links[1].options, links[0].options);
-        assert_eq!(links[1].mtu, 9000);
-        assert_eq!(links[1].endpoints, ["u", "v"]);
+    fn link_with_the_losses_of_another_shares_its_seed() {
+        let links = links("same_losses_as = 'a'");
+        check_same_losses(&links).unwrap();
         assert_eq!((seed_index(&links, 0), seed_index(&links, 1)), (0, 0));
     }
 
     #[test]
-    fn same_as_needs_another_link_and_no_own_options() {
-        let refused = |second| resolve_same_as(&mut links(second)).unwrap_err().to_string();
-        assert!(
-            refused("same_as = 'c'").contains("'c'") || refused("same_as = 'c'").contains("\"c\"")
-        );
-        assert!(refused("same_as = 'b'").contains("names no link"));
-        assert!(refused("same_as = 'a'\nloss = 0.5").contains("excludes"));
+    fn refuses_losses_of_an_unknown_link_or_of_itself() {
+        for name in ["c", "b"] {
+            let links = links(&format!("same_losses_as = '{name}'"));
+            assert!(check_same_losses(&links).is_err(), "{name}");
+        }
     }
 
     #[test]
-    fn link_without_same_as_has_its_own_seed() {
+    fn other_links_have_their_own_seeds() {
         assert_eq!(seed_index(&links("loss = 0.5"), 1), 1);
     }
 }

@@ -16,7 +16,7 @@ use longhaul_linux::{netns::Netns, sandbox, sysctl};
 use longhaul_results::result::Host;
 use std::{collections::BTreeMap, fs};
 
-/// Kernel settings that affect TCP throughput. A scenario's own are in its resolved text.
+/// Kernel settings that affect TCP throughput. A scenario's own are in its text.
 const SYSCTLS: [&str; 14] = [
     "net.core.default_qdisc",
     "net.core.netdev_max_backlog",

@@ -19,8 +19,8 @@ pub(crate) struct Link {
     /// MTU in bytes, 1,280 to 9,000.
     #[serde(default = "standard_mtu")]
     pub(crate) mtu: u32,
-    /// Name of another link with the same options and random decisions.
-    pub(crate) same_as: Option<String>,
+    /// Name of another link that makes the same random decisions.
+    pub(crate) same_losses_as: Option<String>,
     /// Whether its segments are captured into the raw records of each run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) capture: bool,

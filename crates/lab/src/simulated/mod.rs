@@ -39,7 +39,7 @@ pub(crate) fn check(experiment: &ExperimentPlan) -> Result<()> {
                     "" => "this can't be simulated".to_owned(),
                     name => format!("the cell {name:?} can't be simulated"),
                 };
-                experiment.sources.refuse(&error.with_owner(what))
+                experiment.file.refuse(&error.with_owner(what))
             };
             if scenario.simulated {
                 Plan::of(scenario).map_err(refuse)?;

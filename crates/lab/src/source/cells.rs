@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Cells of a scenario: the combinations of parameter values that it runs.
 
-use super::{Choices, inherit::ScenarioSources};
+use super::{Choices, scenario_file::ScenarioFile};
 use crate::scenario::{
     CellSpec,
     config_error::{CheckResult, ConfigError, check_each, ensure, list_names, locate_error},
@@ -36,7 +36,7 @@ pub(crate) struct ParameterDeclarations {
 /// Returns the parameters of full runs and of short runs (`--quick` and warm-up). In short runs
 /// `--set` changes a parameter of `[quick]` only if `--quick` is given: warm-up runs stay short.
 pub(crate) fn run_parameters(
-    sources: &ScenarioSources,
+    file: &ScenarioFile,
     declarations: &ParameterDeclarations,
     choices: &Choices,
 ) -> Result<[RunParameters; 2]> {
@@ -44,7 +44,7 @@ pub(crate) fn run_parameters(
         let short = locate_error("quick", quick_parameters(&declared, &declarations.quick))?;
         Ok([declared, short])
     });
-    let [declared, short] = full_and_short.map_err(|error| sources.refuse(&error))?;
+    let [declared, short] = full_and_short.map_err(|error| file.refuse(&error))?;
     let applies_to_short =
         |(name, _): &&(String, String)| choices.quick || !declarations.quick.contains_key(name);
     let short_set: Vec<_> = choices

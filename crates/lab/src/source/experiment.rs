@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Plan of an experiment: a scenario with its cells, each with the parameters filled in.
 
-use super::inherit::ScenarioSources;
+use super::scenario_file::ScenarioFile;
 use crate::scenario::{
     Scenario,
     value::{self, plain_text},
@@ -18,7 +18,7 @@ pub(crate) struct ExperimentPlan {
     pub(crate) scenario: Scenario,
     pub(crate) cells: Vec<Cell>,
     pub(crate) quick: bool,
-    pub(crate) sources: ScenarioSources,
+    pub(crate) file: ScenarioFile,
 }
 
 impl ExperimentPlan {

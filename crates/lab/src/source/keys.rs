@@ -13,7 +13,7 @@ const LINK: [&str; 8] = [
     "kind",
     "addresses",
     "mtu",
-    "same_as",
+    "same_losses_as",
     "capture",
     "keep_capture",
 ];

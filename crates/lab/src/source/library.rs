@@ -2,10 +2,7 @@
 //! Sources of scenarios: those built into the binary, and files.
 
 use longhaul_command::exit::Refusal;
-use std::{
-    io,
-    path::{Path, PathBuf},
-};
+use std::{io, path::Path};
 
 macro_rules! files {
     ($($name:literal)*) => {
@@ -34,8 +31,6 @@ pub(crate) struct Source {
     /// Origin for error messages: a path, or the name of a built-in scenario.
     pub(crate) origin: String,
     pub(crate) text: String,
-    /// Path of the file; `None` for a built-in scenario.
-    pub(crate) path: Option<PathBuf>,
 }
 
 /// Returns the names of all built-in scenarios.
@@ -49,28 +44,12 @@ pub(crate) fn find(wanted: &str) -> anyhow::Result<Source> {
     found.map_err(|error| Refusal::usage(not_found_message(wanted, &error)))
 }
 
-/// Finds `wanted`, which `source` extends: a built-in scenario, or a file whose path is relative to
-/// `source`.
-///
-/// # Errors
-/// A message with the name that was not found.
-pub(crate) fn find_base(source: &Source, wanted: &str) -> Result<Source, String> {
-    let directory = source.path.as_deref().and_then(Path::parent);
-    let found = match (built_in(wanted), directory) {
-        (Some(found), _) => Ok(found),
-        (None, Some(directory)) => read(&directory.join(wanted)),
-        (None, None) => Err(io::ErrorKind::NotFound.into()),
-    };
-    found.map_err(|error| not_found_message(wanted, &error))
-}
-
 fn built_in(wanted: &str) -> Option<Source> {
     let (name, text) = BUILT_IN.iter().find(|(name, _)| *name == wanted)?;
     Some(Source {
         name: (*name).to_owned(),
         origin: format!("{name} (built in)"),
         text: (*text).to_owned(),
-        path: None,
     })
 }
 
@@ -81,7 +60,6 @@ fn read(path: &Path) -> io::Result<Source> {
         name: name.into_owned(),
         origin: path.display().to_string(),
         text,
-        path: Some(path.to_owned()),
     })
 }
 

@@ -78,8 +78,7 @@ pub(crate) fn check_names(experiment: &ExperimentPlan) -> Result<()> {
     for cell in &experiment.cells {
         for scenario in [&cell.scenario, &cell.quick_scenario] {
             let checked = check_named_controls(scenario, |_, text| check_exists(text));
-            let refuse =
-                |error: ConfigError| experiment.sources.refuse(&error.in_cell(&cell.name()));
+            let refuse = |error: ConfigError| experiment.file.refuse(&error.in_cell(&cell.name()));
             checked.map_err(refuse)?;
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::{
     evaluation::{reference_values, topology_diagram, view},
-    source::{self, Choices, ExperimentPlan, inherit, library},
+    source::{Choices, ExperimentPlan, library},
 };
 use longhaul_results::result::{self, Metrics, Run};
 use std::{collections::BTreeSet, sync::LazyLock};
@@ -15,43 +15,6 @@ static EXPERIMENTS: LazyLock<Vec<ExperimentPlan>> =
 fn open(name: &str) -> ExperimentPlan {
     let experiment = ExperimentPlan::open(&library::find(name).unwrap(), &Choices::default());
     experiment.unwrap_or_else(|error| panic!("{name}: {error:#}"))
-}
-
-#[test]
-fn built_in_scenarios_are_valid_with_their_bases() {
-    for name in library::names() {
-        let source = library::find(name).unwrap();
-        let sources = inherit::ScenarioSources::load(&source).unwrap();
-        let resolved = sources.resolved().unwrap();
-        // The merged text must be the same scenario without its bases.
-        let merged = source::Source {
-            name: name.to_owned(),
-            origin: format!("{name}, resolved"),
-            text: resolved,
-            path: None,
-        };
-        let has_no_base = source
-            .text
-            .lines()
-            .all(|line| !line.starts_with("extends ="));
-        // A scenario without a base is its own merged text.
-        if !has_no_base {
-            let merged = ExperimentPlan::open(&merged, &Choices::default())
-                .unwrap_or_else(|error| panic!("{error:#}"));
-            let extended = EXPERIMENTS
-                .iter()
-                .find(|experiment| experiment.name == name)
-                .unwrap();
-            let names = |experiment: &ExperimentPlan| -> Vec<String> {
-                experiment
-                    .cells
-                    .iter()
-                    .map(crate::source::Cell::name)
-                    .collect()
-            };
-            assert_eq!(names(extended), names(&merged), "{name}");
-        }
-    }
 }
 
 #[test]

@@ -141,8 +141,8 @@ pub(crate) const TESTBED_CASES: &[InvalidCase] = &[
     ),
     (
         "delay = '1ms'",
-        "same_as = ¦'far'",
-        "names no link that has options of its own",
+        "same_losses_as = ¦'far'",
+        "no link of this name has its own losses",
     ),
     ("delay = '1ms'", "mtu = ¦100", "mtu is 100"),
     ("['a', 'b']", "['a', ¦'b b']", "host \"b b\": a name is"),

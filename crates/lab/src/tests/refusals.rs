@@ -20,7 +20,6 @@ fn open(text: String) -> anyhow::Result<ExperimentPlan> {
         name: "t".to_owned(),
         origin: "t.toml".to_owned(),
         text,
-        path: None,
     };
     ExperimentPlan::open(&source, &Choices::default())
 }
