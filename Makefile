@@ -6,7 +6,7 @@ DESTDIR ?=
 CARGO := scripts/cargo
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: help build demo test check features bench oracle kernels dist test-dist install uninstall clean
+.PHONY: help build demo test test-peers check features bench oracle kernels dist test-dist install uninstall clean
 .NOTPARALLEL:
 
 help: ## This list
@@ -20,9 +20,13 @@ demo: ## The main experiment on real traffic, with a report; SIZE=4.7GB is the s
 	@scripts/setup --demo
 	@scripts/demo $(if $(SIZE),--set size=$(SIZE))
 
-test: ## All tests, including those that need root; ALLOW_SKIP=1 skips those that cannot run here
+test: ## All tests but those of test-peers; ALLOW_SKIP=1 skips those that cannot run here
 	@scripts/setup || [ "$(ALLOW_SKIP)" = 1 ]
 	@scripts/test
+
+test-peers: ## Tests with programs of others: Chromium, PostgreSQL, tshark, Squid, dante, WebDAV clients
+	@scripts/setup --peers || [ "$(ALLOW_SKIP)" = 1 ]
+	@scripts/test --peers
 
 check: ## Format, lints, documentation, plain language, dependency policy
 	@scripts/setup --dev

@@ -16,10 +16,11 @@ use std::{
 
 /// A test for each scenario, with the arguments that select the cells and parameters of its part.
 macro_rules! scenarios {
-    ($($test:ident $name:literal $part:literal;)*) => {
+    ($($(#[$attribute:meta])* $test:ident $name:literal $part:literal;)*) => {
         const SCENARIOS: &[&str] = &[$($name),*];
         $(
             #[test]
+            $(#[$attribute])*
             fn $test() {
                 run($name, $part);
             }
@@ -27,7 +28,6 @@ macro_rules! scenarios {
     };
 }
 
-// They need what `make test` installs.
 scenarios! {
     demo "demo" "--filter client=paper --filter loss=0.0 --set size=500MB";
     nec_dvd "nec-dvd" "--filter relays=false|true --set size=50MB";
@@ -42,10 +42,14 @@ scenarios! {
     reservoir_ipg "reservoir-ipg" "--filter gap=512 --set duration=5s --set omit=2s";
     reservoir_spacing "reservoir-spacing" "--filter control=lh_trc --set duration=5s";
     reservoir_24000km "reservoir-24000km" "--filter streams=16 --filter way=DECP --set duration=10s";
+    #[ignore = "needs dante: make test-peers"]
     split_position "split-position" "--filter place=25-25 --set size=5MB";
+    #[ignore = "needs Squid and HAProxy: make test-peers"]
     split_count "split-count" "--filter n=3 --filter way=SOCKS|Squid|HAProxy --set size=5MB";
+    #[ignore = "needs Squid: make test-peers"]
     split_internet "split-internet" "--filter by=Kagoshima|none";
     first_recipe "first-recipe" "--filter hosts=default";
+    #[ignore = "needs Squid: make test-peers"]
     split_osaka "split-osaka" "--filter by=Fukuoka --filter size=8MiB";
     jgn2_single "jgn2-single" "--simulate --filter control=reno|bic|htcp";
     jgn2_rtt_fairness "jgn2-rtt-fairness" "--filter control=fast --filter rtt_ratio=2";

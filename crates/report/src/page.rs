@@ -97,6 +97,7 @@ mod tests {
     /// A label is drawn above its reference line, or below the lines near it. Heights are in pixels from the top, and a
     /// label takes 18 px.
     #[test]
+    #[ignore = "needs Chromium: make test-peers"]
     fn keeps_names_of_reference_lines_apart() {
         let script = CHART_SCRIPT;
         let page = format!(

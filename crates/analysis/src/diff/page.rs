@@ -140,6 +140,7 @@ mod tests {
     }
 
     #[test]
+    #[ignore = "needs Chromium: make test-peers"]
     fn shares_axes_between_flows_of_different_length() {
         const STEPS: &str = r##"
 const heights = () => made.slice(0, 2).map((u) => `${u.scales.y.min.toFixed(0)}..${u.scales.y.max.toFixed(0)}`);

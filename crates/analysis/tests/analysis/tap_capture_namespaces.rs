@@ -206,6 +206,7 @@ fn completes_the_file_when_the_interface_is_deleted() {
 }
 
 #[test]
+#[ignore = "needs tshark: make test-peers"]
 fn tshark_and_capinfos_read_the_file() {
     if !may_use_namespaces() || !is_installed("tshark") || !is_installed("capinfos") {
         return;

@@ -141,6 +141,7 @@ impl Worker<'_> {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn concurrent_holders_share_no_task_and_keep_group_order() {
     let database = TestDatabase::new();
     let job = database.planned_job(&plan());

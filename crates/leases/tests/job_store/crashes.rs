@@ -49,6 +49,7 @@ fn wait_for_session(database: &TestDatabase, how: &str) {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn dying_during_acquisition_leases_nothing() {
     let database = TestDatabase::new();
     let job = database.planned_job(&tasks(["a", "b"]));
@@ -81,6 +82,7 @@ fn dying_during_acquisition_leases_nothing() {
 
 /// A call of the first holder while another acquires the task comes too late, and has no effect.
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn ignores_calls_that_cross_an_acquisition() {
     type Call = fn(&JobStore, Token) -> bool;
     let calls: [Call; 4] = [
@@ -112,6 +114,7 @@ fn ignores_calls_that_cross_an_acquisition() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn reconnects_after_a_cut_connection() {
     let database = TestDatabase::new();
     let store = &database.store;
@@ -190,6 +193,7 @@ fn repeat_until_reachable<T>(mut call: impl FnMut() -> Result<T, Error>) -> T {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn killed_server_keeps_acknowledged_results() {
     let mut server = Setup::default().durable().start();
     let url = server.create_database();

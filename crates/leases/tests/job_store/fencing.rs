@@ -8,6 +8,7 @@ use longhaul_leases::{Position, TTL_MAX};
 use std::time::{Duration, Instant};
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn tasks_are_acquired_in_order_and_once() {
     let database = TestDatabase::new();
     let job = database.planned_job(&tasks(["a", "b", "c", "d"]));
@@ -29,6 +30,7 @@ fn tasks_are_acquired_in_order_and_once() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn expired_lease_is_reassigned_and_first_holder_ignored() {
     let database = TestDatabase::new();
     let (one, two) = (&database.store, database.new_store());
@@ -51,6 +53,7 @@ fn expired_lease_is_reassigned_and_first_holder_ignored() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn expired_lease_is_valid_until_reassigned() {
     let database = TestDatabase::new();
     let store = &database.store;
@@ -71,6 +74,7 @@ fn expired_lease_is_valid_until_reassigned() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn holder_deadline_is_not_after_server_deadline() {
     let database = TestDatabase::new();
     let job = database.planned_job(&tasks(["a"]));
@@ -84,6 +88,7 @@ fn holder_deadline_is_not_after_server_deadline() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn ending_a_task_is_idempotent() {
     let database = TestDatabase::new();
     let store = &database.store;
@@ -119,6 +124,7 @@ fn ending_a_task_is_idempotent() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn released_task_goes_to_another_holder_first() {
     let database = TestDatabase::new();
     let store = &database.store;
@@ -133,6 +139,7 @@ fn released_task_goes_to_another_holder_first() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn releases_leases_unknown_to_the_holder() {
     let database = TestDatabase::new();
     let store = &database.store;
@@ -153,6 +160,7 @@ fn releases_leases_unknown_to_the_holder() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn second_planner_adds_no_task_twice() {
     let database = TestDatabase::new();
     let store = &database.store;
@@ -178,6 +186,7 @@ fn second_planner_adds_no_task_twice() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn task_after_a_group_waits_for_the_whole_group() {
     let database = TestDatabase::new();
     let store = &database.store;
@@ -201,6 +210,7 @@ fn task_after_a_group_waits_for_the_whole_group() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn planner_in_the_group_delays_tasks_after_it() {
     let database = TestDatabase::new();
     let store = &database.store;
@@ -222,6 +232,7 @@ fn planner_in_the_group_delays_tasks_after_it() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn job_ends_when_the_rest_waits_for_a_failed_task() {
     let database = TestDatabase::new();
     let store = &database.store;
@@ -244,6 +255,7 @@ fn job_ends_when_the_rest_waits_for_a_failed_task() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn status_lists_holders_and_their_leases() {
     let database = TestDatabase::new();
     let store = &database.store;

@@ -11,6 +11,7 @@ use std::{sync::Barrier, thread, time::Duration};
 
 /// The tables and the job are created by all of them at once.
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn concurrent_joins_share_one_job() {
     let url = Server::shared().create_database();
     let barrier = Barrier::new(8);
@@ -33,6 +34,7 @@ fn concurrent_joins_share_one_job() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn job_exists_until_deleted() {
     let database = TestDatabase::new();
     let job = database.store.join(b"job", b"spec", &task("plan")).unwrap();
@@ -42,6 +44,7 @@ fn job_exists_until_deleted() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn rejects_joining_with_another_spec() {
     let database = TestDatabase::new();
     let job = database.store.join(b"job", b"spec", &task("plan")).unwrap();
@@ -60,6 +63,7 @@ fn rejects_joining_with_another_spec() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn jobs_are_isolated() {
     let database = TestDatabase::new();
     let store = &database.store;
@@ -81,6 +85,7 @@ fn jobs_are_isolated() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn accepts_any_bytes() {
     let database = TestDatabase::new();
     let store = &database.store;
@@ -147,6 +152,7 @@ fn accepts_any_bytes() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn rejects_too_large_values_before_sending() {
     let database = TestDatabase::new();
     let store = &database.store;
@@ -209,6 +215,7 @@ fn rejects_too_large_values_before_sending() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn deleting_a_job_leaves_no_rows() {
     let database = TestDatabase::new();
     let store = &database.store;
@@ -238,6 +245,7 @@ fn deleting_a_job_leaves_no_rows() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn job_list_shows_age_and_idle_time() {
     let database = TestDatabase::new();
     let job = database.planned_job(&tasks(["a"]));

@@ -25,6 +25,7 @@ fn refusal_text(opened: Result<JobStore, Error>) -> String {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn rejects_tables_of_another_format() {
     let database = TestDatabase::new();
     database.sql("UPDATE longhaul.format SET number = 2");
@@ -36,6 +37,7 @@ fn rejects_tables_of_another_format() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn existing_tables_need_no_create_right() {
     let database = TestDatabase::new();
     let other = Server::shared().create_database();
@@ -58,6 +60,7 @@ fn existing_tables_need_no_create_right() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn wrong_password_is_refused_and_not_shown() {
     let server = Setup::default()
         .listen("127.0.0.1:0".parse().unwrap())
@@ -97,6 +100,7 @@ fn missing_server_counts_as_unreachable() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn standby_counts_as_unreachable() {
     let database = TestDatabase::new();
     let name = database_name(&database.url);
@@ -137,6 +141,7 @@ impl Certificates {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn tls_verifies_certificate_and_host_name() {
     let certificates = Certificates::new();
     let folder = tempfile::tempdir().unwrap();
@@ -190,6 +195,7 @@ fn tls_verifies_certificate_and_host_name() {
 
 /// Self-signed, as Debian creates them. A client that has the file may trust it.
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn self_signed_certificate_can_be_trusted() {
     let key = KeyPair::generate().unwrap();
     let params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();

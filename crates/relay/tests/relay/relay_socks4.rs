@@ -160,6 +160,7 @@ fn curl_works_with_socks4_and_socks4a() {
 }
 
 #[test]
+#[ignore = "needs proxychains: make test-peers"]
 fn netcat_works() {
     if !is_installed("nc", "netcat-openbsd") {
         return;
@@ -190,6 +191,7 @@ fn netcat_works() {
 }
 
 #[test]
+#[ignore = "needs proxychains: make test-peers"]
 fn proxychains_works() {
     if !is_installed("proxychains4", "proxychains4") {
         return;

@@ -368,6 +368,7 @@ mod tests {
     use longhaul_testbed::browser::assert_good;
 
     #[test]
+    #[ignore = "needs Chromium: make test-peers"]
     fn renders_accessible_page_of_two_results() {
         let a = fixtures::every_figure();
         let mut b = a.clone();

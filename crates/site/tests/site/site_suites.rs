@@ -32,6 +32,7 @@ fn run(command: &mut Command) -> (bool, String) {
 }
 
 #[test]
+#[ignore = "needs WebDAV clients: make test-peers"]
 fn passes_litmus() {
     if !is_installed("litmus") {
         return;
@@ -59,6 +60,7 @@ fn passes_litmus() {
 }
 
 #[test]
+#[ignore = "needs WebDAV clients: make test-peers"]
 fn rclone_syncs_both_directions() {
     if !is_installed("rclone") {
         return;
@@ -97,6 +99,7 @@ fn rclone_syncs_both_directions() {
 }
 
 #[test]
+#[ignore = "needs WebDAV clients: make test-peers"]
 fn cadaver_locks_and_sets_properties() {
     if !is_installed("cadaver") {
         return;
@@ -136,6 +139,7 @@ fn cadaver_locks_and_sets_properties() {
 
 /// The mount namespace ends with the commands.
 #[test]
+#[ignore = "needs WebDAV clients: make test-peers"]
 fn davfs2_mounts_the_root_and_writes() {
     if !is_installed("mount.davfs")
         || !skip::require_privileged(!skip::is_in_user_namespace(), "davfs2's user")

@@ -175,6 +175,7 @@ fn site_names_its_methods_and_times_of_creation() {
 
 /// rclone compares sizes and times: a change of neither is seen only if uploads keep their times.
 #[test]
+#[ignore = "needs rclone: make test-peers"]
 fn rclone_sync_sees_changes_of_the_same_size() {
     let web = Web::new();
     let folder = tempfile::tempdir().unwrap();

@@ -93,6 +93,7 @@ mod tests {
 
     /// The checker runs, and finds the violations of an inaccessible page.
     #[test]
+    #[ignore = "needs Chromium: make test-peers"]
     fn finds_violations() {
         let page = "<!DOCTYPE html><html><head><title>t</title></head><body><main><h1>h</h1>\
                 <img src=\"data:,\"><p style=\"color:#777;background:#888\">faint</p></main></body></html>";

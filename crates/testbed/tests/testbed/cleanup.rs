@@ -53,6 +53,7 @@ fn directory_of(server: &Server) -> PathBuf {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn drop_leaves_nothing() {
     let server = Server::start();
     let resources = ServerResources::of(&directory_of(&server));
@@ -61,6 +62,7 @@ fn drop_leaves_nothing() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn drop_of_a_paused_server_leaves_nothing() {
     let server = Server::start();
     let resources = ServerResources::of(&directory_of(&server));
@@ -70,6 +72,7 @@ fn drop_of_a_paused_server_leaves_nothing() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn drop_of_a_killed_server_leaves_nothing() {
     let mut server = Server::start();
     let resources = ServerResources::of(&directory_of(&server));
@@ -79,6 +82,7 @@ fn drop_of_a_killed_server_leaves_nothing() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn restarts_with_its_data_after_a_kill() {
     let mut server = Setup::default().durable().start();
     let before = ServerResources::of(&directory_of(&server));
@@ -92,6 +96,7 @@ fn restarts_with_its_data_after_a_kill() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn tcp_requires_a_password() {
     let server = Setup::default()
         .listen("127.0.0.1:0".parse().unwrap())
@@ -113,6 +118,7 @@ fn tcp_requires_a_password() {
 
 /// Child process of [`killed_test_leaves_nothing`], which kills it before it ends.
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn holds_a_server_until_it_is_killed() {
     if env::var_os("HOLD_SERVER").is_some() {
         let server = Server::start();
@@ -122,11 +128,13 @@ fn holds_a_server_until_it_is_killed() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn killed_test_leaves_nothing() {
     let mut test = Command::new(env::current_exe().unwrap())
         .args([
             "--exact",
             "cleanup::holds_a_server_until_it_is_killed",
+            "--ignored",
             "--nocapture",
         ])
         .env("HOLD_SERVER", "1")

@@ -189,6 +189,7 @@ fn record(output: &Output, context: &str) -> serde_json::Value {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn two_pairs_of_hosts_share_a_tree_and_its_largest_file() {
     let testbed = WorkerTestbed::new();
     let before = ["a1", "a2"].map(|host| testbed.hosts.sent(host));
@@ -219,6 +220,7 @@ fn two_pairs_of_hosts_share_a_tree_and_its_largest_file() {
 
 /// Extents of a dead worker go to the other, and finished extents are not copied again.
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn dead_or_disconnected_hosts_lose_only_their_leased_extents() {
     let testbed = WorkerTestbed::new();
     for (host, dies) in [("b2", true), ("a2", true), ("b1", false)] {
@@ -242,6 +244,7 @@ fn dead_or_disconnected_hosts_lose_only_their_leased_extents() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn second_command_shares_the_work_and_finishes_alone() {
     let testbed = WorkerTestbed::new();
     let mut first = testbed.start("d1", 1, &["--workers", "1"]);
@@ -261,6 +264,7 @@ fn second_command_shares_the_work_and_finishes_alone() {
 
 /// The command that finishes last finds no job in the database, because the other has removed it.
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn all_commands_that_share_a_copy_succeed() {
     let testbed = WorkerTestbed::new();
     for round in 0..2 {
@@ -280,6 +284,7 @@ fn all_commands_that_share_a_copy_succeed() {
 
 /// The command continues after another has taken over its extents, finished the copy and removed the job.
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn command_that_was_stopped_until_the_end_of_the_copy_succeeds() {
     let testbed = WorkerTestbed::new();
     let mut stopped = testbed.start("d2", 2, &["--workers", "1"]);
@@ -298,6 +303,7 @@ fn command_that_was_stopped_until_the_end_of_the_copy_succeeds() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn survives_a_restart_of_the_database() {
     let mut testbed = WorkerTestbed::with_its_own_database();
     let mut command = testbed.start("d1", 1, &[]);
@@ -317,6 +323,7 @@ fn wait_for_exit(command: &mut Child) {
 
 /// A stopped process whose leases expired, and which continues after the end of the copy, writes nothing.
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn stopped_source_writes_nothing_after_its_leases_expired() {
     let testbed = WorkerTestbed::new();
     let mut command = testbed.start("d1", 1, &[]);
@@ -348,6 +355,7 @@ fn stopped_source_writes_nothing_after_its_leases_expired() {
 
 /// All workers fail at the same files, and the session after them reports the failures by name.
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn names_failed_files_and_copies_the_rest() {
     let testbed = WorkerTestbed::new();
     let to = testbed.path("to/tree/sizes");
@@ -369,6 +377,7 @@ fn names_failed_files_and_copies_the_rest() {
 
 /// One of the target hosts has a file system of its own mounted there.
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn refuses_hosts_that_do_not_share_the_target_before_any_change() {
     let testbed = WorkerTestbed::new();
     let (ssh, to) = (testbed.path("blind"), testbed.path("to"));
@@ -393,6 +402,7 @@ fn refuses_hosts_that_do_not_share_the_target_before_any_change() {
 
 /// An abandoned job stays in the database until a user removes it.
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn lists_and_removes_jobs() {
     let testbed = WorkerTestbed::new();
     let address = testbed.path("address");
@@ -437,6 +447,7 @@ fn lists_and_removes_jobs() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn workers_of_a_removed_job_exit() {
     let testbed = WorkerTestbed::new();
     let mut command = testbed.start("d1", 1, &["--workers", "2", "--limit", "30mbit"]);
@@ -460,6 +471,7 @@ fn workers_of_a_removed_job_exit() {
 
 /// Its workers hold no extent, so they see at the target that the copy is not finished.
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn idle_command_of_a_removed_job_exits_without_copying_the_rest() {
     let testbed = WorkerTestbed::new();
     let mut command = testbed.start("d1", 1, &["--workers", "1", "--limit", "60mbit"]);
@@ -525,6 +537,7 @@ fn run_with_random_faults(testbed: &mut WorkerTestbed, seed: u64) {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: make test-peers"]
 fn completes_a_copy_after_random_kills() {
     let first = number("COPY_SEED", 1);
     let mut testbed = WorkerTestbed::with_its_own_database();

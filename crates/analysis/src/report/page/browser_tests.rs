@@ -45,6 +45,7 @@ pub(crate) fn run_steps(page: &str, steps: &str) -> Option<[Vec<String>; 2]> {
 }
 
 #[test]
+#[ignore = "needs Chromium: make test-peers"]
 fn zooms_all_charts_together_without_network() {
     const STEPS: &str = r##"
 const steps = [
@@ -89,6 +90,7 @@ const steps = [
 }
 
 #[test]
+#[ignore = "needs Chromium: make test-peers"]
 fn shows_a_packet_window_by_its_button_with_a_table() {
     const STEPS: &str = r##"
 const figure = document.querySelector("section.direction:not([hidden]) figure[data-chart=sequence]");
@@ -127,6 +129,7 @@ const steps = [
 }
 
 #[test]
+#[ignore = "needs Chromium: make test-peers"]
 fn fits_the_screen_and_is_accessible() {
     let page = html::html(&fixtures::report());
     assert_fits(&page);

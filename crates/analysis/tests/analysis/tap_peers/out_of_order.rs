@@ -117,6 +117,7 @@ fn packets_that_were_captured_twice_count_once() {
 }
 
 #[test]
+#[ignore = "needs tshark: make test-peers"]
 fn agrees_on_slightly_shuffled_packets() {
     if !has_programs(&["tshark"]) {
         return;
@@ -132,6 +133,7 @@ fn agrees_on_slightly_shuffled_packets() {
 
 /// D15, D16: retransmissions and late packets depend on where a flow begins.
 #[test]
+#[ignore = "needs tshark: make test-peers"]
 fn agrees_on_fully_shuffled_packets() {
     if !has_programs(&["tshark"]) {
         return;
