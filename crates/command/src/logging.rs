@@ -12,12 +12,12 @@ use tracing::{Event, Level, Subscriber, level_filters::LevelFilter};
 use tracing_subscriber::{
     filter::Targets,
     fmt::{
-        FmtContext, FormatEvent, FormatFields, MakeWriter,
+        FmtContext, FormatEvent, FormatFields, FormattedFields, MakeWriter,
         format::{self, Json, JsonFields, Writer},
         time::{FormatTime, SystemTime as Rfc3339},
     },
     layer::SubscriberExt as _,
-    registry::LookupSpan,
+    registry::{LookupSpan, Scope},
     util::SubscriberInitExt as _,
 };
 
@@ -218,7 +218,14 @@ where
         let target = event.metadata().target();
         let target = target.strip_prefix("longhaul_").unwrap_or(target);
         // Fields may contain text from another host.
-        writeln!(out, "{target}: {}", console::escape(&fields))
+        write!(out, "{target}: ")?;
+        for span in context.event_scope().into_iter().flat_map(Scope::from_root) {
+            let extensions = span.extensions();
+            let own = extensions.get::<FormattedFields<N>>();
+            let own = own.map_or("", |fields| fields.as_str());
+            write!(out, "{}{{{}}}: ", span.name(), console::escape(own))?;
+        }
+        writeln!(out, "{}", console::escape(&fields))
     }
 }
 
@@ -233,8 +240,7 @@ impl JsonLine {
         let json = format::Format::default()
             .json()
             .flatten_event(true)
-            .with_current_span(false)
-            .with_span_list(false);
+            .with_current_span(false);
         Self { journald, json }
     }
 }
@@ -307,6 +313,25 @@ mod tests {
             rest,
             "WARN relay::peers: peer is down: refused\\n\\x1b[2J\\u{202e} peer=\"tokyo\"\n"
         );
+    }
+
+    #[test]
+    fn names_the_spans_of_an_event() {
+        let event = || {
+            let _connection = tracing::debug_span!("connection", id = 7, name = "a\x1b").entered();
+            tracing::debug!("accepted");
+        };
+        let line = log("debug", Format::Text, false, event);
+        assert!(
+            line.contains(": connection{id=7 name=\"a\\x1b\"}: accepted"),
+            "{line}"
+        );
+        let line = log("debug", Format::Json, false, event);
+        let object: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(object["spans"][0]["id"], 7, "{line}");
+        let line = log("info", Format::Json, false, peer_down);
+        let object: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert!(object.get("spans").is_none(), "{line}");
     }
 
     #[test]

@@ -382,10 +382,13 @@ async fn open_upstream_leg(relay: &Relay, listener: &Listener, flow: Flow, dscp:
         warnings.log_refused_destination(name, client.ip(), &request.destination);
     }
     let mut upstream = opened?;
-    let mut answer = upstream.answer().await;
-    while answer.is_err() && upstream.lost_peer().await && route.is_any_chain_up(&request) {
+    loop {
+        let Err(fault) = upstream.answer().await else {
+            return Ok(upstream);
+        };
+        if !route.may_repeat(&upstream, &request).await {
+            return Err(fault);
+        }
         upstream = route.open(&request).await?;
-        answer = upstream.answer().await;
     }
-    answer.map(|()| upstream)
 }

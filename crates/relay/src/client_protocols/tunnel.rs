@@ -52,14 +52,10 @@ pub(crate) async fn relay(session: &Session, mut tunnel: Box<OpenTunnel>) -> End
     }
 }
 
-/// Repeats the request if that is safe. There are two cases: the pooled connection was stale; a
-/// peer is down and another route exists.
+/// Repeats the request over a new leg, if that is safe.
 async fn reopen(session: &Session, tunnel: &mut OpenTunnel) -> Option<Result<UpstreamLeg, Fault>> {
-    let (upstream, request) = (&tunnel.upstream, tunnel.retry.as_ref()?);
-    if upstream.was_dead() {
-        return Some(session.open_new_leg(request).await);
-    }
-    if session.can_retry(upstream, request).await {
+    let request = tunnel.retry.as_ref()?;
+    if session.may_repeat(&tunnel.upstream, request).await {
         Some(session.open_new_leg(request).await)
     } else {
         None

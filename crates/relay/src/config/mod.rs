@@ -10,6 +10,8 @@ pub(crate) mod peer;
 pub(crate) mod policy;
 pub(crate) mod profile;
 pub(crate) mod reference;
+#[cfg(test)]
+mod schema;
 pub(crate) mod settings;
 pub(crate) mod users;
 

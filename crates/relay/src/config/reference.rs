@@ -80,7 +80,7 @@ mod tests {
         let mut tables = vec![Table::default()];
         let mut explained = false;
         for line in TEXT.lines() {
-            let comment = line.starts_with("# ") || line == "#";
+            let comment = line.starts_with("# ") || line.starts_with("#:") || line == "#";
             let text = line.trim_start_matches('#');
             if text.starts_with('[') {
                 tables.push(Table {

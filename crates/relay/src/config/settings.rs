@@ -3,6 +3,8 @@
 //! checked here; [`super::Config`] is the checked configuration.
 
 use crate::config::certificates::TlsSettings;
+#[cfg(test)]
+use crate::config::schema;
 use longhaul_interception::target::Target;
 use longhaul_protocol::networks::{Ports, Prefix, Target as RouteTarget, text};
 use longhaul_protocol::{convert, destination::Destination};
@@ -19,9 +21,11 @@ use std::{
 
 /// Contents of a configuration file.
 #[derive(Debug, Clone, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Settings {
     /// Clients that every listener serves, besides its own `allow_from`.
+    #[cfg_attr(test, schemars(with = "Vec<String>"))]
     pub(crate) allow_from: Vec<Prefix>,
     /// Allows clients from other hosts to reach loopback, link-local addresses and the relay's own
     /// listeners through this relay.
@@ -45,16 +49,19 @@ pub(crate) struct Settings {
 
 /// Settings of a listener.
 #[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListenerSettings {
     pub(crate) kind: KindName,
     /// Address to listen on; port 0 takes a free port.
     #[serde(deserialize_with = "deserialize_address")]
+    #[cfg_attr(test, schemars(with = "String"))]
     pub(crate) address: SocketAddr,
     /// Name in routes, records and metrics; the address if absent.
     pub(crate) name: Option<String>,
     /// `forward` only: destination of all connections.
     #[serde(default, deserialize_with = "deserialize_optional")]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(crate) destination: Option<Destination>,
     /// `transparent` only: the upstream leg has the client's source address.
     #[serde(default)]
@@ -65,9 +72,11 @@ pub(crate) struct ListenerSettings {
     /// `transparent` only: networks and ports that the relay diverts to this listener, such as
     /// `10.0.0.0/8:80,443`, of its own address family.
     #[serde(default)]
+    #[cfg_attr(test, schemars(with = "Vec<String>"))]
     pub(crate) intercept: Vec<Target>,
     /// Exceptions from `intercept`, in the same form.
     #[serde(default)]
+    #[cfg_attr(test, schemars(with = "Vec<String>"))]
     pub(crate) bypass: Vec<Target>,
     /// Diverts this host's own connections too.
     #[serde(default)]
@@ -78,9 +87,11 @@ pub(crate) struct ListenerSettings {
     pub(crate) verify_connect: bool,
     /// Clients that are served; off loopback, no others are.
     #[serde(default)]
+    #[cfg_attr(test, schemars(with = "Vec<String>"))]
     pub(crate) allow_from: Vec<Prefix>,
     /// Clients that are refused although `allow_from` contains them.
     #[serde(default)]
+    #[cfg_attr(test, schemars(with = "Vec<String>"))]
     pub(crate) deny_from: Vec<Prefix>,
     /// `socks5` and `http` only: file of USER:PASSWORD lines, readable only by its owner.
     pub(crate) users: Option<PathBuf>,
@@ -92,10 +103,13 @@ pub(crate) struct ListenerSettings {
     /// Profile of the legs towards clients.
     pub(crate) profile: Option<String>,
     /// Rate limit of all connections together, for each direction.
+    #[cfg_attr(test, schemars(with = "Option<schema::BitRate>"))]
     pub(crate) rate: Option<BitRate>,
     /// Rate limit of the connections of one client address, for each direction.
+    #[cfg_attr(test, schemars(with = "Option<schema::BitRate>"))]
     pub(crate) rate_per_client: Option<BitRate>,
     /// `convert` only: time for which a relay may keep a connection open before its request.
+    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) idle_timeout: Option<Time>,
     /// `convert` only: transport that relays must use.
     #[serde(default)]
@@ -106,6 +120,7 @@ pub(crate) struct ListenerSettings {
 
 /// Protocol by which a listener learns the client's destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum KindName {
     Socks5,
@@ -117,10 +132,12 @@ pub(crate) enum KindName {
 
 /// Settings of a peer (another relay).
 #[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PeerSettings {
     /// Name or address as `HOST` or `HOST:PORT`; by default, the port of the Convert service.
     #[serde(deserialize_with = "text")]
+    #[cfg_attr(test, schemars(with = "String"))]
     pub(crate) address: PeerAddress,
     /// Profile of the legs to the peer.
     pub(crate) profile: Option<String>,
@@ -128,8 +145,10 @@ pub(crate) struct PeerSettings {
     pub(crate) pool: Option<u16>,
     /// Idle time after which a pooled connection is replaced: less than the `idle_timeout` of the
     /// peer's listener.
+    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) pool_age: Option<Time>,
     /// Parallel connections for one client's connection.
+    #[cfg_attr(test, schemars(with = "Option<schema::Streams>"))]
     pub(crate) streams: Option<Streams>,
     /// Transport of the legs to the peer.
     #[serde(default)]
@@ -140,6 +159,7 @@ pub(crate) struct PeerSettings {
 
 /// Transport of a leg between relays.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Transport {
     #[default]
@@ -206,6 +226,7 @@ impl FromStr for PeerAddress {
 
 /// Versions of the PROXY protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SendProxy {
     /// A line of text.
@@ -216,6 +237,7 @@ pub(crate) enum SendProxy {
 
 /// Mode of moving bytes between legs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Mode {
     /// Reads of 16 KiB and more inside the kernel, smaller ones through buffers.
@@ -229,15 +251,19 @@ pub(crate) enum Mode {
 
 /// Settings of a route.
 #[derive(Debug, Clone, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RouteSettings {
     /// Condition: the listener's name is one of these.
     pub(crate) listener: Vec<String>,
     /// Condition: the client's address is in one of these.
+    #[cfg_attr(test, schemars(with = "Vec<String>"))]
     pub(crate) from: Vec<Prefix>,
     /// Condition: the destination is one of these networks or names (`*.example.org`).
+    #[cfg_attr(test, schemars(with = "Vec<String>"))]
     pub(crate) to: Vec<RouteTarget>,
     /// Condition: the destination's port is one of these (`443`, `8000-8999`).
+    #[cfg_attr(test, schemars(with = "Vec<schema::Ports>"))]
     pub(crate) ports: Vec<Ports>,
     /// Refuses the connection.
     pub(crate) deny: bool,
@@ -259,17 +285,22 @@ impl RouteSettings {
 
 /// Settings of a profile. Absent values leave the choice to the kernel.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ProfileSettings {
     /// Congestion control, by the kernel's name.
     pub(crate) congestion_control: Option<String>,
     /// Pacing rate of TCP: for long legs through small buffers.
+    #[cfg_attr(test, schemars(with = "Option<schema::BitRate>"))]
     pub(crate) pacing_rate: Option<BitRate>,
     /// Most unsent bytes in a socket: less memory and less delay; 128KiB suits interactive legs.
+    #[cfg_attr(test, schemars(with = "Option<schema::Bytes>"))]
     pub(crate) notsent_lowat: Option<Bytes>,
     /// Idle time before a keepalive probe: 1s to 9h; 0s is never.
+    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) keepalive: Option<Time>,
     /// Time for which sent data may stay unacknowledged before the leg is closed.
+    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) user_timeout: Option<Time>,
     /// Maximum segment size, 88 to 32767 bytes: for paths with broken MTU discovery.
     pub(crate) mss: Option<u32>,
@@ -281,10 +312,13 @@ pub(crate) struct ProfileSettings {
     /// SYNs offer ECN (RFC 3168) whatever `net.ipv4.tcp_ecn` says.
     pub(crate) ecn: bool,
     /// Fixed send buffer. Ends autotuning: for measurements and for hosts short of memory.
+    #[cfg_attr(test, schemars(with = "Option<schema::Bytes>"))]
     pub(crate) send_buffer: Option<Bytes>,
     /// Fixed receive buffer. Ends autotuning: for measurements and for hosts short of memory.
+    #[cfg_attr(test, schemars(with = "Option<schema::Bytes>"))]
     pub(crate) receive_buffer: Option<Bytes>,
     /// Rate control of a leg over UDT.
+    #[cfg_attr(test, schemars(with = "Option<schema::UdtControl>"))]
     pub(crate) udt_control: Option<UdtCongestionControl>,
     /// Mode of moving bytes between this leg and the client's; the upstream leg's profile decides.
     pub(crate) mode: Option<Mode>,
@@ -301,18 +335,25 @@ pub(crate) struct ProfileFlags {
 
 /// Settings of limits; docs/relay.md lists their costs.
 #[derive(Debug, Clone, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LimitSettings {
     pub(crate) connections: Option<u32>,
     pub(crate) workers: Option<u16>,
+    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) connect_timeout: Option<Time>,
+    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) handshake_timeout: Option<Time>,
     /// HTTP: time after which a client that sends no request is disconnected.
+    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) http_idle_timeout: Option<Time>,
     /// HTTP and FTP: time after which a silent origin that owes a response is given up.
+    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) response_timeout: Option<Time>,
     /// Idle time after which a tunnel is closed; 0s is never.
+    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) tunnel_idle_timeout: Option<Time>,
+    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) grace: Option<Time>,
     /// Concurrent name lookups for one client address; further ones wait.
     pub(crate) lookups_per_client: Option<u32>,
@@ -320,13 +361,18 @@ pub(crate) struct LimitSettings {
     pub(crate) connections_per_client: Option<u32>,
     /// Memory that one client address may hold once `memory` is used up and there are other
     /// clients.
+    #[cfg_attr(test, schemars(with = "Option<schema::Bytes>"))]
     pub(crate) memory_per_client: Option<Bytes>,
     /// Time for which an endpoint may read nothing although data waits for it.
+    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) stall_timeout: Option<Time>,
     /// Longest delay between two passwords for one user from one client address; 0s is none.
+    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) password_delay: Option<Time>,
+    #[cfg_attr(test, schemars(with = "Option<schema::Bytes>"))]
     pub(crate) pipe_size: Option<Bytes>,
     /// Memory of the socket buffers and pipes of all legs, above which new connections wait.
+    #[cfg_attr(test, schemars(with = "Option<schema::Bytes>"))]
     pub(crate) memory: Option<Bytes>,
 }
 
@@ -354,6 +400,7 @@ impl Settings {
 
 /// Format of records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum RecordFormat {
     /// JSON, one record a line.
@@ -365,6 +412,7 @@ pub(crate) enum RecordFormat {
 
 /// Settings of the record files.
 #[derive(Debug, Clone, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct CounterSettings {
     pub(crate) file: Option<PathBuf>,
@@ -372,21 +420,27 @@ pub(crate) struct CounterSettings {
     pub(crate) access_log: Option<PathBuf>,
     pub(crate) access_log_format: Option<RecordFormat>,
     /// Clients without records in the access log.
+    #[cfg_attr(test, schemars(with = "Vec<String>"))]
     pub(crate) access_log_except: Vec<Prefix>,
     /// Interval of the records of a tunnel while it is open; absent or 0 is none.
+    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) access_log_interval: Option<Time>,
+    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) interval: Option<Time>,
 }
 
 /// Settings of the admin endpoint: health, metrics and the status page.
 #[derive(Debug, Clone, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AdminSettings {
     /// Address on loopback; absent disables the endpoint.
     #[serde(deserialize_with = "deserialize_optional_address")]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(crate) address: Option<SocketAddr>,
     /// Address of any network, for `/healthz` and `/readyz` alone; absent disables it.
     #[serde(deserialize_with = "deserialize_optional_address")]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(crate) health: Option<SocketAddr>,
 }
 

@@ -18,13 +18,18 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::time::{sleep, timeout};
+use tracing::{Instrument as _, debug, debug_span};
 
 impl Peer {
     /// Asks the peer whether it would serve this relay, and stores the answer.
     pub(crate) async fn check(&self, limit: Duration) {
         match self.probe(limit).await {
-            Ok(()) => self.mark_up(),
+            Ok(()) => {
+                debug!("the peer serves this relay");
+                self.mark_up();
+            }
             Err(error) => {
+                debug!("the peer does not serve this relay: {error}");
                 self.mark_down(&error);
             }
         }
@@ -127,7 +132,9 @@ pub(crate) async fn run_checks(current: &CurrentSetup) {
         for peer in peers.all().filter(due) {
             let (peer, limit) = (peer.clone(), config.limits.connect_timeout);
             let chain = peers.chain(&config.policy.chain_to(&peer.config));
-            tokio::spawn(async move { peer.check_through(&chain, limit).await });
+            let span = debug_span!("check", peer = peer.config.name);
+            let check = async move { peer.check_through(&chain, limit).await };
+            tokio::spawn(check.instrument(span));
         }
         sleep(CHECK_POLL_INTERVAL).await;
     }

@@ -25,7 +25,7 @@ use tokio::{
     task::{JoinHandle, JoinSet},
     time::sleep,
 };
-use tracing::warn;
+use tracing::{debug, warn};
 
 /// Pools of one worker, by peer name.
 #[derive(Debug, Default)]
@@ -154,6 +154,7 @@ impl IdlePool {
     }
 
     fn insert(&self, leg: Leg) {
+        debug!(peer = self.peer.config.name, "pooled leg opened");
         self.idle().push(IdleLeg {
             leg,
             since: Instant::now(),
@@ -169,6 +170,7 @@ impl IdlePool {
             let age = now.duration_since(idle.since);
             let (young, quiet) = (age < self.peer.config.pool_age, idle.leg.is_idle());
             if young && !quiet {
+                debug!(peer = self.peer.config.name, age = %longhaul_units::Time::from(age), "pooled leg ended");
                 ended = ended.max(Some(age));
             }
             young && quiet

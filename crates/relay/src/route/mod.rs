@@ -2,6 +2,7 @@
 //! Routing: opens the upstream leg, directly to the destination or to the first relay of a chain. The
 //! Convert preamble (RFC 8803) tells that relay the rest of the chain.
 
+mod attempt;
 pub(crate) mod local;
 pub(crate) mod request;
 pub(crate) mod upstream_leg;
@@ -20,6 +21,7 @@ use crate::{
         pool::PeerPools,
     },
     route::{
+        attempt::Repetition,
         local::{LocalAccess, effective_address},
         request::Request,
         upstream_leg::{LaterHops, UpstreamLeg, relay_name},
@@ -31,12 +33,14 @@ use longhaul_transport::{
     channel::{Channel, write_all},
     leg::Leg,
 };
+use longhaul_units::Time;
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::Arc,
     time::{Duration, Instant},
 };
+use tracing::debug;
 
 /// Rules and state that decide how the connections of one client leave this relay.
 #[derive(Debug, Clone, Copy)]
@@ -89,6 +93,7 @@ impl Route<'_> {
                 }
             };
             let later_hops = later_hops(chain, &hops);
+            debug!(peers = %names(chain), "chain tried");
             let opened = match next_target(chain, hops, request)? {
                 NextTarget::Destination(to) => {
                     if let Some(peer) = first_down_peer(&choice.chains[0]) {
@@ -102,7 +107,10 @@ impl Route<'_> {
                 }
             };
             match opened {
-                Err(fault) => outcome = Err(fault),
+                Err(fault) => {
+                    debug!("chain failed: {fault}");
+                    outcome = Err(fault);
+                }
                 Ok(mut upstream) => {
                     upstream.later_hops = later_hops;
                     return Ok(upstream);
@@ -112,8 +120,21 @@ impl Route<'_> {
         outcome
     }
 
+    /// Returns whether a request that failed over `upstream` may be repeated over a new leg. Another chain must be up if
+    /// this one is not. Each time, one more peer is down, so repetitions end.
+    pub(crate) async fn may_repeat(&self, upstream: &UpstreamLeg, request: &Request) -> bool {
+        let repetition = upstream.repetition().await;
+        let is_repeated = match repetition {
+            Repetition::Never | Repetition::IfPeerIsDown => false,
+            Repetition::OverNewLeg => true,
+            Repetition::OverAnotherChain => self.is_any_chain_up(request),
+        };
+        debug!(?repetition, is_repeated, "the request failed");
+        is_repeated
+    }
+
     /// Returns whether the request may take a chain without peers, or one whose peers are all up.
-    pub(crate) fn is_any_chain_up(&self, request: &Request) -> bool {
+    fn is_any_chain_up(&self, request: &Request) -> bool {
         let choice = self.choose_chains(request);
         choice.is_ok_and(|choice| choice.chains.iter().any(is_chain_up))
     }
@@ -238,7 +259,14 @@ impl Route<'_> {
             lookup_quota: self.lookup_quota,
             dscp: request.dscp,
         };
-        let connected = connect(to, options, permits).await?;
+        let begin = Instant::now();
+        let connected = connect(to, options, permits).await;
+        let elapsed = Time::from(begin.elapsed());
+        match &connected {
+            Ok((_, address)) => debug!(%address, %elapsed, "connected to the destination"),
+            Err(failure) => debug!(destination = %to, %elapsed, "not connected: {failure}"),
+        }
+        let connected = connected?;
         let upstream =
             UpstreamLeg::direct(connected, profile, limit).with_reply_delay(request.reply_delay);
         let written = write_all(&upstream.leg, &request.early_bytes).await;
@@ -280,13 +308,17 @@ impl Route<'_> {
             leg.transport().reset_unless_finished();
             set_dscp(&leg, &peer.config.profile, request.dscp);
             if let Some(taken) = try_first_write(&leg, &first) {
+                debug!(peer = peer.config.name, "request sent over a pooled leg");
                 // After a write error, the peer's answer tells the reason, or its read fails too.
                 let _ = write_all(&leg, &first[taken..]).await;
                 return Ok(upstream_leg(leg, true));
             }
         }
         let at_relay = |failure| Fault::at_relay(failure, &relay_name(peer, request.hops.first()));
+        let begin = Instant::now();
         let leg = peer.open_leg(limit).await.map_err(at_relay)?;
+        let elapsed = Time::from(begin.elapsed());
+        debug!(peer = peer.config.name, %elapsed, "leg opened to the peer");
         leg.transport().reset_unless_finished();
         set_dscp(&leg, &peer.config.profile, request.dscp);
         // A peer that refuses may close before it has read all of this. Its answer says more than
@@ -323,6 +355,16 @@ fn later_hops(chain: &[Arc<Peer>], hops: &[SocketAddr]) -> LaterHops {
 fn first_down_peer(chain: &[Arc<Peer>]) -> Option<&Arc<Peer>> {
     let down = chain.iter().find(|peer| !peer.state.health.is_up());
     down.or(chain.first())
+}
+
+/// Returns the names of a chain's peers, or "none" for a direct leg.
+fn names(chain: &[Arc<Peer>]) -> String {
+    let names: Vec<_> = chain.iter().map(|peer| &*peer.config.name).collect();
+    if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(", ")
+    }
 }
 
 /// Sorts the chains: those whose peers are all up come first, in their order. The others follow.

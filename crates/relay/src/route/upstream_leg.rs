@@ -5,6 +5,7 @@ use crate::{
     config::{profile::Profile, settings::Mode},
     faults::{fault::Fault, misconfiguration::PeerError},
     peers::{connection, peer::Peer},
+    route::attempt::{Attempt, Event, Repetition},
     stripe::{bundle::Bundle, outgoing_group::OutgoingGroup},
 };
 use longhaul_protocol::{
@@ -12,6 +13,7 @@ use longhaul_protocol::{
     failure::Failure,
 };
 use longhaul_transport::{channel::write_all, leg::Leg};
+use parking_lot::Mutex;
 use std::{
     io,
     net::SocketAddr,
@@ -22,6 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::time::timeout;
+use tracing::{Instrument as _, debug, debug_span};
 
 pub(super) type LaterHops = Box<[(SocketAddr, Arc<Peer>)]>;
 
@@ -35,25 +38,17 @@ pub(crate) struct UpstreamLeg {
     pub(crate) mode: Option<Mode>,
     /// Peer at the other end; `None` for a direct leg.
     pub(crate) peer: Option<Arc<Peer>>,
-    /// Whether the peer's answer has not been read yet.
-    awaits_answer: AtomicBool,
+    /// State of the request over this leg.
+    attempt: Mutex<Attempt>,
     timeout: Duration,
     /// Time that the answer to the client may wait for bytes of the destination.
     reply_delay: Duration,
-    /// Whether the leg came from the pool, and only the request has been sent over it.
-    is_replaceable: bool,
-    /// Whether the leg ended before any byte of the peer's answer.
-    closed_without_answer: AtomicBool,
-    /// Whether a wrong or missing answer has caused a check of the peer.
-    peer_rechecked: AtomicBool,
+    /// Whether the leg came from the pool.
+    pub(crate) was_pooled: bool,
     /// Relays behind the peer, as named by the request.
     pub(super) later_hops: LaterHops,
-    /// Whether the answer says that one of these can't be reached.
-    hop_unreachable: AtomicBool,
     /// Address by which the request names the peer, if it does.
     pub(super) hop: Option<SocketAddr>,
-    /// Whether no bytes of the client were sent with the request.
-    sent_no_client_bytes: bool,
     opened_at: Instant,
     /// Whether a byte was taken from the client for this leg.
     pub(crate) client_bytes_taken: AtomicBool,
@@ -103,16 +98,12 @@ impl UpstreamLeg {
             address,
             mode: profile.mode,
             peer: None,
-            awaits_answer: AtomicBool::new(false),
+            attempt: Mutex::new(Attempt::Reached),
             timeout,
             reply_delay: Duration::ZERO,
-            is_replaceable: false,
-            closed_without_answer: AtomicBool::new(false),
-            peer_rechecked: AtomicBool::new(false),
+            was_pooled: false,
             later_hops: LaterHops::default(),
-            hop_unreachable: AtomicBool::new(false),
             hop: None,
-            sent_no_client_bytes: false,
             opened_at: Instant::now(),
             client_bytes_taken: AtomicBool::new(false),
             early_bytes_sent: AtomicU64::new(0),
@@ -160,17 +151,15 @@ impl UpstreamLeg {
         leg: Leg,
         peer: &Arc<Peer>,
         timeout: Duration,
-        from_pool: bool,
+        was_pooled: bool,
         early_bytes_sent: usize,
     ) -> Self {
-        let sent_no_client_bytes = early_bytes_sent == 0;
         let address = leg.transport().peer_addr();
         let address = address.unwrap_or_else(|| peer.address.preferred());
         Self {
             peer: Some(peer.clone()),
-            awaits_answer: AtomicBool::new(true),
-            is_replaceable: from_pool && sent_no_client_bytes,
-            sent_no_client_bytes,
+            attempt: Mutex::new(Attempt::Sent { was_pooled }),
+            was_pooled,
             early_bytes_sent: AtomicU64::new(early_bytes_sent as u64),
             ..Self::new((leg, address), &peer.config.profile, timeout)
         }
@@ -195,44 +184,54 @@ impl UpstreamLeg {
         (!self.reply_delay.is_zero()).then_some(own)
     }
 
-    /// Returns whether the leg came from the pool.
-    pub(crate) fn was_pooled(&self) -> bool {
-        self.is_replaceable
-    }
-
-    /// Returns whether the leg was probably dead before the request, and the request may be
-    /// repeated: no byte of the client has been sent.
-    pub(crate) fn was_dead(&self) -> bool {
-        self.is_replaceable
-            && self.closed_without_answer.load(Relaxed)
-            && !self.client_bytes_taken.load(Relaxed)
-    }
-
     /// Returns whether the peer's answer has not been read yet.
     pub(crate) fn awaits_answer(&self) -> bool {
-        self.awaits_answer.load(Relaxed)
+        matches!(*self.attempt.lock(), Attempt::Sent { .. })
+    }
+
+    /// Changes the state of the attempt, and returns the new one.
+    fn record(&self, event: Event) -> Attempt {
+        let mut attempt = self.attempt.lock();
+        *attempt = attempt.after(event);
+        *attempt
     }
 
     /// Waits for the destination to be reached. A direct leg returns at once. Over a peer, this
     /// reads the answer, and not one byte more. Must be called before anything else is read; later
     /// calls do nothing.
     pub(crate) async fn answer(&self) -> Result<(), Fault> {
-        if !self.awaits_answer.swap(false, Relaxed) {
+        if !self.awaits_answer() {
             return Ok(());
         }
+        self.record(Event::AnswerAwaited);
         let answer = timeout(self.timeout, connection::read_answer(&self.leg)).await;
-        match answer.unwrap_or(Err(PeerError::NoAnswer(self.timeout))) {
+        let (event, outcome) = match answer.unwrap_or(Err(PeerError::NoAnswer(self.timeout))) {
             Ok((answer, cause)) => self.handle_answer(answer, cause),
             Err(error) => {
-                let closed = matches!(error, PeerError::Closed(_));
-                self.closed_without_answer.store(closed, Relaxed);
-                // A pooled connection may have died by itself; the pool handles that.
-                if !closed || !self.is_replaceable {
-                    self.recheck_peer();
-                }
-                Err(Fault::at_relay(error.failure(), &self.relay_name()))
+                let event = match error {
+                    PeerError::Closed(_) => Event::Closed,
+                    _ => Event::NoValidAnswer,
+                };
+                let fault = Fault::at_relay(error.failure(), &self.relay_name());
+                (event, Err(fault))
             }
+        };
+        let attempt = self.record(event);
+        match &outcome {
+            Ok(()) => debug!(
+                peer = self.relay_name(),
+                "the peer has reached the destination"
+            ),
+            Err(fault) => debug!(
+                peer = self.relay_name(),
+                ?attempt,
+                "refused or no answer: {fault}"
+            ),
         }
+        if attempt == Attempt::PeerInDoubt {
+            self.recheck_peer();
+        }
+        outcome
     }
 
     fn relay_name(&self) -> String {
@@ -240,7 +239,7 @@ impl UpstreamLeg {
         self.peer.as_deref().map(name).unwrap_or_default()
     }
 
-    fn handle_answer(&self, answer: Answer, cause: Option<Cause>) -> Result<(), Fault> {
+    fn handle_answer(&self, answer: Answer, cause: Option<Cause>) -> (Event, Result<(), Fault>) {
         let Answer::Refused { code, detail } = answer else {
             let others = self.later_hops.iter().map(|(_, peer)| peer);
             for peer in self.peer.iter().chain(others) {
@@ -249,26 +248,29 @@ impl UpstreamLeg {
             if let Some(group) = &self.group {
                 group.record_acceptance();
             }
-            return Ok(());
+            return (Event::Accepted, Ok(()));
         };
-        if connection::is_protocol_error(code) {
-            self.recheck_peer();
-        }
         let fault = Fault::from_answer((code, detail), cause, &self.relay_name());
-        self.mark_down_hop(&fault);
-        Err(fault)
+        let event = if self.mark_down_hop(&fault) {
+            Event::HopUnreachable
+        } else if connection::is_protocol_error(code) {
+            Event::NoValidAnswer
+        } else {
+            Event::Refused
+        };
+        (event, Err(fault))
     }
 
-    /// Marks a relay that can't be reached as down. A lack of resources on another relay is
-    /// temporary and ignored.
-    fn mark_down_hop(&self, fault: &Fault) {
+    /// Marks a relay behind the peer as down if the fault says that it can't be reached. Returns whether it does. A lack
+    /// of resources on another relay is temporary and ignored.
+    fn mark_down_hop(&self, fault: &Fault) -> bool {
         let named = |(hop, _): &&(SocketAddr, _)| fault.hop() == Some(*hop);
-        if fault.failure != Failure::Exhausted
-            && let Some((_, peer)) = self.later_hops.iter().find(named)
-        {
-            self.hop_unreachable.store(true, Relaxed);
+        let unreachable = self.later_hops.iter().find(named);
+        let unreachable = unreachable.filter(|_| fault.failure != Failure::Exhausted);
+        if let Some((_, peer)) = unreachable {
             peer.mark_down_beyond(fault);
         }
+        unreachable.is_some()
     }
 
     /// Starts a check of the peer.
@@ -276,21 +278,25 @@ impl UpstreamLeg {
         let Some(peer) = self.peer.clone() else {
             return;
         };
-        self.peer_rechecked.store(true, Relaxed);
         let (now, timeout) = (Instant::now(), self.timeout);
-        tokio::spawn(async move { peer.recheck(now, timeout).await });
+        let span = debug_span!("check", peer = peer.config.name);
+        tokio::spawn(async move { peer.recheck(now, timeout).await }.instrument(span));
     }
 
-    /// Returns, after a failure, whether a peer of the chain is down and the request may be
-    /// repeated over another chain, because no byte of the client has been sent.
-    pub(crate) async fn lost_peer(&self) -> bool {
-        let can_repeat = self.sent_no_client_bytes && !self.client_bytes_taken.load(Relaxed);
-        match &self.peer {
-            Some(_) if can_repeat && self.hop_unreachable.load(Relaxed) => true,
-            Some(peer) if can_repeat && self.peer_rechecked.load(Relaxed) => {
-                peer.recheck(self.opened_at, self.timeout).await
+    /// Returns, after a failure, how the request may be repeated. Waits for the check of a peer in doubt.
+    pub(super) async fn repetition(&self) -> Repetition {
+        let client_bytes_sent =
+            self.early_bytes_sent() > 0 || self.client_bytes_taken.load(Relaxed);
+        let repetition = self.attempt.lock().repetition(client_bytes_sent);
+        match (repetition, &self.peer) {
+            (Repetition::IfPeerIsDown, Some(peer)) => {
+                if peer.recheck(self.opened_at, self.timeout).await {
+                    Repetition::OverAnotherChain
+                } else {
+                    Repetition::Never
+                }
             }
-            _ => false,
+            (repetition, _) => repetition,
         }
     }
 }

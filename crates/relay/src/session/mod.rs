@@ -54,6 +54,7 @@ use std::{
     time::Instant,
 };
 use tokio::sync::OwnedSemaphorePermit;
+use tracing::debug;
 
 /// One client connection and its state.
 #[derive(Debug)]
@@ -162,6 +163,7 @@ impl Session {
         let (listener_config, now) = (listener.config(), Instant::now());
         let Setup { config, peers } = relay.setup();
         let holder = Self::holder(&listener_config, client_address);
+        debug!(client = %client_address, listener = %listener.address, "accepted");
         Self {
             number,
             account: relay

@@ -36,6 +36,7 @@ use std::{
     time::Instant,
 };
 use tokio::select;
+use tracing::debug;
 
 impl Session {
     /// Opens the upstream leg and stores it for the record.
@@ -48,29 +49,28 @@ impl Session {
         self.open_with_pools(request, &PeerPools::default()).await
     }
 
-    /// Opens the upstream leg and waits for the peer's answer, if there is a peer. If a pooled
-    /// connection is found dead, a new one is opened.
+    /// Opens the upstream leg and waits for the peer's answer, if there is a peer. A request that fails is repeated if
+    /// that is safe ([`crate::route`]).
     pub(crate) async fn open_and_await_answer(
         &self,
         request: &Request,
     ) -> Result<UpstreamLeg, Fault> {
         let mut upstream_leg = self.open(request).await?;
-        let mut answer = upstream_leg.answer().await;
-        if answer.is_err() && upstream_leg.was_dead() {
+        loop {
+            let Err(fault) = upstream_leg.answer().await else {
+                return Ok(upstream_leg);
+            };
+            if !self.may_repeat(&upstream_leg, request).await {
+                return Err(fault);
+            }
             upstream_leg = self.open_new_leg(request).await?;
-            answer = upstream_leg.answer().await;
         }
-        while answer.is_err() && self.can_retry(&upstream_leg, request).await {
-            upstream_leg = self.open_new_leg(request).await?;
-            answer = upstream_leg.answer().await;
-        }
-        answer.map(|()| upstream_leg)
     }
 
-    /// Returns, after a failure of `upstream_leg`, whether the request may be repeated over another
-    /// chain. Each time, one more peer is down.
-    pub(crate) async fn can_retry(&self, upstream_leg: &UpstreamLeg, request: &Request) -> bool {
-        upstream_leg.lost_peer().await && self.route(&self.peer_pools).is_any_chain_up(request)
+    /// Returns, after a failure of `upstream_leg`, whether the request may be repeated over a new leg.
+    pub(crate) async fn may_repeat(&self, upstream_leg: &UpstreamLeg, request: &Request) -> bool {
+        let route = self.route(&self.peer_pools);
+        route.may_repeat(upstream_leg, request).await
     }
 
     async fn open_with_pools(
@@ -78,6 +78,7 @@ impl Session {
         request: &Request,
         peer_pools: &PeerPools,
     ) -> Result<UpstreamLeg, Fault> {
+        debug!(destination = %request.destination, "requested");
         self.set_destination(request.destination.to_string());
         self.first_byte.start_unless_running();
         let with_header = self.with_proxy_header(request);
@@ -218,6 +219,7 @@ impl Session {
                 .or(self.config.upstream_profile.mode)
                 .unwrap_or_default()
         };
+        debug!(?mode, "transfer begins");
         self.lock_upstream().mode = Some(mode);
         self.start_tunnel_timers();
         let context = TransferContext {

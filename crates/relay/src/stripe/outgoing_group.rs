@@ -16,6 +16,7 @@ use std::{
     time::Duration,
 };
 use tokio::{sync::watch, task::JoinSet, time::timeout};
+use tracing::debug;
 
 /// A connection that further legs may join, and its state.
 #[derive(Debug)]
@@ -105,8 +106,17 @@ impl OutgoingGroup {
         let mut missing = Vec::new();
         while let Some(outcome) = tasks.join_next().await {
             match outcome.unwrap_or(Err(Failure::Other)) {
-                Ok(leg) => self.join(leg),
-                Err(failure) => missing.push(failure),
+                Ok(leg) => {
+                    debug!(peer = self.peer.config.name, "stream joined");
+                    self.join(leg);
+                }
+                Err(failure) => {
+                    debug!(
+                        peer = self.peer.config.name,
+                        "stream did not join: {failure}"
+                    );
+                    missing.push(failure);
+                }
             }
         }
         self.peer.record_missing_streams(&missing);

@@ -215,9 +215,8 @@ impl Proxy {
     async fn classify_loss(&self, origin: &Origin, error: &hyper::Error) -> SendError {
         let request = Request::to(origin.destination.clone(), Vec::new());
         match origin.fault.get() {
-            Some(fault) if origin.upstream.was_dead() => SendError::Refused(fault.clone().into()),
             Some(fault) => {
-                if self.session.can_retry(&origin.upstream, &request).await {
+                if self.session.may_repeat(&origin.upstream, &request).await {
                     SendError::Refused(fault.clone().into())
                 } else {
                     SendError::Failed(fault.clone().into())
@@ -262,7 +261,7 @@ impl Proxy {
         Ok(Origin {
             destination: destination.clone(),
             sender,
-            is_reused: upstream.was_pooled(),
+            is_reused: upstream.was_pooled,
             upstream,
             fault,
             progress,

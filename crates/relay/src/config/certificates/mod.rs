@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 /// Settings of mutual TLS 1.3 between relays; all files are PEM.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TlsSettings {
     /// Certificates of the trusted authorities.

@@ -30,7 +30,7 @@ use tokio::{
     select,
     sync::mpsc::Receiver,
 };
-use tracing::{error, info, warn};
+use tracing::{Instrument as _, debug_span, error, info, warn};
 
 /// Worker, before its thread starts.
 pub(crate) struct Worker {
@@ -113,7 +113,9 @@ fn spawn_connection(connection: AcceptedConnection, resources: &WorkerResources)
         connection.registration.registry.clone(),
         connection.registration.number,
     );
-    let task = tokio::spawn(connection::run(connection, resources.clone()));
+    let id = connection.registration.number;
+    let span = debug_span!(target: "longhaul_relay::session", "connection", id);
+    let task = tokio::spawn(connection::run(connection, resources.clone()).instrument(span));
     registry.set_task(number, task.abort_handle());
 }
 
