@@ -2,7 +2,8 @@
 //! Checks block headers: a header that parses is written the same, and names a block that a file can have and no more
 //! bytes than the receive buffer holds.
 
-use longhaul_transfer::protocol::block::{BLOCK_LEN, Content, HEADER_LEN, Header};
+use longhaul_store::blocks::BLOCK_LEN;
+use longhaul_transfer::protocol::block::{Content, HEADER_LEN, Header};
 
 pub(crate) fn check(input: &[u8]) {
     let Some(bytes) = input.first_chunk::<HEADER_LEN>() else {
@@ -12,9 +13,9 @@ pub(crate) fn check(input: &[u8]) {
         return;
     };
     assert_eq!(header.encode(), *bytes);
-    let end = (header.block + 1).checked_mul(BLOCK_LEN.into());
+    let end = (header.block + 1).checked_mul(BLOCK_LEN);
     assert!(end.is_some(), "beyond every file");
     if let Content::Data(length) = header.content {
-        assert!((1..=BLOCK_LEN).contains(&length));
+        assert!((1..=BLOCK_LEN).contains(&length.into()));
     }
 }

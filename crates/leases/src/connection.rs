@@ -212,6 +212,7 @@ mod tests {
     }
 
     #[test]
+    #[ignore = "needs PostgreSQL: make test-peers"]
     fn times_out_when_the_server_does_not_reply() {
         let mut connection = connection(Server::shared());
         let error = ask(&mut connection, SHORT, "SELECT pg_sleep(3600)").unwrap_err();
@@ -235,6 +236,7 @@ mod tests {
     }
 
     #[test]
+    #[ignore = "needs PostgreSQL: make test-peers"]
     fn repeats_only_calls_that_may_be_repeated() {
         let server = Server::shared();
         let mut connection = connection(server);
@@ -259,6 +261,7 @@ mod tests {
 
     /// A setting `off` of the administrator is changed to `on`; stronger settings stay.
     #[test]
+    #[ignore = "needs PostgreSQL: make test-peers"]
     fn turns_synchronous_commit_on() {
         let server = Server::shared();
         let url = server.create_database();

@@ -15,7 +15,9 @@ use blake3::{
 };
 use std::{fmt, ops::Range, str::FromStr};
 
-/// Bytes in every block of a file except the last: 4 MiB.
+/// Bytes in every block of a file except the last: 4 MiB. A receiver needs one buffer of this size for each stream.
+/// Hashing 4 MiB takes about 1 ms, and sending it 34 ms at 1 Gbit/s. That is short enough that a resumed copy sends
+/// little again, and long enough that the cost of a block's header is negligible.
 pub const BLOCK_LEN: u64 = 4 << 20;
 
 /// Longest file, in bytes: 64 TiB. While a file is written, the hash and state of each block take

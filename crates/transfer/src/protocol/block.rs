@@ -15,13 +15,13 @@
 //!
 //! The data follows the header immediately. A hole has a header and no data, nor has a block that the target has already.
 
+use longhaul_store::blocks::BLOCK_LEN;
+
 /// Length of a header, in bytes.
 pub const HEADER_LEN: usize = 64;
 
-/// Maximum length of a block, in bytes, and the length of every block of a file except the last. A receiver needs one
-/// buffer of this size for each stream. Hashing 4 MiB takes about 1 ms and sending it takes 34 ms at 1 Gbit/s. That is
-/// short enough that a resumed copy retransmits little, and long enough that the cost of the header is negligible.
-pub const BLOCK_LEN: u32 = 4 << 20;
+/// Maximum length of the data of a block, in bytes.
+const LENGTH_MAX: u32 = BLOCK_LEN as u32;
 
 const DATA: u8 = 0;
 const HOLE: u8 = 1;
@@ -91,13 +91,13 @@ impl Header {
         let (&hash, sections) = rest.split_first_chunk::<32>().ok_or(BadHeader)?;
         let sections = u64::from_be_bytes(sections.try_into().map_err(|_| BadHeader)?);
         let block = u64::from_be_bytes(*block);
-        if block > i64::MAX as u64 / u64::from(BLOCK_LEN) {
+        if block > i64::MAX as u64 / BLOCK_LEN {
             return Err(BadHeader);
         }
         let content = match (kind, u32::from_be_bytes(*length), sections) {
-            (DATA, length @ 1..=BLOCK_LEN, 0) => Content::Data(length),
+            (DATA, length @ 1..=LENGTH_MAX, 0) => Content::Data(length),
             (HOLE, 0, 0) => Content::Hole,
-            (CHANGED, length @ 0..=BLOCK_LEN, _) if (length == 0) == (sections == 0) => {
+            (CHANGED, length @ 0..=LENGTH_MAX, _) if (length == 0) == (sections == 0) => {
                 Content::Changed { sections, length }
             }
             _ => return Err(BadHeader),
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(changed(0, &[0]), Ok(header()));
         assert_eq!(changed(16, &[0; 4]), Err(BadHeader), "nothing");
         assert_eq!(
-            changed(16, &(BLOCK_LEN + 1).to_be_bytes()),
+            changed(16, &(LENGTH_MAX + 1).to_be_bytes()),
             Err(BadHeader),
             "too long"
         );

@@ -40,6 +40,7 @@ use std::{
     sync::{Arc, mpsc::Receiver},
     thread::JoinHandle,
 };
+use tracing::debug;
 
 pub(crate) fn run(
     mut begin: Begin,
@@ -173,6 +174,12 @@ impl Source {
                     .update(|state| state.ledger.confirm(stream, blocks, clock::now()))?,
                 TargetMsg::StreamEnded { stream, blocks } => self.shared.update(|state| {
                     let lost = state.ledger.close(stream, blocks, clock::now())?;
+                    debug!(
+                        stream,
+                        blocks,
+                        lost = lost.len(),
+                        "stream ended; others send what was lost"
+                    );
                     state.requeue(lost);
                     anyhow::Ok(())
                 })?,

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     copy::{endpoint::metrics::ThreadMeasurement, open_file::OpenFile},
     protocol::{
-        block::{BLOCK_LEN, Content, Header},
+        block::{Content, Header},
         message::SourceMsg,
         options::Switch,
         sections::{SectionHash, Sections},
@@ -20,7 +20,7 @@ use longhaul_linux::clock;
 use longhaul_scheduling::{Parcel, Stage, StreamEnded};
 use longhaul_store::{
     block_reader::BlockContent,
-    blocks::{BlockHash, FileHash},
+    blocks::{BLOCK_LEN, BlockHash, FileHash},
     piece,
 };
 use std::{

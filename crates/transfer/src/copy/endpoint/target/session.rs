@@ -24,6 +24,7 @@ use longhaul_command::threads;
 use longhaul_scheduling::streams::STREAMS_MAX;
 use longhaul_transport::identity::Identity;
 use std::sync::Arc;
+use tracing::{debug, debug_span};
 
 pub(crate) fn run(
     mut begin: Begin,
@@ -109,12 +110,15 @@ impl StreamHandler for Target {
         if !self.shared.update(|state| state.add_stream(number, handle)) {
             return;
         }
+        let _span = debug_span!("stream", number).entered();
+        debug!("opened");
         if let Err(error) = self.receive(number, stream)
             && !self.is_over()
         {
-            tracing::debug!("stream {number}: {error:#}");
+            debug!("broke: {error:#}");
         }
         if let Some(blocks) = self.shared.update(|state| state.remove_stream(number)) {
+            debug!(blocks, "ended");
             self.to_source.push(TargetMsg::StreamEnded {
                 stream: number,
                 blocks,

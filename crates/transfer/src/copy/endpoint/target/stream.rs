@@ -4,7 +4,7 @@
 use super::{context::Target, state::State};
 use crate::{
     protocol::{
-        block::{BLOCK_LEN, Content, HEADER_LEN, Header},
+        block::{Content, HEADER_LEN, Header},
         options::Switch,
     },
     transport::connection::Connection,
@@ -12,7 +12,7 @@ use crate::{
 use anyhow::{Context as _, Result, bail};
 use longhaul_scheduling::Stage;
 use longhaul_store::{
-    blocks::{BlockHash, FileHash},
+    blocks::{BLOCK_LEN, BlockHash, FileHash},
     vfs::direct::Buffer,
 };
 use std::io::Read;
