@@ -3,7 +3,7 @@
 """test-programs.py [--peers] LIST: runs the test programs in LIST, the output of `cargo test --no-run --message-format=json`.
 
 Two programs run at a time, because the last tests of one program leave a core idle. The output of each is printed as a whole. A
-program that measures real traffic, or fills the kernel's memory for TCP, runs alone. Exits with 101, as cargo does, if a
+program that fills the kernel's memory for TCP runs alone. Exits with 101, as cargo does, if a
 test fails. `--peers` runs the ignored tests, which need programs of others.
 """
 
@@ -19,13 +19,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 CONCURRENT_PROGRAMS = 2
-EXCLUSIVE = {"lab_scenarios", "relay_shares"}
+EXCLUSIVE = {"relay_shares"}
 # Its tests mostly wait.
 WAITING = ("relay",)
 # Ignored tests that take a quarter of an hour or more, or only print.
 LONG = ("hours::", "bbr_flows_share_a_path_with_most_seeds", "speed::measures_a_hundred_thousand_tasks")
 # They start first, so that none of them runs alone at the end.
-SLOWEST = ("relay", "transfer", "tuning", "site", "udt")
+SLOWEST = ("relay", "transfer", "udt", "site", "tuning", "lab_scenarios")
 # The slowest program takes 5 minutes on two idle cores.
 SECONDS_MAX = 1500
 
@@ -64,8 +64,8 @@ def read_list(list_file):
 def environment(package, binary, name, concurrency):
     """The environment of a test program: cargo's, the binary to run, and the number of concurrent tests.
 
-    Most tests wait, so two to three for each core keep the cores busy."""
-    threads = os.cpu_count() * (2 if name in WAITING or concurrency == 1 else 1)
+    Most tests wait, so two to four for each core keep the cores busy."""
+    threads = os.cpu_count() * (3 if name in WAITING else 2 if concurrency == 1 else 1)
     return {"RUST_TEST_THREADS": str(threads), "LONGHAUL": binary, **os.environ, "CARGO_MANIFEST_DIR": str(package)}
 
 

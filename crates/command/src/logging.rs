@@ -318,12 +318,12 @@ mod tests {
     #[test]
     fn names_the_spans_of_an_event() {
         let event = || {
-            let _connection = tracing::debug_span!("connection", id = 7, name = "a\x1b").entered();
+            let _connection = tracing::debug_span!("connection", id = 7, name = %"a\x1b").entered();
             tracing::debug!("accepted");
         };
         let line = log("debug", Format::Text, false, event);
         assert!(
-            line.contains(": connection{id=7 name=\"a\\x1b\"}: accepted"),
+            line.contains(": connection{id=7 name=a\\u{1b}}: accepted"),
             "{line}"
         );
         let line = log("debug", Format::Json, false, event);

@@ -122,6 +122,9 @@ fn split_prefix(unit: &str) -> (f64, &str) {
     (scale, &unit[1..])
 }
 
+/// Most digits of a number without a unit that may mean megabits. Longer ones mean bits.
+const BARE_MEGABITS_MAX: usize = 5;
+
 /// The error for a text whose unit is not a unit of rates. A bare prefix, or a unit of sizes, gets a suggestion of the
 /// two rates that it may mean. Other units are unknown.
 fn not_a_rate(input: &str, unit: &str, example: &'static str) -> ParseError {
@@ -131,7 +134,9 @@ fn not_a_rate(input: &str, unit: &str, example: &'static str) -> ParseError {
         "" | "b" | "ib" | "ib/s" | "i" | "bps" | "b/s" | "byte" | "bytes"
     );
     let number = input.trim().trim_end_matches(unit).trim_end();
+    let is_in_bits = unit.is_empty() && number.len() > BARE_MEGABITS_MAX;
     let prefix = match scale {
+        _ if is_in_bits => ["", ""],
         1e3 => ["k", "k"],
         1e9 => ["G", "g"],
         1e12 => ["T", "t"],

@@ -50,6 +50,7 @@ impl FromStr for Bytes {
             "kib" => Some(1024.0),
             "mib" => Some(1024.0 * 1024.0),
             "gib" => Some(1024.0 * 1024.0 * 1024.0),
+            "tib" => Some(1024.0 * 1024.0 * 1024.0 * 1024.0),
             _ => None,
         };
         let scale = scale.ok_or_else(|| ParseError::UnknownUnit {

@@ -84,7 +84,7 @@ impl FromStr for Time {
     type Err = ParseError;
 
     fn from_str(input: &str) -> Result<Self, ParseError> {
-        const EXAMPLE: &str = "200us, 26ms or 1.5s";
+        const EXAMPLE: &str = "200us, 26ms, 1.5s, 2m, 3h or 1d";
         let (value, unit) = quantity::split(input, EXAMPLE)?;
         let scale = match unit {
             "ns" => 1.0,

@@ -6,9 +6,9 @@ use super::settings::Settings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use std::{borrow::Cow, fs, path::Path};
 
-/// Describes a type that a text with a unit gives.
-macro_rules! quantity {
-    ($name:ident, $pattern:literal, $description:literal) => {
+/// Describes a value that is written in its own way.
+macro_rules! describe {
+    ($name:ident, $schema:tt) => {
         pub(super) struct $name;
 
         impl JsonSchema for $name {
@@ -17,59 +17,43 @@ macro_rules! quantity {
             }
 
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({ "type": "string", "pattern": $pattern, "description": $description })
+                json_schema!($schema)
             }
         }
     };
 }
 
-quantity!(
-    BitRate,
-    "^[0-9.]+ *[A-Za-z/]+$",
-    "A bit rate, such as 10gbit or 12.5MB/s"
-);
-quantity!(
-    Bytes,
-    "^[0-9.]+ *[A-Za-z]*$",
-    "A size, such as 64KiB or 4.7GB"
-);
-quantity!(
-    Time,
-    "^[0-9.]+ *[a-zµ]+$",
-    "A time, such as 26ms, 10s or 2m"
-);
-
-/// Number of parallel connections.
-pub(super) struct Streams;
-
-impl JsonSchema for Streams {
-    fn schema_name() -> Cow<'static, str> {
-        "Streams".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "oneOf": [
-            { "const": "auto", "description": "As many as the windows of the hosts make necessary" },
-            { "type": "integer", "minimum": 1, "maximum": longhaul_protocol::convert::STRIPES_MAX },
-        ] })
-    }
-}
-
-/// A port or a range of ports.
-pub(super) struct Ports;
-
-impl JsonSchema for Ports {
-    fn schema_name() -> Cow<'static, str> {
-        "Ports".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "oneOf": [
-            { "type": "integer", "minimum": 1, "maximum": 65535 },
-            { "type": "string", "pattern": "^[0-9]+(-[0-9]+)?$" },
-        ] })
-    }
-}
+// A number may have a sign and underscores, and blanks around it and its unit.
+describe!(BitRate, {
+    "type": "string",
+    "pattern": r"^\s*\+?[0-9._]+\s*[kKmMgGtT]?([bB][iI][tT][sS]?(/[sS])?|[bB]ps|[bB]/s)\s*$",
+    "description": "A bit rate, such as 10gbit or 12.5MB/s",
+});
+describe!(Bytes, {
+    "oneOf": [
+        { "type": "number", "minimum": 0 },
+        { "type": "string", "pattern": r"^\s*\+?[0-9._]+\s*([kKmMgGtT]?[iI]?[bB]|[kKmMgGtT]?)\s*$" },
+    ],
+    "description": "A size in bytes, or with a unit, such as 64KiB or 4.7GB",
+});
+describe!(Time, {
+    "type": "string",
+    "pattern": r"^\s*\+?([0-9._]+\s*(ns|us|µs|μs|ms|s|sec|min|m|h|d)|[0._]+)\s*$",
+    "description": "A time, such as 26ms, 10s, 2m, 3h or 1d",
+});
+describe!(Streams, {
+    "anyOf": [
+        { "const": "auto", "description": "As many as the windows of the hosts make necessary" },
+        { "type": "integer", "minimum": 1, "maximum": 16 },
+        { "type": "string", "pattern": "^([1-9]|1[0-6])$" },
+    ],
+});
+describe!(Ports, {
+    "anyOf": [
+        { "type": "integer", "minimum": 1, "maximum": 65535 },
+        { "type": "string", "pattern": r"^[\s+0-9]+(-[\s+0-9]+)?$" },
+    ],
+});
 
 /// Rate control of a leg over UDT.
 #[derive(JsonSchema)]

@@ -142,6 +142,7 @@ pub(crate) struct PeerSettings {
     /// Profile of the legs to the peer.
     pub(crate) profile: Option<String>,
     /// Idle connections that each worker keeps open, 0 to 1024.
+    #[cfg_attr(test, schemars(range(min = 0, max = 1024)))]
     pub(crate) pool: Option<u16>,
     /// Idle time after which a pooled connection is replaced: less than the `idle_timeout` of the
     /// peer's listener.
@@ -303,11 +304,14 @@ pub(crate) struct ProfileSettings {
     #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) user_timeout: Option<Time>,
     /// Maximum segment size, 88 to 32767 bytes: for paths with broken MTU discovery.
+    #[cfg_attr(test, schemars(range(min = 88, max = 32767)))]
     pub(crate) mss: Option<u32>,
     /// DSCP of the packets, 0 to 63.
+    #[cfg_attr(test, schemars(range(min = 0, max = 63)))]
     pub(crate) dscp: Option<u8>,
     /// Segments sent before the first acknowledgement, 1 to 1024: for long legs of known rate. The
     /// kernel's default is 10, or the route's initcwnd.
+    #[cfg_attr(test, schemars(range(min = 1, max = 1024)))]
     pub(crate) initial_window: Option<u32>,
     /// SYNs offer ECN (RFC 3168) whatever `net.ipv4.tcp_ecn` says.
     pub(crate) ecn: bool,
@@ -338,7 +342,9 @@ pub(crate) struct ProfileFlags {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LimitSettings {
+    #[cfg_attr(test, schemars(range(min = 1)))]
     pub(crate) connections: Option<u32>,
+    #[cfg_attr(test, schemars(range(min = 1)))]
     pub(crate) workers: Option<u16>,
     #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) connect_timeout: Option<Time>,
@@ -356,8 +362,10 @@ pub(crate) struct LimitSettings {
     #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) grace: Option<Time>,
     /// Concurrent name lookups for one client address; further ones wait.
+    #[cfg_attr(test, schemars(range(min = 1, max = 65535)))]
     pub(crate) lookups_per_client: Option<u32>,
     /// Connections of one client address; further ones are reset.
+    #[cfg_attr(test, schemars(range(min = 1)))]
     pub(crate) connections_per_client: Option<u32>,
     /// Memory that one client address may hold once `memory` is used up and there are other
     /// clients.

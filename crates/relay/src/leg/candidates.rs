@@ -16,6 +16,7 @@ use std::{
     time::Duration,
 };
 use tokio::{select, time::timeout};
+use tracing::debug;
 
 /// Time for which IPv4 addresses wait for IPv6 ones (RFC 8305 §3, Resolution Delay).
 const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
@@ -149,6 +150,7 @@ impl<'a> Candidates<'a> {
         lookup_quota: Option<LookupQuota<'a>>,
     ) -> Result<Self, Failure> {
         let resolver = Resolver::for_current_thread()?;
+        debug!(name = text, "waits for a permit to look up");
         let permit = match lookup_quota {
             Some(lookup_quota) => Some(lookup_quota.acquire().await),
             None => None,
@@ -162,10 +164,17 @@ impl<'a> Candidates<'a> {
         };
         let mut failure = Failure::NameNotFound;
         for name in resolver.names(text)? {
+            debug!(%name, "looked up");
             candidates.families = Families::from_lookups(resolver.look_up(&name));
             match candidates.await_first_addresses().await {
-                Ok(()) => return Ok(candidates),
-                Err(error) => failure = graver(failure, error),
+                Ok(()) => {
+                    debug!(%name, "resolved");
+                    return Ok(candidates);
+                }
+                Err(error) => {
+                    debug!(%name, "not resolved: {error}");
+                    failure = graver(failure, error);
+                }
             }
             if may_end_search(failure) {
                 break;

@@ -83,6 +83,9 @@ impl Route<'_> {
     /// next chain is tried.
     pub(crate) async fn open(&self, request: &Request) -> Result<UpstreamLeg, Fault> {
         let choice = self.choose_chains(request)?;
+        for chain in choice.chains.iter().filter(|chain| !is_chain_up(chain)) {
+            debug!(peers = %names(chain), "chain is down, others come first");
+        }
         let mut outcome = Err(Failure::NotAllowed.into());
         for chain in sort_up_first(&choice.chains) {
             let hops = match resolve_later_hops(chain, self.timeout(request)).await {
@@ -93,7 +96,11 @@ impl Route<'_> {
                 }
             };
             let later_hops = later_hops(chain, &hops);
-            debug!(peers = %names(chain), "chain tried");
+            if is_chain_up(chain) {
+                debug!(peers = %names(chain), "chain tried");
+            } else {
+                debug!(peers = %names(chain), "chain tried though it is down: no other is up");
+            }
             let opened = match next_target(chain, hops, request)? {
                 NextTarget::Destination(to) => {
                     if let Some(peer) = first_down_peer(&choice.chains[0]) {
@@ -129,7 +136,13 @@ impl Route<'_> {
             Repetition::OverNewLeg => true,
             Repetition::OverAnotherChain => self.is_any_chain_up(request),
         };
-        debug!(?repetition, is_repeated, "the request failed");
+        if is_repeated {
+            debug!(?repetition, "another attempt is allowed");
+        } else if repetition == Repetition::OverAnotherChain {
+            debug!("no other attempt: no other chain is up");
+        } else {
+            debug!("no other attempt");
+        }
         is_repeated
     }
 
@@ -357,11 +370,11 @@ fn first_down_peer(chain: &[Arc<Peer>]) -> Option<&Arc<Peer>> {
     down.or(chain.first())
 }
 
-/// Returns the names of a chain's peers, or "none" for a direct leg.
+/// Returns the names of a chain's peers.
 fn names(chain: &[Arc<Peer>]) -> String {
     let names: Vec<_> = chain.iter().map(|peer| &*peer.config.name).collect();
     if names.is_empty() {
-        "none".to_owned()
+        "directly".to_owned()
     } else {
         names.join(", ")
     }

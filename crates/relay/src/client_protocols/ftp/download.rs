@@ -18,6 +18,7 @@ use tokio::{
     select,
     sync::{OwnedSemaphorePermit, mpsc},
 };
+use tracing::Instrument as _;
 
 /// Bytes of one read, and reads that may wait for the client: 256 KiB a download.
 const CHUNK_LEN: usize = 64 * 1024;
@@ -38,12 +39,13 @@ impl Download {
         permits: OwnedSemaphorePermit,
     ) -> Self {
         let (sender, receiver) = mpsc::channel(CHUNKS_MAX);
-        tokio::spawn(async move {
+        let download = async move {
             if let Err(error) = copy_chunks(&mut control, (data, extent), &sender).await {
                 let _ = sender.send(Err(error)).await;
             }
             drop(permits);
-        });
+        };
+        tokio::spawn(download.in_current_span());
         Self(receiver)
     }
 }

@@ -72,6 +72,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     select,
 };
+use tracing::debug;
 
 /// Field that names the cause of an error (RFC 9209 §2).
 const PROXY_STATUS: header::HeaderName = header::HeaderName::from_static("proxy-status");
@@ -276,6 +277,8 @@ impl Proxy {
                     .counters
                     .count_failure(error_response.fault.failure);
             }
+            let status = error_response.status.as_u16();
+            debug!(status, "HTTP error response: {}", error_response.cause());
             if let Some(log) = &mut log {
                 log.fail(&error_response.cause());
             }

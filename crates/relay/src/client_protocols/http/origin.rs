@@ -36,6 +36,7 @@ use std::{
     sync::{Arc, OnceLock, atomic::Ordering::Relaxed},
 };
 use tokio::select;
+use tracing::{Instrument as _, debug};
 
 impl Proxy {
     /// Forwards a request and returns the response; bodies are streamed.
@@ -170,6 +171,7 @@ impl Proxy {
         let limit = self.session.config.limits.response_timeout;
         let mut response_timeout = ResponseTimeout::new(&origin.upstream, progress, limit);
         (*origin.progress.lock()).clone_from(progress);
+        debug!(reused = origin.is_reused, "HTTP request sent");
         let sent = select! {
             sent = origin.sender.try_send_request(request) => sent,
             never = self.probe_gone_client() => match never {},
@@ -183,6 +185,7 @@ impl Proxy {
         };
         let mut error = match sent {
             Ok(response) => {
+                debug!(status = response.status().as_u16(), "HTTP response begins");
                 check_coding(&response).map_err(SendError::Failed)?;
                 self.session.stop_request_timer();
                 let mut response =
@@ -257,7 +260,7 @@ impl Proxy {
             .await
             .map_err(|error| no_response(&error.to_string()))?;
         // The task ends with its sender, its response body, or its error, which the body reports.
-        let connection = tokio::spawn(connection.with_upgrades());
+        let connection = tokio::spawn(connection.with_upgrades().in_current_span());
         Ok(Origin {
             destination: destination.clone(),
             sender,
