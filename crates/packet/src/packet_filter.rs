@@ -24,7 +24,7 @@ pub struct Instruction {
 
 /// Reason why a text is not a program.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not the output of `tcpdump -ddd EXPRESSION`: {0}")]
+#[error("not the output of `tcpdump -ddd EXPRESSION`, which is given as text, not as a file: {0}")]
 pub struct ListingError(String);
 
 /// Returns the program that captures `snaplen` bytes of every packet.

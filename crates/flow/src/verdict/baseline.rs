@@ -23,8 +23,10 @@ const FASTER_MAX: f64 = 1.1;
 /// Least change of the path, as a factor of the noise and in nanoseconds.
 const CHANGE_NOISE: f64 = 6.0;
 const CHANGE_MIN_NS: f64 = 1e6;
-/// Median of the difference of two normal variables, as a factor of the deviation of one.
-const DIFFERENCE_MEDIAN: f64 = 0.954;
+/// Distances of the steps whose round trips are compared: jitter may last some round trips.
+const NOISE_LAGS: [usize; 2] = [1, 2];
+/// Median distance of a normal variable from the middle of two others, as a factor of the deviation of one.
+const MIDDLE_MEDIAN: f64 = 0.826;
 
 /// A step of a flow: the excess of its least round trip over that of the flow, and the bytes acknowledged.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +37,8 @@ pub(super) struct StepDelay {
     pub(super) excess_ns: f64,
     /// Bytes acknowledged.
     pub(super) acked: f64,
+    /// Whether data was lost.
+    pub(super) is_lossy: bool,
 }
 
 /// Baseline of a flow: that of each path in turn.
@@ -85,14 +89,17 @@ fn least_ns(steps: &[StepDelay], part: f64) -> f64 {
 }
 
 fn noise_ns(steps: &[StepDelay]) -> f64 {
-    let differences = steps
-        .windows(2)
-        .map(|pair| (pair[1].excess_ns - pair[0].excess_ns).abs());
-    if differences.len() < FLAT_STEPS {
-        0.0
-    } else {
-        median(differences) / DIFFERENCE_MEDIAN
+    if steps.len() <= FLAT_STEPS {
+        return 0.0;
     }
+    let deviation = |lag: usize| {
+        let from_middle = steps.windows(2 * lag + 1).map(|steps| {
+            let middle = f64::midpoint(steps[0].excess_ns, steps[2 * lag].excess_ns);
+            (steps[lag].excess_ns - middle).abs()
+        });
+        median(from_middle) / MIDDLE_MEDIAN
+    };
+    NOISE_LAGS.map(deviation).into_iter().fold(0.0, f64::max)
 }
 
 /// Returns the first step of each new path.
@@ -127,7 +134,10 @@ fn is_change(steps: &[StepDelay], step: usize, noise_ns: f64) -> bool {
     };
     let above = longer.iter().filter(|step| step.excess_ns > middle);
     let lasts = above.count() as f64 >= LASTING_PART * longer.len() as f64;
+    // After a loss the window falls, and a queue drains at once.
+    let drains = change < 0.0 && before.iter().chain(&after[..1]).any(|step| step.is_lossy);
     is_large
+        && !drains
         && is_last_before
         && lasts
         && is_flat(short, tolerance, 0)
@@ -167,6 +177,7 @@ mod tests {
             bin: 4 * n,
             excess_ns: excess_ms(n) * 1e6,
             acked: acked(n),
+            is_lossy: false,
         };
         (0..100).map(step).collect()
     }
@@ -212,5 +223,24 @@ mod tests {
         let noise = Baseline::of(&steps(growing, |_| 1e5)).of_bin(0).noise_ns;
         assert!(noise < 1.1e6, "{noise}");
         assert!(Baseline::of(&[]).0.is_empty());
+    }
+
+    /// Wi-Fi delays last some round trips.
+    #[test]
+    fn slow_jitter_is_noise() {
+        let slow = |n: usize| 3.0 + 2.5 * (n as f64 * std::f64::consts::TAU / 8.0).sin();
+        let noise_ns = Baseline::of(&steps(slow, |_| 1e5)).of_bin(0).noise_ns;
+        assert!(4.0 * noise_ns > 5.5e6, "{noise_ns}");
+    }
+
+    /// A capture that begins behind a full queue, which a loss drains.
+    #[test]
+    fn queue_that_drains_after_a_loss_is_no_shorter_path() {
+        let delay = |n| if n < 40 { 80.0 } else { 56.0 };
+        let mut drained = steps(delay, |_| 1e5);
+        assert_eq!(Baseline::of(&drained).0.len(), 2);
+        drained[39].is_lossy = true;
+        let baseline = Baseline::of(&drained);
+        assert_eq!((baseline.0.len(), baseline.of_bin(0).least_ns), (1, 56e6));
     }
 }

@@ -72,6 +72,10 @@ const CUT_RATIO: f64 = 0.85;
 const CUT_STEPS: usize = 8;
 /// Part of the path's rate that counts as full.
 const FULL_RATE: f64 = 0.97;
+/// Full windows a step in a span that the receive window may limit.
+const FULL_WINDOWS: f64 = 0.5;
+/// Part of the rate without a queue below which a flow with a queue is slower.
+const SLOWER: f64 = 0.9;
 /// Part of the round trip behind the capture point below which too little is in flight there.
 const NEAR_PART: f64 = 0.1;
 /// Steps over which growth is measured, and that a repair takes.
@@ -218,7 +222,8 @@ fn classify_active(
     let spans = absorb_short(merge_adjacent(classified.collect(), same_kind), |span| {
         span.bins.len() < two_steps
     });
-    let mut spans = absorb_into_bandwidth_spans(rtt_windows, spans);
+    let spans = absorb_into_bandwidth_spans(rtt_windows, spans);
+    let mut spans = replace_slower_queues(rtt_windows, spans, evidence);
     if evidence.in_flight.source == Source::RoundTrip {
         spans = replace_by_arrivals(rtt_windows, &stretch, spans);
     }
@@ -226,6 +231,30 @@ fn classify_active(
         spans = replace_by_saturation(rtt_windows, &stretch, spans, evidence);
     }
     merge_adjacent(spans, same_kind)
+}
+
+/// Turns spans with a queue into those of the receive window where the window was full, and the flow had been faster
+/// without a queue: the path became longer. A queue would not have made it slower.
+fn replace_slower_queues(
+    rtt_windows: &RttWindows<'_>,
+    mut spans: Vec<Span>,
+    evidence: &BinEvidence<'_>,
+) -> Vec<Span> {
+    let windows = spans
+        .iter()
+        .filter(|span| span.kind == Limit::ReceiveWindow);
+    let rates = windows.map(|span| mean_rate(rtt_windows, &span.bins));
+    let window_rate = rates.fold(0.0, f64::max);
+    for span in &mut spans {
+        let has_queue = matches!(span.kind, Limit::BottleneckBandwidth | Limit::AckStream);
+        let full = &evidence.in_flight.window_full[span.bins.clone()];
+        let full: f64 = full.iter().map(|count| f64::from(*count)).sum();
+        let is_full = full >= FULL_WINDOWS * span.bins.len() as f64 / rtt_windows.step;
+        if has_queue && is_full && mean_rate(rtt_windows, &span.bins) < SLOWER * window_rate {
+            span.kind = Limit::ReceiveWindow;
+        }
+    }
+    spans
 }
 
 /// Turns spans into those of a full path, or of one that was not full, by the rate over the data in flight.

@@ -15,7 +15,9 @@ mod queues;
 mod remedy;
 mod saturation;
 
-use crate::record::{CaptureLocation, Direction, Flow, Limit, LimitPeriod, Phase, PhaseKind};
+use crate::record::{
+    CaptureLocation, Direction, Flow, Limit, LimitPeriod, Phase, PhaseKind, SynOptions,
+};
 use crate::time_series::change_points::median;
 use advertised_window::Windows;
 pub use capture_faults::MISSING_SHARE_MIN;
@@ -71,7 +73,11 @@ fn remedy_text(direction: &Direction, handshake_ns: Option<u64>) -> String {
     let is_known = direction.tap_position.location != CaptureLocation::Unknown;
     let shares = limit_shares(&direction.limits);
     let is_whole = direction.data.acked_unseen_share() <= MISSING_SHARE_MIN;
+    // The receive window may be the limit.
+    let is_shown =
+        |main: Limit| main != Limit::Application || Windows::of(&direction.acks) == Windows::Scaled;
     let main = shares.first().filter(|_| is_known && is_whole);
+    let main = main.filter(|(main, _)| is_shown(*main));
     main.map_or_else(String::new, |(main, _)| {
         remedy::remedy(direction, *main, handshake_ns)
     })
@@ -156,6 +162,10 @@ fn format_verdict(direction: &Direction, prefix: &str, caveat: &str) -> String {
 fn scale_caveat(direction: &Direction) -> &'static str {
     match Windows::of(&direction.acks) {
         Windows::Scaled => "",
+        Windows::Unknown if direction.syn_options == SynOptions::default() => {
+            " The capture begins in the middle of the connection, so only a window of zero shows, not a full one; nor \
+             does a queue that stood all the time."
+        }
         Windows::Unknown => {
             " The capture lacks the window scale (a SYN with all of its options), so only a window of zero \
              shows, not a full one."
@@ -211,6 +221,9 @@ const ALL_LIMITS: [Limit; 5] = [
 
 fn name_of(direction: &Direction, limit: Limit) -> String {
     let name = match limit {
+        Limit::Application if Windows::of(&direction.acks) == Windows::Unknown => {
+            "the application (nothing to send), the sender (pacing, send buffer) or the receive window"
+        }
         Limit::Application => {
             "the application (nothing to send) or the sender (pacing, send buffer)"
         }

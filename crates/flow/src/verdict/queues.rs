@@ -83,6 +83,9 @@ impl<'a> Queues<'a> {
                 bin: bins.start,
                 excess_ns: self.above_least(rtt_windows, &bins).excess_min?.max(0.0),
                 acked: rtt_windows.acked_in(bins.start as f64..bins.end as f64),
+                is_lossy: rtt_windows.bins()[bins.clone()]
+                    .iter()
+                    .any(|bin| bin.retransmitted_bytes > 0 || bin.sacks > 0),
             })
         });
         Baseline::of(&steps.collect::<Vec<_>>())

@@ -80,7 +80,7 @@ pub enum OpenError {
     #[error("capturing needs CAP_NET_RAW: run as root")]
     NotPermitted,
     /// No such interface.
-    #[error("there is no interface {0}")]
+    #[error("there is no interface {0}; give each one with -i, which is repeatable")]
     NoInterface(String),
     /// The interface is down.
     #[error("interface {0} is down; bring it up with: ip link set {0} up")]
