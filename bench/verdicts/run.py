@@ -85,6 +85,7 @@ class Cause:
     loss: str = ""
     jitter: float = 0
     jitter_law: str = "normal"
+    jitter_lasts_ms: int = 0
     reordered: str = ""
     ack_rate: float = 0
     ack_thinning: int = 0
@@ -138,6 +139,10 @@ CAUSES = {
     "writes jitter": dataclasses.replace(WRITES, jitter=0.1),
     "queue jitter": Cause(CONTROLS, jitter=0.08, seconds=7),
     "losses jitter": Cause(CONTROLS, loss="1%", jitter=0.1, seconds=7),
+    "window slow jitter": dataclasses.replace(WINDOW, jitter=0.05, jitter_lasts_ms=150),
+    "writes slow jitter": dataclasses.replace(WRITES, jitter=0.05, jitter_lasts_ms=150),
+    "queue slow jitter": Cause(CONTROLS, jitter=0.05, jitter_lasts_ms=150, seconds=7),
+    "losses slow jitter": Cause(CONTROLS, loss="1%", jitter=0.05, jitter_lasts_ms=150, seconds=7),
     "window longer path": dataclasses.replace(WINDOW, longer_at_s=4.5, seconds=6),
     "writes longer path": dataclasses.replace(WRITES, longer_at_s=4.5, seconds=6),
     "marks": Cause(CONTROLS, marked=0.01, seconds=7),
@@ -180,7 +185,8 @@ def link_flags(cause, path, counters, seed):
     # Data segments a second at the full rate, and half as many ACKs.
     acks = path.rate_mbit * 1e6 / 8 / 1500 / 2
     flags = {"--aqm": cause.aqm, "--loss": cause.loss,
-             "--jitter": f"{cause.jitter_law}:{path.rtt_ms * cause.jitter:g}ms" if cause.jitter else "",
+             "--jitter": (f"{cause.jitter_law}:{path.rtt_ms * cause.jitter:g}ms"
+                          + f",correlation={cause.jitter_lasts_ms}ms" * bool(cause.jitter_lasts_ms)) if cause.jitter else "",
              "--reorder": f"{cause.reordered}:{path.rtt_ms / 8:g}ms" if cause.reordered else "",
              "--at": f"{cause.longer_at_s:g}s: delay {one_way_ms * 1.5:g}ms" if cause.longer_at_s else ""}
     backward = [f"ack-rate={acks * cause.ack_rate:.0f}"] * bool(cause.ack_rate) + [f"ack-thin={cause.ack_thinning}"] * bool(cause.ack_thinning)

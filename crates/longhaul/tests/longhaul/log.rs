@@ -31,7 +31,7 @@ fn journal_stream(pipe: &PipeWriter) -> String {
 
 #[test]
 fn logs_connections_only_at_level_debug() {
-    let ended = "DEBUG relay::session::close: connection ended: ";
+    let ended = "DEBUG relay::session::close: connection{id=0}: connection ended: ";
     assert!(!relay_log(&[], false).contains("connection ended"));
     let log = relay_log(&["--log-level", "info,relay::session=debug"], false);
     let line = log

@@ -69,7 +69,8 @@ fn exits_with_1_on_deviation() {
         ("duplicate=none", &[]),
         ("corrupt=50%", &[]),
         ("jitter=40ms,reorder", correct_delay),
-        ("reorder=20%:5ms", correct_delay),
+        // On a busy machine a part of the packets is late by as much.
+        ("reorder=90%:5ms", correct_delay),
     ] {
         let flags = [&["--expect", expected], extra_flags].concat();
         let (code, stderr, result) = probe_with_output(&bed, &flags);
