@@ -107,6 +107,7 @@ fn without_options(segment: Segment) -> Segment {
     Segment {
         sack_blocks: 0,
         options_cut: false,
+        reported_ce_bytes: None,
         window_scale: 0xff,
         mss: 0,
         sack_permitted: false,
