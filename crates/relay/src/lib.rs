@@ -19,7 +19,7 @@
 //! | `leg` | resolves names, connects (Happy Eyeballs), sets profiles; TCP and UDT |
 //! | `peers` | other relays: health, checks, pools of idle connections |
 //! | `stripe` | one connection's bytes over several legs |
-//! | `route` | a client's request, and the upstream leg that serves it |
+//! | `route` | a client's request, and the upstream leg that serves it; `attempt` decides whether a failed one is repeated |
 //! | `transfer` | bytes in both directions, by splice or by copying; each direction ends separately |
 //! | `listeners` | listening sockets, those of socket activation included |
 //! | `session` | one client connection: access control, its upstream, its end and record |

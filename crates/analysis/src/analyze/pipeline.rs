@@ -390,7 +390,7 @@ fn describe_skipped(reason: Undecoded) -> String {
         Undecoded::WifiFragment => "later fragments of 802.11 frames",
         Undecoded::CompressedPpp => "compressed or encrypted by PPP",
         Undecoded::Fragment => "later fragments of IP packets",
-        Undecoded::Short => "truncated before the end of the TCP header",
+        Undecoded::Short => "truncated before the end of the TCP header; a snaplen of 128 keeps it",
         Undecoded::Lengths => "inconsistent lengths",
     };
     text.to_owned()
