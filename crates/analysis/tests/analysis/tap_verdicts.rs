@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Verdicts on captures of real traffic with a known main limit and congestion control. `tests/captures/verdicts` has a file
-//! for each; its name is LIMIT.CAUSE-CONTROL.CAPTURE-POINT. `bench/verdicts/run.py` made them, and judges hundreds more.
+//! for each; its name is LIMIT.CAUSE-CONTROL.CAPTURE-POINT. `bench/verdicts/run.py` made most of them, and judges hundreds more.
 
 use longhaul_analysis::capture_with_bins;
 use longhaul_flow::{
@@ -28,11 +28,16 @@ fn recorded_transfers() -> Vec<(String, Direction)> {
         .map(|file| file.unwrap().path())
         .collect();
     files.sort();
-    assert!(files.len() >= 18, "{files:?}");
+    assert!(files.len() >= 20, "{files:?}");
     let analyse = |file: &std::path::PathBuf| {
         let name = file.file_name().unwrap().to_str().unwrap().to_owned();
         let mut report = capture_with_bins(file, 0).unwrap();
-        (name, report.analysis.flows.swap_remove(0).upload)
+        let flow = report.analysis.flows.swap_remove(0);
+        let data = [flow.upload, flow.download];
+        let data = data
+            .into_iter()
+            .max_by_key(|direction| direction.data.unique_bytes);
+        (name, data.unwrap())
     };
     files.iter().map(analyse).collect()
 }
@@ -40,12 +45,10 @@ fn recorded_transfers() -> Vec<(String, Direction)> {
 #[test]
 fn main_limit_of_recorded_transfers_is_right() {
     let mut wrong = Vec::new();
-    for (name, upload) in recorded_transfers() {
-        let main = limit_shares(&upload.limits)
-            .first()
-            .map(|(limit, _)| *limit);
+    for (name, data) in recorded_transfers() {
+        let main = limit_shares(&data.limits).first().map(|(limit, _)| *limit);
         if main != Some(limit_of(&name)) {
-            wrong.push(format!("{name}: {}", upload.verdict));
+            wrong.push(format!("{name}: {}", data.verdict));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -54,8 +57,8 @@ fn main_limit_of_recorded_transfers_is_right() {
 #[test]
 fn congestion_control_of_recorded_transfers_is_right_or_unknown() {
     let (mut known, mut wrong) = (0, Vec::new());
-    for (name, upload) in recorded_transfers() {
-        let found = upload.congestion_control.unwrap_or_default();
+    for (name, data) in recorded_transfers() {
+        let found = data.congestion_control.unwrap_or_default();
         if found.name != ControlName::Unknown {
             known += 1;
             let own = format!("-{}.", found.name.as_str());

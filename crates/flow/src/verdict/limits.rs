@@ -34,10 +34,10 @@
 //!
 //! Then spans of less than two steps are merged into their neighbour. A congestion-window span beside a bandwidth span
 //! becomes bandwidth if most of it acknowledges as much (to 3 %): a queue that is short or empty for a moment does not
-//! reduce the rate. Then the whole stretch decides (`saturation.rs`): where the rate does not follow the data in flight,
-//! or stays the same in spite of losses, and delays fluctuate as a queue makes them, the path is full, and
-//! congestion-window spans become bandwidth. Where it does, and no queue stands, bandwidth spans
-//! become congestion window. Finally, silences of a round trip or more with everything acknowledged, and windows without room
+//! reduce the rate. A queue span with full windows becomes receive window if the flow was faster without a queue: the
+//! path became longer. Then the whole stretch decides (`saturation.rs`). If the rate does not follow the data in flight, or
+//! stays the same in spite of losses, and delays fluctuate as a queue makes them, congestion-window spans become
+//! bandwidth. If it follows, and no queue stands, bandwidth spans become congestion window. Finally, silences of a round trip or more with everything acknowledged, and windows without room
 //! for a segment, are inserted with their own times. A silence that ends with a retransmission was a timeout, whose limit
 //! is the congestion window.
 //!

@@ -83,9 +83,6 @@ impl Route<'_> {
     /// next chain is tried.
     pub(crate) async fn open(&self, request: &Request) -> Result<UpstreamLeg, Fault> {
         let choice = self.choose_chains(request)?;
-        for chain in choice.chains.iter().filter(|chain| !is_chain_up(chain)) {
-            debug!(peers = %names(chain), "chain is down, others come first");
-        }
         let mut outcome = Err(Failure::NotAllowed.into());
         for chain in sort_up_first(&choice.chains) {
             let hops = match resolve_later_hops(chain, self.timeout(request)).await {
@@ -96,11 +93,7 @@ impl Route<'_> {
                 }
             };
             let later_hops = later_hops(chain, &hops);
-            if is_chain_up(chain) {
-                debug!(peers = %names(chain), "chain tried");
-            } else {
-                debug!(peers = %names(chain), "chain tried though it is down: no other is up");
-            }
+            debug!(peers = %names(chain), "chain tried");
             let opened = match next_target(chain, hops, request)? {
                 NextTarget::Destination(to) => {
                     if let Some(peer) = first_down_peer(&choice.chains[0]) {
@@ -383,6 +376,9 @@ fn names(chain: &[Arc<Peer>]) -> String {
 /// Sorts the chains: those whose peers are all up come first, in their order. The others follow.
 fn sort_up_first(chains: &[Chain]) -> Vec<&Chain> {
     let (up, down): (Vec<_>, Vec<_>) = chains.iter().partition(|chain| is_chain_up(chain));
+    for chain in &down {
+        debug!(peers = %names(chain), "chain is down, others come first");
+    }
     [up, down].concat()
 }
 
