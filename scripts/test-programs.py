@@ -25,7 +25,7 @@ WAITING = ("relay",)
 # Ignored tests that take a quarter of an hour or more, or only print.
 LONG = ("hours::", "bbr_flows_share_a_path_with_most_seeds", "speed::measures_a_hundred_thousand_tasks")
 # They start first, so that none of them runs alone at the end.
-SLOWEST = ("relay", "transfer", "udt", "site", "tuning", "lab_scenarios")
+SLOWEST = ("relay", "copy", "udt", "site", "tuning", "lab_scenarios")
 # The slowest program takes 5 minutes on two idle cores.
 SECONDS_MAX = 1500
 

@@ -2,8 +2,8 @@
 //! Checks block headers: a header that parses is written the same, and names a block that a file can have and no more
 //! bytes than the receive buffer holds.
 
+use longhaul_copy::protocol::block::{Content, HEADER_LEN, Header};
 use longhaul_store::blocks::BLOCK_LEN;
-use longhaul_transfer::protocol::block::{Content, HEADER_LEN, Header};
 
 pub(crate) fn check(input: &[u8]) {
     let Some(bytes) = input.first_chunk::<HEADER_LEN>() else {

@@ -7,7 +7,7 @@
 //! [`two_point`] compares the segments of one connection that were seen at two capture points.
 //!
 //! No function reads a file or a clock, and none allocates for a segment once a flow's tables have their size. Every
-//! table has a bound ([`Settings`]). `longhaul_packet::capture` reads the files; `longhaul_analysis` implements
+//! table has a bound ([`Settings`]). `longhaul_packet::capture` reads the files; `longhaul_tap` implements
 //! `longhaul tap`.
 //!
 //! ```

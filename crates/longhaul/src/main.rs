@@ -28,12 +28,12 @@ struct Cli {
 enum Command {
     /// Emulate a long path between two interfaces or network namespaces
     #[cfg(feature = "link")]
-    Link(Box<longhaul_emulator::Args>),
+    Link(Box<longhaul_link::Args>),
     /// Split TCP connections into shorter ones (legs), each with TCP settings of its own
     Relay(Box<longhaul_relay::Args>),
     /// Copy files over many connections at once; resumable after any failure
     #[cfg(feature = "copy")]
-    Copy(Box<longhaul_transfer::copy::Args>),
+    Copy(Box<longhaul_copy::copy::Args>),
     /// Serve directories to longhaul copy on other hosts, and over HTTP and WebDAV
     #[cfg(feature = "copy")]
     Site(Box<longhaul_site::Args>),
@@ -51,13 +51,13 @@ enum Command {
     Doctor(longhaul_tuning::doctor::Args),
     /// Predict throughput, choose sites for relays, and measure paths
     #[cfg(feature = "plan")]
-    Plan(longhaul_planner::Args),
+    Plan(longhaul_plan::Args),
     /// Run a program with TCP settings of its own: congestion control, pacing, window cap
     #[cfg(feature = "tune")]
     Run(Box<longhaul_tuning::run::Args>),
     /// Capture packet headers, and report what limited each TCP flow and its ACK stream
     #[cfg(feature = "tap")]
-    Tap(Box<longhaul_analysis::Args>),
+    Tap(Box<longhaul_tap::Args>),
     /// Send, receive and measure over UDT4, a reliable protocol on UDP
     Udt(Box<longhaul_transport::udt_command::Args>),
     /// Run experiments on an emulated testbed and report on them
@@ -76,10 +76,10 @@ fn main() -> ExitCode {
     logging::start(&cli.log);
     let outcome = match cli.command {
         #[cfg(feature = "link")]
-        Command::Link(args) => longhaul_emulator::run(*args),
+        Command::Link(args) => longhaul_link::run(*args),
         Command::Relay(args) => longhaul_relay::run(&args),
         #[cfg(feature = "copy")]
-        Command::Copy(args) => longhaul_transfer::copy::run(&args),
+        Command::Copy(args) => longhaul_copy::copy::run(&args),
         #[cfg(feature = "copy")]
         Command::Site(args) => longhaul_site::run(&args),
         #[cfg(feature = "tune")]
@@ -91,7 +91,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "tune")]
         Command::Doctor(args) => longhaul_tuning::doctor::run(&args),
         #[cfg(feature = "plan")]
-        Command::Plan(args) => longhaul_planner::run(args),
+        Command::Plan(args) => longhaul_plan::run(args),
         #[cfg(feature = "tune")]
         Command::Run(args) => match longhaul_tuning::run::run(&args) {
             Ok(code) => {
@@ -101,7 +101,7 @@ fn main() -> ExitCode {
             Err(error) => Err(error),
         },
         #[cfg(feature = "tap")]
-        Command::Tap(args) => longhaul_analysis::run(&args),
+        Command::Tap(args) => longhaul_tap::run(&args),
         Command::Udt(args) => longhaul_transport::udt_command::run(*args),
         #[cfg(feature = "lab")]
         Command::Lab(args) => longhaul_lab::run(args),

@@ -9,7 +9,7 @@ use super::{
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
-use longhaul_transfer::{
+use longhaul_copy::{
     copy::{Keyring, Location, parse_trash},
     protocol::{
         address::PORT,

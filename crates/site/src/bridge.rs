@@ -5,7 +5,7 @@
 
 use super::{config::own_program, listener::accept::ShutdownSignal, transcript::CopyTranscript};
 use anyhow::{Context as _, Result};
-use longhaul_transfer::protocol::{auth::ExportScope, message};
+use longhaul_copy::protocol::{auth::ExportScope, message};
 use parking_lot::Mutex;
 use std::{io, process::Stdio};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};

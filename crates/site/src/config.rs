@@ -2,7 +2,7 @@
 //! Configuration of a site, checked.
 
 use super::keys::{identity::Certificate, state::StateDir};
-use longhaul_transfer::protocol::options::Ports;
+use longhaul_copy::protocol::options::Ports;
 use longhaul_units::Time;
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 use tokio::process::Command;

@@ -3,7 +3,7 @@
 //!
 //! A site listens (`daemon`), authenticates clients by their token (`session`), and starts an endpoint of `longhaul
 //! copy` for each. The endpoint is confined to the requested export (`ExportScope`), and the site forwards its bytes
-//! (`bridge`). `longhaul_transfer` implements the endpoint. HTTP clients can access the same exports (`http`), and
+//! (`bridge`). `longhaul_copy` implements the endpoint. HTTP clients can access the same exports (`http`), and
 //! other sites receive copies of them (`mirror`).
 //!
 //! # Tour

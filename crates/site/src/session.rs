@@ -16,7 +16,7 @@ use super::{
     transcript::CopyTranscript,
 };
 use anyhow::{Context as _, Result, ensure};
-use longhaul_transfer::{
+use longhaul_copy::{
     IDLE_TIMEOUT,
     protocol::{
         auth::{AUTH_TIMEOUT, AuthRequest, AuthResponse, ExportScope, PROTOCOL, REQUEST_LEN_MAX},

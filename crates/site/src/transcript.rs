@@ -3,7 +3,7 @@
 //! the outcome.
 
 use super::record::Record;
-use longhaul_transfer::protocol::{
+use longhaul_copy::protocol::{
     control::{Begin, Role},
     hello::GREETING,
     message,
@@ -224,13 +224,13 @@ impl Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_store::tree::preserve::Preserve;
-    use longhaul_transfer::protocol::{
+    use longhaul_copy::protocol::{
         control::{Rendezvous, Task},
         hello::Hello,
         options::{DeletionLimit, Options, Pacing, Streams, Switch, Transport},
         sources::Sources,
     };
+    use longhaul_store::tree::preserve::Preserve;
 
     fn endpoint_bytes(reports: &[Report]) -> Vec<u8> {
         let mut bytes = GREETING.to_vec();

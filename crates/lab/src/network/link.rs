@@ -27,7 +27,7 @@ pub(crate) fn link_configs(
     let link_configs = arguments(link, addressed_link).and_then(|mut arguments| {
         // The file is not known yet; the other options say how to write it.
         arguments.extend(link.capture.then(|| "--capture=-".to_owned()));
-        longhaul_emulator::link_configs(&arguments)
+        longhaul_link::link_configs(&arguments)
     });
     link_configs.map_err(|error| error.to_string())
 }
@@ -53,7 +53,7 @@ pub(crate) fn configs_with_schedules(
     addressed_link: &AddressedLink,
 ) -> Result<[(LinkConfig, Schedule); 2], String> {
     let configs = arguments(link, addressed_link)
-        .and_then(|arguments| longhaul_emulator::scheduled_configs(&arguments));
+        .and_then(|arguments| longhaul_link::scheduled_configs(&arguments));
     configs.map_err(|error| error.to_string())
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn warnings(scenario: &Scenario) -> BTreeSet<String> {
     let emulated = links.filter(|(link, _)| link.kind == LinkKind::Emulated);
     // Settings that are refused are reported by the check of the scenario.
     let warnings = emulated.filter_map(|(link, addressed_link)| {
-        longhaul_emulator::warnings(&arguments(link, addressed_link).ok()?).ok()
+        longhaul_link::warnings(&arguments(link, addressed_link).ok()?).ok()
     });
     warnings.flatten().collect()
 }

@@ -33,7 +33,7 @@ const NOT_FOR_DECP: [&str; 5] = ["netns", "json", "duration", "dry-run", "remove
 
 /// Computed once, because a scenario is read for each of its cells.
 static OF_LINKS: LazyLock<BTreeSet<String>> =
-    LazyLock::new(|| valid_keys(&LINK, longhaul_emulator::options(), &SET_FOR_LINKS));
+    LazyLock::new(|| valid_keys(&LINK, longhaul_link::options(), &SET_FOR_LINKS));
 static OF_DECP: LazyLock<BTreeSet<String>> =
     LazyLock::new(|| valid_keys(&DECP, longhaul_tuning::decp::options(), &NOT_FOR_DECP));
 static OF_RELAYS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {

@@ -16,7 +16,7 @@ use hyper::{
     Request, StatusCode,
     header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE},
 };
-use longhaul_transfer::protocol::token::{Fingerprint, Token};
+use longhaul_copy::protocol::token::{Fingerprint, Token};
 use std::{path::PathBuf, sync::Arc};
 
 /// Rights of a request in one export.
@@ -136,7 +136,7 @@ fn parse_authorization(presented: &HeaderValue) -> Option<Token> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_transfer::protocol::token::Secret;
+    use longhaul_copy::protocol::token::Secret;
 
     #[test]
     fn parses_bearer_and_basic_tokens() {

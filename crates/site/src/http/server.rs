@@ -34,8 +34,8 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
+use longhaul_copy::{IDLE_TIMEOUT, protocol::auth::AUTH_TIMEOUT};
 use longhaul_store::root::Root;
-use longhaul_transfer::{IDLE_TIMEOUT, protocol::auth::AUTH_TIMEOUT};
 use longhaul_transport::blocking::enable_keepalive;
 use std::{
     convert::Infallible,

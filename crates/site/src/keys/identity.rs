@@ -5,8 +5,8 @@
 use super::state::StateDir;
 use anyhow::{Context as _, Result};
 use longhaul_command::exit::Refusal;
+use longhaul_copy::protocol::token::Fingerprint;
 use longhaul_linux::private_file;
-use longhaul_transfer::protocol::token::Fingerprint;
 use longhaul_transport::identity::provider;
 use rustls::{
     ServerConfig,

@@ -9,7 +9,7 @@ use super::{
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use longhaul_command::{errln, exit::Refusal, outln};
-use longhaul_transfer::protocol::token::{Secret, Token};
+use longhaul_copy::protocol::token::{Secret, Token};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::Path};
 

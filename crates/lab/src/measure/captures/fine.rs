@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bins of one direction without gaps, also those in which nothing happened.
 
-use longhaul_analysis::Row;
+use longhaul_tap::Row;
 use std::ops::Range;
 
 /// Most bins of one direction: 17 minutes of milliseconds, 24 MB.

@@ -149,7 +149,7 @@ fn analyse_capture(
     record: &Path,
     captured_flows: &[&CapturedFlow<'_>],
 ) -> Result<Vec<FlowAnalysis>> {
-    let report = longhaul_analysis::capture_with_bins(record, BINS_MAX)?;
+    let report = longhaul_tap::capture_with_bins(record, BINS_MAX)?;
     let connections = connections(&report, captured_flows);
     let both = captured_flows.iter().zip(connections);
     Ok(both
@@ -162,7 +162,7 @@ fn analyse_capture(
 /// Connection of each flow: the largest to its server that is not yet assigned. Beside a relay with
 /// its own addresses there is no such connection; then the largest one that is left.
 fn connections<'a>(
-    report: &'a longhaul_analysis::AnalysisReport,
+    report: &'a longhaul_tap::AnalysisReport,
     captured_flows: &[&CapturedFlow<'_>],
 ) -> Vec<Option<&'a record::Flow>> {
     let mut assigned = BTreeSet::new();
@@ -188,14 +188,14 @@ fn connections<'a>(
         .collect()
 }
 
-fn capture_point(report: &longhaul_analysis::AnalysisReport, end: &str) -> Option<CapturePoint> {
+fn capture_point(report: &longhaul_tap::AnalysisReport, end: &str) -> Option<CapturePoint> {
     let mut points = report.analysis.capture_points.iter();
     let index = points.position(|point| point.name == end)?;
     Some(CapturePoint(index as u32))
 }
 
 fn analyse_flow(
-    report: &longhaul_analysis::AnalysisReport,
+    report: &longhaul_tap::AnalysisReport,
     captured_flow: &CapturedFlow<'_>,
     flow: &record::Flow,
 ) -> FlowAnalysis {

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Directory that is shown as file systems of other kinds show it, by FUSE. It is unmounted when the value is dropped.
+
+use super::PATIENCE;
+use std::{
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+pub(crate) struct Mounted {
+    server: Child,
+    pub(crate) at: PathBuf,
+}
+
+impl Mounted {
+    /// Shows the directory `top` at `at`. Both are created if they are missing.
+    pub(crate) fn show(top: &Path, at: &Path, quirks: &[&str]) -> Self {
+        let script = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/copy/copy_testbed/mounted.py"
+        );
+        for directory in [top, at] {
+            fs::create_dir_all(directory).unwrap();
+        }
+        let before = fs::metadata(at).unwrap().dev();
+        // The distribution's Python, which has fusepy.
+        let mut server = Command::new("/usr/bin/python3");
+        let server = server.arg(script).args([top, at]).args(quirks).spawn();
+        let server = server.expect("python3, fusepy (scripts/setup installs them)");
+        let mut mounted = Self {
+            server,
+            at: at.to_owned(),
+        };
+        let begin = Instant::now();
+        while fs::metadata(at).is_ok_and(|found| found.dev() == before) {
+            let ended = mounted.server.try_wait().unwrap();
+            assert!(ended.is_none() && begin.elapsed() < PATIENCE, "{ended:?}");
+            sleep(Duration::from_millis(5));
+        }
+        mounted
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let mut unmount = Command::new("umount");
+        drop(unmount.arg("--lazy").arg(&self.at).status());
+        drop(self.server.kill());
+        drop(self.server.wait());
+    }
+}
