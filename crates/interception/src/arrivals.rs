@@ -39,6 +39,8 @@ pub(crate) struct Arrivals {
     reference: Counts,
     /// Diverted SYNs at the last look: those of now may still be on their way.
     previous: u64,
+    /// Whether rules or routes were restored since the last look: without them, SYNs are lost on their way.
+    was_restored: bool,
     has_arrived: bool,
     blocked: Option<Blocked>,
 }
@@ -67,6 +69,11 @@ impl Arrivals {
             .is_some_and(|blocked| !blocked.is_trial)
     }
 
+    /// Excuses the SYNs that were lost until the next look: rules or routes that lead to the listener were missing.
+    pub(crate) fn excuse_losses(&mut self) {
+        self.was_restored = true;
+    }
+
     /// Looks at the counts now. `generation` is that of the host's rules; iptables-legacy does not change it.
     pub(crate) fn look(
         &mut self,
@@ -74,7 +81,8 @@ impl Arrivals {
         generation: Option<u32>,
         now: Instant,
     ) -> Option<Change> {
-        if counts.diverted < self.previous {
+        let was_restored = std::mem::take(&mut self.was_restored);
+        if was_restored || counts.diverted < self.previous {
             self.refer_to(counts);
         }
         let previous = std::mem::replace(&mut self.previous, counts.diverted);
@@ -166,6 +174,17 @@ mod tests {
             self.arrivals
                 .look(self.counts, Some(self.generation), self.now)
         }
+    }
+
+    #[test]
+    fn losses_without_routes_do_not_suspend_interception() {
+        let mut setup = Setup::new();
+        setup.counts.diverted = 1;
+        assert_eq!(setup.wait(0), None);
+        setup.arrivals.excuse_losses();
+        assert_eq!(setup.wait(0), None);
+        assert_eq!(setup.wait(0), None);
+        assert_eq!(setup.divert(1, 0), Some(Change::Blocked));
     }
 
     #[test]

@@ -235,6 +235,7 @@ impl RuleSet {
 
     /// Installs the parts that are missing, and adds their names to `missing`.
     pub(crate) fn restore(&self, missing: &mut Vec<String>) -> anyhow::Result<()> {
+        let before = missing.len();
         let is_complete =
             |table: Table| table.rules >= self.table.get().map_or(usize::MAX, |t| t.rules);
         if !self.present_table()?.is_some_and(is_complete) {
@@ -244,6 +245,9 @@ impl RuleSet {
         }
         if self.diversion().install(self.intercept.local)? {
             missing.push(format!("the policy rule or route of {}", self.listener));
+        }
+        if missing.len() > before {
+            self.arrivals.borrow_mut().excuse_losses();
         }
         Ok(())
     }
