@@ -127,6 +127,14 @@ impl BlockStates {
             .collect()
     }
 
+    /// Returns whether all blocks of a range are durable.
+    pub(super) fn are_durable(&self, blocks: &Range<u64>) -> bool {
+        blocks.clone().all(|index| {
+            let at = self.position(index);
+            at.is_some_and(|at| self.states[at] == BlockState::Durable)
+        })
+    }
+
     pub(super) fn missing(&self) -> Vec<Range<u64>> {
         let all = self.states.iter().zip(self.range.clone());
         let missing = all.filter(|(kind, _)| **kind == BlockState::Missing);

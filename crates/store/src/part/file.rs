@@ -87,6 +87,13 @@ impl<D: Directory> Part<D> {
         self.state().durable()
     }
 
+    /// Whether all blocks of these ranges are durable.
+    #[must_use]
+    pub fn are_durable(&self, ranges: &[Range<u64>]) -> bool {
+        let state = self.state();
+        ranges.iter().all(|blocks| state.are_durable(blocks))
+    }
+
     /// Ranges of the blocks that are neither written nor being written.
     #[must_use]
     pub fn missing(&self) -> Vec<Range<u64>> {

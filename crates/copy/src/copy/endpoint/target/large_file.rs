@@ -11,10 +11,7 @@ use longhaul_store::{
     blocks::{BlockHash, Blocks, FileHash},
     entry::{Entry, Kind},
     metadata::{Metadata, SkippedField},
-    part::{
-        FinishedFile, OpenOutcome, Part, PartError, RenamedFile, SourceInfo, journal::BlockRecord,
-        remove_leftovers,
-    },
+    part::{FinishedFile, OpenOutcome, Part, PartError, RenamedFile, SourceInfo, remove_leftovers},
     path::RelPath,
     root::Root,
     vfs::Dir,
@@ -185,13 +182,8 @@ impl LargeFile {
 
     /// Returns whether all wanted blocks are durable and the source has sealed the file.
     pub(super) fn is_complete(&self) -> bool {
-        let is_sealed = self.sealed.lock().is_some();
-        let durable = self.with_part(|part| Ok(part.durable()));
-        let wanted = |durable: Vec<BlockRecord>| {
-            let indices = durable.iter().map(|(index, _)| *index);
-            indices.filter(|index| self.wanted.contains(*index)).count() as u64
-        };
-        is_sealed && durable.is_ok_and(|durable| wanted(durable) == self.wanted.count())
+        let are_durable = || self.with_part(|part| Ok(part.are_durable(self.wanted.ranges())));
+        self.sealed.lock().is_some() && are_durable().unwrap_or(false)
     }
 
     /// Returns the hash of a complete file, unless the source's hash differs.
