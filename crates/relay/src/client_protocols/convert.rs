@@ -19,20 +19,20 @@ use tokio::{select, time::timeout};
 /// Waits for the first byte of a request, up to the listener's `idle_timeout` or until the relay
 /// drains: a pooled connection has no request yet. A connection that ends before is not a failure.
 pub(super) async fn await_request(session: &Session) -> Result<(), End> {
-    let limit = session.config.limits.handshake_timeout;
+    let limit = session.setup.config.limits.handshake_timeout;
     if let Err(failure) = session.tls_handshake(limit).await {
         // A refused relay first receives the TLS alert. UDT would drop the alert at a reset, so it
         // is flushed before.
-        if session.client.tcp().is_none() {
-            let flushed = poll_fn(|cx| session.client.poll_finish_sending(cx));
+        if session.client.stream.tcp().is_none() {
+            let flushed = poll_fn(|cx| session.client.stream.poll_finish_sending(cx));
             let _ = timeout(LINGER_TIMEOUT, flushed).await;
         }
-        session.client.reset_on_close();
+        session.client.stream.reset_on_close();
         return Err(session.fail(failure));
     }
     let downstream = session.client_leg();
     let first_byte = timeout(
-        session.listener_config.idle_timeout,
+        session.setup.listener_config.idle_timeout,
         downstream.wait_activity(),
     );
     select! {
@@ -70,7 +70,7 @@ pub(super) async fn read_message(session: &Session) -> Result<PeerMessage, Rejec
     };
     set_dscp(
         &session.client_leg(),
-        &session.listener_config.profile,
+        &session.setup.listener_config.profile,
         request.dscp,
     );
     if request.is_client_remote {

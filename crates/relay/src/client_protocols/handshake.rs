@@ -177,7 +177,7 @@ pub(crate) async fn with_handshake_timeout<T>(
     session: &Session,
     reading: impl Future<Output = Result<T, Rejection>>,
 ) -> Result<T, Rejection> {
-    let limit = session.config.limits.handshake_timeout;
+    let limit = session.setup.config.limits.handshake_timeout;
     let timed_out = |_| Err(Rejection::new(Failure::HandshakeTimeout, []));
     let parsed = Box::pin(timeout(limit, reading)).await;
     parsed.unwrap_or_else(timed_out)

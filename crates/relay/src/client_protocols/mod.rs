@@ -75,19 +75,19 @@ fn forward_request(destination: &Destination) -> ParsedRequest {
 /// Request of a client that does not know of the relay: TPROXY diverted its connection, and the
 /// local address of the accepted socket is the destination (Documentation/networking/tproxy.rst).
 fn transparent_request(session: &Session, keep_source: bool) -> Result<ParsedRequest, Rejection> {
-    let destination = local_address(&session.client)?;
+    let destination = local_address(&session.client.stream)?;
     if is_own_port(destination, session.listener.address) {
         return Err(Rejection::new(Failure::NotAllowed, []));
     }
-    let dscp = session.client.tcp().and_then(syn_dscp).unwrap_or(0);
+    let dscp = session.client.stream.tcp().and_then(syn_dscp).unwrap_or(0);
     set_dscp(
         &session.client_leg(),
-        &session.listener_config.profile,
+        &session.setup.listener_config.profile,
         dscp,
     );
     let request = Request {
         dscp,
-        source: keep_source.then_some(session.client_address),
+        source: keep_source.then_some(session.client.address),
         ..Request::to(
             Destination::from_ip(destination.ip(), destination.port()),
             Vec::new(),

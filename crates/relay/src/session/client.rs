@@ -29,11 +29,11 @@ use tokio::time::{sleep, timeout};
 impl Session {
     /// Reads the PROXY header, in which the sender names its client.
     pub(crate) async fn read_proxy_header(&mut self) -> Result<(), Failure> {
-        if !self.is_known(self.sender) {
+        if !self.is_known(self.client.sender) {
             return Err(Failure::NotAllowed);
         }
-        let limit = self.config.limits.handshake_timeout;
-        let read = timeout(limit, read_header(&self.client)).await;
+        let limit = self.setup.config.limits.handshake_timeout;
+        let read = timeout(limit, read_header(&self.client.stream)).await;
         let header = read.unwrap_or(Err(Failure::HandshakeTimeout));
         if header == Err(Failure::BadRequest) {
             self.refuse(&DenialReason::NoProxyHeader);
@@ -45,37 +45,45 @@ impl Session {
         } = header
         {
             let source = canonical(source);
-            self.client_address = source;
-            self.proxied_destination = Some(destination);
-            self.rate_limits = self
+            self.client.address = source;
+            self.client.proxied_destination = Some(destination);
+            self.admission.rate_limits = self
                 .listener
-                .rate_limits(&self.listener_config, source.ip());
-            let holder = Self::holder(&self.listener_config, source);
-            let lookups = self.config.limits.lookups_per_client;
-            self.account = self.relay.accounts.get_or_create(holder, lookups);
+                .rate_limits(&self.setup.listener_config, source.ip());
+            let holder = Self::holder(&self.setup.listener_config, source);
+            let lookups = self.setup.config.limits.lookups_per_client;
+            self.admission.account = self.relay.accounts.get_or_create(holder, lookups);
         }
         Ok(())
     }
 
     /// Returns the address that the client connected to: at this relay, or at the proxy before it.
     fn accepted_address(&self) -> Option<SocketAddr> {
-        self.proxied_destination
-            .or_else(|| self.client.local_addr().ok())
+        self.client
+            .proxied_destination
+            .or_else(|| self.client.stream.local_addr().ok())
     }
 
     /// Acquires a permit of the client's limit on connections.
     pub(crate) fn acquire_connection_permit(&self) -> Result<(), Failure> {
         let left = self.relay.connection_permits.available_permits();
-        let most = Relay::connections_max(&self.config, self.account.holder, left);
-        let Some(permit) = self.account.acquire_connection(most) else {
-            let listener = format!("{} {}", self.listener_config.kind, self.listener.name());
-            let client = self.client_address.ip();
+        let most = Relay::connections_max(&self.setup.config, self.admission.account.holder, left);
+        let Some(permit) = self.admission.account.acquire_connection(most) else {
+            let listener = format!(
+                "{} {}",
+                self.setup.listener_config.kind,
+                self.listener.name()
+            );
+            let client = self.client.address.ip();
             let warnings = &self.listener.warnings;
-            let open = self.relay.accounts.connections(self.account.holder);
+            let open = self
+                .relay
+                .accounts
+                .connections(self.admission.account.holder);
             warnings.log_client_limit(&listener, client, open);
             return Err(Failure::Exhausted);
         };
-        let _ = self.connection_permit.set(permit);
+        let _ = self.admission.connection_permit.set(permit);
         Ok(())
     }
 
@@ -84,54 +92,64 @@ impl Session {
     /// Invariant: no relay forwards for unknown senders. A sender that speaks for others must be
     /// listed. Its clients may be denied as if they had connected themselves.
     pub(crate) fn access_refusal(&self) -> Option<DenialReason> {
-        let transparent = matches!(self.listener_config.kind, Kind::Transparent { .. });
-        let denied = |address: SocketAddr| any_contains(&self.listener_config.deny_from, address);
-        if !transparent && !self.is_known(self.sender) {
+        let transparent = matches!(self.setup.listener_config.kind, Kind::Transparent { .. });
+        let denied =
+            |address: SocketAddr| any_contains(&self.setup.listener_config.deny_from, address);
+        if !transparent && !self.is_known(self.client.sender) {
             return Some(DenialReason::NotInAllowFrom);
         }
-        (denied(self.sender) || denied(self.client_address)).then_some(DenialReason::InDenyFrom)
+        (denied(self.client.sender) || denied(self.client.address))
+            .then_some(DenialReason::InDenyFrom)
     }
 
     fn is_known(&self, sender: SocketAddr) -> bool {
         sender.ip().to_canonical().is_loopback()
-            || any_contains(&self.listener_config.allow_from, sender)
+            || any_contains(&self.setup.listener_config.allow_from, sender)
     }
 
     /// Makes the TLS handshake within `limit`, if the listener has TLS.
     pub(crate) async fn tls_handshake(&self, limit: Duration) -> Result<(), Failure> {
-        let Some(responder) = &self.listener_config.tls else {
+        let Some(responder) = &self.setup.listener_config.tls else {
             return Ok(());
         };
-        let handshake = async { Tls::handshake(&self.client, responder.connection()?).await };
+        let handshake =
+            async { Tls::handshake(&self.client.stream, responder.connection()?).await };
         let tls = match timeout(limit, handshake).await {
             Ok(Ok(tls)) => tls,
             Ok(Err(error)) => return Err(self.refuse(&DenialReason::Tls(error))),
             Err(_) => {
                 // Over UDT, a client that gave up looks the same as a silent one.
-                if self.client.tcp().is_some() {
+                if self.client.stream.tcp().is_some() {
                     self.refuse(&DenialReason::NoTlsHandshake);
                 }
                 return Err(Failure::HandshakeTimeout);
             }
         };
-        let _ = self.tls.set(tls.into());
+        let _ = self.client.tls.set(tls.into());
         Ok(())
     }
 
     /// Logs why the client is refused, and returns the failure.
     pub(crate) fn refuse(&self, reason: &DenialReason) -> Failure {
-        let listener = format!("{} {}", self.listener_config.kind, self.listener.name());
+        let listener = format!(
+            "{} {}",
+            self.setup.listener_config.kind,
+            self.listener.name()
+        );
         self.listener
             .warnings
-            .log_refused_client(&listener, self.client_address.ip(), reason);
+            .log_refused_client(&listener, self.client.address.ip(), reason);
         Failure::NotAllowed
     }
 
     /// Returns the request with a PROXY header in front of its data. Peers pass it on like any byte
     /// of the client.
     pub(super) fn with_proxy_header(&self, request: &Request) -> Option<Request> {
-        let (version, destination) = (self.listener_config.send_proxy?, self.accepted_address()?);
-        let header = encode_header(version, self.client_address, destination);
+        let (version, destination) = (
+            self.setup.listener_config.send_proxy?,
+            self.accepted_address()?,
+        );
+        let header = encode_header(version, self.client.address, destination);
         Some(Request {
             destination: request.destination.clone(),
             hops: request.hops.clone(),
@@ -204,7 +222,7 @@ impl Session {
 
     async fn check_login(&self, users: &Users, user: &[u8], password: &[u8]) -> LoginResult {
         let digest = digest(user, password);
-        let known = self.login_digest.get();
+        let known = self.client.login_digest.get();
         if known.is_some_and(|known| **known == digest) {
             return LoginResult::Accepted;
         }
@@ -219,7 +237,7 @@ impl Session {
             self.log_password(user, PasswordOutcome::Wrong);
             return LoginResult::Rejected;
         }
-        let _ = self.login_digest.set(digest.into());
+        let _ = self.client.login_digest.set(digest.into());
         LoginResult::Accepted
     }
 
@@ -249,14 +267,18 @@ impl Session {
 
     /// Returns the client for whom wrong passwords count, and the longest delay after them.
     fn login_limits(&self) -> (IpAddr, Duration) {
-        let client = network(self.client_address.ip());
-        (client, self.config.limits.password_delay)
+        let client = network(self.client.address.ip());
+        (client, self.setup.config.limits.password_delay)
     }
 
     fn log_password(&self, user: &[u8], outcome: PasswordOutcome) {
         self.listener.counters.count_password(outcome);
-        let client = self.client_address.ip();
-        let listener = format!("{} {}", self.listener_config.kind, self.listener.name());
+        let client = self.client.address.ip();
+        let listener = format!(
+            "{} {}",
+            self.setup.listener_config.kind,
+            self.listener.name()
+        );
         let warnings = &self.listener.warnings;
         warnings.log_password(&listener, client, user, outcome);
     }

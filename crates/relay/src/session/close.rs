@@ -28,13 +28,13 @@ impl Drop for CloseGuard<'_> {
             session
                 .relay
                 .sampler
-                .record_final(sample, &session.final_sample_taken);
+                .record_final(sample, &session.records.final_sample_taken);
         }
         session.close(end);
         if session.was_idle_pooled(end) {
             return;
         }
-        let duration = session.started.elapsed();
+        let duration = session.activity.started.elapsed();
         session.listener.counters.times.duration.add(duration);
         session.log(end);
         session.end_open_records();
@@ -58,15 +58,15 @@ impl Session {
 
     /// Returns the access log, unless there is none or it leaves this client out.
     pub(crate) fn access_log(&self) -> Option<&Journal> {
-        let (log, client) = (&self.relay.access_log, self.client_address.ip());
-        let mut left_out = self.config.access_log_except.iter();
+        let (log, client) = (&self.relay.access_log, self.client.address.ip());
+        let mut left_out = self.setup.config.access_log_except.iter();
         (log.is_enabled() && !left_out.any(|network| network.contains(client))).then_some(log)
     }
 
     /// Returns the files that get the connection's record. The access log has a record of each HTTP request instead.
     fn journals(&self) -> Vec<&Journal> {
         let access_log = self.access_log();
-        let access_log = access_log.filter(|_| !self.requests_logged.load(Relaxed));
+        let access_log = access_log.filter(|_| !self.records.requests_logged.load(Relaxed));
         std::iter::once(&self.relay.journal)
             .chain(access_log)
             .collect()
@@ -85,7 +85,7 @@ impl Session {
             if let Some(bundle) = self.client_bundle() {
                 bundle.reset_on_close();
             }
-            self.client.reset_on_close();
+            self.client.stream.reset_on_close();
         }
         let upstream = self.lock_upstream();
         if let Some(transport) = &upstream.transport {
@@ -99,7 +99,7 @@ impl Session {
     /// Closes all legs by FIN: all bytes have been delivered.
     fn close_cleanly(&self) {
         let upstream = self.upstream();
-        self.client.fin_on_close();
+        self.client.stream.fin_on_close();
         if let Some(transport) = &upstream.transport {
             transport.fin_on_close();
         }
@@ -112,7 +112,7 @@ impl Session {
     /// is not recorded.
     fn was_idle_pooled(&self, end: &End) -> bool {
         let finished = matches!(
-            (&self.listener_config.kind, end),
+            (&self.setup.listener_config.kind, end),
             (Kind::Convert, End::Finished)
         );
         finished && self.lock_upstream().destination.is_none()
@@ -127,7 +127,7 @@ impl Session {
         let (bytes_up, bytes_down) = self.traffic.read();
         let (_, cause) = describe(end);
         debug!(
-            client = %self.client_address,
+            client = %self.client.address,
             listener = %self.listener.address,
             destination = destination(),
             bytes_up,
@@ -145,18 +145,18 @@ impl Session {
         let (client_bundle, bundle) = (self.client_bundle(), upstream.bundle());
         Record::Connection(Box::new(ConnectionRecord {
             time: Timestamp::now(),
-            kind: self.listener_config.kind.to_string(),
+            kind: self.setup.listener_config.kind.to_string(),
             listener: self.listener.address,
-            client: self.client_address,
+            client: self.client.address,
             user: upstream.user.clone(),
             destination: upstream.destination.clone(),
             next_hop: upstream.next_hop,
             bytes_up,
             bytes_down,
-            duration_s: self.started.elapsed().as_secs_f64(),
+            duration_s: self.activity.started.elapsed().as_secs_f64(),
             ended,
             cause,
-            downstream: self.client.tcp_info(),
+            downstream: self.client.stream.tcp_info(),
             upstream: transport.and_then(TransportStream::tcp_info),
             downstream_streams: client_bundle
                 .map(|bundle| bundle.tcp_info())
@@ -167,38 +167,38 @@ impl Session {
 
     /// Stores the HTTP request that makes the connection a tunnel, if the tunnel has records while it is open.
     pub(crate) fn set_tunnel_request(&self, request: impl FnOnce() -> TunnelRequest) {
-        if self.config.access_log_interval.is_some() {
-            self.open_records.set_request(request());
+        if self.setup.config.access_log_interval.is_some() {
+            self.records.open.set_request(request());
         }
     }
 
     /// Writes a record of the open tunnel to the access log, if one is due.
     pub(crate) fn record_if_due(&self, now: Instant) {
-        let (interval, access_log) = (self.config.access_log_interval, self.access_log());
+        let (interval, access_log) = (self.setup.config.access_log_interval, self.access_log());
         if let (Some(interval), Some(access_log)) = (interval, access_log) {
             let put = || access_log.put(self.open_record());
-            self.open_records.timer.run_if_due(interval, now, put);
+            self.records.open.timer.run_if_due(interval, now, put);
         }
     }
 
     fn open_record(&self) -> Record {
-        let request = self.open_records.request_record(self.traffic.read());
+        let request = self.records.open.request_record(self.traffic.read());
         request.unwrap_or_else(|| self.record((EndReason::Open, None)))
     }
 
     /// Ends the records of the open tunnel, since that of the end follows.
     pub(crate) fn end_open_records(&self) {
-        self.open_records.timer.end();
+        self.records.open.timer.end();
     }
 
     /// Returns the reason for which the relay has cut this connection alone.
     pub(crate) fn cut_cause(&self) -> Option<String> {
-        self.cut_reason.get().map(ToString::to_string)
+        self.activity.cut_reason.get().map(ToString::to_string)
     }
 
     /// Stores the reason of a cut for the record.
     pub(crate) fn set_cut_reason(&self, reason: CutReason) {
-        let _ = self.cut_reason.set(reason);
+        let _ = self.activity.cut_reason.set(reason);
     }
 }
 

@@ -64,7 +64,7 @@ impl Session {
         let transport = upstream.transport.as_ref();
         let transport = transport.map(|transport| LegTransport::new(transport, upstream.bundle()));
         Sample {
-            number: self.number,
+            number: self.records.number,
             at: Instant::now(),
             bytes_up,
             bytes_down,
@@ -85,7 +85,7 @@ impl Session {
             Leg::Downstream => (Direction::Up, Direction::Down),
             Leg::Upstream => (Direction::Down, Direction::Up),
         };
-        let (pauses, is_paused) = self.pauses.read(read);
+        let (pauses, is_paused) = self.activity.pauses.read(read);
         Some(LegSample {
             group,
             number,
@@ -94,14 +94,14 @@ impl Session {
             buffered_bytes: transport.memory()?,
             pauses,
             is_paused,
-            writer_waits: self.pauses.read(written).1,
+            writer_waits: self.activity.pauses.read(written).1,
         })
     }
 
     /// Returns the label of the upstream leg's peer. The configuration bounds the number of labels.
     pub(crate) fn peer_label(&self, upstream: &Upstream) -> Option<String> {
         let peer = upstream.peer.as_ref()?;
-        Some(if self.config.peers.contains_key(&peer.config.name) {
+        Some(if self.setup.config.peers.contains_key(&peer.config.name) {
             peer.config.name.clone()
         } else {
             UNCONFIGURED_PEER.to_owned()
@@ -114,7 +114,7 @@ impl Session {
     }
 
     fn client_transport(&self) -> LegTransport<'_> {
-        LegTransport::new(&self.client, self.client_bundle())
+        LegTransport::new(&self.client.stream, self.client_bundle())
     }
 
     /// Applies `of` to each leg; there may be no upstream leg.
@@ -131,15 +131,15 @@ impl Session {
     /// Returns the connection's memory in bytes: socket buffers of both legs, bytes that were read
     /// and not yet written, and HTTP.
     pub(crate) fn memory(&self) -> u64 {
-        self.socket_memory() + self.pauses.held_bytes() + self.http.bytes()
+        self.socket_memory() + self.activity.pauses.held_bytes() + self.http.bytes()
     }
 
     /// Returns the connection's memory, and whether a receiver has been stalled, or an HTTP client idle, for
     /// `inactive_min`.
     pub(crate) fn memory_usage(&self, now: Instant, inactive_min: Duration) -> ConnectionMemory {
         ConnectionMemory {
-            number: self.number,
-            holder: self.account.holder,
+            number: self.records.number,
+            holder: self.admission.account.holder,
             bytes: self.memory(),
             is_inactive: self.stalled_for(now).max(self.http.idle_for(now)) >= inactive_min,
         }
@@ -161,7 +161,7 @@ impl Session {
     }
 
     fn lock_stalls(&self) -> parking_lot::MutexGuard<'_, [StallDetector; 2]> {
-        self.stalls.lock()
+        self.activity.stalls.lock()
     }
 
     /// Returns the kernel memory for data of both legs, in bytes.
@@ -173,7 +173,7 @@ impl Session {
     /// Returns whether the connection is a tunnel that has been idle for too long.
     pub(crate) fn is_idle(&self, now: Instant) -> bool {
         let (up, down) = self.traffic.read();
-        let limit = self.config.limits.tunnel_idle_timeout;
-        limit.is_some_and(|limit| self.idle_timer.exceeds(limit, up + down, now))
+        let limit = self.setup.config.limits.tunnel_idle_timeout;
+        limit.is_some_and(|limit| self.activity.idle_timer.exceeds(limit, up + down, now))
     }
 }

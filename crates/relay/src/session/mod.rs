@@ -59,54 +59,110 @@ use tracing::debug;
 /// One client connection and its state.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// Number among all connections that this relay has served.
-    pub(crate) number: u64,
     pub(crate) relay: Arc<Relay>,
-    /// Configuration of the start of the session: a reload applies to later connections.
+    pub(crate) listener: Arc<Listener>,
+    pub(crate) setup: SessionSetup,
+    worker: WorkerResources,
+    pub(crate) client: Client,
+    admission: Admission,
+    pub(crate) traffic: Traffic,
+    pub(crate) http: Arc<HttpMemory>,
+    pub(crate) activity: Activity,
+    pub(crate) records: SessionRecords,
+    upstream: Mutex<Upstream>,
+}
+
+/// Configuration of the start of the session: a reload applies to later connections.
+#[derive(Debug)]
+pub(crate) struct SessionSetup {
     pub(crate) config: Arc<Config>,
     /// Peers of this configuration.
     pub(crate) peers: Arc<Peers>,
     pub(crate) listener_config: Arc<ListenerConfig>,
-    pub(crate) listener: Arc<Listener>,
-    pipe_pool: Arc<Pool>,
-    peer_pools: Arc<PeerPools>,
-    rate_limits: RateLimits,
-    /// Account of the client.
-    account: Arc<Account>,
-    connection_permit: OnceLock<ConnectionPermit>,
-    pub(crate) client: TransportStream,
-    /// TLS of the leg to the client, after the handshake.
+}
+
+/// The client, and the leg to it.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) stream: TransportStream,
+    /// TLS of the leg, after the handshake.
     tls: OnceLock<Arc<Tls>>,
     /// Group that further legs of the client may join.
     group: OnceLock<Box<ClientGroup>>,
-    /// Client's address: the connection's remote end, or the source in a PROXY header.
-    pub(crate) client_address: SocketAddr,
+    /// The connection's remote end, or the source in a PROXY header.
+    pub(crate) address: SocketAddr,
     /// Remote end of the connection.
     pub(crate) sender: SocketAddr,
     /// Destination in the PROXY header, if there is one.
     proxied_destination: Option<SocketAddr>,
     acts_for_remote: AtomicBool,
     /// Digest of a user and password that were accepted.
-    pub(crate) login_digest: OnceLock<Box<[u8; 32]>>,
+    login_digest: OnceLock<Box<[u8; 32]>>,
+}
+
+impl Client {
+    fn new(stream: TransportStream, address: SocketAddr) -> Self {
+        Self {
+            stream,
+            tls: OnceLock::new(),
+            group: OnceLock::new(),
+            address,
+            sender: address,
+            proxied_destination: None,
+            acts_for_remote: AtomicBool::new(false),
+            login_digest: OnceLock::new(),
+        }
+    }
+}
+
+/// What the client may have.
+#[derive(Debug)]
+struct Admission {
+    account: Arc<Account>,
+    connection_permit: OnceLock<ConnectionPermit>,
+    rate_limits: RateLimits,
+}
+
+/// When bytes passed, and why they no longer do.
+#[derive(Debug)]
+pub(crate) struct Activity {
     pub(crate) started: Instant,
-    pub(crate) traffic: Traffic,
-    pub(crate) pauses: Pauses,
-    pub(crate) http: Arc<HttpMemory>,
     first_byte: FirstByteTimer,
     idle_timer: IdleTimer,
+    pauses: Pauses,
     /// Whether the client has stalled while it was to get the rest of what a broken destination had sent.
     has_stalled: AtomicBool,
     /// Stall detectors of the client and of the destination.
     stalls: Mutex<[StallDetector; 2]>,
     /// Reason for a cut of this connection alone.
     cut_reason: OnceLock<CutReason>,
+}
+
+impl Activity {
+    fn new(now: Instant) -> Self {
+        Self {
+            started: now,
+            first_byte: FirstByteTimer::new(now),
+            idle_timer: IdleTimer::default(),
+            pauses: Pauses::default(),
+            has_stalled: AtomicBool::new(false),
+            stalls: Mutex::default(),
+            cut_reason: OnceLock::new(),
+        }
+    }
+}
+
+/// What was written about the session.
+#[derive(Debug)]
+pub(crate) struct SessionRecords {
+    /// Number of the session among all connections that this relay has served.
+    pub(crate) number: u64,
     /// Records of the tunnel while it is open.
-    open_records: OpenRecords,
+    open: OpenRecords,
     /// Whether the access log has records of this connection's HTTP requests.
     pub(crate) requests_logged: AtomicBool,
     /// Whether the final sample was taken.
     pub(crate) final_sample_taken: AtomicBool,
-    upstream: Mutex<Upstream>,
 }
 
 /// State of the client's last request.
@@ -153,51 +209,39 @@ impl Session {
     pub(crate) fn new(
         relay: Arc<Relay>,
         listener: Arc<Listener>,
-        WorkerResources {
-            pipe_pool,
-            peer_pools,
-        }: WorkerResources,
+        worker: WorkerResources,
         (client, client_address): (TransportStream, SocketAddr),
         number: u64,
     ) -> Self {
-        let (listener_config, now) = (listener.config(), Instant::now());
+        let listener_config = listener.config();
         let Setup { config, peers } = relay.setup();
         let holder = Self::holder(&listener_config, client_address);
+        let lookups = config.limits.lookups_per_client;
         debug!(client = %client_address, listener = %listener.address, "accepted");
         Self {
-            number,
-            account: relay
-                .accounts
-                .get_or_create(holder, config.limits.lookups_per_client),
-            config,
-            peers,
-            rate_limits: listener.rate_limits(&listener_config, client_address.ip()),
+            client: Client::new(client, client_address),
+            admission: Admission {
+                account: relay.accounts.get_or_create(holder, lookups),
+                connection_permit: OnceLock::new(),
+                rate_limits: listener.rate_limits(&listener_config, client_address.ip()),
+            },
+            setup: SessionSetup {
+                config,
+                peers,
+                listener_config,
+            },
+            worker,
             relay,
-            listener_config,
             listener,
-            pipe_pool,
-            peer_pools,
-            tls: OnceLock::new(),
-            group: OnceLock::new(),
-            client,
-            client_address,
-            sender: client_address,
-            proxied_destination: None,
-            started: now,
-            first_byte: FirstByteTimer::new(now),
-            idle_timer: IdleTimer::default(),
-            acts_for_remote: AtomicBool::new(false),
-            has_stalled: AtomicBool::new(false),
-            login_digest: OnceLock::new(),
             traffic: Traffic::default(),
-            pauses: Pauses::default(),
             http: Arc::default(),
-            connection_permit: OnceLock::new(),
-            stalls: Mutex::default(),
-            cut_reason: OnceLock::new(),
-            open_records: OpenRecords::default(),
-            requests_logged: AtomicBool::new(false),
-            final_sample_taken: AtomicBool::new(false),
+            activity: Activity::new(Instant::now()),
+            records: SessionRecords {
+                number,
+                open: OpenRecords::default(),
+                requests_logged: AtomicBool::new(false),
+                final_sample_taken: AtomicBool::new(false),
+            },
             upstream: Mutex::default(),
         }
     }
@@ -216,7 +260,7 @@ impl Session {
             registration,
             early_bytes: early_bytes as u64,
         };
-        let _ = self.group.set(group.into());
+        let _ = self.client.group.set(group.into());
         Ok(())
     }
 
@@ -229,41 +273,42 @@ impl Session {
     fn origin(&self) -> LegOrigin {
         LegOrigin {
             listener: self.listener.address,
-            source: self.client_address.ip(),
+            source: self.client.address.ip(),
             certificate: self.client_leg().peer_certificate(),
         }
     }
 
     /// Returns the leg to the client, for use by another session.
     pub(crate) fn into_client_leg(self) -> Leg {
-        Leg::with_tls(self.client, self.tls.into_inner())
+        Leg::with_tls(self.client.stream, self.client.tls.into_inner())
     }
 
     /// Returns the leg to the client.
     pub(crate) fn client_leg(&self) -> Leg {
-        Leg::with_tls(self.client.clone(), self.tls.get().cloned())
+        Leg::with_tls(self.client.stream.clone(), self.client.tls.get().cloned())
     }
 
     /// Returns the bundle of legs to the client, if the client is a relay and further legs have joined.
     pub(crate) fn client_bundle(&self) -> Option<&Arc<Bundle>> {
-        let group = self.group.get();
+        let group = self.client.group.get();
         group.and_then(|group| group.registration.bundle())
     }
 
     /// Starts the timer of a further request on the client's connection.
     pub(crate) fn start_request_timer(&self) {
-        self.first_byte.start();
+        self.activity.first_byte.start();
     }
 
     /// Records the first byte of the answer to the last request.
     pub(crate) fn stop_request_timer(&self) {
-        self.first_byte
+        self.activity
+            .first_byte
             .record_first_byte(&self.listener.counters.times);
     }
 
     /// Stores that the client, a relay, acts for a client on another host.
     pub(crate) fn set_acts_for_remote(&self) {
-        self.acts_for_remote.store(true, Relaxed);
+        self.client.acts_for_remote.store(true, Relaxed);
     }
 
     /// Returns the holder of the client's account.
@@ -285,7 +330,7 @@ impl Session {
 
     /// Returns the rate limits of the connection.
     pub(crate) fn rate_limits(&self) -> &RateLimits {
-        &self.rate_limits
+        &self.admission.rate_limits
     }
 
     /// Stores the requested destination for the record.
@@ -295,7 +340,11 @@ impl Session {
 
     /// Waits as long as the rate limits require for these bytes.
     pub(crate) async fn pace(&self, direction: Direction, bytes: usize) {
-        if let Some(until) = self.rate_limits.spend(direction, bytes, Instant::now) {
+        if let Some(until) = self
+            .admission
+            .rate_limits
+            .spend(direction, bytes, Instant::now)
+        {
             tokio::time::sleep_until(until.into()).await;
         }
     }
@@ -304,9 +353,9 @@ impl Session {
     /// while it is open.
     pub(crate) fn start_tunnel_timers(&self) {
         let now = Instant::now();
-        self.idle_timer.start(now);
-        if let Some(interval) = self.config.access_log_interval {
-            self.open_records.timer.start(now + interval);
+        self.activity.idle_timer.start(now);
+        if let Some(interval) = self.setup.config.access_log_interval {
+            self.records.open.timer.start(now + interval);
         }
     }
 

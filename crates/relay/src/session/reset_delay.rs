@@ -25,7 +25,7 @@ impl Session {
     /// Delivers what the destination sent before it broke, if `end` says that it did.
     pub(crate) async fn deliver_before_reset(&self, end: &End) {
         let is_broken = matches!(end, End::Broken(Side::Upstream, _));
-        if is_broken && !self.has_stalled.load(Relaxed) {
+        if is_broken && !self.activity.has_stalled.load(Relaxed) {
             self.deliver(TUNNEL_PATIENCE).await;
         }
     }
@@ -35,7 +35,7 @@ impl Session {
     pub(crate) async fn deliver(&self, patience: Duration) {
         select! {
             () = self.acknowledged(patience) => {}
-            _ = self.client.wait_error() => {}
+            _ = self.client.stream.wait_error() => {}
         }
     }
 
@@ -45,7 +45,7 @@ impl Session {
         let now = Instant::now();
         stall.update(&self.client_tcp_info(), now);
         let has_stalled = stall.duration(now) >= TUNNEL_PATIENCE;
-        self.has_stalled.fetch_or(has_stalled, Relaxed);
+        self.activity.has_stalled.fetch_or(has_stalled, Relaxed);
         has_stalled
     }
 

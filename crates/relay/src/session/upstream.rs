@@ -41,7 +41,7 @@ use tracing::debug;
 impl Session {
     /// Opens the upstream leg and stores it for the record.
     pub(crate) async fn open(&self, request: &Request) -> Result<UpstreamLeg, Fault> {
-        self.open_with_pools(request, &self.peer_pools).await
+        self.open_with_pools(request, &self.worker.peer_pools).await
     }
 
     /// Opens the upstream leg without a pooled connection.
@@ -69,7 +69,7 @@ impl Session {
 
     /// Returns, after a failure of `upstream_leg`, whether the request may be repeated over a new leg.
     pub(crate) async fn may_repeat(&self, upstream_leg: &UpstreamLeg, request: &Request) -> bool {
-        let route = self.route(&self.peer_pools);
+        let route = self.route(&self.worker.peer_pools);
         route.may_repeat(upstream_leg, request).await
     }
 
@@ -80,7 +80,7 @@ impl Session {
     ) -> Result<UpstreamLeg, Fault> {
         debug!(destination = %request.destination, "requested");
         self.set_destination(request.destination.to_string());
-        self.first_byte.start_unless_running();
+        self.activity.first_byte.start_unless_running();
         let with_header = self.with_proxy_header(request);
         let to_send = with_header.as_ref().unwrap_or(request);
         let upstream_leg = match self.take_preconnected(&request.destination) {
@@ -109,7 +109,7 @@ impl Session {
         if opened.as_ref().is_err_and(Fault::is_own_refusal) {
             self.listener.warnings.log_refused_destination(
                 &self.listener.name(),
-                self.client_address.ip(),
+                self.client.address.ip(),
                 &to_send.destination,
             );
         }
@@ -130,32 +130,35 @@ impl Session {
 
     fn route<'a>(&'a self, peer_pools: &'a PeerPools) -> Route<'a> {
         Route {
-            config: &self.config,
-            peers: &self.peers,
+            config: &self.setup.config,
+            peers: &self.setup.peers,
             peer_pools,
-            listener: &self.listener_config.name,
-            client: self.client_address.ip().to_canonical(),
+            listener: &self.setup.listener_config.name,
+            client: self.client.address.ip().to_canonical(),
             lookup_quota: Some(self.lookup_quota()),
-            direct_fallback: self.listener_config.direct_fallback,
+            direct_fallback: self.setup.listener_config.direct_fallback,
             local: self.local_access(),
         }
     }
 
     fn local_access(&self) -> LocalAccess<'_> {
-        let origin = if self.acts_for_remote.load(Relaxed) {
+        let origin = if self.client.acts_for_remote.load(Relaxed) {
             Origin::Remote
         } else {
-            Origin::Addresses(&self.listener_config, [self.sender, self.client_address])
+            Origin::Addresses(
+                &self.setup.listener_config,
+                [self.client.sender, self.client.address],
+            )
         };
-        let allowed =
-            self.config.allow_local || local::is_configured_local(&self.listener_config.kind);
+        let allowed = self.setup.config.allow_local
+            || local::is_configured_local(&self.setup.listener_config.kind);
         LocalAccess::new(origin, allowed, self.relay.listeners.addresses())
     }
 
     fn lookup_quota(&self) -> LookupQuota<'_> {
         LookupQuota {
             lookups: &self.relay.lookups,
-            account: &self.account,
+            account: &self.admission.account,
         }
     }
 
@@ -174,12 +177,13 @@ impl Session {
         &self,
         destination: &Destination,
     ) -> Result<Option<Arc<Profile>>, Failure> {
-        self.route(&self.peer_pools).direct_profile(destination)
+        self.route(&self.worker.peer_pools)
+            .direct_profile(destination)
     }
 
     /// Returns the profile of a direct leg to a destination that is not known yet.
     pub(crate) fn direct_profile_for_any(&self) -> Result<Option<Arc<Profile>>, Failure> {
-        self.route(&self.peer_pools).direct_profile_for_any()
+        self.route(&self.worker.peer_pools).direct_profile_for_any()
     }
 
     /// Stores the upstream leg, for the record and for the close.
@@ -199,7 +203,7 @@ impl Session {
             Destination::Address(to) => self
                 .listener
                 .preconnected
-                .take(Flow::new(self.client_address, *to)),
+                .take(Flow::new(self.client.address, *to)),
             Destination::Name(..) => None,
         }
     }
@@ -216,27 +220,27 @@ impl Session {
         } else {
             upstream_leg
                 .mode
-                .or(self.config.upstream_profile.mode)
+                .or(self.setup.config.upstream_profile.mode)
                 .unwrap_or_default()
         };
         debug!(?mode, "transfer begins");
         self.lock_upstream().mode = Some(mode);
         self.start_tunnel_timers();
         let context = TransferContext {
-            pool: &self.pipe_pool,
+            pool: &self.worker.pipe_pool,
             counters: &self.listener.counters,
             traffic: &self.traffic,
-            pauses: &self.pauses,
-            first_byte: &self.first_byte,
-            limits: &self.rate_limits,
+            pauses: &self.activity.pauses,
+            first_byte: &self.activity.first_byte,
+            limits: &self.admission.rate_limits,
             mode,
             client_bytes_taken: &upstream_leg.client_bytes_taken,
             growth: upstream_leg.group.as_ref().map(|group| &group.growth),
-            client_legs_may_join: self.group.get().is_some(),
+            client_legs_may_join: self.client.group.get().is_some(),
             report_limited: &|limited| self.report_limited(limited),
             has_client_stalled: &|stall| self.has_client_stalled(stall),
         };
-        let may_join = self.group.get().is_some() || upstream_leg.group.is_some();
+        let may_join = self.client.group.get().is_some() || upstream_leg.group.is_some();
         // Boxed: most connections have no further legs.
         let mut joins = may_join.then(|| Box::pin(self.let_legs_join(upstream_leg)));
         let outcome = transfer::run(
@@ -281,9 +285,9 @@ impl Session {
     /// Lets further legs join on both sides, without end.
     async fn let_legs_join(&self, upstream_leg: &UpstreamLeg) {
         let downstream = async {
-            match self.group.get() {
+            match self.client.group.get() {
                 Some(group) => {
-                    let profile = &self.listener_config.profile;
+                    let profile = &self.setup.listener_config.profile;
                     group.registration.accept_joins(profile).await;
                 }
                 None => pending().await,
@@ -332,7 +336,7 @@ impl Session {
             0
         };
         match self.try_acquire_permits(permits) {
-            Ok(_held) => Box::pin(group.join_legs(&self.peer_pools)).await,
+            Ok(_held) => Box::pin(group.join_legs(&self.worker.peer_pools)).await,
             Err(_) => pending().await,
         }
     }
@@ -344,14 +348,14 @@ impl Session {
         progress: Progress<'_>,
         context: &TransferContext<'_>,
     ) -> End {
-        let (incoming, outgoing) = (self.group.get(), upstream_leg.group.as_ref());
+        let (incoming, outgoing) = (self.client.group.get(), upstream_leg.group.as_ref());
         let legs = StripedLegs {
             downstream: StripedLeg {
                 first: client_leg,
                 bundle: incoming.map(|group| {
                     group
                         .registration
-                        .bundle_of_one(&self.listener_config.profile)
+                        .bundle_of_one(&self.setup.listener_config.profile)
                 }),
                 early_bytes: incoming.map_or(0, |group| group.early_bytes),
                 is_automatic: incoming.is_some_and(|group| group.registration.is_automatic()),
@@ -372,7 +376,7 @@ impl Session {
         if self.relay.sampler.is_enabled() && upstream.transport.is_some() {
             self.relay
                 .sampler
-                .record(self.sample(&upstream), &self.final_sample_taken);
+                .record(self.sample(&upstream), &self.records.final_sample_taken);
         }
     }
 }

@@ -187,7 +187,7 @@ async fn connect(target: Target<'_>) -> Result<(Control, Destination), FtpError>
     } else {
         server.clone()
     };
-    let mut control = Control::new(stream, session.config.limits.response_timeout);
+    let mut control = Control::new(stream, session.setup.config.limits.response_timeout);
     greet(&mut control).await?;
     authenticate(&mut control, target.url).await?;
     let binary = Argument::new("I").expect("no control character");

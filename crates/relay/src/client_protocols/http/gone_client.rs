@@ -19,7 +19,7 @@ impl Proxy {
             if self.exchange.has_unread_request() {
                 continue;
             }
-            match self.session.client.wait_peek().await {
+            match self.session.client.stream.wait_peek().await {
                 Ok(1..) => continue,
                 Ok(0) => self.exchange.queue_interim(CONTINUE),
                 // The session itself waits for errors.

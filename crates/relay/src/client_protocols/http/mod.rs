@@ -127,7 +127,7 @@ pub(crate) async fn serve(session: &Arc<Session>) -> End {
 
 fn open_stream(session: &Arc<Session>, exchange: &Arc<Exchange>) -> MessageStream {
     let counting_session = session.clone();
-    let stream = LegStream::new(Leg::plain(session.client.clone()), true)
+    let stream = LegStream::new(Leg::plain(session.client.stream.clone()), true)
         .counting(Box::new(move |read, written| {
             counting_session.count_bytes(Direction::Up, read);
             counting_session.count_bytes(Direction::Down, written);
@@ -135,7 +135,7 @@ fn open_stream(session: &Arc<Session>, exchange: &Arc<Exchange>) -> MessageStrea
         .reporting(session.limited_leg_reporter());
     let (limits, memory) = (session.rate_limits().clone(), session.http.clone());
     let rate_limited = RateLimitedIo::new(stream, limits, memory.clone());
-    let timer = HeadTimer::new(&session.relay, &session.config.limits, &memory);
+    let timer = HeadTimer::new(&session.relay, &session.setup.config.limits, &memory);
     MessageStream::new(rate_limited, exchange.clone(), memory, timer)
 }
 
@@ -178,7 +178,7 @@ async fn run_exchange(proxy: &Arc<Proxy>, messages: MessageStream) -> Option<End
             (None, Ok(())) => None,
             (None, Err(error)) => Some(proxy.on_exchange_error(error).await),
         },
-        error = proxy.session.client.wait_error() => {
+        error = proxy.session.client.stream.wait_error() => {
             proxy.reset_origin();
             Some(End::Broken(Side::Downstream, error))
         }
@@ -324,7 +324,7 @@ impl Proxy {
             reason,
             error,
         } = error_response;
-        let peers = &self.session.peers;
+        let peers = &self.session.setup.peers;
         let fault =
             fault.with_names(|address| Some(peers.find_by_address(address)?.config.name.clone()));
         let mut response = text_response(status, &reason.unwrap_or_else(|| fault.message(wanted)));
@@ -355,7 +355,7 @@ impl Proxy {
 
     /// Checks the Proxy-Authorization field (RFC 9110 §11.7.1).
     async fn authenticate(&self, request: &ClientRequest) -> LoginResult {
-        let Some(users) = &self.session.listener_config.users else {
+        let Some(users) = &self.session.setup.listener_config.users else {
             return LoginResult::Accepted;
         };
         match credentials(request.headers(), header::PROXY_AUTHORIZATION) {
@@ -416,7 +416,7 @@ impl Proxy {
         }
         let side = failed_side(&error, &self.exchange);
         if side == Side::Upstream {
-            let patience = self.session.config.limits.stall_timeout;
+            let patience = self.session.setup.config.limits.stall_timeout;
             self.session.deliver(patience).await;
         }
         End::Broken(side, io::Error::other(error))

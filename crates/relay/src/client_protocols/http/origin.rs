@@ -168,7 +168,7 @@ impl Proxy {
         (request, progress): (OriginRequest, &Arc<RequestProgress>),
     ) -> Result<Response<ResponseBody>, SendError> {
         *self.last_upstream.lock() = Arc::downgrade(&origin.upstream);
-        let limit = self.session.config.limits.response_timeout;
+        let limit = self.session.setup.config.limits.response_timeout;
         let mut response_timeout = ResponseTimeout::new(&origin.upstream, progress, limit);
         (*origin.progress.lock()).clone_from(progress);
         debug!(reused = origin.is_reused, "HTTP request sent");

@@ -50,7 +50,7 @@ impl RequestLog {
         log.record.method = Some(request.method().to_string());
         log.record.target = Some(shown_target(request.uri()));
         log.record.protocol = Some(format!("{:?}", request.version()));
-        let has_users = session.listener_config.users.is_some();
+        let has_users = session.setup.listener_config.users.is_some();
         let given = credentials(request.headers(), header::PROXY_AUTHORIZATION);
         let user = given.filter(|_| has_users).map(|(user, _)| user);
         log.record.user = user.map(|user| String::from_utf8_lossy(&user).into_owned());
@@ -173,7 +173,7 @@ impl Drop for RequestLog {
         self.count_bytes();
         self.record.time = Timestamp::now();
         self.record.duration_s = self.started.elapsed().as_secs_f64();
-        self.session.requests_logged.store(true, Relaxed);
+        self.session.records.requests_logged.store(true, Relaxed);
         self.session.end_open_records();
         let record = Record::Request(Box::new(self.record.clone()));
         if let Some(access_log) = self.session.access_log() {
@@ -188,7 +188,7 @@ fn empty_record(session: &Session) -> RequestRecord {
     RequestRecord {
         time: Timestamp::UNIX_EPOCH,
         listener: session.listener.address,
-        client: session.client_address,
+        client: session.client.address,
         user: None,
         method: None,
         target: None,

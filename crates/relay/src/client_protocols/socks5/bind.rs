@@ -60,7 +60,7 @@ async fn accept_peer(
     let profile = direct_profile
         .map_err(rejected)?
         .ok_or_else(|| reply_format.unsupported())?;
-    let limit = session.config.limits.connect_timeout;
+    let limit = session.setup.config.limits.connect_timeout;
     // Permit for the listening socket, until it is replaced by the accepted one.
     let _permit = session.try_acquire_permits(1).map_err(rejected)?;
     let accepting = async {
@@ -70,12 +70,12 @@ async fn accept_peer(
             .local_addr()
             .map_err(|e| Failure::from_connect(&e))?;
         let first_reply = reply_format.reply(Reply::Succeeded, Some(bound));
-        write_all(&session.client, &first_reply)
+        write_all(&session.client.stream, &first_reply)
             .await
             .map_err(|_| Failure::ClientGone)?;
         select! {
             accepted = accept(session, &listener, &peers) => accepted,
-            () = client_closed(&session.client) => Err(Failure::ClientGone),
+            () = client_closed(&session.client.stream) => Err(Failure::ClientGone),
         }
     };
     let (stream, peer) = with_timeout(limit, accepting).await.map_err(rejected)?;
@@ -118,7 +118,7 @@ async fn listen(
     let listener = retry_on_exhaustion(async || {
         let ip = match peers.first() {
             Some(peer) => local_address_towards(*peer).await?,
-            None => session.client.local_addr()?.ip(),
+            None => session.client.stream.local_addr()?.ip(),
         };
         let listener = socket::listen((ip, 0).into(), 1, &profile.options)?.remove(0);
         set_initial_window(profile, &listener)?;

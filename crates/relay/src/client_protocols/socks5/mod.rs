@@ -58,7 +58,7 @@ pub(crate) async fn serve(session: &Session) -> End {
 
 /// Authenticates the client and reads its request. Also returns the bytes behind it.
 async fn read_request(session: &Session) -> Result<(Request, Vec<u8>, ReplyFormat), Rejection> {
-    let client = &session.client;
+    let client = &session.client.stream;
     let mut buffer = ReadBuffer::default();
     let first = |input: &[u8]| Ok(input.first().map(|byte| (*byte, 0)));
     let version = buffer.read_message(client, MESSAGE_LEN_MAX, first).await;
@@ -81,19 +81,22 @@ async fn read_socks4_request(
     buffer: &mut ReadBuffer,
 ) -> Result<Request, Rejection> {
     let len_max = socks4::MESSAGE_LEN_MAX;
-    let request = buffer.read_message(&session.client, len_max, socks4::parse_request);
+    let request = buffer.read_message(&session.client.stream, len_max, socks4::parse_request);
     let rejected = |failure| ReplyFormat::Socks4.rejection(failure);
     let request = request.await.map_err(|error| {
         Rejection::from_read_error(error, |_| rejected(Failure::BadRequest).reply)
     })?;
-    match session.listener_config.users {
+    match session.setup.listener_config.users {
         None => Ok(request),
         Some(_) => Err(rejected(Failure::NotAllowed)),
     }
 }
 
 async fn authenticate(session: &Session, buffer: &mut ReadBuffer) -> Result<(), Rejection> {
-    let (client, users) = (&session.client, session.listener_config.users.as_deref());
+    let (client, users) = (
+        &session.client.stream,
+        session.setup.listener_config.users.as_deref(),
+    );
     let required = users.map_or(Method::None, |_| Method::Password);
     let method = buffer
         .read_message(client, MESSAGE_LEN_MAX, |input| {
@@ -116,7 +119,7 @@ async fn check_password(
     buffer: &mut ReadBuffer,
     users: &Users,
 ) -> Result<(), Rejection> {
-    let client = &session.client;
+    let client = &session.client.stream;
     let credentials = buffer
         .read_message(client, PASSWORD_LEN_MAX, parse_password)
         .await

@@ -56,7 +56,7 @@ struct Sockets {
 
 impl Sockets {
     async fn bind(session: &Session) -> io::Result<Self> {
-        let local = session.client.local_addr()?.ip();
+        let local = session.client.stream.local_addr()?.ip();
         Ok(Self {
             downstream: UdpSocket::bind((local, 0)).await?,
             upstream_v4: UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).await?,
@@ -78,8 +78,12 @@ pub(super) async fn serve(session: &Session, announced: &Destination) -> End {
     session.start_tunnel_timers();
     let end = async {
         let bound = association.sockets.downstream.local_addr()?;
-        write_all(&session.client, &Reply::Succeeded.encode(Some(bound))).await?;
-        client_closed(&session.client).await
+        write_all(
+            &session.client.stream,
+            &Reply::Succeeded.encode(Some(bound)),
+        )
+        .await?;
+        client_closed(&session.client.stream).await
     };
     select! {
         end = end => match end {
@@ -99,7 +103,7 @@ impl<'a> Association<'a> {
         let profile = session.direct_profile_for_any().map_err(rejected)?;
         profile.ok_or_else(|| ReplyFormat::Socks5.unsupported())?;
         let permit = session.try_acquire_permits(1).map_err(rejected)?;
-        let limit = session.config.limits.connect_timeout;
+        let limit = session.setup.config.limits.connect_timeout;
         let sockets = async {
             let bound = retry_on_exhaustion(|| Sockets::bind(session)).await;
             bound.map_err(|error| Failure::from_connect(&error))
@@ -118,7 +122,7 @@ impl<'a> Association<'a> {
     /// Takes the source address that the client announces, or zeroes (RFC 1928 §6). A client behind
     /// an address translator can't know its address; then its first datagram sets it.
     fn set_announced_address(&self, announced: &Destination) {
-        let client_ip = self.session.sender.ip().to_canonical();
+        let client_ip = self.session.client.sender.ip().to_canonical();
         match announced {
             Destination::Address(address) if address.ip() == client_ip && address.port() != 0 => {
                 let _ = self.client.set(*address);
@@ -129,7 +133,7 @@ impl<'a> Association<'a> {
 
     /// Whether the client sent a datagram.
     fn is_client(&self, from: SocketAddr) -> bool {
-        let client_ip = self.session.sender.ip().to_canonical();
+        let client_ip = self.session.client.sender.ip().to_canonical();
         let from = SocketAddr::new(from.ip().to_canonical(), from.port());
         from.ip() == client_ip && *self.client.get_or_init(|| from) == from
     }
@@ -272,7 +276,7 @@ impl NameCache {
         {
             return Some((*ip, port).into());
         }
-        let limit = session.config.limits.connect_timeout;
+        let limit = session.setup.config.limits.connect_timeout;
         let found = timeout(limit, session.resolve(destination)).await;
         let address = *found.ok()?.ok()?.first()?;
         self.0.shift_remove(name);

@@ -68,7 +68,7 @@ fn evict(relay: &Relay, registry: &Registry, usages: Vec<ConnectionMemory>) {
     let numbers: HashSet<u64> = chosen.iter().map(|chosen| chosen.number).collect();
     if !numbers.is_empty() {
         let sessions = registry.all().into_iter();
-        let chosen = sessions.filter(|session| numbers.contains(&session.number));
+        let chosen = sessions.filter(|session| numbers.contains(&session.records.number));
         chosen.for_each(|session| registry.cut(&session, CutReason::Memory));
     }
     relay.memory.log_eviction(&chosen);
@@ -81,7 +81,7 @@ async fn cut_stalled(registry: &Registry) {
     visit(registry, |session| {
         let now = Instant::now();
         session.update_stalls(now);
-        if session.stalled_for(now) >= session.config.limits.stall_timeout {
+        if session.stalled_for(now) >= session.setup.config.limits.stall_timeout {
             registry.cut(session, CutReason::Stalled);
         }
     })

@@ -77,7 +77,10 @@ async fn sample_all(relay: &Relay, sessions: &Registry) -> Snapshot {
         };
         let upstream = session.upstream();
         let sample = session.sample(&upstream);
-        if let Some((sample, rates)) = relay.sampler.record(sample, &session.final_sample_taken) {
+        if let Some((sample, rates)) = relay
+            .sampler
+            .record(sample, &session.records.final_sample_taken)
+        {
             add_to_gauges(&sample, &rates, &mut gauges);
             connections.push(connection(&session, upstream, sample, &rates));
         }
@@ -188,14 +191,14 @@ fn connection(session: &Session, upstream: Upstream, sample: Sample, rates: &Rat
         })
     };
     Connection {
-        id: session.number,
+        id: session.records.number,
         listener: session.listener.name(),
-        kind: session.listener_config.kind.to_string(),
-        client: session.client_address,
+        kind: session.setup.listener_config.kind.to_string(),
+        client: session.client.address,
         next_hop: upstream.next_hop,
         peer: session.peer_label(&upstream),
         destination: upstream.destination,
-        age_s: session.started.elapsed().as_secs_f64(),
+        age_s: session.activity.started.elapsed().as_secs_f64(),
         mode: upstream.mode.map(|mode| mode_name(mode).to_owned()),
         bytes_up: sample.bytes_up,
         bytes_down: sample.bytes_down,

@@ -34,7 +34,7 @@ pub(crate) async fn run(connection: AcceptedConnection, resources: WorkerResourc
     );
     let mut session = Arc::new(session);
     let proxy_header = match Arc::get_mut(&mut session) {
-        Some(own) if own.listener_config.accept_proxy => Box::pin(own.read_proxy_header()).await,
+        Some(own) if own.setup.listener_config.accept_proxy => Box::pin(own.read_proxy_header()).await,
         _ => Ok(()),
     };
     registration.set_session(&session);
@@ -81,10 +81,10 @@ async fn serve(session: &Arc<Session>, proxy_header: Result<(), Failure>) -> End
     let admission = refusal.map_or(proxy_header, Err);
     let admission = admission.and_then(|()| session.acquire_connection_permit());
     if let Err(failure) = admission {
-        session.client.reset_on_close();
+        session.client.stream.reset_on_close();
         return session.fail(failure);
     }
-    match &session.listener_config.kind {
+    match &session.setup.listener_config.kind {
         Kind::Http => Box::pin(client_protocols::http::serve(session)).await,
         Kind::Socks5 => Box::pin(client_protocols::socks5::serve(session)).await,
         kind => client_protocols::serve(session, kind).await,

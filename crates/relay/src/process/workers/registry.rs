@@ -63,7 +63,7 @@ impl Registry {
         session.set_cut_reason(reason);
         let abort = {
             let open = self.state();
-            let connection = open.connections.get(&session.number);
+            let connection = open.connections.get(&session.records.number);
             connection.and_then(|connection| connection.abort.clone())
         };
         if let Some(abort) = abort {
