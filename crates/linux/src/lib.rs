@@ -18,6 +18,7 @@ mod io;
 mod network;
 mod processes;
 pub mod programs;
+pub mod random;
 mod sockets;
 
 pub use io::{pipe_pool, private_file, splice, transfer_buffer, wait};

@@ -7,6 +7,7 @@
 
 use super::keys::state::StateDir;
 use anyhow::{Context as _, Result, bail};
+use longhaul_linux::random::random_bytes;
 use longhaul_store::{path::RelPath, root::Root};
 use rustix::{
     fs::{Mode, OFlags, fstat, fstatfs, fstatvfs},
@@ -91,10 +92,8 @@ fn mark(directory: &Root) -> Result<String> {
 }
 
 fn random() -> Result<String> {
-    let mut bytes = [0; 16];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
     let mut text = String::new();
-    for byte in bytes {
+    for byte in random_bytes::<16>()? {
         write!(text, "{byte:02x}")?;
     }
     Ok(text)

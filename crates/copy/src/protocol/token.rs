@@ -6,6 +6,7 @@
 //! (RFC 4648 §5).
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64};
+use longhaul_linux::random::random_bytes;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::{fmt, str::FromStr};
@@ -41,13 +42,7 @@ impl Secret {
     ///
     /// Fails if the system provides no randomness.
     pub fn random() -> std::io::Result<Self> {
-        let mut bytes = [0; 32];
-        let mut filled = 0;
-        while filled < bytes.len() {
-            let flags = rustix::rand::GetRandomFlags::empty();
-            filled += rustix::rand::getrandom(&mut bytes[filled..], flags)?;
-        }
-        Ok(Self(bytes))
+        random_bytes().map(Self)
     }
 
     /// Returns the hash that the site stores. Hashes need no comparison in constant time: its duration reveals nothing of a

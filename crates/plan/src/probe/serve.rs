@@ -4,7 +4,7 @@
 use super::message::{CookieGenerator, Kind, LEN, Message};
 use anyhow::Result;
 use longhaul_command::exit::bind_error;
-use longhaul_linux::{clock, timestamps::TimestampSocket};
+use longhaul_linux::{clock, random::random_bytes, timestamps::TimestampSocket};
 use longhaul_units::{BitRate, Time};
 use std::{net::SocketAddr, time::Duration};
 
@@ -45,10 +45,8 @@ struct ProbeServer {
 
 impl ProbeServer {
     fn new(limit: BitRate) -> Result<Self> {
-        let mut secret = [0; 32];
-        rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())?;
         Ok(Self {
-            jar: CookieGenerator::new(secret),
+            jar: CookieGenerator::new(random_bytes()?),
             bucket: TokenBucket::new(limit, clock::now()),
             answered: 0,
             limited: 0,

@@ -6,6 +6,7 @@ use crate::{
     peers::{health::HealthReport, peer::Peer},
 };
 use longhaul_admin::relay_record::PeerCounts;
+use longhaul_linux::random::random_bytes;
 use longhaul_protocol::{
     convert::{GroupId, STRIPES_MAX, Stripes},
     failure::Failure,
@@ -102,11 +103,9 @@ impl Peer {
 /// Returns a group of this size with an unguessable identifier; `None` if the kernel has no random
 /// bytes.
 fn new_stripes_with_random_id(count: u8, automatic: bool) -> Option<Stripes> {
-    let mut id = [0; 16];
-    // getrandom(2): up to 256 bytes are never cut short.
-    let filled = rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty());
-    (filled == Ok(id.len())).then_some(Stripes {
-        group: GroupId(id),
+    let group = GroupId(random_bytes().ok()?);
+    Some(Stripes {
+        group,
         count,
         automatic,
     })

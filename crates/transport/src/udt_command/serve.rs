@@ -8,6 +8,7 @@ use super::{
     transfer_stats::{TransferStats, process_cpu_time},
 };
 use anyhow::{Context as _, Result, ensure};
+use longhaul_linux::random::random_bytes;
 use longhaul_udt::socket::Stream;
 use std::{
     cell::RefCell,
@@ -128,7 +129,5 @@ async fn measure(
 
 /// Returns an unpredictable number for a bench.
 fn random() -> Result<u64> {
-    let mut bytes = [0; 8];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    Ok(u64::from_ne_bytes(bytes))
+    Ok(u64::from_ne_bytes(random_bytes()?))
 }

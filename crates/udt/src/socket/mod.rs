@@ -18,6 +18,7 @@ pub use state::BoxedControlFactory;
 pub use stream::Stream;
 
 use crate::{config::Config, endpoint::Endpoint};
+use longhaul_linux::random::random_bytes;
 use longhaul_units::Time;
 use state::{Random, Shared, State, Waiters, Wakeup};
 use std::{
@@ -130,8 +131,6 @@ impl Drop for Socket {
 
 /// Returns a random number of the system.
 fn random() -> u32 {
-    let mut bytes = [0; 4];
-    // Few bytes never block or fail once the system has booted.
-    let _all = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    u32::from_ne_bytes(bytes)
+    // Predictable numbers would let others inject packets.
+    u32::from_ne_bytes(random_bytes().expect("the kernel has random bytes"))
 }

@@ -13,7 +13,7 @@ use crate::protocol::{
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
-use rustix::rand::GetRandomFlags;
+use longhaul_linux::random::random_bytes;
 
 /// Refuses a target directory that the hosts do not share: each host would get some of the data, and none all of it.
 pub(crate) fn check_target_shared(job: &Job<'_>) -> Result<()> {
@@ -121,9 +121,7 @@ fn source_locations<'a>(job: &'a Job<'_>) -> impl Iterator<Item = (usize, Source
 }
 
 fn random_number() -> Result<u128> {
-    let mut random = [0; 16];
-    rustix::rand::getrandom(&mut random, GetRandomFlags::empty())?;
-    Ok(u128::from_ne_bytes(random))
+    Ok(u128::from_ne_bytes(random_bytes()?))
 }
 
 /// Returns whether an endpoint created the probe file, or sees it; `None` if the endpoint cannot be reached, refuses or has

@@ -34,7 +34,9 @@ pub(crate) async fn run(connection: AcceptedConnection, resources: WorkerResourc
     );
     let mut session = Arc::new(session);
     let proxy_header = match Arc::get_mut(&mut session) {
-        Some(own) if own.setup.listener_config.accept_proxy => Box::pin(own.read_proxy_header()).await,
+        Some(own) if own.setup.listener_config.accept_proxy => {
+            Box::pin(own.read_proxy_header()).await
+        }
         _ => Ok(()),
     };
     registration.set_session(&session);
