@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Audit log: a record for each request that can change something, with client, counts and status.
 
-use super::response::HttpResponse;
+use super::response::{HttpResponse, Outcome};
 use crate::{record::Record, record_writer::RecordWriter};
 use hyper::Request;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
@@ -21,7 +21,7 @@ const SHOWN_LEN_MAX: usize = 4096;
 
 /// Changes that a request has made so far.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ChangeCounter(Arc<Counts>);
+pub(crate) struct ChangeCounter(Arc<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -31,11 +31,11 @@ struct Counts {
 
 impl ChangeCounter {
     /// Counts a name that was created, moved or removed.
-    pub(super) fn count_entry(&self) {
+    pub(crate) fn count_entry(&self) {
         self.0.entries.fetch_add(1, Relaxed);
     }
 
-    pub(super) fn count_bytes(&self, bytes: u64) {
+    pub(crate) fn count_bytes(&self, bytes: u64) {
         self.0.bytes.fetch_add(bytes, Relaxed);
     }
 }
@@ -79,8 +79,9 @@ impl AuditEntry {
         }
     }
 
-    /// Sets the status of the response.
-    pub(super) fn finish(mut self, response: HttpResponse) -> HttpResponse {
+    /// Returns the response, and records its status.
+    pub(super) fn finish(mut self, outcome: Outcome) -> HttpResponse {
+        let response = outcome.unwrap_or_else(Into::into);
         self.status = Some(response.status().as_u16());
         response
     }
