@@ -43,7 +43,7 @@ impl DavRequest {
     pub(super) async fn open(access: Access, head: Parts, entry: &mut AuditEntry) -> Outcome<Self> {
         let target = Target::of(&head, &access.export)?;
         if let Some(destination) = &target.destination {
-            entry.destination = Some(url_path(&access.export, Some(destination)));
+            entry.set_destination(url_path(&access.export, Some(destination)));
         }
         let conditions = Conditions::of(&head.headers)?;
         let holder = Holder {

@@ -16,8 +16,8 @@ use super::{
     },
     request::target::Depth,
     response::{
-        HttpResponse, Outcome, Rejection, bad_request, conflict, empty_response, failed_condition,
-        forbidden, not_found,
+        Outcome, Rejection, bad_request, conflict, empty_response, failed_condition, forbidden,
+        not_found,
     },
 };
 use hyper::StatusCode;
@@ -25,7 +25,7 @@ use longhaul_store::{
     path::RelPath,
     root::{Root, lacks_rename_flags},
 };
-use std::sync::Arc;
+use std::{iter, sync::Arc};
 use tracing::warn;
 
 const NOT_FOUND: Rejection = not_found("not found");
@@ -140,13 +140,12 @@ fn check_movable(files: &Files, path: &RelPath) -> Outcome<()> {
 /// Returns whether a directory is at a path or above it. Compares inodes: a mount may give a directory two names, and
 /// a file system may ignore case.
 fn is_above(root: &Root, directory: &Meta, path: &RelPath) -> Outcome<bool> {
-    let mut at = Some(path.clone()).filter(|_| directory.is_dir());
-    while let Some(path) = at {
-        let meta = optional(Meta::stat(root, Some(&path)))?;
+    let parents = iter::successors(Some(path.clone()), RelPath::parent).map(Some);
+    for at in parents.chain([None]).filter(|_| directory.is_dir()) {
+        let meta = optional(Meta::stat(root, at.as_ref()))?;
         if meta.is_some_and(|meta| meta.identity() == directory.identity()) {
             return Ok(true);
         }
-        at = path.parent();
     }
     Ok(false)
 }
@@ -181,23 +180,17 @@ enum RenameOutcome {
 
 impl Replacement {
     /// Makes a copy, which replaces the destination if it is complete.
-    fn copy(self, request: &DavRequest, source: &RelPath) -> Outcome<HttpResponse> {
-        let made = tree::copy(
-            &self.root,
-            (source, &self.new),
-            request.is_deep(),
-            &self.changes,
-        );
-        let installed = match made {
-            Ok(failures) if failures.is_empty() => self.install(request).map(empty_response),
-            Ok(failures) => Ok(failures.response(&request.url(), StatusCode::NO_CONTENT)),
-            Err(rejection) => Err(rejection),
-        };
-        if !matches!(&installed, Ok(response) if response.status().is_success() && response.status() != StatusCode::MULTI_STATUS)
-        {
+    fn copy(self, request: &DavRequest, source: &RelPath) -> Outcome {
+        let paths = (source, &self.new);
+        let copied = tree::copy(&self.root, paths, request.is_deep(), &self.changes);
+        let installed = copied.and_then(|failures| match failures {
+            failures if failures.is_empty() => self.install(request).map(|_| failures),
+            failures => Ok(failures),
+        });
+        if !installed.as_ref().is_ok_and(tree::Failures::is_empty) {
             self.discard(&self.new, &ChangeCounter::default());
         }
-        installed
+        Ok(installed?.response(&request.url(), StatusCode::NO_CONTENT))
     }
 
     /// Gives the new contents their name. Returns the status of the response.

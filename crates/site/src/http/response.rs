@@ -142,7 +142,8 @@ pub(super) fn full_body(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(never).boxed_unsync()
 }
 
-/// Returns a body of texts, which are made in batches when the client is ready for them. An error cuts it off.
+/// Returns a body of texts, none of which is empty. They are made in batches when the client is ready for them. An error
+/// cuts it off.
 pub(super) fn streamed_body(texts: impl Iterator<Item = Outcome<String>> + Send + 'static) -> Body {
     let frames = stream::unfold(Some(texts), async |texts| {
         let mut texts = texts?;

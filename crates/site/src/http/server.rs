@@ -14,7 +14,7 @@ use super::{
 use crate::{
     config::Config,
     http_args::Scheme,
-    keys::identity::{Certificate, Identity},
+    keys::identity::Identity,
     listener::{
         accept::ShutdownSignal,
         connections::{self, ConnectionLimiter, ConnectionPermit},
@@ -88,10 +88,11 @@ pub(super) struct HttpServer {
 impl HttpServer {
     pub(super) fn new(config: Config, scheme: Scheme) -> Result<Self> {
         let identity = Identity::load_or_create(&config.state)?;
+        let certificate = config.certificate.as_ref().unwrap_or(&identity.certificate);
         let (acceptor, per_host) = match scheme {
             Scheme::Http => (None, CONNECTIONS_MAX),
             Scheme::Https => (
-                Some(acceptor(&config, &identity)?),
+                Some(certificate.acceptor(b"http/1.1")?),
                 CONNECTIONS_PER_HOST_MAX,
             ),
         };
@@ -207,12 +208,8 @@ impl HttpServer {
         let method = request.method().clone();
         let outcome = self.execute(request, client, line, connection).await;
         if let Err(WRONG_TOKEN) = outcome {
-            let cause = RefusalCause::WrongToken;
-            sleep(
-                self.refusals
-                    .report(client, cause, WRONG_TOKEN.1, self.records),
-            )
-            .await;
+            let (cause, why) = (RefusalCause::WrongToken, WRONG_TOKEN.1);
+            sleep(self.refusals.report(client, cause, why, self.records)).await;
         }
         let mut response = outcome.unwrap_or_else(Into::into);
         if response.status() == StatusCode::UNAUTHORIZED {
@@ -221,14 +218,9 @@ impl HttpServer {
         }
         if response.status() == StatusCode::METHOD_NOT_ALLOWED {
             // Names the others (RFC 9110 §15.5.6).
-            let others = dav::METHODS
-                .into_iter()
-                .filter(|other| *other != method.as_str());
-            insert(
-                &mut response,
-                header::ALLOW,
-                others.collect::<Vec<_>>().join(", "),
-            );
+            let mut others = dav::METHODS.to_vec();
+            others.retain(|other| *other != method.as_str());
+            insert(&mut response, header::ALLOW, others.join(", "));
         }
         for (name, value) in SECURITY_HEADERS {
             insert(&mut response, name, value);
@@ -289,13 +281,4 @@ fn check_line(line: LineCheck, method: &Method) -> Outcome<()> {
         )),
         _ => Ok(()),
     }
-}
-
-/// Returns the TLS acceptor for HTTPS.
-fn acceptor(config: &Config, identity: &Identity) -> Result<TlsAcceptor> {
-    let certificate: &Certificate = match &config.certificate {
-        Some(certificate) => certificate,
-        None => &identity.certificate,
-    };
-    certificate.acceptor(b"http/1.1")
 }

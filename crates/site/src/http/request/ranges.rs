@@ -48,20 +48,19 @@ impl RequestedRange {
             return Self::Refused;
         }
         let named = specs.into_iter().filter(|spec| !spec.is_empty());
-        let Some(ranges) = named.map(RangeSpec::read).collect::<Option<Vec<_>>>() else {
+        let Some(ranges) = named.map(read_range).collect::<Option<Vec<_>>>() else {
             return Self::Whole;
         };
-        let parts: Vec<_> = ranges.iter().filter_map(|spec| spec.of(len)).collect();
-        if overlapping(&parts) > OVERLAPPING_MAX {
-            return Self::Refused;
-        }
-        let empty = len == 0
-            && ranges
-                .iter()
-                .any(|spec| matches!(spec, RangeSpec::Last(1..)));
+        let parts: Vec<_> = ranges
+            .iter()
+            .filter_map(|range| range.within(len))
+            .collect();
+        // All of an empty file is its end.
+        let is_end = |range: &RangeSpec| matches!(range, RangeSpec::Last(1..));
         match parts.is_empty() {
+            _ if overlapping(&parts) > OVERLAPPING_MAX => Self::Refused,
             false => Self::Parts(parts),
-            true if empty || ranges.is_empty() => Self::Whole,
+            true if ranges.is_empty() || len == 0 && ranges.iter().any(is_end) => Self::Whole,
             true => Self::Unsatisfiable,
         }
     }
@@ -76,24 +75,23 @@ enum RangeSpec {
 }
 
 impl RangeSpec {
-    fn read(text: &str) -> Option<Self> {
-        let (first, last) = text.split_once('-')?;
-        match (first, last) {
-            ("", count) => Some(Self::Last(number(count)?)),
-            (first, "") => Some(Self::From(number(first)?, u64::MAX)),
-            (first, last) => {
-                let (first, last) = (number(first)?, number(last)?);
-                (first <= last).then_some(Self::From(first, last))
-            }
-        }
-    }
-
     /// Returns the range within a file of this length.
-    fn of(&self, len: u64) -> Option<(u64, u64)> {
+    fn within(&self, len: u64) -> Option<(u64, u64)> {
         let end = len.checked_sub(1)?;
         match *self {
             Self::From(first, last) => (first <= end).then_some((first, last.min(end))),
             Self::Last(count) => (count > 0).then_some((len.saturating_sub(count), end)),
+        }
+    }
+}
+
+fn read_range(text: &str) -> Option<RangeSpec> {
+    match text.split_once('-')? {
+        ("", count) => Some(RangeSpec::Last(number(count)?)),
+        (first, "") => Some(RangeSpec::From(number(first)?, u64::MAX)),
+        (first, last) => {
+            let (first, last) = (number(first)?, number(last)?);
+            (first <= last).then_some(RangeSpec::From(first, last))
         }
     }
 }
