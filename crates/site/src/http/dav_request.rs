@@ -74,7 +74,7 @@ impl DavRequest {
         self.target.path.as_ref()
     }
 
-    /// Returns the URL path of the resource, without a slash at its end.
+    /// Returns the URL path of the resource. Only that of the export itself ends with a slash.
     pub(super) fn url(&self) -> String {
         url_path(&self.files.access.export, self.path())
     }
