@@ -15,10 +15,11 @@
 //! | `listener` | accepted connections, limits on clients that are not authenticated, the log of refused ones |
 //! | `session.rs`, `bridge.rs`, `transcript.rs` | a client's copy: authentication, the confined endpoint, its record |
 //! | `http_args.rs`, `http` | WebDAV: one process for each listener, which the site supervises |
-//! | `http/request`, `http/dav.rs` | a request: its target, its checks, its method |
-//! | `http/preconditions.rs`, `http/locks.rs` | conditional headers and locks |
-//! | `http/replacement.rs`, `http/claims.rs` | DELETE, COPY, MOVE; changes to the same tree run one after the other |
-//! | `http/export` | the files of an export, as the library dav-server accesses them, and none outside it |
+//! | `http/dav.rs`, `http/request` | a request: its method, its target, its conditional headers, its XML |
+//! | `http/dav_request.rs`, `http/locks.rs` | what must hold for a request: rights, conditions, locks |
+//! | `http/get.rs`, `http/put.rs`, `http/replacement.rs` | downloads; uploads; DELETE, COPY and MOVE |
+//! | `http/claims.rs` | changes to the same tree, which run one after the other |
+//! | `http/export` | the files of an export, and none outside it |
 //! | `mirror.rs`, `export_identity.rs` | copies of exports on other sites; whether an export is still the same directory |
 //! | `record.rs`, `record_writer.rs` | events as log lines or as JSON |
 //!

@@ -5,7 +5,7 @@
 use super::{
     budget::RequestBudget,
     locks::LockStore,
-    response::{HttpResponse, text_response},
+    response::{Outcome, Rejection, not_found, unavailable},
 };
 use crate::{
     config::Config,
@@ -14,14 +14,14 @@ use crate::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hyper::{
     Request, StatusCode,
-    header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE},
+    header::{AUTHORIZATION, HeaderValue},
 };
 use longhaul_copy::protocol::token::{Fingerprint, Token};
 use std::{path::PathBuf, sync::Arc};
 
 /// Rights of a request in one export.
 #[derive(Debug, Clone)]
-pub(super) struct Access {
+pub(crate) struct Access {
     pub(super) export: String,
     pub(super) directory: PathBuf,
     pub(super) writable: bool,
@@ -33,34 +33,14 @@ pub(super) struct Access {
     pub(super) other_exports: Arc<[PathBuf]>,
 }
 
-/// Reason why a request has no access.
-#[derive(Debug)]
-pub(super) enum AuthError {
-    NoToken,
-    /// The token is not valid at this site.
-    WrongToken,
-    NoExport,
-    Unavailable,
-}
-
-impl AuthError {
-    pub(super) fn response(&self) -> HttpResponse {
-        match self {
-            Self::NoToken | Self::WrongToken => {
-                let text = "want a token of this site, as a Bearer's or as Basic's password";
-                let mut response = text_response(StatusCode::UNAUTHORIZED, text);
-                let basic = HeaderValue::from_static("Basic realm=\"longhaul site\"");
-                response.headers_mut().insert(WWW_AUTHENTICATE, basic);
-                response
-            }
-            Self::NoExport => text_response(StatusCode::NOT_FOUND, "no such export for this token"),
-            Self::Unavailable => {
-                let why = "the site can't read its tokens";
-                text_response(StatusCode::SERVICE_UNAVAILABLE, why)
-            }
-        }
-    }
-}
+const NO_TOKEN: Rejection = Rejection(
+    StatusCode::UNAUTHORIZED,
+    "want a token of this site, as a Bearer's or as Basic's password",
+);
+pub(super) const WRONG_TOKEN: Rejection = Rejection(
+    StatusCode::UNAUTHORIZED,
+    "the token is not valid at this site",
+);
 
 /// Client that has shown a valid token.
 #[derive(Debug)]
@@ -74,16 +54,14 @@ impl Principal {
         request: &Request<B>,
         config: &Config,
         site: &Fingerprint,
-    ) -> Result<Self, AuthError> {
+    ) -> Outcome<Self> {
         let presented = request.headers().get(AUTHORIZATION);
-        let presented = parse_authorization(presented.ok_or(AuthError::NoToken)?);
+        let presented = parse_authorization(presented.ok_or(NO_TOKEN)?);
         let presented = presented.filter(|token| token.site == *site);
-        let presented = presented.ok_or(AuthError::WrongToken)?;
+        let presented = presented.ok_or(WRONG_TOKEN)?;
         let tokens = Tokens::read_async(&config.state).await;
-        let tokens = tokens.map_err(|_| AuthError::Unavailable)?;
-        let (name, grant) = tokens
-            .find(&presented.secret)
-            .ok_or(AuthError::WrongToken)?;
+        let tokens = tokens.map_err(|_| unavailable("the site can't read its tokens"))?;
+        let (name, grant) = tokens.find(&presented.secret).ok_or(WRONG_TOKEN)?;
         Ok(Self {
             token: name.to_owned(),
             grant: grant.clone(),
@@ -101,10 +79,10 @@ impl Principal {
         export: &str,
         config: &Config,
         budget: &RequestBudget,
-    ) -> Result<Access, AuthError> {
+    ) -> Outcome<Access> {
         let found = config.exports.get(export);
         let found = found.filter(|_| self.grant.covers(export));
-        let found = found.ok_or(AuthError::NoExport)?;
+        let found = found.ok_or(not_found("no such export for this token"))?;
         Ok(Access {
             export: export.to_owned(),
             directory: found.directory.clone(),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Audit log: a record for each request that can change something, with client, counts and status.
 
-use super::response::HttpResponse;
+use super::response::{HttpResponse, Outcome};
 use crate::{record::Record, record_writer::RecordWriter};
 use hyper::Request;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
@@ -21,7 +21,7 @@ const SHOWN_LEN_MAX: usize = 4096;
 
 /// Changes that a request has made so far.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ChangeCounter(Arc<Counts>);
+pub(crate) struct ChangeCounter(Arc<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -31,11 +31,11 @@ struct Counts {
 
 impl ChangeCounter {
     /// Counts a name that was created, moved or removed.
-    pub(super) fn count_entry(&self) {
+    pub(crate) fn count_entry(&self) {
         self.0.entries.fetch_add(1, Relaxed);
     }
 
-    pub(super) fn count_bytes(&self, bytes: u64) {
+    pub(crate) fn count_bytes(&self, bytes: u64) {
         self.0.bytes.fetch_add(bytes, Relaxed);
     }
 }
@@ -45,16 +45,9 @@ impl ChangeCounter {
 #[derive(Debug)]
 pub(super) struct AuditEntry {
     records: RecordWriter,
+    record: Record,
     is_read_only: bool,
-    client: SocketAddr,
-    token: String,
-    export: String,
-    method: String,
-    path: String,
-    /// Destination as the client sent it, until it is parsed.
-    pub(super) destination: Option<String>,
     pub(super) changes: ChangeCounter,
-    status: Option<u16>,
 }
 
 impl AuditEntry {
@@ -65,43 +58,51 @@ impl AuditEntry {
         records: RecordWriter,
     ) -> Self {
         let method = request.method().as_str();
-        Self {
-            records,
-            is_read_only: READ_ONLY.contains(&method),
+        let record = Record::Request {
             client,
             token: token.to_owned(),
             export: escape_for_log(export),
             method: escape_for_log(method),
             path: escape_for_log(request.uri().path()),
             destination: raw_destination(request),
-            changes: ChangeCounter::default(),
+            entries: 0,
+            bytes: 0,
             status: None,
+        };
+        Self {
+            records,
+            record,
+            is_read_only: READ_ONLY.contains(&method),
+            changes: ChangeCounter::default(),
         }
     }
 
-    /// Sets the status of the response.
-    pub(super) fn finish(mut self, response: HttpResponse) -> HttpResponse {
-        self.status = Some(response.status().as_u16());
+    /// Sets the destination, which is the one that the client sent until it is parsed.
+    pub(super) fn set_destination(&mut self, url: String) {
+        if let Record::Request { destination, .. } = &mut self.record {
+            *destination = Some(url);
+        }
+    }
+
+    /// Returns the response, and records its status.
+    pub(super) fn finish(mut self, outcome: Outcome) -> HttpResponse {
+        let response = outcome.unwrap_or_else(Into::into);
+        if let Record::Request { status, .. } = &mut self.record {
+            *status = Some(response.status().as_u16());
+        }
         response
     }
 }
 
 impl Drop for AuditEntry {
     fn drop(&mut self) {
-        if self.is_read_only && self.changes.0.entries.load(Relaxed) == 0 {
-            return;
+        let changed = self.changes.0.entries.load(Relaxed);
+        if let Record::Request { entries, bytes, .. } = &mut self.record {
+            (*entries, *bytes) = (changed, self.changes.0.bytes.load(Relaxed));
         }
-        self.records.write(&Record::Request {
-            client: self.client,
-            token: std::mem::take(&mut self.token),
-            export: std::mem::take(&mut self.export),
-            method: std::mem::take(&mut self.method),
-            path: std::mem::take(&mut self.path),
-            destination: self.destination.take(),
-            entries: self.changes.0.entries.load(Relaxed),
-            bytes: self.changes.0.bytes.load(Relaxed),
-            status: self.status,
-        });
+        if !self.is_read_only || changed > 0 {
+            self.records.write(&self.record);
+        }
     }
 }
 

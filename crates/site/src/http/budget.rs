@@ -3,12 +3,8 @@
 //! client has received it, and the threads that open exports. No token can use up all the memory, and no export all
 //! the threads.
 
-use super::response::HttpResponse;
-use bytes::Bytes;
-use http_body_util::BodyExt;
-use hyper::{Response, body::Body};
 use parking_lot::Mutex;
-use std::{collections::HashMap, io, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Most entries that all responses of this process list together, and those of one token. Each costs some 30 bytes
@@ -39,10 +35,12 @@ struct ReadBudget {
 
 impl ReadBudget {
     fn new(entries: usize, reads: usize, digests: usize) -> Self {
+        let [entries, reads, digests] =
+            [entries, reads, digests].map(|permits| Arc::new(Semaphore::new(permits)));
         Self {
-            entries: Arc::new(Semaphore::new(entries)),
-            reads: Arc::new(Semaphore::new(reads)),
-            digests: Arc::new(Semaphore::new(digests)),
+            entries,
+            reads,
+            digests,
         }
     }
 }
@@ -65,75 +63,57 @@ impl Default for RequestBudget {
     }
 }
 
-/// Permits of two budgets: a token's and the total.
-type Permits = [OwnedSemaphorePermit; 2];
+/// Permits of two budgets, a token's and the total, held until they are dropped.
+#[derive(Debug)]
+pub(super) struct Permits {
+    /// Number of permits of each.
+    pub(super) count: u32,
+    _permits: [OwnedSemaphorePermit; 2],
+}
 
 impl RequestBudget {
     /// Waits until a directory may be read for a token.
     pub(super) async fn acquire_read(&self, token: &str) -> Option<Permits> {
-        let mine = self.token_budget(token).reads.acquire_owned().await.ok()?;
-        let all = self.all.reads.clone().acquire_owned().await.ok()?;
-        Some([mine, all])
+        self.acquire(token, |budget| &budget.reads, 1).await
     }
 
-    /// Reserves entries for a listing of a token, if the budget has them now.
-    pub(super) fn try_reserve(&self, token: &str, count: u32) -> Option<Reservation> {
-        let mine = self
-            .token_budget(token)
-            .entries
-            .try_acquire_many_owned(count)
-            .ok()?;
-        let all = self
-            .all
-            .entries
-            .clone()
-            .try_acquire_many_owned(count)
-            .ok()?;
-        Some(Reservation::new(count, [mine, all]))
-    }
-
-    /// Reserves entries, and waits until the budget has them. A request that waits for its token's budget takes
-    /// nothing from the total.
-    pub(super) async fn reserve(&self, token: &str, count: u32) -> Option<Reservation> {
-        let mine = self
-            .token_budget(token)
-            .entries
-            .acquire_many_owned(count)
-            .await
-            .ok()?;
-        let all = self
-            .all
-            .entries
-            .clone()
-            .acquire_many_owned(count)
-            .await
-            .ok()?;
-        Some(Reservation::new(count, [mine, all]))
-    }
-
-    /// Waits until an export may be opened.
-    pub(super) async fn acquire_open(&self, export: &str) -> Option<OwnedSemaphorePermit> {
-        let new = || Arc::new(Semaphore::new(OPENS_PER_EXPORT_MAX));
-        let left = {
-            let mut per_export = self.per_export.lock();
-            per_export
-                .entry(export.to_owned())
-                .or_insert_with(new)
-                .clone()
-        };
-        left.acquire_owned().await.ok()
+    /// Reserves entries for a listing of a token, and waits until the budget has them.
+    pub(super) async fn reserve(&self, token: &str, count: u32) -> Option<Permits> {
+        self.acquire(token, |budget| &budget.entries, count).await
     }
 
     /// Waits until a file may be read for its digests.
     pub(super) async fn acquire_digest(&self, token: &str) -> Option<Permits> {
-        let mine = self
-            .token_budget(token)
-            .digests
-            .acquire_owned()
-            .await
-            .ok()?;
-        let all = self.all.digests.clone().acquire_owned().await.ok()?;
-        Some([mine, all])
+        self.acquire(token, |budget| &budget.digests, 1).await
+    }
+
+    /// Waits for permits. A request that waits for its token's budget takes nothing from the total.
+    async fn acquire(
+        &self,
+        token: &str,
+        kind: fn(&ReadBudget) -> &Arc<Semaphore>,
+        count: u32,
+    ) -> Option<Permits> {
+        let mine = kind(&self.token_budget(token)).clone();
+        let mine = mine.acquire_many_owned(count).await.ok()?;
+        let all = kind(&self.all).clone();
+        let all = all.acquire_many_owned(count).await.ok()?;
+        let _permits = [mine, all];
+        Some(Permits { count, _permits })
+    }
+
+    /// Waits until an export may be opened.
+    pub(super) async fn acquire_open(&self, export: &str) -> Option<OwnedSemaphorePermit> {
+        self.export_budget(export).acquire_owned().await.ok()
+    }
+
+    fn export_budget(&self, export: &str) -> Arc<Semaphore> {
+        let mut per_export = self.per_export.lock();
+        let new = || Arc::new(Semaphore::new(OPENS_PER_EXPORT_MAX));
+        per_export
+            .entry(export.to_owned())
+            .or_insert_with(new)
+            .clone()
     }
 
     fn token_budget(&self, token: &str) -> ReadBudget {
@@ -145,39 +125,11 @@ impl RequestBudget {
                 DIGESTS_PER_TOKEN_MAX,
             )
         };
-        let budget = per_token.entry(token.to_owned()).or_insert_with(new);
-        budget.clone()
+        per_token
+            .entry(token.to_owned())
+            .or_insert_with(new)
+            .clone()
     }
-}
-
-/// Part of the budget that a listing holds.
-#[derive(Debug, Clone)]
-pub(super) struct Reservation {
-    /// Entries reserved.
-    pub(super) count: u32,
-    #[expect(dead_code, reason = "held until it is dropped")]
-    permits: Arc<Permits>,
-}
-
-impl Reservation {
-    fn new(count: u32, permits: Permits) -> Self {
-        let permits = Arc::new(permits);
-        Self { count, permits }
-    }
-}
-
-/// Returns the response with a body that holds its reservation until all of it is sent.
-pub(super) fn hold_until_sent(
-    response: HttpResponse,
-) -> Response<impl Body<Data = Bytes, Error = io::Error>> {
-    let (mut head, body) = response.into_parts();
-    let reservation = head.extensions.remove::<Reservation>();
-    // Values that the closure captures are dropped with the body.
-    let body = body.map_err(move |error| {
-        let _reservation = &reservation;
-        error
-    });
-    Response::from_parts(head, body)
 }
 
 #[cfg(test)]
@@ -190,14 +142,13 @@ mod tests {
     async fn limits_the_share_of_one_token() {
         let (budget, moment) = (RequestBudget::default(), Duration::from_millis(10));
         let half = ENTRIES_PER_TOKEN_MAX as u32;
-        let mine = budget.try_reserve("me", half);
-        assert!(mine.is_some() && budget.try_reserve("me", 1).is_none());
+        let reserve = async |token, count| timeout(moment, budget.reserve(token, count)).await.ok();
+        let mine = reserve("me", half).await;
         // A request that waits for its token's budget blocks no other token.
-        let waiting = budget.reserve("me", half);
-        assert!(timeout(moment, waiting).await.is_err());
-        assert!(budget.try_reserve("you", half).is_some());
+        assert!(mine.is_some() && reserve("me", half).await.is_none());
+        assert!(reserve("you", half).await.is_some());
         drop(mine);
-        assert!(budget.try_reserve("me", half).is_some());
+        assert!(reserve("me", half).await.is_some());
         let permits = [
             budget.acquire_read("me").await,
             budget.acquire_read("me").await,

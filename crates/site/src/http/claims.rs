@@ -7,7 +7,7 @@
 
 use crate::keys::state::{StateDir, StateLock};
 use anyhow::Result;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -16,9 +16,8 @@ use std::{
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
-    time::Duration,
+    time::{Duration, Instant},
 };
-use tokio::{sync::Notify, time::timeout};
 
 /// Time that a request waits for others.
 const CLAIM_TIMEOUT: Duration = Duration::from_secs(20);
@@ -56,7 +55,7 @@ pub(super) struct Claims {
     file: File,
     claimed: Mutex<Vec<ClaimedPath>>,
     /// Notified when a claim is released.
-    freed: Notify,
+    freed: Condvar,
 }
 
 /// Claims of this process.
@@ -96,7 +95,7 @@ impl Claims {
             path,
             file,
             claimed: Mutex::default(),
-            freed: Notify::new(),
+            freed: Condvar::new(),
         };
         claims.write(&[], &lock)?;
         Ok(claims)
@@ -106,41 +105,32 @@ impl Claims {
     ///
     /// # Errors
     /// The claims of other processes can't be read.
-    pub(super) async fn claim(self: &Arc<Self>, paths: Vec<ClaimedPath>) -> Result<Option<Claim>> {
-        let claimed = async {
-            loop {
-                let freed = self.freed.notified();
-                tokio::pin!(freed);
-                // From here on, no notification is missed.
-                freed.as_mut().enable();
-                let (this, paths) = (self.clone(), paths.clone());
-                let attempt = tokio::task::spawn_blocking(move || this.try_claim(paths));
-                if let Some(claim) = attempt.await?? {
-                    return Ok::<_, anyhow::Error>(claim);
-                }
-                let _ = timeout(POLL_INTERVAL, freed).await;
+    pub(super) fn claim(self: &Arc<Self>, paths: &[ClaimedPath]) -> Result<Option<Claim>> {
+        let begin = Instant::now();
+        loop {
+            if let Some(claim) = self.try_claim(paths)? {
+                return Ok(Some(claim));
             }
-        };
-        timeout(CLAIM_TIMEOUT, claimed).await.ok().transpose()
+            if begin.elapsed() >= CLAIM_TIMEOUT {
+                return Ok(None);
+            }
+            self.freed.wait_for(&mut self.claimed.lock(), POLL_INTERVAL);
+        }
     }
 
-    fn try_claim(self: Arc<Self>, paths: Vec<ClaimedPath>) -> Result<Option<Claim>> {
+    fn try_claim(self: &Arc<Self>, paths: &[ClaimedPath]) -> Result<Option<Claim>> {
         let lock = self.state.lock()?;
         let others = self.read_other_processes(&lock)?;
         let mut claimed = self.claimed.lock();
-        let mut all = claimed.iter().chain(&others);
-        if all.any(|claim| {
-            paths
-                .iter()
-                .any(|claimed_path| claimed_path.conflicts_with(claim))
-        }) {
+        let conflicts = |claim| paths.iter().any(|path| path.conflicts_with(claim));
+        if claimed.iter().chain(&others).any(conflicts) {
             return Ok(None);
         }
-        let wanted: Vec<_> = claimed.iter().chain(&paths).cloned().collect();
+        let wanted: Vec<_> = claimed.iter().chain(paths).cloned().collect();
         self.write(&wanted, &lock)?;
         *claimed = wanted;
         drop(claimed);
-        let claims = self;
+        let (claims, paths) = (self.clone(), paths.to_vec());
         Ok(Some(Claim { claims, paths }))
     }
 
@@ -185,23 +175,7 @@ impl Claims {
         // If that fails, others wait until this process writes again or ends.
         let _ = lock.and_then(|lock| self.write(&claimed, &lock));
         drop(claimed);
-        self.freed.notify_waiters();
-    }
-}
-
-/// Waits until no request of this process has a claim.
-pub(super) async fn wait_until_released() {
-    let Some(claims) = PROCESS_CLAIMS.get() else {
-        return;
-    };
-    loop {
-        let freed = claims.freed.notified();
-        tokio::pin!(freed);
-        freed.as_mut().enable();
-        if claims.claimed.lock().is_empty() {
-            return;
-        }
-        freed.await;
+        self.freed.notify_all();
     }
 }
 
@@ -235,9 +209,9 @@ mod tests {
         let (_folder, state) = site();
         let (one, other) = (claims(&state), claims(&state));
         for (holder, claimant) in [(&one, &one), (&one, &other), (&other, &one)] {
-            let now = |paths| claimant.clone().try_claim(paths).unwrap();
+            let now = |paths: Vec<_>| claimant.try_claim(&paths).unwrap();
             let paths = vec![claimed_path("/a/b", false), claimed_path("/c", true)];
-            let claim = holder.clone().try_claim(paths).unwrap().unwrap();
+            let claim = holder.try_claim(&paths).unwrap().unwrap();
             for free in [
                 claimed_path("/a/bb", false),
                 claimed_path("/d", false),
@@ -268,38 +242,26 @@ mod tests {
             .unwrap();
         let path = ended.path.clone();
         let after = claims(&state);
-        assert!(
+        let can_claim = || {
             after
-                .clone()
-                .try_claim(vec![claimed_path("/a", false)])
-                .unwrap()
-                .is_none()
-        );
-        assert!(path.exists());
-        drop(ended);
-        assert!(
-            after
-                .try_claim(vec![claimed_path("/a", false)])
+                .try_claim(&[claimed_path("/a", false)])
                 .unwrap()
                 .is_some()
-        );
-        assert!(!path.exists());
+        };
+        assert!(!can_claim() && path.exists());
+        drop(ended);
+        assert!(can_claim() && !path.exists());
     }
 
     #[test]
     fn waits_for_release_by_another_process() {
         let (_folder, state) = site();
         let (one, other) = (claims(&state), claims(&state));
-        let claimed = one.try_claim(vec![claimed_path("/a", false)]).unwrap();
-        let mut runtime = tokio::runtime::Builder::new_current_thread();
-        runtime.enable_time().build().unwrap().block_on(async {
-            let wanted = other.claim(vec![claimed_path("/a/b", false)]);
-            let ended = async {
-                tokio::time::sleep(Duration::from_millis(200)).await;
-                drop(claimed);
-            };
-            let (claim, ()) = tokio::join!(wanted, ended);
-            assert!(claim.unwrap().is_some());
-        });
+        let claimed = one.try_claim(&[claimed_path("/a", false)]).unwrap();
+        let waiting = std::thread::spawn(move || other.claim(&[claimed_path("/a/b", false)]));
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(!waiting.is_finished());
+        drop(claimed);
+        assert!(waiting.join().unwrap().unwrap().is_some());
     }
 }

@@ -1,166 +1,232 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! GET and HEAD: whole files, ranges (RFC 9110 §14), and directory pages.
-//!
-//! dav-server treats a weak entity tag as a different one, separates the ranges of a response incorrectly, and
-//! responds to HEAD with ranges. The site therefore handles conditions and ranges itself.
+//! GET and HEAD: whole files, ranges (RFC 9110 §14) by themselves or as multipart/byteranges (§15.3.7, RFC 2046 §5.1),
+//! and directory pages.
 
 use super::{
-    export::{
-        download::Download,
-        files::Files,
-        meta::{Meta, blocking},
+    dav_request::DavRequest,
+    digests::WantedDigests,
+    export::meta::Meta,
+    page,
+    request::{conditions, ranges::RequestedRange},
+    response::{
+        Body, HttpResponse, Outcome, blocking, empty_response, failure, full_body, insert,
+        text_response,
     },
-    library::handle,
-    listing, partial,
-    properties::{content_type, http_date},
-    request::{
-        conditions::{self, Validators},
-        ranges::RequestedRange,
-        target::{Target, url_path},
-    },
-    response::{HttpResponse, empty_response, text_response},
-    wanted_digests::WantedDigests,
 };
 use bytes::Bytes;
-use dav_server::fs::DavMetaData;
-use http_body_util::Full;
-use hyper::{
-    Method, Request, StatusCode,
-    header::{self, HeaderName, HeaderValue},
+use futures_util::stream;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::{Method, StatusCode, body::Frame, header};
+use std::{
+    collections::VecDeque, fs::File, io, os::unix::fs::FileExt as _, sync::Arc, time::Duration,
 };
-use std::time::Duration;
 use tokio::time::timeout;
+
+/// Bytes that are read at once.
+const READ_LEN: u64 = 128 << 10;
 
 /// Longest time that a request waits for the digests of others.
 const DIGEST_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Headers that the site handles itself.
-const CONDITIONAL_HEADERS: [HeaderName; 6] = [
-    header::IF_MATCH,
-    header::IF_MODIFIED_SINCE,
-    header::IF_NONE_MATCH,
-    header::IF_RANGE,
-    header::IF_UNMODIFIED_SINCE,
-    header::RANGE,
-];
-
 /// Responds to a GET or a HEAD.
-pub(super) async fn get(files: Files, target: &Target, request: Request<Bytes>) -> HttpResponse {
-    let wanted = WantedDigests::of(request.headers());
-    if wanted.is_empty() {
-        return respond(files, target, request).await;
-    }
-    let (file, access) = (open(&files, target).await, files.access.clone());
-    let mut response = respond(files, target, request).await;
-    if let Some(file) = file {
+pub(super) async fn get(request: DavRequest) -> Outcome {
+    let opened = blocking(move || {
+        let opened = open(&request)?;
+        Ok((request, opened))
+    });
+    let (request, opened) = opened.await?;
+    let Some((file, meta)) = opened else {
+        return page::get(request).await;
+    };
+    let file = Arc::new(file);
+    let mut response = file_response(&request, &file, &meta);
+    let wanted = WantedDigests::of(request.headers()).of_status(response.status());
+    if !wanted.is_empty() {
+        let access = &request.files.access;
         let permits = access.budget.acquire_digest(&access.token);
         // A digest is only a wish. Without it, the client need not wait for others.
         if let Ok(Some(_permits)) = timeout(DIGEST_WAIT_MAX, permits).await {
-            wanted.add(&mut response, file).await;
+            wanted.add(&mut response, file, meta).await;
         }
     }
-    response
+    Ok(response)
 }
 
-async fn respond(files: Files, target: &Target, mut request: Request<Bytes>) -> HttpResponse {
-    let headers = request.headers();
-    if CONDITIONAL_HEADERS
-        .iter()
-        .any(|name| headers.contains_key(name))
-        && let Some(file) = open(&files, target).await
-    {
-        match conditional_response(&request, file, &content_type(&url(&files, target))) {
-            Some(response) => return response,
-            None => CONDITIONAL_HEADERS
-                .iter()
-                .for_each(|name| drop(request.headers_mut().remove(name))),
+/// Opens the file. `None` for a directory.
+fn open(request: &DavRequest) -> Outcome<Option<(File, Meta)>> {
+    request.check_kind()?;
+    request.check()?;
+    let meta = request.meta()?;
+    let path = request.path().filter(|_| meta.is_file());
+    path.map(|path| Meta::open(&request.files.root, path))
+        .transpose()
+}
+
+/// Returns the response for a file.
+fn file_response(request: &DavRequest, file: &Arc<File>, meta: &Meta) -> HttpResponse {
+    let (headers, validators) = (request.headers(), meta.validators());
+    let is_get = request.head.method == Method::GET;
+    let range = match conditions::failed_status(headers, true, Some(&validators)) {
+        Some(status) => return with_validators(empty_response(status), meta),
+        None if is_get && conditions::range_applies(headers, &validators) => {
+            RequestedRange::of(headers, meta.len())
         }
-    }
-    full_response(files, target, request.map(Full::new)).await
-}
-
-/// Opens the target. `None` for a directory or a missing file.
-async fn open(files: &Files, target: &Target) -> Option<Download> {
-    let (root, path) = (files.root.clone(), target.path.clone()?);
-    if path.is_internal() {
-        return None;
-    }
-    blocking(move || Download::open(&root, &path)).await.ok()
-}
-
-fn url(files: &Files, target: &Target) -> String {
-    url_path(&files.access.export, target.path.as_ref())
-}
-
-/// Returns the response to a conditional or a range request. `None` if the whole file is to be sent.
-fn conditional_response(
-    request: &Request<Bytes>,
-    file: Download,
-    kind: &str,
-) -> Option<HttpResponse> {
-    let (headers, meta) = (request.headers(), *file.meta());
-    let validators = Validators::of(&meta);
-    if let Some(status) = conditions::failure(headers, true, validators.as_ref()) {
-        return Some(with_validators(empty_response(status), &meta));
-    }
-    if request.method() != Method::GET || !conditions::range_applies(headers, validators.as_ref()) {
-        return None;
-    }
-    match RequestedRange::of(headers, meta.len()) {
-        RequestedRange::Whole => None,
-        RequestedRange::Parts(parts) => Some(with_validators(
-            partial::partial_content(file, kind, &parts),
-            &meta,
-        )),
+        None => RequestedRange::Whole,
+    };
+    let kind = content_type(&request.url());
+    let response = match range {
         RequestedRange::Unsatisfiable => {
-            Some(unsatisfiable("the range is beyond the end", meta.len()))
+            return unsatisfiable("the range is beyond the end", meta.len());
         }
         RequestedRange::Refused => {
-            let why = "want fewer ranges, and none that overlap";
-            Some(unsatisfiable(why, meta.len()))
+            return unsatisfiable("want fewer ranges, and none that overlap", meta.len());
         }
-    }
+        RequestedRange::Whole => {
+            let parts = meta.len().checked_sub(1).map(|last| Part::Range(0, last));
+            contents(
+                StatusCode::OK,
+                &kind,
+                file,
+                parts.into_iter().collect(),
+                is_get,
+            )
+        }
+        RequestedRange::Parts(parts) if parts.len() == 1 => {
+            let (first, last) = parts[0];
+            let range = VecDeque::from([Part::Range(first, last)]);
+            let mut response = contents(StatusCode::PARTIAL_CONTENT, &kind, file, range, true);
+            insert(
+                &mut response,
+                header::CONTENT_RANGE,
+                content_range(parts[0], meta.len()),
+            );
+            response
+        }
+        RequestedRange::Parts(parts) => {
+            let boundary = format!("{:032x}", random());
+            let parts = multipart(&parts, &boundary, &kind, meta.len());
+            let kind = format!("multipart/byteranges; boundary={boundary}");
+            contents(StatusCode::PARTIAL_CONTENT, &kind, file, parts, true)
+        }
+    };
+    with_validators(response, meta)
 }
 
-fn unsatisfiable(why: &str, len: u64) -> HttpResponse {
-    let mut response = text_response(StatusCode::RANGE_NOT_SATISFIABLE, why);
-    // Digits are ASCII.
-    if let Ok(all) = HeaderValue::try_from(format!("bytes */{len}")) {
-        response.headers_mut().insert(header::CONTENT_RANGE, all);
-    }
-    response
+/// Guesses the media type from a name, which is escaped as in a URL.
+pub(super) fn content_type(href: &str) -> String {
+    let kind = mime_guess::from_path(href).first_or_octet_stream();
+    kind.essence_str().to_owned()
 }
 
 /// Adds the entity tag and the date of the last change.
 fn with_validators(mut response: HttpResponse, meta: &Meta) -> HttpResponse {
-    let tag = meta.etag().map(|tag| format!("\"{tag}\""));
-    for (name, value) in [
-        (header::ETAG, tag),
-        (header::LAST_MODIFIED, http_date(meta)),
-    ] {
-        if let Some(Ok(value)) = value.map(HeaderValue::try_from) {
-            response.headers_mut().insert(name, value);
-        }
+    insert(&mut response, header::ETAG, meta.etag());
+    if let Some(date) = meta.http_date() {
+        insert(&mut response, header::LAST_MODIFIED, date);
     }
     response
 }
 
-/// Sends the whole file or a directory page. The site lists a directory first, since dav-server would show an
-/// unreadable one as empty.
-async fn full_response(
-    files: Files,
-    target: &Target,
-    request: Request<Full<Bytes>>,
+fn unsatisfiable(why: &str, len: u64) -> HttpResponse {
+    let mut response = text_response(StatusCode::RANGE_NOT_SATISFIABLE, why);
+    insert(
+        &mut response,
+        header::CONTENT_RANGE,
+        format!("bytes */{len}"),
+    );
+    response
+}
+
+fn content_range((first, last): (u64, u64), len: u64) -> String {
+    format!("bytes {first}-{last}/{len}")
+}
+
+/// Returns a random boundary. A file contains it only by chance.
+fn random() -> u128 {
+    let mut random = [0; 16];
+    // If this fails, the boundary is zero and still valid.
+    let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
+    u128::from_ne_bytes(random)
+}
+
+/// Part of a response body.
+#[derive(Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    /// First and last byte in the file.
+    Range(u64, u64),
+}
+
+fn multipart(ranges: &[(u64, u64)], boundary: &str, kind: &str, len: u64) -> VecDeque<Part> {
+    let parts = ranges.iter().flat_map(|&(first, last)| {
+        let range = content_range((first, last), len);
+        let head =
+            format!("\r\n--{boundary}\r\nContent-Type: {kind}\r\nContent-Range: {range}\r\n\r\n");
+        [Part::Text(head), Part::Range(first, last)]
+    });
+    let end = Part::Text(format!("\r\n--{boundary}--\r\n"));
+    parts.chain([end]).collect()
+}
+
+/// Returns a response with parts of a file or, unless they `are_sent`, with their length only.
+fn contents(
+    status: StatusCode,
+    kind: &str,
+    file: &Arc<File>,
+    parts: VecDeque<Part>,
+    are_sent: bool,
 ) -> HttpResponse {
-    match listing::list_target(files, target).await {
-        Ok((files, reservation)) => {
-            let mut response = handle(files, request).await;
-            // The reservation is held until the response is sent.
-            if let Some(reservation) = reservation {
-                response.extensions_mut().insert(reservation);
-            }
-            response
+    let len = |part: &Part| match part {
+        Part::Text(text) => text.len() as u64,
+        Part::Range(first, last) => last - first + 1,
+    };
+    let len: u64 = parts.iter().map(len).sum();
+    let mut response = HttpResponse::new(if are_sent {
+        body(file.clone(), parts)
+    } else {
+        full_body("")
+    });
+    *response.status_mut() = status;
+    insert(&mut response, header::ACCEPT_RANGES, "bytes");
+    insert(&mut response, header::CONTENT_LENGTH, len.to_string());
+    insert(&mut response, header::CONTENT_TYPE, kind);
+    response
+}
+
+fn body(file: Arc<File>, parts: VecDeque<Part>) -> Body {
+    let frames = stream::try_unfold(parts, move |mut parts| {
+        let file = file.clone();
+        async move {
+            let bytes = match parts.pop_front() {
+                None => return Ok(None),
+                Some(Part::Text(text)) => Bytes::from(text),
+                Some(Part::Range(first, last)) => {
+                    let bytes = read(file, first, last).await?;
+                    let next = first + bytes.len() as u64;
+                    if next <= last {
+                        parts.push_front(Part::Range(next, last));
+                    }
+                    bytes
+                }
+            };
+            Ok::<_, io::Error>(Some((Frame::data(bytes), parts)))
         }
-        Err((status, why)) => text_response(status, why),
-    }
+    });
+    BodyExt::boxed_unsync(StreamBody::new(frames))
+}
+
+/// Reads the next bytes of a range. A file that has become shorter is an error, so that no client receives bytes that
+/// never existed.
+async fn read(file: Arc<File>, first: u64, last: u64) -> io::Result<Bytes> {
+    let read = blocking(move || {
+        let mut bytes = vec![0; (last - first + 1).min(READ_LEN) as usize];
+        let read = file.read_at(&mut bytes, first)?;
+        bytes.truncate(read);
+        match read {
+            0 => Err(failure("the file has become shorter")),
+            _ => Ok(Bytes::from(bytes)),
+        }
+    });
+    read.await
+        .map_err(|rejection| io::Error::other(rejection.1))
 }

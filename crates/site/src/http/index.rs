@@ -6,22 +6,21 @@ use super::{
     access::{Access, Principal},
     audit::ChangeCounter,
     budget::RequestBudget,
-    dav,
+    dav::collect_body,
     export::{files::Files, meta::Meta},
     locks::LockStore,
-    opening::open,
+    page,
     properties::{self, Quota, Resource},
     request::{
-        body::RequestBody,
-        properties::{RequestedProperties, parse_blocking},
-        target::{Rejection, normalize_depth},
+        properties::RequestedProperties,
+        target::{Depth, depth},
     },
-    response::{self, HttpResponse, text_response},
+    response::{Outcome, blocking, options_response},
 };
 use crate::config::Config;
 use futures_util::future::join_all;
-use hyper::{Method, Request};
-use std::time::Duration;
+use hyper::{Method, Request, body::Incoming};
+use std::{iter, time::Duration};
 
 /// Longest time to open an export. Short, because a mount of all exports should not wait for one.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -41,12 +40,12 @@ pub(super) async fn respond(
     principal: &Principal,
     config: &Config,
     budget: &RequestBudget,
-    request: Request<RequestBody>,
-) -> HttpResponse {
+    request: Request<&mut Incoming>,
+) -> Outcome {
     match request.method().as_str() {
         "PROPFIND" => propfind(principal, config, budget, request).await,
-        "OPTIONS" => response::index_options(),
-        _ => response::index_page(&principal.exports(config)),
+        "OPTIONS" => Ok(options_response(&["OPTIONS", "GET", "HEAD", "PROPFIND"])),
+        _ => Ok(page::exports(&principal.exports(config))),
     }
 }
 
@@ -54,41 +53,27 @@ async fn propfind(
     principal: &Principal,
     config: &Config,
     budget: &RequestBudget,
-    mut request: Request<RequestBody>,
-) -> HttpResponse {
-    let read = async {
-        normalize_depth(request.headers_mut(), true)?;
-        let request = dav::collect_body(request).await?;
-        let body = request.body().clone();
-        Ok::<_, Rejection>((
-            parse_blocking(body, RequestedProperties::read).await?,
-            request,
-        ))
-    };
-    let (requested, request) = match read.await {
-        Ok(read) => read,
-        Err((status, why)) => return text_response(status, why),
-    };
-    if properties::has_infinite_depth(&request) {
-        return properties::infinite_depth_error();
+    request: Request<&mut Incoming>,
+) -> Outcome {
+    let depth = depth(request.headers())?;
+    let body = collect_body(request.into_body()).await?;
+    let requested = blocking(move || RequestedProperties::read(&body)).await?;
+    if depth == Some(Depth::Infinity) {
+        return Ok(properties::infinite_depth_error());
     }
-    let names = principal.exports(config).into_iter();
-    let accesses: Vec<_> = names
-        .filter_map(|name| principal.authorize(name, config, budget).ok())
-        .collect();
-    let exports = join_all(accesses.into_iter().map(open_export)).await;
+    let accesses = principal.exports(config).into_iter();
+    let accesses = accesses.filter_map(|name| principal.authorize(name, config, budget).ok());
+    let exports = join_all(accesses.map(open_export)).await;
     let index = Resource {
         // The index reports the largest quota of all exports.
         quota: exports.iter().filter_map(|(_, space)| *space).max(),
         ..Resource::unopened("/".to_owned())
     };
-    let is_alone = request
-        .headers()
-        .get("depth")
-        .is_some_and(|depth| depth == "0");
-    let members = exports.into_iter().map(|(export, _)| export);
-    let members = members.filter(move |_| !is_alone).map(Ok);
-    properties::multistatus_response(requested, LockStore::new(&config.state), index, members).await
+    let exports = exports
+        .into_iter()
+        .filter(move |_| depth != Some(Depth::Zero));
+    let resources = iter::once(index).chain(exports.map(|(export, _)| export));
+    properties::multistatus(requested, LockStore::new(&config.state), resources.map(Ok)).await
 }
 
 /// Opens an export and returns its properties and its quota. An export that can't be opened in time is still listed.
@@ -96,7 +81,7 @@ async fn open_export(access: Access) -> (Resource, Option<Quota>) {
     let href = format!("/{}/", access.export);
     let unopened = (Resource::unopened(href.clone()), None);
     let inspect = |files| export_resource(href, files);
-    let opened = open(access, ChangeCounter::default(), OPEN_TIMEOUT, inspect);
+    let opened = Files::open(access, ChangeCounter::default(), OPEN_TIMEOUT, inspect);
     opened.await.unwrap_or(unopened)
 }
 

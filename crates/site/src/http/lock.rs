@@ -1,203 +1,117 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! LOCK and UNLOCK (RFC 4918 §9.10 and §9.11), and the lock elements in listings.
-//!
-//! dav-server's own LOCK leaves the file that it creates unfinished, grants locks without a timeout, and refreshes by
-//! one token only. The site therefore implements the methods itself.
 
 use super::{
-    claims::ClaimedPath,
-    export::files::Files,
-    locks::{DEFAULT_TIMEOUT, Holder, Lock, LockError, TIMEOUT_MAX, UnlockOutcome},
-    preconditions::{lock_path, parent_lock_path, unavailable},
-    replacement::claim,
+    dav_request::{DavRequest, NO_LOCKS},
+    export::{files::Files, upload::Upload},
+    locks::{DEFAULT_TIMEOUT, Holder, Lock, TIMEOUT_MAX},
     request::{
         properties::LockInfo,
-        target::{self, Rejection, Target},
+        target::{Depth, escape_path},
     },
-    response::{HttpResponse, empty_response, text_response, xml_response},
+    response::{
+        HttpResponse, Outcome, Rejection, bad_request, conflict, empty_response, failed_condition,
+        insert, locked, xml_response,
+    },
 };
-use bytes::Bytes;
-use dav_server::fs::FsError;
-use hyper::{
-    HeaderMap, Request, StatusCode,
-    header::{HeaderName, HeaderValue},
-};
-use longhaul_store::path::RelPath;
+use hyper::{HeaderMap, StatusCode, header::HeaderName};
 use std::{os::unix::ffi::OsStrExt, time::Duration};
 
 const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
 
-/// Grants or refreshes a lock.
-pub(super) async fn lock(
-    files: Files,
-    target: Target,
-    request: Request<Bytes>,
-    holder: Holder,
-) -> HttpResponse {
-    let (head, body) = request.into_parts();
+/// Grants a lock or, without a body, refreshes one.
+pub(super) fn lock(request: &DavRequest, body: &[u8]) -> Outcome {
+    if body.is_empty() {
+        request.check()?;
+        return refresh(request);
+    }
     // A file that is being removed, moved or replaced gets no lock meanwhile.
-    let lock_path = (!body.is_empty()).then(|| ClaimedPath {
-        path: lock_path(&files, target.path.as_ref()),
-        read: true,
-    });
-    let _claim = match claim(&files, lock_path.into_iter().collect()).await {
-        Ok(claim) => claim,
-        Err((status, why)) => return text_response(status, why),
-    };
-    let locked = move || {
-        if body.is_empty() {
-            refresh(&files, &target, &head.headers, &holder)
-        } else {
-            grant(&files, &target, (&head.headers, &body), &holder)
-        }
-    };
-    run_blocking(locked).await
+    let _claim = request.claim(&[(request.path(), true)])?;
+    request.check()?;
+    grant(request, body)
 }
 
 /// Removes a lock.
-pub(super) async fn unlock(
-    files: Files,
-    target: Target,
-    request: Request<Bytes>,
-    holder: Holder,
-) -> HttpResponse {
-    run_blocking(move || {
-        let token = request
-            .headers()
-            .get(LOCK_TOKEN)
-            .and_then(|value| value.to_str().ok());
-        let token = token.and_then(|text| text.trim().strip_prefix('<')?.strip_suffix('>'));
-        let token = token.ok_or((StatusCode::BAD_REQUEST, "want a Lock-Token"))?;
-        let holder = Holder {
-            tokens: vec![token.to_owned()],
-            ..holder
-        };
-        let lock_path = lock_path(&files, target.path.as_ref());
-        let changed = files
-            .access
-            .locks
-            .change(|table| table.remove(&holder, &lock_path));
-        match changed.map_err(|_| unavailable())? {
-            UnlockOutcome::Removed => Ok(empty_response(StatusCode::NO_CONTENT)),
-            UnlockOutcome::NotFound => Err((StatusCode::CONFLICT, "it has no such lock")),
-            UnlockOutcome::NotOwner => {
-                Err((StatusCode::FORBIDDEN, "the lock belongs to another client"))
-            }
-        }
-    })
-    .await
+pub(super) fn unlock(request: &DavRequest) -> Outcome {
+    request.check()?;
+    let token = request
+        .headers()
+        .get(LOCK_TOKEN)
+        .and_then(|value| value.to_str().ok());
+    let token = token.and_then(|text| text.trim().strip_prefix('<')?.strip_suffix('>'));
+    let holder = Holder {
+        principal: request.holder.principal.clone(),
+        tokens: vec![token.ok_or(bad_request("want a Lock-Token"))?.to_owned()],
+    };
+    let lock_path = request.files.lock_path(request.path());
+    let removed = request
+        .files
+        .locks()
+        .change(|table| table.remove(&holder, &lock_path));
+    removed.map_err(|_| NO_LOCKS)??;
+    Ok(empty_response(StatusCode::NO_CONTENT))
 }
 
-async fn run_blocking(
-    operation: impl FnOnce() -> Result<HttpResponse, Rejection> + Send + 'static,
-) -> HttpResponse {
-    match tokio::task::spawn_blocking(operation).await {
-        Ok(Ok(response)) => response,
-        Ok(Err((status, why))) => text_response(status, why),
-        Err(_) => text_response(StatusCode::INTERNAL_SERVER_ERROR, "the site can't lock it"),
-    }
-}
-
-fn refresh(
-    files: &Files,
-    target: &Target,
-    headers: &HeaderMap,
-    holder: &Holder,
-) -> Result<HttpResponse, Rejection> {
-    let lock_path = lock_path(files, target.path.as_ref());
-    let timeout = requested_timeout(headers);
-    let changed = files
-        .access
-        .locks
-        .change(|table| table.refresh(holder, &lock_path, timeout));
-    let lock = changed.map_err(|_| unavailable())?;
+fn refresh(request: &DavRequest) -> Outcome {
+    let lock_path = request.files.lock_path(request.path());
+    let timeout = requested_timeout(request.headers());
+    let locks = request.files.locks();
+    let lock = locks.change(|table| table.refresh(&request.holder, &lock_path, timeout));
     let why = "want an If with the token of one of its locks";
-    let lock = lock.ok_or((StatusCode::PRECONDITION_FAILED, why))?;
-    Ok(lock_response(StatusCode::OK, files, &lock))
+    let lock = lock.map_err(|_| NO_LOCKS)?.ok_or(failed_condition(why))?;
+    Ok(lock_response(StatusCode::OK, &request.files, &lock))
 }
 
-fn grant(
-    files: &Files,
-    target: &Target,
-    (headers, body): (&HeaderMap, &[u8]),
-    holder: &Holder,
-) -> Result<HttpResponse, Rejection> {
-    let path = target.path.as_ref();
-    if !files.access.writable || path.is_some_and(RelPath::is_internal) {
-        return Err((StatusCode::FORBIDDEN, "it is read-only"));
-    }
+fn grant(request: &DavRequest, body: &[u8]) -> Outcome {
+    let (files, path) = (&request.files, request.path());
     let info = LockInfo::read(body)?;
-    let deep = has_infinite_depth(headers)?;
-    let exists = files.exists(path);
-    if !exists && target.is_directory {
-        let why = "a name with a trailing slash is a directory's";
-        return Err((StatusCode::CONFLICT, why));
+    if request.target.depth == Some(Depth::One) {
+        return Err(bad_request("want a Depth of 0 or infinity"));
     }
-    let lock = Lock::new(
-        lock_path(files, path),
-        &holder.principal,
-        (info.shared, deep),
-        info.owner,
-    );
+    let exists = files.exists(path);
+    if !exists && request.target.is_directory {
+        return Err(conflict("a name with a trailing slash is a directory's"));
+    }
+    let (principal, scope) = (&request.holder.principal, (info.shared, request.is_deep()));
+    let lock = Lock::new(files.lock_path(path), principal, scope, info.owner);
     let lock = lock
-        .map_err(|_| unavailable())?
-        .expiring_in(requested_timeout(headers));
-    let parent = parent_lock_path(files, path).filter(|_| !exists);
-    let changed = files.access.locks.change(|table| {
-        // The lock creates a file.
-        if parent.is_none_or(|parent| table.permits(holder, &parent)) {
+        .map_err(|_| NO_LOCKS)?
+        .expiring_in(requested_timeout(request.headers()));
+    // The lock creates a file.
+    let parent = files.parent_lock_path(path).filter(|_| !exists);
+    let granted = files.locks().change(|table| {
+        if parent.is_none_or(|parent| table.permits(&request.holder, &parent)) {
             table.add(lock.clone())
         } else {
-            Err(LockError::Conflict)
+            Err(locked("a conflicting lock exists"))
         }
     });
-    changed
-        .map_err(|_| unavailable())?
-        .map_err(|refused| match refused {
-            LockError::Conflict => (StatusCode::LOCKED, "a conflicting lock exists"),
-            LockError::Full => (
-                StatusCode::INSUFFICIENT_STORAGE,
-                "the limit on locks is reached",
-            ),
-        })?;
-    if exists {
-        return Ok(lock_response(StatusCode::OK, files, &lock));
+    granted.map_err(|_| NO_LOCKS)??;
+    let created = if exists { Ok(false) } else { create(request) };
+    if created.is_err() {
+        // If this fails, the lock expires.
+        let _ = files
+            .locks()
+            .change(|table| table.remove(&lock.holder(), &lock.path));
     }
-    match path.map_or(Ok(false), |path| files.make_empty(path)) {
-        Ok(true) => Ok(lock_response(StatusCode::CREATED, files, &lock)),
-        Ok(false) => Ok(lock_response(StatusCode::OK, files, &lock)),
-        Err(error) => {
-            let creator = Holder {
-                principal: lock.principal.clone(),
-                tokens: vec![lock.token.clone()],
-            };
-            let locks = &files.access.locks;
-            // If this fails, the lock expires.
-            let _ = locks.change(|table| table.remove(&creator, &lock.path));
-            Err(creation_error(&error))
-        }
-    }
+    let status = if created? {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    Ok(lock_response(status, files, &lock))
 }
 
-/// Returns the response when the file to be locked can't be created.
-fn creation_error(error: &FsError) -> Rejection {
-    match error {
-        FsError::NotFound => (StatusCode::CONFLICT, "the parent directory does not exist"),
-        FsError::Forbidden => (StatusCode::FORBIDDEN, "the site may not create it"),
-        FsError::InsufficientStorage => (StatusCode::INSUFFICIENT_STORAGE, "no space is left"),
-        _ => (
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "the site can't create it",
-        ),
-    }
-}
-
-/// Returns whether Depth is infinity. `Target` has checked the header.
-fn has_infinite_depth(headers: &HeaderMap) -> Result<bool, Rejection> {
-    match headers.get("depth").map(HeaderValue::as_bytes) {
-        Some(b"0") => Ok(false),
-        None | Some(b"infinity") => Ok(true),
-        Some(_) => Err((StatusCode::BAD_REQUEST, "want a Depth of 0 or infinity")),
+/// Creates the empty file that is locked. Returns whether it did not exist before.
+fn create(request: &DavRequest) -> Outcome<bool> {
+    let (files, Some(path)) = (&request.files, request.path()) else {
+        return Ok(false);
+    };
+    let upload = Upload::begin(&files.root, path, true, &files.changes);
+    match upload.and_then(|upload| upload.commit(Upload::rename_into_place)) {
+        // Another request has created it meanwhile.
+        Err(_) if files.exists(Some(path)) => Ok(false),
+        created => created.map(|_| true).map_err(Rejection::of_new_name),
     }
 }
 
@@ -222,10 +136,7 @@ fn lock_response(status: StatusCode, files: &Files, lock: &Lock) -> HttpResponse
     let element =
         format!("<D:prop xmlns:D=\"DAV:\"><D:lockdiscovery>{active}</D:lockdiscovery></D:prop>");
     let mut response = xml_response(status, &element);
-    // A token is ASCII without control characters.
-    if let Ok(token) = HeaderValue::try_from(format!("<{}>", lock.token)) {
-        response.headers_mut().insert(LOCK_TOKEN, token);
-    }
+    insert(&mut response, LOCK_TOKEN, format!("<{}>", lock.token));
     response
 }
 
@@ -245,7 +156,7 @@ pub(super) fn activelock_element(files: &Files, lock: &Lock) -> String {
 /// Returns the URL path of a lock's root. The parents of the export are not disclosed.
 fn lock_root(files: &Files, lock: &Lock) -> String {
     let export = &files.access.export;
-    let top = target::escape_path(files.access.directory.as_os_str().as_bytes());
+    let top = escape_path(files.access.directory.as_os_str().as_bytes());
     match lock.path.strip_prefix(top.trim_end_matches('/')) {
         Some(below) if below.starts_with('/') => format!("/{export}{below}"),
         _ => format!("/{export}/"),

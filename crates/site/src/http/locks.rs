@@ -4,6 +4,7 @@
 //!
 //! A lock covers a path of this machine. It therefore holds in every export that contains the path.
 
+use super::response::{Outcome, conflict, forbidden, locked, no_space};
 use crate::{http_args::LockCommand, keys::state::StateDir};
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
@@ -30,7 +31,7 @@ const CLOCK_STEP_MAX: Duration = Duration::from_secs(3600);
 
 /// WebDAV lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Lock {
+pub(crate) struct Lock {
     /// Lock token that clients send.
     pub(super) token: String,
     /// Locked path of this machine, escaped as in a URL, without a trailing slash.
@@ -51,21 +52,6 @@ pub(super) struct Lock {
 pub(super) struct Holder {
     pub(super) principal: String,
     pub(super) tokens: Vec<String>,
-}
-
-/// Reason why a lock was not granted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LockError {
-    Conflict,
-    Full,
-}
-
-/// Result of an UNLOCK.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum UnlockOutcome {
-    Removed,
-    NotFound,
-    NotOwner,
 }
 
 impl Lock {
@@ -109,6 +95,14 @@ impl Lock {
         self.path == path || self.deep && is_below(path, &self.path)
     }
 
+    /// Returns the client that has just taken the lock.
+    pub(super) fn holder(&self) -> Holder {
+        Holder {
+            principal: self.principal.clone(),
+            tokens: vec![self.token.clone()],
+        }
+    }
+
     fn is_held_by(&self, holder: &Holder) -> bool {
         self.principal == holder.principal && holder.tokens.contains(&self.token)
     }
@@ -129,18 +123,16 @@ impl Lock {
 fn new_token() -> Result<String> {
     let mut random = [0; 16];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+    let random = u128::from_be_bytes(random);
+    let part = |shift: u32, mask: u64| (random >> shift) as u64 & mask;
     // A UUID of version 4 (RFC 9562 §5.4).
-    random[6] = random[6] & 0x0f | 0x40;
-    random[8] = random[8] & 0x3f | 0x80;
-    let hex = format!("{:032x}", u128::from_be_bytes(random));
-    let [a, b, c, d, e] = [
-        &hex[..8],
-        &hex[8..12],
-        &hex[12..16],
-        &hex[16..20],
-        &hex[20..],
-    ];
-    Ok(format!("urn:uuid:{a}-{b}-{c}-{d}-{e}"))
+    let (a, b, c) = (
+        part(96, 0xffff_ffff),
+        part(80, 0xffff),
+        part(64, 0xfff) | 0x4000,
+    );
+    let (d, e) = (part(48, 0x3fff) | 0x8000, part(0, 0xffff_ffff_ffff));
+    Ok(format!("urn:uuid:{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}"))
 }
 
 fn is_below(path: &str, top: &str) -> bool {
@@ -151,7 +143,7 @@ fn is_below(path: &str, top: &str) -> bool {
 /// Valid locks.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(super) struct LockTable(Vec<Lock>);
+pub(crate) struct LockTable(Vec<Lock>);
 
 impl LockTable {
     /// Returns the locks that cover a path: its own, and those of its parents.
@@ -172,21 +164,23 @@ impl LockTable {
         below.all(|lock| self.permits(holder, &lock.path))
     }
 
-    pub(super) fn add(&mut self, lock: Lock) -> Result<(), LockError> {
-        let conflicts = |other: &&Lock| {
-            other.covers(&lock.path) || lock.deep && is_below(&other.path, &lock.path)
+    /// Adds a lock.
+    ///
+    /// # Errors
+    /// It conflicts with another lock, or there are too many.
+    pub(super) fn add(&mut self, lock: Lock) -> Outcome<()> {
+        let conflicts = |other: &Lock| {
+            let meet = other.covers(&lock.path) || lock.deep && is_below(&other.path, &lock.path);
+            meet && !(other.shared && lock.shared)
         };
-        let mut conflicting = self.0.iter().filter(conflicts);
-        if conflicting.any(|other| !(other.shared && lock.shared)) {
-            return Err(LockError::Conflict);
+        if self.0.iter().any(conflicts) {
+            return Err(locked("a conflicting lock exists"));
         }
-        let mine = self
-            .0
-            .iter()
-            .filter(|other| other.principal == lock.principal);
+        let is_mine = |other: &&Lock| other.principal == lock.principal;
+        let mine = self.0.iter().filter(is_mine).count();
         let len: usize = self.0.iter().chain([&lock]).map(Lock::len).sum();
-        if self.0.len() >= LOCKS_MAX || mine.count() >= LOCKS_PER_TOKEN_MAX || len > LEN_MAX {
-            return Err(LockError::Full);
+        if self.0.len() >= LOCKS_MAX || mine >= LOCKS_PER_TOKEN_MAX || len > LEN_MAX {
+            return Err(no_space("the limit on locks is reached"));
         }
         self.0.push(lock);
         Ok(())
@@ -205,16 +199,16 @@ impl LockTable {
         Some(lock.clone())
     }
 
-    pub(super) fn remove(&mut self, holder: &Holder, path: &str) -> UnlockOutcome {
+    /// Removes the lock that covers the path and whose token the holder has sent.
+    pub(super) fn remove(&mut self, holder: &Holder, path: &str) -> Outcome<()> {
         let named = |lock: &Lock| lock.covers(path) && holder.tokens.contains(&lock.token);
-        match self.0.iter().position(named) {
-            None => UnlockOutcome::NotFound,
-            Some(at) if self.0[at].principal != holder.principal => UnlockOutcome::NotOwner,
-            Some(at) => {
-                self.0.remove(at);
-                UnlockOutcome::Removed
-            }
+        let at = self.0.iter().position(named);
+        let at = at.ok_or(conflict("it has no such lock"))?;
+        if self.0[at].principal != holder.principal {
+            return Err(forbidden("the lock belongs to another client"));
         }
+        self.0.remove(at);
+        Ok(())
     }
 
     /// Returns whether a lock goes with a removed path. With `itself`, the lock of the path goes, too.
@@ -225,7 +219,7 @@ impl LockTable {
 
 /// Access to the lock file, for requests on one file system.
 #[derive(Debug, Clone)]
-pub(super) struct LockStore {
+pub(crate) struct LockStore {
     state: StateDir,
     device: u64,
 }
@@ -383,8 +377,8 @@ mod tests {
         ] {
             let mut table = LockTable::default();
             table.add(first.clone()).unwrap();
-            let refused = table.add(second.clone()) == Err(LockError::Conflict);
-            assert_eq!(refused, meet, "{first:?} {second:?}");
+            let refused = table.add(second.clone());
+            assert_eq!(refused.is_err(), meet, "{first:?} {second:?}");
         }
     }
 
@@ -411,23 +405,13 @@ mod tests {
             ..holding(&[&deep])
         };
         assert!(!table.permits(&thief, "/a"));
-        assert_eq!(table.remove(&thief, "/a/x"), UnlockOutcome::NotOwner);
+        let status = |removed: Outcome<()>| removed.map_err(|rejection| rejection.0.as_u16());
+        assert_eq!(status(table.remove(&thief, "/a/x")), Err(403));
         assert!(table.refresh(&thief, "/a", DEFAULT_TIMEOUT).is_none());
-        assert_eq!(
-            table.remove(&holding(&[&deep]), "/b"),
-            UnlockOutcome::NotFound
-        );
-        assert!(
-            table
-                .refresh(&holding(&[&deep]), "/a/x", TIMEOUT_MAX)
-                .unwrap()
-                .remaining()
-                > DEFAULT_TIMEOUT
-        );
-        assert_eq!(
-            table.remove(&holding(&[&deep]), "/a/x"),
-            UnlockOutcome::Removed
-        );
+        assert_eq!(status(table.remove(&holding(&[&deep]), "/b")), Err(409));
+        let refreshed = table.refresh(&holding(&[&deep]), "/a/x", TIMEOUT_MAX);
+        assert!(refreshed.unwrap().remaining() > DEFAULT_TIMEOUT);
+        assert_eq!(table.remove(&holding(&[&deep]), "/a/x"), Ok(()));
         assert!(table.permits(&holding(&[]), "/a/x"));
     }
 
@@ -446,10 +430,10 @@ mod tests {
         for at in 0..LOCKS_PER_TOKEN_MAX {
             table.add(lock(&format!("/{at}"), false, false)).unwrap();
         }
-        assert_eq!(table.add(lock("/x", false, false)), Err(LockError::Full));
+        assert_eq!(table.add(lock("/x", false, false)).unwrap_err().0, 507);
         let mut long = lock(&"x".repeat(LEN_MAX), false, false);
         long.principal = "you".to_owned();
-        assert_eq!(table.add(long.clone()), Err(LockError::Full));
+        assert_eq!(table.add(long.clone()).unwrap_err().0, 507);
         long.path = "/x".to_owned();
         table.add(long).unwrap();
     }
@@ -488,10 +472,10 @@ mod tests {
         let state = StateDir::find(Some(&folder.path().join("state"))).unwrap();
         let (locks, others) = (LockStore::new(&state), LockStore::new(&state));
         let lock = lock("/a/b", false, false);
-        assert_eq!(
-            locks.change(|table| table.add(lock.clone())).unwrap(),
-            Ok(())
-        );
+        locks
+            .change(|table| table.add(lock.clone()))
+            .unwrap()
+            .unwrap();
         assert!(!others.read().unwrap().permits(&holding(&[]), "/a/b"));
         others.discard("/a", false).unwrap();
         assert!(locks.read().unwrap().permits(&holding(&[]), "/a/b"));

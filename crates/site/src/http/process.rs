@@ -4,7 +4,7 @@
 //! A process that ends interrupts only its own requests in progress. The listener stays open in the site, where
 //! clients wait for the next process. A process costs some 10 MB.
 
-use super::{claims, server::HttpServer};
+use super::server::HttpServer;
 use crate::{
     config::{Config, own_program},
     http_args::Scheme,
@@ -51,7 +51,11 @@ pub(crate) fn run(config: Config, scheme: Scheme) -> Result<()> {
     let listener = std::io::stdin().as_fd().try_clone_to_owned()?;
     let server = Arc::new(HttpServer::new(config, scheme)?);
     server.remove_leftovers();
-    longhaul_command::event_loop::current_thread()?.block_on(serve(listener.into(), server))
+    let runtime = longhaul_command::event_loop::current_thread()?;
+    let served = runtime.block_on(serve(listener.into(), server));
+    // Operations that have begun are finished without their connection, on their own threads.
+    runtime.shutdown_timeout(DRAIN_TIMEOUT);
+    served
 }
 
 async fn serve(listener: TcpListener, server: Arc<HttpServer>) -> Result<()> {
@@ -70,8 +74,6 @@ async fn serve(listener: TcpListener, server: Arc<HttpServer>) -> Result<()> {
         shutdown.trigger();
     };
     tokio::join!(accepted, ended);
-    // Operations that have begun are finished without their connection.
-    let _ = timeout(DRAIN_TIMEOUT, claims::wait_until_released()).await;
     Ok(())
 }
 

@@ -2,23 +2,19 @@
 //! Connections of an HTTP listener, and the responses to their requests.
 
 use super::{
-    access::{AuthError, Principal},
+    access::{Principal, WRONG_TOKEN},
     audit::AuditEntry,
-    budget::{RequestBudget, hold_until_sent},
+    budget::RequestBudget,
     dav,
     export::tree,
     index,
-    request::{
-        body::RequestBody,
-        line::{LineCheck, LineRecorder, RequestLines},
-        target::Rejection,
-    },
-    response::{HttpResponse, text_response},
+    request::line::{LineCheck, RequestLines},
+    response::{HttpResponse, Outcome, bad_request, insert},
 };
 use crate::{
     config::Config,
     http_args::Scheme,
-    keys::identity::{Certificate, Identity},
+    keys::identity::Identity,
     listener::{
         accept::ShutdownSignal,
         connections::{self, ConnectionLimiter, ConnectionPermit},
@@ -27,9 +23,11 @@ use crate::{
     record_writer::RecordWriter,
 };
 use anyhow::Result;
+use http_body_util::{BodyExt as _, Limited};
 use hyper::{
     Method, Request, StatusCode,
-    header::{self, HeaderName, HeaderValue},
+    body::{Body as _, Incoming},
+    header::{self, HeaderName},
     server::conn::http1,
     service::service_fn,
 };
@@ -49,6 +47,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_rustls::TlsAcceptor;
+use tokio_util::io::InspectReader;
 
 /// Most connections of a listener at once. Each costs some 200 KB while a body is transferred.
 const CONNECTIONS_MAX: usize = 128;
@@ -59,6 +58,10 @@ const CONNECTIONS_PER_HOST_MAX: usize = 32;
 /// Longest time to read and drop bytes that a client still sends after its response.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// Most bytes of an unread body that are read and dropped, and the time to wait for them.
+const UNREAD_LEN_MAX: usize = 64 << 10;
+const UNREAD_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Headers of every response. Contents that a client has uploaded are displayed, but can't run scripts under this
 /// origin.
 const SECURITY_HEADERS: [(HeaderName, &str); 3] = [
@@ -68,22 +71,6 @@ const SECURITY_HEADERS: [(HeaderName, &str); 3] = [
     ),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),
-];
-
-/// Methods of an export's files and directories. A response with the status 405 names the others (RFC 9110 §15.5.6).
-const METHODS: [&str; 12] = [
-    "OPTIONS",
-    "GET",
-    "HEAD",
-    "PUT",
-    "DELETE",
-    "PROPFIND",
-    "PROPPATCH",
-    "MKCOL",
-    "COPY",
-    "MOVE",
-    "LOCK",
-    "UNLOCK",
 ];
 
 /// State shared by all connections of a listener.
@@ -101,10 +88,11 @@ pub(super) struct HttpServer {
 impl HttpServer {
     pub(super) fn new(config: Config, scheme: Scheme) -> Result<Self> {
         let identity = Identity::load_or_create(&config.state)?;
+        let certificate = config.certificate.as_ref().unwrap_or(&identity.certificate);
         let (acceptor, per_host) = match scheme {
             Scheme::Http => (None, CONNECTIONS_MAX),
             Scheme::Https => (
-                Some(acceptor(&config, &identity)?),
+                Some(certificate.acceptor(b"http/1.1")?),
                 CONNECTIONS_PER_HOST_MAX,
             ),
         };
@@ -184,17 +172,20 @@ impl HttpServer {
         connection: &ConnectionPermit,
     ) {
         let lines = RequestLines::default();
-        let mut stream = LineRecorder::new(stream, &lines);
-        let service = async |request| {
-            let (request, unread) = RequestBody::of(request);
+        let (reader, writer) = tokio::io::split(stream);
+        let reader = InspectReader::new(reader, |received| lines.record(received));
+        let mut stream = tokio::io::join(reader, writer);
+        let service = async |request: Request<Incoming>| {
             let line = lines.check(&request);
+            let expects_continue = request.headers().contains_key(header::EXPECT);
+            let (head, mut body) = request.into_parts();
+            let request = Request::from_parts(head, &mut body);
             let mut response = self.respond(request, client, line, connection).await;
-            if !unread.read().await {
-                let close = HeaderValue::from_static("close");
-                response.headers_mut().insert(header::CONNECTION, close);
+            if !is_read_to_end(body, expects_continue).await {
+                insert(&mut response, header::CONNECTION, "close");
             }
             lines.reset();
-            Ok::<_, Infallible>(hold_until_sent(response))
+            Ok::<_, Infallible>(response)
         };
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -209,91 +200,85 @@ impl HttpServer {
 
     async fn respond(
         &self,
-        request: Request<RequestBody>,
+        request: Request<&mut Incoming>,
         client: SocketAddr,
         line: LineCheck,
         connection: &ConnectionPermit,
     ) -> HttpResponse {
         let method = request.method().clone();
-        let mut response = match self.execute(request, client, line, connection).await {
-            Ok(response) => response,
-            Err(error) => {
-                if matches!(error, AuthError::WrongToken) {
-                    let why = "the token is not valid at this site";
-                    let refusals = &self.refusals;
-                    sleep(refusals.report(client, RefusalCause::WrongToken, why, self.records))
-                        .await;
-                }
-                error.response()
-            }
-        };
+        let outcome = self.execute(request, client, line, connection).await;
+        if let Err(WRONG_TOKEN) = outcome {
+            let (cause, why) = (RefusalCause::WrongToken, WRONG_TOKEN.1);
+            sleep(self.refusals.report(client, cause, why, self.records)).await;
+        }
+        let mut response = outcome.unwrap_or_else(Into::into);
+        if response.status() == StatusCode::UNAUTHORIZED {
+            let basic = "Basic realm=\"longhaul site\"";
+            insert(&mut response, header::WWW_AUTHENTICATE, basic);
+        }
         if response.status() == StatusCode::METHOD_NOT_ALLOWED {
-            let others = METHODS
-                .into_iter()
-                .filter(|other| *other != method.as_str());
-            // Method names are ASCII.
-            if let Ok(others) = HeaderValue::try_from(others.collect::<Vec<_>>().join(", ")) {
-                response
-                    .headers_mut()
-                    .entry(header::ALLOW)
-                    .or_insert(others);
-            }
+            // Names the others (RFC 9110 §15.5.6).
+            let mut others = dav::METHODS.to_vec();
+            others.retain(|other| *other != method.as_str());
+            insert(&mut response, header::ALLOW, others.join(", "));
         }
         for (name, value) in SECURITY_HEADERS {
-            let value = HeaderValue::from_static(value);
-            response.headers_mut().insert(name, value);
+            insert(&mut response, name, value);
         }
         response
     }
 
     async fn execute(
         &self,
-        request: Request<RequestBody>,
+        request: Request<&mut Incoming>,
         client: SocketAddr,
         line: LineCheck,
         connection: &ConnectionPermit,
-    ) -> Result<HttpResponse, AuthError> {
+    ) -> Outcome {
         let config = &self.config;
         let principal =
             Principal::authenticate(&request, config, &self.identity.fingerprint).await?;
         connection.mark_authenticated();
         if index::is_index_request(&request) {
-            return Ok(index::respond(&principal, config, &self.budget, request).await);
+            return index::respond(&principal, config, &self.budget, request).await;
         }
         let export = request.uri().path().split('/').nth(1).unwrap_or_default();
         let identity = (principal.token(), export);
         let entry = AuditEntry::new(&request, client, identity, self.records);
-        if let Err((status, why)) = check_line(line, request.method()) {
-            return Ok(entry.finish(text_response(status, why)));
+        if let Err(rejection) = check_line(line, request.method()) {
+            return Ok(entry.finish(Err(rejection)));
         }
         match principal.authorize(export, config, &self.budget) {
             Ok(access) => Ok(dav::respond(access, request, entry).await),
-            Err(error) => Ok(entry.finish(error.response())),
+            Err(rejection) => Ok(entry.finish(Err(rejection))),
         }
     }
 }
 
+/// Reads and drops what a request has left of its body. It would be parsed as the next request. Returns whether nothing
+/// is left; a long remainder is not read.
+async fn is_read_to_end(body: Incoming, expects_continue: bool) -> bool {
+    if body.is_end_stream() {
+        return true;
+    }
+    // The client sends the body only after a 100 response (RFC 9110 §10.1.1).
+    if expects_continue || body.size_hint().lower() > UNREAD_LEN_MAX as u64 {
+        return false;
+    }
+    let rest = Limited::new(body, UNREAD_LEN_MAX).collect();
+    timeout(UNREAD_TIMEOUT, rest)
+        .await
+        .is_ok_and(|read| read.is_ok())
+}
+
 /// Checks that the request's name has not lost a fragment. A read may pass without a recorded line.
-fn check_line(line: LineCheck, method: &Method) -> Result<(), Rejection> {
+fn check_line(line: LineCheck, method: &Method) -> Outcome<()> {
     let reads = method.is_safe() || method.as_str() == "PROPFIND";
     match line {
-        LineCheck::WithFragment => Err((
-            StatusCode::BAD_REQUEST,
-            "\"#\" in a name must be %23 in a URL",
-        )),
-        LineCheck::Unknown if !reads => Err((
-            StatusCode::BAD_REQUEST,
+        LineCheck::WithFragment => Err(bad_request("\"#\" in a name must be %23 in a URL")),
+        LineCheck::Unknown if !reads => Err(bad_request(
             "want no request that changes something before the response to the previous one",
         )),
         _ => Ok(()),
     }
-}
-
-/// Returns the TLS acceptor for HTTPS.
-fn acceptor(config: &Config, identity: &Identity) -> Result<TlsAcceptor> {
-    let certificate: &Certificate = match &config.certificate {
-        Some(certificate) => certificate,
-        None => &identity.certificate,
-    };
-    certificate.acceptor(b"http/1.1")
 }

@@ -295,7 +295,7 @@ fn serves_nothing_outside_the_export() {
     );
 }
 
-/// A request that dav-server can't handle does not stop the site.
+/// Requests that can't be parsed do not stop the site.
 #[test]
 fn responds_to_invalid_requests() {
     let web = Web::new();

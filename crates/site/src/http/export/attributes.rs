@@ -2,8 +2,7 @@
 //! Attributes that a file takes from the file that it replaces or is a copy of: mode, POSIX access control lists
 //! (acl(5)) and user extended attributes (`user.*`, xattr(7)).
 
-use super::meta::errno;
-use dav_server::fs::{FsError, FsResult};
+use crate::http::response::{Outcome, forbidden, no_space};
 use longhaul_store::metadata::{Metadata, MetadataField, SkippedField};
 use rustix::{
     buffer::spare_capacity,
@@ -19,17 +18,17 @@ const ACL_PREFIX: &[u8] = b"system.posix_acl_";
 const VALUE_LEN_MAX: usize = 64 << 10;
 
 /// Returns the value of an attribute. `None` if it is not set or the file system has no attributes.
-pub(crate) fn read(file: impl AsFd, name: &[u8]) -> FsResult<Option<Vec<u8>>> {
+pub(crate) fn read(file: impl AsFd, name: &[u8]) -> Outcome<Option<Vec<u8>>> {
     let mut value = Vec::with_capacity(VALUE_LEN_MAX);
     match fgetxattr(file, name, spare_capacity(&mut value)) {
         Ok(_) => Ok(Some(value)),
         Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
-        Err(error) => Err(errno(error)),
+        Err(error) => Err(error.into()),
     }
 }
 
 /// Sets a value, or removes the attribute.
-pub(crate) fn write(file: impl AsFd, name: &[u8], value: Option<&[u8]>) -> FsResult<()> {
+pub(crate) fn write(file: impl AsFd, name: &[u8], value: Option<&[u8]>) -> Outcome<()> {
     let written = match value {
         Some(value) => fsetxattr(file, name, value, XattrFlags::empty()),
         None => match fremovexattr(file, name) {
@@ -39,10 +38,9 @@ pub(crate) fn write(file: impl AsFd, name: &[u8], value: Option<&[u8]>) -> FsRes
     };
     written.map_err(|error| match error {
         // The attributes would exceed what the file system can store.
-        Errno::RANGE | Errno::TOOBIG => FsError::InsufficientStorage,
-        // The file system has no attributes.
-        Errno::OPNOTSUPP => FsError::Forbidden,
-        error => errno(error),
+        Errno::RANGE | Errno::TOOBIG => no_space("there is no space for attributes"),
+        Errno::OPNOTSUPP => forbidden("the file system has no attributes"),
+        error => error.into(),
     })
 }
 
@@ -57,23 +55,23 @@ pub(crate) fn copy(
     (original, unread): (Metadata, Vec<SkippedField>),
     to: impl AsFd,
     more: u32,
-) -> FsResult<()> {
+) -> Outcome<()> {
     if let Some(lost) = unread.iter().find(|left| is_copied_part(&left.field)) {
-        return Err(errno(lost.errno));
+        return Err(lost.errno.into());
     }
-    let (mut wanted, _) = Metadata::of_file(&to).map_err(errno)?;
+    let (mut wanted, _) = Metadata::of_file(&to)?;
     wanted.mode = original.mode & 0o777 | more;
     wanted.xattrs.retain(|xattr| !is_copied(&xattr.name));
     let copied = original.xattrs.into_iter();
     let copied = copied.filter(|xattr| is_copied(&xattr.name));
     wanted.xattrs.extend(copied);
-    let applied = wanted.apply_to_file(&to).map_err(errno)?;
+    let applied = wanted.apply_to_file(&to)?;
     let mut missing = applied.skipped.iter();
     let missing = missing.find(|left| {
         let is_attribute = matches!(left.field, MetadataField::Xattr(_));
         !(is_attribute && left.errno == Errno::OPNOTSUPP) && left.field != MetadataField::Times
     });
-    missing.map_or(Ok(()), |left| Err(errno(left.errno)))
+    missing.map_or(Ok(()), |left| Err(left.errno.into()))
 }
 
 fn is_copied(name: &[u8]) -> bool {

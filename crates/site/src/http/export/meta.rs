@@ -1,89 +1,61 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Metadata of files in the form that WebDAV uses, and conversion of errors.
+//! Metadata of files in the form that WebDAV uses, and names in directories.
 
-use dav_server::fs::{DavMetaData, FsError, FsResult};
-use jiff::Timestamp;
+use crate::http::{
+    request::conditions::Validators,
+    response::{Outcome, Rejection, forbidden, no_space, not_found},
+};
+use jiff::{Timestamp, fmt::rfc2822::DateTimePrinter};
 use longhaul_store::{
-    path::{BadPath, RelPath},
-    root::{Failure, Names, Root},
+    path::RelPath,
+    root::{Names, Root},
 };
 use rustix::{
     fs::{FileType, Stat},
     io::Errno,
 };
-use std::time::{Duration, SystemTime};
+use std::{fs::File, os::fd::AsFd};
 
 /// Most names of a directory that are read: some 30 MB of memory. A larger directory can't be listed, copied or deleted.
 const NAMES_MAX: usize = 1_000_000;
-
-/// Runs an operation on a blocking thread and waits for it.
-pub(crate) async fn blocking<T: Send + 'static>(
-    operation: impl FnOnce() -> FsResult<T> + Send + 'static,
-) -> FsResult<T> {
-    let done = tokio::task::spawn_blocking(operation).await;
-    done.unwrap_or(Err(FsError::GeneralFailure))
-}
-
-/// Parses a path below an export, with or without slashes around it. `None` is the export itself.
-pub(crate) fn rel_path(bytes: &[u8]) -> Result<Option<RelPath>, BadPath> {
-    let bytes = bytes.strip_prefix(b"/").unwrap_or(bytes);
-    let bytes = bytes.strip_suffix(b"/").unwrap_or(bytes);
-    if bytes.is_empty() {
-        Ok(None)
-    } else {
-        RelPath::parse(bytes).map(Some)
-    }
-}
 
 /// Returns the names in a directory.
 ///
 /// # Errors
 /// Some of it can't be read. A partial list would silently omit entries.
-pub(super) fn names(root: &Root, directory: Option<&RelPath>) -> FsResult<Names> {
-    match root
-        .list_up_to(directory, NAMES_MAX)
-        .map_err(from_failure)?
-    {
+pub(crate) fn names(root: &Root, directory: Option<&RelPath>) -> Outcome<Names> {
+    match root.list_up_to(directory, NAMES_MAX)? {
         (names, None) => Ok(names),
-        (_, Some(failure)) => Err(from_failure(failure)),
+        (_, Some(failure)) if failure.errno() == Some(Errno::FBIG) => {
+            Err(no_space("a directory has more than 1,000,000 entries"))
+        }
+        (_, Some(failure)) => Err(failure.into()),
     }
 }
 
 /// Joins a directory and a name in it.
-pub(crate) fn within(directory: Option<&RelPath>, name: &[u8]) -> FsResult<RelPath> {
+pub(crate) fn within(directory: Option<&RelPath>, name: &[u8]) -> Outcome<RelPath> {
     let path = match directory {
         Some(directory) => directory.join(name),
         None => RelPath::parse(name),
     };
-    path.map_err(|_| FsError::PathTooLong)
+    path.map_err(|_| Errno::NAMETOOLONG.into())
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "as map_err gives it")]
-pub(crate) fn from_failure(failure: Failure) -> FsError {
-    failure.errno().map_or(FsError::Forbidden, errno)
+/// Returns a random name in the directory of a path, for an internal file of this kind.
+pub(crate) fn internal_name(path: &RelPath, kind: &str) -> Outcome<RelPath> {
+    let mut random = [0; 8];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+    let name = format!(".longhaul-{:016x}.{kind}", u64::from_ne_bytes(random));
+    within(path.parent().as_ref(), name.as_bytes())
 }
 
-pub(super) fn errno(errno: Errno) -> FsError {
-    match errno {
-        // A symbolic link in the path leads nowhere.
-        Errno::NOENT | Errno::LOOP | Errno::NOTDIR => FsError::NotFound,
-        Errno::EXIST | Errno::NOTEMPTY => FsError::Exists,
-        Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::ISDIR => FsError::Forbidden,
-        Errno::NOSPC | Errno::DQUOT => FsError::InsufficientStorage,
-        Errno::FBIG => FsError::TooLarge,
-        Errno::NAMETOOLONG => FsError::PathTooLong,
-        Errno::XDEV => FsError::IsRemote,
-        _ => FsError::GeneralFailure,
+/// Returns nothing for a missing file.
+pub(crate) fn optional(meta: Outcome<Meta>) -> Outcome<Option<Meta>> {
+    match meta {
+        Err(missing) if missing == Errno::NOENT.into() => Ok(None),
+        meta => meta.map(Some),
     }
-}
-
-/// Converts an error of the standard library.
-#[expect(clippy::needless_pass_by_value, reason = "as map_err gives it")]
-pub(crate) fn from_io_error(error: std::io::Error) -> FsError {
-    let number = error.raw_os_error();
-    number.map_or(FsError::GeneralFailure, |number| {
-        errno(Errno::from_raw_os_error(number))
-    })
 }
 
 /// Metadata of a file or a directory.
@@ -91,43 +63,68 @@ pub(crate) fn from_io_error(error: std::io::Error) -> FsError {
 pub(crate) struct Meta(Stat);
 
 impl Meta {
-    /// Returns the metadata of any kind of file.
-    pub(crate) fn stat(root: &Root, path: Option<&RelPath>) -> FsResult<Self> {
-        let stat = match path {
-            Some(path) => root.stat(path),
-            None => root.dir_fd(None).and_then(|top| {
-                rustix::fs::fstat(&top).map_err(|errno| Failure::System {
-                    path: None,
-                    action: "look at",
-                    errno,
-                })
-            }),
-        };
-        stat.map(Self).map_err(from_failure)
+    /// Returns the metadata of any kind of file. `None` is the root.
+    pub(crate) fn stat(root: &Root, path: Option<&RelPath>) -> Outcome<Self> {
+        match path {
+            Some(path) => Ok(Self(root.stat(path)?)),
+            None => Self::of(&*root.dir_fd(None)?),
+        }
     }
 
     /// Returns the metadata of a visible file: a regular file or a directory.
-    pub(crate) fn visible(root: &Root, path: Option<&RelPath>) -> FsResult<Self> {
+    pub(crate) fn visible(root: &Root, path: Option<&RelPath>) -> Outcome<Self> {
         let meta = Self::stat(root, path)?;
-        match meta.kind() {
-            FileType::RegularFile | FileType::Directory => Ok(meta),
-            _ => Err(FsError::NotFound),
+        if meta.is_file() || meta.is_dir() {
+            Ok(meta)
+        } else {
+            Err(not_found("not found"))
         }
     }
 
     /// Returns the metadata of a file that a new one is to replace, or `None` if the name is free. Symbolic links and
     /// devices can't be replaced.
-    pub(crate) fn replaceable(root: &Root, path: &RelPath) -> FsResult<Option<Self>> {
-        match Self::stat(root, Some(path)) {
-            Err(FsError::NotFound) => Ok(None),
-            Err(error) => Err(error),
-            Ok(meta) if meta.is_file() || meta.is_dir() => Ok(Some(meta)),
-            Ok(_) => Err(FsError::Forbidden),
+    pub(crate) fn replaceable(root: &Root, path: &RelPath) -> Outcome<Option<Self>> {
+        const OTHER: Rejection = forbidden("the name is that of a symbolic link or a device");
+        let meta = optional(Self::stat(root, Some(path)))?;
+        if meta.is_none_or(|meta| meta.is_file() || meta.is_dir()) {
+            Ok(meta)
+        } else {
+            Err(OTHER)
         }
     }
 
-    pub(crate) fn of(stat: Stat) -> Self {
-        Self(stat)
+    /// Returns the metadata of an open file.
+    pub(crate) fn of(file: impl AsFd) -> Outcome<Self> {
+        Ok(Self(rustix::fs::fstat(file)?))
+    }
+
+    /// Opens a regular file for reading. Refuses any other kind.
+    pub(crate) fn open(root: &Root, path: &RelPath) -> Outcome<(File, Self)> {
+        // The kind is checked first, since opening a device may have an effect.
+        Self::visible(root, Some(path))?;
+        let file = root.open_file(path)?;
+        let meta = Self::of(&file)?;
+        if meta.is_file() {
+            Ok((file, meta))
+        } else {
+            Err(forbidden("it is no regular file"))
+        }
+    }
+
+    pub(crate) fn is_dir(&self) -> bool {
+        FileType::from_raw_mode(self.0.st_mode).is_dir()
+    }
+
+    pub(crate) fn is_file(&self) -> bool {
+        FileType::from_raw_mode(self.0.st_mode).is_file()
+    }
+
+    pub(crate) fn is_executable(&self) -> bool {
+        self.0.st_mode & 0o100 != 0
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        u64::try_from(self.0.st_size).unwrap_or(0)
     }
 
     /// Returns the device and the inode, which all names of a file share.
@@ -136,57 +133,39 @@ impl Meta {
     }
 
     /// Returns the time of the contents, in seconds since 1970.
-    pub(in crate::http) fn modified_s(&self) -> i64 {
+    pub(crate) fn modified_s(&self) -> i64 {
         self.0.st_mtime
     }
 
+    pub(crate) fn modified(&self) -> Option<Timestamp> {
+        Timestamp::new(self.0.st_mtime, self.0.st_mtime_nsec as i32).ok()
+    }
+
+    /// Returns the time of the contents as an HTTP date.
+    pub(crate) fn http_date(&self) -> Option<String> {
+        let printer = DateTimePrinter::new();
+        printer.timestamp_to_rfc9110_string(&self.modified()?).ok()
+    }
+
     /// Returns the earliest time that is known of the file. Not all file systems keep the time of its creation.
-    pub(in crate::http) fn first_time(&self) -> Option<Timestamp> {
-        let changed = (self.0.st_ctime, self.0.st_ctime_nsec);
-        let (seconds, nanos) = changed.min((self.0.st_mtime, self.0.st_mtime_nsec));
-        Timestamp::new(seconds, nanos as i32).ok()
-    }
-
-    fn kind(&self) -> FileType {
-        FileType::from_raw_mode(self.0.st_mode)
-    }
-}
-
-impl DavMetaData for Meta {
-    fn len(&self) -> u64 {
-        u64::try_from(self.0.st_size).unwrap_or(0)
-    }
-
-    fn modified(&self) -> FsResult<SystemTime> {
-        let seconds = u64::try_from(self.0.st_mtime).unwrap_or(0);
-        let time = Duration::new(seconds, self.0.st_mtime_nsec as u32);
-        Ok(SystemTime::UNIX_EPOCH + time)
-    }
-
-    fn is_dir(&self) -> bool {
-        self.kind().is_dir()
-    }
-
-    fn is_file(&self) -> bool {
-        self.kind().is_file()
-    }
-
-    fn is_symlink(&self) -> bool {
-        self.kind().is_symlink()
-    }
-
-    fn executable(&self) -> FsResult<bool> {
-        Ok(self.is_file() && self.0.st_mode & 0o100 != 0)
+    pub(crate) fn first_time(&self) -> Option<Timestamp> {
+        let changed = Timestamp::new(self.0.st_ctime, self.0.st_ctime_nsec as i32).ok();
+        changed.into_iter().chain(self.modified()).min()
     }
 
     /// Returns the entity tag. It contains the inode, since a file may be replaced within one tick of the clock, and the
     /// time of the last change, since clients choose the other time, and inodes are used again.
-    fn etag(&self) -> Option<String> {
+    pub(crate) fn etag(&self) -> String {
         let (inode, size) = (self.0.st_ino, self.len());
         let (seconds, nanos) = (self.0.st_mtime, self.0.st_mtime_nsec);
         let (changed, changed_nanos) = (self.0.st_ctime, self.0.st_ctime_nsec);
-        Some(format!(
-            "{inode:x}-{size:x}-{seconds:x}.{nanos:x}-{changed:x}.{changed_nanos:x}"
-        ))
+        format!("\"{inode:x}-{size:x}-{seconds:x}.{nanos:x}-{changed:x}.{changed_nanos:x}\"")
+    }
+
+    pub(crate) fn validators(&self) -> Validators {
+        Validators {
+            tag: self.etag(),
+            modified: self.modified_s(),
+        }
     }
 }

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! View of an export for WebDAV: files, directories, downloads and uploads.
+//! View of an export for WebDAV: files, directories, uploads, and whole trees.
 
 pub(super) mod attributes;
-pub(super) mod digest;
-pub(super) mod download;
 pub(super) mod files;
-pub(super) mod guard;
 pub(super) mod meta;
-pub(super) mod terms;
 pub(super) mod tree;
 pub(super) mod upload;

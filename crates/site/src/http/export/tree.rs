@@ -1,35 +1,50 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whole trees of an export: detection of copies in progress, and removal.
+//! Whole trees of an export: detection of copies in progress, copying, and removal.
 //!
-//! A path has up to 2,048 names, so walks keep pending entries in a list instead of recursing. The list takes about 100
-//! bytes for each name in the directories on the path.
+//! A path has up to 2,048 names, so walks keep pending directories in a list instead of recursing. The list takes about
+//! 100 bytes for each.
 
 use super::{
-    meta::{Meta, from_failure, names, within},
-    upload::lacks_locks,
+    attributes,
+    meta::{Meta, names, within},
+    upload::{Upload, lacks_locks},
 };
-use crate::http::audit::ChangeCounter;
-use dav_server::fs::{DavMetaData, FsResult};
+use crate::http::{
+    audit::ChangeCounter,
+    request::target::escape_path,
+    response::{
+        HttpResponse, Outcome, Rejection, empty_response, failure, locked, multistatus_response,
+        not_found, response_element, status_element,
+    },
+};
+use hyper::StatusCode;
+use jiff::{SignedDuration, Timestamp};
 use longhaul_store::{
     manifest::MANIFEST,
     path::{RelPath, is_internal_name},
-    root::Root,
+    root::{Failure, Root},
 };
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
-use std::time::Duration;
+use std::sync::Arc;
 
 /// Age at which an upload counts as abandoned on a file system without locks. Silent connections end after a minute.
-const ORPHAN_AGE: Duration = Duration::from_secs(3600);
+const ORPHAN_AGE: SignedDuration = SignedDuration::from_hours(1);
+
+/// Most failures that a response lists. Each costs some 200 bytes.
+const FAILURES_MAX: usize = 1000;
+
+pub(crate) const ACTIVE_COPY: Rejection =
+    locked("a copy into it is in progress, or was interrupted");
 
 /// Returns whether a copy into a tree is in progress. Then the copy's files in the tree must not be removed.
 ///
 /// # Errors
 /// A part of the tree can't be read, or a directory has too many entries.
-pub(crate) fn has_active_copy(root: &Root, top: &RelPath) -> FsResult<bool> {
+pub(crate) fn has_active_copy(root: &Root, top: &RelPath) -> Outcome<bool> {
     if !Meta::stat(root, Some(top))?.is_dir() {
         return Ok(false);
     }
-    let tree = root.subroot(Some(top)).map_err(from_failure)?;
+    let tree = root.subroot(Some(top))?;
     let (mut pending, mut has_active_copy) = (vec![None], false);
     while let Some(directory) = pending.pop() {
         for name in names(&tree, directory.as_ref())?.iter() {
@@ -92,53 +107,215 @@ fn is_unlocked(root: &Root, path: &RelPath, meta: &Meta) -> bool {
 }
 
 fn is_old(meta: &Meta) -> bool {
-    let age = meta.modified().map(|modified| modified.elapsed());
-    age.is_ok_and(|age| age.is_ok_and(|age| age > ORPHAN_AGE))
+    let age = meta
+        .modified()
+        .map(|modified| Timestamp::now().duration_since(modified));
+    age.is_some_and(|age| age > ORPHAN_AGE)
 }
 
-/// Removes a tree or a single file. Symbolic links are removed, not followed.
-///
-/// # Errors
-/// The first entry that can't be removed ends the removal. The others stay.
-pub(crate) fn remove(root: &Root, top: &RelPath, changes: &ChangeCounter) -> FsResult<()> {
-    if !Meta::stat(root, Some(top))?.is_dir() {
-        return remove_file(root, top, changes);
-    }
-    let tree = root.subroot(Some(top)).map_err(from_failure)?;
-    let mut pending: Vec<_> = children(&tree, None)?
-        .into_iter()
-        .map(|path| (path, false))
-        .collect();
-    while let Some((path, is_empty)) = pending.pop() {
-        if is_empty {
-            tree.remove_dir(&path).map_err(from_failure)?;
-            changes.count_entry();
-        } else if tree.is_dir(&path) {
-            let children = children(&tree, Some(&path))?;
-            pending.push((path, true));
-            pending.extend(children.into_iter().map(|path| (path, false)));
-        } else {
-            remove_file(&tree, &path, changes)?;
+/// Entries of a tree at which an operation has failed, relative to the top. `None` is the top.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    listed: Vec<(Option<RelPath>, Rejection)>,
+    last: Option<RelPath>,
+    count: usize,
+}
+
+impl Failures {
+    fn add(&mut self, path: Option<RelPath>, rejection: Rejection) {
+        self.count += 1;
+        self.last.clone_from(&path);
+        if self.count <= FAILURES_MAX {
+            self.listed.push((path, rejection));
         }
     }
-    root.remove_dir(top).map_err(from_failure)?;
-    changes.count_entry();
-    Ok(())
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Returns whether the last failure was in this directory. A directory that a walk has just completed contains no
+    /// other failure then.
+    fn end_in(&self, directory: Option<&RelPath>) -> bool {
+        let is_in = |top| {
+            self.last
+                .as_ref()
+                .is_some_and(|last| last == top || last.strip_prefix(top).is_some())
+        };
+        self.count > 0 && directory.is_none_or(is_in)
+    }
+
+    /// Returns the response to a request for the tree at a URL: the status, or what has failed (RFC 4918 §13).
+    pub(crate) fn response(&self, url: &str, status: StatusCode) -> HttpResponse {
+        match &self.listed[..] {
+            [] => empty_response(status),
+            [(None, rejection)] => (*rejection).into(),
+            _ if self.count > FAILURES_MAX => failure("there are too many failures to list").into(),
+            listed => {
+                let element = |(path, Rejection(status, _)): &(Option<RelPath>, Rejection)| {
+                    let below = path.as_ref().map_or(&b""[..], RelPath::as_bytes);
+                    let url = format!("{}/{}", url.trim_end_matches('/'), escape_path(below));
+                    Ok(response_element(&url, &status_element(*status)))
+                };
+                let elements: Vec<_> = listed.iter().map(element).collect();
+                multistatus_response(elements.into_iter())
+            }
+        }
+    }
+}
+
+/// Copies a file, or a directory and, with `is_deep`, all that is in it. Special files are failures.
+///
+/// # Errors
+/// The file, or the directory without its contents, can't be copied.
+pub(crate) fn copy(
+    root: &Arc<Root>,
+    (from, to): (&RelPath, &RelPath),
+    is_deep: bool,
+    changes: &ChangeCounter,
+) -> Outcome<Failures> {
+    let top = copy_entry((root, from), (root, to), changes);
+    if !top.map_err(Rejection::of_new_name)? || !is_deep {
+        return Ok(Failures::default());
+    }
+    let mut copy = TreeCopy {
+        source: root.subroot(Some(from))?,
+        to,
+        copy: Arc::new(root.subroot(Some(to))?),
+        changes,
+        pending: vec![None],
+        failures: Failures::default(),
+    };
+    while let Some(directory) = copy.pending.pop() {
+        if let Err(rejection) = copy.copy_contents(directory.as_ref()) {
+            copy.failures.add(directory, rejection);
+        }
+    }
+    Ok(copy.failures)
+}
+
+/// Copy of a directory in progress.
+struct TreeCopy<'c> {
+    source: Root,
+    to: &'c RelPath,
+    copy: Arc<Root>,
+    changes: &'c ChangeCounter,
+    /// Directories whose contents are still to be copied. `None` is the top.
+    pending: Vec<Option<RelPath>>,
+    failures: Failures,
+}
+
+impl TreeCopy<'_> {
+    fn copy_contents(&mut self, directory: Option<&RelPath>) -> Outcome<()> {
+        let names = names(&self.source, directory)?;
+        for name in names.iter().filter(|name| !is_internal_name(name)) {
+            let path = within(directory, name)?;
+            // Clients could not name it.
+            within(Some(self.to), path.as_bytes())?;
+            match copy_entry((&self.source, &path), (&self.copy, &path), self.changes) {
+                Ok(true) => self.pending.push(Some(path)),
+                Ok(false) => {}
+                Err(rejection) => self.failures.add(Some(path), rejection),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Copies a file, or a directory without its contents. Returns whether it is a directory.
+fn copy_entry(
+    (source, from): (&Root, &RelPath),
+    (copy, to): (&Arc<Root>, &RelPath),
+    changes: &ChangeCounter,
+) -> Outcome<bool> {
+    match Meta::stat(source, Some(from))? {
+        meta if meta.is_dir() => {
+            copy.make_dir_with_umask(to)?;
+            changes.count_entry();
+            // Its owner may always write, because it is still to be filled.
+            attributes::copy(source.metadata(from)?, copy.open_dir(Some(to))?, 0o700)?;
+            Ok(true)
+        }
+        meta if meta.is_file() => {
+            Upload::begin(copy, to, true, changes)?.copy_from(source, from)?;
+            Ok(false)
+        }
+        _ => Err(not_found("it is a symbolic link or a device")),
+    }
+}
+
+/// Removes a tree or a single file. Symbolic links are removed, not followed. A directory with an entry that can't be
+/// removed stays.
+///
+/// # Errors
+/// The file can't be removed.
+pub(crate) fn remove(root: &Root, top: &RelPath, changes: &ChangeCounter) -> Outcome<Failures> {
+    if !Meta::stat(root, Some(top))?.is_dir() {
+        return remove_file(root, top, changes).map(|()| Failures::default());
+    }
+    let mut removal = Removal {
+        tree: root.subroot(Some(top))?,
+        all: top.is_internal(),
+        changes,
+        pending: vec![(None, false)],
+        failures: Failures::default(),
+    };
+    while let Some((directory, is_emptied)) = removal.pending.pop() {
+        let done = match &directory {
+            directory if !is_emptied => removal.remove_contents(directory.as_ref()),
+            directory if removal.failures.end_in(directory.as_ref()) => Ok(()),
+            Some(directory) => removal.remove_directory(|tree| tree.remove_dir(directory)),
+            None => removal.remove_directory(|_| root.remove_dir(top)),
+        };
+        if let Err(rejection) = done {
+            removal.failures.add(directory, rejection);
+        }
+    }
+    Ok(removal.failures)
+}
+
+/// Removal of a directory in progress.
+struct Removal<'c> {
+    tree: Root,
+    /// Whether files of copies in progress are removed, too. Under an internal name, nothing is in use.
+    all: bool,
+    changes: &'c ChangeCounter,
+    /// Directories to remove, and whether what they contained is removed already. `None` is the top.
+    pending: Vec<(Option<RelPath>, bool)>,
+    failures: Failures,
+}
+
+impl Removal<'_> {
+    /// Removes what is in a directory; directories in it are still to be removed, before the directory itself.
+    fn remove_contents(&mut self, directory: Option<&RelPath>) -> Outcome<()> {
+        self.pending.push((directory.cloned(), true));
+        for name in names(&self.tree, directory)?.iter() {
+            let path = within(directory, name)?;
+            if !self.all && is_internal_name(name) && !is_orphaned(&self.tree, &path) {
+                self.failures.add(Some(path), ACTIVE_COPY);
+            } else if self.tree.is_dir(&path) {
+                self.pending.push((Some(path), false));
+            } else if let Err(rejection) = remove_file(&self.tree, &path, self.changes) {
+                self.failures.add(Some(path), rejection);
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_directory(&self, remove: impl FnOnce(&Root) -> Result<(), Failure>) -> Outcome<()> {
+        remove(&self.tree)?;
+        self.changes.count_entry();
+        Ok(())
+    }
 }
 
 /// Removes an entry that is not a directory.
-pub(crate) fn remove_file(root: &Root, path: &RelPath, changes: &ChangeCounter) -> FsResult<()> {
+pub(crate) fn remove_file(root: &Root, path: &RelPath, changes: &ChangeCounter) -> Outcome<()> {
     let meta = Meta::stat(root, Some(path))?;
-    root.remove(path).map_err(from_failure)?;
+    root.remove(path)?;
     changes.count_entry();
     changes.count_bytes(meta.len());
     Ok(())
-}
-
-/// Returns the paths of all entries in a directory.
-fn children(tree: &Root, directory: Option<&RelPath>) -> FsResult<Vec<RelPath>> {
-    let names = names(tree, directory)?;
-    names.iter().map(|name| within(directory, name)).collect()
 }
 
 #[cfg(test)]
@@ -146,8 +323,10 @@ mod tests {
     use super::*;
     use std::{
         fs::{File, FileTimes},
-        time::SystemTime,
+        time::{Duration, SystemTime},
     };
+
+    const HOUR: Duration = Duration::from_secs(3600);
 
     #[test]
     fn old_uploads_go_from_the_top_of_an_export() {
@@ -160,7 +339,7 @@ mod tests {
             ("mine.put", 2),
         ] {
             let file = File::create(folder.path().join(name)).unwrap();
-            let time = SystemTime::now() - hours * ORPHAN_AGE;
+            let time = SystemTime::now() - hours * HOUR;
             file.set_modified(time).unwrap();
         }
         remove_orphaned_uploads(&root);
@@ -185,7 +364,7 @@ mod tests {
         let path = RelPath::parse(b".longhaul-1.put").unwrap();
         let is_old = || is_old(&Meta::stat(&root, Some(&path)).unwrap());
         assert!(!is_old());
-        let old_times = FileTimes::new().set_modified(SystemTime::now() - 2 * ORPHAN_AGE);
+        let old_times = FileTimes::new().set_modified(SystemTime::now() - 2 * HOUR);
         file.set_times(old_times).unwrap();
         assert!(is_old());
     }

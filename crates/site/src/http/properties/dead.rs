@@ -2,16 +2,15 @@
 //! Dead properties (RFC 4918 §4.1), which clients set and the site does not interpret. They are stored in an extended
 //! attribute of the file or directory, and so move and copy with it.
 
-use super::names::is_settable;
 use crate::http::{
+    dav_request::DavRequest,
     export::{attributes, files::Files},
     request::{
-        element::{Document, Name},
         properties::Change,
+        xml::{Name, read_elements},
     },
+    response::{Outcome, failure, no_space},
 };
-use dav_server::fs::{FsError, FsResult};
-use hyper::StatusCode;
 use longhaul_store::path::RelPath;
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +21,7 @@ const LEN_MAX: usize = 16 << 10;
 
 /// Dead property.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::http) struct Property {
+pub(crate) struct Property {
     namespace: String,
     name: String,
     /// XML element of the property.
@@ -42,14 +41,12 @@ impl Property {
     /// XML would break every listing that contains it.
     fn is_valid(&self) -> bool {
         let text = self.text.as_bytes();
-        let read = Document::read(text);
-        read.is_some_and(|read| read.root_element(&self.name()).is_some())
-            && !text.starts_with(b"<?")
+        read_elements(text, &self.name(), 1, |_, _| {}).is_ok() && !text.starts_with(b"<?")
     }
 }
 
 /// Returns the dead properties of a file or a directory.
-pub(super) fn of(files: &Files, path: Option<&RelPath>) -> FsResult<Vec<Property>> {
+pub(super) fn of(files: &Files, path: Option<&RelPath>) -> Outcome<Vec<Property>> {
     let value = attributes::read(files.open_any(path)?, ATTRIBUTE)?;
     Ok(read(&value.unwrap_or_default()))
 }
@@ -60,31 +57,12 @@ fn read(value: &[u8]) -> Vec<Property> {
     properties
 }
 
-/// Makes all changes or none. Returns the status of each.
-pub(super) fn change(files: &Files, path: Option<&RelPath>, changes: &[Change]) -> Vec<StatusCode> {
-    if !changes.iter().all(|change| is_settable(&change.name)) {
-        let status = |change: &Change| {
-            if is_settable(&change.name) {
-                StatusCode::FAILED_DEPENDENCY
-            } else {
-                StatusCode::FORBIDDEN
-            }
-        };
-        return changes.iter().map(status).collect();
-    }
-    let outcome = files.guard.step(|| make(files, path, changes));
-    let status = match outcome {
-        Ok(()) => StatusCode::OK,
-        // The request may have been rejected since it was checked.
-        Err(FsError::Forbidden) => StatusCode::FORBIDDEN,
-        Err(FsError::InsufficientStorage) => StatusCode::INSUFFICIENT_STORAGE,
-        Err(_) => StatusCode::INTERNAL_SERVER_ERROR,
-    };
-    let refused = files.guard.rejection().map(|(status, _)| status);
-    vec![refused.unwrap_or(status); changes.len()]
+/// Makes all changes or none.
+pub(super) fn change(request: &DavRequest, changes: &[Change]) -> Outcome<()> {
+    request.step(|| make(&request.files, request.path(), changes))
 }
 
-fn make(files: &Files, path: Option<&RelPath>, changes: &[Change]) -> FsResult<()> {
+fn make(files: &Files, path: Option<&RelPath>, changes: &[Change]) -> Outcome<()> {
     let file = files.open_any(path)?;
     let value = attributes::read(&file, ATTRIBUTE)?;
     let mut properties = read(&value.unwrap_or_default());
@@ -98,9 +76,10 @@ fn make(files: &Files, path: Option<&RelPath>, changes: &[Change]) -> FsResult<(
             });
         }
     }
-    let value = serde_json::to_vec(&properties).map_err(|_| FsError::GeneralFailure)?;
+    let value = serde_json::to_vec(&properties);
+    let value = value.map_err(|_| failure("the properties can't be stored"))?;
     if value.len() > LEN_MAX {
-        return Err(FsError::InsufficientStorage);
+        return Err(no_space("the properties are longer than 16 KiB"));
     }
     let value = (!properties.is_empty()).then_some(&*value);
     attributes::write(&file, ATTRIBUTE, value)

@@ -1,113 +1,152 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Live properties, which the site computes (RFC 4918 §15, RFC 4331), and the resources that have them.
 
-use super::{
-    dead,
-    names::{APACHE_NAMESPACE, executable},
-};
+use super::dead;
 use crate::http::{
     export::{files::Files, meta::Meta},
+    get::content_type,
     lock::activelock_element,
     locks::LockTable,
-    preconditions::lock_path,
-    request::element::Name,
+    request::xml::{DAV, Name},
 };
-use dav_server::fs::DavMetaData;
-use jiff::{Timestamp, fmt::rfc2822::DateTimePrinter};
+use jiff::Timestamp;
 use longhaul_store::path::RelPath;
-use rustix::fs::{StatVfs, fstatvfs};
+use rustix::fs::fstatvfs;
 use std::os::fd::AsFd;
+
+/// Live properties that a PROPFIND for all returns (RFC 4331 §2: no quota).
+pub(super) const ALLPROP_NAMES: [&str; 8] = [
+    "resourcetype",
+    "creationdate",
+    "getcontentlength",
+    "getcontenttype",
+    "getetag",
+    "getlastmodified",
+    "lockdiscovery",
+    "supportedlock",
+];
+
+const QUOTA: [&str; 2] = ["quota-available-bytes", "quota-used-bytes"];
+
+/// Namespace of Apache's property for executable files.
+const APACHE: &str = "http://apache.org/dav/props/";
 
 /// Supported locks: exclusive and shared write locks.
 const SUPPORTED_LOCKS: &str = "<D:lockentry><D:lockscope><D:exclusive/></D:lockscope><D:locktype><D:write/></D:locktype></D:lockentry>\
                      <D:lockentry><D:lockscope><D:shared/></D:lockscope><D:locktype><D:write/></D:locktype></D:lockentry>";
 
+/// Returns the names of all live properties.
+pub(super) fn live_names() -> Vec<Name> {
+    let dav = ALLPROP_NAMES.iter().chain(&QUOTA);
+    let dav = dav.map(|local| Name::new(DAV, local));
+    dav.chain([Name::new(APACHE, "executable")]).collect()
+}
+
+/// Returns whether clients may set a property. Those in the DAV namespace are the site's, except two that are meant
+/// for people.
+pub(super) fn is_settable(name: &Name) -> bool {
+    match &*name.namespace {
+        DAV => ["displayname", "getcontentlanguage"].contains(&&*name.local),
+        namespace => (namespace, &*name.local) != (APACHE, "executable"),
+    }
+}
+
 /// Space on a file system, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::http) struct Quota {
-    pub(in crate::http) available: u64,
-    pub(in crate::http) used: u64,
+pub(crate) struct Quota {
+    available: u64,
+    used: u64,
 }
 
 impl Quota {
     /// Returns the quota of the file system that contains a file or a directory.
-    pub(in crate::http) fn of(file: impl AsFd) -> Option<Self> {
-        fstatvfs(file).ok().map(|stat: StatVfs| Self {
+    pub(crate) fn of(file: impl AsFd) -> Option<Self> {
+        let stat = fstatvfs(file).ok()?;
+        let used = stat.f_blocks.saturating_sub(stat.f_bfree);
+        Some(Self {
             available: stat.f_bavail.saturating_mul(stat.f_frsize),
-            used: stat
-                .f_blocks
-                .saturating_sub(stat.f_bfree)
-                .saturating_mul(stat.f_frsize),
+            used: used.saturating_mul(stat.f_frsize),
         })
     }
 }
 
 /// Resource that has properties.
 #[derive(Debug, Clone)]
-pub(in crate::http) struct Resource {
+pub(crate) struct Resource {
     /// Path of the resource's URL.
-    pub(in crate::http) href: String,
+    pub(crate) href: String,
     /// Export that contains the resource. `None` for the index, and for an export that can't be opened.
-    pub(in crate::http) files: Option<Files>,
-    pub(in crate::http) path: Option<RelPath>,
-    pub(in crate::http) meta: Option<Meta>,
+    pub(crate) files: Option<Files>,
+    pub(crate) path: Option<RelPath>,
+    pub(crate) meta: Option<Meta>,
     /// Quota of the index.
-    pub(in crate::http) quota: Option<Quota>,
+    pub(crate) quota: Option<Quota>,
 }
 
 impl Resource {
+    pub(crate) fn new(files: &Files, path: Option<RelPath>, meta: Meta) -> Self {
+        Self {
+            files: Some(files.clone()),
+            meta: Some(meta),
+            href: files.href(path.as_ref(), &meta),
+            path,
+            quota: None,
+        }
+    }
+
     /// Returns the index, or an export without metadata.
-    pub(in crate::http) fn unopened(href: String) -> Self {
+    pub(crate) fn unopened(href: String) -> Self {
+        let (files, path, meta, quota) = (None, None, None, None);
         Self {
             href,
-            files: None,
-            path: None,
-            meta: None,
-            quota: None,
+            files,
+            path,
+            meta,
+            quota,
         }
     }
 
     /// Returns the time of creation; the earliest known time where the file system does not keep it.
     fn created(&self) -> Option<Timestamp> {
-        let meta = self.meta?;
-        let files = self.files.as_ref();
-        let birth = files.and_then(|files| files.root.birth_time(self.path.as_ref()));
+        let birth = self.files.as_ref()?.root.birth_time(self.path.as_ref());
         let birth = birth.and_then(|time| Timestamp::new(time.seconds, time.nanos as i32).ok());
-        birth.or_else(|| meta.first_time())
+        birth.or_else(|| self.meta?.first_time())
     }
 
-    fn is_directory(&self) -> bool {
-        self.meta.is_none_or(|meta| meta.is_dir())
+    /// Returns the metadata of a file. `None` for a directory.
+    fn file(&self) -> Option<Meta> {
+        self.meta.filter(Meta::is_file)
     }
 
     /// Returns the property's element, if the resource has it.
     pub(super) fn live_property(&self, name: &Name, locks: &LockTable) -> Option<String> {
-        if *name == executable() {
-            let meta = self.meta.filter(DavMetaData::is_file)?;
-            let is = if meta.executable().ok()? { "T" } else { "F" };
+        if (&*name.namespace, &*name.local) == (APACHE, "executable") {
+            let is = if self.file()?.is_executable() {
+                "T"
+            } else {
+                "F"
+            };
             return Some(format!(
-                "<A:executable xmlns:A=\"{APACHE_NAMESPACE}\">{is}</A:executable>"
+                "<A:executable xmlns:A=\"{APACHE}\">{is}</A:executable>"
             ));
         }
-        let local = name.in_dav()?;
-        let value = self.dav_value(local, locks)?;
-        Some(if value.is_empty() {
-            format!("<D:{local}/>")
-        } else {
-            format!("<D:{local}>{value}</D:{local}>")
-        })
+        let local = name.in_dav();
+        match &*self.dav_value(local, locks)? {
+            "" => Some(format!("<D:{local}/>")),
+            value => Some(format!("<D:{local}>{value}</D:{local}>")),
+        }
     }
 
     fn dav_value(&self, local: &str, locks: &LockTable) -> Option<String> {
         Some(match local {
-            "resourcetype" if self.is_directory() => "<D:collection/>".to_owned(),
+            "resourcetype" if self.file().is_none() => "<D:collection/>".to_owned(),
             "resourcetype" => String::new(),
-            "getcontenttype" if self.is_directory() => "httpd/unix-directory".to_owned(),
+            "getcontenttype" if self.file().is_none() => "httpd/unix-directory".to_owned(),
             "getcontenttype" => content_type(&self.href),
-            "getcontentlength" => self.meta.filter(DavMetaData::is_file)?.len().to_string(),
-            "getetag" => format!("\"{}\"", self.meta?.etag()?),
+            "getcontentlength" => self.file()?.len().to_string(),
+            "getetag" => self.meta?.etag(),
             "creationdate" => self.created()?.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-            "getlastmodified" => http_date(&self.meta?)?,
+            "getlastmodified" => self.meta?.http_date()?,
             "lockdiscovery" => self.active_locks(locks),
             "supportedlock" if self.files.is_some() => SUPPORTED_LOCKS.to_owned(),
             "supportedlock" => String::new(),
@@ -118,14 +157,12 @@ impl Resource {
     }
 
     fn active_locks(&self, locks: &LockTable) -> String {
-        let Some(files) = &self.files else {
-            return String::new();
+        let element = |files: &Files| {
+            let lock_path = files.lock_path(self.path.as_ref());
+            let locks = locks.covering(&lock_path);
+            locks.map(|lock| activelock_element(files, lock)).collect()
         };
-        let lock_path = lock_path(files, self.path.as_ref());
-        locks
-            .covering(&lock_path)
-            .map(|lock| activelock_element(files, lock))
-            .collect()
+        self.files.as_ref().map(element).unwrap_or_default()
     }
 
     /// Returns the quota of a directory. A mount in an export has its own.
@@ -133,30 +170,13 @@ impl Resource {
         let Some(files) = &self.files else {
             return self.quota;
         };
-        self.meta.filter(DavMetaData::is_dir)?;
+        self.meta.filter(Meta::is_dir)?;
         Quota::of(&*files.root.dir_fd(self.path.as_ref()).ok()?)
     }
 
     /// Returns the properties that clients have set; none if they can't be read.
     pub(super) fn dead_properties(&self) -> Vec<dead::Property> {
-        let read = self
-            .files
-            .as_ref()
-            .map(|files| dead::of(files, self.path.as_ref()));
-        read.and_then(Result::ok).unwrap_or_default()
+        let read = |files| dead::of(files, self.path.as_ref()).ok();
+        self.files.as_ref().and_then(read).unwrap_or_default()
     }
-}
-
-/// Guesses the media type from a name, which is escaped as in a URL.
-pub(in crate::http) fn content_type(href: &str) -> String {
-    let kind = mime_guess::from_path(href).first_or_octet_stream();
-    kind.essence_str().to_owned()
-}
-
-/// Returns the time of the last change as an HTTP date.
-pub(in crate::http) fn http_date(meta: &Meta) -> Option<String> {
-    let time = Timestamp::try_from(meta.modified().ok()?).ok()?;
-    DateTimePrinter::new()
-        .timestamp_to_rfc9110_string(&time)
-        .ok()
 }

@@ -1,155 +1,179 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! PROPFIND and PROPPATCH (RFC 4918 §9.1 and §9.2).
-//!
-//! dav-server omits requested properties that do not exist, returns all dead properties when some are requested, and
-//! can't remove a displayname. The site therefore implements both methods itself.
 
 mod dead;
 mod live;
-mod multistatus;
-mod names;
 
-pub(super) use live::{Quota, Resource, content_type, http_date};
-pub(super) use multistatus::multistatus_response;
+pub(super) use live::{Quota, Resource};
 
 use super::{
-    export::{
-        files::{Entries, Files},
-        meta::{Meta, within},
-    },
-    listing,
+    dav_request::{DavRequest, NO_LOCKS},
+    listing::Listing,
+    locks::{LockStore, LockTable},
     request::{
-        properties::{RequestedProperties, parse_blocking, parse_changes},
-        target::{Rejection, Target, url_path},
+        properties::{Change, RequestedProperties, parse_changes},
+        target::Depth,
+        xml::{DAV, Name},
     },
-    response::{HttpResponse, text_response, xml_response},
+    response::{
+        HttpResponse, Outcome, blocking, multistatus_response, response_element, status_element,
+        xml_response,
+    },
 };
 use bytes::Bytes;
-use dav_server::fs::{DavMetaData, FsError, FsResult};
-use hyper::{Request, StatusCode, header::HeaderValue};
-use longhaul_store::path::RelPath;
+use hyper::StatusCode;
+use live::{ALLPROP_NAMES, is_settable, live_names};
+use std::iter;
 
 /// Responds to a PROPFIND.
-pub(super) async fn propfind(
-    files: Files,
-    target: Target,
-    request: Request<Bytes>,
-) -> HttpResponse {
-    let read = parse_blocking(request.body().clone(), RequestedProperties::read);
-    let requested = match read.await {
-        Ok(requested) => requested,
-        Err((status, why)) => return text_response(status, why),
+pub(super) async fn propfind(request: DavRequest, body: Bytes) -> Outcome {
+    let read = blocking(move || {
+        request.check_kind()?;
+        request.check()?;
+        let (requested, meta) = (RequestedProperties::read(&body)?, request.meta()?);
+        Ok((request, requested, meta))
+    });
+    let (request, requested, meta) = read.await?;
+    let (files, path) = (request.files, request.target.path);
+    let listing = match request.target.depth {
+        Some(Depth::Infinity) => return Ok(infinite_depth_error()),
+        // Without Depth, the default of §9.1, infinity, has no bound.
+        None | Some(Depth::One) if meta.is_dir() => {
+            Some(Listing::read(&files, path.as_ref()).await?)
+        }
+        _ => None,
     };
-    if has_infinite_depth(&request) {
-        return infinite_depth_error();
-    }
-    let meta = match stat_target(&files, &target).await {
-        Ok(meta) => meta,
-        Err((status, why)) => return text_response(status, why),
-    };
-    let listed = match request.headers().get("depth") {
-        Some(depth) if depth == "0" => Ok(None),
-        _ => listing::entries(&files, &target).await,
-    };
-    let (entries, reservation) = match listed {
-        Ok(listed) => listed.unzip(),
-        Err((status, why)) => return text_response(status, why),
-    };
-    let itself = resource(&files, target.path.clone(), meta);
-    let locks = files.access.locks.clone();
-    let members = members(files, target.path, entries);
-    let mut response = multistatus_response(requested, locks, itself, members).await;
-    // The reservation is held until the response is sent.
-    if let Some(reservation) = reservation {
-        response.extensions_mut().insert(reservation);
-    }
-    response
+    let (locks, itself) = (files.locks().clone(), Resource::new(&files, path, meta));
+    let entries = listing.into_iter().flat_map(Listing::into_entries);
+    let members = entries.map(move |entry| {
+        let (path, meta) = entry?;
+        Ok(Resource::new(&files, Some(path), meta))
+    });
+    multistatus(requested, locks, iter::once(Ok(itself)).chain(members)).await
 }
 
-/// Returns whether a PROPFIND requests a whole tree, whose size is unbounded.
-pub(super) fn has_infinite_depth<B>(request: &Request<B>) -> bool {
-    let depth = request.headers().get("depth").map(HeaderValue::as_bytes);
-    depth == Some(b"infinity")
-}
-
+/// Returns the response to a PROPFIND for a whole tree, whose size is unbounded.
 pub(super) fn infinite_depth_error() -> HttpResponse {
     let error = "<D:error xmlns:D=\"DAV:\"><D:propfind-finite-depth/></D:error>";
     xml_response(StatusCode::FORBIDDEN, error)
 }
 
 /// Responds to a PROPPATCH.
-pub(super) async fn proppatch(
-    files: Files,
-    target: Target,
-    request: Request<Bytes>,
-) -> HttpResponse {
-    if !files.access.writable {
-        return text_response(StatusCode::FORBIDDEN, "it is read-only");
+pub(super) fn proppatch(request: &DavRequest, body: &[u8]) -> Outcome {
+    request.check()?;
+    let (changes, meta) = (parse_changes(body)?, request.meta()?);
+    let statuses = change(request, &changes);
+    let parts = changes.iter().zip(statuses);
+    let parts = parts.map(|(change, status)| propstat(&change.name.empty_element(), status));
+    let href = request.files.href(request.path(), &meta);
+    let element = response_element(&href, &parts.collect::<String>());
+    Ok(multistatus_response(iter::once(Ok(element))))
+}
+
+/// Makes all changes or none. Returns the status of each.
+fn change(request: &DavRequest, changes: &[Change]) -> Vec<StatusCode> {
+    if changes.iter().all(|change| is_settable(&change.name)) {
+        let changed = dead::change(request, changes);
+        let status = changed.map_or_else(|rejection| rejection.0, |()| StatusCode::OK);
+        return vec![status; changes.len()];
     }
-    let changes = match parse_blocking(request.body().clone(), parse_changes).await {
-        Ok(changes) => changes,
-        Err((status, why)) => return text_response(status, why),
+    let status = |change: &Change| match change {
+        change if is_settable(&change.name) => StatusCode::FAILED_DEPENDENCY,
+        _ => StatusCode::FORBIDDEN,
     };
-    let meta = match stat_target(&files, &target).await {
-        Ok(meta) => meta,
-        Err((status, why)) => return text_response(status, why),
+    changes.iter().map(status).collect()
+}
+
+/// Returns a response that streams the requested properties of resources. One that can't be read any more cuts the
+/// response off.
+pub(super) async fn multistatus(
+    requested: RequestedProperties,
+    locks: LockStore,
+    resources: impl Iterator<Item = Outcome<Resource>> + Send + 'static,
+) -> Outcome {
+    let discovery = Name::new(DAV, "lockdiscovery");
+    let wants_locks = match &requested {
+        RequestedProperties::All(_) => true,
+        RequestedProperties::Names => false,
+        RequestedProperties::Named(names) => names.contains(&discovery),
     };
-    let href = href(&files, target.path.as_ref(), &meta);
-    let changed = tokio::task::spawn_blocking(move || {
-        let statuses = dead::change(&files, target.path.as_ref(), &changes);
-        multistatus::of_changes(&href, &changes, &statuses)
-    });
-    changed.await.unwrap_or_else(|_| {
-        text_response(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "the site can't change it",
-        )
-    })
-}
-
-/// Returns the metadata of the target.
-async fn stat_target(files: &Files, target: &Target) -> Result<Meta, Rejection> {
-    if target.path.as_ref().is_some_and(RelPath::is_internal) {
-        return Err((StatusCode::NOT_FOUND, "not found"));
-    }
-    files
-        .stat(target.path.clone())
-        .await
-        .map_err(|error| match error {
-            FsError::NotFound => (StatusCode::NOT_FOUND, "not found"),
-            FsError::Forbidden => (StatusCode::FORBIDDEN, "the site can't read it"),
-            _ => (StatusCode::INTERNAL_SERVER_ERROR, "the site can't read it"),
-        })
-}
-
-fn resource(files: &Files, path: Option<RelPath>, meta: Meta) -> Resource {
-    Resource {
-        href: href(files, path.as_ref(), &meta),
-        files: Some(files.clone()),
-        path,
-        meta: Some(meta),
-        quota: None,
-    }
-}
-
-/// Returns the URL path of a resource. A directory's ends with a slash.
-fn href(files: &Files, path: Option<&RelPath>, meta: &Meta) -> String {
-    let url = url_path(&files.access.export, path);
-    if meta.is_dir() && !url.ends_with('/') {
-        url + "/"
+    let locks = if wants_locks {
+        blocking(move || locks.read().map_err(|_| NO_LOCKS)).await?
     } else {
-        url
+        LockTable::default()
+    };
+    let query = Query { requested, locks };
+    Ok(multistatus_response(
+        resources.map(move |resource| Ok(query.response(&resource?))),
+    ))
+}
+
+/// Properties that are looked up in resources, with the locks of all of them.
+struct Query {
+    requested: RequestedProperties,
+    locks: LockTable,
+}
+
+impl Query {
+    /// Returns the `response` element of a resource.
+    fn response(&self, resource: &Resource) -> String {
+        let (present, missing) = match &self.requested {
+            RequestedProperties::Named(names) => self.named(resource, names),
+            RequestedProperties::All(more) => self.all(resource, more),
+            RequestedProperties::Names => (self.names(resource), String::new()),
+        };
+        let mut parts = String::new();
+        if !present.is_empty() || missing.is_empty() {
+            parts += &propstat(&present, StatusCode::OK);
+        }
+        if !missing.is_empty() {
+            parts += &propstat(&missing, StatusCode::NOT_FOUND);
+        }
+        response_element(&resource.href, &parts)
+    }
+
+    /// Returns the elements of named properties that a resource has, and of those that it does not have.
+    fn named(&self, resource: &Resource, names: &[Name]) -> (String, String) {
+        let dead = if names.iter().any(is_settable) {
+            resource.dead_properties()
+        } else {
+            Vec::new()
+        };
+        let (mut present, mut missing) = (String::new(), String::new());
+        for name in names {
+            let set = || dead.iter().find(|dead| dead.is_named(name));
+            let live = resource.live_property(name, &self.locks);
+            match live.or_else(|| Some(set()?.text.clone())) {
+                Some(text) => present += &text,
+                None => missing += &name.empty_element(),
+            }
+        }
+        (present, missing)
+    }
+
+    /// Returns the usual properties of a resource and those that clients have set, with `more` live ones. The other
+    /// elements are those of `more` that the resource does not have.
+    fn all(&self, resource: &Resource, more: &[Name]) -> (String, String) {
+        let usual = ALLPROP_NAMES.map(|local| Name::new(DAV, local));
+        let mut more = more.to_vec();
+        more.retain(|name| !usual.contains(name) && live_names().contains(name));
+        let (more, missing) = self.named(resource, &more);
+        let live = usual
+            .iter()
+            .filter_map(|name| resource.live_property(name, &self.locks));
+        let dead = resource.dead_properties().into_iter().map(|dead| dead.text);
+        (live.chain(dead).chain([more]).collect(), missing)
+    }
+
+    fn names(&self, resource: &Resource) -> String {
+        let mut names = live_names();
+        names.retain(|name| resource.live_property(name, &self.locks).is_some());
+        names.extend(resource.dead_properties().iter().map(dead::Property::name));
+        names.iter().map(Name::empty_element).collect()
     }
 }
 
-fn members(
-    files: Files,
-    path: Option<RelPath>,
-    entries: Option<Entries>,
-) -> impl Iterator<Item = FsResult<Resource>> + Send {
-    entries.into_iter().flatten().map(move |entry| {
-        let entry = entry?;
-        let path = within(path.as_ref(), &entry.name)?;
-        Ok(resource(&files, Some(path), entry.meta))
-    })
+fn propstat(properties: &str, status: StatusCode) -> String {
+    let status = status_element(status);
+    format!("<D:propstat><D:prop>{properties}</D:prop>{status}</D:propstat>")
 }

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Conditional headers of a request: If (RFC 4918 §10.4), If-Match and If-None-Match (RFC 9110 §13).
-//!
-//! dav-server ignores an If that it can't parse or that names a resource by its path alone, and accepts a token of no
-//! existing lock. The site therefore parses the header, and removes it from the request.
 
-use super::target::{Rejection, single_value};
-use crate::http::export::meta::Meta;
-use dav_server::fs::DavMetaData;
+use super::target::single_value;
+use crate::http::response::{Outcome, bad_request};
 use hyper::{
     HeaderMap, StatusCode,
     header::{
@@ -14,7 +10,7 @@ use hyper::{
         IF_UNMODIFIED_SINCE,
     },
 };
-use jiff::{Timestamp, civil::DateTime, fmt::rfc2822::DateTimeParser, tz::TimeZone};
+use jiff::{civil::DateTime, fmt::rfc2822::DateTimeParser, tz::TimeZone};
 
 const IF: HeaderName = HeaderName::from_static("if");
 
@@ -30,37 +26,24 @@ pub(crate) enum ResourceState {
     Tagged(String),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Condition {
-    state: ResourceState,
-    /// Whether the state must or must not hold.
-    expected: bool,
-}
+/// State, and whether it must or must not hold.
+type Condition = (ResourceState, bool);
 
-/// Conditions that must all hold.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct ConditionList {
-    /// URL of the resource. `None` is the request's own.
-    resource: Option<String>,
-    conditions: Vec<Condition>,
-}
-
-/// Lists of an If header, one of which must hold.
+/// Lists of an If header, one of which must hold: the URL of a resource, or `None` for the request's own, and conditions
+/// that must all hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Conditions(Vec<ConditionList>);
+pub(crate) struct Conditions(Vec<(Option<String>, Vec<Condition>)>);
 
 impl Conditions {
-    /// Takes the If header out of a request.
+    /// Parses the If header of a request.
     ///
     /// # Errors
     /// The header can't be parsed. It must not be treated as missing.
-    pub(crate) fn take(headers: &mut HeaderMap) -> Result<Self, Rejection> {
-        let Some(text) = single_value(headers, &IF)? else {
-            return Ok(Self::default());
-        };
-        let read = Self::read(text).ok_or((StatusCode::BAD_REQUEST, "the If header is invalid"))?;
-        headers.remove(IF);
-        Ok(read)
+    pub(crate) fn of(headers: &HeaderMap) -> Outcome<Self> {
+        match single_value(headers, &IF)? {
+            Some(text) => Self::read(text).ok_or(bad_request("the If header is invalid")),
+            None => Ok(Self::default()),
+        }
     }
 
     fn read(text: &str) -> Option<Self> {
@@ -71,14 +54,10 @@ impl Conditions {
                 (resource, rest) = (Some(url.to_owned()), after.trim_start());
             }
             let (conditions, after) = read_list(rest.strip_prefix('(')?)?;
-            let resource = resource.clone();
-            lists.push(ConditionList {
-                resource,
-                conditions,
-            });
+            lists.push((resource.clone(), conditions));
             rest = after.trim_start();
         }
-        let count: usize = lists.iter().map(|list| list.conditions.len()).sum();
+        let count: usize = lists.iter().map(|(_, conditions)| conditions.len()).sum();
         (1..=CONDITIONS_MAX).contains(&count).then_some(Self(lists))
     }
 
@@ -88,8 +67,8 @@ impl Conditions {
 
     /// Returns the lock tokens that the request sends, whether their lists hold or not.
     pub(crate) fn tokens(&self) -> Vec<String> {
-        let all = self.0.iter().flat_map(|list| &list.conditions);
-        let token = |condition: &Condition| match &condition.state {
+        let all = self.0.iter().flat_map(|(_, conditions)| conditions);
+        let token = |(state, _): &Condition| match state {
             ResourceState::Locked(token) => Some(token.clone()),
             ResourceState::Tagged(_) => None,
         };
@@ -98,10 +77,9 @@ impl Conditions {
 
     /// Returns whether one list holds. `is` tests the state of a resource.
     pub(crate) fn evaluate(&self, is: impl Fn(Option<&str>, &ResourceState) -> bool) -> bool {
-        let holds = |list: &ConditionList| {
-            let resource = list.resource.as_deref();
-            let mut all = list.conditions.iter();
-            all.all(|condition| is(resource, &condition.state) == condition.expected)
+        let holds = |(resource, conditions): &(Option<String>, Vec<Condition>)| {
+            let mut all = conditions.iter();
+            all.all(|(state, expected)| is(resource.as_deref(), state) == *expected)
         };
         self.is_empty() || self.0.iter().any(holds)
     }
@@ -128,10 +106,7 @@ fn read_list(mut rest: &str) -> Option<(Vec<Condition>, &str)> {
             }
             None => read_tag(rest.strip_prefix('[')?)?,
         };
-        conditions.push(Condition {
-            state,
-            expected: !not,
-        });
+        conditions.push((state, !not));
         rest = after;
     }
 }
@@ -151,67 +126,58 @@ fn read_tag(rest: &str) -> Option<(ResourceState, &str)> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Validators {
     /// Entity tag as sent. It is never weak.
-    tag: String,
+    pub(crate) tag: String,
     /// Last change in seconds since 1970, the precision of HTTP.
-    modified: i64,
+    pub(crate) modified: i64,
 }
 
 impl Validators {
-    pub(crate) fn of(meta: &Meta) -> Option<Self> {
-        let modified = Timestamp::try_from(meta.modified().ok()?).ok()?;
-        Some(Self {
-            tag: format!("\"{}\"", meta.etag()?),
-            modified: modified.as_second(),
-        })
+    /// Returns whether an entity tag matches. With `weakly`, weak comparison is used.
+    fn match_tag(&self, tag: &[u8], weakly: bool) -> bool {
+        let strong = tag.strip_prefix(b"W/").filter(|_| weakly).unwrap_or(tag);
+        tag == b"*" || strong == self.tag.as_bytes()
     }
 }
 
 /// Returns the status of a request whose conditions do not hold (RFC 9110 §13.2.2). `reads` tells whether it is a GET
 /// or a HEAD. Without validators the resource does not exist.
-pub(crate) fn failure(
+pub(crate) fn failed_status(
     headers: &HeaderMap,
     reads: bool,
     validators: Option<&Validators>,
 ) -> Option<StatusCode> {
     let date = |name| headers.get(name).and_then(date);
     let modified = validators.map(|validators| validators.modified);
-    let as_it_was = match tags(headers, &IF_MATCH) {
-        Some(tags) => validators
-            .is_some_and(|validators| tags.iter().any(|tag| tag_matches(tag, validators, false))),
-        None => {
-            date(IF_UNMODIFIED_SINCE).is_none_or(|since| modified.is_some_and(|at| at <= since))
-        }
+    let has_tag = |name, weakly| {
+        let is_one = |tags: Vec<&[u8]>| {
+            let mut tags = tags.into_iter();
+            validators.is_some_and(|validators| tags.any(|tag| validators.match_tag(tag, weakly)))
+        };
+        tags(headers, &name).map(is_one)
     };
+    let as_it_was = has_tag(IF_MATCH, false).unwrap_or_else(|| {
+        date(IF_UNMODIFIED_SINCE).is_none_or(|since| modified.is_some_and(|at| at <= since))
+    });
     if !as_it_was {
         return Some(StatusCode::PRECONDITION_FAILED);
     }
-    let is_known = match tags(headers, &IF_NONE_MATCH) {
-        Some(tags) => validators
-            .is_some_and(|validators| tags.iter().any(|tag| tag_matches(tag, validators, true))),
-        None => {
-            reads
-                && date(IF_MODIFIED_SINCE)
-                    .zip(modified)
-                    .is_some_and(|(since, at)| at <= since)
-        }
-    };
-    match (is_known, reads) {
-        (false, _) => None,
-        (true, true) => Some(StatusCode::NOT_MODIFIED),
-        (true, false) => Some(StatusCode::PRECONDITION_FAILED),
-    }
+    let is_known = has_tag(IF_NONE_MATCH, true).unwrap_or_else(|| {
+        let since = date(IF_MODIFIED_SINCE).filter(|_| reads).zip(modified);
+        since.is_some_and(|(since, at)| at <= since)
+    });
+    is_known.then_some(if reads {
+        StatusCode::NOT_MODIFIED
+    } else {
+        StatusCode::PRECONDITION_FAILED
+    })
 }
 
 /// Returns whether a Range applies to the version that the client has (RFC 9110 §13.1.5).
-pub(crate) fn range_applies(headers: &HeaderMap, validators: Option<&Validators>) -> bool {
-    let Some(text) = headers.get(IF_RANGE) else {
-        return true;
-    };
-    let Some(validators) = validators else {
-        return false;
-    };
-    text.as_bytes().trim_ascii() == validators.tag.as_bytes()
-        || date(text) == Some(validators.modified)
+pub(crate) fn range_applies(headers: &HeaderMap, validators: &Validators) -> bool {
+    headers.get(IF_RANGE).is_none_or(|text| {
+        text.as_bytes().trim_ascii() == validators.tag.as_bytes()
+            || date(text) == Some(validators.modified)
+    })
 }
 
 /// Returns the entity tags of all fields of a name, as bytes: they may contain any byte but control characters.
@@ -226,16 +192,6 @@ fn tags<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<Vec<&'h [u8]>> 
     all.map(|all| all.iter().flat_map(tags).collect())
 }
 
-/// Returns whether a tag matches the validators. With `weakly`, weak comparison is used.
-fn tag_matches(tag: &[u8], validators: &Validators, weakly: bool) -> bool {
-    let strong = if weakly {
-        tag.strip_prefix(b"W/").unwrap_or(tag)
-    } else {
-        tag
-    };
-    tag == b"*" || strong == validators.tag.as_bytes()
-}
-
 /// Parses a date in one of the three formats of HTTP (RFC 9110 §5.6.7). Returns seconds since 1970.
 fn date(value: &HeaderValue) -> Option<i64> {
     let text = value.to_str().ok()?.trim();
@@ -248,11 +204,6 @@ fn date(value: &HeaderValue) -> Option<i64> {
         .filter_map(|form| DateTime::strptime(form, text).ok());
     let time = read.next()?.to_zoned(TimeZone::UTC).ok()?;
     Some(time.timestamp().as_second())
-}
-
-/// Returns whether the conditions forbid a change. Without validators the resource does not exist.
-pub(crate) fn fails_for_change(headers: &HeaderMap, validators: Option<&Validators>) -> bool {
-    failure(headers, false, validators).is_some()
 }
 
 #[cfg(test)]
@@ -294,22 +245,8 @@ mod tests {
 
     #[test]
     fn rejects_invalid_if_headers() {
-        for text in [
-            "",
-            "x",
-            "()",
-            "(",
-            "(<a>",
-            "<a>",
-            "<a",
-            "(Not)",
-            "(a)",
-            "([a])",
-            "([\"a\"",
-            "(<a>) x",
-            "(W/\"a\")",
-            "([\"])",
-        ] {
+        let invalid = "|x|()|(|(<a>|<a>|<a|(Not)|(a)|([a])|([\"a\"|(<a>) x|(W/\"a\")|([\"])";
+        for text in invalid.split('|') {
             assert_eq!(Conditions::read(text), None, "{text}");
         }
         assert!(Conditions::read(&"(<a>)".repeat(CONDITIONS_MAX)).is_some());
@@ -325,7 +262,7 @@ mod tests {
         for (name, value) in fields {
             headers.append(name, HeaderValue::from_bytes(value).unwrap());
         }
-        let failed = failure(&headers, reads, there.then_some(&validators));
+        let failed = failed_status(&headers, reads, there.then_some(&validators));
         failed.map(|status| status.as_u16())
     }
 

@@ -7,13 +7,7 @@
 
 use hyper::{Request, Uri};
 use parking_lot::Mutex;
-use std::{
-    io,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
-};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use std::sync::Arc;
 
 /// Most bytes of a request line that are recorded. hyper allows some 64 KiB for a URI.
 const LINE_LEN_MAX: usize = 66 << 10;
@@ -65,7 +59,8 @@ impl RequestLines {
         }
     }
 
-    fn record(&self, received: &[u8]) {
+    /// Records the line at the begin of what was received.
+    pub(crate) fn record(&self, received: &[u8]) {
         let mut line = self.0.lock();
         for &byte in received {
             if line.is_whole {
@@ -78,63 +73,6 @@ impl RequestLines {
                 line.is_whole = byte == b'\n' || line.bytes.len() == LINE_LEN_MAX;
             }
         }
-    }
-}
-
-/// Connection whose request lines are recorded.
-#[derive(Debug)]
-pub(crate) struct LineRecorder<S> {
-    stream: S,
-    lines: RequestLines,
-}
-
-impl<S> LineRecorder<S> {
-    pub(crate) fn new(stream: S, lines: &RequestLines) -> Self {
-        let lines = lines.clone();
-        Self { stream, lines }
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for LineRecorder<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = into.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, into))?;
-        self.lines.record(&into.filled()[before..]);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for LineRecorder<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parsing of requests, with checks before a library reads them.
+//! Parsing of requests: lines, targets, conditional headers, ranges, and XML bodies.
 
-pub(super) mod body;
 pub(super) mod conditions;
-pub(super) mod element;
 pub(super) mod line;
 pub(super) mod properties;
 pub(super) mod ranges;

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bodies of PROPFIND, PROPPATCH and LOCK (RFC 4918 §14).
 
-use super::{
-    element::{DAV, Document, Element, Name},
-    target::Rejection,
-};
-use bytes::Bytes;
-use hyper::StatusCode;
+use super::xml::{DAV, Name, read_elements};
+use crate::http::response::{Outcome, Rejection, bad_request, too_large};
 use std::collections::HashSet;
 
 /// Longest owner of a lock, in bytes.
@@ -15,6 +11,8 @@ const OWNER_LEN_MAX: usize = 1024;
 /// Size of all property names in a request at most, in bytes, with their namespaces and new values. The response
 /// repeats the names for each file.
 const PROPERTIES_LEN_MAX: usize = 256 << 10;
+
+const INVALID: Rejection = bad_request("the body is not valid for the method");
 
 /// Properties that a PROPFIND requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,78 +24,68 @@ pub(crate) enum RequestedProperties {
     Named(Vec<Name>),
 }
 
-fn bad_request() -> Rejection {
-    (
-        StatusCode::BAD_REQUEST,
-        "the body is not valid for the method",
-    )
-}
-
-/// Parses a body on a blocking thread: 64 KiB take some milliseconds.
-pub(crate) async fn parse_blocking<T: Send + 'static>(
-    body: Bytes,
-    read: fn(&[u8]) -> Result<T, Rejection>,
-) -> Result<T, Rejection> {
-    let done = tokio::task::spawn_blocking(move || read(&body)).await;
-    done.unwrap_or_else(|_| Err(bad_request()))
-}
-
-/// Total length of names and values so far, in bytes.
-#[derive(Default)]
-struct LengthBudget(usize);
-
-impl LengthBudget {
-    fn add(&mut self, name: &Name, text: usize) -> Result<(), Rejection> {
-        self.0 += name.empty_element().len() + text;
-        if self.0 > PROPERTIES_LEN_MAX {
-            Err((
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "the properties and their namespaces are longer than 256 KiB",
-            ))
-        } else {
-            Ok(())
-        }
-    }
-}
-
-/// Returns the names of elements without duplicates.
-fn names<'d>(elements: impl IntoIterator<Item = Element<'d>>) -> Result<Vec<Name>, Rejection> {
-    let (mut names, mut seen, mut lengths) = (Vec::new(), HashSet::new(), LengthBudget::default());
-    for name in elements.into_iter().map(|element| element.name()) {
-        if seen.insert(name.clone()) {
-            lengths.add(&name, 0)?;
-            names.push(name);
-        }
-    }
-    Ok(names)
-}
-
 impl RequestedProperties {
     /// Parses a PROPFIND. An empty body requests all properties.
-    pub(crate) fn read(body: &[u8]) -> Result<Self, Rejection> {
+    pub(crate) fn read(body: &[u8]) -> Outcome<Self> {
         if body.is_empty() {
             return Ok(Self::All(Vec::new()));
         }
-        let document = Document::read(body).ok_or_else(bad_request)?;
-        let top = document
-            .root_element(&Name::new(DAV, "propfind"))
-            .ok_or_else(bad_request)?;
-        let names_in = |local| {
-            let children = top.dav_children(local);
-            names(children.iter().flat_map(Element::children))
-        };
-        if !top.dav_children("prop").is_empty() {
-            return Ok(Self::Named(names_in("prop")?));
-        }
-        if !top.dav_children("propname").is_empty() {
-            return Ok(Self::Names);
-        }
-        if !top.dav_children("allprop").is_empty() {
-            Ok(Self::All(names_in("include")?))
-        } else {
-            Err(bad_request())
+        let (mut kinds, mut named, mut included) = (Vec::new(), Names::default(), Names::default());
+        read_dav(body, "propfind", 0, |names, _| match names {
+            [_, kind] => kinds.push(kind.in_dav().to_owned()),
+            [_, kind, name] if kind.in_dav() == "prop" => named.add(name),
+            [_, kind, name] if kind.in_dav() == "include" => included.add(name),
+            _ => {}
+        })?;
+        let has = |kind: &str| kinds.iter().any(|one| one == kind);
+        match () {
+            () if has("prop") => Ok(Self::Named(named.finish()?)),
+            () if has("propname") => Ok(Self::Names),
+            () if has("allprop") => Ok(Self::All(included.finish()?)),
+            () => Err(INVALID),
         }
     }
+}
+
+/// Names without duplicates.
+#[derive(Default)]
+struct Names {
+    names: Vec<Name>,
+    seen: HashSet<Name>,
+    len: usize,
+}
+
+impl Names {
+    fn add(&mut self, name: &Name) {
+        if self.len <= PROPERTIES_LEN_MAX && self.seen.insert(name.clone()) {
+            self.len += name.empty_element().len();
+            self.names.push(name.clone());
+        }
+    }
+
+    fn finish(self) -> Outcome<Vec<Name>> {
+        check_len(self.len)?;
+        Ok(self.names)
+    }
+}
+
+fn check_len(len: usize) -> Outcome<()> {
+    if len > PROPERTIES_LEN_MAX {
+        return Err(too_large(
+            "the properties and their namespaces are longer than 256 KiB",
+        ));
+    }
+    Ok(())
+}
+
+/// Reads a body whose root element has this name of WebDAV.
+fn read_dav(
+    body: &[u8],
+    root: &str,
+    copied: usize,
+    take: impl FnMut(&[Name], &str),
+) -> Outcome<()> {
+    read_elements(body, &Name::new(DAV, root), copied, take).map_err(bad_request)
 }
 
 /// Change of a property: its new element, or `None` to remove it.
@@ -108,31 +96,25 @@ pub(crate) struct Change {
 }
 
 /// Parses a PROPPATCH into changes, in order.
-pub(crate) fn parse_changes(body: &[u8]) -> Result<Vec<Change>, Rejection> {
-    let document = Document::read(body).ok_or_else(bad_request)?;
-    let top = document
-        .root_element(&Name::new(DAV, "propertyupdate"))
-        .ok_or_else(bad_request)?;
-    let (mut changes, mut lengths) = (Vec::new(), LengthBudget::default());
-    for action in top.children() {
-        let action_name = action.name();
-        let sets = match action_name.in_dav() {
-            Some("set") => true,
-            Some("remove") => false,
-            _ => continue,
+pub(crate) fn parse_changes(body: &[u8]) -> Outcome<Vec<Change>> {
+    let (mut changes, mut len) = (Vec::new(), 0);
+    read_dav(body, "propertyupdate", 4, |names, text| {
+        let [_, action, prop, name] = names else {
+            return;
         };
-        for property in action
-            .dav_children("prop")
-            .iter()
-            .flat_map(Element::children)
+        let sets = action.in_dav() == "set";
+        if len <= PROPERTIES_LEN_MAX
+            && prop.in_dav() == "prop"
+            && (sets || action.in_dav() == "remove")
         {
-            let (name, text) = (property.name(), sets.then(|| property.xml_text()));
-            lengths.add(&name, text.as_ref().map_or(0, String::len))?;
+            let (name, text) = (name.clone(), sets.then(|| text.to_owned()));
+            len += name.empty_element().len() + text.as_ref().map_or(0, String::len);
             changes.push(Change { name, text });
         }
-    }
+    })?;
+    check_len(len)?;
     if changes.is_empty() {
-        Err(bad_request())
+        Err(INVALID)
     } else {
         Ok(changes)
     }
@@ -147,28 +129,24 @@ pub(crate) struct LockInfo {
 }
 
 impl LockInfo {
-    pub(crate) fn read(body: &[u8]) -> Result<Self, Rejection> {
-        let document = Document::read(body).ok_or_else(bad_request)?;
-        let top = document
-            .root_element(&Name::new(DAV, "lockinfo"))
-            .ok_or_else(bad_request)?;
-        let has = |local, value| {
-            let found = top.dav_children(local);
-            found
-                .iter()
-                .any(|element| !element.dav_children(value).is_empty())
-        };
+    pub(crate) fn read(body: &[u8]) -> Outcome<Self> {
+        let (mut owner, mut found) = (None, HashSet::new());
+        read_dav(body, "lockinfo", 2, |names, text| match names {
+            [_, name] if name.in_dav() == "owner" => {
+                owner.get_or_insert_with(|| text.to_owned());
+            }
+            [_, of, value] => {
+                found.insert((of.in_dav().to_owned(), value.in_dav().to_owned()));
+            }
+            _ => {}
+        })?;
+        let has = |of: &str, value: &str| found.contains(&(of.to_owned(), value.to_owned()));
         let (exclusive, shared) = (has("lockscope", "exclusive"), has("lockscope", "shared"));
-        if exclusive == shared || !has("locktype", "write") {
-            return Err(bad_request());
-        }
-        let owner = top.dav_children("owner").first().map(Element::xml_text);
         let owner = owner.unwrap_or_default();
-        if owner.len() > OWNER_LEN_MAX {
-            Err((
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "the owner is longer than 1,024 bytes",
-            ))
+        if exclusive == shared || !has("locktype", "write") {
+            Err(INVALID)
+        } else if owner.len() > OWNER_LEN_MAX {
+            Err(too_large("the owner is longer than 1,024 bytes"))
         } else {
             Ok(Self { shared, owner })
         }
@@ -186,18 +164,13 @@ mod tests {
             RequestedProperties::read(body.as_bytes()).ok()
         };
         let (etag, foreign) = (Name::new("DAV:", "getetag"), Name::new("urn:x", "a"));
-        let both = vec![etag.clone(), foreign];
-        assert_eq!(
-            find("<D:prop><D:getetag/><x:a/></D:prop>"),
-            Some(RequestedProperties::Named(both))
-        );
+        let both = RequestedProperties::Named(vec![etag.clone(), foreign]);
+        assert_eq!(find("<D:prop><D:getetag/><x:a/></D:prop>"), Some(both));
         assert_eq!(find("<D:propname/>"), Some(RequestedProperties::Names));
         let more = "<D:allprop/><D:include><D:getetag/></D:include>";
         assert_eq!(find(more), Some(RequestedProperties::All(vec![etag])));
-        assert_eq!(
-            RequestedProperties::read(b""),
-            Ok(RequestedProperties::All(Vec::new()))
-        );
+        let all = RequestedProperties::All(Vec::new());
+        assert_eq!(RequestedProperties::read(b""), Ok(all));
         for bad in ["", "<x:prop/>", "<D:x/>"] {
             assert_eq!(find(bad), None, "{bad}");
         }
@@ -226,13 +199,13 @@ mod tests {
         let find =
             format!("<propfind xmlns='DAV:' xmlns:x='{long}'><prop>{named}</prop></propfind>");
         let refused = RequestedProperties::read(find.as_bytes()).unwrap_err();
-        assert_eq!(refused.0, StatusCode::PAYLOAD_TOO_LARGE);
+        assert_eq!(refused.0, 413);
         for action in ["set", "remove"] {
             let body = format!(
                 "<propertyupdate xmlns='DAV:' xmlns:x='{long}'><{action}><prop>{named}</prop></{action}></propertyupdate>"
             );
             let refused = parse_changes(body.as_bytes()).unwrap_err();
-            assert_eq!(refused.0, StatusCode::PAYLOAD_TOO_LARGE, "{action}");
+            assert_eq!(refused.0, 413, "{action}");
         }
     }
 
@@ -251,26 +224,17 @@ mod tests {
     #[test]
     fn parses_lock_requests() {
         let lock = |scope: &str, owner: &str| {
-            LockInfo::read(
-                format!(
-                    "<lockinfo xmlns='DAV:'><lockscope>{scope}</lockscope><locktype><write/></locktype>{owner}</lockinfo>"
-                )
-                .as_bytes(),
-            )
+            let inside = format!("<lockscope>{scope}</lockscope><locktype><write/></locktype>");
+            let body = format!("<lockinfo xmlns='DAV:'>{inside}{owner}</lockinfo>");
+            LockInfo::read(body.as_bytes())
         };
         let read = lock("<shared/>", "<owner><href>me</href></owner>").unwrap();
-        assert!(
-            read.shared && read.owner.contains("<href>me</href>"),
-            "{read:?}"
-        );
-        assert!(!lock("<exclusive/>", "").unwrap().shared);
+        assert_eq!(read.owner, "<owner xmlns=\"DAV:\"><href>me</href></owner>");
+        assert!(read.shared && !lock("<exclusive/>", "").unwrap().shared);
         for bad in ["", "<shared/><exclusive/>", "<x/>"] {
             assert!(lock(bad, "").is_err(), "{bad}");
         }
         let long = format!("<owner>{}</owner>", "x".repeat(OWNER_LEN_MAX));
-        assert_eq!(
-            lock("<shared/>", &long).unwrap_err().0,
-            StatusCode::PAYLOAD_TOO_LARGE
-        );
+        assert_eq!(lock("<shared/>", &long).unwrap_err().0, 413);
     }
 }

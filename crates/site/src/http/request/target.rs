@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Target of a request: a path in its export and, for COPY and MOVE, a destination (RFC 4918 §9.8.3).
-//!
-//! The parsed values are written back to the request in one canonical form, so that dav-server can't parse them
-//! differently.
 
-use crate::http::export::meta::rel_path;
+use crate::http::response::{Outcome, Rejection, bad_gateway, bad_request, forbidden};
 use hyper::{
-    HeaderMap, Request, StatusCode, Uri,
+    HeaderMap, StatusCode, Uri,
     header::{HOST, HeaderName, HeaderValue},
-    http::uri::{Authority, PathAndQuery},
+    http::{request::Parts, uri::Authority},
 };
 use longhaul_store::path::{Reason, RelPath};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
@@ -25,8 +22,13 @@ const ESCAPED: AsciiSet = NON_ALPHANUMERIC
     .remove(b'~')
     .remove(b'/');
 
-/// Status and text of a refusal.
-pub(crate) type Rejection = (StatusCode, &'static str);
+/// Depth of a request (RFC 4918 §10.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Depth {
+    Zero,
+    One,
+    Infinity,
+}
 
 /// Paths of a request, relative to its export. `None` is the export itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +40,7 @@ pub(crate) struct Target {
     pub(crate) destination: Option<RelPath>,
     /// Whether a file at the destination may be replaced.
     pub(crate) overwrites: bool,
+    pub(crate) depth: Option<Depth>,
 }
 
 impl Target {
@@ -45,64 +48,23 @@ impl Target {
     ///
     /// # Errors
     /// The request is invalid, leads out of the export, or would change the export itself or one of its parents.
-    pub(crate) fn of<B>(request: &mut Request<B>, export: &str) -> Result<Self, Rejection> {
-        let path = path_in(request.uri().path(), export)?;
-        let shows = request.method().as_str() == "PROPFIND";
-        normalize_depth(request.headers_mut(), shows)?;
-        let overwrites = normalize_overwrite(request.headers_mut())?;
-        let method = request.method().as_str();
+    pub(crate) fn of(head: &Parts, export: &str) -> Outcome<Self> {
+        let path = path_in(head.uri.path(), export)?;
         if path.is_none() {
-            protect_root(method)?;
+            protect_root(head.method.as_str())?;
         }
-        let destination = match method {
-            "COPY" | "MOVE" => Some(destination(request, export, path.as_ref())?),
+        let destination = match head.method.as_str() {
+            "COPY" | "MOVE" => Some(destination(head, export, path.as_ref())?),
             _ => None,
         };
-        let target = Self {
+        Ok(Self {
             path,
-            is_directory: request.uri().path().ends_with('/'),
+            is_directory: head.uri.path().ends_with('/'),
             destination,
-            overwrites,
-        };
-        target.normalize(request, export)?;
-        Ok(target)
+            overwrites: overwrites(&head.headers)?,
+            depth: depth(&head.headers)?,
+        })
     }
-
-    /// Returns the destination as the path of a URL.
-    pub(crate) fn destination_url(&self, export: &str) -> Option<String> {
-        let destination = self.destination.as_ref()?;
-        Some(url_path(export, Some(destination)))
-    }
-
-    /// Writes the target into the request in canonical form.
-    fn normalize<B>(&self, request: &mut Request<B>, export: &str) -> Result<(), Rejection> {
-        if let Some(destination) = &self.destination {
-            set_destination(request.headers_mut(), export, destination);
-        }
-        let path = url_path(export, self.path.as_ref());
-        let path = if self.is_directory && !path.ends_with('/') {
-            path + "/"
-        } else {
-            path
-        };
-        let made = PathAndQuery::try_from(path).map(Uri::from);
-        *request.uri_mut() = made.map_err(|_| bad_request("the path is invalid"))?;
-        Ok(())
-    }
-}
-
-/// Sets the destination of a COPY or a MOVE.
-pub(crate) fn set_destination(headers: &mut HeaderMap, export: &str, destination: &RelPath) {
-    let path = url_path(export, Some(destination));
-    // An escaped path is ASCII without control characters.
-    if let Ok(value) = HeaderValue::try_from(path) {
-        headers.insert(DESTINATION, value);
-    }
-}
-
-/// Forbids to replace a file that is at the destination when the request is executed.
-pub(crate) fn forbid_overwrite(headers: &mut HeaderMap) {
-    headers.insert(OVERWRITE, HeaderValue::from_static("F"));
 }
 
 /// Returns the escaped path of a URL.
@@ -121,18 +83,11 @@ pub(crate) fn resolve_url(url: &str, export: &str) -> Option<Option<RelPath>> {
     path_in(url.parse::<Uri>().ok()?.path(), export).ok()
 }
 
-fn bad_request(why: &'static str) -> Rejection {
-    (StatusCode::BAD_REQUEST, why)
-}
-
 /// Refuses to create, move or remove an export itself, which only the operator does.
-fn protect_root(method: &str) -> Result<(), Rejection> {
+fn protect_root(method: &str) -> Outcome<()> {
     match method {
-        "DELETE" | "MOVE" => Err((
-            StatusCode::FORBIDDEN,
-            "an export itself can't be moved or removed",
-        )),
-        "MKCOL" | "PUT" => Err((
+        "DELETE" | "MOVE" => Err(forbidden("an export itself can't be moved or removed")),
+        "MKCOL" | "PUT" => Err(Rejection(
             StatusCode::METHOD_NOT_ALLOWED,
             "an export itself exists already",
         )),
@@ -141,7 +96,7 @@ fn protect_root(method: &str) -> Result<(), Rejection> {
 }
 
 /// Returns the path below an export, unescaped. Refuses "." and "..".
-fn path_in(path: &str, export: &str) -> Result<Option<RelPath>, Rejection> {
+fn path_in(path: &str, export: &str) -> Outcome<Option<RelPath>> {
     let mut names = path.split('/').filter(|name| !name.is_empty());
     if names.next() != Some(export) {
         return Err(bad_request("want a path in the export"));
@@ -152,8 +107,14 @@ fn path_in(path: &str, export: &str) -> Result<Option<RelPath>, Rejection> {
     if names.iter().any(|name| name.contains(&b'/')) {
         return Err(bad_request("want names without \"/\""));
     }
-    rel_path(&names.join(&b'/')).map_err(|bad_path| match bad_path.reason {
-        Reason::LongName | Reason::TooLong => (StatusCode::URI_TOO_LONG, "the path is too long"),
+    if names.is_empty() {
+        return Ok(None);
+    }
+    let parsed = RelPath::parse(&names.join(&b'/')).map(Some);
+    parsed.map_err(|bad_path| match bad_path.reason {
+        Reason::LongName | Reason::TooLong => {
+            Rejection(StatusCode::URI_TOO_LONG, "the path is too long")
+        }
         Reason::Dots => bad_request("want a path without \".\" and \"..\""),
         _ => bad_request("want a path that a file can have"),
     })
@@ -161,68 +122,45 @@ fn path_in(path: &str, export: &str) -> Result<Option<RelPath>, Rejection> {
 
 /// Returns the destination of a COPY or a MOVE. It must be in the same export, and neither the source nor its parent
 /// or child.
-fn destination<B>(
-    request: &Request<B>,
-    export: &str,
-    source: Option<&RelPath>,
-) -> Result<RelPath, Rejection> {
-    let text =
-        single_value(request.headers(), &DESTINATION)?.ok_or(bad_request("want a Destination"))?;
-    let uri = read_destination(text)?;
-    if uri.authority().is_some() && !is_same_host(&uri, request) {
-        return Err((
-            StatusCode::BAD_GATEWAY,
-            "the destination is on another host",
-        ));
+fn destination(head: &Parts, export: &str, source: Option<&RelPath>) -> Outcome<RelPath> {
+    const ANCESTOR: Rejection = forbidden("the destination is the source or one of its parents");
+    const DESCENDANT: Rejection = forbidden("the destination is in the source");
+    let text = single_value(&head.headers, &DESTINATION)?;
+    let uri = read_destination(text.ok_or(bad_request("want a Destination"))?)?;
+    if uri.authority().is_some() && !is_same_host(&uri, head) {
+        return Err(bad_gateway("the destination is on another host"));
     }
-    let mut names = uri.path().split('/').filter(|name| !name.is_empty());
-    match names.next() {
-        None => {
-            return Err((
-                StatusCode::FORBIDDEN,
-                "the destination is above all exports",
-            ));
-        }
+    match uri.path().split('/').find(|name| !name.is_empty()) {
+        None => return Err(forbidden("the destination is above all exports")),
         Some(name) if name != export => {
-            return Err((
-                StatusCode::BAD_GATEWAY,
-                "the destination is in another export",
-            ));
+            return Err(bad_gateway("the destination is in another export"));
         }
         Some(_) => {}
     }
-    let ancestor = (
-        StatusCode::FORBIDDEN,
-        "the destination is the source or one of its parents",
-    );
-    let destination = path_in(uri.path(), export)?.ok_or(ancestor)?;
+    let destination = path_in(uri.path(), export)?.ok_or(ANCESTOR)?;
     if destination.is_internal() {
-        let own = "names that begin with .longhaul- are the site's own";
-        return Err((StatusCode::FORBIDDEN, own));
+        return Err(forbidden(
+            "names that begin with .longhaul- are the site's own",
+        ));
     }
-    let Some(source) = source else {
-        return Err((StatusCode::FORBIDDEN, "the destination is in the source"));
-    };
+    let source = source.ok_or(DESCENDANT)?;
     if destination == *source || source.strip_prefix(&destination).is_some() {
-        return Err(ancestor);
+        return Err(ANCESTOR);
     }
     match destination.strip_prefix(source) {
-        Some(_) => Err((StatusCode::FORBIDDEN, "the destination is in the source")),
+        Some(_) => Err(DESCENDANT),
         None => Ok(destination),
     }
 }
 
 /// Parses an HTTP URL or a path. A query or a fragment most likely is a name whose '?' or '#' was not escaped.
-fn read_destination(text: &str) -> Result<Uri, Rejection> {
+fn read_destination(text: &str) -> Outcome<Uri> {
     if text.contains(['?', '#']) {
         return Err(bad_request("want a Destination without '?' and '#'"));
     }
     // RFC 3986 §4.2: two slashes precede a host.
     if text.starts_with("//") {
-        return Err((
-            StatusCode::BAD_GATEWAY,
-            "the destination is on another host",
-        ));
+        return Err(bad_gateway("the destination is on another host"));
     }
     let uri: Uri = text
         .parse()
@@ -237,13 +175,13 @@ fn read_destination(text: &str) -> Result<Uri, Rejection> {
 }
 
 /// Returns whether the destination is on the host that the request was sent to.
-fn is_same_host<B>(destination: &Uri, request: &Request<B>) -> bool {
+fn is_same_host(destination: &Uri, head: &Parts) -> bool {
     let port = match destination.scheme_str() {
         Some("https") => 443,
         _ => 80,
     };
-    let request_authority = request.uri().authority().cloned().or_else(|| {
-        let host = single_value(request.headers(), &HOST).ok().flatten()?;
+    let request_authority = head.uri.authority().cloned().or_else(|| {
+        let host = single_value(&head.headers, &HOST).ok().flatten()?;
         host.parse::<Authority>().ok()
     });
     let normalized = |authority: &Authority| {
@@ -253,38 +191,31 @@ fn is_same_host<B>(destination: &Uri, request: &Request<B>) -> bool {
     destination.authority().map(normalized) == request_authority.as_ref().map(normalized)
 }
 
-/// Normalizes Depth (RFC 4918 §10.2). A read without Depth gets 1: the default of §9.1, infinity, has no bound.
-pub(crate) fn normalize_depth(headers: &mut HeaderMap, shows: bool) -> Result<(), Rejection> {
-    let spelled = match single_value(headers, &DEPTH)? {
-        None if shows => "1",
-        None => return Ok(()),
-        Some("0") => "0",
-        Some("1") => "1",
-        Some(text) if text.eq_ignore_ascii_case("infinity") => "infinity",
+/// Parses Depth.
+pub(crate) fn depth(headers: &HeaderMap) -> Outcome<Option<Depth>> {
+    Ok(match single_value(headers, &DEPTH)? {
+        None => None,
+        Some("0") => Some(Depth::Zero),
+        Some("1") => Some(Depth::One),
+        Some(text) if text.eq_ignore_ascii_case("infinity") => Some(Depth::Infinity),
         Some(_) => return Err(bad_request("want a Depth of 0, 1 or infinity")),
-    };
-    headers.insert(DEPTH, HeaderValue::from_static(spelled));
-    Ok(())
+    })
 }
 
-/// Normalizes Overwrite (§10.6), and returns its value.
-fn normalize_overwrite(headers: &mut HeaderMap) -> Result<bool, Rejection> {
-    let overwrites = match single_value(headers, &OVERWRITE)? {
-        None | Some("T" | "t") => true,
-        Some("F" | "f") => false,
-        Some(_) => return Err(bad_request("want an Overwrite of T or F")),
-    };
-    if !overwrites {
-        forbid_overwrite(headers);
+/// Parses Overwrite (§10.6).
+fn overwrites(headers: &HeaderMap) -> Outcome<bool> {
+    match single_value(headers, &OVERWRITE)? {
+        None | Some("T" | "t") => Ok(true),
+        Some("F" | "f") => Ok(false),
+        Some(_) => Err(bad_request("want an Overwrite of T or F")),
     }
-    Ok(overwrites)
 }
 
 /// Returns the only value of a field.
 pub(super) fn single_value<'h>(
     headers: &'h HeaderMap,
     name: &HeaderName,
-) -> Result<Option<&'h str>, Rejection> {
+) -> Outcome<Option<&'h str>> {
     let mut values = headers.get_all(name).iter();
     let value = values.next().map(HeaderValue::to_str).transpose();
     match (value, values.next()) {
