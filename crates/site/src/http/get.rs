@@ -17,6 +17,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::{Method, StatusCode, body::Frame, header};
+use longhaul_linux::random::random_bytes;
 use std::{
     collections::VecDeque, fs::File, io, os::unix::fs::FileExt as _, sync::Arc, time::Duration,
 };
@@ -39,7 +40,7 @@ pub(super) async fn get(request: DavRequest) -> Outcome {
         return page::get(request).await;
     };
     let file = Arc::new(file);
-    let mut response = file_response(&request, &file, &meta);
+    let mut response = file_response(&request, &file, &meta)?;
     let wanted = WantedDigests::of(request.headers()).of_status(response.status());
     if !wanted.is_empty() {
         let access = &request.files.access;
@@ -63,11 +64,11 @@ fn open(request: &DavRequest) -> Outcome<Option<(File, Meta)>> {
 }
 
 /// Returns the response for a file.
-fn file_response(request: &DavRequest, file: &Arc<File>, meta: &Meta) -> HttpResponse {
+fn file_response(request: &DavRequest, file: &Arc<File>, meta: &Meta) -> Outcome {
     let (headers, validators) = (request.headers(), meta.validators());
     let is_get = request.head.method == Method::GET;
     let range = match conditions::failed_status(headers, true, Some(&validators)) {
-        Some(status) => return with_validators(empty_response(status), meta),
+        Some(status) => return Ok(with_validators(empty_response(status), meta)),
         None if is_get && conditions::range_applies(headers, &validators) => {
             RequestedRange::of(headers, meta.len())
         }
@@ -76,10 +77,13 @@ fn file_response(request: &DavRequest, file: &Arc<File>, meta: &Meta) -> HttpRes
     let kind = content_type(&request.url());
     let response = match range {
         RequestedRange::Unsatisfiable => {
-            return unsatisfiable("the range is beyond the end", meta.len());
+            return Ok(unsatisfiable("the range is beyond the end", meta.len()));
         }
         RequestedRange::Refused => {
-            return unsatisfiable("want fewer ranges, and none that overlap", meta.len());
+            return Ok(unsatisfiable(
+                "want fewer ranges, and none that overlap",
+                meta.len(),
+            ));
         }
         RequestedRange::Whole => {
             let parts = meta.len().checked_sub(1).map(|last| Part::Range(0, last));
@@ -103,13 +107,14 @@ fn file_response(request: &DavRequest, file: &Arc<File>, meta: &Meta) -> HttpRes
             response
         }
         RequestedRange::Parts(parts) => {
-            let boundary = format!("{:032x}", random());
+            // A file contains it only by chance.
+            let boundary = format!("{:032x}", u128::from_ne_bytes(random_bytes()?));
             let parts = multipart(&parts, &boundary, &kind, meta.len());
             let kind = format!("multipart/byteranges; boundary={boundary}");
             contents(StatusCode::PARTIAL_CONTENT, &kind, file, parts, true)
         }
     };
-    with_validators(response, meta)
+    Ok(with_validators(response, meta))
 }
 
 /// Guesses the media type from a name, which is escaped as in a URL.
@@ -139,14 +144,6 @@ fn unsatisfiable(why: &str, len: u64) -> HttpResponse {
 
 fn content_range((first, last): (u64, u64), len: u64) -> String {
     format!("bytes {first}-{last}/{len}")
-}
-
-/// Returns a random boundary. A file contains it only by chance.
-fn random() -> u128 {
-    let mut random = [0; 16];
-    // If this fails, the boundary is zero and still valid.
-    let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
-    u128::from_ne_bytes(random)
 }
 
 /// Part of a response body.

@@ -9,6 +9,7 @@ use crate::{http_args::LockCommand, keys::state::StateDir};
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use longhaul_command::{errln, exit::Refusal, outln};
+use longhaul_linux::random::random_bytes;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::{fs::File, time::Duration};
@@ -121,9 +122,7 @@ impl Lock {
 /// Returns a random lock token. It is hard to guess but not a secret: only the site token that created the lock can
 /// use it.
 fn new_token() -> Result<String> {
-    let mut random = [0; 16];
-    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
-    let random = u128::from_be_bytes(random);
+    let random = u128::from_be_bytes(random_bytes()?);
     let part = |shift: u32, mask: u64| (random >> shift) as u64 & mask;
     // A UUID of version 4 (RFC 9562 §5.4).
     let (a, b, c) = (

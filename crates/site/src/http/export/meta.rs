@@ -6,6 +6,7 @@ use crate::http::{
     response::{Outcome, Rejection, forbidden, no_space, not_found},
 };
 use jiff::{Timestamp, fmt::rfc2822::DateTimePrinter};
+use longhaul_linux::random::random_bytes;
 use longhaul_store::{
     path::RelPath,
     root::{Names, Root},
@@ -44,9 +45,8 @@ pub(crate) fn within(directory: Option<&RelPath>, name: &[u8]) -> Outcome<RelPat
 
 /// Returns a random name in the directory of a path, for an internal file of this kind.
 pub(crate) fn internal_name(path: &RelPath, kind: &str) -> Outcome<RelPath> {
-    let mut random = [0; 8];
-    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
-    let name = format!(".longhaul-{:016x}.{kind}", u64::from_ne_bytes(random));
+    let number = u64::from_ne_bytes(random_bytes()?);
+    let name = format!(".longhaul-{number:016x}.{kind}");
     within(path.parent().as_ref(), name.as_bytes())
 }
 
