@@ -20,8 +20,8 @@ import collections, contextlib, json, os, pathlib, platform, re, sys, tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
-from namespaces import Program, ProgramError, add_veth, enable_quickack, hosts, iperf3, load_control, netns_exec, run_command, run_in_namespaces
-from results import ROOT, Results, argument_parser, group_by, median_range, parse_args, table
+from testbed import (ROOT, Program, ProgramError, Results, add_veth, argument_parser, enable_quickack, group_by, hosts,
+    iperf3, load_control, median_range, netns_exec, parse_args, run_command, run_in_namespaces, table)
 
 SENDER, RECEIVER = ("sender", "10.78.1.1/30"), ("receiver", "10.78.1.2/30")
 SAMPLES_PER_S = 20_000

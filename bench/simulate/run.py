@@ -14,12 +14,12 @@ with an ACK for each packet. Each case prints the window after each loss and the
 simulated. The table has the seconds until the flow reaches 90 % of the payload rate of the link, utilisation of the whole
 run, the best second, and the median second of the second half. Needs root.
 """
-import contextlib, json, os, pathlib, socket, statistics, struct, sys, threading, time
+import contextlib, json, pathlib, socket, statistics, struct, sys, threading, time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
-from namespaces import Program, emulated_link, enable_quickack, hosts, load_control, netns_exec, run_command, run_in_namespaces
-from results import PAYLOAD, Results, argument_parser, comma_separated, parse_args, table
+from testbed import (PAYLOAD, Program, Results, argument_parser, comma_separated, emulated_link, enable_quickack, hosts,
+    load_control, netns_exec, parse_args, run_command, run_in_namespaces, table)
 
 SENDER, RECEIVER = ("sender", "10.78.0.1/30"), ("receiver", "10.78.0.2/30")
 HOST, PORT = "10.78.0.2", 7100

@@ -1,14 +1,18 @@
+#!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Memory of a relay for slow request heads: resident bytes for each connection.
+
+    bench/heads/run.py [--connections 2000]
 
 `longhaul relay --http` receives connections with unfinished heads of 5 bytes, 4 kB and 63 kB, on new connections and on ones that
 had a request before. The figures are the growth of the process for each connection, without kernel sockets, and the relay's
 own count (memory_bytes).
 """
-import json, re, socket, tempfile, time
+import json, pathlib, re, resource, socket, sys, tempfile, time
 
-import results
-from namespaces import Program
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.dont_write_bytecode = True
+from testbed import Program, Results, argument_parser, parse_args, table
 
 REFUSED_REQUEST = b"GET http://127.0.0.1:9/ HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -70,15 +74,22 @@ def measure(binary, connections, size, had_request):
         return (after - before) / connections, counted_bytes(counters.name) / connections
 
 
-def rows(longhaul, connections):
-    for had_request in (False, True):
-        for size in (5, 4000, 63000):
-            resident, counted = measure(longhaul, connections, size, had_request)
-            yield {"head_bytes": size, "had_request": had_request, "resident_bytes": resident, "counted_bytes": counted}
+def main():
+    parser = argument_parser(__doc__, rounds=1)
+    parser.add_argument("--connections", type=int, default=2000, metavar="N", help="connections of one measurement (2000)")
+    args = parse_args(parser, connections=200)
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    results = Results(args)
+    cases = [(had_request, size) for had_request in (False, True) for size in (5, 4000, 63000)]
+    for had_request, size in cases * args.rounds:
+        with results.catch_errors(f"{size} bytes"):
+            resident, counted = measure(args.longhaul, args.connections, size, had_request)
+            results.add({"head_bytes": size, "had_request": had_request, "resident_bytes": resident, "counted_bytes": counted})
+    heads = ["head, bytes", "had a request", "resident KiB per connection", "counted KiB"]
+    return results.finish(table(heads, ((row["head_bytes"], "yes" if row["had_request"] else "no", f"{row['resident_bytes'] / 1024:.1f}",
+                                         f"{row['counted_bytes'] / 1024:.1f}") for row in results.rows)))
 
 
-def table(rows):
-    yield ""
-    yield from results.table(["head, bytes", "had a request", "resident KiB per connection", "counted KiB"],
-                             ((row["head_bytes"], "yes" if row["had_request"] else "no", f"{row['resident_bytes'] / 1024:.1f}",
-                               f"{row['counted_bytes'] / 1024:.1f}") for row in rows))
+if __name__ == "__main__":
+    sys.exit(main())

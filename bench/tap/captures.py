@@ -1,37 +1,32 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Speed of `longhaul tap analyze`, compared with tcptrace and tshark.
+"""Makes the captures that bench/tap.toml analyses: `bulk.pcap` and `many.pcap` in DIR.
 
-    bench/tap/run.py [--only bulk,many] [--packets 3000000] [--rounds 5] [--tshark-rounds 1] [--before PATH [--no-peers]]
+    bench/tap/captures.py [--packets 3000000] [--out DIR]
 
   bulk  one connection, captured from iperf3 over `longhaul link` and made longer: its packets are repeated with
         later times and higher sequence numbers
   many  the beginning of that connection, repeated between other addresses, a few hundred connections at a time
 
-Frames are Ethernet, cut to 96 bytes. These alternate: longhaul with 1 and 2 threads (result.json, report and time
-series), with 2 threads and all bins of 1 ms and 1 s as Parquet, tcptrace (-l: counts; -lr: RTTs, too), a plain read of
-the file, and tshark (two series of 1 ms). The table has packets a second, CPU seconds and peak memory: medians of the
-rounds, with minimum and maximum. `--before` adds an older longhaul. Needs root, tcpdump and iperf3.
+Frames are Ethernet, cut to 96 bytes. Needs root, tcpdump and iperf3.
 """
-import multiprocessing, pathlib, shutil, signal, statistics, struct, sys, time
+import pathlib, signal, struct, sys, time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
-from namespaces import Program, emulated_link, hosts, iperf3, run_in_namespaces
-from results import Results, argument_parser, comma_separated, group_by, median_range, parse_args, table
+from testbed import Program, argument_parser, emulated_link, hosts, iperf3, parse_args, run_in_namespaces
 
 LEFT, RIGHT = ("left", "10.80.1.1/30"), ("right", "10.80.1.2/30")
 ETHERNET = bytes(12) + b"\x08\x00"
 SNAPLEN = 96
 FIN_SYN_RST = 7
-BEFORE = ", before"
 
 
 def capture(longhaul, path):
     """Captures an iperf3 transfer at 1 Gbit/s and 20 ms with a little loss, without offloads."""
     with hosts(LEFT[0], RIGHT[0]), \
             emulated_link(longhaul, LEFT, RIGHT, "--no-offload", "--delay", "10ms", "--rate", "1gbit", "--loss", "0.01%"), \
-            Program(LEFT[0], "tcpdump", "-Z", "root", "-i", "wan0", "-B", 65536, "-s", 96, "-w", path, "tcp",
+            Program(LEFT[0], "tcpdump", "-Z", "root", "-i", "wan0", "-B", 65536, "-s", SNAPLEN, "-w", path, "tcp",
                     ready="listening on", stop=signal.SIGINT), \
             Program(RIGHT[0], "iperf3", "-s", ready=5201):
         iperf3(LEFT[0], "-c", "10.80.1.2", "-n", "100M")
@@ -148,82 +143,18 @@ def write_many(flow, packet_count, path, each=1500, concurrent=200):
     out.file.close()
 
 
-def make_captures(args):
+def main():
+    parser = argument_parser(__doc__)
+    parser.add_argument("--packets", type=int, default=3_000_000, help="packets of a capture (3000000)")
+    args = parse_args(parser, required=["tcpdump", "iperf3"], packets=100_000)
+    run_in_namespaces()
+    args.out.mkdir(parents=True, exist_ok=True)
     captured = args.out / "captured.pcap"
     capture(args.longhaul, captured)
     flow = largest_flow(captured)
-    for name in args.only:
-        {"bulk": write_longer, "many": write_many}[name](flow, args.packets, args.out / f"{name}.pcap")
-
-
-def run_timed(command, out):
-    """Runs a command. Returns its seconds, CPU seconds and peak memory in MB, which is at least that of this script, 17 MB."""
-    shutil.rmtree(out, ignore_errors=True)
-    started = time.monotonic()
-    with Program(None, *command) as program:
-        program.wait()
-        seconds = time.monotonic() - started
-        program.output()
-        return {"seconds": seconds, "cpu_s": program.cpu_s, "mb": program.peak_mb}
-
-
-def commands(args, file, out):
-    """Returns the command of each program."""
-    analyze = lambda longhaul: [longhaul, "tap", "analyze", file, "-o", out]
-    ways = {"1 thread": ["--threads", 1], "2 threads": ["--threads", 2], "2 threads, --parquet": ["--threads", 2, "--parquet"]}
-    own = {f"longhaul, {name}": [*analyze(args.longhaul), *options] for name, options in ways.items()}
-    if args.before:
-        own |= {f"longhaul, {name}{BEFORE}": [*analyze(args.before), *options] for name, options in ways.items()}
-    series = ["tshark", "-r", file, "-q", "-z", "io,stat,0.001,SUM(tcp.len)tcp.len,COUNT(tcp.ack)tcp.ack"]
-    if args.no_peers:
-        return own
-    return own | {
-        "plain read": ["dd", f"if={file}", "of=/dev/null", "bs=256k"],
-        "tcptrace -l": ["tcptrace", "-n", "-l", file],
-        "tcptrace -lr": ["tcptrace", "-n", "-l", "-r", file],
-        "tshark, two series": series,
-    }
-
-
-def table_lines(rows):
-    figures = ("million_packets_s", "cpu_s", "mb")
-    lines = [(*key, *(median_range(own, figure, ".3g") for figure in figures)) for key, own in group_by(rows, "kind", "program")]
-    medians = {key: [statistics.median(row[figure] for row in own) for figure in figures] for key, own in group_by(rows, "kind", "program")}
-    for (kind, program), before in medians.items():
-        if program.endswith(BEFORE) and (now := medians.get((kind, program.removesuffix(BEFORE)))):
-            lines.append((kind, f"ratio to {program}", *(f"{new / old:.3f}" for new, old in zip(now, before))))
-    return table(["capture", "program", "M packets/s", "CPU s", "peak MB"], lines)
-
-
-def main():
-    parser = argument_parser(__doc__)
-    parser.add_argument("--only", type=comma_separated, default=["bulk", "many"], metavar="KIND,...", help="kinds of captures (bulk,many)")
-    parser.add_argument("--packets", type=int, default=3_000_000, help="packets of a capture (3000000)")
-    parser.add_argument("--tshark-rounds", type=int, default=1, help="rounds of tshark, which is slow (1)")
-    parser.add_argument("--before", type=pathlib.Path, metavar="PATH", help="an older longhaul to compare with")
-    parser.add_argument("--no-peers", action="store_true", help="leave the other programs out")
-    args = parse_args(parser, required=["tcpdump", "iperf3"], packets=100_000)
-    run_in_namespaces()
-    results = Results(args, ["tcpdump", "iperf3", "tcptrace", "tshark"], packets=args.packets)
-    # In its own process: a program's peak memory begins with that of its parent.
-    maker = multiprocessing.Process(target=make_captures, args=(args,))
-    maker.start()
-    maker.join()
-    if maker.exitcode:
-        results.fail("captures", "none was made")
-        return results.finish([])
-    programs = {name: str(command[0]) for name, command in commands(args, None, None).items()}
-    available = results.available(programs)
-    for kind in args.only:
-        file, out = args.out / f"{kind}.pcap", args.out / "analysis"
-        for round_ in range(args.rounds):
-            for program in available:
-                if program.startswith("tshark") and round_ >= args.tshark_rounds:
-                    continue
-                with results.catch_errors(f"{kind}, {program}", peer="longhaul" not in program):
-                    run = run_timed(commands(args, file, out)[program], out)
-                    results.add({"kind": kind, "program": program, **run, "million_packets_s": args.packets / run["seconds"] / 1e6})
-    return results.finish(table_lines(results.rows))
+    write_longer(flow, args.packets, args.out / "bulk.pcap")
+    write_many(flow, args.packets, args.out / "many.pcap")
+    captured.unlink()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Probes of how transparent a proxy is to a client and a server. bench/interception/pepsal.py runs one probe at a time.
+"""Probes of how transparent a proxy is to a client and a server. bench/fidelity/run.py runs one probe at a time.
 
 A probe returns what it observed, as a short text. Without a proxy that is the behaviour of a router.
 """
