@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """What the benchmarks in Python share: network namespaces as hosts, links between them, programs that run there, command-line
 options, the results file, and tables. What `longhaul lab` can run is a scenario instead (bench/*.toml)."""
-import argparse, contextlib, datetime, json, os, pathlib, platform, re, select, shlex, shutil, signal, statistics, subprocess, sys, tempfile, time
+import argparse, contextlib, datetime, json, os, pathlib, platform, re, shlex, shutil, signal, statistics, subprocess, sys, tempfile, time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RELEASE = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
 NAME = pathlib.Path(sys.argv[0]).resolve().parent.name
 # The share of a packet of 1500 bytes that is TCP payload, with timestamps.
 PAYLOAD = 1448 / 1500
-# The flag that prints a program's version, where that is not --version.
-VERSION_FLAGS = {"nginx": "-v", "tcptrace": "-v"}
 INSIDE = "LONGHAUL_BENCH_INSIDE"
 EXIT_SKIPPED = 3
 AVAILABLE = pathlib.Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
@@ -115,22 +113,19 @@ def load_control(longhaul, control, *parameters):
         run_command(longhaul, "cc", "unload", control)
 
 
-def iperf3(host, *flags, outer_prefix=(), prefix=(), timeout=600):
-    """Runs an iperf3 client on a host and returns the `end` object of its JSON.
-
-    `prefix` is a command that starts it on the host (as `longhaul run --`), `outer_prefix` one that starts it from here."""
-    return json.loads(run_command(*outer_prefix, *netns_exec(host, *prefix, "iperf3", "-J", *flags), timeout=timeout))["end"]
+def iperf3(host, *flags, prefix=()):
+    """Runs an iperf3 client on a host, by a command `prefix`, and returns the `end` object of its JSON."""
+    return json.loads(run_command(*prefix, *netns_exec(host, "iperf3", "-J", *flags)))["end"]
 
 
 class Program:
     """A program that runs on a host for the block. The block begins when the program is ready.
 
-    `ready` is a TCP port on which it then listens, or a pattern that its output then matches. After its end, `cpu_s` and
-    `peak_mb` are what it used, children that it waited for included."""
+    `ready` is a TCP port on which it then listens, or a pattern that its output then matches."""
 
     def __init__(self, host, *command, ready=None, stop=signal.SIGTERM, **options):
         self.host, self.name, self.ready, self.stop, self.options = host, pathlib.Path(str(command[0])).name, ready, stop, options
-        self.command, self.exit_code, self.cpu_s, self.peak_mb = netns_exec(host, *command), None, None, None
+        self.command = netns_exec(host, *command)
 
     def __enter__(self):
         self.out, self.err = tempfile.TemporaryFile(), tempfile.TemporaryFile()
@@ -141,8 +136,7 @@ class Program:
         try:
             while not self.is_ready():
                 if self.wait(0.02) or time.monotonic() > started + 10:
-                    problem = "ended" if self.exit_code is not None else "is not ready after 10 s"
-                    raise ProgramError(f"{self.name} did not start, it {problem}: {self.log()[-400:]}")
+                    raise ProgramError(f"{self.name} ended, or was not ready in 10 s: {self.log()[-400:]}")
         except BaseException:
             self.terminate()
             raise
@@ -164,26 +158,14 @@ class Program:
 
     def wait(self, timeout_s=None):
         """Waits for the end of the program, and returns whether it has ended."""
-        if self.exit_code is not None:
-            return True
-        descriptor, poll = os.pidfd_open(self.pid), select.poll()
-        try:
-            poll.register(descriptor, select.POLLIN)
-            if not poll.poll(None if timeout_s is None else timeout_s * 1000):
-                return False
-        finally:
-            os.close(descriptor)
-        _, status, usage = os.wait4(self.pid, 0)
-        self.exit_code = self.process.returncode = os.waitstatus_to_exitcode(status)
-        self.cpu_s, self.peak_mb = usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
-        return True
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout_s)
+        return self.process.returncode is not None
 
-    def output(self, timeout=None):
+    def output(self):
         """Waits for the end of the program and returns its standard output. Raises ProgramError if it failed."""
-        if not self.wait(timeout):
-            raise ProgramError(f"{self.name} took more than {timeout:g} s")
-        if self.exit_code:
-            raise ProgramError(f"{self.name} ended with {self.exit_code}: {(self.read(self.err) or self.read(self.out)).strip()[-400:]}")
+        if code := self.process.wait():
+            raise ProgramError(f"{self.name} ended with {code}: {(self.read(self.err) or self.read(self.out)).strip()[-400:]}")
         return self.read(self.out)
 
     def terminate(self, timeout_s=30):
@@ -242,19 +224,18 @@ def machine_info(programs):
 def version(program):
     """Returns the first line that a program prints when asked for its version."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run([program, VERSION_FLAGS.get(pathlib.Path(program).name, "--version")], stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, errors="replace", timeout=10)
+        done = subprocess.run([program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=10)
         return next(iter((done.stdout + done.stderr).strip().splitlines()), "")
 
 
 class Results:
     """Rows of measurements, kept in DIR/results.json, which is complete after each row."""
 
-    def __init__(self, args, programs=(), **facts):
+    def __init__(self, args, programs=()):
         self.file, self.rows, self.skipped, self.failed = args.out / "results.json", [], {}, {}
         self.head = {"command": shlex.join([f"bench/{NAME}/run.py", *sys.argv[1:]]),
                      "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-                     "machine": machine_info([args.longhaul, *programs]) | facts}
+                     "machine": machine_info([args.longhaul, *programs])}
         args.out.mkdir(parents=True, exist_ok=True)
         self.write()
 
@@ -276,27 +257,13 @@ class Results:
             yield
         except Exception as error:
             text = str(error) if isinstance(error, (ProgramError, subprocess.TimeoutExpired)) else repr(error)
-            (self.skip if peer else self.fail)(name, text)
+            self.record("skipped" if peer else "failed", name, text)
 
-    def skip(self, name, reason):
-        """Records a peer or program that was not measured."""
-        self.record("skipped", self.skipped, name, reason)
-
-    def fail(self, name, reason):
-        """Records a failure, which becomes the exit code."""
-        self.record("failed", self.failed, name, reason)
-
-    def record(self, outcome, reasons, name, reason):
-        reasons[name] = " ".join(reason.split())
+    def record(self, outcome, name, reason):
+        """Records what was `skipped`, or has `failed`, which becomes the exit code."""
+        getattr(self, outcome)[name] = " ".join(reason.split())
         self.write()
-        print(f"bench/{NAME}: {outcome}: {name}: {reasons[name]}", file=sys.stderr, flush=True)
-
-    def available(self, peers):
-        """Returns the names of the peers, from {name: program}, that are on this machine. Skips the others."""
-        for name, program in peers.items():
-            if not shutil.which(str(program)):
-                self.skip(name, f"{program} is not on this machine")
-        return [name for name in peers if name not in self.skipped]
+        print(f"bench/{NAME}: {outcome}: {name}: {reason}", file=sys.stderr, flush=True)
 
     def finish(self, lines):
         """Prints the table, writes it to DIR/table.md, and returns the exit code."""

@@ -76,7 +76,8 @@ def program_stats(control):
 def run(control, seconds, data):
     """Runs one flow. Returns the ns for each ACK by both measures; `data` is the file for perf, or None."""
     acks_before, (times_before, runs_before) = ack_count(), program_stats(control)
-    end = iperf3(SENDER[0], "-c", "10.78.1.2", "-C", control, "-t", seconds, outer_prefix=perf_record(data) if data else ())
+    perf = ["perf", "record", "-q", "-a", "-e", "cpu-clock", "-F", SAMPLES_PER_S, "-o", data, "--"] if data else ()
+    end = iperf3(SENDER[0], "-c", "10.78.1.2", "-C", control, "-t", seconds, prefix=perf)
     acks, (times, runs) = ack_count() - acks_before, program_stats(control)
     times, runs = times - times_before, runs - runs_before
     samples = count_samples(data, BPF_FUNCTIONS if runs else KERNEL_FUNCTIONS) if data else None
@@ -93,10 +94,6 @@ def run(control, seconds, data):
         "mbit_s": end["sum_sent"]["bits_per_second"] / 1e6,
         "retransmits": end["sum_sent"]["retransmits"],
     }
-
-
-def perf_record(data):
-    return ["perf", "record", "-q", "-a", "-e", "cpu-clock", "-F", str(SAMPLES_PER_S), "-o", str(data), "--"]
 
 
 def count_samples(data, functions):

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Copies files once by a tool, from disk to disk, and prints its figures. It runs in scenarios of the lab (bench/copy*.toml).
 
-    copy_once.py TOOL --longhaul PATH --work DIR --job large|small|tree|short|long [--scale 1] [--limit 60] [--resume]
+    copy_once.py TOOL --longhaul PATH --work DIR --job large|small|tree|long [--scale 1] [--limit 60] [--resume]
 
 A copy begins with its source outside the page cache, and ends when the target's file system is synced. Then it is compared
 with the source. It is stopped if it takes longer than --limit, or has less than a fifth of the data at half of that; its rate
@@ -168,7 +168,7 @@ def main():
     parser.add_argument("tool", help="a tool of tools.py, or `longhaul FLAGS`")
     parser.add_argument("--longhaul", required=True, metavar="PATH")
     parser.add_argument("--work", type=pathlib.Path, required=True, metavar="DIR", help="directory on the disk to copy from and to")
-    parser.add_argument("--job", default="large", choices=["large", "small", "tree", "short", "long"])
+    parser.add_argument("--job", default="large", choices=["large", "small", "tree", "long"])
     parser.add_argument("--scale", type=float, default=1, help="share of the job's size (1)")
     parser.add_argument("--limit", type=float, default=60, help="time limit, s (60)")
     parser.add_argument("--resume", action="store_true", help="kill the tool at half of the data, and run it again")

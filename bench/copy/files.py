@@ -41,7 +41,7 @@ class Job:
 
 def file_sizes(name, scale):
     """Yields (path, bytes) of each file of a job, at this share of its full size."""
-    sizes = {"long": 8_000_000_000, "large": 2_000_000_000, "short": 64_000_000}
+    sizes = {"long": 8_000_000_000, "large": 2_000_000_000}
     if name in sizes:
         yield f"{name}.bin", int(sizes[name] * scale)
     elif name == "small":

@@ -2,14 +2,12 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Servers of the tools that copy: configures one of them, in DIR, and becomes it.
 
-    servers.py sshd|nginx|gridftp|none --servers DIR --files DIR
-
-`none` is for a local copy, and listens only because the lab waits for a server.
+    servers.py sshd|nginx|gridftp --servers DIR --files DIR
 """
-import argparse, os, pathlib, shutil, socket, subprocess, sys, time
+import argparse, os, pathlib, shutil, subprocess, sys
 
 ADDRESS = {"source": "10.9.0.1", "target": "10.9.0.2"}
-HTTP_PORT, GRIDFTP_PORT, NO_PORT = 8080, 2811, 9999
+HTTP_PORT, GRIDFTP_PORT = 8080, 2811
 
 
 def sshd(d, _):
@@ -56,20 +54,12 @@ def name_hosts(d):
         subprocess.run(["mount", "--bind", d / "hosts", "/etc/hosts"], check=True)
 
 
-def wait():
-    with socket.create_server(("", NO_PORT)):
-        while True:
-            time.sleep(60)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("server", choices=["sshd", "nginx", "gridftp", "none"])
+    parser.add_argument("server", choices=["sshd", "nginx", "gridftp"])
     parser.add_argument("--servers", type=pathlib.Path, required=True, help="directory for configurations and keys")
     parser.add_argument("--files", type=pathlib.Path, required=True, help="directory of the files to copy")
     args = parser.parse_args()
-    if args.server == "none":
-        return wait()
     args.servers.mkdir(parents=True, exist_ok=True)
     name_hosts(args.servers)
     words = {"sshd": sshd, "nginx": nginx, "gridftp": gridftp}[args.server](args.servers, args.files)

@@ -7,7 +7,7 @@
 Client, router and server are network namespaces. The router forwards (`direct`), or diverts all connections to one proxy.
 Each probe of probes.py has a new server and a new proxy. bench/interception.toml measures rates and costs. Needs root.
 """
-import contextlib, os, pathlib, resource, subprocess, sys, time
+import contextlib, os, pathlib, resource, shutil, sys, time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
@@ -39,16 +39,12 @@ def testbed(mode):
                 run_command("ip", "-n", at, "address", "add", f"fd00:9:{net}::{last}/64", "dev", device, "nodad")
             run_command("ip", "-n", host, "route", "add", "default", "via", f"fd00:9:{net}::2")
         run_command(*netns_exec("router", "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"))
-        load_rules("server", probes.RULES)
+        run_command(*netns_exec("server", "nft", probes.RULES))
         if mode == PEPSAL:
-            load_rules("router", DIVERT)
+            run_command(*netns_exec("router", "nft", DIVERT))
             run_command("ip", "-n", "router", "rule", "add", "fwmark", 1, "lookup", 100)
             run_command("ip", "-n", "router", "route", "add", "local", "default", "dev", "lo", "table", 100)
         yield
-
-
-def load_rules(host, text):
-    subprocess.run(netns_exec(host, "nft", "-f", "-"), input=text, text=True, check=True)
 
 
 @contextlib.contextmanager
@@ -82,8 +78,8 @@ def main():
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     results = Results(args)
-    if PEPSAL in args.modes:
-        results.available({PEPSAL: args.pepsal})
+    if PEPSAL in args.modes and not shutil.which(args.pepsal):
+        results.record("skipped", PEPSAL, f"{args.pepsal} is not on this machine")
     modes = [mode for mode in args.modes if mode not in results.skipped]
     for mode in modes:
         with results.catch_errors(mode, peer=mode == PEPSAL), testbed(mode):

@@ -151,11 +151,6 @@ def round_medians(result):
     return result
 
 
-def write(name, result):
-    lines = ",\n".join("  " + json.dumps(cell) for cell in result["cells"])
-    (RECORDED / f"{name}.json").write_text(f'{{"command": {json.dumps(result["command"])}, "cells": [\n{lines}\n]}}\n')
-
-
 def run_again(names, is_recorded):
     """Runs commands again, all simulated ones by default. Compares their results with the recorded ones, or records them."""
     differ = []
@@ -164,7 +159,8 @@ def run_again(names, is_recorded):
             fail(f"{name} is measured, and no two runs are the same: --record records a new one")
         result = round_medians(RUNS[name]())
         if is_recorded:
-            write(name, result)
+            lines = ",\n".join("  " + json.dumps(cell) for cell in result["cells"])
+            (RECORDED / f"{name}.json").write_text(f'{{"command": {json.dumps(result["command"])}, "cells": [\n{lines}\n]}}\n')
         elif load(name) != result:
             differ.append(name)
         print(f"{name}: {'recorded' if is_recorded else 'differs' if name in differ else 'the same'}", flush=True)

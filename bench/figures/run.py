@@ -5,6 +5,7 @@
     bench/figures/run.py                   compare every figure with the recorded results: takes a second, needs nothing
     bench/figures/run.py --run [NAME …]    run the commands of simulated results again: the medians must be the same
     bench/figures/run.py --record [NAME …] run them again, measured ones as root, and record the results
+    bench/figures/run.py --draw            draw the picture of README by the recorded result of the demo
 
 A result is recorded as `results/NAME.json`: its command, and for each cell the parameters and the median of each metric
 that a document prints. Simulated results are the same on every machine. Measured ones have minimum and maximum, too, and
@@ -17,6 +18,7 @@ import picture, record
 from record import PLAN_CONTROLS, PLAN_LOSSES, PLAN_RTTS, RECORDED, ROOT, SEVEN, load
 
 BENCHMARKS, PAPERS, CC = "docs/benchmarks.md", "docs/experiments/papers.md", "docs/congestion-controls.md"
+PICTURE = ROOT / "docs" / "demo.svg"
 UNITS = {"Gbit/s": 1e9, "Mbit/s": 1e6, "ms": 1e-3, "%": 0.01}
 CHECKED, ERRORS = [], []
 
@@ -158,8 +160,8 @@ def demo():
     columns = [(n, "dvd_s", {"loss": loss, "relays": relays}, 1) for n, (loss, relays) in enumerate(cells, 1)]
     for beginning, client in clients.items():
         check_row(result, table_row(beginning), {"client": client}, columns)
-    if picture.PICTURE.read_text() != picture.draw(load("demo")):
-        ERRORS.append("docs/demo.svg differs from the recorded result: bench/figures/picture.py draws it")
+    if PICTURE.read_text() != picture.draw(load("demo")):
+        ERRORS.append("docs/demo.svg differs from the recorded result: bench/figures/run.py --draw")
 
 
 def objects():
@@ -320,10 +322,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", action="store_true", help="run the commands again and compare")
     parser.add_argument("--record", action="store_true", help="run the commands again and record the results")
+    parser.add_argument("--draw", action="store_true", help="draw docs/demo.svg")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(record.RUNS)}")
     args = parser.parse_args()
     if unknown := [name for name in args.names if name not in record.RUNS]:
         parser.error(f"no result is called {', '.join(unknown)}")
+    if args.draw:
+        return PICTURE.write_text(picture.draw(load("demo")))
     if args.run or args.record:
         return record.run_again(args.names, args.record)
     check_all()

@@ -98,13 +98,8 @@ def flood(seconds):
     return figures(outcomes, seconds)
 
 
-def main():
+if __name__ == "__main__":
     job, *numbers = sys.argv[1:]
     if job == "serve":
-        return serve()
-    found = many(int(numbers[0]), float(numbers[1])) if job == "many" else flood(float(numbers[0]))
-    print(json.dumps(found))
-
-
-if __name__ == "__main__":
-    main()
+        serve()
+    print(json.dumps(many(int(numbers[0]), float(numbers[1])) if job == "many" else flood(float(numbers[0]))))

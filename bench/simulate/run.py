@@ -99,8 +99,8 @@ def source(cc, paced, seconds):
             raw = stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
             word = lambda index: struct.unpack_from("I", raw, 8 + 4 * index)[0]
             # struct tcp_info: byte 1 is ca_state; 24 words of 32 bits begin at byte 8.
-            samples.append([time.monotonic() - started, raw[1], word(18), word(17), word(15),
-                            word(23), struct.unpack_from("Q", raw, 120)[0]])
+            samples.append({"time_s": time.monotonic() - started, "state": raw[1], "cwnd": word(18), "ssthresh": word(17), "rtt_us": word(15),
+                            "retransmits": word(23), "acked": struct.unpack_from("Q", raw, 120)[0]})
             time.sleep(0.005)
 
     sampler = threading.Thread(target=sample)
@@ -115,15 +115,11 @@ def source(cc, paced, seconds):
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-FIELDS = ("time_s", "state", "cwnd", "ssthresh", "rtt_us", "retransmits", "acked")
-
-
 def measure(case, args):
     receiver = netns_exec(RECEIVER[0], sys.executable, __file__, "--sink")
     sender = netns_exec(SENDER[0], sys.executable, __file__, "--source", case.cc, int(case.paced), args.seconds)
     with load_control(args.longhaul, case.cc, *case.parameters), testbed(case, args.longhaul), Program(None, *NICE, *receiver, ready="ready"):
-        samples = json.loads(run_command(*NICE, *sender, timeout=args.seconds + 60))
-    return [dict(zip(FIELDS, sample)) for sample in samples]
+        return json.loads(run_command(*NICE, *sender, timeout=args.seconds + 60))
 
 
 def measured_backoffs(samples):

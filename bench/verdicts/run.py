@@ -408,7 +408,7 @@ def main():
             if truth := main_limit_of((CAUSES | CONTROL_CAUSES)[row["cause"]], row):
                 results.add(row | {"truth": truth} | judge(args, directory))
             else:
-                results.skip(f"{row['path']}: {row['cause']}, {row['control']}", "its records tell no main limit")
+                results.record("skipped", f"{row['path']}: {row['cause']}, {row['control']}", "its records tell no main limit")
     by_cause = table(("cause", "transfers", *PLACES, "wrong"), cause_lines(results.rows))
     by_truth = table(("truth", "captured at", "transfers", *LIMITS), truth_lines(results.rows))
     by_control = table(("control", "half", "captured at", "transfers", *NAMES), control_lines(results.rows))
