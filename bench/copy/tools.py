@@ -95,7 +95,6 @@ TOOLS = {
     "local cp": lambda call: ["cp", "-a", f"{call.job.root}/.", f"{call.target}/"],
     "local rsync": lambda call: ["rsync", "-a", f"{call.job.root}/", f"{call.target}/"],
 }
-PULLING = ("rclone-http", "aria2")
 
 
 def command(name, call):
