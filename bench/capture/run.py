@@ -1,79 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Cost of capturing an iperf3 flow at line rate, compared with tcpdump, and accuracy of the timestamps.
+"""Accuracy of the timestamps of `longhaul tap capture`. bench/capture-cost.toml measures what a capture costs.
 
-    bench/capture/run.py [--only cost,times] [--seconds 4] [--rounds 5]
+    bench/capture/run.py [--seconds 4] [--rounds 5]
 
-  cost   iperf3 over veth, with offloads (super-packets) and without (segments). Runs without a capture, with
-         longhaul and with tcpdump -s 128 alternate; their rings have the same size. Measures goodput, packets
-         a second, drops, and CPU seconds for a million packets. The CPU time includes start and end: the kernel
-         zeroes a new ring, which takes longer than capturing a million packets if the ring is large.
-  times  longhaul tap capture at the left end of `longhaul link --capture`, packet by packet: the difference
-         between its timestamps and those of the link for the same packets
-
-The tables have medians of the rounds, with minimum and maximum. Needs root, iperf3 and ethtool.
+It captures at the left end of `longhaul link --capture`, packet by packet, and compares its timestamps with those of the link
+for the same packets. Needs root and iperf3.
 """
-import collections, json, pathlib, re, signal, struct, sys, tempfile
+import collections, json, pathlib, signal, struct, sys, tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
-from namespaces import Program, add_veth, emulated_link, hosts, iperf3, run_in_namespaces
-from results import Results, argument_parser, comma_separated, group_by, median_range, parse_args, table
+from testbed import Program, Results, argument_parser, emulated_link, hosts, iperf3, parse_args, run_in_namespaces, table
 
 SENDER, RECEIVER = ("sender", "10.80.0.1/30"), ("receiver", "10.80.0.2/30")
 HOST, PORT = "10.80.0.2", 5201
-RING_MB = 32
-
-
-def iperf3_server():
-    return Program(RECEIVER[0], "iperf3", "-s", ready=PORT)
-
-
-def gbit_s(seconds):
-    return iperf3(SENDER[0], "-c", HOST, "-t", seconds)["sum_received"]["bits_per_second"] / 1e9
-
-
-class Longhaul(Program):
-    def __init__(self, args, path):
-        super().__init__(None, args.longhaul, "tap", "capture", "--netns", SENDER[0], "-i", "wan0", "--json", "--force",
-                         "--ring", f"{RING_MB}MiB", "--snap-length", 128, "--filter", f"tcp port {PORT}", "-w", path, ready=".", stop=signal.SIGINT)
-
-    def counts(self):
-        """Returns captured packets, drops and segments on the wire, after the end."""
-        counts = json.loads(self.output())["interfaces"][0]
-        return counts["packets"], counts["dropped"], counts["wire_segments"]
-
-
-class Tcpdump(Program):
-    def __init__(self, _, path):
-        # -Z root: tcpdump would drop its privileges, and could not write to this directory.
-        super().__init__(SENDER[0], "tcpdump", "-i", "wan0", "-s", 128, "-n", "-Z", "root", "-B", RING_MB * 1024,
-                         "--time-stamp-precision=nano", "-w", path, f"tcp port {PORT}", ready="listening on", stop=signal.SIGINT)
-
-    def counts(self):
-        self.output()
-        number = lambda label: int(re.search(rf"(\d+) packets {label}", self.read(self.err))[1])
-        return number("captured"), number("dropped by kernel"), None
-
-
-CAPTURERS = {"none": None, "longhaul": Longhaul, "tcpdump": Tcpdump}
-
-
-def cost(args, capturer, offload, directory):
-    row, path = {"part": "cost", "capturer": capturer, "offload": offload}, directory / "trace"
-    with hosts(SENDER[0], RECEIVER[0]):
-        add_veth(SENDER, RECEIVER, offload=offload)
-        with iperf3_server():
-            if CAPTURERS[capturer] is None:
-                return row | {"gbit_s": gbit_s(args.seconds)}
-            with CAPTURERS[capturer](args, path) as program:
-                row["gbit_s"] = gbit_s(args.seconds)
-                program.terminate()
-                packets, dropped, segments = program.counts()
-    row |= {"packets": packets, "dropped": dropped, "wire_segments": segments, "cpu_s": program.cpu_s,
-            "packets_s": packets / args.seconds, "cpu_s_per_million": program.cpu_s / packets * 1e6, "bytes": path.stat().st_size}
-    path.unlink()
-    return row
 
 
 def pcapng_packets(path):
@@ -104,14 +45,21 @@ def packet_key(packet):
     return packet[2:6] + packet[12:20] + packet[tcp:tcp + 16] + packet[tcp + 18:tcp + (packet[tcp + 12] >> 4) * 4]
 
 
-def times(args, directory):
+def measure(args, directory):
     link_trace, trace = directory / "link.pcapng", directory / "trace.pcapng"
-    with hosts(SENDER[0], RECEIVER[0]):
-        with emulated_link(args.longhaul, SENDER, RECEIVER, "--delay", "5ms", "--rate", "200mbit", "--delivery", "per-packet", "--no-offload",
-                  "--realtime", "--capture", link_trace), iperf3_server(), Longhaul(args, trace) as program:
-            gbit_s(args.seconds)
-            program.terminate()
-            packets, dropped, _ = program.counts()
+    capture = [args.longhaul, "tap", "capture", "--netns", SENDER[0], "-i", "wan0", "--json", "--force", "--ring", "32MiB", "--snap-length", 128,
+               "--filter", f"tcp port {PORT}", "-w", trace]
+    link_flags = ["--delay", "5ms", "--rate", "200mbit", "--delivery", "per-packet", "--no-offload", "--realtime", "--capture", link_trace]
+    with hosts(SENDER[0], RECEIVER[0]), emulated_link(args.longhaul, SENDER, RECEIVER, *link_flags), \
+            Program(RECEIVER[0], "iperf3", "-s", ready=PORT), Program(None, *capture, ready=".", stop=signal.SIGINT) as program:
+        iperf3(SENDER[0], "-c", HOST, "-t", args.seconds)
+        program.terminate()
+        counts = json.loads(program.output())["interfaces"][0]
+    return {"packets": counts["packets"], "dropped": counts["dropped"], **differences(link_trace, trace)}
+
+
+def differences(link_trace, trace):
+    """Differences of the times of the same packets, by direction."""
     link_times = collections.defaultdict(list)
     for interface, time_ns, outbound, packet in pcapng_packets(link_trace):
         if interface == 0 and (key := packet_key(packet)):
@@ -121,8 +69,7 @@ def times(args, directory):
         found = link_times.get((outbound, packet_key(packet)))
         if found:
             differences_us[outbound].append((time_ns - found.pop(0)) / 1e3)
-    return {"part": "times", "packets": packets, "dropped": dropped, "matched": sum(map(len, differences_us.values())),
-            "out_us": quantiles(differences_us[True]), "in_us": quantiles(differences_us[False])}
+    return {"out_us": quantiles(differences_us[True]), "in_us": quantiles(differences_us[False])}
 
 
 def quantiles(values):
@@ -133,37 +80,22 @@ def quantiles(values):
     return {"count": len(values), "min": values[0], "p1": at(.01), "p50": at(.5), "p99": at(.99), "max": values[-1]}
 
 
-def cost_table(rows):
-    heads = ["packets", "capture", "goodput, Gbit/s", "packets/s", "dropped", "CPU s per million"]
-    return table(heads, (("super-packets" if offload else "segments", capturer, median_range(own, "gbit_s", ",.2f"), median_range(own, "packets_s", ",.0f"),
-                          sum(row.get("dropped", 0) for row in own), median_range(own, "cpu_s_per_million", ",.2f"))
-                         for (offload, capturer), own in group_by(rows, "offload", "capturer")))
-
-
-def times_table(rows):
-    directions = ((direction, row[direction]) for row in rows for direction in ("out_us", "in_us"))
-    return table(["direction", "packets", "min", "p1", "median", "p99", "max"],
-                 ((direction, q["count"], *(f"{q[key]:.1f}" for key in ("min", "p1", "p50", "p99", "max"))) for direction, q in directions if q))
+def lines(rows):
+    for direction, q in ((direction, row[direction]) for row in rows for direction in ("out_us", "in_us")):
+        if q:
+            yield direction, q["count"], *(f"{q[key]:.1f}" for key in ("min", "p1", "p50", "p99", "max"))
 
 
 def main():
     parser = argument_parser(__doc__)
-    parser.add_argument("--only", type=comma_separated, default=["cost", "times"], metavar="PART,...")
     parser.add_argument("--seconds", type=int, default=4, help="length of a flow (4)")
-    args = parse_args(parser, required=["iperf3", "ethtool"], seconds=1)
+    args = parse_args(parser, required=["iperf3"], seconds=1)
     run_in_namespaces()
-    results, tables = Results(args, ["iperf3", "tcpdump"]), {"cost": cost_table, "times": times_table}
-    capturers = ["none", "longhaul", *results.available({"tcpdump": "tcpdump"})]
-    with tempfile.TemporaryDirectory(dir=args.out) as directory:
-        directory = pathlib.Path(directory)
-        cases = [(offload, capturer) for offload in (True, False) for capturer in capturers]
-        for offload, capturer in cases * args.rounds * ("cost" in args.only):
-            with results.catch_errors(f"cost, {capturer}", peer=capturer == "tcpdump"):
-                results.add(cost(args, capturer, offload, directory))
-        for _ in range(args.rounds * ("times" in args.only)):
-            with results.catch_errors("times"):
-                results.add(times(args, directory))
-    return results.finish(line for part in args.only for line in tables[part]([row for row in results.rows if row["part"] == part]))
+    results = Results(args, ["iperf3"])
+    for round_ in range(args.rounds):
+        with results.catch_errors(f"round {round_ + 1}"), tempfile.TemporaryDirectory(dir=args.out) as directory:
+            results.add(measure(args, pathlib.Path(directory)))
+    return results.finish(table(["direction", "packets", "min", "p1", "median", "p99", "max"], lines(results.rows)))
 
 
 if __name__ == "__main__":

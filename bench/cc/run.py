@@ -20,8 +20,8 @@ import collections, contextlib, json, os, pathlib, platform, re, sys, tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
-from namespaces import Program, ProgramError, add_veth, enable_quickack, hosts, iperf3, load_control, netns_exec, run_command, run_in_namespaces
-from results import ROOT, Results, argument_parser, group_by, median_range, parse_args, table
+from testbed import (ROOT, Program, ProgramError, Results, add_veth, argument_parser, enable_quickack, group_by, hosts,
+    iperf3, load_control, median_range, netns_exec, parse_args, run_command, run_in_namespaces, table)
 
 SENDER, RECEIVER = ("sender", "10.78.1.1/30"), ("receiver", "10.78.1.2/30")
 SAMPLES_PER_S = 20_000
@@ -76,7 +76,8 @@ def program_stats(control):
 def run(control, seconds, data):
     """Runs one flow. Returns the ns for each ACK by both measures; `data` is the file for perf, or None."""
     acks_before, (times_before, runs_before) = ack_count(), program_stats(control)
-    end = iperf3(SENDER[0], "-c", "10.78.1.2", "-C", control, "-t", seconds, outer_prefix=perf_record(data) if data else ())
+    perf = ["perf", "record", "-q", "-a", "-e", "cpu-clock", "-F", SAMPLES_PER_S, "-o", data, "--"] if data else ()
+    end = iperf3(SENDER[0], "-c", "10.78.1.2", "-C", control, "-t", seconds, prefix=perf)
     acks, (times, runs) = ack_count() - acks_before, program_stats(control)
     times, runs = times - times_before, runs - runs_before
     samples = count_samples(data, BPF_FUNCTIONS if runs else KERNEL_FUNCTIONS) if data else None
@@ -93,10 +94,6 @@ def run(control, seconds, data):
         "mbit_s": end["sum_sent"]["bits_per_second"] / 1e6,
         "retransmits": end["sum_sent"]["retransmits"],
     }
-
-
-def perf_record(data):
-    return ["perf", "record", "-q", "-a", "-e", "cpu-clock", "-F", str(SAMPLES_PER_S), "-o", str(data), "--"]
 
 
 def count_samples(data, functions):

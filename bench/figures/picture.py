@@ -1,15 +1,5 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Draws docs/demo.svg, the picture of README, from the recorded result of the demo.
-
-    bench/figures/picture.py     write it
-"""
-import json, pathlib
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-RESULT = ROOT / "bench" / "figures" / "results" / "demo.json"
-PICTURE = ROOT / "docs" / "demo.svg"
-
+"""The picture of README, docs/demo.svg, from the recorded result of the demo."""
 WIDTH, LEFT, BAR, GAP = 760, 250, 15, 12
 SPACE = WIDTH - LEFT - 130
 PANELS = [(0.0, "Clean cable"), (1e-05, "One packet in 100,000 lost on the cable")]
@@ -57,11 +47,3 @@ def draw(result):
     head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{y}" viewBox="0 0 {WIDTH} {y}">'
     frame = [head, f"<style>{style}</style>", '<rect width="100%" height="100%" fill="#fff"/>']
     return "\n".join([*frame, *parts, "</svg>"]) + "\n"
-
-
-def main():
-    PICTURE.write_text(draw(json.loads(RESULT.read_text())))
-
-
-if __name__ == "__main__":
-    main()

@@ -14,12 +14,12 @@ with an ACK for each packet. Each case prints the window after each loss and the
 simulated. The table has the seconds until the flow reaches 90 % of the payload rate of the link, utilisation of the whole
 run, the best second, and the median second of the second half. Needs root.
 """
-import contextlib, json, os, pathlib, socket, statistics, struct, sys, threading, time
+import contextlib, json, pathlib, socket, statistics, struct, sys, threading, time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
-from namespaces import Program, emulated_link, enable_quickack, hosts, load_control, netns_exec, run_command, run_in_namespaces
-from results import PAYLOAD, Results, argument_parser, comma_separated, parse_args, table
+from testbed import (PAYLOAD, Program, Results, argument_parser, comma_separated, emulated_link, enable_quickack, hosts,
+    load_control, netns_exec, parse_args, run_command, run_in_namespaces, table)
 
 SENDER, RECEIVER = ("sender", "10.78.0.1/30"), ("receiver", "10.78.0.2/30")
 HOST, PORT = "10.78.0.2", 7100
@@ -99,8 +99,8 @@ def source(cc, paced, seconds):
             raw = stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
             word = lambda index: struct.unpack_from("I", raw, 8 + 4 * index)[0]
             # struct tcp_info: byte 1 is ca_state; 24 words of 32 bits begin at byte 8.
-            samples.append([time.monotonic() - started, raw[1], word(18), word(17), word(15),
-                            word(23), struct.unpack_from("Q", raw, 120)[0]])
+            samples.append({"time_s": time.monotonic() - started, "state": raw[1], "cwnd": word(18), "ssthresh": word(17), "rtt_us": word(15),
+                            "retransmits": word(23), "acked": struct.unpack_from("Q", raw, 120)[0]})
             time.sleep(0.005)
 
     sampler = threading.Thread(target=sample)
@@ -115,15 +115,11 @@ def source(cc, paced, seconds):
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-FIELDS = ("time_s", "state", "cwnd", "ssthresh", "rtt_us", "retransmits", "acked")
-
-
 def measure(case, args):
     receiver = netns_exec(RECEIVER[0], sys.executable, __file__, "--sink")
     sender = netns_exec(SENDER[0], sys.executable, __file__, "--source", case.cc, int(case.paced), args.seconds)
     with load_control(args.longhaul, case.cc, *case.parameters), testbed(case, args.longhaul), Program(None, *NICE, *receiver, ready="ready"):
-        samples = json.loads(run_command(*NICE, *sender, timeout=args.seconds + 60))
-    return [dict(zip(FIELDS, sample)) for sample in samples]
+        return json.loads(run_command(*NICE, *sender, timeout=args.seconds + 60))
 
 
 def measured_backoffs(samples):

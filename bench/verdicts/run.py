@@ -20,12 +20,12 @@ numbers judge them.
 
 Needs root and tcpdump.
 """
-import contextlib, ctypes, dataclasses, json, pathlib, re, shutil, signal, socket, statistics, struct, sys, tempfile, threading, time
+import contextlib, ctypes, dataclasses, json, pathlib, shutil, signal, socket, statistics, struct, sys, tempfile, threading, time, tomllib, typing
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
-from namespaces import Program, ProgramError, hosts, load_control, netns_exec, run_command, run_in_namespaces
-from results import Results, argument_parser, comma_separated, group_by, parse_args, table
+from testbed import (Program, Results, argument_parser, comma_separated, group_by, hosts, load_control,
+    netns_exec, parse_args, run_command, run_in_namespaces, table)
 
 HOSTS = ("sender", "router", "receiver")
 RECEIVER, PORT = "10.82.2.2", 5001
@@ -68,7 +68,7 @@ class Path:
 @dataclasses.dataclass(frozen=True)
 class Cause:
     """What a transfer is like. Sizes are parts of the BDP, rates parts of the path's rate, times parts of its round trip."""
-    controls: tuple = ("cubic",)
+    controls: typing.Sequence = ("cubic",)
     receive_buffer: float = 0
     receive_buffer_max: float = 0
     send_buffer: float = 0
@@ -96,67 +96,19 @@ class Cause:
     seconds: float = 5
 
 
-CONTROLS = ("cubic", "reno", "bbr")
 # The controls that tap names, and the limits with which a control shows.
 NAMES = ("reno", "cubic", "bbr", "bic", "scalable", "htcp", "hstcp", "unknown")
 GOVERNED = ("congestion_window", "bottleneck_bandwidth")
-WINDOW = Cause(receive_buffer=0.15)
-WRITES = Cause(write=0.08, pause_s=0.01)
-PLAIN = {
-    "window": WINDOW,
-    "slow reader": Cause(read_rate=0.15),
-    "send buffer": Cause(send_buffer=0.1),
-    "writes": WRITES,
-    "queue": Cause(CONTROLS, seconds=7),
-    "losses": Cause(CONTROLS, loss="1%", seconds=7),
-    "timeouts": Cause(CONTROLS, loss="gilbert:p=0.2%,r=3%", seconds=9),
-    "slow start": Cause(CONTROLS, size=1.5),
-}
-CAUSES = {
-    **PLAIN,
-    "half a window": Cause(receive_buffer=0.4),
-    "window autotuned": Cause(receive_buffer_max=0.6),
-    "no reader": Cause(read_bytes=1.5),
-    "pauses": Cause(write=1.2, pause_s=0.4),
-    "small writes": Cause(write=0.001, pause_s=0.001),
-    "requests": Cause(write=0.3, replies=True),
-    "pacing": Cause(pacing=0.25),
-    "deep queue": Cause(CONTROLS, queue=8, seconds=8),
-    "short queue": Cause(CONTROLS, queue=0.1, seconds=7),
-    "short queue losses": Cause(CONTROLS, queue=0.15, loss="0.2%", seconds=7),
-    "pacing losses": Cause(("bbr", "cubic"), pacing=0.25, loss="3%", seconds=7),
-    "AQM": Cause(CONTROLS, aqm="codel", seconds=7),
-    "policer": Cause(CONTROLS, policed=True, seconds=7),
-    "rare losses": Cause(CONTROLS, loss="0.1%", seconds=7),
-    "burst losses": Cause(CONTROLS, loss="gilbert:p=0.2%,r=30%", seconds=7),
-    "reordering": Cause(CONTROLS, reordered="2%", seconds=7),
-    "ACKs thinned": Cause(CONTROLS, ack_thinning=4, seconds=7),
-    "ACKs paced": Cause(("cubic", "reno"), ack_rate=0.12, seconds=7),
-    "ACK path": Cause(("cubic", "reno"), ack_path_rate=0.3, seconds=7),
-    "window jitter": dataclasses.replace(WINDOW, jitter=0.1),
-    "window uniform jitter": dataclasses.replace(WINDOW, jitter=0.2, jitter_law="uniform"),
-    "window pareto jitter": dataclasses.replace(WINDOW, jitter=0.05, jitter_law="pareto"),
-    "writes jitter": dataclasses.replace(WRITES, jitter=0.1),
-    "queue jitter": Cause(CONTROLS, jitter=0.08, seconds=7),
-    "losses jitter": Cause(CONTROLS, loss="1%", jitter=0.1, seconds=7),
-    "window slow jitter": dataclasses.replace(WINDOW, jitter=0.05, jitter_lasts_ms=150),
-    "writes slow jitter": dataclasses.replace(WRITES, jitter=0.05, jitter_lasts_ms=150),
-    "queue slow jitter": Cause(CONTROLS, jitter=0.05, jitter_lasts_ms=150, seconds=7),
-    "losses slow jitter": Cause(CONTROLS, loss="1%", jitter=0.05, jitter_lasts_ms=150, seconds=7),
-    "window longer path": dataclasses.replace(WINDOW, longer_at_s=4.5, seconds=6),
-    "writes longer path": dataclasses.replace(WRITES, longer_at_s=4.5, seconds=6),
-    "marks": Cause(CONTROLS, marked=0.01, seconds=7),
-    "rare marks": Cause(CONTROLS, marked=0.001, seconds=7),
-    **{f"{name} without timestamps": dataclasses.replace(cause, timestamps=False) for name, cause in PLAIN.items()},
-}
-# What --controls runs: losses so rare that a window takes its shape between them.
-CONTROL_CAUSES = {
-    "queue": Cause(seconds=20),
-    "half queue": Cause(queue=0.5, seconds=20),
-    "short queue": Cause(queue=0.1, seconds=16),
-    "rare losses": Cause(loss="0.1%", seconds=16),
-    "queue jitter": Cause(queue=1, jitter=0.05, seconds=20),
-}
+
+
+def read_causes(table):
+    return {name: Cause(**values) for name, values in tomllib.loads(pathlib.Path(__file__).with_name("causes.toml").read_text())[table].items()}
+
+
+PLAIN = read_causes("plain")
+CAUSES = PLAIN | read_causes("others")
+CAUSES |= {f"{name} without timestamps": dataclasses.replace(cause, timestamps=False) for name, cause in PLAIN.items()}
+CONTROL_CAUSES = read_causes("controls")
 
 
 def enter(host):
@@ -456,7 +408,7 @@ def main():
             if truth := main_limit_of((CAUSES | CONTROL_CAUSES)[row["cause"]], row):
                 results.add(row | {"truth": truth} | judge(args, directory))
             else:
-                results.skip(f"{row['path']}: {row['cause']}, {row['control']}", "its records tell no main limit")
+                results.record("skipped", f"{row['path']}: {row['cause']}, {row['control']}", "its records tell no main limit")
     by_cause = table(("cause", "transfers", *PLACES, "wrong"), cause_lines(results.rows))
     by_truth = table(("truth", "captured at", "transfers", *LIMITS), truth_lines(results.rows))
     by_control = table(("control", "half", "captured at", "transfers", *NAMES), control_lines(results.rows))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Baseline of `bench/link`: one thread that copies super-packets between two TUN devices. Its throughput is the upper
+//! Baseline of `bench/link.toml`: one thread that copies super-packets between two TUN devices. Its throughput is the upper
 //! bound for any emulator in user space on TUN on this machine. The difference to `longhaul link` is the cost of
 //! emulation.
 //!

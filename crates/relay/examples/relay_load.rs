@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Load generator for `bench/relay`. One program is the origin and the clients, and measures the times. So every relay
+//! Load generator for `bench/relay.toml`. One program is the origin and the clients, and measures the times. So every relay
 //! gets the same load.
 //!
 //! ```text
@@ -8,7 +8,7 @@
 //!            [--flows N] [--seconds S] [--count N]
 //! ```
 //! The first byte of a connection is a command to the origin. After `E` it echoes. After `D` it sends until the client
-//! closes. The result is one line of JSON on standard output.
+//! closes. The result is one line of JSON on standard output, whose names are those of metrics.
 
 use std::{
     io::{BufRead, Read, Result, Write},
@@ -181,7 +181,8 @@ fn bulk(options: &LoadOptions) -> Result<()> {
     for thread in threads {
         thread.join().expect("a flow failed");
     }
-    println!(r#"{{"bytes": {bytes}, "seconds": {elapsed}}}"#);
+    let rate = bytes as f64 * 8.0 / elapsed;
+    println!(r#"{{"rate_bps": {rate}, "payload_bytes": {bytes}}}"#);
     Ok(())
 }
 
@@ -202,8 +203,8 @@ fn connects(options: &LoadOptions) -> Result<()> {
             });
         }
     });
-    let (completed, elapsed) = (completed.into_inner(), start.elapsed().as_secs_f64());
-    println!(r#"{{"connections": {completed}, "seconds": {elapsed}}}"#);
+    let rate = completed.into_inner() as f64 / start.elapsed().as_secs_f64();
+    println!(r#"{{"connections_per_s": {rate}}}"#);
     Ok(())
 }
 
@@ -216,13 +217,13 @@ fn round_trips(options: &LoadOptions) -> Result<()> {
         let start = Instant::now();
         stream.write_all(b"x")?;
         stream.read_exact(&mut [0])?;
-        times.push(start.elapsed().as_nanos());
+        times.push(start.elapsed().as_nanos() as f64 / 1e3);
     }
     let mut times = times.split_off(options.count / 10);
-    times.sort_unstable();
+    times.sort_unstable_by(f64::total_cmp);
     let percentile = |percent: usize| times[times.len() * percent / 100];
     println!(
-        r#"{{"p50_ns": {}, "p99_ns": {}}}"#,
+        r#"{{"p50_us": {}, "p99_us": {}}}"#,
         percentile(50),
         percentile(99)
     );

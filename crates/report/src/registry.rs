@@ -55,6 +55,8 @@ pub const GOODPUT: &str = "goodput_bps";
 pub const RETRANSMITS: &str = "retransmits";
 /// Jain's fairness index, for several connections that share a path.
 pub const JAIN: &str = "jain_ratio";
+/// Rate of the slowest connection over that of the fastest, for several connections that share a path.
+pub const SLOWEST: &str = "slowest_ratio";
 /// Duration of a file transfer.
 pub const DOWNLOAD: &str = "download_s";
 /// Time to the first byte of a file.
@@ -77,6 +79,7 @@ pub const METRICS: &[Entry] = &{
         entry(GOODPUT, BitsPerSecond, More, Transfers),
         entry(RETRANSMITS, Count, Less, Transfers),
         entry(JAIN, Ratio, More, Transfers),
+        entry(SLOWEST, Ratio, More, Transfers),
         entry(DOWNLOAD, Seconds, Less, File),
         entry(FIRST_BYTE, Seconds, Less, File),
         entry(CPU, Seconds, Less, Command),

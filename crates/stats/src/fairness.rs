@@ -10,6 +10,14 @@ pub fn jain(rates: &[f64]) -> Option<f64> {
     (rates.len() > 1 && index.is_finite()).then_some(index)
 }
 
+/// Slowest rate over the fastest. `None` in the cases of [`jain`].
+#[must_use]
+pub fn slowest(rates: &[f64]) -> Option<f64> {
+    let fastest = rates.iter().copied().fold(0.0, f64::max);
+    let ratio = rates.iter().copied().fold(fastest, f64::min) / fastest;
+    (rates.len() > 1 && ratio.is_finite()).then_some(ratio)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -26,5 +34,11 @@ mod tests {
         assert_eq!(jain(&[]), None);
         assert_eq!(jain(&[5.0]), None);
         assert_eq!(jain(&[0.0, 0.0]), None);
+    }
+
+    #[test]
+    fn slowest_is_a_share_of_the_fastest() {
+        assert_eq!(slowest(&[4.0, 1.0, 2.0]), Some(0.25));
+        assert_eq!((slowest(&[5.0]), slowest(&[0.0, 0.0])), (None, None));
     }
 }

@@ -89,11 +89,11 @@ impl AvailableMetrics {
 fn scenario_metrics(scenario: &Scenario) -> BTreeSet<String> {
     let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.enabled).collect();
     let mut names = transfer_metrics(scenario, &flows);
-    let transfers = flows.iter().filter(|flow| flow.program.transfers()).count();
+    let transfers = flows.iter().filter(|flow| flow.transfers()).count();
     let topology = Topology::of(scenario);
     let captured = captures::captured_flow_names(scenario);
     for flow in &flows {
-        let alone = if flow.program.transfers() {
+        let alone = if flow.transfers() {
             transfers == 1
         } else {
             flows.len() == 1
@@ -102,8 +102,9 @@ fn scenario_metrics(scenario: &Scenario) -> BTreeSet<String> {
         if captured.contains(&flow.name) {
             figures.extend(metrics_of(Producer::Capture));
         }
-        let figures = figures.into_iter();
-        names.extend(figures.map(|figure| registry::metric_name(&flow.name, figure, alone)));
+        let own_name = |figure: &str| registry::metric_name(&flow.name, figure, alone);
+        names.extend(figures.into_iter().map(own_name));
+        names.extend(flow.figures.iter().map(|figure| own_name(figure)));
     }
     add_derived(scenario, &mut names);
     names
@@ -119,10 +120,7 @@ pub(crate) fn metrics_of_programs(scenario: &Scenario) -> BTreeSet<String> {
 
 /// Metrics of all transfers together, and the goodput of each.
 fn transfer_metrics(scenario: &Scenario, flows: &[&Flow]) -> BTreeSet<String> {
-    let transfers: Vec<&&Flow> = flows
-        .iter()
-        .filter(|flow| flow.program.transfers())
-        .collect();
+    let transfers: Vec<&&Flow> = flows.iter().filter(|flow| flow.transfers()).collect();
     let mut names = BTreeSet::new();
     if transfers.is_empty() {
         return names;
@@ -139,6 +137,7 @@ fn transfer_metrics(scenario: &Scenario, flows: &[&Flow]) -> BTreeSet<String> {
     let connections: u32 = transfers.iter().map(|flow| flow.streams).sum();
     if !one_path || connections < 2 {
         names.remove(registry::JAIN);
+        names.remove(registry::SLOWEST);
     }
     names
 }

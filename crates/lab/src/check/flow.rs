@@ -13,6 +13,7 @@ use crate::{
     },
     testbed::programs::command::address,
 };
+use longhaul_report::registry;
 
 pub(crate) fn check(flow: &Flow, topology: &Topology) -> CheckResult {
     locate_error("name", check_name("flow", &flow.name, 32))?;
@@ -166,7 +167,10 @@ fn check_udt(flow: &Flow) -> CheckResult {
 }
 
 fn check_command(flow: &Flow, topology: &Topology) -> CheckResult {
-    locate_error("size", check_size(flow, "command needs a size above 0"))?;
+    let mut words = flow.command.iter().chain(&flow.server);
+    let takes_size = flow.output_file.is_some() || words.any(|word| word.contains("{payload}"));
+    let is_size = flow.size.map_or(!takes_size, |size| size.get() > 0);
+    check_key("size", is_size, || "command needs a size above 0")?;
     let problem = "command runs once, on \"from\", to its end: it has no";
     let forbid = |key, is_absent| check_key(key, is_absent, || format!("{problem} {key}"));
     forbid("duration", flow.duration.is_none())?;
@@ -187,10 +191,21 @@ fn check_command(flow: &Flow, topology: &Topology) -> CheckResult {
         flow.server.is_empty() || flow.server_port.is_some_and(|port| port > 0),
         || "server_port is missing: the TCP port at which the server listens",
     )?;
+    locate_error("figures", check_each(&flow.figures, check_figure))?;
     match &flow.output_file {
         Some(file) => locate_error("output_file", check_word(file, &flow.to, topology)),
         None => Ok(()),
     }
+}
+
+fn check_figure(name: &String) -> CheckResult {
+    let clean = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    ensure(!name.is_empty() && name.chars().all(clean), || {
+        format!("{name:?}: a metric's name is letters, digits and '_'")
+    })?;
+    ensure(registry::find(name).is_none(), || {
+        format!("{name:?} is a metric that the lab itself measures")
+    })
 }
 
 /// Checks that the hosts named in a word of a command on `host` exist and can be reached.
@@ -342,8 +357,10 @@ fn check_command_keys(flow: &Flow) -> CheckResult {
         ("server", !flow.server.is_empty()),
         ("server_port", flow.server_port.is_some()),
         ("output_file", flow.output_file.is_some()),
+        ("figures", !flow.figures.is_empty()),
     ];
-    let problem = "command, server, server_port and output_file are keys of program \"command\"";
+    let problem =
+        "command, server, server_port, output_file and figures are keys of program \"command\"";
     check_keys_of(Program::Command, flow, keys, problem)
 }
 
@@ -352,7 +369,7 @@ fn check_command_keys(flow: &Flow) -> CheckResult {
 fn check_keys_of(
     program: Program,
     flow: &Flow,
-    keys: [(&'static str, bool); 4],
+    keys: impl IntoIterator<Item = (&'static str, bool)>,
     problem: &'static str,
 ) -> CheckResult {
     let mut given = keys.into_iter().filter(|(_, given)| *given);

@@ -138,7 +138,7 @@ pub(crate) fn check_named_flow(
     let transfers: Vec<&str> = scenario
         .flows
         .iter()
-        .filter(|flow| flow.program.transfers())
+        .filter(|flow| flow.transfers())
         .map(|flow| flow.name.as_str())
         .collect();
     ensure(transfers.contains(&wanted.as_str()), || {
@@ -158,8 +158,7 @@ pub(crate) fn check_named_flow(
     let Some(number) = all.iter().position(|flow| flow.name == *wanted) else {
         return Ok(());
     };
-    let mut others =
-        (0..all.len()).filter(|other| *other != number && all[*other].program.transfers());
+    let mut others = (0..all.len()).filter(|other| *other != number && all[*other].transfers());
     let ambiguous = others.find(|other| endpoint(number).is_ambiguous_with(&endpoint(*other)));
     let problem = ambiguous.map(|other| {
         let other = &all[other].name;

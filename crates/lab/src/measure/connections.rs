@@ -46,8 +46,7 @@ impl<'a> Flows<'a> {
 
     /// Returns the number of the flow `name`, or the numbers of all flows that transfer data.
     pub(crate) fn select_transfers(&self, name: Option<&str>) -> Vec<usize> {
-        let wanted =
-            |flow: &&Flow| flow.program.transfers() && name.is_none_or(|name| flow.name == name);
+        let wanted = |flow: &&Flow| flow.transfers() && name.is_none_or(|name| flow.name == name);
         let all = self.all.iter().enumerate();
         all.filter(|(_, flow)| wanted(flow))
             .map(|(number, _)| number)

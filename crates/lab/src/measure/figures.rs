@@ -35,9 +35,9 @@ pub(crate) fn summarize(
     events: Vec<Event>,
 ) -> Run {
     let all = || flows.iter().copied().zip(outcomes);
-    let transfers: Vec<_> = all().filter(|(flow, _)| flow.program.transfers()).collect();
+    let transfers: Vec<_> = all().filter(|(flow, _)| flow.transfers()).collect();
     let mut metrics = goodput(&transfers);
-    for (flow, outcome) in all().filter(|(flow, _)| !flow.program.transfers()) {
+    for (flow, outcome) in all().filter(|(flow, _)| !flow.transfers()) {
         metrics.extend(reported_metrics(flow, outcome, flows.len() == 1));
     }
     let Some((flow, _)) = transfers.first() else {
@@ -105,8 +105,12 @@ fn goodput(transfers: &[(&Flow, &Outcome)]) -> Metrics {
         );
         metrics.extend(reported_metrics(flow, outcome, false));
     }
-    let jain = jain(transfers).filter(|_| share_a_path(transfers));
-    metrics.extend(jain.map(|index| (registry::JAIN.to_owned(), index)));
+    if share_a_path(transfers) {
+        let rates = connection_rates(transfers);
+        let jain = fairness::jain(&rates).map(|index| (registry::JAIN.to_owned(), index));
+        let slowest = fairness::slowest(&rates).map(|share| (registry::SLOWEST.to_owned(), share));
+        metrics.extend(jain.into_iter().chain(slowest));
+    }
     metrics
 }
 
@@ -118,21 +122,17 @@ fn share_a_path(transfers: &[(&Flow, &Outcome)]) -> bool {
         .all(|two| ends(&two[0]) == ends(&two[1]))
 }
 
-/// Jain's fairness index over all connections. `None` for a single connection, or if a program does
-/// not report each connection.
-fn jain(transfers: &[(&Flow, &Outcome)]) -> Option<f64> {
-    let rate = |outcome: &Outcome| {
+/// Rates of all connections, in bits a second. A program that does not report each connection has one rate.
+fn connection_rates(transfers: &[(&Flow, &Outcome)]) -> Vec<f64> {
+    let rates = |outcome: &Outcome| {
         if outcome.connections_bps.is_empty() {
             vec![outcome.bytes as f64 * 8.0 / outcome.seconds]
         } else {
             outcome.connections_bps.clone()
         }
     };
-    let rates: Vec<f64> = transfers
-        .iter()
-        .flat_map(|(_, outcome)| rate(outcome))
-        .collect();
-    fairness::jain(&rates)
+    let all = transfers.iter();
+    all.flat_map(|(_, outcome)| rates(outcome)).collect()
 }
 
 /// Metrics that only the flow's program reports, with the flow's name unless it is `alone`.
@@ -220,10 +220,12 @@ mod tests {
     #[test]
     fn fairness_is_computed_over_connections() {
         let (a, b) = (flow("a"), flow("b"));
-        let index = |one: &[f64], two: &[f64]| jain(&[(&a, &outcome(one)), (&b, &outcome(two))]);
-        assert_eq!(index(&[5.0, 5.0], &[5.0]), Some(1.0));
-        assert_eq!(index(&[9.0, 0.0], &[0.0]), Some(1.0 / 3.0));
-        assert_eq!(jain(&[(&a, &outcome(&[5.0]))]), None);
+        let of_both =
+            |one: &[f64], two: &[f64]| goodput(&[(&a, &outcome(one)), (&b, &outcome(two))]);
+        assert_eq!(of_both(&[5.0, 5.0], &[5.0])["jain_ratio"], 1.0);
+        assert_eq!(of_both(&[9.0, 0.0], &[0.0])["jain_ratio"], 1.0 / 3.0);
+        assert_eq!(of_both(&[9.0, 6.0], &[3.0])["slowest_ratio"], 1.0 / 3.0);
+        assert!(!goodput(&[(&a, &outcome(&[5.0]))]).contains_key("jain_ratio"));
         let elsewhere = Flow {
             from: "c".to_owned(),
             ..flow("c")

@@ -78,9 +78,7 @@ fn shares_queue(scenario: &Scenario, topology: &Topology, flow: &Flow) -> bool {
             .any(|hop| hop[0] == flow.from && hop[1] == flow.to)
     };
     let others = scenario.flows.iter().filter(|other| other.enabled);
-    others
-        .filter(|other| other.program.transfers())
-        .any(same_direction)
+    others.filter(|other| other.transfers()).any(same_direction)
 }
 
 /// Returns the names of the metrics that compare the probe `flow` with its link.

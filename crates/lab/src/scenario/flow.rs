@@ -68,6 +68,9 @@ pub(crate) struct Flow {
     /// File on `to` that must equal `{payload}` when the command has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) output_file: Option<String>,
+    /// Metrics of the command: numbers of the JSON object in the last line that it prints.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) figures: Vec<String>,
     /// Start, from the beginning of the run.
     #[serde(default)]
     pub(crate) start: Time,
@@ -77,6 +80,17 @@ pub(crate) struct Flow {
         deserialize_with = "super::notation::bool_or_all"
     )]
     pub(crate) enabled: bool,
+}
+
+impl Flow {
+    /// Whether it transfers data, unlike a probe and a command without a size.
+    pub(crate) fn transfers(&self) -> bool {
+        match self.program {
+            Program::Probe => false,
+            Program::Command => self.size.is_some(),
+            _ => true,
+        }
+    }
 }
 
 fn one<N: From<u8>>() -> N {
@@ -102,11 +116,6 @@ pub(crate) enum Program {
 }
 
 impl Program {
-    /// Whether it transfers data, unlike a probe.
-    pub(crate) fn transfers(self) -> bool {
-        self != Self::Probe
-    }
-
     /// Whether it transfers a file whose content is checked.
     pub(crate) fn carries_a_file(self) -> bool {
         matches!(self, Self::Curl | Self::Ftp)

@@ -306,7 +306,7 @@ impl Transfer {
             Program::Command => {
                 let command = self.command.as_ref().context("there is no command")?;
                 command
-                    .measure(netns, flow.size.unwrap_or_default().get())
+                    .measure(netns, flow.size.unwrap_or_default().get(), &flow.figures)
                     .await
             }
         }

@@ -41,6 +41,24 @@ fn scenarios_with_a_source_have_its_figures() {
     }
 }
 
+/// `make bench` runs them.
+#[test]
+fn scenarios_of_benchmarks_are_valid() {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench");
+    let entries = std::fs::read_dir(directory).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let scenarios: Vec<_> = paths
+        .filter(|path| path.extension().is_some_and(|ending| ending == "toml"))
+        .map(|path| open(path.to_str().unwrap()))
+        .collect();
+    assert!(!scenarios.is_empty());
+    for experiment in scenarios {
+        let cells: Vec<result::Cell> = experiment.cells.iter().map(|_| one_run()).collect();
+        let tables = view::tables(&experiment, &cells);
+        assert_eq!(tables.len(), experiment.scenario.table.len());
+    }
+}
+
 #[test]
 fn every_cell_has_a_topology_diagram() {
     for experiment in EXPERIMENTS.iter() {

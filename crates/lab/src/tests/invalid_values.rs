@@ -510,7 +510,7 @@ pub(crate) const FLOW_CASES: &[InvalidCase] = &[
     (
         "to = 'c'",
         "to = 'c'\nserver_port = ¦22",
-        "command, server, server_port and output_file are keys of program \"command\"",
+        "command, server, server_port, output_file and figures are keys of program \"command\"",
     ),
     (
         "[[flows]]\nname = 'get'\nprogram = 'curl'",
@@ -541,6 +541,11 @@ pub(crate) const FLOW_CASES: &[InvalidCase] = &[
         "'curl'",
         "'command'\ncommand = ['true']\nserver = ['sshd']\nserver_port = ¦0",
         "server_port is missing: the TCP port",
+    ),
+    (
+        "'curl'",
+        "'command'\ncommand = ['true']\nfigures = [¦'cpu_s']",
+        "\"cpu_s\" is a metric that the lab itself measures",
     ),
     (
         "'curl'",

@@ -116,6 +116,34 @@ fn server_is_ready_before_the_command() {
 }
 
 #[test]
+fn numbers_that_a_command_prints_are_metrics() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let out = tempfile::tempdir().unwrap();
+    let printing = |line: &str| {
+        let command = format!("command = ['printf', '%s', '{line}']");
+        flow("1B", &format!("{command}\nfigures = ['p99_us', 'first_s']"))
+    };
+    let run = run_cell(
+        &printing(r#"{{"open": 2, "p99_us": 1.5, "first_s": null}"#),
+        out.path(),
+    );
+    assert_eq!(run["p99_us"], 1.5);
+    assert!(run["open"].is_null() && run["first_s"].is_null(), "{run}");
+    let missing = failure(&printing(r#"{{"p50_us": 1}"#));
+    assert!(
+        missing.contains("printed no number \"p99_us\""),
+        "{missing}"
+    );
+    let nothing = failure(&printing("done"));
+    assert!(
+        nothing.contains("printed no figures: \"done\""),
+        "{nothing}"
+    );
+}
+
+#[test]
 fn failed_command_fails_the_run_with_its_last_output() {
     if !may_use_namespaces() {
         return;

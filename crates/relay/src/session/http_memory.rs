@@ -14,7 +14,7 @@ use std::{
 pub(crate) const HEAD_LEN_MAX: usize = 64 * 1024;
 
 /// Memory of one hyper connection, to a client or to an origin, without queued bytes: its state and
-/// a buffer of 8 KiB (measured by `bench/relay/heads.py`).
+/// a buffer of 8 KiB (measured by `bench/heads.toml`).
 pub(crate) const CONNECTION_BYTES: usize = 32 * 1024;
 
 /// HTTP memory of one connection.

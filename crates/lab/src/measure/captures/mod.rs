@@ -87,9 +87,7 @@ fn captured_flows(scenario: &Scenario) -> (usize, Vec<CapturedFlow<'_>>) {
         .iter()
         .filter(|flow| flow.enabled)
         .enumerate();
-    let transfers: Vec<_> = enabled
-        .filter(|(_, flow)| flow.program.transfers())
-        .collect();
+    let transfers: Vec<_> = enabled.filter(|(_, flow)| flow.transfers()).collect();
     let captured = transfers
         .iter()
         .filter_map(|(number, flow)| captured_flow(scenario, &topology, *number, flow));

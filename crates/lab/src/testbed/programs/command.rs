@@ -80,8 +80,13 @@ impl HostCommand {
         })
     }
 
-    /// Runs the command to its end, for a flow of `bytes`.
-    pub(crate) async fn measure(&self, netns: &Netns, bytes: u64) -> Result<Outcome> {
+    /// Runs the command to its end, for a flow of `bytes` with these `figures`.
+    pub(crate) async fn measure(
+        &self,
+        netns: &Netns,
+        bytes: u64,
+        figures: &[String],
+    ) -> Result<Outcome> {
         let mut command = self.contained()?;
         let output = |ending| {
             let path = self.file(ending);
@@ -101,19 +106,42 @@ impl HostCommand {
                 or_no_output(&ended.last_line)
             );
         }
+        let mut extra = self.read_figures(figures)?;
+        extra.insert(registry::CPU.to_owned(), ended.cpu_s);
+        extra.insert(
+            registry::PEAK_MEMORY.to_owned(),
+            ended.peak_memory_bytes as f64,
+        );
         Ok(Outcome {
             bytes,
             seconds: ended.seconds,
             retransmits: None,
             connections_bps: Vec::new(),
-            extra: Metrics::from([
-                (registry::CPU.to_owned(), ended.cpu_s),
-                (
-                    registry::PEAK_MEMORY.to_owned(),
-                    ended.peak_memory_bytes as f64,
-                ),
-            ]),
+            extra,
         })
+    }
+
+    /// Reads the numbers of these names from the JSON object in the last line of the output. Null is no number of this run.
+    fn read_figures(&self, names: &[String]) -> Result<Metrics> {
+        if names.is_empty() {
+            return Ok(Metrics::new());
+        }
+        let text = fs::read_to_string(self.file("out"))?;
+        let last = text.lines().last().unwrap_or_default();
+        let printed: serde_json::Map<String, serde_json::Value> = serde_json::from_str(last)
+            .with_context(|| format!("{} printed no figures: {last:?}", self.words[0]))?;
+        let figure = |name: &String| {
+            let missing = || format!("{} printed no number {name:?}", self.words[0]);
+            match printed.get(name) {
+                Some(serde_json::Value::Null) => Ok(None),
+                value => {
+                    let number = value.and_then(serde_json::Value::as_f64);
+                    Ok(Some((name.clone(), number.with_context(missing)?)))
+                }
+            }
+        };
+        let figures: Result<Vec<_>> = names.iter().map(figure).collect();
+        Ok(figures?.into_iter().flatten().collect())
     }
 
     /// Adds the resource use of this server, which has ended, to the outcome of its client.

@@ -76,7 +76,7 @@ pub(crate) fn sends_single_bytes_without_delay(path: &TestPath<'_>) {
 
 /// A relay that holds back every message for two milliseconds, for more data or by a timer, never has a
 /// faster round trip. A busy machine slows most of them, so a few fast ones are enough.
-/// bench/relay measures the median.
+/// bench/relay.toml measures the median.
 pub(crate) fn relays_small_messages_within_two_milliseconds(path: &TestPath<'_>) {
     const FAST_ROUNDS: usize = 5;
     let (mut from, mut to) = path.open();
