@@ -207,7 +207,9 @@ impl Charts {
 impl Chart {
     /// Returns whether a line has a value.
     pub fn has_values(&self) -> bool {
-        self.lines.iter().any(|line| !line.values.is_empty())
+        self.lines
+            .iter()
+            .any(|line| line.values.iter().any(Option::is_some))
     }
 
     /// Returns the element of chart `n`: an empty figure with title and caption.

@@ -95,10 +95,11 @@ fn chart(metric: &LegMetric, cell: &Cell, run: &Run) -> Chart {
     }
 }
 
-/// Returns the line of a leg: its positive samples, of simultaneous ones the last.
+/// Returns the line of a leg: its positive samples, of simultaneous ones the last. It begins at 0 s, as the run does.
 fn line(metric: &LegMetric, leg: &LegSeries, n: usize) -> Line {
     let samples = leg.at_s.iter().copied().zip((metric.values)(leg));
-    let mut samples: Vec<(f64, f64)> = samples.filter(|(_, value)| *value > 0.0).collect();
+    let positive = samples.map(|(at, value)| (at, Some(value).filter(|v| *v > 0.0)));
+    let mut samples: Vec<(f64, Option<f64>)> = [(0.0, None)].into_iter().chain(positive).collect();
     samples.reverse();
     samples.dedup_by_key(|(at, _)| *at);
     samples.reverse();
@@ -106,7 +107,7 @@ fn line(metric: &LegMetric, leg: &LegSeries, n: usize) -> Line {
         label: leg.name.clone(),
         style: LineStyle::nth(n),
         x: Positions::At(samples.iter().map(|(at, _)| *at).collect()),
-        values: samples.iter().map(|(_, value)| Some(*value)).collect(),
+        values: samples.iter().map(|(_, value)| *value).collect(),
         ..Line::default()
     }
 }
@@ -140,13 +141,13 @@ mod tests {
             &leg_series(&[0.1, 0.1, 0.2], &[1e3, 2e3, 3e3]),
             0,
         );
-        assert_eq!(line.x, Positions::At(vec![0.1, 0.2]));
-        assert_eq!(line.values, [Some(0.002), Some(0.003)]);
+        assert_eq!(line.x, Positions::At(vec![0.0, 0.1, 0.2]));
+        assert_eq!(line.values, [None, Some(0.002), Some(0.003)]);
     }
 
     #[test]
     fn omits_zero_on_a_logarithmic_axis() {
         let line = line(&LEG_METRICS[1], &leg_series(&[0.1], &[0.0]), 0);
-        assert_eq!(line.values, []);
+        assert_eq!(line.values, [None, None]);
     }
 }
