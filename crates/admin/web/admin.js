@@ -171,25 +171,18 @@
     fill("connections", CONNECTIONS, list.connections);
   }
 
-  const line = (label, colour, dash) => ({ label, colour, dash, values: [], low: [], high: [] });
-  const chart = {
+  const chart = complete({
     title: "Throughput",
     unit: "bit/s",
     x: Array.from({ length: POINTS }, (_, i) => i - POINTS + 1),
-    lines: [line("to clients", "--first", []), line("to destinations", "--second", [8, 3])],
-    events: [],
-  };
+    lines: [{ label: "to clients", colour: "--first", values: [] }, { label: "to destinations", colour: "--second", dash: [8, 3], values: [] }],
+  });
 
   function createPlot() {
     const figure = byId("throughput");
-    const plot = figure.querySelector(".plot");
     const settings = options(figure, chart);
-    settings.scales.y.range = () => [0, Math.max(yRange(chart)[1], TOP_MIN_BPS)];
-    const u = new uPlot(settings, columns(chart), plot);
-    plot.addEventListener("keydown", (event) => onKey(event, u));
-    new ResizeObserver(() => u.setSize({ width: plot.clientWidth, height: u.height })).observe(plot);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => u.redraw());
-    return u;
+    settings.scales.y.range = () => [0, Math.max(limits(chart, ...extremes(chart))[1], TOP_MIN_BPS)];
+    return draw(chart, figure, settings);
   }
 
   // New points do not change the zoom.

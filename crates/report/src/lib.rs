@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reports: HTML pages of one file that open offline, charts in them, metrics with their units, tables in plain text.
 //!
-//! Pages: [`page`] is a page, [`figure`] has common parts of figures. [`lines`] is a line chart with its data,
-//! [`table`] a table, and [`scale`] computes the ticks of an axis.
+//! Pages: [`page`] is a page, [`chart`] a chart over a number, and [`table`] a table. [`scale`] rounds the steps of bins.
 //!
 //! Metrics: [`registry`] lists the built-in metrics of runs. [`metric`] derives label and unit from a metric's name,
 //! [`mod@unit`] formats values. [`columns`] has tables for a terminal, [`count`] counts with their nouns.
@@ -18,10 +17,9 @@
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
+pub mod chart;
 pub mod columns;
 pub mod count;
-pub mod figure;
-pub mod lines;
 pub mod metric;
 pub mod page;
 pub mod registry;

@@ -6,8 +6,11 @@ use serde::Serialize;
 
 /// Style of every page: `longhaul.css`.
 pub const STYLE: &str = include_str!("../web/longhaul.css");
-/// Script that draws the charts of a page: `chart.js`.
-pub const CHART_SCRIPT: &str = include_str!("../web/chart.js");
+/// Scripts that draw the charts of a page: `annotations.js` and `chart.js`.
+pub const CHART_SCRIPT: &str = concat!(
+    include_str!("../web/annotations.js"),
+    include_str!("../web/chart.js")
+);
 /// Script that draws the time–sequence diagram of segments: `segments.js`.
 pub const SEGMENTS_SCRIPT: &str = include_str!("../web/segments.js");
 /// Chart library uPlot, minified.
@@ -94,22 +97,67 @@ mod tests {
     use super::*;
     use longhaul_testbed::browser;
 
+    /// Asserts that the functions of the scripts give these results. `report` gets one of them.
+    fn assert_reports(calls: &str, expected: &[&str]) {
+        let scripts = scripts().into_string();
+        let page = format!(
+            "<!DOCTYPE html><html lang=\"en\"><head><title>t</title></head><body><main><h1>h</h1></main>\
+             <script type=\"application/json\" id=\"charts\">[]</script>{scripts}</body></html>"
+        );
+        let calls = format!("<script>addEventListener('load', () => {{ {calls} }});</script>");
+        if let Some(reports) = browser::script_output(&page, &calls) {
+            assert_eq!(reports, [expected, expected], "on a desktop and on a phone");
+        }
+    }
+
     /// A label is drawn above its reference line, or below the lines near it. Heights are in pixels from the top, and a
     /// label takes 18 px.
     #[test]
     #[ignore = "needs Chromium: make test-peers"]
-    fn keeps_names_of_reference_lines_apart() {
-        let script = CHART_SCRIPT;
-        let page = format!(
-            "<!DOCTYPE html><html lang=\"en\"><head><title>t</title></head><body><main><h1>h</h1></main>\
-         <script type=\"application/json\" id=\"charts\">[]</script><script>{script}</script></body></html>"
-        );
-        let script = "<script>addEventListener('load', () => {
+    fn keeps_names_apart() {
+        let calls = "
         for (const heights of [[50], [90, 50], [50, 55], [50, 55, 60]]) report(labelPositions(heights, 18).join(' '));
-    });</script>";
-        let expected = ["50", "90 50", "50 73", "50 78 96"];
-        if let Some(reports) = browser::script_output(&page, script) {
-            assert_eq!(reports, [expected, expected], "on a desktop and on a phone");
-        }
+        for (const heights of [[90, 90, 40], [19, 20, 18]]) report(separate(heights.map((y) => ({ y })), 18, 18).map(({ y }) => y).join(' '));
+        const texts = fitting({ valToPos: (x) => x * 700 }, [0, 0.04, 0.3], ['512 kB', '640 kB', '1 MB']);
+        report(texts.join('|'));";
+        let names = ["50", "90 50", "50 73", "50 78 96", "90 72 40", "54 36 18"];
+        assert_reports(calls, &[&names[..], &["512 kB||1 MB"]].concat());
+    }
+
+    #[test]
+    #[ignore = "needs Chromium: make test-peers"]
+    fn labels_logarithmic_axes_with_round_values() {
+        let calls = "
+        report(limits({ log: true }, 0.0004, 0.027).join(' '));
+        report(limits({ log: true }, 10, 10).join(' '));
+        for (const [low, high] of [[1e-5, 1e-2], [700, 3000]]) report(roundTicks(null, 0, low, high).join(' '));";
+        let expected = [
+            "0.0001 0.1",
+            "10 100",
+            "0.00001 0.0001 0.001 0.01",
+            "1000 2000",
+        ];
+        assert_reports(calls, &expected);
+    }
+
+    #[test]
+    #[ignore = "needs Chromium: make test-peers"]
+    fn joins_lines_with_positions_of_their_own() {
+        let calls = "
+        const a = { label: 'a', mark: 0, x: [1, 3], values: [5, 6], low: [4, 6], high: [7, 6] };
+        const b = { label: 'b', x: { from: 1, step: 1 }, values: [7, null] };
+        const cdf = { label: 'c', stepped: true, x: [2], values: [9] };
+        const chart = complete({ unit: 's', lines: [a, b, cdf] });
+        dataRows(chart).forEach((cells) => report(cells.join(', ')));
+        const other = complete({ unit: 's', ceiling: 50, lines: [{ label: 'd', x: [1, 9], values: [20, 100] }] });
+        shareAxes([chart, other]);
+        report([chart, other].map(({ range, domain }) => [...range, domain[1]].map(Math.round).join(' ')).join(', '));";
+        let expected = [
+            "1 s, 5 s [4 s – 7 s], 7 s, –",
+            "2 s, –, –, 9 s",
+            "3 s, 6 s, –, 9 s",
+            "0 56 3, 0 56 9",
+        ];
+        assert_reports(calls, &expected);
     }
 }

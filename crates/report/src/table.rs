@@ -1,7 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables of a page. A table that is wider than the window has its own scroll bar, which the keyboard can move, too.
+//! Tables of a page, and the colours of heat maps, which are tables. A table that is wider than the window has its own
+//! scroll bar, which the keyboard can move, too.
 
 use maud::{Markup, html};
+
+/// Number of colour steps; `longhaul.css` has a class for each: `heat-0`, `heat-1`, ….
+pub const HEAT_STEPS: u32 = 9;
+
+/// Returns the colour class of a position between the minimum (0) and the maximum (1).
+pub fn heat_class(share: f64) -> String {
+    let steps = f64::from(HEAT_STEPS);
+    format!("heat-{}", (share * steps).clamp(0.0, steps - 1.0) as u32)
+}
 
 /// Properties of a table.
 #[derive(Debug, Clone, Copy, Default)]

@@ -65,6 +65,14 @@ impl Unit {
         }
     }
 
+    /// Returns the factor that converts values to the unit of [`Self::symbol`].
+    pub fn factor(self) -> f64 {
+        match self {
+            Self::Micros => 1e-6,
+            _ => 1.0,
+        }
+    }
+
     /// Formats `value` with its unit and three significant digits.
     pub fn format(self, value: f64) -> String {
         match self {

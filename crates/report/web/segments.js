@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Packet windows in the time–sequence chart, drawn as by W. R. Stevens and tcptrace. Each segment is a bar from its
 // first byte to its last, with the ACK line below and the end of the advertised window above. SACK blocks are bars, too.
-// Only some periods have a packet window (analysis/report/result/packet_windows.rs); the chart marks them.
+// Only some periods have a packet window (tap/src/report/result/packet_windows.rs); the chart marks them.
 "use strict";
 
 // Minimum width of a packet window that is drawn segment by segment; a narrower one is a marker.
@@ -194,19 +194,7 @@ function packetWindowTable(figure, u, packetWindows) {
   const summary = document.createElement("summary");
   summary.textContent = `Segments in view, at most ${TABLE_ROWS_MAX}`;
   details.append(summary);
-  details.addEventListener("toggle", () => {
-    details.querySelector(".scroll")?.remove();
-    if (!details.open) return;
-    const [head, body, table, scroll] = ["thead", "tbody", "table", "div"].map((tag) => document.createElement(tag));
-    head.append(row(["Time", "Event", "First byte, or ACK number", "End, or end of the window"], "th"));
-    body.append(...packetWindowRows(packetWindows, u.scales.x).map((cells) => row(cells, "td")));
-    table.append(head, body);
-    scroll.className = "scroll tall";
-    scroll.tabIndex = 0;
-    scroll.setAttribute("role", "region");
-    scroll.setAttribute("aria-label", "Segments in view");
-    scroll.append(table);
-    details.append(scroll);
-  });
+  const headings = ["Time", "Event", "First byte, or ACK number", "End, or end of the window"];
+  fillOnOpen(details, "Segments in view", headings, () => packetWindowRows(packetWindows, u.scales.x));
   figure.append(details);
 }

@@ -2,6 +2,7 @@
 //! Time series of a run, as in `result.json`.
 
 use super::view::TimeSeries;
+pub use longhaul_report::chart::Event;
 use serde::{Deserialize, Serialize};
 
 /// Time series of a run, reduced for drawing. Times count from the start of the run.
@@ -90,13 +91,4 @@ pub struct LegSeries {
     pub cwnd_bytes: Vec<f64>,
     /// Smoothed round-trip time, µs.
     pub rtt_us: Vec<f64>,
-}
-
-/// Event that the charts mark with a vertical line.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Event {
-    /// Time since the start of the run, seconds.
-    pub at_s: f64,
-    /// Label for the chart.
-    pub label: String,
 }

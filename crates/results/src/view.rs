@@ -6,6 +6,7 @@
 //! the raw result, and needs little space.
 
 use super::setting::{Parameters, format_value, json_text};
+pub use longhaul_report::chart::ReferenceLine;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -166,15 +167,6 @@ pub fn parse_quantity(text: &str) -> Option<f64> {
             .map(|size: longhaul_units::Bytes| size.get() as f64)
     };
     time().or_else(bytes).or_else(rate)
-}
-
-/// Reference line across a chart.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ReferenceLine {
-    /// Value.
-    pub value: f64,
-    /// Label.
-    pub label: String,
 }
 
 /// Identity of a time series ([`TimeSeries`]).

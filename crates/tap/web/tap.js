@@ -17,9 +17,8 @@
   const WINDOW_TIMES = 3;
   // Bins above this multiple of the largest mean are clipped.
   const SPIKE_TIMES = 4;
-  const AHEAD_PX = 300;
 
-  const line = (label, colour, values, more = {}) => ({ label, colour, values, dash: [], low: [], high: [], ...more });
+  const line = (label, colour, values, more = {}) => ({ label, colour, values, ...more });
   const sections = [...document.querySelectorAll("section.direction")];
 
   function readSeries(number) {
@@ -134,23 +133,14 @@
 
   function createChart(figure, series) {
     const title = figure.querySelector("h3").textContent;
-    return { title, follows: true, events: [], x: series.x, ...CHART_KINDS[figure.dataset.chart](series) };
+    return complete({ title, x: series.x, ...CHART_KINDS[figure.dataset.chart](series) });
   }
 
-  // Gives all charts of a kind the same axes, whatever the length of their time series.
-  function shareAxes(charts) {
-    const end = Math.max(...charts.map(({ chart }) => chart.x.at(-1)));
-    for (const kind of new Set(charts.map(({ figure }) => figure.dataset.chart))) {
-      const same = charts.filter(({ figure }) => figure.dataset.chart === kind).map(({ chart }) => chart);
-      const values = same.flatMap((chart) => chart.lines.flatMap((l) => [...l.values, ...l.high]));
-      const [low, high] = [values.reduce((least, v) => Math.min(least, v ?? 0), 0), greatestOf(values)];
-      const ceiling = Math.max(...same.map((chart) => chart.ceiling ?? Infinity));
-      const range = rangeInView({ ...same[0], floats: false, ceiling }, low, high);
-      for (const chart of same) {
-        chart.range = range;
-        if (chart.x.at(-1) < end) chart.x = [...chart.x, end];
-      }
-    }
+  // Gives charts of a kind the same y axis, and all the same time axis.
+  function compareCharts(charts) {
+    const domain = domainOf([...charts.values()]);
+    Map.groupBy(charts, ([figure]) => figure.dataset.chart).forEach((pair) => shareAxes(pair.map(([, chart]) => chart)));
+    for (const chart of charts.values()) chart.domain = domain;
   }
 
   function createCharts(section) {
@@ -160,9 +150,9 @@
       return allSeries.get(number);
     };
     const figures = [...section.querySelectorAll("figure[data-chart]")];
-    const charts = figures.map((figure) => ({ figure, chart: createChart(figure, seriesOf(figure.dataset.series)) }));
-    if ("compare" in section.dataset) shareAxes(charts);
-    return new Map(charts.map(({ figure, chart }) => [figure, chart]));
+    const charts = new Map(figures.map((figure) => [figure, createChart(figure, seriesOf(figure.dataset.series))]));
+    if ("compare" in section.dataset) compareCharts(charts);
+    return charts;
   }
 
   function showTimelines(section, { min, max }) {
@@ -212,8 +202,6 @@
     return (figure) => {
       charts ??= createCharts(section);
       const chart = charts.get(figure);
-      if (figure.dataset.drawn || !chart) return;
-      figure.dataset.drawn = "yes";
       const u = draw(chart, figure, settingsOf(figure, chart));
       drawn.push(u);
       if (chart.packetWindows?.length) {
@@ -221,22 +209,6 @@
         packetWindowTable(figure, u, chart.packetWindows);
       }
     };
-  }
-
-  function drawInView() {
-    const drawers = new Map(sections.map((section) => [section, createDrawer(section)]));
-    const drawFigure = (figure) => drawers.get(figure.closest("section.direction"))(figure);
-    const figures = [...document.querySelectorAll("figure[data-chart]")];
-    const seen = new IntersectionObserver((entries) => {
-      for (const entry of entries.filter((e) => e.isIntersecting)) {
-        seen.unobserve(entry.target);
-        drawFigure(entry.target);
-      }
-    }, { rootMargin: `${AHEAD_PX}px` });
-    // The first screen is drawn at once, the rest shortly before it is scrolled into view.
-    const inFirstScreen = (figure) => figure.offsetParent !== null && figure.getBoundingClientRect().top < innerHeight;
-    for (const figure of figures) inFirstScreen(figure) ? drawFigure(figure) : seen.observe(figure);
-    addEventListener("beforeprint", () => figures.filter((figure) => !figure.closest("[hidden]")).forEach(drawFigure));
   }
 
   // Shows the section that the address names, or the first, and hides the others.
@@ -287,5 +259,8 @@
 
   document.querySelectorAll("table.sortable").forEach(makeSortable);
   selectSection();
-  drawInView();
+  for (const section of sections) {
+    const drawFigure = createDrawer(section);
+    for (const figure of section.querySelectorAll("figure[data-chart]")) drawWhenSeen(figure, () => drawFigure(figure));
+  }
 }

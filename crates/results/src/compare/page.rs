@@ -9,7 +9,6 @@ use indexmap::IndexMap;
 use longhaul_report::metric::{Metric, format_factor};
 use longhaul_report::{
     page::Page,
-    scale::Scale,
     table::{Table, table},
 };
 use maud::{Markup, html as markup};
@@ -131,7 +130,8 @@ fn ratio_chart(entries: &[CellMetric<'_>]) -> Markup {
         .map(|ratio| (ratio.least.ln().abs()).max(ratio.most.ln().abs()))
         .fold(0.05, f64::max)
         .exp();
-    let scale = Scale::log([1.0 / most, most]);
+    // Position on a logarithmic axis around 1, as a share of the width.
+    let scale = |ratio: f64| 0.5 + ratio.ln() / most.ln() / 2.0;
     markup! {
         @if !ratios.is_empty() {
             figure.compared {
@@ -144,8 +144,8 @@ fn ratio_chart(entries: &[CellMetric<'_>]) -> Markup {
                     }
                 }
                 div.ratios role="img" aria-label=(describe(&ratios)) {
-                    @for ratio in &ratios { (row(ratio, scale)) }
-                    (axis(scale))
+                    @for ratio in &ratios { (row(ratio, &scale)) }
+                    (axis(&scale))
                 }
             }
         }
@@ -202,8 +202,8 @@ fn class(change: Change) -> &'static str {
     }
 }
 
-fn row(ratio: &Ratio<'_>, scale: Scale) -> Markup {
-    let at = |value: f64| format!("{:.2}%", scale.at(value) * 100.0);
+fn row(ratio: &Ratio<'_>, scale: &dyn Fn(f64) -> f64) -> Markup {
+    let at = |value: f64| format!("{:.2}%", scale(value) * 100.0);
     let class = class(ratio.cell_metric.change);
     markup! {
         div.ratio {
@@ -218,15 +218,15 @@ fn row(ratio: &Ratio<'_>, scale: Scale) -> Markup {
     }
 }
 
-fn axis(scale: Scale) -> Markup {
-    let is_inside = |tick: &f64| (0.0..=1.0).contains(&scale.at(*tick));
+fn axis(scale: &dyn Fn(f64) -> f64) -> Markup {
+    let is_inside = |tick: &f64| (0.0..=1.0).contains(&scale(*tick));
     let ticks = TICKS.iter().find(|ticks| ticks.iter().all(is_inside));
     markup! {
         div.ratio {
             span.of {}
             svg height="20" {
                 @for &tick in ticks.into_iter().flatten() {
-                    text.small x={ (format!("{:.2}", scale.at(tick) * 100.0)) "%" } y="15" text-anchor="middle" { (format_factor(tick)) }
+                    text.small x={ (format!("{:.2}", scale(tick) * 100.0)) "%" } y="15" text-anchor="middle" { (format_factor(tick)) }
                 }
             }
             span.times {}

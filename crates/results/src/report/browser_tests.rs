@@ -7,7 +7,7 @@ use longhaul_testbed::browser::{assert_good, script_output};
 #[test]
 #[ignore = "needs Chromium: make test-peers"]
 fn page_with_every_figure_fits_and_is_accessible() {
-    assert_good(&html(&fixtures::every_figure(), &Downloads::default()), 3);
+    assert_good(&html(&fixtures::every_figure(), &Downloads::default()), 6);
 }
 
 #[test]
@@ -16,9 +16,10 @@ fn page_with_default_figures_fits_and_is_accessible() {
     assert_good(&html(&fixtures::download(), &Downloads::default()), 5);
 }
 
-/// Script that reports how often the charts draw each label of a link event, and the text above the first chart. The
-/// event `beforeprint` makes `chart.js` draw all charts again.
+/// Script that reports how often the charts draw each label of a link event, and the text above the first chart over
+/// time. The event `beforeprint` makes `chart.js` draw all charts, and then again.
 const REPORT_LABELS: &str = "<script>
+addEventListener('load', () => dispatchEvent(new Event('beforeprint')));
 addEventListener('load', () => setTimeout(() => {
   const labels = new Map();
   const originalFillText = CanvasRenderingContext2D.prototype.fillText;
@@ -29,7 +30,7 @@ addEventListener('load', () => setTimeout(() => {
   dispatchEvent(new Event('beforeprint'));
   setTimeout(() => {
     for (const [text, times] of [...labels].sort()) report(`${text}, ${times} times`);
-    report(document.querySelector('.plot').closest('figure').querySelector('figcaption p').textContent);
+    report(document.querySelector('#figure-over-time .plot').closest('figure').querySelector('figcaption p').textContent);
   }, 100);
 }, 100));
 </script>";

@@ -6,16 +6,15 @@ use super::{
     downloads::Downloads,
     figure::{self, default_figures, time_series},
     headline, method,
-    over_time::{
-        captured_rates,
-        chart::{self, Charts},
-        goodput, legs,
-    },
+    over_time::{captured_rates, goodput, legs},
     tables, topology, values,
 };
 use crate::result::LabResult;
 use anyhow::Context;
-use longhaul_report::page::{self, Page};
+use longhaul_report::{
+    chart::{self, Chart, Charts},
+    page::{self, Page},
+};
 use maud::{Markup, html as markup};
 use std::{
     fs,
@@ -80,7 +79,8 @@ fn figure_sections(result: &LabResult, charts: &mut Charts) -> Markup {
         .iter()
         .map(|figure| figure::render(result, figure, charts))
         .collect();
-    let has_time_charts = !charts.is_empty();
+    let has_charts = !charts.is_empty();
+    let help = || chart::help("", "the tables and result.json have the same data");
     let over_time = if selected {
         captured_rates::charts(result)
     } else {
@@ -94,21 +94,21 @@ fn figure_sections(result: &LabResult, charts: &mut Charts) -> Markup {
         @if !figures.is_empty() {
             section.figures {
                 h2 { "Figures" }
-                @if has_time_charts { (chart::help()) }
+                @if has_charts { (help()) }
                 @for figure in &figures { (figure) }
             }
         }
         @if !over_time.is_empty() {
             section.charts {
                 h2 { "Time series" }
-                @if !has_time_charts { (chart::help()) }
+                @if !has_charts { (help()) }
                 @for chart in &over_time { (chart) }
             }
         }
     }
 }
 
-fn over_time(result: &LabResult) -> Vec<chart::Chart> {
+fn over_time(result: &LabResult) -> Vec<Chart> {
     [
         goodput::charts(result),
         time_series::of_flows(result, &goodput::cells_to_draw(result)),

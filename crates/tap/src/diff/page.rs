@@ -4,6 +4,7 @@
 use super::{comparison::Comparison, side::Side, table::format_figure};
 use crate::report::{STYLE, chart_scripts, paired};
 use longhaul_report::{
+    chart::Charts,
     metric::{Metric, format_factor},
     page::Page,
     table::table,
@@ -16,21 +17,23 @@ const HEADLINE_FIGURES_MAX: usize = 3;
 /// Returns the whole page.
 pub(super) fn html(comparison: &Comparison, sides: [&Side<'_>; 2]) -> String {
     let views = sides.map(Side::view);
+    let mut charts = Charts::default();
+    let main = markup! {
+        (figure_table(comparison))
+        @match views {
+            [Some(a), Some(b)] => { (paired::section([a, b], &mut charts)) }
+            _ => { p { "No charts: one of the flows has no chart data. "
+                "Analyse again with more " code { "--flows" } "." } }
+        }
+    };
     Page {
         title: &title(comparison),
         longhaul: longhaul_command::release(),
         more_style: STYLE,
         header: heading(comparison),
-        main: markup! {
-            (figure_table(comparison))
-            @match views {
-                [Some(a), Some(b)] => { (paired::section([a, b])) }
-                _ => { p { "No charts: one of the flows has no chart data. "
-                    "Analyse again with more " code { "--flows" } "." } }
-            }
-        },
+        main,
         footer: markup! { p.note { "As data: " a href="diff.json" { "diff.json" } } },
-        scripts: chart_scripts(views.iter().flatten().map(|view| view.series)),
+        scripts: chart_scripts(views.iter().flatten().map(|view| view.series), &charts),
     }
     .html()
 }

@@ -67,18 +67,22 @@ fn groups(result: &LabResult, figure: &Figure, grid: &Grid<'_>) -> Vec<Group> {
             (0..rows.len()).flat_map(|row| figure.metrics.iter().map(move |metric| (row, metric)));
         let bars = positions.enumerate().filter_map(|(n, (row, metric))| {
             let cell = grid.at(row, column)?;
-            let bar = bar(cell, metric, figure.reference)?;
-            let name = if single {
-                name.clone()
-            } else {
-                row_label(&rows[row], metric, figure.metrics.len() > 1)
-            };
-            let fill = if is_baseline(result, cell) && single {
-                "baseline".to_owned()
-            } else {
-                format!("fill-{}", n % FILL_COUNT)
-            };
-            Some(Bar { name, fill, ..bar })
+            Some(Bar {
+                name: if single {
+                    name.clone()
+                } else {
+                    row_label(&rows[row], metric, figure.metrics.len() > 1)
+                },
+                fill: if is_baseline(result, cell) && single {
+                    "baseline".to_owned()
+                } else {
+                    format!("fill-{}", n % FILL_COUNT)
+                },
+                runs: cell.successful_runs().count(),
+                summary: *cell.metrics.get(metric)?,
+                reference: cell.reference_value(metric).filter(|_| figure.reference),
+                metric: Metric::of(metric),
+            })
         });
         Group {
             bars: bars.collect(),
@@ -108,17 +112,6 @@ pub(super) fn row_label(row: &str, metric: &str, several: bool) -> String {
         (true, true) => Metric::of(metric).label,
         (true, false) => format!("{row}: {}", Metric::of(metric).label),
     }
-}
-
-fn bar(cell: &Cell, metric: &str, reference: bool) -> Option<Bar> {
-    Some(Bar {
-        name: String::new(),
-        fill: String::new(),
-        runs: cell.successful_runs().count(),
-        summary: *cell.metrics.get(metric)?,
-        reference: cell.reference_value(metric).filter(|_| reference),
-        metric: Metric::of(metric),
-    })
 }
 
 impl Bar {

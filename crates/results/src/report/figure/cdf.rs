@@ -4,16 +4,15 @@
 
 use super::{
     bars::row_label,
-    grid::{Grid, grids, heading, join_nonempty, names},
+    grid::{Grid, grids, join_nonempty, names},
 };
 use crate::{
     result::{Cell, LabResult},
     view::{Figure, TimeSeriesId},
 };
-use longhaul_report::metric::{Metric, format_percent};
 use longhaul_report::{
-    lines::{Axis, LineStyle, Lines, Point, Series, Tick},
-    scale::Scale,
+    chart::{Axis, Chart, Line, LineStyle, Positions},
+    metric::Metric,
     table::table,
 };
 use longhaul_stats::sample;
@@ -24,30 +23,21 @@ const STEPS_MAX: usize = 400;
 /// Quantiles in the table.
 const QUANTILES: [f64; 5] = [0.0, 0.1, 0.5, 0.9, 1.0];
 
-pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
-    let facets: Vec<(String, Vec<Sample>)> = grids(result, &figure.facets)
-        .iter()
-        .map(|grid| (grid.name(), samples(figure, grid)))
-        .collect();
-    let all = facets
-        .iter()
-        .flat_map(|(_, samples)| samples)
-        .flat_map(|sample| sample.values.iter().copied());
-    let scale = if figure.log_x {
-        Scale::log(all)
-    } else {
-        Scale::tight(all)
-    };
+/// Returns a chart for each facet that has a value.
+pub(super) fn charts(result: &LabResult, figure: &Figure) -> Vec<Chart> {
     let metric = Metric::of(metric_name(figure));
-    html! {
-        figure.chart.wide {
-            (heading(figure))
-            @for (name, samples) in &facets {
-                @if !name.is_empty() { h4 { (name) } }
-                (render(&line_chart(figure, samples, scale, &metric), samples, &metric))
-            }
+    let grids = grids(result, &figure.facets);
+    let chart = |grid: &Grid<'_>| {
+        let samples = samples(figure, grid);
+        let label = join_nonempty(["Quantiles", &figure.title, &grid.name()], " · ");
+        Chart {
+            title: grid.name(),
+            shared_axes: figure.name.clone(),
+            table: Some(("Quantiles", quantiles(&label, &samples, &metric))),
+            ..chart(&samples, figure.log_x, &metric)
         }
-    }
+    };
+    grids.iter().map(chart).collect()
 }
 
 /// Returns the name of the drawn metric, which ends in its unit.
@@ -109,58 +99,59 @@ impl Sample {
         (!values.is_empty()).then_some(Self { name, values })
     }
 
-    /// Returns the points of a step function: the share rises at each value by its weight.
-    fn steps(&self, scale: Scale) -> Vec<Point> {
-        let count = self.values.len();
-        let steps = count.min(STEPS_MAX);
-        let mut points = Vec::with_capacity(2 * steps);
-        for step in 0..steps {
-            let (before, after) = (step as f64 / steps as f64, (step + 1) as f64 / steps as f64);
-            let x = sample::quantile_by_rank(&self.values, after).map_or(f64::NAN, |x| scale.at(x));
-            let point = |y| Point {
-                x,
-                y,
-                ..Point::default()
-            };
-            points.extend([point(before), point(after)]);
+    /// Returns a step function: the share, in percent, rises at each value by its weight. A logarithmic axis has no
+    /// place for values that are not above zero.
+    fn steps(&self, log: bool, metric: &Metric) -> Line {
+        let steps = self.values.len().min(STEPS_MAX);
+        let share = |step: usize| step as f64 / steps as f64;
+        let rise = |step| {
+            Some((
+                sample::quantile_by_rank(&self.values, share(step))?,
+                share(step),
+            ))
+        };
+        let mut points: Vec<(f64, f64)> = (1..=steps).filter_map(rise).collect();
+        points.retain(|(value, _)| !log || *value > 0.0);
+        Line {
+            label: self.name.clone(),
+            stepped: true,
+            x: Positions::At(
+                points
+                    .iter()
+                    .map(|(value, _)| value * metric.unit.factor())
+                    .collect(),
+            ),
+            values: points
+                .iter()
+                .map(|(_, share)| Some(share * 100.0))
+                .collect(),
+            ..Line::default()
         }
-        points.retain(|point| point.x.is_finite());
-        points
     }
 }
 
-fn line_chart(figure: &Figure, samples: &[Sample], scale: Scale, metric: &Metric) -> Lines {
-    let across = |value: f64| Tick {
-        at: scale.at(value),
-        text: metric.format(value),
+fn chart(samples: &[Sample], log: bool, metric: &Metric) -> Chart {
+    let line = |(n, sample): (usize, &Sample)| Line {
+        style: LineStyle::nth(n),
+        ..sample.steps(log, metric)
     };
-    let up = |share: f64| Tick {
-        at: share,
-        text: format_percent(share),
-    };
-    let series = |(n, sample): (usize, &Sample)| Series {
-        name: sample.name.clone(),
-        style: LineStyle::Measured(n),
-        points: sample.steps(scale),
-        marked: false,
-    };
-    Lines {
-        title: figure.title.clone(),
-        x: Axis {
+    Chart {
+        unit: "%",
+        y_name: "CDF".to_owned(),
+        wide: true,
+        names_at_ends: true,
+        x_axis: Some(Axis {
             name: metric.label.clone(),
-            ticks: scale.ticks().into_iter().map(across).collect(),
-        },
-        y: Axis {
-            name: "CDF".to_owned(),
-            ticks: [0.0, 0.25, 0.5, 0.75, 1.0].map(up).to_vec(),
-        },
-        series: samples.iter().enumerate().map(series).collect(),
-        reference_lines: Vec::new(),
+            unit: metric.unit.symbol(),
+            log,
+            ..Axis::default()
+        }),
+        lines: samples.iter().enumerate().map(line).collect(),
+        ..Chart::default()
     }
 }
 
-/// Returns the lines, and a table of quantiles below them.
-fn render(lines: &Lines, samples: &[Sample], metric: &Metric) -> Markup {
+fn quantiles(label: &str, samples: &[Sample], metric: &Metric) -> Markup {
     const COLUMNS: [&str; 7] = [
         "Sample", "Values", "Minimum", "10 %", "Median", "90 %", "Maximum",
     ];
@@ -172,8 +163,7 @@ fn render(lines: &Lines, samples: &[Sample], metric: &Metric) -> Markup {
             @for share in QUANTILES { td { (printed(&sample.values, share).unwrap_or_default()) } }
         } }
     };
-    let rows = samples.iter().map(row);
-    lines.render_with_table(&table(&lines.data_label(), COLUMNS, rows))
+    table(label, COLUMNS, samples.iter().map(row))
 }
 
 #[cfg(test)]
@@ -187,18 +177,20 @@ mod tests {
     #[test]
     fn table_has_the_interpolated_median() {
         let samples = [sample(&[4.0, 1.0, 2.0, 3.0])];
-        let drawn = render(&Lines::default(), &samples, &Metric::of("download_s"));
-        let page = drawn.into_string();
+        let page = quantiles("", &samples, &Metric::of("download_s")).into_string();
         assert!(page.contains("<td>2.5 s</td>"), "{page}");
     }
 
     #[test]
     fn steps_end_at_one_and_are_limited() {
         let many = sample(&(0..10_000).map(f64::from).collect::<Vec<_>>());
-        let points = many.steps(Scale::tight([0.0, 9999.0]));
-        assert_eq!(points.len(), 2 * STEPS_MAX);
-        assert_eq!((points[0].y, points[2 * STEPS_MAX - 1].y), (0.0, 1.0));
-        assert_eq!(points[2 * STEPS_MAX - 1].x, 1.0);
+        let line = many.steps(false, &Metric::of("x_s"));
+        assert_eq!(line.values.len(), STEPS_MAX);
+        assert_eq!(line.values[STEPS_MAX - 1], Some(100.0));
+        let Positions::At(x) = line.x else {
+            panic!("{line:?}")
+        };
+        assert_eq!(x[STEPS_MAX - 1], 9999.0);
         assert!(Sample::new(String::new(), [f64::NAN].into_iter()).is_none());
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     result::{Cell, LabResult, describe_parameter},
     view::{Axis, Entry, Facet, Figure},
 };
-use longhaul_report::{figure::caption, table::Table};
+use longhaul_report::{chart::caption, table::Table};
 use maud::{Markup, html};
 use serde_json::Value;
 

@@ -8,8 +8,8 @@ use crate::{
     view::Figure,
 };
 use longhaul_report::{
-    figure::{HEAT_STEPS, heat_class},
     metric::{Metric, format_factor},
+    table::{HEAT_STEPS, heat_class},
 };
 use maud::{Markup, html};
 

@@ -1,236 +1,154 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Line chart of metrics over a parameter. Each row and metric has a line, and a dashed line for its reference values.
-//! A metric whose name begins with `model_` is computed by a formula. Its line has no marks.
+//! Lines of metrics over a parameter. Each row and metric has a line, and a dashed line for its reference values. A
+//! metric whose name begins with `model_` is computed by a formula. Its line has no marks.
 
 use super::{
     bars::row_label,
-    grid::{Grid, grids, heading, headings, join_nonempty, names},
+    grid::{Grid, grids, headings, join_nonempty, names},
+    time_series::scaled_reference_lines,
 };
 use crate::{
     result::{Cell, LabResult},
+    summary::Summary,
     view::{self, Figure},
 };
-use longhaul_report::metric::Metric;
 use longhaul_report::{
-    lines::{Axis, LineStyle, Lines, Point, Series, Tick},
-    scale::Scale,
+    chart::{Axis, Chart, Line, LineStyle, Positions},
+    metric::Metric,
 };
-use maud::{Markup, html};
 
-/// Share of the width that stays free on each side, so that marks do not touch the frame.
-const MARGIN: f64 = 0.03;
 /// Ratio of the largest to the smallest positive value above which the axis is logarithmic.
 const LOG_RATIO: f64 = 50.0;
-/// Maximum number of labels on the horizontal axis.
-const LABELS_MAX: usize = 10;
 /// Prefix of metrics that are computed by a formula.
 const MODEL_PREFIX: &str = "model_";
 
-pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
+/// Returns a chart for each facet.
+pub(super) fn charts(result: &LabResult, figure: &Figure) -> Vec<Chart> {
     let grids = grids(result, &figure.facets);
-    let y = vertical_scale(figure, &grids);
-    html! {
-        figure.chart.wide {
-            (heading(figure))
-            @for grid in &grids {
-                @if !grid.name().is_empty() { h4 { (grid.name()) } }
-                (lines(figure, grid, y).render())
-            }
-        }
-    }
+    grids.iter().map(|grid| chart(figure, grid)).collect()
 }
 
-/// Returns the vertical scale, which all facets share.
-fn vertical_scale(figure: &Figure, grids: &[Grid<'_>]) -> Scale {
-    let cells = || grids.iter().flat_map(Grid::all);
-    let measured = figure
-        .metrics
-        .iter()
-        .flat_map(|name| cells().filter_map(move |cell| cell.metrics.get(name)));
-    let references = figure
-        .metrics
-        .iter()
-        .flat_map(|name| cells().filter_map(move |cell| reference_value(figure, cell, name)));
-    let reference_lines = figure.reference_lines.iter().map(|line| line.value);
-    let values: Vec<f64> = measured
-        .flat_map(|summary| [summary.min, summary.max])
-        .chain(references)
-        .chain(reference_lines)
-        .collect();
-    if figure.log_y {
-        Scale::log(values)
-    } else {
-        Scale::from_zero(values)
-    }
-}
-
-fn reference_value(figure: &Figure, cell: &Cell, metric: &str) -> Option<f64> {
-    cell.reference_value(metric).filter(|_| figure.reference)
-}
-
-fn lines(figure: &Figure, grid: &Grid<'_>, y: Scale) -> Lines {
-    let columns = ColumnPositions::new(grid.columns(), figure.log_x);
-    let metric = Metric::of(figure.metrics.first().map_or("", String::as_str));
-    let tick = |value: f64, text: String| Tick {
-        at: y.at(value),
-        text,
-    };
-    Lines {
-        title: join_nonempty([figure.title.as_str(), &grid.name()], " "),
-        x: Axis {
+fn chart(figure: &Figure, grid: &Grid<'_>) -> Chart {
+    let columns = Columns::new(grid.columns(), figure.log_x);
+    let metric = figure.metrics.first().map_or("", String::as_str);
+    Chart {
+        title: grid.name(),
+        unit: Metric::of(metric).unit.symbol(),
+        wide: true,
+        log: figure.log_y,
+        names_at_ends: true,
+        shared_axes: figure.name.clone(),
+        lines: lines(figure, grid, &columns),
+        x_axis: Some(Axis {
             name: grid.columns().parameters.join(", "),
-            ticks: columns.ticks(),
-        },
-        y: Axis {
-            name: String::new(),
-            ticks: y
-                .ticks()
-                .into_iter()
-                .map(|value| tick(value, metric.format(value)))
-                .collect(),
-        },
-        series: series(figure, grid, &columns, y),
-        reference_lines: figure
-            .reference_lines
-            .iter()
-            .map(|line| tick(line.value, line.label.clone()))
-            .collect(),
+            log: columns.log,
+            ticks: columns.ticks,
+            ..Axis::default()
+        }),
+        reference_lines: scaled_reference_lines(figure, metric),
+        ..Chart::default()
     }
 }
 
 /// Returns the measured line and the reference line of each row and metric. Lines without a point are left out.
-fn series(figure: &Figure, grid: &Grid<'_>, positions: &ColumnPositions, y: Scale) -> Vec<Series> {
+fn lines(figure: &Figure, grid: &Grid<'_>, columns: &Columns) -> Vec<Line> {
     let rows = names(grid.rows());
     let has_several_metrics = figure.metrics.len() > 1;
     let mut all = Vec::new();
     let mut measured = 0;
     for (row, name) in rows.iter().enumerate() {
         for metric in &figure.metrics {
-            let model = metric.starts_with(MODEL_PREFIX);
-            let style = if model {
-                LineStyle::Model
-            } else {
-                LineStyle::Measured(measured)
-            };
-            measured += usize::from(!model);
             let name = row_label(name, metric, has_several_metrics);
-            let reference_name = join_nonempty(["reference", name.as_str()], " ");
-            let name = if name.is_empty() {
+            let reference_label = join_nonempty(["reference", name.as_str()], " ");
+            let label = if name.is_empty() {
                 "measured".to_owned()
             } else {
                 name
             };
-            all.push(line(grid, row, positions, (name, style), |cell| {
-                measured_point(cell, metric, y)
-            }));
-            all.push(line(
-                grid,
-                row,
-                positions,
-                (reference_name, LineStyle::Reference),
-                |cell| reference_point(figure, cell, metric, y),
-            ));
+            let (style, mark) = if metric.starts_with(MODEL_PREFIX) {
+                (LineStyle::MODEL, None)
+            } else {
+                measured += 1;
+                (LineStyle::nth(measured - 1), Some(measured - 1))
+            };
+            let value = |cell: &Cell| cell.metrics.get(metric).copied();
+            all.push(Line {
+                label,
+                style,
+                mark,
+                ..line(metric, &cells(grid, row, columns), value)
+            });
+            let reference = |cell: &Cell| {
+                let value = cell.reference_value(metric).filter(|_| figure.reference)?;
+                Summary::of([value])
+            };
+            all.push(Line {
+                label: reference_label,
+                style: LineStyle::REFERENCE,
+                mark: Some(0),
+                ..line(metric, &cells(grid, row, columns), reference)
+            });
         }
     }
-    all.retain(|series| !series.points.is_empty());
+    all.retain(|line| !line.values.is_empty());
     all
 }
 
-fn line(
-    grid: &Grid<'_>,
-    row: usize,
-    positions: &ColumnPositions,
-    (name, style): (String, LineStyle),
-    value: impl Fn(&Cell) -> Option<Point>,
-) -> Series {
-    let point = |column: usize| {
-        let x = positions.ticks.get(column)?;
-        Some(Point {
-            x: x.at,
-            x_text: x.text.clone(),
-            ..value(grid.at(row, column)?)?
-        })
+/// Returns the cells of a row that were run, with their positions, from left to right.
+fn cells<'a>(grid: &Grid<'a>, row: usize, columns: &Columns) -> Vec<(f64, &'a Cell)> {
+    let ticks = columns.ticks.iter().enumerate();
+    let found = ticks.filter_map(|(column, (at, _))| Some((*at, grid.at(row, column)?)));
+    let mut cells: Vec<(f64, &Cell)> = found.collect();
+    cells.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    cells
+}
+
+/// Returns the line through the medians, with the range of each.
+fn line(metric: &str, cells: &[(f64, &Cell)], value: impl Fn(&Cell) -> Option<Summary>) -> Line {
+    let factor = Metric::of(metric).unit.factor();
+    let found: Vec<(f64, Summary)> = cells
+        .iter()
+        .filter_map(|(at, cell)| Some((*at, value(cell)?)))
+        .collect();
+    let column = |part: fn(&Summary) -> f64| {
+        let values = found
+            .iter()
+            .map(|(_, summary)| Some(part(summary) * factor));
+        values.collect()
     };
-    let mut points: Vec<Point> = (0..positions.ticks.len()).filter_map(point).collect();
-    points.sort_by(|a, b| a.x.total_cmp(&b.x));
-    Series {
-        name,
-        style,
-        points,
-        marked: style != LineStyle::Model,
+    Line {
+        x: Positions::At(found.iter().map(|(at, _)| *at).collect()),
+        values: column(|summary| summary.median),
+        low: column(|summary| summary.min),
+        high: column(|summary| summary.max),
+        ..Line::default()
     }
 }
 
-fn measured_point(cell: &Cell, name: &str, y: Scale) -> Option<Point> {
-    let (metric, found) = (Metric::of(name), cell.metrics.get(name)?);
-    Some(Point {
-        y: y.at(found.median),
-        low: y.at(found.min),
-        high: y.at(found.max),
-        text: found.text(&metric),
-        ..Point::default()
-    })
-    .filter(|point| point.y.is_finite())
-}
-
-fn reference_point(figure: &Figure, cell: &Cell, name: &str, y: Scale) -> Option<Point> {
-    let value = reference_value(figure, cell, name)?;
-    Some(Point {
-        y: y.at(value),
-        text: Metric::of(name).format(value),
-        ..Point::default()
-    })
-    .filter(|point| point.y.is_finite())
-}
-
-/// Horizontal positions of the columns.
+/// Horizontal positions of the columns, with their labels.
 #[derive(Debug)]
-struct ColumnPositions {
-    ticks: Vec<Tick>,
+struct Columns {
+    ticks: Vec<(f64, String)>,
+    log: bool,
 }
 
-impl ColumnPositions {
+impl Columns {
     /// Computes the positions from the columns' values. Columns are evenly spaced if a value is not a number, or if a
-    /// logarithmic axis would be needed but a value is not above zero.
+    /// logarithmic axis would be needed but a value is not above zero. The axis is logarithmic if `log` is set or the
+    /// values span a ratio above [`LOG_RATIO`].
     fn new(axis: &view::Axis, log: bool) -> Self {
         let numbers: Option<Vec<f64>> = axis.entries.iter().map(view::Axis::position).collect();
-        let count = axis.entries.len();
-        let scale = numbers.as_deref().and_then(|numbers| scale(numbers, log));
-        let at = |n: usize| match (scale, &numbers) {
-            (Some(scale), Some(numbers)) => scale.at(numbers[n]),
-            _ => (n as f64 + 0.5) / count as f64,
-        };
-        let tick = |(n, text)| Tick {
-            at: MARGIN + (1.0 - 2.0 * MARGIN) * at(n),
-            text,
-        };
+        let numbers = numbers.unwrap_or_default();
+        let positive = || numbers.iter().copied().filter(|x| *x > 0.0);
+        let most = positive().fold(0.0, f64::max);
+        let log = log || most > positive().fold(f64::INFINITY, f64::min) * LOG_RATIO;
+        let even = numbers.is_empty() || (log && positive().count() < numbers.len());
+        let at = |n: usize| if even { n as f64 } else { numbers[n] };
+        let labels = headings(axis).into_iter().enumerate();
         Self {
-            ticks: headings(axis).into_iter().enumerate().map(tick).collect(),
+            ticks: labels.map(|(n, label)| (at(n), label)).collect(),
+            log: log && !even,
         }
-    }
-
-    /// Returns the labelled ticks: all columns, or every n-th one if there are more than [`LABELS_MAX`].
-    fn ticks(&self) -> Vec<Tick> {
-        let step = self.ticks.len().div_ceil(LABELS_MAX).max(1);
-        self.ticks.iter().step_by(step).cloned().collect()
-    }
-}
-
-/// Returns the horizontal scale for these values. It is logarithmic if `log` is set or the values span a ratio above
-/// [`LOG_RATIO`]. `None` if it should be logarithmic but a value is not above zero.
-fn scale(numbers: &[f64], log: bool) -> Option<Scale> {
-    let positive = numbers.iter().all(|x| *x > 0.0);
-    let most = numbers.iter().copied().fold(0.0, f64::max);
-    let least = numbers
-        .iter()
-        .copied()
-        .filter(|x| *x > 0.0)
-        .fold(f64::INFINITY, f64::min);
-    let values = || numbers.iter().copied();
-    match (positive, log || most > least * LOG_RATIO) {
-        (true, true) => Some(Scale::log(values())),
-        (false, true) => None,
-        (_, false) => Some(Scale::tight(values())),
     }
 }
 
@@ -239,7 +157,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn positions(values: &[Value]) -> Vec<f64> {
+    fn positions(values: &[Value]) -> (Vec<f64>, bool) {
         let entries = values.iter().map(|value| view::Entry {
             values: vec![value.clone()],
             label: None,
@@ -248,27 +166,31 @@ mod tests {
             parameters: vec!["x".to_owned()],
             entries: entries.collect(),
         };
-        ColumnPositions::new(&axis, false)
-            .ticks
-            .iter()
-            .map(|tick| (tick.at * 100.0).round())
-            .collect()
+        let columns = Columns::new(&axis, false);
+        (
+            columns.ticks.iter().map(|(at, _)| *at).collect(),
+            columns.log,
+        )
     }
 
     #[test]
     fn positions_numbers_by_value_and_words_evenly() {
+        let (linear, log) = (false, true);
         assert_eq!(
             positions(&[json!(1), json!(2), json!(5)]),
-            [3.0, 27.0, 97.0]
+            (vec![1.0, 2.0, 5.0], linear)
         );
-        assert_eq!(positions(&[json!("a"), json!("b")]), [27.0, 74.0]);
+        assert_eq!(
+            positions(&[json!("a"), json!("b")]),
+            (vec![0.0, 1.0], linear)
+        );
         assert_eq!(
             positions(&[json!(1), json!(100), json!(10000)]),
-            [3.0, 50.0, 97.0]
+            (vec![1.0, 100.0, 10000.0], log)
         );
         assert_eq!(
             positions(&[json!(0.0), json!(0.00001), json!(0.001)]),
-            [19.0, 50.0, 81.0]
+            (vec![0.0, 1.0, 2.0], linear)
         );
     }
 }

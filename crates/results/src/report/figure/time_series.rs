@@ -2,50 +2,33 @@
 //! Time series of flows: a chart for each facet and metric, with a line for each row and flow. They are of one run,
 //! the one nearest to the median of its cell.
 
-use super::super::over_time::{
-    chart::{Chart, Charts, Line, line_style},
-    events,
-    legs::nearest_run,
-};
-use super::grid::{Grid, grids, heading, join_nonempty, names};
+use super::super::over_time::{events, legs::nearest_run};
+use super::grid::{Grid, grids, join_nonempty, names};
 use crate::{
     result::{Cell, Event, LabResult, Run},
     view::{Axis, Entry, Facet, Figure, ReferenceLine, TimeSeries, TimeSeriesId},
 };
 use indexmap::IndexSet;
-use longhaul_report::{metric::Metric, unit::Unit};
-use maud::{Markup, html};
+use longhaul_report::{
+    chart::{Chart, Line, LineStyle, Positions},
+    metric::Metric,
+};
 
 /// Maximum number of lines with a name; if there are more, all are thin.
 const NAMED_LINES_MAX: usize = 6;
 
-pub(super) fn figure(result: &LabResult, figure: &Figure, charts: &mut Charts) -> Markup {
+/// Returns the charts of a figure: a row of facets for each metric.
+pub(super) fn charts(result: &LabResult, figure: &Figure) -> Vec<Chart> {
     let metrics: IndexSet<&str> = figure
         .time_series
         .iter()
         .map(|series| series.metric.as_str())
         .collect();
     let grids = grids(result, &figure.facets);
-    let charts_drawn: Vec<Chart> = metrics
+    metrics
         .iter()
         .flat_map(|of| chart_row(result, figure, &grids, of))
-        .collect();
-    let single = charts_drawn.len() == 1;
-    let add_chart = |chart: Chart| {
-        charts.add(if single {
-            Chart {
-                title: figure.title.clone(),
-                caption: figure.note.clone().unwrap_or_default(),
-                ..chart
-            }
-        } else {
-            chart
-        })
-    };
-    html! {
-        @if !single { (heading(figure)) }
-        div.charts.below[!single] { @for element in charts_drawn.into_iter().map(add_chart) { (element) } }
-    }
+        .collect()
 }
 
 /// Returns a chart for each of these cells that has several flows, with a line for each flow, on one scale.
@@ -100,33 +83,32 @@ fn chart_row(result: &LabResult, figure: &Figure, grids: &[Grid<'_>], of: &str) 
         .iter()
         .filter_map(|grid| chart(result, figure, grid, of))
         .collect();
-    let reference_lines = reference_lines(result, figure, of);
-    let most = charts
-        .iter()
-        .flat_map(|chart| &chart.lines)
-        .flat_map(|line| line.values.iter().flatten().copied())
-        .chain(reference_lines.iter().map(|line| line.value))
-        .fold(0.0, f64::max);
     let wide = charts.len() == 1;
     for chart in &mut charts {
         chart.wide = wide;
-        chart.range = (most > 0.0 && !figure.log_y).then_some([0.0, most * 1.12]);
-        chart.reference_lines.clone_from(&reference_lines);
+        chart.shared_axes = format!("{} {of}", figure.name);
+        chart.reference_lines = reference_lines(result, figure, of);
     }
     charts
 }
 
 /// Returns the reference lines of the scenario; without any, the bottleneck's rate for goodput.
 fn reference_lines(result: &LabResult, figure: &Figure, of: &str) -> Vec<ReferenceLine> {
-    let capacity = |(_, rate): (usize, f64)| ReferenceLine {
-        value: rate,
-        label: format!("bottleneck {}", Metric::of("x_bps").format(rate)),
-    };
-    if figure.reference_lines.is_empty() && of == "goodput_bps" {
-        result.bottleneck().map(capacity).into_iter().collect()
-    } else {
-        figure.reference_lines.clone()
+    match result.bottleneck() {
+        Some((_, rate_bps)) if figure.reference_lines.is_empty() && of == "goodput_bps" => {
+            vec![ReferenceLine::bottleneck(rate_bps)]
+        }
+        _ => scaled_reference_lines(figure, of),
     }
+}
+
+/// Returns the reference lines of the scenario, in the unit of the chart.
+pub(super) fn scaled_reference_lines(figure: &Figure, of: &str) -> Vec<ReferenceLine> {
+    let scaled = |line: &ReferenceLine| ReferenceLine {
+        value: line.value * Metric::of(of).unit.factor(),
+        label: line.label.clone(),
+    };
+    figure.reference_lines.iter().map(scaled).collect()
 }
 
 fn chart(result: &LabResult, figure: &Figure, grid: &Grid<'_>, of: &str) -> Option<Chart> {
@@ -156,7 +138,13 @@ fn chart(result: &LabResult, figure: &Figure, grid: &Grid<'_>, of: &str) -> Opti
         .map(|(_, series)| series.bin_ms)
         .reduce(f64::max)?
         .max(1.0);
-    let (x, lines) = lines(&lines_found, bin_ms, figure.span_s);
+    let thin = lines_found.len() > NAMED_LINES_MAX;
+    let line = |(n, (label, series)): (usize, (String, &TimeSeries))| Line {
+        label,
+        style: LineStyle::nth(n),
+        thin,
+        ..line(series, figure.span_s)
+    };
     let metric = Metric::of(of);
     Some(Chart {
         title: join_nonempty([metric.label.as_str(), &grid.name()], ", "),
@@ -166,8 +154,7 @@ fn chart(result: &LabResult, figure: &Figure, grid: &Grid<'_>, of: &str) -> Opti
         ),
         unit: metric.unit.symbol(),
         log: figure.log_y,
-        x,
-        lines,
+        lines: lines_found.into_iter().enumerate().map(line).collect(),
         events: events::merge(&events_by_row, bin_ms / 1e3),
         ..Chart::default()
     })
@@ -197,49 +184,28 @@ fn find_time_series<'a>(run: &'a Run, name: &TimeSeriesId) -> Option<&'a TimeSer
         .find(|series| series.name == *name)
 }
 
-/// Returns the common time axis with the widest bins, and all lines on it, within the requested seconds.
-fn lines(
-    lines_found: &[(String, &TimeSeries)],
-    bin_ms: f64,
-    span_s: Option<[f64; 2]>,
-) -> (Vec<f64>, Vec<Line>) {
+/// Returns the line of a series within the requested seconds, in the unit of the chart.
+fn line(series: &TimeSeries, span_s: Option<[f64; 2]>) -> Line {
+    let step = series.bin_ms / 1e3;
     let [from, to] = span_s.unwrap_or([0.0, f64::INFINITY]);
-    let bins =
-        |series: &TimeSeries| (series.values.len() as f64 * series.bin_ms / bin_ms).ceil() as usize;
-    let bin_count = lines_found
+    // Rounding (0.3 / 0.1) must not select the bin before.
+    let (first, last) = (
+        (from / step - 1e-6).ceil() as usize,
+        (to / step + 1e-6) as usize,
+    );
+    let factor = Metric::of(&series.name.metric).unit.factor();
+    let values = series
+        .values
         .iter()
-        .map(|(_, series)| bins(series))
-        .max()
-        .unwrap_or(0);
-    let x: Vec<f64> = (0..bin_count)
-        .map(|bin| bin as f64 * bin_ms / 1e3)
-        .filter(|at| (from..=to).contains(at))
-        .collect();
-    let line = |(n, (label, series)): (usize, &(String, &TimeSeries))| {
-        let (colour, dash) = line_style(n);
-        // Base unit; `chart.js` adds prefixes.
-        let scale = match Metric::of(&series.name.metric).unit {
-            Unit::Micros => 1e-6,
-            _ => 1.0,
-        };
-        let value = |at: &f64| value_at(series, *at).map(|value| value * scale);
-        Line {
-            label: label.clone(),
-            colour,
-            dash,
-            thin: lines_found.len() > NAMED_LINES_MAX,
-            values: x.iter().map(value).collect(),
-            ..Line::default()
-        }
-    };
-    let lines = lines_found.iter().enumerate().map(line).collect();
-    (x, lines)
-}
-
-/// Returns the value at a time. Half a bin is added, so that rounding (0.3 / 0.1) does not select the bin before.
-fn value_at(series: &TimeSeries, at_s: f64) -> Option<f64> {
-    let bin = (at_s * 1e3 / series.bin_ms.max(1e-9) + 0.5) as usize;
-    *series.values.get(bin)?
+        .map(|value| value.map(|value| value * factor));
+    Line {
+        x: Positions::Bins {
+            from: first as f64 * step,
+            step,
+        },
+        values: values.take(last.saturating_add(1)).skip(first).collect(),
+        ..Line::default()
+    }
 }
 
 #[cfg(test)]
@@ -259,28 +225,19 @@ mod tests {
     }
 
     #[test]
-    fn uses_the_widest_bins_for_all_lines() {
-        let (fine, coarse) = (
-            series("x_us", 100.0, &[1.0, 2.0, 3.0, 4.0]),
-            series("x_us", 200.0, &[7.0, 8.0]),
-        );
-        let (x, lines) = lines(
-            &[("a".to_owned(), &fine), ("b".to_owned(), &coarse)],
-            200.0,
-            None,
-        );
-        assert_eq!(x, [0.0, 0.2]);
-        assert_eq!(lines[0].values, [Some(1e-6), Some(3e-6)]);
-        assert_eq!(lines[1].values, [Some(7e-6), Some(8e-6)]);
+    fn line_is_in_the_unit_of_the_chart() {
+        let line = line(&series("x_us", 200.0, &[7.0, 8.0]), None);
+        assert_eq!(line.values, [Some(7e-6), Some(8e-6)]);
     }
 
     #[test]
     fn draws_only_the_requested_seconds() {
         let series = series("goodput_bps", 1000.0, &[1.0, 2.0, 3.0, 4.0]);
-        let (x, lines) = lines(&[(String::new(), &series)], 1000.0, Some([1.0, 2.0]));
-        assert_eq!(
-            (x.as_slice(), lines[0].values.as_slice()),
-            (&[1.0, 2.0][..], &[Some(2.0), Some(3.0)][..])
-        );
+        let line = line(&series, Some([1.0, 2.0]));
+        let x = Positions::Bins {
+            from: 1.0,
+            step: 1.0,
+        };
+        assert_eq!((line.x, line.values), (x, vec![Some(2.0), Some(3.0)]));
     }
 }

@@ -3,12 +3,12 @@
 //! upwards and the acknowledged rate downwards, another has the ACKs of each millisecond. Both show the run that is
 //! nearest to the median of its cell. All cells have the same scale.
 
-use super::{
-    chart::{Chart, Line},
-    goodput, legs,
-};
+use super::legs;
 use crate::result::{CaptureSeries, Cell, Event, LabResult, PercentileBand};
-use longhaul_report::metric::Metric;
+use longhaul_report::{
+    chart::{Chart, Line, LineStyle, Positions, ReferenceLine},
+    metric::Metric,
+};
 use longhaul_stats::sample::mean;
 
 /// Maximum number of cells, and of flows of each. A flow has two charts.
@@ -33,15 +33,8 @@ pub(crate) fn charts(result: &LabResult) -> Vec<Chart> {
         .into_iter()
         .flat_map(|cell| flows(result, cell))
         .collect();
-    let rate = scale_max(&all, |series| vec![&series.data_bps, &series.acked_bps]);
-    let rate = rate.max(capacity.unwrap_or(0.0)) * 1.12;
-    let acks = scale_max(&all, |series| vec![&series.acks]) * 1.12;
-    let charts_of_flow = |captured: &CapturedFlow<'_>| {
-        [
-            rate_chart(captured, capacity, rate),
-            ack_chart(captured, acks),
-        ]
-    };
+    let charts_of_flow =
+        |captured: &CapturedFlow<'_>| [rate_chart(captured, capacity), ack_chart(captured)];
     all.iter().flat_map(charts_of_flow).collect()
 }
 
@@ -89,22 +82,16 @@ fn flows<'a>(result: &'a LabResult, cell: &'a Cell) -> Vec<CapturedFlow<'a>> {
         .collect()
 }
 
-/// Returns the end of the scale: the greatest bin of all flows, limited by [`SPIKE_RATIO_MAX`].
-fn scale_max(all: &[CapturedFlow<'_>], of: fn(&CaptureSeries) -> Vec<&PercentileBand>) -> f64 {
-    let peak_of = |series: &CaptureSeries, band: &PercentileBand| {
-        let peak = band.high.iter().copied().fold(0.0, f64::max);
-        peak.min(best_second(&band.mean, series.bin_ms) * SPIKE_RATIO_MAX)
-    };
-    let peaks = all.iter().flat_map(|captured| {
-        of(captured.series)
-            .into_iter()
-            .map(|band| peak_of(captured.series, band))
-    });
-    peaks.fold(0.0, f64::max).max(f64::MIN_POSITIVE)
+/// Returns the ceiling of the scale: the best second times [`SPIKE_RATIO_MAX`].
+fn ceiling(series: &CaptureSeries, bands: &[&PercentileBand]) -> Option<f64> {
+    let seconds = bands
+        .iter()
+        .map(|band| best_second(&band.mean, series.bin_ms));
+    seconds.reduce(f64::max).map(|rate| rate * SPIKE_RATIO_MAX)
 }
 
 /// Returns the chart of rates (figures 3 and 6 of the paper).
-fn rate_chart(captured: &CapturedFlow<'_>, capacity: Option<f64>, y_max: f64) -> Chart {
+fn rate_chart(captured: &CapturedFlow<'_>, capacity: Option<f64>) -> Chart {
     let series = captured.series;
     let data = lines("data", "--first", &series.data_bps, series, 1.0);
     let acked = lines("acknowledged", "--third", &series.acked_bps, series, -1.0);
@@ -124,17 +111,20 @@ fn rate_chart(captured: &CapturedFlow<'_>, capacity: Option<f64>, y_max: f64) ->
         unit: "bit/s",
         wide: true,
         mirrored: true,
-        range: Some([-y_max, y_max]),
-        x: times(series),
+        ceiling: ceiling(series, &[&series.data_bps, &series.acked_bps]),
+        shared_axes: "data rate".to_owned(),
         lines: [data, acked].concat(),
-        reference_lines: capacity.map(goodput::capacity_line).into_iter().collect(),
+        reference_lines: capacity
+            .map(ReferenceLine::bottleneck)
+            .into_iter()
+            .collect(),
         events: events(series),
         ..Chart::default()
     }
 }
 
 /// Returns the chart of ACK packets (figures 4 and 7 of the paper).
-fn ack_chart(captured: &CapturedFlow<'_>, y_max: f64) -> Chart {
+fn ack_chart(captured: &CapturedFlow<'_>) -> Chart {
     let series = captured.series;
     Chart {
         title: format!(
@@ -150,8 +140,8 @@ fn ack_chart(captured: &CapturedFlow<'_>, y_max: f64) -> Chart {
         ),
         unit: "",
         wide: true,
-        range: Some([0.0, y_max]),
-        x: times(series),
+        ceiling: ceiling(series, &[&series.acks]),
+        shared_axes: "ACKs".to_owned(),
         lines: lines("ACKs", "--third", &series.acks, series, 1.0),
         events: events(series),
         ..Chart::default()
@@ -198,13 +188,6 @@ fn print_ms(ms: f64) -> String {
     Metric::of("x_us").format(ms * 1e3)
 }
 
-fn times(series: &CaptureSeries) -> Vec<f64> {
-    let bins = series.data_bps.mean.len();
-    (0..bins)
-        .map(|bin| bin as f64 * series.bin_ms / 1e3)
-        .collect()
-}
-
 /// Returns a thin line through all bins with its band, and a thick line of the means of each second.
 fn lines(
     label: &str,
@@ -214,6 +197,11 @@ fn lines(
     sign: f64,
 ) -> Vec<Line> {
     let signed = |values: &[f64]| values.iter().map(|value| Some(value * sign)).collect();
+    let style = LineStyle::solid(colour);
+    let x = Positions::Bins {
+        from: 0.0,
+        step: series.bin_ms / 1e3,
+    };
     let (low, high) = if sign < 0.0 {
         (&band.high, &band.low)
     } else {
@@ -221,7 +209,8 @@ fn lines(
     };
     let fine = Line {
         label: format!("{label}, {}", print_ms(series.bin_ms)),
-        colour,
+        style,
+        x: x.clone(),
         thin: true,
         values: signed(&band.mean),
         low: signed(low),
@@ -230,7 +219,8 @@ fn lines(
     };
     let mean = Line {
         label: format!("{label}, mean over 1 s"),
-        colour,
+        style,
+        x,
         values: second_means(&band.mean, series.bin_ms)
             .into_iter()
             .map(|value| value.map(|value| value * sign))
@@ -365,7 +355,8 @@ mod tests {
         let mut text = String::new();
         for chart in charts {
             let _ = writeln!(text, "{}\n  {}", chart.title, chart.caption);
-            let _ = writeln!(text, "  y: {:?} {}", chart.range, chart.unit);
+            let (axes, top) = (&chart.shared_axes, chart.ceiling);
+            let _ = writeln!(text, "  {axes} axis up to {top:?} {}", chart.unit);
             for line in &chart.lines {
                 let band = (line.low.first(), line.high.first());
                 let first = line.values[0];

@@ -2,16 +2,15 @@
 //! Goodput over time of the cells that the headline compares, on one scale, with the capacity of the path. The line is
 //! the median over the runs of a cell, the band their range.
 
-use super::{
-    chart::{Chart, Line, line_style},
-    events,
-};
+use super::events;
 use crate::{
     result::{Cell, Event, LabResult, Series},
     summary::Summary,
-    view::ReferenceLine,
 };
-use longhaul_report::metric::Metric;
+use longhaul_report::{
+    chart::{Chart, Line, LineStyle, Positions, ReferenceLine},
+    metric::Metric,
+};
 use longhaul_stats::sample::mean;
 
 /// Ratio of a link's rate to the goodput above which the link's line is left out, because it would flatten the others.
@@ -35,11 +34,6 @@ pub(crate) fn charts(result: &LabResult) -> Vec<Chart> {
         .enumerate()
         .map(|(index, n)| line(&result.cells[*n], bin_s, style(result, index, *n)))
         .collect();
-    let bins = lines
-        .iter()
-        .map(|line| line.values.len())
-        .max()
-        .unwrap_or(0);
     let most = lines
         .iter()
         .flat_map(|line| &line.values)
@@ -48,7 +42,7 @@ pub(crate) fn charts(result: &LabResult) -> Vec<Chart> {
         .fold(0.0, f64::max);
     let link = result
         .bottleneck()
-        .map(|(_, rate_bps)| capacity_line(rate_bps));
+        .map(|(_, rate_bps)| ReferenceLine::bottleneck(rate_bps));
     let (drawn_lines, left_out_links): (Vec<ReferenceLine>, Vec<ReferenceLine>) = link
         .into_iter()
         .partition(|link| link.value < most * LINK_RATIO_MAX);
@@ -62,7 +56,6 @@ pub(crate) fn charts(result: &LabResult) -> Vec<Chart> {
         ),
         unit: "bit/s",
         wide: true,
-        x: (0..bins).map(|bin| bin as f64 * bin_s).collect(),
         lines,
         reference_lines: drawn_lines,
         events: merged_events(result, &cells, bin_s),
@@ -118,16 +111,16 @@ fn bin_s(series: &Series) -> f64 {
 }
 
 /// Returns the style of a cell's line: blue for the headline's cell, grey for its baseline.
-fn style(result: &LabResult, index: usize, n: usize) -> (&'static str, &'static [u8]) {
+fn style(result: &LabResult, index: usize, n: usize) -> LineStyle {
     match &result.headline {
-        Some(headline) if headline.cell == n => line_style(0),
-        Some(headline) if headline.baseline == Some(n) => line_style(4),
-        Some(_) => line_style(1 + index % 3),
-        None => line_style(index),
+        Some(headline) if headline.cell == n => LineStyle::nth(0),
+        Some(headline) if headline.baseline == Some(n) => LineStyle::nth(4),
+        Some(_) => LineStyle::nth(1 + index % 3),
+        None => LineStyle::nth(index),
     }
 }
 
-fn line(cell: &Cell, step_s: f64, (colour, dash): (&'static str, &'static [u8])) -> Line {
+fn line(cell: &Cell, step_s: f64, style: LineStyle) -> Line {
     let runs: Vec<&Series> = series(cell).collect();
     let bins = runs
         .iter()
@@ -141,8 +134,11 @@ fn line(cell: &Cell, step_s: f64, (colour, dash): (&'static str, &'static [u8]))
     let band = runs.len() > 1;
     Line {
         label: cell.name(),
-        colour,
-        dash,
+        style,
+        x: Positions::Bins {
+            from: 0.0,
+            step: step_s,
+        },
         values: pick(|s| s.median),
         low: if band { pick(|s| s.min) } else { Vec::new() },
         high: if band { pick(|s| s.max) } else { Vec::new() },
@@ -159,13 +155,6 @@ fn goodput_at(series: &Series, time_s: f64) -> f64 {
     // Half a bin is added, so that rounding (0.3 / 0.1) does not select the bin before.
     let bin = (time_s / bin_s(series) + 0.5) as usize;
     series.goodput_bps.get(bin).copied().unwrap_or(0.0)
-}
-
-pub(super) fn capacity_line(rate_bps: f64) -> ReferenceLine {
-    ReferenceLine {
-        value: rate_bps,
-        label: format!("bottleneck {}", Metric::of("rate_bps").format(rate_bps)),
-    }
 }
 
 fn merged_events(result: &LabResult, cells: &[usize], bin_s: f64) -> Vec<Event> {
@@ -244,7 +233,7 @@ mod tests {
             runs: vec![run(&[1.0, 5.0]), run(&[3.0, 6.0]), run(&[2.0])],
             ..Cell::default()
         };
-        let line = line(&cell, 0.1, line_style(0));
+        let line = line(&cell, 0.1, LineStyle::nth(0));
         assert_eq!(line.values, [Some(2.0), Some(5.0)]);
         assert_eq!(line.low, [Some(1.0), Some(0.0)]);
         assert_eq!(line.high, [Some(3.0), Some(6.0)]);
@@ -257,7 +246,7 @@ mod tests {
             runs: vec![run(&values)],
             ..Cell::default()
         };
-        let line = line(&cell, 0.1, line_style(0));
+        let line = line(&cell, 0.1, LineStyle::nth(0));
         assert_eq!(
             line.values,
             values.into_iter().map(Some).collect::<Vec<_>>()

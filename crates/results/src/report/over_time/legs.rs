@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Charts of the congestion window and round-trip time of each leg, from the run nearest to its cell's median.
 //! The y axis is logarithmic, because a short and a long leg may differ by a factor of a hundred. All cells have
-//! the same axis.
+//! the same axes.
 
-use super::{
-    chart::{Chart, Line, line_style},
-    events, goodput,
-};
+use super::{events, goodput};
 use crate::result::{Cell, LabResult, LegSeries, Run};
-use longhaul_report::metric::Metric;
+use longhaul_report::{
+    chart::{Chart, Line, LineStyle, Positions},
+    metric::Metric,
+};
 
 /// Metric of a leg, drawn as one chart for each cell.
 struct LegMetric {
@@ -45,40 +45,12 @@ pub(crate) fn charts(result: &LabResult) -> Vec<Chart> {
             ))
         })
         .collect();
+    let charts_of = |metric| runs.iter().map(move |(cell, run)| chart(metric, cell, run));
     LEG_METRICS
         .iter()
-        .flat_map(|metric| row(metric, &runs))
+        .flat_map(charts_of)
+        .filter(Chart::has_values)
         .collect()
-}
-
-/// Returns the charts of one metric for all cells, on one scale.
-fn row(metric: &LegMetric, runs: &[(&Cell, &Run)]) -> Vec<Chart> {
-    let all = runs
-        .iter()
-        .flat_map(|(_, run)| legs(run))
-        .flat_map(metric.values);
-    let positive: Vec<f64> = all.filter(|x| *x > 0.0).collect();
-    let draw = |(cell, run): &(&Cell, &Run)| Chart {
-        range: Some(decades(&positive)),
-        ..chart(metric, cell, run)
-    };
-    if positive.is_empty() {
-        Vec::new()
-    } else {
-        runs.iter().map(draw).collect()
-    }
-}
-
-/// Returns the range of whole decades that contains the positive `values`.
-fn decades(values: &[f64]) -> [f64; 2] {
-    let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let high = values.iter().copied().fold(0.0, f64::max);
-    // Parsed from text, a power of ten is exact: 10f64.powi(-4) is not always 1e-4.
-    let power = |exponent: f64| format!("1e{exponent}").parse().unwrap_or(f64::NAN);
-    [
-        power(low.log10().floor()),
-        power(high.log10().floor() + 1.0),
-    ]
 }
 
 /// Returns the run whose main metric is nearest to the median, among those with samples of legs.
@@ -105,15 +77,7 @@ fn legs(run: &Run) -> &[LegSeries] {
 }
 
 fn chart(metric: &LegMetric, cell: &Cell, run: &Run) -> Chart {
-    let samples = legs(run).iter().flat_map(|leg| leg.at_s.iter().copied());
-    let mut x: Vec<f64> = samples.chain([0.0]).collect();
-    x.sort_by(f64::total_cmp);
-    x.dedup();
-    let lines = legs(run)
-        .iter()
-        .enumerate()
-        .map(|(n, leg)| line(metric, leg, n, &x))
-        .collect();
+    let lines = legs(run).iter().enumerate();
     Chart {
         title: format!(
             "{}, {}{}",
@@ -124,29 +88,26 @@ fn chart(metric: &LegMetric, cell: &Cell, run: &Run) -> Chart {
         caption: metric.caption.to_owned(),
         unit: metric.unit,
         log: true,
-        x,
-        lines,
+        shared_axes: metric.title.to_owned(),
+        lines: lines.map(|(n, leg)| line(metric, leg, n)).collect(),
         events: events::of(run).to_vec(),
         ..Chart::default()
     }
 }
 
-/// Returns the line of a leg at the times `x`; a value is `None` where there is no positive sample.
-fn line(metric: &LegMetric, leg: &LegSeries, n: usize, x: &[f64]) -> Line {
-    let mut samples = leg.at_s.iter().zip((metric.values)(leg)).peekable();
-    let values = x
-        .iter()
-        .map(|time| {
-            let due = std::iter::from_fn(|| samples.next_if(|(at, _)| *at <= time));
-            due.last().map(|(_, value)| value).filter(|v| *v > 0.0)
-        })
-        .collect();
-    let (colour, dash) = line_style(n);
+/// Returns the line of a leg: its positive samples, of simultaneous ones the last. It begins at 0 s, as the run does.
+fn line(metric: &LegMetric, leg: &LegSeries, n: usize) -> Line {
+    let samples = leg.at_s.iter().copied().zip((metric.values)(leg));
+    let positive = samples.map(|(at, value)| (at, Some(value).filter(|v| *v > 0.0)));
+    let mut samples: Vec<(f64, Option<f64>)> = [(0.0, None)].into_iter().chain(positive).collect();
+    samples.reverse();
+    samples.dedup_by_key(|(at, _)| *at);
+    samples.reverse();
     Line {
         label: leg.name.clone(),
-        colour,
-        dash,
-        values,
+        style: LineStyle::nth(n),
+        x: Positions::At(samples.iter().map(|(at, _)| *at).collect()),
+        values: samples.iter().map(|(_, value)| *value).collect(),
         ..Line::default()
     }
 }
@@ -174,36 +135,19 @@ mod tests {
     }
 
     #[test]
-    fn merges_sample_times_of_all_legs() {
-        let line = line(
-            &LEG_METRICS[1],
-            &leg_series(&[0.1, 0.3], &[200.0, 300.0]),
-            0,
-            &[0.1, 0.2, 0.3],
-        );
-        assert_eq!(line.values, [Some(0.0002), None, Some(0.0003)]);
-    }
-
-    #[test]
     fn uses_the_last_of_simultaneous_samples() {
         let line = line(
             &LEG_METRICS[1],
             &leg_series(&[0.1, 0.1, 0.2], &[1e3, 2e3, 3e3]),
             0,
-            &[0.1, 0.2],
         );
-        assert_eq!(line.values, [Some(0.002), Some(0.003)]);
-    }
-
-    #[test]
-    fn axis_has_whole_decades() {
-        assert_eq!(decades(&[0.0004, 0.027]), [1e-4, 1e-1]);
-        assert_eq!(decades(&[10.0]), [10.0, 100.0]);
+        assert_eq!(line.x, Positions::At(vec![0.0, 0.1, 0.2]));
+        assert_eq!(line.values, [None, Some(0.002), Some(0.003)]);
     }
 
     #[test]
     fn omits_zero_on_a_logarithmic_axis() {
-        let line = line(&LEG_METRICS[1], &leg_series(&[0.1], &[0.0]), 0, &[0.1]);
-        assert_eq!(line.values, [None]);
+        let line = line(&LEG_METRICS[1], &leg_series(&[0.1], &[0.0]), 0);
+        assert_eq!(line.values, [None, None]);
     }
 }

@@ -3,7 +3,11 @@
 
 use super::units;
 use longhaul_flow::record::{AckClocking, AckDiffClass};
-use longhaul_report::{figure, metric::format_percent, table::Table};
+use longhaul_report::{
+    chart::caption,
+    metric::format_percent,
+    table::{Table, heat_class},
+};
 use maud::{Markup, html};
 
 const TABLE: Table<'_> = Table {
@@ -32,7 +36,7 @@ pub(super) fn figure_of(clocking: &AckClocking) -> Markup {
     html! {
         @if !clocking.by_ack_diff.is_empty() {
             figure.chart.wide {
-                (figure::caption(&title(clocking), &caption_text(clocking)))
+                (caption(&title(clocking), &caption_text(clocking)))
                 (TABLE.render(COLUMNS, clocking.by_ack_diff.iter().map(row)))
             }
         }
@@ -64,7 +68,7 @@ fn row(class: &AckDiffClass) -> Markup {
             th.number { (units::count(class.acks)) }
             @for &count in &class.bursts { @match count {
                 0 => { td { "" } }
-                _ => { td class=(figure::heat_class(share(count))) { (format_percent(share(count))) } }
+                _ => { td class=(heat_class(share(count))) { (format_percent(share(count))) } }
             } }
         }
     }

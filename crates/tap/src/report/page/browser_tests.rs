@@ -5,11 +5,12 @@ use super::html;
 use crate::report::fixtures;
 use longhaul_testbed::browser::{assert_accessible, assert_fits, script_output};
 
-/// Script that records every chart.
+/// Script that records every chart over time.
 const RECORD_CHARTS: &str = "<script>
 const made = [];
 const real = uPlot;
-uPlot = function (...all) { const u = new real(...all); made.push(u); return u; };
+uPlot = function (...all) { const u = new real(...all); if (all[2].closest('[data-chart]')) made.push(u); return u; };
+Object.assign(uPlot, real);
 </script>";
 
 /// Functions that simulate a user and report the visible state: the time ranges of all charts, and the page's text

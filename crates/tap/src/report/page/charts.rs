@@ -4,7 +4,7 @@
 use super::units::{self, TransferSummary};
 use crate::report::result::chart_series::ChartSeries;
 use longhaul_flow::record::Direction;
-use longhaul_report::figure;
+use longhaul_report::chart;
 use maud::{Markup, html};
 
 /// Chart on the page.
@@ -218,7 +218,7 @@ fn queue(series: &ChartSeries) -> Chart {
 pub(super) fn placeholder(chart: &Chart, series: usize, of: &str) -> Markup {
     html! {
         figure.chart.wide[chart.wide] data-chart=(chart.kind) data-series=(series) {
-            (figure::time_chart(&chart.title, &chart.caption, &format!("{}, {of}", chart.title)))
+            (chart::content(&chart.title, &chart.caption, &format!("{}, {of}", chart.title), None))
         }
     }
 }

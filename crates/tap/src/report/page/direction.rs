@@ -13,7 +13,7 @@ use longhaul_flow::ecn::negotiation::EcnNegotiation;
 use longhaul_flow::record::{
     Acks, CaptureLocation, CapturePosition, Data, Direction, Flow, Phase, SynOptions, Termination,
 };
-use longhaul_report::table::table;
+use longhaul_report::{chart::Charts, table::table, unit::Unit};
 use maud::{Markup, html};
 
 /// Direction with chart data.
@@ -83,8 +83,9 @@ pub(super) fn section_id(flow: u64, direction: &str) -> String {
     format!("flow-{flow}-{direction}")
 }
 
-/// Returns the section of a direction. `number` is the number of its chart data on the page.
-pub(super) fn section(view: DirectionView<'_>, number: usize) -> Markup {
+/// Returns the section of a direction. `number` is the number of its chart data on the page. Adds its histograms to
+/// `charts`.
+pub(super) fn section(view: DirectionView<'_>, number: usize, charts: &mut Charts) -> Markup {
     let direction = view.direction();
     let TransferSummary {
         payload,
@@ -105,7 +106,7 @@ pub(super) fn section(view: DirectionView<'_>, number: usize) -> Markup {
                 @for chart in charts::charts(direction, view.series) {
                     (charts::placeholder(&chart, number, &view.name()))
                 }
-                @for histogram in histograms(direction) { (histogram::figure(&histogram)) }
+                @for histogram in histograms(direction) { (histogram::figure(&histogram, charts)) }
                 (ack_clocking::figure_of(&direction.ack_clocking))
             }
             (phase_table(direction, view.axis()))
@@ -130,7 +131,7 @@ pub(super) fn histograms(direction: &Direction) -> [Histogram<'_>; 3] {
             ),
             caption: "Bytes newly acknowledged by each advancing ACK.",
             samples: ack_diff,
-            format: units::bytes,
+            unit: Unit::Bytes,
         },
         Histogram {
             title: format!(
@@ -140,7 +141,7 @@ pub(super) fn histograms(direction: &Direction) -> [Histogram<'_>; 3] {
             ),
             caption: "From one data segment to the next; 0 within a super-packet.",
             samples: gaps,
-            format: units::duration,
+            unit: Unit::Seconds,
         },
         Histogram {
             title: format!(
@@ -150,7 +151,7 @@ pub(super) fn histograms(direction: &Direction) -> [Histogram<'_>; 3] {
             ),
             caption: "Consecutive data segments with short gaps.",
             samples: bursts,
-            format: units::count,
+            unit: Unit::Count,
         },
     ]
 }

@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Histogram as SVG: bars over a logarithmic axis. A table below it has the quantiles.
+//! Histogram over a logarithmic axis. A table below it has the quantiles.
 
 use longhaul_flow::record::Distribution;
-use longhaul_report::{figure::caption, metric::format_percent};
+use longhaul_report::{
+    chart::{Axis, Chart, Charts, Line, LineStyle, Positions},
+    metric::format_percent,
+    unit::Unit,
+};
 use maud::{Markup, html};
 
-const WIDTH: f64 = 480.0;
-const HEIGHT: f64 = 150.0;
-/// Height of the axis below the bars.
-const AXIS_HEIGHT: f64 = 22.0;
-/// Width of the part for samples of zero, left of the logarithmic axis.
-const ZERO_WIDTH: f64 = 30.0;
-const TOP_MARGIN: f64 = 20.0;
-/// Maximum number of bars. Each is one or two pixels wide.
+/// Maximum number of bars. Each is a few pixels wide.
 const BARS_MAX: i32 = 120;
-/// Maximum number of labels on the axis.
-const TICKS_MAX: usize = 7;
 
 /// Content of a histogram.
 pub(super) struct Histogram<'a> {
@@ -23,21 +18,62 @@ pub(super) struct Histogram<'a> {
     pub(super) title: String,
     /// Caption: the quantity counted.
     pub(super) caption: &'a str,
+    /// Samples; times are in ns.
     pub(super) samples: &'a Distribution,
-    /// Formats a value with its unit.
-    pub(super) format: fn(u64) -> String,
+    /// Unit of the axis.
+    pub(super) unit: Unit,
+}
+
+impl Histogram<'_> {
+    /// Converts a sample to the unit of the axis.
+    fn value(&self, sample: f64) -> f64 {
+        match self.unit {
+            Unit::Seconds => sample / 1e9,
+            _ => sample,
+        }
+    }
+
+    fn format(&self, sample: u64) -> String {
+        self.unit.format(self.value(sample as f64))
+    }
 }
 
 /// Returns the figure, or nothing without samples.
-pub(super) fn figure(histogram: &Histogram<'_>) -> Markup {
+pub(super) fn figure(histogram: &Histogram<'_>, charts: &mut Charts) -> Markup {
     html! {
-        @if let Some(bars) = Bars::new(histogram.samples) {
-            figure.chart.histogram {
-                (caption(&histogram.title, histogram.caption))
-                (svg(&bars, histogram))
-                details { summary { "Quantiles" } (quantiles(histogram)) }
-            }
-        }
+        @if let Some(bars) = Bars::new(histogram.samples) { (charts.add(chart(&bars, histogram))) }
+    }
+}
+
+fn chart(bars: &Bars, histogram: &Histogram<'_>) -> Chart {
+    let zero = match bars.zero {
+        0.0 => String::new(),
+        share => format!(" Not drawn: {} are 0.", format_percent(share)),
+    };
+    // The last bar ends where the next one would begin.
+    let shares = bars.shares.iter().chain([&0.0]);
+    let edges = (0..=bars.shares.len()).map(|n| histogram.value(bars.edge(n)));
+    Chart {
+        title: histogram.title.clone(),
+        caption: format!("{}{zero}", histogram.caption),
+        table: Some(("Quantiles", quantiles(histogram))),
+        unit: "%",
+        x_axis: Some(Axis {
+            unit: histogram.unit.symbol(),
+            log: true,
+            ..Axis::default()
+        }),
+        lines: vec![Line {
+            label: "samples".to_owned(),
+            style: LineStyle::solid("--first"),
+            thin: true,
+            stepped: true,
+            filled: true,
+            x: Positions::At(edges.collect()),
+            values: shares.map(|share| Some(share * 100.0)).collect(),
+            ..Line::default()
+        }],
+        ..Chart::default()
     }
 }
 
@@ -74,82 +110,14 @@ impl Bars {
         })
     }
 
-    fn max_share(&self) -> f64 {
-        self.shares.iter().copied().fold(self.zero, f64::max)
-    }
-
-    /// Returns the distance between bars.
-    fn bar_distance(&self) -> f64 {
-        ((WIDTH - ZERO_WIDTH) / self.shares.len() as f64).min(40.0)
-    }
-
-    fn x_of(&self, value: f64) -> f64 {
-        ZERO_WIDTH
-            + (value.log2() * self.steps_per_doubling - f64::from(self.first)) * self.bar_distance()
-    }
-
-    fn right(&self) -> f64 {
-        ZERO_WIDTH + self.bar_distance() * self.shares.len() as f64
+    /// Returns the value at which bar `n` begins.
+    fn edge(&self, n: usize) -> f64 {
+        ((f64::from(self.first) + n as f64) / self.steps_per_doubling).exp2()
     }
 }
 
 fn step_index(value: u64, steps: f64) -> i32 {
     ((value as f64).log2() * steps).floor() as i32
-}
-
-fn svg(bars: &Bars, histogram: &Histogram<'_>) -> Markup {
-    let height = HEIGHT + AXIS_HEIGHT;
-    html! {
-        svg viewBox={ "0 0 " (WIDTH) " " (height) } role="img" aria-label=(histogram.title) {
-            path.bars d=(bars_path(bars)) {}
-            line.axis x1="0" x2=(WIDTH) y1=(HEIGHT) y2=(HEIGHT) {}
-            @if bars.zero > 0.0 { text.small x="0" y=(height - 4.0) { "0" } }
-            @for value in ticks(bars) { (tick(bars, value, histogram.format)) }
-            text.small x=(WIDTH) y="12" text-anchor="end" {
-                "highest bar " (format_percent(bars.max_share()))
-            }
-        }
-    }
-}
-
-/// Returns the path of all bars: a rectangle each.
-fn bars_path(bars: &Bars) -> String {
-    let scale = (HEIGHT - TOP_MARGIN) / bars.max_share();
-    let bar = |x: f64, width: f64, share: f64| {
-        let (height, width) = (share * scale, (width - 1.0).max(1.0));
-        format!("M{x:.1} {HEIGHT}v-{height:.1}h{width:.1}v{height:.1}z")
-    };
-    let zero = (bars.zero > 0.0).then(|| bar(0.0, ZERO_WIDTH - 14.0, bars.zero));
-    let x_of_bar = |n: usize| ZERO_WIDTH + n as f64 * bars.bar_distance();
-    let positive = bars.shares.iter().enumerate();
-    let positive = positive.filter(|(_, share)| **share > 0.0);
-    let positive = positive.map(|(n, share)| bar(x_of_bar(n), bars.bar_distance(), *share));
-    zero.into_iter().chain(positive).collect()
-}
-
-/// Returns the round values to label: powers of ten, with 2 and 5 between them if there are not too many.
-fn ticks(bars: &Bars) -> Vec<u64> {
-    let in_view = |value: &u64| (ZERO_WIDTH..=bars.right()).contains(&bars.x_of(*value as f64));
-    let round = |factors: &'static [u64]| {
-        let powers = (0..19).map(|exponent| 10u64.pow(exponent));
-        let values = powers.flat_map(|power| factors.iter().map(move |factor| power * factor));
-        values.filter(in_view).collect::<Vec<u64>>()
-    };
-    let fine = round(&[1, 2, 5]);
-    if fine.len() <= TICKS_MAX {
-        return fine;
-    }
-    let coarse = round(&[1]);
-    let every = coarse.len().div_ceil(TICKS_MAX).max(1);
-    coarse.into_iter().step_by(every).collect()
-}
-
-fn tick(bars: &Bars, value: u64, format: fn(u64) -> String) -> Markup {
-    let x = format!("{:.1}", bars.x_of(value as f64));
-    html! {
-        line.axis x1=(x) x2=(x) y1=(HEIGHT) y2=(HEIGHT + 5.0) {}
-        text.small x=(x) y=(HEIGHT + AXIS_HEIGHT - 4.0) text-anchor="middle" { (format(value)) }
-    }
 }
 
 fn quantiles(histogram: &Histogram<'_>) -> Markup {
@@ -163,7 +131,7 @@ fn quantiles(histogram: &Histogram<'_>) -> Markup {
         max,
         ..
     } = histogram.samples;
-    let format = histogram.format;
+    let format = |sample| histogram.format(sample);
     let rows = [
         ("Minimum", format(*min)),
         ("Median", format(*p50)),
@@ -199,17 +167,26 @@ mod tests {
             (bars.shares[0], bars.shares[4], bars.shares[40]),
             (0.25, 0.25, 0.5)
         );
-        let width = |from: f64, to: f64| bars.x_of(to) - bars.x_of(from);
-        assert!((width(1.0, 2.0) - width(512.0, 1024.0)).abs() < 1e-9);
+        assert_eq!([0, 4, 40].map(|n| bars.edge(n)), [1.0, 2.0, 1024.0]);
     }
 
     #[test]
-    fn draws_zeros_as_a_separate_bar() {
-        let bars = Bars::new(&samples(&[(0, 3), (10, 1)])).unwrap();
+    fn names_the_share_of_zeros() {
+        let samples = samples(&[(0, 3), (10, 1)]);
+        let bars = Bars::new(&samples).unwrap();
         assert_eq!(
             (bars.zero, bars.shares.as_slice()),
             (0.75, [0.25].as_slice())
         );
+        let histogram = Histogram {
+            title: String::new(),
+            caption: "Gaps.",
+            samples: &samples,
+            unit: Unit::Seconds,
+        };
+        let chart = chart(&bars, &histogram);
+        assert_eq!(chart.caption, "Gaps. Not drawn: 75 % are 0.");
+        assert_eq!(chart.lines[0].values, [Some(25.0), Some(0.0)]);
     }
 
     #[test]
@@ -220,7 +197,6 @@ mod tests {
             "{}",
             bars.shares.len()
         );
-        assert!(ticks(&bars).len() <= TICKS_MAX);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::report::result::{Analysis, analysis_report::AnalysisReport, chart_series::ChartSeries};
 use longhaul_report::{
-    figure,
+    chart::{self, Charts},
     page::{self, Page},
 };
 use maud::{Markup, PreEscaped, html as markup};
@@ -36,14 +36,16 @@ pub(crate) fn html(report: &AnalysisReport) -> String {
     let analysis = &report.analysis;
     let views = charted_directions(report);
     let pairs = two_point_sections(analysis);
+    let mut charts = Charts::default();
+    let main = figures(analysis, &views, &pairs, &mut charts);
     Page {
         title: &title(analysis),
         longhaul: &analysis.longhaul,
         more_style: STYLE,
         header: heading(analysis, views.first()),
-        main: figures(analysis, &views, &pairs),
+        main,
         footer: method::other_files(analysis),
-        scripts: scripts(&views, &pairs),
+        scripts: scripts(&views, &pairs, &charts),
     }
     .html()
 }
@@ -52,15 +54,16 @@ fn figures(
     analysis: &Analysis,
     views: &[DirectionView<'_>],
     pairs: &[TwoPointSection<'_>],
+    charts: &mut Charts,
 ) -> Markup {
     let ids: Vec<String> = views.iter().map(DirectionView::id).collect();
     markup! {
         @if !views.is_empty() {
             (direction_picker(views, pairs))
-            @for (number, view) in views.iter().enumerate() { (direction::section(*view, number)) }
+            @for (number, view) in views.iter().enumerate() { (direction::section(*view, number, charts)) }
         }
         @for (n, pair) in pairs.iter().enumerate() {
-            (two_point::section(pair, views.len() + 2 * n))
+            (two_point::section(pair, views.len() + 2 * n, charts))
         }
         (flows::section(analysis, |id| ids.iter().any(|known| known == id)))
         (udp_flows::section(analysis))
@@ -185,25 +188,27 @@ fn direction_picker(views: &[DirectionView<'_>], pairs: &[TwoPointSection<'_>]) 
                     @for pair in pairs { option value=(pair.id()) { (pair.name()) } }
                 } }
             }
-            (figure::chart_help("All charts share one time axis. "))
-            noscript { p { "The charts over time need JavaScript; series files have the same figures." } }
+            (chart::help("All charts over time share one axis. ", "series files have the same figures"))
         }
     }
 }
 
-fn scripts(views: &[DirectionView<'_>], pairs: &[TwoPointSection<'_>]) -> Markup {
+fn scripts(views: &[DirectionView<'_>], pairs: &[TwoPointSection<'_>], charts: &Charts) -> Markup {
     let delays: Vec<ChartSeries> = pairs
         .iter()
         .flat_map(TwoPointSection::chart_series)
         .collect();
-    chart_scripts(views.iter().map(|view| view.series).chain(&delays))
+    chart_scripts(views.iter().map(|view| view.series).chain(&delays), charts)
 }
 
 /// Returns the chart data, numbered as in the charts' elements, and the scripts that draw all charts.
-pub(crate) fn chart_scripts<'a>(all_series: impl Iterator<Item = &'a ChartSeries>) -> Markup {
+pub(crate) fn chart_scripts<'a>(
+    all_series: impl Iterator<Item = &'a ChartSeries>,
+    charts: &Charts,
+) -> Markup {
     markup! {
         @for (n, series) in all_series.enumerate() { (page::data_block(&format!("series-{n}"), series)) }
-        (page::data_block("charts", &[(); 0]))
+        (page::data_block("charts", charts))
         (page::scripts())
         script { (PreEscaped([page::SEGMENTS_SCRIPT, SCRIPT].concat())) }
     }
@@ -245,7 +250,7 @@ mod tests {
         assert_eq!(
             page.matches("<script").count(),
             8,
-            "two time series, two of delays, no other charts, and three scripts"
+            "two time series, two of delays, the histograms, and three scripts"
         );
         assert_eq!(page.matches("</script").count(), 8);
     }

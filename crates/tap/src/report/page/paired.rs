@@ -8,13 +8,13 @@ use super::{
     histogram,
     timeline::{self, Axis},
 };
-use longhaul_report::figure::chart_help;
+use longhaul_report::chart::{self, Charts};
 use maud::{Markup, html};
 
 const SIDES: [&str; 2] = ["A", "B"];
 
-/// Returns the section of both; their chart data have the numbers 0 and 1 on the page.
-pub(crate) fn section(pair: [DirectionView<'_>; 2]) -> Markup {
+/// Returns the section of both; their chart data have the numbers 0 and 1 on the page. Adds its histograms to `charts`.
+pub(crate) fn section(pair: [DirectionView<'_>; 2], charts: &mut Charts) -> Markup {
     let length_ns = pair.iter().map(|view| view.axis().length_ns).max();
     let axis = |view: &DirectionView<'_>| Axis {
         length_ns: length_ns.unwrap_or(0),
@@ -23,7 +23,7 @@ pub(crate) fn section(pair: [DirectionView<'_>; 2]) -> Markup {
     html! {
         section.direction id="pair" data-compare="" {
             h2 { "Over time, each from its start" }
-            (chart_help("All charts share one time axis, and both charts of a kind share their y axis. "))
+            (chart::help("All charts over time share one axis, and both charts of a kind share their y axis. ", "series files have the same figures"))
             p.view { output.in-view {} }
             @for (side, view) in SIDES.iter().zip(&pair) {
                 p.compared { (side) ": " (view.name()) }
@@ -36,7 +36,7 @@ pub(crate) fn section(pair: [DirectionView<'_>; 2]) -> Markup {
                     }
                 } }
                 @for which in 0..3 { @for (n, view) in pair.iter().enumerate() {
-                    (histogram::figure(&histogram_with_side(view, which, SIDES[n])))
+                    (histogram::figure(&histogram_with_side(view, which, SIDES[n]), charts))
                 } }
             }
         }

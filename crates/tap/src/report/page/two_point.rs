@@ -11,7 +11,7 @@ use crate::report::result::{Analysis, chart_series::ChartSeries};
 use longhaul_flow::record::{
     Clocks, DelayBin, DelaySeries, Flow, MissingPackets, OneWayMetrics, TwoPointComparison,
 };
-use longhaul_report::{metric::format_percent, table::table};
+use longhaul_report::{chart::Charts, metric::format_percent, table::table, unit::Unit};
 use maud::{Markup, html};
 
 /// Maximum number of delay bins of each direction in `result.json` and on the page: 12 kB.
@@ -122,8 +122,9 @@ fn delay_series(flow: u64, delays: &DelaySeries) -> ChartSeries {
     }
 }
 
-/// Returns the section; the chart data of its directions have the numbers `first` and `first + 1`.
-pub(super) fn section(section: &TwoPointSection<'_>, first: usize) -> Markup {
+/// Returns the section; the chart data of its directions have the numbers `first` and `first + 1`. Adds its histograms
+/// to `charts`.
+pub(super) fn section(section: &TwoPointSection<'_>, first: usize, charts: &mut Charts) -> Markup {
     html! {
         section.direction id=(section.id()) data-name=(section.name()) {
             h2 { (section.name()) }
@@ -134,7 +135,7 @@ pub(super) fn section(section: &TwoPointSection<'_>, first: usize) -> Markup {
                     @if !metrics.time_series.bins.is_empty() { (charts::placeholder(&delay_chart(name, metrics), first + n, name)) }
                 }
                 @for (name, metrics) in section.directions() {
-                    @for one in histograms(name, metrics) { (histogram::figure(&one)) }
+                    @for one in histograms(name, metrics) { (histogram::figure(&one, charts)) }
                 }
             }
             (figures(section))
@@ -173,7 +174,7 @@ fn histograms<'a>(name: &str, metrics: &'a OneWayMetrics) -> [Histogram<'a>; 2] 
         title: format!("{title}, {name}"),
         caption,
         samples,
-        format: units::duration,
+        unit: Unit::Seconds,
     };
     [
         figure(
@@ -289,7 +290,7 @@ mod tests {
             &finished.analysis.two_point_comparisons[0],
         )
         .unwrap();
-        let page = section(&pair, 2).into_string();
+        let page = section(&pair, 2, &mut Charts::default()).into_string();
         for text in [
             "between left and right",
             "40 segments (57.9 kB), 0 packets without data",
