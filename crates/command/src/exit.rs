@@ -11,6 +11,9 @@ pub enum Refusal {
     /// Wrong input; nothing was changed. The text names the input and says how to correct it. Exit code 2.
     #[error("{0}")]
     Usage(String),
+    /// As [`Refusal::Usage`], about the option with this name, which is without dashes. Exit code 2.
+    #[error("{1}")]
+    Option(String, String),
     /// A capability that this machine or this user lacks. The text names it. Exit code 3.
     #[error("{0}")]
     Unsupported(String),
@@ -26,6 +29,23 @@ impl Refusal {
     /// Returns [`Refusal::Usage`] as an error for `?`.
     pub fn usage(reason: impl std::fmt::Display) -> anyhow::Error {
         Self::Usage(reason.to_string()).into()
+    }
+
+    /// Returns [`Refusal::Option`] as an error for `?`.
+    pub fn option(name: impl Into<String>, reason: impl std::fmt::Display) -> anyhow::Error {
+        Self::Option(name.into(), reason.to_string()).into()
+    }
+
+    /// Returns it with a text that begins with `prefix`.
+    #[must_use]
+    pub fn with_prefix(mut self, prefix: &str) -> Self {
+        let (Self::Usage(text)
+        | Self::Option(_, text)
+        | Self::Unsupported(text)
+        | Self::Undecided(text)
+        | Self::Vanished(text)) = &mut self;
+        text.insert_str(0, prefix);
+        self
     }
 
     /// Returns [`Refusal::Unsupported`] as an error for `?`.
@@ -67,7 +87,7 @@ pub fn report_outcome(outcome: &anyhow::Result<()>) -> u8 {
     };
     crate::errln!("{}longhaul: {error:#}", logging::error_priority());
     match error.downcast_ref::<Refusal>() {
-        Some(Refusal::Usage(_)) => 2,
+        Some(Refusal::Usage(_) | Refusal::Option(..)) => 2,
         Some(Refusal::Unsupported(_)) => 3,
         Some(Refusal::Undecided(_)) => UNDECIDED,
         Some(Refusal::Vanished(_)) => VANISHED,

@@ -34,6 +34,7 @@
 
 mod args;
 mod check;
+pub mod command_check;
 mod evaluation;
 mod measure;
 mod network;

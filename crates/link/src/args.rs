@@ -11,8 +11,7 @@ use crate::{
     counters::Direction,
 };
 use anyhow::Result;
-use clap::{Args as _, FromArgMatches};
-use longhaul_command::exit::{self, Refusal};
+use longhaul_command::exit::Refusal;
 use longhaul_units::{Bytes, Time, WithInput};
 use std::path::{Path, PathBuf};
 
@@ -176,7 +175,7 @@ pub(super) struct LinkConfigArgs {
     rate: Option<String>,
     /// Follow a packet-delivery trace in Mahimahi's format instead of a rate
     #[arg(long, value_name = "FILE", conflicts_with = "rate")]
-    pub(super) trace: Option<PathBuf>,
+    trace: Option<String>,
     /// Bytes added to each segment on the wire, which take transmission time: 38 for Ethernet
     #[arg(long, value_name = "BYTES")]
     overhead: Option<String>,
@@ -212,19 +211,26 @@ pub(super) struct LinkConfigArgs {
     ack_buffer: Option<String>,
     /// Setting of the direction left to right only: KEY=VALUE; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
-    pub(super) forward: Vec<String>,
+    forward: Vec<String>,
     /// Setting of the direction right to left only: KEY=VALUE; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
-    pub(super) backward: Vec<String>,
+    backward: Vec<String>,
     /// Change of both directions at a time after the start: 'TIME: KEY VALUE'; repeatable
     #[arg(long, value_name = "CHANGE")]
-    pub(super) at: Vec<String>,
+    at: Vec<String>,
 }
 
 impl LinkConfigArgs {
-    /// Returns the settings that were given, as keys and values.
-    pub(super) fn settings(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        [
+    /// Returns the options that were given, with their values.
+    fn options(&self) -> Vec<(&'static str, &str)> {
+        let lists = [
+            ("forward", &self.forward),
+            ("backward", &self.backward),
+            ("at", &self.at),
+        ];
+        let lists = lists.into_iter();
+        let listed = lists.flat_map(|(key, all)| all.iter().map(move |value| (key, &**value)));
+        let single = [
             ("delay", &self.delay),
             ("jitter", &self.jitter),
             ("allow-reordering", &self.allow_reordering),
@@ -240,27 +246,11 @@ impl LinkConfigArgs {
             ("max-ack-delay", &self.max_ack_delay),
             ("ack-rate", &self.ack_rate),
             ("ack-buffer", &self.ack_buffer),
-        ]
-        .into_iter()
-        .filter_map(|(key, value)| Some((key, value.as_deref()?)))
-    }
-}
-
-impl Args {
-    /// Returns the names of all options, as typed after `--`.
-    pub(super) fn options() -> Vec<String> {
-        let command = Self::augment_args(clap::Command::new("link"));
-        let names = command.get_arguments().filter_map(clap::Arg::get_long);
-        names.map(str::to_owned).collect()
-    }
-
-    /// Parses flags. They do not begin with the name of a program.
-    pub(super) fn parse(flags: &[String]) -> Result<Self> {
-        let command = Self::augment_args(clap::Command::new("link").no_binary_name(true));
-        let args = command
-            .try_get_matches_from(flags)
-            .and_then(|found| Self::from_arg_matches(&found));
-        args.map_err(|error| Refusal::usage(exit::first_line(&error.to_string())))
+            ("trace", &self.trace),
+        ];
+        let single = single.into_iter();
+        let given = single.filter_map(|(key, value)| Some((key, value.as_deref()?)));
+        given.chain(listed).collect()
     }
 }
 
@@ -291,18 +281,20 @@ impl StartArgs {
                 "give both ends of the link, --left and --right, or a file of links, --config",
             ));
         };
-        let both = self.both_directions()?;
+        let options = self.link_config.options();
+        let [forward, backward] =
+            config::directions(&options, self.mtu, self.memory, Path::new("."))?;
         Ok(Link {
             name: self.name.clone(),
             left: Endpoint::parse(left)?,
             right: Endpoint::parse(right)?,
-            forward: config::with_overrides(&both, &self.link_config.forward, Path::new("."))?,
-            backward: config::with_overrides(&both, &self.link_config.backward, Path::new("."))?,
+            forward,
+            backward,
             mtu: self.mtu,
             delivery: self
                 .delivery
                 .parse()
-                .map_err(|error: String| Refusal::usage(error))?,
+                .map_err(|error: String| Refusal::option("delivery", error))?,
             offload: !self.no_offload,
             seed: self.seed,
             capture: self.capture.clone().map(|path| CaptureOptions {
@@ -311,26 +303,5 @@ impl StartArgs {
                 memory: self.capture_memory,
             }),
         })
-    }
-
-    fn both_directions(&self) -> Result<config::DirectionConfig> {
-        let mut both = config::DirectionConfig {
-            memory: self.memory,
-            ..config::DirectionConfig::default()
-        };
-        both.initial.mtu = self.mtu;
-        for (key, value) in self.link_config.settings() {
-            both.initial
-                .apply(config::parse_setting(Path::new("."), key, value)?);
-        }
-        if let Some(path) = self.link_config.trace.as_deref()
-            && !path.to_str().is_some_and(config::resets_trace)
-        {
-            both.initial.apply(config::read_trace(path)?);
-        }
-        for change in &self.link_config.at {
-            both.add_change(Path::new("."), change)?;
-        }
-        Ok(both)
     }
 }

@@ -12,6 +12,7 @@ use super::{
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_command::{errln, outln};
+use longhaul_netem::Setting;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeSet,
@@ -145,8 +146,11 @@ fn execute(request: Request, link: &RunningLink) -> Response {
             value,
             direction,
         } => {
-            let setting = config::parse_change(Path::new("."), &key, &value);
-            match setting.and_then(|setting| link.set(&setting, direction)) {
+            let setting = Setting::read(&key, &value, &config::reader(Path::new(".")));
+            match setting
+                .map_err(Refusal::usage)
+                .and_then(|setting| link.set(&setting, direction))
+            {
                 Ok(warnings) if warnings.is_empty() => Response::Done,
                 Ok(warnings) => Response::Warned(warnings),
                 Err(error) => Response::Refused(error.to_string()),

@@ -79,7 +79,7 @@ fn open(path: &Path) -> Result<Box<dyn Write>> {
 
 fn describe(link: &Link) -> String {
     let describe_direction = |direction: &DirectionConfig| {
-        let config = &direction.initial;
+        let config = &direction.settings.initial;
         let rate = config
             .rate
             .mean()

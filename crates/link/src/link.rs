@@ -176,9 +176,9 @@ impl RunningLink {
         }
         let mut warnings = BTreeSet::new();
         for direction in directions {
-            let before = self.handle(direction).config.borrow().warnings();
+            let before = self.handle(direction).config.borrow().settings.warnings();
             self.set_direction(setting, direction)?;
-            let after = self.handle(direction).config.borrow().warnings();
+            let after = self.handle(direction).config.borrow().settings.warnings();
             warnings.extend(&after - &before);
         }
         Ok(warnings)
@@ -211,7 +211,7 @@ impl RunningLink {
         let handle = self.handle(direction);
         let (config, limit) = match self.current_config(direction) {
             Some((config, limit)) => (config, Some(limit)),
-            None => (handle.config.borrow().initial.clone(), None),
+            None => (handle.config.borrow().settings.initial.clone(), None),
         };
         let limit = limit.filter(|_| config.rate.mean().is_some());
         let settings = config.settings().into_iter();
@@ -274,7 +274,12 @@ fn forwarder(
     let start = clock::now();
     // Each direction has its own random sequence.
     let seed = link.seed.wrapping_mul(2).wrapping_add(direction as u64);
-    let line = Line::new(config.initial.clone(), config.schedule.clone(), seed, start);
+    let line = Line::new(
+        config.settings.initial.clone(),
+        config.settings.schedule.clone(),
+        seed,
+        start,
+    );
     Ok(Forwarder {
         direction,
         ingress: ingress.device.try_clone()?,
@@ -337,7 +342,7 @@ impl DirectionHandle {
 
     fn with_setting(&self, setting: &Setting) -> DirectionConfig {
         let mut config = self.config.borrow().clone();
-        config.initial.apply(setting.clone());
+        config.settings.initial.apply(setting.clone());
         config
     }
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 const SHORT_EXAMPLES: usize = 2;
 
 /// Commands and the page that explains each.
-const PAGES: [(&str, &str); 15] = [
+const PAGES: [(&str, &str); 16] = [
     ("link", "link"),
     ("relay", "relay"),
     ("copy", "copy"),
@@ -26,6 +26,7 @@ const PAGES: [(&str, &str); 15] = [
     ("tap", "tap"),
     ("udt", "udt"),
     ("lab", "lab"),
+    ("check", "lab"),
     ("demo", "experiments/papers"),
     ("generate", "README"),
 ];

@@ -4,6 +4,8 @@
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
+#[cfg(feature = "lab")]
+mod check;
 mod generate;
 mod help;
 
@@ -66,6 +68,10 @@ enum Command {
     /// Show on this machine when relays help: the main experiment on real traffic, with a report
     #[cfg(feature = "lab")]
     Demo(longhaul_lab::DemoArgs),
+    /// Check the commands of a lab
+    #[cfg(feature = "lab")]
+    #[command(hide = true)]
+    Check,
     /// Write man pages and shell completions
     Generate(generate::Args),
 }
@@ -107,6 +113,8 @@ fn main() -> ExitCode {
         Command::Lab(args) => longhaul_lab::run(args),
         #[cfg(feature = "lab")]
         Command::Demo(args) => longhaul_lab::run_demo(args),
+        #[cfg(feature = "lab")]
+        Command::Check => check::run(),
         Command::Generate(args) => generate::run(args, Cli::command()),
     };
     logging::flush();

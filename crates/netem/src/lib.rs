@@ -6,8 +6,9 @@
 //! payload. The same code runs behind real interfaces and under simulated time.
 //!
 //! A [`LinkConfig`] holds the settings of a line, in the words of `longhaul link`. A [`Schedule`] changes
-//! them with time. [`TrainLine`] is a line for whole trains of segments, and [`Coalescer`] joins
-//! segments that come out into batches.
+//! them with time; a [`ScheduledConfig`] has both, from the options of `longhaul link`. [`TrainLine`] is a line for whole trains of segments, and [`Coalescer`] joins
+//! segments that come out into batches. [`conformance`] compares the packets that crossed a path with
+//! its settings.
 //!
 //! ```
 //! use longhaul_netem::{Event, Line, LinkConfig, Schedule, Segment, Setting};
@@ -30,6 +31,7 @@
 
 pub mod ack;
 pub mod coalescer;
+pub mod conformance;
 pub mod grammar;
 pub mod jitter;
 pub mod line;
@@ -37,6 +39,7 @@ pub mod loss;
 pub mod queue;
 pub mod random;
 pub mod schedule;
+pub mod scheduled_config;
 pub mod setting;
 pub mod train;
 pub mod transmitter;
@@ -46,6 +49,7 @@ pub use ack::class::AckClass;
 pub use coalescer::{Batch, Coalescer, Delivery};
 pub use line::{Line, observer::SegmentVerdict};
 pub use schedule::Schedule;
+pub use scheduled_config::ScheduledConfig;
 pub use setting::{LinkConfig, Setting};
 pub use train::{Departure, Train, TrainLine, TrainVerdict};
 pub use transmitter::Rate;

@@ -8,10 +8,10 @@ use super::{
     jitter::Jitter,
     loss::Loss,
     queue::discipline::QueueDiscipline,
-    transmitter::Rate,
+    transmitter::{Rate, trace::Trace},
 };
 use longhaul_units::{BitRate, Ratio, Time, bdp};
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::Arc};
 
 /// A setting with its value.
 #[derive(Debug, Clone)]
@@ -103,6 +103,9 @@ pub enum SettingError {
     Conflict(&'static str),
 }
 
+/// Reads a file that a setting names. The error is a text.
+pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
+
 fn key_list() -> String {
     KEYS.map(|(key, ..)| key).join(", ")
 }
@@ -129,6 +132,34 @@ impl Setting {
             value: value.to_owned(),
             reason: format!("{reason} (for example {example})"),
         })
+    }
+
+    /// Parses a setting, whose file `read` reads: a trace of the rate or the delays of a jitter.
+    ///
+    /// # Errors
+    ///
+    /// As [`Setting::parse`], or a file that cannot be read or is not valid.
+    pub fn read(key: &str, value: &str, read: ReadFile<'_>) -> Result<Self, String> {
+        let is_file = value.starts_with("table:") || value.starts_with("trace:");
+        match key {
+            "jitter" if is_file => {
+                let jitter = Jitter::parse(value, read).map(Self::Jitter);
+                jitter.map_err(|error| error.to_string())
+            }
+            "trace" if !["none", "default"].contains(&value) => {
+                let named = |problem: String| format!("trace {value}: {problem}");
+                let trace = read(value).map_err(named)?.parse::<Trace>();
+                let trace = trace.map_err(|error| named(error.to_string()))?;
+                Ok(Self::Rate(Rate::Trace(Arc::new(trace))))
+            }
+            _ => Self::parse(key, value).map_err(|error| error.to_string()),
+        }
+    }
+
+    /// Returns whether a setting has this key.
+    #[must_use]
+    pub fn is_key(key: &str) -> bool {
+        KEYS.iter().any(|(known, ..)| *known == key)
     }
 
     fn parse_value(key: &str, value: &str) -> Result<Self, String> {

@@ -5,9 +5,9 @@
     reason = "help texts are printed unchanged"
 )]
 
-use super::recording::Timing;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
+use longhaul_netem::conformance::Timing;
 use longhaul_units::{Time, WithInput};
 use std::{net::IpAddr, path::PathBuf};
 

@@ -2,9 +2,6 @@
 //! Implementation of `longhaul probe`, which measures one-way delays and losses with the kernel's timestamps at both
 //! ends.
 //!
-//! The crate uses the types of link settings, and none of the code that emulates links. So it tests links
-//! independently.
-//!
 //! ```no_run
 //! use clap::Parser;
 //!
@@ -21,25 +18,19 @@
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
 mod args;
-mod conformance;
-mod expectation;
 mod measure;
-mod recording;
 
 use anyhow::{Context, Result};
 pub use args::Args;
-pub use conformance::{check_conformance, figure_names};
-use expectation::Expectation;
-use longhaul_command::exit::Refusal;
-use longhaul_command::outln;
-use longhaul_linux::netns::{self, Netns};
+use longhaul_command::{exit::Refusal, outln};
+use longhaul_linux::netns::Netns;
+use longhaul_netem::conformance::{Conformance, Expectation, Recording};
 use measure::ProbePlan;
-pub use recording::{Recording, Timing};
 use serde_json::Value;
 
 /// Runs the command: sends the packets, prints the result, and compares it with the expected settings, if any.
 pub fn run(args: &Args) -> Result<()> {
-    let expected = Expectation::parse(&args.expect, args.timing()?)?;
+    let expected = Expectation::parse(&args.expect, args.timing()?).map_err(Refusal::usage)?;
     let plan = probe_plan(args)?;
     let recording = measure::measure(&plan)?;
     if let Some(path) = &args.records {
@@ -75,23 +66,18 @@ fn probe_plan(args: &Args) -> Result<ProbePlan> {
     })
 }
 
-/// Opens a namespace, by default this process's. The error for a missing one names the command that creates it.
+/// Opens a namespace, by default this process's.
 fn open_namespace(name: Option<&str>) -> Result<Netns> {
-    let Some(name) = name else {
-        return Ok(Netns::current()?);
-    };
-    Netns::named(name).map_err(|error| {
-        Refusal::usage(format!(
-            "network namespace {name:?} in {}: {error}; create it with: ip netns add {name}",
-            netns::DIRECTORY
-        ))
-    })
+    match name {
+        Some(name) => Netns::named(name).map_err(Refusal::usage),
+        None => Ok(Netns::current()?),
+    }
 }
 
 fn print_result(
     args: &Args,
     recording: &Recording,
-    conformance: Option<(&conformance::Conformance, &[String])>,
+    conformance: Option<(&Conformance, &[String])>,
 ) -> Result<()> {
     let mut result = serde_json::to_value(&recording.summary)?;
     let figures = conformance.map(|(figures, _)| figures);

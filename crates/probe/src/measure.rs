@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Measurement: sends the packets, receives them, and combines the kernel's time stamps.
 
-use super::recording::{Packet, ReceiverCounts, Recording, Timing};
 use anyhow::{Context, Result, bail, ensure};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::{
@@ -10,6 +9,7 @@ use longhaul_linux::{
     timestamps::{Receiver, Sender},
     wait,
 };
+use longhaul_netem::conformance::{Packet, ReceiverCounts, Recording, Timing};
 use longhaul_units::Time;
 use std::{
     io,

@@ -69,33 +69,14 @@ pub use process::run::run;
 use crate::config::settings::Transport;
 use std::net::SocketAddr;
 
-/// Returns the names of all options, as typed behind `--`.
-pub fn options() -> Vec<String> {
-    Args::options()
-}
-
-/// Makes a certificate authority in `directory`, unless one exists, and a certificate for each
-/// name.
-pub fn make_certificates(directory: &std::path::Path, names: &[String]) -> anyhow::Result<()> {
-    authority::make(directory, names)
-}
-
-/// Checks that this machine and this user support the socket options of a relay with these flags.
-///
-/// # Errors
-///
-/// Names the profile and the missing feature.
-pub fn check_socket_options(flags: &[String]) -> anyhow::Result<()> {
-    process::run::load_config(&Args::read_flags(flags)?).map(drop)
-}
-
-/// Returns the TCP addresses that a relay with these flags would listen on, without starting it.
-/// For programs that write such flags for another machine, as `lab` does: features that this
-/// machine or this user lacks are not reported.
-pub fn listen_addresses(flags: &[String]) -> anyhow::Result<Vec<SocketAddr>> {
-    let (config, ..) = Args::read_flags(flags)?.read()?;
+/// Checks arguments without starting a relay, and returns the TCP addresses that it would listen on, each with its
+/// option. Features that this machine or this user lacks are not reported.
+pub fn check(args: &Args) -> anyhow::Result<Vec<(String, SocketAddr)>> {
+    let (config, ..) = args.read()?;
     let listeners = config.listeners.iter();
     let over_tcp = listeners.filter(|listener| listener.transport == Transport::Tcp);
-    let addresses = over_tcp.map(|listener| listener.address);
-    Ok(addresses.chain(config.admin).chain(config.health).collect())
+    let addresses = over_tcp.map(|listener| (listener.kind.to_string(), listener.address));
+    let others = [("admin", config.admin), ("health", config.health)].into_iter();
+    let others = others.filter_map(|(option, address)| Some((option.to_owned(), address?)));
+    Ok(addresses.chain(others).collect())
 }

@@ -39,12 +39,11 @@ mod live;
 mod report;
 mod series;
 
-pub use analyze::capture_with_bins;
+pub use analyze::capture;
 use anyhow::Result;
 pub use args::Args;
 use args::Command;
 pub use report::AnalysisReport;
-pub use series::Row;
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {

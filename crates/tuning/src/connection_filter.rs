@@ -54,8 +54,9 @@ impl Filter {
 
     /// Parses the value of `--filter`.
     pub(crate) fn of_flag(text: &str) -> anyhow::Result<Self> {
-        text.parse()
-            .map_err(|why: String| Refusal::usage(format!("--filter {:?}: {why}", truncate(text))))
+        text.parse().map_err(|why: String| {
+            Refusal::option("filter", format!("--filter {:?}: {why}", truncate(text)))
+        })
     }
 
     /// Whether the connection between these ends matches.

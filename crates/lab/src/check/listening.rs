@@ -11,7 +11,6 @@ use crate::{
     },
 };
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use toml::{Table, Value};
 
 /// The TCP listeners of a cell.
 #[derive(Debug)]
@@ -60,24 +59,21 @@ impl<'a> Listeners<'a> {
         }
     }
 
-    /// Adds the listeners of a relay. Each of `addresses` must be an address of the relay's host at
-    /// which nothing else listens.
+    /// Adds the listeners of a relay, each with its option. Each must be at an address of the relay's host at which
+    /// nothing else listens.
     pub(crate) fn add_relay(
         &mut self,
         name: &str,
         host: &str,
         relay: &Relay,
-        addresses: Vec<SocketAddr>,
+        listeners: Vec<(String, SocketAddr)>,
     ) -> CheckResult {
         locate_error(
             "intercept",
             self.add_intercepted_ports(name, host, &relay.intercept),
         )?;
-        addresses.into_iter().try_for_each(|address| {
-            match key_of(&relay.options, address) {
-                Some(key) => locate_error(key, self.check_listener(host, address)),
-                None => self.check_listener(host, address),
-            }?;
+        listeners.into_iter().try_for_each(|(option, address)| {
+            locate_error(&option, self.check_listener(host, address))?;
             self.all.push(Listener {
                 host: host.to_owned(),
                 at: address,
@@ -161,22 +157,6 @@ impl<'a> Listeners<'a> {
     }
 }
 
-/// Returns the relay's option that has `address`, or `None` if its configuration file has it.
-fn key_of(options: &Table, address: SocketAddr) -> Option<&String> {
-    let address = address.to_string();
-    let has_address = |value: &Value| {
-        value
-            .as_str()
-            .is_some_and(|text| text.starts_with(&address))
-    };
-    let mut all = options.iter();
-    let found = all.find(|(_, value)| match value {
-        Value::Array(all) => all.iter().any(has_address),
-        one => has_address(one),
-    });
-    found.map(|(key, _)| key)
-}
-
 fn on_all_addresses(host: &str, port: u16, owner: String) -> Listener {
     Listener {
         host: host.to_owned(),
@@ -211,7 +191,12 @@ mod tests {
         let topology = Topology::of(&scenario);
         let mut all = Listeners::of_flows(&scenario, &topology);
         let spec = &scenario.relays[relay];
-        let added = all.add_relay(relay, relay, spec, vec![address.parse().unwrap()]);
+        let added = all.add_relay(
+            relay,
+            relay,
+            spec,
+            vec![("socks5".to_owned(), address.parse().unwrap())],
+        );
         let checked = added.and_then(|()| all.check_target(&scenario.flows[0]));
         checked.err().map(|error| error.to_string())
     }

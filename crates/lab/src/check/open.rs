@@ -15,7 +15,7 @@ use crate::{
         cells::{
             ParameterDeclarations, RunParameters, combinations, overrides_of_cell, run_parameters,
         },
-        keys,
+        keys::{self, UnknownKey},
         parameters::Parameters,
         scenario_file::ScenarioFile,
     },
@@ -201,10 +201,12 @@ fn scenario_with<'t>(
 ) -> Result<Scenario> {
     let parameters = Parameters::of(values);
     let filled = file.filled(parsed, &parameters)?;
-    keys::check(filled.get_ref()).map_err(|unknown| file.refusal(unknown.at, &unknown))?;
+    keys::check(filled.get_ref()).map_err(|error| match error.downcast::<UnknownKey>() {
+        Ok(unknown) => file.refusal(unknown.at, &unknown),
+        Err(error) => error,
+    })?;
     let mut scenario: Scenario = file.read(filled)?;
     let checked = measures::check(&scenario)
-        .and_then(|()| link::list_direction_settings(&mut scenario.links))
         .and_then(|()| link::check_same_losses(&scenario.links))
         .and_then(|()| relay_names::resolve(&mut scenario));
     checked.map_err(|error| file.refuse(&error))?;

@@ -3,6 +3,7 @@
 
 use super::{flow, listening::Listeners};
 use crate::{
+    command_check,
     network::{AddressedLink, Topology, link, topology::LINKS_MAX},
     scenario::{
         CcSpec, Decp, Flow, Host, Link, LinkKind, Relay, Scenario, Setting,
@@ -73,26 +74,13 @@ pub(crate) fn check(scenario: &Scenario) -> CheckResult {
         decps.try_for_each(|(host, decp)| locate_error(host, check_decp(host, decp, &topology))),
     )?;
     locate_error("flows", check_any_enabled(&scenario.flows))?;
-    locate_error(
-        "flows",
-        check_each(&scenario.flows, |one| flow::check(one, &topology)),
-    )?;
-    locate_error(
-        "flows",
-        check_each(&scenario.flows, |one| listeners.check_target(one)),
-    )?;
-    locate_error(
-        "flows",
-        check_each(&scenario.flows, |one| {
-            locate_error("packet_size", flow::check_mtu(one, scenario, &topology))
-        }),
-    )?;
-    locate_error(
-        "flows",
-        check_each(&scenario.flows, |one| {
-            locate_error("cc", flow::check_ftp_control(one, scenario))
-        }),
-    )
+    let check_flows = |check: &dyn Fn(&Flow) -> CheckResult| {
+        locate_error("flows", check_each(&scenario.flows, check))
+    };
+    check_flows(&|one| flow::check(one, &topology))?;
+    check_flows(&|one| listeners.check_target(one))?;
+    check_flows(&|one| locate_error("packet_size", flow::check_mtu(one, scenario, &topology)))?;
+    check_flows(&|one| locate_error("cc", flow::check_ftp_control(one, scenario)))
 }
 
 /// Checks that subnets do not overlap. Otherwise routes would be ambiguous.
@@ -160,31 +148,24 @@ fn check_relay(
     if !relay.enabled {
         return Ok(());
     }
-    check_leg_controls(relay).map_err(|error| error.with_owner(&place))?;
-    let checked = programs::relay::check(host, relay).or_else(|problem| {
-        if problem.starts_with("config: ") {
-            locate_error("config", Err(problem))
-        } else {
-            Err(ConfigError::for_option(&relay.options, problem))
-        }
-    });
+    // Each control is a name without pacing, as for a host.
+    let controls = relay::check_leg_controls(relay, check_control);
+    controls.map_err(|error| error.with_owner(&place))?;
+    let checked = programs::relay::check(host, relay);
     let own_listeners = checked.map_err(|error| error.with_owner(&place))?;
     listeners
         .add_relay(name, host, relay, own_listeners)
         .map_err(|error| error.with_owner(place))
 }
 
-/// Checks the congestion controls of a relay's legs: each is a name without pacing, as for a host.
-fn check_leg_controls(relay: &Relay) -> CheckResult {
-    relay::check_leg_controls(relay, check_control)
-}
-
 fn check_decp(host: &String, decp: &Decp, topology: &Topology) -> CheckResult {
     let place = format!("decp.{host}");
     check_host_exists(&place, host, topology)?;
-    let checked = flags(&decp.options)
-        .and_then(|flags| longhaul_tuning::decp::check(&flags).map_err(|error| error.to_string()));
-    checked.map_err(|problem| ConfigError::for_option(&decp.options, problem).with_owner(place))
+    let checked = flags(&decp.options).and_then(|flags| {
+        let checked = command_check::check("decp", &flags).map(drop);
+        checked.map_err(|refused| ConfigError::of_option(&decp.options, refused))
+    });
+    checked.map_err(|error| error.with_owner(place))
 }
 
 fn check_link(link: &Link, addressed_link: &AddressedLink) -> CheckResult {
@@ -222,9 +203,7 @@ fn check_kind(link: &Link, addressed_link: &AddressedLink) -> CheckResult {
             locate_error(key, Err(problem))
         }
         (LinkKind::Veth, None) => Ok(()),
-        (LinkKind::Emulated, _) => link::link_configs(link, addressed_link)
-            .map(drop)
-            .map_err(|problem| ConfigError::for_option(&link.options, problem)),
+        (LinkKind::Emulated, _) => link::check(link, addressed_link),
     }
 }
 

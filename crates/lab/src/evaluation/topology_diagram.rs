@@ -3,7 +3,7 @@
 //! flows that use further links. Each link has the range of its options over all cells.
 
 use crate::{
-    network::{AddressedLink, Topology, link},
+    network::{Topology, link},
     scenario::{Link, LinkKind, Scenario},
 };
 use longhaul_results::result::{Testbed, TestbedHost, TestbedLink};
@@ -93,22 +93,17 @@ fn link_in_cell(scenario: &Scenario, pair: &[String]) -> Option<TestbedLink> {
     let topology = Topology::of(scenario);
     let index = topology.between(&pair[0], &pair[1])?;
     let link = &scenario.links[index];
-    Some(describe_link(
-        link,
-        &topology.addressed_links[index],
-        &pair[0],
-    ))
+    Some(describe_link(link, &pair[0]))
 }
 
 /// Describes a link with its rate, loss and queue in the direction away from the host `from`. The
 /// RTT is the sum of the delays of both directions, as a ping measures it.
-fn describe_link(link: &Link, addressed_link: &AddressedLink, from: &str) -> TestbedLink {
+fn describe_link(link: &Link, from: &str) -> TestbedLink {
     let plain = TestbedLink {
         name: link.name.clone(),
         ..TestbedLink::default()
     };
-    let link_configs = (link.kind == LinkKind::Emulated)
-        .then(|| link::link_configs_from(link, addressed_link, from));
+    let link_configs = (link.kind == LinkKind::Emulated).then(|| link::configs_from(link, from));
     let Some(Ok([link_config, back])) = link_configs else {
         return plain;
     };

@@ -4,7 +4,7 @@
 //! so a run is never repeated because of its results.
 
 use crate::{
-    network::{link, topology::Topology},
+    network::link,
     scenario::{LinkKind, Scenario},
 };
 use indexmap::IndexMap;
@@ -128,13 +128,11 @@ const SEGMENTS_MIN: u64 = 100;
 
 /// Describes why the emulator made the run invalid: it lost packets, left no report, or was late.
 pub(crate) fn late_link(scenario: &Scenario, directory: &Path) -> Option<String> {
-    let topology = Topology::of(scenario);
-    let links = scenario.links.iter().zip(&topology.addressed_links);
-    let emulated = links.filter(|(link, _)| link.kind == LinkKind::Emulated);
+    let links = scenario.links.iter();
+    let emulated = links.filter(|link| link.kind == LinkKind::Emulated);
     let mut reasons: Vec<Reason> = emulated
-        .flat_map(|(link, addressed)| {
-            let limits =
-                link::link_configs(link, addressed).map(|both| both.map(|one| p99_limit_us(&one)));
+        .flat_map(|link| {
+            let limits = link::configs(link).map(|both| both.map(|one| p99_limit_us(&one.initial)));
             reasons_of(
                 &link.name,
                 &link::counters_file(link, directory),

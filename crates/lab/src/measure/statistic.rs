@@ -88,11 +88,11 @@ fn slowest_link_rate(scenario: &Scenario, topology: &Topology, flow: &Flow) -> O
     let path = topology.path(&flow.from, &flow.to)?;
     let rate = |pair: &[String]| {
         let index = topology.between(&pair[0], &pair[1])?;
-        let (link, addressed_link) = (&scenario.links[index], &topology.addressed_links[index]);
+        let link = &scenario.links[index];
         if link.kind == LinkKind::Veth {
             return None;
         }
-        let [link_config, _] = link::link_configs_from(link, addressed_link, &pair[0]).ok()?;
+        let [link_config, _] = link::configs_from(link, &pair[0]).ok()?;
         link_config.rate.mean().map(|rate| rate.bits() as f64)
     };
     path.windows(2).filter_map(rate).min_by(f64::total_cmp)

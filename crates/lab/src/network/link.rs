@@ -2,44 +2,41 @@
 //! Links of a testbed: the emulator's arguments and files, and links with the losses of another. Such a link makes
 //! the same random decisions, so with the same options both lose the same packets.
 
-use super::{AddressedLink, Topology};
-use crate::scenario::{
-    Link, LinkKind, Scenario,
-    config_error::{CheckResult, ConfigError, check_each, ensure, locate_error},
-    value::flags,
+use super::AddressedLink;
+use crate::{
+    command_check,
+    scenario::{
+        Link, LinkKind, Scenario,
+        config_error::{CheckResult, ConfigError, check_each, ensure, locate_error},
+        value::flags,
+    },
 };
-use anyhow::Result;
-use longhaul_netem::{LinkConfig, Schedule};
+use longhaul_netem::{LinkConfig, ScheduledConfig, Setting};
 use std::{
     collections::BTreeSet,
+    fs,
     path::{Path, PathBuf},
 };
-use toml::Value;
 
-/// Emulator configuration of a link in both directions.
+/// Settings of an emulated link from left to right and from right to left, with their changes.
 ///
 /// # Errors
 /// The emulator would refuse the options.
-pub(crate) fn link_configs(
-    link: &Link,
-    addressed_link: &AddressedLink,
-) -> Result<[LinkConfig; 2], String> {
-    let link_configs = arguments(link, addressed_link).and_then(|mut arguments| {
-        // The file is not known yet; the other options say how to write it.
-        arguments.extend(link.capture.then(|| "--capture=-".to_owned()));
-        longhaul_link::link_configs(&arguments)
-    });
-    link_configs.map_err(|error| error.to_string())
+pub(crate) fn configs(link: &Link) -> Result<[ScheduledConfig; 2], String> {
+    let flags = flags(&link.options).map_err(|error| error.to_string())?;
+    let options = flags.iter().filter_map(|flag| flag[2..].split_once('='));
+    let is_setting = |(key, _): &(&str, &str)| {
+        ["forward", "backward", "at"].contains(key) || Setting::is_key(key)
+    };
+    let options: Vec<_> = options.filter(is_setting).collect();
+    let read = |name: &str| fs::read_to_string(name).map_err(|error| error.to_string());
+    ScheduledConfig::of_options(&options, link.mtu, &read).map_err(|error| error.problem)
 }
 
-/// Emulator configuration of a link as seen from the host `from`: first for packets that leave it,
-/// then for those that return.
-pub(crate) fn link_configs_from(
-    link: &Link,
-    addressed_link: &AddressedLink,
-    from: &str,
-) -> Result<[LinkConfig; 2], String> {
-    let [right, left] = link_configs(link, addressed_link)?;
+/// Settings of a link at its start as seen from the host `from`: first for packets that leave it, then for those that
+/// return.
+pub(crate) fn configs_from(link: &Link, from: &str) -> Result<[LinkConfig; 2], String> {
+    let [right, left] = configs(link)?.map(|config| config.initial);
     Ok(if link.endpoints[0] == from {
         [right, left]
     } else {
@@ -47,33 +44,36 @@ pub(crate) fn link_configs_from(
     })
 }
 
-/// Emulator configuration of a link in both directions, with its scheduled changes.
-pub(crate) fn configs_with_schedules(
-    link: &Link,
-    addressed_link: &AddressedLink,
-) -> Result<[(LinkConfig, Schedule); 2], String> {
-    let configs = arguments(link, addressed_link)
-        .and_then(|arguments| longhaul_link::scheduled_configs(&arguments));
-    configs.map_err(|error| error.to_string())
-}
-
-/// Warnings of the emulator about the links of a scenario.
+/// Warnings about the settings of a scenario's links.
 pub(crate) fn warnings(scenario: &Scenario) -> BTreeSet<String> {
-    let topology = Topology::of(scenario);
-    let links = scenario.links.iter().zip(&topology.addressed_links);
-    let emulated = links.filter(|(link, _)| link.kind == LinkKind::Emulated);
+    let links = scenario.links.iter();
+    let emulated = links.filter(|link| link.kind == LinkKind::Emulated);
     // Settings that are refused are reported by the check of the scenario.
-    let warnings = emulated.filter_map(|(link, addressed_link)| {
-        longhaul_link::warnings(&arguments(link, addressed_link).ok()?).ok()
+    let warnings = emulated.filter_map(|link| {
+        let [forward, backward] = configs(link).ok()?.map(|config| config.warnings());
+        let both = (&forward | &backward).into_iter();
+        Some(both.map(|text| format!("link {}: {text}", link.name)))
     });
     warnings.flatten().collect()
 }
 
-pub(crate) fn arguments(link: &Link, addressed_link: &AddressedLink) -> Result<Vec<String>> {
+/// Checks the options of an emulated link.
+pub(crate) fn check(link: &Link, addressed_link: &AddressedLink) -> CheckResult {
+    let mut arguments = arguments(link, addressed_link)?;
+    // The file is not known yet; the other options say how to write it.
+    arguments.extend(link.capture.then(|| "--capture=-".to_owned()));
+    let checked = command_check::check("link", &arguments).map(drop);
+    checked.map_err(|refused| ConfigError::of_option(&link.options, refused))
+}
+
+pub(crate) fn arguments(
+    link: &Link,
+    addressed_link: &AddressedLink,
+) -> Result<Vec<String>, ConfigError> {
     let mut arguments = ends(addressed_link);
     arguments.extend(["--name".to_owned(), link.name.clone()]);
     arguments.extend(["--mtu".to_owned(), link.mtu.to_string()]);
-    arguments.extend(flags(&link.options).map_err(anyhow::Error::msg)?);
+    arguments.extend(flags(&link.options)?);
     Ok(arguments)
 }
 
@@ -97,28 +97,6 @@ pub(crate) fn counters_file(link: &Link, directory: &Path) -> PathBuf {
 /// File for the emulator's capture, if the link has one.
 pub(crate) fn capture_file(link: &Link, directory: &Path) -> PathBuf {
     directory.join(format!("link-{}.pcapng", link.name))
-}
-
-/// Converts the settings of one direction to the form of flags: a table `backward = { loss = "1%" }` becomes the list
-/// `["loss=1%"]`.
-pub(crate) fn list_direction_settings(links: &mut [Link]) -> CheckResult {
-    for (index, link) in links.iter_mut().enumerate() {
-        for direction in ["forward", "backward"] {
-            if let Some(Value::Table(settings)) = link.options.get(direction) {
-                let settings = flags(settings).map_err(ConfigError::from);
-                let settings = locate_error(
-                    "links",
-                    locate_error(index, locate_error(direction, settings)),
-                )?;
-                let list = settings
-                    .iter()
-                    .map(|flag| Value::from(flag.trim_start_matches("--")));
-                link.options
-                    .insert(direction.to_owned(), Value::Array(list.collect()));
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Checks that each link with the losses of another names one that has its own.
@@ -160,17 +138,6 @@ mod tests {
         );
         let mut table: toml::Table = toml::from_str(&text).unwrap();
         table.remove("links").unwrap().try_into().unwrap()
-    }
-
-    #[test]
-    fn settings_of_a_direction_may_be_a_table_or_a_list() {
-        let mut both = links("backward = { loss = 0.001, max_ack_delay = '5ms' }");
-        list_direction_settings(&mut both).unwrap();
-        let list: Value = vec!["loss=0.1%", "max-ack-delay=5ms"].into();
-        assert_eq!(both[1].options["backward"], list);
-        let mut listed = links("backward = ['loss=0.1%', 'max-ack-delay=5ms']");
-        list_direction_settings(&mut listed).unwrap();
-        assert_eq!(listed[1].options["backward"], list);
     }
 
     #[test]

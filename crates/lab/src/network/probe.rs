@@ -4,8 +4,10 @@
 
 use super::{Topology, link};
 use crate::scenario::{Flow, LinkKind, Scenario};
-use longhaul_netem::LinkConfig;
-use longhaul_probe::{self as probe, Timing};
+use longhaul_netem::{
+    LinkConfig,
+    conformance::{Timing, figure_names},
+};
 use longhaul_units::Time;
 
 /// Default time between packets: a light load beside any other flow.
@@ -64,8 +66,7 @@ fn link_config(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<
     if link.kind != LinkKind::Emulated || link.options.contains_key("at") {
         return None;
     }
-    let [link_config, _] =
-        link::link_configs_from(link, &topology.addressed_links[index], &flow.from).ok()?;
+    let [link_config, _] = link::configs_from(link, &flow.from).ok()?;
     Some(link_config)
 }
 
@@ -91,7 +92,7 @@ pub(crate) fn metric_names(
     else {
         return Vec::new();
     };
-    let names = probe::figure_names(&expected.link_config, timing).into_iter();
+    let names = figure_names(&expected.link_config, timing).into_iter();
     names.filter(|name| !expected.excludes(name)).collect()
 }
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Scheduled changes of links (option `at`) as text, for markers in charts over time.
 
+use super::link;
 use crate::scenario::{Link, Scenario};
-use longhaul_netem::Schedule;
+use longhaul_netem::LinkConfig;
 use longhaul_results::result::{Event, format_value};
 use longhaul_units::Time;
-use std::collections::HashMap;
-use toml::Value;
 
 /// Returns all link changes during the run, in order of time. The clock of link n started
 /// `offsets[n]` before the run. Simulated links start with the run and need no offset.
@@ -29,41 +28,35 @@ pub(crate) fn events(scenario: &Scenario, offsets: &[Time]) -> Vec<Event> {
 
 /// Changes of one link, such as "delay 19 → 40 ms". Changes at the same time are joined.
 fn changes(link: &Link) -> Vec<(Time, String)> {
-    let mut scheduled: Vec<(Time, &str, &str)> = match link.options.get("at") {
-        Some(Value::Array(all)) => all.iter().filter_map(parse_change).collect(),
-        Some(one) => parse_change(one).into_iter().collect(),
-        None => Vec::new(),
+    // Invalid changes were refused when the scenario was opened.
+    let Ok([forward, backward]) = link::configs(link) else {
+        return Vec::new();
     };
-    scheduled.sort_by_key(|(at, ..)| *at);
-    let mut current: HashMap<&str, String> = HashMap::new();
+    let both = forward
+        .initial
+        .settings()
+        .into_iter()
+        .zip(backward.initial.settings());
+    let mut differing: Vec<_> = both.filter(|(one, other)| one != other).collect();
+    let configs: Vec<LinkConfig> = forward.configs().collect();
     let mut joined: Vec<(Time, String)> = Vec::new();
-    for (at, key, value) in scheduled {
-        let value = format_value(key, &value.into());
-        let before = current.insert(key, value.clone());
-        let change = describe_change(key, before.or_else(|| initial_value(link, key)), &value);
-        match joined.last_mut() {
-            Some((last, all)) if *last == at => *all = format!("{all}, {change}"),
-            _ => joined.push((at, change)),
+    for ((at, _), pair) in forward.schedule.iter().zip(configs.windows(2)) {
+        let settings = pair[0].settings().into_iter().zip(pair[1].settings());
+        for ((key, before), (_, after)) in settings.filter(|(before, after)| before != after) {
+            let format = |value: String| format_value(key, &value.into());
+            let differs = differing
+                .extract_if(.., |((known, _), _)| *known == key)
+                .count()
+                > 0;
+            let before = (!differs).then(|| format(before));
+            let change = describe_change(key, before, &format(after));
+            match joined.last_mut() {
+                Some((last, all)) if last == at => *all = format!("{all}, {change}"),
+                _ => joined.push((*at, change)),
+            }
         }
     }
     joined
-}
-
-/// Parses one scheduled change. Invalid changes were refused when the scenario was opened.
-fn parse_change(text: &Value) -> Option<(Time, &str, &str)> {
-    Schedule::split(text.as_str()?).ok()
-}
-
-/// Initial value of a setting. `None` if it is not set, or differs between the directions.
-fn initial_value(link: &Link, key: &str) -> Option<String> {
-    let differs = ["forward", "backward"].iter().any(|direction| {
-        let options = link.options.get(*direction).map(ToString::to_string);
-        options.is_some_and(|options| options.contains(&format!("{key}=")))
-    });
-    let mut options = link.options.iter();
-    let (_, value) = options.find(|(option, _)| option.replace('_', "-") == key)?;
-    let value = serde_json::to_value(value).ok()?;
-    (!differs).then(|| format_value(key, &value))
 }
 
 /// Formats a change. If both values have the same unit, it is written once.
@@ -107,7 +100,7 @@ mod tests {
                 "30 delay 19 → 40 ms, rate 1 Gbit/s → 250 Mbit/s",
                 "90 delay 40 → 19 ms",
                 "95 rate 250 Mbit/s → unlimited",
-                "99 loss → 1%"
+                "99 loss none → 1%"
             ]
         );
     }

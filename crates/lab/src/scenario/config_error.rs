@@ -3,12 +3,13 @@
 //! down to it. The function that finds an error knows only the last key; each caller adds its own.
 //! [`crate::source::scenario_file`] turns the path into file, line and column.
 
+use crate::command_check::Refused;
 use std::{
     collections::HashSet,
     fmt::{self, Display},
 };
 use toml::{
-    Spanned, Table, Value,
+    Spanned, Table,
     de::{DeTable, DeValue},
 };
 
@@ -92,29 +93,14 @@ impl ConfigError {
         }
     }
 
-    /// Error that a program's own parser reports about `options`. The path leads to the option
-    /// whose value the message quotes, or else to the first option that the message names.
-    pub(crate) fn for_option(options: &Table, problem: String) -> Self {
-        let is_quoted = |value: &Value| {
-            let text = value.as_str();
-            text.is_some_and(|text| problem.contains(&format!("{text:?}")))
-        };
-        let quoting_key = options.iter().find(|(_, value)| match value {
-            Value::Array(all) => all.iter().any(is_quoted),
-            one => is_quoted(one),
-        });
-        let normalized = |word: &str| word.trim_start_matches('-').replace('-', "_");
-        let find_key = |word: &str| {
-            options
-                .keys()
-                .find(|key| normalized(key) == normalized(word))
-        };
-        let is_separator = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
-        let quoting_key = quoting_key.map(|(key, _)| key);
-        let key = quoting_key.or_else(|| problem.split(is_separator).find_map(find_key));
-        let key = key.map(KeyOrIndex::from);
-        let path = key.into_iter().collect();
-        Self { path, problem }
+    /// Refusal of a command with these options. The path leads to the option, written with dashes or underscores.
+    pub(crate) fn of_option(options: &Table, refused: Refused) -> Self {
+        let is_option = |key: &&String| Some(key.replace('_', "-")) == refused.option;
+        let key = options.keys().find(is_option).map(KeyOrIndex::from);
+        Self {
+            path: key.into_iter().collect(),
+            problem: refused.problem,
+        }
     }
 
     /// Byte offset of the value. For a missing value, that of the innermost table that exists.
@@ -253,17 +239,13 @@ mod tests {
     }
 
     #[test]
-    fn finds_the_option_in_a_commands_message() {
+    fn refusal_leads_to_its_option() {
         let options = toml::from_str("queue = 1\nqueue_rule = 2").unwrap();
-        let path = |problem: &str| ConfigError::for_option(&options, problem.to_owned()).path;
-        assert_eq!(path("no '--queue-rule <RULE>'"), ["queue_rule".into()]);
-        assert_eq!(path("link \"a\": queue 1: too short"), ["queue".into()]);
-        assert_eq!(path("too slow"), []);
-        let options = toml::from_str("delay = '1ms'\nat = ['3s delay x']").unwrap();
-        let quoted = "\"3s delay x\" is not TIME: KEY VALUE".to_owned();
-        assert_eq!(
-            ConfigError::for_option(&options, quoted).path,
-            ["at".into()]
-        );
+        let path = |option: &str| {
+            let (option, problem) = (Some(option.to_owned()), "queue".to_owned());
+            ConfigError::of_option(&options, Refused { option, problem }).path
+        };
+        assert_eq!(path("queue-rule"), ["queue_rule".into()]);
+        assert_eq!(path("delay"), []);
     }
 }

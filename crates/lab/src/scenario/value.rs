@@ -2,6 +2,7 @@
 //! Values of parameters as text, and their comparison with text from a person: `loss=1e-3` matches
 //! `loss = 0.001`, and `delay=1000us` matches `delay = "1ms"`.
 
+use super::config_error::{ConfigError, locate_error};
 use longhaul_units::{BitRate, Bytes, Ratio, Time};
 use std::str::FromStr;
 use toml::{Table, Value};
@@ -58,23 +59,27 @@ pub(crate) fn parse_value(text: &str) -> Value {
         .unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
-/// Converts TOML keys to command-line flags: `keep_source = true` → `--keep-source`, lists →
-/// repeated flags. Flag and value are one word, so that a value with a leading minus sign is not
-/// taken as a flag.
-pub(crate) fn flags(options: &Table) -> Result<Vec<String>, String> {
+/// Converts TOML keys to command-line flags: `keep_source = true` → `--keep-source`, lists → repeated flags, tables →
+/// flags with `KEY=VALUE`. Flag and value are one word, so that a value with a leading minus sign is not taken as a flag.
+pub(crate) fn flags(options: &Table) -> Result<Vec<String>, ConfigError> {
     let mut flags = Vec::new();
-    for (key, value) in options {
-        let flag = format!("--{}", key.replace('_', "-"));
-        match value {
-            Value::Boolean(true) => flags.push(flag),
-            Value::Boolean(false) => {}
-            Value::Array(all) => {
-                for one in all {
-                    flags.push(format!("{flag}={}", scalar(key, one)?));
-                }
+    for (option, value) in options {
+        let flag = format!("--{}", option.replace('_', "-"));
+        let setting = |(key, value): (&String, &Value)| {
+            Ok(format!("{}={}", key.replace('_', "-"), scalar(key, value)?))
+        };
+        let values: Result<Vec<String>, String> = match value {
+            Value::Boolean(true) => {
+                flags.push(flag);
+                continue;
             }
-            one => flags.push(format!("{flag}={}", scalar(key, one)?)),
-        }
+            Value::Boolean(false) => continue,
+            Value::Array(all) => all.iter().map(|one| scalar(option, one)).collect(),
+            Value::Table(settings) => settings.iter().map(setting).collect(),
+            one => scalar(option, one).map(|text| vec![text]),
+        };
+        let values = locate_error(option, values)?.into_iter();
+        flags.extend(values.map(|value| format!("{flag}={value}")));
     }
     Ok(flags)
 }
@@ -134,7 +139,8 @@ mod tests {
     #[test]
     fn keys_become_flags() {
         let table = toml::from_str(
-            "keep_source = true\nquiet = false\nloss = 0.001\npeer = ['a', 'b']\nseed = -1",
+            "keep_source = true\nquiet = false\nloss = 0.001\npeer = ['a', 'b']\nseed = -1\n\
+             backward = { loss = 0.001, max_ack_delay = '5ms' }",
         )
         .unwrap();
         let expected = [
@@ -143,8 +149,10 @@ mod tests {
             "--peer=a",
             "--peer=b",
             "--seed=-1",
+            "--backward=loss=0.1%",
+            "--backward=max-ack-delay=5ms",
         ];
         assert_eq!(flags(&table).unwrap(), expected);
-        assert!(flags(&toml::from_str("x = { y = 1 }").unwrap()).is_err());
+        assert!(flags(&toml::from_str("x = { y = [1] }").unwrap()).is_err());
     }
 }

@@ -77,7 +77,7 @@ impl<'a> Plan<'a> {
         }
         check_relays(scenario, &routes[0].relays)?;
         let legs = 0..first.len() - 1;
-        let legs = legs.map(|leg| SharedLeg::of(scenario, &topology, &routes, leg));
+        let legs = legs.map(|leg| SharedLeg::of(scenario, &routes, leg));
         let plan = Self {
             legs: legs.collect::<Result<_, _>>()?,
             scenario,
@@ -145,10 +145,10 @@ impl<'a> Plan<'a> {
         let flows = self.connections(number).map(|one| flow_config(&one));
         Ok(Leg {
             path: Path {
-                forward: model.forward.clone(),
-                reverse: model.reverse.clone(),
-                forward_changes: model.forward_schedule.clone(),
-                reverse_changes: model.reverse_schedule.clone(),
+                forward: model.forward.initial.clone(),
+                reverse: model.reverse.initial.clone(),
+                forward_changes: model.forward.schedule.clone(),
+                reverse_changes: model.reverse.schedule.clone(),
                 seed: seed.wrapping_add(*link as u64),
                 per_packet: false,
             },

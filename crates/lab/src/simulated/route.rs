@@ -9,7 +9,7 @@ use crate::{
         config_error::{CheckResult, ConfigError, ensure, locate_error},
     },
 };
-use longhaul_netem::{LinkConfig, Rate, Schedule, TrainLine, loss::Loss};
+use longhaul_netem::{Rate, ScheduledConfig, TrainLine, loss::Loss};
 use longhaul_units::{BitRate, Time};
 
 /// Link in one direction.
@@ -79,51 +79,43 @@ impl Route {
 /// Model of a link: `forward` for data, `reverse` for ACKs.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LinkModel {
-    pub(super) forward: LinkConfig,
-    pub(super) forward_schedule: Schedule,
-    pub(super) reverse: LinkConfig,
-    pub(super) reverse_schedule: Schedule,
+    pub(super) forward: ScheduledConfig,
+    pub(super) reverse: ScheduledConfig,
 }
 
 impl LinkModel {
-    fn of(scenario: &Scenario, topology: &Topology, hop: Hop) -> Result<Self, String> {
+    fn of(scenario: &Scenario, hop: Hop) -> Result<Self, String> {
         let link = &scenario.links[hop.link];
         if link.kind == LinkKind::Veth {
             return Ok(Self::default());
         }
-        let [left, right] =
-            link::configs_with_schedules(link, &topology.addressed_links[hop.link])?;
+        let [left, right] = link::configs(link)?;
         let (forward, reverse) = if hop.forward {
             (left, right)
         } else {
             (right, left)
         };
-        Ok(Self {
-            forward: forward.0,
-            forward_schedule: forward.1,
-            reverse: reverse.0,
-            reverse_schedule: reverse.1,
-        })
+        Ok(Self { forward, reverse })
     }
 
     pub(super) fn rate(&self) -> Option<BitRate> {
-        self.forward.rate.mean()
+        self.forward.initial.rate.mean()
     }
 
     pub(super) fn round_trip(&self) -> Time {
-        self.forward.delay + self.reverse.delay
+        self.forward.initial.delay + self.reverse.initial.delay
     }
 
     /// Describes a feature beyond delay, rate and loss; `None` without one.
     fn unsupported_feature(&self) -> Option<&'static str> {
-        let changes = [&self.forward_schedule, &self.reverse_schedule];
+        let changes = [&self.forward.schedule, &self.reverse.schedule];
         if changes
             .iter()
             .any(|changes| changes.iter().next().is_some())
         {
             return Some("changes with time");
         }
-        let mut link_configs = [&self.forward, &self.reverse].into_iter();
+        let mut link_configs = [&self.forward.initial, &self.reverse.initial].into_iter();
         link_configs.find_map(|link_config| {
             let unsupported = TrainLine::new(link_config.clone(), 0).err()?;
             Some(unsupported.0)
@@ -134,8 +126,8 @@ impl LinkModel {
     /// loss on the path only matters for the queue that the lost packet did not enter.
     fn add_loss_of(&mut self, other: &Self) -> bool {
         let directions = [
-            (&mut self.forward, &other.forward),
-            (&mut self.reverse, &other.reverse),
+            (&mut self.forward.initial, &other.forward.initial),
+            (&mut self.reverse.initial, &other.reverse.initial),
         ];
         directions.into_iter().all(|(own, other)| {
             let can_take_loss = other.loss == Loss::None || own.loss == Loss::None;
@@ -147,7 +139,7 @@ impl LinkModel {
     }
 
     fn has_loss(&self) -> bool {
-        [&self.forward, &self.reverse]
+        [&self.forward.initial, &self.reverse.initial]
             .iter()
             .any(|link_config| link_config.loss != Loss::None)
     }
@@ -156,12 +148,15 @@ impl LinkModel {
     /// ACKs use a small part of such a rate: they only have a delay and need not be simulated one
     /// by one.
     pub(super) fn with_unlimited_acks(mut self) -> Self {
-        let is_fast_enough = match (self.forward.rate.mean(), self.reverse.rate.mean()) {
+        let is_fast_enough = match (
+            self.forward.initial.rate.mean(),
+            self.reverse.initial.rate.mean(),
+        ) {
             (Some(forward), Some(reverse)) => reverse.bits() >= forward.bits() / 10,
             _ => false,
         };
         if is_fast_enough {
-            self.reverse.rate = Rate::Unlimited;
+            self.reverse.initial.rate = Rate::Unlimited;
         }
         self
     }
@@ -180,12 +175,11 @@ impl SharedLeg {
     /// Shared model of leg number `leg` of all routes.
     pub(super) fn of(
         scenario: &Scenario,
-        topology: &Topology,
         routes: &[Route],
         leg: usize,
     ) -> Result<Self, ConfigError> {
         let leg_hops: Vec<&Vec<Hop>> = routes.iter().map(|route| &route.leg_hops[leg]).collect();
-        let (hop, model) = bottleneck(scenario, topology, &leg_hops)?.ok_or_else(|| {
+        let (hop, model) = bottleneck(scenario, &leg_hops)?.ok_or_else(|| {
             let endpoints = &routes[0].endpoints[leg..leg + 2];
             format!(
                 "no emulated link with a rate is common to all flows, in the same direction, between {} and {}",
@@ -197,7 +191,7 @@ impl SharedLeg {
         let mut extra = |hops: &&Vec<Hop>| {
             let mut others = hops.iter().filter(|other| **other != hop);
             others.try_fold(Time::ZERO, |sum, other| {
-                let other_model = LinkModel::of(scenario, topology, *other)?;
+                let other_model = LinkModel::of(scenario, *other)?;
                 check_other_link(scenario, *other, &other_model, hop, &model)?;
                 if other_model.has_loss() && !hops_with_loss.contains(other) {
                     let common = leg_hops.iter().all(|hops| hops.contains(other));
@@ -221,13 +215,12 @@ impl SharedLeg {
 /// Slowest link that all flows use; the first of equals.
 fn bottleneck(
     scenario: &Scenario,
-    topology: &Topology,
     leg_hops: &[&Vec<Hop>],
 ) -> Result<Option<(Hop, LinkModel)>, String> {
     let common = |hop: &&Hop| leg_hops.iter().all(|hops| hops.contains(hop));
     let mut slowest: Option<(Hop, LinkModel)> = None;
     for hop in leg_hops[0].iter().filter(common) {
-        let model = LinkModel::of(scenario, topology, *hop)?;
+        let model = LinkModel::of(scenario, *hop)?;
         let least = slowest.as_ref().and_then(|(_, model)| model.rate());
         let slower = model
             .rate()

@@ -2,8 +2,9 @@
 //! Valid keys of links, relays and decp: the lab's own, and the options of the command behind the
 //! table. They are checked in the parsed text, where a key still has its position.
 
-use crate::scenario::RelayProgram;
-use std::{collections::BTreeSet, sync::LazyLock};
+use crate::{command_check::options, scenario::RelayProgram};
+use anyhow::Result;
+use std::collections::BTreeSet;
 use toml::de::{DeTable, DeValue};
 
 /// The lab's own keys of `[[links]]`.
@@ -31,17 +32,6 @@ const DECP: [&str; 1] = ["enabled"];
 /// Options of `longhaul decp` that the lab sets itself, or with which it would not limit flows.
 const NOT_FOR_DECP: [&str; 5] = ["netns", "json", "duration", "dry-run", "remove-caps"];
 
-/// Computed once, because a scenario is read for each of its cells.
-static OF_LINKS: LazyLock<BTreeSet<String>> =
-    LazyLock::new(|| valid_keys(&LINK, longhaul_link::options(), &SET_FOR_LINKS));
-static OF_DECP: LazyLock<BTreeSet<String>> =
-    LazyLock::new(|| valid_keys(&DECP, longhaul_tuning::decp::options(), &NOT_FOR_DECP));
-static OF_RELAYS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
-    let own = [&RELAY[..], &LONGHAUL].concat();
-    let not = [&NOT_FOR_RELAYS[..], &["config"]].concat();
-    valid_keys(&own, longhaul_relay::options(), &not)
-});
-
 /// Unknown key of a table, or unknown value of a key.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {kind} `{word}`, expected one of {}", quoted_list(.valid_keys))]
@@ -54,11 +44,17 @@ pub(crate) struct UnknownKey {
 }
 
 /// Checks the keys of every link, relay and decp of a scenario.
-pub(crate) fn check(scenario: &DeTable<'_>) -> Result<(), UnknownKey> {
+///
+/// # Errors
+/// An [`UnknownKey`], or the options of a command cannot be read.
+pub(crate) fn check(scenario: &DeTable<'_>) -> Result<()> {
     let under = |key| scenario.get(key).map(toml::Spanned::get_ref);
-    tables(under("links")).try_for_each(|link| check_keys(link, &OF_LINKS))?;
-    tables(under("decp")).try_for_each(|decp| check_keys(decp, &OF_DECP))?;
-    tables(under("relays")).try_for_each(|relay| check_keys(relay, &keys_of(program(relay)?)))
+    let links = valid_keys(&LINK, options("link")?, &SET_FOR_LINKS);
+    tables(under("links")).try_for_each(|link| check_keys(link, &links))?;
+    let decps = valid_keys(&DECP, options("decp")?, &NOT_FOR_DECP);
+    tables(under("decp")).try_for_each(|decp| check_keys(decp, &decps))?;
+    let mut relays = tables(under("relays"));
+    relays.try_for_each(|relay| Ok(check_keys(relay, &keys_of(program(relay)?)?)?))
 }
 
 /// Program of a relay; `longhaul` by default.
@@ -82,14 +78,16 @@ fn program(relay: &DeTable<'_>) -> Result<RelayProgram, UnknownKey> {
 }
 
 /// Valid keys of a relay with this program.
-fn keys_of(program: RelayProgram) -> BTreeSet<String> {
-    match program {
-        RelayProgram::Longhaul => OF_RELAYS.clone(),
+fn keys_of(program: RelayProgram) -> Result<BTreeSet<String>> {
+    let own = [&RELAY[..], &LONGHAUL].concat();
+    let not = [&NOT_FOR_RELAYS[..], &["config"]].concat();
+    Ok(match program {
+        RelayProgram::Longhaul => valid_keys(&own, options("relay")?, &not),
         other => {
             let options = other.keys().iter().map(|key| (*key).to_owned());
             valid_keys(&RELAY, options.collect(), &[])
         }
-    }
+    })
 }
 
 /// Valid keys as written in TOML, with underscores.
@@ -143,9 +141,8 @@ mod tests {
 
     fn key_at(text: &str) -> Option<(String, usize)> {
         let table = DeTable::parse(text).unwrap();
-        check(table.get_ref())
-            .err()
-            .map(|unknown| (unknown.word, unknown.at))
+        let unknown: UnknownKey = check(table.get_ref()).err()?.downcast().unwrap();
+        Some((unknown.word, unknown.at))
     }
 
     #[test]

@@ -268,7 +268,7 @@ pub(crate) const TESTBED_CASES: &[InvalidCase] = &[
     ),
     (
         "'127.0.0.1:1080'",
-        "¦'127.0.0.1:1080'\nadmin = '127.0.0.1:1080'",
+        "'127.0.0.1:1080'\nadmin = ¦'127.0.0.1:1080'",
         "relay \"b\" listens at 127.0.0.1:1080 of host \"b\" already",
     ),
     (

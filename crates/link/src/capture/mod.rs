@@ -52,17 +52,19 @@ impl CaptureOptions {
     /// Checks the options.
     pub(super) fn check(&self) -> Result<()> {
         if !(SNAP_LENGTH_MIN..=SNAP_LENGTH_MAX).contains(&self.snap_length) {
-            return Err(Refusal::usage(format!(
+            let text = format!(
                 "snap-length {}: {SNAP_LENGTH_MIN} to {SNAP_LENGTH_MAX} bytes of headers",
                 self.snap_length
-            )));
+            );
+            return Err(Refusal::option("snap-length", text));
         }
         if self.buffers_max() < BUFFERS_MIN || self.memory > MEMORY_MAX {
-            return Err(Refusal::usage(format!(
+            let text = format!(
                 "capture-memory {}: at least {}, at most {MEMORY_MAX}",
                 self.memory,
                 Bytes::new((2 * BUFFERS_MIN * record_buffer::BUFFER_BYTES) as u64)
-            )));
+            );
+            return Err(Refusal::option("capture-memory", text));
         }
         Ok(())
     }

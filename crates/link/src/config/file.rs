@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Links from a configuration file.
 
-use super::{
-    DirectionConfig, Endpoint, Link, parse_setting, read_trace, resets_trace, with_overrides,
-};
+use super::{Endpoint, Link, directions};
 use crate::capture::CaptureOptions;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_netem::grammar::number_text;
 use longhaul_units::Bytes;
 use serde::Deserialize;
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 /// Configuration file with links: `[[links]]`, each with its ends and its settings by the names of the flags.
 /// `[links.forward]` and `[links.backward]` override settings of one direction; so do lists, as in
@@ -40,45 +35,9 @@ struct LinkTable {
     snap_length: Option<u32>,
     #[serde(rename = "capture-memory", alias = "capture_memory")]
     capture_memory: Option<Bytes>,
-    #[serde(default)]
-    forward: DirectionSettings,
-    #[serde(default)]
-    backward: DirectionSettings,
-    /// Settings of both directions; an unknown key is refused with its name.
+    /// Settings; an unknown key is refused with its name.
     #[serde(flatten)]
-    both: BTreeMap<String, toml::Value>,
-}
-
-/// Settings of one direction: a table, or a list of `KEY=VALUE` as in flags.
-#[derive(Deserialize)]
-#[serde(
-    untagged,
-    expecting = "a table such as { loss = \"1%\" }, or a list such as [\"loss=1%\"]"
-)]
-enum DirectionSettings {
-    Table(BTreeMap<String, toml::Value>),
-    List(Vec<String>),
-    One(String),
-}
-
-impl Default for DirectionSettings {
-    fn default() -> Self {
-        Self::List(Vec::new())
-    }
-}
-
-impl DirectionSettings {
-    fn apply_to(&self, both: &DirectionConfig, base: &Path) -> Result<DirectionConfig> {
-        match self {
-            Self::List(list) => with_overrides(both, list, base),
-            Self::One(text) => with_overrides(both, std::slice::from_ref(text), base),
-            Self::Table(table) => {
-                let mut config = both.clone();
-                apply(&mut config, table, base)?;
-                Ok(config)
-            }
-        }
-    }
+    settings: toml::Table,
 }
 
 /// Defaults of the flags.
@@ -118,14 +77,9 @@ impl LinkTable {
             let message = "snap-length and capture-memory have no effect without a capture: give capture, too";
             return Err(Refusal::usage(message));
         }
-        let mut both = DirectionConfig {
-            memory: self.memory,
-            ..DirectionConfig::default()
-        };
-        both.initial.mtu = mtu;
-        apply(&mut both, &self.both, base)?;
-        let forward = self.forward.apply_to(&both, base)?;
-        let backward = self.backward.apply_to(&both, base)?;
+        let options = options(&self.settings);
+        let options: Vec<_> = options.iter().map(|(key, text)| (*key, &**text)).collect();
+        let [forward, backward] = directions(&options, mtu, self.memory, base)?;
         let delivery = self.delivery.as_deref().unwrap_or("batched");
         Ok(Link {
             name: self.name,
@@ -148,32 +102,22 @@ impl LinkTable {
     }
 }
 
-fn apply(
-    direction: &mut DirectionConfig,
-    table: &BTreeMap<String, toml::Value>,
-    base: &Path,
-) -> Result<()> {
+/// Returns the options of `longhaul link` that a table of settings means, with their values.
+fn options(table: &toml::Table) -> Vec<(&str, String)> {
+    let mut all = Vec::new();
     for (key, value) in table {
-        match (key.as_str(), value) {
-            ("at", changes) => {
-                let changes = changes
-                    .as_array()
-                    .map_or(std::slice::from_ref(changes), Vec::as_slice);
-                for change in changes {
-                    let change = text_of(change);
-                    direction.add_change(base, &change)?;
-                }
+        match value {
+            toml::Value::Array(texts) if ["at", "forward", "backward"].contains(&&**key) => {
+                all.extend(texts.iter().map(|one| (&**key, text_of(one))));
             }
-            ("trace", toml::Value::String(path)) if !resets_trace(path) => {
-                direction.initial.apply(read_trace(&base.join(path))?);
+            toml::Value::Table(direction) => {
+                let settings = options(direction).into_iter();
+                all.extend(settings.map(|(name, value)| (&**key, format!("{name}={value}"))));
             }
-            _ => {
-                let value = value_of(key, value);
-                direction.initial.apply(parse_setting(base, key, &value)?);
-            }
+            one => all.push((key, value_of(key, one))),
         }
     }
-    Ok(())
+    all
 }
 
 fn text_of(value: &toml::Value) -> String {

@@ -6,22 +6,15 @@ pub(super) mod file;
 use super::capture::CaptureOptions;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
-use longhaul_linux::{
-    memory::machine_bytes,
-    netns::{self, Netns},
-};
-use longhaul_netem::{
-    Delivery, LinkConfig, Rate, Schedule, Setting, jitter::Jitter, transmitter::trace::Trace,
-    warnings::warnings,
-};
+use longhaul_linux::{memory::machine_bytes, netns::Netns};
+use longhaul_netem::{Delivery, LinkConfig, ScheduledConfig};
 use longhaul_units::{BitRate, Bytes, Time, WithInput};
 use std::{
     collections::BTreeSet,
-    fs, iter,
+    fs,
     net::IpAddr,
     os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 /// Validated arguments of the command.
@@ -69,10 +62,8 @@ pub(super) struct Link {
 /// Configuration of one direction.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DirectionConfig {
-    /// Settings at the start.
-    pub(super) initial: LinkConfig,
-    /// Later changes.
-    pub(super) schedule: Schedule,
+    /// Settings at the start, and later changes.
+    pub(super) settings: ScheduledConfig,
     /// Bytes that it may store, if specified.
     pub(super) memory: Option<Bytes>,
 }
@@ -102,68 +93,52 @@ const MEMORY_MAX: u64 = 4 << 30;
 impl DirectionConfig {
     /// Checks the settings at the start and at any time of the schedule.
     pub(super) fn check(&self) -> Result<()> {
-        for config in self.configs() {
-            config.check().map_err(Refusal::usage)?;
+        for config in self.settings.configs() {
+            config
+                .check()
+                .map_err(|error| Refusal::option("queue", error))?;
         }
         let (bytes, machine) = (self.memory_bytes()? as u64, machine_bytes());
         if bytes > machine {
-            return Err(Refusal::usage(format!(
+            let text = format!(
                 "--memory: a direction would take up to {}, and this machine has {}",
                 Bytes::new(bytes),
                 Bytes::new(machine)
-            )));
+            );
+            return Err(Refusal::option("memory", text));
         }
         Ok(())
-    }
-
-    /// Adds a change to the schedule. A file in it is relative to `base`.
-    pub(super) fn add_change(&mut self, base: &Path, text: &str) -> Result<()> {
-        let (at, key, value) = Schedule::split(text).map_err(Refusal::usage)?;
-        self.schedule.add(at, parse_change(base, key, value)?);
-        Ok(())
-    }
-
-    /// Returns warnings of its settings at any time, each once.
-    pub(super) fn warnings(&self) -> BTreeSet<String> {
-        let configs = self.configs();
-        configs.flat_map(|config| warnings(&config)).collect()
-    }
-
-    /// Returns its settings at the start and after each change of its schedule.
-    fn configs(&self) -> impl Iterator<Item = LinkConfig> {
-        let mut config = self.initial.clone();
-        let changes = self.schedule.iter().map(move |(_, setting)| {
-            config.apply(setting.clone());
-            config.clone()
-        });
-        iter::once(self.initial.clone()).chain(changes)
     }
 
     /// Returns the bytes that this direction may store: the specified memory, or twice what its settings need at any
     /// time of its schedule. At an unlimited rate no number follows from the settings, so any memory is accepted.
     pub(super) fn memory_bytes(&self) -> Result<usize> {
-        let needed = self.configs().map(|config| required_bytes(&config));
+        let configs = || self.settings.configs();
+        let needed = configs().map(|config| required_bytes(&config));
         let needed = needed.max().unwrap_or_default();
-        let is_limited = self.configs().all(|config| config.rate.mean().is_some());
+        let is_limited = configs().all(|config| config.rate.mean().is_some());
         if let Some(memory) = self.memory.filter(|memory| memory.get() < MEMORY_MIN) {
-            return Err(Refusal::usage(format!(
-                "memory {memory}: a direction needs {} at least",
-                Bytes::new(MEMORY_MIN)
-            )));
+            let least = Bytes::new(MEMORY_MIN);
+            let text = format!("memory {memory}: a direction needs {least} at least");
+            return Err(Refusal::option("memory", text));
         }
         let bytes = needed.saturating_mul(2) + MEMORY_RESERVE;
+        let need = format!(
+            "delay, rate and queue need {} a direction",
+            Bytes::new(needed)
+        );
         match self.memory {
             Some(memory) if memory.get() >= needed || !is_limited => Ok(memory.get() as usize),
-            Some(memory) => Err(Refusal::usage(format!(
-                "--memory {memory}: delay, rate and queue need {} a direction",
-                Bytes::new(needed)
-            ))),
+            Some(memory) => Err(Refusal::option(
+                "memory",
+                format!("--memory {memory}: {need}"),
+            )),
             None if bytes <= MEMORY_MAX => Ok(bytes as usize),
             None if !is_limited => Ok(MEMORY_MAX.min(machine_bytes() / 4) as usize),
-            None => Err(Refusal::usage(format!(
-                "delay, rate and queue need {} a direction; allow that with --memory",
-                Bytes::new(needed)
-            ))),
+            None => Err(Refusal::option(
+                "delay",
+                format!("{need}; allow that with --memory"),
+            )),
         }
     }
 }
@@ -226,17 +201,12 @@ impl Endpoint {
         })
     }
 
-    /// Opens the namespace; the error for a missing one names the command that creates it.
+    /// Opens the namespace.
     pub(super) fn open(&self) -> Result<Netns> {
-        let Some(name) = &self.netns else {
-            return Ok(Netns::current()?);
-        };
-        Netns::named(name).map_err(|error| {
-            Refusal::usage(format!(
-                "network namespace {name:?} in {}: {error}; make it with: ip netns add {name}",
-                netns::DIRECTORY
-            ))
-        })
+        match &self.netns {
+            Some(name) => Netns::named(name).map_err(Refusal::usage),
+            None => Ok(Netns::current()?),
+        }
     }
 }
 
@@ -262,7 +232,7 @@ impl Config {
     /// Returns warnings of settings that are valid and seldom meant, each once.
     pub(super) fn warnings(&self) -> BTreeSet<String> {
         let of_link = |link: &Link| {
-            let both = &link.forward.warnings() | &link.backward.warnings();
+            let both = &link.forward.settings.warnings() | &link.backward.settings.warnings();
             both.into_iter()
                 .map(|text| format!("link {}: {text}", link.name))
                 .collect::<Vec<_>>()
@@ -284,10 +254,9 @@ impl Config {
 /// Checks the interval for counters.
 pub(super) fn check_interval(interval: &WithInput<Time>) -> Result<()> {
     if interval.value < INTERVAL_MIN {
-        Err(Refusal::usage(format!(
-            "--interval {interval}: give {} or more",
-            INTERVAL_MIN.exact()
-        )))
+        let least = INTERVAL_MIN.exact();
+        let text = format!("--interval {interval}: give {least} or more");
+        Err(Refusal::option("interval", text))
     } else {
         Ok(())
     }
@@ -301,7 +270,9 @@ fn check_link(link: &Link) -> Result<()> {
         )));
     }
     let with_link_name = |error: anyhow::Error| match error.downcast::<Refusal>() {
-        Ok(refusal) => Refusal::usage(format!("link {:?}: {refusal}", link.name)),
+        Ok(refusal) => refusal
+            .with_prefix(&format!("link {:?}: ", link.name))
+            .into(),
         Err(other) => other,
     };
     check_name(&link.name)?;
@@ -378,67 +349,21 @@ fn is_device(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.file_type().is_char_device())
 }
 
-/// Parses a setting by the key and the grammar of its flag. A file in it is relative to `base`.
-pub(super) fn parse_setting(base: &Path, key: &str, value: &str) -> Result<Setting> {
-    let has_file = value.starts_with("table:") || value.starts_with("trace:");
-    if key == "jitter" && has_file {
-        read_jitter(base, value)
-    } else {
-        Setting::parse(key, value).map_err(Refusal::usage)
-    }
+/// Returns a reader of the files that settings name, relative to `base`.
+pub(super) fn reader(base: &Path) -> impl Fn(&str) -> Result<String, String> {
+    move |name| fs::read_to_string(base.join(name)).map_err(|error| error.to_string())
 }
 
-/// Reads a jitter whose delays are in a file.
-fn read_jitter(base: &Path, value: &str) -> Result<Setting> {
-    let read = |name: &str| fs::read_to_string(base.join(name)).map_err(|e| e.to_string());
-    let jitter = Jitter::parse(value, read).map_err(Refusal::usage)?;
-    Ok(Setting::Jitter(jitter))
-}
-
-/// Applies settings of one direction, each `KEY=VALUE`.
-pub(super) fn with_overrides(
-    both: &DirectionConfig,
-    settings: &[String],
+/// Returns the configurations of both directions with these options. Files in them are relative to `base`.
+pub(super) fn directions(
+    options: &[(&str, &str)],
+    mtu: u32,
+    memory: Option<Bytes>,
     base: &Path,
-) -> Result<DirectionConfig> {
-    let mut config = both.clone();
-    let mut keys = BTreeSet::new();
-    for text in settings {
-        let invalid = || Refusal::usage(format!("{text:?} is not KEY=VALUE, as in loss=0.1%"));
-        let (key, value) = text.split_once('=').ok_or_else(invalid)?;
-        if !keys.insert(key.trim().replace('_', "-")) {
-            return Err(Refusal::usage(format!(
-                "{text:?}: {} is given twice",
-                key.trim()
-            )));
-        }
-        let setting = parse_setting(base, key.trim(), value)?;
-        config.initial.apply(setting);
-    }
-    Ok(config)
-}
-
-/// Reads a packet-delivery trace in Mahimahi's format.
-pub(super) fn read_trace(path: &Path) -> Result<Setting> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Refusal::usage(format!("trace {}: {error}", path.display())))?;
-    let trace: Trace = text
-        .parse()
-        .map_err(|error| Refusal::usage(format!("trace {}: {error}", path.display())))?;
-    Ok(Setting::Rate(Rate::Trace(Arc::new(trace))))
-}
-
-/// Returns whether the value removes the trace.
-pub(super) fn resets_trace(value: &str) -> bool {
-    ["none", "default"].contains(&value)
-}
-
-/// Parses a change of a link, in the grammar of a configuration file. A file in it is relative to `base`.
-pub(super) fn parse_change(base: &Path, key: &str, value: &str) -> Result<Setting> {
-    match key {
-        "trace" if !resets_trace(value) => read_trace(&base.join(value)),
-        _ => parse_setting(base, key, value),
-    }
+) -> Result<[DirectionConfig; 2]> {
+    let both = ScheduledConfig::of_options(options, mtu, &reader(base));
+    let both = both.map_err(|error| Refusal::option(error.option, error.problem))?;
+    Ok(both.map(|settings| DirectionConfig { settings, memory }))
 }
 
 #[cfg(test)]
@@ -484,12 +409,8 @@ mod tests {
 
     #[test]
     fn memory_is_twice_the_need_of_settings() {
-        let mut direction = DirectionConfig::default();
-        for (key, value) in [("rate", "10gbit"), ("delay", "13ms"), ("queue", "1bdp")] {
-            direction
-                .initial
-                .apply(parse_change(Path::new("."), key, value).unwrap());
-        }
+        let options = [("rate", "10gbit"), ("delay", "13ms"), ("queue", "1bdp")];
+        let [direction, _] = directions(&options, 1_500, None, Path::new(".")).unwrap();
         let in_flight = 16_250_000;
         let queued = 32_500_000;
         let need = in_flight + queued;

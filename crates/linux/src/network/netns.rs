@@ -36,9 +36,14 @@ impl Netns {
         })
     }
 
-    /// Opens the namespace that `ip netns add NAME` created.
+    /// Opens the namespace that `ip netns add NAME` created. The error names that command.
     pub fn named(name: &str) -> io::Result<Self> {
-        let file = File::open(path_of(name))?;
+        let file = File::open(path_of(name)).map_err(|error| {
+            let text = format!(
+                "network namespace {name:?} in {DIRECTORY}: {error}; create it with: ip netns add {name}"
+            );
+            io::Error::new(error.kind(), text)
+        })?;
         Ok(Self {
             file: Arc::new(file),
             name: Some(name.to_owned()),

@@ -22,9 +22,6 @@ use std::{
 /// Receive buffer in bytes: about 5,000 small packets, a quarter of a second at 20,000 a second. The kernel lowers it to `net.core.rmem_max` for users without CAP_NET_ADMIN.
 const BUFFER: usize = 4 << 20;
 
-/// Segments that the kernel takes in one message (`UDP_MAX_SEGMENTS`, 64 before Linux 6.9).
-pub const SEGMENTS_MAX: usize = 64;
-
 /// The sending end.
 #[derive(Debug)]
 pub struct Sender(Socket);

@@ -5,10 +5,9 @@ mod settings;
 
 use crate::config::settings::{Mode, PeerAddress, SendProxy, Streams, socket_address};
 use clap::{
-    Args as _, Command, FromArgMatches as _, ValueEnum,
+    ValueEnum,
     builder::{NonEmptyStringValueParser, PossibleValue, RangedI64ValueParser},
 };
-use longhaul_command::exit::{self, Refusal};
 use longhaul_congestion::sockets::initial_window;
 use longhaul_interception::target::Target;
 use longhaul_protocol::networks::Prefix;
@@ -298,23 +297,6 @@ Examples:
 
 When all listeners are ready, the relay logs a line on stderr for each, which ends with
 'listening KIND ADDR:PORT'. Port 0 selects a free port.";
-
-impl Args {
-    /// Names of all options.
-    pub(crate) fn options() -> Vec<String> {
-        let command = Self::augment_args(Command::new("relay"));
-        let names = command.get_arguments().filter_map(clap::Arg::get_long);
-        names.map(str::to_owned).collect()
-    }
-
-    /// Parses flags from another part of this program.
-    pub(crate) fn read_flags(flags: &[String]) -> anyhow::Result<Self> {
-        let command = Self::augment_args(Command::new("relay").no_binary_name(true));
-        let found = command.try_get_matches_from(flags);
-        let args = found.and_then(|found| Self::from_arg_matches(&found));
-        args.map_err(|error| Refusal::usage(exit::first_line(&error.to_string())))
-    }
-}
 
 /// Returns the parser of an initial window in segments.
 fn initial_window_range() -> RangedI64ValueParser<u32> {

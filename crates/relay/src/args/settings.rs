@@ -35,20 +35,14 @@ impl Args {
     /// Applies the flags to `settings`.
     fn apply(self, settings: &mut Settings) -> anyhow::Result<()> {
         if self.keep_source && self.transparent.is_empty() {
-            return Err(Refusal::usage(
-                "--keep-source is for --transparent listeners",
-            ));
+            return Err(for_listeners("keep-source", "--transparent"));
         }
         if self.no_direct_fallback && self.transparent.is_empty() {
-            return Err(Refusal::usage(
-                "--no-direct-fallback is for --transparent listeners",
-            ));
+            return Err(for_listeners("no-direct-fallback", "--transparent"));
         }
         self.check_targets()?;
         if self.users.is_some() && self.socks5.is_empty() && self.http.is_empty() {
-            return Err(Refusal::usage(
-                "--users is for --socks5 and --http listeners",
-            ));
+            return Err(for_listeners("users", "--socks5 and --http"));
         }
         settings.listener.extend(self.listeners());
         settings.allow_from.extend(self.allow_from);
@@ -138,10 +132,11 @@ impl Args {
             let mut listeners = self.transparent.iter();
             let has_listener = listeners.any(|listener| Family::of(listener.ip()) == family);
             if let (Some(target), false) = (targets.next(), has_listener) {
-                return Err(Refusal::usage(format!(
+                let problem = format!(
                     "--intercept {target} needs a --transparent listener of the same address family, such as \
                      --transparent {example}"
-                )));
+                );
+                return Err(Refusal::option("intercept", problem));
             }
         }
         Ok(())
@@ -178,6 +173,11 @@ impl Args {
         }
         listeners
     }
+}
+
+/// Returns the refusal of an option without the listeners that it is for.
+fn for_listeners(option: &str, listeners: &str) -> anyhow::Error {
+    Refusal::option(option, format!("--{option} is for {listeners} listeners"))
 }
 
 fn targets_of(all: &[Target], listener: SocketAddr) -> Vec<Target> {

@@ -14,12 +14,16 @@ pub(crate) struct File {
     text: String,
 }
 
+fn refusal(problem: String) -> anyhow::Error {
+    Refusal::option("config", problem)
+}
+
 /// Reads the file at `path` and its settings. Errors name line and column.
 pub(crate) fn read(path: &Path) -> anyhow::Result<(File, Settings)> {
     let text = std::fs::read_to_string(path)
-        .map_err(|error| Refusal::usage(format!("--config {}: {error}", path.display())))?;
+        .map_err(|error| refusal(format!("--config {}: {error}", path.display())))?;
     let mut settings =
-        parse(&text).map_err(|problem| Refusal::usage(format!("{}:{problem}", path.display())))?;
+        parse(&text).map_err(|problem| refusal(format!("{}:{problem}", path.display())))?;
     settings.resolve_paths(path.parent().unwrap_or(path));
     let path = path.to_owned();
     Ok((File { path, text }, settings))

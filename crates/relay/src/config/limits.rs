@@ -78,9 +78,7 @@ const INTERVAL_MIN: Time = Time::from_millis(1);
 pub(crate) fn pool_config(settings: &Settings) -> anyhow::Result<PoolConfig> {
     let size = settings.limits.pipe_size.unwrap_or(PIPE_DEFAULT);
     if !(4096..=1 << 30).contains(&size.get()) {
-        return Err(Refusal::usage(format!(
-            "pipe size {size} (--pipe-size, limits.pipe_size): expected 4096B to 1GiB"
-        )));
+        return Err(refused("pipe_size", size, "4096B to 1GiB"));
     }
     Ok(PoolConfig {
         pipe_bytes: size.get() as usize,
@@ -93,8 +91,9 @@ pub(crate) fn pool_config(settings: &Settings) -> anyhow::Result<PoolConfig> {
 pub(crate) fn limits(settings: &Settings) -> anyhow::Result<Limits> {
     let limits = &settings.limits;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let time = |key, time: Option<Time>, default| {
-        check_positive(key, Some(&flag_name(key)), time.unwrap_or(default))
+    let time = |key, time: Option<Time>, default| match time.unwrap_or(default) {
+        Time::ZERO => Err(refused(key, "0s", "more than 0s")),
+        time => Ok(Duration::from(time)),
     };
     let [connect, handshake] = [limits.connect_timeout, limits.handshake_timeout];
     let [response, stall] = [limits.response_timeout, limits.stall_timeout];
@@ -130,9 +129,7 @@ pub(crate) fn limits(settings: &Settings) -> anyhow::Result<Limits> {
 
 fn connections_per_client(value: Option<u32>) -> anyhow::Result<Option<usize>> {
     match value {
-        Some(0) => Err(Refusal::usage(
-            "connections_per_client 0 (--connections-per-client): expected 1 or more",
-        )),
+        Some(0) => Err(refused("connections_per_client", 0, "1 or more")),
         value => Ok(value.map(|value| value as usize)),
     }
 }
@@ -146,25 +143,19 @@ fn check_range<T: PartialOrd + fmt::Display>(
     if range.contains(&value) {
         Ok(value)
     } else {
-        Err(Refusal::usage(format!(
-            "{key} {value} (--{}): expected {} to {}",
-            flag_name(key),
-            range.start(),
-            range.end()
-        )))
+        let expected = format!("{} to {}", range.start(), range.end());
+        Err(refused(key, value, &expected))
     }
 }
 
 /// Checks a memory limit. Below the minimum, the relay could not serve a single connection.
 fn check_memory(key: &str, value: Option<Bytes>) -> anyhow::Result<Option<u64>> {
-    match value.map(Bytes::get) {
-        Some(bytes) if bytes < MEMORY_MIN => Err(Refusal::usage(format!(
-            "{key} {} (--{}): expected {} or more",
-            Bytes::new(bytes),
-            flag_name(key),
-            Bytes::new(MEMORY_MIN)
-        ))),
-        bytes => Ok(bytes),
+    match value {
+        Some(memory) if memory.get() < MEMORY_MIN => {
+            let expected = format!("{} or more", Bytes::new(MEMORY_MIN));
+            Err(refused(key, memory, &expected))
+        }
+        memory => Ok(memory.map(Bytes::get)),
     }
 }
 
@@ -177,9 +168,11 @@ fn tunnel_idle_timeout(value: Option<Time>) -> anyhow::Result<Option<Duration>> 
     match value.unwrap_or(TUNNEL_IDLE_TIMEOUT_DEFAULT) {
         Time::ZERO => Ok(None),
         time if range.contains(&time) => Ok(Some(time.into())),
-        time => Err(Refusal::usage(format!(
-            "tunnel_idle_timeout {time} (--tunnel-idle-timeout): expected 1s to 7d, or 0s for never"
-        ))),
+        time => Err(refused(
+            "tunnel_idle_timeout",
+            time,
+            "1s to 7d, or 0s for never",
+        )),
     }
 }
 
@@ -205,35 +198,33 @@ fn password_delay(value: Option<Time>) -> anyhow::Result<Duration> {
     match value.map(Duration::from) {
         None => Ok(DELAY_MAX),
         Some(delay) if delay.is_zero() || (DELAY_MIN..=DELAY_MAX).contains(&delay) => Ok(delay),
-        Some(delay) => Err(Refusal::usage(format!(
-            "password_delay {} (--password-delay): expected 100ms to 8s, or 0s for none",
-            Time::from(delay)
-        ))),
+        Some(delay) => {
+            let expected = "100ms to 8s, or 0s for none";
+            Err(refused("password_delay", Time::from(delay), expected))
+        }
     }
 }
 
 pub(crate) fn interval(value: Option<Time>) -> anyhow::Result<Duration> {
     match value.unwrap_or(INTERVAL_DEFAULT) {
-        time if time < INTERVAL_MIN => Err(Refusal::usage(format!(
-            "interval {time} (--interval): expected 1ms or more"
-        ))),
+        time if time < INTERVAL_MIN => Err(refused("interval", time, "1ms or more")),
         time => Ok(time.into()),
     }
 }
 
-/// Checks that a time is more than 0. `flag` is the name of its flag, if there is one.
-pub(crate) fn check_positive(
-    key: &str,
-    flag: Option<&str>,
-    time: Time,
-) -> anyhow::Result<Duration> {
-    let flag = flag.map_or_else(String::new, |flag| format!(" (--{flag})"));
+/// Checks that a time without a flag is more than 0.
+pub(crate) fn check_positive(key: &str, time: Time) -> anyhow::Result<Duration> {
     match time {
-        Time::ZERO => Err(Refusal::usage(format!(
-            "{key} 0s{flag}: expected more than 0s"
-        ))),
+        Time::ZERO => Err(Refusal::usage(format!("{key} 0s: expected more than 0s"))),
         time => Ok(time.into()),
     }
+}
+
+/// Returns the refusal of a value whose key has a flag.
+fn refused(key: &str, value: impl fmt::Display, expected: &str) -> anyhow::Error {
+    let flag = flag_name(key);
+    let problem = format!("{key} {value} (--{flag}): expected {expected}");
+    Refusal::option(flag, problem)
 }
 
 /// Returns the name of the flag for a key, without dashes.

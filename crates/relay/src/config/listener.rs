@@ -125,7 +125,6 @@ impl ListenerConfig {
             intercept: intercept_config(listener_settings).map_err(|problem| refused(&problem))?,
             idle_timeout: check_positive(
                 "idle_timeout",
-                None,
                 listener_settings
                     .idle_timeout
                     .unwrap_or(IDLE_TIMEOUT_DEFAULT),
@@ -183,10 +182,11 @@ impl ListenerConfig {
         if closed || matches!(kind, Kind::Transparent { .. }) {
             return Ok(());
         }
-        Err(Refusal::usage(format!(
+        let problem = format!(
             "{kind} {address} is not on loopback: name the clients that it serves with \
              --allow-from CIDR (allow_from in a file)"
-        )))
+        );
+        Err(Refusal::option(kind.to_string(), problem))
     }
 }
 

@@ -75,11 +75,16 @@ pub(crate) fn locate(
     let Some(table) = error.downcast_ref::<Table>().cloned() else {
         return error;
     };
-    match error.downcast::<Refusal>() {
-        Ok(Refusal::Usage(text)) => Refusal::usage(prefix(&table, &text) + &text),
-        Ok(Refusal::Unsupported(text)) => Refusal::unsupported(prefix(&table, &text) + &text),
-        Ok(other) => other.into(),
-        Err(error) => error,
+    let refusal = match error.downcast::<Refusal>() {
+        Ok(refusal) => refusal,
+        Err(error) => return error,
+    };
+    let prefix = prefix(&table, &refusal.to_string());
+    match refusal.with_prefix(&prefix) {
+        Refusal::Usage(text) | Refusal::Option(_, text) if !prefix.is_empty() => {
+            Refusal::option("config", text)
+        }
+        refusal => refusal.into(),
     }
 }
 

@@ -195,11 +195,12 @@ impl Config {
             Ok(())
         } else {
             let name = &listener.name;
-            Err(Refusal::usage(if *name == listener.address.to_string() {
+            let problem = if *name == listener.address.to_string() {
                 format!("two listeners have the address {name}: give each its own port")
             } else {
                 format!("two listeners have the name {name}")
-            }))
+            };
+            Err(Refusal::option(listener.kind.to_string(), problem))
         }
     }
 
@@ -227,7 +228,8 @@ impl Config {
             .flat_map(|rule| &rule.target)
             .flat_map(|target| &target.chains);
         if chains.any(|chain| !chain.is_empty()) {
-            Err(Refusal::usage(
+            Err(Refusal::option(
+                "keep-source",
                 "keep_source (--keep-source) and peers (--peer, via) exclude each other: the leg \
              to a peer is the relay's own",
             ))
@@ -258,12 +260,15 @@ fn listeners(settings: &Settings, profiles: &Profiles) -> anyhow::Result<Vec<Lis
 /// whom.
 fn admin(settings: &Settings) -> anyhow::Result<Option<SocketAddr>> {
     match settings.admin.address {
-        Some(address) if !address.ip().is_loopback() => Err(Refusal::usage(format!(
-            "admin {address} (--admin, admin.address) is not on loopback, and it has no \
+        Some(address) if !address.ip().is_loopback() => Err(Refusal::option(
+            "admin",
+            format!(
+                "admin {address} (--admin, admin.address) is not on loopback, and it has no \
              authentication: for health checks of load balancers use --health; else use 127.0.0.1:{port} and reach it with ssh -L {port}:127.0.0.1:{port} HOST \
              or through a reverse proxy that does",
-            port = address.port()
-        ))),
+                port = address.port()
+            ),
+        )),
         address => Ok(address),
     }
 }

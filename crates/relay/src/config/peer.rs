@@ -85,9 +85,9 @@ pub(crate) fn peers(
             pool: pool_size(peer_settings, &owner)?,
             streams: peer_settings.streams.unwrap_or(Streams::Automatic),
             transport: peer_settings.transport,
-            pool_age: peer_settings.pool_age.map_or(Ok(POOL_AGE_DEFAULT), |age| {
-                check_positive("pool_age", None, age)
-            })?,
+            pool_age: peer_settings
+                .pool_age
+                .map_or(Ok(POOL_AGE_DEFAULT), |age| check_positive("pool_age", age))?,
             ..PeerConfig::new(name, peer_settings.address.0.clone(), profile)
         };
         Ok((name.clone(), Arc::new(peer)))

@@ -31,7 +31,8 @@ const FILE_LEN_MAX: u64 = 1 << 20;
 impl Users {
     /// Reads a file; refuses one that others can read.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
-        let refused = |problem| Refusal::usage(format!("users {}: {problem}", path.display()));
+        let refused =
+            |problem| Refusal::option("users", format!("users {}: {problem}", path.display()));
         let text = private_file::read(path, FILE_LEN_MAX);
         let text = text.map_err(|error| refused(error.to_string()))?;
         Self::parse(&text).map_err(refused)

@@ -514,10 +514,20 @@ fn counters_record(relay: &Relay) -> Record {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
     #[test]
     fn refuses_congestion_control_that_kernel_lacks() {
-        let flags = ["--socks5", "127.0.0.1:0", "--cc-upstream", "no-such"].map(str::to_owned);
-        let refusal = crate::check_socket_options(&flags).unwrap_err().to_string();
+        let words = "relay --socks5 127.0.0.1:0 --cc-upstream no-such".split(' ');
+        let refusal = load_config(&Line::parse_from(words).args).unwrap_err();
+        let refusal = refusal.to_string();
         let begin = "--cc-upstream no-such: no such congestion control here; there are: ";
         assert!(refusal.starts_with(begin), "{refusal}");
     }

@@ -240,7 +240,7 @@ fn locates_invalid_values() {
         (
             "[limits]\nconnections = 5\npipe_size = '1B'",
             "6:1",
-            "pipe size",
+            "pipe_size",
         ),
         ("[limits]\ntunnel_idle_timeout = '1ms'", "5:1", "1s to 7d"),
         (

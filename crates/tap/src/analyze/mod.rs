@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         .map(OutputDirectory::open)
         .transpose()?;
     let unfinished = output_directory.as_ref().map(OutputDirectory::staging_path);
-    let report = analyze_sources(sources, &config, unfinished, 0)?;
+    let report = analyze_sources(sources, &config, unfinished)?;
     output_directory.map_or(Ok(()), OutputDirectory::finish)?;
     print_result(&config, &report)
 }
@@ -58,22 +58,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 ///
 /// # Errors
 /// The errors of the command.
-pub(crate) fn capture(file: &Path) -> Result<AnalysisReport> {
-    capture_with_bins(file, 0)
-}
-
-/// Analyses one capture with the default flags and returns its bins of 1 ms, too, if there are not more than
-/// `bins_max`.
-///
-/// # Errors
-/// The errors of the command.
-pub fn capture_with_bins(file: &Path, bins_kept: usize) -> Result<AnalysisReport> {
+pub fn capture(file: &Path) -> Result<AnalysisReport> {
     let config = Config::new(
         vec![file.to_owned()],
         config::DEFAULT_BIN,
         config::DEFAULT_MEMORY,
     )?;
-    analyze_sources(Sources::open(&config.files)?, &config, None, bins_kept)
+    analyze_sources(Sources::open(&config.files)?, &config, None)
 }
 
 /// Runs the whole analysis and writes the files that `config` selects to `directory`.
@@ -81,32 +72,24 @@ fn analyze_sources(
     sources: Sources,
     config: &Config,
     directory: Option<&Path>,
-    bins_kept: usize,
 ) -> Result<AnalysisReport> {
     let output = Output::create(OutputConfig {
         directory: directory.map(Path::to_owned),
         widths: config.widths.clone(),
         formats: config.formats.clone(),
         flow_limits: config.flow_limits,
-        bins_max: bins_kept,
         threads: config.threads,
     })?;
-    let series = !config.formats.is_empty() || bins_kept > 0;
-    let info = run_pool(sources, config, &output, series)?;
+    let info = run_pool(sources, config, &output)?;
     reject_unreadable(&info)?;
     output.finish(info)
 }
 
-/// Reads and analyses all files and writes all but the final output. `series`: bins are written or kept.
-fn run_pool(
-    sources: Sources,
-    config: &Config,
-    output: &Output,
-    series: bool,
-) -> Result<CaptureInfo> {
+/// Reads and analyses all files and writes all but the final output.
+fn run_pool(sources: Sources, config: &Config, output: &Output) -> Result<CaptureInfo> {
     let progress = Progress::new(sources.len());
     let pipeline = AnalysisPipeline {
-        series,
+        series: !config.formats.is_empty(),
         udp_tunnels: &config.udp_tunnels,
         progress: &progress,
         output,

@@ -6,7 +6,7 @@ use anyhow::Result;
 use longhaul_command::errln;
 use longhaul_command::exit::Refusal;
 use longhaul_linux::{
-    netns::{self, Netns},
+    netns::Netns,
     packet_ring::{Clock, HardwareClock, OpenError, RING_MAX, RING_MIN, Ring, RingConfig},
 };
 use longhaul_packet::{
@@ -76,6 +76,7 @@ impl Source {
         if let Some(name) = find_duplicate(&selection.interfaces) {
             return Err(Refusal::usage(format!("interface {name} is given twice")));
         }
+        let netns = selection.netns.as_deref().map(Netns::named).transpose();
         Ok(Self {
             programs: FilterPrograms::new(&selection.filter, selection.snaplen)?,
             interfaces: selection.interfaces,
@@ -83,7 +84,7 @@ impl Source {
             snaplen: selection.snaplen,
             ring_bytes: ring_bytes(selection.ring)?,
             promiscuous: selection.promiscuous,
-            netns: selection.netns.as_deref().map(open_namespace).transpose()?,
+            netns: netns.map_err(Refusal::usage)?,
         })
     }
 
@@ -181,15 +182,6 @@ fn ring_bytes(size: Bytes) -> Result<usize> {
     }
     let range = "512KiB to 2GiB for each interface";
     Err(Refusal::usage(format!("--ring {size}: choose {range}")))
-}
-
-fn open_namespace(name: &str) -> Result<Netns> {
-    Netns::named(name).map_err(|error| {
-        Refusal::usage(format!(
-            "network namespace {name:?} in {}: {error}; create it with: ip netns add {name}",
-            netns::DIRECTORY
-        ))
-    })
 }
 
 fn namespace_error(error: io::Error) -> anyhow::Error {

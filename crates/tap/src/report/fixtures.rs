@@ -70,7 +70,6 @@ pub(crate) fn report() -> AnalysisReport {
             other_files: vec!["series-1ms.parquet".to_owned(), "flows.jsonl".to_owned()],
         },
         chart_series,
-        bins: None,
     }
 }
 

@@ -58,8 +58,6 @@ pub(crate) struct OutputConfig {
     /// Formats of the series files.
     pub(crate) formats: Vec<Format>,
     pub(crate) flow_limits: FlowLimits,
-    /// Maximum number of bins of the first width in [`AnalysisReport::bins`], over all flows: 200 bytes each.
-    pub(crate) bins_max: usize,
     /// Number of threads; with more than one, the last files are written in parallel.
     pub(crate) threads: usize,
 }
@@ -74,27 +72,6 @@ pub(crate) struct CaptureInfo {
     pub(crate) udp_flows: LargestUdpFlows,
 }
 
-/// Bins that are kept in memory: all of them, or none if there are too many.
-struct KeptBins {
-    max: usize,
-    rows: Option<Vec<Row>>,
-}
-
-impl KeptBins {
-    fn new(max: usize) -> Self {
-        let rows = (max > 0).then(Vec::new);
-        Self { max, rows }
-    }
-
-    fn add(&mut self, rows: &[Row]) {
-        let fits = |bins: &Vec<Row>| bins.len() + rows.len() <= self.max;
-        self.rows = self.rows.take().filter(fits);
-        if let Some(bins) = &mut self.rows {
-            bins.extend_from_slice(rows);
-        }
-    }
-}
-
 /// Output of an analysis, shared by its threads.
 pub(crate) struct Output {
     config: OutputConfig,
@@ -106,7 +83,6 @@ pub(crate) struct Output {
 struct OutputState {
     largest: LargestFlows<BufWriter<File>>,
     series: series::SeriesFiles,
-    bins: KeptBins,
     /// First error; after it nothing is written.
     error: Option<anyhow::Error>,
 }
@@ -130,7 +106,6 @@ impl Output {
         let state = OutputState {
             largest: LargestFlows::new(config.flow_limits, lines),
             series,
-            bins: KeptBins::new(config.bins_max),
             error: None,
         };
         Ok(Self {
@@ -151,12 +126,11 @@ impl Output {
     /// Returns a writer for one thread.
     pub(crate) fn writer(&self) -> Writer<'_> {
         let is_written = !self.config.formats.is_empty() && self.config.directory.is_some();
-        let is_needed = is_written || self.config.bins_max > 0;
         Writer {
             output: self,
             rows: vec![
                 Vec::new();
-                if is_needed {
+                if is_written {
                     self.config.widths.len()
                 } else {
                     0
@@ -180,7 +154,6 @@ impl Output {
         let OutputState {
             largest,
             series,
-            bins,
             error,
         } = state.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(error) = error {
@@ -215,7 +188,6 @@ impl Output {
         let report = AnalysisReport {
             analysis,
             chart_series,
-            bins: bins.rows,
         };
         let directory = config.directory.as_deref();
         let write_result_file =
@@ -256,9 +228,6 @@ impl Writer<'_> {
         let rows = &mut self.rows[width];
         self.output.with_state(|state| {
             state.write_unless_failed(|state| state.series.write(width, rows));
-            if width == 0 {
-                state.bins.add(rows);
-            }
         });
         rows.clear();
     }
@@ -435,7 +404,6 @@ mod tests {
                 charted: 1,
                 listed: 2,
             },
-            bins_max: 0,
             threads: 2,
         }
     }
@@ -447,25 +415,6 @@ mod tests {
             from_ns,
             bin: Bin::default(),
         }
-    }
-
-    #[test]
-    fn keeps_all_bins_or_none() {
-        let all = 2 * 3 * ROWS_MAX;
-        let bins = |bins_kept| {
-            let config = OutputConfig {
-                bins_max: bins_kept,
-                formats: Vec::new(),
-                ..config(None)
-            };
-            write_from_two_threads(config)
-                .unwrap()
-                .bins
-                .map(|bins| bins.len())
-        };
-        assert_eq!(bins(all), Some(all));
-        assert_eq!(bins(all - 1), None);
-        assert_eq!(bins(0), None);
     }
 
     /// Writes bins and flows from two threads in parallel.

@@ -7,15 +7,15 @@ use std::io;
 
 /// One bin of one direction of a flow.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Row {
+pub(crate) struct Row {
     /// The flow's number in `result.json`.
-    pub flow: u64,
+    pub(crate) flow: u64,
     /// True for data from the client, false for data from the server.
-    pub upload: bool,
+    pub(crate) upload: bool,
     /// Start of the bin, ns since 1970.
-    pub from_ns: u64,
+    pub(crate) from_ns: u64,
     /// The figures of the bin.
-    pub bin: Bin,
+    pub(crate) bin: Bin,
 }
 
 /// Encoder of rows into a file of one format.

@@ -12,7 +12,7 @@ mod parquet;
 #[path = "without_parquet.rs"]
 mod parquet;
 
-pub use column::Row;
+pub(crate) use column::Row;
 
 use anyhow::{Context, Result};
 use column::Encoder;

@@ -6,7 +6,7 @@ use longhaul_flow::{
     record::{ControlName, Direction, Limit},
     verdict::limit_shares,
 };
-use longhaul_tap::capture_with_bins;
+use longhaul_tap::capture;
 use std::path::Path;
 
 fn limit_of(name: &str) -> Limit {
@@ -31,7 +31,7 @@ fn recorded_transfers() -> Vec<(String, Direction)> {
     assert!(files.len() >= 20, "{files:?}");
     let analyse = |file: &std::path::PathBuf| {
         let name = file.file_name().unwrap().to_str().unwrap().to_owned();
-        let mut report = capture_with_bins(file, 0).unwrap();
+        let mut report = capture(file).unwrap();
         let flow = report.analysis.flows.swap_remove(0);
         let data = [flow.upload, flow.download];
         let data = data

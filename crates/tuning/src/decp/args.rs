@@ -8,12 +8,8 @@
 use super::config::Config;
 use crate::{connection_filter::Filter, decp::model::Settings};
 use anyhow::Result;
-use clap::{Args as _, FromArgMatches};
-use longhaul_command::exit::{self, Refusal};
-use longhaul_linux::{
-    cgroup,
-    netns::{self, Netns},
-};
+use longhaul_command::exit::Refusal;
+use longhaul_linux::{cgroup, netns::Netns};
 use longhaul_units::{Ratio, Time};
 use std::path::{Path, PathBuf};
 
@@ -81,43 +77,26 @@ pub struct Args {
 }
 
 impl Args {
-    /// The names of all options, as typed behind `--`.
-    pub(super) fn options() -> Vec<String> {
-        let command = Self::augment_args(clap::Command::new("decp"));
-        let names = command.get_arguments().filter_map(clap::Arg::get_long);
-        names.map(str::to_owned).collect()
-    }
-
-    /// Reads flags as a shell would give them.
-    pub(super) fn parse(flags: &[String]) -> Result<Self> {
-        let command = Self::augment_args(clap::Command::new("decp").no_binary_name(true));
-        let args = command
-            .try_get_matches_from(flags)
-            .and_then(|found| Self::from_arg_matches(&found));
-        args.map_err(|error| Refusal::usage(exit::first_line(&error.to_string())))
-    }
-
     /// Validates the arguments.
     pub(super) fn config(&self) -> Result<Config> {
         let filter = Filter::of_flag(&self.filter);
         let headroom = self.headroom.get();
         if !(0.02..=1.0).contains(&headroom) {
             let text = self.headroom.percent();
-            return Err(Refusal::usage(format!(
-                "--headroom {text}: want 2% to 100%"
-            )));
+            let problem = format!("--headroom {text}: want 2% to 100%");
+            return Err(Refusal::option("headroom", problem));
         }
         if !(Time::from_millis(20)..=Time::from_secs(10)).contains(&self.interval) {
             let text = self.interval.exact();
-            return Err(Refusal::usage(format!(
-                "--interval {text}: want 20ms to 10s"
-            )));
+            let problem = format!("--interval {text}: want 20ms to 10s");
+            return Err(Refusal::option("interval", problem));
         }
         self.cgroup.as_deref().map_or(Ok(()), is_cgroup)?;
+        let netns = self.netns.as_deref().map(Netns::named).transpose();
         Ok(Config {
             filter: filter?,
             cgroup: self.cgroup.clone(),
-            netns: self.netns.as_deref().map(open).transpose()?,
+            netns: netns.map_err(Refusal::usage)?,
             interval: self.interval,
             settings: Settings {
                 headroom: self.headroom,
@@ -135,18 +114,10 @@ impl Args {
 
 fn is_cgroup(path: &Path) -> Result<()> {
     cgroup::identifiers(path).map(drop).map_err(|error| {
-        Refusal::usage(format!(
+        let problem = format!(
             "--cgroup {}: {error}; name a directory below a cgroup2 mount, as /sys/fs/cgroup/user.slice",
             path.display()
-        ))
-    })
-}
-
-fn open(name: &str) -> Result<Netns> {
-    Netns::named(name).map_err(|error| {
-        Refusal::usage(format!(
-            "--netns {name:?} in {}: {error}; 'ip netns list' lists the namespaces",
-            netns::DIRECTORY
-        ))
+        );
+        Refusal::option("cgroup", problem)
     })
 }

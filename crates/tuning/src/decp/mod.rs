@@ -72,15 +72,9 @@ fn netns_error(error: &io::Error) -> anyhow::Error {
     }
 }
 
-/// The names of all options, as typed behind `--`.
-pub fn options() -> Vec<String> {
-    Args::options()
-}
-
-/// Validates flags as the command would, without running it: for programs that write such flags, as
-/// `lab` does.
-pub fn check(flags: &[String]) -> Result<()> {
-    Args::parse(flags)?.config().map(drop)
+/// Validates arguments as the command would, without running it.
+pub fn check(args: &Args) -> Result<()> {
+    args.config().map(drop)
 }
 
 /// Control loop: samples, controls and reports until the run ends.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Metrics of a captured flow, as `docs/lab.md` explains them.
 
-use super::fine::{FineBin, FineBins};
+use super::fine::{FineBin, FineBins, WIDTH_NS, WIDTH_S};
 use longhaul_flow::record::{Direction, Limit, Phase, PhaseKind};
 use longhaul_results::result::Metrics;
 use longhaul_stats::sample::quantile_by_rank;
@@ -28,7 +28,7 @@ type Figures = Vec<(&'static str, f64)>;
 
 /// Largest rate over a whole second, of sent and of acknowledged data.
 fn peak_rates(fine: &FineBins) -> Figures {
-    let second = ((SECOND_NS / fine.width_ns) as usize).max(1);
+    let second = (SECOND_NS / WIDTH_NS) as usize;
     let best = |bytes: fn(&FineBin) -> u64| {
         let seconds = fine.bins.chunks_exact(second);
         let sums = seconds.map(|bins| bins.iter().map(bytes).sum::<u64>());
@@ -90,7 +90,7 @@ fn ack_rates(direction: &Direction, fine: &FineBins) -> Figures {
         .map(|bin| bin.acks)
         .collect();
     acks.sort_unstable();
-    let at = |share: f64| Some(f64::from(quantile_by_rank(&acks, share)?) / fine.width_s());
+    let at = |share: f64| Some(f64::from(quantile_by_rank(&acks, share)?) / WIDTH_S);
     present([
         ("acks_median_pps", at(0.5)),
         ("acks_p5_pps", at(0.05)),
@@ -160,8 +160,6 @@ mod tests {
     use longhaul_flow::record::{Acks, Data, Distribution, LimitPeriod};
     use longhaul_report::registry::{Producer, metrics_of};
 
-    const MS: u64 = 1_000_000;
-
     fn phase(kind: PhaseKind, s: std::ops::Range<u64>, bps: f64) -> Phase {
         Phase {
             kind,
@@ -220,7 +218,6 @@ mod tests {
         };
         let fine = FineBins {
             from_ns: 0,
-            width_ns: MS,
             bins: (0..6500).map(bin).collect(),
         };
         (direction, fine)

@@ -10,6 +10,7 @@ mod fine;
 mod time_series;
 
 use crate::{
+    command_check,
     network::{Topology, link, ports},
     scenario::{Flow, Link, Program, Scenario},
 };
@@ -21,11 +22,27 @@ use longhaul_flow::{
 };
 use longhaul_report::registry;
 use longhaul_results::result::{CaptureSeries, Metrics, Run};
-use std::{collections::BTreeSet, fs, net::IpAddr, path::Path};
+use serde::Deserialize;
+use std::{
+    collections::BTreeSet,
+    fs::{self, File},
+    io::{BufRead, BufReader},
+    net::IpAddr,
+    path::Path,
+};
 
-/// Most bins of 1 ms that the analysis of a capture holds, over both ends and all flows: 190 MB.
-/// With more, flows have neither a time series nor the metrics that need it.
-const BINS_MAX: usize = 1 << 20;
+/// Flows in `result.json` of `longhaul tap analyze`.
+#[derive(Deserialize)]
+struct Analysis {
+    capture_points: Vec<CapturePointName>,
+    /// Flows, most payload first.
+    flows: Vec<record::Flow>,
+}
+
+#[derive(Deserialize)]
+struct CapturePointName {
+    name: String,
+}
 
 /// A flow and the link whose capture is analysed for it.
 struct CapturedFlow<'a> {
@@ -147,25 +164,30 @@ fn analyse_capture(
     record: &Path,
     captured_flows: &[&CapturedFlow<'_>],
 ) -> Result<Vec<FlowAnalysis>> {
-    let report = longhaul_tap::capture_with_bins(record, BINS_MAX)?;
-    let connections = connections(&report, captured_flows);
+    let scratch = tempfile::tempdir_in(record.parent().unwrap_or(Path::new(".")))?;
+    let mut command = command_check::longhaul()?;
+    let command = command.args(["tap", "analyze", "--csv", "--out"]);
+    command_check::run(command.arg(scratch.path()).arg(record))?;
+    let open = |name: &str| File::open(scratch.path().join(name)).map(BufReader::new);
+    let analysis: Analysis = serde_json::from_reader(open("result.json")?)?;
+    let connections = connections(&analysis, captured_flows);
     let both = captured_flows.iter().zip(connections);
-    Ok(both
-        .filter_map(|(captured_flow, connection)| {
-            Some(analyse_flow(&report, captured_flow, connection?))
+    both.filter_map(|(captured_flow, connection)| Some((captured_flow, connection?)))
+        .map(|(captured_flow, connection)| {
+            analyse_flow(captured_flow, connection, open("series-1ms.csv")?)
         })
-        .collect())
+        .collect()
 }
 
 /// Connection of each flow: the largest to its server that is not yet assigned. Beside a relay with
 /// its own addresses there is no such connection; then the largest one that is left.
 fn connections<'a>(
-    report: &'a longhaul_tap::AnalysisReport,
+    analysis: &'a Analysis,
     captured_flows: &[&CapturedFlow<'_>],
 ) -> Vec<Option<&'a record::Flow>> {
     let mut assigned = BTreeSet::new();
     let mut find = |captured_flow: &CapturedFlow<'_>, strict: bool| {
-        let end = capture_point(report, captured_flow.end)?;
+        let end = capture_point(analysis, captured_flow.end)?;
         let fits = |flow: &&record::Flow| {
             let Endpoint { address, port } = flow.server;
             let is_server = captured_flow.hosts.contains(&address)
@@ -174,7 +196,7 @@ fn connections<'a>(
                     .is_none_or(|server_port| server_port == port);
             flow.capture_point == end && (is_server || !strict)
         };
-        let mut largest_first = report.analysis.flows.iter().filter(fits);
+        let mut largest_first = analysis.flows.iter().filter(fits);
         largest_first.find(|flow| assigned.insert(flow.number))
     };
     let exact: Vec<_> = captured_flows
@@ -186,23 +208,21 @@ fn connections<'a>(
         .collect()
 }
 
-fn capture_point(report: &longhaul_tap::AnalysisReport, end: &str) -> Option<CapturePoint> {
-    let mut points = report.analysis.capture_points.iter();
+fn capture_point(analysis: &Analysis, end: &str) -> Option<CapturePoint> {
+    let mut points = analysis.capture_points.iter();
     let index = points.position(|point| point.name == end)?;
     Some(CapturePoint(index as u32))
 }
 
 fn analyse_flow(
-    report: &longhaul_tap::AnalysisReport,
     captured_flow: &CapturedFlow<'_>,
     flow: &record::Flow,
-) -> FlowAnalysis {
+    series: impl BufRead,
+) -> Result<FlowAnalysis> {
     let upload = flow.upload.data.unique_bytes >= flow.download.data.unique_bytes;
     let direction = if upload { &flow.upload } else { &flow.download };
-    let width_ns = report.analysis.bins_ns.first().copied().unwrap_or(1);
-    let rows = report.bins.as_deref();
-    let fine = rows.and_then(|rows| FineBins::of(rows, (flow.number, upload), width_ns));
-    FlowAnalysis {
+    let fine = FineBins::read(series, flow.number, upload)?;
+    Ok(FlowAnalysis {
         flow: captured_flow.flow.name.clone(),
         metrics: figures::of(direction, fine.as_ref()),
         time_series: fine.map(|fine| CaptureSeries {
@@ -210,5 +230,5 @@ fn analyse_flow(
             link: captured_flow.link.name.clone(),
             ..time_series::of(direction, &fine)
         }),
-    }
+    })
 }

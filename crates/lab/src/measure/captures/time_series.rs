@@ -3,7 +3,7 @@
 //! 5th and 95th percentile of its milliseconds. Minimum and maximum are no use: nearly every tenth
 //! of a second has a millisecond with nothing and one with a burst.
 
-use super::fine::{FineBin, FineBins};
+use super::fine::{FineBin, FineBins, WIDTH_NS, WIDTH_S};
 use longhaul_flow::record::{Direction, Phase, PhaseKind};
 use longhaul_report::scale::round_step;
 use longhaul_results::result::{CaptureSeries, FlowPhase, PercentileBand};
@@ -16,10 +16,10 @@ const BINS_MAX: usize = 512;
 pub(super) fn of(direction: &Direction, fine: &FineBins) -> CaptureSeries {
     let bins_per_point = bins_per_point(fine.bins.len());
     let spread = |of: &dyn Fn(&FineBin) -> f64| spread(fine, bins_per_point, of);
-    let bps = 8.0 / fine.width_s();
+    let bps = 8.0 / WIDTH_S;
     CaptureSeries {
-        bin_ms: bins_per_point as f64 * fine.width_ns as f64 / 1e6,
-        fine_ms: fine.width_ns as f64 / 1e6,
+        bin_ms: bins_per_point as f64 * WIDTH_NS as f64 / 1e6,
+        fine_ms: WIDTH_NS as f64 / 1e6,
         data_bps: spread(&|bin| bin.data_bytes as f64 * bps),
         acked_bps: spread(&|bin| bin.acked_bytes as f64 * bps),
         acks: spread(&|bin| f64::from(bin.acks)),
@@ -90,7 +90,6 @@ mod tests {
         };
         FineBins {
             from_ns: 5_000_000,
-            width_ns: 1_000_000,
             bins: (0..bins).map(bin).collect(),
         }
     }

@@ -3,8 +3,9 @@
 //! ([`longhaul_linux::contained`]): all its processes end with it, and their resource use is
 //! measured.
 
-use super::{daemon::Daemon, longhaul, run_to_end};
+use super::{daemon::Daemon, run_to_end};
 use crate::{
+    command_check,
     measure::Outcome,
     network::Topology,
     scenario::{
@@ -165,7 +166,7 @@ impl HostCommand {
 
     /// Wraps the command in `lab contain`, without the user's environment and home directory.
     fn contained(&self) -> Result<Command> {
-        let mut command = longhaul::command()?;
+        let mut command = command_check::longhaul()?;
         command
             .args(["lab", "contain", "--report"])
             .arg(self.file("json"))

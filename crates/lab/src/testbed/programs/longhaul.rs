@@ -3,22 +3,16 @@
 
 use super::daemon::Daemon;
 use crate::{
+    command_check::longhaul,
     network::{
         AddressedLink,
         link::{arguments, capture_file, counters_file},
     },
     scenario::{Decp, Link, value::flags},
 };
-use anyhow::{Context, Result};
+use anyhow::Result;
 use longhaul_linux::netns::Netns;
-use std::{path::Path, process::Command};
-
-/// Command of longhaul's own binary.
-pub(crate) fn command() -> Result<Command> {
-    Ok(Command::new(
-        std::env::current_exe().context("cannot find this program's own file")?,
-    ))
-}
+use std::path::Path;
 
 /// Starts the emulator, which creates both interfaces; ready on return. `seed` applies to a link
 /// without a seed of its own.
@@ -28,10 +22,10 @@ pub(crate) async fn start_link(
     seed: u64,
     directory: &Path,
 ) -> Result<Daemon> {
-    let mut command = command()?;
+    let mut command = longhaul()?;
     command
         .arg("link")
-        .args(arguments(link, addressed_link)?)
+        .args(arguments(link, addressed_link).map_err(anyhow::Error::msg)?)
         .arg("--counters")
         .arg(counters_file(link, directory));
     if !link.options.contains_key("seed") {
@@ -53,7 +47,7 @@ pub(crate) async fn start_decp(
     netns: &Netns,
     directory: &Path,
 ) -> Result<Daemon> {
-    let mut command = command()?;
+    let mut command = longhaul()?;
     command
         .arg("decp")
         .args(flags(&decp.options).map_err(anyhow::Error::msg)?);

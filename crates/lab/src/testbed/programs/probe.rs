@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul probe` beside the other flows, compared with the link that it crosses.
 
-use super::{longhaul, run_to_end};
+use super::run_to_end;
 use crate::{
+    command_check,
     measure::Outcome,
     network::probe::{ExpectedLink, timing},
     scenario::Flow,
 };
 use anyhow::{Context, Result, bail, ensure};
 use longhaul_linux::netns::Netns;
-use longhaul_probe::{Recording, Timing, check_conformance};
+use longhaul_netem::conformance::{Recording, Timing, check_conformance};
 use longhaul_report::registry;
 use longhaul_results::result::Metrics;
 use longhaul_units::Time;
@@ -28,7 +29,7 @@ pub(crate) async fn measure(
     record: &Path,
 ) -> Result<Outcome> {
     let timing = timing(flow).map_err(anyhow::Error::msg)?;
-    let mut command = longhaul::command()?;
+    let mut command = command_check::longhaul()?;
     command
         .args(["probe", "--json", "--from", &flow.from, "--to", &flow.to])
         .args(arguments(timing, expected))

@@ -2,7 +2,10 @@
 //! Configuration of other relay programs, with the options of `longhaul relay`: listeners, next
 //! relay and allowed clients. Each program supports some of them.
 
-use crate::scenario::RelayProgram;
+use crate::scenario::{
+    RelayProgram,
+    config_error::{ConfigError, locate_error},
+};
 use std::{
     fmt::Display,
     net::{Ipv4Addr, SocketAddr, SocketAddrV4},
@@ -31,34 +34,37 @@ impl ProxyConfig {
     ///
     /// # Errors
     /// One line with the invalid key.
-    pub(crate) fn of(program: RelayProgram, options: &Table) -> Result<Self, String> {
-        let list = |key: &str| texts(options, key);
-        let listen = |key: &str| parsed(key, &list(key)?, address);
+    pub(crate) fn of(program: RelayProgram, options: &Table) -> Result<Self, ConfigError> {
+        let list = |key: &str| locate_error(key, texts(options, key));
+        let listen = |key: &str| locate_error(key, parsed(key, &list(key)?, address));
         let port = if program == RelayProgram::Dante {
             SOCKS_PORT
         } else {
             HTTP_PORT
         };
+        let peers = parsed("peer", &list("peer")?, |text| peer(text, port));
         let config = Self {
-            forward: parsed("forward", &list("forward")?, forward)?,
+            forward: locate_error("forward", parsed("forward", &list("forward")?, forward))?,
             socks5: listen("socks5")?,
             http: listen("http")?,
-            peer: only(parsed("peer", &list("peer")?, |text| peer(text, port))?)?,
+            peer: locate_error("peer", peers.and_then(only))?,
             allow_from: list("allow_from")?,
         };
         let listens = config.listeners().next().is_some();
         if listens {
             Ok(config)
         } else {
-            Err(format!("{} has no listener", program.name()))
+            Err(format!("{} has no listener", program.name()).into())
         }
     }
 
-    /// Addresses of all listeners.
-    pub(crate) fn listeners(&self) -> impl Iterator<Item = SocketAddr> {
-        let forward = self.forward.iter().map(|(listen, _)| listen);
-        let all = forward.chain(&self.socks5).chain(&self.http);
-        all.map(|listen| SocketAddr::V4(*listen))
+    /// Addresses of all listeners, each with its option.
+    pub(crate) fn listeners(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
+        let forward = self.forward.iter().map(|(listen, _)| ("forward", listen));
+        let socks5 = self.socks5.iter().map(|listen| ("socks5", listen));
+        let http = self.http.iter().map(|listen| ("http", listen));
+        let all = forward.chain(socks5).chain(http);
+        all.map(|(option, listen)| (option, SocketAddr::V4(*listen)))
     }
 }
 
@@ -118,7 +124,8 @@ mod tests {
     use super::*;
 
     fn of(program: RelayProgram, text: &str) -> Result<ProxyConfig, String> {
-        ProxyConfig::of(program, &toml::from_str(text).unwrap())
+        let config = ProxyConfig::of(program, &toml::from_str(text).unwrap());
+        config.map_err(|error| error.to_string())
     }
 
     #[test]
@@ -130,7 +137,7 @@ mod tests {
         .unwrap();
         assert_eq!(forward.forward[0].1, "10.9.1.2:8080".parse().unwrap());
         let listens: Vec<_> = forward.listeners().collect();
-        assert_eq!(listens, ["0.0.0.0:80".parse().unwrap()]);
+        assert_eq!(listens, [("forward", "0.0.0.0:80".parse().unwrap())]);
         let socks = of(
             RelayProgram::Dante,
             "socks5 = ['0.0.0.0:1080']\npeer = '10.9.1.2'",

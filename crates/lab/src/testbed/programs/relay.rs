@@ -2,8 +2,16 @@
 //! Relays on hosts of the testbed: `longhaul relay` with the rules of a transparent listener, or
 //! another program.
 
-use super::{daemon::Daemon, dante, haproxy, longhaul, proxy_config::ProxyConfig, squid};
-use crate::scenario::{Relay, RelayProgram, relay, value::flags};
+use super::{daemon::Daemon, dante, haproxy, proxy_config::ProxyConfig, squid};
+use crate::{
+    command_check::{self, Refused, longhaul},
+    scenario::{
+        Relay, RelayProgram,
+        config_error::{CheckResult, ConfigError, locate_error},
+        relay,
+        value::flags,
+    },
+};
 use anyhow::{Context, Result, bail};
 use longhaul_linux::{interface, netfilter::nft, netns::Netns};
 use std::{
@@ -21,12 +29,13 @@ const TABLE: u32 = 100;
 /// keys.
 const CERTIFICATES: &str = "/run/longhaul/certificates";
 
-/// Checks the options of the relay on `host`, and returns its TCP listeners.
-pub(crate) fn check(host: &str, relay: &Relay) -> Result<Vec<SocketAddr>, String> {
+/// Checks the options of the relay on `host`, and returns its TCP listeners, each with its option.
+pub(crate) fn check(host: &str, relay: &Relay) -> Result<Vec<(String, SocketAddr)>, ConfigError> {
     match relay.program {
         RelayProgram::Longhaul => check_longhaul(host, relay),
         other => Ok(ProxyConfig::of(other, &relay.options)?
             .listeners()
+            .map(|(option, address)| (option.to_owned(), address))
             .collect()),
     }
 }
@@ -37,38 +46,56 @@ pub(crate) fn check_permissions(host: &str, relay: &Relay) -> Result<()> {
     let scratch = tempfile::tempdir()?;
     let bare = relay::without_leg_controls(relay);
     let arguments = arguments(&bare, &RelayFiles::scratch(host, scratch.path()))?;
-    longhaul_relay::check_socket_options(&arguments)
+    let mut command = longhaul()?;
+    let command = command.args(["relay", "--check-config"]);
+    command_check::run(command.args(arguments))
 }
 
 /// Checks the options of `longhaul relay`. Messages about the configuration file begin with
 /// `config: `, because its path and lines mean nothing to the author of a scenario.
-fn check_longhaul(host: &str, relay: &Relay) -> Result<Vec<SocketAddr>, String> {
+fn check_longhaul(host: &str, relay: &Relay) -> Result<Vec<(String, SocketAddr)>, ConfigError> {
     let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
     let bare = relay::without_leg_controls(relay);
     let files = RelayFiles::scratch(host, scratch.path());
+    flags(&bare.options)?;
     let arguments = arguments(&bare, &files).map_err(|error| format!("{error:#}"))?;
-    let file = format!("{}:", files.configuration().display());
-    let of_config = |message: String| match message.strip_prefix(&file) {
-        Some(rest) => format!(
-            "config: {}",
-            rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ':')
-                .trim_start()
+    match command_check::check("relay", &arguments) {
+        Ok(listeners) => check_interception(relay).map(|()| listeners),
+        Err(Refused { option, problem }) if option.as_deref() == Some("config") => locate_error(
+            "config",
+            Err(without_place(&problem, &files.configuration())),
         ),
-        None => message,
-    };
-    let listeners = longhaul_relay::listen_addresses(&arguments)
-        .map_err(|error| of_config(error.to_string()))?;
-    match (transparent_address(relay)?, relay.intercept.is_empty()) {
-        (Some(_), true) => Err("a transparent listener needs intercept = [ports]".to_owned()),
-        (None, false) => Err(
-            "intercept needs transparent = 'ADDRESS:PORT'; a listener in config has an intercept of its own"
-                .to_owned(),
-        ),
-        _ if lacks_intercept(&relay.config) => Err(
-            "config: a transparent listener intercepts nothing without intercept = ['NETWORK:PORT']".to_owned(),
-        ),
-        _ => Ok(listeners),
+        Err(refused) => Err(ConfigError::of_option(&relay.options, refused)),
     }
+}
+
+/// Returns a message about the configuration file without its path, line and column.
+fn without_place(message: &str, file: &Path) -> String {
+    let place = format!("{}:", file.display());
+    let rest = message.strip_prefix(&place).unwrap_or(message);
+    let problem = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ':');
+    format!("config: {}", problem.trim_start())
+}
+
+/// Checks that a transparent listener and intercepted ports go together.
+fn check_interception(relay: &Relay) -> CheckResult {
+    let is_transparent = relay.options.contains_key("transparent");
+    let (key, problem) = match relay.intercept.is_empty() {
+        true if is_transparent => (
+            "transparent",
+            "a transparent listener needs intercept = [ports]",
+        ),
+        false if transparent_address(relay).is_none() => (
+            "intercept",
+            "intercept needs transparent = 'ADDRESS:PORT'; a listener in config has an intercept of its own",
+        ),
+        _ if lacks_intercept(&relay.config) => (
+            "config",
+            "config: a transparent listener intercepts nothing without intercept = ['NETWORK:PORT']",
+        ),
+        _ => return Ok(()),
+    };
+    locate_error(key, Err(problem))
 }
 
 /// Files of `longhaul relay`.
@@ -147,7 +174,9 @@ fn insert_certificates(host: &str, all: Vec<&mut Value>, certificates: &Path) ->
 fn certificate_files(host: &str, certificates: &Path) -> Result<Value> {
     let file = |name: &str| certificates.join(name);
     if !file(&format!("{host}.pem")).exists() {
-        longhaul_relay::make_certificates(certificates, &[host.to_owned()])?;
+        let mut command = longhaul()?;
+        let command = command.args(["relay", "--make-certificates"]);
+        command_check::run(command.arg(certificates).arg(host))?;
     }
     let text = |path: PathBuf| Value::String(path.display().to_string());
     Ok(Value::Table(Table::from_iter([
@@ -168,14 +197,8 @@ fn lacks_intercept(config: &Table) -> bool {
 }
 
 /// Address of the transparent listener, if it has one.
-fn transparent_address(relay: &Relay) -> Result<Option<SocketAddr>, String> {
-    let Some(value) = relay.options.get("transparent") else {
-        return Ok(None);
-    };
-    let address = value.as_str().and_then(|text| text.parse().ok());
-    address
-        .map(Some)
-        .ok_or_else(|| format!("transparent = {value} is not ADDRESS:PORT"))
+fn transparent_address(relay: &Relay) -> Option<SocketAddr> {
+    relay.options.get("transparent")?.as_str()?.parse().ok()
 }
 
 /// Host and directories of a relay.
@@ -211,7 +234,7 @@ async fn start_longhaul(relay: &Relay, relay_host: &RelayHost<'_>) -> Result<Dae
         directory,
         ..
     } = *relay_host;
-    if let Some(listener) = transparent_address(relay).map_err(anyhow::Error::msg)? {
+    if let Some(listener) = transparent_address(relay) {
         divert(netns, &relay.intercept, listener.port())?;
     }
     let files = RelayFiles {
@@ -221,7 +244,7 @@ async fn start_longhaul(relay: &Relay, relay_host: &RelayHost<'_>) -> Result<Dae
         certificates: Path::new(CERTIFICATES),
     };
     let flags = arguments(relay, &files)?;
-    let mut command = longhaul::command()?;
+    let mut command = longhaul()?;
     command.arg("relay").args(flags);
     if !relay.options.contains_key("counters") {
         let counters = directory.join(format!("relay-{name}.jsonl"));
@@ -265,7 +288,7 @@ async fn start_other(
     };
     fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
     let mut daemon = Daemon::start(&format!("relay-{name}"), command, netns, directory)?;
-    for listener in config.listeners() {
+    for (_, listener) in config.listeners() {
         daemon.wait_until_listening(netns, listener.port()).await?;
     }
     Ok(daemon)
@@ -299,7 +322,9 @@ mod tests {
     }
 
     fn check(relay: &Relay) -> Result<(), String> {
-        super::check("near", relay).map(drop)
+        super::check("near", relay)
+            .map(drop)
+            .map_err(|error| error.to_string())
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //! `longhaul udt bench`, one flow at a time. The kernel has no TCP_INFO of it, so samples are made
 //! from the report of the bench.
 
-use super::{daemon::Daemon, longhaul, run_to_end, save_json};
+use super::{daemon::Daemon, run_to_end, save_json};
 use crate::{
+    command_check,
     measure::{Outcome, Sample, recording::at_time},
     scenario::{Direction, Flow, control},
 };
@@ -23,7 +24,7 @@ const INTERVAL_S: f64 = 0.1;
 
 /// Starts a server; ready on return.
 pub(crate) async fn serve(netns: &Netns, port: u16, directory: &Path) -> Result<Daemon> {
-    let mut command = longhaul::command()?;
+    let mut command = command_check::longhaul()?;
     command.args([
         "udt",
         "bench",
@@ -45,7 +46,7 @@ pub(crate) async fn measure(
     flow: &Flow,
     record: &Path,
 ) -> Result<Outcome> {
-    let mut command = longhaul::command()?;
+    let mut command = command_check::longhaul()?;
     command.args(["udt", "bench", "--cc", "native"]);
     command.args(arguments(target, flow));
     pipe_output(&mut command);

@@ -2,7 +2,6 @@
 //! Result of an analysis with the data of its charts, and how it is read from its directory.
 
 use super::{Analysis, SCHEMA, chart_series::ChartSeries};
-use crate::series::Row;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use std::{fs, path::Path};
@@ -20,9 +19,6 @@ pub struct AnalysisReport {
     /// The result, as it is written to JSON.
     pub analysis: Analysis,
     pub(crate) chart_series: Vec<ChartSeries>,
-    /// Every bin of the first width; the bins of a direction are in order of time. `None` if they were not requested,
-    /// if there are more than requested, or if the result was read from a directory.
-    pub bins: Option<Vec<Row>>,
 }
 
 impl AnalysisReport {
@@ -50,7 +46,6 @@ impl AnalysisReport {
             analysis,
             chart_series: chart_series
                 .map_err(|e| unreadable_result(directory, CHART_SERIES_FILE, e))?,
-            bins: None,
         })
     }
 }

@@ -5,14 +5,14 @@ use super::{super::config::Simulate, args::Args, flow::FlowArgs};
 use anyhow::Result;
 use longhaul_command::{errln, exit::Refusal};
 use longhaul_congestion::math::simulated::algorithm;
-use longhaul_netem::{LinkConfig, Rate, Schedule, Setting, warnings::warnings};
+use longhaul_netem::{Rate, ScheduledConfig};
 use longhaul_tcpsim::{
     receiver::AckPolicy,
     sender::SenderConfig,
     simulation::{FlowConfig, Path},
 };
 use longhaul_units::{BitRate, Bytes, Time};
-use std::{collections::BTreeSet, ops::RangeInclusive};
+use std::{iter, ops::RangeInclusive};
 
 /// Most flows: each takes some hundred bytes of memory.
 const STREAMS: RangeInclusive<u32> = 1..=10_000;
@@ -24,8 +24,8 @@ const RECORDS_MAX: u64 = 10_000_000;
 impl Args {
     /// Validates the arguments.
     pub(in super::super) fn config(&self) -> Result<Simulate> {
-        let (forward, reverse) = link_configs(self)?;
-        let Rate::Constant(rate) = forward.rate else {
+        let [forward, reverse] = directions(self)?;
+        let Rate::Constant(rate) = forward.initial.rate else {
             return Err(Refusal::usage(
                 "--rate unlimited: a bottleneck has a rate, as in --rate 10gbit",
             ));
@@ -49,13 +49,12 @@ impl Args {
                 self.interval.exact()
             )));
         }
-        let changes = schedule(self, [&forward, &reverse])?;
         Ok(Simulate {
             path: Path {
-                forward,
-                reverse,
-                forward_changes: changes.clone(),
-                reverse_changes: changes,
+                forward: forward.initial,
+                reverse: reverse.initial,
+                forward_changes: forward.schedule,
+                reverse_changes: reverse.schedule,
                 seed: self.seed,
                 per_packet: self.per_packet,
             },
@@ -68,71 +67,41 @@ impl Args {
     }
 }
 
-/// Returns both directions of the path: data's, then ACKs'.
-fn link_configs(args: &Args) -> Result<(LinkConfig, LinkConfig)> {
-    let (mut forward, mut reverse) = (LinkConfig::default(), LinkConfig::default());
-    let (forward_delay, reverse_delay) = delays(args);
-    forward.apply(Setting::Delay(forward_delay));
-    reverse.apply(Setting::Delay(reverse_delay));
-    set(&mut forward, "rate", &args.rate)?;
-    for (key, value) in [("queue", &args.queue), ("loss", &args.loss)] {
-        if let Some(value) = value {
-            set(&mut forward, key, value)?;
+/// Returns both directions of the path, data's and then ACKs', with their changes. Warns of settings that are seldom
+/// meant.
+fn directions(args: &Args) -> Result<[ScheduledConfig; 2]> {
+    let no_file = |name: &str| Err(format!("{name}: a simulated path reads no file"));
+    let mut both = [ScheduledConfig::default(), ScheduledConfig::default()];
+    [both[0].initial.delay, both[1].initial.delay] = delays(args);
+    let given = [("queue", &args.queue), ("loss", &args.loss)].into_iter();
+    let given = given.filter_map(|(key, value)| Some((key, value.as_ref()?)));
+    for (key, value) in iter::once(("rate", &args.rate)).chain(given) {
+        let set = both[0].set(key, value, &no_file);
+        set.map_err(Refusal::usage)?;
+    }
+    for (config, own) in both.iter_mut().zip([&args.forward, &args.backward]) {
+        let overridden = config.with_overrides(own, &no_file);
+        *config = overridden.map_err(Refusal::usage)?;
+        for change in &args.at {
+            let set = config.set("at", change, &no_file);
+            set.map_err(Refusal::usage)?;
         }
+        let mut configs = config.configs();
+        configs.try_for_each(|config| config.check().map_err(Refusal::usage))?;
     }
-    set_all(&mut forward, &args.forward)?;
-    set_all(&mut reverse, &args.backward)?;
-    for config in [&forward, &reverse] {
-        config.check().map_err(Refusal::usage)?;
+    for warning in &both[0].warnings() | &both[1].warnings() {
+        errln!("warning: {warning}");
     }
-    Ok((forward, reverse))
+    Ok(both)
 }
 
-fn delays(args: &Args) -> (Time, Time) {
+fn delays(args: &Args) -> [Time; 2] {
     let rtt = args.rtt.unwrap_or(Time::ZERO);
     let half = Time::from_nanos(rtt.as_nanos() / 2);
     match args.delay {
-        Some(delay) => (delay, delay),
-        None => (half, rtt - half),
+        Some(delay) => [delay, delay],
+        None => [half, rtt - half],
     }
-}
-
-fn set_all(config: &mut LinkConfig, settings: &[String]) -> Result<()> {
-    for setting in settings {
-        let (key, value) = setting.split_once('=').ok_or_else(|| {
-            Refusal::usage(format!("{setting:?} is not KEY=VALUE, as in loss=0.1%"))
-        })?;
-        set(config, key, value)?;
-    }
-    Ok(())
-}
-
-fn set(config: &mut LinkConfig, key: &str, value: &str) -> Result<()> {
-    config.apply(Setting::parse(key, value).map_err(Refusal::usage)?);
-    Ok(())
-}
-
-/// Returns the scheduled changes, after checking that each leaves both directions valid. Warns of settings that are
-/// seldom meant.
-fn schedule(args: &Args, configs: [&LinkConfig; 2]) -> Result<Schedule> {
-    let mut schedule = Schedule::default();
-    for change in &args.at {
-        schedule.add_text(change).map_err(Refusal::usage)?;
-    }
-    let mut found = BTreeSet::new();
-    for config in configs {
-        let mut config = config.clone();
-        found.extend(warnings(&config));
-        for (_, setting) in schedule.iter() {
-            config.apply(setting.clone());
-            config.check().map_err(Refusal::usage)?;
-            found.extend(warnings(&config));
-        }
-    }
-    found
-        .iter()
-        .for_each(|warning| errln!("warning: {warning}"));
-    Ok(schedule)
 }
 
 fn flows(args: &Args) -> Result<Vec<(FlowConfig, String)>> {

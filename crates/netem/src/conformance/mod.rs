@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Conformance tests: the settings of a path compared with the packets that crossed it.
+//! Conformance tests: the settings of a path compared with the packets that crossed it. They use none of the code that
+//! emulates links, so that they test it independently.
 //!
 //! A p-value is the probability that a conforming path shows a deviation at least this large. Delays that the testing
 //! machine adds can only lower it: they can make a conforming path fail, but not a deviating one pass.
 
-use super::recording::{Packet, Recording, Timing, micros, quantile, sorted};
-use longhaul_netem::{LinkConfig, Rate, loss::Loss};
+mod expectation;
+mod recording;
+
+pub use expectation::Expectation;
+pub use recording::{Packet, ReceiverCounts, Recording, Summary, Timing};
+
+use crate::{LinkConfig, Rate, loss::Loss};
 use longhaul_stats::fit;
 use longhaul_units::{BitRate, Time};
+use recording::{micros, quantile, sorted};
 use serde::Serialize;
 use std::fmt;
 
@@ -45,6 +52,7 @@ pub struct Conformance {
 }
 
 /// Tests a recording against the settings of the path that it crossed.
+#[must_use]
 pub fn check_conformance(recording: &Recording, config: &LinkConfig) -> Conformance {
     let mut conformance = Conformance::default();
     let path = PathModel::new(config, recording.timing);
@@ -59,6 +67,7 @@ pub fn check_conformance(recording: &Recording, config: &LinkConfig) -> Conforma
 }
 
 /// Returns the names of the figures that [`check_conformance`] can yield for a probe of this timing over this path.
+#[must_use]
 pub fn figure_names(config: &LinkConfig, timing: Timing) -> Vec<&'static str> {
     let path = PathModel::new(config, timing);
     let mut names = match path.is_queued {
@@ -83,17 +92,17 @@ pub fn figure_names(config: &LinkConfig, timing: Timing) -> Vec<&'static str> {
 }
 
 /// Returns whether packets sent with this timing queue behind each other.
-pub(super) fn is_queued(config: &LinkConfig, timing: Timing) -> bool {
+fn is_queued(config: &LinkConfig, timing: Timing) -> bool {
     PathModel::new(config, timing).is_queued
 }
 
 /// Returns the one-way delay without queueing and jitter, ns.
-pub(super) fn transit_ns(config: &LinkConfig, timing: Timing) -> i64 {
+fn transit_ns(config: &LinkConfig, timing: Timing) -> i64 {
     PathModel::new(config, timing).transit_ns
 }
 
 /// Returns whether the loss model is Gilbert's: it loses every segment in the bad state, and none in the good one.
-pub(super) fn is_gilbert(loss: &Loss) -> bool {
+fn is_gilbert(loss: &Loss) -> bool {
     matches!(loss, Loss::GilbertElliott { loss_in_good, loss_in_bad, .. }
         if (loss_in_good.get(), loss_in_bad.get()) == (0.0, 1.0))
 }
@@ -137,7 +146,7 @@ impl<'a> PathModel<'a> {
 
 impl Conformance {
     /// Returns the figures without those of delays.
-    pub(super) fn without_delays(self) -> Self {
+    fn without_delays(self) -> Self {
         Self {
             delay_error_median_us: None,
             delay_error_p99_us: None,
@@ -253,12 +262,9 @@ impl fmt::Display for Conformance {
 
 #[cfg(test)]
 mod tests {
-    use super::super::recording::{
-        ReceiverCounts,
-        tests::{TIMING, packets},
-    };
+    use super::recording::tests::{TIMING, packets};
     use super::*;
-    use longhaul_netem::{Setting, jitter::JitterProcess, loss::LossProcess, random::stream};
+    use crate::{Setting, jitter::JitterProcess, loss::LossProcess, random::stream};
 
     fn config_of(settings: &[(&str, &str)]) -> LinkConfig {
         let mut config = LinkConfig::default();

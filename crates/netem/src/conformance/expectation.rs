@@ -5,12 +5,10 @@
 //! script that needs other bounds compares the figures itself.
 
 use super::{
-    conformance::{Conformance, check_conformance},
-    recording::{Recording, Timing, micros, quantile, sorted},
+    Conformance, Packet, Recording, Timing, check_conformance,
+    recording::{micros, quantile, sorted},
 };
-use anyhow::Result;
-use longhaul_command::exit::Refusal;
-use longhaul_netem::{LinkConfig, Rate, Setting, loss::Loss};
+use crate::{LinkConfig, Rate, ScheduledConfig, loss::Loss};
 use longhaul_stats::fit;
 use longhaul_units::Ratio;
 
@@ -32,38 +30,32 @@ const TESTABLE_SETTINGS: &str = "delay, jitter, rate, loss, duplicate, corrupt a
 
 /// Expected settings of a path.
 #[derive(Debug)]
-pub(super) struct Expectation {
-    pub(super) config: LinkConfig,
+pub struct Expectation {
+    config: LinkConfig,
     keys: Vec<String>,
 }
 
 impl Expectation {
-    /// Parses `KEY=VALUE`s; `None` if there are none. Refuses settings that a probe of this timing cannot test.
-    pub(super) fn parse(settings: &[String], timing: Timing) -> Result<Option<Self>> {
-        let mut expected = Self {
-            config: LinkConfig::default(),
-            keys: Vec::new(),
+    /// Parses `KEY=VALUE`s; `None` if there are none.
+    ///
+    /// # Errors
+    /// A setting is not valid, or a probe of this timing cannot test it.
+    pub fn parse(settings: &[String], timing: Timing) -> Result<Option<Self>, String> {
+        let no_file = |name: &str| Err(format!("{name}: a probe reads no file"));
+        let config = ScheduledConfig::default().with_overrides(settings, &no_file);
+        let key = |text: &String| text.split('=').next().unwrap_or_default().trim().to_owned();
+        let expected = Self {
+            config: config.map_err(|error| format!("--expect {error}"))?.initial,
+            keys: settings.iter().map(key).collect(),
         };
-        for text in settings {
-            let (key, value) = text
-                .split_once('=')
-                .ok_or_else(|| Refusal::usage(format!("--expect {text:?} is not KEY=VALUE")))?;
-            let setting = Setting::parse(key.trim(), value).map_err(Refusal::usage)?;
-            expected.config.apply(setting);
-            if expected.has(key.trim()) {
-                let text = format!("--expect {}: is given twice", key.trim());
-                return Err(Refusal::usage(text));
-            }
-            expected.keys.push(key.trim().to_owned());
-        }
         let refused = expected
             .keys
             .iter()
             .find_map(|key| expected.untestable_reason(key, timing));
         match refused {
-            Some(why) => Err(Refusal::usage(format!("--expect {why}"))),
+            Some(why) => Err(format!("--expect {why}")),
             None => {
-                expected.config.check().map_err(Refusal::usage)?;
+                expected.config.check().map_err(|error| error.to_string())?;
                 Ok((!settings.is_empty()).then_some(expected))
             }
         }
@@ -71,10 +63,7 @@ impl Expectation {
 
     /// Returns the reason why a setting cannot be tested, or `None` if it can.
     fn untestable_reason(&self, key: &str, timing: Timing) -> Option<String> {
-        let (is_queued, config) = (
-            super::conformance::is_queued(&self.config, timing),
-            &self.config,
-        );
+        let (is_queued, config) = (super::is_queued(&self.config, timing), &self.config);
         let has_jitter = !config.jitter.is_none();
         let why = match key {
             "delay" if is_queued => "packets queue behind each other: increase --interval",
@@ -124,7 +113,8 @@ impl Expectation {
     }
 
     /// Tests the path against the expected settings. Delays are compared with a delay that was named, not with 0.
-    pub(super) fn conformance(&self, recording: &Recording) -> Conformance {
+    #[must_use]
+    pub fn conformance(&self, recording: &Recording) -> Conformance {
         let conformance = check_conformance(recording, &self.config);
         if self.has("delay") {
             conformance
@@ -134,11 +124,8 @@ impl Expectation {
     }
 
     /// Returns the deviations of the path, each with its figure.
-    pub(super) fn deviations(
-        &self,
-        recording: &Recording,
-        conformance: &Conformance,
-    ) -> Vec<String> {
+    #[must_use]
+    pub fn deviations(&self, recording: &Recording, conformance: &Conformance) -> Vec<String> {
         let deviations = self.keys.iter().filter_map(|key| {
             let deviation = match key.as_str() {
                 // Jitter is tested together with the delay.
@@ -164,7 +151,7 @@ impl Expectation {
     /// are sent faster than the rate.
     fn unnamed_deviations(&self, recording: &Recording) -> impl Iterator<Item = String> {
         let (summary, config) = (&recording.summary, &self.config);
-        let may_lose = super::conformance::is_queued(config, recording.timing);
+        let may_lose = super::is_queued(config, recording.timing);
         let may_overtake = config.jitter.reorder || self.has("reorder");
         let found = [
             (
@@ -187,12 +174,9 @@ impl Expectation {
         if let Some(p) = conformance.jitter_p {
             return improbable(p, "such delays");
         }
-        let transit = super::conformance::transit_ns(&self.config, recording.timing);
+        let transit = super::transit_ns(&self.config, recording.timing);
         let held_back_from = self.held_back_from_ns();
-        let delays = recording
-            .packets
-            .iter()
-            .filter_map(super::recording::Packet::delay_ns);
+        let delays = recording.packets.iter().filter_map(Packet::delay_ns);
         let errors = sorted(
             delays
                 .map(|delay| delay - transit)
@@ -238,7 +222,7 @@ impl Expectation {
     }
 
     fn rate_deviation(&self, recording: &Recording, conformance: &Conformance) -> Option<String> {
-        if !super::conformance::is_queued(&self.config, recording.timing) {
+        if !super::is_queued(&self.config, recording.timing) {
             return None;
         }
         match conformance.drain_error_ratio {
@@ -275,15 +259,12 @@ impl Expectation {
     }
 
     fn reorder_deviation(&self, recording: &Recording) -> Option<String> {
-        let transit = super::conformance::transit_ns(&self.config, recording.timing);
+        let transit = super::transit_ns(&self.config, recording.timing);
         let summary = &recording.summary;
         let held_back = match self.config.reorder.probability {
             Ratio::ZERO => summary.reordered,
             _ => {
-                let delays = recording
-                    .packets
-                    .iter()
-                    .filter_map(super::recording::Packet::delay_ns);
+                let delays = recording.packets.iter().filter_map(Packet::delay_ns);
                 delays
                     .filter(|delay| delay - transit >= self.held_back_from_ns())
                     .count() as u32
@@ -295,7 +276,7 @@ impl Expectation {
 
 /// Returns whether the lengths of bursts and gaps of a model are not geometric.
 fn is_mixture(loss: &Loss) -> bool {
-    matches!(loss, Loss::GilbertElliott { .. }) && !super::conformance::is_gilbert(loss)
+    matches!(loss, Loss::GilbertElliott { .. }) && !super::is_gilbert(loss)
 }
 
 fn improbable(p: f64, what: &str) -> Option<String> {
@@ -315,9 +296,9 @@ fn count_deviation(count: u32, total: u32, probability: Ratio) -> Option<String>
 
 #[cfg(test)]
 mod tests {
-    use super::super::recording::{
+    use super::super::{
         ReceiverCounts,
-        tests::{TIMING, packets},
+        recording::tests::{TIMING, packets},
     };
     use super::*;
 

@@ -25,6 +25,8 @@ pub struct Timing {
 
 /// Maximum number of packets of a probe. Each takes 24 bytes of memory, and 70 in a file.
 const COUNT_MAX: u32 = 1_000_000;
+/// Segments that the kernel takes in one message (`UDP_MAX_SEGMENTS`, 64 before Linux 6.9).
+const SEGMENTS_MAX: u32 = 64;
 /// Maximum length of a message, in bytes.
 const MESSAGE_LEN_MAX: u32 = 65_000;
 
@@ -39,8 +41,7 @@ impl Timing {
         };
         check_range("count", self.count, 1, COUNT_MAX)?;
         check_range("packet size", self.packet_size.into(), 64, 9000)?;
-        let segments_max = longhaul_linux::timestamps::SEGMENTS_MAX as u32;
-        check_range("GSO segments", self.gso_segments.into(), 1, segments_max)?;
+        check_range("GSO segments", self.gso_segments.into(), 1, SEGMENTS_MAX)?;
         let message = u32::from(self.gso_segments) * u32::from(self.packet_size);
         if message > MESSAGE_LEN_MAX {
             return Err(format!(
@@ -61,18 +62,18 @@ impl Timing {
 /// Times of a packet, ns since the first timestamp of the probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "record", rename = "packet")]
-pub(crate) struct Packet {
+pub struct Packet {
     /// Sequence number, from 1.
-    pub(crate) sequence: u32,
+    pub sequence: u32,
     /// Time when the kernel gave the packet to the device; `None` if it was dropped before.
-    pub(crate) sent_ns: Option<i64>,
+    pub sent_ns: Option<i64>,
     /// Time when the packet arrived, or its first duplicate; `None` if it was lost.
-    pub(crate) received_ns: Option<i64>,
+    pub received_ns: Option<i64>,
 }
 
 impl Packet {
     /// Returns the one-way delay, ns.
-    pub(crate) fn delay_ns(&self) -> Option<i64> {
+    pub fn delay_ns(&self) -> Option<i64> {
         Some(self.received_ns? - self.sent_ns?)
     }
 }
@@ -89,13 +90,13 @@ pub struct Recording {
 
 /// Counts that only the receiving end can make.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct ReceiverCounts {
+pub struct ReceiverCounts {
     /// Duplicate packets.
-    pub(crate) duplicated: u32,
+    pub duplicated: u32,
     /// Packets that arrived after one that was sent later (RFC 4737, type-P-reordered).
-    pub(crate) reordered: u32,
+    pub reordered: u32,
     /// Packets that the receiving socket dropped.
-    pub(crate) dropped_at_receiver: u32,
+    pub dropped_at_receiver: u32,
 }
 
 /// Summary of a probe.
@@ -132,11 +133,7 @@ pub(crate) struct Delay {
 
 impl Recording {
     /// Creates a recording of packets in order of their sequence numbers.
-    pub(crate) fn new(
-        timing: Timing,
-        packets: Vec<Packet>,
-        receiver_counts: ReceiverCounts,
-    ) -> Self {
+    pub fn new(timing: Timing, packets: Vec<Packet>, receiver_counts: ReceiverCounts) -> Self {
         let lost = || packets.iter().filter(|packet| packet.received_ns.is_none());
         let (sent, lost_count) = (packets.len() as u32, lost().count() as u32);
         let delays = sorted(packets.iter().filter_map(Packet::delay_ns));
@@ -160,7 +157,7 @@ impl Recording {
     }
 
     /// Writes the recording as JSON lines.
-    pub(crate) fn write(&self, to: impl Write) -> io::Result<()> {
+    pub fn write(&self, to: impl Write) -> io::Result<()> {
         let mut to = BufWriter::new(to);
         let mut line = |text: serde_json::Result<String>| writeln!(to, "{}", text?);
         line(serde_json::to_string(&self.timing))?;
