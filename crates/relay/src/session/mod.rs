@@ -115,7 +115,7 @@ impl Client {
     }
 }
 
-/// What the client may have.
+/// Account, permits and rate limits of the client.
 #[derive(Debug)]
 struct Admission {
     account: Arc<Account>,
@@ -152,7 +152,7 @@ impl Activity {
     }
 }
 
-/// What was written about the session.
+/// State of the records of the session.
 #[derive(Debug)]
 pub(crate) struct SessionRecords {
     /// Number of the session among all connections that this relay has served.
