@@ -323,6 +323,8 @@ fn forward_once(peer: SocketAddr) -> SocketAddr {
     let (listener, address) = listen_as_origin();
     std::thread::spawn(move || {
         let near = accept(&listener);
+        // Closing is not enough: a child of another test may still have the socket, until it executes its program.
+        rustix::net::shutdown(&listener, rustix::net::Shutdown::Both).unwrap();
         drop(listener);
         copy_both(&near, &TcpStream::connect(peer).unwrap());
     });
