@@ -9,8 +9,8 @@ use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader, Write},
     net::SocketAddr,
-    process::{ChildStdin, ChildStdout, Command, Stdio},
-    sync::{LazyLock, Mutex, PoisonError},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::{Mutex, PoisonError},
 };
 
 /// Answer about one command: the TCP addresses at which it would listen, each with its option, or why it would refuse
@@ -36,12 +36,17 @@ pub(crate) fn longhaul() -> Result<Command> {
     ))
 }
 
+/// The error if the program's file is gone, as after an upgrade.
+fn cannot_run(command: &Command) -> String {
+    format!("cannot run {}", command.get_program().display())
+}
+
 /// Runs a command of longhaul to its end.
 ///
 /// # Errors
 /// It fails; the error is its own.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
-    let output = command.output()?;
+    let output = command.output().with_context(|| cannot_run(command))?;
     let error = String::from_utf8_lossy(&output.stderr);
     let problem = error.trim().trim_start_matches("longhaul: ").to_owned();
     match output.status.code() {
@@ -72,11 +77,12 @@ pub(crate) fn options(command: &str) -> Result<Vec<String>> {
     })
 }
 
-/// The process of `longhaul check`. It ends with the lab, which holds its standard input.
+/// The process of `longhaul check`. It ends at the latest with the lab, which holds its standard input.
 struct Checker {
     requests: ChildStdin,
     answers: BufReader<ChildStdout>,
     options: BTreeMap<String, Vec<String>>,
+    child: Child,
 }
 
 impl Checker {
@@ -86,11 +92,13 @@ impl Checker {
             .arg("check")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
-        let child = command.spawn()?;
+        let mut child = command.spawn().with_context(|| cannot_run(&command))?;
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let mut checker = Self {
-            requests: child.stdin.context("it has no standard input")?,
-            answers: BufReader::new(child.stdout.context("it has no standard output")?),
+            requests: stdin.context("it has no standard input")?,
+            answers: BufReader::new(stdout.context("it has no standard output")?),
             options: BTreeMap::new(),
+            child,
         };
         checker.options = checker.read()?;
         Ok(checker)
@@ -103,11 +111,30 @@ impl Checker {
     }
 }
 
+static CHECKER: Mutex<Option<Checker>> = Mutex::new(None);
+
 fn with_checker<T>(act: impl FnOnce(&mut Checker) -> Result<T>) -> Result<T> {
-    static CHECKER: LazyLock<Result<Mutex<Checker>>> =
-        LazyLock::new(|| Checker::start().map(Mutex::new));
+    let mut checker = CHECKER.lock().unwrap_or_else(PoisonError::into_inner);
+    if checker.is_none() {
+        *checker = Some(Checker::start()?);
+    }
+    act(checker.as_mut().context("it was started just now")?)
+}
+
+/// Ends the process, if there is one, so that no zombie is left to the host.
+pub(crate) fn end() {
     let checker = CHECKER
-        .as_ref()
-        .map_err(|error| anyhow::anyhow!("{error:#}"))?;
-    act(&mut checker.lock().unwrap_or_else(PoisonError::into_inner))
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    if let Some(Checker {
+        requests,
+        mut child,
+        ..
+    }) = checker
+    {
+        drop(requests);
+        // Fails only in a process that did not start it.
+        let _ = child.wait();
+    }
 }

@@ -62,7 +62,13 @@ use std::{collections::BTreeMap, fs, process};
 /// # Errors
 /// A usage error, a machine that lacks what the scenario needs, or a failed run or check.
 pub fn run(args: Args) -> Result<()> {
-    match args.command {
+    let outcome = execute(args.command);
+    command_check::end();
+    outcome
+}
+
+fn execute(command: Command) -> Result<()> {
+    match command {
         Command::Run(args) => run_scenarios(args),
         Command::List => list(),
         Command::Show(args) => show(&args.scenario),
@@ -104,7 +110,9 @@ pub fn run_demo(args: DemoArgs) -> Result<()> {
     let mut prepared = PreparedExperiment::read("demo", &request)?;
     prepared.create_directory()?;
     announce(&prepared, duration);
-    exit_with(prepared.execute()?)
+    let outcome = prepared.execute();
+    command_check::end();
+    exit_with(outcome?)
 }
 
 /// Says what the demo is about to do, and how long it takes if that is known.
@@ -197,6 +205,9 @@ fn run_scenarios(args: args::RunArgs) -> Result<()> {
 fn exit_with(code: u8) -> Result<()> {
     match code {
         0 => Ok(()),
-        code => process::exit(code.into()),
+        code => {
+            command_check::end();
+            process::exit(code.into())
+        }
     }
 }

@@ -25,7 +25,7 @@ const RELAY: [&str; 3] = ["enabled", "host", "program"];
 /// The lab's own keys of relays with the program `longhaul`.
 const LONGHAUL: [&str; 2] = ["intercept", "config"];
 /// Options with which `longhaul relay` would not relay.
-const NOT_FOR_RELAYS: [&str; 2] = ["check-config", "make-certificates"];
+const NOT_FOR_RELAYS: [&str; 3] = ["check-config", "make-certificates", "print-default-config"];
 
 /// The lab's own keys of `[decp.HOST]`.
 const DECP: [&str; 1] = ["enabled"];

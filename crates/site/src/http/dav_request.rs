@@ -119,7 +119,8 @@ impl DavRequest {
                     "DELETE of a directory removes all that is in it: send no Depth, or infinity";
                 Err(bad_request(why))
             }
-            Ok(meta) if !meta.is_dir() && self.target.is_directory => {
+            // An existing file is no failure of the name to a MKCOL, whose name may end with a slash.
+            Ok(meta) if !meta.is_dir() && self.target.is_directory && self.method() != "MKCOL" => {
                 Err(not_found("it is a file, and the name ends with a slash"))
             }
             _ => Ok(()),

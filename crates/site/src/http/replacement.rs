@@ -41,6 +41,9 @@ pub(super) fn delete(request: &DavRequest) -> Outcome {
     if tree::has_active_copy(&files.root, path)? {
         return Err(tree::ACTIVE_COPY);
     }
+    if is_mount_point(&files.root, &meta, path)? {
+        return Err(conflict("it is a mount point"));
+    }
     let remove = || tree::remove(&files.root, path, &files.changes);
     let failures = if meta.is_dir() {
         remove()?
@@ -66,6 +69,7 @@ pub(super) fn copy_or_move(request: &DavRequest) -> Outcome {
         changes: files.changes.clone(),
         new: new.clone(),
         destination: destination.clone(),
+        replaces,
     };
     let response = if moves {
         let status = replacement(source).install(request)?;
@@ -137,6 +141,12 @@ fn check_movable(files: &Files, path: &RelPath) -> Outcome<()> {
     }
 }
 
+/// Returns whether another file system is mounted at a path. It could be emptied, but not removed.
+fn is_mount_point(root: &Root, meta: &Meta, path: &RelPath) -> Outcome<bool> {
+    let parent = Meta::stat(root, path.parent().as_ref())?;
+    Ok(parent.identity().0 != meta.identity().0)
+}
+
 /// Returns whether a directory is at a path or above it. Compares inodes: a mount may give a directory two names, and
 /// a file system may ignore case.
 fn is_above(root: &Root, directory: &Meta, path: &RelPath) -> Outcome<bool> {
@@ -168,6 +178,8 @@ struct Replacement {
     /// Path of the new contents until then.
     new: RelPath,
     destination: RelPath,
+    /// Whether there was a destination when the request was checked.
+    replaces: bool,
 }
 
 /// Result for the old contents of the destination.
@@ -205,19 +217,35 @@ impl Replacement {
 
     fn rename(&self) -> Outcome<RenameOutcome> {
         let new = Meta::stat(&self.root, Some(&self.new))?;
-        let Some(old) = optional(Meta::stat(&self.root, Some(&self.destination)))? else {
+        let old = optional(Meta::stat(&self.root, Some(&self.destination)))?;
+        let Some(old) = old.filter(|_| self.replaces) else {
+            // Fails if the destination was created after the check.
             self.root.rename_to_new(&self.new, &self.destination)?;
             return Ok(RenameOutcome::Created);
         };
         if new.is_dir() || old.is_dir() {
             return self.exchange().map(RenameOutcome::MovedAside);
         }
-        self.root.rename(&self.new, &self.destination)?;
         if new.identity() == old.identity() {
-            drop(self.root.remove(&self.new));
-        } else {
-            self.changes.count_entry();
-            self.changes.count_bytes(old.len());
+            return self.rename_one_file();
+        }
+        self.root.rename(&self.new, &self.destination)?;
+        self.changes.count_entry();
+        self.changes.count_bytes(old.len());
+        Ok(RenameOutcome::Replaced)
+    }
+
+    /// Renames a file that has both names. They are two hard links, between which rename(2) does nothing, or one name
+    /// where the file system ignores case. So the source's name is moved aside first, to a name that is never removed
+    /// as abandoned.
+    fn rename_one_file(&self) -> Outcome<RenameOutcome> {
+        let aside = internal_name(&self.destination, "replaced")?;
+        self.root.rename_to_new(&self.new, &aside)?;
+        if optional(Meta::stat(&self.root, Some(&self.destination)))?.is_some() {
+            self.root.remove(&aside)?;
+        } else if let Err(error) = self.root.rename_to_new(&aside, &self.destination) {
+            self.root.rename_to_new(&aside, &self.new)?;
+            return Err(error.into());
         }
         Ok(RenameOutcome::Replaced)
     }
@@ -275,22 +303,55 @@ mod tests {
     use super::*;
     use std::fs;
 
+    fn replacement(folder: &std::path::Path, names: [&str; 2], replaces: bool) -> Replacement {
+        let [new, destination] = names.map(|name| RelPath::parse(name.as_bytes()).unwrap());
+        Replacement {
+            root: Arc::new(Root::open(folder).unwrap()),
+            changes: ChangeCounter::default(),
+            new,
+            destination,
+            replaces,
+        }
+    }
+
+    #[test]
+    fn a_file_with_both_names_keeps_the_new_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("new"), "contents").unwrap();
+        fs::hard_link(at("new"), at("old")).unwrap();
+        let outcome = replacement(folder.path(), ["new", "old"], true).rename();
+        assert!(matches!(outcome, Ok(RenameOutcome::Replaced)));
+        assert_eq!(fs::read_to_string(at("old")).unwrap(), "contents");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        // One name in two spellings, as where the file system ignores case.
+        let outcome = replacement(folder.path(), ["old", "old"], true).rename_one_file();
+        assert!(matches!(outcome, Ok(RenameOutcome::Replaced)));
+        assert_eq!(fs::read_to_string(at("old")).unwrap(), "contents");
+    }
+
+    #[test]
+    fn a_destination_that_appears_late_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("new"), "moved").unwrap();
+        fs::write(at("old"), "uploaded").unwrap();
+        let refused = replacement(folder.path(), ["new", "old"], false).rename();
+        assert!(refused.is_err_and(|rejection| rejection.0 == StatusCode::PRECONDITION_FAILED));
+        let read = |name: &str| fs::read_to_string(at(name)).unwrap();
+        assert_eq!([read("new"), read("old")], ["moved", "uploaded"]);
+    }
+
     /// NFS can't exchange names.
     #[test]
     fn replaces_a_directory_without_exchange() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let path = |name: &str| RelPath::parse(name.as_bytes()).unwrap();
         for (name, contents) in [("new", "new"), ("old", "old")] {
             fs::create_dir(at(name)).unwrap();
             fs::write(at(name).join("file"), contents).unwrap();
         }
-        let replacement = Replacement {
-            root: Arc::new(Root::open(folder.path()).unwrap()),
-            changes: ChangeCounter::default(),
-            new: path("new"),
-            destination: path("old"),
-        };
+        let replacement = replacement(folder.path(), ["new", "old"], true);
         let aside = replacement.replace_without_exchange().unwrap();
         let read = |name: &str| fs::read_to_string(at(name).join("file")).unwrap();
         assert_eq!((read("old").as_str(), at("new").exists()), ("new", false));

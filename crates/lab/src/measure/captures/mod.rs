@@ -164,7 +164,8 @@ fn analyse_capture(
     record: &Path,
     captured_flows: &[&CapturedFlow<'_>],
 ) -> Result<Vec<FlowAnalysis>> {
-    let scratch = tempfile::tempdir_in(record.parent().unwrap_or(Path::new(".")))?;
+    // In the sandbox's own memory: if the lab is killed, nothing is left.
+    let scratch = tempfile::tempdir_in("/run")?;
     let mut command = command_check::longhaul()?;
     let command = command.args(["tap", "analyze", "--csv", "--out"]);
     command_check::run(command.arg(scratch.path()).arg(record))?;
