@@ -95,12 +95,6 @@ pub fn report_outcome(outcome: &anyhow::Result<()>) -> u8 {
     }
 }
 
-/// Returns the first line of clap's message about wrong flags, without its prefix `error: `.
-pub fn first_line(text: &str) -> &str {
-    let line = text.lines().next().unwrap_or_default();
-    line.strip_prefix("error: ").unwrap_or(line)
-}
-
 /// Integer types, as serde calls them, and the largest value of each.
 const INTEGER_TYPES: [(&str, u64); 5] = [
     ("u8", u8::MAX as u64),

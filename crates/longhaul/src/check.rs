@@ -8,10 +8,7 @@ use clap::{
     Arg, Args, Command, Error,
     error::{ContextKind, ContextValue},
 };
-use longhaul_command::{
-    exit::{self, Refusal},
-    outln,
-};
+use longhaul_command::{exit::Refusal, outln};
 use longhaul_lab::command_check::{Answer, Refused};
 use longhaul_tuning::decp;
 use std::{collections::BTreeMap, io};
@@ -67,8 +64,16 @@ fn refused_flag(error: &Error) -> Refused {
     };
     Refused {
         option: option.map(str::to_owned),
-        problem: exit::first_line(&error.to_string()).to_owned(),
+        problem: first_paragraph(&error.to_string()),
     }
+}
+
+/// Returns the first paragraph of clap's message in one line, without the prefix `error: `: what is wrong, and then the
+/// values that are possible or the options that are missing.
+fn first_paragraph(message: &str) -> String {
+    let message = message.strip_prefix("error: ").unwrap_or(message);
+    let lines = message.lines().take_while(|line| !line.trim().is_empty());
+    lines.map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
 fn refused(error: &anyhow::Error) -> Refused {
@@ -78,4 +83,22 @@ fn refused(error: &anyhow::Error) -> Refused {
     };
     let problem = error.to_string();
     Refused { option, problem }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(words: &[&str]) -> String {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        check(&words).unwrap_err().problem
+    }
+
+    #[test]
+    fn names_missing_options_and_possible_values() {
+        let missing = problem(&["decp"]);
+        assert!(missing.contains("not provided: --filter"), "{missing}");
+        let invalid = problem(&["relay", "--mode", "foo"]);
+        assert!(invalid.contains("possible values: "), "{invalid}");
+    }
 }

@@ -41,7 +41,8 @@ pub(super) fn delete(request: &DavRequest) -> Outcome {
     if tree::has_active_copy(&files.root, path)? {
         return Err(tree::ACTIVE_COPY);
     }
-    if is_mount_point(&files.root, &meta, path)? {
+    // It could be emptied, but not removed.
+    if files.root.is_mount_point(path)? {
         return Err(conflict("it is a mount point"));
     }
     let remove = || tree::remove(&files.root, path, &files.changes);
@@ -139,12 +140,6 @@ fn check_movable(files: &Files, path: &RelPath) -> Outcome<()> {
     } else {
         Ok(())
     }
-}
-
-/// Returns whether another file system is mounted at a path. It could be emptied, but not removed.
-fn is_mount_point(root: &Root, meta: &Meta, path: &RelPath) -> Outcome<bool> {
-    let parent = Meta::stat(root, path.parent().as_ref())?;
-    Ok(parent.identity().0 != meta.identity().0)
 }
 
 /// Returns whether a directory is at a path or above it. Compares inodes: a mount may give a directory two names, and

@@ -23,7 +23,10 @@ use crate::{
 use directories::Directories;
 use rustix::{
     fd::{AsFd, OwnedFd},
-    fs::{self, Access, AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, StatxFlags},
+    fs::{
+        self, Access, AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, StatxAttributes,
+        StatxFlags,
+    },
     io::Errno,
 };
 use std::{fmt, fs::File, io, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
@@ -277,6 +280,16 @@ impl Root {
             seconds: stat.stx_btime.tv_sec,
             nanos: stat.stx_btime.tv_nsec,
         })
+    }
+
+    /// Whether something is mounted at a path. Its device does not tell: a subvolume of btrfs has its own, and so have
+    /// files of an overlay. Kernels before 5.8 cannot say, so the answer is no.
+    pub fn is_mount_point(&self, path: &RelPath) -> Result<bool, Failure> {
+        let (dir, name) = self.dir_and_name(path)?;
+        let (flags, wanted) = (AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty());
+        fs::statx(&dir, name, flags, wanted)
+            .map(|stat| stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+            .map_err(Failure::at(Some(path), "access"))
     }
 
     /// Whether the entry is a directory. A symbolic link is not.

@@ -322,3 +322,16 @@ fn rename_to_new_replaces_nothing() {
     root.exchange(&path("a"), &path("dir")).unwrap();
     assert!(at("a").is_dir() && read("dir") == "a");
 }
+
+#[test]
+fn finds_mount_points() {
+    let is_mount_point = |top: &std::path::Path, name: &str| {
+        let path = RelPath::parse(name.as_bytes()).unwrap();
+        Root::open(top).unwrap().is_mount_point(&path)
+    };
+    assert!(is_mount_point("/".as_ref(), "proc").unwrap());
+    assert!(is_mount_point("/".as_ref(), "no such name").is_err());
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("inner")).unwrap();
+    assert!(!is_mount_point(folder.path(), "inner").unwrap());
+}
