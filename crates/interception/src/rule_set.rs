@@ -65,6 +65,8 @@ pub struct RuleSet {
     lease: Lease,
     /// The table as it was installed. A process that takes the port over replaces it by its own.
     table: Cell<Option<Table>>,
+    /// Number of rules that were loaded. The table that is read after that may already lack some.
+    rules: Cell<usize>,
     /// Whether the table has conntrack zones, because connections are tracked on this host.
     is_tracked: Cell<bool>,
     /// Whether the rules intercepted connections at the last renewal.
@@ -93,6 +95,7 @@ impl RuleSet {
                 Marks::of(listener.port()).lease(),
             )?,
             table: Cell::new(None),
+            rules: Cell::new(0),
             is_tracked: Cell::new(false),
             is_intercepting: Cell::new(true),
             arrivals: RefCell::default(),
@@ -236,8 +239,7 @@ impl RuleSet {
     /// Installs the parts that are missing, and adds their names to `missing`.
     pub(crate) fn restore(&self, missing: &mut Vec<String>) -> anyhow::Result<()> {
         let before = missing.len();
-        let is_complete =
-            |table: Table| table.rules >= self.table.get().map_or(usize::MAX, |t| t.rules);
+        let is_complete = |table: Table| table.rules >= self.rules.get();
         if !self.present_table()?.is_some_and(is_complete) {
             self.load_rules()?;
             self.table.set(self.present_table()?);
@@ -253,20 +255,22 @@ impl RuleSet {
     }
 
     fn load_rules(&self) -> anyhow::Result<()> {
-        self.load_table()?;
-        if self.intercept.keeps_source {
-            // A kernel without nft_dup refuses this chain. Upstream legs then time out instead of receiving the ICMP error.
-            let _ = nft::load(&rules::copied_errors(self.listener));
+        let mut rules = self.load_table()?;
+        // A kernel without nft_dup refuses this chain. Upstream legs then time out instead of receiving the ICMP error.
+        if self.intercept.keeps_source && nft::load(&rules::copied_errors(self.listener)).is_ok() {
+            rules += 1;
         }
+        self.rules.set(rules);
         Ok(())
     }
 
-    /// Loads the table. The rule that queues SYNs is nf_tables' own expression, or x_tables' target if the kernel lacks
-    /// that expression.
-    fn load_table(&self) -> anyhow::Result<()> {
+    /// Loads the table, and returns the number of its rules. The rule that queues SYNs is nf_tables' own expression, or
+    /// x_tables' target if the kernel lacks that expression.
+    fn load_table(&self) -> anyhow::Result<usize> {
         let script =
             |queue| rules::script(self.listener, &self.intercept, queue, self.is_tracked.get());
-        match (nft::load(&script(self.queue)), self.queue) {
+        let full = script(self.queue);
+        match (nft::load(&full), self.queue) {
             (Err(_), Some(queue)) => {
                 nft::load(&script(None))?;
                 let table = rules::table(self.listener.port());
@@ -274,10 +278,11 @@ impl RuleSet {
                     Refusal::unsupported(format!(
                         "--verify-connect: this kernel has neither nft_queue nor xt_NFQUEUE ({error})"
                     ))
-                })
+                })?;
             }
-            (outcome, _) => Ok(outcome?),
+            (outcome, _) => outcome?,
         }
+        Ok(rules::count(&full))
     }
 
     fn present_table(&self) -> io::Result<Option<Table>> {
@@ -326,4 +331,53 @@ pub(crate) fn remove_leftovers() -> io::Result<()> {
 /// listen, because its open connections need the rules.
 fn claim_name(family: Family, port: u16) -> String {
     format!("intercept-{}-{port}", family.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_linux::netns::Netns;
+    use longhaul_testbed::skip;
+
+    /// A table that is read after it was loaded may have lost rules to another program. If these were taken for all, the
+    /// relay would never restore the rest.
+    #[test]
+    fn kernel_has_as_many_rules_as_were_loaded() {
+        if !skip::require(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)") {
+            return;
+        }
+        let name = format!("rule-set-{}", std::process::id());
+        let netns = Netns::create(&name).unwrap();
+        let outcome = netns.run(|| {
+            for n in 0..16 {
+                let is_set = |bit: u32| n & 1 << bit != 0;
+                assert_loaded(is_set(0), is_set(1), is_set(2), is_set(3));
+            }
+            Ok(())
+        });
+        Netns::delete(&name).unwrap();
+        outcome.unwrap();
+    }
+
+    fn assert_loaded(keeps_source: bool, local: bool, verify: bool, is_tracked: bool) {
+        for (listener, target) in [
+            ("127.0.0.1:3129", "10.0.0.0/8,192.0.2.0/24:80,8000-8999"),
+            ("[::1]:3129", "::/0"),
+        ] {
+            let intercept = InterceptConfig {
+                targets: vec![target.parse().unwrap()],
+                keeps_source,
+                local,
+                verify,
+                ..InterceptConfig::default()
+            };
+            let queue = verify.then_some(1);
+            let rules = RuleSet::new(listener.parse().unwrap(), intercept.clone(), queue).unwrap();
+            rules.is_tracked.set(is_tracked);
+            rules.load_rules().unwrap();
+            let found = rules.present_table().unwrap().unwrap();
+            assert_eq!(found.rules, rules.rules.get(), "{listener} {intercept:?}");
+            assert!(found.rules >= 10);
+        }
+    }
 }

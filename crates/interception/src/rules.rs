@@ -198,7 +198,8 @@ fn divert(listener: SocketAddr, intercept: &InterceptConfig) -> String {
         (pass_lost(listener), "return")
     };
     format!(
-        "chain deliver {{ meta l4proto tcp tproxy to {to} meta mark set {diverted} accept; }}\n\
+        "chain deliver {{\n\
+         meta l4proto tcp tproxy to {to} meta mark set {diverted} accept\n}}\n\
          chain divert {{\n\
          {pass_lost}\
          update @{SYN_SET} {{ {key} }} counter name {DIVERTED_SYNS} goto deliver\n\
@@ -262,7 +263,8 @@ fn zones(listener: SocketAddr, intercept: &InterceptConfig) -> String {
     let select = select("select_zone", "downstream_zone", listener, intercept);
     let icmp = icmp(listener);
     format!(
-        "chain downstream_zone {{ ct zone set {DOWNSTREAM_ZONE}; }}\n\
+        "chain downstream_zone {{\n\
+         ct zone set {DOWNSTREAM_ZONE}\n}}\n\
          {select}\
          chain zones {{ type filter hook prerouting priority raw + 10; policy accept;\n\
          iifname lo return\n\
@@ -302,9 +304,9 @@ fn translated(listener: SocketAddr) -> String {
     )
 }
 
-/// Returns a further chain for the table; the kernel must have nft's `dup`. Upstream legs have the client's address, so
-/// this host sends its own ICMP errors about them to the client. The chain copies these errors to the upstream legs. A
-/// neighbor that does not answer causes such an error.
+/// Returns a further chain for the table, with one rule; the kernel must have nft's `dup`, and the table must exist.
+/// Upstream legs have the client's address, so this host sends its own ICMP errors about them to the client. The chain
+/// copies these errors to the upstream legs. A neighbor that does not answer causes such an error.
 pub(crate) fn copied_errors(listener: SocketAddr) -> String {
     let (family, table) = (Family::of(listener.ip()).name(), table(listener.port()));
     let (errors, host) = if listener.is_ipv4() {
@@ -313,9 +315,16 @@ pub(crate) fn copied_errors(listener: SocketAddr) -> String {
         ("icmpv6 type destination-unreachable", "::1")
     };
     format!(
-        "table {family} {table} {{ chain copied_errors {{ type filter hook output priority filter; policy accept;\n\
-         oifname != lo {errors} dup to {host}\n}}\n}}\n"
+        "add chain {family} {table} copied_errors {{ type filter hook output priority filter; policy accept; }}\n\
+         add rule {family} {table} copied_errors oifname != lo {errors} dup to {host}\n"
     )
+}
+
+/// Returns the number of rules that a [`script`] adds. Each is a line of its own.
+pub(crate) fn count(script: &str) -> usize {
+    const OTHERS: [&str; 6] = ["table ", "delete ", "set ", "counter ", "chain ", "}"];
+    let is_rule = |line: &&str| !OTHERS.iter().any(|other| line.starts_with(other));
+    script.lines().filter(is_rule).count()
 }
 
 fn icmp(listener: SocketAddr) -> &'static str {
@@ -341,9 +350,10 @@ fn conditions(target: &Target) -> Vec<String> {
 /// relay is tracked as part of a downstream leg.
 fn hold_chains(queue: Option<u16>, listener: SocketAddr) -> String {
     let pass_lost = pass_lost(listener);
-    let rule = queue.map(|number| format!("queue num {number} bypass;"));
+    let rule = queue.map(|number| format!("queue num {number} bypass\n"));
     format!(
-        "chain {QUEUE_CHAIN} {{ {} }}\n\
+        "chain {QUEUE_CHAIN} {{\n\
+         {}}}\n\
          chain hold_syns {{ type filter hook prerouting priority raw - 5; policy accept;\n\
          {pass_lost}\
          {SYN} {} jump select\n}}\n",
@@ -368,7 +378,8 @@ fn outbound(listener: SocketAddr) -> String {
          {NOT_SYN} return\n\
          oifname lo return\n\
          {} jump select_own\n}}\n\
-         chain divert_own {{ ct mark set {diverted} meta mark set {rerouted} accept; }}\n",
+         chain divert_own {{\n\
+         ct mark set {diverted} meta mark set {rerouted} accept\n}}\n",
         lease::CONDITION
     )
 }
