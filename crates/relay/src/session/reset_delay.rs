@@ -13,9 +13,9 @@ use std::{
 };
 use tokio::{select, time::sleep};
 
-/// Time for which the client of a tunnel may keep its receive window closed before the reset. It is short, because a
-/// reset must also reach a client that does not read.
-const TUNNEL_PATIENCE: Duration = Duration::from_secs(1);
+/// Time for which the client of a tunnel may keep its receive window closed before the reset. It suits a client that
+/// waits for its disk or for a busy host. It is bounded, because a reset must also reach a client that does not read.
+const TUNNEL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Shortest and longest time between two looks at the queue.
 const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(2);
