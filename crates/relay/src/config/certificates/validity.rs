@@ -63,7 +63,7 @@ impl Certificates {
             ),
         ];
         for (key, file, start, end) in files {
-            let problem = time_problem((start, end), now);
+            let problem = time_problem(start, end, now);
             let text = problem.map(|problem| format!("{}: {problem}", file.display()));
             problems.extend(text.map(|text| (Part::value(key), text)));
         }
@@ -114,7 +114,8 @@ impl Certificates {
 }
 
 fn time_problem(
-    (start, end): (Option<Timestamp>, Option<Timestamp>),
+    start: Option<Timestamp>,
+    end: Option<Timestamp>,
     now: Timestamp,
 ) -> Option<String> {
     let date = |time: Timestamp| time.strftime("%Y-%m-%d").to_string();
