@@ -11,8 +11,8 @@ use super::{
 };
 use crate::relay_record::{ListenerCounts, PasswordCounts, RelayRecord};
 use jiff::Timestamp;
+use longhaul_linux::limiter::Limiter;
 use longhaul_protocol::failure::Failure;
-use longhaul_tcpsim::limiter::Limiter;
 use prometheus_client::{
     encoding::{EncodeMetric, MetricEncoder, NoLabelSet, text},
     metrics::{MetricType, counter::Counter, family::Family, gauge::Gauge, info::Info},

@@ -4,8 +4,7 @@
 
 use crate::relay_record::{PeerCounts, RelayRecord};
 use jiff::Timestamp;
-use longhaul_linux::tcp_info::TcpInfo;
-use longhaul_tcpsim::limiter::Limiter;
+use longhaul_linux::{limiter::Limiter, tcp_info::TcpInfo};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 

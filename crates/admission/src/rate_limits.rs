@@ -33,7 +33,8 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    fn new(rate: BitRate, now: Instant) -> Self {
+    /// Creates a bucket of `rate`, which begins with a burst.
+    pub fn new(rate: BitRate, now: Instant) -> Self {
         Self {
             rate,
             theoretical_arrival: Mutex::new(now),
@@ -41,7 +42,7 @@ impl Bucket {
     }
 
     /// Takes `bytes` at `now`; returns the time at which the next bytes may be taken.
-    fn spend(&self, bytes: usize, now: Instant) -> Instant {
+    pub fn spend(&self, bytes: usize, now: Instant) -> Instant {
         let time = Duration::from(self.rate.time_for(bytes as u64));
         let mut theoretical_arrival = self.theoretical_arrival.lock();
         *theoretical_arrival = (*theoretical_arrival).max(now) + time;

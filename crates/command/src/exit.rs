@@ -36,16 +36,19 @@ impl Refusal {
         Self::Option(name.into(), reason.to_string()).into()
     }
 
-    /// Returns it with a text that begins with `prefix`.
-    #[must_use]
-    pub fn with_prefix(mut self, prefix: &str) -> Self {
-        let (Self::Usage(text)
-        | Self::Option(_, text)
-        | Self::Unsupported(text)
-        | Self::Undecided(text)
-        | Self::Vanished(text)) = &mut self;
-        text.insert_str(0, prefix);
-        self
+    /// Puts `prefix` before the text of `error`, if it is a refusal.
+    pub fn with_prefix(mut error: anyhow::Error, prefix: &str) -> anyhow::Error {
+        if let Some(
+            Self::Usage(text)
+            | Self::Option(_, text)
+            | Self::Unsupported(text)
+            | Self::Undecided(text)
+            | Self::Vanished(text),
+        ) = error.downcast_mut()
+        {
+            text.insert_str(0, prefix);
+        }
+        error
     }
 
     /// Returns [`Refusal::Unsupported`] as an error for `?`.

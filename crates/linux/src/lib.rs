@@ -31,6 +31,6 @@ pub use processes::{
     process, process_usage, sandbox, supervise, transient_cgroup,
 };
 pub use sockets::{
-    activation, claim, disable_gso, icmp_error, packet_ring, process_sockets, send_buffer,
+    activation, claim, disable_gso, icmp_error, limiter, packet_ring, process_sockets, send_buffer,
     sock_diag, socket, tcp_info, timestamps,
 };

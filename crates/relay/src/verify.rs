@@ -272,7 +272,8 @@ impl SynHolder {
         tokio::spawn(open_and_send_outcome(
             relay,
             listener,
-            (flow, dscp),
+            flow,
+            dscp,
             self.outcome_sender.clone(),
         ));
     }
@@ -337,7 +338,8 @@ fn set_verdict(queue: &Queue, id: u32, verdict: Verdict) {
 async fn open_and_send_outcome(
     relay: Arc<Relay>,
     listener: Arc<Listener>,
-    (flow, dscp): (Flow, u8),
+    flow: Flow,
+    dscp: u8,
     outcome_sender: Sender<(Flow, Outcome)>,
 ) {
     let outcome = open_upstream_leg(&relay, &listener, flow, dscp).await;

@@ -7,7 +7,7 @@
 //! is the bottleneck, and the sockets tell which part of it.
 
 use super::{Metrics, Network, Stage};
-use longhaul_tcpsim::limiter::Limiter;
+use longhaul_linux::limiter::Limiter;
 use std::fmt;
 
 /// The shortest interval that a verdict is given on, in microseconds.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Measurements of an endpoint of a copy: the time of its threads by stage, and the state of its sockets.
 
-use longhaul_tcpsim::limiter::Limiter;
+use longhaul_linux::limiter::Limiter;
 use std::ops::{Index, IndexMut};
 
 /// The activity of a thread of a copy. The first five are activities of the source's streams, the next two of the

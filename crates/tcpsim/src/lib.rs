@@ -2,8 +2,7 @@
 //! TCP under simulated time: a kernel's sender and receiver, driven by any congestion control.
 //!
 //! A [`simulation::Simulation`] has flows on one path of two emulated lines. A [`chain::Chain`] joins several
-//! simulations by relays. [`formulas`] predicts TCP's throughput without a simulation. [`limiter`] finds what
-//! limits a real sender.
+//! simulations by relays. [`formulas`] predicts TCP's throughput without a simulation.
 //!
 //! ```
 //! use longhaul_netem::Setting;
@@ -36,7 +35,6 @@
 pub mod chain;
 pub mod congestion_control;
 pub mod formulas;
-pub mod limiter;
 mod ranges;
 pub mod receiver;
 pub mod sender;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Measurements that an endpoint makes of itself and reports to the coordinator.
 
+use longhaul_linux::limiter::Limiter;
 use longhaul_scheduling::{self as scheduling, Stage};
-use longhaul_tcpsim::limiter::Limiter;
 use serde::{Deserialize, Serialize};
 
 /// Measurements of an endpoint since the start of the session.

@@ -3,9 +3,9 @@
 //!
 //! The classes are those of T-RAT and TAPO. T-RAT: Zhang, Breslau, Paxson, Shenker, "On the characteristics and origins
 //! of Internet flow rates", SIGCOMM 2002, §3. TAPO: Sun et al., "TCP stalls at the server side: measurement and
-//! mitigation", 2015. The ACK stream is an additional class. The kernel's own view (`longhaul_tcpsim::limiter`) needs `tcp_info`; a
-//! capture point has packets only. The rules apply in this order, to steps of one round trip or more
-//! (`time_series/rtt_windows.rs`):
+//! mitigation", 2015. The ACK stream is an additional class. The kernel's own view (`longhaul_linux::limiter`)
+//! needs `tcp_info`; a capture point has packets only. The rules apply in this order, to steps of one round trip or
+//! more (`time_series/rtt_windows.rs`):
 //!
 //! 1. **Application**: for more than half of the step nothing was in flight and nothing was sent although the window
 //!    was open. Or half of the segments are shorter than the largest without a full window (T-RAT §3.3: there was no

@@ -269,12 +269,7 @@ fn check_link(link: &Link) -> Result<()> {
             link.mtu
         )));
     }
-    let with_link_name = |error: anyhow::Error| match error.downcast::<Refusal>() {
-        Ok(refusal) => refusal
-            .with_prefix(&format!("link {:?}: ", link.name))
-            .into(),
-        Err(other) => other,
-    };
+    let with_link_name = |error| Refusal::with_prefix(error, &format!("link {:?}: ", link.name));
     check_name(&link.name)?;
     check_ends(link).map_err(with_link_name)?;
     link.forward.check().map_err(with_link_name)?;

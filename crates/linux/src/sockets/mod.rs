@@ -7,6 +7,7 @@ pub mod claim;
 mod control;
 pub mod disable_gso;
 pub mod icmp_error;
+pub mod limiter;
 mod option;
 pub mod packet_ring;
 pub mod process_sockets;

@@ -37,7 +37,7 @@ pub fn enlarge(socket: &impl AsFd, info: &TcpInfo) -> io::Result<Option<u64>> {
 /// congestion windows. Half of it is for the growth of one round trip, and the other half holds the window with the
 /// kernel's bookkeeping (`tcp_sndbuf_expand`, net/ipv4/tcp_input.c).
 fn wanted(info: &TcpInfo) -> Option<u64> {
-    let window = u64::from(info.cwnd_segments) * u64::from(info.mss_bytes);
+    let window = info.cwnd_bytes();
     let wanted = (4 * window).min(MAX);
     (wanted > KERNEL_DEFAULT && info.base_rtt() >= RTT_MIN).then_some(wanted)
 }

@@ -138,6 +138,11 @@ impl TcpInfo {
         Ok(raw.into())
     }
 
+    /// Returns the congestion window in bytes.
+    pub fn cwnd_bytes(&self) -> u64 {
+        u64::from(self.cwnd_segments) * u64::from(self.mss_bytes)
+    }
+
     /// Returns the round-trip time of the path without the queues on it.
     pub fn base_rtt(&self) -> Duration {
         Duration::from_micros(self.rtt_us.min(self.rtt_min_us).into())

@@ -48,7 +48,7 @@ impl Args {
         settings.allow_from.extend(self.allow_from);
         settings.allow_local |= self.allow_local;
         settings.mtu_probing |= self.mtu_probing;
-        add_peers(&self.peer, (self.peer_pool, self.streams), settings);
+        add_peers(&self.peer, self.peer_pool, self.streams, settings);
         for (name, cc, flag) in [
             (DOWNSTREAM, self.cc_downstream, "--cc-downstream"),
             (UPSTREAM, self.cc_upstream, "--cc-upstream"),
@@ -215,7 +215,8 @@ fn listener(kind: KindName, address: SocketAddr) -> ListenerSettings {
 /// a pool and streams: this relay connects to no other.
 fn add_peers(
     peers: &[PeerAddress],
-    (pool, streams): (Option<u16>, Option<Streams>),
+    pool: Option<u16>,
+    streams: Option<Streams>,
     settings: &mut Settings,
 ) {
     if peers.is_empty() {

@@ -5,7 +5,7 @@ use crate::{
     config::{
         Config,
         listener::{Kind, ListenerConfig},
-        location::{Finding, Table},
+        location::{Finding, Part, Table},
         settings::Transport,
     },
     route::local::{effective_address, is_localhost, reaches_listener},
@@ -17,17 +17,17 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 pub(crate) fn find(config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
     for (n, listener) in config.listeners.iter().enumerate() {
-        let mut add = |text: String| {
-            let text = format!("listener {}: {text}", listener.name);
-            found.push(Finding::new(Table::Listener(n), text));
+        let mut add = |key, text: String| {
+            let text = format!("listener {}: {key}: {text}", listener.name);
+            found.push(Finding::new(Table::Listener(n), Some(Part::Key(key)), text));
         };
         for conflict in port_conflicts(config, n) {
-            add(format!("{conflict}: the start will fail"));
+            add("address", format!("{conflict}: the start will fail"));
         }
-        if let Kind::Forward(destination) = &listener.kind {
-            forwarding_loop(config, listener, destination)
-                .into_iter()
-                .for_each(&mut add);
+        if let Kind::Forward(destination) = &listener.kind
+            && let Some(text) = forwarding_loop(config, listener, destination)
+        {
+            add("destination", text);
         }
     }
     found.extend(own_peers(config));
@@ -39,7 +39,9 @@ pub(crate) fn refuse_conflicts(config: &Config) -> anyhow::Result<()> {
     for (n, listener) in config.listeners.iter().enumerate() {
         if let Some(conflict) = port_conflicts(config, n).first() {
             let name = &listener.name;
-            return Err(Refusal::usage(format!("listener {name}: {conflict}")));
+            return Err(Refusal::usage(format!(
+                "listener {name}: address: {conflict}"
+            )));
         }
     }
     Ok(())
@@ -54,14 +56,14 @@ fn port_conflicts(config: &Config, n: usize) -> Vec<String> {
     };
     if let Some(other) = config.listeners[..n].iter().find(same) {
         let (kind, name) = (&other.kind, &other.name);
-        found.push(format!("address: {kind} listener {name} has this port"));
+        found.push(format!("{kind} listener {name} has this port"));
     }
     let is_tcp = listener.transport == Transport::Tcp;
     if config
         .admin
         .is_some_and(|admin| is_tcp && overlap(admin, listener.address))
     {
-        found.push("address: the admin endpoint has this port".to_owned());
+        found.push("the admin endpoint has this port".to_owned());
     }
     found
 }
@@ -90,14 +92,14 @@ fn forwarding_loop(
             .admin
             .is_some_and(|admin| reaches(destination, admin))
         {
-            return Some("destination: it leads to the admin endpoint".to_owned());
+            return Some("it leads to the admin endpoint".to_owned());
         }
         let next = config
             .listeners
             .iter()
             .find(|l| reaches(destination, l.address))?;
         if next == first {
-            return Some(format!("destination: {destination} leads back to itself"));
+            return Some(format!("{destination} leads back to itself"));
         }
         match &next.kind {
             Kind::Forward(onward) => (listener, destination) = (next, onward),
@@ -135,8 +137,9 @@ fn own_peers(config: &Config) -> Vec<Finding> {
         let admin = config.admin.filter(|admin| reaches(destination, *admin));
         let admin = admin.map(|_| "admin endpoint".to_owned());
         if let Some(own) = own.or(admin) {
+            let table = Table::Peer(peer.name.clone());
             let text = format!("address: {destination} is this relay's own {own}");
-            found.push(Finding::named(Table::Peer(peer.name.clone()), text));
+            found.push(Finding::named(table, Some(Part::Key("address")), text));
         }
     }
     found

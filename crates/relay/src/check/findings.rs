@@ -7,8 +7,8 @@ use crate::{
         Config,
         certificates::validity::Purpose,
         listener::{Kind, ListenerConfig},
-        location::{Finding, Table},
-        policy::{Chain, RouteTarget},
+        location::{Finding, Part, Table},
+        policy::{Chain, RouteTarget, chain_path},
         profile::{DOWNSTREAM, UPSTREAM},
         settings::Settings,
     },
@@ -22,11 +22,9 @@ pub(crate) fn find(settings: &Settings, config: &Config) -> Vec<Finding> {
     let now = Timestamp::now();
     let mut found = Vec::new();
     for (n, listener) in config.listeners.iter().enumerate() {
-        let of = |text| {
-            Finding::new(
-                Table::Listener(n),
-                format!("listener {}: {text}", listener.name),
-            )
+        let of = |(part, text)| {
+            let text = format!("listener {}: {text}", listener.name);
+            Finding::new(Table::Listener(n), Some(part), text)
         };
         found.extend(listener_findings(listener, now).into_iter().map(of));
     }
@@ -41,21 +39,22 @@ pub(crate) fn find(settings: &Settings, config: &Config) -> Vec<Finding> {
     found
 }
 
-fn listener_findings(listener: &ListenerConfig, now: Timestamp) -> Vec<String> {
+fn listener_findings(listener: &ListenerConfig, now: Timestamp) -> Vec<(Part, String)> {
     let mut found = Vec::new();
     if let Some(tls) = &listener.tls {
         found.extend(tls.certificates().problems(Purpose::Server, now));
     }
     let allowed = &listener.allow_from;
     if !allowed.is_empty() && allowed.iter().all(|p| is_covered(*p, &listener.deny_from)) {
-        found.push("deny_from covers all of allow_from: it serves this machine only".to_owned());
+        let text = "deny_from covers all of allow_from: it serves this machine only";
+        found.push((Part::Key("deny_from"), text.to_owned()));
     }
     if let (Some(all), Some(each)) = (listener.rate, listener.rate_per_client)
         && each >= all
     {
-        found.push(format!(
-            "rate_per_client has no effect: {each} is not below the rate of all, {all}"
-        ));
+        let text =
+            format!("rate_per_client has no effect: {each} is not below the rate of all, {all}");
+        found.push((Part::Key("rate_per_client"), text));
     }
     found
 }
@@ -74,13 +73,14 @@ fn peer_findings(config: &Config, now: Timestamp) -> Vec<Finding> {
     let mut found = Vec::new();
     for peer in config.peers.values() {
         let table = Table::Peer(peer.name.clone());
-        let mut add = |text: String| found.push(Finding::named(table.clone(), text));
+        let named = |part, text| Finding::named(table.clone(), part, text);
         if !used.contains(peer.name.as_str()) {
-            add(format!("no route uses it{for_others}"));
+            found.push(named(None, format!("no route uses it{for_others}")));
         }
         if let Some(tls) = &peer.tls {
             let problems = tls.certificates().problems(Purpose::Client, now);
-            problems.into_iter().for_each(&mut add);
+            let finding = |(part, text)| named(Some(part), text);
+            found.extend(problems.into_iter().map(finding));
         }
     }
     found
@@ -96,39 +96,44 @@ fn route_findings(settings: &Settings, config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
     for (n, rule) in config.policy.rules.iter().enumerate() {
         let Some(target) = &rule.target else { continue };
-        let mut add = |text: String| found.push(Finding::named(Table::Route(n), text));
-        repeated_chains(target).into_iter().for_each(&mut add);
+        let mut add = |part, text: &str| {
+            found.push(Finding::named(Table::Route(n), Some(part), text));
+        };
+        for (part, text) in repeated_chains(target) {
+            add(part, &text);
+        }
         if target.chains.len() > 1 && target.chains[0].is_empty() {
-            add("fallback has no effect: without via, connections are direct".to_owned());
+            let text = "fallback has no effect: without via, connections are direct";
+            add(Part::Key("fallback"), text);
         }
         let names_profile = settings
             .route
             .get(n)
             .is_some_and(|route| route.profile.is_some());
         if names_profile && !target.chains.iter().any(Vec::is_empty) {
-            add("profile has no effect: it is for legs directly to the destination, and all chains \
-                 lead through peers"
-                .to_owned());
+            let text = "profile has no effect: it is for legs directly to the destination, and all chains \
+                        lead through peers";
+            add(Part::Key("profile"), text);
         }
     }
     found
 }
 
-fn repeated_chains(target: &RouteTarget) -> Vec<String> {
+fn repeated_chains(target: &RouteTarget) -> Vec<(Part, String)> {
     let names = |chain: &Chain| chain.iter().map(|p| p.name.clone()).collect::<Vec<_>>();
     let chains: Vec<_> = target.chains.iter().map(names).collect();
     let mut found = Vec::new();
     for (n, chain) in chains.iter().enumerate() {
         let mut passed = BTreeSet::new();
         if let Some(repeated) = chain.iter().find(|name| !passed.insert(*name)) {
-            found.push(format!("a chain passes {repeated} twice"));
+            let text = format!("a chain passes {repeated} twice");
+            found.push((Part::value(chain_path(n)), text));
         }
         if chains[..n].contains(chain) {
             let names = chain.join(" and ");
             let chain = if names.is_empty() { "direct" } else { &names };
-            found.push(format!(
-                "fallback has a chain that was tried before: {chain}"
-            ));
+            let text = format!("fallback has a chain that was tried before: {chain}");
+            found.push((Part::value(chain_path(n)), text));
         }
     }
     found
@@ -145,7 +150,7 @@ fn unused_profiles(settings: &Settings) -> Vec<Finding> {
     unused
         .map(|name| {
             let text = "no listener, peer or route uses it";
-            Finding::named(Table::Profile(name.clone()), text)
+            Finding::named(Table::Profile(name.clone()), None, text)
         })
         .collect()
 }
@@ -161,7 +166,7 @@ fn memory_findings(config: &Config) -> Option<Finding> {
     let budget = config.limits.memory.filter(|budget| *budget > available)?;
     let [budget, available] = [budget, available].map(longhaul_units::Bytes::new);
     let text = format!("memory: {budget} is more than {who} has, {available}: it has no effect");
-    Some(Finding::new(Table::Limits, text))
+    Some(Finding::new(Table::Limits, Some(Part::Key("memory")), text))
 }
 
 /// Findings about limits of one client that are not below those of all clients.
@@ -173,26 +178,27 @@ fn client_limit_findings(config: &Config) -> Vec<Finding> {
         && each >= all
     {
         let [each, all] = [each, all].map(longhaul_units::Bytes::new);
-        found.push(format!(
-            "memory_per_client has no effect: {each} is not below memory, {all}"
-        ));
+        let problem = format!("{each} is not below memory, {all}");
+        found.push(("memory_per_client", problem));
     }
     if let Some(each) = limits.connections_per_client
         && each >= limits.connections_max as usize
     {
         let all = limits.connections_max;
-        found.push(format!(
-            "connections_per_client has no effect: {each} is not below connections, {all}"
-        ));
+        let problem = format!("{each} is not below connections, {all}");
+        found.push(("connections_per_client", problem));
     }
-    let finding = |text| Finding::new(Table::Limits, text);
+    let finding = |(key, problem)| {
+        let text = format!("{key} has no effect: {problem}");
+        Finding::new(Table::Limits, Some(Part::Key(key)), text)
+    };
     found.into_iter().map(finding).collect()
 }
 
 fn record_file_findings(config: &Config) -> Vec<Finding> {
     let files = [
-        ("counters.file", &config.counters),
-        ("counters.access_log", &config.access_log),
+        ("file", &config.counters),
+        ("access_log", &config.access_log),
     ];
     files
         .into_iter()
@@ -200,7 +206,7 @@ fn record_file_findings(config: &Config) -> Vec<Finding> {
         .collect()
 }
 
-fn record_file_finding(key: &str, file: &Path) -> Option<Finding> {
+fn record_file_finding(key: &'static str, file: &Path) -> Option<Finding> {
     if file == Path::new("-") {
         return None;
     }
@@ -211,6 +217,6 @@ fn record_file_finding(key: &str, file: &Path) -> Option<Finding> {
         (false, true) => "its directory is not there: the start will fail",
         (false, false) => return None,
     };
-    let text = format!("{key}: {}: {problem}", file.display());
-    Some(Finding::new(Table::Counters, text))
+    let text = format!("counters.{key}: {}: {problem}", file.display());
+    Some(Finding::new(Table::Counters, Some(Part::value(key)), text))
 }

@@ -16,7 +16,7 @@ pub(crate) fn find(config: &Config) -> Vec<Finding> {
     let unreachable = |n: &usize| is_covered(&rules[*n], &rules[..*n], &names);
     let numbers = (0..rules.len()).filter(unreachable);
     let text = "it is never reached: earlier routes match all that it would";
-    let finding = |n| Finding::named(Table::Route(n), text);
+    let finding = |n| Finding::named(Table::Route(n), None, text);
     numbers.map(finding).collect()
 }
 

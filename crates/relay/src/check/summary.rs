@@ -4,7 +4,7 @@
 use super::windows::{WindowSummary, autotuning_max};
 use crate::config::{
     Config,
-    file::File,
+    file::{File, Location},
     listener::{Kind, ListenerConfig},
     location::Finding,
     peer::PeerConfig,
@@ -47,14 +47,6 @@ struct Warning {
     /// Location in the file; `None` if it comes from a flag.
     location: Option<Location>,
     text: String,
-}
-
-/// Location in a file; line and column from 1.
-#[derive(Debug, Serialize)]
-struct Location {
-    file: String,
-    line: usize,
-    column: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -156,11 +148,8 @@ impl Summary {
 
     /// Adds a warning, with its location if it comes from `file`.
     pub(crate) fn add_warning(&mut self, finding: &Finding, file: Option<&File>) {
-        let location = file.and_then(|file| {
-            let (line, column) = file.line_and_column(&finding.table, &finding.text)?;
-            let file = file.path().display().to_string();
-            Some(Location { file, line, column })
-        });
+        let location = |file: &File| file.location(&finding.table, finding.part.as_ref());
+        let location = file.and_then(location);
         let text = finding.text.clone();
         self.warnings.push(Warning { location, text });
     }
@@ -169,9 +158,7 @@ impl Summary {
 impl Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.location {
-            Some(Location { file, line, column }) => {
-                write!(f, "{file}:{line}:{column}: {}", self.text)
-            }
+            Some(location) => write!(f, "{location}: {}", self.text),
             None => f.write_str(&self.text),
         }
     }

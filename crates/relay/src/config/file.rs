@@ -2,11 +2,15 @@
 //! Reader of configuration files.
 
 use crate::config::{
-    location::{self, Table},
+    location::{self, Part, Table},
     settings::Settings,
 };
 use longhaul_command::exit::{Refusal, explain_integer_error};
-use std::path::{Path, PathBuf};
+use serde::Serialize;
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 /// Path and text of a configuration file.
 pub(crate) struct File {
@@ -29,32 +33,45 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<(File, Settings)> {
     Ok((File { path, text }, settings))
 }
 
-impl File {
-    /// Location of the subject of `message`, as `FILE:LINE:COLUMN: `; empty if it comes from a
-    /// flag.
-    pub(crate) fn location_prefix(&self, table: &Table, message: &str) -> String {
-        match self.line_and_column(table, message) {
-            Some((line, column)) => format!("{}:{line}:{column}: ", self.path.display()),
-            None => String::new(),
-        }
-    }
+/// Location in a file; line and column from 1.
+#[derive(Debug, Serialize)]
+pub(crate) struct Location {
+    file: String,
+    line: usize,
+    column: usize,
+}
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Line and column of the subject of `message`, both from 1.
-    pub(crate) fn line_and_column(&self, table: &Table, message: &str) -> Option<(usize, usize)> {
-        let at = location::offset(&self.text, table, message)?;
-        Some(line_and_column_of(&self.text, at))
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
     }
 }
 
-/// Prefixes the error with its location in the file, if it has one.
+impl File {
+    /// Location of a part of a table. `None` if the table comes from flags.
+    pub(crate) fn location(&self, table: &Table, part: Option<&Part>) -> Option<Location> {
+        let at = location::offset(&self.text, table, part)?;
+        let (line, column) = line_and_column_of(&self.text, at);
+        let file = self.path.display().to_string();
+        Some(Location { file, line, column })
+    }
+}
+
+/// Prefixes the refusal of a part of a table with its location in the file, if it has one.
 pub(crate) fn locate(error: anyhow::Error, file: Option<&File>) -> anyhow::Error {
-    location::locate(error, |table, text| {
-        file.map_or_else(String::new, |file| file.location_prefix(table, text))
-    })
+    let location = || {
+        let (table, part) = (error.downcast_ref()?, error.downcast_ref::<Part>()?);
+        file?.location(table, Some(part))
+    };
+    let location = location();
+    let is_located = location.is_some();
+    let prefix = location.map_or_else(String::new, |location| format!("{location}: "));
+    match Refusal::with_prefix(error, &prefix).downcast() {
+        Ok(Refusal::Usage(text) | Refusal::Option(_, text)) if is_located => refusal(text),
+        // Only the refusal is printed, without table and part.
+        Ok(refusal) => refusal.into(),
+        Err(error) => error,
+    }
 }
 
 /// Parses the settings.

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Limits on times, connections and memory: defaults, ranges and checks.
 
-use crate::config::settings::{CounterSettings, RecordFormat, Settings};
+use crate::config::{
+    location::{self, Part},
+    settings::{CounterSettings, RecordFormat, Settings},
+};
 use longhaul_admission::penalties::{DELAY_MAX, DELAY_MIN};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::pipe_pool::PoolConfig;
@@ -136,7 +139,7 @@ fn connections_per_client(value: Option<u32>) -> anyhow::Result<Option<usize>> {
 
 /// Checks that a value is in its range.
 fn check_range<T: PartialOrd + fmt::Display>(
-    key: &str,
+    key: &'static str,
     value: T,
     range: &RangeInclusive<T>,
 ) -> anyhow::Result<T> {
@@ -149,7 +152,7 @@ fn check_range<T: PartialOrd + fmt::Display>(
 }
 
 /// Checks a memory limit. Below the minimum, the relay could not serve a single connection.
-fn check_memory(key: &str, value: Option<Bytes>) -> anyhow::Result<Option<u64>> {
+fn check_memory(key: &'static str, value: Option<Bytes>) -> anyhow::Result<Option<u64>> {
     match value {
         Some(memory) if memory.get() < MEMORY_MIN => {
             let expected = format!("{} or more", Bytes::new(MEMORY_MIN));
@@ -183,10 +186,12 @@ pub(crate) fn access_log_interval(counters: &CounterSettings) -> anyhow::Result<
     let is_common = counters.access_log_format == Some(RecordFormat::Common);
     match counters.access_log_interval.unwrap_or(Time::ZERO) {
         Time::ZERO => Ok(None),
-        time if !range.contains(&time) => Err(Refusal::usage(format!(
-            "access_log_interval {time}: expected 1s to 7d, or 0s for never"
-        ))),
-        _ if is_common => Err(Refusal::usage(
+        time if !range.contains(&time) => Err(location::refused(
+            "access_log_interval",
+            format!("access_log_interval {time}: expected 1s to 7d, or 0s for never"),
+        )),
+        _ if is_common => Err(location::refused(
+            "access_log_interval",
             "access_log_interval needs access_log_format = \"json\": the common log format can't tell an open tunnel \
              from one that has ended",
         )),
@@ -213,18 +218,21 @@ pub(crate) fn interval(value: Option<Time>) -> anyhow::Result<Duration> {
 }
 
 /// Checks that a time without a flag is more than 0.
-pub(crate) fn check_positive(key: &str, time: Time) -> anyhow::Result<Duration> {
+pub(crate) fn check_positive(key: &'static str, time: Time) -> anyhow::Result<Duration> {
     match time {
-        Time::ZERO => Err(Refusal::usage(format!("{key} 0s: expected more than 0s"))),
+        Time::ZERO => {
+            let problem = format!("{key} 0s: expected more than 0s");
+            Err(location::refused(key, problem))
+        }
         time => Ok(time.into()),
     }
 }
 
 /// Returns the refusal of a value whose key has a flag.
-fn refused(key: &str, value: impl fmt::Display, expected: &str) -> anyhow::Error {
+fn refused(key: &'static str, value: impl fmt::Display, expected: &str) -> anyhow::Error {
     let flag = flag_name(key);
     let problem = format!("{key} {value} (--{flag}): expected {expected}");
-    Refusal::option(flag, problem)
+    Refusal::option(flag, problem).context(Part::Key(key))
 }
 
 /// Returns the name of the flag for a key, without dashes.

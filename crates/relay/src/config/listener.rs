@@ -4,10 +4,12 @@
 use crate::config::{
     certificates::identity::Responder,
     limits::{IDLE_TIMEOUT_DEFAULT, check_positive},
+    location::{Part, refused},
     profile::{DOWNSTREAM, Profile, Profiles, check_transport, profile_named},
     settings::{KindName, ListenerSettings, SendProxy, Settings, Transport},
     users::Users,
 };
+use anyhow::Context as _;
 use longhaul_command::exit::Refusal;
 use longhaul_interception::target::{InterceptConfig, Target};
 use longhaul_linux::netfilter::Family;
@@ -88,25 +90,19 @@ impl ListenerConfig {
         settings: &Settings,
         profiles: &Profiles,
     ) -> anyhow::Result<Self> {
-        let address = listener_settings.address;
-        let name = listener_settings
-            .name
-            .clone()
-            .unwrap_or_else(|| address.to_string());
-        let owner = format!("listener {name}");
-        let refused = |problem: &str| Refusal::usage(format!("{owner}: {problem}"));
-        check_keys(listener_settings).map_err(refused)?;
-        let kind = kind(listener_settings).map_err(refused)?;
+        check_keys(listener_settings)?;
+        let kind = kind(listener_settings)?;
         let profile = listener_settings.profile.as_deref().unwrap_or(DOWNSTREAM);
-        let profile = profile_named(profile, profiles, &owner)?;
-        let responder = |tls| Responder::new(tls, &owner).map(Arc::new);
+        let profile = profile_named(profile, profiles)?;
+        let responder = |tls| Responder::new(tls).map(Arc::new);
         let tls = listener_settings.tls.as_ref().map(responder).transpose()?;
-        check_transport(listener_settings.transport, tls.is_some(), &profile, &owner)?;
+        check_transport(listener_settings.transport, tls.is_some(), &profile)?;
         let users = listener_settings
             .users
             .as_deref()
             .map(Users::read)
-            .transpose()?;
+            .transpose()
+            .context(Part::value("users"))?;
         Ok(Self {
             transport: listener_settings.transport,
             profile,
@@ -122,7 +118,7 @@ impl ListenerConfig {
             send_proxy: listener_settings.send_proxy,
             rate: listener_settings.rate,
             rate_per_client: listener_settings.rate_per_client,
-            intercept: intercept_config(listener_settings).map_err(|problem| refused(&problem))?,
+            intercept: intercept_config(listener_settings)?,
             idle_timeout: check_positive(
                 "idle_timeout",
                 listener_settings
@@ -130,9 +126,9 @@ impl ListenerConfig {
                     .unwrap_or(IDLE_TIMEOUT_DEFAULT),
             )?,
             tls,
-            name,
+            name: listener_settings.name(),
             kind,
-            address,
+            address: listener_settings.address,
         })
     }
 
@@ -165,11 +161,14 @@ impl ListenerConfig {
             .find(|other| own.is_some() && port_and_family(other) == own)
         {
             None => Ok(()),
-            Some(other) => Err(Refusal::usage(format!(
-                "listener {}: intercept: listener {} has this port, and only the rules of one would apply: \
-                 give them different ports",
-                self.name, other.name
-            ))),
+            Some(other) => {
+                let problem = format!(
+                    "listener {}: intercept: listener {} has this port, and only the rules of one would apply: \
+                     give them different ports",
+                    self.name, other.name
+                );
+                Err(refused("intercept", problem))
+            }
         }
     }
 
@@ -190,25 +189,32 @@ impl ListenerConfig {
     }
 }
 
-fn intercept_config(settings: &ListenerSettings) -> Result<Option<InterceptConfig>, String> {
+/// Refuses the first of these keys that is set.
+fn refuse_first(keys: &[(&'static str, bool)], problem: &str) -> anyhow::Result<()> {
+    match keys.iter().find(|(_, is_set)| *is_set) {
+        Some((key, _)) => Err(refused(*key, problem)),
+        None => Ok(()),
+    }
+}
+
+fn intercept_config(settings: &ListenerSettings) -> anyhow::Result<Option<InterceptConfig>> {
     if settings.intercept.is_empty() {
-        let any =
-            settings.intercept_local || settings.verify_connect || !settings.bypass.is_empty();
-        return if any {
-            Err("bypass, intercept_local and verify_connect need intercept".to_owned())
-        } else {
-            Ok(None)
-        };
+        let keys = [
+            ("bypass", !settings.bypass.is_empty()),
+            ("intercept_local", settings.intercept_local),
+            ("verify_connect", settings.verify_connect),
+        ];
+        let problem = "bypass, intercept_local and verify_connect need intercept";
+        return refuse_first(&keys, problem).map(|()| None);
     }
     if settings.kind != KindName::Transparent {
-        return Err("intercept is for transparent listeners".into());
+        let problem = "intercept is for transparent listeners";
+        return Err(refused("intercept", problem));
     }
     if settings.verify_connect && settings.accept_proxy {
-        return Err(
-            "verify_connect and accept_proxy exclude each other: a SYN that is held has \
-                    no PROXY header yet"
-                .into(),
-        );
+        let problem = "verify_connect and accept_proxy exclude each other: a SYN that is held has \
+                       no PROXY header yet";
+        return Err(refused("verify_connect", problem));
     }
     let address = settings.address;
     let other_family = match Family::of(address.ip()) {
@@ -220,8 +226,10 @@ fn intercept_config(settings: &ListenerSettings) -> Result<Option<InterceptConfi
         ("intercept", &settings.intercept),
         ("bypass", &settings.bypass),
     ] {
-        if let Some(foreign) = targets.iter().find_map(foreign) {
-            return Err(format!("{key} {foreign} is not of the family of {address}"));
+        let foreign = |(n, target)| Some((n, foreign(target)?));
+        if let Some((n, foreign)) = targets.iter().enumerate().find_map(foreign) {
+            let problem = format!("{key} {foreign} is not of the family of {address}");
+            return Err(refused(Part::value(format!("{key}.{n}")), problem));
         }
     }
     Ok(Some(InterceptConfig {
@@ -233,14 +241,15 @@ fn intercept_config(settings: &ListenerSettings) -> Result<Option<InterceptConfi
     }))
 }
 
-fn kind(settings: &ListenerSettings) -> Result<Kind, &'static str> {
+fn kind(settings: &ListenerSettings) -> anyhow::Result<Kind> {
     use KindName as N;
+    let key_is_for = |key, kind| Err(refused(key, format!("{key} is for {kind} listeners")));
     match (settings.kind, &settings.destination, settings.keep_source) {
         (N::Forward, Some(to), false) => Ok(Kind::Forward(to.clone())),
-        (N::Forward, None, _) => Err("forward needs a destination"),
-        (_, Some(_), _) => Err("destination is for forward listeners"),
+        (N::Forward, None, _) => Err(refused(Part::value("kind"), "forward needs a destination")),
+        (_, Some(_), _) => key_is_for("destination", "forward"),
         (N::Transparent, None, keep_source) => Ok(Kind::Transparent { keep_source }),
-        (_, _, true) => Err("keep_source is for transparent listeners"),
+        (_, _, true) => key_is_for("keep_source", "transparent"),
         (N::Socks5, None, false) => Ok(Kind::Socks5),
         (N::Http, None, false) => Ok(Kind::Http),
         (N::Convert, None, false) => Ok(Kind::Convert),
@@ -248,22 +257,26 @@ fn kind(settings: &ListenerSettings) -> Result<Kind, &'static str> {
 }
 
 /// Refuses keys that the listener's kind does not have.
-fn check_keys(settings: &ListenerSettings) -> Result<(), &'static str> {
+fn check_keys(settings: &ListenerSettings) -> anyhow::Result<()> {
     use KindName as N;
     let kind = settings.kind;
-    let over_udt = settings.transport != Transport::Tcp;
-    let for_relays = settings.tls.is_some() || settings.idle_timeout.is_some() || over_udt;
     if settings.direct_fallback.is_some() && kind != N::Transparent {
-        Err(
-            "direct_fallback is for transparent listeners: for others, give the route fallback = [[]]",
-        )
-    } else if settings.users.is_some() && !matches!(kind, N::Socks5 | N::Http) {
-        Err("users is for socks5 and http listeners")
-    } else if for_relays && kind != N::Convert {
-        Err("tls, transport and idle_timeout are for convert listeners")
-    } else {
-        Ok(())
+        let problem = "direct_fallback is for transparent listeners: for others, give the route fallback = [[]]";
+        return Err(refused("direct_fallback", problem));
     }
+    if settings.users.is_some() && !matches!(kind, N::Socks5 | N::Http) {
+        return Err(refused("users", "users is for socks5 and http listeners"));
+    }
+    if kind == N::Convert {
+        return Ok(());
+    }
+    let for_relays = [
+        ("tls", settings.tls.is_some()),
+        ("transport", settings.transport != Transport::Tcp),
+        ("idle_timeout", settings.idle_timeout.is_some()),
+    ];
+    let problem = "tls, transport and idle_timeout are for convert listeners";
+    refuse_first(&for_relays, problem)
 }
 
 #[cfg(test)]

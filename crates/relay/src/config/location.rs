@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Locations in the configuration file for messages. A message names its subject, a key or a value;
-//! the caller supplies the table.
+//! Locations in the configuration file. The function that finds an error or a warning names the part of
+//! the table; its caller names the table.
 
+use anyhow::Context as _;
 use longhaul_command::exit::Refusal;
-use std::fmt;
-use toml::de::{DeTable, DeValue};
+use std::{borrow::Cow, fmt};
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
 
 /// A table of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,166 +38,103 @@ impl fmt::Display for Table {
     }
 }
 
-/// A warning, and the table that it is about.
+/// Part of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// A key.
+    Key(&'static str),
+    /// A value, by the path to it: keys and indices from 0 with dots between them, such as `via.1`.
+    Value(Cow<'static, str>),
+}
+
+impl Part {
+    pub(crate) fn value(path: impl Into<Cow<'static, str>>) -> Self {
+        Self::Value(path.into())
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Key(key) => key,
+            Self::Value(path) => path,
+        })
+    }
+}
+
+impl From<&'static str> for Part {
+    fn from(key: &'static str) -> Self {
+        Self::Key(key)
+    }
+}
+
+/// Returns the refusal of a part of a table. The caller adds the table as context.
+pub(crate) fn refused(part: impl Into<Part>, problem: impl fmt::Display) -> anyhow::Error {
+    Refusal::usage(problem).context(part.into())
+}
+
+/// Adds the table to an error: as context, and its name to the text.
+pub(crate) fn in_table<T>(checked: anyhow::Result<T>, table: Table) -> anyhow::Result<T> {
+    checked
+        .map_err(|error| Refusal::with_prefix(error, &format!("{table}: ")))
+        .context(table)
+}
+
+/// A warning, and what it is about: a part of a table, or all of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Finding {
     pub(crate) table: Table,
+    pub(crate) part: Option<Part>,
     pub(crate) text: String,
 }
 
 impl Finding {
-    pub(crate) fn new(table: Table, text: impl Into<String>) -> Self {
-        Self {
-            table,
-            text: text.into(),
-        }
+    pub(crate) fn new(table: Table, part: Option<Part>, text: String) -> Self {
+        Self { table, part, text }
     }
 
     /// Finding whose text begins with the table's name.
-    pub(crate) fn named(table: Table, text: impl fmt::Display) -> Self {
+    pub(crate) fn named(table: Table, part: Option<Part>, text: impl fmt::Display) -> Self {
         let text = format!("{table}: {text}");
-        Self { table, text }
+        Self { table, part, text }
     }
 }
 
-/// Extension of results that adds the table to an error.
-pub(crate) trait InTable {
-    fn in_table(self, table: Table) -> Self;
-}
-
-impl<T> InTable for anyhow::Result<T> {
-    fn in_table(self, table: Table) -> Self {
-        self.map_err(|error| error.context(table))
-    }
-}
-
-/// Prefixes the error with its location, if it has one, and removes the table from its context.
-pub(crate) fn locate(
-    error: anyhow::Error,
-    prefix: impl FnOnce(&Table, &str) -> String,
-) -> anyhow::Error {
-    let Some(table) = error.downcast_ref::<Table>().cloned() else {
-        return error;
-    };
-    let refusal = match error.downcast::<Refusal>() {
-        Ok(refusal) => refusal,
-        Err(error) => return error,
-    };
-    let prefix = prefix(&table, &refusal.to_string());
-    match refusal.with_prefix(&prefix) {
-        Refusal::Usage(text) | Refusal::Option(_, text) if !prefix.is_empty() => {
-            Refusal::option("config", text)
-        }
-        refusal => refusal.into(),
-    }
-}
-
-/// Byte offset of the subject of `message` in `text`: the value or key that the message names, else
-/// the table.
-pub(crate) fn offset(text: &str, table: &Table, message: &str) -> Option<usize> {
-    if message.starts_with("--") {
-        return None;
-    }
+/// Byte offset in `text` of a part of a table. The offset of a missing part is that of the table.
+pub(crate) fn offset(text: &str, table: &Table, part: Option<&Part>) -> Option<usize> {
     let document = DeTable::parse(text).ok()?;
-    let (start, found) = find(document.get_ref(), table)?;
-    let mut entries = Vec::new();
-    collect(found, &mut entries);
-    let message = without_owner(message);
-    // A path is never a key's name. Most messages name a key first. Of several values, the longest
-    // is the most specific.
-    let path =
-        |e: &&Entry<'_>| position_in(e, message).filter(|_| !e.is_key && e.text.contains('/'));
-    let key = |e: &&Entry<'_>| position_in(e, message).filter(|_| e.is_key);
-    let value = entries
-        .iter()
-        .filter(|e| !e.is_key && position_in(e, message).is_some());
-    let entry = first_mentioned(&entries, path)
-        .or_else(|| first_mentioned(&entries, key))
-        .or_else(|| value.max_by_key(|e| e.text.len()));
-    Some(entry.map_or(start, |entry| entry.at))
-}
-
-/// Entry that the message names first.
-fn first_mentioned<'a, 'b>(
-    entries: &'b [Entry<'a>],
-    at: impl Fn(&&'b Entry<'a>) -> Option<usize>,
-) -> Option<&'b Entry<'a>> {
-    let named = entries.iter().filter(|entry| at(entry).is_some());
-    named.min_by_key(|entry| at(entry))
-}
-
-fn is_word_boundary(c: char) -> bool {
-    !c.is_alphanumeric() && c != '_'
-}
-
-/// Position at which the message contains the entry's text as a whole word.
-fn position_in(entry: &Entry<'_>, message: &str) -> Option<usize> {
-    let ends = |c: Option<char>| c.is_none_or(is_word_boundary);
-    let is_whole_word = |at: &usize| {
-        let (before, rest) = message.split_at(*at);
-        ends(before.chars().next_back()) && ends(rest[entry.text.len()..].chars().next())
-    };
-    let mut mentions = message.match_indices(entry.text).map(|(at, _)| at);
-    mentions
-        .find(is_whole_word)
-        .filter(|_| !entry.text.is_empty())
-}
-
-/// Strips the prefix `listener NAME: `, whose name may equal a key.
-fn without_owner(message: &str) -> &str {
-    let owner_words = ["listener ", "peer ", "profile ", "route "];
-    match message.split_once(": ") {
-        Some((owner, rest)) if owner_words.iter().any(|word| owner.starts_with(word)) => rest,
-        _ => message,
-    }
-}
-
-/// Finds the table and its byte offset.
-fn find<'a>(document: &'a DeTable<'a>, table: &Table) -> Option<(usize, &'a DeTable<'a>)> {
-    let value = match table {
-        Table::Listener(n) => document.get("listener")?.get_ref().get(*n)?,
-        Table::Route(n) => document.get("route")?.get_ref().get(*n)?,
-        Table::Peer(name) => document.get("peer")?.get_ref().get(name.as_str())?,
-        Table::Profile(name) => document.get("profile")?.get_ref().get(name.as_str())?,
-        Table::Limits => document.get("limits")?,
-        Table::Counters => document.get("counters")?,
-        Table::Admin => document.get("admin")?,
-    };
-    Some((value.span().start, value.get_ref().as_table()?))
-}
-
-/// A key, or a string value.
-struct Entry<'a> {
-    at: usize,
-    text: &'a str,
-    is_key: bool,
-}
-
-fn collect<'a>(table: &'a DeTable<'a>, entries: &mut Vec<Entry<'a>>) {
-    for (key, value) in table {
-        entries.push(Entry {
-            at: key.span().start,
-            text: key.get_ref().as_ref(),
-            is_key: true,
-        });
-        collect_values(value.span().start, value.get_ref(), entries);
-    }
-}
-
-fn collect_values<'a>(at: usize, value: &'a DeValue<'a>, entries: &mut Vec<Entry<'a>>) {
-    match value {
-        DeValue::String(text) => entries.push(Entry {
-            at,
-            text: text.as_ref(),
-            is_key: false,
-        }),
-        DeValue::Array(values) => {
-            for value in values {
-                collect_values(value.span().start, value.get_ref(), entries);
-            }
+    let table = find(document.get_ref(), table)?;
+    let span = match part {
+        Some(Part::Key(key)) => {
+            let key = table.get_ref().as_table()?.get_key_value(*key);
+            key.map(|(key, _)| key.span())
         }
-        DeValue::Table(table) => collect(table, entries),
-        _ => {}
+        Some(Part::Value(path)) => {
+            let value = path.split('.').try_fold(table, step);
+            value.map(Spanned::span)
+        }
+        None => None,
+    };
+    Some(span.unwrap_or(table.span()).start)
+}
+
+fn step<'a, 'b>(value: &'a Spanned<DeValue<'b>>, step: &str) -> Option<&'a Spanned<DeValue<'b>>> {
+    match step.parse::<usize>() {
+        Ok(index) => value.get_ref().get(index),
+        Err(_) => value.get_ref().get(step),
+    }
+}
+
+fn find<'a, 'b>(document: &'a DeTable<'b>, table: &Table) -> Option<&'a Spanned<DeValue<'b>>> {
+    let of = |kind: &str| document.get(kind).map(Spanned::get_ref);
+    match table {
+        Table::Listener(n) => of("listener")?.get(*n),
+        Table::Route(n) => of("route")?.get(*n),
+        Table::Peer(name) => of("peer")?.get(name.as_str()),
+        Table::Profile(name) => of("profile")?.get(name.as_str()),
+        Table::Limits => document.get("limits"),
+        Table::Counters => document.get("counters"),
+        Table::Admin => document.get("admin"),
     }
 }
 
@@ -202,49 +143,37 @@ mod tests {
     use super::*;
 
     const TEXT: &str = "[[listener]]\nkind = 'http'\naddress = '10.0.0.1:1'\n\n[[listener]]\n\
-                        kind = 'forward'\nprofile = 'long'\n[listener.tls]\nca = '/etc/certificate'\n\
-                        certificate = '/etc/x'\n[[route]]\nvia = ['a',\n 'tokyo']\n[profile.keepalive]\n\
-                        mss = 4\nkeepalive = '1ms'\n";
+                        kind = 'forward'\nprofile = 'long'\n[listener.tls]\nca = '/etc/ca'\n\
+                        [[route]]\nvia = ['a',\n 'tokyo']\n[profile.keepalive]\nmss = 4\n";
 
-    fn line(table: &Table, message: &str) -> Option<usize> {
-        let at = offset(TEXT, table, message)?;
-        Some(TEXT[..at].matches('\n').count() + 1)
+    /// Text from the part's location to the end of its line.
+    fn text_at(table: &Table, part: &Part) -> Option<&'static str> {
+        let at = offset(TEXT, table, Some(part))?;
+        TEXT[at..].lines().next()
     }
 
     #[test]
-    fn finds_key_or_value_that_message_names() {
-        use Table as T;
-        let second = T::Listener(1);
-        for (table, message, want) in [
-            (&second, "listener x: no profile is called long", 7),
-            (
-                &second,
-                "listener x: /etc/certificate: no certificate in it",
-                9,
-            ),
-            (&second, "listener x: /etc/x: no certificate in it", 10),
-            (&T::Listener(0), "http 10.0.0.1:1 is not on loopback", 3),
-            (&T::Route(0), "route 1: no peer is called tokyo", 13),
-            (
-                &T::Profile("keepalive".into()),
-                "profile keepalive: mss 4: expected 88",
-                15,
-            ),
-            (
-                &T::Profile("keepalive".into()),
-                "profile keepalive: keepalive 1ms: expected 1s",
-                16,
-            ),
+    fn finds_keys_and_values() {
+        let (second, keepalive) = (Table::Listener(1), Table::Profile("keepalive".into()));
+        for (table, part, text) in [
+            (&second, Part::Key("profile"), "profile = 'long'"),
+            (&second, Part::value("profile"), "'long'"),
+            (&second, Part::value("tls.ca"), "'/etc/ca'"),
+            (&Table::Listener(0), Part::value("address"), "'10.0.0.1:1'"),
+            (&Table::Route(0), Part::value("via.1"), "'tokyo']"),
+            (&keepalive, Part::Key("mss"), "mss = 4"),
         ] {
-            assert_eq!(line(table, message), Some(want), "{message}");
+            assert_eq!(text_at(table, &part), Some(text), "{table} {part}");
         }
     }
 
     #[test]
-    fn locates_missing_key_at_its_table() {
-        let message = "listener x: forward needs a destination";
-        assert_eq!(line(&Table::Listener(1), message), Some(6));
-        assert_eq!(line(&Table::Listener(2), "of a flag"), None);
-        assert_eq!(line(&Table::Limits, "of a flag"), None);
+    fn missing_part_is_at_its_table() {
+        for part in [Part::Key("users"), Part::value("tls.key")] {
+            assert_eq!(text_at(&Table::Listener(1), &part), Some("[[listener]]"));
+            assert_eq!(text_at(&Table::Listener(2), &part), None);
+            assert_eq!(text_at(&Table::Limits, &part), None);
+        }
+        assert_eq!(offset(TEXT, &Table::Listener(0), None), Some(0));
     }
 }

@@ -19,12 +19,13 @@ use crate::config::{
     file::File,
     limits::{Limits, access_log_interval, interval, limits, pool_config},
     listener::{Kind, ListenerConfig},
-    location::{InTable as _, Table},
+    location::{Part, Table, in_table, refused},
     peer::{PeerConfig, peers},
     policy::{Policy, Rule, policy},
     profile::{Profile, Profiles, UPSTREAM, profiles},
-    settings::{RecordFormat, Settings, Transport},
+    settings::{ListenerSettings, RecordFormat, Settings, Transport},
 };
+use anyhow::Context as _;
 use longhaul_admission::descriptors::DescriptorDemand;
 use longhaul_command::exit::Refusal;
 use longhaul_linux::pipe_pool::PoolConfig;
@@ -118,8 +119,8 @@ impl Config {
             policy: policy(settings, &peers, &profiles)?,
             allow_local: settings.allow_local,
             mtu_probing: settings.mtu_probing,
-            pool: pool_config(settings).in_table(Table::Limits)?,
-            limits: limits(settings).in_table(Table::Limits)?,
+            pool: pool_config(settings).context(Table::Limits)?,
+            limits: limits(settings).context(Table::Limits)?,
             peers,
             profiles,
             upstream_profile,
@@ -128,9 +129,9 @@ impl Config {
             access_log_format: settings.counters.access_log_format.unwrap_or_default(),
             access_log_except: settings.counters.access_log_except.clone(),
             access_log_interval: access_log_interval(&settings.counters)
-                .in_table(Table::Counters)?,
-            interval: interval(settings.counters.interval).in_table(Table::Counters)?,
-            admin: admin(settings).in_table(Table::Admin)?,
+                .context(Table::Counters)?,
+            interval: interval(settings.counters.interval).context(Table::Counters)?,
+            admin: admin(settings).context(Table::Admin)?,
             health: settings.admin.health,
         };
         config.check_references()?;
@@ -182,25 +183,27 @@ impl Config {
             let is_new = names.insert(&listener.name);
             self.check_listener(listener, is_new)
                 .and_then(|()| listener.check_intercept_port(&self.listeners[..n]))
-                .in_table(Table::Listener(n))?;
+                .context(Table::Listener(n))?;
         }
         self.check_listener_names(&names)
     }
 
     fn check_listener(&self, listener: &ListenerConfig, is_new: bool) -> anyhow::Result<()> {
         self.check_source(listener)?;
-        listener.check_exposure()?;
+        listener.check_exposure().context(Part::value("address"))?;
         let unnamed = listener.address.port() == 0;
         if is_new || unnamed {
             Ok(())
         } else {
             let name = &listener.name;
-            let problem = if *name == listener.address.to_string() {
-                format!("two listeners have the address {name}: give each its own port")
+            let (key, problem) = if *name == listener.address.to_string() {
+                let problem =
+                    format!("two listeners have the address {name}: give each its own port");
+                ("address", problem)
             } else {
-                format!("two listeners have the name {name}")
+                ("name", format!("two listeners have the name {name}"))
             };
-            Err(Refusal::option(listener.kind.to_string(), problem))
+            Err(Refusal::option(listener.kind.to_string(), problem).context(Part::Key(key)))
         }
     }
 
@@ -209,8 +212,8 @@ impl Config {
     fn check_listener_names(&self, names: &BTreeSet<&String>) -> anyhow::Result<()> {
         for (n, rule) in self.policy.rules.iter().enumerate() {
             if let Some(name) = rule.listeners.iter().find(|name| !names.contains(name)) {
-                let text = format!("route {}: no listener is called {name}", n + 1);
-                return Err(Refusal::usage(text)).in_table(Table::Route(n));
+                let problem = format!("no listener is called {name}");
+                return in_table(Err(refused("listener", problem)), Table::Route(n));
             }
         }
         Ok(())
@@ -228,11 +231,9 @@ impl Config {
             .flat_map(|rule| &rule.target)
             .flat_map(|target| &target.chains);
         if chains.any(|chain| !chain.is_empty()) {
-            Err(Refusal::option(
-                "keep-source",
-                "keep_source (--keep-source) and peers (--peer, via) exclude each other: the leg \
-             to a peer is the relay's own",
-            ))
+            let problem = "keep_source (--keep-source) and peers (--peer, via) exclude each other: the leg \
+                           to a peer is the relay's own";
+            Err(Refusal::option("keep-source", problem).context(Part::Key("keep_source")))
         } else {
             Ok(())
         }
@@ -250,8 +251,11 @@ fn keep_value<T: Clone + PartialEq>(
 }
 
 fn listeners(settings: &Settings, profiles: &Profiles) -> anyhow::Result<Vec<ListenerConfig>> {
-    let listener = |(n, listener_settings)| {
-        ListenerConfig::new(listener_settings, settings, profiles).in_table(Table::Listener(n))
+    let listener = |(n, own): (usize, &ListenerSettings)| {
+        let named = |error| Refusal::with_prefix(error, &format!("listener {}: ", own.name()));
+        ListenerConfig::new(own, settings, profiles)
+            .map_err(named)
+            .context(Table::Listener(n))
     };
     settings.listener.iter().enumerate().map(listener).collect()
 }
@@ -260,15 +264,15 @@ fn listeners(settings: &Settings, profiles: &Profiles) -> anyhow::Result<Vec<Lis
 /// whom.
 fn admin(settings: &Settings) -> anyhow::Result<Option<SocketAddr>> {
     match settings.admin.address {
-        Some(address) if !address.ip().is_loopback() => Err(Refusal::option(
-            "admin",
-            format!(
-                "admin {address} (--admin, admin.address) is not on loopback, and it has no \
-             authentication: for health checks of load balancers use --health; else use 127.0.0.1:{port} and reach it with ssh -L {port}:127.0.0.1:{port} HOST \
-             or through a reverse proxy that does",
-                port = address.port()
-            ),
-        )),
+        Some(address) if !address.ip().is_loopback() => {
+            let port = address.port();
+            let problem = format!(
+                "admin {address} (--admin, admin.address) is not on loopback, and it has no authentication: \
+                 for health checks of load balancers use --health; else use 127.0.0.1:{port} and reach it with \
+                 ssh -L {port}:127.0.0.1:{port} HOST or through a reverse proxy that does"
+            );
+            Err(Refusal::option("admin", problem).context(Part::Key("address")))
+        }
         address => Ok(address),
     }
 }

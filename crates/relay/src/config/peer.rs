@@ -4,11 +4,10 @@
 use crate::config::{
     certificates::identity::Initiator,
     limits::check_positive,
-    location::{InTable as _, Table},
+    location::{Table, in_table, refused},
     profile::{Profile, Profiles, UPSTREAM, check_transport, profile_named},
     settings::{PeerSettings, RouteSettings, Settings, Streams, Transport},
 };
-use longhaul_command::exit::Refusal;
 use longhaul_protocol::destination::Destination;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -70,19 +69,14 @@ pub(crate) fn peers(
     let peer = |(name, peer_settings): (&String, &PeerSettings)| {
         let begins = chains().any(|via| via.first() == Some(name));
         let profile = peer_settings.profile.as_deref().unwrap_or(UPSTREAM);
-        let owner = format!("peer {name}");
-        let profile = profile_named(profile, profiles, &owner)?;
-        check_transport(
-            peer_settings.transport,
-            peer_settings.tls.is_some(),
-            &profile,
-            &owner,
-        )?;
-        let initiator = |tls| Initiator::new(tls, &owner, name).map(Arc::new);
+        let profile = profile_named(profile, profiles)?;
+        let has_tls = peer_settings.tls.is_some();
+        check_transport(peer_settings.transport, has_tls, &profile)?;
+        let initiator = |tls| Initiator::new(tls, name).map(Arc::new);
         let peer = PeerConfig {
             is_behind_peers: !begins && chains().any(|via| via.contains(name)),
             tls: peer_settings.tls.as_ref().map(initiator).transpose()?,
-            pool: pool_size(peer_settings, &owner)?,
+            pool: pool_size(peer_settings)?,
             streams: peer_settings.streams.unwrap_or(Streams::Automatic),
             transport: peer_settings.transport,
             pool_age: peer_settings
@@ -92,19 +86,21 @@ pub(crate) fn peers(
         };
         Ok((name.clone(), Arc::new(peer)))
     };
-    let located =
-        |(name, peer_settings)| peer((name, peer_settings)).in_table(Table::Peer(name.clone()));
+    let located = |(name, peer_settings): (&String, _)| {
+        in_table(peer((name, peer_settings)), Table::Peer(name.clone()))
+    };
     settings.peer.iter().map(located).collect()
 }
 
 /// Most pooled connections of a peer in each worker.
 const POOL_MAX: u16 = 1024;
 
-fn pool_size(settings: &PeerSettings, owner: &str) -> anyhow::Result<usize> {
+fn pool_size(settings: &PeerSettings) -> anyhow::Result<usize> {
     match settings.pool.unwrap_or(0) {
         pool @ 0..=POOL_MAX => Ok(pool.into()),
-        pool => Err(Refusal::usage(format!(
-            "{owner}: pool {pool}: expected 0 to {POOL_MAX}"
-        ))),
+        pool => {
+            let problem = format!("pool {pool}: expected 0 to {POOL_MAX}");
+            Err(refused("pool", problem))
+        }
     }
 }

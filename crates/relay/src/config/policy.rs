@@ -2,12 +2,11 @@
 //! Routing policy: an ordered list of rules, of which the first that matches decides.
 
 use crate::config::{
-    location::{InTable as _, Table},
+    location::{Part, Table, in_table, refused},
     peer::PeerConfig,
     profile::{Profile, Profiles, UPSTREAM, profile_named},
     settings::{RouteSettings, Settings},
 };
-use longhaul_command::exit::Refusal;
 use longhaul_protocol::networks::{Ports, Prefix, Target, embedded_ipv4};
 use longhaul_protocol::{convert, destination::Destination};
 use std::{
@@ -168,7 +167,7 @@ pub(crate) fn policy(
     profiles: &Profiles,
 ) -> anyhow::Result<Policy> {
     let rule = |(index, route): (usize, &RouteSettings)| {
-        rule(route, peers, profiles, &format!("route {}", index + 1)).in_table(Table::Route(index))
+        in_table(rule(route, peers, profiles), Table::Route(index))
     };
     let rules = settings.route.iter().enumerate().map(rule);
     Ok(Policy {
@@ -184,20 +183,18 @@ fn rule(
     route: &RouteSettings,
     peers: &BTreeMap<String, Arc<PeerConfig>>,
     profiles: &Profiles,
-    name: &str,
 ) -> anyhow::Result<Rule> {
     let leads_on = !route.via.is_empty() || !route.fallback.is_empty() || route.profile.is_some();
     if route.deny && leads_on {
-        return Err(Refusal::usage(format!(
-            "{name}: deny excludes via, fallback and profile"
-        )));
+        return Err(refused("deny", "deny excludes via, fallback and profile"));
     }
     let target = RouteTarget {
         chains: route
             .chains()
-            .map(|via| chain(via, peers, name))
+            .enumerate()
+            .map(|(n, via)| chain(via, &chain_path(n), peers))
             .collect::<Result<_, _>>()?,
-        profile: profile_named(route.profile.as_deref().unwrap_or(UPSTREAM), profiles, name)?,
+        profile: profile_named(route.profile.as_deref().unwrap_or(UPSTREAM), profiles)?,
     };
     Ok(Rule {
         listeners: route.listener.clone(),
@@ -208,22 +205,30 @@ fn rule(
     })
 }
 
+/// Returns the path to a route's chain with this index.
+pub(crate) fn chain_path(n: usize) -> String {
+    match n {
+        0 => "via".to_owned(),
+        n => format!("fallback.{}", n - 1),
+    }
+}
+
 fn chain(
     via: &[String],
+    path: &str,
     peers: &BTreeMap<String, Arc<PeerConfig>>,
-    owner: &str,
 ) -> anyhow::Result<Chain> {
     if via.len() > convert::HOPS_MAX {
         let most = convert::HOPS_MAX;
-        return Err(Refusal::usage(format!(
-            "{owner}: more than {most} peers in a chain"
-        )));
+        let problem = format!("more than {most} peers in a chain");
+        return Err(refused(Part::value(path.to_owned()), problem));
     }
-    let peer = |name: &String| {
+    let peer = |(n, name): (usize, &String)| {
+        let problem = || format!("no peer is called {name}");
         let peer = peers.get(name).cloned();
-        peer.ok_or_else(|| Refusal::usage(format!("{owner}: no peer is called {name}")))
+        peer.ok_or_else(|| refused(Part::value(format!("{path}.{n}")), problem()))
     };
-    via.iter().map(peer).collect()
+    via.iter().enumerate().map(peer).collect()
 }
 
 #[cfg(test)]

@@ -2,10 +2,9 @@
 //! Profiles: transport settings of legs.
 
 use crate::config::{
-    location::{InTable as _, Table},
+    location::{Table, in_table, refused},
     settings::{ListenerSettings, Mode, ProfileFlags, ProfileSettings, Settings, Transport},
 };
-use longhaul_command::exit::Refusal;
 use longhaul_congestion::sockets::initial_window;
 use longhaul_linux::{netfilter::marks::OWN_MARK, socket::Options};
 use longhaul_transport::port::UdtCongestionControl;
@@ -37,8 +36,7 @@ pub(crate) struct Profile {
 impl Profile {
     /// Checks the settings. `leg::profile` checks that this system supports them.
     pub(crate) fn new(name: &str, settings: &ProfileSettings) -> anyhow::Result<Self> {
-        check_ranges(settings)
-            .map_err(|problem| Refusal::usage(format!("profile {name}: {problem}")))?;
+        check_ranges(settings)?;
         Ok(Self {
             name: name.to_owned(),
             options: options(settings),
@@ -82,9 +80,10 @@ fn keepalive(value: Option<Time>) -> Option<Duration> {
 }
 
 /// Checks ranges, including those that the kernel would clamp silently.
-fn check_ranges(settings: &ProfileSettings) -> Result<(), String> {
+fn check_ranges(settings: &ProfileSettings) -> anyhow::Result<()> {
     if settings.congestion_control.as_deref() == Some("") {
-        return Err("congestion_control: expected a name, such as bbr".to_owned());
+        let problem = "congestion_control: expected a name, such as bbr";
+        return Err(refused("congestion_control", problem));
     }
     let seconds = |time: Option<Time>| time.map(|time| (time, Duration::from(time).as_secs()));
     let number = |value: Option<u32>| value.map(|value| (value, u64::from(value)));
@@ -129,15 +128,16 @@ fn check_ranges(settings: &ProfileSettings) -> Result<(), String> {
 
 /// Checks a value, given as the user writes it and as a number.
 fn within(
-    key: &str,
+    key: &'static str,
     value: Option<(impl Display, u64)>,
     range: std::ops::RangeInclusive<u64>,
     expected: &str,
-) -> Result<(), String> {
+) -> anyhow::Result<()> {
     match value {
-        Some((written, number)) if !range.contains(&number) => {
-            Err(format!("{key} {written}: expected {expected}"))
-        }
+        Some((written, number)) if !range.contains(&number) => Err(refused(
+            key,
+            format!("{key} {written}: expected {expected}"),
+        )),
         _ => Ok(()),
     }
 }
@@ -156,25 +156,20 @@ pub(crate) fn profiles(settings: &Settings) -> anyhow::Result<Profiles> {
     let marked = settings.listener.iter().any(needs_mark);
     let checked = |(name, profile_settings): (&String, _)| {
         let profile = Profile::new(name, profile_settings);
-        let mut profile = profile.in_table(Table::Profile(name.clone()))?;
+        let mut profile = in_table(profile, Table::Profile(name.clone()))?;
         profile.options.mark = marked.then_some(OWN_MARK);
         Ok((name.clone(), profile.into()))
     };
     profile_settings.iter().map(checked).collect()
 }
 
-pub(crate) fn profile_named(
-    name: &str,
-    profiles: &Profiles,
-    owner: &str,
-) -> anyhow::Result<Arc<Profile>> {
+pub(crate) fn profile_named(name: &str, profiles: &Profiles) -> anyhow::Result<Arc<Profile>> {
     let profile = profiles.get(name).cloned();
     profile.ok_or_else(|| {
         let all: Vec<_> = profiles.keys().map(String::as_str).collect();
         let all = all.join(", ");
-        Refusal::usage(format!(
-            "{owner}: no profile is called {name}; there are: {all}"
-        ))
+        let problem = format!("no profile is called {name}; there are: {all}");
+        refused("profile", problem)
     })
 }
 
@@ -184,18 +179,20 @@ pub(crate) fn check_transport(
     transport: Transport,
     has_tls: bool,
     profile: &Profile,
-    owner: &str,
 ) -> anyhow::Result<()> {
     if transport == Transport::Tcp {
         return Ok(());
     }
     let name = &profile.name;
-    let problem = match option_without_udt(profile) {
-        Some(option) => format!("profile {name}: {option} is for TCP: give this leg another"),
-        None if !has_tls => "transport = \"udt\" needs tls".to_owned(),
+    let (key, problem) = match option_without_udt(profile) {
+        Some(option) => {
+            let problem = format!("profile {name}: {option} is for TCP: give this leg another");
+            ("profile", problem)
+        }
+        None if !has_tls => ("transport", "transport = \"udt\" needs tls".to_owned()),
         None => return Ok(()),
     };
-    Err(Refusal::usage(format!("{owner}: {problem}")))
+    Err(refused(key, problem))
 }
 
 /// First option of a profile that UDT does not have.

@@ -118,6 +118,14 @@ pub(crate) struct ListenerSettings {
     pub(crate) tls: Option<TlsSettings>,
 }
 
+impl ListenerSettings {
+    /// Name in rules, records and messages.
+    pub(crate) fn name(&self) -> String {
+        let address = || self.address.to_string();
+        self.name.clone().unwrap_or_else(address)
+    }
+}
+
 /// Protocol by which a listener learns the client's destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -40,7 +40,8 @@ impl Fault {
     /// Failure that `relay` reported. The reporting relay need not name itself: its neighbour knows
     /// it.
     pub(crate) fn from_answer(
-        (code, detail): (ErrorCode, u8),
+        code: ErrorCode,
+        detail: u8,
         cause: Option<Cause>,
         relay: &str,
     ) -> Self {
@@ -238,7 +239,7 @@ mod tests {
         let Ok(Some((Answer::Refused { code, detail }, _))) = Answer::parse(&bytes) else {
             panic!("{fault} is no refusal");
         };
-        Fault::from_answer((code, detail), Cause::find(&bytes), relay)
+        Fault::from_answer(code, detail, Cause::find(&bytes), relay)
     }
 
     #[test]
@@ -260,12 +261,12 @@ mod tests {
 
     #[test]
     fn uses_error_code_when_cause_is_missing() {
-        let fault = Fault::from_answer((ErrorCode::ConnectionReset, 0), None, "old");
+        let fault = Fault::from_answer(ErrorCode::ConnectionReset, 0, None, "old");
         assert_eq!(
             fault.message("host:80"),
             "host:80: connection refused, says relay old"
         );
-        let fault = Fault::from_answer((ErrorCode::MalformedMessage, 0), None, "old");
+        let fault = Fault::from_answer(ErrorCode::MalformedMessage, 0, None, "old");
         assert_eq!(fault.message("host:80"), "relay old: protocol error");
     }
 

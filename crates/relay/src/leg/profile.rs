@@ -2,9 +2,10 @@
 //! Application of profiles to sockets.
 
 use crate::config::{
-    location::{InTable as _, Table},
+    location::{Part, Table},
     profile::{Profile, Profiles},
 };
+use anyhow::Context as _;
 use longhaul_command::exit::Refusal;
 use longhaul_congestion::sockets::initial_window;
 use longhaul_linux::socket::{self, Options};
@@ -14,7 +15,7 @@ use std::{error::Error as _, io, net::SocketAddr, os::fd::AsFd};
 pub(crate) fn check_support(profiles: &Profiles) -> anyhow::Result<()> {
     profiles.iter().try_for_each(|(name, profile)| {
         let table = Table::Profile(name.clone());
-        check_profile_support(profile).in_table(table)
+        check_profile_support(profile).context(table)
     })
 }
 
@@ -47,16 +48,16 @@ pub(crate) fn set_initial_window(profile: &Profile, socket: &impl AsFd) -> io::R
     }
 }
 
-fn bpf_error(profile: &Profile, key: &str, error: &initial_window::Error) -> anyhow::Error {
+fn bpf_error(profile: &Profile, key: &'static str, error: &initial_window::Error) -> anyhow::Error {
     let cause = error
         .source()
         .map_or(String::new(), |cause| format!(" ({cause})"));
     let name = &profile.name;
-    let subject = match profile.flags.initial_window {
-        Some(flag) if key == "initial_window" => flag.to_owned(),
-        _ => format!("profile {name}: {key}"),
-    };
-    Refusal::unsupported(format!("{subject}: {error}{cause}"))
+    let refused = |subject: &str| Refusal::unsupported(format!("{subject}: {error}{cause}"));
+    match profile.flags.initial_window {
+        Some(flag) if key == "initial_window" => refused(flag),
+        _ => refused(&format!("profile {name}: {key}")).context(Part::Key(key)),
+    }
 }
 
 fn socket_error(profile: &Profile, error: &io::Error) -> anyhow::Result<()> {
@@ -65,8 +66,7 @@ fn socket_error(profile: &Profile, error: &io::Error) -> anyhow::Result<()> {
         Some(flag) => format!("{flag} "),
         None => format!("profile {}: ", profile.name),
     };
-    let profile = &profile.name;
-    Err(match error.kind() {
+    let refusal = match error.kind() {
         io::ErrorKind::NotFound => {
             let available = socket::congestion_controls()?.join(", ");
             Refusal::usage(format!("{subject}{}", unavailable_message(cc, &available)))
@@ -75,7 +75,11 @@ fn socket_error(profile: &Profile, error: &io::Error) -> anyhow::Result<()> {
             "{subject}{cc}: needs CAP_NET_ADMIN, or {cc} in \
              net.ipv4.tcp_allowed_congestion_control"
         )),
-        kind => anyhow::Error::new(io::Error::from(kind)).context(format!("profile {profile}")),
+        kind => return Err(io::Error::from(kind).into()),
+    };
+    Err(match profile.flags.congestion_control {
+        Some(_) => refusal,
+        None => refusal.context(Part::Key("congestion_control")),
     })
 }
 

@@ -64,7 +64,7 @@ impl Peer {
         let Answer::Refused { code, detail } = answer else {
             return self.mark_up();
         };
-        let fault = Fault::from_answer((code, detail), cause, &first.config.name);
+        let fault = Fault::from_answer(code, detail, cause, &first.config.name);
         match fault.hop() {
             hop if hop == hops.last().copied() => self.mark_down_beyond(&fault),
             // The chain failed at an earlier hop: the last one was not asked.

@@ -234,7 +234,7 @@ fn serve(relay: &Arc<Relay>, opened: ServingParts, args: &Args) -> anyhow::Resul
     let runtime = longhaul_command::event_loop::current_thread()?;
     let rule_sets = rule_sets(&relay.listeners.open(), &verifiers)?;
     let (mut threads, workers) =
-        start_workers((relay, &registry, &balancer), opened.len(), handovers)?;
+        start_workers(relay, &registry, &balancer, opened.len(), handovers)?;
     // A worker that has exited takes no listener; joining it returns the cause.
     let distributed = opened.into_iter().try_for_each(|(listener, sockets)| {
         reload::distribute_sockets(&listener, sockets, &workers)
@@ -244,7 +244,7 @@ fn serve(relay: &Arc<Relay>, opened: ServingParts, args: &Args) -> anyhow::Resul
     let outcome = interception.and_then(|interception| {
         runtime.block_on(async {
             serve_endpoints(relay, &registry, endpoints)?;
-            supervise((relay, &registry), args, &workers, interception.as_ref()).await
+            supervise(relay, &registry, args, &workers, interception.as_ref()).await
         })
     });
     relay.lifecycle.enter(Phase::Stop);
@@ -308,7 +308,9 @@ const SOCKET_QUEUE_LEN: usize = 1024;
 
 /// Starts the worker threads. Returns their handles and the channels for their sockets.
 fn start_workers(
-    (relay, registry, balancer): (&Arc<Relay>, &Arc<Registry>, &Arc<LoadBalancer>),
+    relay: &Arc<Relay>,
+    registry: &Arc<Registry>,
+    balancer: &Arc<LoadBalancer>,
     listeners: usize,
     handovers: Vec<Receiver<AcceptedConnection>>,
 ) -> io::Result<(Vec<WorkerThread>, Vec<Sender<WorkerSocket>>)> {
@@ -383,7 +385,8 @@ fn start_interception(
 /// Serves until SIGINT or SIGTERM, then lets connections continue for the grace period. Returns at
 /// once when a serving thread has exited; joining it returns the cause.
 async fn supervise(
-    (relay, registry): (&Arc<Relay>, &Arc<Registry>),
+    relay: &Arc<Relay>,
+    registry: &Arc<Registry>,
     args: &Args,
     workers: &[Sender<WorkerSocket>],
     interception: Option<&Interception>,

@@ -23,9 +23,12 @@ fn of_request(record: &RequestRecord) -> String {
     let word = |value: &Option<String>| value.clone().unwrap_or(UNKNOWN.to_owned());
     let words = [&record.method, &record.target, &record.protocol].map(word);
     entry(
-        (record.client, record.user.as_deref(), record.time),
+        record.client,
+        record.user.as_deref(),
+        record.time,
         &words.join(" "),
-        (record.status, record.bytes_down),
+        record.status,
+        record.bytes_down,
     )
 }
 
@@ -34,9 +37,12 @@ fn of_connection(record: &ConnectionRecord) -> String {
     let destination = record.destination.as_deref().unwrap_or(UNKNOWN);
     let request = format!("{} {destination} {UNKNOWN}", record.kind.to_uppercase());
     entry(
-        (record.client, record.user.as_deref(), record.time),
+        record.client,
+        record.user.as_deref(),
+        record.time,
         &request,
-        (status(record), record.bytes_down),
+        status(record),
+        record.bytes_down,
     )
 }
 
@@ -51,9 +57,12 @@ fn status(record: &ConnectionRecord) -> u16 {
 }
 
 fn entry(
-    (client, user, time): (SocketAddr, Option<&str>, Timestamp),
+    client: SocketAddr,
+    user: Option<&str>,
+    time: Timestamp,
     request: &str,
-    (status, bytes): (u16, u64),
+    status: u16,
+    bytes: u64,
 ) -> String {
     let client = client.ip().to_canonical();
     let user = escape(user.unwrap_or(UNKNOWN)).replace(' ', "\\x20");

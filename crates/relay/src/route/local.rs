@@ -155,9 +155,12 @@ pub(crate) fn reaches_listener(listener: SocketAddr, to: SocketAddr) -> io::Resu
     let (at, to_ip) = (listener.ip().to_canonical(), to.ip().to_canonical());
     // A listener on [::] may take IPv4, too.
     let is_everywhere = at.is_unspecified() && (at.is_ipv6() || to_ip.is_ipv4());
-    match listener.port() == to.port() {
-        true if is_everywhere && !to_ip.is_loopback() => is_local_address(to_ip),
-        same_port => Ok(same_port && (is_everywhere || at == to_ip)),
+    if listener.port() != to.port() {
+        Ok(false)
+    } else if is_everywhere && !to_ip.is_loopback() {
+        is_local_address(to_ip)
+    } else {
+        Ok(is_everywhere || at == to_ip)
     }
 }
 

@@ -89,12 +89,12 @@ impl UpstreamLeg {
         profile: &Profile,
         timeout: Duration,
     ) -> Self {
-        Self::new((Leg::plain(stream), address), profile, timeout)
+        Self::new(Leg::plain(stream), address, profile, timeout)
     }
 
-    fn new((stream, address): (Leg, SocketAddr), profile: &Profile, timeout: Duration) -> Self {
+    fn new(leg: Leg, address: SocketAddr, profile: &Profile, timeout: Duration) -> Self {
         Self {
-            leg: stream,
+            leg,
             address,
             mode: profile.mode,
             peer: None,
@@ -161,7 +161,7 @@ impl UpstreamLeg {
             attempt: Mutex::new(Attempt::Sent { was_pooled }),
             was_pooled,
             early_bytes_sent: AtomicU64::new(early_bytes_sent as u64),
-            ..Self::new((leg, address), &peer.config.profile, timeout)
+            ..Self::new(leg, address, &peer.config.profile, timeout)
         }
     }
 
@@ -250,7 +250,7 @@ impl UpstreamLeg {
             }
             return (Event::Accepted, Ok(()));
         };
-        let fault = Fault::from_answer((code, detail), cause, &self.relay_name());
+        let fault = Fault::from_answer(code, detail, cause, &self.relay_name());
         let event = if self.mark_down_hop(&fault) {
             Event::HopUnreachable
         } else if connection::is_protocol_error(code) {

@@ -210,7 +210,8 @@ impl Session {
         relay: Arc<Relay>,
         listener: Arc<Listener>,
         worker: WorkerResources,
-        (client, client_address): (TransportStream, SocketAddr),
+        client: TransportStream,
+        client_address: SocketAddr,
         number: u64,
     ) -> Self {
         let listener_config = listener.config();

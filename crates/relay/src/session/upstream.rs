@@ -264,20 +264,21 @@ impl Session {
             Outcome::Joined(progress) => progress,
         };
         let joins = joins.expect("a leg has joined");
-        let legs = (&client_leg, upstream_leg);
         // Boxed, with all that it needs, for the same reason.
-        Box::pin(self.continue_striped(legs, (progress, joins), &context)).await
+        Box::pin(self.continue_striped(&client_leg, upstream_leg, progress, joins, &context)).await
     }
 
     /// Continues a transfer that further legs have joined, and lets more of them join.
     async fn continue_striped(
         &self,
-        legs: (&Leg, &UpstreamLeg),
-        (progress, joins): (Progress<'_>, Pin<Box<impl Future<Output = ()>>>),
+        client_leg: &Leg,
+        upstream_leg: &UpstreamLeg,
+        progress: Progress<'_>,
+        joins: Pin<Box<impl Future<Output = ()>>>,
         context: &TransferContext<'_>,
     ) -> End {
         select! {
-            end = self.transfer_striped(legs, progress, context) => end,
+            end = self.transfer_striped(client_leg, upstream_leg, progress, context) => end,
             () = joins => unreachable!("it has no end"),
         }
     }
@@ -344,7 +345,8 @@ impl Session {
     /// Continues a transfer over several legs.
     async fn transfer_striped(
         &self,
-        (client_leg, upstream_leg): (&Leg, &UpstreamLeg),
+        client_leg: &Leg,
+        upstream_leg: &UpstreamLeg,
         progress: Progress<'_>,
         context: &TransferContext<'_>,
     ) -> End {

@@ -8,7 +8,7 @@
 //! windows need. A queue on the path tells that the line is the limit: further legs would only add to the queue, and lose
 //! their first segments there.
 
-use longhaul_linux::{send_buffer::RTT_MIN, tcp_info::TcpInfo};
+use longhaul_linux::{limiter::BusyTimes, send_buffer::RTT_MIN, tcp_info::TcpInfo};
 use std::time::{Duration, Instant};
 
 /// Time without a limited leg after which fewer legs are used: some slow starts long.
@@ -21,8 +21,7 @@ const IN_FLIGHT_SHARE: u64 = 2;
 /// Counters of a leg at the last look.
 #[derive(Debug, Clone, Copy, Default)]
 struct LegState {
-    sndbuf_limited_us: u64,
-    rwnd_limited_us: u64,
+    last_info: TcpInfo,
     /// Largest receive window of the other relay so far, in bytes.
     window_max: u32,
 }
@@ -60,7 +59,7 @@ impl Demand {
             return in_use;
         }
         self.limited_at = now;
-        let in_flight: u64 = used.iter().map(cwnd_bytes).sum();
+        let in_flight: u64 = used.iter().map(TcpInfo::cwnd_bytes).sum();
         let needed = in_flight.div_ceil((self.window / 2).max(1)) as usize;
         needed.clamp(1, in_use)
     }
@@ -72,11 +71,11 @@ impl Demand {
         let window = self.window;
         let mut is_any = false;
         for (leg, info) in self.legs.iter_mut().zip(used) {
-            let since = leg.limited_since(info);
+            let since = leg.limited_since(info, elapsed);
             let is_waiting = since > 0 && since * 2 >= elapsed;
             is_any |= info.base_rtt() >= RTT_MIN
                 && !sees_queue(info)
-                && (is_waiting || cwnd_bytes(info) >= window);
+                && (is_waiting || info.cwnd_bytes() >= window);
         }
         is_any
     }
@@ -85,26 +84,18 @@ impl Demand {
 impl LegState {
     /// Returns the time since the last look for which a buffer, here or there, has limited the leg, in microseconds. A
     /// window that has shrunk shows that the client is slow, which further legs don't change.
-    fn limited_since(&mut self, info: &TcpInfo) -> u64 {
+    fn limited_since(&mut self, info: &TcpInfo, elapsed_us: u64) -> u64 {
         self.window_max = self.window_max.max(info.send_window_bytes);
         let is_open = info.send_window_bytes >= self.window_max / 2;
-        let rwnd_limited_us = info.rwnd_limited_us.saturating_sub(self.rwnd_limited_us);
-        let sndbuf_limited_us = info
-            .sndbuf_limited_us
-            .saturating_sub(self.sndbuf_limited_us);
-        self.rwnd_limited_us = info.rwnd_limited_us;
-        self.sndbuf_limited_us = info.sndbuf_limited_us;
-        sndbuf_limited_us + if is_open { rwnd_limited_us } else { 0 }
+        let spent = BusyTimes::between(&self.last_info, info, elapsed_us);
+        self.last_info = *info;
+        spent.send_buffer_us + if is_open { spent.receive_window_us } else { 0 }
     }
 }
 
 /// Whether the round trip is half as long again as that of the empty path.
 fn sees_queue(info: &TcpInfo) -> bool {
     u64::from(info.rtt_us) * 2 > u64::from(info.rtt_min_us) * 3
-}
-
-fn cwnd_bytes(info: &TcpInfo) -> u64 {
-    u64::from(info.cwnd_segments) * u64::from(info.mss_bytes)
 }
 
 #[cfg(test)]

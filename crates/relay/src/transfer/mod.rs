@@ -451,8 +451,8 @@ impl<'a> HalfTransfer<'a> {
                     }
                 },
                 HalfState::Delivering(pending) => {
-                    let path = (self.direction, self.to, self.context);
-                    ready!(deliver(path, &mut pending.buffer, cx))?;
+                    let buffer = &mut pending.buffer;
+                    ready!(deliver(self.direction, self.to, self.context, buffer, cx))?;
                     state_after_delivery(pending.pause)
                 }
                 HalfState::Pausing(pause) => {
@@ -491,8 +491,7 @@ impl<'a> HalfTransfer<'a> {
             self.taken += filled as u64;
             self.observe_window(filled);
             let pause = self.spend_rate_limit(filled);
-            let path = (self.direction, self.to, self.context);
-            match deliver(path, &mut buffer, cx)? {
+            match deliver(self.direction, self.to, self.context, &mut buffer, cx)? {
                 Poll::Ready(()) => {}
                 Poll::Pending => return Ok(self.deliver_later(buffer, pause)),
             }
@@ -626,7 +625,9 @@ fn state_after_delivery<'a>(pause: Option<Instant>) -> HalfState<'a> {
 
 /// Empties the buffer into the sink.
 fn deliver(
-    (direction, to, context): (Direction, &Leg, &TransferContext<'_>),
+    direction: Direction,
+    to: &Leg,
+    context: &TransferContext<'_>,
     buffer: &mut Lease<'_>,
     cx: &mut Context<'_>,
 ) -> Poll<Result<(), TransferError>> {

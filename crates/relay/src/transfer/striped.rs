@@ -58,22 +58,22 @@ pub(crate) async fn run(
     context: &TransferContext<'_>,
 ) -> End {
     let (downstream, upstream) = (legs.downstream, legs.upstream);
-    let broken = BrokenUpstream::default();
+    let broken_upstream = BrokenUpstream::default();
     let up = async {
-        let direction = (Direction::Up, downstream, upstream);
-        let ended = transfer_half(direction, progress.up, None, context).await;
-        broken.end_up(ended).await
+        let up = progress.up;
+        let ended = transfer_half(Direction::Up, downstream, upstream, up, None, context);
+        broken_upstream.end_up(ended.await).await
     };
     let down = async {
-        let direction = (Direction::Down, upstream, downstream);
-        transfer_half(direction, progress.down, Some(&broken), context).await?;
-        broken.end_down()
+        let (down, broken) = (progress.down, Some(&broken_upstream));
+        transfer_half(Direction::Down, upstream, downstream, down, broken, context).await?;
+        broken_upstream.end_down()
     };
     let outcome = select! {
         biased;
         ended = async { tokio::try_join!(up, down).map(drop) } => ended,
         error = downstream.wait_for_error() => Err(End::Broken(Side::Downstream, error)),
-        end = broken.wait_until_undeliverable(upstream, context) => Err(end),
+        end = broken_upstream.wait_until_undeliverable(upstream, context) => Err(end),
         () = downstream.choose_legs(context) => unreachable!("it has no end"),
         () = upstream.choose_legs(context) => unreachable!("it has no end"),
     };
@@ -146,7 +146,9 @@ impl BrokenUpstream {
 
 /// Moves the rest of one direction, then the end.
 async fn transfer_half(
-    (direction, from, to): (Direction, StripedLeg<'_>, StripedLeg<'_>),
+    direction: Direction,
+    from: StripedLeg<'_>,
+    to: StripedLeg<'_>,
     progress: HalfProgress<'_>,
     broken: Option<&BrokenUpstream>,
     context: &TransferContext<'_>,
@@ -193,8 +195,7 @@ async fn finish_piece(
     context: &TransferContext<'_>,
 ) -> Result<(), TransferError> {
     if let Some(pending) = &mut progress.leftover {
-        let path = (direction, to, context);
-        poll_fn(|cx| deliver(path, &mut pending.buffer, cx)).await?;
+        poll_fn(|cx| deliver(direction, to, context, &mut pending.buffer, cx)).await?;
         progress.pause = pending
             .pause
             .map(|until| Box::pin(sleep_until(until.into())) as _);
@@ -363,13 +364,13 @@ async fn deliver_fully(
     to: &Leg,
     context: &TransferContext<'_>,
 ) -> Result<(), TransferError> {
-    let path = (direction, to, context);
-    if let Poll::Ready(delivered) = poll_fn(|cx| Poll::Ready(deliver(path, buffer, cx))).await {
+    let first_try = poll_fn(|cx| Poll::Ready(deliver(direction, to, context, buffer, cx)));
+    if let Poll::Ready(delivered) = first_try.await {
         return delivered;
     }
     let _held = context.counters.count_buffered(buffer.buffered_len());
     let _paused = context.pauses.begin(direction, buffer.buffered_len());
-    poll_fn(|cx| deliver(path, buffer, cx)).await
+    poll_fn(|cx| deliver(direction, to, context, buffer, cx)).await
 }
 
 /// One direction towards a bundle.

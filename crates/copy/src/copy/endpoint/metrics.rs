@@ -2,9 +2,11 @@
 //! Metrics of an endpoint: the time of its threads by stage, and the TCP state of its streams' sockets.
 
 use super::thread_timer::{ThreadTimer, ThreadTimes, ThreadTimesRef};
-use longhaul_linux::tcp_info::TcpInfo;
+use longhaul_linux::{
+    limiter::{BusyTimes, Limiter, limiter_of_rest},
+    tcp_info::TcpInfo,
+};
 use longhaul_scheduling::{Metrics, Network, Stage};
-use longhaul_tcpsim::limiter::{Limiter, Snapshot, limiter};
 use longhaul_transport::blocking::ConnectionHandle;
 use parking_lot::Mutex;
 use rustix::net::sockopt::tcp_congestion;
@@ -186,16 +188,12 @@ impl MeasuredSocket {
         let Some(info) = self.handle.connection().tcp_info() else {
             return;
         };
-        let elapsed_us = elapsed.as_micros() as u64;
+        let spent = BusyTimes::between(&self.last_info, &info, elapsed.as_micros() as u64);
         let waits = times.is_in(Stage::Sending);
+        to.add_limited_time(Limiter::ReceiveWindow, spent.receive_window_us);
+        to.add_limited_time(Limiter::SendBuffer, spent.send_buffer_us);
+        to.add_limited_time(uncounted_limiter(&info, waits), spent.rest_us);
         let delta = |of: fn(&TcpInfo) -> u64| of(&info).saturating_sub(of(&self.last_info));
-        let busy = delta(|info| info.busy_us).min(elapsed_us);
-        let window = delta(|info| info.rwnd_limited_us);
-        let buffer = delta(|info| info.sndbuf_limited_us);
-        to.add_limited_time(Limiter::ReceiveWindow, window);
-        to.add_limited_time(Limiter::SendBuffer, buffer);
-        let rest = busy.saturating_sub(window + buffer);
-        to.add_limited_time(uncounted_limiter(&info, waits), rest);
         to.sent_bytes += delta(|info| info.sent_bytes);
         to.retransmitted_bytes += delta(|info| info.retransmitted_bytes);
         to.retransmitted_segments += delta(|info| info.retransmits.into());
@@ -205,19 +203,9 @@ impl MeasuredSocket {
 
 /// Returns the limiter of the time for which the kernel keeps no counter.
 fn uncounted_limiter(info: &TcpInfo, writer_waits: bool) -> Limiter {
-    let snapshot = Snapshot {
-        busy_us: 1,
-        notsent_bytes: info.notsent_bytes,
-        in_flight_segments: info.in_flight_segments,
-        cwnd_segments: info.cwnd_segments,
-        mss_bytes: info.mss_bytes,
-        send_window_bytes: info.send_window_bytes,
-        writer_waits,
-        ..Snapshot::default()
-    };
     let rate_max = info.max_pacing_rate_bytes_per_s;
     let is_user_rate = rate_max < u64::MAX && info.pacing_rate_bytes_per_s >= rate_max;
-    match limiter(&Snapshot::default(), &snapshot, 1) {
+    match limiter_of_rest(info, writer_waits) {
         Limiter::Pacing if !is_user_rate => Limiter::CongestionWindow,
         limiter => limiter,
     }

@@ -81,7 +81,8 @@ impl<'a> Client<'a> {
     /// connection, and the byte at which the server starts: 0 if it can't start in the middle (RFC 3659 §5).
     pub(super) async fn start_transfer(
         &mut self,
-        (step, verb): (Step, &'static str),
+        step: Step,
+        verb: &'static str,
         argument: &Argument,
         first: u64,
     ) -> Result<(DataConnection, u64), FtpError> {
@@ -89,7 +90,7 @@ impl<'a> Client<'a> {
             let mut data = self.open_data_connection().await?;
             let was_extended = self.mode == Mode::Extended;
             let first = self.restart_at(first).await?;
-            match self.begin((step, verb), argument, &mut data).await {
+            match self.begin(step, verb, argument, &mut data).await {
                 Err(error) if was_extended && error.is_data_connection_failure() => {
                     self.mode = Mode::Passive;
                 }
@@ -102,7 +103,8 @@ impl<'a> Client<'a> {
     /// have the data connection.
     async fn begin(
         &mut self,
-        (step, verb): (Step, &'static str),
+        step: Step,
+        verb: &'static str,
         argument: &Argument,
         data: &mut DataConnection,
     ) -> Result<(), FtpError> {

@@ -35,12 +35,13 @@ impl Download {
     /// releases the permits of its descriptors. Time spent on a slow client is no time-out of the server.
     pub(super) fn start(
         mut control: Control,
-        (data, extent): (DataConnection, Extent),
+        data: DataConnection,
+        extent: Extent,
         permits: OwnedSemaphorePermit,
     ) -> Self {
         let (sender, receiver) = mpsc::channel(CHUNKS_MAX);
         let download = async move {
-            if let Err(error) = copy_chunks(&mut control, (data, extent), &sender).await {
+            if let Err(error) = copy_chunks(&mut control, data, extent, &sender).await {
                 let _ = sender.send(Err(error)).await;
             }
             drop(permits);
@@ -61,7 +62,8 @@ pub(super) struct Extent {
 
 async fn copy_chunks(
     control: &mut Control,
-    (data, extent): (DataConnection, Extent),
+    data: DataConnection,
+    extent: Extent,
     chunks: &Chunks,
 ) -> io::Result<()> {
     let failed = |error: FtpError| io::Error::other(error);

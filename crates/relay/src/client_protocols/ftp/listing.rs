@@ -27,9 +27,7 @@ pub(super) struct Listing {
 /// Reads the listing of the working directory.
 pub(super) async fn read(client: &mut Client<'_>) -> Result<Listing, FtpError> {
     let whole = Argument::default();
-    let (data, _) = client
-        .start_transfer((Step::Read, "LIST"), &whole, 0)
-        .await?;
+    let (data, _) = client.start_transfer(Step::Read, "LIST", &whole, 0).await?;
     let mut data = data.take(LEN_MAX as u64);
     let (mut bytes, mut piece) = (Vec::new(), vec![0; READ_LEN]);
     loop {

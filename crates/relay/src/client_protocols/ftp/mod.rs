@@ -45,8 +45,10 @@ const PERMITS: u32 = 2;
 pub(crate) async fn put(
     session: &Arc<Session>,
     server: &Destination,
-    (url, headers): (&Url, &HeaderMap),
-    body: (impl hyper::body::Body<Data = Bytes> + Unpin, impl FnOnce()),
+    url: &Url,
+    headers: &HeaderMap,
+    body: impl hyper::body::Body<Data = Bytes> + Unpin,
+    invite: impl FnOnce(),
 ) -> Result<Response<Body>, GatewayError> {
     store::check_put(url, headers)?;
     let _permits = session.try_acquire_permits(PERMITS)?;
@@ -57,7 +59,7 @@ pub(crate) async fn put(
     })
     .await?;
     let mut response = Response::new(Either::Left(Full::default()));
-    *response.status_mut() = store::store(client, &url.path, body).await?;
+    *response.status_mut() = store::store(client, &url.path, body, invite).await?;
     Ok(response)
 }
 
@@ -65,7 +67,8 @@ pub(crate) async fn put(
 pub(crate) async fn get(
     session: &Arc<Session>,
     server: &Destination,
-    (url, headers): (&Url, &HeaderMap),
+    url: &Url,
+    headers: &HeaderMap,
     only_head: bool,
 ) -> Result<Response<Body>, GatewayError> {
     let permits = session.try_acquire_permits(PERMITS)?;
@@ -75,10 +78,11 @@ pub(crate) async fn get(
         url,
     })
     .await?;
-    match url.is_directory() {
-        true => list_directory(&mut client, url).await,
-        false if only_head => download_file(client, url, None, permits).await,
-        false => download_file(client, url, Some(headers), permits).await,
+    if url.is_directory() {
+        list_directory(&mut client, url).await
+    } else {
+        let fields = (!only_head).then_some(headers);
+        download_file(client, url, fields, permits).await
     }
 }
 
@@ -128,7 +132,7 @@ async fn download_file(
             retrieved => {
                 let (data, part) = retrieved?;
                 let extent = extent(part, size);
-                let download = Download::start(client.control, (data, extent), permits);
+                let download = Download::start(client.control, data, extent, permits);
                 (Either::Right(download), part)
             }
         },
@@ -191,8 +195,8 @@ async fn retrieve(
         Part::Bytes(first, _) => first,
         _ => 0,
     };
-    let transfer = (Step::Read, "RETR");
-    match client.start_transfer(transfer, &url.path, first).await? {
+    let started = client.start_transfer(Step::Read, "RETR", &url.path, first);
+    match started.await? {
         (data, 0) if first > 0 => Ok((data, Part::Whole)),
         (data, _) => Ok((data, part)),
     }

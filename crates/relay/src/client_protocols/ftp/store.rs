@@ -22,17 +22,16 @@ pub(super) fn check_put(url: &Url, headers: &HeaderMap) -> Result<(), GatewayErr
         header::IF_NONE_MATCH,
         header::IF_UNMODIFIED_SINCE,
     ];
-    let (status, reason) = match () {
-        () if url.is_directory() => (StatusCode::BAD_REQUEST, "a PUT needs the name of a file"),
-        () if headers.contains_key(header::CONTENT_RANGE) => (
-            StatusCode::BAD_REQUEST,
-            "parts of a file can't be put (Content-Range)",
-        ),
-        () if conditions.iter().any(|name| headers.contains_key(name)) => (
-            StatusCode::PRECONDITION_FAILED,
-            "FTP can't put a file on a condition",
-        ),
-        () => return Ok(()),
+    let (status, reason) = if url.is_directory() {
+        (StatusCode::BAD_REQUEST, "a PUT needs the name of a file")
+    } else if headers.contains_key(header::CONTENT_RANGE) {
+        let reason = "parts of a file can't be put (Content-Range)";
+        (StatusCode::BAD_REQUEST, reason)
+    } else if conditions.iter().any(|name| headers.contains_key(name)) {
+        let reason = "FTP can't put a file on a condition";
+        (StatusCode::PRECONDITION_FAILED, reason)
+    } else {
+        return Ok(());
     };
     Err(GatewayError::new(status, reason))
 }
@@ -42,11 +41,12 @@ pub(super) fn check_put(url: &Url, headers: &HeaderMap) -> Result<(), GatewayErr
 pub(super) async fn store(
     mut client: Client<'_>,
     path: &Argument,
-    (body, invite): (impl hyper::body::Body<Data = Bytes> + Unpin, impl FnOnce()),
+    body: impl hyper::body::Body<Data = Bytes> + Unpin,
+    invite: impl FnOnce(),
 ) -> Result<StatusCode, GatewayError> {
     let known = client.control.command("SIZE", path).await?.size();
-    let transfer = (Step::Write, "STOR");
-    let (mut data, _) = client.start_transfer(transfer, path, 0).await?;
+    let started = client.start_transfer(Step::Write, "STOR", path, 0);
+    let (mut data, _) = started.await?;
     invite();
     match upload(&mut client.control, &mut data, body).await? {
         // A server that stopped reading may have sent the reason.

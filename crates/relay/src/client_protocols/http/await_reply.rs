@@ -43,7 +43,8 @@ pub(crate) struct AwaitReply {
 impl AwaitReply {
     pub(crate) fn new(
         upstream: Arc<UpstreamLeg>,
-        (group, report_limited): (Option<JoinableGroup>, Arc<ReportLimited<'static>>),
+        group: Option<JoinableGroup>,
+        report_limited: Arc<ReportLimited<'static>>,
         fault: Arc<OnceLock<Fault>>,
         progress: Arc<Mutex<Arc<RequestProgress>>>,
     ) -> Self {

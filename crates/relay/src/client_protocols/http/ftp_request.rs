@@ -25,16 +25,17 @@ impl Proxy {
         let (head, body) = request.into_parts();
         let given = credentials(&head.headers, header::AUTHORIZATION);
         let url = ftp::Url::new(&head.uri, given).map_err(bad)?;
-        let target = (&url, &head.headers);
+        let headers = &head.headers;
         let outcome = match head.method {
             Method::GET | Method::HEAD => {
-                ftp::get(&self.session, server, target, head.method == Method::HEAD).await
+                let only_head = head.method == Method::HEAD;
+                ftp::get(&self.session, server, &url, headers, only_head).await
             }
             Method::PUT => {
                 let memory = &self.session.http;
                 let upload = RequestBody::new(body, &Arc::default(), &self.exchange, memory);
-                let body = (upload, || request_body(&self.exchange));
-                ftp::put(&self.session, server, target, body).await
+                let invite = || request_body(&self.exchange);
+                ftp::put(&self.session, server, &url, headers, upload, invite).await
             }
             _ => return Err(bad("ftp:// supports GET, HEAD and PUT".to_owned())),
         };

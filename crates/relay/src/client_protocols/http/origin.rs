@@ -54,9 +54,8 @@ impl Proxy {
         let mut request = hyper::Request::from_parts(head, Either::Left(body));
         self.forward_interim(&mut request, &progress);
         let mut persistent = self.origin.lock().await;
-        let attempt = (request, &progress);
         let response = self
-            .send_with_retry(&mut persistent, attempt, &destination)
+            .send_with_retry(&mut persistent, request, &progress, &destination)
             .await?;
         self.client_response(&mut persistent, response, offered_upgrade)
     }
@@ -81,7 +80,8 @@ impl Proxy {
     async fn send_with_retry(
         &self,
         persistent: &mut Option<Origin>,
-        (mut request, progress): (OriginRequest, &Arc<RequestProgress>),
+        mut request: OriginRequest,
+        progress: &Arc<RequestProgress>,
         destination: &Destination,
     ) -> Result<Response<ResponseBody>, ErrorResponse> {
         let new_connections = std::iter::repeat_n(ConnectionSource::New, NEW_CONNECTIONS_MAX);
@@ -93,13 +93,13 @@ impl Proxy {
             .into_iter()
             .chain(new_connections)
         {
-            let connection = self.connection(source, persistent, (destination, may_stripe));
+            let connection = self.connection(source, persistent, destination, may_stripe);
             let Some(origin) = connection.await? else {
                 continue;
             };
             let may_die = origin.is_reused || origin.upstream.awaits_answer();
             let copy = may_die.then(|| retryable_copy(&request)).flatten();
-            request = match self.send(persistent, origin, (request, progress)).await {
+            request = match self.send(persistent, origin, request, progress).await {
                 Ok(response) => return Ok(response),
                 Err(SendError::NotSent(same)) => *same,
                 Err(SendError::Failed(error_response)) => return Err(error_response),
@@ -116,7 +116,8 @@ impl Proxy {
         &self,
         source: ConnectionSource,
         persistent: &mut Option<Origin>,
-        (destination, may_stripe): (&Destination, bool),
+        destination: &Destination,
+        may_stripe: bool,
     ) -> Result<Option<Origin>, ErrorResponse> {
         let request = || Request {
             may_stripe,
@@ -165,7 +166,8 @@ impl Proxy {
         &self,
         persistent: &mut Option<Origin>,
         mut origin: Origin,
-        (request, progress): (OriginRequest, &Arc<RequestProgress>),
+        request: OriginRequest,
+        progress: &Arc<RequestProgress>,
     ) -> Result<Response<ResponseBody>, SendError> {
         *self.last_upstream.lock() = Arc::downgrade(&origin.upstream);
         let limit = self.session.setup.config.limits.response_timeout;
@@ -242,10 +244,8 @@ impl Proxy {
         let progress = Arc::default();
         let io = TokioIo::new(AwaitReply::new(
             upstream.clone(),
-            (
-                self.session.joinable_group(&upstream),
-                self.session.limited_leg_reporter(),
-            ),
+            self.session.joinable_group(&upstream),
+            self.session.limited_leg_reporter(),
             fault.clone(),
             Arc::clone(&progress),
         ));

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! TLS identity of a relay: mutual TLS 1.3, its own certificate and the trusted authorities.
 
-use crate::config::certificates::{TlsSettings, validity::Certificates};
-use longhaul_command::exit::Refusal;
+use crate::config::{
+    certificates::{TlsSettings, validity::Certificates},
+    location::{Part, refused},
+};
 use longhaul_linux::private_file;
 use rustls::{
     CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, DistinguishedName,
@@ -178,29 +180,29 @@ impl PartialEq for Responder {
 }
 
 impl Initiator {
-    /// Reads the files; `owner` names the peer in messages. `peer` is the name that the other
+    /// Reads the files. `peer` is the name that the other
     /// side's certificate must have if the settings name none.
-    pub(crate) fn new(settings: &TlsSettings, owner: &str, peer: &str) -> anyhow::Result<Self> {
+    pub(crate) fn new(settings: &TlsSettings, peer: &str) -> anyhow::Result<Self> {
         if !settings.allow.is_empty() {
             let problem =
                 "tls.allow is for listeners; the name of a peer's certificate is tls.name";
-            return Err(Refusal::usage(format!("{owner}: {problem}")));
+            return Err(refused(Part::value("tls.allow"), problem));
         }
         let Identity {
             certificates,
             authorities,
             key,
-        } = Identity::read(settings, owner)?;
+        } = Identity::read(settings)?;
         let config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])
-            .map_err(|error| tls_error(owner, error))?
+            .map_err(tls_error)?
             .with_root_certificates(authorities)
             .with_client_auth_cert(certificates.chain.clone(), key)
-            .map_err(|error| key_error(settings, owner, error))?;
+            .map_err(|error| key_error(settings, error))?;
         Ok(Self {
             certificates,
             config: Arc::new(config),
-            peer: server_name(settings.name.as_deref().unwrap_or(peer), owner)?,
+            peer: server_name(settings.name.as_deref().unwrap_or(peer), "tls.name")?,
         })
     }
 
@@ -216,34 +218,34 @@ impl Initiator {
 }
 
 impl Responder {
-    /// Reads the files; `owner` names the listener in messages.
-    pub(crate) fn new(settings: &TlsSettings, owner: &str) -> anyhow::Result<Self> {
+    /// Reads the files.
+    pub(crate) fn new(settings: &TlsSettings) -> anyhow::Result<Self> {
         if settings.name.is_some() {
             let problem = "tls.name is for peers; the names that a listener serves are tls.allow";
-            return Err(Refusal::usage(format!("{owner}: {problem}")));
+            return Err(refused(Part::value("tls.name"), problem));
         }
         let Identity {
             certificates,
             authorities,
             key,
-        } = Identity::read(settings, owner)?;
+        } = Identity::read(settings)?;
         let verifier = WebPkiClientVerifier::builder_with_provider(authorities, provider())
             .build()
-            .map_err(|error| tls_error(owner, error))?;
+            .map_err(tls_error)?;
         let allow = settings
             .allow
             .iter()
-            .map(|allowed| server_name(allowed, owner));
+            .map(|allowed| server_name(allowed, "tls.allow"));
         let guests = AllowListVerifier {
             authority: verifier,
             allow: allow.collect::<Result<_, _>>()?,
         };
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])
-            .map_err(|error| tls_error(owner, error))?
+            .map_err(tls_error)?
             .with_client_cert_verifier(Arc::new(guests))
             .with_single_cert(certificates.chain.clone(), key)
-            .map_err(|error| key_error(settings, owner, error))?;
+            .map_err(|error| key_error(settings, error))?;
         // A session ticket that the peer never reads would turn its close into RST (RFC 1122
         // §4.2.2.13). Pooled connections make resumption unnecessary.
         config.send_tls13_tickets = 0;
@@ -265,24 +267,25 @@ impl Responder {
 }
 
 impl Identity {
-    fn read(settings: &TlsSettings, owner: &str) -> anyhow::Result<Self> {
+    fn read(settings: &TlsSettings) -> anyhow::Result<Self> {
         let mut authorities = RootCertStore::empty();
-        let trusted = certificates(&settings.ca, owner)?;
+        let trusted = certificates("tls.ca", &settings.ca)?;
         for authority in &trusted {
             let added = authorities.add(authority.clone());
-            added.map_err(|error| file_error(&settings.ca, owner, error))?;
+            added.map_err(|error| file_error("tls.ca", &settings.ca, error))?;
         }
         let key = private_file::read(&settings.key, KEY_LEN_MAX)
-            .map_err(|error| file_error(&settings.key, owner, error))?;
+            .map_err(|error| file_error("tls.key", &settings.key, error))?;
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes());
         Ok(Self {
             certificates: Certificates {
                 settings: settings.clone(),
-                chain: certificates(&settings.certificate, owner)?,
+                chain: certificates("tls.certificate", &settings.certificate)?,
                 authorities: trusted,
             },
             authorities: authorities.into(),
-            key: key.map_err(|error| file_error(&settings.key, owner, pem_error_text(&error)))?,
+            key: key
+                .map_err(|error| file_error("tls.key", &settings.key, pem_error_text(&error)))?,
         })
     }
 }
@@ -296,21 +299,22 @@ fn pem_error_text(error: &pem::Error) -> String {
     }
 }
 
-fn certificates(path: &Path, owner: &str) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+/// Reads the certificates in the file that the setting `key` names.
+fn certificates(key: &'static str, path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
-        Ok(_) => Err(file_error(path, owner, "no certificate in it")),
-        Err(error) => Err(file_error(path, owner, error)),
+        Ok(_) => Err(file_error(key, path, "no certificate in it")),
+        Err(error) => Err(file_error(key, path, error)),
     }
 }
 
-fn server_name(text: &str, owner: &str) -> anyhow::Result<ServerName<'static>> {
+fn server_name(text: &str, path: &'static str) -> anyhow::Result<ServerName<'static>> {
     let name = ServerName::try_from(text.to_owned());
     name.map_err(|_| {
-        Refusal::usage(format!(
-            "{owner}: {text:?} is not a name for a certificate: expected a host name or an IP address"
-        ))
+        let expected = "expected a host name or an IP address";
+        let problem = format!("{text:?} is not a name for a certificate: {expected}");
+        refused(Part::value(path), problem)
     })
 }
 
@@ -318,25 +322,26 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-fn file_error(path: &Path, owner: &str, error: impl Display) -> anyhow::Error {
-    Refusal::usage(format!("{owner}: {}: {error}", path.display()))
+fn file_error(key: &'static str, path: &Path, error: impl Display) -> anyhow::Error {
+    let problem = format!("{}: {error}", path.display());
+    refused(Part::value(key), problem)
 }
 
 /// Error of a certificate and a key that are each valid but do not match.
-fn key_error(settings: &TlsSettings, owner: &str, error: rustls::Error) -> anyhow::Error {
+fn key_error(settings: &TlsSettings, error: rustls::Error) -> anyhow::Error {
     match error {
         rustls::Error::InconsistentKeys(_) => {
             let certificate = settings.certificate.display();
             file_error(
+                "tls.key",
                 &settings.key,
-                owner,
                 format!("it is not the key to {certificate}"),
             )
         }
-        other => tls_error(owner, other),
+        other => tls_error(other),
     }
 }
 
-fn tls_error(owner: &str, error: impl Display) -> anyhow::Error {
-    Refusal::usage(format!("{owner}: tls: {error}"))
+fn tls_error(error: impl Display) -> anyhow::Error {
+    refused(Part::value("tls"), format!("tls: {error}"))
 }

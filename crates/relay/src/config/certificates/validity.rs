@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Certificates of a listener or peer, and their validity.
 
-use crate::config::certificates::TlsSettings;
+use crate::config::{certificates::TlsSettings, location::Part};
 use jiff::{SignedDuration, Timestamp};
 use rustls::{
     crypto::ring,
@@ -45,22 +45,30 @@ pub(crate) enum Purpose {
 const EXPIRY_WARNING: SignedDuration = SignedDuration::from_hours(30 * 24);
 
 impl Certificates {
-    /// Problems for which other relays refuse the certificates, now or soon.
-    pub(crate) fn problems(&self, purpose: Purpose, now: Timestamp) -> Vec<String> {
+    /// Problems for which other relays refuse the certificates, now or soon, and the setting that names the file.
+    pub(crate) fn problems(&self, purpose: Purpose, now: Timestamp) -> Vec<(Part, String)> {
         let mut problems = Vec::new();
         let files = [
             (
+                "tls.certificate",
                 &self.settings.certificate,
                 self.own_not_before(),
                 self.own_not_after(),
             ),
-            (&self.settings.ca, None, self.authorities_not_after()),
+            (
+                "tls.ca",
+                &self.settings.ca,
+                None,
+                self.authorities_not_after(),
+            ),
         ];
-        for (file, start, end) in files {
-            let problem = time_problem((start, end), now);
-            problems.extend(problem.map(|problem| format!("{}: {problem}", file.display())));
+        for (key, file, start, end) in files {
+            let problem = time_problem(start, end, now);
+            let text = problem.map(|problem| format!("{}: {problem}", file.display()));
+            problems.extend(text.map(|text| (Part::value(key), text)));
         }
-        problems.extend(self.chain_problem(purpose, now));
+        let problem = self.chain_problem(purpose, now);
+        problems.extend(problem.map(|text| (Part::value("tls.certificate"), text)));
         problems
     }
 
@@ -106,7 +114,8 @@ impl Certificates {
 }
 
 fn time_problem(
-    (start, end): (Option<Timestamp>, Option<Timestamp>),
+    start: Option<Timestamp>,
+    end: Option<Timestamp>,
     now: Timestamp,
 ) -> Option<String> {
     let date = |time: Timestamp| time.strftime("%Y-%m-%d").to_string();

@@ -29,10 +29,12 @@ impl Source for AdminSource {
         let Setup { config, peers } = self.0.setup();
         let is_down = |peer: &&Arc<Peer>| !peer.state.health.is_up();
         let down = peers.all().filter(is_down);
-        let obstacle = match self.0.heartbeats.intercepts.load(Relaxed) {
-            _ if has_no_upstream(&config, &peers) => Some(HealthStatus::NoUpstream),
-            true => None,
-            false => Some(HealthStatus::NotIntercepting),
+        let obstacle = if has_no_upstream(&config, &peers) {
+            Some(HealthStatus::NoUpstream)
+        } else if self.0.heartbeats.intercepts.load(Relaxed) {
+            None
+        } else {
+            Some(HealthStatus::NotIntercepting)
         };
         Health {
             status: status(self.0.lifecycle.phase(), are_alive, obstacle),

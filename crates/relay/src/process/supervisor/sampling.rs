@@ -17,8 +17,7 @@ use longhaul_admin::{
     record::{Connection, LegGauges, LegGroup, LegGroupKey, LegState, LegTotals, Snapshot},
     relay_record::Counts,
 };
-use longhaul_linux::tcp_info::TcpInfo;
-use longhaul_tcpsim::limiter::Limiter;
+use longhaul_linux::{limiter::Limiter, tcp_info::TcpInfo};
 use std::{
     collections::BTreeMap,
     sync::Arc,

@@ -29,7 +29,8 @@ pub(crate) async fn run(connection: AcceptedConnection, resources: WorkerResourc
         relay,
         listener,
         resources,
-        (client, address),
+        client,
+        address,
         registration.number,
     );
     let mut session = Arc::new(session);

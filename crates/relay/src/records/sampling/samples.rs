@@ -3,8 +3,10 @@
 //! the one before, so that totals never shrink and nothing is counted twice.
 
 use longhaul_admin::record::{LegGroupKey, LegTotals};
-use longhaul_linux::tcp_info::TcpInfo;
-use longhaul_tcpsim::limiter::{Limiter, Snapshot, limiter};
+use longhaul_linux::{
+    limiter::{Limiter, limiter},
+    tcp_info::TcpInfo,
+};
 use std::{
     collections::{BTreeMap, HashMap},
     time::{Duration, Instant},
@@ -165,14 +167,14 @@ fn limited_by(
     let (before, now) = (before?, now?);
     let same = before.number == now.number;
     let us = elapsed.as_micros() as u64;
-    same.then(|| limiter(&limiter_input(before), &limiter_input(now), us))
+    same.then(|| limiter(&combined(before), &combined(now), now.writer_waits, us))
 }
 
 /// Combines the streams to one connection: the mean of their times, the sum of their windows.
-fn limiter_input(leg: &LegSample) -> Snapshot {
+fn combined(leg: &LegSample) -> TcpInfo {
     let mean = |of| leg.sum(of) / leg.streams.len().max(1) as u64;
     let sum = |of| leg.sum(of).try_into().unwrap_or(u32::MAX);
-    Snapshot {
+    TcpInfo {
         busy_us: mean(|info| info.busy_us),
         rwnd_limited_us: mean(|info| info.rwnd_limited_us),
         sndbuf_limited_us: mean(|info| info.sndbuf_limited_us),
@@ -181,7 +183,7 @@ fn limiter_input(leg: &LegSample) -> Snapshot {
         cwnd_segments: sum(|info| info.cwnd_segments.into()),
         mss_bytes: leg.streams.first().map_or(0, |info| info.mss_bytes),
         send_window_bytes: sum(|info| info.send_window_bytes.into()),
-        writer_waits: leg.writer_waits,
+        ..TcpInfo::default()
     }
 }
 
@@ -192,13 +194,13 @@ mod tests {
     use std::time::Instant;
 
     fn info(sent: u64, retransmits: u32) -> TcpInfo {
-        let zero = serde_json::json!({
-            "rtt_us": 0, "rtt_min_us": 0, "cwnd_segments": 10, "mss_bytes": 1000,
-            "retransmits": retransmits, "delivery_rate_bytes_per_s": 0, "acked_bytes": 0,
-            "received_bytes": 0, "notsent_bytes": 0, "unacked_segments": 0, "busy_us": 0,
-            "rwnd_limited_us": 0, "sndbuf_limited_us": 0, "sent_bytes": sent,
-        });
-        serde_json::from_value(zero).unwrap()
+        TcpInfo {
+            cwnd_segments: 10,
+            mss_bytes: 1000,
+            retransmits,
+            sent_bytes: sent,
+            ..TcpInfo::default()
+        }
     }
 
     fn leg(leg: Leg, number: u64, sent: u64, retransmits: u32, pauses: u64) -> LegSample {

@@ -148,7 +148,7 @@ impl Source {
 
 fn stream_rate(info: &TcpInfo) -> StreamRate {
     StreamRate {
-        window_bytes: u64::from(info.cwnd_segments) * u64::from(info.mss_bytes),
+        window_bytes: info.cwnd_bytes(),
         rtt: micros(info.rtt_us),
         bytes_per_s_max: info.max_pacing_rate_bytes_per_s,
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Limiting factor of the sending side of a leg, found from two snapshots ([`Snapshot`]) of its TCP_INFO.
+//! Limiting factor of the sending side of a connection, found from two samples of its [`TcpInfo`].
 //!
 //! The kernel keeps a stopwatch for each connection (Linux net/ipv4/tcp_output.c, `tcp_chrono_start`). Time
 //! with data in flight or waiting is *busy*. Within it the stopwatch tells two causes apart, one at a time:
@@ -11,36 +11,14 @@
 //!
 //! The rest of the busy time belongs to the congestion window, to pacing (or a device that is behind), or to an
 //! application whose last bytes are in flight. The kernel does not keep time for these three: the second
-//! snapshot decides between them.
+//! sample decides between them.
 //!
-//! The second snapshot also finds a small send buffer that the kernel overlooks. The kernel's stopwatch for it
+//! The second sample also finds a small send buffer that the kernel overlooks. The kernel's stopwatch for it
 //! starts only when a segment leaves *while* the writer waits. With a buffer of one segment or less that never
 //! happens. But the writer itself knows that it waits.
 
+use super::tcp_info::TcpInfo;
 use serde::{Deserialize, Serialize};
-
-/// Snapshot of a sending socket. Times are totals since its start; all other values are those of the moment.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Snapshot {
-    /// Time with data in flight or waiting (`tcpi_busy_time`), in microseconds.
-    pub busy_us: u64,
-    /// Part of the busy time that waited for the receive window (`tcpi_rwnd_limited`), in microseconds.
-    pub rwnd_limited_us: u64,
-    /// Part of the busy time that waited for room in the send buffer (`tcpi_sndbuf_limited`), in microseconds.
-    pub sndbuf_limited_us: u64,
-    /// Bytes in the send buffer that were never sent.
-    pub notsent_bytes: u32,
-    /// Segments in flight by the sender's estimate.
-    pub in_flight_segments: u32,
-    /// Congestion window in segments.
-    pub cwnd_segments: u32,
-    /// Segment size in bytes.
-    pub mss_bytes: u32,
-    /// Window that the other end announces, in bytes.
-    pub send_window_bytes: u32,
-    /// Whether the writer has more data and waits for room in the send buffer.
-    pub writer_waits: bool,
-}
 
 /// Limiting factor of a leg's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -82,24 +60,46 @@ impl Limiter {
     }
 }
 
-/// Returns the factor that limited the leg for the largest part of the `elapsed_us` microseconds between two
-/// snapshots.
+/// Times of the kernel's stopwatch between two samples of a socket, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BusyTimes {
+    /// Time in which data waited for the receive window.
+    pub receive_window_us: u64,
+    /// Time in which the writer waited for room in the send buffer.
+    pub send_buffer_us: u64,
+    /// The rest of the busy time.
+    pub rest_us: u64,
+}
+
+impl BusyTimes {
+    /// Returns the times between two samples that were taken `elapsed_us` microseconds apart.
+    pub fn between(before: &TcpInfo, now: &TcpInfo, elapsed_us: u64) -> Self {
+        let spent = |of: fn(&TcpInfo) -> u64| of(now).saturating_sub(of(before));
+        let receive_window_us = spent(|info| info.rwnd_limited_us);
+        let send_buffer_us = spent(|info| info.sndbuf_limited_us);
+        let busy = spent(|info| info.busy_us).min(elapsed_us);
+        Self {
+            receive_window_us,
+            send_buffer_us,
+            rest_us: busy.saturating_sub(receive_window_us + send_buffer_us),
+        }
+    }
+}
+
+/// Returns the factor that limited the connection for the largest part of the `elapsed_us` microseconds between two
+/// samples. `writer_waits` says whether the writer has more data and waits for room in the send buffer.
 ///
-/// The stopwatch ticks in jiffies (1 to 10 ms): snapshots should be a tenth of a second apart or more.
-#[must_use]
-pub fn limiter(before: &Snapshot, now: &Snapshot, elapsed_us: u64) -> Limiter {
-    let spent = |of: fn(&Snapshot) -> u64| of(now).saturating_sub(of(before));
-    let busy = spent(|snapshot| snapshot.busy_us);
-    let receiver = spent(|snapshot| snapshot.rwnd_limited_us);
-    let buffer = spent(|snapshot| snapshot.sndbuf_limited_us);
-    let idle = elapsed_us.saturating_sub(busy);
-    let rest = busy.saturating_sub(receiver + buffer);
-    let largest = idle.max(receiver).max(buffer).max(rest);
+/// The stopwatch ticks in jiffies (1 to 10 ms): samples should be a tenth of a second apart or more.
+pub fn limiter(before: &TcpInfo, now: &TcpInfo, writer_waits: bool, elapsed_us: u64) -> Limiter {
+    let times = BusyTimes::between(before, now, elapsed_us);
+    let (receiver, buffer) = (times.receive_window_us, times.send_buffer_us);
+    let idle = elapsed_us.saturating_sub(receiver + buffer + times.rest_us);
+    let largest = idle.max(receiver).max(buffer).max(times.rest_us);
     match largest {
         _ if receiver == largest && receiver > 0 => Limiter::ReceiveWindow,
         _ if buffer == largest && buffer > 0 => Limiter::SendBuffer,
         _ if idle == largest => Limiter::Application,
-        _ => now.classify_rest(),
+        _ => limiter_of_rest(now, writer_waits),
     }
 }
 
@@ -107,33 +107,33 @@ pub fn limiter(before: &Snapshot, now: &Snapshot, elapsed_us: u64) -> Limiter {
 /// (net/ipv4/tcp_output.c, `tcp_tso_should_defer`; net.ipv4.tcp_tso_win_divisor = 3).
 const TSO_WINDOW_DIVISOR: u32 = 3;
 
-impl Snapshot {
-    /// Returns the factor for busy time that the stopwatch does not attribute.
-    fn classify_rest(&self) -> Limiter {
-        if self.in_flight_segments >= self.cwnd_segments {
-            return Limiter::CongestionWindow;
-        }
-        // Less than a segment waits for more data (net/ipv4/tcp_rate.c, `tcp_rate_check_app_limited`).
-        if self.notsent_bytes < self.mss_bytes.max(1) {
-            return if self.writer_waits {
-                Limiter::SendBuffer
-            } else {
-                Limiter::Application
-            };
-        }
-        let deferred = self.cwnd_segments / TSO_WINDOW_DIVISOR;
-        match self.in_flight_segments + deferred >= self.cwnd_segments {
-            true => Limiter::CongestionWindow,
-            false if self.fills_window() => Limiter::ReceiveWindow,
-            false => Limiter::Pacing,
-        }
+/// Returns the factor for busy time that the stopwatch does not attribute.
+pub fn limiter_of_rest(info: &TcpInfo, writer_waits: bool) -> Limiter {
+    if info.in_flight_segments >= info.cwnd_segments {
+        return Limiter::CongestionWindow;
     }
+    // Less than a segment waits for more data (net/ipv4/tcp_rate.c, `tcp_rate_check_app_limited`).
+    if info.notsent_bytes < info.mss_bytes.max(1) {
+        return if writer_waits {
+            Limiter::SendBuffer
+        } else {
+            Limiter::Application
+        };
+    }
+    let deferred = info.cwnd_segments / TSO_WINDOW_DIVISOR;
+    if info.in_flight_segments + deferred >= info.cwnd_segments {
+        Limiter::CongestionWindow
+    } else if fills_window(info) {
+        Limiter::ReceiveWindow
+    } else {
+        Limiter::Pacing
+    }
+}
 
-    /// Whether the next segment would exceed the announced window.
-    fn fills_window(&self) -> bool {
-        let next = u64::from(self.in_flight_segments) + 1;
-        next * u64::from(self.mss_bytes) > u64::from(self.send_window_bytes)
-    }
+/// Whether the next segment would exceed the announced window.
+fn fills_window(info: &TcpInfo) -> bool {
+    let next = u64::from(info.in_flight_segments) + 1;
+    next * u64::from(info.mss_bytes) > u64::from(info.send_window_bytes)
 }
 
 #[cfg(test)]
@@ -143,47 +143,47 @@ mod tests {
 
     const SECOND: u64 = 1_000_000;
 
-    /// Limiter of a second with these stopwatch times.
-    fn limiter_of_second(busy: u64, receiver: u64, buffer: u64, now: Snapshot) -> Limiter {
-        let before = Snapshot {
+    /// Limiter of a second with these stopwatch times, for a writer that does not wait.
+    fn limiter_of_second(busy: u64, receiver: u64, buffer: u64, now: TcpInfo) -> Limiter {
+        let before = TcpInfo {
             busy_us: 7 * SECOND,
             rwnd_limited_us: SECOND,
             sndbuf_limited_us: SECOND,
-            ..Snapshot::default()
+            ..TcpInfo::default()
         };
-        let now = Snapshot {
+        let now = TcpInfo {
             busy_us: before.busy_us + busy,
             rwnd_limited_us: before.rwnd_limited_us + receiver,
             sndbuf_limited_us: before.sndbuf_limited_us + buffer,
             ..now
         };
-        limiter(&before, &now, SECOND)
+        limiter(&before, &now, false, SECOND)
     }
 
-    fn sending(in_flight: u32, waiting: u32) -> Snapshot {
-        Snapshot {
+    fn sending(in_flight: u32, waiting: u32) -> TcpInfo {
+        TcpInfo {
             notsent_bytes: waiting,
             in_flight_segments: in_flight,
             cwnd_segments: 90,
             mss_bytes: 1000,
             send_window_bytes: 1_000_000,
-            ..Snapshot::default()
+            ..TcpInfo::default()
         }
     }
 
     #[test]
     fn longest_stopwatch_time_decides() {
-        let snapshot = sending(90, 100_000);
+        let info = sending(90, 100_000);
         assert_eq!(
-            limiter_of_second(SECOND, 600_000, 0, snapshot),
+            limiter_of_second(SECOND, 600_000, 0, info),
             Limiter::ReceiveWindow
         );
         assert_eq!(
-            limiter_of_second(SECOND, 0, 600_000, snapshot),
+            limiter_of_second(SECOND, 0, 600_000, info),
             Limiter::SendBuffer
         );
         assert_eq!(
-            limiter_of_second(SECOND, 300_000, 200_000, snapshot),
+            limiter_of_second(SECOND, 300_000, 200_000, info),
             Limiter::CongestionWindow
         );
     }
@@ -205,12 +205,12 @@ mod tests {
     /// Tests both sides of each boundary.
     #[test]
     fn rest_is_classified_by_segments_in_flight() {
-        let rest = |snapshot| limiter_of_second(SECOND, 0, 0, snapshot);
+        let rest = |info| limiter_of_second(SECOND, 0, 0, info);
         assert_eq!(rest(sending(90, 0)), Limiter::CongestionWindow);
         assert_eq!(rest(sending(89, 0)), Limiter::Application);
         assert_eq!(rest(sending(60, 1000)), Limiter::CongestionWindow);
         assert_eq!(rest(sending(59, 1000)), Limiter::Pacing);
-        let narrow = |bytes| Snapshot {
+        let narrow = |bytes| TcpInfo {
             send_window_bytes: bytes,
             ..sending(30, 1000)
         };
@@ -220,17 +220,13 @@ mod tests {
 
     #[test]
     fn waiting_writer_is_send_buffer_limited() {
-        let waiting = |snapshot| Snapshot {
-            writer_waits: true,
-            ..snapshot
-        };
-        let rest = |snapshot| limiter_of_second(SECOND, 0, 0, waiting(snapshot));
+        let rest = |info| limiter_of_rest(&info, true);
         assert_eq!(rest(sending(20, 999)), Limiter::SendBuffer);
         assert_eq!(rest(sending(90, 0)), Limiter::CongestionWindow);
         assert_eq!(rest(sending(59, 1000)), Limiter::Pacing);
     }
 
-    fn any_snapshot() -> impl Strategy<Value = Snapshot> {
+    fn any_sample() -> impl Strategy<Value = TcpInfo> {
         let times = (0..SECOND, 0..SECOND, 0..SECOND);
         let sizes = (
             0..u32::MAX,
@@ -240,7 +236,7 @@ mod tests {
             0..u32::MAX,
         );
         (times, sizes).prop_map(
-            |((rest, rwnd, sndbuf), (notsent, flight, cwnd, mss, window))| Snapshot {
+            |((rest, rwnd, sndbuf), (notsent, flight, cwnd, mss, window))| TcpInfo {
                 busy_us: rest + rwnd + sndbuf,
                 rwnd_limited_us: rwnd,
                 sndbuf_limited_us: sndbuf,
@@ -249,52 +245,52 @@ mod tests {
                 cwnd_segments: cwnd,
                 mss_bytes: mss,
                 send_window_bytes: window,
-                writer_waits: false,
+                ..TcpInfo::default()
             },
         )
     }
 
-    fn advance(snapshot: Snapshot, by: u64) -> Snapshot {
-        Snapshot {
-            busy_us: snapshot.busy_us + 3 * by,
-            rwnd_limited_us: snapshot.rwnd_limited_us + by,
-            sndbuf_limited_us: snapshot.sndbuf_limited_us + by,
-            ..snapshot
+    fn advance(info: TcpInfo, by: u64) -> TcpInfo {
+        TcpInfo {
+            busy_us: info.busy_us + 3 * by,
+            rwnd_limited_us: info.rwnd_limited_us + by,
+            sndbuf_limited_us: info.sndbuf_limited_us + by,
+            ..info
         }
     }
 
     proptest! {
         #[test]
-        fn ignores_time_before_the_first_snapshot(now in any_snapshot(), past in 0..SECOND, elapsed in 1..4 * SECOND) {
-            let from_zero = limiter(&Snapshot::default(), &now, elapsed);
-            let from_past = limiter(&advance(Snapshot::default(), past), &advance(now, past), elapsed);
+        fn ignores_time_before_the_first_sample(now in any_sample(), past in 0..SECOND, elapsed in 1..4 * SECOND) {
+            let from_zero = limiter(&TcpInfo::default(), &now, false, elapsed);
+            let from_past = limiter(&advance(TcpInfo::default(), past), &advance(now, past), false, elapsed);
             prop_assert_eq!(from_zero, from_past);
         }
 
         #[test]
-        fn never_reports_a_stopwatch_that_did_not_run(mut now in any_snapshot(), elapsed in 1..4 * SECOND) {
+        fn never_reports_a_stopwatch_that_did_not_run(mut now in any_sample(), elapsed in 1..4 * SECOND) {
             now.busy_us -= now.sndbuf_limited_us;
             now.sndbuf_limited_us = 0;
-            prop_assert_ne!(limiter(&Snapshot::default(), &now, elapsed), Limiter::SendBuffer);
+            prop_assert_ne!(limiter(&TcpInfo::default(), &now, false, elapsed), Limiter::SendBuffer);
         }
 
         #[test]
-        fn reports_the_factor_of_more_than_half_the_time(now in any_snapshot()) {
+        fn reports_the_factor_of_more_than_half_the_time(now in any_sample()) {
             let elapsed = now.busy_us.max(1);
-            let verdict = limiter(&Snapshot::default(), &now, elapsed);
+            let verdict = limiter(&TcpInfo::default(), &now, false, elapsed);
             if 2 * now.rwnd_limited_us > elapsed {
                 prop_assert_eq!(verdict, Limiter::ReceiveWindow);
             }
             if 2 * now.sndbuf_limited_us > elapsed {
                 prop_assert_eq!(verdict, Limiter::SendBuffer);
             }
-            prop_assert_eq!(limiter(&now, &now, elapsed), Limiter::Application, "nothing ran");
+            prop_assert_eq!(limiter(&now, &now, false, elapsed), Limiter::Application, "nothing ran");
         }
 
         /// Replaced sockets and clocks that go back must not panic.
         #[test]
-        fn any_two_snapshots_give_a_limiter(a in any_snapshot(), b in any_snapshot(), elapsed in 0..4 * SECOND) {
-            let verdict = limiter(&a, &b, elapsed);
+        fn any_two_samples_give_a_limiter(a in any_sample(), b in any_sample(), elapsed in 0..4 * SECOND) {
+            let verdict = limiter(&a, &b, false, elapsed);
             prop_assert!(Limiter::ALL.contains(&verdict));
         }
     }
