@@ -19,7 +19,9 @@ use super::{
     receiver::{Ack, AckPolicy, Receiver},
     sender::{Sender, SenderConfig},
 };
-use directions::{Drops, ForwardPath, ReversePath};
+
+pub use directions::Drops;
+use directions::{ForwardPath, ReversePath};
 use event_queue::EventQueue;
 use longhaul_netem::{Departure, LinkConfig, Schedule, Train};
 use longhaul_units::Time;
