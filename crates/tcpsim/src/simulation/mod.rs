@@ -224,12 +224,6 @@ impl<O: Observer> Simulation<O> {
         self.forward.drops
     }
 
-    /// Whether the forward path moves trains.
-    #[must_use]
-    pub fn moves_trains(&self) -> bool {
-        self.forward.moves_trains()
-    }
-
     #[inline]
     fn run_flow(&mut self, number: usize) {
         let flow = &mut self.flows[number];
