@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Transfers data from memory to memory over libudt.
 //
-//   libudt receive PORT WINDOW         receives one connection; prints the Unix time and the bytes so far, ten times a second
-//   libudt send ADDRESS PORT WINDOW    sends until it is killed
+//   libudt receive PORT WINDOW                  receives one connection; prints the bytes, the time from the first to the last
+//                                               of them, and its CPU time in seconds
+//   libudt send ADDRESS PORT WINDOW SECONDS     sends for so long; prints its CPU time
 //
 // WINDOW is the limit of data in flight, in packets of 1500 bytes. The buffers of both ends hold as many.
 
@@ -11,6 +12,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <string>
 #include <vector>
 
@@ -51,6 +53,11 @@ UDTSOCKET open_socket(const char* window) {
     return socket;
 }
 
+// User and system time of all threads.
+double cpu_seconds() {
+    return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+}
+
 double now() {
     return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -66,24 +73,25 @@ void receive(const char* port, const char* window) {
     UDTSOCKET connection = UDT::accept(listener, reinterpret_cast<sockaddr*>(&from), &length);
     if (connection == UDT::INVALID_SOCK) fail("accept");
     std::vector<char> buffer(io_size);
-    std::uint64_t bytes = 0;
-    for (double last_report = 0;;) {
-        int received = UDT::recv(connection, buffer.data(), static_cast<int>(buffer.size()), 0);
-        if (received == UDT::ERROR) return;
-        bytes += static_cast<std::uint64_t>(received);
-        if (double time = now(); time >= last_report + 0.1) {
-            std::printf("%.6f %llu\n", time, static_cast<unsigned long long>(bytes));
-            std::fflush(stdout);
-            last_report = time;
-        }
+    unsigned long long bytes = 0;
+    double first = 0, last = 0;
+    int received;
+    while ((received = UDT::recv(connection, buffer.data(), static_cast<int>(buffer.size()), 0)) != UDT::ERROR) {
+        bytes += static_cast<unsigned long long>(received);
+        last = now();
+        if (first == 0) first = last;
     }
+    std::printf("%llu %.6f %.6f\n", bytes, last - first, cpu_seconds());
 }
 
-void send(const sockaddr_in& to, const char* window) {
+void send(const sockaddr_in& to, const char* window, double seconds) {
     UDTSOCKET connection = open_socket(window);
     if (UDT::connect(connection, reinterpret_cast<const sockaddr*>(&to), sizeof to) == UDT::ERROR) fail("connect");
     std::vector<char> buffer(io_size, 0x5a);
-    while (UDT::send(connection, buffer.data(), static_cast<int>(buffer.size()), 0) != UDT::ERROR) {}
+    const double end = now() + seconds;
+    while (now() < end && UDT::send(connection, buffer.data(), static_cast<int>(buffer.size()), 0) != UDT::ERROR) {}
+    UDT::close(connection);
+    std::printf("%.6f\n", cpu_seconds());
 }
 
 }  // namespace
@@ -93,8 +101,8 @@ int main(int argc, char** argv) {
     UDT::startup();
     if (command == "receive" && argc == 4) {
         receive(argv[2], argv[3]);
-    } else if (command == "send" && argc == 5) {
-        send(parse_address(argv[2], argv[3]), argv[4]);
+    } else if (command == "send" && argc == 6) {
+        send(parse_address(argv[2], argv[3]), argv[4], std::atof(argv[5]));
     } else {
         return 2;
     }

@@ -23,6 +23,8 @@ Examples:
       a short run of one cell
   longhaul lab run today-fast --out /tmp/fast --filter rate=100gbit
       under simulated time, at a rate that no testbed has
+  longhaul lab run simulate --out /tmp/hour --set rate=10gbit --set delay=175ms --set duration=1h
+      one flow over one path under simulated time
   longhaul lab run --all --out /tmp/lab --repetitions 1
       every built-in scenario once, and one page about all; the same command resumes it
   longhaul lab validate my-scenario.toml

@@ -303,7 +303,7 @@ mod tests {
         }
     }
 
-    #[cfg(feature = "tune")]
+    #[cfg(feature = "tap")]
     #[test]
     fn pages_name_the_commands_above_and_a_page_of_the_manual() {
         let pages = pages();
@@ -311,10 +311,10 @@ mod tests {
             ("longhaul", "README.md"),
             ("longhaul-relay", "longhaul(1)"),
             ("longhaul-relay", "/usr/share/doc/longhaul/relay.md"),
-            ("longhaul-cc-simulate", "longhaul(1), longhaul-cc(1)"),
+            ("longhaul-tap-capture", "longhaul(1), longhaul-tap(1)"),
             (
-                "longhaul-cc-simulate",
-                "/usr/share/doc/longhaul/simulate.md",
+                "longhaul-tap-capture",
+                "/usr/share/doc/longhaul/tap-capture.md",
             ),
         ] {
             let text = section(&pages, name, "\"SEE ALSO\"");

@@ -32,28 +32,10 @@ const PAGES: [(&str, &str); 16] = [
 ];
 
 /// Subcommands with a page of their own. The others are on the page of their command.
-const SUBCOMMAND_PAGES: [(&str, &str); 2] =
-    [("cc simulate", "simulate"), ("tap capture", "tap-capture")];
+const SUBCOMMAND_PAGES: [(&str, &str); 1] = [("tap capture", "tap-capture")];
 
 /// Commands with more options than a screen has lines, and the options that `-h` shows.
-const COMMON_OPTIONS: [(&str, &[&str]); 7] = [
-    (
-        "cc simulate",
-        &[
-            "cc",
-            "streams",
-            "flow",
-            "rate",
-            "delay",
-            "rtt",
-            "queue",
-            "loss",
-            "duration",
-            "interval",
-            "ack-ratio",
-            "json",
-        ],
-    ),
+const COMMON_OPTIONS: [(&str, &[&str]); 6] = [
     (
         "tap capture",
         &[
@@ -136,7 +118,7 @@ pub(crate) fn complete(command: Command, directory: &Path) -> Command {
     })
 }
 
-/// Returns the path of the page that explains a command, such as `cc simulate`. The empty name is `longhaul` itself.
+/// Returns the path of the page that explains a command, such as `tap capture`. The empty name is `longhaul` itself.
 pub(crate) fn page_of(name: &str, directory: &Path) -> String {
     let first = name.split(' ').next().unwrap_or_default();
     let page_of = |name: &str| {
@@ -253,7 +235,7 @@ mod tests {
         for (name, page) in [
             ("", "docs/README.md"),
             ("cc", "docs/cc.md"),
-            ("cc simulate", "docs/simulate.md"),
+            ("tap capture", "docs/tap-capture.md"),
             ("site token new", "docs/site.md"),
         ] {
             assert_eq!(page_of(name, Path::new("docs")), page);

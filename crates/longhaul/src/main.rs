@@ -39,7 +39,7 @@ enum Command {
     /// Serve directories to longhaul copy on other hosts, and over HTTP and WebDAV
     #[cfg(feature = "copy")]
     Site(Box<longhaul_site::Args>),
-    /// List, load, watch, unload and simulate congestion controls
+    /// List, load, watch and unload congestion controls
     #[cfg(feature = "tune")]
     Cc(longhaul_tuning::cc::Args),
     /// Measure one-way delay and loss between two namespaces of this machine

@@ -32,6 +32,8 @@ pub enum Producer {
     ConformanceTest,
     /// Capture on the path of the flow.
     Capture,
+    /// Simulation of all transfers together.
+    Simulation,
     /// Samples of connections: a time series instead of one value for a run.
     Samples,
 }
@@ -73,7 +75,7 @@ pub const DELAY_MEDIAN: &str = "delay_median_us";
 /// All built-in metrics, in the order in which lists show them.
 #[rustfmt::skip]
 pub const METRICS: &[Entry] = &{
-    use {Better::{Less, More, Neither}, Producer::{Command, File, ConformanceTest, OneWayDelayTest, Samples, Server, Capture, Transfers}};
+    use {Better::{Less, More, Neither}, Producer::{Command, File, ConformanceTest, OneWayDelayTest, Samples, Server, Simulation, Capture, Transfers}};
     use Unit::{BitsPerSecond, Bytes, Count, Micros, PacketsPerSecond, PerSecond, Probability, Ratio, Seconds};
     [
         entry(GOODPUT, BitsPerSecond, More, Transfers),
@@ -118,6 +120,11 @@ pub const METRICS: &[Entry] = &{
         entry("ack_limited_ratio", Ratio, Neither, Capture),
         entry("data_retransmits", Count, Less, Capture),
         entry("duplicate_acks", Count, Less, Capture),
+        entry("backoffs", Count, Less, Simulation),
+        entry("timeouts", Count, Less, Simulation),
+        entry("loss_drops", Count, Less, Simulation),
+        entry("overflow_drops", Count, Less, Simulation),
+        entry("aqm_drops", Count, Less, Simulation),
         entry("cwnd_bytes", Bytes, Neither, Samples),
         entry("srtt_us", Micros, Less, Samples),
         entry("retransmits_per_s", PerSecond, Less, Samples),

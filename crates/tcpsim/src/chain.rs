@@ -14,7 +14,7 @@
 use super::{
     receiver::Ack,
     sender::Sender,
-    simulation::{FlowConfig, Observer, Path, Simulation},
+    simulation::{Drops, FlowConfig, Observer, Path, Simulation},
 };
 use longhaul_units::Time;
 use std::{cmp::Reverse, collections::BinaryHeap};
@@ -198,6 +198,12 @@ impl Chain {
     #[must_use]
     pub fn finished_at(&self, flow: usize) -> Option<Time> {
         self.connections[flow].finished_at
+    }
+
+    /// Returns the data packets dropped so far on a leg.
+    #[must_use]
+    pub fn drops(&self, leg: usize) -> Drops {
+        self.legs[leg].drops()
     }
 
     /// Stops the source of a connection after the packets that it has sent.

@@ -6,7 +6,7 @@
 //!
 //! | folder | subject |
 //! |---|---|
-//! | `cc` | `longhaul cc`: list, load, show, watch, unload; `cc/simulate` runs flows under simulated time |
+//! | `cc` | `longhaul cc`: list, load, show, watch, unload |
 //! | `run` | `longhaul run`: a profile for the TCP sockets of an unmodified program, by BPF at its cgroup |
 //! | `decp` | `longhaul decp`: `decp/model` decides on window caps without I/O, `decp/cap_controller.rs` sets them |
 //! | `doctor` | `longhaul doctor`: facts of a host, trials of its kernel, checks of both, fixes that can be undone |

@@ -126,6 +126,9 @@ fn transfer_metrics(scenario: &Scenario, flows: &[&Flow]) -> BTreeSet<String> {
         return names;
     }
     names.extend(metrics_of(Producer::Transfers).map(str::to_owned));
+    if scenario.simulated {
+        names.extend(metrics_of(Producer::Simulation).map(str::to_owned));
+    }
     names.extend(scenario.measure.iter().map(|spec| spec.name.clone()));
     if transfers.len() > 1 {
         let each = transfers.iter();

@@ -266,6 +266,22 @@ fn check_sender_keys(flow: &Flow) -> CheckResult {
     Ok(())
 }
 
+/// Checks what a simulated flow assumes. On a testbed, kernels decide it.
+pub(crate) fn check_model(flow: &Flow, scenario: &Scenario) -> CheckResult {
+    let Some(model) = flow.model.as_ref().filter(|_| flow.enabled) else {
+        return Ok(());
+    };
+    ensure(scenario.simulated, || {
+        format!("flow {:?}: model is a key of simulated flows", flow.name)
+    })?;
+    locate_error(
+        "ack_ratio",
+        check_range("ack_ratio", model.ack_ratio, 1, 1024),
+    )?;
+    let window = check_range("initial_window", model.initial_window, 1, 1000);
+    locate_error("initial_window", window)
+}
+
 /// Checks the `cc` of an FTP flow. FTP's programs open their own sockets, so the congestion control
 /// is set on the routes of the sending host. All other senders on that host use it too.
 pub(crate) fn check_ftp_control(flow: &Flow, scenario: &Scenario) -> CheckResult {

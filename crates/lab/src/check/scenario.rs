@@ -78,6 +78,7 @@ pub(crate) fn check(scenario: &Scenario) -> CheckResult {
         locate_error("flows", check_each(&scenario.flows, check))
     };
     check_flows(&|one| flow::check(one, &topology))?;
+    check_flows(&|one| locate_error("model", flow::check_model(one, scenario)))?;
     check_flows(&|one| listeners.check_target(one))?;
     check_flows(&|one| locate_error("packet_size", flow::check_mtu(one, scenario, &topology)))?;
     check_flows(&|one| locate_error("cc", flow::check_ftp_control(one, scenario)))

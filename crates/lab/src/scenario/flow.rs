@@ -2,6 +2,7 @@
 //! Flows between two hosts: program, size or duration, and options of the sender.
 
 use super::control::CcSpec;
+use longhaul_tcpsim::{receiver::AckPolicy, sender::SenderConfig};
 use longhaul_units::{BitRate, Bytes, Time};
 use serde::{Deserialize, Serialize};
 
@@ -71,6 +72,9 @@ pub(crate) struct Flow {
     /// Metrics of the command: numbers of the JSON object in the last line that it prints.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) figures: Vec<String>,
+    /// Assumptions about both ends, for simulated flows only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) model: Option<Model>,
     /// Start, from the beginning of the run.
     #[serde(default)]
     pub(crate) start: Time,
@@ -80,6 +84,29 @@ pub(crate) struct Flow {
         deserialize_with = "super::notation::bool_or_all"
     )]
     pub(crate) enabled: bool,
+}
+
+/// Behaviour of both ends of a simulated flow, where a testbed has that of its kernel.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Model {
+    /// Data packets for each ACK.
+    pub(crate) ack_ratio: u32,
+    /// Time within which the receiver merges packets; zero is no GRO.
+    pub(crate) gro: Time,
+    /// Initial congestion window in packets.
+    pub(crate) initial_window: u32,
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        let (acks, sender) = (AckPolicy::default(), SenderConfig::default());
+        Self {
+            ack_ratio: acks.packets,
+            gro: acks.gro_interval,
+            initial_window: sender.initial_window,
+        }
+    }
 }
 
 impl Flow {

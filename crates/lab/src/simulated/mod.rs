@@ -15,6 +15,7 @@ use crate::{
     source::ExperimentPlan,
 };
 use anyhow::{Result, anyhow, bail};
+use longhaul_report::registry::{self, Producer};
 use longhaul_results::result::{Metrics, Run};
 use longhaul_tcpsim::chain::Chain;
 use longhaul_units::Time;
@@ -85,14 +86,16 @@ fn simulate(
     }
     let outcomes = run.outcomes();
     let recording = samples.finish()?;
-    Ok(figures::summarize(
+    let mut result = figures::summarize(
         scenario,
         &plan.topology,
         &plan.flows,
         &outcomes,
         &recording,
         schedule::events(scenario, &[]),
-    ))
+    );
+    result.metrics.extend(run.counters());
+    Ok(result)
 }
 
 /// Sampling interval, as on a testbed.
@@ -201,6 +204,22 @@ impl<'a> SimulatedRun<'a> {
         flows
             .map(|(number, flow)| self.outcome(number, flow))
             .collect()
+    }
+
+    /// Counters of all connections and legs, which only a simulation knows.
+    fn counters(&mut self) -> Metrics {
+        let mut sums = [0; 5];
+        for leg in 0..self.chain.legs() {
+            let drops = self.chain.drops(leg);
+            let senders = (0..self.connections.len()).map(|n| self.chain.sender(leg, n).counters());
+            let [backoffs, timeouts] = senders.fold([0; 2], |sum, one| {
+                [sum[0] + one.backoffs, sum[1] + one.timeouts]
+            });
+            let own = [backoffs, timeouts, drops.loss, drops.overflow, drops.aqm];
+            sums.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+        }
+        let names = registry::metrics_of(Producer::Simulation).map(str::to_owned);
+        names.zip(sums.map(|sum| sum as f64)).collect()
     }
 
     /// Returns the outcome of a flow over all its connections, which share its size.

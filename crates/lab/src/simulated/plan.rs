@@ -44,6 +44,7 @@ pub(super) struct Connection<'a> {
     pub(super) round_trip: Time,
     extra_rtt: Time,
     sender: SenderConfig,
+    acks: AckPolicy,
 }
 
 impl Connection<'_> {
@@ -129,6 +130,7 @@ impl<'a> Plan<'a> {
             round_trip: self.round_trip(leg, number),
             extra_rtt: self.legs[leg].extra_rtt[number],
             sender: self.sender(leg, number, flow),
+            acks: ack_policy(flow),
             control,
         }
     }
@@ -216,6 +218,7 @@ impl<'a> Plan<'a> {
             pacing_rate_max: sender_options
                 .pacing_rate
                 .filter(|_| from_source && has_rate),
+            initial_window: flow.model.clone().unwrap_or_default().initial_window,
             packets: flow.size.map(|size| packets(size, flow.streams, mss)),
             ..SenderConfig::default()
         }
@@ -228,8 +231,17 @@ fn flow_config(connection: &Connection<'_>) -> Result<FlowConfig, String> {
         extra_rtt: connection.extra_rtt,
         control: new_control(&connection.control, connection.sender.paced)?,
         sender: connection.sender,
-        acks: AckPolicy::default(),
+        acks: connection.acks,
     })
+}
+
+fn ack_policy(flow: &Flow) -> AckPolicy {
+    let model = flow.model.clone().unwrap_or_default();
+    AckPolicy {
+        packets: model.ack_ratio,
+        gro_interval: model.gro,
+        ..AckPolicy::default()
+    }
 }
 
 /// Creates a simulated congestion control.

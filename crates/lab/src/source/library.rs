@@ -19,7 +19,7 @@ const BUILT_IN: &[(&str, &str)] = files! {
     "split-position" "split-count" "split-internet" "split-osaka"
     "jgn2-single" "jgn2-rtt-fairness" "jgn2-delay-switch" "jgn2-rate-switch" "jgn2-coexistence"
     "today" "today-fast"
-    "first-recipe" "relay-objects" "relay-efficiency" "striping" "copy-limit"
+    "simulate" "first-recipe" "relay-objects" "relay-efficiency" "striping" "copy-limit"
     "link-long-fat" "link-proofs" "link-beside-veth" "whole-path"
 };
 

@@ -479,6 +479,11 @@ pub(crate) const FLOW_CASES: &[InvalidCase] = &[
     ),
     (
         "'curl'",
+        "'iperf3'\nmodel = ¦{ ack_ratio = 1 }",
+        "model is a key of simulated flows",
+    ),
+    (
+        "'curl'",
         "'ftp'\npacing = ¦true",
         "pacing and inter_packet_gap are keys of",
     ),

@@ -321,6 +321,55 @@ fn adds_losses_of_other_links_and_skips_veth_legs() {
     );
 }
 
+/// Runs the built-in scenario `simulate` with these parameters.
+fn simulate(parameters: &[&str]) -> Output {
+    let out = tempfile::tempdir().unwrap();
+    Command::new(longhaul_testbed::longhaul())
+        .args(["lab", "run", "simulate", "--json", "--out"])
+        .arg(out.path().join("out"))
+        .args(parameters.iter().flat_map(|parameter| ["--set", parameter]))
+        .output()
+        .unwrap()
+}
+
+/// Returns a metric of such a run.
+fn metric_of(name: &str, parameters: &[&str]) -> f64 {
+    let output = simulate(&[parameters, &["duration=10s"]].concat());
+    let messages = String::from_utf8_lossy(&output.stderr);
+    let result: Value = serde_json::from_slice(&output.stdout).expect(&messages);
+    result["cells"][0]["runs"][0][name].as_f64().unwrap()
+}
+
+#[test]
+fn parameters_of_simulate_reach_flows_and_path() {
+    let goodput = |parameters: &[&str]| metric_of("goodput_bps", parameters);
+    let lossy = |cc: &str| goodput(&["loss=0.005%", cc]);
+    assert!(lossy("cc=lh_scalable") > 2.0 * lossy("cc=reno"));
+    assert!(lossy("cc=bic") != lossy("cc=bic:ack_shift=1"));
+    assert!(goodput(&["model={ initial_window = 1000 }"]) > goodput(&[]));
+    assert!(metric_of("loss_drops", &["forward=[\"loss=at:9,99\"]"]) == 2.0);
+    let longer = ["at=[\"1s: delay 200ms\"]"];
+    assert!(goodput(&longer) < goodput(&[]));
+    let (backoffs, second) = ("backoffs", "second=true");
+    assert!(metric_of(backoffs, &[second]) > metric_of(backoffs, &[]));
+    assert!(metric_of("second_goodput_bps", &[second, "second_start=1s"]) > 0.0);
+}
+
+#[test]
+fn refuses_a_model_beyond_its_limits() {
+    for (model, words) in [
+        ("ack_ratio = 0", "ack_ratio is 0, but must be 1 to 1024"),
+        ("initial_window = 1001", "must be 1 to 1000"),
+        ("gro = \"often\"", "\"often\" is not a number with a unit"),
+        ("mss = 9", "unknown field `mss`"),
+    ] {
+        let output = simulate(&[&format!("model={{ {model} }}")]);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{model}: {message}");
+        assert!(message.contains(words), "{model}: {message}");
+    }
+}
+
 #[test]
 fn gap_sets_the_rate() {
     let scenario = "simulated = true\n[[include]]\nvalues = {}\n\

@@ -75,10 +75,6 @@ impl ForwardPath {
         }
     }
 
-    pub(crate) fn moves_trains(&self) -> bool {
-        matches!(self.line, ForwardLine::Trains(_))
-    }
-
     /// Sends the packets of `train`, from number `seq` of `flow` on. With trains `arrive` is called now for
     /// later arrivals. With segments [`poll`](Self::poll) reports arrivals when they are due.
     pub(crate) fn send(

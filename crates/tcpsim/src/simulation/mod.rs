@@ -19,7 +19,9 @@ use super::{
     receiver::{Ack, AckPolicy, Receiver},
     sender::{Sender, SenderConfig},
 };
-use directions::{Drops, ForwardPath, ReversePath};
+
+pub use directions::Drops;
+use directions::{ForwardPath, ReversePath};
 use event_queue::EventQueue;
 use longhaul_netem::{Departure, LinkConfig, Schedule, Train};
 use longhaul_units::Time;
@@ -220,12 +222,6 @@ impl<O: Observer> Simulation<O> {
     #[must_use]
     pub fn drops(&self) -> Drops {
         self.forward.drops
-    }
-
-    /// Whether the forward path moves trains.
-    #[must_use]
-    pub fn moves_trains(&self) -> bool {
-        self.forward.moves_trains()
     }
 
     #[inline]

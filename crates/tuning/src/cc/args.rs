@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Command line of `longhaul cc`, and its validation. `simulate` has its own.
+//! Command line of `longhaul cc`, and its validation.
 
-use super::{config, simulate};
+use super::config;
 use crate::connection_filter::Filter;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
@@ -88,8 +88,6 @@ enum Command {
     Show(Show),
     /// Watch the connections that use longhaul's congestion controls
     Watch(Watch),
-    /// Simulate flows over a shared path: hours at 100 Gbit/s in minutes
-    Simulate(Box<simulate::Args>),
 }
 
 #[derive(clap::Args)]
@@ -205,7 +203,6 @@ impl Args {
             Command::Unload(args) => config::Config::Unload(args.config()?),
             Command::Show(args) => config::Config::Show(args.config()?),
             Command::Watch(args) => config::Config::Watch(args.config()?),
-            Command::Simulate(args) => config::Config::Simulate(Box::new(args.config()?)),
         })
     }
 }

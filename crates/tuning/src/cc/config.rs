@@ -3,8 +3,7 @@
 
 use crate::connection_filter::Filter;
 use longhaul_congestion::{math::Algorithm, pins::Pins};
-use longhaul_tcpsim::simulation::{FlowConfig, Path};
-use longhaul_units::{BitRate, Time};
+use longhaul_units::Time;
 use std::os::fd::OwnedFd;
 
 /// Configuration of a subcommand.
@@ -14,7 +13,6 @@ pub(super) enum Config {
     Unload(Unload),
     Show(Show),
     Watch(Watch),
-    Simulate(Box<Simulate>),
 }
 
 pub(super) struct List {
@@ -56,17 +54,5 @@ pub(super) struct Watch {
     /// Sampling interval; `None` takes a single sample.
     pub(super) interval: Option<Time>,
     pub(super) pins: Pins,
-    pub(super) json: bool,
-}
-
-pub(super) struct Simulate {
-    pub(super) path: Path,
-    /// Flows, with the names of their congestion controls.
-    pub(super) flows: Vec<(FlowConfig, String)>,
-    pub(super) duration: Time,
-    pub(super) interval: Time,
-    /// Bottleneck's rate.
-    pub(super) rate: BitRate,
-    /// Whether records are printed, instead of a summary.
     pub(super) json: bool,
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul cc`: loads congestion controls into the running kernel, shows their connections, and simulates
-//! them.
+//! `longhaul cc`: loads congestion controls into the running kernel, and shows their connections.
 //!
 //! The crate `congestion` loads, pins and reads them.
 
@@ -11,7 +10,6 @@ mod list;
 mod load;
 mod output;
 mod show;
-mod simulate;
 mod unload;
 mod watch;
 
@@ -28,6 +26,5 @@ pub fn run(args: &Args) -> Result<()> {
         Config::Unload(config) => unload::run(&config),
         Config::Show(config) => show::run(&config),
         Config::Watch(config) => watch::run(&config),
-        Config::Simulate(config) => simulate::run(*config),
     }
 }

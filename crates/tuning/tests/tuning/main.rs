@@ -5,7 +5,6 @@ mod aimd;
 mod cc_host;
 mod cc_load;
 mod cc_refusals;
-mod cc_simulate;
 mod decp;
 mod decp_namespaces;
 mod decp_refusals;

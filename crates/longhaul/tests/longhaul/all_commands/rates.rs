@@ -40,9 +40,6 @@ fn commands_refuse_a_size_as_a_rate() {
         "run --pacing-rate 100MB true",
         "plan path --rate 100MB --rtt 10ms",
         "plan measure serve --limit 100MB",
-        "cc simulate --rate 100MB --rtt 10ms",
-        "cc simulate --rate 1gbit --rtt 10ms --pacing 100MB",
-        "cc simulate --rate 1gbit --rtt 10ms --flow cc=reno,pacing=100MB",
         "probe 127.0.0.1 --expect rate=100MB",
     ] {
         let words: Vec<_> = line.split(' ').collect();
