@@ -141,7 +141,7 @@ fn rejects_invalid_capture_options() {
     ] {
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{stderr}");
-        assert!(stderr.contains("--capture <FILE>"), "{stderr}");
+        assert!(stderr.contains("without --capture FILE"), "{stderr}");
     }
 }
 
@@ -212,7 +212,7 @@ fn config_errors_name_file_and_key() {
         ),
         (
             "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"\nright = \"w1:10.0.0.2/30\"\nsnap-length = 60",
-            vec!["path.toml", "link \"a\"", "snap-length", "give capture"],
+            vec!["path.toml", "link \"a\"", "--snap-length", "--capture FILE"],
         ),
         ("[[link]]", vec!["path.toml", "link"]),
         ("links = []", vec!["path.toml", "no links"]),
