@@ -89,7 +89,8 @@ impl DirectionArg {
 #[derive(clap::Args)]
 pub(super) struct StartArgs {
     /// TOML file with any number of links, instead of the flags
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["link", "settings"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["settings", "left", "right", "name", "forward", "backward",
+        "mtu", "delivery", "no_offload", "seed", "memory", "capture", "snap_length", "capture_memory"])]
     pub(super) config: Option<PathBuf>,
     #[command(flatten)]
     pub(super) link: LinkOptions,

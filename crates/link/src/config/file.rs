@@ -62,8 +62,7 @@ fn flags(table: &Table) -> Vec<String> {
     for (key, value) in table {
         let flag = format!("--{}", key.replace('_', "-"));
         match value {
-            Value::Boolean(true) => flags.push(flag),
-            Value::Boolean(false) => {}
+            Value::Boolean(on) if flag == "--no-offload" => flags.extend(on.then_some(flag)),
             Value::Table(settings) => {
                 let settings = settings.iter().flat_map(values);
                 flags.extend(settings.map(|(key, text)| format!("{flag}={key}={text}")));

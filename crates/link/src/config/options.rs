@@ -26,7 +26,7 @@ const CAPTURE_MEMORY: Bytes = Bytes::new(256_000_000);
 #[derive(clap::Args)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename_all = "kebab-case", deny_unknown_fields, transform = schema::accept_both_spellings))]
-#[group(id = "link", multiple = true)]
+#[group(skip)]
 pub(crate) struct LinkOptions {
     /// Left end: [NAMESPACE:]INTERFACE:ADDRESS/PREFIX[,ADDRESS/PREFIX]
     #[arg(long, value_name = "END")]
