@@ -15,7 +15,8 @@
 //! | `evaluation` | checks, figures, tables, the paper's figures beside ours |
 //! | `run` | order of the runs, the journal that resumes, records, batches, progress |
 //!
-//! A new key needs a type in `scenario`, a check in `check`, a page entry in `docs/lab.md`, and a case in `tests`.
+//! A new key needs a type in `scenario`, a check in `check`, a page entry in `docs/lab.md`, and a case in `tests`. The test of
+//! `scenario/schema.rs` writes `dist/scenario.schema.json` again.
 //!
 //! ```no_run
 //! use clap::Parser;

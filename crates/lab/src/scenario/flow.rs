@@ -2,12 +2,15 @@
 //! Flows between two hosts: program, size or duration, and options of the sender.
 
 use super::control::CcSpec;
+#[cfg(test)]
+use super::schema;
 use longhaul_tcpsim::{receiver::AckPolicy, sender::SenderConfig};
 use longhaul_units::{BitRate, Bytes, Time};
 use serde::{Deserialize, Serialize};
 
 /// Flow between two hosts.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Flow {
     pub(crate) name: String,
@@ -17,45 +20,55 @@ pub(crate) struct Flow {
     /// Host that receives the data.
     pub(crate) to: String,
     /// Bytes to transfer; `iperf3` and `udt` take this or `duration`.
+    #[cfg_attr(test, schemars(with = "Option<schema::Bytes>"))]
     pub(crate) size: Option<Bytes>,
     /// Time to send (`iperf3`, `udt`, `probe`).
+    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) duration: Option<Time>,
     /// Time at the beginning that does not count, for example slow start (`iperf3`, `udt`). Needs
     /// `duration`.
+    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) omit: Option<Time>,
     /// Parallel connections, 1 to 128 (`iperf3`) or 64 (`udt`).
-    #[serde(default = "one")]
+    #[serde(default = "one::<u32>")]
     pub(crate) streams: u32,
     #[serde(default)]
     pub(crate) direction: Direction,
     /// Address that the client connects to instead of the server: a relay that forwards to the
     /// server.
     #[serde(default, with = "super::notation::as_text")]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(crate) via: Option<HostPort>,
     /// Proxy through which the client reaches the server (`curl`, `ftp`).
     #[serde(default, with = "super::notation::as_text")]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(crate) proxy: Option<Proxy>,
     /// Number of packets (`probe`); this or `duration`.
     pub(crate) count: Option<u32>,
     /// Congestion control of the sender (`curl`, `iperf3`, `ftp`). For `udt` only its own, named
     /// `udt`.
     #[serde(default, with = "super::notation::as_text")]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(crate) cc: Option<CcSpec>,
     /// Pacing of the sender (`curl`, `iperf3`).
+    #[cfg_attr(test, schemars(with = "Option<schema::Pacing>"))]
     pub(crate) pacing: Option<Pacing>,
     /// Time between full packets, instead of a pacing rate.
+    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) inter_packet_gap: Option<Time>,
     /// Socket buffers of both ends, and so the receiver's window (`iperf3`).
+    #[cfg_attr(test, schemars(with = "Option<schema::Bytes>"))]
     pub(crate) window: Option<Bytes>,
     /// Whether the server opens the data connections (`ftp`).
     #[serde(default)]
     pub(crate) ftp_active: bool,
     /// Time between messages (`probe`); 0 is back to back.
+    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) interval: Option<Time>,
     /// Packet size in bytes with its IP header (`probe`).
     pub(crate) packet_size: Option<u16>,
     /// Packets of one message (`probe`). Several are sent as one GSO packet.
-    #[serde(default = "one")]
+    #[serde(default = "one::<u16>")]
     pub(crate) gso_segments: u16,
     /// Program and arguments of a command that runs on `from` (`command`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -77,22 +90,26 @@ pub(crate) struct Flow {
     pub(crate) model: Option<Model>,
     /// Start, from the beginning of the run.
     #[serde(default)]
+    #[cfg_attr(test, schemars(with = "schema::Time"))]
     pub(crate) start: Time,
     /// Whether it runs in this cell.
     #[serde(
         default = "super::notation::default_true",
         deserialize_with = "super::notation::bool_or_all"
     )]
+    #[cfg_attr(test, schemars(with = "schema::BoolOrAll"))]
     pub(crate) enabled: bool,
 }
 
 /// Behaviour of both ends of a simulated flow, where a testbed has that of its kernel.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Model {
     /// Data packets for each ACK.
     pub(crate) ack_ratio: u32,
     /// Time within which the receiver merges packets; zero is no GRO.
+    #[cfg_attr(test, schemars(with = "schema::Time"))]
     pub(crate) gro: Time,
     /// Initial congestion window in packets.
     pub(crate) initial_window: u32,
@@ -126,6 +143,7 @@ fn one<N: From<u8>>() -> N {
 
 /// Program that generates a flow's traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Program {
     /// curl fetches a file from nginx; its SHA-256 is checked.
@@ -178,6 +196,7 @@ impl Program {
 
 /// Host that opens the connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Direction {
     /// The receiver opens it: a download.

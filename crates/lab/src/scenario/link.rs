@@ -7,14 +7,17 @@ use toml::Table;
 
 /// Link between two hosts. Its name is the name of the interface on both.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Link {
     pub(crate) name: String,
     #[serde(deserialize_with = "super::notation::exactly_two")]
+    #[cfg_attr(test, schemars(with = "[String; 2]"))]
     pub(crate) endpoints: [String; 2],
     #[serde(default)]
     pub(crate) kind: LinkKind,
     /// Address and prefix length of each end. If absent, each link gets its own subnet.
     #[serde(default, deserialize_with = "super::notation::optional_two")]
+    #[cfg_attr(test, schemars(with = "Option<[String; 2]>"))]
     pub(crate) addresses: Option<[Address; 2]>,
     /// MTU in bytes, 1,280 to 9,000.
     #[serde(default = "standard_mtu")]
@@ -29,6 +32,7 @@ pub(crate) struct Link {
     pub(crate) keep_capture: bool,
     /// All other keys: options of `longhaul link`.
     #[serde(flatten)]
+    #[cfg_attr(test, schemars(skip))]
     pub(crate) options: Table,
 }
 
@@ -38,6 +42,7 @@ fn standard_mtu() -> u32 {
 
 /// Kind of link.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum LinkKind {
     /// Link emulator, `longhaul link`.

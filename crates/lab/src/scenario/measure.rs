@@ -2,12 +2,15 @@
 //! Keys of `[[measure]]`: a statistic over the time series of a run, such as the rate after a
 //! switch or the settling time.
 
+#[cfg(test)]
+use super::schema;
 use longhaul_units::{BitRate, Bytes, Time};
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
 /// Measure as written in the scenario.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MeasureSpec {
     /// Name of the metric; it ends in the unit of the measure.
@@ -17,17 +20,22 @@ pub(crate) struct MeasureSpec {
     pub(crate) flow: Option<String>,
     /// Start of the evaluated part of the run.
     #[serde(default)]
+    #[cfg_attr(test, schemars(with = "schema::Time"))]
     pub(crate) from: Time,
     /// End of the evaluated part; the end of the run if absent.
+    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) to: Option<Time>,
     #[serde(default)]
     pub(crate) stat: Stat,
     /// Width of a bin; each value is the mean over one bin.
     #[serde(default = "second")]
+    #[cfg_attr(test, schemars(with = "schema::Time"))]
     pub(crate) bin: Time,
     /// Level for `settling_time`: `"90 %"` of the slowest link's rate, or a value with its unit.
+    #[cfg_attr(test, schemars(with = "Option<schema::Value>"))]
     pub(crate) target: Option<Value>,
     /// Time for which the level must hold; to the end of the part if absent.
+    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) hold: Option<Time>,
 }
 
@@ -37,6 +45,7 @@ fn second() -> Time {
 
 /// Statistic over the values of all bins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Stat {
     #[default]
@@ -53,6 +62,7 @@ pub(crate) enum Stat {
 
 /// Metric that is sampled over time. The name ends in its unit, as metrics do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum TimeSeriesMetric {
     /// Payload that arrived in order, bits a second; the sum over several flows.

@@ -11,6 +11,8 @@ pub(crate) mod measure;
 mod notation;
 pub(crate) mod placeholders;
 pub(crate) mod relay;
+#[cfg(test)]
+mod schema;
 pub(crate) mod title_template;
 pub(crate) mod value;
 pub(crate) mod view;
@@ -31,6 +33,7 @@ use view::{FigureSpec, TableSpec};
 
 /// Whole scenario file, with its parameters filled in.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Scenario {
     /// Title of the report, one line.
@@ -60,18 +63,26 @@ pub(crate) struct Scenario {
     pub(crate) warmup_runs: u32,
     /// Longest time of one run; a longer run fails.
     #[serde(default = "defaults::timeout")]
+    #[cfg_attr(test, schemars(with = "schema::Time"))]
     pub(crate) timeout: Time,
     /// Named values that the rest of the file uses as `${name}`.
     #[serde(default)]
+    #[cfg_attr(test, schemars(with = "schema::Table"))]
     pub(crate) parameters: Table,
     /// Parameters that `--quick` and warm-up runs use instead, and the `repetitions` of `--quick`.
     #[serde(default)]
+    #[cfg_attr(test, schemars(with = "schema::Table"))]
     pub(crate) quick: Table,
     /// Parameters that are varied: every combination of their values is a cell.
     #[serde(default)]
+    #[cfg_attr(test, schemars(with = "IndexMap<String, Vec<schema::Value>>"))]
     pub(crate) matrix: IndexMap<String, Vec<Value>>,
     /// Overrides of parameters for a varied value: by its parameter, then by the value.
     #[serde(default)]
+    #[cfg_attr(
+        test,
+        schemars(with = "IndexMap<String, IndexMap<String, schema::Table>>")
+    )]
     pub(crate) overrides: IndexMap<String, IndexMap<String, Table>>,
     /// Single cells in addition to those of `matrix`.
     #[serde(default)]
@@ -131,19 +142,23 @@ impl Scenario {
 
 /// Single cell that is not a combination of `matrix`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CellSpec {
     /// Name for tables and messages.
     pub(crate) label: Option<String>,
     /// Parameters that identify the cell.
+    #[cfg_attr(test, schemars(with = "schema::Table"))]
     pub(crate) values: Table,
     /// Further parameters of the cell. The result does not name them.
     #[serde(default)]
+    #[cfg_attr(test, schemars(with = "schema::Table"))]
     pub(crate) set: Table,
 }
 
 /// Value of a kernel setting.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged, expecting = "a setting is a whole number or a text")]
 pub(crate) enum Setting {
     Number(i64),
@@ -161,6 +176,7 @@ impl std::fmt::Display for Setting {
 
 /// Settings of one host.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Host {
     /// Congestion control instead of the scenario's.

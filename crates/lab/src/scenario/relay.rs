@@ -2,17 +2,21 @@
 //! Daemons on a host beside the flows: relays and `longhaul decp`.
 
 use super::config_error::{CheckResult, locate_error};
+#[cfg(test)]
+use super::schema;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 /// Relay on a host.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Relay {
     /// Whether it runs in this cell.
     #[serde(
         default = "super::notation::default_true",
         deserialize_with = "super::notation::bool_or_all"
     )]
+    #[cfg_attr(test, schemars(with = "schema::BoolOrAll"))]
     pub(crate) enabled: bool,
     /// Host that it runs on, if that is not its name.
     pub(crate) host: Option<String>,
@@ -23,28 +27,34 @@ pub(crate) struct Relay {
     pub(crate) intercept: Vec<u16>,
     /// Configuration file of `longhaul relay`. Command-line options have precedence.
     #[serde(default)]
+    #[cfg_attr(test, schemars(with = "schema::RelayConfig"))]
     pub(crate) config: Table,
     /// All other keys: options of `longhaul relay`. Other programs support some of them.
     #[serde(flatten)]
+    #[cfg_attr(test, schemars(skip))]
     pub(crate) options: Table,
 }
 
 /// Instance of `longhaul decp` on a host that sends flows.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Decp {
     /// Whether it runs in this cell.
     #[serde(
         default = "super::notation::default_true",
         deserialize_with = "super::notation::bool_or_all"
     )]
+    #[cfg_attr(test, schemars(with = "schema::BoolOrAll"))]
     pub(crate) enabled: bool,
     /// All other keys: options of `longhaul decp`.
     #[serde(flatten)]
+    #[cfg_attr(test, schemars(skip))]
     pub(crate) options: Table,
 }
 
 /// Relay program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum RelayProgram {
     #[default]

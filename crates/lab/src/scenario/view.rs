@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Keys of `[[table]]` and `[[figure]]`: contents of the report.
 
+#[cfg(test)]
+use super::schema;
 use super::{
     measure::TimeSeriesMetric,
     value::{self, plain_text},
@@ -12,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 /// One name, or a list of names.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged, expecting = "expected a name or a list of names")]
 pub(crate) enum Names {
     One(String),
@@ -47,6 +50,7 @@ impl Values {
 
 /// One metric over time, or a list of them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(
     untagged,
     expecting = "expected goodput_bps, cwnd_bytes, srtt_us, retransmits_per_s or jain_ratio, or a list of them"
@@ -73,6 +77,7 @@ pub(crate) fn names_of(names: &OptionalNames) -> &[String] {
 
 /// Table of the report, `[[table]]`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TableSpec {
     pub(crate) name: String,
@@ -84,6 +89,7 @@ pub(crate) struct TableSpec {
     pub(crate) columns: OptionalNames,
     pub(crate) facet: OptionalNames,
     /// Selects the cells with these values.
+    #[cfg_attr(test, schemars(with = "Option<schema::Table>"))]
     pub(crate) filter: Option<IndexMap<String, Values>>,
     /// Whether to show the paper's figures too.
     #[serde(default = "super::notation::default_true")]
@@ -92,9 +98,11 @@ pub(crate) struct TableSpec {
 
 /// Figure of the report, `[[figure]]`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FigureSpec {
     pub(crate) name: String,
+    #[cfg_attr(test, schemars(with = "schema::FigureKind"))]
     pub(crate) kind: FigureKind,
     pub(crate) title: String,
     pub(crate) note: Option<String>,
@@ -104,8 +112,11 @@ pub(crate) struct FigureSpec {
     /// Flows of `time_series`, one line each; all flows together if absent.
     pub(crate) flow: OptionalNames,
     /// Start of the shown part of the run, with `time_series`.
+    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) from: Option<Time>,
+    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) to: Option<Time>,
+    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) bin: Option<Time>,
     /// Parameter on the x axis (line, bars). With `time_series`, the x axis is time.
     pub(crate) x: OptionalNames,
@@ -115,6 +126,7 @@ pub(crate) struct FigureSpec {
     pub(crate) rows: OptionalNames,
     pub(crate) columns: OptionalNames,
     pub(crate) facet: OptionalNames,
+    #[cfg_attr(test, schemars(with = "Option<schema::Table>"))]
     pub(crate) filter: Option<IndexMap<String, Values>>,
     /// Logarithmic axes: `x`, `y` or `xy`.
     pub(crate) log: Option<String>,
@@ -148,8 +160,10 @@ impl FigureSpec {
 
 /// Reference line across a chart.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReferenceLineSpec {
+    #[cfg_attr(test, schemars(with = "schema::Value"))]
     pub(crate) value: toml::Value,
     pub(crate) label: String,
 }

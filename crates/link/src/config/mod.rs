@@ -2,6 +2,7 @@
 //! Validated configuration. Validation touches nothing except the files that are named.
 
 pub(super) mod file;
+pub(super) mod options;
 
 use super::capture::CaptureOptions;
 use anyhow::Result;

@@ -141,7 +141,7 @@ fn rejects_invalid_capture_options() {
     ] {
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{stderr}");
-        assert!(stderr.contains("--capture <FILE>"), "{stderr}");
+        assert!(stderr.contains("without --capture FILE"), "{stderr}");
     }
 }
 
@@ -184,6 +184,27 @@ fn rejects_missing_ends_and_common_addresses() {
 }
 
 #[test]
+fn rejects_flags_of_a_link_beside_a_file() {
+    for flag in [
+        "--left=a",
+        "--delay=1ms",
+        "--mtu=9000",
+        "--no-offload",
+        "--seed=2",
+    ] {
+        let output = link(&["--config", "links.toml", flag]);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let name = flag.split('=').next().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(
+            stderr.contains("'--config <FILE>' cannot be used with"),
+            "{stderr}"
+        );
+        assert!(stderr.contains(name), "{stderr}");
+    }
+}
+
+#[test]
 fn rejects_change_of_unknown_link() {
     assert_refused(&["set", "nosuchlink", "delay", "1ms"], &["nosuchlink"]);
 }
@@ -203,6 +224,10 @@ fn config_errors_name_file_and_key() {
             vec!["path.toml", "latency"],
         ),
         (
+            "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"\nright = \"w1:10.0.0.2/30\"\noffload = false",
+            vec!["path.toml", "link \"a\"", "offload"],
+        ),
+        (
             "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"\nright = \"w1:10.0.0.2/30\"\nloss = 1",
             vec!["path.toml", "loss", "1%", "100%"],
         ),
@@ -212,7 +237,7 @@ fn config_errors_name_file_and_key() {
         ),
         (
             "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"\nright = \"w1:10.0.0.2/30\"\nsnap-length = 60",
-            vec!["path.toml", "link \"a\"", "snap-length", "give capture"],
+            vec!["path.toml", "link \"a\"", "--snap-length", "--capture FILE"],
         ),
         ("[[link]]", vec!["path.toml", "link"]),
         ("links = []", vec!["path.toml", "no links"]),
