@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Test support: the longhaul binary, a browser, a PostgreSQL server, and a record of skipped tests.
+//! Test support: the longhaul binary, a browser, a PostgreSQL server, other processes, waits, and a record of skipped
+//! tests.
 //!
 //! ```
 //! # use longhaul_testbed::skip;
@@ -12,6 +13,8 @@
 mod binary;
 pub mod browser;
 pub mod postgres;
+pub mod process;
 pub mod skip;
+pub mod wait;
 
 pub use binary::longhaul;

@@ -6,6 +6,7 @@ use crate::copy_testbed::{
     BLOCK, LoopbackTestbed, finish, kill,
     tree::{self, bytes},
 };
+use longhaul_testbed::skip;
 use std::{
     fs::{self, File, Permissions},
     io::{BufRead, BufReader},
@@ -126,7 +127,7 @@ fn refuses_too_few_descriptors_before_any_change() {
 /// The limit is on all threads of a user, and does not apply to root. So the test needs another user.
 #[test]
 fn reports_a_thread_limit_without_a_panic() {
-    if !is_root() {
+    if !skip::require_root_of_the_machine() {
         return;
     }
     let testbed = LoopbackTestbed::new();
@@ -145,13 +146,5 @@ fn reports_a_thread_limit_without_a_panic() {
     kill(child.id());
     drop(finish(child));
     assert!(stderr.contains("cannot start a thread"), "{stderr}");
-    testbed.wait_until_empty();
-}
-
-/// Whether the test runs as root of the machine. Otherwise it is skipped, or fails without ALLOW_SKIP=1.
-fn is_root() -> bool {
-    longhaul_testbed::skip::require(
-        !longhaul_testbed::skip::is_in_user_namespace(),
-        "root of the machine",
-    )
+    testbed.netns.wait_until_empty();
 }

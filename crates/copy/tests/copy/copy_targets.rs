@@ -3,6 +3,7 @@
 //! into or onto itself.
 
 use crate::copy_testbed::{LoopbackTestbed, disk::Disk, tree::listing};
+use longhaul_testbed::process;
 use std::{
     fs::{self, File},
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
@@ -129,10 +130,7 @@ fn in_folder(folder: &Path, arguments: &[&str]) -> Output {
 /// Asserts that the command fails with exit code 2 and this message, and changes nothing.
 fn assert_refused(folder: &Path, arguments: &[&str], why: &str) {
     let before = listing(folder);
-    let output = in_folder(folder, arguments);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
-    assert!(stderr.contains(why), "{arguments:?}: {stderr}");
+    process::assert_refused(&in_folder(folder, arguments), 2, &[why]);
     assert_eq!(listing(folder), before, "{arguments:?}");
 }
 

@@ -7,9 +7,9 @@
 //! (default 2), `COPY_SEED` the first seed.
 
 use crate::copy_testbed::{
-    PATIENCE, finish,
+    finish,
     hosts::{Hosts, capture_output},
-    kill, tree,
+    kill, tree, wait_until,
 };
 use longhaul_linux::netns::Netns;
 use longhaul_store::blocks::FileHash;
@@ -26,7 +26,7 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Output},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// Length of an extent in bytes: the minimum.
@@ -59,7 +59,7 @@ impl WorkerTestbed {
         let names = [&ALL_HOSTS[..], &["db"]].concat();
         let hosts = Hosts::new(&names, "240mbit");
         let at = SocketAddr::new(hosts.address("db").into(), 5432);
-        let netns = Netns::named(hosts.of("db").name().unwrap()).unwrap();
+        let netns = Netns::named(hosts.of("db").name()).unwrap();
         let setup = Setup::default().durable().listen(at);
         let server = setup
             .prepare_commands(move |command| {
@@ -313,14 +313,6 @@ fn survives_a_restart_of_the_database() {
     testbed.assert_complete("killed");
 }
 
-fn wait_for_exit(command: &mut Child) {
-    let begin = Instant::now();
-    while command.try_wait().unwrap().is_none() {
-        assert!(begin.elapsed() < PATIENCE, "it hangs");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 /// A stopped process whose leases expired, and which continues after the end of the copy, writes nothing.
 #[test]
 #[ignore = "needs PostgreSQL: make test-peers"]
@@ -341,7 +333,7 @@ fn stopped_source_writes_nothing_after_its_leases_expired() {
     };
     signal("-STOP");
     // A stopped process keeps the command's standard error open, so the end of that is not awaited.
-    wait_for_exit(&mut command);
+    wait_until(|| command.try_wait().unwrap().is_some());
     let large = testbed.path("to/tree/large");
     let mut file = fs::OpenOptions::new().append(true).open(&large).unwrap();
     file.write_all(b"and more").unwrap();
@@ -483,11 +475,7 @@ fn idle_command_of_a_removed_job_exits_without_copying_the_rest() {
     let hour = Duration::from_secs(3600);
     let others = job_store.acquire(job.job, "other", 64, hour).unwrap();
     assert!(!others.is_empty());
-    let begin = Instant::now();
-    while job_store.status(job.job).unwrap().holders.len() > 1 {
-        assert!(begin.elapsed() < PATIENCE, "it keeps its extents");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until(|| job_store.status(job.job).unwrap().holders.len() <= 1);
     assert!(job_store.delete_job(job.job).unwrap());
     let output = finish(command);
     let stderr = String::from_utf8_lossy(&output.stderr);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the ways in which `longhaul link` ends: each direction has its report and each capture its statistics.
 
+use longhaul_testbed::wait::wait_until;
 use longhaul_testnet::{
     link_process::{
         Testbed, capture_file::CaptureFile, may_use_namespaces, traffic::send_datagrams,
@@ -13,12 +14,9 @@ use std::{
     io::{PipeReader, PipeWriter, Read, Write, pipe},
     path::Path,
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
 };
 
 const ENDS: [&str; 4] = ["--left", "w0:10.66.30.1/30", "--right", "w1:10.66.30.2/30"];
-/// Longest wait of a test; it only limits the time of a failure.
-const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Starts a link with both ends in an unnamed namespace, which ends with it.
 fn link(args: &[&str], stderr: impl Into<Stdio>) -> Child {
@@ -81,15 +79,11 @@ fn stops_right_after_ready() {
     }
     let (mut output, stderr) = narrow_pipe(startup_output_len());
     let mut link = link(&ENDS, stderr);
-    let begun = Instant::now();
     let waits_in = format!("/proc/{}/wchan", link.id());
-    while !fs::read_to_string(&waits_in)
-        .unwrap()
-        .contains("pipe_write")
-    {
-        assert!(begun.elapsed() < TEST_TIMEOUT, "never ready");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until(|| {
+        let function = fs::read_to_string(&waits_in).unwrap();
+        function.contains("pipe_write")
+    });
     terminate(&link);
     let mut text = String::new();
     output.read_to_string(&mut text).unwrap();

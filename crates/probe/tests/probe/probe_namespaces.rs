@@ -20,8 +20,8 @@ fn probe(bed: &Testbed, flags: &[&str]) -> Value {
 fn probe_with_output(bed: &Testbed, flags: &[&str]) -> (Option<i32>, String, Value) {
     let output = Command::new(longhaul_testbed::longhaul())
         .args(["probe", "--json", "--wait", "500ms"])
-        .args(["--from", bed.left.name().unwrap()])
-        .args(["--to", bed.right.name().unwrap()])
+        .args(["--from", bed.left.name()])
+        .args(["--to", bed.right.name()])
         .args(flags)
         .arg(bed.right_address().to_string())
         .output()
