@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul cc simulate`: refusals and records.
 
+use longhaul_testbed::process::assert_refused;
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -16,13 +17,8 @@ const PATH: [&str; 4] = ["--rate", "1gbit", "--rtt", "40ms"];
 
 /// Asserts a refusal in one line that contains all of `words`.
 fn refused(args: &[&str], words: &[&str]) {
-    let output = simulate(&[&PATH, args].concat());
-    let message = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
+    let message = assert_refused(&simulate(&[&PATH, args].concat()), 2, words);
     assert_eq!(message.trim().lines().count(), 1, "{message}");
-    for word in words {
-        assert!(message.contains(word), "{word:?} is not in {message}");
-    }
 }
 
 #[test]

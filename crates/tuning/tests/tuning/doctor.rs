@@ -2,33 +2,28 @@
 //! `longhaul doctor` in network namespaces, whose `net.ipv4` settings are their own.
 
 use crate::cc_host::is_watching_denied;
-use longhaul_linux::netns::Netns;
+use longhaul_testbed::process::exit_code_and_text;
+use longhaul_testnet::namespace::{Namespace, may_use_namespaces, set_sysctl};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
     thread::sleep,
     time::{Duration, Instant},
 };
 
-/// Network namespace and directory for records; both deleted on drop.
+/// Network namespace and directory for records.
 pub(super) struct Host {
-    netns: Netns,
-    name: String,
+    pub(super) netns: Namespace,
     state: tempfile::TempDir,
 }
 
 impl Host {
     pub(super) fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("doctor-{}-{number}", std::process::id());
         let host = Self {
-            netns: Netns::create(&name).unwrap(),
-            name,
+            netns: Namespace::new("doctor"),
             state: tempfile::tempdir().unwrap(),
         };
         // Whatever the machine's values are, these two limit the path.
@@ -38,17 +33,15 @@ impl Host {
     }
 
     pub(super) fn command(&self, program: &str, args: &[&str]) -> Output {
-        let mut command = Command::new(program);
+        let mut command = self.netns.command(program);
         command.args(args).env("XDG_STATE_HOME", self.state.path());
-        longhaul_linux::process::inside(&mut command, &self.netns)
-            .output()
-            .unwrap()
+        command.output().unwrap()
     }
 
     /// Runs `longhaul doctor ARGS`; returns its exit code and output.
     fn doctor(&self, args: &[&str]) -> (i32, String) {
         let output = self.command(longhaul_testbed::longhaul(), &[&["doctor"], args].concat());
-        exit_code_and_output(&output)
+        exit_code_and_text(&output)
     }
 
     /// Runs `--fix` for settings that belong to the namespace.
@@ -61,7 +54,7 @@ impl Host {
     }
 
     pub(super) fn set(&self, key: &str, value: &str) {
-        longhaul_linux::sysctl::write(&self.netns, key, value).unwrap();
+        set_sysctl(&self.netns, key, value);
     }
 
     /// Reads every readable setting below net/ipv4 and net/core, as bytes.
@@ -102,18 +95,6 @@ impl Host {
     }
 }
 
-impl Drop for Host {
-    fn drop(&mut self) {
-        drop(Netns::delete(&self.name));
-    }
-}
-
-fn exit_code_and_output(output: &Output) -> (i32, String) {
-    let text = [&output.stdout[..], &output.stderr[..]].concat();
-    let text = String::from_utf8(text).unwrap();
-    (output.status.code().expect("no signal"), text)
-}
-
 fn collect(path: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
     if path.is_dir() {
         for entry in fs::read_dir(path).unwrap() {
@@ -122,12 +103,6 @@ fn collect(path: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
     } else if let Ok(bytes) = fs::read(path) {
         found.insert(path.to_owned(), bytes);
     }
-}
-
-/// Whether this process may create namespaces. If not, the test fails, or is skipped with
-/// ALLOW_SKIP=1.
-pub(super) fn may_use_namespaces() -> bool {
-    longhaul_testbed::skip::require(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)")
 }
 
 #[test]
@@ -303,7 +278,7 @@ fn cleans_records_of_deleted_namespaces() {
             .args(["doctor", "--clean"])
             .env("XDG_STATE_HOME", &state);
         let command = longhaul_linux::process::inside(&mut command, &here.netns);
-        exit_code_and_output(&command.output().unwrap())
+        exit_code_and_text(&command.output().unwrap())
     };
     let (code, message) = clean();
     assert_eq!(code, 0, "{message}");
@@ -335,7 +310,7 @@ fn removes_tables_and_rules_of_dead_relays_only() {
     }
     let host = Host::new();
     let must = |program: &str, args: &[&str]| {
-        let (code, message) = exit_code_and_output(&host.command(program, args));
+        let (code, message) = exit_code_and_text(&host.command(program, args));
         assert_eq!(code, 0, "{program} {args:?}: {message}");
         message
     };
@@ -391,7 +366,7 @@ fn finds_relay_whose_connections_input_drops() {
         return;
     }
     let host = Host::new();
-    let (code, message) = exit_code_and_output(&host.command("nft", &[DROPPED]));
+    let (code, message) = exit_code_and_text(&host.command("nft", &[DROPPED]));
     assert_eq!(code, 0, "{message}");
     let listen = || std::net::TcpListener::bind("0.0.0.0:1084");
     let _relay = host.netns.run(listen).unwrap();
@@ -451,7 +426,7 @@ fn changes_need_root() {
             "unshare",
             &["--user", longhaul_testbed::longhaul(), "doctor", what],
         );
-        let (code, message) = exit_code_and_output(&output);
+        let (code, message) = exit_code_and_text(&output);
         assert_eq!(code, 3, "{what}: {message}");
         assert!(message.contains("needs root"), "{message}");
     }

@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul doctor` finds limits of queueing disciplines, routes and TCP settings of a network namespace.
 
-use super::doctor::{Host, may_use_namespaces};
+use super::doctor::Host;
+use longhaul_testnet::namespace::{may_use_namespaces, run};
 use serde_json::Value;
 use std::process::Command;
 
 /// Runs commands of ip(8) and tc(8), one a line.
 fn configure(host: &Host, commands: &str) {
-    for line in commands.lines().map(str::trim) {
-        let mut words = line.split_whitespace();
-        let Some(program) = words.next() else {
-            continue;
-        };
-        let output = host.command(program, &words.collect::<Vec<_>>());
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{line}: {message}");
+    for line in commands.lines() {
+        run(&host.netns, line);
     }
 }
 

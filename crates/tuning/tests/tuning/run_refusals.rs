@@ -5,6 +5,7 @@ use crate::{
     cc_host::Host,
     run_program::{command, may_attach_bpf},
 };
+use longhaul_testbed::process::assert_refused;
 use std::{
     fs,
     os::unix::{fs::symlink, process::CommandExt},
@@ -14,12 +15,8 @@ use std::{
 /// Asserts a refusal with this code and one line that contains all of `words`; the program would print.
 fn refused(code: i32, flags: &[&str], words: &[&str]) {
     let output = command(flags, &["echo", "it ran"]).output().unwrap();
-    let message = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(code), "{flags:?}: {message}");
+    assert_refused(&output, code, words);
     assert!(output.stdout.is_empty(), "{flags:?}");
-    for word in words {
-        assert!(message.contains(word), "{word:?} is not in {message}");
-    }
 }
 
 #[test]
