@@ -125,10 +125,7 @@ fn peer_command(words: [&str; 3], ports: [u16; 2]) -> Option<Command> {
 
 fn spawn_ready(mut command: Command) -> Child {
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    stderr.read_line(&mut line).unwrap();
-    assert_eq!(line, "ready\n");
+    wait_for_line(child.stderr.take().unwrap(), "ready\n");
     child
 }
 
