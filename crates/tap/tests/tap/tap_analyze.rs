@@ -3,6 +3,7 @@
 //! input.
 
 use crate::tap_capture::{MSS, SERVER, Trace, pcap_header};
+use longhaul_testbed::process::assert_refused;
 use serde_json::Value;
 use std::{
     fs,
@@ -51,13 +52,8 @@ fn result(args: &[&str]) -> Value {
 
 /// Asserts that the command fails with exit code 2 and one line that has all of `wanted`.
 fn refused(args: &[&str], wanted: &[&str]) {
-    let output = analyze(args);
-    let message = lossy_text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
+    let message = assert_refused(&analyze(args), 2, wanted);
     assert_eq!(message.lines().count(), 1, "{message}");
-    for word in wanted {
-        assert!(message.contains(word), "{word:?} is not in {message}");
-    }
 }
 
 fn names(directory: &Path) -> Vec<String> {
