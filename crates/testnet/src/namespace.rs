@@ -2,7 +2,7 @@
 //! Network namespaces of a test, and veth pairs between them.
 
 use longhaul_linux::{interface, netns::Netns, process::inside, sysctl};
-use longhaul_testbed::{process::kill, wait::wait_until};
+use longhaul_testprograms::{process::kill, wait::wait_until};
 use std::{
     ffi::OsStr,
     fs,
@@ -180,7 +180,7 @@ pub fn set_sysctl(netns: &Netns, name: &str, value: &str) {
 
 /// Whether this process may create namespaces. If not, the test fails, or is skipped with ALLOW_SKIP=1.
 pub fn may_use_namespaces() -> bool {
-    longhaul_testbed::skip::require(
+    longhaul_testprograms::skip::require(
         rustix::process::geteuid().is_root(),
         "root (CAP_NET_ADMIN and CAP_SYS_ADMIN)",
     )

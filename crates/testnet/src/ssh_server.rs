@@ -2,7 +2,7 @@
 //! OpenSSH server in a network namespace, and its keys.
 
 use longhaul_linux::{netns::Netns, process::inside};
-use longhaul_testbed::{process::Running, wait::wait_for_line};
+use longhaul_testprograms::{process::Running, wait::wait_for_line};
 use std::{
     fs,
     path::Path,

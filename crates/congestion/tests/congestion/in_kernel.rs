@@ -6,8 +6,8 @@ use libbpf_rs::{
 };
 use longhaul_congestion::object::OBJECTS;
 use longhaul_linux::tcp_info::TcpInfo;
-use longhaul_testbed::skip::may_load_bpf;
 use longhaul_testnet::namespace::{Namespace, run_ip, run_with_input};
+use longhaul_testprograms::skip::may_load_bpf;
 use socket2::{Domain, Socket, Type};
 use std::{
     io::{self, Read, Write},

@@ -7,8 +7,8 @@ use longhaul_linux::{
     sock_diag::{Connection, SockDiag},
     socket::{Options, outgoing},
 };
-use longhaul_testbed::wait::wait_until;
 use longhaul_testnet::namespace::Namespace;
+use longhaul_testprograms::wait::wait_until;
 use std::{
     io::{Read, Write},
     net::{TcpListener, TcpStream},
@@ -23,7 +23,7 @@ fn alone(name: &str, work: impl FnOnce(&Caps) + Send) {
     let caps = match Caps::load() {
         Ok(caps) => caps,
         Err(error) => {
-            let _ = longhaul_testbed::skip::require(false, error);
+            let _ = longhaul_testprograms::skip::require(false, error);
             return;
         }
     };

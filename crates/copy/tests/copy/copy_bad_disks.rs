@@ -16,7 +16,7 @@ use longhaul_store::{
     part::{OpenOutcome, Part, SourceInfo},
     vfs::Dir,
 };
-use longhaul_testbed::skip;
+use longhaul_testprograms::skip;
 use std::{
     fs::{self, File},
     io::Write,

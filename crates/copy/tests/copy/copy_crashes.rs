@@ -135,7 +135,7 @@ fn start(testbed: &LoopbackTestbed, victim: Victim, from: &Path, to: &Path) -> C
     let (mut from, mut to) = (from.to_owned(), to.to_owned());
     let script = ssh(testbed);
     if let Victim::Ssh { pull } = victim {
-        let program = longhaul_testbed::longhaul();
+        let program = longhaul_testprograms::longhaul();
         options.extend(["--ssh", &script, "--remote-program", program]);
         let far = if pull { &mut from } else { &mut to };
         *far = PathBuf::from(format!("far:{}", far.display()));
@@ -466,7 +466,7 @@ fn kills_while_entries_are_removed_or_replaced_leave_no_hash_without_a_file() {
         let output = finish(copy(options));
         assert!(output.status.success(), "{round}: {output:?}");
         testbed.netns.wait_until_empty();
-        let mut verify = testbed.within(longhaul_testbed::longhaul());
+        let mut verify = testbed.within(longhaul_testprograms::longhaul());
         let verified = verify.args(["copy", "verify"]).arg(&to).output().unwrap();
         let text = String::from_utf8_lossy(&verified.stdout).into_owned();
         assert!(verified.status.success(), "{round}: {text}");

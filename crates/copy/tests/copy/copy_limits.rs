@@ -6,7 +6,7 @@ use crate::copy_testbed::{
     BLOCK, LoopbackTestbed, finish, kill,
     tree::{self, bytes},
 };
-use longhaul_testbed::skip;
+use longhaul_testprograms::skip;
 use std::{
     fs::{self, File, Permissions},
     io::{BufRead, BufReader},
@@ -19,7 +19,7 @@ use std::{
 fn limited(testbed: &LoopbackTestbed, limits: &[&str], from: &Path, to: &Path) -> Command {
     let mut command = testbed.within(limits[0]);
     command.args(&limits[1..]);
-    command.args([longhaul_testbed::longhaul(), "copy", "--json"]);
+    command.args([longhaul_testprograms::longhaul(), "copy", "--json"]);
     command.arg(from.join("")).arg(to).stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command

@@ -83,10 +83,10 @@ impl LinkTestbed {
     }
 
     fn start(&self, to: &Path) -> Child {
-        let mut command = self.bed.left.command(longhaul_testbed::longhaul());
+        let mut command = self.bed.left.command(longhaul_testprograms::longhaul());
         command.args(["copy", "--json", "--streams", "3", "--idle-timeout", "1s"]);
         command.args(["--transport", self.transport, "--ssh", &self.ssh()]);
-        command.args(["--remote-program", longhaul_testbed::longhaul()]);
+        command.args(["--remote-program", longhaul_testprograms::longhaul()]);
         let far = format!("far:{}", to.display());
         command.args([self.path("from/").as_os_str(), far.as_ref()]);
         command.stdin(Stdio::null());

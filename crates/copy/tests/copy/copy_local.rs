@@ -11,7 +11,7 @@ use longhaul_store::{
     part::{OpenOutcome, Part, SourceInfo},
     vfs::Dir,
 };
-use longhaul_testbed::process::assert_refused;
+use longhaul_testprograms::process::assert_refused;
 use serde_json::Value;
 use std::{
     fs::{self, File},
@@ -25,7 +25,7 @@ use std::{
 };
 
 fn command(arguments: &[&str], from: &Path, to: &Path) -> Command {
-    let mut command = Command::new(longhaul_testbed::longhaul());
+    let mut command = Command::new(longhaul_testprograms::longhaul());
     command.args(["copy", "--json"]).args(arguments);
     command.args([from, to]);
     command
@@ -110,7 +110,8 @@ fn copies_a_tree_and_a_second_run_does_nothing() {
 /// With --one-file-system, mounted file systems of the source are not copied, and the target's entries in their place stay.
 #[test]
 fn leaves_out_mounted_file_systems_on_request() {
-    if !longhaul_testbed::skip::require(rustix::process::geteuid().is_root(), "root, to mount") {
+    if !longhaul_testprograms::skip::require(rustix::process::geteuid().is_root(), "root, to mount")
+    {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -124,7 +125,13 @@ fn leaves_out_mounted_file_systems_on_request() {
     let script = "mount -t tmpfs tmpfs from/mounted && echo three > from/mounted/file && exec \"$0\" copy -q --delete \"$@\" from/ to";
     let copy = |arguments: &[&str]| {
         let mut command = Command::new("unshare");
-        command.args(["--mount", "sh", "-c", script, longhaul_testbed::longhaul()]);
+        command.args([
+            "--mount",
+            "sh",
+            "-c",
+            script,
+            longhaul_testprograms::longhaul(),
+        ]);
         let done = command
             .args(arguments)
             .current_dir(&folder)
@@ -404,7 +411,7 @@ fn copies_to_and_from_a_remote_host() {
     let there = |path: &Path| PathBuf::from(format!("far:{}/", path.display()));
     let (pushed, pulled) = (folder.path().join("pushed"), folder.path().join("pulled"));
     let ssh = ssh_script(folder.path());
-    let program = longhaul_testbed::longhaul();
+    let program = longhaul_testprograms::longhaul();
     let options = [
         "--ssh",
         &ssh,
@@ -420,7 +427,7 @@ fn copies_to_and_from_a_remote_host() {
 }
 
 fn refused(arguments: &[&str], code: i32) -> String {
-    let mut command = Command::new(longhaul_testbed::longhaul());
+    let mut command = Command::new(longhaul_testprograms::longhaul());
     command.arg("copy").args(arguments);
     assert_refused(&command.output().unwrap(), code, &[])
 }

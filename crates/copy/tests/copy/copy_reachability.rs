@@ -70,8 +70,8 @@ impl RemoteTestbed {
     }
 
     fn start(&self, ssh: &str, options: &[&str], from: &str, to: &str) -> Child {
-        let mut command = self.hosts.on("near", longhaul_testbed::longhaul());
-        let program = longhaul_testbed::longhaul();
+        let mut command = self.hosts.on("near", longhaul_testprograms::longhaul());
+        let program = longhaul_testprograms::longhaul();
         command.args(["copy", "--json", "--streams", "3", "--idle-timeout", "1s"]);
         command.args(["--ssh", ssh, "--remote-program", program]);
         capture_output(command.args(options).args([from, to]))

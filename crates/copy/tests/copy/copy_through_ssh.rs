@@ -6,11 +6,11 @@ use crate::copy_testbed::{
     hosts::{Hosts, capture_output},
     tree, wait_until,
 };
-use longhaul_testbed::process::Running;
 use longhaul_testnet::{
     namespace::{may_use_namespaces, run},
     ssh_server,
 };
+use longhaul_testprograms::process::Running;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -73,7 +73,7 @@ impl SshTestbed {
     }
 
     fn copy(&self, ssh: &str, from: &str, to: &str) -> Output {
-        let program = longhaul_testbed::longhaul();
+        let program = longhaul_testprograms::longhaul();
         let mut command = self.hosts.on("near", program);
         command.args(["copy", "--json", "--ssh", ssh, "--remote-program", program]);
         finish(capture_output(command.args([from, to])).spawn().unwrap())

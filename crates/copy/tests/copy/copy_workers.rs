@@ -13,7 +13,7 @@ use crate::copy_testbed::{
 };
 use longhaul_linux::netns::Netns;
 use longhaul_store::blocks::FileHash;
-use longhaul_testbed::postgres::{Server, Setup};
+use longhaul_testprograms::postgres::{Server, Setup};
 use rand_xoshiro::{
     Xoshiro256PlusPlus,
     rand_core::{Rng, SeedableRng},
@@ -122,7 +122,7 @@ impl WorkerTestbed {
             format!("a{first},a{other}:{}", self.path("from/tree").display()),
             format!("b{first},b{other}:{}", self.path("to").display()),
         ];
-        let program = longhaul_testbed::longhaul();
+        let program = longhaul_testprograms::longhaul();
         let extent = EXTENT.to_string();
         let mut command = self.hosts.on(on, program);
         command.args(["copy", "--json", "--streams", "2", "--extent", &extent]);
@@ -400,7 +400,7 @@ fn lists_and_removes_jobs() {
     let address = testbed.path("address");
     fs::write(&address, format!("{}\n", testbed.database)).unwrap();
     let jobs = |arguments: &[&str]| {
-        let mut command = testbed.hosts.on("d2", longhaul_testbed::longhaul());
+        let mut command = testbed.hosts.on("d2", longhaul_testprograms::longhaul());
         let leases = format!("@{}", address.display());
         command.args(["copy", "jobs", "--leases", &leases]);
         capture_output(command.args(arguments)).output().unwrap()

@@ -88,7 +88,7 @@ size = "20MB"
 fn lab(scenario: &str, flags: &[&str], out: &Path) -> Output {
     let file = out.join("test.toml");
     fs::write(&file, [HEAD, scenario].concat()).unwrap();
-    Command::new(longhaul_testbed::longhaul())
+    Command::new(longhaul_testprograms::longhaul())
         .args(["lab", "run"])
         .arg(&file)
         .args(flags)

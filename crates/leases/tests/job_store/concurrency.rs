@@ -3,7 +3,7 @@
 
 use crate::test_database::{EXPIRED, LONG, TestDatabase, after, part_of};
 use longhaul_leases::{Job, JobStore, Lease, NewTask, Token};
-use longhaul_testbed::wait::wait_until;
+use longhaul_testprograms::wait::wait_until;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{

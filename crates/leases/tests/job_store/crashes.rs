@@ -5,7 +5,7 @@ use crate::test_database::{
     EXPIRED, LONG, TestDatabase, database_name, keys, only, planned_job, task, tasks,
 };
 use longhaul_leases::{Error, Job, JobStore, Token};
-use longhaul_testbed::{
+use longhaul_testprograms::{
     postgres::{Server, Setup},
     wait::wait_until,
 };

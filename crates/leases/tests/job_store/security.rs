@@ -3,7 +3,7 @@
 
 use crate::test_database::{LONG, TestDatabase, database_name, task};
 use longhaul_leases::{Error, JobStore};
-use longhaul_testbed::{
+use longhaul_testprograms::{
     postgres::{Server, Setup},
     wait::wait_until,
 };

@@ -2,7 +2,7 @@
 //! Database for one test.
 
 use longhaul_leases::{Job, JobStore, Lease, NewTask, Token};
-use longhaul_testbed::postgres::Server;
+use longhaul_testprograms::postgres::Server;
 use std::time::Duration;
 
 /// Lease longer than any test.

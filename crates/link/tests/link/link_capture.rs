@@ -3,7 +3,6 @@
 
 use longhaul_linux::clock;
 use longhaul_packet::capture::Verdict;
-use longhaul_testbed::wait::wait_until;
 use longhaul_testnet::{
     link_process::{
         Testbed,
@@ -13,6 +12,7 @@ use longhaul_testnet::{
     },
     namespace::Namespace,
 };
+use longhaul_testprograms::wait::wait_until;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::{
@@ -326,7 +326,7 @@ fn failed_start_keeps_old_file() {
     std::fs::write(&old, "what was recorded before").unwrap();
     let bed = Testbed::start("taken", ["10.66.29.1/30", "10.66.29.2/30"], &[]);
     let end = |end: &Namespace, host: u8| format!("{}:wan0:10.66.29.{host}/30", end.name());
-    let second = Command::new(longhaul_testbed::longhaul())
+    let second = Command::new(longhaul_testprograms::longhaul())
         .args(["link", "--name", bed.left.name(), "--capture"])
         .arg(&old)
         .args(["--left", &end(&bed.left, 1), "--right", &end(&bed.right, 2)])
@@ -437,7 +437,7 @@ fn read_later(pipe: &Path, go: &mpsc::Receiver<()>) -> Vec<u8> {
 /// Returns whether `tshark` is installed. If not, the test fails, or is skipped with ALLOW_SKIP=1.
 fn has_tshark() -> bool {
     let installed = Command::new("tshark").arg("--version").output().is_ok();
-    longhaul_testbed::skip::require(installed, "tshark")
+    longhaul_testprograms::skip::require(installed, "tshark")
 }
 
 #[test]

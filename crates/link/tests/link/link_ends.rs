@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the ways in which `longhaul link` ends: each direction has its report and each capture its statistics.
 
-use longhaul_testbed::wait::wait_until;
 use longhaul_testnet::{
     link_process::{
         Testbed, capture_file::CaptureFile, may_use_namespaces, traffic::send_datagrams,
     },
     relay_testbed::run_ip,
 };
+use longhaul_testprograms::wait::wait_until;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     fs,
@@ -21,7 +21,7 @@ const ENDS: [&str; 4] = ["--left", "w0:10.66.30.1/30", "--right", "w1:10.66.30.2
 /// Starts a link with both ends in an unnamed namespace, which ends with it.
 fn link(args: &[&str], stderr: impl Into<Stdio>) -> Child {
     let mut command = Command::new("unshare");
-    command.args(["--net", longhaul_testbed::longhaul(), "link"]);
+    command.args(["--net", longhaul_testprograms::longhaul(), "link"]);
     command.args(args).stderr(stderr).spawn().unwrap()
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of `longhaul link` between two network namespaces, with real sockets at both ends.
 
-use longhaul_testbed::wait::wait_until;
 use longhaul_testnet::{
     link_process::{
         Testbed, may_use_namespaces,
@@ -9,6 +8,7 @@ use longhaul_testnet::{
     },
     namespace::{run, run_ip},
 };
+use longhaul_testprograms::wait::wait_until;
 use rustix::process::Signal;
 use std::{
     net::UdpSocket,
@@ -60,7 +60,7 @@ fn unknown_link_lists_running_links() {
         return;
     }
     let bed = Testbed::start("a-named", ["10.66.9.1/30", "10.66.9.2/30"], &[]);
-    let output = Command::new(longhaul_testbed::longhaul())
+    let output = Command::new(longhaul_testprograms::longhaul())
         .args(["link", "show", "no-such-link"])
         .output()
         .unwrap();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of bad input to `longhaul link`: one clear line, exit code 2, and no side effects.
 
-use longhaul_testbed::process;
+use longhaul_testprograms::process;
 use std::process::{Command, Output};
 
 const ENDS: [&str; 4] = ["--left", "lo-a:10.9.0.1/30", "--right", "lo-b:10.9.0.2/30"];
 
 fn link(args: &[&str]) -> Output {
-    Command::new(longhaul_testbed::longhaul())
+    Command::new(longhaul_testprograms::longhaul())
         .arg("link")
         .args(args)
         .output()

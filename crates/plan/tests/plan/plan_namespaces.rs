@@ -2,18 +2,18 @@
 //! `longhaul plan measure` across a running `longhaul link`. A busy machine delays packets; it never sends them early,
 //! and never restores packets that the link dropped.
 
-use longhaul_testbed::{process::Running, wait::wait_for_line};
 use longhaul_testnet::{
     link_process::{Testbed, may_use_namespaces},
     namespace::run_with_input,
 };
+use longhaul_testprograms::{process::Running, wait::wait_for_line};
 use serde_json::Value;
 use std::process::{Command, Stdio};
 
 /// Starts a responder in the right namespace.
 fn start_responder(bed: &Testbed) -> Running {
     let address = format!("{}:5990", bed.right_address());
-    let mut command = bed.right.command(longhaul_testbed::longhaul());
+    let mut command = bed.right.command(longhaul_testprograms::longhaul());
     command.args(["plan", "measure", "--duration", "10min", "--serve"]);
     command.arg(address).stdout(Stdio::piped());
     let mut responder = Running(command.spawn().unwrap());
@@ -23,7 +23,7 @@ fn start_responder(bed: &Testbed) -> Running {
 
 /// Returns the only leg in the output of a probe from the left.
 fn probe(bed: &Testbed, flags: &[&str], host: &str) -> Value {
-    let mut command = Command::new(longhaul_testbed::longhaul());
+    let mut command = Command::new(longhaul_testprograms::longhaul());
     command.args(["plan", "measure", "--json", "--name", "left"]);
     command.args(flags).arg(host);
     let output = bed.left.run(|| command.output()).unwrap();

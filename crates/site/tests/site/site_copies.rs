@@ -63,7 +63,7 @@ fn copies_between_a_site_and_ssh() {
         "--ssh",
         text(&ssh),
         "--remote-program",
-        longhaul_testbed::longhaul(),
+        longhaul_testprograms::longhaul(),
     ];
     client.copy(&[&options[..], &[&by_ssh("from"), &site.at("")]].concat());
     client.copy(&[&options[..], &[&site.at("/from/"), &by_ssh("back")]].concat());
@@ -514,7 +514,7 @@ fn copy_resumes_after_sigkill_of_the_site() {
 
 fn refusal_message(arguments: &[&str]) -> String {
     let output = Command::new("timeout")
-        .args(["20", longhaul_testbed::longhaul(), "site"])
+        .args(["20", longhaul_testprograms::longhaul(), "site"])
         .args(arguments)
         .output()
         .unwrap();

@@ -2,7 +2,7 @@
 //! Third-party programs against the site's WebDAV: litmus, rclone, cadaver and davfs2.
 
 use crate::site_process::web::{Web, wait_until};
-use longhaul_testbed::{process::is_installed, skip};
+use longhaul_testprograms::{process::is_installed, skip};
 use std::{
     fs,
     io::Write,

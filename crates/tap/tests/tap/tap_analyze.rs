@@ -3,7 +3,7 @@
 //! input.
 
 use crate::tap_capture::{MSS, SERVER, Trace, pcap_header};
-use longhaul_testbed::process::assert_refused;
+use longhaul_testprograms::process::assert_refused;
 use serde_json::Value;
 use std::{
     fs,
@@ -32,7 +32,7 @@ impl CaptureDir {
 }
 
 fn analyze(args: &[&str]) -> Output {
-    Command::new(longhaul_testbed::longhaul())
+    Command::new(longhaul_testprograms::longhaul())
         .args(["tap", "analyze"])
         .args(args)
         .output()
@@ -166,7 +166,7 @@ fn reads_pipes_compressed_and_rotated_files_alike() {
 }
 
 fn piped(bytes: &[u8]) -> Value {
-    let mut child = Command::new(longhaul_testbed::longhaul())
+    let mut child = Command::new(longhaul_testprograms::longhaul())
         .args(["tap", "analyze", "-", "--json"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

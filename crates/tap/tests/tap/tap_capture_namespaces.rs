@@ -2,8 +2,8 @@
 //! Tests of `longhaul tap capture` on a link between two namespaces, compared with the kernel's counters.
 
 use crate::tap_process::{Capture, Contents, Link, counter};
-use longhaul_testbed::{process::is_installed, wait::wait_until};
 use longhaul_testnet::namespace::{may_use_namespaces, run_ip};
+use longhaul_testprograms::{process::is_installed, wait::wait_until};
 use rustix::{mount, process::Signal};
 use std::{path::Path, process::Command};
 

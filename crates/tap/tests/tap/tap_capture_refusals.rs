@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of bad input of `longhaul tap capture` and `live`: one clear line, exit code 2, and no file changed.
 
-use longhaul_testbed::process::assert_refused;
+use longhaul_testprograms::process::assert_refused;
 use std::process::{Command, Output};
 
 fn capture(args: &[&str]) -> Output {
-    Command::new(longhaul_testbed::longhaul())
+    Command::new(longhaul_testprograms::longhaul())
         .args(["tap", "capture"])
         .args(args)
         .output()

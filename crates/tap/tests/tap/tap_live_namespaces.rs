@@ -19,7 +19,7 @@ fn records_of_a_flow_sum_to_its_bytes() {
     }
     const BYTES: u64 = 4_000_000;
     let link = Link::new("live");
-    let mut live = Command::new(longhaul_testbed::longhaul())
+    let mut live = Command::new(longhaul_testprograms::longhaul())
         .args([
             "tap",
             "live",

@@ -40,7 +40,7 @@ impl Testbed {
         let ends = [(&left, addresses[0]), (&right, addresses[1])];
         let ends = ends.map(|(netns, address)| format!("{}:wan0:{address}", netns.name()));
         let addresses = addresses.map(|text| text.split('/').next().unwrap().parse().unwrap());
-        let mut child = Command::new(longhaul_testbed::longhaul())
+        let mut child = Command::new(longhaul_testprograms::longhaul())
             .args([
                 "link", "--name", &link, "--left", &ends[0], "--right", &ends[1],
             ])
@@ -81,7 +81,7 @@ impl Testbed {
 
     /// Runs `longhaul link set`. Returns its exit status and output.
     pub fn set_output(&self, key: &str, value: &str) -> Output {
-        Command::new(longhaul_testbed::longhaul())
+        Command::new(longhaul_testprograms::longhaul())
             .args(["link", "set", &self.link, key, value])
             .output()
             .unwrap()
@@ -89,7 +89,7 @@ impl Testbed {
 
     /// Runs `longhaul link show`.
     pub fn show(&self, flags: &[&str]) -> String {
-        let output = Command::new(longhaul_testbed::longhaul())
+        let output = Command::new(longhaul_testprograms::longhaul())
             .args(["link", "show", &self.link])
             .args(flags)
             .output()
@@ -208,7 +208,7 @@ pub fn may_use_namespaces() -> bool {
     let mut tun = std::fs::OpenOptions::new();
     let tun = tun.read(true).write(true).open("/dev/net/tun");
     crate::namespace::may_use_namespaces()
-        && longhaul_testbed::skip::require(tun.is_ok(), "/dev/net/tun")
+        && longhaul_testprograms::skip::require(tun.is_ok(), "/dev/net/tun")
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::{
     relay_process::{TEST_TIMEOUT, accept},
 };
 use longhaul_linux::{netns::Netns, process::inside};
-use longhaul_testbed::{process::Running, wait::wait_for_line};
+use longhaul_testprograms::{process::Running, wait::wait_for_line};
 use std::{
     io::{Read, Write},
     net::{IpAddr, TcpListener, TcpStream, UdpSocket},

@@ -113,7 +113,7 @@ impl Chain {
     /// Starts a relay on a host of [`Self::relays`]. Its transparent listener has port 3129. It intercepts connections to
     /// the server's network.
     pub fn relay(netns: &Netns, more: &[&str]) -> Relay {
-        let mut command = Command::new(longhaul_testbed::longhaul());
+        let mut command = Command::new(longhaul_testprograms::longhaul());
         let own_args = "relay --transparent 127.0.0.1:3129 --transparent [::1]:3129 \
                    --intercept 10.78.4.0/24 --intercept fd78:4::/64";
         command.args(own_args.split_whitespace()).args(more);

@@ -164,7 +164,7 @@ impl Testbed {
 
     /// Returns the command of a relay on the router.
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = self.command_on_router(longhaul_testbed::longhaul());
+        let mut command = self.command_on_router(longhaul_testprograms::longhaul());
         command.arg("relay").args(args);
         command
     }

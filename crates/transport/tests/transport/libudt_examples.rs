@@ -7,11 +7,11 @@
 
 use crate::udt::{at_libudt, json, longhaul};
 use longhaul_linux::{netns::Netns, process::inside};
-use longhaul_testbed::wait::wait_for_line;
 use longhaul_testnet::{
     link_process::{Testbed, may_use_namespaces},
     payload::bytes,
 };
+use longhaul_testprograms::wait::wait_for_line;
 use longhaul_transport::port::{UdtCongestionControl, bind};
 use longhaul_udt::{
     Config,
@@ -48,7 +48,7 @@ fn example(name: &str) -> Option<PathBuf> {
     static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
     let built = BUILT.get_or_init(build);
     if built.is_none() {
-        longhaul_testbed::skip::record(format!("needs libudt-dev with {SOURCES}"));
+        longhaul_testprograms::skip::record(format!("needs libudt-dev with {SOURCES}"));
     }
     built.as_ref().map(|directory| directory.join(name))
 }

@@ -23,7 +23,7 @@ const TIMEOUT_S: &str = "100";
 
 pub(crate) fn longhaul(arguments: &[&str]) -> Command {
     let mut command = Command::new("timeout");
-    command.args([TIMEOUT_S, longhaul_testbed::longhaul(), "udt"]);
+    command.args([TIMEOUT_S, longhaul_testprograms::longhaul(), "udt"]);
     command.args(arguments);
     piped(command)
 }
@@ -118,7 +118,7 @@ fn an_incomplete_transfer_leaves_no_file() {
     ]);
     let mut receiver = receiver.spawn().unwrap();
     let (port, _stderr) = port(&mut receiver);
-    let mut sender = Command::new(longhaul_testbed::longhaul());
+    let mut sender = Command::new(longhaul_testprograms::longhaul());
     sender.args(["udt", "send", "-", &format!("127.0.0.1:{port}")]);
     let mut sender = piped(sender).stdin(Stdio::piped()).spawn().unwrap();
     let mut pipe = sender.stdin.take().unwrap();
@@ -132,7 +132,9 @@ fn an_incomplete_transfer_leaves_no_file() {
 /// Starts `receive` into a file through a wrapper command, and `send` from a file or from a pipe that stays open.
 fn start_transfer(folder: &Path, by: &[&str], from: &str) -> [Child; 2] {
     let mut receiver = Command::new(by[0]);
-    receiver.args(&by[1..]).arg(longhaul_testbed::longhaul());
+    receiver
+        .args(&by[1..])
+        .arg(longhaul_testprograms::longhaul());
     receiver.args(["udt", "receive", "to", "--listen", "127.0.0.1:0"]);
     let mut receiver = piped(receiver).current_dir(folder).spawn().unwrap();
     let (port, stderr) = port(&mut receiver);
@@ -216,7 +218,7 @@ fn an_ignored_sighup_does_not_end_the_transfer() {
 fn a_signal_before_a_connection_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let to = folder.path().join("to").display().to_string();
-    let mut receiver = Command::new(longhaul_testbed::longhaul());
+    let mut receiver = Command::new(longhaul_testprograms::longhaul());
     receiver.args(["udt", "receive", &to, "--listen", "127.0.0.1:0"]);
     let mut receiver = piped(receiver).spawn().unwrap();
     let (_port, _stderr) = port(&mut receiver);
@@ -227,7 +229,7 @@ fn a_signal_before_a_connection_leaves_no_file() {
 
 #[test]
 fn bench_measures_both_directions() {
-    let mut server = Command::new(longhaul_testbed::longhaul());
+    let mut server = Command::new(longhaul_testprograms::longhaul());
     server.args(["udt", "bench", "--listen", "127.0.0.1:0"]);
     let mut server = piped(server).spawn().unwrap();
     let (port, _stderr) = port(&mut server);
@@ -260,7 +262,7 @@ fn bench_measures_both_directions() {
 
 #[test]
 fn bench_reports_intervals() {
-    let mut server = Command::new(longhaul_testbed::longhaul());
+    let mut server = Command::new(longhaul_testprograms::longhaul());
     server.args(["udt", "bench", "--listen", "127.0.0.1:0"]);
     let mut server = piped(server).spawn().unwrap();
     let (port, _stderr) = port(&mut server);
@@ -374,7 +376,7 @@ fn an_empty_file_shows_neither_rate_nor_cpu_time() {
 fn libudt() -> Option<&'static Path> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
     let program = PROGRAM.get_or_init(compile_peer).as_deref();
-    longhaul_testbed::skip::require(program.is_some(), "libudt-dev").then_some(program)?
+    longhaul_testprograms::skip::require(program.is_some(), "libudt-dev").then_some(program)?
 }
 
 fn compile_peer() -> Option<PathBuf> {

@@ -3,8 +3,8 @@
 
 use crate::cc_host::*;
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, MapInfoIter, ProgInfoIter};
-use longhaul_testbed::{process::exit_code_and_text, skip::may_load_bpf, wait::wait_until};
 use longhaul_testnet::namespace::Namespace;
+use longhaul_testprograms::{process::exit_code_and_text, skip::may_load_bpf, wait::wait_until};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeSet,
@@ -359,7 +359,7 @@ fn load_inside_ip_netns_exec_persists_or_is_refused() {
             "-c",
             script,
             "sh",
-            longhaul_testbed::longhaul(),
+            longhaul_testprograms::longhaul(),
         ]);
         exit_code_and_text(&command.arg(host.bpffs()).output().unwrap())
     };
@@ -391,7 +391,9 @@ fn in_own_mount_namespace(host: &Host, script: &str) -> (i32, String) {
     let script = format!("{script}; exit $?");
     let mut command = std::process::Command::new("unshare");
     command.args(["--mount", "sh", "-c", &script, "sh"]);
-    command.arg(longhaul_testbed::longhaul()).arg(host.bpffs());
+    command
+        .arg(longhaul_testprograms::longhaul())
+        .arg(host.bpffs());
     exit_code_and_text(&command.output().unwrap())
 }
 
@@ -435,7 +437,7 @@ fn refuses_a_name_that_is_taken() {
     host.output_of(&["load", "scalable"]);
     let elsewhere = tempfile::tempdir().unwrap();
     let run_elsewhere = |command_name| {
-        let mut command = std::process::Command::new(longhaul_testbed::longhaul());
+        let mut command = std::process::Command::new(longhaul_testprograms::longhaul());
         command
             .args(["cc", command_name, "scalable", "--bpffs"])
             .arg(elsewhere.path());

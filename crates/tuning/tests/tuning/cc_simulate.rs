@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul cc simulate`: refusals and records.
 
-use longhaul_testbed::process::assert_refused;
+use longhaul_testprograms::process::assert_refused;
 use serde_json::Value;
 use std::process::{Command, Output};
 
 fn simulate(args: &[&str]) -> Output {
-    Command::new(longhaul_testbed::longhaul())
+    Command::new(longhaul_testprograms::longhaul())
         .args(["cc", "simulate"])
         .args(args)
         .output()

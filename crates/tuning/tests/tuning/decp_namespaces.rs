@@ -3,8 +3,8 @@
 
 use longhaul_congestion::sockets::window_cap::Caps;
 use longhaul_linux::sock_diag::{Connection, SockDiag};
-use longhaul_testbed::{process::Running, wait::wait_until};
 use longhaul_testnet::link_process::{Testbed, may_use_namespaces, traffic::serve_iperf3};
+use longhaul_testprograms::{process::Running, wait::wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::{
@@ -58,7 +58,7 @@ impl Iperf3Testbed {
 
     /// Starts `longhaul decp` as on the sending host.
     fn decp(&self, flags: &[&str]) -> Child {
-        let mut command = Command::new(longhaul_testbed::longhaul());
+        let mut command = Command::new(longhaul_testprograms::longhaul());
         command
             .args([
                 "decp",

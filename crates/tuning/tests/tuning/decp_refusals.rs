@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Refusals of `longhaul decp`, before anything is changed.
 
-use longhaul_testbed::process::assert_refused;
+use longhaul_testprograms::process::assert_refused;
 use std::process::{Command, Output};
 
 fn decp(flags: &[&str]) -> Output {
-    Command::new(longhaul_testbed::longhaul())
+    Command::new(longhaul_testprograms::longhaul())
         .arg("decp")
         .args(flags)
         .output()

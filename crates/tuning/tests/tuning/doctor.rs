@@ -2,8 +2,8 @@
 //! `longhaul doctor` in network namespaces, whose `net.ipv4` settings are their own.
 
 use crate::cc_host::is_watching_denied;
-use longhaul_testbed::process::exit_code_and_text;
 use longhaul_testnet::namespace::{Namespace, may_use_namespaces, set_sysctl};
+use longhaul_testprograms::process::exit_code_and_text;
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
@@ -40,7 +40,10 @@ impl Host {
 
     /// Runs `longhaul doctor ARGS`; returns its exit code and output.
     fn doctor(&self, args: &[&str]) -> (i32, String) {
-        let output = self.command(longhaul_testbed::longhaul(), &[&["doctor"], args].concat());
+        let output = self.command(
+            longhaul_testprograms::longhaul(),
+            &[&["doctor"], args].concat(),
+        );
         exit_code_and_text(&output)
     }
 
@@ -187,7 +190,7 @@ fn undo_reverts_a_killed_fix() {
     let host = Host::new();
     let before = host.settings();
     for round in 0..40_u64 {
-        let mut command = Command::new(longhaul_testbed::longhaul());
+        let mut command = Command::new(longhaul_testprograms::longhaul());
         command
             .args(["doctor", "--fix", "--filter", "net.ipv4."])
             .env("XDG_STATE_HOME", host.state.path())
@@ -273,7 +276,7 @@ fn cleans_records_of_deleted_namespaces() {
     let here = Host::new();
     let state = gone.state.path().to_str().unwrap().to_owned();
     let clean = || {
-        let mut command = Command::new(longhaul_testbed::longhaul());
+        let mut command = Command::new(longhaul_testprograms::longhaul());
         command
             .args(["doctor", "--clean"])
             .env("XDG_STATE_HOME", &state);
@@ -370,7 +373,7 @@ fn finds_relay_whose_connections_input_drops() {
     assert_eq!(code, 0, "{message}");
     let listen = || std::net::TcpListener::bind("0.0.0.0:1084");
     let _relay = host.netns.run(listen).unwrap();
-    let output = host.command(longhaul_testbed::longhaul(), &["doctor", "--json"]);
+    let output = host.command(longhaul_testprograms::longhaul(), &["doctor", "--json"]);
     let text = String::from_utf8(output.stdout).unwrap();
     let report: Value = serde_json::from_str(&text).unwrap();
     let findings = report["findings"].as_array().unwrap().iter();
@@ -424,7 +427,7 @@ fn changes_need_root() {
         // User nobody, in a user namespace without a mapping.
         let output = host.command(
             "unshare",
-            &["--user", longhaul_testbed::longhaul(), "doctor", what],
+            &["--user", longhaul_testprograms::longhaul(), "doctor", what],
         );
         let (code, message) = exit_code_and_text(&output);
         assert_eq!(code, 3, "{what}: {message}");
@@ -433,7 +436,12 @@ fn changes_need_root() {
     // Reading does not.
     let output = host.command(
         "unshare",
-        &["--user", longhaul_testbed::longhaul(), "doctor", "--json"],
+        &[
+            "--user",
+            longhaul_testprograms::longhaul(),
+            "doctor",
+            "--json",
+        ],
     );
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(found["facts"]["sysctl"]["net.ipv4.tcp_rmem"].is_string());
@@ -479,7 +487,7 @@ fn killed_trials_leave_nothing_behind() {
         return;
     }
     let doctor = || {
-        let mut command = Command::new(longhaul_testbed::longhaul());
+        let mut command = Command::new(longhaul_testprograms::longhaul());
         command
             .arg("doctor")
             .stdout(Stdio::null())
@@ -504,7 +512,7 @@ fn killed_trials_leave_nothing_behind() {
             "killed after {part}/9 of {takes:?}"
         );
         if !cgroups_of(killed.id()).is_empty() {
-            let next = Command::new(longhaul_testbed::longhaul())
+            let next = Command::new(longhaul_testprograms::longhaul())
                 .args(["run", "true"])
                 .output();
             assert!(next.unwrap().status.success());
@@ -528,7 +536,7 @@ fn reports_features_that_work_and_that_could_not_be_tried() {
         let found = all.iter().find(|trial| trial["feature"] == feature);
         found.unwrap_or_else(|| panic!("no {feature}: {trials}"))["outcome"].clone()
     };
-    let mut own = Command::new(longhaul_testbed::longhaul());
+    let mut own = Command::new(longhaul_testprograms::longhaul());
     let own = trials(own.args(["doctor", "--json"]));
     for feature in [
         "relay",
@@ -539,7 +547,7 @@ fn reports_features_that_work_and_that_could_not_be_tried() {
     ] {
         assert_eq!(outcome(&own, feature), "works", "{feature}: {own}");
     }
-    if !longhaul_testbed::skip::is_in_user_namespace() {
+    if !longhaul_testprograms::skip::is_in_user_namespace() {
         for feature in ["cc load htcp", "decp", "run", "run --ack-ratio"] {
             assert_eq!(outcome(&own, feature), "works", "{feature}: {own}");
         }
@@ -548,7 +556,12 @@ fn reports_features_that_work_and_that_could_not_be_tried() {
         }
     }
     let mut user = Command::new("unshare");
-    let user = trials(user.args(["--user", longhaul_testbed::longhaul(), "doctor", "--json"]));
+    let user = trials(user.args([
+        "--user",
+        longhaul_testprograms::longhaul(),
+        "doctor",
+        "--json",
+    ]));
     assert_eq!(outcome(&user, "relay"), "works");
     for feature in ["cc load htcp", "decp", "run"] {
         assert_eq!(outcome(&user, feature), "untried", "{feature}: {user}");
@@ -564,7 +577,7 @@ fn check_settings(settings: &Value) -> (i32, Value) {
         "sysctl": settings,
     }});
     fs::write(&file, facts.to_string()).unwrap();
-    let output = Command::new(longhaul_testbed::longhaul())
+    let output = Command::new(longhaul_testprograms::longhaul())
         .args(["doctor", "--json", "--facts"])
         .arg(&file)
         .output()
@@ -591,12 +604,12 @@ fn exit_code_is_1_if_a_setting_limits() {
 
 #[test]
 fn judges_facts_from_json_of_another_host() {
-    let mut first = Command::new(longhaul_testbed::longhaul());
+    let mut first = Command::new(longhaul_testprograms::longhaul());
     let first = first.args(["doctor", "--json"]).output().unwrap();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("facts.json");
     fs::write(&file, &first.stdout).unwrap();
-    let second = Command::new(longhaul_testbed::longhaul())
+    let second = Command::new(longhaul_testprograms::longhaul())
         .args(["doctor", "--json", "--facts"])
         .arg(&file)
         .output()

@@ -59,7 +59,7 @@ impl NamespacePair {
             "exec 3<>/dev/tcp/{address}/7000; for i in $(seq {requests}); do {command_before}; \
              printf r >&3; head -c {RESPONSE_LEN} <&3 | wc -c; done"
         );
-        let mut command = self.client.command(longhaul_testbed::longhaul());
+        let mut command = self.client.command(longhaul_testprograms::longhaul());
         command.arg("run").args(flags);
         command.args(["--json", "-", "--", "bash", "-c", &script]);
         command

@@ -5,7 +5,7 @@ use crate::{
     cc_host::Host,
     run_program::{command, may_attach_bpf},
 };
-use longhaul_testbed::process::assert_refused;
+use longhaul_testprograms::process::assert_refused;
 use std::{
     fs,
     os::unix::{fs::symlink, process::CommandExt},
@@ -100,7 +100,7 @@ fn refuses_algorithm_of_another_build_with_exit_code_3() {
     // Held only for its lock.
     let _host = Host::new();
     let cc = |word| {
-        let mut command = Command::new(longhaul_testbed::longhaul());
+        let mut command = Command::new(longhaul_testprograms::longhaul());
         command.args(["cc", word, "trc"]).output().unwrap()
     };
     assert!(cc("load").status.success());

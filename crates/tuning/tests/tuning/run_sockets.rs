@@ -8,7 +8,7 @@ use longhaul_linux::{
     tcp_info::TcpInfo,
     transient_cgroup::TransientCgroup,
 };
-use longhaul_testbed::wait::{WAIT_LIMIT, wait_until};
+use longhaul_testprograms::wait::{WAIT_LIMIT, wait_until};
 use socket2::SockRef;
 use std::{
     io::{Read, Write},

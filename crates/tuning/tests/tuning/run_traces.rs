@@ -4,7 +4,7 @@
 use crate::run_program::{RunningProgram, connect, listen_on_loopback, may_attach_bpf, output};
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, ProgInfoIter};
 use longhaul_linux::cgroup;
-use longhaul_testbed::wait::wait_until;
+use longhaul_testprograms::wait::wait_until;
 use rustix::{
     fs::{Dir, Mode, OFlags, fstat, openat},
     process::{Pid, Signal, kill_process},
@@ -76,7 +76,7 @@ fn inode_of(cgroup: &str) -> u64 {
 /// Returns the output of `longhaul doctor --clean`.
 fn doctor_clean_output() -> String {
     let state = tempfile::tempdir().unwrap();
-    let output = Command::new(longhaul_testbed::longhaul())
+    let output = Command::new(longhaul_testprograms::longhaul())
         .args(["doctor", "--clean"])
         .env("XDG_STATE_HOME", state.path())
         .output()

@@ -41,7 +41,7 @@ fn peer() -> Option<&'static PathBuf> {
         }
     });
     let missing = built.as_ref().err().map_or("", String::as_str);
-    longhaul_testbed::skip::require(built.is_ok(), missing).then(|| built.as_ref().ok())?
+    longhaul_testprograms::skip::require(built.is_ok(), missing).then(|| built.as_ref().ok())?
 }
 
 /// UDP relay between two ports, which loses, duplicates and delays packets.

@@ -151,7 +151,7 @@ mod tests {
     /// Skipped in a user namespace, where BPF is not allowed.
     fn alone(work: impl FnOnce() + Send) {
         let missing = attach().err().map(|error| error.to_string());
-        if !longhaul_testbed::skip::require_privileged(
+        if !longhaul_testprograms::skip::require_privileged(
             missing.is_none(),
             missing.unwrap_or_default(),
         ) {

@@ -2,7 +2,7 @@
 //! File system in a mount namespace of its own. It is unmounted when the value is dropped.
 
 use super::{LoopbackTestbed, finish};
-use longhaul_testbed::{process::Running, wait::wait_for_line};
+use longhaul_testprograms::{process::Running, wait::wait_for_line};
 use std::{
     ffi::OsStr,
     path::{Path, PathBuf},
@@ -46,7 +46,7 @@ impl Disk {
 
     /// Copies the contents of one directory to another, of which either may be on the disk.
     pub(crate) fn copy(&self, testbed: &LoopbackTestbed, from: &Path, to: &Path) -> Output {
-        let mut command = self.within(testbed, longhaul_testbed::longhaul());
+        let mut command = self.within(testbed, longhaul_testprograms::longhaul());
         command.args(["copy", "--json"]).arg(from.join("")).arg(to);
         command.stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -7,11 +7,11 @@ pub(crate) mod hosts;
 pub(crate) mod mounted;
 pub(crate) mod tree;
 
-pub(crate) use longhaul_testbed::{
+use longhaul_testnet::namespace::{Namespace, set_sysctl};
+pub(crate) use longhaul_testprograms::{
     process::{children, kill},
     wait::{WAIT_LIMIT, finish, wait_until},
 };
-use longhaul_testnet::namespace::{Namespace, set_sysctl};
 use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -52,7 +52,7 @@ impl LoopbackTestbed {
 
     /// Starts a copy.
     pub(crate) fn start(&self, arguments: &[&str], from: &Path, to: &Path) -> Child {
-        let mut command = self.within(longhaul_testbed::longhaul());
+        let mut command = self.within(longhaul_testprograms::longhaul());
         command.args(["copy", "--json"]).args(arguments);
         command.args([from, to]).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());

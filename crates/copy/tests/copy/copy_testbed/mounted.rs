@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Directory that is shown as file systems of other kinds show it, by FUSE. It is unmounted when the value is dropped.
 
-use longhaul_testbed::{process::Running, wait::wait_until};
+use longhaul_testprograms::{process::Running, wait::wait_until};
 use std::{
     fs,
     os::unix::fs::MetadataExt as _,

@@ -2,8 +2,8 @@
 //! Processes of `longhaul site` with exports and tokens, and of `longhaul copy` from and to them.
 pub(crate) mod web;
 
-pub(crate) use longhaul_testbed::{process::children, wait::WAIT_LIMIT};
-use longhaul_testbed::{
+pub(crate) use longhaul_testprograms::{process::children, wait::WAIT_LIMIT};
+use longhaul_testprograms::{
     process::{Running, has_ended},
     wait::wait_until,
 };
@@ -39,7 +39,7 @@ impl Home {
     }
 
     pub(crate) fn token_command(&self, arguments: &[&str]) -> std::process::Output {
-        let mut command = Command::new(longhaul_testbed::longhaul());
+        let mut command = Command::new(longhaul_testprograms::longhaul());
         command.args(["site", "token"]).args(arguments);
         command.args(["--state", &self.state()]).output().unwrap()
     }
@@ -54,7 +54,7 @@ impl Home {
 
     /// Returns `longhaul site` with `data` exported.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(longhaul_testbed::longhaul());
+        let mut command = Command::new(longhaul_testprograms::longhaul());
         let export = format!("data={}", self.data().display());
         command.args(["site", "--json", "--as-root", "--state", &self.state()]);
         command.args(["--export", &export]).args(arguments);
@@ -175,7 +175,7 @@ impl Client {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("timeout");
         command
-            .args(["120", longhaul_testbed::longhaul(), "copy", "--json"])
+            .args(["120", longhaul_testprograms::longhaul(), "copy", "--json"])
             .args(arguments);
         self.set_environment(&mut command);
         command

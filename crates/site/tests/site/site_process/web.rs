@@ -2,7 +2,7 @@
 //! Site accessed over HTTP with curl.
 
 use super::{Home, SiteProcess};
-pub(crate) use longhaul_testbed::wait::wait_until;
+pub(crate) use longhaul_testprograms::wait::wait_until;
 use std::{
     fs,
     path::{Path, PathBuf},

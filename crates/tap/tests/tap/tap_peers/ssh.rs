@@ -2,8 +2,8 @@
 //! OpenSSH traffic: a file to the server, then lines that are echoed one by one, like typing.
 
 use crate::tap_peers::traffic::spawn;
-use longhaul_testbed::process::Running;
 use longhaul_testnet::{link_process::Testbed, ssh_server};
+use longhaul_testprograms::process::Running;
 use std::{
     io::{BufRead, BufReader, Write},
     path::Path,

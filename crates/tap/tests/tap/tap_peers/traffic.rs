@@ -3,8 +3,8 @@
 
 use crate::tap_peers::ssh;
 use longhaul_linux::netns::Netns;
-use longhaul_testbed::{process::Running, wait::wait_for_line};
 use longhaul_testnet::link_process::{Testbed, traffic::serve_iperf3};
+use longhaul_testprograms::{process::Running, wait::wait_for_line};
 use std::{
     fs,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket},

@@ -3,8 +3,8 @@
 
 use longhaul_linux::sysctl;
 use longhaul_packet::capture::{Frame, Reader, Record, Statistics, Step};
-use longhaul_testbed::{process::Running, wait::wait_until};
 use longhaul_testnet::namespace::Namespace;
+use longhaul_testprograms::{process::Running, wait::wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::{
@@ -122,7 +122,7 @@ impl Capture {
         link: &Link,
         flags: &[&str],
     ) -> Self {
-        let mut child = Command::new(longhaul_testbed::longhaul())
+        let mut child = Command::new(longhaul_testprograms::longhaul())
             // With this limit, a capture that does not stop fails its test.
             .args(["tap", "capture", "--duration", "60s"])
             .args(["--json", "-i", "v0", "--netns"])

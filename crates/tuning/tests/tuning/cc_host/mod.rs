@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul cc` with a BPF file system of the test's own, and connections that use its congestion controls.
 use longhaul_linux::netns::Netns;
-use longhaul_testbed::{process::exit_code_and_text, skip::may_load_bpf, wait::wait_until};
+use longhaul_testprograms::{process::exit_code_and_text, skip::may_load_bpf, wait::wait_until};
 use rustix::{
     fs::{FlockOperation, flock},
     net::sockopt,
@@ -31,11 +31,11 @@ pub(crate) fn may_watch() -> bool {
 /// Whether the kernel refuses the programs that watch connections, before it verifies them. If so, the calling test is
 /// recorded as skipped.
 pub(crate) fn is_watching_denied() -> bool {
-    let mut watch = Command::new(longhaul_testbed::longhaul());
+    let mut watch = Command::new(longhaul_testprograms::longhaul());
     let (_, message) = exit_code_and_text(&watch.args(["cc", "watch", "--once"]).output().unwrap());
     let is_denied = message.contains("the kernel does not permit it");
     if is_denied {
-        longhaul_testbed::skip::record(format!("needs tracing programs: {message}"));
+        longhaul_testprograms::skip::record(format!("needs tracing programs: {message}"));
     }
     is_denied
 }
@@ -63,7 +63,7 @@ impl Host {
 
     /// Returns the command `longhaul cc ARGS`.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(longhaul_testbed::longhaul());
+        let mut command = Command::new(longhaul_testprograms::longhaul());
         command
             .arg("cc")
             .args(args)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul run` with a shell script as its program.
 
-use longhaul_testbed::wait::wait_until;
+use longhaul_testprograms::wait::wait_until;
 use rustix::process::{
     Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open,
 };
@@ -13,7 +13,7 @@ use std::{
 
 /// Returns the command `longhaul run FLAGS -- WORDS`.
 pub(crate) fn command(flags: &[&str], words: &[&str]) -> Command {
-    let mut command = Command::new(longhaul_testbed::longhaul());
+    let mut command = Command::new(longhaul_testprograms::longhaul());
     command.arg("run").args(flags).arg("--").args(words);
     command
 }
@@ -137,5 +137,5 @@ pub(crate) fn connect(to: SocketAddr) -> String {
 pub(crate) fn may_attach_bpf() -> bool {
     let missing = longhaul_congestion::sockets::initial_window::attach().err();
     let missing = missing.map(|error| error.to_string());
-    longhaul_testbed::skip::require_privileged(missing.is_none(), missing.unwrap_or_default())
+    longhaul_testprograms::skip::require_privileged(missing.is_none(), missing.unwrap_or_default())
 }

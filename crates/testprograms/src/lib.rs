@@ -3,7 +3,7 @@
 //! tests.
 //!
 //! ```
-//! # use longhaul_testbed::skip;
+//! # use longhaul_testprograms::skip;
 //! let is_mounted = std::path::Path::new("/proc/self").exists();
 //! assert!(skip::require(is_mounted, "/proc"));
 //! ```

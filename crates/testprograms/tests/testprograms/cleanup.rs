@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Servers leave no files, processes or shared memory, however their tests end.
 
-use longhaul_testbed::{
+use longhaul_testprograms::{
     postgres::{Server, Setup},
     wait::{WAIT_LIMIT, wait_until},
 };
