@@ -17,10 +17,10 @@ use std::{
     fs::{self, File},
     os::{
         fd::AsFd,
-        unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink},
+        unix::fs::{FileExt, MetadataExt, PermissionsExt},
     },
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
     time::Duration,
 };
 

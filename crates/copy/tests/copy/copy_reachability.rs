@@ -205,7 +205,7 @@ fn waits_for_a_port_that_an_old_endpoint_uses() {
     let mut child = testbed.push(&ssh, &options, "to");
     wait_until_filled(&testbed.path("to"));
     // The stopped endpoint does not notice the end of the link.
-    let old = testbed.hosts.processes("far");
+    let old = testbed.hosts.of("far").processes();
     for pid in &old {
         let pid = Pid::from_raw(pid.cast_signed()).unwrap();
         kill_process(pid, Signal::STOP).unwrap();

@@ -320,7 +320,7 @@ fn stopped_source_writes_nothing_after_its_leases_expired() {
     let testbed = WorkerTestbed::new();
     let mut command = testbed.start("d1", 1, &[]);
     testbed.wait_for(3, &mut command);
-    let stopped = testbed.hosts.processes("a2");
+    let stopped = testbed.hosts.of("a2").processes();
     let signal = |signal: &str| {
         let pids = stopped.iter().map(u32::to_string);
         let mut kill = testbed.hosts.on("a2", "kill");

@@ -324,7 +324,7 @@ fn restores_default_but_not_one_set_by_others() {
     let (code, message) = host.cc(&["unload", "scalable"]);
     assert_eq!(code, 1, "from the wrong namespace: {message}");
     assert!(
-        message.contains(&there.name()) && is_registered(),
+        message.contains(there.name()) && is_registered(),
         "{message}"
     );
     let (code, message) = inside(&["unload", "scalable"]);

@@ -3,12 +3,13 @@
 //! between the two loses, duplicates and delays packets.
 
 use crate::testbed::{bbr, byte, config, native};
+use longhaul_testprograms::wait::wait_for_line;
 use longhaul_udt::socket::{BoxedControlFactory, Socket, Stream};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{
     fs::File,
-    io::{BufRead, BufReader, Read, Seek, Write},
+    io::{Read, Seek, Write},
     net::{SocketAddr, UdpSocket},
     path::PathBuf,
     process::{Child, Command, Stdio},

@@ -4,7 +4,7 @@
 use longhaul_linux::sysctl;
 use longhaul_packet::capture::{Frame, Reader, Record, Statistics, Step};
 use longhaul_testnet::namespace::Namespace;
-use longhaul_testprograms::{process::Running, wait::wait_until};
+use longhaul_testprograms::process::Running;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::{
@@ -12,6 +12,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
     path::{Path, PathBuf},
     process::{ChildStderr, Command, Stdio},
+    time::Duration,
 };
 
 pub(crate) const LEFT: Ipv4Addr = Ipv4Addr::new(10, 66, 9, 1);
@@ -44,10 +45,16 @@ impl Link {
     /// Sends datagrams until one arrives, so that both ends have resolved the other's hardware address. The kernel
     /// drops datagrams until it has noticed that the interfaces are up.
     fn resolve_addresses(&self) {
-        wait_until(|| {
+        for _ in 0..10 {
             self.send_datagrams(1, 9);
-            self.right.counter("Udp", "NoPorts") > 0
-        });
+            for _ in 0..400 {
+                if self.right.counter("Udp", "NoPorts") > 0 {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        panic!("no datagram arrived");
     }
 
     /// Sends `count` datagrams of 100 bytes from left to right, to a closed port.
