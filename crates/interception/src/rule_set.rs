@@ -65,7 +65,8 @@ pub struct RuleSet {
     lease: Lease,
     /// The table as it was installed. A process that takes the port over replaces it by its own.
     table: Cell<Option<Table>>,
-    /// Number of rules that were loaded. The table that is read after that may already lack some.
+    /// Number of rules that were loaded, or the maximum before that: a table that another process left is none of its own.
+    /// The table that is read after loading may already lack some.
     rules: Cell<usize>,
     /// Whether the table has conntrack zones, because connections are tracked on this host.
     is_tracked: Cell<bool>,
@@ -95,7 +96,7 @@ impl RuleSet {
                 Marks::of(listener.port()).lease(),
             )?,
             table: Cell::new(None),
-            rules: Cell::new(0),
+            rules: Cell::new(usize::MAX),
             is_tracked: Cell::new(false),
             is_intercepting: Cell::new(true),
             arrivals: RefCell::default(),
@@ -337,7 +338,7 @@ fn claim_name(family: Family, port: u16) -> String {
 mod tests {
     use super::*;
     use longhaul_linux::netns::Netns;
-    use longhaul_testbed::skip;
+    use longhaul_testprograms::skip;
 
     /// A table that is read after it was loaded may have lost rules to another program. If these were taken for all, the
     /// relay would never restore the rest.

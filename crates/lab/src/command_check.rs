@@ -29,7 +29,7 @@ pub struct Refused {
 /// Command of longhaul's own binary.
 pub(crate) fn longhaul() -> Result<Command> {
     #[cfg(test)]
-    return Ok(Command::new(longhaul_testbed::longhaul()));
+    return Ok(Command::new(longhaul_testprograms::longhaul()));
     #[cfg(not(test))]
     Ok(Command::new(
         std::env::current_exe().context("cannot find this program's own file")?,

@@ -71,11 +71,14 @@ scenarios! {
 /// Whether the test may create namespaces. Without root it is skipped with ALLOW_SKIP=1, else it
 /// fails.
 fn may_use_namespaces() -> bool {
-    longhaul_testbed::skip::require(rustix::process::geteuid().is_root(), "root (CAP_SYS_ADMIN)")
+    longhaul_testprograms::skip::require(
+        rustix::process::geteuid().is_root(),
+        "root (CAP_SYS_ADMIN)",
+    )
 }
 
 fn longhaul(arguments: &[&str]) -> Output {
-    let mut command = Command::new(longhaul_testbed::longhaul());
+    let mut command = Command::new(longhaul_testprograms::longhaul());
     command.arg("lab").args(arguments).output().unwrap()
 }
 

@@ -196,7 +196,7 @@ enum CallError {
 mod tests {
     use super::*;
     use crate::{error::Cause, schema};
-    use longhaul_testbed::postgres::Server;
+    use longhaul_testprograms::postgres::Server;
 
     const SHORT: Duration = Duration::from_millis(200);
 

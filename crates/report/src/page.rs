@@ -95,7 +95,7 @@ pub fn scripts() -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_testbed::browser;
+    use longhaul_testprograms::browser;
 
     /// Asserts that the functions of the scripts give these results. `report` gets one of them.
     fn assert_reports(calls: &str, expected: &[&str]) {

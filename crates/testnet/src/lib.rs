@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Test support: links, relays and name servers as processes, in network namespaces if a test needs them.
+//! Test support: network namespaces, and links, relays, name servers and SSH servers as processes in them.
 //!
 //! ```no_run
 //! use longhaul_testnet::relay_process::Relay;
@@ -11,6 +11,9 @@
 
 pub mod link_process;
 pub mod name_server;
+pub mod namespace;
+pub mod payload;
 pub mod relay_process;
 pub mod relay_testbed;
+pub mod ssh_server;
 mod timeouts;

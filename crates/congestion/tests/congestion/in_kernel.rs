@@ -5,13 +5,14 @@ use libbpf_rs::{
     Link, MapCore, MapFlags, MapType, Object, ObjectBuilder, Program, query::ProgInfoIter,
 };
 use longhaul_congestion::object::OBJECTS;
-use longhaul_linux::{netns::Netns, tcp_info::TcpInfo};
+use longhaul_linux::tcp_info::TcpInfo;
+use longhaul_testnet::namespace::{Namespace, run_ip, run_with_input};
+use longhaul_testprograms::skip::may_load_bpf;
 use socket2::{Domain, Socket, Type};
 use std::{
     io::{self, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     os::fd::{AsFd, AsRawFd},
-    process::Command,
     thread,
     time::Duration,
 };
@@ -21,17 +22,6 @@ const PAYLOAD: usize = 8 << 20;
 
 /// Limit of instructions that the verifier may process: far above our programs, a two-hundredth of its own.
 const VERIFIED_MOST: u32 = 5_000;
-
-/// Whether this is root of the machine. A user namespace has no BPF, so the test is skipped there. Other
-/// users fail, or are skipped with ALLOW_SKIP=1.
-fn may_load() -> bool {
-    let root =
-        rustix::process::geteuid().is_root() && !longhaul_testbed::skip::is_in_user_namespace();
-    longhaul_testbed::skip::require_privileged(
-        root,
-        "eBPF, which takes root (CAP_BPF, CAP_NET_ADMIN)",
-    )
-}
 
 /// A congestion control in the kernel, until this value is dropped.
 struct Loaded {
@@ -101,32 +91,18 @@ impl Loaded {
     }
 }
 
-/// A network namespace whose loopback carries one segment a packet and drops one in a hundred.
-struct LossyLoopback(Netns);
-
-impl LossyLoopback {
-    fn new() -> Self {
-        let netns = Netns::create(&format!("lh-cc-{}", std::process::id())).unwrap();
-        let bed = Self(netns);
-        bed.must("ip link set lo mtu 1500 gso_max_segs 1 up");
-        bed.must("nft add table ip lossy");
-        bed.must("nft add chain ip lossy in { type filter hook input priority 0 ; }");
-        bed.must("nft add rule ip lossy in tcp dport 5000 numgen inc mod 100 == 50 counter drop");
-        bed
-    }
-
-    fn must(&self, command: &str) {
-        let mut words = command.split(' ');
-        let mut command = Command::new(words.next().unwrap());
-        let status = self.0.run(|| command.args(words).status()).unwrap();
-        assert!(status.success(), "{command:?}");
-    }
-}
-
-impl Drop for LossyLoopback {
-    fn drop(&mut self) {
-        drop(Netns::delete(self.0.name().unwrap()));
-    }
+/// Creates a network namespace whose loopback carries one segment a packet and drops one in a hundred.
+fn lossy_loopback() -> Namespace {
+    let netns = Namespace::new("lh-cc");
+    run_ip(&netns, "link set lo mtu 1500 gso_max_segs 1");
+    let rules = "table ip lossy {
+        chain in {
+            type filter hook input priority 0;
+            tcp dport 5000 numgen inc mod 100 == 50 counter drop
+        }
+    }";
+    run_with_input(&netns, "nft", &["-f", "-"], rules);
+    netns
 }
 
 fn receive(listener: &TcpListener) -> io::Result<usize> {
@@ -163,10 +139,10 @@ fn transfer(loaded: &Loaded) -> io::Result<TcpInfo> {
 
 #[test]
 fn each_object_loads_and_carries_a_connection_with_losses() {
-    if !may_load() {
+    if !may_load_bpf() {
         return;
     }
-    let bed = LossyLoopback::new();
+    let netns = lossy_loopback();
     eprintln!("| program | instructions verified |\n|---|---:|");
     for (name, elf) in OBJECTS {
         let loaded = load(name, elf);
@@ -177,8 +153,7 @@ fn each_object_loads_and_carries_a_connection_with_losses() {
                 "{program}: {verified}"
             );
         }
-        let info = bed
-            .0
+        let info = netns
             .run(|| transfer(&loaded))
             .unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(info.retransmits > 0, "{name}: nothing was lost");

@@ -7,6 +7,8 @@ use longhaul_linux::{
     sock_diag::{Connection, SockDiag},
     socket::{Options, outgoing},
 };
+use longhaul_testnet::namespace::Namespace;
+use longhaul_testprograms::wait::wait_until;
 use std::{
     io::{Read, Write},
     net::{TcpListener, TcpStream},
@@ -21,22 +23,15 @@ fn alone(name: &str, work: impl FnOnce(&Caps) + Send) {
     let caps = match Caps::load() {
         Ok(caps) => caps,
         Err(error) => {
-            let _ = longhaul_testbed::skip::require(false, error);
+            let _ = longhaul_testprograms::skip::require(false, error);
             return;
         }
     };
-    let name = format!("decp-{name}-{}", std::process::id());
-    let netns = Netns::create(&name).unwrap();
-    longhaul_linux::interface::bring_up(&netns, "lo").unwrap();
-    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let inside = || {
-            netns.enter().unwrap();
-            work(&caps);
-        };
-        std::thread::scope(|scope| scope.spawn(inside).join().unwrap());
-    }));
-    Netns::delete(&name).unwrap();
-    done.unwrap();
+    let inside = || {
+        work(&caps);
+        Ok(())
+    };
+    Namespace::new(&format!("decp-{name}")).run(inside).unwrap();
 }
 
 /// A bulk sender and its reader, on their own threads from [`Transfer::begin`] until it is dropped.
@@ -98,16 +93,12 @@ impl Drop for Transfer {
     }
 }
 
-/// Walks until the condition is true, a limited number of times.
+/// Walks until the condition is true.
 fn until(caps: &Caps, mut condition: impl FnMut() -> bool) {
-    for _ in 0..2000 {
+    wait_until(|| {
         caps.carry_out().unwrap();
-        if condition() {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    panic!("not within 2000 walks");
+        condition()
+    });
 }
 
 #[test]

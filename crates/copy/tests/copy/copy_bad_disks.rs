@@ -16,6 +16,7 @@ use longhaul_store::{
     part::{OpenOutcome, Part, SourceInfo},
     vfs::Dir,
 };
+use longhaul_testprograms::skip;
 use std::{
     fs::{self, File},
     io::Write,
@@ -190,17 +191,9 @@ fn create_complete_part(large: &Path, to: &Path) {
     part.commit().unwrap();
 }
 
-/// Whether the test runs as root of the machine. Otherwise it is skipped, or fails without ALLOW_SKIP=1.
-fn is_root() -> bool {
-    longhaul_testbed::skip::require(
-        !longhaul_testbed::skip::is_in_user_namespace(),
-        "root of the machine",
-    )
-}
-
 #[test]
 fn names_unreadable_source_files_and_copies_the_rest() {
-    if !is_root() {
+    if !skip::require_root_of_the_machine() {
         return;
     }
     let testbed = LoopbackTestbed::new();
@@ -231,7 +224,7 @@ fn names_unreadable_source_files_and_copies_the_rest() {
 /// The target verifies the blocks of an earlier run before it renames the file to its final name.
 #[test]
 fn does_not_finish_files_with_unreadable_blocks_of_an_earlier_run() {
-    if !is_root() {
+    if !skip::require_root_of_the_machine() {
         return;
     }
     for (kind, readable, reason) in [
@@ -246,7 +239,7 @@ fn does_not_finish_files_with_unreadable_blocks_of_an_earlier_run() {
 /// The blocks after the unreadable one are holes, which need no read.
 #[test]
 fn detects_a_single_unreadable_block_of_an_earlier_run() {
-    if !is_root() {
+    if !skip::require_root_of_the_machine() {
         return;
     }
     for place in 0..4 {
@@ -290,7 +283,7 @@ fn assert_not_finished(make_large: impl Fn(&Path), (kind, readable): (&str, u64)
 /// The files are copied, but their hashes are not recorded. A message and the exit code say so.
 #[test]
 fn names_an_unreadable_manifest_and_keeps_it() {
-    if !is_root() {
+    if !skip::require_root_of_the_machine() {
         return;
     }
     let testbed = LoopbackTestbed::new();

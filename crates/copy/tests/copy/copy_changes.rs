@@ -17,7 +17,7 @@ const RATE_LIMIT: &str = "400mbit";
 
 fn command(from: &Path, to: &Path) -> Command {
     let mut command = Command::new("timeout");
-    command.args(["120", longhaul_testbed::longhaul(), "copy", "--json"]);
+    command.args(["120", longhaul_testprograms::longhaul(), "copy", "--json"]);
     command.args(["--limit", RATE_LIMIT]);
     command.arg(from).arg(to);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -6,7 +6,7 @@
 //! time and the process. `COPY_KILLS` is the number of kills (default 30), `COPY_SEED` the first seed.
 
 use crate::copy_testbed::{
-    BLOCK, LoopbackTestbed, PATIENCE, SOCKET_LEN, children,
+    BLOCK, LoopbackTestbed, SOCKET_LEN, WAIT_LIMIT, children,
     durable::{missing_bytes, progress},
     finish, kill, tree,
 };
@@ -135,7 +135,7 @@ fn start(testbed: &LoopbackTestbed, victim: Victim, from: &Path, to: &Path) -> C
     let (mut from, mut to) = (from.to_owned(), to.to_owned());
     let script = ssh(testbed);
     if let Victim::Ssh { pull } = victim {
-        let program = longhaul_testbed::longhaul();
+        let program = longhaul_testprograms::longhaul();
         options.extend(["--ssh", &script, "--remote-program", program]);
         let far = if pull { &mut from } else { &mut to };
         *far = PathBuf::from(format!("far:{}", far.display()));
@@ -190,7 +190,7 @@ fn copy_with_kill(
     let begin = testbed.wire_bytes();
     let mut child = start(testbed, victim, from, to);
     let since = Instant::now();
-    while child.try_wait().unwrap().is_none() && since.elapsed() < PATIENCE {
+    while child.try_wait().unwrap().is_none() && since.elapsed() < WAIT_LIMIT {
         if moment.is_reached(testbed.wire_bytes() - begin, to) {
             victim.kill(child.id());
             break;
@@ -198,7 +198,7 @@ fn copy_with_kill(
         std::thread::sleep(Duration::from_micros(300));
     }
     let output = finish(child);
-    testbed.wait_until_empty();
+    testbed.netns.wait_until_empty();
     output
 }
 
@@ -244,7 +244,7 @@ fn round(testbed: &LoopbackTestbed, original: &Original, seed: u64) -> u64 {
         done["sent_bytes"], missing_bytes,
         "{context}: durable data was retransmitted"
     );
-    testbed.wait_until_empty();
+    testbed.netns.wait_until_empty();
     tree::assert_same(&original.path, &to, &context);
     assert_eq!(
         tree::remaining_internal_files(&to),
@@ -309,7 +309,7 @@ fn copy_with_cuts(testbed: &LoopbackTestbed, original: &Original, seed: u64) -> 
     moments.sort_unstable_by(|one, other| other.cmp(one));
     let mut child = start(testbed, Victim::Coordinator, &original.contents(), &to);
     let since = Instant::now();
-    while child.try_wait().unwrap().is_none() && since.elapsed() < PATIENCE {
+    while child.try_wait().unwrap().is_none() && since.elapsed() < WAIT_LIMIT {
         let wire = testbed.wire_bytes() - begin;
         if moments.pop_if(|moment| *moment <= wire).is_some() {
             cut_one(testbed, random.next_u64());
@@ -319,7 +319,7 @@ fn copy_with_cuts(testbed: &LoopbackTestbed, original: &Original, seed: u64) -> 
     let output = finish(child);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "seed {seed}: {stderr}");
-    testbed.wait_until_empty();
+    testbed.netns.wait_until_empty();
     let context = format!("seed {seed}");
     tree::assert_same(&original.path, &to, &context);
     assert_eq!(
@@ -461,12 +461,12 @@ fn kills_while_entries_are_removed_or_replaced_leave_no_hash_without_a_file() {
         let left = random.next_u64() as usize % old;
         wait_until(copy(options), || old_files(&to) <= left);
         hit += u32::from((1..old).contains(&old_files(&to)));
-        testbed.wait_until_empty();
+        testbed.netns.wait_until_empty();
 
         let output = finish(copy(options));
         assert!(output.status.success(), "{round}: {output:?}");
-        testbed.wait_until_empty();
-        let mut verify = testbed.within(longhaul_testbed::longhaul());
+        testbed.netns.wait_until_empty();
+        let mut verify = testbed.within(longhaul_testprograms::longhaul());
         let verified = verify.args(["copy", "verify"]).arg(&to).output().unwrap();
         let text = String::from_utf8_lossy(&verified.stdout).into_owned();
         assert!(verified.status.success(), "{round}: {text}");

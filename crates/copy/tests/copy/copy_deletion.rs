@@ -52,7 +52,7 @@ impl CopyFixture {
     }
 
     fn run(&self, from: &str, arguments: &[&str]) -> Output {
-        let mut copy = Command::new(longhaul_testbed::longhaul());
+        let mut copy = Command::new(longhaul_testprograms::longhaul());
         copy.args(["copy", "--json"]).args(arguments);
         copy.arg(format!("{}/", self.temp.path().join(from).display()));
         copy.arg(self.temp.path().join("dst")).output().unwrap()
@@ -67,7 +67,7 @@ impl CopyFixture {
     }
 
     fn verify(&self) {
-        let mut verify = Command::new(longhaul_testbed::longhaul());
+        let mut verify = Command::new(longhaul_testprograms::longhaul());
         verify
             .args(["copy", "verify"])
             .arg(self.temp.path().join("dst"));
@@ -485,7 +485,7 @@ fn copy_to_a_new_name_continues_after_another_mount() {
             // Inode numbers are given in the order in which entries are looked up.
             fs::write(mounted.at.join(format!("other-{name}")), "").unwrap();
         }
-        let mut copy = Command::new(longhaul_testbed::longhaul());
+        let mut copy = Command::new(longhaul_testprograms::longhaul());
         let copied = copy.arg("copy").arg(&source).arg(mounted.at.join("copy"));
         let output = copied.output().unwrap();
         assert!(output.status.success(), "{output:?}");

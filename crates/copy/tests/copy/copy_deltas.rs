@@ -44,14 +44,14 @@ impl CopyFixture {
 
     /// Copies, and returns the bytes of data that were sent. The copy is complete.
     fn sent(&self, arguments: &[&str]) -> u64 {
-        let mut copy = Command::new(longhaul_testbed::longhaul());
+        let mut copy = Command::new(longhaul_testprograms::longhaul());
         copy.args([
             "copy",
             "--json",
             "--ssh",
             self.path("ssh").to_str().unwrap(),
         ]);
-        copy.args(["--remote-program", longhaul_testbed::longhaul()]);
+        copy.args(["--remote-program", longhaul_testprograms::longhaul()]);
         copy.args(arguments).arg(self.path("from/"));
         let output = copy
             .arg(format!("far:{}", self.path("to").display()))
@@ -113,7 +113,7 @@ fn only_blocks_that_differ_are_sent() {
     assert_eq!(fixture.sent(&[]), 0, "cut within a block");
     fixture.file().set_len(2 * BLOCK).unwrap();
     assert_eq!(fixture.sent(&[]), 0, "cut between two blocks");
-    let verified = Command::new(longhaul_testbed::longhaul());
+    let verified = Command::new(longhaul_testprograms::longhaul());
     let mut verified = verified;
     verified.args(["copy", "verify"]).arg(fixture.path("to"));
     assert!(

@@ -58,7 +58,7 @@ impl DistributedTestbed {
     }
 
     fn start(&self, arguments: &[&str], from: (&str, &str), to: (&str, &str)) -> Child {
-        let program = longhaul_testbed::longhaul();
+        let program = longhaul_testprograms::longhaul();
         let location =
             |(hosts, path): (&str, &str)| format!("{hosts}:{}", self.path(path).display());
         let mut command = self.hosts.on("t1", program);
@@ -487,7 +487,7 @@ fn detects_and_replaces_a_damaged_piece() {
     let testbed = DistributedTestbed::new();
     record(testbed.spread(&[], TARGET_LIST), "spread");
     let verified = || {
-        let mut verify = std::process::Command::new(longhaul_testbed::longhaul());
+        let mut verify = std::process::Command::new(longhaul_testprograms::longhaul());
         verify
             .args(["copy", "verify"])
             .arg(testbed.on_disk("d2", ""))

@@ -12,7 +12,7 @@ use std::{
 
 fn copy(arguments: &[&str], from: &Path, to: &Path) -> Vec<Value> {
     let mut command = Command::new("timeout");
-    command.args(["120", longhaul_testbed::longhaul(), "copy", "--json"]);
+    command.args(["120", longhaul_testprograms::longhaul(), "copy", "--json"]);
     let output = command.args(arguments).args([from, to]).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");

@@ -39,7 +39,7 @@ fn interrupt(testbed: &LoopbackTestbed, from: &Path, to: &Path) {
         }
         kill(child.id());
         drop(finish(child));
-        testbed.wait_until_empty();
+        testbed.netns.wait_until_empty();
         if to.join(internal_name(Path::new("large"), "part")).exists() && progress(to).0 > 0 {
             return;
         }

@@ -36,7 +36,7 @@ impl Fixture {
 
     /// Copies, and returns the exit code, the record, and the lines of the standard error.
     fn copy(&self, options: &[&str]) -> (i32, Value, String) {
-        let mut copy = Command::new(longhaul_testbed::longhaul());
+        let mut copy = Command::new(longhaul_testprograms::longhaul());
         copy.args(["copy", "--json"]).args(options);
         copy.arg(self.source("")).arg(&self.mounted.at);
         let output = copy.output().unwrap();

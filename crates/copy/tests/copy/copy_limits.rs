@@ -6,6 +6,7 @@ use crate::copy_testbed::{
     BLOCK, LoopbackTestbed, finish, kill,
     tree::{self, bytes},
 };
+use longhaul_testprograms::skip;
 use std::{
     fs::{self, File, Permissions},
     io::{BufRead, BufReader},
@@ -18,7 +19,7 @@ use std::{
 fn limited(testbed: &LoopbackTestbed, limits: &[&str], from: &Path, to: &Path) -> Command {
     let mut command = testbed.within(limits[0]);
     command.args(&limits[1..]);
-    command.args([longhaul_testbed::longhaul(), "copy", "--json"]);
+    command.args([longhaul_testprograms::longhaul(), "copy", "--json"]);
     command.arg(from.join("")).arg(to).stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
@@ -126,7 +127,7 @@ fn refuses_too_few_descriptors_before_any_change() {
 /// The limit is on all threads of a user, and does not apply to root. So the test needs another user.
 #[test]
 fn reports_a_thread_limit_without_a_panic() {
-    if !is_root() {
+    if !skip::require_root_of_the_machine() {
         return;
     }
     let testbed = LoopbackTestbed::new();
@@ -145,13 +146,5 @@ fn reports_a_thread_limit_without_a_panic() {
     kill(child.id());
     drop(finish(child));
     assert!(stderr.contains("cannot start a thread"), "{stderr}");
-    testbed.wait_until_empty();
-}
-
-/// Whether the test runs as root of the machine. Otherwise it is skipped, or fails without ALLOW_SKIP=1.
-fn is_root() -> bool {
-    longhaul_testbed::skip::require(
-        !longhaul_testbed::skip::is_in_user_namespace(),
-        "root of the machine",
-    )
+    testbed.netns.wait_until_empty();
 }

@@ -5,9 +5,11 @@
 //! The time of a failure is a number of bytes on the link, determined by a seed. `COPY_LINKS` is the number of seeds for
 //! each kind (default 1).
 
-use crate::copy_testbed::{PATIENCE, durable::missing_bytes, finish, kill, tree};
-use longhaul_linux::process::inside;
-use longhaul_testnet::link_process::{Testbed, may_use_namespaces};
+use crate::copy_testbed::{durable::missing_bytes, finish, kill, tree, wait_until};
+use longhaul_testnet::{
+    link_process::{Testbed, may_use_namespaces},
+    namespace::run_ip,
+};
 use rand_xoshiro::{
     Xoshiro256PlusPlus,
     rand_core::{Rng, SeedableRng},
@@ -18,7 +20,7 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 const TRANSPORTS: [&str; 2] = ["tcp", "udt"];
@@ -67,7 +69,7 @@ impl LinkTestbed {
             let made = Command::new("mkfifo").arg(&never).status();
             assert!(made.unwrap().success());
         }
-        let right = self.bed.right.name().unwrap();
+        let right = self.bed.right.name();
         let (near, far) = (self.bed.left_address(), self.bed.right_address());
         let text = format!(
             "#!/bin/sh\nexec 2> /dev/null\nshift 2\n\
@@ -81,11 +83,10 @@ impl LinkTestbed {
     }
 
     fn start(&self, to: &Path) -> Child {
-        let mut command = Command::new(longhaul_testbed::longhaul());
-        inside(&mut command, &self.bed.left);
+        let mut command = self.bed.left.command(longhaul_testprograms::longhaul());
         command.args(["copy", "--json", "--streams", "3", "--idle-timeout", "1s"]);
         command.args(["--transport", self.transport, "--ssh", &self.ssh()]);
-        command.args(["--remote-program", longhaul_testbed::longhaul()]);
+        command.args(["--remote-program", longhaul_testprograms::longhaul()]);
         let far = format!("far:{}", to.display());
         command.args([self.path("from/").as_os_str(), far.as_ref()]);
         command.stdin(Stdio::null());
@@ -95,24 +96,11 @@ impl LinkTestbed {
 
     /// Returns the bytes sent to the right side.
     fn sent(&self) -> u64 {
-        let text = self.bed.interfaces();
-        let line = text
-            .lines()
-            .find_map(|line| line.trim().strip_prefix("wan0:"));
-        line.unwrap()
-            .split_whitespace()
-            .nth(8)
-            .unwrap()
-            .parse()
-            .unwrap()
+        self.bed.left.traffic("wan0").sent_bytes
     }
 
     fn wait_for(&self, bytes: u64, child: &mut Child) {
-        let since = Instant::now();
-        while self.sent() < bytes && child.try_wait().unwrap().is_none() {
-            assert!(since.elapsed() < PATIENCE, "{bytes} bytes were never sent");
-            std::thread::sleep(Duration::from_micros(500));
-        }
+        wait_until(|| self.sent() >= bytes || child.try_wait().unwrap().is_some());
     }
 
     fn fail(&self, failure: Failure, failed: bool) {
@@ -123,31 +111,8 @@ impl LinkTestbed {
             }
             Failure::Down => {
                 let state = if failed { "down" } else { "up" };
-                let mut ip = Command::new("ip");
-                ip.args(["link", "set", "wan0", state]);
-                assert!(inside(&mut ip, &self.bed.right).status().unwrap().success());
+                run_ip(&self.bed.right, &format!("link set wan0 {state}"));
             }
-        }
-    }
-
-    /// Returns the remote endpoints that are still running.
-    fn remote_endpoints(&self) -> Vec<u32> {
-        let right = self.bed.right.name().unwrap();
-        let output = Command::new("ip").args(["netns", "pids", right]).output();
-        let text = String::from_utf8(output.unwrap().stdout).unwrap();
-        text.lines().map(|line| line.parse().unwrap()).collect()
-    }
-
-    /// Waits until the remote endpoints have exited, which they do after the time of silence.
-    fn wait_until_remote_endpoints_exit(&self) {
-        let since = Instant::now();
-        while !self.remote_endpoints().is_empty() {
-            assert!(
-                since.elapsed() < PATIENCE,
-                "{:?} stay",
-                self.remote_endpoints()
-            );
-            std::thread::sleep(Duration::from_millis(20));
         }
     }
 
@@ -200,7 +165,7 @@ impl LinkTestbed {
         self.fail(failure, true);
         kill(child.id());
         drop(finish(child));
-        self.wait_until_remote_endpoints_exit();
+        self.bed.right.wait_until_empty();
         self.fail(failure, false);
         self.end_shells();
         let missing_bytes = missing_bytes(&from, &to);
@@ -219,7 +184,7 @@ impl LinkTestbed {
 
     /// Ends the shells of the ssh script that still wait at its pipe.
     fn end_shells(&self) {
-        self.wait_until_remote_endpoints_exit();
+        self.bed.right.wait_until_empty();
         let never = fs::OpenOptions::new()
             .read(true)
             .write(true)

@@ -2,29 +2,30 @@
 //! Local copies with `longhaul copy`: the copy equals the source, a second run does nothing, and a killed copy is
 //! resumable.
 
+use crate::copy_testbed::{
+    BLOCK, children, finish, kill,
+    tree::{self, bytes},
+};
 use longhaul_store::{
     entry::Version,
     part::{OpenOutcome, Part, SourceInfo},
     vfs::Dir,
 };
+use longhaul_testprograms::process::assert_refused;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 use std::{
-    collections::BTreeMap,
     fs::{self, File},
     os::{
         fd::AsFd,
-        unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink},
+        unix::fs::{FileExt, MetadataExt, PermissionsExt},
     },
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
     time::Duration,
 };
 
-const BLOCK: u64 = 4 << 20;
-
 fn command(arguments: &[&str], from: &Path, to: &Path) -> Command {
-    let mut command = Command::new(longhaul_testbed::longhaul());
+    let mut command = Command::new(longhaul_testprograms::longhaul());
     command.args(["copy", "--json"]).args(arguments);
     command.args([from, to]);
     command
@@ -40,94 +41,6 @@ fn copy(arguments: &[&str], from: &Path, to: &Path) -> Value {
     assert!(output.status.success(), "{stderr}");
     assert_eq!(stderr, "");
     serde_json::from_slice(&output.stdout).unwrap()
-}
-
-/// Returns pseudorandom bytes, which differ for each seed.
-fn bytes(seed: u64, length: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state as u8
-    };
-    std::iter::repeat_with(next).take(length as usize).collect()
-}
-
-/// Describes a tree, by path: kind, mode, time, owner, links and contents.
-fn listing(top: &Path) -> BTreeMap<PathBuf, String> {
-    let mut all = BTreeMap::new();
-    list(top, top, &mut all);
-    all
-}
-
-fn list(top: &Path, at: &Path, all: &mut BTreeMap<PathBuf, String>) {
-    for entry in fs::read_dir(at).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.strip_prefix(top).unwrap().to_owned();
-        if name.to_string_lossy().contains(".longhaul-") {
-            continue;
-        }
-        let meta = fs::symlink_metadata(&path).unwrap();
-        let kind = match meta.file_type() {
-            kind if kind.is_symlink() => format!("-> {:?}", fs::read_link(&path).unwrap()),
-            kind if kind.is_file() => format!("{:x?}", Sha256::digest(fs::read(&path).unwrap())),
-            kind => format!("{kind:?}"),
-        };
-        let (mode, links) = (meta.mode(), meta.nlink());
-        let time = (meta.mtime(), meta.mtime_nsec());
-        let owner = (meta.uid(), meta.gid());
-        let links = if meta.is_dir() { 0 } else { links };
-        all.insert(name, format!("{kind} {mode:o} {time:?} {owner:?} {links}"));
-        if meta.is_dir() {
-            list(top, &path, all);
-        }
-    }
-}
-
-fn internal_files(top: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut directories = vec![top.to_owned()];
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(directory).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() && !path.is_symlink() {
-                directories.push(path);
-            } else if path.to_string_lossy().contains(".longhaul-")
-                && !path.ends_with(".longhaul-manifest")
-            {
-                found.push(path);
-            }
-        }
-    }
-    found
-}
-
-/// Creates files of sizes around every boundary, links of both kinds, a sparse file, modes and times.
-fn make_tree(top: &Path) {
-    fs::create_dir_all(top.join("a/deep/er")).unwrap();
-    fs::create_dir(top.join("closed")).unwrap();
-    let sizes = [0, 1, 1024, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 17];
-    for (seed, size) in (1..).zip(sizes) {
-        fs::write(top.join(format!("a/{size}")), bytes(seed, size)).unwrap();
-    }
-    for number in 0..300 {
-        let path = top.join(format!("a/deep/er/{number}"));
-        fs::write(path, bytes(1000 + number, number * 37)).unwrap();
-    }
-    fs::write(top.join("closed/secret"), "secret").unwrap();
-    fs::hard_link(top.join("a/1024"), top.join("a/deep/again")).unwrap();
-    symlink("../a/1", top.join("closed/link")).unwrap();
-    symlink("/nowhere", top.join("dangling")).unwrap();
-    let sparse = File::create(top.join("sparse")).unwrap();
-    sparse.set_len(10 * BLOCK).unwrap();
-    sparse.write_all_at(b"in the middle", 5 * BLOCK).unwrap();
-    let mode = |path: &str, mode| {
-        fs::set_permissions(top.join(path), fs::Permissions::from_mode(mode)).unwrap();
-    };
-    mode("a/1", 0o4711);
-    mode("closed/secret", 0o400);
-    mode("closed", 0o500);
 }
 
 /// Sparse files larger and smaller than a block, with and without data.
@@ -146,7 +59,7 @@ fn preserves_holes() {
         let to = folder.path().join(hash);
         let done = copy(&["--hash", hash], &from.join(""), &to);
         assert_eq!(done["failed"], 0, "{done}");
-        assert_eq!(listing(&from), listing(&to));
+        tree::assert_same(&from, &to, "");
         for file in fs::read_dir(&from).unwrap().map(Result::unwrap) {
             let space = |path: PathBuf| fs::metadata(path).unwrap().blocks() * 512;
             let (there, here) = (space(to.join(file.file_name())), space(file.path()));
@@ -165,7 +78,7 @@ fn last_matching_pattern_decides() {
     }
     let copied = |patterns: &[&str]| {
         copy(patterns, &from.join(""), &to);
-        let files = listing(&to).into_keys();
+        let files = tree::listing(&to).into_keys();
         let files: Vec<_> = files.filter(|path| to.join(path).is_file()).collect();
         fs::remove_dir_all(&to).unwrap();
         files
@@ -183,26 +96,22 @@ fn last_matching_pattern_decides() {
 fn copies_a_tree_and_a_second_run_does_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
-    make_tree(&from);
+    tree::make(&from, 0);
     let first = copy(&[], &from, &to);
-    assert_eq!(listing(&from), listing(&to));
+    tree::assert_same(&from, &to, "");
     assert_eq!(first["failed"], 0);
-    assert_eq!(internal_files(&to), Vec::<PathBuf>::new());
-    let blocks = fs::metadata(to.join("sparse")).unwrap().blocks();
-    assert!(
-        blocks * 512 <= 2 * BLOCK,
-        "{blocks} blocks of a sparse file"
-    );
+    assert_eq!(tree::remaining_internal_files(&to), Vec::<PathBuf>::new());
     let second = copy(&[], &from.join(""), &to);
     assert_eq!(second["copied"], 0, "{second}");
     assert_eq!(second["sent_bytes"], 0);
-    assert_eq!(listing(&from), listing(&to));
+    tree::assert_same(&from, &to, "");
 }
 
 /// With --one-file-system, mounted file systems of the source are not copied, and the target's entries in their place stay.
 #[test]
 fn leaves_out_mounted_file_systems_on_request() {
-    if !longhaul_testbed::skip::require(rustix::process::geteuid().is_root(), "root, to mount") {
+    if !longhaul_testprograms::skip::require(rustix::process::geteuid().is_root(), "root, to mount")
+    {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -216,7 +125,13 @@ fn leaves_out_mounted_file_systems_on_request() {
     let script = "mount -t tmpfs tmpfs from/mounted && echo three > from/mounted/file && exec \"$0\" copy -q --delete \"$@\" from/ to";
     let copy = |arguments: &[&str]| {
         let mut command = Command::new("unshare");
-        command.args(["--mount", "sh", "-c", script, longhaul_testbed::longhaul()]);
+        command.args([
+            "--mount",
+            "sh",
+            "-c",
+            script,
+            longhaul_testprograms::longhaul(),
+        ]);
         let done = command
             .args(arguments)
             .current_dir(&folder)
@@ -238,7 +153,7 @@ fn leaves_out_mounted_file_systems_on_request() {
 fn copies_the_same_tree_with_all_transport_options() {
     let folder = tempfile::tempdir().unwrap();
     let from = folder.path().join("from");
-    make_tree(&from);
+    tree::make(&from, 0);
     let option_sets: [&[&str]; 6] = [
         &["--encrypt", "on", "--pacing", "off"],
         &["--encrypt", "off", "--hash", "off"],
@@ -250,7 +165,7 @@ fn copies_the_same_tree_with_all_transport_options() {
     for (number, options) in option_sets.iter().enumerate() {
         let to = folder.path().join(number.to_string());
         let record = copy(options, &from.join(""), &to);
-        assert_eq!(listing(&from), listing(&to), "{options:?}");
+        tree::assert_same(&from, &to, &format!("{options:?}"));
         let streams = record["streams"].as_array().unwrap();
         let carried: u64 = streams
             .iter()
@@ -284,13 +199,13 @@ fn names_targets_as_cp_does() {
     fs::write(at("dir/sub/four"), "4").unwrap();
     fs::set_permissions(at("dir"), fs::Permissions::from_mode(0o711)).unwrap();
     let mode = || fs::metadata(folder.path()).unwrap().mode();
-    let around = (listing(folder.path()), mode());
+    let around = (tree::listing(folder.path()), mode());
     for contents in ["dir/.", "dir/", "dir/sub/.."] {
         let made = copy(&["--delete"], &at(contents), &at("made"));
         assert_eq!(made["removed"], 0, "{contents}: {made}");
-        assert_eq!(listing(&at("dir")), listing(&at("made")), "{contents}");
+        tree::assert_same(&at("dir"), &at("made"), contents);
         fs::remove_dir_all(at("made")).unwrap();
-        assert_eq!((listing(folder.path()), mode()), around, "{contents}");
+        assert_eq!((tree::listing(folder.path()), mode()), around, "{contents}");
     }
     let mut both = command(&[], &at("one"), &at("two"));
     assert!(both.arg(at("new")).output().unwrap().status.success());
@@ -326,7 +241,7 @@ fn removes_extra_entries_on_request() {
         "excluded entries are not removed"
     );
     copy(&["--delete"], &from.join(""), &to);
-    assert_eq!(listing(&from), listing(&to));
+    tree::assert_same(&from, &to, "");
 }
 
 /// A pattern with a leading slash is relative to the copied directory, under any name.
@@ -346,28 +261,10 @@ fn anchored_patterns_protect_excluded_entries() {
     copy(&options, &at("from"), &at("there"));
     copy(&options, &at("from/"), &at("renamed"));
     for name in ["there/from", "renamed"] {
-        let all: Vec<_> = listing(&at(name)).into_keys().collect();
+        let all: Vec<_> = tree::listing(&at(name)).into_keys().collect();
         let wanted = ["build", "build/old", "file"].map(PathBuf::from);
         assert_eq!(all, wanted, "{name}");
     }
-}
-
-/// Returns the two processes that the coordinator has started.
-fn endpoints(coordinator: u32) -> Vec<u32> {
-    let path = format!("/proc/{coordinator}/task/{coordinator}/children");
-    let text = fs::read_to_string(path).unwrap_or_default();
-    text.split_whitespace()
-        .filter_map(|pid| pid.parse().ok())
-        .collect()
-}
-
-fn kill(pid: u32) {
-    let killed = Command::new("kill").args(["-9", &pid.to_string()]).output();
-    assert!(killed.is_ok());
-}
-
-fn wait(child: std::process::Child) -> Output {
-    child.wait_with_output().unwrap()
 }
 
 /// After a kill of any process at any time, the next run completes the copy.
@@ -375,30 +272,33 @@ fn wait(child: std::process::Child) -> Output {
 fn completes_a_copy_after_a_kill_at_any_time() {
     let folder = tempfile::tempdir().unwrap();
     let from = folder.path().join("from");
-    make_tree(&from);
+    tree::make(&from, 0);
     fs::write(from.join("large"), bytes(77, 24 * BLOCK)).unwrap();
-    let wanted = listing(&from);
     for round in 0..12_u64 {
         let to = folder.path().join(format!("to{round}"));
         let mut child = command(&["--streams", "3"], &from.join(""), &to);
         child.stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = child.spawn().unwrap();
         std::thread::sleep(Duration::from_millis(20 + round * 37 % 400));
-        match (round % 3, &endpoints(child.id())[..]) {
+        match (round % 3, &children(child.id())[..]) {
             (0, _) => kill(child.id()),
             (1, [source, _]) => kill(*source),
             (2, [_, target]) => kill(*target),
             _ => {}
         }
-        let output = wait(child);
+        let output = finish(child);
         if round % 3 != 0 {
             // The coordinator restarts the killed endpoint.
             let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(output.status.success(), "round {round}: {stderr}");
         }
         copy(&[], &from.join(""), &to);
-        assert_eq!(listing(&to), wanted, "round {round}");
-        assert_eq!(internal_files(&to), Vec::<PathBuf>::new(), "round {round}");
+        tree::assert_same(&from, &to, &format!("round {round}"));
+        assert_eq!(
+            tree::remaining_internal_files(&to),
+            Vec::<PathBuf>::new(),
+            "round {round}"
+        );
         fs::remove_dir_all(&to).ok();
     }
 }
@@ -432,7 +332,10 @@ fn renames_a_complete_part_file() {
         (&1.into(), &0.into())
     );
     assert_eq!(fs::read(&to).unwrap(), contents);
-    assert_eq!(internal_files(folder.path()), Vec::<PathBuf>::new());
+    assert_eq!(
+        tree::remaining_internal_files(folder.path()),
+        Vec::<PathBuf>::new()
+    );
 }
 
 /// Opens a part file, as another copy does that writes another version.
@@ -466,7 +369,7 @@ fn leaves_a_file_to_another_copy_that_writes_it() {
     assert!(to.join("b").exists() && !to.join("a").exists());
     drop(other_copy);
     copy(&[], &from.join(""), &to);
-    assert_eq!(listing(&from), listing(&to));
+    tree::assert_same(&from, &to, "");
 }
 
 /// The other copy keeps its journal until it has recorded the hashes.
@@ -484,7 +387,10 @@ fn counts_an_unchanged_file_while_another_copy_holds_its_journal() {
     );
     drop(other_copy);
     copy(&[], &from, &to);
-    assert_eq!(internal_files(folder.path()), Vec::<PathBuf>::new());
+    assert_eq!(
+        tree::remaining_internal_files(folder.path()),
+        Vec::<PathBuf>::new()
+    );
 }
 
 /// Creates a script in place of ssh. It ignores the host, prints the output of a login, and runs the program locally.
@@ -501,11 +407,11 @@ fn ssh_script(folder: &Path) -> String {
 fn copies_to_and_from_a_remote_host() {
     let folder = tempfile::tempdir().unwrap();
     let from = folder.path().join("from");
-    make_tree(&from);
+    tree::make(&from, 0);
     let there = |path: &Path| PathBuf::from(format!("far:{}/", path.display()));
     let (pushed, pulled) = (folder.path().join("pushed"), folder.path().join("pulled"));
     let ssh = ssh_script(folder.path());
-    let program = longhaul_testbed::longhaul();
+    let program = longhaul_testprograms::longhaul();
     let options = [
         "--ssh",
         &ssh,
@@ -516,19 +422,14 @@ fn copies_to_and_from_a_remote_host() {
     ];
     copy(&options, &from.join(""), &there(&pushed));
     copy(&options, &there(&from), &pulled);
-    assert_eq!(listing(&pushed), listing(&from));
-    assert_eq!(listing(&pulled), listing(&from));
+    tree::assert_same(&pushed, &from, "");
+    tree::assert_same(&pulled, &from, "");
 }
 
 fn refused(arguments: &[&str], code: i32) -> String {
-    let output = Command::new(longhaul_testbed::longhaul())
-        .arg("copy")
-        .args(arguments)
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(code), "{stderr}");
-    stderr
+    let mut command = Command::new(longhaul_testprograms::longhaul());
+    command.arg("copy").args(arguments);
+    assert_refused(&command.output().unwrap(), code, &[])
 }
 
 #[test]

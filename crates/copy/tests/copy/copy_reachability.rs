@@ -5,8 +5,9 @@
 use crate::copy_testbed::{
     finish,
     hosts::{Hosts, capture_output},
-    kill, tree,
+    kill, tree, wait_until,
 };
+use longhaul_testnet::namespace::{may_use_namespaces, run};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     fs,
@@ -27,8 +28,7 @@ struct RemoteTestbed {
 
 impl RemoteTestbed {
     fn new() -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            longhaul_testbed::skip::record("namespaces take root");
+        if !may_use_namespaces() {
             return None;
         }
         let hosts = Hosts::new(&["near", "far"], "400mbit");
@@ -49,7 +49,7 @@ impl RemoteTestbed {
     /// Creates a script in place of ssh. The bash lines `connects` connect to the remote host, and export the variables that
     /// the remote program gets.
     fn ssh(&self, connects: &str) -> String {
-        let far = self.hosts.of("far").name().unwrap();
+        let far = self.hosts.of("far").name();
         let text = format!(
             "#!/bin/bash\nunset SSH_CONNECTION\nshift 2\n{connects}\nnsenter --net=/run/netns/{far} \"$@\" 3>&-\n"
         );
@@ -66,14 +66,12 @@ impl RemoteTestbed {
     }
 
     fn on_far(&self, program: &str, arguments: &str) {
-        let mut command = self.hosts.on("far", program);
-        let done = command.args(arguments.split_whitespace()).output().unwrap();
-        assert!(done.status.success(), "{program} {arguments}: {done:?}");
+        run(self.hosts.of("far"), &format!("{program} {arguments}"));
     }
 
     fn start(&self, ssh: &str, options: &[&str], from: &str, to: &str) -> Child {
-        let mut command = self.hosts.on("near", longhaul_testbed::longhaul());
-        let program = longhaul_testbed::longhaul();
+        let mut command = self.hosts.on("near", longhaul_testprograms::longhaul());
+        let program = longhaul_testprograms::longhaul();
         command.args(["copy", "--json", "--streams", "3", "--idle-timeout", "1s"]);
         command.args(["--ssh", ssh, "--remote-program", program]);
         capture_output(command.args(options).args([from, to]))
@@ -128,9 +126,7 @@ fn wait_for_line(stderr_lines: &mut StderrLines, text: &str) {
 
 /// Waits until the target has an entry in `directory`. Then both endpoints are connected.
 fn wait_until_filled(directory: &Path) {
-    while !fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some()) {
-        std::thread::sleep(std::time::Duration::from_millis(2));
-    }
+    wait_until(|| fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some()));
 }
 
 #[test]
@@ -209,7 +205,7 @@ fn waits_for_a_port_that_an_old_endpoint_uses() {
     let mut child = testbed.push(&ssh, &options, "to");
     wait_until_filled(&testbed.path("to"));
     // The stopped endpoint does not notice the end of the link.
-    let old = testbed.hosts.processes("far");
+    let old = testbed.hosts.of("far").processes();
     for pid in &old {
         let pid = Pid::from_raw(pid.cast_signed()).unwrap();
         kill_process(pid, Signal::STOP).unwrap();

@@ -19,7 +19,7 @@ const BLOCK: u64 = 4 << 20;
 
 fn run(arguments: &[&str], from: &Path, to: &Path) -> Output {
     let mut command = Command::new("timeout");
-    command.args(["120", longhaul_testbed::longhaul(), "copy"]);
+    command.args(["120", longhaul_testprograms::longhaul(), "copy"]);
     command.args(arguments).args([from, to]).output().unwrap()
 }
 
@@ -108,7 +108,7 @@ fn interrupted_copies_print_a_line_and_end_by_the_signal() {
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     fs::write(&from, vec![7; BLOCK as usize]).unwrap();
     for (name, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
-        let mut copy = Command::new(longhaul_testbed::longhaul())
+        let mut copy = Command::new(longhaul_testprograms::longhaul())
             .args(["copy", "--limit", "100kbit", "--json", "--progress"])
             .args([&from, &to])
             .stdout(Stdio::piped())
@@ -136,7 +136,7 @@ fn rejects_subcommands_after_options() {
         (vec!["--json", "verify", "/tmp"], "longhaul copy verify"),
         (vec!["--json", "/tmp"], "no target"),
     ] {
-        let output = Command::new(longhaul_testbed::longhaul())
+        let output = Command::new(longhaul_testprograms::longhaul())
             .arg("copy")
             .args(&arguments)
             .output()

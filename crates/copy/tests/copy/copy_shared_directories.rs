@@ -16,9 +16,9 @@ const USERS: [u32; 2] = [65533, 65534];
 
 /// Directory of these permissions, and a file that everybody may read; `None` if there are no other users.
 fn directory(mode: u32) -> Option<(TempDir, PathBuf)> {
-    let is_root =
-        rustix::process::geteuid().is_root() && !longhaul_testbed::skip::is_in_user_namespace();
-    if !longhaul_testbed::skip::require_privileged(is_root, "other users") {
+    let is_root = rustix::process::geteuid().is_root()
+        && !longhaul_testprograms::skip::is_in_user_namespace();
+    if !longhaul_testprograms::skip::require_privileged(is_root, "other users") {
         return None;
     }
     let temp = tempfile::tempdir().unwrap();
@@ -32,7 +32,7 @@ fn directory(mode: u32) -> Option<(TempDir, PathBuf)> {
 }
 
 fn run(user: u32, arguments: &[&Path]) -> Output {
-    let mut copy = Command::new(longhaul_testbed::longhaul());
+    let mut copy = Command::new(longhaul_testprograms::longhaul());
     copy.arg("copy");
     if arguments[0] != Path::new("verify") {
         copy.arg("--no-owner");

@@ -22,7 +22,7 @@ fn folder(files: &[&str]) -> TempDir {
 
 /// Runs `longhaul copy` in a directory.
 fn copy(folder: &TempDir, arguments: &[&str]) -> Output {
-    let mut copy = Command::new(longhaul_testbed::longhaul());
+    let mut copy = Command::new(longhaul_testprograms::longhaul());
     copy.arg("copy").args(arguments);
     copy.current_dir(folder.path()).output().unwrap()
 }
@@ -141,7 +141,7 @@ fn command_for_other_hosts_is_split_as_by_a_shell() {
     let temp = folder(&["a"]);
     let program = ssh_program(&temp, "exec \"$@\"");
     let far = format!("far:{}/to", temp.path().display());
-    let longhaul = longhaul_testbed::longhaul();
+    let longhaul = longhaul_testprograms::longhaul();
     for ssh in [
         format!("'{program}' -o 'ProxyCommand=a b'"),
         format!("\"{program}\""),
@@ -165,7 +165,7 @@ fn terminal_at_the_other_host_is_named_at_once() {
     let temp = folder(&["a"]);
     let program = ssh_program(&temp, "\"$@\" | sed -u 's/$/\\r/'");
     let far = format!("far:{}/to", temp.path().display());
-    let longhaul = longhaul_testbed::longhaul();
+    let longhaul = longhaul_testprograms::longhaul();
     let ssh = format!("'{program}'");
     let output = copy(
         &temp,

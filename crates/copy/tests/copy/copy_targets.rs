@@ -3,6 +3,7 @@
 //! into or onto itself.
 
 use crate::copy_testbed::{LoopbackTestbed, disk::Disk, tree::listing};
+use longhaul_testprograms::process;
 use std::{
     fs::{self, File},
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
@@ -30,7 +31,7 @@ fn ext4(testbed: &LoopbackTestbed, arguments: &[&str]) -> Disk {
 
 /// Runs `copy ARGUMENTS from TO` in the namespace in which the disk is mounted.
 fn copy(testbed: &LoopbackTestbed, disk: &Disk, arguments: &[&str], to: &Path) {
-    let mut command = disk.within(testbed, longhaul_testbed::longhaul());
+    let mut command = disk.within(testbed, longhaul_testprograms::longhaul());
     command.args(["copy", "--quiet"]).args(arguments);
     run(command.arg(testbed.path("from")).arg(to));
 }
@@ -119,20 +120,17 @@ fn make_ssh(folder: &Path) {
 }
 
 fn in_folder(folder: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(longhaul_testbed::longhaul());
+    let mut command = Command::new(longhaul_testprograms::longhaul());
     command.current_dir(folder).args(["copy", "--quiet"]);
     command.arg("--ssh").arg(folder.join("ssh"));
-    command.args(["--remote-program", longhaul_testbed::longhaul()]);
+    command.args(["--remote-program", longhaul_testprograms::longhaul()]);
     command.args(arguments).output().unwrap()
 }
 
 /// Asserts that the command fails with exit code 2 and this message, and changes nothing.
 fn assert_refused(folder: &Path, arguments: &[&str], why: &str) {
     let before = listing(folder);
-    let output = in_folder(folder, arguments);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
-    assert!(stderr.contains(why), "{arguments:?}: {stderr}");
+    process::assert_refused(&in_folder(folder, arguments), 2, &[why]);
     assert_eq!(listing(folder), before, "{arguments:?}");
 }
 
@@ -244,7 +242,7 @@ fn refuses_a_target_in_the_source_behind_a_bind_mount() {
             "other" => at("other/new"),
             _ => at("other/sub/new"),
         };
-        let mut command = disk.within(&testbed, longhaul_testbed::longhaul());
+        let mut command = disk.within(&testbed, longhaul_testprograms::longhaul());
         let output = command.arg("copy").arg(at("src")).arg(&target).output();
         let output = output.unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -345,7 +343,7 @@ fn as_user(number: u32, group: &str) -> Command {
     let mut command = Command::new("setpriv");
     let user = 1_000_000 + number;
     command.args([format!("--reuid={user}"), format!("--regid={user}")]);
-    command.args(["--groups", group, longhaul_testbed::longhaul()]);
+    command.args(["--groups", group, longhaul_testprograms::longhaul()]);
     command
 }
 
@@ -473,7 +471,7 @@ fn root_and_a_user_copy_into_the_same_directory() {
         )
         .unwrap();
         let mut command = match user {
-            0 => Command::new(longhaul_testbed::longhaul()),
+            0 => Command::new(longhaul_testprograms::longhaul()),
             _ => as_user(1, "1000001"),
         };
         run(command
@@ -497,12 +495,12 @@ fn keeps_file_systems_mounted_in_the_target() {
         let options = ["-t", "tmpfs", "tmpfs"].map(AsRef::as_ref);
         let disk = Disk::mount(&options, at(mounted));
         fs::copy(at("other/precious"), disk.outside_path().join("precious")).unwrap();
-        let mut planned = disk.within(&testbed, longhaul_testbed::longhaul());
+        let mut planned = disk.within(&testbed, longhaul_testprograms::longhaul());
         planned.args(["copy", "--dry-run", "-x", "--delete"]);
         let planned = run(planned.arg(at("src/")).arg(at("to")));
         let planned = String::from_utf8(planned.stdout).unwrap();
         assert!(!planned.contains("precious"), "{mounted}: {planned}");
-        let mut command = disk.within(&testbed, longhaul_testbed::longhaul());
+        let mut command = disk.within(&testbed, longhaul_testprograms::longhaul());
         command.args(["copy", "--quiet", "-x", "--delete"]);
         run(command.arg(at("src/")).arg(at("to")));
         assert!(disk.outside_path().join("precious").exists(), "{mounted}");
@@ -524,7 +522,7 @@ fn users_with_write_access_copy_into_one_directory() {
         let mut command = Command::new("setpriv");
         command.arg(format!("--reuid={}", 1_000_000 + user));
         command.args([format!("--regid={GROUP}"), "--clear-groups".to_owned()]);
-        command.args([longhaul_testbed::longhaul(), "copy", "--quiet"]);
+        command.args([longhaul_testprograms::longhaul(), "copy", "--quiet"]);
         run(command.arg(top.join(&name)).arg(to));
     };
     let (open, listed) = (top.join("open"), top.join("listed"));
@@ -627,7 +625,7 @@ fn copies_hard_links_of_devices_and_fifos() {
     ] {
         let to = arguments[0];
         for _ in 0..2 {
-            let mut command = Command::new(longhaul_testbed::longhaul());
+            let mut command = Command::new(longhaul_testprograms::longhaul());
             command.current_dir(folder.path()).args(["copy", "--json"]);
             let output = run(command.args(arguments).args(["src/", &format!("./{to}")]));
             let record: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

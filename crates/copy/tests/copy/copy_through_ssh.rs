@@ -4,81 +4,47 @@
 use crate::copy_testbed::{
     finish,
     hosts::{Hosts, capture_output},
-    tree,
+    tree, wait_until,
 };
+use longhaul_testnet::{
+    namespace::{may_use_namespaces, run},
+    ssh_server,
+};
+use longhaul_testprograms::process::Running;
 use std::{
     fs,
-    io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
-    thread::sleep,
-    time::{Duration, Instant},
+    process::{Command, Output},
 };
 use tempfile::TempDir;
 
 struct SshTestbed {
     hosts: Hosts,
     folder: TempDir,
-    sshd: Vec<Child>,
+    _sshd: Vec<Running>,
 }
 
 impl SshTestbed {
     /// Hosts with sshd; that called `near` has none.
     fn new(names: &[&str]) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            longhaul_testbed::skip::record("namespaces take root");
+        if !may_use_namespaces() {
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
         tree::make(&folder.path().join("from"), 4);
-        for key in ["host", "user"] {
-            let mut make = Command::new("ssh-keygen");
-            make.args(["-q", "-t", "ed25519", "-N", "", "-f"]);
-            let made = make.arg(folder.path().join(key)).status().unwrap();
-            assert!(made.success());
-        }
-        let mut testbed = Self {
-            hosts: Hosts::new(names, "400mbit"),
+        ssh_server::create_keys(folder.path());
+        let hosts = Hosts::new(names, "400mbit");
+        let start = |name: &&str| ssh_server::start(hosts.of(name), folder.path());
+        let sshd = names[1..].iter().map(start).collect();
+        Some(Self {
+            hosts,
             folder,
-            sshd: Vec::new(),
-        };
-        testbed.sshd = names[1..]
-            .iter()
-            .map(|name| testbed.start_sshd(name))
-            .collect();
-        Some(testbed)
+            _sshd: sshd,
+        })
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
-    }
-
-    /// Starts sshd on a host, and returns when it listens.
-    fn start_sshd(&self, name: &str) -> Child {
-        // The unprivileged part runs in this directory, which the distribution creates when the service starts.
-        fs::create_dir_all("/run/sshd").unwrap();
-        let [host, user] = ["host", "user"].map(|key| self.path(key).display().to_string());
-        let config = format!(
-            "Port 22\nHostKey {host}\nAuthorizedKeysFile {user}.pub\nPermitRootLogin yes\nPasswordAuthentication no\n\
-             StrictModes no\nUsePAM no\nUseDNS no\nPidFile none\n"
-        );
-        fs::write(self.path("sshd_config"), config).unwrap();
-        // sshd executes itself for each connection, so it needs its absolute path.
-        let which = Command::new("which").arg("sshd").output().unwrap();
-        let program = String::from_utf8(which.stdout).unwrap();
-        let mut command = self.hosts.on(name, program.trim());
-        command
-            .args(["-D", "-e", "-f"])
-            .arg(self.path("sshd_config"));
-        let mut sshd = command.stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(sshd.stderr.take().unwrap()).lines();
-        let listens = lines
-            .by_ref()
-            .map(Result::unwrap)
-            .any(|line| line.contains("listening on"));
-        assert!(listens);
-        std::thread::spawn(move || lines.for_each(drop));
-        sshd
     }
 
     /// Writes the client's configuration: the addresses of the hosts, and `far_options` for the host `far`.
@@ -102,14 +68,12 @@ impl SshTestbed {
 
     fn nft(&self, host: &str, rules: &str) {
         for rule in rules.lines() {
-            let mut nft = self.hosts.on(host, "nft");
-            let done = nft.arg(rule).output().unwrap();
-            assert!(done.status.success(), "{rule}: {done:?}");
+            run(self.hosts.of(host), &format!("nft {rule}"));
         }
     }
 
     fn copy(&self, ssh: &str, from: &str, to: &str) -> Output {
-        let program = longhaul_testbed::longhaul();
+        let program = longhaul_testprograms::longhaul();
         let mut command = self.hosts.on("near", program);
         command.args(["copy", "--json", "--ssh", ssh, "--remote-program", program]);
         finish(capture_output(command.args([from, to])).spawn().unwrap())
@@ -133,15 +97,6 @@ impl SshTestbed {
     }
 }
 
-impl Drop for SshTestbed {
-    fn drop(&mut self) {
-        for sshd in &mut self.sshd {
-            drop(sshd.kill());
-            drop(sshd.wait());
-        }
-    }
-}
-
 fn ssh_processes(config: &Path) -> usize {
     let pattern = format!("ssh -F {}", config.display());
     let output = Command::new("pgrep")
@@ -153,11 +108,7 @@ fn ssh_processes(config: &Path) -> usize {
 
 /// An ssh that is killed leaves the ssh of its jump host, which ends when it reads the end of its input.
 fn wait_for_no_ssh_process(config: &Path) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while ssh_processes(config) > 0 {
-        assert!(Instant::now() < deadline, "ssh processes are left");
-        sleep(Duration::from_millis(10));
-    }
+    wait_until(|| ssh_processes(config) == 0);
 }
 
 const HOSTS: [&str; 3] = ["near", "jump", "far"];

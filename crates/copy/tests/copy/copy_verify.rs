@@ -14,7 +14,7 @@ const BLOCK: usize = 4 << 20;
 
 fn run(arguments: &[&str], paths: &[&Path]) -> Output {
     let mut command = Command::new("timeout");
-    command.args(["120", longhaul_testbed::longhaul(), "copy"]);
+    command.args(["120", longhaul_testprograms::longhaul(), "copy"]);
     command.args(arguments).args(paths).output().unwrap()
 }
 

@@ -7,13 +7,13 @@
 //! (default 2), `COPY_SEED` the first seed.
 
 use crate::copy_testbed::{
-    PATIENCE, finish,
+    finish,
     hosts::{Hosts, capture_output},
-    kill, tree,
+    kill, tree, wait_until,
 };
 use longhaul_linux::netns::Netns;
 use longhaul_store::blocks::FileHash;
-use longhaul_testbed::postgres::{Server, Setup};
+use longhaul_testprograms::postgres::{Server, Setup};
 use rand_xoshiro::{
     Xoshiro256PlusPlus,
     rand_core::{Rng, SeedableRng},
@@ -26,7 +26,7 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Output},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// Length of an extent in bytes: the minimum.
@@ -59,7 +59,7 @@ impl WorkerTestbed {
         let names = [&ALL_HOSTS[..], &["db"]].concat();
         let hosts = Hosts::new(&names, "240mbit");
         let at = SocketAddr::new(hosts.address("db").into(), 5432);
-        let netns = Netns::named(hosts.of("db").name().unwrap()).unwrap();
+        let netns = Netns::named(hosts.of("db").name()).unwrap();
         let setup = Setup::default().durable().listen(at);
         let server = setup
             .prepare_commands(move |command| {
@@ -122,7 +122,7 @@ impl WorkerTestbed {
             format!("a{first},a{other}:{}", self.path("from/tree").display()),
             format!("b{first},b{other}:{}", self.path("to").display()),
         ];
-        let program = longhaul_testbed::longhaul();
+        let program = longhaul_testprograms::longhaul();
         let extent = EXTENT.to_string();
         let mut command = self.hosts.on(on, program);
         command.args(["copy", "--json", "--streams", "2", "--extent", &extent]);
@@ -313,14 +313,6 @@ fn survives_a_restart_of_the_database() {
     testbed.assert_complete("killed");
 }
 
-fn wait_for_exit(command: &mut Child) {
-    let begin = Instant::now();
-    while command.try_wait().unwrap().is_none() {
-        assert!(begin.elapsed() < PATIENCE, "it hangs");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 /// A stopped process whose leases expired, and which continues after the end of the copy, writes nothing.
 #[test]
 #[ignore = "needs PostgreSQL: make test-peers"]
@@ -328,7 +320,7 @@ fn stopped_source_writes_nothing_after_its_leases_expired() {
     let testbed = WorkerTestbed::new();
     let mut command = testbed.start("d1", 1, &[]);
     testbed.wait_for(3, &mut command);
-    let stopped = testbed.hosts.processes("a2");
+    let stopped = testbed.hosts.of("a2").processes();
     let signal = |signal: &str| {
         let pids = stopped.iter().map(u32::to_string);
         let mut kill = testbed.hosts.on("a2", "kill");
@@ -341,7 +333,7 @@ fn stopped_source_writes_nothing_after_its_leases_expired() {
     };
     signal("-STOP");
     // A stopped process keeps the command's standard error open, so the end of that is not awaited.
-    wait_for_exit(&mut command);
+    wait_until(|| command.try_wait().unwrap().is_some());
     let large = testbed.path("to/tree/large");
     let mut file = fs::OpenOptions::new().append(true).open(&large).unwrap();
     file.write_all(b"and more").unwrap();
@@ -408,7 +400,7 @@ fn lists_and_removes_jobs() {
     let address = testbed.path("address");
     fs::write(&address, format!("{}\n", testbed.database)).unwrap();
     let jobs = |arguments: &[&str]| {
-        let mut command = testbed.hosts.on("d2", longhaul_testbed::longhaul());
+        let mut command = testbed.hosts.on("d2", longhaul_testprograms::longhaul());
         let leases = format!("@{}", address.display());
         command.args(["copy", "jobs", "--leases", &leases]);
         capture_output(command.args(arguments)).output().unwrap()
@@ -483,11 +475,7 @@ fn idle_command_of_a_removed_job_exits_without_copying_the_rest() {
     let hour = Duration::from_secs(3600);
     let others = job_store.acquire(job.job, "other", 64, hour).unwrap();
     assert!(!others.is_empty());
-    let begin = Instant::now();
-    while job_store.status(job.job).unwrap().holders.len() > 1 {
-        assert!(begin.elapsed() < PATIENCE, "it keeps its extents");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until(|| job_store.status(job.job).unwrap().holders.len() <= 1);
     assert!(job_store.delete_job(job.job).unwrap());
     let output = finish(command);
     let stderr = String::from_utf8_lossy(&output.stderr);

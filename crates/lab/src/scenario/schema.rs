@@ -4,8 +4,8 @@
 
 use super::{RelayProgram, Scenario};
 use crate::source::keys;
-pub(super) use longhaul_testbed::schema::{Bytes, Time};
-use longhaul_testbed::{describe, schema};
+pub(super) use longhaul_testprograms::schema::{Bytes, Time};
+use longhaul_testprograms::{describe, schema};
 use schemars::{Schema, transform::transform_subschemas};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeSet;

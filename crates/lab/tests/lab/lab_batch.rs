@@ -49,7 +49,7 @@ fn lab(directory: &Path, arguments: &[&str]) -> Output {
 }
 
 fn lab_into(directory: &Path, out: &str, arguments: &[&str]) -> Output {
-    Command::new(longhaul_testbed::longhaul())
+    Command::new(longhaul_testprograms::longhaul())
         .current_dir(directory)
         .args(["lab", "run", "--out", out])
         .args(arguments)

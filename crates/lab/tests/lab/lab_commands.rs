@@ -28,7 +28,7 @@ const ALONE: &str = "[[include]]\nvalues = {}\n";
 /// Whether the test may create namespaces. Without root it is skipped with ALLOW_SKIP=1, else it
 /// fails.
 fn may_use_namespaces() -> bool {
-    longhaul_testbed::skip::require(rustix::process::geteuid().is_root(), "root")
+    longhaul_testprograms::skip::require(rustix::process::geteuid().is_root(), "root")
 }
 
 fn flow(size: &str, keys: &str) -> String {
@@ -40,7 +40,7 @@ fn flow(size: &str, keys: &str) -> String {
 fn run(parts: &[&str], out: &Path) -> Output {
     let file = out.join("test.toml");
     fs::write(&file, [HOSTS, &parts.concat()].concat()).unwrap();
-    Command::new(longhaul_testbed::longhaul())
+    Command::new(longhaul_testprograms::longhaul())
         .args(["lab", "run"])
         .arg(&file)
         .args(["--json", "--out"])
@@ -173,7 +173,7 @@ fn command_is_killed_at_the_timeout() {
     );
     let file = HOSTS.replace("20s", "1s");
     fs::write(out.path().join("test.toml"), [&file, ALONE, &flow].concat()).unwrap();
-    let output = Command::new(longhaul_testbed::longhaul())
+    let output = Command::new(longhaul_testprograms::longhaul())
         .args(["lab", "run", "test.toml", "--json", "--out", "."])
         .current_dir(out.path())
         .output()
@@ -201,7 +201,7 @@ fn processes(word: &str) -> usize {
 /// Runs a command contained, and returns its report.
 fn contained(words: &[&str], out: &Path) -> Value {
     let report = out.join("report.json");
-    let ended = Command::new(longhaul_testbed::longhaul())
+    let ended = Command::new(longhaul_testprograms::longhaul())
         .args(["lab", "contain", "--report"])
         .arg(&report)
         .arg("--")

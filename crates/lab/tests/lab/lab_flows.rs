@@ -36,16 +36,16 @@ const LINE: &str = "rate = '200mbit'\n";
 /// Whether the test may create namespaces. Without root it is skipped with ALLOW_SKIP=1, else it
 /// fails.
 fn may_use_namespaces() -> bool {
-    longhaul_testbed::skip::require(rustix::process::geteuid().is_root(), "root")
+    longhaul_testprograms::skip::require(rustix::process::geteuid().is_root(), "root")
 }
 
 /// Lock for tests that register congestion controls, which needs root on the machine, not in a user
 /// namespace. Their names apply to the whole machine, so one test runs at a time, those of
 /// `longhaul cc` included.
 fn may_load() -> Option<File> {
-    let root =
-        rustix::process::geteuid().is_root() && !longhaul_testbed::skip::is_in_user_namespace();
-    longhaul_testbed::skip::require_privileged(root, "eBPF, which takes root").then(|| {
+    let root = rustix::process::geteuid().is_root()
+        && !longhaul_testprograms::skip::is_in_user_namespace();
+    longhaul_testprograms::skip::require_privileged(root, "eBPF, which takes root").then(|| {
         let lock = File::create(std::env::temp_dir().join("longhaul-cc-test.lock")).unwrap();
         flock(&lock, FlockOperation::LockExclusive).unwrap();
         lock
@@ -66,7 +66,7 @@ fn run(flows: &str, out: &Path) -> (Value, String) {
 fn run_over(link: &str, flows: &str, out: &Path) -> (Value, String) {
     let file = out.join("test.toml");
     fs::write(&file, [HOSTS, link, flows].concat()).unwrap();
-    let output = Command::new(longhaul_testbed::longhaul())
+    let output = Command::new(longhaul_testprograms::longhaul())
         .args(["lab", "run"])
         .arg(&file)
         .args(["--json", "--out"])
@@ -262,7 +262,7 @@ fn sigkill_removes_own_controls() {
     );
     fs::write(&file, [HOSTS, WIRE, &flow].concat()).unwrap();
     let before = registered();
-    let mut lab = Command::new(longhaul_testbed::longhaul())
+    let mut lab = Command::new(longhaul_testprograms::longhaul())
         .args(["lab", "run"])
         .arg(&file)
         .arg("--out")

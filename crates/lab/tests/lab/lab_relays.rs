@@ -7,7 +7,7 @@ use std::{path::Path, process::Command};
 
 /// Whether the test can run. Without root it is skipped with ALLOW_SKIP=1, else it fails.
 fn may_use_namespaces() -> bool {
-    longhaul_testbed::skip::require(
+    longhaul_testprograms::skip::require(
         rustix::process::geteuid().is_root(),
         "root and /dev/net/tun",
     )
@@ -15,7 +15,7 @@ fn may_use_namespaces() -> bool {
 
 /// Runs one cell of a scenario and returns its result.
 fn run(scenario: &str, choices: &[&str], out: &Path) -> Value {
-    let output = Command::new(longhaul_testbed::longhaul())
+    let output = Command::new(longhaul_testprograms::longhaul())
         .args(["lab", "run", scenario, "--quick"])
         .args(choices)
         .args(["--json", "--out"])

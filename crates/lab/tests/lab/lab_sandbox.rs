@@ -64,7 +64,10 @@ duration = "60s"
 /// Whether the test may create namespaces. Without root it is skipped with ALLOW_SKIP=1, else it
 /// fails.
 fn may_use_namespaces() -> bool {
-    longhaul_testbed::skip::require(rustix::process::geteuid().is_root(), "root (CAP_SYS_ADMIN)")
+    longhaul_testprograms::skip::require(
+        rustix::process::geteuid().is_root(),
+        "root (CAP_SYS_ADMIN)",
+    )
 }
 
 /// Scenario in a directory of its own.
@@ -112,7 +115,7 @@ impl Bench {
 }
 
 fn longhaul() -> &'static Path {
-    Path::new(longhaul_testbed::longhaul())
+    Path::new(longhaul_testprograms::longhaul())
 }
 
 fn stderr(output: &Output) -> String {

@@ -88,7 +88,7 @@ size = "20MB"
 fn lab(scenario: &str, flags: &[&str], out: &Path) -> Output {
     let file = out.join("test.toml");
     fs::write(&file, [HEAD, scenario].concat()).unwrap();
-    Command::new(longhaul_testbed::longhaul())
+    Command::new(longhaul_testprograms::longhaul())
         .args(["lab", "run"])
         .arg(&file)
         .args(flags)
@@ -324,7 +324,7 @@ fn adds_losses_of_other_links_and_skips_veth_legs() {
 /// Runs the built-in scenario `simulate` with these parameters.
 fn simulate(parameters: &[&str]) -> Output {
     let out = tempfile::tempdir().unwrap();
-    Command::new(longhaul_testbed::longhaul())
+    Command::new(longhaul_testprograms::longhaul())
         .args(["lab", "run", "simulate", "--json", "--out"])
         .arg(out.path().join("out"))
         .args(parameters.iter().flat_map(|parameter| ["--set", parameter]))

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Many holders at once, each with its own connection, in a random order from seeds.
 
-use crate::test_database::{EXPIRED, LONG, TestDatabase, after, part_of, wait_for};
+use crate::test_database::{EXPIRED, LONG, TestDatabase, after, part_of};
 use longhaul_leases::{Job, JobStore, Lease, NewTask, Token};
+use longhaul_testprograms::wait::wait_until;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{
@@ -95,7 +96,7 @@ impl Worker<'_> {
     }
 
     fn work(&mut self) {
-        wait_for("the end of the job", || {
+        wait_until(|| {
             let has_ended = self.store.status(self.job).unwrap().has_ended();
             if !has_ended {
                 self.acquire_and_end();

@@ -2,10 +2,13 @@
 //! Holders that die during a call, and a server that does.
 
 use crate::test_database::{
-    EXPIRED, LONG, TestDatabase, database_name, keys, only, planned_job, task, tasks, wait_for,
+    EXPIRED, LONG, TestDatabase, database_name, keys, only, planned_job, task, tasks,
 };
 use longhaul_leases::{Error, Job, JobStore, Token};
-use longhaul_testbed::postgres::{Server, Setup};
+use longhaul_testprograms::{
+    postgres::{Server, Setup},
+    wait::wait_until,
+};
 use std::{collections::HashSet, sync::Mutex, thread};
 
 /// Trigger that stops acquisitions by the holder "slow" within their statement, with their rows
@@ -45,7 +48,7 @@ fn wait_for_session(database: &TestDatabase, how: &str) {
     let sql = format!(
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND {how}"
     );
-    wait_for(how, || database.sql(&sql) != "0");
+    wait_until(|| database.sql(&sql) != "0");
 }
 
 #[test]
@@ -151,7 +154,7 @@ struct Workers {
 impl Workers {
     fn work(&self, name: &str) {
         let store = self.store.new_connection().unwrap();
-        wait_for("the end of the job", || {
+        wait_until(|| {
             let has_ended = repeat_until_reachable(|| store.status(self.job)).has_ended();
             if !has_ended {
                 self.acquire_and_complete(&store, name);
@@ -182,7 +185,7 @@ impl Workers {
 /// Repeats a call until the server is reachable.
 fn repeat_until_reachable<T>(mut call: impl FnMut() -> Result<T, Error>) -> T {
     let mut value = None;
-    wait_for("the server", || {
+    wait_until(|| {
         match call() {
             Ok(reply) => value = Some(reply),
             Err(error) => assert!(error.is_unreachable(), "{error:?}"),
@@ -212,7 +215,7 @@ fn killed_server_keeps_acknowledged_results() {
             scope.spawn(move || workers.work(name));
         }
         for kill in 1..4 {
-            wait_for("work", || workers.acknowledged() >= kill * 80);
+            wait_until(|| workers.acknowledged() >= kill * 80);
             server.kill();
             let before = workers.acknowledged.lock().unwrap().clone();
             server.restart();

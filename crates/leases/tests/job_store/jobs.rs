@@ -6,7 +6,7 @@ use longhaul_leases::{
     ACQUIRE_COUNT_MAX, ADD_COUNT_MAX, BODY_LEN_MAX, Error, JobStore, KEY_LEN_MAX, NAME_LEN_MAX,
     NewTask, Position, TTL_MAX,
 };
-use longhaul_testbed::postgres::Server;
+use longhaul_testprograms::postgres::Server;
 use std::{sync::Barrier, thread, time::Duration};
 
 /// The tables and the job are created by all of them at once.

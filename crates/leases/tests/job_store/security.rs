@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rights, passwords and TLS, and the errors when they are wrong.
 
-use crate::test_database::{LONG, TestDatabase, database_name, task, wait_for};
+use crate::test_database::{LONG, TestDatabase, database_name, task};
 use longhaul_leases::{Error, JobStore};
-use longhaul_testbed::postgres::{Server, Setup};
+use longhaul_testprograms::{
+    postgres::{Server, Setup},
+    wait::wait_until,
+};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::{error, fmt::Write, fs, net::TcpListener};
 
@@ -168,7 +171,7 @@ fn tls_verifies_certificate_and_host_name() {
         assert_eq!(encrypted(), "1|1", "{mode}");
         drop(store);
         // The session ends when the server notices that the client has closed.
-        wait_for("the end of its session", || encrypted() == "0|0");
+        wait_until(|| encrypted() == "0|0");
         for opened in [
             JobStore::open(&url),
             JobStore::open_with_authorities(&url, &theirs),

@@ -2,28 +2,13 @@
 //! Database for one test.
 
 use longhaul_leases::{Job, JobStore, Lease, NewTask, Token};
-use longhaul_testbed::postgres::Server;
-use std::{
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use longhaul_testprograms::postgres::Server;
+use std::time::Duration;
 
 /// Lease longer than any test.
 pub(crate) const LONG: Duration = Duration::from_secs(3600);
 /// Lease that has expired at once.
 pub(crate) const EXPIRED: Duration = Duration::ZERO;
-
-/// Limit after which a test counts as hung. Nothing else depends on it.
-const HANG_LIMIT: Duration = Duration::from_secs(30);
-
-/// Waits until the condition is true.
-pub(crate) fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < HANG_LIMIT, "waited too long for {what}");
-        sleep(Duration::from_millis(2));
-    }
-}
 
 pub(crate) struct TestDatabase {
     pub(crate) url: String,

@@ -96,5 +96,9 @@ fn text_of(value: &Value) -> String {
 #[test]
 fn file_in_dist_is_the_schema_of_a_file() {
     let schema = schemars::schema_for!(File);
-    longhaul_testbed::schema::assert_written("link.schema.json", "Links of longhaul link", schema);
+    longhaul_testprograms::schema::assert_written(
+        "link.schema.json",
+        "Links of longhaul link",
+        schema,
+    );
 }

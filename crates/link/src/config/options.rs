@@ -11,7 +11,7 @@ use anyhow::Result;
 use clap::{Args, FromArgMatches as _};
 use longhaul_command::exit::Refusal;
 #[cfg(test)]
-use longhaul_testbed::schema;
+use longhaul_testprograms::schema;
 use longhaul_units::Bytes;
 use serde::Serialize;
 use serde_json::Value;

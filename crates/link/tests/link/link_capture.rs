@@ -3,12 +3,16 @@
 
 use longhaul_linux::clock;
 use longhaul_packet::capture::Verdict;
-use longhaul_testnet::link_process::{
-    Testbed,
-    capture_file::{CaptureFile, Segment},
-    may_use_namespaces,
-    traffic::{send_datagrams, transfer},
+use longhaul_testnet::{
+    link_process::{
+        Testbed,
+        capture_file::{CaptureFile, Segment},
+        may_use_namespaces,
+        traffic::{send_datagrams, transfer},
+    },
+    namespace::Namespace,
 };
+use longhaul_testprograms::wait::wait_until;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::{
@@ -18,7 +22,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::mpsc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 const FORWARD: u32 = 0;
@@ -301,10 +305,7 @@ fn killed_link_leaves_readable_file() {
     }
     let captured = CapturedLink::start("capkill", ["10.66.25.1/30", "10.66.25.2/30"], &[]);
     assert_eq!(send_datagrams(&captured.bed, 10, 10).len(), 10);
-    let begun = Instant::now();
-    while captured.read().segments.len() < 20 && begun.elapsed() < Duration::from_secs(20) {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until(|| captured.read().segments.len() >= 20);
     let CapturedLink { bed, directory } = captured;
     let _bed = bed.kill();
     let file = CaptureFile::read(std::fs::read(directory.path().join("wan.pcapng")).unwrap());
@@ -323,13 +324,12 @@ fn failed_start_keeps_old_file() {
     let directory = tempfile::tempdir().unwrap();
     let old = directory.path().join("old.pcapng");
     std::fs::write(&old, "what was recorded before").unwrap();
-    let _bed = Testbed::start("taken", ["10.66.29.1/30", "10.66.29.2/30"], &[]);
-    let first = format!("taken-{}", std::process::id());
-    let end = |end: &str, host: u8| format!("link-{first}-{end}:wan0:10.66.29.{host}/30");
-    let second = Command::new(longhaul_testbed::longhaul())
-        .args(["link", "--name", &format!("{first}-again"), "--capture"])
+    let bed = Testbed::start("taken", ["10.66.29.1/30", "10.66.29.2/30"], &[]);
+    let end = |end: &Namespace, host: u8| format!("{}:wan0:10.66.29.{host}/30", end.name());
+    let second = Command::new(longhaul_testprograms::longhaul())
+        .args(["link", "--name", bed.left.name(), "--capture"])
         .arg(&old)
-        .args(["--left", &end("l", 1), "--right", &end("r", 2)])
+        .args(["--left", &end(&bed.left, 1), "--right", &end(&bed.right, 2)])
         .output()
         .unwrap();
     assert!(!second.status.success());
@@ -437,7 +437,7 @@ fn read_later(pipe: &Path, go: &mpsc::Receiver<()>) -> Vec<u8> {
 /// Returns whether `tshark` is installed. If not, the test fails, or is skipped with ALLOW_SKIP=1.
 fn has_tshark() -> bool {
     let installed = Command::new("tshark").arg("--version").output().is_ok();
-    longhaul_testbed::skip::require(installed, "tshark")
+    longhaul_testprograms::skip::require(installed, "tshark")
 }
 
 #[test]

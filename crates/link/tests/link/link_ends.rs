@@ -7,23 +7,21 @@ use longhaul_testnet::{
     },
     relay_testbed::run_ip,
 };
+use longhaul_testprograms::wait::wait_until;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     fs,
     io::{PipeReader, PipeWriter, Read, Write, pipe},
     path::Path,
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
 };
 
 const ENDS: [&str; 4] = ["--left", "w0:10.66.30.1/30", "--right", "w1:10.66.30.2/30"];
-/// Longest wait of a test; it only limits the time of a failure.
-const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Starts a link with both ends in an unnamed namespace, which ends with it.
 fn link(args: &[&str], stderr: impl Into<Stdio>) -> Child {
     let mut command = Command::new("unshare");
-    command.args(["--net", longhaul_testbed::longhaul(), "link"]);
+    command.args(["--net", longhaul_testprograms::longhaul(), "link"]);
     command.args(args).stderr(stderr).spawn().unwrap()
 }
 
@@ -81,15 +79,11 @@ fn stops_right_after_ready() {
     }
     let (mut output, stderr) = narrow_pipe(startup_output_len());
     let mut link = link(&ENDS, stderr);
-    let begun = Instant::now();
     let waits_in = format!("/proc/{}/wchan", link.id());
-    while !fs::read_to_string(&waits_in)
-        .unwrap()
-        .contains("pipe_write")
-    {
-        assert!(begun.elapsed() < TEST_TIMEOUT, "never ready");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until(|| {
+        let function = fs::read_to_string(&waits_in).unwrap();
+        function.contains("pipe_write")
+    });
     terminate(&link);
     let mut text = String::new();
     output.read_to_string(&mut text).unwrap();

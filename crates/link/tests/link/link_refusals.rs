@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of bad input to `longhaul link`: one clear line, exit code 2, and no side effects.
 
+use longhaul_testprograms::process;
 use std::process::{Command, Output};
 
 const ENDS: [&str; 4] = ["--left", "lo-a:10.9.0.1/30", "--right", "lo-b:10.9.0.2/30"];
 
 fn link(args: &[&str]) -> Output {
-    Command::new(longhaul_testbed::longhaul())
+    Command::new(longhaul_testprograms::longhaul())
         .arg("link")
         .args(args)
         .output()
@@ -15,13 +16,8 @@ fn link(args: &[&str]) -> Output {
 
 /// Asserts a refusal with one line that contains all of `words`.
 fn assert_refused(args: &[&str], words: &[&str]) {
-    let output = link(args);
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+    let stderr = process::assert_refused(&link(args), 2, words);
     assert_eq!(stderr.trim().lines().count(), 1, "{stderr}");
-    for word in words {
-        assert!(stderr.contains(word), "{word:?} is not in {stderr}");
-    }
 }
 
 fn assert_setting_refused(flag: &str, value: &str, words: &[&str]) {

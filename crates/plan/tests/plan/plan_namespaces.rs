@@ -2,48 +2,28 @@
 //! `longhaul plan measure` across a running `longhaul link`. A busy machine delays packets; it never sends them early,
 //! and never restores packets that the link dropped.
 
-use longhaul_testnet::link_process::{Testbed, may_use_namespaces};
-use serde_json::Value;
-use std::{
-    io::{BufRead, BufReader},
-    process::{Child, Command, Stdio},
+use longhaul_testnet::{
+    link_process::{Testbed, may_use_namespaces},
+    namespace::run_with_input,
 };
+use longhaul_testprograms::{process::Running, wait::wait_for_line};
+use serde_json::Value;
+use std::process::{Command, Stdio};
 
-/// Responder in the right namespace; killed on drop.
-struct Responder(Child);
-
-impl Responder {
-    fn start(bed: &Testbed) -> Self {
-        let address = format!("{}:5990", bed.right_address());
-        let mut command = Command::new(longhaul_testbed::longhaul());
-        command.args([
-            "plan",
-            "measure",
-            "--duration",
-            "10min",
-            "--serve",
-            &address,
-        ]);
-        command.stdout(Stdio::piped());
-        let mut child = bed.right.run(|| command.spawn()).unwrap();
-        let mut line = String::new();
-        let mut text = BufReader::new(child.stdout.take().unwrap());
-        text.read_line(&mut line).unwrap();
-        assert!(line.starts_with("answering"), "{line}");
-        Self(child)
-    }
-}
-
-impl Drop for Responder {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
+/// Starts a responder in the right namespace.
+fn start_responder(bed: &Testbed) -> Running {
+    let address = format!("{}:5990", bed.right_address());
+    let mut command = bed.right.command(longhaul_testprograms::longhaul());
+    command.args(["plan", "measure", "--duration", "10min", "--serve"]);
+    command.arg(address).stdout(Stdio::piped());
+    let mut responder = Running(command.spawn().unwrap());
+    wait_for_line(responder.stdout.take().unwrap(), "answering");
+    responder
 }
 
 /// Returns the only leg in the output of a probe from the left.
 fn probe(bed: &Testbed, flags: &[&str], host: &str) -> Value {
-    let mut command = Command::new(longhaul_testbed::longhaul());
+    let mut command = Command::new(longhaul_testprograms::longhaul());
     command.args(["plan", "measure", "--json", "--name", "left"]);
     command.args(flags).arg(host);
     let output = bed.left.run(|| command.output()).unwrap();
@@ -72,7 +52,7 @@ fn plan_measure_measures_loss_round_trip_mtu_and_capacity() {
     ];
     let bed = Testbed::start("plan-probe", ["10.66.9.1/30", "10.66.9.2/30"], &link);
     black_hole(&bed);
-    let _responder = Responder::start(&bed);
+    let _responder = start_responder(&bed);
     let host = format!("right={}:5990", bed.right_address());
     let leg = probe(&bed, &["--count", "40", "--interval", "5ms"], &host);
     assert_eq!(
@@ -98,14 +78,13 @@ fn plan_measure_measures_loss_round_trip_mtu_and_capacity() {
 
 /// Drops packets longer than 1,200 bytes without an ICMP message.
 fn black_hole(bed: &Testbed) {
-    for rule in [
-        "add table inet plan",
-        "add chain inet plan input { type filter hook input priority 0 ; }",
-        "add rule inet plan input meta length > 1200 drop",
-    ] {
-        let nft = || Command::new("nft").arg(rule).status();
-        assert!(bed.right.run(nft).unwrap().success(), "{rule}");
-    }
+    let rules = "table inet plan {
+        chain input {
+            type filter hook input priority 0;
+            meta length > 1200 drop
+        }
+    }";
+    run_with_input(&bed.right, "nft", &["-f", "-"], rules);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::{fs, process::Command};
 
 fn plan(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(longhaul_testbed::longhaul())
+    let output = Command::new(longhaul_testprograms::longhaul())
         .arg("plan")
         .args(arguments)
         .output()

@@ -18,10 +18,10 @@ fn probe(bed: &Testbed, flags: &[&str]) -> Value {
 
 /// Probes from left to right. Returns the exit code, standard error, and the result as JSON.
 fn probe_with_output(bed: &Testbed, flags: &[&str]) -> (Option<i32>, String, Value) {
-    let output = Command::new(longhaul_testbed::longhaul())
+    let output = Command::new(longhaul_testprograms::longhaul())
         .args(["probe", "--json", "--wait", "500ms"])
-        .args(["--from", bed.left.name().unwrap()])
-        .args(["--to", bed.right.name().unwrap()])
+        .args(["--from", bed.left.name()])
+        .args(["--to", bed.right.name()])
         .args(flags)
         .arg(bed.right_address().to_string())
         .output()

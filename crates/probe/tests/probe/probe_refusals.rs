@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of bad input to `longhaul probe`: an error message, exit code 2, and no packets sent.
 
+use longhaul_testprograms::process;
 use std::process::Command;
 
 /// Asserts exit code 2, and that standard error contains all of `words`.
 fn assert_refused(args: &[&str], words: &[&str]) {
-    let output = Command::new(longhaul_testbed::longhaul())
-        .args(["probe", "127.0.0.1"])
-        .args(args)
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
-    for word in words {
-        assert!(stderr.contains(word), "{word:?} is not in {stderr}");
-    }
+    let mut command = Command::new(longhaul_testprograms::longhaul());
+    command.args(["probe", "127.0.0.1"]).args(args);
+    process::assert_refused(&command.output().unwrap(), 2, words);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 //! [`super::settings`] and their comments. Values that a text gives are described here.
 
 use super::settings::Settings;
-pub(super) use longhaul_testbed::schema::{BitRate, Bytes, Time};
-use longhaul_testbed::{describe, schema};
+pub(super) use longhaul_testprograms::schema::{BitRate, Bytes, Time};
+use longhaul_testprograms::{describe, schema};
 use schemars::JsonSchema;
 
 describe!(Streams, "A number of connections, or auto", {

@@ -10,7 +10,7 @@ use std::{
 };
 
 fn relay(args: &[&str]) -> Output {
-    let mut command = Command::new(longhaul_testbed::longhaul());
+    let mut command = Command::new(longhaul_testprograms::longhaul());
     command.arg("relay").args(args).output().unwrap()
 }
 
@@ -114,7 +114,7 @@ fn reports_too_few_descriptors() {
     let limited = |limit: u32, more: &str| {
         let line = format!(
             "ulimit -n {limit}; exec '{}' relay --config '{}' {more}",
-            longhaul_testbed::longhaul(),
+            longhaul_testprograms::longhaul(),
             file.path().display()
         );
         Command::new("sh").args(["-c", &line]).output().unwrap()
@@ -154,7 +154,7 @@ fn network_namespace_has_default_memory_budget() {
     }
     let inside = |more: &[&str]| {
         let mut command = Command::new("unshare");
-        command.args(["--net", longhaul_testbed::longhaul(), "relay"]);
+        command.args(["--net", longhaul_testprograms::longhaul(), "relay"]);
         command.args(["--socks5", "127.0.0.1:0", "--check-config"]);
         stdout_of(&command.args(more).output().unwrap())
     };

@@ -236,7 +236,7 @@ fn names_the_right_that_the_mark_needs() {
     if !may_use_namespaces() {
         return;
     }
-    let mut command = Command::new(longhaul_testbed::longhaul());
+    let mut command = Command::new(longhaul_testprograms::longhaul());
     command
         .args(["relay", "--socks5", "127.0.0.1:0", "--intercept-local"])
         .args(["--transparent", "127.0.0.1:0", "--intercept", "10.5.0.0/16"]);

@@ -150,7 +150,7 @@ fn data_connections_use_several_streams() {
 #[test]
 fn downloads_file_through_tls_peer() {
     let directory = tempfile::tempdir().unwrap();
-    let mut made = Command::new(longhaul_testbed::longhaul());
+    let mut made = Command::new(longhaul_testprograms::longhaul());
     made.args(["relay", "--make-certificates"])
         .arg(directory.path());
     assert!(made.args(["near", "far"]).status().unwrap().success());

@@ -54,7 +54,7 @@ fn assert_window(leg: &TcpStream, segments: u32, owner: &str) {
 }
 
 fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(longhaul_testbed::longhaul());
+    let mut command = Command::new(longhaul_testprograms::longhaul());
     command.arg("relay").args(args).args(WINDOWS);
     command
 }
@@ -67,7 +67,7 @@ fn may_use_bpf() -> bool {
     }
     let missing = initial_window::attach().err();
     let missing = missing.map(|error| error.to_string());
-    longhaul_testbed::skip::require_privileged(missing.is_none(), missing.unwrap_or_default())
+    longhaul_testprograms::skip::require_privileged(missing.is_none(), missing.unwrap_or_default())
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn keeps_kernel_default_without_profile_window() {
         "--initial-window-upstream",
         "64",
     ];
-    let mut command = Command::new(longhaul_testbed::longhaul());
+    let mut command = Command::new(longhaul_testprograms::longhaul());
     command.args(args);
     let relay = Relay::spawn(command);
     let client = connect(relay.address("forward"));
@@ -181,7 +181,7 @@ impl NestedCgroup {
     /// Starts a relay in the cgroup, and in its own network and mount namespaces without a mounted
     /// cgroup (as `ip netns exec` makes them). The relay listens on loopback.
     fn relay(&self, destination: SocketAddr) -> Relay {
-        let longhaul = longhaul_testbed::longhaul();
+        let longhaul = longhaul_testprograms::longhaul();
         let here = format!(
             "/proc/{}/fd/{}",
             std::process::id(),
@@ -241,7 +241,7 @@ fn reports_missing_rights_only_if_profile_needs_them() {
         return;
     }
     let check = |more: &[&str]| {
-        let mut command = Command::new(longhaul_testbed::longhaul());
+        let mut command = Command::new(longhaul_testprograms::longhaul());
         command
             .args(["relay", "--check-config", "--socks5", ANY])
             .args(more);

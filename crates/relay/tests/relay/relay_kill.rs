@@ -248,7 +248,7 @@ fn tls(directory: &Path, owner: &str) -> String {
 #[test]
 fn resets_connections_over_tls_and_udt() {
     let directory = tempfile::tempdir().unwrap();
-    let mut made = Command::new(longhaul_testbed::longhaul());
+    let mut made = Command::new(longhaul_testprograms::longhaul());
     made.args(["relay", "--make-certificates"])
         .arg(directory.path());
     assert!(made.args(["near", "far"]).status().unwrap().success());

@@ -27,7 +27,7 @@ impl Log {
             file.display()
         );
         fs::write(&config, text).unwrap();
-        let mut command = Command::new(longhaul_testbed::longhaul());
+        let mut command = Command::new(longhaul_testprograms::longhaul());
         command.args(["relay", "--config"]).arg(config);
         let relay = Relay::spawn_with_listeners(command, 1);
         let log = Self { directory, relay };
@@ -115,7 +115,7 @@ fn survives_missing_directory() {
         file.display()
     );
     fs::write(&config, text).unwrap();
-    let mut command = Command::new(longhaul_testbed::longhaul());
+    let mut command = Command::new(longhaul_testprograms::longhaul());
     command.args(["relay", "--config"]).arg(&config);
     let relay = Relay::spawn_with_listeners(command, 1);
     log.await_growth(&file);

@@ -559,7 +559,7 @@ fn corrected_peer_is_used_again() {
         .unwrap();
     };
     write("deny_from = ['127.0.0.0/8']\n");
-    let mut command = std::process::Command::new(longhaul_testbed::longhaul());
+    let mut command = std::process::Command::new(longhaul_testprograms::longhaul());
     command.args(["relay", "--config"]).arg(&file);
     let far = Relay::spawn_with_listeners(command, 1);
     let second = Relay::start(&["--convert", ANY]);

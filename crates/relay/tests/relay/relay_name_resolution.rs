@@ -161,7 +161,7 @@ fn reaches_udt_peer_by_ipv4_and_ipv6() {
     }
     let files = tempfile::tempdir().unwrap();
     let directory = files.path().display();
-    let made = Command::new(longhaul_testbed::longhaul())
+    let made = Command::new(longhaul_testprograms::longhaul())
         .args(["relay", "--make-certificates"])
         .arg(files.path())
         .args(["near", "far"])

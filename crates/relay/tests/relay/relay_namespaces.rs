@@ -113,7 +113,7 @@ fn missing_capability_is_named_with_exit_code_3() {
     if !may_use_namespaces() {
         return;
     }
-    let longhaul = longhaul_testbed::longhaul();
+    let longhaul = longhaul_testprograms::longhaul();
     let output = Command::new("timeout")
         .args([
             "20",
@@ -141,7 +141,7 @@ fn connections_of_intercepted_peer_go_directly() {
     }
     let bed = Testbed::new("loop");
     run_ip(&bed.client, "address add 10.77.1.7/24 dev eth0");
-    let mut peer = Command::new(longhaul_testbed::longhaul());
+    let mut peer = Command::new(longhaul_testprograms::longhaul());
     peer.args([
         "relay",
         "--convert",

@@ -89,7 +89,7 @@ fn restores_mtu_probing_setting_after_last_relay() {
     let chain = Chain::new("mtuset", 1500, 1500);
     let [host, other] = chain.relays();
     let start = |port: &str| {
-        let mut command = std::process::Command::new(longhaul_testbed::longhaul());
+        let mut command = std::process::Command::new(longhaul_testprograms::longhaul());
         command.args(["relay", "--mtu-probing", "--socks5", port]);
         longhaul_linux::process::inside(&mut command, host);
         longhaul_testnet::relay_process::Relay::spawn(command)

@@ -191,7 +191,7 @@ fn fill(stream: &mut std::net::TcpStream) {
 fn reports_line_and_column_of_config_error() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "[limits]\nconections = 1\n").unwrap();
-    let output = std::process::Command::new(longhaul_testbed::longhaul())
+    let output = std::process::Command::new(longhaul_testprograms::longhaul())
         .args(["relay", "--check-config", "--config"])
         .arg(file.path())
         .output()
@@ -207,7 +207,7 @@ fn flags_add_to_the_file() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), SOCKS5).unwrap();
     let check = |more: &[&str]| {
-        let output = std::process::Command::new(longhaul_testbed::longhaul())
+        let output = std::process::Command::new(longhaul_testprograms::longhaul())
             .args(["relay", "--check-config", "--config"])
             .arg(file.path())
             .args(more)

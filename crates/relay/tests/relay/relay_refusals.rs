@@ -171,7 +171,7 @@ fn closes_silent_clients_after_handshake_timeout() {
 }
 
 fn exit_code(args: &[&str]) -> (Option<i32>, String) {
-    let output = Command::new(longhaul_testbed::longhaul())
+    let output = Command::new(longhaul_testprograms::longhaul())
         .arg("relay")
         .args(args)
         .output()

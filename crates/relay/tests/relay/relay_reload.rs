@@ -26,7 +26,7 @@ impl Reloadable {
     fn start(text: &str, listeners: usize) -> Self {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(file_in(directory.path()), text).unwrap();
-        let mut command = Command::new(longhaul_testbed::longhaul());
+        let mut command = Command::new(longhaul_testprograms::longhaul());
         command.args(["relay", "--workers", &WORKERS.to_string()]);
         // The default needs more descriptors than some machines allow, which would be logged.
         command.args(["--max-connections", "64", "--config"]);
@@ -222,7 +222,7 @@ fn pooled_connections_count_against_descriptor_limit() {
     std::fs::write(&file, with_pool(0)).unwrap();
     let line = format!(
         "ulimit -n 128; exec '{}' relay --workers 1 --config '{}'",
-        longhaul_testbed::longhaul(),
+        longhaul_testprograms::longhaul(),
         file.display()
     );
     let mut command = Command::new("sh");

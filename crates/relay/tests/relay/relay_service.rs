@@ -136,7 +136,7 @@ fn connections_wait_for_descriptors() {
         "-c",
         script,
         "sh",
-        longhaul_testbed::longhaul(),
+        longhaul_testprograms::longhaul(),
         "relay",
         "--workers",
         "1",
@@ -304,7 +304,7 @@ fn exits_if_worker_cannot_start() {
         let line = format!(
             "ulimit -n 70; for fd in $(seq 10 {held}); do eval \"exec $fd</dev/null\"; done; \
              exec '{}' relay --workers 1 --forward {ANY}=127.0.0.1:9",
-            longhaul_testbed::longhaul()
+            longhaul_testprograms::longhaul()
         );
         let output = tempfile::NamedTempFile::new().unwrap();
         let mut command = Command::new("bash");

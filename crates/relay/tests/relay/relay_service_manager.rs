@@ -38,7 +38,7 @@ impl Manager {
 
     fn start(&self, text: &str, environment: &[(&str, &str)]) -> Relay {
         self.write(text);
-        let mut command = Command::new(longhaul_testbed::longhaul());
+        let mut command = Command::new(longhaul_testprograms::longhaul());
         command
             .args(["relay", "--config"])
             .arg(self.file())
@@ -135,7 +135,7 @@ fn ignores_watchdog_of_other_process() {
 /// Returns a command that becomes a relay with `sockets` (two at most) passed under `names`.
 fn activated(sockets: &[&TcpListener], names: Option<&str>, config: &Path) -> Command {
     let names = names.map_or(String::new(), |names| format!("LISTEN_FDNAMES={names}"));
-    let (count, binary) = (sockets.len(), longhaul_testbed::longhaul());
+    let (count, binary) = (sockets.len(), longhaul_testprograms::longhaul());
     // The process id is known only to the process itself.
     let line = format!(
         "exec 3<&0 4<&1 </dev/null >/dev/null; [ {count} = 2 ] || exec 4<&-; \
@@ -272,7 +272,7 @@ fn works_with_systemd_socket_activate() {
     let launcher = "systemd-socket-activate";
     // An additional check; systemd need not be installed for it.
     if Command::new(launcher).arg("--version").output().is_err() {
-        longhaul_testbed::skip::record(format!("{launcher} is not installed"));
+        longhaul_testprograms::skip::record(format!("{launcher} is not installed"));
         return;
     }
     let (origin, to) = listen_as_origin();
@@ -280,7 +280,11 @@ fn works_with_systemd_socket_activate() {
     drop(free);
     let (_directory, path) = file(&forward(at, to, ""));
     let mut command = Command::new(launcher);
-    command.args(["--listen", &at.to_string(), longhaul_testbed::longhaul()]);
+    command.args([
+        "--listen",
+        &at.to_string(),
+        longhaul_testprograms::longhaul(),
+    ]);
     command.args(["relay", "--config"]).arg(&path);
     // The launcher becomes the relay when the first client connects.
     let first = std::thread::spawn(move || {

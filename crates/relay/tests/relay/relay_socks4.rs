@@ -129,7 +129,7 @@ fn is_installed(program: &str, package: &str) -> bool {
         .args(["-c", &format!("command -v {program}")])
         .output()
         .unwrap();
-    longhaul_testbed::skip::require(
+    longhaul_testprograms::skip::require(
         found.status.success(),
         format!("{program} (package {package})"),
     )

@@ -115,7 +115,7 @@ fn curl_authenticates() {
 fn refuses_users_file_readable_by_others() {
     let file = users("me:secret\n");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-    let mut command = Command::new(longhaul_testbed::longhaul());
+    let mut command = Command::new(longhaul_testprograms::longhaul());
     let path = file.path().to_str().unwrap();
     let output = command
         .args(["relay", "--http", ANY, "--users", path])

@@ -129,7 +129,7 @@ fn tls_protects_every_leg() {
 fn transfer_with_tls() -> serde_json::Value {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().display();
-    let made = Command::new(longhaul_testbed::longhaul())
+    let made = Command::new(longhaul_testprograms::longhaul())
         .args(["relay", "--make-certificates"])
         .arg(directory.path())
         .args(["near", "far"])

@@ -21,7 +21,7 @@ const ANY: &str = "127.0.0.1:0";
 const TRANSPORTS: [&str; 2] = ["transport = 'tcp'\n", "transport = 'udt'\n"];
 
 fn make_certificates(directory: &Path, names: &[&str]) -> Output {
-    let mut command = Command::new(longhaul_testbed::longhaul());
+    let mut command = Command::new(longhaul_testprograms::longhaul());
     command.args(["relay", "--make-certificates"]);
     command.arg(directory).args(names).output().unwrap()
 }
@@ -320,7 +320,7 @@ fn refusal(text: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("relay.toml");
     std::fs::write(&file, text).unwrap();
-    let mut command = Command::new(longhaul_testbed::longhaul());
+    let mut command = Command::new(longhaul_testprograms::longhaul());
     command.args(["relay", "--check-config", "--socks5", ANY, "--config"]);
     let output = command.arg(&file).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{output:?}");

@@ -28,7 +28,7 @@ fn hosts(name: &str, shape: &[&str], near: &str, far: &str) -> Hosts {
     let bed = Testbed::start(name, ["10.89.0.1/30", "10.89.0.2/30"], shape);
     let (left, right) = (bed.left_address(), bed.right_address());
     let directory = tempfile::tempdir().unwrap();
-    let made = Command::new(longhaul_testbed::longhaul())
+    let made = Command::new(longhaul_testprograms::longhaul())
         .args(["relay", "--make-certificates"])
         .arg(directory.path())
         .args(["near", "far"])

@@ -365,7 +365,7 @@ fn other_settings<'a>(
 mod tests {
     use super::{super::comparison::compare, *};
     use crate::report::fixtures;
-    use longhaul_testbed::browser::assert_good;
+    use longhaul_testprograms::browser::assert_good;
 
     #[test]
     #[ignore = "needs Chromium: make test-peers"]

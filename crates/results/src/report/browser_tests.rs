@@ -2,7 +2,7 @@
 //! Tests of the lab's pages in a real browser.
 
 use super::{document::html, downloads::Downloads, fixtures};
-use longhaul_testbed::browser::{assert_good, script_output};
+use longhaul_testprograms::browser::{assert_good, script_output};
 
 #[test]
 #[ignore = "needs Chromium: make test-peers"]

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use crate::{report::fixtures::download, result::About};
     use longhaul_command::exit::Refusal;
-    use longhaul_testbed::browser::{assert_loads_nothing, outline};
+    use longhaul_testprograms::browser::{assert_loads_nothing, outline};
     use serde_json::json;
 
     #[test]

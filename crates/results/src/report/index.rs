@@ -359,7 +359,7 @@ mod tests {
             ratio: Ratio::new(&[0.5, 1.5]),
             ..row(Some("A, 1"))
         };
-        longhaul_testbed::browser::assert_good(&html(&[failed, quick, row(Some("B, 2"))]), 0);
+        longhaul_testprograms::browser::assert_good(&html(&[failed, quick, row(Some("B, 2"))]), 0);
     }
     #[test]
     fn builds_relative_links() {

@@ -6,7 +6,7 @@ use crate::site_process::{
     Client, Home, SiteProcess,
     web::{Web, names, wait_until},
 };
-use longhaul_testbed::skip;
+use longhaul_testprograms::skip;
 use rustix::{
     fs::{
         FlockOperation, XattrFlags, flock, getxattr,

@@ -14,7 +14,6 @@ use std::{
     path::Path,
     process::{Command, Stdio},
     sync::Arc,
-    time::Instant,
 };
 
 fn text(path: &Path) -> &str {
@@ -64,7 +63,7 @@ fn copies_between_a_site_and_ssh() {
         "--ssh",
         text(&ssh),
         "--remote-program",
-        longhaul_testbed::longhaul(),
+        longhaul_testprograms::longhaul(),
     ];
     client.copy(&[&options[..], &[&by_ssh("from"), &site.at("")]].concat());
     client.copy(&[&options[..], &[&site.at("/from/"), &by_ssh("back")]].concat());
@@ -492,11 +491,7 @@ fn copy_resumes_after_sigkill_of_the_site() {
         .unwrap();
     let address = site.address.to_string();
     // A copy does not wait for a site that is unreachable at first, but for one that was reached before.
-    let (begin, there) = (Instant::now(), home.data().join("from"));
-    while !there.exists() {
-        assert!(begin.elapsed() < WAIT_LIMIT);
-        std::thread::yield_now();
-    }
+    wait_until(|| home.data().join("from").exists());
     for kill_the_site in [true, false, true] {
         site.wait_for("copy_started");
         match site.child_processes().first() {
@@ -519,7 +514,7 @@ fn copy_resumes_after_sigkill_of_the_site() {
 
 fn refusal_message(arguments: &[&str]) -> String {
     let output = Command::new("timeout")
-        .args(["20", longhaul_testbed::longhaul(), "site"])
+        .args(["20", longhaul_testprograms::longhaul(), "site"])
         .args(arguments)
         .output()
         .unwrap();

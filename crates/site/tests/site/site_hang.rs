@@ -5,7 +5,7 @@ use crate::site_process::{
     Home,
     web::{curl, wait_until},
 };
-use longhaul_testbed::skip;
+use longhaul_testprograms::skip;
 use rustix::{
     io::{FdFlags, fcntl_setfd},
     mount::{MountFlags, UnmountFlags, mount, unmount},

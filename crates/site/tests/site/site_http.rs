@@ -518,7 +518,7 @@ fn refuses_unencrypted_or_useless_listeners() {
     let home = Home::new();
     let refused = |arguments: &[&str]| refusal_message(&home, arguments);
     assert!(refused(&["--http", "0.0.0.0:0"]).contains("tokens would be sent unencrypted"));
-    assert!(refused(&["--certificate", longhaul_testbed::longhaul()]).contains("--https"));
+    assert!(refused(&["--certificate", longhaul_testprograms::longhaul()]).contains("--https"));
     let text = refused(&["--https", "127.0.0.1:0", "--certificate", "/nonexistent"]);
     assert!(text.contains("/nonexistent: No such file"), "{text}");
     let empty = tempfile::NamedTempFile::new().unwrap();

@@ -465,7 +465,7 @@ fn copies_and_moves_do_not_carry_locks() {
 
 /// Runs `longhaul site lock ARGUMENTS`. Returns its exit code and its output.
 fn lock_command(web: &Web, arguments: &[&str]) -> (Option<i32>, String) {
-    let mut command = Command::new(longhaul_testbed::longhaul());
+    let mut command = Command::new(longhaul_testprograms::longhaul());
     command.args(["site", "lock", "--state", &web.home.state()]);
     let output = command.args(arguments).output().unwrap();
     let message = [output.stdout, output.stderr].concat();

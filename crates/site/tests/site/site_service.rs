@@ -30,7 +30,7 @@ fn give_state_to_account(home: &Home) -> bool {
     fs::create_dir(home.state()).unwrap();
     fs::set_permissions(home.state(), fs::Permissions::from_mode(0o700)).unwrap();
     let given = chown(home.state(), Some(ACCOUNT.0), Some(ACCOUNT.1));
-    longhaul_testbed::skip::require(given.is_ok(), "root (CAP_CHOWN)")
+    longhaul_testprograms::skip::require(given.is_ok(), "root (CAP_CHOWN)")
 }
 
 /// Checks the owner of all files in the state directory. Each of `prefixes` must be the start of a file's name.
@@ -94,7 +94,7 @@ fn site_of_root_keeps_the_owner_of_the_state_directory() {
 fn names_a_new_state_directory_that_nobody_has_given() {
     let folder = tempfile::tempdir().unwrap();
     let new_token = |name: &str| {
-        let mut command = Command::new(longhaul_testbed::longhaul());
+        let mut command = Command::new(longhaul_testprograms::longhaul());
         command.args(["site", "token", "new", name]);
         command.env_remove("STATE_DIRECTORY");
         let output = command.env("XDG_STATE_HOME", folder.path()).output();

@@ -2,7 +2,7 @@
 //! Third-party programs against the site's WebDAV: litmus, rclone, cadaver and davfs2.
 
 use crate::site_process::web::{Web, wait_until};
-use longhaul_testbed::skip;
+use longhaul_testprograms::{process::is_installed, skip};
 use std::{
     fs,
     io::Write,
@@ -11,15 +11,6 @@ use std::{
     process::{Command, Stdio},
 };
 use tempfile::TempDir;
-
-/// Returns whether a program is installed. If not, the test fails, or is skipped with ALLOW_SKIP=1.
-fn is_installed(program: &str) -> bool {
-    let there = ["/usr/bin", "/usr/sbin", "/usr/local/bin"];
-    let there = there
-        .iter()
-        .any(|folder| Path::new(folder).join(program).exists());
-    skip::require(there, program)
-}
 
 /// Returns the exit status and the output of a command.
 fn run(command: &mut Command) -> (bool, String) {

@@ -498,7 +498,7 @@ mod tests {
     #[test]
     fn set_id_and_capabilities_survive_a_change_of_owner() {
         if !is_root() {
-            longhaul_testbed::skip::record("needs root to give files away");
+            longhaul_testprograms::skip::record("needs root to give files away");
             return;
         }
         let (_temp, file) = file();
@@ -518,7 +518,7 @@ mod tests {
     #[test]
     fn ordinary_user_is_denied_privileged_fields() {
         if !is_root() {
-            longhaul_testbed::skip::record("needs root to act as another user");
+            longhaul_testprograms::skip::record("needs root to act as another user");
             return;
         }
         let (temp, file) = file();

@@ -406,7 +406,7 @@ mod tests {
 
     #[test]
     fn accepts_another_users_file_only_where_that_user_could_replace_it() {
-        if !longhaul_testbed::skip::require(rustix::process::geteuid().is_root(), "root") {
+        if !longhaul_testprograms::skip::require(rustix::process::geteuid().is_root(), "root") {
             return;
         }
         let temp = tempfile::tempdir().unwrap();

@@ -104,7 +104,7 @@ fn table_row([name, a, b, ratio]: &[String; 4], is_significant: bool) -> Markup 
 mod tests {
     use super::*;
     use crate::report::{AnalysisReport, browser_tests, fixtures};
-    use longhaul_testbed::browser::{assert_accessible, assert_fits};
+    use longhaul_testprograms::browser::{assert_accessible, assert_fits};
     use std::path::Path;
 
     fn render(a: &AnalysisReport, b: &AnalysisReport) -> String {

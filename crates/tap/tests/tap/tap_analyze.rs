@@ -3,6 +3,7 @@
 //! input.
 
 use crate::tap_capture::{MSS, SERVER, Trace, pcap_header};
+use longhaul_testprograms::process::assert_refused;
 use serde_json::Value;
 use std::{
     fs,
@@ -31,7 +32,7 @@ impl CaptureDir {
 }
 
 fn analyze(args: &[&str]) -> Output {
-    Command::new(longhaul_testbed::longhaul())
+    Command::new(longhaul_testprograms::longhaul())
         .args(["tap", "analyze"])
         .args(args)
         .output()
@@ -51,13 +52,8 @@ fn result(args: &[&str]) -> Value {
 
 /// Asserts that the command fails with exit code 2 and one line that has all of `wanted`.
 fn refused(args: &[&str], wanted: &[&str]) {
-    let output = analyze(args);
-    let message = lossy_text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
+    let message = assert_refused(&analyze(args), 2, wanted);
     assert_eq!(message.lines().count(), 1, "{message}");
-    for word in wanted {
-        assert!(message.contains(word), "{word:?} is not in {message}");
-    }
 }
 
 fn names(directory: &Path) -> Vec<String> {
@@ -170,7 +166,7 @@ fn reads_pipes_compressed_and_rotated_files_alike() {
 }
 
 fn piped(bytes: &[u8]) -> Value {
-    let mut child = Command::new(longhaul_testbed::longhaul())
+    let mut child = Command::new(longhaul_testprograms::longhaul())
         .args(["tap", "analyze", "-", "--json"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

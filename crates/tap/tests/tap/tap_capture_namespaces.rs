@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of `longhaul tap capture` on a link between two namespaces, compared with the kernel's counters.
 
-use crate::tap_process::{Capture, Contents, Link, counter, is_installed, may_use_namespaces};
+use crate::tap_process::{Capture, Contents, Link, counter};
+use longhaul_testnet::namespace::{may_use_namespaces, run_ip};
+use longhaul_testprograms::{process::is_installed, wait::wait_until};
 use rustix::{mount, process::Signal};
-use std::{path::Path, process::Command, thread, time::Duration};
+use std::{path::Path, process::Command};
 
 #[test]
 fn counts_packets_of_the_interface_and_segments_of_tcp() {
@@ -105,12 +107,7 @@ fn file_is_readable_after_sigkill() {
     link.send_datagrams(100, 7777);
     let file = capture.file();
     // Everything is written within about a second without any request.
-    for _ in 0..300 {
-        if Contents::read(&file).frames == 100 {
-            break;
-        }
-        thread::sleep(Duration::from_millis(100));
-    }
+    wait_until(|| Contents::read(&file).frames == 100);
     capture.signal(Signal::KILL);
     assert!(!capture.wait().0);
     let contents = Contents::read(&file);
@@ -192,9 +189,7 @@ fn completes_the_file_when_the_interface_is_deleted() {
     let link = Link::new("gone");
     let mut capture = Capture::start(&link, &["--filter", "udp"]);
     link.send_datagrams(10, 7777);
-    let delete = ["-n", link.left_name(), "link", "delete", "v0"];
-    let deleted = Command::new("ip").args(delete).status().unwrap();
-    assert!(deleted.success());
+    run_ip(&link.left, "link delete v0");
     let (success, output) = capture.wait();
     assert!(
         !success && output.contains("interface v0 is gone"),

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of bad input of `longhaul tap capture` and `live`: one clear line, exit code 2, and no file changed.
 
+use longhaul_testprograms::process::assert_refused;
 use std::process::{Command, Output};
 
 fn capture(args: &[&str]) -> Output {
-    Command::new(longhaul_testbed::longhaul())
+    Command::new(longhaul_testprograms::longhaul())
         .args(["tap", "capture"])
         .args(args)
         .output()
@@ -13,12 +14,7 @@ fn capture(args: &[&str]) -> Output {
 
 /// Asserts that the command fails with exit code 2 and a message that has all of `words`.
 fn refused(args: &[&str], words: &[&str]) {
-    let output = capture(args);
-    let message = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
-    for word in words {
-        assert!(message.contains(word), "{word:?} is not in {message}");
-    }
+    assert_refused(&capture(args), 2, words);
 }
 
 #[test]

@@ -11,7 +11,7 @@ const LEFT_OUT: [&str; 4] = ["buckets", "phases", "limits", "verdict"];
 /// Returns the flows of a capture with their counts and distributions.
 fn flows(files: &[&str]) -> String {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/captures/");
-    let output = Command::new(longhaul_testbed::longhaul())
+    let output = Command::new(longhaul_testprograms::longhaul())
         .args(["tap", "analyze", "--json"])
         .args(files.iter().map(|file| format!("{directory}{file}")))
         .output()

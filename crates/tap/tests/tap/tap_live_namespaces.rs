@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of `longhaul tap live` on a link between two namespaces.
 
-use crate::tap_process::{Link, may_use_namespaces};
+use crate::tap_process::Link;
+use longhaul_testnet::namespace::may_use_namespaces;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::{
@@ -18,7 +19,7 @@ fn records_of_a_flow_sum_to_its_bytes() {
     }
     const BYTES: u64 = 4_000_000;
     let link = Link::new("live");
-    let mut live = Command::new(longhaul_testbed::longhaul())
+    let mut live = Command::new(longhaul_testprograms::longhaul())
         .args([
             "tap",
             "live",
@@ -26,7 +27,7 @@ fn records_of_a_flow_sum_to_its_bytes() {
             "-i",
             "v0",
             "--netns",
-            link.left_name(),
+            link.left.name(),
         ])
         .args(["--filter", "tcp port 5201"])
         .stdout(Stdio::piped())

@@ -63,7 +63,7 @@ fn analyze(name: &str) -> Value {
 }
 
 fn analyze_with(name: &str, flags: &[&str]) -> Value {
-    let output = Command::new(longhaul_testbed::longhaul())
+    let output = Command::new(longhaul_testprograms::longhaul())
         .args(["tap", "analyze", "--json"])
         .arg(format!("{CAPTURES}/{name}.pcap"))
         .args(flags)

@@ -6,7 +6,7 @@ use std::process::Command;
 
 fn analyze(name: &str, flags: &[&str]) -> String {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/captures");
-    let output = Command::new(longhaul_testbed::longhaul())
+    let output = Command::new(longhaul_testprograms::longhaul())
         .args(["tap", "analyze"])
         .arg(format!("{directory}/{name}.pcap"))
         .args(flags)

@@ -4,7 +4,7 @@
 pub mod capture_file;
 pub mod traffic;
 
-use crate::timeouts::await_readable;
+use crate::{namespace::Namespace, timeouts::await_readable};
 use longhaul_linux::netns::Netns;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::{
@@ -20,31 +20,27 @@ const STDERR_LEN_MAX: usize = 1 << 16;
 /// Two namespaces and the link between them. All are removed on drop.
 pub struct Testbed {
     /// Namespace at the left end.
-    pub left: Netns,
+    pub left: Namespace,
     /// Namespace at the right end.
-    pub right: Netns,
+    pub right: Namespace,
     addresses: [IpAddr; 2],
     link: String,
     child: Child,
     stderr: ChildStderr,
     directory: tempfile::TempDir,
-    names: NamespaceNames,
 }
-
-/// Names of namespaces, which are deleted on drop if they exist.
-struct NamespaceNames([String; 2]);
 
 impl Testbed {
     /// Starts a link `name` between interfaces `wan0` with the given addresses. It reports ten times a second, unless
     /// `flags` have an `--interval`.
     pub fn start(name: &str, addresses: [&str; 2], flags: &[&str]) -> Self {
         let link = format!("{name}-{}", std::process::id());
-        let names = NamespaceNames(["l", "r"].map(|end| format!("link-{link}-{end}")));
-        let [left, right] = names.0.each_ref().map(|name| Netns::create(name).unwrap());
+        let [left, right] = ["l", "r"].map(|end| Namespace::new(&format!("link-{name}-{end}")));
         let directory = tempfile::tempdir().unwrap();
-        let ends = [0, 1].map(|i| format!("{}:wan0:{}", names.0[i], addresses[i]));
+        let ends = [(&left, addresses[0]), (&right, addresses[1])];
+        let ends = ends.map(|(netns, address)| format!("{}:wan0:{address}", netns.name()));
         let addresses = addresses.map(|text| text.split('/').next().unwrap().parse().unwrap());
-        let mut child = Command::new(longhaul_testbed::longhaul())
+        let mut child = Command::new(longhaul_testprograms::longhaul())
             .args([
                 "link", "--name", &link, "--left", &ends[0], "--right", &ends[1],
             ])
@@ -63,7 +59,6 @@ impl Testbed {
             stderr: child.stderr.take().unwrap(),
             child,
             directory,
-            names,
         };
         wait_until_ready(&mut bed.stderr);
         bed
@@ -86,7 +81,7 @@ impl Testbed {
 
     /// Runs `longhaul link set`. Returns its exit status and output.
     pub fn set_output(&self, key: &str, value: &str) -> Output {
-        Command::new(longhaul_testbed::longhaul())
+        Command::new(longhaul_testprograms::longhaul())
             .args(["link", "set", &self.link, key, value])
             .output()
             .unwrap()
@@ -94,20 +89,13 @@ impl Testbed {
 
     /// Runs `longhaul link show`.
     pub fn show(&self, flags: &[&str]) -> String {
-        let output = Command::new(longhaul_testbed::longhaul())
+        let output = Command::new(longhaul_testprograms::longhaul())
             .args(["link", "show", &self.link])
             .args(flags)
             .output()
             .unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
-    }
-
-    /// Returns the left namespace's interfaces, as the kernel lists them.
-    pub fn interfaces(&self) -> String {
-        self.left
-            .run(|| std::fs::read_to_string("/proc/thread-self/net/dev"))
-            .unwrap()
     }
 
     /// Ends the link with SIGINT. Returns what it wrote to standard error after it was ready.
@@ -156,7 +144,7 @@ impl Testbed {
 
     /// Deletes the name of the left namespace, as `ip netns del` does.
     pub fn delete_left_namespace(&self) {
-        Netns::delete(&self.names.0[0]).unwrap();
+        Netns::delete(self.left.name()).unwrap();
     }
 
     /// Waits until the link ends by itself. Returns its exit status and standard error.
@@ -182,14 +170,6 @@ impl Drop for Testbed {
         // The link may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
-    }
-}
-
-impl Drop for NamespaceNames {
-    fn drop(&mut self) {
-        for name in &self.0 {
-            drop(Netns::delete(name));
-        }
     }
 }
 
@@ -225,15 +205,10 @@ fn read_until(stderr: &mut (impl Read + AsFd), is_enough: impl Fn(&[u8]) -> bool
 /// Whether this process may create namespaces and TUN devices. If not, the test fails, or is skipped with
 /// ALLOW_SKIP=1.
 pub fn may_use_namespaces() -> bool {
-    let uid = rustix::process::geteuid();
-    let tun = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/net/tun");
-    longhaul_testbed::skip::require(
-        uid.is_root() && tun.is_ok(),
-        "root (CAP_NET_ADMIN) and /dev/net/tun",
-    )
+    let mut tun = std::fs::OpenOptions::new();
+    let tun = tun.read(true).write(true).open("/dev/net/tun");
+    crate::namespace::may_use_namespaces()
+        && longhaul_testprograms::skip::require(tun.is_ok(), "/dev/net/tun")
 }
 
 #[cfg(test)]
@@ -255,7 +230,9 @@ mod tests {
         let addresses = ["10.66.34.1/30", "10.66.34.2/30"];
         let start = || Testbed::start("absent", addresses, &["--no-such-flag"]);
         assert!(std::panic::catch_unwind(start).is_err());
-        let left = format!("link-absent-{}-l", std::process::id());
-        assert!(!std::path::Path::new(DIRECTORY).join(left).exists());
+        let left = format!("link-absent-l-{}-", std::process::id());
+        let mut names = std::fs::read_dir(DIRECTORY).unwrap();
+        let is_it = |name: &str| name.starts_with(&left);
+        assert!(!names.any(|entry| is_it(entry.unwrap().file_name().to_str().unwrap())));
     }
 }

@@ -2,28 +2,33 @@
 //! Traffic over a link, between sockets at its two ends.
 
 use super::Testbed;
-use crate::relay_process::{TEST_TIMEOUT, accept};
-use longhaul_linux::netns::Netns;
+use crate::{
+    payload,
+    relay_process::{TEST_TIMEOUT, accept},
+};
+use longhaul_linux::{netns::Netns, process::inside};
+use longhaul_testprograms::{process::Running, wait::wait_for_line};
 use std::{
     io::{Read, Write},
     net::{IpAddr, TcpListener, TcpStream, UdpSocket},
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
-/// Returns pseudorandom bytes.
-fn payload(len: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_u32;
-    let mut next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 24) as u8
-    };
-    (0..len).map(|_| next()).collect()
+/// Starts an iperf3 server for one client. It listens on return.
+pub fn serve_iperf3(netns: &Netns) -> Running {
+    let mut command = Command::new("iperf3");
+    command.args(["--server", "--one-off", "--forceflush"]);
+    let child = inside(command.stdout(Stdio::piped()), netns).spawn();
+    let mut server = Running(child.unwrap());
+    wait_for_line(server.stdout.take().unwrap(), "listening");
+    server
 }
 
 /// Sends `len` bytes from right to left over TCP, and checks each of them.
 pub fn transfer(bed: &Testbed, len: usize) {
     let (left, right) = (bed.left_address(), bed.right_address());
-    let sent = payload(len);
+    let sent = payload::bytes(1, len as u64);
     let listener = bed.right.run(|| TcpListener::bind((right, 0))).unwrap();
     let port = listener.local_addr().unwrap().port();
     let connect = || TcpStream::connect_timeout(&(right, port).into(), TEST_TIMEOUT);

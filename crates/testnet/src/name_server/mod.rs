@@ -132,7 +132,7 @@ impl ResolverFiles {
         command
             .args(["--mount", "sh", "-c", script, "sh"])
             .args([self.resolv.path(), self.hosts.path()])
-            .args([longhaul_testbed::longhaul(), "relay"])
+            .args([longhaul_testprograms::longhaul(), "relay"])
             .args(args);
         command
     }

@@ -5,6 +5,7 @@ mod clients;
 mod payload;
 mod process;
 
+pub use crate::namespace::may_use_namespaces;
 pub use crate::timeouts::{TEST_TIMEOUT, set_timeouts};
 pub use clients::{
     accept, assert_connect_reset, assert_reset, connect, dial, listen_as_origin, parse_http_status,
@@ -12,11 +13,3 @@ pub use clients::{
 };
 pub use payload::{half_close, receive, receive_bytes, send, send_bytes, transfer_both_ways};
 pub use process::Relay;
-
-/// Whether this process is root, and may create namespaces. If not, the test fails, or is skipped with ALLOW_SKIP=1.
-pub fn may_use_namespaces() -> bool {
-    longhaul_testbed::skip::require(
-        rustix::process::geteuid().is_root(),
-        "root (CAP_NET_ADMIN and CAP_SYS_ADMIN)",
-    )
-}

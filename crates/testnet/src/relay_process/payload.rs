@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Payload for tests of relays. The receiver checks each byte.
 
+use crate::payload::bytes;
 use std::{
     io::{Read, Write},
     net::{Shutdown, TcpStream},
@@ -24,7 +25,7 @@ pub fn send(stream: &TcpStream, seed: u64, mib: u64) {
 
 /// Sends `mib` MiB that are computed from the seed.
 pub fn send_bytes(mut stream: &TcpStream, seed: u64, mib: u64) {
-    let mut block = block(seed);
+    let mut block = bytes(seed, 1 << 20);
     for number in 0..mib {
         block[..8].copy_from_slice(&number.to_be_bytes());
         stream.write_all(&block).unwrap();
@@ -50,22 +51,10 @@ pub fn receive(mut stream: &TcpStream, seed: u64, mib: u64) {
 
 /// Receives and checks the bytes that [`send_bytes`] sends.
 pub fn receive_bytes(mut stream: &TcpStream, seed: u64, mib: u64) {
-    let (mut want, mut got) = (block(seed), vec![0; 1 << 20]);
+    let (mut want, mut got) = (bytes(seed, 1 << 20), vec![0; 1 << 20]);
     for number in 0..mib {
         want[..8].copy_from_slice(&number.to_be_bytes());
         stream.read_exact(&mut got).unwrap();
         assert!(got == want, "MiB {number} differs");
     }
-}
-
-/// Returns 1 MiB of pseudorandom bytes (xorshift64), so that a lost or duplicated chunk is detected.
-fn block(seed: u64) -> Vec<u8> {
-    let mut x = seed;
-    let words = (0..1 << 17).map(|_| {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        x
-    });
-    words.flat_map(u64::to_ne_bytes).collect()
 }

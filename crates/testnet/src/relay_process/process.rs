@@ -27,7 +27,7 @@ pub struct Relay {
 impl Relay {
     /// Starts `longhaul relay ARGS` and waits until it listens.
     pub fn start<S: AsRef<OsStr>>(args: &[S]) -> Self {
-        let mut command = Command::new(longhaul_testbed::longhaul());
+        let mut command = Command::new(longhaul_testprograms::longhaul());
         command.arg("relay").args(args);
         Self::spawn(command)
     }
@@ -36,7 +36,7 @@ impl Relay {
     pub fn start_with_config(text: &str, listeners: usize) -> Self {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text.as_bytes()).unwrap();
-        let mut command = Command::new(longhaul_testbed::longhaul());
+        let mut command = Command::new(longhaul_testprograms::longhaul());
         command.args(["relay", "--config"]).arg(file.path());
         Self::spawn_with_listeners(command, listeners)
     }

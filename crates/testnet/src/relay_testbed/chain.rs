@@ -2,18 +2,19 @@
 //! client – A – m1 ═link═ m2 – B – server in network namespaces, with both IP families: relays at A and B, and a link
 //! between two routers without relays. The namespaces are deleted on drop.
 
-use super::{run_ip, run_with_input, set_sysctl, wait_until_up};
-use crate::relay_process::{Relay, TEST_TIMEOUT};
+use crate::{
+    namespace::{Namespace, run_ip, run_with_input, set_sysctl},
+    relay_process::{Relay, TEST_TIMEOUT},
+};
 use longhaul_linux::{netns::Netns, process::inside};
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
     process::Command,
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
 /// Chain of six hosts.
-pub struct Chain([Netns; 6]);
+pub struct Chain([Namespace; 6]);
 
 /// Returns the address of `host` (1 or 2) in a network. Network n connects the hosts n and n + 1 of the chain, which are
 /// its hosts 1 and 2.
@@ -32,15 +33,9 @@ impl Chain {
     /// Creates the namespaces, with names that begin with `name`. MTUs are in bytes: of the link between the routers,
     /// and of all other networks.
     pub fn new(name: &str, link_mtu: u32, other_mtu: u32) -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Relaxed);
-        let create = |host: &str| {
-            let name = format!("{name}-{}-{number}-{host}", std::process::id());
-            Netns::create(&name).unwrap()
-        };
+        let create = |host: &str| Namespace::new(&format!("{name}-{host}"));
         let chain = Self(["cl", "a", "m1", "m2", "b", "sv"].map(create));
         for netns in &chain.0 {
-            run_ip(netns, "link set lo up");
             set_sysctl(netns, "net.ipv4.ip_forward", "1");
             set_sysctl(netns, "net.ipv6.conf.all.forwarding", "1");
         }
@@ -61,24 +56,14 @@ impl Chain {
     /// Connects two neighbours by a veth pair with this MTU.
     fn connect_neighbours(&self, network: usize, mtu: u32) {
         let (left, right) = (&self.0[network], &self.0[network + 1]);
-        let peer = right.name().expect("created by name");
-        run_ip(
-            left,
-            &format!("link add right mtu {mtu} type veth peer name left mtu {mtu} netns {peer}"),
-        );
+        left.connect("right", right, "left");
         for (netns, device, host) in [(left, "right", 1), (right, "left", 2)] {
             let [v4, v6] = [true, false].map(|ipv4| address(network, host, ipv4));
-            run_ip(
-                netns,
-                &format!(
-                    "address add {v4}/24 dev {device}
-                     address add {v6}/64 dev {device} nodad
-                     link set {device} up"
-                ),
-            );
+            run_ip(netns, &format!("link set {device} mtu {mtu}"));
+            netns.bring_up(device, &[&format!("{v4}/24"), &format!("{v6}/64")]);
         }
-        wait_until_up(left, "right");
-        wait_until_up(right, "left");
+        left.wait_until_up("right");
+        right.wait_until_up("left");
     }
 
     fn add_routes(&self, host: usize) {
@@ -128,7 +113,7 @@ impl Chain {
     /// Starts a relay on a host of [`Self::relays`]. Its transparent listener has port 3129. It intercepts connections to
     /// the server's network.
     pub fn relay(netns: &Netns, more: &[&str]) -> Relay {
-        let mut command = Command::new(longhaul_testbed::longhaul());
+        let mut command = Command::new(longhaul_testprograms::longhaul());
         let own_args = "relay --transparent 127.0.0.1:3129 --transparent [::1]:3129 \
                    --intercept 10.78.4.0/24 --intercept fd78:4::/64";
         command.args(own_args.split_whitespace()).args(more);
@@ -158,13 +143,5 @@ impl Chain {
     /// Connects from the client.
     pub fn connect(&self, to: SocketAddr) -> io::Result<TcpStream> {
         self.0[0].run(|| TcpStream::connect_timeout(&to, TEST_TIMEOUT))
-    }
-}
-
-impl Drop for Chain {
-    fn drop(&mut self) {
-        for netns in &self.0 {
-            let _ = Netns::delete(netns.name().expect("created by name"));
-        }
     }
 }

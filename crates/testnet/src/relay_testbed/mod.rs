@@ -4,25 +4,25 @@
 
 pub mod chain;
 
-use crate::relay_process::{Relay, TEST_TIMEOUT};
-use longhaul_linux::{netns::Netns, process::inside};
+pub use crate::namespace::{run_ip, run_with_input, set_sysctl};
+use crate::{
+    namespace::Namespace,
+    relay_process::{Relay, TEST_TIMEOUT},
+};
 use std::{
-    io::{self, Write},
+    io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
-    process::{Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
-    thread::sleep,
-    time::{Duration, Instant},
+    process::Command,
 };
 
 /// Namespaces of a client, a router with relays, and a server.
 pub struct Testbed {
     /// Namespace of the client.
-    pub client: Netns,
+    pub client: Namespace,
     /// Namespace of the router.
-    pub router: Netns,
+    pub router: Namespace,
     /// Namespace of the server.
-    pub server: Netns,
+    pub server: Namespace,
 }
 
 /// Addresses of the testbed in one IP family.
@@ -96,18 +96,13 @@ const ENDS: [(&str, u8); 2] = [("near", 1), ("far", 2)];
 impl Testbed {
     /// Creates the namespaces, with names that begin with `name`.
     pub fn new(name: &str) -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Relaxed);
-        let create = |end| {
-            let name = format!("{name}-{}-{number}-{end}", std::process::id());
-            Netns::create(&name).unwrap()
-        };
+        let [client, router, server] =
+            ["c", "r", "s"].map(|end| Namespace::new(&format!("{name}-{end}")));
         let bed = Self {
-            client: create("c"),
-            router: create("r"),
-            server: create("s"),
+            client,
+            router,
+            server,
         };
-        run_ip(&bed.router, "link set lo up");
         for (end, (port, network)) in [&bed.client, &bed.server].into_iter().zip(ENDS) {
             bed.connect_to_router(end, port, network);
         }
@@ -117,27 +112,15 @@ impl Testbed {
     }
 
     /// Connects an end to the router by a veth pair, with addresses and routes.
-    fn connect_to_router(&self, end: &Netns, port: &str, network: u8) {
-        let router = self.router.name().expect("created by name");
-        run_ip(
-            end,
-            &format!(
-                "link set lo up
-                 link add eth0 type veth peer name {port} netns {router}"
-            ),
-        );
+    fn connect_to_router(&self, end: &Namespace, port: &str, network: u8) {
+        end.connect("eth0", &self.router, port);
         for (netns, device, host) in [(end, "eth0", 1), (&self.router, port, 2)] {
-            run_ip(
-                netns,
-                &format!(
-                    "address add 10.77.{network}.{host}/24 dev {device}
-                     address add fd77:{network}::{host}/64 dev {device} nodad
-                     link set {device} up"
-                ),
-            );
+            let v4 = format!("10.77.{network}.{host}/24");
+            let v6 = format!("fd77:{network}::{host}/64");
+            netns.bring_up(device, &[&v4, &v6]);
         }
-        wait_until_up(end, "eth0");
-        wait_until_up(&self.router, port);
+        end.wait_until_up("eth0");
+        self.router.wait_until_up(port);
         run_ip(
             end,
             &format!(
@@ -176,14 +159,12 @@ impl Testbed {
 
     /// Returns a command on the router.
     pub fn command_on_router(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
-        inside(&mut command, &self.router);
-        command
+        self.router.command(program)
     }
 
     /// Returns the command of a relay on the router.
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = self.command_on_router(longhaul_testbed::longhaul());
+        let mut command = self.command_on_router(longhaul_testprograms::longhaul());
         command.arg("relay").args(args);
         command
     }
@@ -203,55 +184,4 @@ impl Testbed {
         let connect = || TcpStream::connect_timeout(&to, TEST_TIMEOUT);
         self.client.run(connect)
     }
-}
-
-impl Drop for Testbed {
-    fn drop(&mut self) {
-        for netns in [&self.client, &self.router, &self.server] {
-            let _ = Netns::delete(netns.name().expect("created by name"));
-        }
-    }
-}
-
-/// Runs ip(8) commands in a namespace, one a line; a line may begin with -4 or -6.
-pub fn run_ip(netns: &Netns, lines: &str) {
-    for line in lines.lines() {
-        let mut command = Command::new("ip");
-        command.args(line.split_whitespace());
-        let status = inside(&mut command, netns).status().unwrap();
-        assert!(status.success(), "ip {line}");
-    }
-}
-
-/// Waits until the kernel sends packets through a device. On a busy machine this can take seconds after both ends are
-/// up, and what is sent before is lost, neighbour discovery too.
-fn wait_until_up(netns: &Netns, device: &str) {
-    let deadline = Instant::now() + TEST_TIMEOUT;
-    loop {
-        let mut command = Command::new("ip");
-        command.args(["-oneline", "link", "show", "dev", device, "up"]);
-        let output = inside(&mut command, netns).output().unwrap();
-        if String::from_utf8_lossy(&output.stdout).contains("state UP") {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{device} is not up: {output:?}");
-        sleep(Duration::from_millis(5));
-    }
-}
-
-/// Sets a kernel setting of a namespace.
-pub fn set_sysctl(netns: &Netns, name: &str, value: &str) {
-    longhaul_linux::sysctl::write(netns, name, value).unwrap();
-}
-
-/// Runs a program in a namespace with `lines` as its standard input.
-pub fn run_with_input(netns: &Netns, program: &str, args: &[&str], lines: &str) {
-    let mut command = Command::new(program);
-    command.args(args).stdin(Stdio::piped());
-    let mut child = inside(&mut command, netns).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(lines.as_bytes()).unwrap();
-    drop(stdin);
-    let status = child.wait().unwrap();
-    assert!(status.success(), "{program} {args:?}: {lines}");
 }

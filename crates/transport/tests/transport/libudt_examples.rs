@@ -5,9 +5,13 @@
 //! `appserver` receiver and `appclient` sender without end: `longhaul udt` is their peer. `sendfile` and `recvfile`
 //! first exchange a file name: a connection of this test speaks the protocol of the other.
 
-use crate::udt::{at_libudt, bytes, json, longhaul};
+use crate::udt::{at_libudt, json, longhaul};
 use longhaul_linux::{netns::Netns, process::inside};
-use longhaul_testnet::link_process::{Testbed, may_use_namespaces};
+use longhaul_testnet::{
+    link_process::{Testbed, may_use_namespaces},
+    payload::bytes,
+};
+use longhaul_testprograms::wait::wait_for_line;
 use longhaul_transport::port::{UdtCongestionControl, bind};
 use longhaul_udt::{
     Config,
@@ -15,7 +19,7 @@ use longhaul_udt::{
 };
 use std::{
     fs,
-    io::{BufRead, BufReader, Read},
+    io::Read,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::OnceLock,
@@ -35,7 +39,7 @@ const NAMES: [&str; 4] = ["appserver", "appclient", "sendfile", "recvfile"];
 const PORT: &str = "9000";
 
 /// Bytes of each transfer. A stall of 104 ms per four packets, as there once was, exceeds [`TIMEOUT`].
-const BYTES: usize = 20_000_000;
+const BYTES: u64 = 20_000_000;
 
 const TIMEOUT: Duration = Duration::from_secs(100);
 
@@ -44,7 +48,7 @@ fn example(name: &str) -> Option<PathBuf> {
     static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
     let built = BUILT.get_or_init(build);
     if built.is_none() {
-        longhaul_testbed::skip::record(format!("needs libudt-dev with {SOURCES}"));
+        longhaul_testprograms::skip::record(format!("needs libudt-dev with {SOURCES}"));
     }
     built.as_ref().map(|directory| directory.join(name))
 }
@@ -83,11 +87,7 @@ fn paths(name: &'static str) -> impl Iterator<Item = (Testbed, PathBuf)> {
 fn start_server(program: &Path, at: &Netns) -> KillOnDrop {
     let mut server = at_libudt(program, &[PORT]);
     let mut server = KillOnDrop(inside(&mut server, at).spawn().unwrap());
-    let mut output = BufReader::new(server.0.stdout.take().unwrap());
-    let mut line = String::new();
-    output.read_line(&mut line).unwrap();
-    assert!(line.starts_with("server is ready"), "{line}");
-    server.0.stdout = Some(output.into_inner());
+    wait_for_line(server.0.stdout.take().unwrap(), "server is ready");
     server
 }
 
@@ -120,7 +120,7 @@ fn appserver_receives_a_file() {
     for (bed, program) in paths("appserver") {
         let folder = tempfile::tempdir().unwrap();
         let from = folder.path().join("from");
-        fs::write(&from, bytes(BYTES)).unwrap();
+        fs::write(&from, bytes(1, BYTES)).unwrap();
         let _server = start_server(&program, &bed.right);
         let to = format!("{}:{PORT}", bed.right_address());
         let mut sender = longhaul(&["send", from.to_str().unwrap(), &to, "--json"]);
@@ -134,14 +134,12 @@ fn receives_from_appclient() {
     for (bed, program) in paths("appclient") {
         let mut receiver = longhaul(&["receive", "-", "--listen", &format!("0.0.0.0:{PORT}")]);
         let mut receiver = KillOnDrop(inside(&mut receiver, &bed.right).spawn().unwrap());
-        let mut line = String::new();
-        let mut output = BufReader::new(receiver.0.stderr.take().unwrap());
-        output.read_line(&mut line).unwrap();
+        wait_for_line(receiver.0.stderr.take().unwrap(), "\n");
         let to = bed.right_address().to_string();
         let mut client = at_libudt(&program, &[&to, PORT]);
         let _client = KillOnDrop(inside(&mut client, &bed.left).spawn().unwrap());
         let mut received = receiver.0.stdout.take().unwrap();
-        received.read_exact(&mut vec![0; BYTES]).unwrap();
+        received.read_exact(&mut vec![0; BYTES as usize]).unwrap();
     }
 }
 
@@ -153,7 +151,7 @@ async fn serve_file(to: &mut Stream) {
     to.read_exact(&mut name).await.unwrap();
     assert_eq!(name, b"there");
     to.write_i64_le(BYTES as i64).await.unwrap();
-    to.write_all(&bytes(BYTES)).await.unwrap();
+    to.write_all(&bytes(1, BYTES)).await.unwrap();
     // A receiver that knows the file's length closes after that many bytes, maybe before its last ACK.
     let _closed = to.shutdown().await;
 }
@@ -171,7 +169,7 @@ fn recvfile_receives_a_file() {
             .unwrap();
         run(async { serve_file(&mut socket.accept().await.unwrap()).await });
         assert!(client.wait().unwrap().success());
-        assert!(fs::read(folder.path().join("here")).unwrap() == bytes(BYTES));
+        assert!(fs::read(folder.path().join("here")).unwrap() == bytes(1, BYTES));
     }
 }
 
@@ -191,14 +189,14 @@ fn receives_a_file_from_sendfile() {
     for (bed, program) in paths("sendfile") {
         let folder = tempfile::tempdir().unwrap();
         let there = folder.path().join("there");
-        fs::write(&there, bytes(BYTES)).unwrap();
+        fs::write(&there, bytes(1, BYTES)).unwrap();
         let _server = start_server(&program, &bed.right);
         let socket = port(&bed.left, "0");
         let to = format!("{}:{PORT}", bed.right_address()).parse().unwrap();
         run(async {
             let mut from = socket.connect(to).await.unwrap();
             let file = request_file(&mut from, &there).await;
-            assert!(file == bytes(BYTES));
+            assert!(file == bytes(1, BYTES));
         });
     }
 }

@@ -3,7 +3,10 @@
 //! reorders packets.
 
 use longhaul_linux::process::inside;
-use longhaul_testnet::link_process::{Testbed, may_use_namespaces};
+use longhaul_testnet::{
+    link_process::{Testbed, may_use_namespaces},
+    payload::bytes,
+};
 use serde_json::Value;
 use std::{
     fs,
@@ -20,7 +23,7 @@ const TIMEOUT_S: &str = "100";
 
 pub(crate) fn longhaul(arguments: &[&str]) -> Command {
     let mut command = Command::new("timeout");
-    command.args([TIMEOUT_S, longhaul_testbed::longhaul(), "udt"]);
+    command.args([TIMEOUT_S, longhaul_testprograms::longhaul(), "udt"]);
     command.args(arguments);
     piped(command)
 }
@@ -46,16 +49,11 @@ pub(crate) fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
 }
 
-pub(crate) fn bytes(length: usize) -> Vec<u8> {
-    let byte = |n: usize| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
-    (0..length).map(byte).collect()
-}
-
 #[test]
 fn transfers_a_file_and_both_report_its_hash() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    fs::write(at("from"), bytes(5_000_000)).unwrap();
+    fs::write(at("from"), bytes(1, 5_000_000)).unwrap();
     let mut receiver = longhaul(&["receive", &at("to"), "--listen", "[::]:0", "--json"])
         .spawn()
         .unwrap();
@@ -67,8 +65,8 @@ fn transfers_a_file_and_both_report_its_hash() {
             .unwrap(),
     );
     let received = json(&receiver.wait_with_output().unwrap());
-    assert_eq!(fs::read(at("to")).unwrap(), bytes(5_000_000));
-    let hash = blake3::hash(&bytes(5_000_000)).to_string();
+    assert_eq!(fs::read(at("to")).unwrap(), bytes(1, 5_000_000));
+    let hash = blake3::hash(&bytes(1, 5_000_000)).to_string();
     assert_eq!(
         (&sent["blake3"], &received["blake3"]),
         (&hash.clone().into(), &hash.into())
@@ -97,10 +95,13 @@ fn transfers_standard_input_to_standard_output() {
         .stdin
         .take()
         .unwrap()
-        .write_all(&bytes(300_000))
+        .write_all(&bytes(1, 300_000))
         .unwrap();
     assert!(sender.wait().unwrap().success());
-    assert_eq!(receiver.wait_with_output().unwrap().stdout, bytes(300_000));
+    assert_eq!(
+        receiver.wait_with_output().unwrap().stdout,
+        bytes(1, 300_000)
+    );
 }
 
 #[test]
@@ -117,11 +118,11 @@ fn an_incomplete_transfer_leaves_no_file() {
     ]);
     let mut receiver = receiver.spawn().unwrap();
     let (port, _stderr) = port(&mut receiver);
-    let mut sender = Command::new(longhaul_testbed::longhaul());
+    let mut sender = Command::new(longhaul_testprograms::longhaul());
     sender.args(["udt", "send", "-", &format!("127.0.0.1:{port}")]);
     let mut sender = piped(sender).stdin(Stdio::piped()).spawn().unwrap();
     let mut pipe = sender.stdin.take().unwrap();
-    pipe.write_all(&bytes(1_000_000)).unwrap();
+    pipe.write_all(&bytes(1, 1_000_000)).unwrap();
     sender.kill().unwrap();
     sender.wait().unwrap();
     assert_eq!(receiver.wait().unwrap().code(), Some(1));
@@ -131,7 +132,9 @@ fn an_incomplete_transfer_leaves_no_file() {
 /// Starts `receive` into a file through a wrapper command, and `send` from a file or from a pipe that stays open.
 fn start_transfer(folder: &Path, by: &[&str], from: &str) -> [Child; 2] {
     let mut receiver = Command::new(by[0]);
-    receiver.args(&by[1..]).arg(longhaul_testbed::longhaul());
+    receiver
+        .args(&by[1..])
+        .arg(longhaul_testprograms::longhaul());
     receiver.args(["udt", "receive", "to", "--listen", "127.0.0.1:0"]);
     let mut receiver = piped(receiver).current_dir(folder).spawn().unwrap();
     let (port, stderr) = port(&mut receiver);
@@ -139,7 +142,7 @@ fn start_transfer(folder: &Path, by: &[&str], from: &str) -> [Child; 2] {
     let mut sender = longhaul(&["send", from, &format!("127.0.0.1:{port}")]);
     let mut sender = sender.stdin(Stdio::piped()).spawn().unwrap();
     if let Some(pipe) = sender.stdin.as_mut().filter(|_| from == "-") {
-        pipe.write_all(&bytes(1_000_000)).unwrap();
+        pipe.write_all(&bytes(1, 1_000_000)).unwrap();
     }
     [receiver, sender]
 }
@@ -207,7 +210,7 @@ fn an_ignored_sighup_does_not_end_the_transfer() {
     assert!(output.status.success(), "{output:?}");
     assert_eq!(
         fs::read(folder.path().join("to")).unwrap(),
-        bytes(1_000_000)
+        bytes(1, 1_000_000)
     );
 }
 
@@ -215,7 +218,7 @@ fn an_ignored_sighup_does_not_end_the_transfer() {
 fn a_signal_before_a_connection_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let to = folder.path().join("to").display().to_string();
-    let mut receiver = Command::new(longhaul_testbed::longhaul());
+    let mut receiver = Command::new(longhaul_testprograms::longhaul());
     receiver.args(["udt", "receive", &to, "--listen", "127.0.0.1:0"]);
     let mut receiver = piped(receiver).spawn().unwrap();
     let (_port, _stderr) = port(&mut receiver);
@@ -226,7 +229,7 @@ fn a_signal_before_a_connection_leaves_no_file() {
 
 #[test]
 fn bench_measures_both_directions() {
-    let mut server = Command::new(longhaul_testbed::longhaul());
+    let mut server = Command::new(longhaul_testprograms::longhaul());
     server.args(["udt", "bench", "--listen", "127.0.0.1:0"]);
     let mut server = piped(server).spawn().unwrap();
     let (port, _stderr) = port(&mut server);
@@ -259,7 +262,7 @@ fn bench_measures_both_directions() {
 
 #[test]
 fn bench_reports_intervals() {
-    let mut server = Command::new(longhaul_testbed::longhaul());
+    let mut server = Command::new(longhaul_testprograms::longhaul());
     server.args(["udt", "bench", "--listen", "127.0.0.1:0"]);
     let mut server = piped(server).spawn().unwrap();
     let (port, _stderr) = port(&mut server);
@@ -373,7 +376,7 @@ fn an_empty_file_shows_neither_rate_nor_cpu_time() {
 fn libudt() -> Option<&'static Path> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
     let program = PROGRAM.get_or_init(compile_peer).as_deref();
-    longhaul_testbed::skip::require(program.is_some(), "libudt-dev").then_some(program)?
+    longhaul_testprograms::skip::require(program.is_some(), "libudt-dev").then_some(program)?
 }
 
 fn compile_peer() -> Option<PathBuf> {
@@ -418,7 +421,7 @@ fn libudt_receives(bed: &Testbed, control: &str, kind: &str, calls: [&str; 2]) -
     let mut peer = at_libudt(program, &[&words[..], &calls[..]].concat());
     let folder = tempfile::tempdir().unwrap();
     let [from, to] = ["from", "to"].map(|name| folder.path().join(name));
-    fs::write(&from, bytes(4_000_000)).unwrap();
+    fs::write(&from, bytes(1, 4_000_000)).unwrap();
     peer.stdout(fs::File::create(&to).unwrap());
     let mut peer = inside(&mut peer, &bed.right).spawn().unwrap();
     let mut ready = String::new();
@@ -432,7 +435,7 @@ fn libudt_receives(bed: &Testbed, control: &str, kind: &str, calls: [&str; 2]) -
     assert!(peer.wait().unwrap().success());
     let all = fs::read(to).unwrap();
     assert!(
-        blake3::hash(&all) == blake3::hash(&bytes(4_000_000)),
+        blake3::hash(&all) == blake3::hash(&bytes(1, 4_000_000)),
         "{kind} {calls:?} {control}: {} bytes, {ours:?}",
         all.len()
     );
@@ -514,10 +517,10 @@ fn libudt_sends_over_a_lossy_link() {
     peer.stdin
         .take()
         .unwrap()
-        .write_all(&bytes(4_000_000))
+        .write_all(&bytes(1, 4_000_000))
         .unwrap();
     let output = ours.wait_with_output().unwrap();
-    assert!(output.stdout == bytes(4_000_000));
+    assert!(output.stdout == bytes(1, 4_000_000));
     // libudt sender one shutdown only, which may be lost.
     let mut rest = String::new();
     stderr.read_to_string(&mut rest).unwrap();

@@ -3,6 +3,8 @@
 
 use crate::cc_host::*;
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, MapInfoIter, ProgInfoIter};
+use longhaul_testnet::namespace::Namespace;
+use longhaul_testprograms::{process::exit_code_and_text, skip::may_load_bpf, wait::wait_until};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeSet,
@@ -24,7 +26,7 @@ fn connection_in_another_namespace_survives_unload() {
         host.output_of(&["load", "scalable"]),
         "lh_scalable: loaded, ai=100 md_shift=3\n"
     );
-    let stranger = UnprivilegedThread::in_namespace(&there.netns);
+    let stranger = UnprivilegedThread::in_namespace(&there);
     let port = stranger.run(|place| {
         let mut connection = Connection::open(Some(NAME)).unwrap();
         connection.transfer(MIB);
@@ -32,7 +34,7 @@ fn connection_in_another_namespace_survives_unload() {
     });
 
     let seen = host.watch_port(port).expect("it is watched");
-    let inode = std::fs::metadata(format!("/run/netns/{}", there.name))
+    let inode = std::fs::metadata(format!("/run/netns/{}", there.name()))
         .unwrap()
         .ino();
     assert_eq!(seen["netns"], json!(inode));
@@ -53,9 +55,7 @@ fn connection_in_another_namespace_survives_unload() {
     let refused = stranger.run(|_| Connection::open(Some(NAME)).map(drop));
     assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::NotFound);
     stranger.run(|place| drop(place.take()));
-    wait_until("its programs went with the last connection", || {
-        kernel_objects().programs.is_empty()
-    });
+    wait_until(|| kernel_objects().programs.is_empty());
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn watch_applies_the_filter() {
 
 #[test]
 fn hundred_loads_leave_nothing_behind() {
-    if !may_load() {
+    if !may_load_bpf() {
         return;
     }
     let host = Host::new();
@@ -167,9 +167,7 @@ fn hundred_loads_leave_nothing_behind() {
         host.output_of(&["unload", "scalable"]);
         assert!(!host.is_mounted());
     }
-    wait_until("all programs, maps and links are gone", || {
-        before.contains(&kernel_objects())
-    });
+    wait_until(|| before.contains(&kernel_objects()));
 }
 
 #[test]
@@ -201,7 +199,7 @@ fn replace_changes_parameters_of_new_connections_only() {
 
 #[test]
 fn concurrent_loads_load_once() {
-    if !may_load() {
+    if !may_load_bpf() {
         return;
     }
     let host = Host::new();
@@ -213,7 +211,7 @@ fn concurrent_loads_load_once() {
     let all: Vec<_> = (0..6).map(start).collect();
     let message: Vec<_> = all
         .into_iter()
-        .map(|child| exit_code_and_output(&child.unwrap().wait_with_output().unwrap()))
+        .map(|child| exit_code_and_text(&child.unwrap().wait_with_output().unwrap()))
         .collect();
     assert!(message.iter().all(|(code, _)| *code == 0), "{message:?}");
     let loads = message
@@ -224,7 +222,7 @@ fn concurrent_loads_load_once() {
 
 #[test]
 fn next_load_recovers_from_a_killed_load() {
-    if !may_load() {
+    if !may_load_bpf() {
         return;
     }
     let host = Host::new();
@@ -248,7 +246,7 @@ fn next_load_recovers_from_a_killed_load() {
 
 #[test]
 fn unloads_an_incomplete_load() {
-    if !may_load() {
+    if !may_load_bpf() {
         return;
     }
     let host = Host::new();
@@ -262,7 +260,7 @@ fn unloads_an_incomplete_load() {
     // A load of which only the maps exist.
     host.output_of(&["load", "scalable"]);
     std::fs::remove_file(cc.join("scalable/link")).unwrap();
-    wait_until("the kernel forgot it", || !is_registered());
+    wait_until(|| !is_registered());
     host.output_of(&["load", "scalable"]);
     Connection::open(Some(NAME)).unwrap().transfer(MIB);
 }
@@ -306,20 +304,17 @@ fn restores_default_but_not_one_set_by_others() {
     }
     const SETTING: &str = "net.ipv4.tcp_congestion_control";
     let (host, there) = (Host::new(), Namespace::new("default"));
-    let get = || longhaul_linux::sysctl::read(&there.netns, SETTING).unwrap();
-    let set = |name| longhaul_linux::sysctl::write(&there.netns, SETTING, name).unwrap();
+    let get = || longhaul_linux::sysctl::read(&there, SETTING).unwrap();
+    let set = |name| longhaul_linux::sysctl::write(&there, SETTING, name).unwrap();
     let inside = |args: &[&str]| {
         let mut command = host.command(args);
-        exit_code_and_output(
-            &longhaul_linux::process::inside(&mut command, &there.netns)
-                .output()
-                .unwrap(),
-        )
+        let command = longhaul_linux::process::inside(&mut command, &there);
+        exit_code_and_text(&command.output().unwrap())
     };
     set("reno");
     assert_eq!(inside(&["load", "scalable", "--default"]).0, 0);
     assert_eq!(get(), NAME);
-    let stranger = UnprivilegedThread::in_namespace(&there.netns);
+    let stranger = UnprivilegedThread::in_namespace(&there);
     let port = stranger.run(|place| place.insert(Connection::open(None).unwrap()).port());
     assert_eq!(
         host.watch_port(port).expect("its default is watched")["cc"],
@@ -329,7 +324,7 @@ fn restores_default_but_not_one_set_by_others() {
     let (code, message) = host.cc(&["unload", "scalable"]);
     assert_eq!(code, 1, "from the wrong namespace: {message}");
     assert!(
-        message.contains(&there.name) && is_registered(),
+        message.contains(there.name()) && is_registered(),
         "{message}"
     );
     let (code, message) = inside(&["unload", "scalable"]);
@@ -350,7 +345,7 @@ fn restores_default_but_not_one_set_by_others() {
 
 #[test]
 fn load_inside_ip_netns_exec_persists_or_is_refused() {
-    if !may_load() {
+    if !may_load_bpf() {
         return;
     }
     let host = Host::new();
@@ -364,9 +359,9 @@ fn load_inside_ip_netns_exec_persists_or_is_refused() {
             "-c",
             script,
             "sh",
-            longhaul_testbed::longhaul(),
+            longhaul_testprograms::longhaul(),
         ]);
-        exit_code_and_output(&command.arg(host.bpffs()).output().unwrap())
+        exit_code_and_text(&command.arg(host.bpffs()).output().unwrap())
     };
     let (code, message) = load_below_own_mount();
     assert_eq!(code, 3, "{message}");
@@ -396,13 +391,15 @@ fn in_own_mount_namespace(host: &Host, script: &str) -> (i32, String) {
     let script = format!("{script}; exit $?");
     let mut command = std::process::Command::new("unshare");
     command.args(["--mount", "sh", "-c", &script, "sh"]);
-    command.arg(longhaul_testbed::longhaul()).arg(host.bpffs());
-    exit_code_and_output(&command.output().unwrap())
+    command
+        .arg(longhaul_testprograms::longhaul())
+        .arg(host.bpffs());
+    exit_code_and_text(&command.output().unwrap())
 }
 
 #[test]
 fn load_below_a_mount_that_ends_with_the_command_is_refused() {
-    if !may_load() {
+    if !may_load_bpf() {
         return;
     }
     let host = Host::new();
@@ -433,18 +430,18 @@ fn load_below_a_mount_that_ends_with_the_command_is_refused() {
 
 #[test]
 fn refuses_a_name_that_is_taken() {
-    if !may_load() {
+    if !may_load_bpf() {
         return;
     }
     let host = Host::new();
     host.output_of(&["load", "scalable"]);
     let elsewhere = tempfile::tempdir().unwrap();
     let run_elsewhere = |command_name| {
-        let mut command = std::process::Command::new(longhaul_testbed::longhaul());
+        let mut command = std::process::Command::new(longhaul_testprograms::longhaul());
         command
             .args(["cc", command_name, "scalable", "--bpffs"])
             .arg(elsewhere.path());
-        exit_code_and_output(&command.output().unwrap())
+        exit_code_and_text(&command.output().unwrap())
     };
     let (code, message) = run_elsewhere("load");
     assert_eq!((code, message.lines().count()), (3, 1), "{message}");

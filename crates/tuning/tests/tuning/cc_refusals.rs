@@ -14,7 +14,7 @@ fn exit_code_and_line(output: &Output) -> (i32, String) {
 }
 
 fn cc(args: &[&str]) -> (i32, String) {
-    let output = Command::new(longhaul_testbed::longhaul())
+    let output = Command::new(longhaul_testprograms::longhaul())
         .arg("cc")
         .args(args)
         .output();
@@ -79,11 +79,11 @@ fn names_missing_rights() {
             setpriv.args([
                 "--bounding-set=-all",
                 "--inh-caps=-all",
-                longhaul_testbed::longhaul(),
+                longhaul_testprograms::longhaul(),
             ]);
             setpriv
         } else {
-            Command::new(longhaul_testbed::longhaul())
+            Command::new(longhaul_testprograms::longhaul())
         };
         command.arg("cc").args(args).output().unwrap()
     };
@@ -105,13 +105,13 @@ fn names_missing_rights() {
 #[test]
 fn names_missing_kernel_feature() {
     if !rustix::process::geteuid().is_root() {
-        longhaul_testbed::skip::record("needs root");
+        longhaul_testprograms::skip::record("needs root");
         return;
     }
     let directory = tempfile::tempdir().unwrap();
     let (code, message) = over_types(directory.path());
     if message.contains("not permitted") {
-        longhaul_testbed::skip::record(&message);
+        longhaul_testprograms::skip::record(&message);
         return;
     }
     assert_eq!(code, 3, "{message}");
@@ -131,7 +131,7 @@ fn over_types(directory: &std::path::Path) -> (i32, String) {
     exit_code_and_line(
         &unshare
             .arg(directory)
-            .arg(longhaul_testbed::longhaul())
+            .arg(longhaul_testprograms::longhaul())
             .output()
             .unwrap(),
     )

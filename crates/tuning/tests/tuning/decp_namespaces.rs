@@ -3,14 +3,15 @@
 
 use longhaul_congestion::sockets::window_cap::Caps;
 use longhaul_linux::sock_diag::{Connection, SockDiag};
-use longhaul_testnet::link_process::{Testbed, may_use_namespaces};
+use longhaul_testnet::link_process::{Testbed, may_use_namespaces, traffic::serve_iperf3};
+use longhaul_testprograms::{process::Running, wait::wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::{
     io::Read,
     process::{Child, Command, Stdio},
     thread::sleep,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 const STREAMS: usize = 6;
@@ -18,7 +19,7 @@ const STREAMS: usize = 6;
 /// Path, and iperf3 with parallel streams from its left to its right.
 struct Iperf3Testbed {
     bed: Testbed,
-    ends: [Child; 2],
+    _ends: [Running; 2],
     diag: SockDiag,
     caps: Caps,
 }
@@ -27,9 +28,7 @@ impl Iperf3Testbed {
     fn start(name: &str) -> Self {
         let path = ["--delay", "10ms", "--rate", "50mbit", "--queue", "1bdp"];
         let bed = Testbed::start(name, ["10.88.0.1/30", "10.88.0.2/30"], &path);
-        let server = iperf3(&bed.right, &["--server", "--one-off"]);
-        let mut diag = SockDiag::open(&bed.right).unwrap();
-        wait("the server", || diag.listens_on(5201).unwrap());
+        let server = serve_iperf3(&bed.right);
         let streams = STREAMS.to_string();
         let client = [
             "--client",
@@ -41,12 +40,17 @@ impl Iperf3Testbed {
             "--parallel",
             &streams,
         ];
-        let client = iperf3(&bed.left, &client);
+        let mut iperf3 = bed.left.command("iperf3");
+        iperf3
+            .args(client)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let client = Running(iperf3.spawn().unwrap());
         let mut diag = SockDiag::open(&bed.left).unwrap();
-        wait("all streams", || senders(&mut diag).len() > STREAMS);
+        wait_until(|| senders(&mut diag).len() > STREAMS);
         Self {
             bed,
-            ends: [server, client],
+            _ends: [server, client],
             diag,
             caps: Caps::load().unwrap(),
         }
@@ -54,7 +58,7 @@ impl Iperf3Testbed {
 
     /// Starts `longhaul decp` as on the sending host.
     fn decp(&self, flags: &[&str]) -> Child {
-        let mut command = Command::new(longhaul_testbed::longhaul());
+        let mut command = Command::new(longhaul_testprograms::longhaul());
         command
             .args([
                 "decp",
@@ -64,7 +68,7 @@ impl Iperf3Testbed {
                 "50ms",
                 "--netns",
             ])
-            .arg(self.bed.left.name().unwrap())
+            .arg(self.bed.left.name())
             .args(flags)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -90,45 +94,11 @@ impl Iperf3Testbed {
     }
 }
 
-impl Drop for Iperf3Testbed {
-    fn drop(&mut self) {
-        for end in &mut self.ends {
-            // It may have ended already.
-            drop(end.kill());
-            drop(end.wait());
-        }
-    }
-}
-
-fn iperf3(netns: &longhaul_linux::netns::Netns, arguments: &[&str]) -> Child {
-    let mut command = Command::new("iperf3");
-    command
-        .args(arguments)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    longhaul_linux::process::inside(&mut command, netns)
-        .spawn()
-        .unwrap()
-}
-
 /// Lists iperf3's connections, its control connection too.
 fn senders(diag: &mut SockDiag) -> Vec<Connection> {
     let mut all = diag.connections().unwrap();
     all.retain(|connection| connection.remote.port() == 5201);
     all
-}
-
-/// Polls a condition; returns the time that it took. The limit allows for a busy machine.
-fn wait(what: &str, mut so: impl FnMut() -> bool) -> Duration {
-    let began = Instant::now();
-    while !so() {
-        assert!(
-            began.elapsed() < Duration::from_secs(50),
-            "{what}: not within 50 s"
-        );
-        sleep(Duration::from_millis(20));
-    }
-    began.elapsed()
 }
 
 fn send(child: &Child, signal: Signal) {
@@ -142,8 +112,8 @@ fn caps_fast_streams_and_lifts_caps_at_the_end() {
     }
     let mut bulk = Iperf3Testbed::start("decp-end");
     let mut decp = bulk.decp(&["--keep-caps", "--json"]);
-    wait("caps", || !bulk.caps_in_force().is_empty());
-    wait("windows within their caps", || {
+    wait_until(|| !bulk.caps_in_force().is_empty());
+    wait_until(|| {
         let caps = bulk.caps_in_force();
         !caps.is_empty() && caps.iter().all(|(cap, window)| window <= cap)
     });
@@ -188,18 +158,16 @@ fn lifts_caps_after_sigkill_and_sigstop() {
     }
     let mut bulk = Iperf3Testbed::start("decp-kill");
     let mut decp = bulk.decp(&["--keep-caps"]);
-    wait("caps", || !bulk.caps_in_force().is_empty());
+    wait_until(|| !bulk.caps_in_force().is_empty());
 
     send(&decp, Signal::STOP);
-    let after = wait("no caps after SIGSTOP", || bulk.caps_in_force().is_empty());
-    println!("free {:.2} s after SIGSTOP", after.as_secs_f64());
+    wait_until(|| bulk.caps_in_force().is_empty());
     send(&decp, Signal::CONT);
-    wait("caps again", || !bulk.caps_in_force().is_empty());
+    wait_until(|| !bulk.caps_in_force().is_empty());
 
     decp.kill().unwrap();
     decp.wait().unwrap();
-    let after = wait("no caps after SIGKILL", || bulk.caps_in_force().is_empty());
-    println!("free {:.2} s after SIGKILL", after.as_secs_f64());
+    wait_until(|| bulk.caps_in_force().is_empty());
     // No caps appear later.
     sleep(Duration::from_millis(300));
     assert_eq!(bulk.caps_in_force(), []);
@@ -227,7 +195,7 @@ fn dry_run_sets_no_caps_and_lift_removes_leftovers() {
     // As if all of `longhaul decp` had been killed at once.
     let cookie = senders(&mut bulk.diag)[1].sender.cookie;
     bulk.caps.order(cookie, 5, false).unwrap();
-    wait("a cap", || {
+    wait_until(|| {
         let walk = || bulk.caps.carry_out();
         bulk.bed.left.run(walk).unwrap();
         bulk.caps.cap_in_force(cookie) == Some(5)

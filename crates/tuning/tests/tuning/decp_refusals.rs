@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Refusals of `longhaul decp`, before anything is changed.
 
+use longhaul_testprograms::process::assert_refused;
 use std::process::{Command, Output};
 
 fn decp(flags: &[&str]) -> Output {
-    Command::new(longhaul_testbed::longhaul())
+    Command::new(longhaul_testprograms::longhaul())
         .arg("decp")
         .args(flags)
         .output()
@@ -12,10 +13,7 @@ fn decp(flags: &[&str]) -> Output {
 }
 
 fn refused(flags: &[&str]) -> String {
-    let output = decp(flags);
-    let message = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{flags:?}: {message}");
-    message
+    assert_refused(&decp(flags), 2, &[])
 }
 
 #[test]

@@ -2,33 +2,28 @@
 //! `longhaul doctor` in network namespaces, whose `net.ipv4` settings are their own.
 
 use crate::cc_host::is_watching_denied;
-use longhaul_linux::netns::Netns;
+use longhaul_testnet::namespace::{Namespace, may_use_namespaces, set_sysctl};
+use longhaul_testprograms::process::exit_code_and_text;
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
     thread::sleep,
     time::{Duration, Instant},
 };
 
-/// Network namespace and directory for records; both deleted on drop.
+/// Network namespace and directory for records.
 pub(super) struct Host {
-    netns: Netns,
-    name: String,
+    pub(super) netns: Namespace,
     state: tempfile::TempDir,
 }
 
 impl Host {
     pub(super) fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("doctor-{}-{number}", std::process::id());
         let host = Self {
-            netns: Netns::create(&name).unwrap(),
-            name,
+            netns: Namespace::new("doctor"),
             state: tempfile::tempdir().unwrap(),
         };
         // Whatever the machine's values are, these two limit the path.
@@ -38,17 +33,18 @@ impl Host {
     }
 
     pub(super) fn command(&self, program: &str, args: &[&str]) -> Output {
-        let mut command = Command::new(program);
+        let mut command = self.netns.command(program);
         command.args(args).env("XDG_STATE_HOME", self.state.path());
-        longhaul_linux::process::inside(&mut command, &self.netns)
-            .output()
-            .unwrap()
+        command.output().unwrap()
     }
 
     /// Runs `longhaul doctor ARGS`; returns its exit code and output.
     fn doctor(&self, args: &[&str]) -> (i32, String) {
-        let output = self.command(longhaul_testbed::longhaul(), &[&["doctor"], args].concat());
-        exit_code_and_output(&output)
+        let output = self.command(
+            longhaul_testprograms::longhaul(),
+            &[&["doctor"], args].concat(),
+        );
+        exit_code_and_text(&output)
     }
 
     /// Runs `--fix` for settings that belong to the namespace.
@@ -61,7 +57,7 @@ impl Host {
     }
 
     pub(super) fn set(&self, key: &str, value: &str) {
-        longhaul_linux::sysctl::write(&self.netns, key, value).unwrap();
+        set_sysctl(&self.netns, key, value);
     }
 
     /// Reads every readable setting below net/ipv4 and net/core, as bytes.
@@ -102,18 +98,6 @@ impl Host {
     }
 }
 
-impl Drop for Host {
-    fn drop(&mut self) {
-        drop(Netns::delete(&self.name));
-    }
-}
-
-fn exit_code_and_output(output: &Output) -> (i32, String) {
-    let text = [&output.stdout[..], &output.stderr[..]].concat();
-    let text = String::from_utf8(text).unwrap();
-    (output.status.code().expect("no signal"), text)
-}
-
 fn collect(path: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
     if path.is_dir() {
         for entry in fs::read_dir(path).unwrap() {
@@ -122,12 +106,6 @@ fn collect(path: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
     } else if let Ok(bytes) = fs::read(path) {
         found.insert(path.to_owned(), bytes);
     }
-}
-
-/// Whether this process may create namespaces. If not, the test fails, or is skipped with
-/// ALLOW_SKIP=1.
-pub(super) fn may_use_namespaces() -> bool {
-    longhaul_testbed::skip::require(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)")
 }
 
 #[test]
@@ -212,7 +190,7 @@ fn undo_reverts_a_killed_fix() {
     let host = Host::new();
     let before = host.settings();
     for round in 0..40_u64 {
-        let mut command = Command::new(longhaul_testbed::longhaul());
+        let mut command = Command::new(longhaul_testprograms::longhaul());
         command
             .args(["doctor", "--fix", "--filter", "net.ipv4."])
             .env("XDG_STATE_HOME", host.state.path())
@@ -298,12 +276,12 @@ fn cleans_records_of_deleted_namespaces() {
     let here = Host::new();
     let state = gone.state.path().to_str().unwrap().to_owned();
     let clean = || {
-        let mut command = Command::new(longhaul_testbed::longhaul());
+        let mut command = Command::new(longhaul_testprograms::longhaul());
         command
             .args(["doctor", "--clean"])
             .env("XDG_STATE_HOME", &state);
         let command = longhaul_linux::process::inside(&mut command, &here.netns);
-        exit_code_and_output(&command.output().unwrap())
+        exit_code_and_text(&command.output().unwrap())
     };
     let (code, message) = clean();
     assert_eq!(code, 0, "{message}");
@@ -335,7 +313,7 @@ fn removes_tables_and_rules_of_dead_relays_only() {
     }
     let host = Host::new();
     let must = |program: &str, args: &[&str]| {
-        let (code, message) = exit_code_and_output(&host.command(program, args));
+        let (code, message) = exit_code_and_text(&host.command(program, args));
         assert_eq!(code, 0, "{program} {args:?}: {message}");
         message
     };
@@ -391,11 +369,11 @@ fn finds_relay_whose_connections_input_drops() {
         return;
     }
     let host = Host::new();
-    let (code, message) = exit_code_and_output(&host.command("nft", &[DROPPED]));
+    let (code, message) = exit_code_and_text(&host.command("nft", &[DROPPED]));
     assert_eq!(code, 0, "{message}");
     let listen = || std::net::TcpListener::bind("0.0.0.0:1084");
     let _relay = host.netns.run(listen).unwrap();
-    let output = host.command(longhaul_testbed::longhaul(), &["doctor", "--json"]);
+    let output = host.command(longhaul_testprograms::longhaul(), &["doctor", "--json"]);
     let text = String::from_utf8(output.stdout).unwrap();
     let report: Value = serde_json::from_str(&text).unwrap();
     let findings = report["findings"].as_array().unwrap().iter();
@@ -449,16 +427,21 @@ fn changes_need_root() {
         // User nobody, in a user namespace without a mapping.
         let output = host.command(
             "unshare",
-            &["--user", longhaul_testbed::longhaul(), "doctor", what],
+            &["--user", longhaul_testprograms::longhaul(), "doctor", what],
         );
-        let (code, message) = exit_code_and_output(&output);
+        let (code, message) = exit_code_and_text(&output);
         assert_eq!(code, 3, "{what}: {message}");
         assert!(message.contains("needs root"), "{message}");
     }
     // Reading does not.
     let output = host.command(
         "unshare",
-        &["--user", longhaul_testbed::longhaul(), "doctor", "--json"],
+        &[
+            "--user",
+            longhaul_testprograms::longhaul(),
+            "doctor",
+            "--json",
+        ],
     );
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(found["facts"]["sysctl"]["net.ipv4.tcp_rmem"].is_string());
@@ -504,7 +487,7 @@ fn killed_trials_leave_nothing_behind() {
         return;
     }
     let doctor = || {
-        let mut command = Command::new(longhaul_testbed::longhaul());
+        let mut command = Command::new(longhaul_testprograms::longhaul());
         command
             .arg("doctor")
             .stdout(Stdio::null())
@@ -529,7 +512,7 @@ fn killed_trials_leave_nothing_behind() {
             "killed after {part}/9 of {takes:?}"
         );
         if !cgroups_of(killed.id()).is_empty() {
-            let next = Command::new(longhaul_testbed::longhaul())
+            let next = Command::new(longhaul_testprograms::longhaul())
                 .args(["run", "true"])
                 .output();
             assert!(next.unwrap().status.success());
@@ -553,7 +536,7 @@ fn reports_features_that_work_and_that_could_not_be_tried() {
         let found = all.iter().find(|trial| trial["feature"] == feature);
         found.unwrap_or_else(|| panic!("no {feature}: {trials}"))["outcome"].clone()
     };
-    let mut own = Command::new(longhaul_testbed::longhaul());
+    let mut own = Command::new(longhaul_testprograms::longhaul());
     let own = trials(own.args(["doctor", "--json"]));
     for feature in [
         "relay",
@@ -564,7 +547,7 @@ fn reports_features_that_work_and_that_could_not_be_tried() {
     ] {
         assert_eq!(outcome(&own, feature), "works", "{feature}: {own}");
     }
-    if !longhaul_testbed::skip::is_in_user_namespace() {
+    if !longhaul_testprograms::skip::is_in_user_namespace() {
         for feature in ["cc load htcp", "decp", "run", "run --ack-ratio"] {
             assert_eq!(outcome(&own, feature), "works", "{feature}: {own}");
         }
@@ -573,7 +556,12 @@ fn reports_features_that_work_and_that_could_not_be_tried() {
         }
     }
     let mut user = Command::new("unshare");
-    let user = trials(user.args(["--user", longhaul_testbed::longhaul(), "doctor", "--json"]));
+    let user = trials(user.args([
+        "--user",
+        longhaul_testprograms::longhaul(),
+        "doctor",
+        "--json",
+    ]));
     assert_eq!(outcome(&user, "relay"), "works");
     for feature in ["cc load htcp", "decp", "run"] {
         assert_eq!(outcome(&user, feature), "untried", "{feature}: {user}");
@@ -589,7 +577,7 @@ fn check_settings(settings: &Value) -> (i32, Value) {
         "sysctl": settings,
     }});
     fs::write(&file, facts.to_string()).unwrap();
-    let output = Command::new(longhaul_testbed::longhaul())
+    let output = Command::new(longhaul_testprograms::longhaul())
         .args(["doctor", "--json", "--facts"])
         .arg(&file)
         .output()
@@ -616,12 +604,12 @@ fn exit_code_is_1_if_a_setting_limits() {
 
 #[test]
 fn judges_facts_from_json_of_another_host() {
-    let mut first = Command::new(longhaul_testbed::longhaul());
+    let mut first = Command::new(longhaul_testprograms::longhaul());
     let first = first.args(["doctor", "--json"]).output().unwrap();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("facts.json");
     fs::write(&file, &first.stdout).unwrap();
-    let second = Command::new(longhaul_testbed::longhaul())
+    let second = Command::new(longhaul_testprograms::longhaul())
         .args(["doctor", "--json", "--facts"])
         .arg(&file)
         .output()

@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul doctor` finds limits of queueing disciplines, routes and TCP settings of a network namespace.
 
-use super::doctor::{Host, may_use_namespaces};
+use super::doctor::Host;
+use longhaul_testnet::namespace::{may_use_namespaces, run};
 use serde_json::Value;
 use std::process::Command;
 
 /// Runs commands of ip(8) and tc(8), one a line.
 fn configure(host: &Host, commands: &str) {
-    for line in commands.lines().map(str::trim) {
-        let mut words = line.split_whitespace();
-        let Some(program) = words.next() else {
-            continue;
-        };
-        let output = host.command(program, &words.collect::<Vec<_>>());
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{line}: {message}");
+    for line in commands.lines() {
+        run(&host.netns, line);
     }
 }
 
@@ -34,7 +29,7 @@ fn host() -> Host {
 /// Returns the findings at 10 Gbit/s and 100 ms.
 fn findings(host: &Host) -> Vec<Value> {
     let args = ["doctor", "--json", "--rate", "10gbit", "--rtt", "100ms"];
-    let output = host.command(longhaul_testbed::longhaul(), &args);
+    let output = host.command(longhaul_testprograms::longhaul(), &args);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     report["findings"].as_array().unwrap().clone()
 }
@@ -199,7 +194,7 @@ fn finds_settings_of_loss_recovery_and_pacing() {
     }
     // Not read in vain: `--fix` sets them.
     let args = ["doctor", "--fix", "--filter", "net.ipv4.tcp_dsack"];
-    let output = host.command(longhaul_testbed::longhaul(), &args);
+    let output = host.command(longhaul_testprograms::longhaul(), &args);
     let message = String::from_utf8_lossy(&output.stdout);
     assert!(message.contains("net.ipv4.tcp_dsack: 0 -> 1"), "{message}");
 }
@@ -216,11 +211,11 @@ fn facts_with_disciplines_and_routes_are_read_again() {
          tc class add dev d0 parent 1: classid 1:30 htb rate 10mbit
          ip route add default via 10.9.9.2 window 10000",
     );
-    let first = host.command(longhaul_testbed::longhaul(), &["doctor", "--json"]);
+    let first = host.command(longhaul_testprograms::longhaul(), &["doctor", "--json"]);
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("facts.json");
     std::fs::write(&file, &first.stdout).unwrap();
-    let second = Command::new(longhaul_testbed::longhaul())
+    let second = Command::new(longhaul_testprograms::longhaul())
         .args(["doctor", "--json", "--facts"])
         .arg(&file)
         .output()

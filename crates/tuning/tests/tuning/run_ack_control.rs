@@ -2,60 +2,43 @@
 //! `longhaul run --ack-ratio` and `--ack-rate` on real sockets. A program in one network namespace fetches data from a
 //! server in another, at 100 Mbit/s, without super-packets.
 
-use longhaul_linux::netns::Netns;
+use longhaul_testnet::namespace::{Namespace, run, run_ip};
 use serde_json::Value;
 use std::{
     io::{Read, Write},
     net::{TcpListener, TcpStream},
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
     thread,
     time::Instant,
 };
 
-fn sh(command: &str) -> String {
-    let output = Command::new("sh").args(["-c", command]).output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command}: {errors}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
 /// Bytes of a response: 70 full segments.
 const RESPONSE_LEN: usize = 100_000;
 
-/// Two network namespaces with a veth pair between; deleted on drop.
+/// Two network namespaces with a veth pair between.
 struct NamespacePair {
-    server: String,
-    client: String,
+    server: Namespace,
+    client: Namespace,
 }
 
 impl NamespacePair {
     fn new(name: &str) -> Self {
-        let name = format!("ack{}{name}", std::process::id());
-        let pair = Self {
-            server: format!("{name}s"),
-            client: format!("{name}c"),
-        };
-        let Self { server, client } = &pair;
-        sh(&format!(
-            "set -e
-             ip netns add {server}; ip netns add {client}
-             ip -n {server} link set lo up; ip -n {client} link set lo up
-             ip link add wan0 netns {server} type veth peer name wan0 netns {client}
-             ip -n {server} link set wan0 gso_max_segs 1
-             ip -n {server} address add 10.5.0.1/24 dev wan0
-             ip -n {client} address add 10.5.0.2/24 dev wan0
-             ip -n {server} -6 address add fd05::1/64 dev wan0 nodad
-             ip -n {client} -6 address add fd05::2/64 dev wan0 nodad
-             ip -n {server} link set wan0 up; ip -n {client} link set wan0 up
-             tc -n {server} qdisc add dev wan0 root tbf rate 100mbit burst 6000 limit 600000"
-        ));
-        pair
+        let [server, client] = ["s", "c"].map(|end| Namespace::new(&format!("ack-{name}-{end}")));
+        server.connect("wan0", &client, "wan0");
+        run_ip(&server, "link set wan0 gso_max_segs 1");
+        server.bring_up("wan0", &["10.5.0.1/24", "fd05::1/64"]);
+        client.bring_up("wan0", &["10.5.0.2/24", "fd05::2/64"]);
+        run(
+            &server,
+            "tc qdisc add dev wan0 root tbf rate 100mbit burst 6000 limit 600000",
+        );
+        Self { server, client }
     }
 
     /// Serves connections one after the other: 100 KB for each byte received.
     fn serve(&self, address: &'static str) {
-        let server = Netns::named(&self.server).unwrap();
-        let listener = server.run(|| TcpListener::bind((address, 7000))).unwrap();
+        let listen = || TcpListener::bind((address, 7000));
+        let listener = self.server.run(listen).unwrap();
         thread::spawn(move || listener.incoming().flatten().for_each(respond));
     }
 
@@ -76,47 +59,26 @@ impl NamespacePair {
             "exec 3<>/dev/tcp/{address}/7000; for i in $(seq {requests}); do {command_before}; \
              printf r >&3; head -c {RESPONSE_LEN} <&3 | wc -c; done"
         );
-        let mut command = Command::new(longhaul_testbed::longhaul());
+        let mut command = self.client.command(longhaul_testprograms::longhaul());
         command.arg("run").args(flags);
         command.args(["--json", "-", "--", "bash", "-c", &script]);
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let client = Netns::named(&self.client).unwrap();
-        client.run(|| command.spawn()).unwrap()
+        command.spawn().unwrap()
     }
 
     /// Returns the number of packets that left the client.
     fn transmitted(&self) -> u64 {
-        let path = "/sys/class/net/wan0/statistics/tx_packets";
-        let count = sh(&format!("ip netns exec {} cat {path}", self.client));
-        count.trim().parse().unwrap()
+        self.client.traffic("wan0").sent_packets
     }
 
     /// Returns the number of loss probes and timeouts at the server. Missing ACKs cause them.
     fn stalls(&self) -> u64 {
-        let text = sh(&format!(
-            "ip netns exec {} cat /proc/net/netstat",
-            self.server
-        ));
-        let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
-        let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
-        let counters = names.split(' ').zip(values.split(' '));
-        let probes_and_timeouts =
-            counters.filter(|(name, _)| ["TCPLossProbes", "TCPTimeouts"].contains(name));
-        probes_and_timeouts
-            .map(|(_, value)| value.parse::<u64>().unwrap())
-            .sum()
-    }
-}
-
-impl Drop for NamespacePair {
-    fn drop(&mut self) {
-        sh(&format!(
-            "ip netns delete {}; ip netns delete {}",
-            self.server, self.client
-        ));
+        let counters = ["TCPLossProbes", "TCPTimeouts"];
+        let count = |counter| self.server.counter("TcpExt", counter);
+        counters.map(count).iter().sum()
     }
 }
 
@@ -191,10 +153,8 @@ fn ack_ratio_reduces_acks_without_stalls() {
 fn acknowledges_aggregates_beyond_the_ratio_at_once() {
     let pair = NamespacePair::new("gso");
     // Data comes in super-packets of up to 64 KB. Each is more than two segments.
-    sh(&format!(
-        "ip -n {0} link set wan0 gso_max_segs 65535; tc -n {0} qdisc delete dev wan0 root",
-        pair.server
-    ));
+    run_ip(&pair.server, "link set wan0 gso_max_segs 65535");
+    run(&pair.server, "tc qdisc delete dev wan0 root");
     pair.serve("10.5.0.1");
     let record = record(
         pair.fetch(&["--ack-ratio", "2"], "10.5.0.1", REQUESTS),
@@ -207,10 +167,10 @@ fn acknowledges_aggregates_beyond_the_ratio_at_once() {
 fn ack_thinning_ends_when_the_run_is_killed() {
     let pair = NamespacePair::new("kill");
     // The client sends an ACK for each segment.
-    sh(&format!(
-        "ip -n {} route change 10.5.0.0/24 dev wan0 src 10.5.0.2 quickack 1",
-        pair.client
-    ));
+    run_ip(
+        &pair.client,
+        "route change 10.5.0.0/24 dev wan0 src 10.5.0.2 quickack 1",
+    );
     pair.serve("10.5.0.1");
     let mut child =
         pair.fetch_with_command("read go", &["--ack-ratio", "64"], "10.5.0.1", 2 * REQUESTS);
@@ -237,7 +197,7 @@ fn ack_thinning_ends_when_the_run_is_killed() {
 fn removes_ack_pacing_class_after_the_run() {
     let pair = NamespacePair::new("pace");
     pair.serve("10.5.0.1");
-    let tc = |what: &str| sh(&format!("tc -n {} -s {what} show dev wan0", pair.client));
+    let tc = |what: &str| run(&pair.client, &format!("tc -s {what} show dev wan0"));
     let flags = ["--ack-rate", "500", "--ack-interface", "wan0"];
     let start = |requests| pair.fetch_with_command("read go", &flags, "10.5.0.1", requests);
     let request = |child: &mut Child, count: usize| {
@@ -293,10 +253,7 @@ fn sent_packets(shown: &str) -> f64 {
 #[test]
 fn keeps_a_configured_queueing_discipline() {
     let pair = NamespacePair::new("own");
-    sh(&format!(
-        "tc -n {} qdisc add dev wan0 root handle 7: pfifo",
-        pair.client
-    ));
+    run(&pair.client, "tc qdisc add dev wan0 root handle 7: pfifo");
     let refused = |interface: &str| {
         let flags = ["--ack-rate", "500", "--ack-interface", interface];
         let output = pair
@@ -314,6 +271,6 @@ fn keeps_a_configured_queueing_discipline() {
     );
     let (code, message) = refused("wan7");
     assert_eq!(code, 2, "{message}");
-    let shown = sh(&format!("tc -n {} qdisc show dev wan0", pair.client));
+    let shown = run(&pair.client, "tc qdisc show dev wan0");
     assert!(shown.contains("pfifo 7:"), "{shown}");
 }

@@ -128,7 +128,7 @@ fn delivers_terminal_signals_once() {
     if !may_attach_bpf() {
         return;
     }
-    let longhaul = longhaul_testbed::longhaul();
+    let longhaul = longhaul_testprograms::longhaul();
     let program = r#"n=0; trap 'n=$((n + 1)); echo "<$n>"' INT; trap 'exit 5' QUIT; echo ready
                      while :; do sleep 0.05; done"#;
     let directory = tempfile::tempdir().unwrap();

@@ -5,6 +5,7 @@ use crate::{
     cc_host::Host,
     run_program::{command, may_attach_bpf},
 };
+use longhaul_testprograms::process::assert_refused;
 use std::{
     fs,
     os::unix::{fs::symlink, process::CommandExt},
@@ -14,12 +15,8 @@ use std::{
 /// Asserts a refusal with this code and one line that contains all of `words`; the program would print.
 fn refused(code: i32, flags: &[&str], words: &[&str]) {
     let output = command(flags, &["echo", "it ran"]).output().unwrap();
-    let message = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(code), "{flags:?}: {message}");
+    assert_refused(&output, code, words);
     assert!(output.stdout.is_empty(), "{flags:?}");
-    for word in words {
-        assert!(message.contains(word), "{word:?} is not in {message}");
-    }
 }
 
 #[test]
@@ -103,7 +100,7 @@ fn refuses_algorithm_of_another_build_with_exit_code_3() {
     // Held only for its lock.
     let _host = Host::new();
     let cc = |word| {
-        let mut command = Command::new(longhaul_testbed::longhaul());
+        let mut command = Command::new(longhaul_testprograms::longhaul());
         command.args(["cc", word, "trc"]).output().unwrap()
     };
     assert!(cc("load").status.success());

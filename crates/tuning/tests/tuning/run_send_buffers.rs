@@ -2,44 +2,22 @@
 //! Send buffers of a program under `longhaul run`, over an emulated long path, on hosts with default settings.
 
 use crate::run_program::{command, may_attach_bpf};
-use longhaul_linux::{netns::Netns, process::inside};
-use longhaul_testnet::link_process::{Testbed, may_use_namespaces};
+use longhaul_linux::process::inside;
+use longhaul_testnet::link_process::{Testbed, may_use_namespaces, traffic::serve_iperf3};
 use serde_json::Value;
-use std::{
-    io::{BufRead as _, BufReader},
-    process::{Child, Command, Stdio},
-};
 
 /// Bytes of a transfer: several times what the path holds (2.5 MB).
 const BYTES: &str = "20M";
 
-/// Server that has begun to listen.
-fn iperf3_server(netns: &Netns) -> Child {
-    let mut server = Command::new("iperf3");
-    server.args(["--server", "--one-off", "--forceflush"]);
-    let mut server = inside(server.stdout(Stdio::piped()), netns)
-        .spawn()
-        .unwrap();
-    let lines = BufReader::new(server.stdout.take().unwrap()).lines();
-    let listening = lines
-        .map_while(Result::ok)
-        .find(|line| line.contains("listening"));
-    assert!(listening.is_some());
-    server
-}
-
 /// Sends with `longhaul run FLAGS -- iperf3`, and returns run's record.
 fn send(bed: &Testbed, flags: &[&str]) -> Value {
-    let mut server = iperf3_server(&bed.right);
+    let _server = serve_iperf3(&bed.right);
     let record = tempfile::NamedTempFile::new().unwrap();
     let json = ["--json", record.path().to_str().unwrap()];
     let iperf3 = ["iperf3", "--client", "10.86.0.2", "--bytes", BYTES];
     let mut sender = command(&[flags, &json].concat(), &iperf3);
     let sent = inside(&mut sender, &bed.left).output().unwrap();
     assert!(sent.status.success(), "{sent:?}");
-    // It has had a client, and may have ended by itself.
-    drop(server.kill());
-    server.wait().unwrap();
     serde_json::from_reader(record).unwrap()
 }
 

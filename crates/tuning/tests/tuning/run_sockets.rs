@@ -8,12 +8,12 @@ use longhaul_linux::{
     tcp_info::TcpInfo,
     transient_cgroup::TransientCgroup,
 };
+use longhaul_testprograms::wait::{WAIT_LIMIT, wait_until};
 use socket2::SockRef;
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
     os::fd::AsFd,
-    time::Instant,
 };
 
 fn congestion_control(stream: &TcpStream) -> String {
@@ -241,9 +241,7 @@ impl Capture {
         let protocol = socket2::Protocol::from(i32::from(ETH_P_IP.to_be()));
         let kind = socket2::Type::DGRAM;
         let socket = socket2::Socket::new(socket2::Domain::PACKET, kind, Some(protocol)).unwrap();
-        socket
-            .set_read_timeout(Some(crate::run_program::TIMEOUT))
-            .unwrap();
+        socket.set_read_timeout(Some(WAIT_LIMIT)).unwrap();
         Self { socket, port }
     }
 
@@ -272,17 +270,10 @@ fn wait_for_packet_lengths(flags: &[&str], found: impl Fn(&[usize]) -> bool) {
     let (mut other_end, _) = listener.accept().unwrap();
     std::thread::spawn(move || std::io::copy(&mut other_end, &mut std::io::sink()));
     let capture = Capture::new(address.port());
-    let start = Instant::now();
-    loop {
+    wait_until(|| {
         let lengths: Vec<_> = (0..50).map(|_| capture.length()).collect();
-        if found(&lengths) {
-            return;
-        }
-        assert!(
-            start.elapsed() < crate::run_program::TIMEOUT,
-            "{flags:?}: {lengths:?}"
-        );
-    }
+        found(&lengths)
+    });
 }
 
 /// Bytes of a single segment: 20 of IP, 20 of TCP, 12 of timestamps, and 1000 of payload.

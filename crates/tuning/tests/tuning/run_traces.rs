@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul run` leaves no cgroup, BPF program or link, however it ends.
 
-use crate::run_program::{
-    RunningProgram, TIMEOUT, connect, listen_on_loopback, may_attach_bpf, output,
-};
+use crate::run_program::{RunningProgram, connect, listen_on_loopback, may_attach_bpf, output};
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, ProgInfoIter};
 use longhaul_linux::cgroup;
+use longhaul_testprograms::wait::wait_until;
 use rustix::{
     fs::{Dir, Mode, OFlags, fstat, openat},
     process::{Pid, Signal, kill_process},
 };
-use std::{os::fd::OwnedFd, path::Path, process::Command, time::Instant};
+use std::{os::fd::OwnedFd, path::Path, process::Command};
 
 /// Kernel objects of a run.
 #[derive(Debug)]
@@ -49,15 +48,6 @@ impl KernelState {
     }
 }
 
-/// Waits for a condition: the kernel frees programs a moment after their last descriptor is closed.
-fn assert_soon(what: &str, is_so: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < TIMEOUT, "{what}");
-        std::thread::yield_now();
-    }
-}
-
 fn all_cgroups() -> Vec<String> {
     let own = cgroup::own().unwrap();
     let names = Dir::read_from(&own).unwrap();
@@ -86,7 +76,7 @@ fn inode_of(cgroup: &str) -> u64 {
 /// Returns the output of `longhaul doctor --clean`.
 fn doctor_clean_output() -> String {
     let state = tempfile::tempdir().unwrap();
-    let output = Command::new(longhaul_testbed::longhaul())
+    let output = Command::new(longhaul_testprograms::longhaul())
         .args(["doctor", "--clean"])
         .env("XDG_STATE_HOME", state.path())
         .output()
@@ -105,7 +95,7 @@ fn doctor_removes_leftovers_of_a_killed_run() {
     running.wait();
     kill_process(running.program, Signal::KILL).unwrap();
     // (Another test's run may be the one that finds it.)
-    assert_soon("doctor left the cgroup", || {
+    wait_until(|| {
         doctor_clean_output();
         traces.cgroup_is_gone()
     });
@@ -122,7 +112,7 @@ fn leaves_nothing_after_the_program_exits() {
     assert_eq!(traces.links.len(), 5);
     assert_eq!(running.finish().0, Some(0));
     assert!(traces.cgroup_is_gone());
-    assert_soon("BPF is still there", || traces.bpf_is_gone());
+    wait_until(|| traces.bpf_is_gone());
 }
 
 #[test]
@@ -136,7 +126,7 @@ fn leaves_nothing_after_sigterm() {
     running.signal(Signal::TERM);
     assert_eq!(running.wait(), Some(143));
     assert!(traces.cgroup_is_gone());
-    assert_soon("BPF is still there", || traces.bpf_is_gone());
+    wait_until(|| traces.bpf_is_gone());
 }
 
 /// The program continues: its work is worth more than its profile.
@@ -151,7 +141,7 @@ fn program_survives_sigkill_and_next_run_cleans_up() {
     let stream = running.socket(3);
     running.longhaul.kill().unwrap();
     running.wait();
-    assert_soon("BPF is still there", || traces.bpf_is_gone());
+    wait_until(|| traces.bpf_is_gone());
     // Its connection keeps its settings.
     assert_eq!(
         longhaul_linux::socket::pacing_rate(&stream).unwrap(),
@@ -166,7 +156,7 @@ fn program_survives_sigkill_and_next_run_cleans_up() {
         doctor_clean_output()
     );
     kill_process(running.program, Signal::KILL).unwrap();
-    assert_soon("the next run left the cgroup", || {
+    wait_until(|| {
         assert!(output(&[], &["true"]).status.success());
         traces.cgroup_is_gone()
     });
@@ -184,7 +174,7 @@ fn next_run_unloads_algorithm_of_a_killed_run() {
     running.longhaul.kill().unwrap();
     running.wait();
     // (Another test's run may be the one that finds it.)
-    assert_soon("the next run left it", || {
+    wait_until(|| {
         assert!(output(&[], &["true"]).status.success());
         !pinned()
     });
@@ -221,7 +211,5 @@ fn hundred_runs_leave_nothing_behind() {
         assert_eq!(running.finish().0, Some(0), "round {round}");
     }
     assert!(traces.iter().all(KernelState::cgroup_is_gone));
-    assert_soon("BPF is still there", || {
-        traces.iter().all(KernelState::bpf_is_gone)
-    });
+    wait_until(|| traces.iter().all(KernelState::bpf_is_gone));
 }

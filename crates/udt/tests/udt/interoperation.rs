@@ -3,12 +3,13 @@
 //! between the two loses, duplicates and delays packets.
 
 use crate::testbed::{bbr, byte, config, native};
+use longhaul_testprograms::wait::wait_for_line;
 use longhaul_udt::socket::{BoxedControlFactory, Socket, Stream};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{
     fs::File,
-    io::{BufRead, BufReader, Read, Seek, Write},
+    io::{Read, Seek, Write},
     net::{SocketAddr, UdpSocket},
     path::PathBuf,
     process::{Child, Command, Stdio},
@@ -41,7 +42,7 @@ fn peer() -> Option<&'static PathBuf> {
         }
     });
     let missing = built.as_ref().err().map_or("", String::as_str);
-    longhaul_testbed::skip::require(built.is_ok(), missing).then(|| built.as_ref().ok())?
+    longhaul_testprograms::skip::require(built.is_ok(), missing).then(|| built.as_ref().ok())?
 }
 
 /// UDP relay between two ports, which loses, duplicates and delays packets.
@@ -125,10 +126,7 @@ fn peer_command(words: [&str; 3], ports: [u16; 2]) -> Option<Command> {
 
 fn spawn_ready(mut command: Command) -> Child {
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    stderr.read_line(&mut line).unwrap();
-    assert_eq!(line, "ready\n");
+    wait_for_line(child.stderr.take().unwrap(), "ready\n");
     child
 }
 

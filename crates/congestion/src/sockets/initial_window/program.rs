@@ -140,11 +140,10 @@ mod tests {
         sysctl,
         tcp_info::TcpInfo,
     };
+    use longhaul_testnet::namespace::Namespace;
     use std::{
         io::{Read, Write},
         net::{TcpListener, TcpStream},
-        panic::{AssertUnwindSafe, catch_unwind},
-        sync::atomic::{AtomicU32, Ordering::Relaxed},
         time::Duration,
     };
 
@@ -152,36 +151,18 @@ mod tests {
     /// Skipped in a user namespace, where BPF is not allowed.
     fn alone(work: impl FnOnce() + Send) {
         let missing = attach().err().map(|error| error.to_string());
-        if !longhaul_testbed::skip::require_privileged(
+        if !longhaul_testprograms::skip::require_privileged(
             missing.is_none(),
             missing.unwrap_or_default(),
         ) {
             return;
         }
-        let name = format!(
-            "window-{}-{}",
-            std::process::id(),
-            NUMBER.fetch_add(1, Relaxed)
-        );
-        let netns = Netns::create(&name).unwrap();
         let inside = || {
-            isolated(work);
+            sysctl::write_here("net.ipv4.tcp_slow_start_after_idle", "1")?;
+            work();
             Ok(())
         };
-        let done = catch_unwind(AssertUnwindSafe(|| netns.run(inside)));
-        Netns::delete(&name).unwrap();
-        done.unwrap().unwrap();
-    }
-
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-
-    fn isolated(work: impl FnOnce()) {
-        let up = std::process::Command::new("ip")
-            .args(["link", "set", "lo", "up"])
-            .status();
-        assert!(up.unwrap().success());
-        sysctl::write_here("net.ipv4.tcp_slow_start_after_idle", "1").unwrap();
-        work();
+        Namespace::new("window").run(inside).unwrap();
     }
 
     /// Options with reno: other controls, such as bbr, keep their window when idle.

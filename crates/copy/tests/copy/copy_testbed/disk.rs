@@ -2,17 +2,17 @@
 //! File system in a mount namespace of its own. It is unmounted when the value is dropped.
 
 use super::{LoopbackTestbed, finish};
+use longhaul_testprograms::{process::Running, wait::wait_for_line};
 use std::{
     ffi::OsStr,
-    io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Output, Stdio},
 };
 
 /// File system that only processes in its namespace see mounted.
 pub(crate) struct Disk {
     /// Process that keeps the namespace open.
-    keeper: Child,
+    keeper: Running,
     pub(crate) at: PathBuf,
 }
 
@@ -30,10 +30,9 @@ impl Disk {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        let mut from = BufReader::new(keeper.stdout.take().unwrap());
-        from.read_line(&mut line).unwrap();
-        assert_eq!(line, "mounted\n", "needs root (CAP_SYS_ADMIN)");
+        // Needs root (CAP_SYS_ADMIN).
+        wait_for_line(keeper.stdout.take().unwrap(), "mounted\n");
+        let keeper = Running(keeper);
         Self { keeper, at }
     }
 
@@ -47,7 +46,7 @@ impl Disk {
 
     /// Copies the contents of one directory to another, of which either may be on the disk.
     pub(crate) fn copy(&self, testbed: &LoopbackTestbed, from: &Path, to: &Path) -> Output {
-        let mut command = self.within(testbed, longhaul_testbed::longhaul());
+        let mut command = self.within(testbed, longhaul_testprograms::longhaul());
         command.args(["copy", "--json"]).arg(from.join("")).arg(to);
         command.stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -58,12 +57,5 @@ impl Disk {
     pub(crate) fn outside_path(&self) -> PathBuf {
         let root = PathBuf::from(format!("/proc/{}/root", self.keeper.id()));
         root.join(self.at.strip_prefix("/").unwrap())
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        drop(self.keeper.kill());
-        drop(self.keeper.wait());
     }
 }

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Directory that is shown as file systems of other kinds show it, by FUSE. It is unmounted when the value is dropped.
 
-use super::PATIENCE;
+use longhaul_testprograms::{process::Running, wait::wait_until};
 use std::{
     fs,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    process::{Child, Command},
-    thread::sleep,
-    time::{Duration, Instant},
+    process::Command,
 };
 
 pub(crate) struct Mounted {
-    server: Child,
+    server: Running,
     pub(crate) at: PathBuf,
 }
 
@@ -32,15 +30,13 @@ impl Mounted {
         let server = server.arg(script).args([top, at]).args(quirks).spawn();
         let server = server.expect("python3, fusepy (scripts/setup installs them)");
         let mut mounted = Self {
-            server,
+            server: Running(server),
             at: at.to_owned(),
         };
-        let begin = Instant::now();
-        while fs::metadata(at).is_ok_and(|found| found.dev() == before) {
-            let ended = mounted.server.try_wait().unwrap();
-            assert!(ended.is_none() && begin.elapsed() < PATIENCE, "{ended:?}");
-            sleep(Duration::from_millis(5));
-        }
+        wait_until(|| {
+            assert_eq!(mounted.server.try_wait().unwrap(), None);
+            fs::metadata(at).is_ok_and(|found| found.dev() != before)
+        });
         mounted
     }
 }
@@ -49,7 +45,5 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         let mut unmount = Command::new("umount");
         drop(unmount.arg("--lazy").arg(&self.at).status());
-        drop(self.server.kill());
-        drop(self.server.wait());
     }
 }

@@ -7,6 +7,7 @@ use longhaul_store::{
     manifest::Manifest,
     vfs::Dir,
 };
+pub(crate) use longhaul_testnet::payload::bytes;
 use rustix::fs::{XattrFlags, lgetxattr, llistxattr, lsetxattr};
 use std::{
     collections::BTreeMap,
@@ -22,18 +23,6 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
-
-/// Returns pseudorandom bytes, which differ for each seed.
-pub(crate) fn bytes(seed: u64, length: u64) -> Vec<u8> {
-    let mut bytes = vec![0; length as usize];
-    // BLAKE3 is fast also in a test build, because the hash functions are not inlined into this crate.
-    let seed = seed.to_be_bytes();
-    blake3::Hasher::new()
-        .update(&seed)
-        .finalize_xof()
-        .fill(&mut bytes);
-    bytes
-}
 
 /// Creates files of sizes around every boundary, many small files, links of both kinds, a fifo, sparse files, attributes,
 /// owners, modes and times, and one large file of a number of blocks and some bytes.

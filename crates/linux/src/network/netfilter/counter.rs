@@ -48,7 +48,7 @@ fn packets_of(body: &[u8]) -> Option<u64> {
 mod tests {
     use super::{super::nft, *};
     use crate::netns::Netns;
-    use longhaul_testbed::skip;
+    use longhaul_testprograms::skip;
 
     #[test]
     fn reads_packets_of_a_counter() {

@@ -104,7 +104,7 @@ mod tests {
         *,
     };
     use crate::netns::Netns;
-    use longhaul_testbed::skip;
+    use longhaul_testprograms::skip;
 
     const MARK: u32 = 7;
 

@@ -91,7 +91,7 @@ fn rules(family: Family, name: &str) -> io::Result<usize> {
 mod tests {
     use super::{super::nft, *};
     use crate::netns::Netns;
-    use longhaul_testbed::skip;
+    use longhaul_testprograms::skip;
 
     #[test]
     fn counts_rules_and_detects_recreated_tables() {

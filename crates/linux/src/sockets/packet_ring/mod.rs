@@ -550,7 +550,8 @@ mod tests {
                 Some((netns, name))
             }
             Err(error) => {
-                let _ = longhaul_testbed::skip::require(false, format!("namespaces ({error})"));
+                let _ =
+                    longhaul_testprograms::skip::require(false, format!("namespaces ({error})"));
                 None
             }
         }

@@ -2,7 +2,7 @@
 //! Commands that need rights, run without them. They exit with 3 and a line that names the missing right, before they touch
 //! anything. docs/rights.md has the same as a table.
 
-use longhaul_testbed::skip;
+use longhaul_testprograms::skip;
 use std::{
     fs,
     process::{Command, Output, Stdio},

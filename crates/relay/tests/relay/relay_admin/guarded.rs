@@ -15,7 +15,7 @@ use std::{
 };
 
 fn run_to_exit(args: &[&str]) -> Output {
-    let mut command = Command::new(longhaul_testbed::longhaul());
+    let mut command = Command::new(longhaul_testprograms::longhaul());
     command.arg("relay").args(args).output().unwrap()
 }
 
@@ -165,7 +165,7 @@ fn address_change_requires_restart() {
         std::fs::write(&file, text).unwrap();
     };
     write(ANY);
-    let mut command = Command::new(longhaul_testbed::longhaul());
+    let mut command = Command::new(longhaul_testprograms::longhaul());
     command.args(["relay", "--config"]).arg(&file);
     let relay = longhaul_testnet::relay_process::Relay::spawn_with_listeners(command, 2);
     write("127.0.0.1:9");

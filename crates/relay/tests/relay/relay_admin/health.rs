@@ -108,7 +108,7 @@ fn successor_takes_over_address_of_draining_process() {
     let mut server = accept(&listener);
 
     let second = || {
-        Command::new(longhaul_testbed::longhaul())
+        Command::new(longhaul_testprograms::longhaul())
             .args(["relay", "--socks5", "127.0.0.1:0", "--admin", &at])
             .output()
             .unwrap()
@@ -260,7 +260,11 @@ fn full_relay_is_healthy_but_not_ready() {
 fn names_descriptor_limit_of_full_relay() {
     let (listener, address) = listen_as_origin();
     let mut command = Command::new("prlimit");
-    command.args(["--nofile=160:160", longhaul_testbed::longhaul(), "relay"]);
+    command.args([
+        "--nofile=160:160",
+        longhaul_testprograms::longhaul(),
+        "relay",
+    ]);
     let forward = format!("127.0.0.1:0={address}");
     command.args([
         "--workers",

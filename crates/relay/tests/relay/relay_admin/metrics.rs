@@ -373,7 +373,7 @@ fn exports_process_metrics() {
 fn exports_reloads_and_certificates() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().display().to_string();
-    let mut make = Command::new(longhaul_testbed::longhaul());
+    let mut make = Command::new(longhaul_testprograms::longhaul());
     make.args(["relay", "--make-certificates", &path, "here", "tokyo"]);
     assert!(make.output().unwrap().status.success());
     let file = directory.path().join("relay.toml");
@@ -389,7 +389,7 @@ fn exports_reloads_and_certificates() {
         tls("here"),
     );
     std::fs::write(&file, &text).unwrap();
-    let mut command = Command::new(longhaul_testbed::longhaul());
+    let mut command = Command::new(longhaul_testprograms::longhaul());
     command.args(["relay", "--config"]).arg(&file);
     let relay = Relay::spawn_with_listeners(command, 2);
     let endpoint = Endpoint::of(&relay);

@@ -5,12 +5,12 @@ use crate::{
     relay_admin::ANY,
     relay_admin::endpoint::{Answer, Endpoint},
 };
-use longhaul_testbed::{
+use longhaul_testnet::relay_process::{Relay, accept, connect, listen_as_origin};
+use longhaul_testprograms::{
     browser::axe,
     browser::frame,
     browser::{self, ColourScheme, RenderedPage},
 };
-use longhaul_testnet::relay_process::{Relay, accept, connect, listen_as_origin};
 use serde_json::Value;
 use std::{
     io::{Read, Write},

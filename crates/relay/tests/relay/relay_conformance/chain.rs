@@ -247,7 +247,7 @@ fn address(hop: usize, mode: LegMode) -> SocketAddr {
 
 /// Makes certificates of `hop0`, `hop1`…, which trust each other.
 pub(crate) fn make_certificates(directory: &Path, peers: usize) {
-    let mut command = Command::new(longhaul_testbed::longhaul());
+    let mut command = Command::new(longhaul_testprograms::longhaul());
     command
         .args(["relay", "--make-certificates"])
         .arg(directory);

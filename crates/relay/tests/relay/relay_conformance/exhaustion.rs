@@ -373,7 +373,11 @@ fn ticks_in_a_second(pid: Pid) -> u64 {
 fn respects_initial_limit_silently() {
     let (listener, address) = listen_as_origin();
     let mut command = Command::new("prlimit");
-    command.args(["--nofile=128:128", longhaul_testbed::longhaul(), "relay"]);
+    command.args([
+        "--nofile=128:128",
+        longhaul_testprograms::longhaul(),
+        "relay",
+    ]);
     let forward = format!("127.0.0.1:0={address}");
     command.args(["--workers", "1", "--forward", &forward]);
     let relay = Relay::spawn(command);

@@ -117,5 +117,5 @@ fn connection_count() -> Option<usize> {
         eprintln!("RLIMIT_NOFILE of {limit} has room for {count} of {CONNECTIONS} connections");
     }
     let needed = format!("RLIMIT_NOFILE above {limit}");
-    longhaul_testbed::skip::require(count >= CONNECTIONS_MIN, needed).then_some(count)
+    longhaul_testprograms::skip::require(count >= CONNECTIONS_MIN, needed).then_some(count)
 }

@@ -2,6 +2,11 @@
 //! Processes of `longhaul site` with exports and tokens, and of `longhaul copy` from and to them.
 pub(crate) mod web;
 
+pub(crate) use longhaul_testprograms::{process::children, wait::WAIT_LIMIT};
+use longhaul_testprograms::{
+    process::{Running, has_ended},
+    wait::wait_until,
+};
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
@@ -10,14 +15,10 @@ use std::{
     net::SocketAddr,
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Command, ExitStatus, Stdio},
     sync::mpsc::{Receiver, channel},
-    time::{Duration, Instant},
 };
 use tempfile::TempDir;
-
-/// Limit on every wait. Only a test that fails takes this long.
-pub(crate) const WAIT_LIMIT: Duration = Duration::from_secs(120);
 
 /// Directory of a site, running or not: `state`, and `data`, which it exports.
 pub(crate) struct Home(TempDir);
@@ -38,7 +39,7 @@ impl Home {
     }
 
     pub(crate) fn token_command(&self, arguments: &[&str]) -> std::process::Output {
-        let mut command = Command::new(longhaul_testbed::longhaul());
+        let mut command = Command::new(longhaul_testprograms::longhaul());
         command.args(["site", "token"]).args(arguments);
         command.args(["--state", &self.state()]).output().unwrap()
     }
@@ -53,7 +54,7 @@ impl Home {
 
     /// Returns `longhaul site` with `data` exported.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(longhaul_testbed::longhaul());
+        let mut command = Command::new(longhaul_testprograms::longhaul());
         let export = format!("data={}", self.data().display());
         command.args(["site", "--json", "--as-root", "--state", &self.state()]);
         command.args(["--export", &export]).args(arguments);
@@ -69,7 +70,7 @@ impl Home {
 
 /// Running site, killed on drop.
 pub(crate) struct SiteProcess {
-    child: Child,
+    child: Running,
     pub(crate) address: SocketAddr,
     pub(crate) http: Option<String>,
     pub(crate) https: Option<String>,
@@ -92,7 +93,7 @@ impl SiteProcess {
         assert_eq!(ready["event"], "ready");
         let url = |kind: &str| ready[kind].as_str().map(|at| format!("{kind}://{at}"));
         Self {
-            child,
+            child: Running(child),
             http: url("http"),
             https: url("https"),
             address: ready["listening"].as_str().unwrap().parse().unwrap(),
@@ -146,32 +147,9 @@ impl SiteProcess {
     }
 }
 
-impl Drop for SiteProcess {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn is_running(pid: u32) -> bool {
-    // A zombie counts as ended; its new parent will reap it.
-    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
-}
-
 /// Waits until a process that is not a child of this one has ended.
 pub(crate) fn wait_for_exit(pid: u32) {
-    let begin = Instant::now();
-    while is_running(pid) {
-        assert!(begin.elapsed() < WAIT_LIMIT, "{pid} is still running");
-        std::thread::yield_now();
-    }
-}
-
-pub(crate) fn children(pid: u32) -> Vec<u32> {
-    let path = format!("/proc/{pid}/task/{pid}/children");
-    let text = fs::read_to_string(path).unwrap_or_default();
-    let pids = text.split_whitespace();
-    pids.filter_map(|pid| pid.parse().ok()).collect()
+    wait_until(|| has_ended(pid));
 }
 
 /// Client of sites: a directory with a `sites.toml`.
@@ -197,7 +175,7 @@ impl Client {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("timeout");
         command
-            .args(["120", longhaul_testbed::longhaul(), "copy", "--json"])
+            .args(["120", longhaul_testprograms::longhaul(), "copy", "--json"])
             .args(arguments);
         self.set_environment(&mut command);
         command

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Site accessed over HTTP with curl.
 
-use super::{Home, SiteProcess, WAIT_LIMIT};
+use super::{Home, SiteProcess};
+pub(crate) use longhaul_testprograms::wait::wait_until;
 use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
-    time::Instant,
 };
 
 /// Site with the exports `data` and, read-only, `closed`, and a token for it.
@@ -75,12 +75,4 @@ pub(crate) fn names(directory: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
-}
-
-pub(crate) fn wait_until(held: impl Fn() -> bool) {
-    let begin = Instant::now();
-    while !held() {
-        assert!(begin.elapsed() < WAIT_LIMIT);
-        std::thread::yield_now();
-    }
 }

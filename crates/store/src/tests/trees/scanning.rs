@@ -258,7 +258,7 @@ fn does_not_enter_other_file_systems() {
     let mounted = Path::new("/dev/shm");
     let on_root = |path: &Path| sys::stat(path).map(|stat| stat.st_dev).ok();
     if on_root(mounted).is_none() || on_root(mounted) == on_root(Path::new("/dev")) {
-        longhaul_testbed::skip::record(format!("nothing is mounted at {}", mounted.display()));
+        longhaul_testprograms::skip::record(format!("nothing is mounted at {}", mounted.display()));
         return;
     }
     let options = Options {

@@ -117,7 +117,7 @@ fn reports_invalid_piece_headers_and_continues() {
 #[test]
 fn refuses_internal_files_of_another_user() {
     if !is_root() {
-        longhaul_testbed::skip::record("needs root to act as another user");
+        longhaul_testprograms::skip::record("needs root to act as another user");
         return;
     }
     for kind in ["piece", PIECE_DATA, "journal"] {

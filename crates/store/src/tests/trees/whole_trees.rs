@@ -61,7 +61,7 @@ fn ordinary_user_copies_own_files() {
 #[test]
 fn fields_denied_to_the_user_are_neither_set_nor_compared() {
     if !is_root() {
-        longhaul_testbed::skip::record("needs root to create files of another user");
+        longhaul_testprograms::skip::record("needs root to create files of another user");
         return;
     }
     let temp = dirs();
@@ -107,7 +107,7 @@ fn compare_with(program: &str, arguments: &[&str]) {
         .arg(&theirs)
         .output();
     let Ok(output) = result else {
-        longhaul_testbed::skip::record(format!("{program} is not installed"));
+        longhaul_testprograms::skip::record(format!("{program} is not installed"));
         return;
     };
     assert!(output.status.success(), "{output:?}");

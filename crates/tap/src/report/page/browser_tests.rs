@@ -3,7 +3,7 @@
 
 use super::html;
 use crate::report::fixtures;
-use longhaul_testbed::browser::{assert_accessible, assert_fits, script_output};
+use longhaul_testprograms::browser::{assert_accessible, assert_fits, script_output};
 
 /// Script that records every chart over time.
 const RECORD_CHARTS: &str = "<script>

@@ -218,7 +218,7 @@ pub(crate) fn chart_scripts<'a>(
 mod tests {
     use super::*;
     use crate::report::{fixtures, result::Damage};
-    use longhaul_testbed::browser::{assert_loads_nothing, outline};
+    use longhaul_testprograms::browser::{assert_loads_nothing, outline};
 
     #[test]
     fn orders_sections_from_verdict_to_raw_data() {

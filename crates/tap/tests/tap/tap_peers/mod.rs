@@ -59,7 +59,7 @@ fn has_programs(tools: &[&str]) -> bool {
             .success()
     };
     let missing: Vec<_> = tools.iter().filter(|tool| !is_there(tool)).collect();
-    longhaul_testbed::skip::require(missing.is_empty(), format!("{missing:?}"))
+    longhaul_testprograms::skip::require(missing.is_empty(), format!("{missing:?}"))
 }
 
 fn has_all_programs() -> bool {
@@ -71,7 +71,10 @@ fn has_all_programs() -> bool {
 fn has_other_users() -> bool {
     let users = std::fs::read_to_string("/proc/self/uid_map").unwrap();
     let may = users.split_whitespace().nth(2) != Some("1");
-    longhaul_testbed::skip::require(may, "two users for sshd, where this user namespace has one")
+    longhaul_testprograms::skip::require(
+        may,
+        "two users for sshd, where this user namespace has one",
+    )
 }
 
 /// Compares the three programs on one file.

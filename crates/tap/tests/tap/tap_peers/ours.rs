@@ -58,7 +58,7 @@ fn number(of: &Value, name: &str) -> u64 {
 
 /// Reads both directions of every flow.
 pub(crate) fn read(file: &Path) -> BTreeMap<Direction, Ours> {
-    let output = Command::new(longhaul_testbed::longhaul())
+    let output = Command::new(longhaul_testprograms::longhaul())
         .args(["tap", "analyze", "--json"])
         .arg(file)
         .output()

@@ -3,13 +3,13 @@
 
 use crate::tap_peers::ssh;
 use longhaul_linux::netns::Netns;
-use longhaul_testnet::link_process::Testbed;
+use longhaul_testnet::link_process::{Testbed, traffic::serve_iperf3};
+use longhaul_testprograms::{process::Running, wait::wait_for_line};
 use std::{
     fs,
-    io::{BufRead, BufReader},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     time::Duration,
 };
 
@@ -35,17 +35,6 @@ pub(crate) enum Program<'a> {
     Curl(&'a [&'a str]),
     /// A transfer, then lines that are echoed one by one.
     Ssh,
-}
-
-/// Child process that is killed on drop.
-pub(crate) struct Running(pub(crate) Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // The process may have ended already.
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
 }
 
 impl Traffic<'_> {
@@ -116,29 +105,18 @@ fn tcpdump(netns: &Netns, file: &Path) -> Running {
     let filter = format!("tcp or udp port {DISCARD}");
     command.arg(filter).stderr(Stdio::piped());
     let mut running = spawn(netns, &mut command);
-    let mut output_lines = BufReader::new(running.0.stderr.take().unwrap()).lines();
-    let begun = output_lines.any(|line| line.unwrap().contains("listening on"));
-    assert!(begun, "tcpdump did not begin");
-    // Its further output is read, so that the pipe does not fill.
-    std::thread::spawn(move || output_lines.for_each(drop));
+    wait_for_line(running.stderr.take().unwrap(), "listening on");
     running
 }
 
 fn interrupt(mut running: Running) {
-    let pid = rustix::process::Pid::from_child(&running.0);
+    let pid = rustix::process::Pid::from_child(&running);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    running.0.wait().unwrap();
+    running.wait().unwrap();
 }
 
 fn iperf3(bed: &Testbed, flags: &[&str]) {
-    let mut server = Command::new("iperf3");
-    server
-        .args(["-s", "-1", "--forceflush"])
-        .stdout(Stdio::piped());
-    let mut server = spawn(&bed.right, &mut server);
-    let mut output_lines = BufReader::new(server.0.stdout.take().unwrap()).lines();
-    assert!(output_lines.any(|line| line.unwrap().contains("listening")));
-    std::thread::spawn(move || output_lines.for_each(drop));
+    let _server = serve_iperf3(&bed.right);
     let mut client = Command::new("iperf3");
     client
         .arg("-c")
@@ -149,11 +127,6 @@ fn iperf3(bed: &Testbed, flags: &[&str]) {
 
 fn curl(bed: &Testbed, flags: &[&str], directory: &Path) {
     let address = bed.right_address();
-    // The check whether nginx answers runs in nginx's namespace.
-    succeed(
-        &bed.right,
-        Command::new("ip").args(["link", "set", "lo", "up"]),
-    );
     let _nginx = nginx(&bed.right, address, directory);
     let mut client = Command::new("curl");
     client
@@ -193,7 +166,7 @@ fn nginx(netns: &Netns, address: IpAddr, directory: &Path) -> Running {
     let mut running = spawn(netns, &mut command);
     let answers = || netns.run(|| TcpStream::connect(listen)).is_ok();
     while !answers() {
-        assert!(running.0.try_wait().unwrap().is_none(), "nginx ended");
+        assert!(running.try_wait().unwrap().is_none(), "nginx ended");
         std::thread::sleep(Duration::from_millis(20));
     }
     running

@@ -1,69 +1,54 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Test environment: two namespaces with a link between them, `longhaul tap` on it, and its output.
 
-use longhaul_linux::{
-    interface::{self, VethEndpoint},
-    netns::Netns,
-    sysctl,
-};
+use longhaul_linux::sysctl;
 use longhaul_packet::capture::{Frame, Reader, Record, Statistics, Step};
+use longhaul_testnet::namespace::Namespace;
+use longhaul_testprograms::process::Running;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
     path::{Path, PathBuf},
-    process::{Child, ChildStderr, Command, Stdio},
+    process::{ChildStderr, Command, Stdio},
     time::Duration,
 };
 
 pub(crate) const LEFT: Ipv4Addr = Ipv4Addr::new(10, 66, 9, 1);
 pub(crate) const RIGHT: Ipv4Addr = Ipv4Addr::new(10, 66, 9, 2);
 
-/// Two namespaces with a link between them; the interface is `v0` in each. They are deleted on drop.
+/// Two namespaces with a link between them; the interface is `v0` in each.
 pub(crate) struct Link {
-    pub(crate) left: Netns,
-    pub(crate) right: Netns,
-    names: [String; 2],
+    pub(crate) left: Namespace,
+    pub(crate) right: Namespace,
 }
 
 impl Link {
     pub(crate) fn new(name: &str) -> Self {
-        let names = ["l", "r"].map(|end| format!("tap-{name}-{}-{end}", std::process::id()));
-        let [left, right] = names.each_ref().map(|name| Netns::create(name).unwrap());
+        let [left, right] = ["l", "r"].map(|end| Namespace::new(&format!("tap-{name}-{end}")));
         for netns in [&left, &right] {
             // Without IPv6, neighbour discovery adds no packets to the counts.
-            drop(sysctl::write(netns, "net.ipv6.conf.all.disable_ipv6", "1"));
-            drop(sysctl::write(
-                netns,
-                "net.ipv6.conf.default.disable_ipv6",
-                "1",
-            ));
+            for interfaces in ["all", "default"] {
+                let key = format!("net.ipv6.conf.{interfaces}.disable_ipv6");
+                drop(sysctl::write(netns, &key, "1"));
+            }
         }
-        let end = |netns, address: Ipv4Addr| VethEndpoint {
-            netns,
-            name: "v0",
-            address: address.into(),
-            prefix: 24,
-        };
-        interface::create_veth(&end(&left, LEFT), &end(&right, RIGHT), 1500).unwrap();
-        let link = Self { left, right, names };
+        left.connect("v0", &right, "v0");
+        left.bring_up("v0", &[&format!("{LEFT}/24")]);
+        right.bring_up("v0", &[&format!("{RIGHT}/24")]);
+        let link = Self { left, right };
         link.resolve_addresses();
         link
-    }
-
-    pub(crate) fn left_name(&self) -> &str {
-        &self.names[0]
     }
 
     /// Sends datagrams until one arrives, so that both ends have resolved the other's hardware address. The kernel
     /// drops datagrams until it has noticed that the interfaces are up.
     fn resolve_addresses(&self) {
-        let arrived = || snmp_counter(&self.right, "Udp:", "NoPorts") > 0;
         for _ in 0..10 {
             self.send_datagrams(1, 9);
             for _ in 0..400 {
-                if arrived() {
+                if self.right.counter("Udp", "NoPorts") > 0 {
                     return;
                 }
                 std::thread::sleep(Duration::from_millis(10));
@@ -106,50 +91,25 @@ impl Link {
 
     /// Returns the packets that the left interface received and sent; a super-packet counts once.
     pub(crate) fn packet_count(&self) -> u64 {
-        let table = "/proc/thread-self/net/dev";
-        let table = self.left.run(|| std::fs::read_to_string(table)).unwrap();
-        let line = table
-            .lines()
-            .find_map(|line| line.trim().strip_prefix("v0:"));
-        let columns: Vec<u64> = line
-            .unwrap()
-            .split_whitespace()
-            .map(|column| column.parse().unwrap())
-            .collect();
-        columns[1] + columns[9]
+        let traffic = self.left.traffic("v0");
+        traffic.received_packets + traffic.sent_packets
     }
 
     /// Returns the TCP segments that both ends sent, by the kernel's counters: each segment of a super-packet counts.
     pub(crate) fn segments_sent(&self) -> u64 {
-        snmp_counter(&self.left, "Tcp:", "OutSegs")
-            + snmp_counter(&self.left, "Tcp:", "RetransSegs")
-            + snmp_counter(&self.right, "Tcp:", "OutSegs")
-            + snmp_counter(&self.right, "Tcp:", "RetransSegs")
+        let counters = ["OutSegs", "RetransSegs"];
+        let sent = |netns: &Namespace| counters.map(|counter| netns.counter("Tcp", counter));
+        [&self.left, &self.right]
+            .map(sent)
+            .as_flattened()
+            .iter()
+            .sum()
     }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        for name in &self.names {
-            drop(Netns::delete(name));
-        }
-    }
-}
-
-/// Returns a counter of a protocol in `/proc/net/snmp`.
-fn snmp_counter(netns: &Netns, protocol: &str, counter: &str) -> u64 {
-    let table = netns
-        .run(|| std::fs::read_to_string("/proc/thread-self/net/snmp"))
-        .unwrap();
-    let mut lines = table.lines().filter(|line| line.starts_with(protocol));
-    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
-    let at = names.split(' ').position(|name| name == counter).unwrap();
-    values.split(' ').nth(at).unwrap().parse().unwrap()
 }
 
 /// Running `longhaul tap capture` on the left interface.
 pub(crate) struct Capture {
-    child: Child,
+    child: Running,
     stderr: BufReader<ChildStderr>,
     pub(crate) directory: tempfile::TempDir,
 }
@@ -169,11 +129,11 @@ impl Capture {
         link: &Link,
         flags: &[&str],
     ) -> Self {
-        let mut child = Command::new(longhaul_testbed::longhaul())
+        let mut child = Command::new(longhaul_testprograms::longhaul())
             // With this limit, a capture that does not stop fails its test.
             .args(["tap", "capture", "--duration", "60s"])
             .args(["--json", "-i", "v0", "--netns"])
-            .args([link.left_name(), "-w"])
+            .args([link.left.name(), "-w"])
             .arg(file)
             .args(flags)
             .stdout(Stdio::piped())
@@ -185,7 +145,7 @@ impl Capture {
         stderr.read_line(&mut line).unwrap();
         assert_eq!(line, "capturing on v0\n");
         Self {
-            child,
+            child: Running(child),
             stderr,
             directory,
         }
@@ -220,14 +180,6 @@ impl Capture {
     pub(crate) fn stop(&mut self) -> Value {
         self.signal(Signal::INT);
         self.wait_for_summary()
-    }
-}
-
-impl Drop for Capture {
-    fn drop(&mut self) {
-        // The process may have ended already.
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }
 
@@ -281,20 +233,4 @@ impl Contents {
 pub(crate) fn counter(summary: &Value, name: &str) -> u64 {
     let value = summary["interfaces"][0][name].as_u64();
     value.unwrap_or_else(|| panic!("no {name} in {summary}"))
-}
-
-/// Returns whether this process may create namespaces. If not, the test fails, or is skipped with a message if
-/// ALLOW_SKIP=1 is set.
-pub(crate) fn may_use_namespaces() -> bool {
-    longhaul_testbed::skip::require(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)")
-}
-
-/// Returns whether a program is installed. If not, the test fails, or is skipped with ALLOW_SKIP=1.
-pub(crate) fn is_installed(program: &str) -> bool {
-    let found = Command::new(program)
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    longhaul_testbed::skip::require(found.is_ok(), program)
 }

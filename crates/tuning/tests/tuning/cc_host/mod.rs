@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul cc` with a BPF file system of the test's own, and connections that use its congestion controls.
-use longhaul_linux::{interface, netns::Netns};
+use longhaul_linux::netns::Netns;
+use longhaul_testprograms::{process::exit_code_and_text, skip::may_load_bpf, wait::wait_until};
 use rustix::{
     fs::{FlockOperation, flock},
     net::sockopt,
@@ -13,38 +14,28 @@ use std::{
     io::{self, Read, Write},
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::Command,
     sync::mpsc,
     thread::JoinHandle,
-    time::{Duration, Instant},
 };
 
 /// Name of the congestion control in the kernel.
 pub(crate) const NAME: &str = "lh_scalable";
 
-/// Whether this process is root of the machine, as BPF requires. In a user namespace the test is skipped;
-/// otherwise it fails, unless ALLOW_SKIP is 1.
-pub(crate) fn may_load() -> bool {
-    let root =
-        rustix::process::geteuid().is_root() && !longhaul_testbed::skip::is_in_user_namespace();
-    longhaul_testbed::skip::require_privileged(root, "eBPF, which takes root of the machine")
-}
-
-/// As [`may_load`]; the kernel must also take the programs that watch connections. A security module may refuse tracing
+/// As [`may_load_bpf`]; the kernel must also take the programs that watch connections. A security module may refuse tracing
 /// programs to root, as a lockdown does; there the test is skipped.
 pub(crate) fn may_watch() -> bool {
-    may_load() && !is_watching_denied()
+    may_load_bpf() && !is_watching_denied()
 }
 
 /// Whether the kernel refuses the programs that watch connections, before it verifies them. If so, the calling test is
 /// recorded as skipped.
 pub(crate) fn is_watching_denied() -> bool {
-    let mut watch = Command::new(longhaul_testbed::longhaul());
-    let (_, message) =
-        exit_code_and_output(&watch.args(["cc", "watch", "--once"]).output().unwrap());
+    let mut watch = Command::new(longhaul_testprograms::longhaul());
+    let (_, message) = exit_code_and_text(&watch.args(["cc", "watch", "--once"]).output().unwrap());
     let is_denied = message.contains("the kernel does not permit it");
     if is_denied {
-        longhaul_testbed::skip::record(format!("needs tracing programs: {message}"));
+        longhaul_testprograms::skip::record(format!("needs tracing programs: {message}"));
     }
     is_denied
 }
@@ -59,9 +50,7 @@ impl Host {
     pub(crate) fn new() -> Self {
         let turn = File::create(std::env::temp_dir().join("longhaul-cc-test.lock")).unwrap();
         flock(&turn, FlockOperation::LockExclusive).unwrap();
-        wait_until("an earlier test's congestion controls went", || {
-            !registered().contains(" lh_")
-        });
+        wait_until(|| !registered().contains(" lh_"));
         Self {
             bpffs: tempfile::tempdir().unwrap(),
             _turn: turn,
@@ -74,7 +63,7 @@ impl Host {
 
     /// Returns the command `longhaul cc ARGS`.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(longhaul_testbed::longhaul());
+        let mut command = Command::new(longhaul_testprograms::longhaul());
         command
             .arg("cc")
             .args(args)
@@ -85,7 +74,7 @@ impl Host {
 
     /// Runs `longhaul cc ARGS`; returns its exit code and output.
     pub(crate) fn cc(&self, args: &[&str]) -> (i32, String) {
-        exit_code_and_output(&self.command(args).output().unwrap())
+        exit_code_and_text(&self.command(args).output().unwrap())
     }
 
     /// Runs `longhaul cc ARGS`, which must succeed; returns its output.
@@ -136,51 +125,12 @@ impl Drop for Host {
     }
 }
 
-pub(crate) fn exit_code_and_output(output: &Output) -> (i32, String) {
-    let text = [&output.stdout[..], &output.stderr[..]].concat();
-    let text = String::from_utf8(text).unwrap();
-    (output.status.code().expect("no signal"), text)
-}
-
 pub(crate) fn is_registered() -> bool {
     registered().split_whitespace().any(|name| name == NAME)
 }
 
 fn registered() -> String {
     fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap()
-}
-
-/// Waits for a condition; the timeout only decides how long a failure takes.
-pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(
-            start.elapsed() < Duration::from_secs(120),
-            "not yet: {what}"
-        );
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Network namespace with its loopback up; deleted on drop.
-pub(crate) struct Namespace {
-    pub(crate) netns: Netns,
-    pub(crate) name: String,
-}
-
-impl Namespace {
-    pub(crate) fn new(what: &str) -> Self {
-        let name = format!("ccmd-{what}-{}", std::process::id());
-        let netns = Netns::create(&name).unwrap();
-        interface::bring_up(&netns, "lo").unwrap();
-        Self { netns, name }
-    }
-}
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        drop(Netns::delete(&self.name));
-    }
 }
 
 /// Gives this thread the user nobody for good: without any capability.

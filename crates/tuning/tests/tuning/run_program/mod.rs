@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul run` with a shell script as its program.
 
+use longhaul_testprograms::wait::wait_until;
 use rustix::process::{
     Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open,
 };
@@ -8,15 +9,11 @@ use std::{
     io::{BufRead, BufReader, Read},
     net::{SocketAddr, TcpListener, TcpStream},
     process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio},
-    time::{Duration, Instant},
 };
-
-/// Longest wait of a test; it decides only how long a failure takes.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Returns the command `longhaul run FLAGS -- WORDS`.
 pub(crate) fn command(flags: &[&str], words: &[&str]) -> Command {
-    let mut command = Command::new(longhaul_testbed::longhaul());
+    let mut command = Command::new(longhaul_testprograms::longhaul());
     command.arg("run").args(flags).arg("--").args(words);
     command
 }
@@ -98,14 +95,12 @@ impl RunningProgram {
 
     /// Waits for longhaul's end, while the program's input stays open.
     pub(crate) fn wait(&mut self) -> Option<i32> {
-        let start = Instant::now();
-        loop {
-            if let Some(status) = self.longhaul.try_wait().unwrap() {
-                return status.code();
-            }
-            assert!(start.elapsed() < TIMEOUT, "longhaul did not end");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let mut status = None;
+        wait_until(|| {
+            status = self.longhaul.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap().code()
     }
 
     /// Closes the input, which ends the program; returns its exit code and the remaining output.
@@ -142,5 +137,5 @@ pub(crate) fn connect(to: SocketAddr) -> String {
 pub(crate) fn may_attach_bpf() -> bool {
     let missing = longhaul_congestion::sockets::initial_window::attach().err();
     let missing = missing.map(|error| error.to_string());
-    longhaul_testbed::skip::require_privileged(missing.is_none(), missing.unwrap_or_default())
+    longhaul_testprograms::skip::require_privileged(missing.is_none(), missing.unwrap_or_default())
 }

@@ -44,6 +44,20 @@ pub fn require_privileged(is_available: bool, needed: impl Display) -> bool {
     false
 }
 
+/// Whether this process may load eBPF programs, as only root of the machine may. If not, the test is skipped or fails as
+/// in [`require_privileged`].
+#[must_use]
+pub fn may_load_bpf() -> bool {
+    let is_root = rustix::process::geteuid().is_root() && !is_in_user_namespace();
+    require_privileged(is_root, "eBPF, which takes root of the machine")
+}
+
+/// Checks that the calling test runs as root of the machine. If not, it fails, or is skipped with ALLOW_SKIP=1.
+#[must_use]
+pub fn require_root_of_the_machine() -> bool {
+    require(!is_in_user_namespace(), "root of the machine")
+}
+
 /// Whether this process is in a user namespace other than the machine's.
 #[must_use]
 pub fn is_in_user_namespace() -> bool {

@@ -13,7 +13,7 @@ const SKIPPING_TEST: &str = "skipped_tests::requires_a_missing_program";
 #[test]
 fn requires_a_missing_program() {
     if std::env::var_os("REQUIRE_MISSING_PROGRAM").is_some()
-        && longhaul_testbed::skip::require(false, "no-such-program")
+        && longhaul_testprograms::skip::require(false, "no-such-program")
     {
         panic!("the test ran");
     }

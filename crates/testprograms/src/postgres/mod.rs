@@ -3,7 +3,7 @@
 //! the test is killed.
 //!
 //! ```no_run
-//! use longhaul_testbed::postgres::{Server, Setup};
+//! use longhaul_testprograms::postgres::{Server, Setup};
 //!
 //! // Most tests share one server. Each has its own database.
 //! let url = Server::shared().create_database();

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Servers leave no files, processes or shared memory, however their tests end.
 
-use longhaul_testbed::postgres::{Server, Setup};
+use longhaul_testprograms::{
+    postgres::{Server, Setup},
+    wait::{WAIT_LIMIT, wait_until},
+};
 use std::{
     env, fs,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread::sleep,
-    time::{Duration, Instant},
 };
-
-const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Directory, process and shared memory of a server.
 struct ServerResources {
@@ -123,7 +123,7 @@ fn holds_a_server_until_it_is_killed() {
     if env::var_os("HOLD_SERVER").is_some() {
         let server = Server::start();
         println!("\ndirectory={}", directory_of(&server).display());
-        sleep(TIMEOUT);
+        sleep(WAIT_LIMIT);
     }
 }
 
@@ -147,9 +147,5 @@ fn killed_test_leaves_nothing() {
     let resources = ServerResources::of(Path::new(&directory.unwrap()));
     test.kill().unwrap();
     test.wait().unwrap();
-    let start = Instant::now();
-    while !resources.are_gone() {
-        assert!(start.elapsed() < TIMEOUT, "leftovers of the server remain");
-        sleep(Duration::from_millis(10));
-    }
+    wait_until(|| resources.are_gone());
 }

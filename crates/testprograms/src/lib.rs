@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Test support: the longhaul binary, a browser, a PostgreSQL server, schemas of
-//! configuration files, and a record of skipped tests.
+//! Test support: the longhaul binary, a browser, a PostgreSQL server, other processes, waits, schemas of configuration
+//! files, and a record of skipped tests.
 //!
 //! ```
-//! # use longhaul_testbed::skip;
+//! # use longhaul_testprograms::skip;
 //! let is_mounted = std::path::Path::new("/proc/self").exists();
 //! assert!(skip::require(is_mounted, "/proc"));
 //! ```
@@ -13,7 +13,9 @@
 mod binary;
 pub mod browser;
 pub mod postgres;
+pub mod process;
 pub mod schema;
 pub mod skip;
+pub mod wait;
 
 pub use binary::longhaul;

@@ -2,20 +2,18 @@
 //! Running server, and the guard process that cleans up after a killed test.
 
 use super::server_files::ServerFiles;
-use rustix::process::{Pid, Signal, kill_process};
+use crate::{
+    process::{children, has_ended, kill, signal},
+    wait::wait_until,
+};
+use rustix::process::Signal;
 use std::{
     fs::{self, File},
     net::SocketAddr,
     path::Path,
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering::Relaxed},
-    thread::sleep,
-    time::{Duration, Instant},
 };
-
-/// Time limit for the start of a server, and for the end of its processes.
-const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Script of the guard process. The end of its standard input tells it that the test has ended, normally or not. Then
 /// it ends the server and removes its files.
@@ -127,18 +125,13 @@ impl Server {
     /// If the server does not run.
     pub fn kill(&mut self) {
         let mut postgres = self.postgres.take().expect("the server runs");
-        let main_process = pid(&postgres);
         // A stopped main process starts no new processes.
-        kill_process(main_process, Signal::STOP).unwrap();
-        let children = children(main_process);
-        for child in &children {
-            let _ = kill_process(*child, Signal::KILL);
-        }
-        kill_process(main_process, Signal::KILL).unwrap();
+        signal(postgres.id(), Signal::STOP);
+        let children = children(postgres.id());
+        children.iter().for_each(|child| kill(*child));
+        postgres.kill().unwrap();
         postgres.wait().unwrap();
-        wait_for("the end of the server's processes", || {
-            children.iter().all(|child| has_ended(*child))
-        });
+        wait_until(|| children.iter().all(|child| has_ended(*child)));
     }
 
     /// Stops all processes of the server (SIGSTOP). It replies to nothing, and its connections stay open.
@@ -173,7 +166,7 @@ impl Server {
         command.stdout(Stdio::null()).stderr(log);
         let postgres = self.postgres.insert(command.spawn().unwrap());
         let directory = &self.files.directory;
-        wait_for("the start of the server", || {
+        wait_until(|| {
             let ended = postgres.try_wait().unwrap();
             let log = || fs::read_to_string(directory.join("log")).unwrap_or_default();
             assert!(ended.is_none(), "postgres: {}", log());
@@ -185,11 +178,11 @@ impl Server {
         self.listen.map_or(5432, |address| address.port())
     }
 
-    fn signal_all(&self, signal: Signal) {
-        let main = pid(self.postgres.as_ref().expect("the server runs"));
-        kill_process(main, signal).unwrap();
+    fn signal_all(&self, number: Signal) {
+        let main = self.postgres.as_ref().expect("the server runs").id();
+        signal(main, number);
         for child in children(main) {
-            let _ = kill_process(child, signal);
+            signal(child, number);
         }
     }
 }
@@ -198,12 +191,12 @@ impl Drop for Server {
     fn drop(&mut self) {
         if let Some(mut postgres) = self.postgres.take() {
             self.postgres = None;
-            let main = pid(&postgres);
+            let main = postgres.id();
             for process in children(main).into_iter().chain([main]) {
-                let _ = kill_process(process, Signal::CONT);
+                signal(process, Signal::CONT);
             }
             // SIGQUIT is PostgreSQL's immediate shutdown: it ends its processes and removes its shared memory.
-            let _ = kill_process(main, Signal::QUIT);
+            signal(main, Signal::QUIT);
             let _ = postgres.wait();
         }
         drop(self.guard.stdin.take());
@@ -223,34 +216,4 @@ fn is_ready(directory: &Path, pid: u32) -> bool {
     let text = fs::read_to_string(directory.join("data/postmaster.pid")).unwrap_or_default();
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     lines.first() == Some(&pid.to_string().as_str()) && lines.get(7) == Some(&"ready")
-}
-
-fn pid(child: &Child) -> Pid {
-    Pid::from_child(child)
-}
-
-fn children(parent: Pid) -> Vec<Pid> {
-    let parent = parent.as_raw_nonzero();
-    let path = format!("/proc/{parent}/task/{parent}/children");
-    let text = fs::read_to_string(path).unwrap_or_default();
-    let pids = text.split_whitespace().filter_map(|word| word.parse().ok());
-    pids.filter_map(Pid::from_raw).collect()
-}
-
-/// Returns whether a process has ended: it does not exist, or is a zombie.
-fn has_ended(process: Pid) -> bool {
-    let path = format!("/proc/{}/stat", process.as_raw_nonzero());
-    let Ok(text) = fs::read_to_string(path) else {
-        return true;
-    };
-    let state = text.rsplit(") ").next();
-    state.is_none_or(|rest| rest.starts_with(['Z', 'X']))
-}
-
-fn wait_for(what: &str, mut is_done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_done() {
-        assert!(start.elapsed() < WAIT_TIMEOUT, "waited too long for {what}");
-        sleep(POLL_INTERVAL);
-    }
 }
