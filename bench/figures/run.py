@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Compares the figures that README and docs print with the recorded results of scenarios that they come from.
+"""Compares figures that docs print, and docs/demo.svg, with the recorded results of the scenarios that they come from.
 
     bench/figures/run.py                   compare: takes a second, needs nothing
-    bench/figures/run.py --run NAME …      run the scenarios again: simulated ones must have the same medians
+    bench/figures/run.py NAME …            run the scenarios again: simulated ones must have the same medians
     bench/figures/run.py --record NAME …   run them again, real traffic as root, and record the results
     bench/figures/run.py --draw            draw docs/demo.svg by the recorded result of the demo
 
@@ -72,7 +72,7 @@ def compare(table):
                 continue
             printed = NUMBER.findall(row[column])
             value = eval(expression, {}, cells[0]["medians"])
-            yield place, difference(printed[number], value) if number < len(printed) else f"{row[column]!r} has no such figure"
+            yield place, difference(printed[number], value) if -len(printed) <= number < len(printed) else f"{row[column]!r} has no such figure"
 
 
 def check():
@@ -137,11 +137,12 @@ def draw():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--run", action="store_true", help="run scenarios again and compare")
     parser.add_argument("--record", action="store_true", help="run scenarios again and record the results")
     parser.add_argument("--draw", action="store_true", help="draw docs/demo.svg")
     parser.add_argument("names", nargs="*", metavar="NAME", choices=[[], *sorted(file.stem for file in RESULTS.glob("*.json"))])
     args = parser.parse_args()
+    if args.record and not args.names:
+        parser.error("--record needs the names of results")
     if args.draw:
         (ROOT / "docs/demo.svg").write_text(draw())
     for name in args.names:

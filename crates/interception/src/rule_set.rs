@@ -367,6 +367,7 @@ mod tests {
         ] {
             let intercept = InterceptConfig {
                 targets: vec![target.parse().unwrap()],
+                bypass: vec![target.parse().unwrap()],
                 keeps_source,
                 local,
                 verify,

@@ -56,6 +56,7 @@ scenarios! {
     jgn2_delay_switch "jgn2-delay-switch" "--simulate --filter control=fast";
     jgn2_rate_switch "jgn2-rate-switch" "--simulate --filter control=bic";
     jgn2_coexistence "jgn2-coexistence" "--filter first=bic --filter second=htcp|udt|bbr";
+    simulate "simulate" "--set duration=2s";
     today "today" "--filter hosts=tuned --filter loss=0.001 --filter choice=cubic|relays+bbr";
     today_fast "today-fast" "--filter rate=10gbit --filter loss=0.0001";
     relay_objects "relay-objects" "--filter size=10KB --filter access=1ms --filter way=direct|longhaul";

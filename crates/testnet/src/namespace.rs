@@ -71,6 +71,7 @@ impl Namespace {
 
     /// Waits until the kernel sends packets through a device. On a busy machine this can take seconds after both ends
     /// are up, and what is sent before is lost, neighbour discovery too.
+    #[track_caller]
     pub fn wait_until_up(&self, device: &str) {
         let show = format!("ip -oneline link show dev {device} up");
         wait_until(|| run(self, &show).contains("state UP"));
@@ -111,14 +112,20 @@ impl Namespace {
 
     /// Returns the processes in it.
     pub fn processes(&self) -> Vec<u32> {
-        let output = Command::new("ip")
-            .args(["netns", "pids", self.name()])
-            .output();
-        let text = String::from_utf8(output.unwrap().stdout).unwrap();
-        text.lines().map(|line| line.parse().unwrap()).collect()
+        self.find_processes().expect("ip netns pids")
+    }
+
+    /// Returns the processes in it; `None` if they cannot be read, for example because it was deleted.
+    fn find_processes(&self) -> Option<Vec<u32>> {
+        let mut command = Command::new("ip");
+        let output = command.args(["netns", "pids", self.name()]).output().ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        let pids = text.lines().map(|line| line.parse().ok()).collect();
+        if output.status.success() { pids } else { None }
     }
 
     /// Waits until all processes in it have ended by themselves.
+    #[track_caller]
     pub fn wait_until_empty(&self) {
         wait_until(|| self.processes().is_empty());
     }
@@ -139,7 +146,9 @@ impl Deref for Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        self.kill_all();
+        // A test may have deleted it.
+        let left = self.find_processes().unwrap_or_default();
+        left.into_iter().for_each(kill);
         drop(Netns::delete(self.name()));
     }
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Processes of tests, and what a command returned.
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    io::Errno,
+    process::{Pid, Signal, kill_process},
+};
 use std::{
     env, fs,
     ops::{Deref, DerefMut},
@@ -51,7 +54,11 @@ pub fn has_ended(pid: u32) -> bool {
 /// Sends a signal to a process, which may have ended already.
 pub fn signal(pid: u32, signal: Signal) {
     let pid = Pid::from_raw(pid.cast_signed()).expect("a process number");
-    let _ = kill_process(pid, signal);
+    let sent = kill_process(pid, signal);
+    assert!(
+        matches!(sent, Ok(()) | Err(Errno::SRCH)),
+        "{pid:?}: {sent:?}"
+    );
 }
 
 /// Sends SIGKILL to a process, which may have ended already.

@@ -4,6 +4,7 @@
 use std::{
     io::{BufRead, BufReader, Read},
     process::{Child, Output},
+    sync::mpsc::channel,
     thread::{self, sleep},
     time::{Duration, Instant},
 };
@@ -30,15 +31,27 @@ pub fn wait_until(mut holds: impl FnMut() -> bool) {
 /// pipe does not fill.
 ///
 /// # Panics
-/// If the output ends before.
+/// If the output ends before, or if no such line comes within [`WAIT_LIMIT`].
+#[track_caller]
 pub fn wait_for_line(output: impl Read + Send + 'static, text: &str) -> String {
-    let (mut output, mut read) = (BufReader::new(output), String::new());
-    while !read.contains(text) {
-        let more = output.read_line(&mut read).unwrap();
-        assert!(more > 0, "{text:?} is not in {read:?}");
+    let (sender, lines) = channel();
+    thread::spawn(move || {
+        let lines = BufReader::new(output).lines().map_while(Result::ok);
+        // Nobody takes the lines after the wanted one.
+        lines.for_each(|line| drop(sender.send(line)));
+    });
+    let (mut read, start) = (String::new(), Instant::now());
+    loop {
+        let left = WAIT_LIMIT.saturating_sub(start.elapsed());
+        let Ok(line) = lines.recv_timeout(left) else {
+            panic!("{text:?} is not in {read:?}");
+        };
+        read += &line;
+        read.push('\n');
+        if line.contains(text.trim_end()) {
+            return read;
+        }
     }
-    thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
-    read
 }
 
 /// Waits until a process ends.

@@ -14,6 +14,7 @@ use crate::{
     testbed::programs::command::address,
 };
 use longhaul_report::registry;
+use longhaul_units::Time;
 
 pub(crate) fn check(flow: &Flow, topology: &Topology) -> CheckResult {
     locate_error("name", check_name("flow", &flow.name, 32))?;
@@ -50,7 +51,13 @@ fn check_key<P: Into<ConfigError>>(
 fn check_size_or_duration(flow: &Flow, problem: &'static str) -> CheckResult {
     ensure(flow.size.is_some() != flow.duration.is_some(), || problem)?;
     let is_positive = flow.size.is_none_or(|size| size.get() > 0);
-    check_key("size", is_positive, || "size must be above 0")
+    check_key("size", is_positive, || "size must be above 0")?;
+    let lasts = flow.duration.is_none_or(|duration| duration > Time::ZERO);
+    check_key(
+        "duration",
+        lasts,
+        || "duration is 0; give a time such as 10s",
+    )
 }
 
 /// Checks `omit`: only a flow with a duration has a beginning that can be left out.

@@ -58,12 +58,6 @@ fn check_iperf3(flow: &Flow) -> CheckResult {
         "duration",
         check_seconds("duration", flow.duration, IPERF3_TIME_MAX),
     )?;
-    // 0 means endless.
-    let ends = ensure(
-        flow.duration != Some(Time::ZERO),
-        || "duration is 0, so the flow would never end; give a time such as 10s",
-    );
-    locate_error("duration", ends)?;
     locate_error("omit", check_seconds("omit", flow.omit, IPERF3_OMIT_MAX))?;
     let window = flow.window.map_or(0, longhaul_units::Bytes::get);
     let window = ensure(

@@ -6,7 +6,7 @@ use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_netem::grammar::number_text;
 use serde::Deserialize;
-use std::{fmt::Display, fs, path::Path};
+use std::{collections::BTreeSet, fmt::Display, fs, path::Path};
 use toml::{Table, Value};
 
 /// Configuration file with links: `[[links]]`, each with its options by the names of the flags. `[links.forward]` and
@@ -53,7 +53,39 @@ fn link(table: &Table, base: &Path) -> Result<Link> {
     {
         return Err(Refusal::usage(format!("missing field `{end}`")));
     }
+    check_keys(table)?;
     LinkOptions::parse(flags(table))?.link(base)
+}
+
+/// Refuses keys that are no options, keys in two spellings, and values that would give no flag.
+fn check_keys(table: &Table) -> Result<()> {
+    let known = LinkOptions::names();
+    let mut names = BTreeSet::new();
+    for (key, value) in table {
+        let name = key.replace('_', "-");
+        let problem = if !known.contains(&name) {
+            format!("unknown key {key:?}; the keys are {}", known.join(", "))
+        } else if name == "no-offload" && !value.is_bool() {
+            format!("{key} = {value}: give true or false")
+        } else if !names.insert(name) {
+            format!("{key} is given twice, with - and with _")
+        } else if is_empty(value) {
+            format!("{key} = {value}: give a value")
+        } else {
+            continue;
+        };
+        return Err(Refusal::usage(problem));
+    }
+    Ok(())
+}
+
+/// Whether a value, or one in it, gives no flag.
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Array(all) => all.is_empty(),
+        Value::Table(all) => all.is_empty() || all.values().any(is_empty),
+        _ => false,
+    }
 }
 
 /// Returns the flags that a table means.

@@ -149,15 +149,26 @@ struct Settings {
 }
 
 impl LinkOptions {
+    fn command() -> clap::Command {
+        let command = clap::Command::new("link")
+            .no_binary_name(true)
+            .disable_help_flag(true);
+        Self::augment_args(command)
+    }
+
+    /// Returns the names of all flags, without their hyphens.
+    pub(super) fn names() -> Vec<String> {
+        let command = Self::command();
+        let names = command.get_arguments().filter_map(clap::Arg::get_long);
+        names.map(str::to_owned).collect()
+    }
+
     /// Parses flags.
     ///
     /// # Errors
     /// Exit code 2: an unknown flag, or an invalid value.
     pub(super) fn parse(flags: Vec<String>) -> Result<Self> {
-        let command = clap::Command::new("link")
-            .no_binary_name(true)
-            .disable_help_flag(true);
-        let matches = Self::augment_args(command).try_get_matches_from(flags);
+        let matches = Self::command().try_get_matches_from(flags);
         let options = matches.and_then(|matches| Self::from_arg_matches(&matches));
         options.map_err(|error| Refusal::usage(first_paragraph(&error)))
     }

@@ -235,6 +235,30 @@ fn config_errors_name_file_and_key() {
             "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"\nright = \"w1:10.0.0.2/30\"\nsnap-length = 60",
             vec!["path.toml", "link \"a\"", "--snap-length", "--capture FILE"],
         ),
+        (
+            "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"\nright = \"w1:10.0.0.2/30\"\ndealy = \"1ms\"",
+            vec!["path.toml", "link \"a\"", "unknown key", "dealy", "delay"],
+        ),
+        (
+            "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"\nright = \"w1:10.0.0.2/30\"\ndelay = []",
+            vec!["path.toml", "link \"a\"", "delay = []"],
+        ),
+        (
+            "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"\nright = \"w1:10.0.0.2/30\"\nfoo = {}",
+            vec!["path.toml", "link \"a\"", "unknown key", "foo"],
+        ),
+        (
+            "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"\nright = \"w1:10.0.0.2/30\"\nno-offload = true\nno_offload = false",
+            vec!["path.toml", "link \"a\"", "given twice"],
+        ),
+        (
+            "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"\nright = \"w1:10.0.0.2/30\"\nno-offload = \"yes\"",
+            vec!["path.toml", "link \"a\"", "true or false"],
+        ),
+        (
+            "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"\nright = \"w1:10.0.0.2/30\"\n[links.backward]\nloss = []",
+            vec!["path.toml", "link \"a\"", "backward = ", "loss"],
+        ),
         ("[[link]]", vec!["path.toml", "link"]),
         ("links = []", vec!["path.toml", "no links"]),
         ("", vec!["path.toml", "no links", "[[links]]"]),

@@ -77,17 +77,24 @@ impl ProbeServer {
             self.ignored += 1;
             return Ok(());
         };
-        let now = Instant::now();
-        if now < self.next_reply {
+        if !self.may_reply(Instant::now()) {
             self.limited += 1;
             return Ok(());
         }
-        self.next_reply = self.rate.spend(LEN + HEADERS, now);
         answer.write(&mut bytes);
         if exchange.send_to(&bytes, from).is_ok() {
             self.answered += 1;
         }
         Ok(())
+    }
+
+    /// Whether the limit lets a reply be sent at `now`, and counts it as sent.
+    fn may_reply(&mut self, now: Instant) -> bool {
+        let may = now >= self.next_reply;
+        if may {
+            self.next_reply = self.rate.spend(LEN + HEADERS, now);
+        }
+        may
     }
 }
 
@@ -112,6 +119,17 @@ fn reply(jar: &CookieGenerator, asked: &Message, from: SocketAddr, at: Time) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limit_bounds_replies() {
+        let limit = BitRate::from_bits(8 * 1000 * (LEN + HEADERS) as u64);
+        let mut server = ProbeServer::new(limit).unwrap();
+        let start = Instant::now();
+        // A request each 0.1 ms for a second: 1,000 replies, and a burst of 50 ms.
+        let at = |n: u64| start + Duration::from_micros(100 * n);
+        let replies = (0..10_000).filter(|n| server.may_reply(at(*n))).count();
+        assert_eq!(replies, 1050);
+    }
 
     #[test]
     fn replies_only_to_the_owner_of_a_cookie() {
