@@ -371,7 +371,6 @@ mod tests {
                 keeps_source,
                 local,
                 verify,
-                ..InterceptConfig::default()
             };
             let queue = verify.then_some(1);
             let rules = RuleSet::new(listener.parse().unwrap(), intercept.clone(), queue).unwrap();

@@ -6,7 +6,8 @@ use longhaul_testprograms::{process::kill, wait::wait_until};
 use std::{
     ffi::OsStr,
     fs,
-    io::Write,
+    io::{self, Write},
+    net::{SocketAddr, TcpListener},
     ops::Deref,
     process::{Command, Stdio},
     sync::atomic::{AtomicU32, Ordering::Relaxed},
@@ -108,6 +109,21 @@ impl Namespace {
 
     fn read(&self, path: &str) -> String {
         self.0.run(|| fs::read_to_string(path)).unwrap()
+    }
+
+    /// Opens a listener in it. If an earlier listener had the address, a process that another test starts at this moment
+    /// still has a copy of its socket.
+    #[track_caller]
+    pub fn listen(&self, address: SocketAddr) -> TcpListener {
+        let mut listener = None;
+        wait_until(|| {
+            listener = match self.0.run(|| TcpListener::bind(address)) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
+                bound => Some(bound.unwrap()),
+            };
+            listener.is_some()
+        });
+        listener.expect("waited for it")
     }
 
     /// Returns the processes in it.

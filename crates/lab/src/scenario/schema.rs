@@ -87,7 +87,7 @@ fn accept_placeholder(schema: &mut Schema) {
 fn add_links(own: &mut Map<String, Json>) {
     add_definitions(own, schema::read("link.schema.json"));
     let described = own.remove("LinkOptions").unwrap();
-    let keys = keys::of_links().unwrap();
+    let keys = keys::link_keys().unwrap();
     add_options(&mut own["Link"], keys, &described["properties"]);
 }
 
@@ -101,7 +101,7 @@ fn add_relays(own: &mut Map<String, Json>) {
     // The lab makes the certificates for `tls = true`.
     let certificates = json!({ "anyOf": [own["TlsSettings"], { "type": "boolean" }] });
     own.insert("TlsSettings".to_owned(), certificates);
-    let keys = keys::of_relays(RelayProgram::Longhaul).unwrap();
+    let keys = keys::relay_keys(RelayProgram::Longhaul).unwrap();
     add_options(&mut own["Relay"], keys, &Json::Null);
 }
 
@@ -112,7 +112,7 @@ fn file_in_dist_is_the_schema_of_scenarios() {
     let own = own.unwrap();
     add_links(own);
     add_relays(own);
-    add_options(&mut own["Decp"], keys::of_decps().unwrap(), &Json::Null);
+    add_options(&mut own["Decp"], keys::decp_keys().unwrap(), &Json::Null);
     accept_placeholders(&mut scenario);
     schema::assert_written("scenario.schema.json", "Scenario of longhaul lab", scenario);
 }

@@ -220,7 +220,6 @@ impl<'a> Plan<'a> {
                 .filter(|_| from_source && has_rate),
             initial_window: flow.model.clone().unwrap_or_default().initial_window,
             packets: flow.size.map(|size| packets(size, flow.streams, mss)),
-            ..SenderConfig::default()
         }
     }
 }

@@ -49,21 +49,21 @@ pub(crate) struct UnknownKey {
 /// An [`UnknownKey`], or the options of a command cannot be read.
 pub(crate) fn check(scenario: &DeTable<'_>) -> Result<()> {
     let under = |key| scenario.get(key).map(toml::Spanned::get_ref);
-    let links = of_links()?;
+    let links = link_keys()?;
     tables(under("links")).try_for_each(|link| check_keys(link, &links))?;
-    let decps = of_decps()?;
+    let decps = decp_keys()?;
     tables(under("decp")).try_for_each(|decp| check_keys(decp, &decps))?;
     let mut relays = tables(under("relays"));
-    relays.try_for_each(|relay| Ok(check_keys(relay, &of_relays(program(relay)?)?)?))
+    relays.try_for_each(|relay| Ok(check_keys(relay, &relay_keys(program(relay)?)?)?))
 }
 
 /// Valid keys of links.
-pub(crate) fn of_links() -> Result<BTreeSet<String>> {
+pub(crate) fn link_keys() -> Result<BTreeSet<String>> {
     Ok(valid_keys(&LINK, options("link")?, &SET_FOR_LINKS))
 }
 
 /// Valid keys of instances of decp.
-pub(crate) fn of_decps() -> Result<BTreeSet<String>> {
+pub(crate) fn decp_keys() -> Result<BTreeSet<String>> {
     Ok(valid_keys(&DECP, options("decp")?, &NOT_FOR_DECP))
 }
 
@@ -88,7 +88,7 @@ fn program(relay: &DeTable<'_>) -> Result<RelayProgram, UnknownKey> {
 }
 
 /// Valid keys of relays with this program.
-pub(crate) fn of_relays(program: RelayProgram) -> Result<BTreeSet<String>> {
+pub(crate) fn relay_keys(program: RelayProgram) -> Result<BTreeSet<String>> {
     let own = [&RELAY[..], &LONGHAUL].concat();
     let not = [&NOT_FOR_RELAYS[..], &["config"]].concat();
     Ok(match program {

@@ -137,7 +137,7 @@ impl Chain {
 
     /// Opens a listener on the server.
     pub fn listen(&self, address: SocketAddr) -> TcpListener {
-        self.0[5].run(|| TcpListener::bind(address)).unwrap()
+        self.0[5].listen(address)
     }
 
     /// Connects from the client.

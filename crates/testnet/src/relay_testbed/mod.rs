@@ -176,7 +176,7 @@ impl Testbed {
 
     /// Opens a listener on the server.
     pub fn listen(&self, address: SocketAddr) -> TcpListener {
-        self.server.run(|| TcpListener::bind(address)).unwrap()
+        self.server.listen(address)
     }
 
     /// Connects from the client.
