@@ -247,6 +247,7 @@ impl Config {
     /// Exit code 2: the error, with the link's name.
     pub(super) fn check(self) -> Result<Self> {
         self.links.iter().try_for_each(check_link)?;
+        check_interfaces(&self.links)?;
         check_captures(&self.links, self.counters.as_deref())?;
         Ok(self)
     }
@@ -299,6 +300,19 @@ fn check_ends(link: &Link) -> Result<()> {
     match left.find(|ip| right.contains(ip)) {
         Some(ip) => Err(Refusal::usage(format!(
             "both ends have the address {ip}: give each its own"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Checks that each end has an interface of its own: a start that fails later has emptied files already.
+fn check_interfaces(links: &[Link]) -> Result<()> {
+    let mut known = BTreeSet::new();
+    let mut ends = links.iter().flat_map(|link| [&link.left, &link.right]);
+    match ends.find(|end| !known.insert((&end.netns, &end.interface))) {
+        Some(end) => Err(Refusal::usage(format!(
+            "two ends have the interface {}: give each its own",
+            end.interface
         ))),
         None => Ok(()),
     }

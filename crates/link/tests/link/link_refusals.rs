@@ -259,6 +259,11 @@ fn config_errors_name_file_and_key() {
             "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"\nright = \"w1:10.0.0.2/30\"\n[links.backward]\nloss = []",
             vec!["path.toml", "link \"a\"", "backward = ", "loss"],
         ),
+        (
+            "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"\nright = \"w1:10.0.0.2/30\"\n\
+             [[links]]\nname = \"b\"\nleft = \"w1:10.0.1.1/30\"\nright = \"w3:10.0.1.2/30\"",
+            vec!["two ends have the interface w1"],
+        ),
         ("[[link]]", vec!["path.toml", "link"]),
         ("links = []", vec!["path.toml", "no links"]),
         ("", vec!["path.toml", "no links", "[[links]]"]),
