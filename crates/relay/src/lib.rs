@@ -13,7 +13,7 @@
 //!
 //! | folder | subject |
 //! |---|---|
-//! | `config` | checked values of a TOML file and flags; `policy` decides on routes without I/O; `reference` is `--print-default-config` |
+//! | `config` | `options` and `settings` are flags and files, then checked values; `policy` decides on routes without I/O; `reference` is `--print-default-config` |
 //! | `faults` | causes of failures, in words for clients, other relays and the operator |
 //! | `records` | counters, histograms, samples of open connections, the journal of records |
 //! | `leg` | resolves names, connects (Happy Eyeballs), sets profiles; TCP and UDT |

@@ -70,15 +70,22 @@ pub fn read(name: &str) -> Schema {
     serde_json::from_str(&fs::read_to_string(path(name)).unwrap()).unwrap()
 }
 
-/// Asserts that `dist/NAME` is the schema, with this title. `UPDATE_SCHEMA=1` in the environment writes the file again.
+/// Asserts that `dist/NAME` is the schema, with this title, as [`assert_text`] does.
 ///
 /// # Panics
 /// The file is another schema.
 pub fn assert_written(name: &str, title: &str, mut schema: Schema) {
     schema.insert("title".into(), title.into());
-    let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+    assert_text(name, &(serde_json::to_string_pretty(&schema).unwrap() + "\n"));
+}
+
+/// Asserts that `dist/NAME` has this text. `UPDATE_SCHEMA=1` in the environment writes the file again.
+///
+/// # Panics
+/// The file has another text.
+pub fn assert_text(name: &str, text: &str) {
     if env::var_os("UPDATE_SCHEMA").is_some() {
-        fs::write(path(name), &text).unwrap();
+        fs::write(path(name), text).unwrap();
     }
     let written = fs::read_to_string(path(name)).unwrap_or_default();
     assert!(

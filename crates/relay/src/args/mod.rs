@@ -3,16 +3,15 @@
 
 mod settings;
 
-use crate::config::settings::{Mode, PeerAddress, SendProxy, Streams, socket_address};
-use clap::{
-    ValueEnum,
-    builder::{NonEmptyStringValueParser, PossibleValue, RangedI64ValueParser},
+use crate::config::{
+    options::{AdminSettings, CounterSettings, LimitSettings},
+    settings::{Mode, PeerAddress, SendProxy, Streams, socket_address},
 };
+use clap::builder::{NonEmptyStringValueParser, RangedI64ValueParser};
 use longhaul_congestion::sockets::initial_window;
 use longhaul_interception::target::Target;
 use longhaul_protocol::networks::Prefix;
 use longhaul_protocol::{convert, destination::Destination};
-use longhaul_units::{Bytes, Time};
 use std::{
     net::{IpAddr, Ipv6Addr, SocketAddr},
     path::PathBuf,
@@ -178,104 +177,14 @@ pub struct Args {
     #[arg(long, value_enum, help_heading = "Legs")]
     pub(crate) mode: Option<Mode>,
 
-    /// Capacity of a splice pipe, used only while bytes move; below 1MiB costs CPU [default: 1MiB]
-    #[arg(long, value_name = "SIZE", help_heading = "Legs")]
-    pub(crate) pipe_size: Option<Bytes>,
+    #[command(flatten)]
+    pub(crate) limits: LimitSettings,
 
-    /// Time limit of a connection attempt, or of a peer's answer [default: 10s]
-    #[arg(long, value_name = "TIME", help_heading = "Limits")]
-    pub(crate) connect_timeout: Option<Time>,
+    #[command(flatten)]
+    pub(crate) counters: CounterSettings,
 
-    /// Time limit for a client's request, from its first byte [default: 10s]
-    #[arg(long, value_name = "TIME", help_heading = "Limits")]
-    pub(crate) handshake_timeout: Option<Time>,
-
-    /// Disconnect an HTTP client that sends no request for this time, before its first one or
-    /// between two [default: 5m]
-    #[arg(long, value_name = "TIME", help_heading = "Limits")]
-    pub(crate) http_idle_timeout: Option<Time>,
-
-    /// Longest time without a reply from an HTTP or FTP server that owes a response [default: 5m]
-    #[arg(long, value_name = "TIME", help_heading = "Limits")]
-    pub(crate) response_timeout: Option<Time>,
-
-    /// Reset a tunnel that was idle in both directions for this time; 0s means never [default: 2h]
-    #[arg(long, value_name = "TIME", help_heading = "Limits")]
-    pub(crate) tunnel_idle_timeout: Option<Time>,
-
-    /// Most connections at once; more wait in the listen queue [default: 16384]. Each takes two
-    /// descriptors and about 2.3 KiB when idle, besides its two kernel sockets. One that moves
-    /// bytes takes up to 4 more descriptors, 2 MiB in pipes, and as much as tcp_rmem and tcp_wmem
-    /// allow
-    #[arg(long, value_name = "N", help_heading = "Limits",
-          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(crate) max_connections: Option<u32>,
-
-    /// Memory budget for the socket buffers and pipes of all legs. While it is used up, new
-    /// connections wait [default: half of net.ipv4.tcp_mem's second value; if unreadable, 1/32 of
-    /// the machine's memory; at most a quarter of the control group's]
-    #[arg(long, value_name = "SIZE", help_heading = "Limits")]
-    pub(crate) memory: Option<Bytes>,
-
-    /// Most connections of one client address (of IPv6: one /64); more are reset. This machine's
-    /// own programs and other relays have no limit [default: three times as many as are still free,
-    /// which lets one client have three quarters of all]
-    #[arg(long, value_name = "N", help_heading = "Limits",
-          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(crate) connections_per_client: Option<u32>,
-
-    /// Memory that one client address (of IPv6: one /64) may hold once --memory is used up and
-    /// there are other clients. Its largest connections are reset until it holds no more [default:
-    /// a quarter of --memory]
-    #[arg(long, value_name = "SIZE", help_heading = "Limits")]
-    pub(crate) memory_per_client: Option<Bytes>,
-
-    /// Reset a connection whose client or destination reads nothing for this time while data waits
-    /// for it [default: 5m]
-    #[arg(long, value_name = "TIME", help_heading = "Limits")]
-    pub(crate) stall_timeout: Option<Time>,
-
-    /// Longest delay between two passwords for one user from one client address (of IPv6: one /64);
-    /// 0s means none [default: 8s]
-    #[arg(long, value_name = "TIME", help_heading = "Limits")]
-    pub(crate) password_delay: Option<Time>,
-
-    /// Most concurrent name lookups for one client address (of IPv6: one /64); more wait [default:
-    /// 64]. Each takes up to 4 descriptors and about 16 KiB
-    #[arg(long, value_name = "N", help_heading = "Limits",
-          value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub(crate) lookups_per_client: Option<u32>,
-
-    /// Worker threads, each with its own share of the connections [default: one per core]
-    #[arg(long, value_name = "N", help_heading = "Limits",
-          value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) workers: Option<u16>,
-
-    /// On SIGTERM or SIGINT, let connections continue for this long before they are reset [default:
-    /// 10s]
-    #[arg(long, value_name = "TIME", help_heading = "Limits")]
-    pub(crate) grace: Option<Time>,
-
-    /// Write counters and one record per connection as JSON lines; - is standard output
-    #[arg(long, value_name = "FILE", help_heading = "Counters")]
-    pub(crate) counters: Option<PathBuf>,
-
-    /// Write one record per connection, of HTTP clients one per request, as JSON lines, without
-    /// counters; - is standard output
-    #[arg(long, value_name = "FILE", help_heading = "Counters")]
-    pub(crate) access_log: Option<PathBuf>,
-
-    /// Serve /healthz, /metrics (for Prometheus), /api/v1/… and a status page here; loopback only
-    #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address, help_heading = "Counters")]
-    pub(crate) admin: Option<SocketAddr>,
-
-    /// Serve /healthz and /readyz alone here, to load balancers on any host
-    #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address, help_heading = "Counters")]
-    pub(crate) health: Option<SocketAddr>,
-
-    /// Interval at which counters are written [default: 1s]
-    #[arg(long, value_name = "TIME", help_heading = "Counters")]
-    pub(crate) interval: Option<Time>,
+    #[command(flatten)]
+    pub(crate) admin: AdminSettings,
 }
 
 const EXAMPLES: &str = "\
@@ -346,38 +255,6 @@ impl FromStr for ConvertAddress {
         address
             .map(Self)
             .map_err(|_| "expected ADDRESS, ADDRESS:PORT, [IPv6] or [IPv6]:PORT".to_owned())
-    }
-}
-
-impl ValueEnum for SendProxy {
-    fn value_variants<'a>() -> &'a [Self] {
-        &[Self::V1, Self::V2]
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        let (name, help) = match self {
-            Self::V1 => ("v1", "A line of text"),
-            Self::V2 => ("v2", "Binary"),
-        };
-        Some(PossibleValue::new(name).help(help))
-    }
-}
-
-impl ValueEnum for Mode {
-    fn value_variants<'a>() -> &'a [Self] {
-        &[Self::Auto, Self::Splice, Self::Copy]
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        let (name, help) = match self {
-            Self::Auto => (
-                "auto",
-                "Splice for reads of 16 KiB and more, copy for smaller ones",
-            ),
-            Self::Splice => ("splice", "Inside the kernel, through pipes"),
-            Self::Copy => ("copy", "Through buffers of 256 KiB"),
-        };
-        Some(PossibleValue::new(name).help(help))
     }
 }
 

@@ -81,30 +81,9 @@ impl Args {
             let upstream = settings.profile.entry(UPSTREAM.to_owned()).or_default();
             upstream.mode = Some(mode);
         }
-        let limits = &mut settings.limits;
-        override_with(&mut limits.connections, self.max_connections);
-        override_with(&mut limits.workers, self.workers);
-        override_with(&mut limits.connect_timeout, self.connect_timeout);
-        override_with(&mut limits.handshake_timeout, self.handshake_timeout);
-        override_with(&mut limits.http_idle_timeout, self.http_idle_timeout);
-        override_with(&mut limits.response_timeout, self.response_timeout);
-        override_with(&mut limits.tunnel_idle_timeout, self.tunnel_idle_timeout);
-        override_with(&mut limits.grace, self.grace);
-        override_with(&mut limits.lookups_per_client, self.lookups_per_client);
-        override_with(
-            &mut limits.connections_per_client,
-            self.connections_per_client,
-        );
-        override_with(&mut limits.memory_per_client, self.memory_per_client);
-        override_with(&mut limits.stall_timeout, self.stall_timeout);
-        override_with(&mut limits.password_delay, self.password_delay);
-        override_with(&mut limits.pipe_size, self.pipe_size);
-        override_with(&mut limits.memory, self.memory);
-        override_with(&mut settings.counters.file, self.counters);
-        override_with(&mut settings.counters.access_log, self.access_log);
-        override_with(&mut settings.counters.interval, self.interval);
-        override_with(&mut settings.admin.address, self.admin);
-        override_with(&mut settings.admin.health, self.health);
+        settings.limits.override_with(&self.limits);
+        settings.counters.override_with(&self.counters);
+        settings.admin.override_with(&self.admin);
         Ok(())
     }
 
@@ -240,12 +219,6 @@ fn add_peers(
         via,
         ..RouteSettings::default()
     });
-}
-
-fn override_with<T>(value: &mut Option<T>, by: Option<T>) {
-    if by.is_some() {
-        *value = by;
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 
 use crate::config::{
     location::{self, Part},
-    settings::{CounterSettings, RecordFormat, Settings},
+    options::CounterSettings,
+    settings::{RecordFormat, Settings},
 };
 use longhaul_admission::penalties::{DELAY_MAX, DELAY_MIN};
 use longhaul_command::exit::Refusal;
@@ -51,8 +52,8 @@ const BUFFER_BYTES: usize = 256 * 1024;
 const IDLE_BUFFERS_MAX: usize = 64;
 
 const CONNECTIONS_DEFAULT: u32 = 16384;
-const CONNECTIONS_RANGE: RangeInclusive<u32> = 1..=1_000_000;
-const WORKERS_RANGE: RangeInclusive<u16> = 1..=1024;
+pub(super) const CONNECTIONS_RANGE: RangeInclusive<u32> = 1..=1_000_000;
+pub(super) const WORKERS_RANGE: RangeInclusive<u16> = 1..=1024;
 /// Smallest memory limit, in bytes: about what the sockets of one connection use while bytes move.
 const MEMORY_MIN: u64 = 64 << 10;
 /// Longer than people and programs usually pause while they read a response.
@@ -61,7 +62,7 @@ const STALL_TIMEOUT_DEFAULT: Time = Time::from_millis(300_000);
 const LOOKUPS_DEFAULT: u32 = 64;
 /// Concurrent lookups of all clients: see
 /// [`DescriptorBudget`](longhaul_admission::descriptors::DescriptorBudget).
-const LOOKUPS_MAX: u32 = 1024;
+pub(super) const LOOKUPS_RANGE: RangeInclusive<u32> = 1..=1024;
 const PIPE_DEFAULT: Bytes = Bytes::new(1 << 20);
 const TIMEOUT_DEFAULT: Time = Time::from_millis(10_000);
 /// Longer than a long poll, or the preparation of a large report, usually takes.
@@ -120,7 +121,7 @@ pub(crate) fn limits(settings: &Settings) -> anyhow::Result<Limits> {
         lookups_per_client: check_range(
             "lookups_per_client",
             limits.lookups_per_client.unwrap_or(LOOKUPS_DEFAULT),
-            &(1..=LOOKUPS_MAX),
+            &LOOKUPS_RANGE,
         )? as usize,
         connections_per_client: connections_per_client(limits.connections_per_client)?,
         memory_per_client: check_memory("memory_per_client", limits.memory_per_client)?,

@@ -6,6 +6,7 @@ pub(crate) mod file;
 pub(crate) mod limits;
 pub(crate) mod listener;
 pub(crate) mod location;
+pub(crate) mod options;
 pub(crate) mod peer;
 pub(crate) mod policy;
 pub(crate) mod profile;

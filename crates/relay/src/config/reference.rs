@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reference configuration, which explains every key and shows the defaults. It is a valid file,
-//! ready to install; the tests compare it with [`super::settings`].
+//! Reference configuration, which explains every key and shows the defaults. It is a valid file, ready to install. A test
+//! writes it from the comments of [`super::settings`] and [`super::options`].
 
 /// Text of the reference configuration. Keys with a default are commented out.
 pub(crate) const TEXT: &str = include_str!("relay.toml");
@@ -10,150 +10,286 @@ mod tests {
     use super::*;
     use crate::{
         authority,
-        config::{Config, settings::Settings},
+        config::{
+            Config,
+            certificates::TlsSettings,
+            options::{AdminSettings, CounterSettings, LimitSettings},
+            schema,
+            settings::{ListenerSettings, PeerSettings, ProfileSettings, RouteSettings, Settings},
+        },
     };
-    use std::collections::BTreeSet;
+    use longhaul_testprograms::schema::assert_text;
+    use serde::de::DeserializeOwned;
+    use serde_json::Value;
+    use std::{collections::BTreeSet, fmt::Write as _};
 
-    /// Role of a key's line.
+    const TITLE: &str = "\
+#:schema /usr/share/longhaul/relay.schema.json
+# Configuration of longhaul relay: every key, as `longhaul relay --print-default-config` prints it.
+#
+# Unchanged, this file is a SOCKS5 proxy for this machine, and everything else is at its default.
+# A line `#key = value` shows the default: removing the # changes nothing until the value is changed. A line
+# that ends with `# example` has no default value; the text says what applies without the key. A key with
+# `# required` must be present in its table. Tables may be repeated: [[…]] as they are, [peer.…] and
+# [profile.…] under other names.
+#
+# Relative paths are relative to the directory of this file.
+#
+# Quantities have units: \"10gbit\" (bit/s), \"1MiB\", \"4.7GB\", \"26ms\", \"2m\". Check the file with
+# `longhaul relay --config FILE --check-config`; SIGHUP makes a running relay read it again.
+# The page relay.md of the manual explains it.
+";
+
+    /// A table of the file.
+    struct Table {
+        /// Comment before the table.
+        text: String,
+        /// Line that begins it; empty for the keys before all tables.
+        header: &'static str,
+        keys: Vec<Key>,
+    }
+
+    struct Key {
+        text: String,
+        /// `key = value`.
+        setting: String,
+        role: Role,
+    }
+
     #[derive(Debug, Clone, Copy, PartialEq)]
-    enum KeyRole {
+    enum Role {
         Default,
         Example,
         Required,
     }
 
-    #[derive(Debug)]
-    struct Entry {
-        key: String,
-        value: String,
-        role: KeyRole,
-        explained: bool,
+    /// Tables of the file in its order.
+    struct Tables {
+        schema: Value,
+        tables: Vec<Table>,
     }
 
-    impl Entry {
-        fn new(line: &str, explained: bool) -> Option<Self> {
-            let (key, rest) = line.split_once(" = ")?;
-            let (value, role) = match rest.rsplit_once(" # ") {
-                Some((value, "required")) => (value, KeyRole::Required),
-                Some((value, "example")) => (value, KeyRole::Example),
-                Some((_, other)) => panic!("{line}: {other}?"),
-                None => (rest, KeyRole::Default),
-            };
-            assert!(!value.contains('{'), "{line}: tables are shown as tables");
-            Some(Self {
-                key: key.to_owned(),
-                value: value.trim().to_owned(),
-                role,
-                explained,
-            })
+    impl Tables {
+        /// Adds the keys of `T` for which `is_shown`. Those with `values` are required.
+        fn add<T: DeserializeOwned>(
+            &mut self,
+            text: &str,
+            header: &'static str,
+            values: &[(&str, &str)],
+            is_shown: impl Fn(&str, &str) -> bool,
+        ) {
+            let definition = definition::<T>(&self.schema);
+            let keys = keys::<T>().into_iter().filter_map(|key| {
+                let property = &definition["properties"][&key];
+                let described = property["description"].as_str().unwrap_or_default();
+                let value = values.iter().find(|(name, _)| *name == key);
+                is_shown(&key, described).then(|| {
+                    assert!(!described.is_empty(), "{header} {key} has no comment");
+                    Key::new(&key, property, value.map(|(_, value)| *value))
+                })
+            });
+            let (text, keys) = (text.to_owned(), keys.collect());
+            self.tables.push(Table { text, header, keys });
         }
 
-        fn line(&self) -> String {
-            format!("{} = {}\n", self.key, self.value)
-        }
-    }
-
-    /// Table of the file; `header` is empty for the keys before all tables.
-    #[derive(Debug, Default)]
-    struct Table {
-        header: String,
-        is_active: bool,
-        entries: Vec<Entry>,
-    }
-
-    impl Table {
-        /// Path of the table, such as `listener` or `peer.tokyo.tls`.
-        fn path(&self) -> &str {
-            self.header.trim_matches(['[', ']'])
-        }
-
-        /// Text of the table: its required keys, and one more line.
-        fn text(&self, more: &str) -> String {
-            let required = self.entries.iter();
-            let required = required.filter(|e| e.role == KeyRole::Required);
-            let lines: String = required.map(Entry::line).collect();
-            format!("{}\n{lines}{more}\n", self.header)
+        /// Comment of a key of `T`, for the table that is its value.
+        fn comment<T: DeserializeOwned>(&self, key: &str) -> String {
+            let property = &definition::<T>(&self.schema)["properties"][key];
+            comment(property["description"].as_str().unwrap())
         }
     }
 
-    fn tables() -> Vec<Table> {
-        let mut tables = vec![Table::default()];
-        let mut explained = false;
-        for line in TEXT.lines() {
-            let comment = line.starts_with("# ") || line.starts_with("#:") || line == "#";
-            let text = line.trim_start_matches('#');
-            if text.starts_with('[') {
-                tables.push(Table {
-                    header: text.to_owned(),
-                    is_active: !line.starts_with('#'),
-                    entries: Vec::new(),
-                });
-            } else if !comment && !line.is_empty() {
-                let entry = Entry::new(text, explained);
-                let entry = entry.unwrap_or_else(|| panic!("neither key nor comment: {line}"));
-                tables.last_mut().unwrap().entries.push(entry);
-            }
-            explained = comment;
-        }
-        tables
+    /// Name of a type without its modules.
+    fn definition<T>(schema: &Value) -> &Value {
+        let name = std::any::type_name::<T>().rsplit("::").next().unwrap();
+        schema["$defs"].get(name).unwrap_or(schema)
     }
 
-    /// Valid file that contains table `chosen` with the line `more`.
-    fn valid_file(tables: &[Table], chosen: usize, more: &str) -> String {
-        let parent = |n: &usize| {
-            let (table, parent) = (tables[chosen].path(), tables[*n].path());
-            *n < chosen && !parent.is_empty() && table.starts_with(&format!("{parent}."))
-        };
-        let parent = (0..tables.len()).rfind(parent);
-        let is_there = |n: usize| n == 0 || tables[n].is_active || n == chosen || Some(n) == parent;
-        let text = |n: usize| tables[n].text(if n == chosen { more } else { "" });
-        (0..tables.len())
-            .filter(|n| is_there(*n))
-            .map(text)
-            .collect()
-    }
-
-    /// Keys that serde accepts at the place of an unknown one.
-    fn known_keys(text: &str) -> BTreeSet<String> {
-        let error = toml::from_str::<Settings>(text).unwrap_err();
-        let message = error.message();
-        let (_, expected) = message
-            .split_once("unknown field `no_such_key`, expected")
-            .unwrap_or_else(|| panic!("{message}"));
+    /// Keys that serde accepts, in the order of the struct.
+    fn keys<T: DeserializeOwned>() -> Vec<String> {
+        let error = toml::from_str::<T>("no_such_key = 1").err().unwrap();
+        let (_, expected) = error.message().split_once("expected").unwrap();
         let quoted = expected.split('`').skip(1).step_by(2);
         quoted.map(str::to_owned).collect()
     }
 
-    /// Whether the file has `key` in a table of this path, as a line or as a subtable.
-    fn has(tables: &[Table], path: &str, key: &str) -> bool {
-        let whole = match path {
-            "" => key.to_owned(),
-            path => format!("{path}.{key}"),
-        };
-        tables.iter().any(|table| {
-            let below = table.path().strip_prefix(whole.as_str());
-            below.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-                || table.path() == path && table.entries.iter().any(|entry| entry.key == key)
-        })
-    }
-
-    /// Checks that each accepted key is in the file. Tables with the same keys are of one kind, and
-    /// may share the keys: each kind of listener shows those that only it has.
-    #[test]
-    fn contains_every_key() {
-        let tables = tables();
-        let known = |n| known_keys(&valid_file(&tables, n, "no_such_key = 1"));
-        let known: Vec<_> = (0..tables.len()).map(known).collect();
-        for keys in &known {
-            let kin = || (0..tables.len()).filter(|n| known[*n] == *keys);
-            for key in keys {
-                let shown = kin().any(|n| has(&tables, tables[n].path(), key));
-                let paths: BTreeSet<_> = kin().map(|n| tables[n].path()).collect();
-                assert!(shown, "{key} is missing from {paths:?}");
+    impl Key {
+        fn new(key: &str, property: &Value, required: Option<&str>) -> Self {
+            let default = property.get("default").filter(|value| !value.is_null());
+            let (value, role) = match (required, default, property["examples"].get(0)) {
+                (Some(value), ..) => (format!("{value:?}"), Role::Required),
+                (_, _, Some(example)) => (example.to_string(), Role::Example),
+                (_, Some(default), _) => (default.to_string(), Role::Default),
+                _ if property["type"] == "array" => ("[]".to_owned(), Role::Default),
+                _ => panic!("{key} has neither a default nor an example: {property}"),
+            };
+            Self {
+                text: comment(property["description"].as_str().unwrap()),
+                setting: format!("{key} = {value}"),
+                role,
             }
         }
-        let count: usize = known.iter().map(BTreeSet::len).sum();
-        assert!(count > 60, "only {count} keys were compared");
+
+        fn line(&self, is_active: bool) -> String {
+            let (mark, note) = match self.role {
+                Role::Required if is_active => ("", "# required"),
+                Role::Required => ("#", "# required"),
+                Role::Example => ("#", "# example"),
+                Role::Default => ("#", ""),
+            };
+            let line = format!("{:<40}{note}", format!("{mark}{} ", self.setting));
+            line.trim_end().to_owned() + "\n"
+        }
+    }
+
+    /// A text as lines of a comment. The listener's kind, which the table shows, is left out, and the default, which the
+    /// line shows.
+    fn comment(text: &str) -> String {
+        let kinds = [
+            "forward: ",
+            "transparent: ",
+            "convert: ",
+            "Peers: ",
+            "Listeners: ",
+        ];
+        let text = match kinds.iter().find_map(|kind| text.strip_prefix(kind)) {
+            Some(text) => text[..1].to_uppercase() + &text[1..],
+            None => text.to_owned(),
+        };
+        let mut lines = vec![String::from("#")];
+        for word in text.split_whitespace() {
+            if lines.last().unwrap().chars().count() + word.chars().count() > 110 {
+                lines.push(String::from("#"));
+            }
+            write!(lines.last_mut().unwrap(), " {word}").unwrap();
+        }
+        lines.join("\n") + "\n"
+    }
+
+    fn section(title: &str) -> String {
+        let line = format!("# ── {title} ");
+        format!("{line}{}\n", "─".repeat(100 - line.chars().count()))
+    }
+
+    fn tables() -> Vec<Table> {
+        let schema = serde_json::to_value(schema::schema()).unwrap();
+        let mut all = Tables {
+            schema,
+            tables: Vec::new(),
+        };
+        all.add::<Settings>("", "", &[], |key, _| {
+            ["allow_from", "allow_local", "mtu_probing"].contains(&key)
+        });
+        add_listeners(&mut all);
+        add_peers(&mut all);
+        let text = section("Routes") + &all.comment::<Settings>("route");
+        all.add::<RouteSettings>(&text, "[[route]]", &[], |_, _| true);
+        let text = section("Profiles") + &all.comment::<Settings>("profile");
+        all.add::<ProfileSettings>(&text, "[profile.upstream]", &[], |_, _| true);
+        all.add::<LimitSettings>(&section("Limits"), "[limits]", &[], |_, _| true);
+        all.add::<CounterSettings>(&section("Counters"), "[counters]", &[], |_, _| true);
+        all.add::<AdminSettings>(&section("Admin endpoint"), "[admin]", &[], |_, _| true);
+        all.tables
+    }
+
+    /// Adds a table for each kind of listener that has keys of its own. Their comments begin with the kind.
+    fn add_listeners(all: &mut Tables) {
+        let text = section("Listeners")
+            + "# This first listener shows the keys that every kind of listener has.\n"
+            + &all.comment::<Settings>("listener");
+        let kinds = ["forward", "transparent", "convert"];
+        let of_kind = |kind: &str, text: &str| text.starts_with(&format!("{kind}: "));
+        let values = [("kind", "socks5"), ("address", "127.0.0.1:1080")];
+        all.add::<ListenerSettings>(&text, "[[listener]]", &values, |_, text| {
+            !kinds.iter().any(|kind| of_kind(kind, text))
+        });
+        for (kind, port, text) in [
+            (
+                "forward",
+                8080,
+                "# A fixed destination, for clients that know nothing of relays.\n",
+            ),
+            (
+                "transparent",
+                3129,
+                "# Connections that the kernel diverts. Needs CAP_NET_ADMIN.\n",
+            ),
+            (
+                "convert",
+                5124,
+                "# Other relays as clients. Put it at the remote end of the long path.\n",
+            ),
+        ] {
+            let address = format!("127.0.0.1:{port}");
+            let values = [
+                ("kind", kind),
+                ("address", &address),
+                ("destination", "www.example.org:80"),
+            ];
+            all.add::<ListenerSettings>(text, "[[listener]]", &values, |key, text| {
+                ["kind", "address"].contains(&key) || (of_kind(kind, text) && key != "tls")
+            });
+        }
+        let text = all.comment::<ListenerSettings>("tls");
+        add_tls(all, &text, "[listener.tls]", "tokyo", "Peers: ");
+    }
+
+    fn add_peers(all: &mut Tables) {
+        let text = section("Peers") + &all.comment::<Settings>("peer");
+        let values = [("address", "192.0.2.9")];
+        all.add::<PeerSettings>(&text, "[peer.tokyo]", &values, |key, _| key != "tls");
+        let text = all.comment::<PeerSettings>("tls");
+        add_tls(all, &text, "[peer.tokyo.tls]", "here", "Listeners: ");
+    }
+
+    fn add_tls(all: &mut Tables, text: &str, header: &'static str, name: &str, other: &str) {
+        let file = |name: &str| format!("/etc/longhaul/{name}.pem");
+        let (certificate, key) = (file(name), file(&format!("{name}-key")));
+        let values = [
+            ("ca", &file("ca")),
+            ("certificate", &certificate),
+            ("key", &key),
+        ];
+        let values = values.map(|(key, value)| (key, value.as_str()));
+        all.add::<TlsSettings>(text, header, &values, |_, text| !text.starts_with(other));
+    }
+
+    #[test]
+    fn file_explains_every_key_by_the_comments_of_the_settings() {
+        let mut text = TITLE.to_owned();
+        let mut explained = BTreeSet::new();
+        for (n, table) in tables().into_iter().enumerate() {
+            let is_active = n == 1;
+            let mark = if is_active || n == 0 { "" } else { "#" };
+            write!(text, "\n{}{mark}{}\n", table.text, table.header).unwrap();
+            for key in table.keys {
+                let line = key.line(is_active);
+                // Tables of one kind share keys.
+                if explained.insert(key.text.clone()) {
+                    text.push_str(&key.text);
+                }
+                text.push_str(&line);
+            }
+        }
+        assert_text("relay.toml", &text.replace("\n\n\n", "\n\n"));
+    }
+
+    /// Valid file that contains table `chosen` with the line `more`.
+    fn valid_file(tables: &[Table], chosen: usize, more: &str) -> String {
+        let path = |table: &Table| table.header.trim_matches(['[', ']']).to_owned();
+        let parent = |n: &usize| path(&tables[chosen]).starts_with(&(path(&tables[*n]) + "."));
+        let parent = (0..chosen).rfind(parent);
+        let is_there = |n: &usize| [0, 1, chosen].contains(n) || Some(*n) == parent;
+        let text = |n: usize| {
+            let required = tables[n]
+                .keys
+                .iter()
+                .filter(|key| key.role == Role::Required);
+            let lines: String = required.map(|key| format!("{}\n", key.setting)).collect();
+            let more = if n == chosen { more } else { "" };
+            format!("{}\n{lines}{more}\n", tables[n].header)
+        };
+        (0..tables.len()).filter(is_there).map(text).collect()
     }
 
     fn checked(text: &str) -> Config {
@@ -161,51 +297,34 @@ mod tests {
         Config::new(&settings).unwrap_or_else(|e| panic!("{text}: {e}"))
     }
 
-    /// Checked configuration with certificates in `directory`.
-    fn checked_with_certificates(text: &str, directory: &tempfile::TempDir) -> Config {
+    /// Checks each line of this role in a file of its own, with certificates.
+    fn for_each(role: Role, check: impl Fn(Config, Settings, &str)) {
+        let directory = tempfile::tempdir().unwrap();
+        let names = ["here", "tokyo"].map(str::to_owned);
+        authority::make(directory.path(), &names).unwrap();
         let path = directory.path().to_str().unwrap();
-        checked(&text.replace("/etc/longhaul", path))
+        let tables = tables();
+        for (n, table) in tables.iter().enumerate() {
+            let file = |more| valid_file(&tables, n, more).replace("/etc/longhaul", path);
+            for key in table.keys.iter().filter(|key| key.role == role) {
+                let with = toml::from_str(&file(&key.setting));
+                let with = with.unwrap_or_else(|e| panic!("{}: {e}", key.setting));
+                check(checked(&file("")), with, &key.setting);
+            }
+        }
     }
 
     #[test]
     fn shows_true_defaults() {
-        let directory = tempfile::tempdir().unwrap();
-        let names = ["here", "tokyo"].map(str::to_owned);
-        authority::make(directory.path(), &names).unwrap();
-        let tables = tables();
-        for (n, table) in tables.iter().enumerate() {
-            let before = checked_with_certificates(&valid_file(&tables, n, ""), &directory);
-            let defaults = table.entries.iter();
-            for entry in defaults.filter(|e| e.role == KeyRole::Default) {
-                let after =
-                    checked_with_certificates(&valid_file(&tables, n, &entry.line()), &directory);
-                let same = format!("{before:#?}") == format!("{after:#?}");
-                assert!(same, "{} {}", table.header, entry.line());
-            }
-        }
+        for_each(Role::Default, |without, with, line| {
+            let with = Config::new(&with).unwrap();
+            assert!(format!("{without:#?}") == format!("{with:#?}"), "{line}");
+        });
     }
 
     #[test]
     fn parses_every_example() {
-        let tables = tables();
-        for (n, table) in tables.iter().enumerate() {
-            let examples = table.entries.iter();
-            for entry in examples.filter(|e| e.role == KeyRole::Example) {
-                let text = valid_file(&tables, n, &entry.line());
-                let read = toml::from_str::<Settings>(&text);
-                assert!(read.is_ok(), "{}: {read:?}", entry.line());
-            }
-        }
-    }
-
-    #[test]
-    fn explains_every_key() {
-        for table in tables() {
-            for entry in &table.entries {
-                let explained = entry.explained || entry.role == KeyRole::Required;
-                assert!(explained, "{} {}", table.header, entry.key);
-            }
-        }
+        for_each(Role::Example, |_, _, _| {});
     }
 
     #[test]
@@ -216,95 +335,5 @@ mod tests {
         };
         assert!(listener.address.ip().is_loopback() && listener.allow_from.is_empty());
         assert!(config.peers.is_empty() && config.policy.rules.is_empty());
-    }
-
-    /// Rows of the manual's table below `title`: the code words in its first two columns.
-    fn manual(title: &str) -> Vec<(String, String)> {
-        let text = include_str!("../../../../docs/relay.md");
-        let (_, below) = text
-            .split_once(title)
-            .unwrap_or_else(|| panic!("no {title}"));
-        let rows = below.lines().skip_while(|line| !line.starts_with("| `"));
-        let cell = |row: &str, n| {
-            let cell: &str = row.split('|').nth(n).unwrap();
-            cell.trim().trim_matches('`').to_owned()
-        };
-        rows.take_while(|line| line.starts_with("| `"))
-            .flat_map(|row| {
-                let keys = cell(row, 1);
-                let keys: Vec<_> = keys.split("`, `").map(str::to_owned).collect();
-                keys.into_iter().map(move |key| (key, cell(row, 2)))
-            })
-            .collect()
-    }
-
-    #[test]
-    fn manual_has_same_defaults() {
-        let named = |table: &Table, entry: &Entry| {
-            let path = table.path().replace("peer.tokyo", "peer");
-            (format!("{path}.{}", entry.key), entry.value.clone())
-        };
-        let has_printed_default = |entry: &&Entry| {
-            entry.role == KeyRole::Default && !matches!(&*entry.value, "false" | "[]")
-        };
-        let tables = tables();
-        let in_file: BTreeSet<_> = tables
-            .iter()
-            .flat_map(|table| {
-                table
-                    .entries
-                    .iter()
-                    .filter(has_printed_default)
-                    .map(|e| named(table, e))
-            })
-            .collect();
-        let manual: BTreeSet<_> = manual("### Defaults").into_iter().collect();
-        assert_eq!(in_file, manual);
-    }
-
-    #[test]
-    fn manual_has_same_profile_keys() {
-        let manual: BTreeSet<_> = manual("### Profiles")
-            .into_iter()
-            .map(|row| row.0)
-            .collect();
-        let tables = tables();
-        let profile = tables
-            .iter()
-            .find(|table| table.path() == "profile.upstream");
-        let in_file: BTreeSet<_> = profile
-            .unwrap()
-            .entries
-            .iter()
-            .map(|e| e.key.clone())
-            .collect();
-        assert_eq!(in_file, manual);
-    }
-
-    /// Compares the help of each flag that sets the same value.
-    #[test]
-    fn help_has_the_same_defaults() {
-        use clap::Args as _;
-        let command = crate::Args::augment_args(clap::Command::new("relay"));
-        let tables = tables();
-        let mut compared = 0;
-        for arg in command.get_arguments() {
-            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-            let key = match arg.get_id().as_str() {
-                "max_connections" => "connections",
-                "peer_pool" => "pool",
-                id => id,
-            };
-            let in_tables = tables.iter().filter(|t| !t.path().starts_with("listener"));
-            let entry = in_tables
-                .flat_map(|t| &t.entries)
-                .find(|e| e.key == key && e.role == KeyRole::Default && !e.value.starts_with('['));
-            if let Some(entry) = entry.filter(|e| e.value != "false" && e.key != "profile") {
-                let want = format!("[default: {}]", entry.value.trim_matches('"'));
-                assert!(help.contains(&want), "--{key}: {help}: {want}");
-                compared += 1;
-            }
-        }
-        assert!(compared >= 6, "only {compared} flags were compared");
     }
 }

@@ -5,7 +5,11 @@
 use super::settings::Settings;
 pub(super) use longhaul_testprograms::schema::{BitRate, Bytes, Time};
 use longhaul_testprograms::{describe, schema};
-use schemars::JsonSchema;
+use schemars::{
+    JsonSchema, Schema,
+    transform::{RecursiveTransform, Transform as _},
+};
+use serde_json::Value;
 
 describe!(Streams, "A number of connections, or auto", {
     "anyOf": [
@@ -32,12 +36,39 @@ pub(super) enum UdtControl {
     Bbr,
 }
 
+/// Schema of the file. A default that a comment names in brackets becomes the key's.
+pub(super) fn schema() -> Schema {
+    let mut schema = schemars::schema_for!(Settings);
+    RecursiveTransform(take_default).transform(&mut schema);
+    schema
+}
+
+/// Help texts of flags end without a full stop, and what follows is another paragraph.
+fn take_default(schema: &mut Schema) {
+    let Some(text) = schema.get("description").and_then(Value::as_str) else {
+        return;
+    };
+    let paragraphs = text.split("\n\n").map(|text| text.trim_end_matches('.'));
+    let text = paragraphs.collect::<Vec<_>>().join(". ").replace('\n', " ") + ".";
+    let has_example = schema.get("examples").is_some();
+    let parts = text.split_once(" [default: ");
+    let parts = parts.and_then(|(before, rest)| Some((before, rest.split_once(']')?)));
+    let described = match parts {
+        Some((before, (value, after))) if has_example => {
+            format!("{before}. Default: {value}{after}")
+        }
+        Some((before, (value, after))) => {
+            let default = serde_json::from_str(value).unwrap_or_else(|_| value.into());
+            schema.insert("default".into(), default);
+            format!("{before}{after}")
+        }
+        None => text,
+    };
+    schema.insert("description".into(), described.into());
+}
+
 #[test]
 fn file_in_dist_is_the_schema_of_the_settings() {
-    let schema = schemars::schema_for!(Settings);
-    schema::assert_written(
-        "relay.schema.json",
-        "Configuration of longhaul relay",
-        schema,
-    );
+    let title = "Configuration of longhaul relay";
+    schema::assert_written("relay.schema.json", title, schema());
 }

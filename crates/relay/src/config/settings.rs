@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Configuration of a relay as written in a TOML file or as equivalent flags. Only the form is
-//! checked here; [`super::Config`] is the checked configuration.
+//! checked here; [`super::Config`] is the checked configuration. The reference configuration has these comments.
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "the reference prints the comments unchanged"
+)]
 
-use crate::config::certificates::TlsSettings;
 #[cfg(test)]
 use crate::config::schema;
+use crate::config::{
+    certificates::TlsSettings,
+    options::{AdminSettings, CounterSettings, LimitSettings},
+};
 use longhaul_interception::target::Target;
 use longhaul_protocol::networks::{Ports, Prefix, Target as RouteTarget, text};
 use longhaul_protocol::{convert, destination::Destination};
@@ -24,23 +31,32 @@ use std::{
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Settings {
-    /// Clients that every listener serves, besides its own `allow_from`.
+    /// Clients that every listener serves, besides its own allow_from: networks or addresses. Loopback is always
+    /// served. Default: no others, so that no relay forwards for strangers. Memory: none.
     #[cfg_attr(test, schemars(with = "Vec<String>"))]
     pub(crate) allow_from: Vec<Prefix>,
-    /// Allows clients from other hosts to reach loopback, link-local addresses and the relay's own
-    /// listeners through this relay.
+    /// Lets clients from other hosts, other relays among them, reach this host's own addresses through this relay:
+    /// loopback, unspecified and link-local ones (169.254.169.254 too), the listeners below and the admin endpoint.
+    /// Services there often require no login. The default suits every relay; with `true`, deny by routes what must
+    /// not be reached. Memory: none.
     pub(crate) allow_local: bool,
-    /// Packetization-layer path MTU discovery of TCP (RFC 4821).
+    /// Probes for the path MTU where routers drop large packets and ICMP is filtered (RFC 4821): while the relay
+    /// runs, net.ipv4.tcp_mtu_probing of its network namespace is 1, if it was 0. All TCP connections of the
+    /// namespace then probe once they are stuck. Suits: paths with tunnels and filters that others run. Needs
+    /// CAP_NET_ADMIN and a writable /proc/sys (not so under the unit's ProtectKernelTunables=: set it by sysctl.d(5)
+    /// there). Memory: a second process of 1 MiB that resets it.
     pub(crate) mtu_probing: bool,
-    /// Listeners.
+    /// A listener takes a socket and two descriptors per worker (limits.workers).
     pub(crate) listener: Vec<ListenerSettings>,
-    /// Peers (other relays) by the names that routes use.
+    /// Other relays: a table each, under the name that routes use.
     pub(crate) peer: BTreeMap<String, PeerSettings>,
-    /// Routes; the first whose conditions all match decides. Without any, connections go directly
-    /// to the destination.
+    /// The first route whose conditions all match decides; an absent condition matches everything. Without a matching
+    /// route, connections go directly to their destination. Memory: the text.
     pub(crate) route: Vec<RouteSettings>,
-    /// Profiles of legs. `downstream` is for legs towards clients, and `upstream` for legs towards
-    /// destinations and peers, unless a listener, peer or route names another profile.
+    /// `downstream` is for legs towards clients and `upstream` for those towards destinations and peers; others are
+    /// for listeners, peers and routes that name them. Absent keys leave the choice to the kernel, which suits a path
+    /// whose rate × round-trip time is below half of the third value of net.ipv4.tcp_rmem and tcp_wmem (`longhaul
+    /// doctor` computes it). Memory of a leg that moves bytes: up to the sum of both.
     pub(crate) profile: BTreeMap<String, ProfileSettings>,
     pub(crate) limits: LimitSettings,
     pub(crate) counters: CounterSettings,
@@ -52,69 +68,92 @@ pub(crate) struct Settings {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListenerSettings {
+    /// Protocol of the clients: "socks5", "http", "forward", "transparent" or "convert" (other relays, RFC 8803).
     pub(crate) kind: KindName,
-    /// Address to listen on; port 0 takes a free port.
+    /// IP address and port; port 0 takes a free port. Off loopback, allow_from must name its clients. [::] takes
+    /// IPv4, too, unless another listener has the port on an IPv4 address.
     #[serde(deserialize_with = "deserialize_address")]
     #[cfg_attr(test, schemars(with = "String"))]
     pub(crate) address: SocketAddr,
-    /// Name in routes, records and metrics; the address if absent.
+    /// Name in routes, records and metrics, and of a socket that the service manager passes (FileDescriptorName=).
+    /// Default: the address.
+    #[cfg_attr(test, schemars(example = &"local"))]
     pub(crate) name: Option<String>,
-    /// `forward` only: destination of all connections.
+    /// forward: destination of all its connections: a name or an address, and a port.
     #[serde(default, deserialize_with = "deserialize_optional")]
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(crate) destination: Option<Destination>,
-    /// `transparent` only: the upstream leg has the client's source address.
+    /// transparent: the upstream leg has the client's address as its source. Answers must come back through this
+    /// host, and routes through peers are excluded.
     #[serde(default)]
     pub(crate) keep_source: bool,
-    /// `transparent` only: clients are connected directly to their destinations while all peers of
-    /// a route are down; absent is true.
+    /// transparent: connects clients directly to their destinations while all peers of a route are down; the log says
+    /// so. false refuses them: for hosts from which nothing may leave except through a peer. Memory: none [default:
+    /// true]
     pub(crate) direct_fallback: Option<bool>,
-    /// `transparent` only: networks and ports that the relay diverts to this listener, such as
-    /// `10.0.0.0/8:80,443`, of its own address family.
+    /// transparent: connections that nft rules of the relay divert to it while it runs:
+    /// NETWORK[,NETWORK…][:PORT[,A-B…]] of the family of its address, IPv6 networks in brackets. Default: none;
+    /// install your own rules then.
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "Vec<String>"))]
     pub(crate) intercept: Vec<Target>,
-    /// Exceptions from `intercept`, in the same form.
+    /// transparent: exceptions from intercept, in the same form: "0.0.0.0/0:22". relay.md has those that always
+    /// apply.
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "Vec<String>"))]
     pub(crate) bypass: Vec<Target>,
-    /// Diverts this host's own connections too.
+    /// transparent: diverts this host's own connections too, not only forwarded ones. Requires intercept.
     #[serde(default)]
     pub(crate) intercept_local: bool,
-    /// Completes the handshake of a diverted client only after the destination's answer, and with
-    /// the same outcome.
+    /// transparent: completes a client's handshake only after the destination's answer, and with the same outcome.
+    /// Requires intercept. The client's connect takes one round trip of the upstream leg longer. Memory: up to 1024
+    /// SYNs are held per listener, 128 per client, with a socket and under 1 KiB each.
     #[serde(default)]
     pub(crate) verify_connect: bool,
-    /// Clients that are served; off loopback, no others are.
+    /// Clients that it serves besides those in the allow_from above. Suits: the networks of this site.
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "Vec<String>"))]
     pub(crate) allow_from: Vec<Prefix>,
-    /// Clients that are refused although `allow_from` contains them.
+    /// Clients that it refuses although an allow_from names them.
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "Vec<String>"))]
     pub(crate) deny_from: Vec<Prefix>,
-    /// `socks5` and `http` only: file of USER:PASSWORD lines, readable only by its owner.
+    /// socks5 and http: a file of USER:PASSWORD lines that only its owner can read. Default: no password is required.
+    /// Both protocols send it in the clear: for trusted networks.
+    #[cfg_attr(test, schemars(example = "/etc/longhaul/users"))]
     pub(crate) users: Option<PathBuf>,
-    /// Connections begin with a PROXY protocol header that names the client.
+    /// Connections begin with a PROXY protocol header (v1 or v2) that names the client. Suits: listeners behind a
+    /// load balancer.
     #[serde(default)]
     pub(crate) accept_proxy: bool,
-    /// Connections to destinations begin with a PROXY protocol header of this version.
+    /// Connections to destinations begin with a PROXY protocol header of this version, "v1" or "v2". Default: none.
+    /// Suits: destinations that expect it, and no others.
+    #[cfg_attr(test, schemars(example = &"v2"))]
     pub(crate) send_proxy: Option<SendProxy>,
-    /// Profile of the legs towards clients.
+    /// Profile of the legs towards its clients. The default suits short legs [default: downstream]
     pub(crate) profile: Option<String>,
-    /// Rate limit of all connections together, for each direction.
-    #[cfg_attr(test, schemars(with = "Option<schema::BitRate>"))]
+    /// Rate limit of all its connections together, for each direction; more than 0, as 100mbit or 12.5MB/s (12.5MB is
+    /// a size and refused). A burst has at most the bytes of 50 ms at the rate. Default: no limit. Memory: a read has
+    /// at most the bytes of 50 ms.
+    #[cfg_attr(test, schemars(with = "Option<schema::BitRate>", example = "10gbit"))]
     pub(crate) rate: Option<BitRate>,
-    /// Rate limit of the connections of one client address, for each direction.
-    #[cfg_attr(test, schemars(with = "Option<schema::BitRate>"))]
+    /// Rate limit of the connections of one client address, for each direction. Default: no limit. Memory: 100 bytes
+    /// per client that has connections.
+    #[cfg_attr(test, schemars(with = "Option<schema::BitRate>", example = "1gbit"))]
     pub(crate) rate_per_client: Option<BitRate>,
-    /// `convert` only: time for which a relay may keep a connection open before its request.
+    /// convert: time for which a relay may keep a pooled connection open before its request, more than 0. It must be
+    /// more than that relay's pool_age; the default is twice the default of that. Memory: 4 KiB of the kernel's and
+    /// one of limits.connections each [default: 2m]
     #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) idle_timeout: Option<Time>,
-    /// `convert` only: transport that relays must use.
+    /// convert: transport that relays must use: "tcp", or "udt" for UDT4 on UDP, which requires tls. Their
+    /// `transport` must be the same. Memory of UDT: two buffers of up to 48 MB per leg as they fill, or the profile's
+    /// sizes; a thread [default: tcp]
     #[serde(default)]
     pub(crate) transport: Transport,
-    /// `convert` only: relays must use TLS with a certificate.
+    /// convert: requires TLS 1.3 and a certificate of an authority in `ca`. Suits: every path that others can listen
+    /// to. TLS excludes splicing: bytes are copied and encrypted, with up to 384 KiB per direction while they move.
+    /// `longhaul relay --make-certificates DIR NAME…` makes the files (PEM).
     pub(crate) tls: Option<TlsSettings>,
 }
 
@@ -143,26 +182,32 @@ pub(crate) enum KindName {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PeerSettings {
-    /// Name or address as `HOST` or `HOST:PORT`; by default, the port of the Convert service.
+    /// HOST or HOST:PORT, a name or an address; the default port is 5124. A name is resolved for each new connection
+    /// to it.
     #[serde(deserialize_with = "text")]
     #[cfg_attr(test, schemars(with = "String"))]
     pub(crate) address: PeerAddress,
-    /// Profile of the legs to the peer.
+    /// Profile of the legs to it. Give the long leg one of its own [default: upstream]
     pub(crate) profile: Option<String>,
-    /// Idle connections that each worker keeps open, 0 to 1024.
+    /// Idle connections that each worker keeps open, 0 to 1024, so that a request waits for no handshake. The default
+    /// suits paths below 20 ms; 8 suits longer ones with many short connections. Memory: a descriptor and 4 KiB of
+    /// the kernel's each, at both ends; with TLS 20 KiB more [default: 0]
     #[cfg_attr(test, schemars(range(min = 0, max = 1024)))]
     pub(crate) pool: Option<u16>,
-    /// Idle time after which a pooled connection is replaced: less than the `idle_timeout` of the
-    /// peer's listener.
+    /// Age at which an idle connection is replaced: less than the idle_timeout of the peer's listener [default: 1m]
     #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) pool_age: Option<Time>,
-    /// Parallel connections for one client's connection.
+    /// Parallel connections for one client's connection: 1 to 16, or "auto" for up to 16 while windows limit one. The
+    /// default suits every path; 4 suits a long one with random loss, and 1 one that is shared. Memory: a descriptor
+    /// and the socket's buffers each, at both ends [default: auto]
     #[cfg_attr(test, schemars(with = "Option<schema::Streams>"))]
     pub(crate) streams: Option<Streams>,
-    /// Transport of the legs to the peer.
+    /// Transport of the legs to it: "tcp", or "udt" for UDT4 on UDP, as its listener has it. The default suits every
+    /// path; "udt" suits one that is long, unshared and without loss, where the host's TCP can't be tuned. Memory: as
+    /// for listeners [default: tcp]
     #[serde(default)]
     pub(crate) transport: Transport,
-    /// TLS of the legs to the peer.
+    /// Legs to it are TLS 1.3, and both sides present a certificate. Files as for listeners.
     pub(crate) tls: Option<TlsSettings>,
 }
 
@@ -234,7 +279,7 @@ impl FromStr for PeerAddress {
 }
 
 /// Versions of the PROXY protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SendProxy {
@@ -245,7 +290,7 @@ pub(crate) enum SendProxy {
 }
 
 /// Mode of moving bytes between legs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Mode {
@@ -265,23 +310,25 @@ pub(crate) enum Mode {
 pub(crate) struct RouteSettings {
     /// Condition: the listener's name is one of these.
     pub(crate) listener: Vec<String>,
-    /// Condition: the client's address is in one of these.
+    /// Condition: the client's address is in one of these networks.
     #[cfg_attr(test, schemars(with = "Vec<String>"))]
     pub(crate) from: Vec<Prefix>,
-    /// Condition: the destination is one of these networks or names (`*.example.org`).
+    /// Condition: the destination, as the client gave it, is in one of these networks, or is one of these names
+    /// ("*.example.org": all names below it). When this relay resolves a name, its addresses are checked as well.
     #[cfg_attr(test, schemars(with = "Vec<String>"))]
     pub(crate) to: Vec<RouteTarget>,
-    /// Condition: the destination's port is one of these (`443`, `8000-8999`).
+    /// Condition: the destination's port is one of these: 443, "8000-8999".
     #[cfg_attr(test, schemars(with = "Vec<schema::Ports>"))]
     pub(crate) ports: Vec<Ports>,
-    /// Refuses the connection.
+    /// Refuses the connection, with the error message of its protocol.
     pub(crate) deny: bool,
-    /// Peers to pass through, nearest first; empty is directly to the destination.
+    /// Peers to pass through, nearest first, at most 16; an empty list connects directly to the destination. Suits:
+    /// destinations behind the remote relay.
     pub(crate) via: Vec<String>,
-    /// Chains to try in order if a peer of `via` does not answer; an empty chain is directly to the
-    /// destination.
+    /// Chains to try, in order, when a peer of `via` is down; [] among them connects directly to the destination.
+    /// Default: nothing else is tried.
     pub(crate) fallback: Vec<Vec<String>>,
-    /// Profile of legs directly to the destination.
+    /// Profile of legs directly to the destination [default: upstream]
     pub(crate) profile: Option<String>,
 }
 
@@ -297,42 +344,66 @@ impl RouteSettings {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ProfileSettings {
-    /// Congestion control, by the kernel's name.
+    /// Kernel's name of the congestion control. Default: net.ipv4.tcp_congestion_control, cubic almost everywhere,
+    /// which suits paths without random loss; "bbr" suits long or lossy legs.
+    #[cfg_attr(test, schemars(example = &"bbr"))]
     pub(crate) congestion_control: Option<String>,
-    /// Pacing rate of TCP: for long legs through small buffers.
-    #[cfg_attr(test, schemars(with = "Option<schema::BitRate>"))]
+    /// Pacing rate, 8kbit and more. Default: the congestion control decides. Suits: long legs through small router
+    /// buffers, just below the rate of the link.
+    #[cfg_attr(test, schemars(with = "Option<schema::BitRate>", example = "9.5gbit"))]
     pub(crate) pacing_rate: Option<BitRate>,
-    /// Most unsent bytes in a socket: less memory and less delay; 128KiB suits interactive legs.
-    #[cfg_attr(test, schemars(with = "Option<schema::Bytes>"))]
+    /// Limit of unsent bytes in the socket, 4KiB to 1GiB. Default: net.ipv4.tcp_notsent_lowat, usually no limit but
+    /// the send buffer: best for bulk. 128KiB suits interactive legs and many connections; a leg then takes that much
+    /// memory instead of the whole send buffer.
+    #[cfg_attr(test, schemars(with = "Option<schema::Bytes>", example = "128KiB"))]
     pub(crate) notsent_lowat: Option<Bytes>,
-    /// Idle time before a keepalive probe: 1s to 9h; 0s is never.
+    /// Idle time before a keepalive probe, 1s to 9h. Four more probes follow, a quarter of it apart, and then the leg
+    /// is closed. "0s" sends none. The default suits every path: it detects a client that vanished after two minutes,
+    /// and keeps the state of NATs and firewalls. It costs an idle leg one empty segment and its answer a minute, and
+    /// no memory. More suits links that are paid by the packet [default: 1m]
     #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
     pub(crate) keepalive: Option<Time>,
-    /// Time for which sent data may stay unacknowledged before the leg is closed.
-    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
+    /// Time for which sent data may stay unacknowledged before the leg is closed, 1s to 24h. Default: about 15
+    /// minutes (net.ipv4.tcp_retries2). 30s detects a dead path early.
+    #[cfg_attr(test, schemars(with = "Option<schema::Time>", example = "30s"))]
     pub(crate) user_timeout: Option<Time>,
-    /// Maximum segment size, 88 to 32767 bytes: for paths with broken MTU discovery.
-    #[cfg_attr(test, schemars(range(min = 88, max = 32767)))]
+    /// Maximum segment size in bytes, 88 to 32767. Default: by the path MTU. 1360 suits most tunnels whose path MTU
+    /// discovery is broken.
+    #[cfg_attr(test, schemars(range(min = 88, max = 32767), example = 1360))]
     pub(crate) mss: Option<u32>,
-    /// DSCP of the packets, 0 to 63.
-    #[cfg_attr(test, schemars(range(min = 0, max = 63)))]
+    /// DSCP of the leg's packets, 0 to 63. Default: that of the client where it was intercepted, else 0. Suits:
+    /// networks that have classes.
+    #[cfg_attr(test, schemars(range(min = 0, max = 63), example = 8))]
     pub(crate) dscp: Option<u8>,
-    /// Segments sent before the first acknowledgement, 1 to 1024: for long legs of known rate. The
-    /// kernel's default is 10, or the route's initcwnd.
-    #[cfg_attr(test, schemars(range(min = 1, max = 1024)))]
+    /// Segments sent before the first acknowledgement, 1 to 1024. Default: 10 (RFC 6928), or the route's initcwnd,
+    /// which suits a path of unknown rate. 32 saves short downloads over a long link of 100mbit and more two round
+    /// trips. Needs Linux 5.14, CAP_BPF, CAP_NET_ADMIN, cgroup2 and a few hundred bytes of memory for the whole
+    /// relay.
+    #[cfg_attr(test, schemars(range(min = 1, max = 1024), example = 32))]
     pub(crate) initial_window: Option<u32>,
-    /// SYNs offer ECN (RFC 3168) whatever `net.ipv4.tcp_ecn` says.
+    /// Connections that the relay makes offer ECN (RFC 3168). Default: by net.ipv4.tcp_ecn and the congestion
+    /// control. Suits: paths whose queues mark instead of dropping. Accepted connections follow net.ipv4.tcp_ecn.
+    /// Needs the same as initial_window.
     pub(crate) ecn: bool,
-    /// Fixed send buffer. Ends autotuning: for measurements and for hosts short of memory.
-    #[cfg_attr(test, schemars(with = "Option<schema::Bytes>"))]
+    /// Fixed send buffer, 4KiB to 1GiB. Default: autotuning up to net.ipv4.tcp_wmem, which suits every path. A fixed
+    /// one ends it: for measurements and hosts short of memory.
+    #[cfg_attr(test, schemars(with = "Option<schema::Bytes>", example = "16MiB"))]
     pub(crate) send_buffer: Option<Bytes>,
-    /// Fixed receive buffer. Ends autotuning: for measurements and for hosts short of memory.
-    #[cfg_attr(test, schemars(with = "Option<schema::Bytes>"))]
+    /// Fixed receive buffer, 4KiB to 1GiB. Default: autotuning up to net.ipv4.tcp_rmem.
+    #[cfg_attr(test, schemars(with = "Option<schema::Bytes>", example = "16MiB"))]
     pub(crate) receive_buffer: Option<Bytes>,
-    /// Rate control of a leg over UDT.
-    #[cfg_attr(test, schemars(with = "Option<schema::UdtControl>"))]
+    /// Rate control of a leg over UDT: "bbr", the default, which suits every path, or "native", UDT's own, which
+    /// slows down at each loss and suits links shared with other UDT programs.
+    #[cfg_attr(
+        test,
+        schemars(with = "Option<schema::UdtControl>", example = &"native")
+    )]
     pub(crate) udt_control: Option<UdtCongestionControl>,
-    /// Mode of moving bytes between this leg and the client's; the upstream leg's profile decides.
+    /// Mode of moving bytes: "auto" copies reads below 16 KiB and splices larger ones, "splice" (inside the kernel,
+    /// through pipes), "copy" (through buffers of 256 KiB). The upstream leg's profile decides. Default: the mode of
+    /// profile upstream, and there "auto", which suits every path; the others are for troubleshooting. Memory while
+    /// bytes move: limits.pipe_size or 256 KiB per direction.
+    #[cfg_attr(test, schemars(example = &"copy"))]
     pub(crate) mode: Option<Mode>,
     #[serde(skip)]
     pub(crate) flags: ProfileFlags,
@@ -345,56 +416,9 @@ pub(crate) struct ProfileFlags {
     pub(crate) initial_window: Option<&'static str>,
 }
 
-/// Settings of limits; docs/relay.md lists their costs.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct LimitSettings {
-    #[cfg_attr(test, schemars(range(min = 1)))]
-    pub(crate) connections: Option<u32>,
-    #[cfg_attr(test, schemars(range(min = 1)))]
-    pub(crate) workers: Option<u16>,
-    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
-    pub(crate) connect_timeout: Option<Time>,
-    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
-    pub(crate) handshake_timeout: Option<Time>,
-    /// HTTP: time after which a client that sends no request is disconnected.
-    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
-    pub(crate) http_idle_timeout: Option<Time>,
-    /// HTTP and FTP: time after which a silent origin that owes a response is given up.
-    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
-    pub(crate) response_timeout: Option<Time>,
-    /// Idle time after which a tunnel is closed; 0s is never.
-    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
-    pub(crate) tunnel_idle_timeout: Option<Time>,
-    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
-    pub(crate) grace: Option<Time>,
-    /// Concurrent name lookups for one client address; further ones wait.
-    #[cfg_attr(test, schemars(range(min = 1, max = 65535)))]
-    pub(crate) lookups_per_client: Option<u32>,
-    /// Connections of one client address; further ones are reset.
-    #[cfg_attr(test, schemars(range(min = 1)))]
-    pub(crate) connections_per_client: Option<u32>,
-    /// Memory that one client address may hold once `memory` is used up and there are other
-    /// clients.
-    #[cfg_attr(test, schemars(with = "Option<schema::Bytes>"))]
-    pub(crate) memory_per_client: Option<Bytes>,
-    /// Time for which an endpoint may read nothing although data waits for it.
-    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
-    pub(crate) stall_timeout: Option<Time>,
-    /// Longest delay between two passwords for one user from one client address; 0s is none.
-    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
-    pub(crate) password_delay: Option<Time>,
-    #[cfg_attr(test, schemars(with = "Option<schema::Bytes>"))]
-    pub(crate) pipe_size: Option<Bytes>,
-    /// Memory of the socket buffers and pipes of all legs, above which new connections wait.
-    #[cfg_attr(test, schemars(with = "Option<schema::Bytes>"))]
-    pub(crate) memory: Option<Bytes>,
-}
-
 impl Settings {
-    /// Makes paths absolute that are relative to the configuration file in `directory`, so that it does not matter where
-    /// the relay was started. `-` stands for standard output.
+    /// Makes paths absolute that are relative to the configuration file in `directory`, so that it does not matter
+    /// where the relay was started. `-` stands for standard output.
     pub(crate) fn resolve_paths(&mut self, directory: &Path) {
         for path in self.paths().filter(|path| *path != Path::new("-")) {
             *path = directory.join(&path);
@@ -426,40 +450,6 @@ pub(crate) enum RecordFormat {
     Common,
 }
 
-/// Settings of the record files.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct CounterSettings {
-    pub(crate) file: Option<PathBuf>,
-    /// File of connection records alone.
-    pub(crate) access_log: Option<PathBuf>,
-    pub(crate) access_log_format: Option<RecordFormat>,
-    /// Clients without records in the access log.
-    #[cfg_attr(test, schemars(with = "Vec<String>"))]
-    pub(crate) access_log_except: Vec<Prefix>,
-    /// Interval of the records of a tunnel while it is open; absent or 0 is none.
-    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
-    pub(crate) access_log_interval: Option<Time>,
-    #[cfg_attr(test, schemars(with = "Option<schema::Time>"))]
-    pub(crate) interval: Option<Time>,
-}
-
-/// Settings of the admin endpoint: health, metrics and the status page.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct AdminSettings {
-    /// Address on loopback; absent disables the endpoint.
-    #[serde(deserialize_with = "deserialize_optional_address")]
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
-    pub(crate) address: Option<SocketAddr>,
-    /// Address of any network, for `/healthz` and `/readyz` alone; absent disables it.
-    #[serde(deserialize_with = "deserialize_optional_address")]
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
-    pub(crate) health: Option<SocketAddr>,
-}
-
 fn deserialize_optional<'de, D, T>(input: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -481,7 +471,7 @@ fn deserialize_address<'de, D: Deserializer<'de>>(input: D) -> Result<SocketAddr
     socket_address(&String::deserialize(input)?).map_err(serde::de::Error::custom)
 }
 
-fn deserialize_optional_address<'de, D: Deserializer<'de>>(
+pub(super) fn deserialize_optional_address<'de, D: Deserializer<'de>>(
     input: D,
 ) -> Result<Option<SocketAddr>, D::Error> {
     deserialize_address(input).map(Some)

@@ -18,9 +18,10 @@ pub(crate) struct TlsSettings {
     pub(crate) certificate: PathBuf,
     /// Private key of the certificate.
     pub(crate) key: PathBuf,
-    /// Peers: name in the peer's certificate, by default the peer's name here.
+    /// Peers: name in the peer's certificate. Default: the peer's name in this file.
+    #[cfg_attr(test, schemars(example = "relay.tokyo.example.org"))]
     pub(crate) name: Option<String>,
-    /// Listeners: names of the relays that are served; by default, all with a valid certificate.
+    /// Listeners: certificate names of the relays that are served. Default: all that the authority has signed.
     #[serde(default)]
     pub(crate) allow: Vec<String>,
 }
