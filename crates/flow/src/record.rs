@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Records of the results, as `longhaul tap analyze` writes them to `result.json`.
 
-use super::ecn::{counts::EcnCounts, negotiation::EcnNegotiation};
+use super::ecn::{EcnCounts, negotiation::EcnNegotiation};
 use super::segment::{CapturePoint, Endpoint};
 use super::time_series::TimeSeries;
 use serde::{Deserialize, Serialize};

@@ -76,7 +76,10 @@ pub fn read(name: &str) -> Schema {
 /// The file is another schema.
 pub fn assert_written(name: &str, title: &str, mut schema: Schema) {
     schema.insert("title".into(), title.into());
-    assert_text(name, &(serde_json::to_string_pretty(&schema).unwrap() + "\n"));
+    assert_text(
+        name,
+        &(serde_json::to_string_pretty(&schema).unwrap() + "\n"),
+    );
 }
 
 /// Asserts that `dist/NAME` has this text. `UPDATE_SCHEMA=1` in the environment writes the file again.

@@ -6,15 +6,33 @@
 //! 9768) counts the marked packets in the ACE field, which has the place of AE, CWR and ECE.
 
 mod ace_counter;
-pub mod counts;
 pub mod negotiation;
 
 use crate::segment::{CE, ECT_0, ECT_1, NOT_ECT, Segment};
 use crate::time_series::bin::Bin;
 use ace_counter::{AceCounter, AceReport};
-use counts::EcnCounts;
 use longhaul_packet::tcp::{CWR, ECE, SYN};
 use negotiation::EcnNegotiation;
+use serde::{Deserialize, Serialize};
+
+/// ECN of the packets of one direction, as they passed the capture point, and of the ACKs for them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EcnCounts {
+    /// Segments on the wire with ECT(0), with payload or without.
+    pub ect0_segments: u64,
+    /// Segments on the wire with ECT(1), as L4S sends them (RFC 9331).
+    pub ect1_segments: u64,
+    /// Segments on the wire with CE: a queue before the capture point marked them.
+    pub ce_segments: u64,
+    /// Segments with CE and payload.
+    pub ce_data_segments: u64,
+    /// Packets with CWR: the sender reduced its window, after ECE or after a loss. 0 with AccECN.
+    pub cwr_packets: u64,
+    /// ACKs with ECE, with payload or without. 0 with AccECN.
+    pub ece_acks: u64,
+    /// Packets with CE that the receiver reported in the ACE field (RFC 9768 §3.2.2). 0 without AccECN.
+    pub reported_ce_packets: u64,
+}
 
 /// ECN of one direction: its packets, and the reports in the ACKs for them.
 #[derive(Debug, Default)]

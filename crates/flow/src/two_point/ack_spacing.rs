@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Spacing of ACKs at both capture points.
 
-use super::side::Side;
+use super::Side;
 use crate::{distribution::Histogram, record};
 
 /// Spacing of the pure ACKs that both points saw. Arrays are in the order of [`Side`].

@@ -21,7 +21,6 @@
 
 mod ack_spacing;
 mod delays;
-mod side;
 mod unmatched;
 
 use super::{
@@ -32,8 +31,25 @@ use ack_spacing::AckSpacing;
 pub use delays::ComparisonSettings;
 use delays::{ClockOffset, Delays};
 use longhaul_packet::tcp::{FIN, SYN};
-pub use side::Side;
 use unmatched::{EmptySegment, MatchedPart, Packet, UnmatchedPackets};
+
+/// Side of the comparison that saw a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Left point.
+    Left,
+    /// Right point.
+    Right,
+}
+
+impl Side {
+    fn other(self) -> Self {
+        match self {
+            Self::Left => Self::Right,
+            Self::Right => Self::Left,
+        }
+    }
+}
 
 /// Compares one connection at two capture points.
 #[derive(Debug)]

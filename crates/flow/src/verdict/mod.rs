@@ -3,7 +3,6 @@
 
 pub mod advertised_window;
 mod baseline;
-mod capture_faults;
 mod capture_position;
 mod congestion_control;
 mod in_flight;
@@ -16,17 +15,19 @@ mod remedy;
 mod saturation;
 
 use crate::record::{
-    CaptureLocation, Direction, Flow, Limit, LimitPeriod, Phase, PhaseKind, SynOptions,
+    CaptureLocation, Data, Direction, Flow, Limit, LimitPeriod, Phase, PhaseKind, SynOptions,
 };
 use crate::time_series::change_points::median;
 use advertised_window::Windows;
-pub use capture_faults::MISSING_SHARE_MIN;
 use limits::CapturePoints;
 
 /// Least share of the time that the verdict mentions.
 const SHARE_MIN: f64 = 0.05;
 /// Least share of the time that the verdict calls "all the time".
 const ALL_SHARE: f64 = 0.95;
+
+/// Least share of acknowledged bytes that the capture lacks if the verdict says so.
+pub const MISSING_SHARE_MIN: f64 = 0.01;
 
 /// Fills in phases, limits, capture positions and verdicts of a flow whose time series are complete.
 pub fn assess(flow: &mut Flow) {
@@ -41,8 +42,8 @@ pub fn assess(flow: &mut Flow) {
     assess_direction(&mut flow.upload, whole);
     assess_direction(&mut flow.download, whole);
     if flow.clock_steps_back > 0 {
-        capture_faults::add_clock_caveat(&mut flow.upload.verdict);
-        capture_faults::add_clock_caveat(&mut flow.download.verdict);
+        add_clock_caveat(&mut flow.upload.verdict);
+        add_clock_caveat(&mut flow.download.verdict);
     }
 }
 
@@ -144,6 +145,26 @@ pub fn two_point_verdict_text(direction: &Direction) -> String {
     format_verdict(direction, "Captured at both ends: ", "")
 }
 
+/// Returns the caveat on data that the capture lacks.
+fn missing_caveat(data: &Data) -> String {
+    match data.acked_unseen_share() {
+        share if share > MISSING_SHARE_MIN => format!(
+            " The capture lacks {:.0} % of the data, which was acknowledged: its rates, bursts and losses are uncertain.",
+            share * 100.0
+        ),
+        _ => String::new(),
+    }
+}
+
+/// Adds the caveat on a clock that was set back; a direction without data has no verdict.
+fn add_clock_caveat(verdict: &mut String) {
+    if !verdict.is_empty() {
+        verdict.push_str(
+            " The capture's clock was set back meanwhile, so the order and the rates of that time are wrong.",
+        );
+    }
+}
+
 fn format_verdict(direction: &Direction, prefix: &str, caveat: &str) -> String {
     let shares = limit_shares(&direction.limits);
     match (shares.is_empty(), direction.data.unique_bytes) {
@@ -152,7 +173,7 @@ fn format_verdict(direction: &Direction, prefix: &str, caveat: &str) -> String {
         (false, _) => {
             let limited_by = limited_by(direction, &shares);
             let scale_caveat = scale_caveat(direction);
-            let missing_caveat = capture_faults::missing_caveat(&direction.data);
+            let missing_caveat = missing_caveat(&direction.data);
             [prefix, &limited_by, scale_caveat, caveat, &missing_caveat].concat()
         }
     }

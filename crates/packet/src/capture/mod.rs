@@ -3,7 +3,7 @@
 //! may come from a file, a pipe or memory.
 //!
 //! ```
-//! use longhaul_packet::capture::{FormatError, Reader, Record, Step};
+//! use longhaul_packet::capture::{FormatError, OddTimes, Reader, Record, Step};
 //!
 //! /// Counts the packets of a file in memory.
 //! fn count(file: &[u8]) -> Result<u64, FormatError> {
@@ -37,7 +37,6 @@ pub(crate) mod ip_start;
 mod link_type;
 mod mpls;
 mod nflog;
-mod odd_times;
 mod pcap;
 mod pcap_variant;
 mod pcapng;
@@ -53,7 +52,6 @@ pub use framing::RECORD_MAX;
 pub use interface::{INTERFACES_MAX, Interface, NAME_MAX, Statistics};
 pub use ip_start::IpNotFound;
 pub use link_type::LinkType;
-pub use odd_times::OddTimes;
-pub use reader::{BUFFER_MAX, FormatError, Reader, Step};
+pub use reader::{BUFFER_MAX, FormatError, OddTimes, Reader, Step};
 pub use record::{DamageKind, DamagedRange, EmulatorRecord, Frame, Record, Verdict};
 pub use run::{Records, Run};

@@ -5,7 +5,6 @@ mod gre;
 mod gtp;
 mod l2tp;
 mod udp;
-mod vxlan;
 
 use crate::capture::IpNotFound;
 use crate::capture::ip_start::ip_at;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tunnels in UDP, and the ports that tell them.
 
-use super::gre::ip_in_gre;
+use super::gre::{ip_after_protocol_type, ip_in_gre};
 use super::gtp::ip_in_gtp;
 use super::l2tp::ip_in_l2tp;
-use super::vxlan::{ip_in_geneve, ip_in_vxlan, ip_in_vxlan_gpe};
 use crate::capture::IpNotFound;
-use crate::capture::ip_start::read_u16;
+use crate::capture::ether_type::ip_in_ethernet;
+use crate::capture::ip_start::{ip_at, read_bytes, read_u16};
 
 /// Tunnel protocol in UDP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +110,29 @@ pub(super) fn ip_in_udp(
     tunnel
         .map(|tunnel| tunnel.ip_in(packet, at + UDP_HEADER))
         .transpose()
+}
+
+/// Length of the header of VXLAN (RFC 7348) and of its generic extension.
+const VXLAN_HEADER: usize = 8;
+
+fn ip_in_vxlan(packet: &[u8], at: usize) -> Result<usize, IpNotFound> {
+    ip_in_ethernet(packet, at + VXLAN_HEADER)
+}
+
+/// Reads the next protocol from the fourth byte of the header (draft-ietf-nvo3-vxlan-gpe).
+fn ip_in_vxlan_gpe(packet: &[u8], at: usize) -> Result<usize, IpNotFound> {
+    let [.., next] = read_bytes::<4>(packet, at)?;
+    match next {
+        1 | 2 => ip_at(packet, at + VXLAN_HEADER),
+        3 => ip_in_ethernet(packet, at + VXLAN_HEADER),
+        _ => Err(IpNotFound::Protocol),
+    }
+}
+
+fn ip_in_geneve(packet: &[u8], at: usize) -> Result<usize, IpNotFound> {
+    let [first, _, high, low] = read_bytes(packet, at)?;
+    let options = usize::from(first & 0x3f) * 4;
+    ip_after_protocol_type(packet, u16::from_be_bytes([high, low]), at + 8 + options)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::{
 use crate::report::{Analysis, CaptureFile};
 use longhaul_command::console::escape;
 use longhaul_flow::{
-    ecn::{counts::EcnCounts, negotiation::EcnNegotiation},
+    ecn::{EcnCounts, negotiation::EcnNegotiation},
     record::{CongestionControl, Direction, Flow, Termination},
 };
 use longhaul_report::count::plural;

@@ -3,6 +3,7 @@
 
 use super::flow_sampler::{FlowSample, Snapshot};
 use longhaul_flow::{bin::Bin, segment::Endpoint};
+use longhaul_units::{BitRate, Time};
 use std::{
     cmp::Ordering,
     collections::{BTreeMap, VecDeque},
@@ -202,6 +203,19 @@ impl FlowHistory {
         minute.extend(vec![Bin::default(); silent]);
         minute.split_off(minute.len() - HISTORY_SECONDS)
     }
+}
+
+/// Formats the bytes of one second as a rate.
+pub(super) fn format_rate(bytes: u64) -> String {
+    BitRate::measured(bytes.saturating_mul(8))
+}
+
+pub(super) fn format_packets_per_ack(bin: &Bin) -> String {
+    packets_per_ack(bin).map_or("–".to_owned(), |count| format!("{count:.1}"))
+}
+
+pub(super) fn format_rtt(bin: &Bin) -> String {
+    rtt_ns(bin).map_or("–".to_owned(), |ns| Time::from_nanos(ns).to_string())
 }
 
 #[cfg(test)]

@@ -3,8 +3,10 @@
 
 use super::{
     flow_sampler::{FlowSample, Snapshot},
-    format,
-    history::{DisplayRow, History, SortKey, packets_per_ack, rtt_ns},
+    history::{
+        DisplayRow, History, SortKey, format_packets_per_ack, format_rate, format_rtt,
+        packets_per_ack, rtt_ns,
+    },
 };
 use jiff::Timestamp;
 use longhaul_flow::bin::Bin;
@@ -115,11 +117,11 @@ fn line(snapshot: &Snapshot, row: &DisplayRow<'_>) -> String {
         row.interface,
         row.sender,
         row.receiver,
-        format::format_rate(now.data_bytes),
+        format_rate(now.data_bytes),
         now.acks,
-        format::format_packets_per_ack(now),
+        format_packets_per_ack(now),
         now.retransmissions,
-        format::format_rtt(now),
+        format_rtt(now),
         Bytes::new(now.in_flight_max),
     )
 }

@@ -3,7 +3,6 @@
 
 mod args;
 mod flow_sampler;
-mod format;
 #[cfg_attr(
     not(feature = "tui"),
     allow(dead_code, reason = "only the screen has other keys for sorting")

@@ -2,8 +2,10 @@
 //! State and layout of the screen, and its keys. It draws to any `ratatui` backend.
 
 use super::flow_sampler::Snapshot;
-use super::format::{format_packets_per_ack, format_rate, format_rtt};
-use super::history::{DisplayRow, FlowId, HISTORY_SECONDS, History, SortKey};
+use super::history::{
+    DisplayRow, FlowId, HISTORY_SECONDS, History, SortKey, format_packets_per_ack, format_rate,
+    format_rtt,
+};
 use longhaul_flow::bin::Bin;
 use longhaul_units::{Bytes, Time};
 use ratatui::{

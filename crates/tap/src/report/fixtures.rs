@@ -8,7 +8,7 @@ use super::result::{
 };
 use longhaul_flow::{
     bin::Bin,
-    ecn::{counts::EcnCounts, negotiation::EcnNegotiation},
+    ecn::{EcnCounts, negotiation::EcnNegotiation},
     record::{
         AckClocking, AckDiffClass, AckSpacing, Acks, CaptureLocation, CapturePosition, Clocks,
         CongestionControl, ControlName, Data, DelayBin, DelaySeries, Direction, Distribution, Flow,

@@ -2,7 +2,7 @@
 //! Tests of ECN: negotiation, marks and their reports.
 
 use crate::scripted::script::{MS, ScriptSegment, US, client, handshake, run_one, server};
-use longhaul_flow::ecn::{counts::EcnCounts, negotiation::EcnNegotiation};
+use longhaul_flow::ecn::{EcnCounts, negotiation::EcnNegotiation};
 use longhaul_flow::record::{Flow, Limit};
 use longhaul_flow::segment::{CE, ECT_0, ECT_1};
 

@@ -396,7 +396,7 @@ pub(super) fn describe_termination(termination: Termination) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_flow::ecn::counts::EcnCounts;
+    use longhaul_flow::ecn::EcnCounts;
 
     #[test]
     fn describes_ecn_by_negotiation_and_counts() {
