@@ -35,12 +35,7 @@ pub(crate) fn report() -> AnalysisReport {
         .iter()
         .map(|flow| ChartSeries {
             packet_windows: packet_windows::pack(&flow.upload.packet_windows, 8192),
-            ..ChartSeries::new(
-                (flow.number, true),
-                &flow.upload.time_series,
-                1_000_000,
-                4096,
-            )
+            ..ChartSeries::new(flow.number, true, &flow.upload.time_series, 1_000_000, 4096)
         })
         .collect();
     flows.iter_mut().for_each(Flow::drop_chart_data);

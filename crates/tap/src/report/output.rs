@@ -326,7 +326,7 @@ fn take_chart_series(flows: &mut [Flow], finest_ns: u64) -> Vec<ChartSeries> {
     }));
     let all_series = chart_data.iter().map(|data| ChartSeries {
         packet_windows: packet_windows::pack(&data.packet_windows, events_max),
-        ..ChartSeries::new((data.flow, data.upload), &data.time_series, finest_ns, bins)
+        ..ChartSeries::new(data.flow, data.upload, &data.time_series, finest_ns, bins)
     });
     all_series.collect()
 }

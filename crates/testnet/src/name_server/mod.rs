@@ -166,7 +166,7 @@ fn serve(
         let failure = failure.load(Relaxed);
         let addresses = records.lock().unwrap().get(&name).cloned();
         let addresses = addresses.filter(|_| failure == 0);
-        let mut response = encode_response(query, end, record_type, (&name, addresses));
+        let mut response = encode_response(query, end, record_type, &name, addresses);
         if failure != 0 {
             response[3] = 0x80 | failure;
         }
@@ -200,7 +200,7 @@ fn serve_tcp(listener: &TcpListener, records: &Records) {
                 client.read_exact(&mut query).unwrap();
                 let (name, record_type, end) = parse_question(&query).unwrap();
                 let addresses = records.lock().unwrap().get(&name).cloned();
-                let response = encode_response(&query, end, record_type, (&name, addresses));
+                let response = encode_response(&query, end, record_type, &name, addresses);
                 let len = (response.len() as u16).to_be_bytes();
                 client.write_all(&[&len[..], &response].concat()).unwrap();
             }
@@ -231,7 +231,8 @@ fn encode_response(
     query: &[u8],
     end: usize,
     record_type: u16,
-    (name, addresses): (&str, Option<Vec<IpAddr>>),
+    name: &str,
+    addresses: Option<Vec<IpAddr>>,
 ) -> Vec<u8> {
     let code = match addresses {
         _ if name.starts_with("failing6") && record_type != AAAA => 0,

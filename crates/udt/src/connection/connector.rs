@@ -56,7 +56,8 @@ impl Connector {
         Self::new(
             config,
             peer,
-            (own, first),
+            own,
+            first,
             Step::Request,
             now,
             config.connect_timeout,
@@ -72,13 +73,14 @@ impl Connector {
                 .as_nanos()
                 .saturating_mul(RENDEZVOUS_TIMEOUT_FACTOR),
         );
-        Self::new(config, peer, (own, first), Step::Rendezvous, now, timeout)
+        Self::new(config, peer, own, first, Step::Rendezvous, now, timeout)
     }
 
     fn new(
         config: Config,
         peer: IpAddr,
-        (own, first): (u32, Seq),
+        own: u32,
+        first: Seq,
         step: Step,
         now: Time,
         timeout: Time,

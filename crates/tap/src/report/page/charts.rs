@@ -229,12 +229,7 @@ mod tests {
     use crate::report::fixtures;
 
     fn kinds(flow: &longhaul_flow::record::Flow) -> Vec<&'static str> {
-        let series = ChartSeries::new(
-            (flow.number, true),
-            &flow.upload.time_series,
-            1_000_000,
-            4096,
-        );
+        let series = ChartSeries::new(flow.number, true, &flow.upload.time_series, 1_000_000, 4096);
         charts(&flow.upload, &series)
             .iter()
             .map(|chart| chart.kind)

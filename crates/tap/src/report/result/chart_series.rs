@@ -32,7 +32,8 @@ pub(crate) struct ChartSeries {
 impl ChartSeries {
     /// Creates the columns of a direction with at most `bins_max` bins (1 or more); neighbouring bins are merged.
     pub(crate) fn new(
-        (flow, upload): (u64, bool),
+        flow: u64,
+        upload: bool,
         time_series: &TimeSeries,
         finest_ns: u64,
         bins_max: usize,
@@ -118,7 +119,7 @@ mod tests {
 
     #[test]
     fn omits_columns_of_zeros() {
-        let series = ChartSeries::new((3, true), &time_series(4), 1_000, 4096);
+        let series = ChartSeries::new(3, true, &time_series(4), 1_000, 4096);
         let names: Vec<&str> = series.columns.keys().map(String::as_str).collect();
         assert_eq!(
             names,
@@ -133,7 +134,7 @@ mod tests {
 
     #[test]
     fn merges_bins_above_the_limit() {
-        let series = ChartSeries::new((3, true), &time_series(9), 1_000, 4);
+        let series = ChartSeries::new(3, true, &time_series(9), 1_000, 4);
         assert_eq!((series.bins, series.width_ns), (3, 4_000_000));
         assert_eq!(series.column("data_bytes"), [Some(6), Some(22), Some(8)]);
         assert_eq!(
@@ -144,7 +145,7 @@ mod tests {
 
     #[test]
     fn round_trips_as_json() {
-        let series = ChartSeries::new((3, false), &time_series(4), 1_000, 4096);
+        let series = ChartSeries::new(3, false, &time_series(4), 1_000, 4096);
         let line = serde_json::to_string(&series).unwrap();
         assert_eq!(serde_json::from_str::<ChartSeries>(&line).unwrap(), series);
     }
