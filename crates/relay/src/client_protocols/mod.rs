@@ -2,7 +2,6 @@
 //! Protocols of clients: how each kind of listener reads requests and replies to them.
 
 pub(crate) mod convert;
-#[cfg(feature = "ftp")]
 mod ftp;
 pub(crate) mod handshake;
 pub(crate) mod http;

@@ -13,9 +13,7 @@ mod relay_dual_stack;
 mod relay_ends;
 mod relay_environment;
 mod relay_error_reports;
-#[cfg(feature = "ftp")]
 mod relay_ftp;
-#[cfg(feature = "ftp")]
 mod relay_ftp_fallbacks;
 mod relay_http;
 mod relay_http_expect;

@@ -171,7 +171,6 @@ fn resets_body_without_length() {
 }
 
 /// FTP server that starts to send a file.
-#[cfg(feature = "ftp")]
 fn serve_ftp(control: &mut TcpStream) -> TcpStream {
     let data = std::net::TcpListener::bind(ANY).unwrap();
     let port = data.local_addr().unwrap().port();
@@ -199,7 +198,6 @@ fn serve_ftp(control: &mut TcpStream) -> TcpStream {
     }
 }
 
-#[cfg(feature = "ftp")]
 #[test]
 fn resets_ftp_download() {
     let (listener, address) = listen_as_origin();

@@ -5,9 +5,6 @@
 mod await_reply;
 mod deferred_error;
 mod exchange;
-#[cfg(not(feature = "ftp"))]
-mod ftp_refusal;
-#[cfg(feature = "ftp")]
 mod ftp_request;
 mod gone_client;
 mod head_timer;

@@ -29,10 +29,7 @@ pub(crate) type OriginRequest = hyper::Request<OriginRequestBody>;
 type OriginRequestBody = Either<RequestBody, Empty<Bytes>>;
 /// Response body: the origin's, or the proxy's own.
 pub(super) type Body = Either<ResponseBody, OwnBody>;
-#[cfg(feature = "ftp")]
 type OwnBody = crate::client_protocols::ftp::Body;
-#[cfg(not(feature = "ftp"))]
-type OwnBody = Either<Full<Bytes>, Empty<Bytes>>;
 
 /// Most fields of a message head; more is an error 431.
 pub(crate) const FIELDS_MAX: usize = 512;
