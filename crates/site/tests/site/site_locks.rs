@@ -152,11 +152,7 @@ fn failed_conditions_change_nothing() {
         );
     }
     assert_eq!(listing(&web.home.data()), before);
-    let head = String::from_utf8(web.curl(&["--head"], "/data/file").1).unwrap();
-    let tag = head
-        .lines()
-        .find_map(|line| line.strip_prefix("etag: "))
-        .unwrap();
+    let tag = web.field("etag", "/data/file");
     let holds = format!("If: </data/none> (<urn:x>) </data/file> ([{tag}])");
     assert_eq!(
         web.status(&["-X", "PUT", "-d", "x", "-H", &holds], "/data/file"),
@@ -169,12 +165,7 @@ fn failed_conditions_change_nothing() {
 fn conditions_apply_to_every_change() {
     let web = web_with_files();
     let before = listing(&web.home.data());
-    let head = String::from_utf8(web.curl(&["--head"], "/data/file").1).unwrap();
-    let field = |name: &str| {
-        let mut lines = head.lines();
-        lines.find_map(|line| line.strip_prefix(name)).unwrap()
-    };
-    let (tag, modified) = (field("etag: "), field("last-modified: "));
+    let [tag, modified] = ["etag", "last-modified"].map(|name| web.field(name, "/data/file"));
     let lock = body("exclusive", "");
     for condition in [
         format!("If-None-Match: W/{tag}"),
@@ -196,8 +187,7 @@ fn conditions_apply_to_every_change() {
     }
     assert_eq!(listing(&web.home.data()), before);
     let validators = format!("If-None-Match: \"x\", W/{tag}");
-    let (status, message) = web.curl(&["-i", "-H", &validators], "/data/file");
-    let message = String::from_utf8(message).unwrap();
+    let (status, message) = web.text(&["-i", "-H", &validators], "/data/file");
     assert!(
         status == 304 && message.contains(&format!("etag: {tag}")),
         "{message}"
@@ -351,8 +341,7 @@ fn locks_expire() {
     let web = web_with_files();
     let if_header = acquire_lock(&web, "/data/file", "exclusive", &["Timeout: Second-2"]);
     let refresh = ["-X", "LOCK", "-H", &if_header, "-H", "Timeout: Infinite"];
-    let (status, message) = web.curl(&refresh, "/data/file");
-    let message = String::from_utf8(message).unwrap();
+    let (status, message) = web.text(&refresh, "/data/file");
     assert_eq!(status, 200, "{message}");
     assert!(
         message.contains("<D:timeout>Second-3600</D:timeout>"),

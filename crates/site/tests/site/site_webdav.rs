@@ -722,11 +722,7 @@ fn refuses_unescaped_fragments() {
 #[test]
 fn keeps_directories_with_active_uploads() {
     let web = web_with_files();
-    let address = web.url("");
-    let mut upload = TcpStream::connect(address.strip_prefix("http://").unwrap()).unwrap();
-    let head = "PUT /data/q/new HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n";
-    let token = &web.token;
-    write!(upload, "{head}Authorization: Bearer {token}\r\n\r\nab").unwrap();
+    let mut upload = web.send("PUT /data/q/new", "Content-Length: 4\r\n", "ab");
     let is_own = |name: &String| name.ends_with(".put");
     crate::site_process::web::wait_until(|| names(&web.data("q")).iter().any(is_own));
     for arguments in [
