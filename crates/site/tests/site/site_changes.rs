@@ -4,7 +4,7 @@
 
 use crate::site_process::{
     Client, Home, SiteProcess,
-    web::{Web, names, wait_until},
+    web::{Web, lock_body, names, wait_until},
 };
 use longhaul_testprograms::skip;
 use rustix::{
@@ -63,13 +63,6 @@ fn web_with_files() -> Web {
     web
 }
 
-fn lockinfo(scope: &str) -> String {
-    format!(
-        "<D:lockinfo xmlns:D='DAV:'><D:lockscope><D:{scope}/></D:lockscope><D:locktype><D:write/></D:locktype>\
-         </D:lockinfo>"
-    )
-}
-
 #[test]
 fn one_of_two_conditional_uploads_succeeds() {
     let web = web_with_files();
@@ -103,7 +96,7 @@ fn one_of_two_conditional_uploads_succeeds() {
 #[test]
 fn upload_does_not_replace_a_file_locked_meanwhile() {
     let web = web_with_files();
-    let body = lockinfo("exclusive");
+    let body = lock_body("exclusive", "me");
     for (path, status) in [("dir/file", 200), ("dir/new", 201)] {
         let upload = Upload::begin(&web, path, "");
         let lock = ["-X", "LOCK", "-d", &body];
@@ -287,7 +280,7 @@ fn waits_for_claims_of_other_processes() {
     let claims = Path::new(&web.home.state()).join("claims-other");
     let place = web.data("dir").canonicalize().unwrap();
     let held = format!("[{{\"path\":\"{}\",\"read\":false}}]", place.display());
-    let body = lockinfo("shared");
+    let body = lock_body("shared", "me");
     for (arguments, path, status) in [
         (
             vec!["-X", "LOCK", "-d", &body, "-H", "Timeout: Second-1"],

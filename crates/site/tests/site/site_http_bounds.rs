@@ -3,7 +3,7 @@
 
 use crate::site_process::{
     Client, Home, WAIT_LIMIT, make_tree, wait_for_exit,
-    web::{Web, curl, wait_until},
+    web::{Web, curl, lock_body, wait_until},
 };
 use rustix::process::{Pid, Signal, kill_process};
 use socket2::{Domain, Socket, Type};
@@ -96,10 +96,9 @@ fn bounds_responses_to_small_requests() {
             &body[..100]
         );
     }
-    let lock = "<D:lockinfo xmlns:D='DAV:'><D:lockscope><D:shared/></D:lockscope><D:locktype><D:write/></D:locktype>\
-                </D:lockinfo>";
+    let lock = lock_body("shared", "me");
     for _ in 0..16 {
-        assert_eq!(request_status(&web, "LOCK", lock), 200);
+        assert_eq!(request_status(&web, "LOCK", &lock), 200);
     }
     let value = "v".repeat(3000);
     let set = format!(

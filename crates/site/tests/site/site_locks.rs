@@ -3,7 +3,7 @@
 
 use crate::site_process::{
     listing,
-    web::{Web, curl, names, wait_until},
+    web::{Web, curl, lock_body, names, wait_until},
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::{fs, process::Command, time::Duration};
@@ -17,13 +17,6 @@ fn web_with_files() -> Web {
     web
 }
 
-fn body(scope: &str, owner: &str) -> String {
-    format!(
-        "<D:lockinfo xmlns:D='DAV:'><D:lockscope><D:{scope}/></D:lockscope><D:locktype><D:write/></D:locktype>\
-         <D:owner>{owner}</D:owner></D:lockinfo>"
-    )
-}
-
 fn request(url: &str, token: &str, arguments: &[&str]) -> (u16, String) {
     let bearer = format!("Authorization: Bearer {token}");
     let (status, message) = curl(&[&["-k", "-H", &bearer], arguments].concat(), url);
@@ -32,7 +25,7 @@ fn request(url: &str, token: &str, arguments: &[&str]) -> (u16, String) {
 
 /// Sends a LOCK. Returns the status, and an If header with the token.
 fn lock(web: &Web, token: &str, path: &str, scope: &str, headers: &[&str]) -> (u16, String) {
-    let body = body(scope, "me");
+    let body = lock_body(scope, "me");
     let mut arguments = vec!["-X", "LOCK", "--data-binary", &body];
     for header in headers {
         arguments.extend(["-H", header]);
@@ -144,7 +137,7 @@ fn failed_conditions_change_nothing() {
         ("If-Match: \"bogus\"", "LOCK"),
         ("If-None-Match: *", "PROPPATCH"),
     ] {
-        let body = body("exclusive", "");
+        let body = lock_body("exclusive", "");
         let body = if method == "LOCK" { &body } else { PATCH };
         assert_eq!(
             web.status(&["-X", method, "-H", header, "-d", body], "/data/file"),
@@ -166,7 +159,7 @@ fn conditions_apply_to_every_change() {
     let web = web_with_files();
     let before = listing(&web.home.data());
     let [tag, modified] = ["etag", "last-modified"].map(|name| web.field(name, "/data/file"));
-    let lock = body("exclusive", "");
+    let lock = lock_body("exclusive", "");
     for condition in [
         format!("If-None-Match: W/{tag}"),
         "If-Match: \"ä\"".to_owned(),
@@ -506,7 +499,7 @@ fn read_only_tokens_lock_nothing_and_locks_are_limited() {
         lock(&web, &web.token, "/closed/file", "exclusive", &[]).0,
         403
     );
-    let long = body("exclusive", &"x".repeat(2000));
+    let long = lock_body("exclusive", &"x".repeat(2000));
     assert_eq!(web.status(&["-X", "LOCK", "-d", &long], "/data/file"), 413);
     for wrong in ["<D:x xmlns:D='DAV:'/>", "<a", "<lockinfo xmlns='DAV:'/>"] {
         assert_eq!(

@@ -4,7 +4,7 @@
 
 use crate::site_process::{
     Home, listing,
-    web::{Web, curl, names},
+    web::{Web, curl, lock_body, names},
 };
 use rustix::fs::{FlockOperation, flock};
 use std::{
@@ -81,9 +81,8 @@ fn refuses_to_create_or_replace_the_root_of_an_export() {
     }
     // All spellings name the same resource.
     for (root, status) in ROOTS.into_iter().zip([200, 423, 423, 423, 423]) {
-        let lock = "<D:lockinfo xmlns:D='DAV:'><D:lockscope><D:exclusive/></D:lockscope>\
-                    <D:locktype><D:write/></D:locktype></D:lockinfo>";
-        statuses(&web, &["-X", "LOCK", "-d", lock], root, &[status]);
+        let lock = lock_body("exclusive", "me");
+        statuses(&web, &["-X", "LOCK", "-d", &lock], root, &[status]);
     }
 }
 

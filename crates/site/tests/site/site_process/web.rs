@@ -82,6 +82,14 @@ pub(crate) fn curl(arguments: &[&str], url: &str) -> (u16, Vec<u8>) {
     (status.parse().unwrap(), output.stdout)
 }
 
+/// Body of a LOCK.
+pub(crate) fn lock_body(scope: &str, owner: &str) -> String {
+    format!(
+        "<D:lockinfo xmlns:D='DAV:'><D:lockscope><D:{scope}/></D:lockscope><D:locktype><D:write/></D:locktype>\
+         <D:owner>{owner}</D:owner></D:lockinfo>"
+    )
+}
+
 /// Returns the names in a directory, internal ones included.
 pub(crate) fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap();
