@@ -13,8 +13,8 @@ use super::{
         ranges::{Range, RequestedRange},
     },
     response::{
-        Body, HttpResponse, Outcome, Rejection, blocking, empty_response, full_body, insert,
-        text_response, typed_response,
+        Body, HttpResponse, Outcome, Rejection, blocking, empty_response, insert, text_response,
+        typed_response,
     },
 };
 use bytes::Bytes;
@@ -88,7 +88,7 @@ fn file_response(request: &DavRequest, file: &Arc<File>, meta: &Meta) -> Outcome
         RequestedRange::Whole
     };
     let kind = content_type(&request.url());
-    let mut response = match range {
+    let response = match range {
         RequestedRange::Refused => {
             let why = "want ranges before the end, few of them, and none that overlap";
             let mut response = text_response(416, why);
@@ -115,9 +115,6 @@ fn file_response(request: &DavRequest, file: &Arc<File>, meta: &Meta) -> Outcome
             }
         },
     };
-    if !is_get {
-        *response.body_mut() = full_body("");
-    }
     Ok(response)
 }
 
