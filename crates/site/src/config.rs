@@ -33,11 +33,9 @@ pub(super) struct Config {
 
 impl Config {
     /// Returns the directories of all exports except this one.
-    pub(super) fn other_exports<C: FromIterator<PathBuf>>(&self, export: &str) -> C {
-        let other_exports = self.exports.iter().filter(|(name, _)| *name != export);
-        other_exports
-            .map(|(_, other)| other.directory.clone())
-            .collect()
+    pub(super) fn other_exports(&self, export: &str) -> Vec<PathBuf> {
+        let others = self.exports.iter().filter(|(name, _)| *name != export);
+        others.map(|(_, other)| other.directory.clone()).collect()
     }
 }
 

@@ -21,31 +21,11 @@ const LONG_REQUEST: &str = "its paths are longer than 16 KiB, and not shown";
 const PATHS_MAX: usize = 8;
 const PATH_LEN_MAX: usize = 4096;
 
-/// Outcome that an endpoint reported.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Outcome {
-    /// The endpoint has done everything that was possible.
-    Completed,
-    Refused,
-    Broken,
-    /// The connection ended without a report.
-    #[default]
-    CutOff,
-}
-
-impl Outcome {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Refused => "refused",
-            Self::Broken => "failed",
-            Self::CutOff => "interrupted",
-        }
-    }
-}
+/// Outcome of a connection that ended without a report.
+const INTERRUPTED: &str = "interrupted";
 
 /// Transcript of one endpoint's messages.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct CopyTranscript {
     from_coordinator: Frames,
     from_endpoint: Frames,
@@ -56,22 +36,21 @@ pub(crate) struct CopyTranscript {
     role: Option<Role>,
     paths: Vec<String>,
     progress: Progress,
-    outcome: Outcome,
+    /// Whether the endpoint has done everything that was possible, has refused, or has failed.
+    outcome: &'static str,
     reason: Option<String>,
 }
 
 impl CopyTranscript {
     pub(crate) fn new() -> Self {
+        let from_endpoint = Frames {
+            skip: GREETING.len(),
+            ..Frames::default()
+        };
         Self {
-            from_coordinator: Frames::skipping(0),
-            from_endpoint: Frames::skipping(GREETING.len()),
-            greeting_seen: false,
-            request_seen: false,
-            role: None,
-            paths: Vec::new(),
-            progress: Progress::default(),
-            outcome: Outcome::default(),
-            reason: None,
+            from_endpoint,
+            outcome: INTERRUPTED,
+            ..Self::default()
         }
     }
 
@@ -92,10 +71,10 @@ impl CopyTranscript {
             if std::mem::replace(request_seen, true) {
                 return;
             }
-            if let Frame::TooLong = frame {
+            if frame.is_none() {
                 *reason = Some(LONG_REQUEST.to_owned());
             }
-            if let Some(begin) = frame.parse::<Begin>() {
+            if let Some(begin) = parse::<Begin>(frame) {
                 *role = Some(begin.role);
                 *paths = truncate_paths(&begin.paths);
             }
@@ -112,13 +91,13 @@ impl CopyTranscript {
             reason,
             ..
         } = self;
-        from_endpoint.push(bytes, |frame| match frame.parse() {
+        from_endpoint.push(bytes, |frame| match parse(frame) {
             _ if !std::mem::replace(greeting_seen, true) => {}
             Some(Report::Progress(now)) => *progress = now,
-            Some(Report::Finished(now)) => (*progress, *outcome) = (now, Outcome::Completed),
-            Some(Report::Refused(text)) => (*outcome, *reason) = (Outcome::Refused, Some(text)),
+            Some(Report::Finished(now)) => (*progress, *outcome) = (now, "completed"),
+            Some(Report::Refused(text)) => (*outcome, *reason) = ("refused", Some(text)),
             Some(Report::Broken(text) | Report::PortsInUse(text)) => {
-                (*outcome, *reason) = (Outcome::Broken, Some(text));
+                (*outcome, *reason) = ("failed", Some(text));
             }
             _ => {}
         });
@@ -134,7 +113,7 @@ impl CopyTranscript {
             removed: self.progress.removed,
             failed: self.progress.failed,
             bytes: self.bytes(),
-            outcome: self.outcome.name().to_owned(),
+            outcome: self.outcome.to_owned(),
             reason: self.reason.clone(),
         }
     }
@@ -157,39 +136,22 @@ fn truncate_paths(paths: &[Vec<u8>]) -> Vec<String> {
     paths.iter().take(PATHS_MAX).map(truncate).collect()
 }
 
-/// Message.
-enum Frame<'b> {
-    Whole(&'b [u8]),
-    /// A message that is too long to be parsed.
-    TooLong,
-}
-
-impl Frame<'_> {
-    fn parse<M: DeserializeOwned>(&self) -> Option<M> {
-        match *self {
-            Self::Whole(mut bytes) => message::read(&mut bytes).ok().flatten(),
-            Self::TooLong => None,
-        }
-    }
+/// Parses a message. `None` is one that is too long for that.
+fn parse<M: DeserializeOwned>(message: Option<&[u8]>) -> Option<M> {
+    message::read(&mut message?).ok().flatten()
 }
 
 /// Splits a byte stream into messages.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Frames {
+    /// Bytes before the next message.
     skip: usize,
     buffer: Vec<u8>,
 }
 
 impl Frames {
-    /// Skips bytes before the first message.
-    fn skipping(skip: usize) -> Self {
-        Self {
-            skip,
-            buffer: Vec::new(),
-        }
-    }
-
-    fn push(&mut self, mut bytes: &[u8], mut emit: impl FnMut(Frame<'_>)) {
+    /// Passes each message to `emit`; `None` for one that is too long to be parsed.
+    fn push(&mut self, mut bytes: &[u8], mut emit: impl FnMut(Option<&[u8]>)) {
         while !bytes.is_empty() {
             let passed = self.skip.min(bytes.len());
             self.skip -= passed;
@@ -202,12 +164,12 @@ impl Frames {
             if length > MESSAGE_LEN_MAX {
                 self.skip = length;
                 self.buffer.clear();
-                emit(Frame::TooLong);
+                emit(None);
                 continue;
             }
             bytes = self.fill(4 + length, bytes);
             if self.buffer.len() == 4 + length {
-                emit(Frame::Whole(&self.buffer));
+                emit(Some(&self.buffer));
                 self.buffer.clear();
             }
         }
@@ -261,7 +223,7 @@ mod tests {
             for part in bytes.chunks(piece) {
                 account.observe_endpoint(part);
             }
-            assert_eq!(account.outcome, Outcome::Completed, "{piece}");
+            assert_eq!(account.outcome, "completed", "{piece}");
             assert_eq!((account.progress.copied, account.bytes()), (7, 70));
         }
     }
@@ -339,9 +301,9 @@ mod tests {
         let mut account = CopyTranscript::new();
         account.observe_coordinator(&[0, 0, 0, 3, 9, 9, 9]);
         account.observe_coordinator(&[0xff; 100]);
-        assert_eq!((account.role, account.outcome), (None, Outcome::CutOff));
+        assert_eq!((account.role, account.outcome), (None, INTERRUPTED));
         account.observe_endpoint(&endpoint_bytes(&[Report::Refused("reason".to_owned())]));
-        assert_eq!(account.outcome, Outcome::Refused);
+        assert_eq!(account.outcome, "refused");
         assert_eq!(account.reason.as_deref(), Some("reason"));
         assert!(account.from_endpoint.buffer.capacity() <= 2 * MESSAGE_LEN_MAX);
     }

@@ -4,48 +4,54 @@
 
 use super::{
     budget::RequestBudget,
-    locks::LockStore,
-    response::{Outcome, Rejection, not_found, unavailable},
+    response::{Outcome, Rejection},
 };
 use crate::{
     config::Config,
+    exports::is_within,
     keys::tokens::{Grant, Tokens},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hyper::{
-    Request, StatusCode,
+    Request,
     header::{AUTHORIZATION, HeaderValue},
 };
 use longhaul_copy::protocol::token::{Fingerprint, Token};
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+const NO_TOKEN: Rejection = Rejection(
+    401,
+    "want a token of this site, as a Bearer's or as Basic's password",
+);
+pub(super) const WRONG_TOKEN: Rejection = Rejection(401, "the token is not valid at this site");
 
 /// Rights of a request in one export.
 #[derive(Debug, Clone)]
 pub(crate) struct Access {
+    pub(super) config: Arc<Config>,
     pub(super) export: String,
     pub(super) directory: PathBuf,
     pub(super) writable: bool,
     pub(super) token: String,
-    pub(super) locks: LockStore,
     /// Budget that all requests of this process share.
     pub(super) budget: RequestBudget,
-    /// Directories of the other exports.
-    pub(super) other_exports: Arc<[PathBuf]>,
 }
 
-const NO_TOKEN: Rejection = Rejection(
-    StatusCode::UNAUTHORIZED,
-    "want a token of this site, as a Bearer's or as Basic's password",
-);
-pub(super) const WRONG_TOKEN: Rejection = Rejection(
-    StatusCode::UNAUTHORIZED,
-    "the token is not valid at this site",
-);
+impl Access {
+    /// Returns whether a directory is another export or contains one. Such a directory must stay in place.
+    pub(super) fn contains_export(&self, directory: &Path) -> bool {
+        let mut exports = self.config.exports.iter();
+        exports.any(|(name, other)| *name != self.export && is_within(&other.directory, directory))
+    }
+}
 
 /// Client that has shown a valid token.
 #[derive(Debug)]
 pub(super) struct Principal {
-    token: String,
+    pub(super) token: String,
     grant: Grant,
 }
 
@@ -55,17 +61,14 @@ impl Principal {
         config: &Config,
         site: &Fingerprint,
     ) -> Outcome<Self> {
-        let presented = request.headers().get(AUTHORIZATION);
-        let presented = parse_authorization(presented.ok_or(NO_TOKEN)?);
-        let presented = presented.filter(|token| token.site == *site);
+        let presented = request.headers().get(AUTHORIZATION).ok_or(NO_TOKEN)?;
+        let presented = parse_authorization(presented).filter(|token| token.site == *site);
         let presented = presented.ok_or(WRONG_TOKEN)?;
         let tokens = Tokens::read_async(&config.state).await;
-        let tokens = tokens.map_err(|_| unavailable("the site can't read its tokens"))?;
+        let tokens = tokens.map_err(|_| Rejection(503, "the site can't read its tokens"))?;
         let (name, grant) = tokens.find(&presented.secret).ok_or(WRONG_TOKEN)?;
-        Ok(Self {
-            token: name.to_owned(),
-            grant: grant.clone(),
-        })
+        let (token, grant) = (name.to_owned(), grant.clone());
+        Ok(Self { token, grant })
     }
 
     /// Returns the exports that the token covers.
@@ -77,25 +80,20 @@ impl Principal {
     pub(super) fn authorize(
         &self,
         export: &str,
-        config: &Config,
+        config: &Arc<Config>,
         budget: &RequestBudget,
     ) -> Outcome<Access> {
         let found = config.exports.get(export);
         let found = found.filter(|_| self.grant.covers(export));
-        let found = found.ok_or(not_found("no such export for this token"))?;
+        let found = found.ok_or(Rejection(404, "no such export for this token"))?;
         Ok(Access {
+            config: config.clone(),
             export: export.to_owned(),
             directory: found.directory.clone(),
             writable: found.writable && !self.grant.read_only,
             token: self.token.clone(),
-            locks: LockStore::new(&config.state),
             budget: budget.clone(),
-            other_exports: config.other_exports(export),
         })
-    }
-
-    pub(super) fn token(&self) -> &str {
-        &self.token
     }
 }
 
@@ -123,23 +121,17 @@ mod tests {
             secret: Secret::random().unwrap(),
         };
         let text = wanted.text();
-        let basic = |pair: String| format!("Basic {}", STANDARD.encode(pair));
+        let basic = |pair: &str| format!("Basic {}", STANDARD.encode(pair));
         let read = |header: &str| parse_authorization(&HeaderValue::from_str(header).unwrap());
-        for good in [
-            format!("Bearer {text}"),
-            format!("bearer  {text}"),
-            basic(format!("me:{text}")),
-            basic(format!(":{text}")),
-        ] {
-            assert_eq!(read(&good), Some(wanted.clone()), "{good}");
+        assert_eq!(read(&format!("bearer  {text}")), Some(wanted.clone()));
+        for user in ["me", ""] {
+            assert_eq!(
+                read(&basic(&format!("{user}:{text}"))),
+                Some(wanted.clone())
+            );
         }
-        for bad in [
-            text.clone(),
-            basic(text.clone()),
-            format!("Digest {text}"),
-            "Basic !".into(),
-        ] {
-            assert_eq!(read(&bad), None, "{bad}");
+        for bad in [&*text, &basic(&text), &format!("Digest {text}"), "Basic !"] {
+            assert_eq!(read(bad), None, "{bad}");
         }
     }
 }

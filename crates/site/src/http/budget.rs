@@ -7,61 +7,37 @@ use parking_lot::Mutex;
 use std::{collections::HashMap, sync::Arc};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Most entries that all responses of this process list together, and those of one token. Each costs some 30 bytes
-/// until its client has received it.
-const ENTRIES_TOTAL_MAX: usize = 4_000_000;
-const ENTRIES_PER_TOKEN_MAX: usize = 2_000_000;
-
-/// Most directories that are read at the same time, in total and for one token. Each costs up to 60 MB more while it
-/// is read.
-const READS_TOTAL_MAX: usize = 4;
-const READS_PER_TOKEN_MAX: usize = 2;
-
-/// Most requests that wait for an export's file system to open it. The file system may be on a host that does not
-/// respond, and each request then occupies a thread. There are some 500 threads for all exports.
-const OPENS_PER_EXPORT_MAX: usize = 32;
-
-/// Most files whose digests are computed at the same time, in total and for one token.
-const DIGESTS_TOTAL_MAX: usize = 8;
-const DIGESTS_PER_TOKEN_MAX: usize = 2;
-
-/// Budget for listings and digests, of all tokens or of one.
-#[derive(Debug, Clone)]
-struct ReadBudget {
-    entries: Arc<Semaphore>,
-    reads: Arc<Semaphore>,
-    digests: Arc<Semaphore>,
+/// Resource that a request uses while it is in progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Use {
+    /// Entries of a listing. Each costs some 30 bytes until the client has received it.
+    Entries,
+    /// Directory that is read, which costs up to 60 MB more.
+    Read,
+    /// File whose digests are computed.
+    Digest,
+    /// Wait for an export's file system to open it. The file system may be on a host that does not respond, and each
+    /// request then occupies a thread. There are some 500 threads for all exports.
+    Open,
 }
 
-impl ReadBudget {
-    fn new(entries: usize, reads: usize, digests: usize) -> Self {
-        let [entries, reads, digests] =
-            [entries, reads, digests].map(|permits| Arc::new(Semaphore::new(permits)));
-        Self {
-            entries,
-            reads,
-            digests,
+impl Use {
+    /// Returns the maximum in total, and that of one token or, for an open, of one export.
+    fn limits(self) -> (usize, usize) {
+        match self {
+            Self::Entries => (4_000_000, 2_000_000),
+            Self::Read => (4, 2),
+            Self::Digest => (8, 2),
+            Self::Open => (Semaphore::MAX_PERMITS, 32),
         }
     }
 }
 
-/// Budget of a process, in total, by token and by export.
-#[derive(Debug, Clone)]
-pub(super) struct RequestBudget {
-    all: ReadBudget,
-    per_token: Arc<Mutex<HashMap<String, ReadBudget>>>,
-    per_export: Arc<Mutex<HashMap<String, Arc<Semaphore>>>>,
-}
+/// Budget of a process: a semaphore for each use in total, whose name is empty, and for each token or export.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RequestBudget(Arc<Mutex<Semaphores>>);
 
-impl Default for RequestBudget {
-    fn default() -> Self {
-        Self {
-            all: ReadBudget::new(ENTRIES_TOTAL_MAX, READS_TOTAL_MAX, DIGESTS_TOTAL_MAX),
-            per_token: Arc::default(),
-            per_export: Arc::default(),
-        }
-    }
-}
+type Semaphores = HashMap<(Use, String), Arc<Semaphore>>;
 
 /// Permits of two budgets, a token's and the total, held until they are dropped.
 #[derive(Debug)]
@@ -72,63 +48,21 @@ pub(super) struct Permits {
 }
 
 impl RequestBudget {
-    /// Waits until a directory may be read for a token.
-    pub(super) async fn acquire_read(&self, token: &str) -> Option<Permits> {
-        self.acquire(token, |budget| &budget.reads, 1).await
-    }
-
-    /// Reserves entries for a listing of a token, and waits until the budget has them.
-    pub(super) async fn reserve(&self, token: &str, count: u32) -> Option<Permits> {
-        self.acquire(token, |budget| &budget.entries, count).await
-    }
-
-    /// Waits until a file may be read for its digests.
-    pub(super) async fn acquire_digest(&self, token: &str) -> Option<Permits> {
-        self.acquire(token, |budget| &budget.digests, 1).await
-    }
-
     /// Waits for permits. A request that waits for its token's budget takes nothing from the total.
-    async fn acquire(
-        &self,
-        token: &str,
-        kind: fn(&ReadBudget) -> &Arc<Semaphore>,
-        count: u32,
-    ) -> Option<Permits> {
-        let mine = kind(&self.token_budget(token)).clone();
+    pub(super) async fn acquire(&self, kind: Use, name: &str, count: u32) -> Option<Permits> {
+        let (total, share) = kind.limits();
+        let mine = self.semaphore(kind, name, share);
         let mine = mine.acquire_many_owned(count).await.ok()?;
-        let all = kind(&self.all).clone();
-        let all = all.acquire_many_owned(count).await.ok()?;
-        let _permits = [mine, all];
+        let all = self.semaphore(kind, "", total);
+        let _permits = [mine, all.acquire_many_owned(count).await.ok()?];
         Some(Permits { count, _permits })
     }
 
-    /// Waits until an export may be opened.
-    pub(super) async fn acquire_open(&self, export: &str) -> Option<OwnedSemaphorePermit> {
-        self.export_budget(export).acquire_owned().await.ok()
-    }
-
-    fn export_budget(&self, export: &str) -> Arc<Semaphore> {
-        let mut per_export = self.per_export.lock();
-        let new = || Arc::new(Semaphore::new(OPENS_PER_EXPORT_MAX));
-        per_export
-            .entry(export.to_owned())
-            .or_insert_with(new)
-            .clone()
-    }
-
-    fn token_budget(&self, token: &str) -> ReadBudget {
-        let mut per_token = self.per_token.lock();
-        let new = || {
-            ReadBudget::new(
-                ENTRIES_PER_TOKEN_MAX,
-                READS_PER_TOKEN_MAX,
-                DIGESTS_PER_TOKEN_MAX,
-            )
-        };
-        per_token
-            .entry(token.to_owned())
-            .or_insert_with(new)
-            .clone()
+    fn semaphore(&self, kind: Use, name: &str, limit: usize) -> Arc<Semaphore> {
+        let mut semaphores = self.0.lock();
+        let semaphore = semaphores.entry((kind, name.to_owned()));
+        let new = || Arc::new(Semaphore::new(limit));
+        semaphore.or_insert_with(new).clone()
     }
 }
 
@@ -140,22 +74,18 @@ mod tests {
 
     #[tokio::test]
     async fn limits_the_share_of_one_token() {
-        let (budget, moment) = (RequestBudget::default(), Duration::from_millis(10));
-        let half = ENTRIES_PER_TOKEN_MAX as u32;
-        let reserve = async |token, count| timeout(moment, budget.reserve(token, count)).await.ok();
-        let mine = reserve("me", half).await;
-        // A request that waits for its token's budget blocks no other token.
-        assert!(mine.is_some() && reserve("me", half).await.is_none());
-        assert!(reserve("you", half).await.is_some());
-        drop(mine);
-        assert!(reserve("me", half).await.is_some());
-        let permits = [
-            budget.acquire_read("me").await,
-            budget.acquire_read("me").await,
-        ];
-        assert!(timeout(moment, budget.acquire_read("me")).await.is_err());
-        assert!(timeout(moment, budget.acquire_read("you")).await.is_ok());
-        drop(permits);
-        assert!(timeout(moment, budget.acquire_read("me")).await.is_ok());
+        for kind in [Use::Entries, Use::Read, Use::Digest] {
+            let (budget, share) = (RequestBudget::default(), kind.limits().1 as u32);
+            let acquire = async |name: &str| {
+                let permits = budget.acquire(kind, name, share);
+                timeout(Duration::from_millis(10), permits).await.ok()
+            };
+            let mine = acquire("me").await;
+            // A request that waits for its token's budget blocks no other token.
+            assert!(mine.is_some() && acquire("me").await.is_none());
+            assert!(acquire("you").await.is_some());
+            drop(mine);
+            assert!(acquire("me").await.is_some());
+        }
     }
 }

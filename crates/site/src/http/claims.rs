@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::{
     fs::{File, read_dir, remove_file},
-    io::Read,
+    io::read_to_string,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
@@ -108,11 +108,9 @@ impl Claims {
     pub(super) fn claim(self: &Arc<Self>, paths: &[ClaimedPath]) -> Result<Option<Claim>> {
         let begin = Instant::now();
         loop {
-            if let Some(claim) = self.try_claim(paths)? {
-                return Ok(Some(claim));
-            }
-            if begin.elapsed() >= CLAIM_TIMEOUT {
-                return Ok(None);
+            let claim = self.try_claim(paths)?;
+            if claim.is_some() || begin.elapsed() >= CLAIM_TIMEOUT {
+                return Ok(claim);
             }
             self.freed.wait_for(&mut self.claimed.lock(), POLL_INTERVAL);
         }
@@ -143,26 +141,22 @@ impl Claims {
             if !is_one || entry.path() == self.path {
                 continue;
             }
-            let mut file = File::options().read(true).write(true).open(entry.path())?;
+            let file = File::options().read(true).write(true).open(entry.path())?;
             if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
                 remove_file(entry.path())?;
-                continue;
+            } else {
+                found.append(&mut serde_json::from_str(&read_to_string(file)?)?);
             }
-            let mut text = String::new();
-            file.read_to_string(&mut text)?;
-            found.extend(serde_json::from_str::<Vec<ClaimedPath>>(&text)?);
         }
         Ok(found)
     }
 
     /// Writes the claims. The lock keeps others from reading the file meanwhile.
     fn write(&self, claimed: &[ClaimedPath], _lock: &StateLock) -> Result<()> {
-        let mut text = serde_json::to_string(claimed)?;
-        let len = text.len().max(FILE_LEN_MIN);
         // JSON may end with spaces.
-        text.push_str(&" ".repeat(len - text.len()));
+        let text = format!("{:FILE_LEN_MIN$}", serde_json::to_string(claimed)?);
         self.file.write_all_at(text.as_bytes(), 0)?;
-        Ok(self.file.set_len(len as u64)?)
+        Ok(self.file.set_len(text.len() as u64)?)
     }
 
     fn release(&self, paths: &[ClaimedPath]) {
@@ -189,79 +183,29 @@ impl Drop for Claim {
 mod tests {
     use super::*;
 
-    fn claimed_path(path: &str, read: bool) -> ClaimedPath {
-        let path = path.to_owned();
-        ClaimedPath { path, read }
-    }
-
-    fn site() -> (tempfile::TempDir, StateDir) {
-        let folder = tempfile::tempdir().unwrap();
-        let state = StateDir::find(Some(&folder.path().join("state"))).unwrap();
-        (folder, state)
-    }
-
-    fn claims(state: &StateDir) -> Arc<Claims> {
-        Arc::new(Claims::new(state).unwrap())
-    }
-
     #[test]
     fn overlapping_claims_conflict_across_processes() {
-        let (_folder, state) = site();
-        let (one, other) = (claims(&state), claims(&state));
-        for (holder, claimant) in [(&one, &one), (&one, &other), (&other, &one)] {
-            let now = |paths: Vec<_>| claimant.try_claim(&paths).unwrap();
-            let paths = vec![claimed_path("/a/b", false), claimed_path("/c", true)];
-            let claim = holder.try_claim(&paths).unwrap().unwrap();
-            for free in [
-                claimed_path("/a/bb", false),
-                claimed_path("/d", false),
-                claimed_path("/c/x", true),
-            ] {
-                assert!(now(vec![free.clone()]).is_some(), "{free:?}");
-            }
-            for conflicting in ["/a", "/a/b", "/a/b/c", "/"] {
-                for read in [true, false] {
-                    assert!(
-                        now(vec![claimed_path(conflicting, read)]).is_none(),
-                        "{conflicting}"
-                    );
-                }
-            }
-            assert!(now(vec![claimed_path("/d", false), claimed_path("/c/x", false)]).is_none());
-            drop(claim);
-            assert!(now(vec![claimed_path("/a", false)]).is_some());
-        }
-    }
-
-    #[test]
-    fn removes_claims_of_an_ended_process() {
-        let (_folder, state) = site();
-        let ended = Claims::new(&state).unwrap();
-        ended
-            .write(&[claimed_path("/a", false)], &state.lock().unwrap())
-            .unwrap();
-        let path = ended.path.clone();
-        let after = claims(&state);
-        let can_claim = || {
-            after
-                .try_claim(&[claimed_path("/a", false)])
-                .unwrap()
-                .is_some()
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDir::find(Some(&folder.path().join("state"))).unwrap();
+        let [one, other] = [(); 2].map(|()| Arc::new(Claims::new(&state).unwrap()));
+        let claimed_path = |path: &str, read| {
+            let path = path.to_owned();
+            ClaimedPath { path, read }
         };
-        assert!(!can_claim() && path.exists());
-        drop(ended);
-        assert!(can_claim() && !path.exists());
-    }
-
-    #[test]
-    fn waits_for_release_by_another_process() {
-        let (_folder, state) = site();
-        let (one, other) = (claims(&state), claims(&state));
-        let claimed = one.try_claim(&[claimed_path("/a", false)]).unwrap();
-        let waiting = std::thread::spawn(move || other.claim(&[claimed_path("/a/b", false)]));
-        std::thread::sleep(Duration::from_millis(200));
-        assert!(!waiting.is_finished());
-        drop(claimed);
-        assert!(waiting.join().unwrap().unwrap().is_some());
+        for (holder, claimant) in [(&one, &one), (&one, &other), (&other, &one)] {
+            let is_free = |path, read| {
+                let claim = claimant.try_claim(&[claimed_path(path, read)]);
+                claim.unwrap().is_some()
+            };
+            let paths = [claimed_path("/a/b", false), claimed_path("/c", true)];
+            let claim = holder.try_claim(&paths).unwrap().unwrap();
+            assert!(is_free("/a/bb", false) && is_free("/d", false) && is_free("/c/x", true));
+            for path in ["/a", "/a/b", "/a/b/c", "/"] {
+                assert!(!is_free(path, true) && !is_free(path, false), "{path}");
+            }
+            assert!(!is_free("/c/x", false));
+            drop(claim);
+            assert!(is_free("/a", false));
+        }
     }
 }

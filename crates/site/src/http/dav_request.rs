@@ -11,12 +11,9 @@ use super::{
     locks::{Holder, LockTable},
     request::{
         conditions::{self, Conditions, ResourceState},
-        target::{Depth, Target, resolve_url, url_path},
+        target::{Depth, INTERNAL_NAME, Target, resolve_url, url_path},
     },
-    response::{
-        Outcome, Rejection, bad_request, conflict, failed_condition, forbidden, locked, not_found,
-        unavailable,
-    },
+    response::{Outcome, Rejection},
 };
 use hyper::{HeaderMap, http::request::Parts};
 use longhaul_store::path::RelPath;
@@ -26,7 +23,9 @@ use std::time::Duration;
 const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Response when the lock file can't be read.
-pub(super) const NO_LOCKS: Rejection = unavailable("the site can't read its locks");
+pub(super) const NO_LOCKS: Rejection = Rejection(503, "the site can't read its locks");
+
+pub(super) const SLASH: Rejection = Rejection(409, "a name with a trailing slash is a directory's");
 
 /// Request, read but not checked.
 #[derive(Debug)]
@@ -51,10 +50,9 @@ impl DavRequest {
             tokens: conditions.tokens(),
         };
         let files = Files::open(access, entry.changes.clone(), OPEN_TIMEOUT, |files| files).await;
-        let files = files.ok_or(unavailable("the site cannot open the export"))?;
         Ok(Self {
             head,
-            files,
+            files: files.ok_or(Rejection(503, "the site cannot open the export"))?,
             target,
             holder,
             conditions,
@@ -85,9 +83,7 @@ impl DavRequest {
     }
 
     pub(super) fn is_deep(&self) -> bool {
-        self.target
-            .depth
-            .is_none_or(|depth| depth == Depth::Infinity)
+        matches!(self.target.depth, None | Some(Depth::Infinity))
     }
 
     /// Returns whether the method changes something. LOCK makes its own check of locks.
@@ -100,28 +96,26 @@ impl DavRequest {
     pub(super) fn check_kind(&self) -> Outcome<()> {
         let locks = self.method() == "LOCK";
         if (locks || self.changes()) && !self.files.access.writable {
-            return Err(forbidden("it is read-only"));
+            return Err(Rejection(403, "it is read-only"));
         }
         let creates = locks || ["MKCOL", "PUT"].contains(&self.method());
         if creates && self.path().is_some_and(RelPath::is_internal) {
-            return Err(forbidden(
-                "names that begin with .longhaul- are the site's own",
-            ));
+            return Err(INTERNAL_NAME);
         }
         if self.method() == "PUT" && self.target.is_directory {
-            return Err(conflict("a name with a trailing slash is a directory's"));
+            return Err(SLASH);
         }
-        let is_deep = self.is_deep();
         match self.meta() {
             // RFC 4918 §9.6.1. Apache also refuses it with 400.
-            Ok(meta) if meta.is_dir() && self.method() == "DELETE" && !is_deep => {
-                let why =
-                    "DELETE of a directory removes all that is in it: send no Depth, or infinity";
-                Err(bad_request(why))
+            Ok(meta) if meta.is_dir() && self.method() == "DELETE" && !self.is_deep() => {
+                Err(Rejection(400, "want a Depth of infinity, or none"))
             }
             // An existing file is no failure of the name to a MKCOL, whose name may end with a slash.
             Ok(meta) if !meta.is_dir() && self.target.is_directory && self.method() != "MKCOL" => {
-                Err(not_found("it is a file, and the name ends with a slash"))
+                Err(Rejection(
+                    404,
+                    "it is a file, and the name ends with a slash",
+                ))
             }
             _ => Ok(()),
         }
@@ -129,22 +123,21 @@ impl DavRequest {
 
     /// Waits until no other request claims these paths. With `read`, other requests may read a path meanwhile.
     pub(super) fn claim(&self, paths: &[(Option<&RelPath>, bool)]) -> Outcome<Claim> {
-        let paths = paths.iter().map(|&(path, read)| {
-            let path = self.files.lock_path(path);
-            ClaimedPath { path, read }
+        let paths = paths.iter().map(|&(path, read)| ClaimedPath {
+            path: self.files.lock_path(path),
+            read,
         });
-        let paths: Vec<_> = paths.collect();
-        let claims = Claims::for_process(self.files.locks().state());
-        let claimed = claims.and_then(|claims| claims.claim(&paths));
-        claimed
-            .map_err(|_| unavailable("the site can't read the claims of other requests"))?
-            .ok_or(locked("another request is changing it"))
+        let claims = Claims::for_process(&self.files.access.config.state);
+        let claimed = claims.and_then(|claims| claims.claim(&paths.collect::<Vec<_>>()));
+        let claimed =
+            claimed.map_err(|_| Rejection(503, "the site can't read the claims of other requests"));
+        claimed?.ok_or(Rejection(423, "another request is changing it"))
     }
 
     /// Runs a step that changes something, if the conditions hold still. No other process of the site changes files
     /// or locks meanwhile.
     pub(super) fn step<T>(&self, operation: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
-        let locks = self.files.locks();
+        let locks = &self.files.locks;
         let done = locks.exclusively(|| self.check().and_then(|()| operation()));
         done.map_err(|_| NO_LOCKS)?
     }
@@ -156,21 +149,23 @@ impl DavRequest {
     pub(super) fn check(&self) -> Outcome<()> {
         if self.changes() || self.method() == "LOCK" {
             let validators = self.meta().ok().map(|meta| meta.validators());
-            let failed = conditions::failed_status(self.headers(), false, validators.as_ref());
-            if let Some(status) = failed {
-                return Err(Rejection(status, "a condition does not hold"));
+            if conditions::failed_status(self.headers(), false, validators.as_ref()).is_some() {
+                return Err(Rejection(412, "a condition does not hold"));
             }
         }
         if self.conditions.is_empty() && !self.changes() {
             return Ok(());
         }
-        let table = self.files.locks().read().map_err(|_| NO_LOCKS)?;
+        let table = self.files.locks.read().map_err(|_| NO_LOCKS)?;
         let is = |resource: Option<&str>, state: &_| self.is_in_state(&table, resource, state);
         if !self.conditions.evaluate(is) {
-            return Err(failed_condition("a condition of If does not hold"));
+            return Err(Rejection(412, "a condition of If does not hold"));
         }
         if self.changes() && !self.is_permitted(&table) {
-            return Err(locked("it is locked: want the token of the lock, in If"));
+            return Err(Rejection(
+                423,
+                "it is locked: want the token of the lock, in If",
+            ));
         }
         Ok(())
     }
@@ -182,22 +177,18 @@ impl DavRequest {
         resource: Option<&str>,
         state: &ResourceState,
     ) -> bool {
-        let resolved = resource.map(|url| resolve_url(url, &self.files.access.export));
-        let path = match &resolved {
-            None => self.path(),
-            Some(Some(path)) => path.as_ref(),
-            Some(None) => return false,
-        };
-        match state {
+        let (files, own) = (&self.files, self.target.path.clone());
+        let resolved = resource.map_or(Some(own), |url| resolve_url(url, &files.access.export));
+        resolved.is_some_and(|path| match state {
             ResourceState::Locked(token) => {
-                let lock_path = self.files.lock_path(path);
+                let lock_path = files.lock_path(path.as_ref());
                 table.covering(&lock_path).any(|lock| lock.token == *token)
             }
-            ResourceState::Tagged(tag) => self
-                .files
-                .visible(path)
-                .is_ok_and(|meta| meta.etag() == *tag),
-        }
+            ResourceState::Tagged(tag) => {
+                let meta = files.visible(path.as_ref());
+                meta.is_ok_and(|meta| meta.etag() == *tag)
+            }
+        })
     }
 
     /// Returns whether the locks permit the change. A lock of a directory also protects the names in it, whatever its
@@ -205,16 +196,11 @@ impl DavRequest {
     fn is_permitted(&self, table: &LockTable) -> bool {
         let (files, path, destination) =
             (&self.files, self.path(), self.target.destination.as_ref());
-        let permits = |path| table.permits(&self.holder, &files.lock_path(path));
-        let permits_name = |path: Option<&RelPath>| {
-            let parent = files.parent_lock_path(path);
-            parent.is_none_or(|parent| table.permits(&self.holder, &parent))
-        };
-        let permits_tree = |path| {
-            permits(path)
-                && permits_name(path)
-                && table.permits_below(&self.holder, &files.lock_path(path))
-        };
+        let permits = |path: Option<&RelPath>| table.permits(&self.holder, &files.lock_path(path));
+        let permits_name =
+            |path: Option<&RelPath>| path.is_none_or(|path| permits(path.parent().as_ref()));
+        let permits_below = |path| table.permits_below(&self.holder, &files.lock_path(path));
+        let permits_tree = |path| permits(path) && permits_name(path) && permits_below(path);
         match self.method() {
             "COPY" => permits_tree(destination),
             "MOVE" => permits_tree(path) && permits_tree(destination),

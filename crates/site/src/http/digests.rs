@@ -4,55 +4,76 @@
 
 use super::{
     export::meta::Meta,
-    response::{HttpResponse, Outcome, Rejection, bad_request, blocking, insert},
+    response::{HttpResponse, Outcome, Rejection, blocking, insert},
 };
+use adler2::Adler32;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hyper::{HeaderMap, StatusCode, header::HeaderName};
-use std::{fs::File, mem::discriminant, os::unix::fs::FileExt as _, sync::Arc};
+use md5::Md5;
+use sha1::Sha1;
+use sha2::{Digest, Sha256, Sha512};
+use std::{collections::HashMap, fs::File, os::unix::fs::FileExt as _, sync::Arc};
 
-/// Bytes that are read at once, and those between two looks at whether the client is still there.
-const READ_LEN: usize = 128 << 10;
-const STEP: u64 = 8 << 20;
+/// Bytes that are read between two looks at whether the client is still there.
+const STEP: usize = 1 << 20;
 
 /// Digest that is being computed.
-#[derive(Debug, Clone)]
-enum Hasher {
-    Adler32(adler2::Adler32),
-    Md5(md5::Md5),
-    Sha1(sha1::Sha1),
-    Sha256(sha2::Sha256),
-    Sha512(sha2::Sha512),
+trait Hasher: Send {
+    fn update(&mut self, bytes: &[u8]);
+    fn digest(&self) -> Vec<u8>;
 }
 
-impl Hasher {
-    fn of(algorithm: &str) -> Option<Self> {
-        Some(match algorithm.to_ascii_lowercase().as_str() {
-            "adler" | "adler32" => Self::Adler32(adler2::Adler32::default()),
-            "md5" => Self::Md5(md5::Md5::default()),
-            "sha" | "sha1" | "sha-1" => Self::Sha1(sha1::Sha1::default()),
-            "sha256" | "sha-256" => Self::Sha256(sha2::Sha256::default()),
-            "sha512" | "sha-512" => Self::Sha512(sha2::Sha512::default()),
+impl<D: Digest + Clone + Send> Hasher for D {
+    fn update(&mut self, bytes: &[u8]) {
+        Digest::update(self, bytes);
+    }
+
+    fn digest(&self) -> Vec<u8> {
+        self.clone().finalize().to_vec()
+    }
+}
+
+#[derive(Default)]
+struct Adler(Adler32);
+
+impl Hasher for Adler {
+    fn update(&mut self, bytes: &[u8]) {
+        self.0.write_slice(bytes);
+    }
+
+    fn digest(&self) -> Vec<u8> {
+        self.0.checksum().to_be_bytes().to_vec()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Algorithm {
+    Adler32,
+    Md5,
+    Sha1,
+    Sha256,
+    Sha512,
+}
+
+impl Algorithm {
+    fn named(name: &str) -> Option<Self> {
+        Some(match name.to_ascii_lowercase().as_str() {
+            "adler" | "adler32" => Self::Adler32,
+            "md5" => Self::Md5,
+            "sha" | "sha1" | "sha-1" => Self::Sha1,
+            "sha256" | "sha-256" => Self::Sha256,
+            "sha512" | "sha-512" => Self::Sha512,
             _ => return None,
         })
     }
 
-    fn update(&mut self, bytes: &[u8]) {
+    fn hasher(self) -> Box<dyn Hasher> {
         match self {
-            Self::Adler32(hasher) => hasher.write_slice(bytes),
-            Self::Md5(hasher) => md5::Digest::update(hasher, bytes),
-            Self::Sha1(hasher) => sha1::Digest::update(hasher, bytes),
-            Self::Sha256(hasher) => sha2::Digest::update(hasher, bytes),
-            Self::Sha512(hasher) => sha2::Digest::update(hasher, bytes),
-        }
-    }
-
-    fn finish(self) -> Vec<u8> {
-        match self {
-            Self::Adler32(hasher) => hasher.checksum().to_be_bytes().to_vec(),
-            Self::Md5(hasher) => md5::Digest::finalize(hasher).to_vec(),
-            Self::Sha1(hasher) => sha1::Digest::finalize(hasher).to_vec(),
-            Self::Sha256(hasher) => sha2::Digest::finalize(hasher).to_vec(),
-            Self::Sha512(hasher) => sha2::Digest::finalize(hasher).to_vec(),
+            Self::Adler32 => Box::<Adler>::default(),
+            Self::Md5 => Box::<Md5>::default(),
+            Self::Sha1 => Box::<Sha1>::default(),
+            Self::Sha256 => Box::<Sha256>::default(),
+            Self::Sha512 => Box::<Sha512>::default(),
         }
     }
 }
@@ -69,39 +90,17 @@ enum Encoding {
 }
 
 impl Encoding {
-    fn encode(self, hasher: Hasher) -> String {
-        let is_adler = matches!(hasher, Hasher::Adler32(_));
-        let digest = hasher.finish();
+    fn encode(self, algorithm: Algorithm, digest: &[u8]) -> String {
         match self {
-            Self::Plain if !is_adler => STANDARD.encode(digest),
+            Self::Plain if algorithm != Algorithm::Adler32 => STANDARD.encode(digest),
             Self::ByteSequence => format!(":{}:", STANDARD.encode(digest)),
             _ => digest.iter().map(|byte| format!("{byte:02x}")).collect(),
         }
     }
-
-    fn decode(self, hasher: &Hasher, text: &str) -> Option<Vec<u8>> {
-        match (self, hasher) {
-            (Self::Plain, Hasher::Adler32(_)) => hexadecimal(&format!("{text:0>8}")),
-            (Self::Plain, _) => STANDARD.decode(text).ok(),
-            (Self::ByteSequence, _) => {
-                let inside = text.strip_prefix(':')?.strip_suffix(':')?;
-                STANDARD.decode(inside).ok()
-            }
-            (Self::Hexadecimal, _) => hexadecimal(text),
-        }
-    }
 }
 
-fn hexadecimal(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes().chunks(2);
-    let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
-    text.len()
-        .is_multiple_of(2)
-        .then(|| digits.map(byte).collect())?
-}
-
-/// Fields with digests of a PUT's body, which is the whole representation: the separators of digests and of names, and
-/// the encoding.
+/// Fields with digests of a PUT's body, which is the whole representation: what separates the digests, what separates
+/// the name of an algorithm from its digest, and the encoding.
 const ANNOUNCING: [(&str, char, char, Encoding); 4] = [
     ("content-digest", ',', '=', Encoding::ByteSequence),
     ("repr-digest", ',', '=', Encoding::ByteSequence),
@@ -109,75 +108,65 @@ const ANNOUNCING: [(&str, char, char, Encoding); 4] = [
     ("oc-checksum", ' ', ':', Encoding::Hexadecimal),
 ];
 
-const INVALID: Rejection = bad_request("a digest of the body is invalid");
+const INVALID: Rejection = Rejection(400, "a digest of the body is invalid");
 
-/// Digests that the body of a PUT must have.
-#[derive(Debug, Default)]
-pub(super) struct ExpectedDigests(Vec<(Hasher, Vec<u8>)>);
+/// Digests that the body of a PUT must have. Each algorithm has one hasher, however many digests the client sends.
+#[derive(Default)]
+pub(super) struct ExpectedDigests {
+    hashers: HashMap<Algorithm, Box<dyn Hasher>>,
+    digests: Vec<(Algorithm, Encoding, String)>,
+}
 
 impl ExpectedDigests {
     /// Reads the header fields. Digests by unknown algorithms are ignored.
     pub(super) fn of(headers: &HeaderMap) -> Outcome<Self> {
         let mut expected = Self::default();
         for value in headers.get_all("content-md5") {
-            let text = format!("md5={}", value.to_str().map_err(|_| INVALID)?.trim());
-            expected.add(&text, ',', '=', Encoding::Plain)?;
+            let text = value.to_str().map_err(|_| INVALID)?.trim();
+            expected.add(Algorithm::Md5, Encoding::Plain, text);
         }
         for (name, between, after_name, encoding) in ANNOUNCING {
             for value in headers.get_all(name) {
-                let text = value.to_str().map_err(|_| INVALID)?;
-                expected.add(text, between, after_name, encoding)?;
+                let items = value.to_str().map_err(|_| INVALID)?.split(between);
+                for item in items.map(str::trim).filter(|item| !item.is_empty()) {
+                    let (algorithm, text) = item.split_once(after_name).ok_or(INVALID)?;
+                    if let Some(algorithm) = Algorithm::named(algorithm) {
+                        expected.add(algorithm, encoding, text);
+                    }
+                }
             }
         }
         Ok(expected)
     }
 
-    fn add(
-        &mut self,
-        text: &str,
-        between: char,
-        after_name: char,
-        encoding: Encoding,
-    ) -> Outcome<()> {
-        let items = text.split(between).map(str::trim);
-        for item in items.filter(|item| !item.is_empty()) {
-            let (algorithm, value) = item.split_once(after_name).ok_or(INVALID)?;
-            if let Some(hasher) = Hasher::of(algorithm) {
-                let digest = encoding.decode(&hasher, value);
-                let is_whole = |digest: &Vec<u8>| digest.len() == hasher.clone().finish().len();
-                let digest = digest.filter(is_whole).ok_or(INVALID)?;
-                self.expect(hasher, digest);
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds a digest. Each algorithm has one hasher, however many digests the client sends.
-    fn expect(&mut self, hasher: Hasher, digest: Vec<u8>) {
-        let algorithm = discriminant(&hasher);
-        let mut all = self.0.iter_mut();
-        match all.find(|(other, _)| discriminant(other) == algorithm) {
-            // No body has two digests.
-            Some((_, known)) if *known != digest => known.clear(),
-            Some(_) => {}
-            None => self.0.push((hasher, digest)),
-        }
+    fn add(&mut self, algorithm: Algorithm, encoding: Encoding, text: &str) {
+        let hashers = self.hashers.entry(algorithm);
+        hashers.or_insert_with(|| algorithm.hasher());
+        self.digests.push((algorithm, encoding, text.to_owned()));
     }
 
     /// Adds bytes of the body.
     pub(super) fn update(&mut self, bytes: &[u8]) {
-        self.0
-            .iter_mut()
-            .for_each(|(hasher, _)| hasher.update(bytes));
+        let hashers = self.hashers.values_mut();
+        hashers.for_each(|hasher| hasher.update(bytes));
     }
 
     /// Checks that the body was what the client meant.
-    pub(super) fn check(self) -> Outcome<()> {
-        let mut all = self.0.into_iter();
-        if all.all(|(hasher, expected)| hasher.finish() == expected) {
+    pub(super) fn check(&self) -> Outcome<()> {
+        let matches = |(algorithm, encoding, text): &(Algorithm, Encoding, String)| {
+            let digest = encoding.encode(*algorithm, &self.hashers[algorithm].digest());
+            let is_hexadecimal = digest.bytes().all(|byte| byte.is_ascii_hexdigit());
+            // The first digits of an Adler-32 may be missing.
+            digest == *text
+                || is_hexadecimal
+                    && digest
+                        .trim_start_matches('0')
+                        .eq_ignore_ascii_case(text.trim_start_matches('0'))
+        };
+        if self.digests.iter().all(matches) {
             Ok(())
         } else {
-            Err(bad_request("the body does not match its digest"))
+            Err(Rejection(400, "the body does not match its digest"))
         }
     }
 }
@@ -197,42 +186,37 @@ const WANTING: [(&str, &str, Encoding); 3] = [
 const CONTENT_DIGEST: &str = "content-digest";
 
 /// Digests to add to a response.
-#[derive(Debug)]
 pub(super) struct WantedDigests(Vec<Wanted>);
 
-#[derive(Debug)]
 struct Wanted {
     field: &'static str,
-    algorithm: String,
-    hasher: Hasher,
+    name: String,
+    algorithm: Algorithm,
     encoding: Encoding,
+    hasher: Box<dyn Hasher>,
 }
 
 impl WantedDigests {
-    /// Reads the header fields. Of each, the algorithm with the highest preference is taken. Unknown ones are ignored.
-    pub(super) fn of(headers: &HeaderMap) -> Self {
+    /// Reads the header fields of a request whose response has this status. Of each, the algorithm with the highest
+    /// preference is taken. Unknown ones are ignored.
+    pub(super) fn of(headers: &HeaderMap, status: StatusCode) -> Self {
         let wanted = |(request, field, encoding): (&str, &'static str, Encoding)| {
             let text = headers.get(request)?.to_str().ok()?;
-            let (algorithm, hasher) = preferred(text, encoding)?;
-            let algorithm = algorithm.to_owned();
-            Some(Wanted {
+            let (name, algorithm) = preferred(text, encoding)?;
+            let has_it = match status.as_u16() {
+                200 => true,
+                206 => field != CONTENT_DIGEST,
+                _ => false,
+            };
+            has_it.then(|| Wanted {
                 field,
+                name: name.to_owned(),
                 algorithm,
-                hasher,
                 encoding,
+                hasher: algorithm.hasher(),
             })
         };
         Self(WANTING.into_iter().filter_map(wanted).collect())
-    }
-
-    /// Drops the digests that a response with this status does not have.
-    pub(super) fn of_status(mut self, status: StatusCode) -> Self {
-        self.0.retain(|wanted| match status {
-            StatusCode::OK => true,
-            StatusCode::PARTIAL_CONTENT => wanted.field != CONTENT_DIGEST,
-            _ => false,
-        });
-        self
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -242,62 +226,50 @@ impl WantedDigests {
     /// Reads the file, and adds its digests to a response. A file that can't be read, or changes meanwhile, gets none.
     /// Stops if the client closes its connection meanwhile.
     pub(super) async fn add(mut self, response: &mut HttpResponse, file: Arc<File>, meta: Meta) {
-        let (mut at, mut is_end) = (0, false);
-        while !is_end {
+        let (mut at, mut read) = (0, STEP);
+        while read > 0 {
             let from = file.clone();
-            let read = blocking(move || {
-                let is_end = self.read_step(&from, at)?;
-                Ok((self, is_end))
+            let step = blocking(move || {
+                let mut bytes = vec![0; STEP];
+                let read = from.read_at(&mut bytes, at)?;
+                let digests = self.0.iter_mut();
+                digests.for_each(|wanted| wanted.hasher.update(&bytes[..read]));
+                Ok((self, read))
             });
-            match read.await {
-                Ok(read) => (self, is_end) = read,
+            match step.await {
+                Ok(step) => (self, read) = step,
                 Err(_) => return,
             }
-            at += STEP;
+            at += read as u64;
         }
         let now = blocking(move || Meta::of(&*file)).await;
         if now.is_ok_and(|now| now.etag() == meta.etag()) {
             for wanted in self.0 {
-                let digest = wanted.encoding.encode(wanted.hasher);
-                let text = format!("{}={digest}", wanted.algorithm);
+                let digest = wanted
+                    .encoding
+                    .encode(wanted.algorithm, &wanted.hasher.digest());
+                let text = format!("{}={digest}", wanted.name);
                 insert(response, HeaderName::from_static(wanted.field), text);
             }
         }
     }
-
-    /// Reads a step. Returns whether the file ends within it.
-    fn read_step(&mut self, file: &File, at: u64) -> Outcome<bool> {
-        let (mut buffer, mut read) = (vec![0; READ_LEN], 0);
-        while read < STEP {
-            let count = file.read_at(&mut buffer, at + read)?;
-            if count == 0 {
-                return Ok(true);
-            }
-            let count = count.min((STEP - read) as usize);
-            let digests = self.0.iter_mut();
-            digests.for_each(|wanted| wanted.hasher.update(&buffer[..count]));
-            read += count as u64;
-        }
-        Ok(false)
-    }
 }
 
 /// Returns the known algorithm of the highest preference, the first of several.
-fn preferred(text: &str, encoding: Encoding) -> Option<(&str, Hasher)> {
-    let mut best: Option<(f64, &str, Hasher)> = None;
+fn preferred(text: &str, encoding: Encoding) -> Option<(&str, Algorithm)> {
+    let mut best = (0.0, None);
     for item in text.split(',').map(str::trim) {
-        let (algorithm, preference) = match encoding {
+        let (name, preference) = match encoding {
             // RFC 3230: `MD5;q=0.3`. RFC 9530: `sha-256=3`.
             Encoding::Plain => item.split_once(";q=").unwrap_or((item, "1")),
             _ => item.split_once('=').unwrap_or((item, "0")),
         };
-        let preference = preference.trim().parse().unwrap_or(0.0);
-        let least = best.as_ref().map_or(0.0, |best| best.0);
-        if let Some(hasher) = Hasher::of(algorithm.trim()).filter(|_| preference > least) {
-            best = Some((preference, algorithm.trim(), hasher));
+        let (name, preference) = (name.trim(), preference.trim().parse().unwrap_or(0.0));
+        if let Some(algorithm) = Algorithm::named(name).filter(|_| preference > best.0) {
+            best = (preference, Some((name, algorithm)));
         }
     }
-    best.map(|(_, algorithm, hasher)| (algorithm, hasher))
+    best.1
 }
 
 #[cfg(test)]
@@ -313,42 +285,35 @@ mod tests {
         let mut expected = ExpectedDigests::of(&headers).ok()?;
         expected.update(b"hel");
         expected.update(b"lo");
+        assert!(expected.hashers.len() <= 3);
         Some(expected.check().is_ok())
     }
 
     #[test]
     fn digests_must_match_the_body() {
         const SHA256: &str = "LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=";
-        for (name, right, wrong, invalid) in [
+        const SHA1: &str = "aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d";
+        for (name, right, wrong) in [
             (
                 "content-md5",
                 "XUFAKrxLKna5cZ2REBfFkg==",
                 "XUFAKrxLKna5cZ2REBfFkQ==",
-                "XUFA",
             ),
             (
                 "content-digest",
                 &*format!("sha-256=:{SHA256}:, unixsum=:AAA=:"),
-                "sha-256=:AAAAul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=:",
                 "sha-256=2",
             ),
-            (
-                "repr-digest",
-                &*format!("sha-256=:{SHA256}:"),
-                "sha-256=:AAAAul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=:",
-                "sha-256",
-            ),
+            ("repr-digest", &*format!("sha-256=:{SHA256}:"), "md5=::"),
             (
                 "digest",
                 &*format!("SHA-256={SHA256},adler32=62c0215,crc64=1"),
-                "MD5=XUFAKrxLKna5cZ2REBfFkQ==",
                 "MD5=*",
             ),
             (
                 "oc-checksum",
-                "SHA1:aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d ADLER32:062c0215",
-                "SHA1:aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434e",
-                "MD5:5d4",
+                &*format!("SHA1:{SHA1} ADLER32:062C0215"),
+                "SHA1:",
             ),
         ] {
             assert_eq!(accepts(&[(name, right)]), Some(true), "{name}");
@@ -358,17 +323,9 @@ mod tests {
                 Some(false),
                 "{name}"
             );
-            assert_eq!(accepts(&[(name, invalid)]), None, "{name}");
         }
+        assert_eq!(accepts(&[("digest", "md5")]), None);
         assert_eq!(accepts(&[]), Some(true));
-    }
-
-    #[test]
-    fn repeated_digests_have_one_hasher() {
-        let mut headers = HeaderMap::new();
-        let digests = ["adler=1"; 1000].join(",");
-        headers.insert("digest", digests.parse().unwrap());
-        assert_eq!(ExpectedDigests::of(&headers).unwrap().0.len(), 1);
     }
 
     #[test]
@@ -381,7 +338,6 @@ mod tests {
         assert_eq!(plain("md5;q=0, unixsum"), None);
         let sequence = |text| name(text, Encoding::ByteSequence);
         assert_eq!(sequence("sha-256=1, sha-512=3"), Some("sha-512"));
-        assert_eq!(sequence("sha-512=0, sha-256=1, x=9"), Some("sha-256"));
         for none in ["", "sha-256", "sha-256=0", "sha-256=no", "x=1"] {
             assert_eq!(sequence(none), None, "{none}");
         }

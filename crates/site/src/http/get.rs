@@ -3,20 +3,28 @@
 //! and directory pages.
 
 use super::{
+    budget::Use,
     dav_request::DavRequest,
     digests::WantedDigests,
     export::meta::Meta,
     page,
-    request::{conditions, ranges::RequestedRange},
+    request::{
+        conditions,
+        ranges::{Range, RequestedRange},
+    },
     response::{
-        Body, HttpResponse, Outcome, blocking, empty_response, failure, full_body, insert,
-        text_response,
+        Body, HttpResponse, Outcome, Rejection, blocking, empty_response, insert, text_response,
+        typed_response,
     },
 };
 use bytes::Bytes;
 use futures_util::stream;
 use http_body_util::{BodyExt, StreamBody};
-use hyper::{Method, StatusCode, body::Frame, header};
+use hyper::{
+    Method,
+    body::Frame,
+    header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, LAST_MODIFIED},
+};
 use longhaul_linux::random::random_bytes;
 use std::{
     collections::VecDeque, fs::File, io, os::unix::fs::FileExt as _, sync::Arc, time::Duration,
@@ -41,10 +49,14 @@ pub(super) async fn get(request: DavRequest) -> Outcome {
     };
     let file = Arc::new(file);
     let mut response = file_response(&request, &file, &meta)?;
-    let wanted = WantedDigests::of(request.headers()).of_status(response.status());
+    insert(&mut response, ETAG, meta.etag());
+    if let Some(date) = meta.http_date() {
+        insert(&mut response, LAST_MODIFIED, date);
+    }
+    let wanted = WantedDigests::of(request.headers(), response.status());
     if !wanted.is_empty() {
         let access = &request.files.access;
-        let permits = access.budget.acquire_digest(&access.token);
+        let permits = access.budget.acquire(Use::Digest, &access.token, 1);
         // A digest is only a wish. Without it, the client need not wait for others.
         if let Ok(Some(_permits)) = timeout(DIGEST_WAIT_MAX, permits).await {
             wanted.add(&mut response, file, meta).await;
@@ -63,58 +75,47 @@ fn open(request: &DavRequest) -> Outcome<Option<(File, Meta)>> {
         .transpose()
 }
 
-/// Returns the response for a file.
+/// Returns the response for a file, without validators.
 fn file_response(request: &DavRequest, file: &Arc<File>, meta: &Meta) -> Outcome {
-    let (headers, validators) = (request.headers(), meta.validators());
+    let (headers, validators, len) = (request.headers(), meta.validators(), meta.len());
+    if let Some(status) = conditions::failed_status(headers, true, Some(&validators)) {
+        return Ok(empty_response(status));
+    }
     let is_get = request.head.method == Method::GET;
-    let range = match conditions::failed_status(headers, true, Some(&validators)) {
-        Some(status) => return Ok(with_validators(empty_response(status), meta)),
-        None if is_get && conditions::range_applies(headers, &validators) => {
-            RequestedRange::of(headers, meta.len())
-        }
-        None => RequestedRange::Whole,
+    let range = if is_get && conditions::range_applies(headers, &validators) {
+        RequestedRange::of(headers, len)
+    } else {
+        RequestedRange::Whole
     };
     let kind = content_type(&request.url());
     let response = match range {
-        RequestedRange::Unsatisfiable => {
-            return Ok(unsatisfiable("the range is beyond the end", meta.len()));
-        }
         RequestedRange::Refused => {
-            return Ok(unsatisfiable(
-                "want fewer ranges, and none that overlap",
-                meta.len(),
-            ));
+            let why = "want ranges before the end, few of them, and none that overlap";
+            let mut response = text_response(416, why);
+            insert(&mut response, CONTENT_RANGE, format!("bytes */{len}"));
+            return Ok(response);
         }
         RequestedRange::Whole => {
-            let parts = meta.len().checked_sub(1).map(|last| Part::Range(0, last));
-            contents(
-                StatusCode::OK,
-                &kind,
-                file,
-                parts.into_iter().collect(),
-                is_get,
-            )
+            let all = len.checked_sub(1).map(|last| Part::Range(0, last));
+            contents(200, &kind, file, all.into_iter().collect())
         }
-        RequestedRange::Parts(parts) if parts.len() == 1 => {
-            let (first, last) = parts[0];
-            let range = VecDeque::from([Part::Range(first, last)]);
-            let mut response = contents(StatusCode::PARTIAL_CONTENT, &kind, file, range, true);
-            insert(
-                &mut response,
-                header::CONTENT_RANGE,
-                content_range(parts[0], meta.len()),
-            );
-            response
-        }
-        RequestedRange::Parts(parts) => {
-            // A file contains it only by chance.
-            let boundary = format!("{:032x}", u128::from_ne_bytes(random_bytes()?));
-            let parts = multipart(&parts, &boundary, &kind, meta.len());
-            let kind = format!("multipart/byteranges; boundary={boundary}");
-            contents(StatusCode::PARTIAL_CONTENT, &kind, file, parts, true)
-        }
+        RequestedRange::Parts(parts) => match parts[..] {
+            [range] => {
+                let part = Part::Range(range.0, range.1);
+                let mut response = contents(206, &kind, file, VecDeque::from([part]));
+                insert(&mut response, CONTENT_RANGE, content_range(range, len));
+                response
+            }
+            _ => {
+                // A file contains it only by chance.
+                let boundary = format!("{:032x}", u128::from_ne_bytes(random_bytes()?));
+                let parts = multipart(&parts, &boundary, &kind, len);
+                let kind = format!("multipart/byteranges; boundary={boundary}");
+                contents(206, &kind, file, parts)
+            }
+        },
     };
-    Ok(with_validators(response, meta))
+    Ok(response)
 }
 
 /// Guesses the media type from a name, which is escaped as in a URL.
@@ -123,38 +124,27 @@ pub(super) fn content_type(href: &str) -> String {
     kind.essence_str().to_owned()
 }
 
-/// Adds the entity tag and the date of the last change.
-fn with_validators(mut response: HttpResponse, meta: &Meta) -> HttpResponse {
-    insert(&mut response, header::ETAG, meta.etag());
-    if let Some(date) = meta.http_date() {
-        insert(&mut response, header::LAST_MODIFIED, date);
-    }
-    response
-}
-
-fn unsatisfiable(why: &str, len: u64) -> HttpResponse {
-    let mut response = text_response(StatusCode::RANGE_NOT_SATISFIABLE, why);
-    insert(
-        &mut response,
-        header::CONTENT_RANGE,
-        format!("bytes */{len}"),
-    );
-    response
-}
-
-fn content_range((first, last): (u64, u64), len: u64) -> String {
+fn content_range((first, last): Range, len: u64) -> String {
     format!("bytes {first}-{last}/{len}")
 }
 
 /// Part of a response body.
-#[derive(Debug, PartialEq, Eq)]
 enum Part {
     Text(String),
     /// First and last byte in the file.
     Range(u64, u64),
 }
 
-fn multipart(ranges: &[(u64, u64)], boundary: &str, kind: &str, len: u64) -> VecDeque<Part> {
+impl Part {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Text(text) => text.len() as u64,
+            Self::Range(first, last) => last - first + 1,
+        }
+    }
+}
+
+fn multipart(ranges: &[Range], boundary: &str, kind: &str, len: u64) -> VecDeque<Part> {
     let parts = ranges.iter().flat_map(|&(first, last)| {
         let range = content_range((first, last), len);
         let head =
@@ -165,28 +155,12 @@ fn multipart(ranges: &[(u64, u64)], boundary: &str, kind: &str, len: u64) -> Vec
     parts.chain([end]).collect()
 }
 
-/// Returns a response with parts of a file or, unless they `are_sent`, with their length only.
-fn contents(
-    status: StatusCode,
-    kind: &str,
-    file: &Arc<File>,
-    parts: VecDeque<Part>,
-    are_sent: bool,
-) -> HttpResponse {
-    let len = |part: &Part| match part {
-        Part::Text(text) => text.len() as u64,
-        Part::Range(first, last) => last - first + 1,
-    };
-    let len: u64 = parts.iter().map(len).sum();
-    let mut response = HttpResponse::new(if are_sent {
-        body(file.clone(), parts)
-    } else {
-        full_body("")
-    });
-    *response.status_mut() = status;
-    insert(&mut response, header::ACCEPT_RANGES, "bytes");
-    insert(&mut response, header::CONTENT_LENGTH, len.to_string());
-    insert(&mut response, header::CONTENT_TYPE, kind);
+/// Returns a response with parts of a file.
+fn contents(status: u16, kind: &str, file: &Arc<File>, parts: VecDeque<Part>) -> HttpResponse {
+    let len: u64 = parts.iter().map(Part::len).sum();
+    let mut response = typed_response(status, kind, body(file.clone(), parts));
+    insert(&mut response, ACCEPT_RANGES, "bytes");
+    insert(&mut response, CONTENT_LENGTH, len.to_string());
     response
 }
 
@@ -220,7 +194,7 @@ async fn read(file: Arc<File>, first: u64, last: u64) -> io::Result<Bytes> {
         let read = file.read_at(&mut bytes, first)?;
         bytes.truncate(read);
         match read {
-            0 => Err(failure("the file has become shorter")),
+            0 => Err(Rejection(500, "the file has become shorter")),
             _ => Ok(Bytes::from(bytes)),
         }
     });

@@ -2,10 +2,10 @@
 //! Listings of directories. They are complete or refused, and bounded by a memory budget.
 
 use super::{
-    budget::Permits,
+    budget::{Permits, Use},
     export::files::{Entries, Files},
     export::meta::Meta,
-    response::{Outcome, Rejection, blocking, unavailable},
+    response::{Outcome, Rejection, blocking},
 };
 use futures_util::FutureExt as _;
 use longhaul_store::path::RelPath;
@@ -15,7 +15,10 @@ use tokio::time::timeout;
 /// Longest time that a request waits for others.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(20);
 
-const BUSY: Rejection = unavailable("too many entries are listed at the same time: try again");
+const BUSY: Rejection = Rejection(
+    503,
+    "too many entries are listed at the same time: try again",
+);
 
 /// Contents of a directory. They hold a part of the budget until they are dropped.
 #[derive(Debug)]
@@ -40,13 +43,18 @@ impl Listing {
         let (budget, token) = (&files.access.budget, &files.access.token);
         let mut reserved: Option<Permits> = None;
         loop {
-            let permit = budget.acquire_read(token).await;
+            let permit = budget.acquire(Use::Read, token, 1).await;
             let (of, path) = (files.clone(), directory.cloned());
             let (entries, count) = blocking(move || Entries::of(&of, path.as_ref())).await?;
             let wanted = u32::try_from(count).unwrap_or(u32::MAX);
             let enough = reserved.take().filter(|reserved| reserved.count >= wanted);
             // What the budget has now.
-            let at_once = || budget.reserve(token, wanted).now_or_never().flatten();
+            let at_once = || {
+                budget
+                    .acquire(Use::Entries, token, wanted)
+                    .now_or_never()
+                    .flatten()
+            };
             if let Some(reservation) = enough.or_else(at_once) {
                 return Ok(Self {
                     entries,
@@ -55,7 +63,7 @@ impl Listing {
                 });
             }
             drop((entries, permit));
-            reserved = budget.reserve(token, wanted).await;
+            reserved = budget.acquire(Use::Entries, token, wanted).await;
         }
     }
 

@@ -2,20 +2,21 @@
 //! LOCK and UNLOCK (RFC 4918 §9.10 and §9.11), and the lock elements in listings.
 
 use super::{
-    dav_request::{DavRequest, NO_LOCKS},
+    dav_request::{DavRequest, NO_LOCKS, SLASH},
     export::{files::Files, upload::Upload},
-    locks::{DEFAULT_TIMEOUT, Holder, Lock, TIMEOUT_MAX},
+    locks::{
+        CONFLICTING_LOCK, DEFAULT_TIMEOUT, Lock, LockTable, TIMEOUT_MAX, end_after, new_token,
+    },
     request::{
         properties::LockInfo,
-        target::{Depth, escape_path},
+        ranges::number,
+        target::{Depth, single_value},
     },
-    response::{
-        HttpResponse, Outcome, Rejection, bad_request, conflict, empty_response, failed_condition,
-        insert, locked, xml_response,
-    },
+    response::{HttpResponse, Outcome, Rejection, empty_response, insert, xml_response},
 };
-use hyper::{HeaderMap, StatusCode, header::HeaderName};
-use std::{os::unix::ffi::OsStrExt, time::Duration};
+use hyper::{HeaderMap, header::HeaderName};
+use longhaul_store::path::RelPath;
+use std::time::Duration;
 
 const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
 
@@ -34,71 +35,61 @@ pub(super) fn lock(request: &DavRequest, body: &[u8]) -> Outcome {
 /// Removes a lock.
 pub(super) fn unlock(request: &DavRequest) -> Outcome {
     request.check()?;
-    let token = request
-        .headers()
-        .get(LOCK_TOKEN)
-        .and_then(|value| value.to_str().ok());
+    let token = single_value(request.headers(), &LOCK_TOKEN)?;
     let token = token.and_then(|text| text.trim().strip_prefix('<')?.strip_suffix('>'));
-    let holder = Holder {
-        principal: request.holder.principal.clone(),
-        tokens: vec![token.ok_or(bad_request("want a Lock-Token"))?.to_owned()],
-    };
-    let lock_path = request.files.lock_path(request.path());
-    let removed = request
-        .files
-        .locks()
-        .change(|table| table.remove(&holder, &lock_path));
-    removed.map_err(|_| NO_LOCKS)??;
-    Ok(empty_response(StatusCode::NO_CONTENT))
+    let token = token.ok_or(Rejection(400, "want a Lock-Token"))?;
+    let (files, principal) = (&request.files, &request.holder.principal);
+    let lock_path = files.lock_path(request.path());
+    change(files, |table| table.remove(principal, token, &lock_path))??;
+    Ok(empty_response(204))
+}
+
+fn change<T>(files: &Files, operation: impl FnOnce(&mut LockTable) -> T) -> Outcome<T> {
+    files.locks.change(operation).map_err(|_| NO_LOCKS)
 }
 
 fn refresh(request: &DavRequest) -> Outcome {
-    let lock_path = request.files.lock_path(request.path());
-    let timeout = requested_timeout(request.headers());
-    let locks = request.files.locks();
-    let lock = locks.change(|table| table.refresh(&request.holder, &lock_path, timeout));
-    let why = "want an If with the token of one of its locks";
-    let lock = lock.map_err(|_| NO_LOCKS)?.ok_or(failed_condition(why))?;
-    Ok(lock_response(StatusCode::OK, &request.files, &lock))
+    const NO_LOCK: Rejection = Rejection(412, "want an If with the token of one of its locks");
+    let (files, timeout) = (&request.files, requested_timeout(request.headers()));
+    let lock_path = files.lock_path(request.path());
+    let lock = change(files, |table| {
+        table.refresh(&request.holder, &lock_path, timeout)
+    })?;
+    Ok(lock_response(200, files, &lock.ok_or(NO_LOCK)?))
 }
 
 fn grant(request: &DavRequest, body: &[u8]) -> Outcome {
     let (files, path) = (&request.files, request.path());
     let info = LockInfo::read(body)?;
     if request.target.depth == Some(Depth::One) {
-        return Err(bad_request("want a Depth of 0 or infinity"));
+        return Err(Rejection(400, "want a Depth of 0 or infinity"));
     }
     let exists = files.exists(path);
     if !exists && request.target.is_directory {
-        return Err(conflict("a name with a trailing slash is a directory's"));
+        return Err(SLASH);
     }
-    let (principal, scope) = (&request.holder.principal, (info.shared, request.is_deep()));
-    let lock = Lock::new(files.lock_path(path), principal, scope, info.owner);
-    let lock = lock
-        .map_err(|_| NO_LOCKS)?
-        .expiring_in(requested_timeout(request.headers()));
-    // The lock creates a file.
-    let parent = files.parent_lock_path(path).filter(|_| !exists);
-    let granted = files.locks().change(|table| {
-        if parent.is_none_or(|parent| table.permits(&request.holder, &parent)) {
-            table.add(lock.clone())
-        } else {
-            Err(locked("a conflicting lock exists"))
-        }
-    });
-    granted.map_err(|_| NO_LOCKS)??;
+    let lock = Lock {
+        token: new_token().map_err(|_| NO_LOCKS)?,
+        path: files.lock_path(path),
+        principal: request.holder.principal.clone(),
+        owner: info.owner,
+        shared: info.shared,
+        deep: request.is_deep(),
+        until: end_after(requested_timeout(request.headers())),
+    };
+    // The lock creates a file, whose name is protected by a lock of its directory.
+    let parent = path.filter(|_| !exists).map(RelPath::parent);
+    let parent = parent.map(|parent| files.lock_path(parent.as_ref()));
+    change(files, |table| match parent {
+        Some(parent) if !table.permits(&request.holder, &parent) => Err(CONFLICTING_LOCK),
+        _ => table.add(lock.clone()),
+    })??;
     let created = if exists { Ok(false) } else { create(request) };
     if created.is_err() {
         // If this fails, the lock expires.
-        let _ = files
-            .locks()
-            .change(|table| table.remove(&lock.holder(), &lock.path));
+        let _ = change(files, |table| table.remove_token(&lock.token));
     }
-    let status = if created? {
-        StatusCode::CREATED
-    } else {
-        StatusCode::OK
-    };
+    let status = if created? { 201 } else { 200 };
     Ok(lock_response(status, files, &lock))
 }
 
@@ -120,18 +111,13 @@ fn requested_timeout(headers: &HeaderMap) -> Duration {
     let text = headers.get("timeout").and_then(|value| value.to_str().ok());
     let mut requested = text.unwrap_or_default().split(',').map(str::trim);
     let read = |text: &str| match text.strip_prefix("Second-") {
-        // Digits only, however many.
-        Some(seconds)
-            if !seconds.is_empty() && seconds.bytes().all(|byte| byte.is_ascii_digit()) =>
-        {
-            Some(Duration::from_secs(seconds.parse().unwrap_or(u64::MAX)))
-        }
-        _ => text.eq_ignore_ascii_case("Infinite").then_some(TIMEOUT_MAX),
+        Some(seconds) => number(seconds).map(Duration::from_secs),
+        None => text.eq_ignore_ascii_case("Infinite").then_some(TIMEOUT_MAX),
     };
     requested.find_map(read).unwrap_or(DEFAULT_TIMEOUT)
 }
 
-fn lock_response(status: StatusCode, files: &Files, lock: &Lock) -> HttpResponse {
+fn lock_response(status: u16, files: &Files, lock: &Lock) -> HttpResponse {
     let active = activelock_element(files, lock);
     let element =
         format!("<D:prop xmlns:D=\"DAV:\"><D:lockdiscovery>{active}</D:lockdiscovery></D:prop>");
@@ -156,8 +142,7 @@ pub(super) fn activelock_element(files: &Files, lock: &Lock) -> String {
 /// Returns the URL path of a lock's root. The parents of the export are not disclosed.
 fn lock_root(files: &Files, lock: &Lock) -> String {
     let export = &files.access.export;
-    let top = escape_path(files.access.directory.as_os_str().as_bytes());
-    match lock.path.strip_prefix(top.trim_end_matches('/')) {
+    match lock.path.strip_prefix(&files.lock_path(None)) {
         Some(below) if below.starts_with('/') => format!("/{export}{below}"),
         _ => format!("/{export}/"),
     }
@@ -180,11 +165,8 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert("timeout", text.parse().unwrap());
-            assert_eq!(
-                requested_timeout(&headers),
-                Duration::from_secs(seconds),
-                "{text}"
-            );
+            let requested = requested_timeout(&headers);
+            assert_eq!(requested, Duration::from_secs(seconds), "{text}");
         }
         assert_eq!(requested_timeout(&HeaderMap::new()), DEFAULT_TIMEOUT);
     }

@@ -4,7 +4,7 @@
 //!
 //! A lock covers a path of this machine. It therefore holds in every export that contains the path.
 
-use super::response::{Outcome, conflict, forbidden, locked, no_space};
+use super::response::{Outcome, Rejection};
 use crate::{http_args::LockCommand, keys::state::StateDir};
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
@@ -30,6 +30,8 @@ pub(super) const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 /// Step by which the clock may be set back while a lock is held.
 const CLOCK_STEP_MAX: Duration = Duration::from_secs(3600);
 
+pub(super) const CONFLICTING_LOCK: Rejection = Rejection(423, "a conflicting lock exists");
+
 /// WebDAV lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Lock {
@@ -45,7 +47,7 @@ pub(crate) struct Lock {
     pub(super) shared: bool,
     /// Whether the lock covers everything below the path.
     pub(super) deep: bool,
-    until: Timestamp,
+    pub(super) until: Timestamp,
 }
 
 /// Client that makes a change, with the lock tokens that it has sent.
@@ -56,29 +58,6 @@ pub(super) struct Holder {
 }
 
 impl Lock {
-    pub(super) fn new(
-        path: String,
-        principal: &str,
-        (shared, deep): (bool, bool),
-        owner: String,
-    ) -> Result<Self> {
-        Ok(Self {
-            token: new_token()?,
-            path,
-            principal: principal.to_owned(),
-            owner,
-            shared,
-            deep,
-            until: Timestamp::UNIX_EPOCH,
-        })
-    }
-
-    /// Sets the time that the lock lasts from now on.
-    pub(super) fn expiring_in(mut self, timeout: Duration) -> Self {
-        self.until = Timestamp::now() + timeout.clamp(Duration::from_secs(1), TIMEOUT_MAX);
-        self
-    }
-
     /// Returns the time left.
     pub(super) fn remaining(&self) -> Duration {
         let left = self.until.duration_since(Timestamp::now());
@@ -96,42 +75,21 @@ impl Lock {
         self.path == path || self.deep && is_below(path, &self.path)
     }
 
-    /// Returns the client that has just taken the lock.
-    pub(super) fn holder(&self) -> Holder {
-        Holder {
-            principal: self.principal.clone(),
-            tokens: vec![self.token.clone()],
-        }
-    }
-
     fn is_held_by(&self, holder: &Holder) -> bool {
         self.principal == holder.principal && holder.tokens.contains(&self.token)
     }
-
-    fn len(&self) -> usize {
-        let texts = [&self.token, &self.path, &self.principal, &self.owner];
-        // In JSON each quotation mark takes two bytes.
-        texts
-            .iter()
-            .map(|text| text.len() + text.matches('"').count())
-            .sum::<usize>()
-            + 200
-    }
 }
 
-/// Returns a random lock token. It is hard to guess but not a secret: only the site token that created the lock can
-/// use it.
-fn new_token() -> Result<String> {
-    let random = u128::from_be_bytes(random_bytes()?);
-    let part = |shift: u32, mask: u64| (random >> shift) as u64 & mask;
-    // A UUID of version 4 (RFC 9562 §5.4).
-    let (a, b, c) = (
-        part(96, 0xffff_ffff),
-        part(80, 0xffff),
-        part(64, 0xfff) | 0x4000,
-    );
-    let (d, e) = (part(48, 0x3fff) | 0x8000, part(0, 0xffff_ffff_ffff));
-    Ok(format!("urn:uuid:{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}"))
+/// Returns the end of a lock that begins now.
+pub(super) fn end_after(timeout: Duration) -> Timestamp {
+    Timestamp::now() + timeout.clamp(Duration::from_secs(1), TIMEOUT_MAX)
+}
+
+/// Returns a random lock token, a UUID. It is hard to guess but not a secret: only the site token that created the lock
+/// can use it.
+pub(super) fn new_token() -> Result<String> {
+    let uuid = uuid::Builder::from_random_bytes(random_bytes()?);
+    Ok(uuid.into_uuid().urn().to_string())
 }
 
 fn is_below(path: &str, top: &str) -> bool {
@@ -173,15 +131,17 @@ impl LockTable {
             meet && !(other.shared && lock.shared)
         };
         if self.0.iter().any(conflicts) {
-            return Err(locked("a conflicting lock exists"));
+            return Err(CONFLICTING_LOCK);
         }
         let is_mine = |other: &&Lock| other.principal == lock.principal;
         let mine = self.0.iter().filter(is_mine).count();
-        let len: usize = self.0.iter().chain([&lock]).map(Lock::len).sum();
-        if self.0.len() >= LOCKS_MAX || mine >= LOCKS_PER_TOKEN_MAX || len > LEN_MAX {
-            return Err(no_space("the limit on locks is reached"));
-        }
+        let is_full = self.0.len() >= LOCKS_MAX || mine >= LOCKS_PER_TOKEN_MAX;
         self.0.push(lock);
+        let len = serde_json::to_string(&self).map_or(usize::MAX, |text| text.len());
+        if is_full || len > LEN_MAX {
+            self.0.pop();
+            return Err(Rejection(507, "the limit on locks is reached"));
+        }
         Ok(())
     }
 
@@ -194,25 +154,27 @@ impl LockTable {
     ) -> Option<Lock> {
         let mut matching = self.0.iter_mut().filter(|lock| lock.covers(path));
         let lock = matching.find(|lock| lock.is_held_by(holder))?;
-        *lock = lock.clone().expiring_in(timeout);
+        lock.until = end_after(timeout);
         Some(lock.clone())
     }
 
-    /// Removes the lock that covers the path and whose token the holder has sent.
-    pub(super) fn remove(&mut self, holder: &Holder, path: &str) -> Outcome<()> {
-        let named = |lock: &Lock| lock.covers(path) && holder.tokens.contains(&lock.token);
+    /// Removes the lock with this token, whoever holds it. Returns whether there was one.
+    pub(super) fn remove_token(&mut self, token: &str) -> bool {
+        let before = self.0.len();
+        self.0.retain(|lock| lock.token != token);
+        self.0.len() < before
+    }
+
+    /// Removes the lock with this token, if it covers the path and belongs to the principal.
+    pub(super) fn remove(&mut self, principal: &str, token: &str, path: &str) -> Outcome<()> {
+        let named = |lock: &Lock| lock.covers(path) && lock.token == token;
         let at = self.0.iter().position(named);
-        let at = at.ok_or(conflict("it has no such lock"))?;
-        if self.0[at].principal != holder.principal {
-            return Err(forbidden("the lock belongs to another client"));
+        let at = at.ok_or(Rejection(409, "it has no such lock"))?;
+        if self.0[at].principal != principal {
+            return Err(Rejection(403, "the lock belongs to another client"));
         }
         self.0.remove(at);
         Ok(())
-    }
-
-    /// Returns whether a lock goes with a removed path. With `itself`, the lock of the path goes, too.
-    fn is_discarded(lock: &Lock, path: &str, itself: bool) -> bool {
-        is_below(&lock.path, path) || itself && lock.path == path
     }
 }
 
@@ -220,22 +182,14 @@ impl LockTable {
 #[derive(Debug, Clone)]
 pub(crate) struct LockStore {
     state: StateDir,
+    /// `st_dev` in stat(3type); 0 for requests that are on none.
     device: u64,
 }
 
 impl LockStore {
-    pub(super) fn new(state: &StateDir) -> Self {
+    pub(super) fn new(state: &StateDir, device: u64) -> Self {
         let state = state.clone();
-        Self { state, device: 0 }
-    }
-
-    /// Sets the file system of the requests (`st_dev` in stat(3type)).
-    pub(super) fn at_device(self, device: u64) -> Self {
-        Self { device, ..self }
-    }
-
-    pub(super) fn state(&self) -> &StateDir {
-        &self.state
+        Self { state, device }
     }
 
     /// Returns the valid locks.
@@ -288,7 +242,7 @@ impl LockStore {
 
     /// Removes the locks below a removed path and, with `itself`, of the path.
     pub(super) fn discard(&self, path: &str, itself: bool) -> Result<()> {
-        let is_discarded = |lock: &Lock| LockTable::is_discarded(lock, path, itself);
+        let is_discarded = |lock: &Lock| is_below(&lock.path, path) || itself && lock.path == path;
         if self.read()?.0.iter().any(is_discarded) {
             self.change(|table| table.0.retain(|lock| !is_discarded(lock)))
         } else {
@@ -306,7 +260,7 @@ pub(crate) fn run(state: &StateDir, command: &LockCommand) -> Result<()> {
 }
 
 fn list(state: &StateDir) -> Result<()> {
-    let locks = LockStore::new(state).read()?.0;
+    let locks = LockStore::new(state, 0).read()?.0;
     if locks.is_empty() {
         errln!("no locks in {state}; --state names another directory");
     }
@@ -324,18 +278,13 @@ fn list(state: &StateDir) -> Result<()> {
 
 /// Breaks a lock, whoever holds it.
 fn remove(state: &StateDir, token: &str) -> Result<()> {
-    let removed = LockStore::new(state).change(|table| {
-        let before = table.0.len();
-        table.0.retain(|lock| lock.token != token);
-        table.0.len() < before
-    });
+    let removed = LockStore::new(state, 0).change(|table| table.remove_token(token));
     if removed? {
-        Ok(())
-    } else {
-        Err(Refusal::usage(format!(
-            "there is no lock {token:?}: longhaul site lock list shows those that there are"
-        )))
+        return Ok(());
     }
+    Err(Refusal::usage(format!(
+        "there is no lock {token:?}: longhaul site lock list shows those that there are"
+    )))
 }
 
 #[cfg(test)]
@@ -344,8 +293,15 @@ mod tests {
     use std::{sync::mpsc::channel, thread};
 
     fn lock(path: &str, shared: bool, deep: bool) -> Lock {
-        let lock = Lock::new(path.to_owned(), "me", (shared, deep), String::new());
-        lock.unwrap().expiring_in(DEFAULT_TIMEOUT)
+        Lock {
+            token: new_token().unwrap(),
+            path: path.to_owned(),
+            principal: "me".to_owned(),
+            owner: String::new(),
+            shared,
+            deep,
+            until: end_after(DEFAULT_TIMEOUT),
+        }
     }
 
     /// Returns whether a process holds the file system's lock.
@@ -404,19 +360,19 @@ mod tests {
             ..holding(&[&deep])
         };
         assert!(!table.permits(&thief, "/a"));
-        let status = |removed: Outcome<()>| removed.map_err(|rejection| rejection.0.as_u16());
-        assert_eq!(status(table.remove(&thief, "/a/x")), Err(403));
+        let status = |removed: Outcome<()>| removed.map_err(|rejection| rejection.0);
+        assert_eq!(status(table.remove("you", &deep.token, "/a/x")), Err(403));
         assert!(table.refresh(&thief, "/a", DEFAULT_TIMEOUT).is_none());
-        assert_eq!(status(table.remove(&holding(&[&deep]), "/b")), Err(409));
+        assert_eq!(status(table.remove("me", &deep.token, "/b")), Err(409));
         let refreshed = table.refresh(&holding(&[&deep]), "/a/x", TIMEOUT_MAX);
         assert!(refreshed.unwrap().remaining() > DEFAULT_TIMEOUT);
-        assert_eq!(table.remove(&holding(&[&deep]), "/a/x"), Ok(()));
+        assert_eq!(table.remove("me", &deep.token, "/a/x"), Ok(()));
         assert!(table.permits(&holding(&[]), "/a/x"));
     }
 
     #[test]
     fn locks_survive_a_clock_set_back() {
-        let mut lock = lock("/a", false, false).expiring_in(TIMEOUT_MAX);
+        let mut lock = lock("/a", false, false);
         for (step, holds) in [(1, true), (3590, true), (3700, false)] {
             lock.until = Timestamp::now() + TIMEOUT_MAX + Duration::from_secs(step);
             assert_eq!(lock.is_valid(), holds, "{step}");
@@ -424,14 +380,9 @@ mod tests {
     }
 
     #[test]
-    fn limits_locks_of_one_token() {
+    fn limits_the_size_of_all_locks() {
         let mut table = LockTable::default();
-        for at in 0..LOCKS_PER_TOKEN_MAX {
-            table.add(lock(&format!("/{at}"), false, false)).unwrap();
-        }
-        assert_eq!(table.add(lock("/x", false, false)).unwrap_err().0, 507);
         let mut long = lock(&"x".repeat(LEN_MAX), false, false);
-        long.principal = "you".to_owned();
         assert_eq!(table.add(long.clone()).unwrap_err().0, 507);
         long.path = "/x".to_owned();
         table.add(long).unwrap();
@@ -443,7 +394,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let state = StateDir::find(Some(&folder.path().join("state"))).unwrap();
         drop(state.lock().unwrap());
-        let at = |device| LockStore::new(&state).at_device(device);
+        let at = |device| LockStore::new(&state, device);
         let (hang, hangs) = channel::<()>();
         let hanging = at(1);
         let hanging = thread::spawn(move || hanging.exclusively(|| hangs.recv()));
@@ -463,24 +414,5 @@ mod tests {
         hanging.join().unwrap().unwrap().unwrap_err();
         waiting.join().unwrap().unwrap().unwrap();
         assert_eq!(at(1).read().unwrap().0.len(), 2);
-    }
-
-    #[test]
-    fn processes_share_locks_until_they_expire() {
-        let folder = tempfile::tempdir().unwrap();
-        let state = StateDir::find(Some(&folder.path().join("state"))).unwrap();
-        let (locks, others) = (LockStore::new(&state), LockStore::new(&state));
-        let lock = lock("/a/b", false, false);
-        locks
-            .change(|table| table.add(lock.clone()))
-            .unwrap()
-            .unwrap();
-        assert!(!others.read().unwrap().permits(&holding(&[]), "/a/b"));
-        others.discard("/a", false).unwrap();
-        assert!(locks.read().unwrap().permits(&holding(&[]), "/a/b"));
-        let short = lock.expiring_in(Duration::from_secs(1));
-        locks.change(|table| table.add(short)).unwrap().unwrap();
-        std::thread::sleep(Duration::from_millis(1100));
-        assert!(others.read().unwrap().permits(&holding(&[]), "/a/b"));
     }
 }

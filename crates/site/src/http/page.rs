@@ -7,15 +7,15 @@ use super::{
     listing::Listing,
     request::target::escape_path,
     response::{
-        HttpResponse, Outcome, empty_response, full_body, insert, no_space, streamed_body,
+        HttpResponse, Outcome, Rejection, empty_response, full_body, insert, streamed_body,
         typed_response,
     },
 };
-use hyper::{Method, StatusCode, header};
+use hyper::header;
 use longhaul_store::path::RelPath;
 use longhaul_units::Bytes;
 use percent_encoding::percent_decode_str;
-use std::{fmt::Write as _, iter};
+use std::iter;
 use xml::escape::escape_str_attribute;
 
 const HTML_TYPE: &str = "text/html; charset=utf-8";
@@ -30,25 +30,23 @@ const HEAD: &str = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf
 const PARENT: &str = "<table>\n<tr><th>Name</th><th>Last modified</th><th class=\"size\">Size</th></tr>\n\
     <tr><td><a href=\"..\">Parent directory</a></td></tr>\n";
 
-/// Responds to a GET or a HEAD of a directory. Without a slash at its end, links on the page would lead elsewhere.
+/// Responds to a GET or a HEAD of a directory. hyper drops the body of a HEAD unread. Without a slash at its end, links on the page would lead elsewhere.
 pub(super) async fn get(request: DavRequest) -> Outcome {
     let url = request.url().trim_end_matches('/').to_owned() + "/";
     if !request.target.is_directory {
-        let mut response = empty_response(StatusCode::FOUND);
+        let mut response = empty_response(302);
         insert(&mut response, header::LOCATION, url);
         return Ok(response);
     }
     let listing = Listing::read(&request.files, request.path()).await?;
     if listing.count > ENTRIES_MAX {
-        return Err(no_space(
+        return Err(Rejection(
+            507,
             "a page has no more than 100,000 entries: PROPFIND lists more",
         ));
     }
-    let body = match request.head.method {
-        Method::HEAD => full_body(""),
-        _ => streamed_body(texts(&url, listing)),
-    };
-    Ok(typed_response(StatusCode::OK, HTML_TYPE, body))
+    let body = streamed_body(texts(&url, listing));
+    Ok(typed_response(200, HTML_TYPE, body))
 }
 
 /// Returns the parts of a page. Directories come first.
@@ -67,24 +65,10 @@ fn texts(url: &str, listing: Listing) -> impl Iterator<Item = Outcome<String>> +
     let rows = directories
         .chain(files)
         .map(|entry| entry.map(|(path, meta)| row(&path, &meta)));
-    let begin = format!("{HEAD}<h1>{}</h1>\n{PARENT}", title(url));
+    let title = percent_decode_str(url).decode_utf8_lossy();
+    let begin = format!("{HEAD}<h1>{}</h1>\n{PARENT}", escape_str_attribute(&title));
     let end = "</table></body></html>\n".to_owned();
     iter::once(Ok(begin)).chain(rows).chain([Ok(end)])
-}
-
-/// Returns the path of a directory, with links to those above it.
-fn title(url: &str) -> String {
-    let (mut title, mut link) = ("<a href=\"/\">/</a>".to_owned(), "/".to_owned());
-    for name in url.split('/').filter(|name| !name.is_empty()) {
-        let shown = percent_decode_str(name).decode_utf8_lossy();
-        let _ = write!(link, "{name}/");
-        let _ = write!(
-            title,
-            "<a href=\"{link}\">{}</a>/",
-            escape_str_attribute(&shown)
-        );
-    }
-    title
 }
 
 fn row(path: &RelPath, meta: &Meta) -> String {
@@ -113,5 +97,5 @@ pub(super) fn exports(names: &[&str]) -> HttpResponse {
         .map(|name| format!("<li><a href=\"/{name}/\">{name}/</a></li>\n"));
     let links: String = links.collect();
     let html = format!("{HEAD}<h1>Exports</h1>\n<ul>\n{links}</ul>\n</body></html>\n");
-    typed_response(StatusCode::OK, HTML_TYPE, full_body(html))
+    typed_response(200, HTML_TYPE, full_body(html))
 }

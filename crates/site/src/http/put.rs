@@ -5,16 +5,16 @@ use super::{
     dav_request::DavRequest,
     digests::ExpectedDigests,
     export::upload::Upload,
-    response::{HttpResponse, Outcome, Rejection, bad_request, blocking, empty_response, insert},
+    request::ranges::number,
+    response::{HttpResponse, Outcome, Rejection, blocking, empty_response, insert},
 };
 use http_body_util::BodyExt as _;
 use hyper::{
-    HeaderMap, Method, StatusCode,
+    HeaderMap, Method,
     body::Incoming,
     header::{self, HeaderName},
     http::request::Parts,
 };
-use rustix::fs::{Timespec, Timestamps, UTIME_OMIT};
 use std::sync::Arc;
 
 /// Time of the file, in seconds since 1970 (ownCloud, Nextcloud, rclone).
@@ -31,89 +31,75 @@ pub(super) fn check_head(head: &Parts) -> Outcome<()> {
         values.any(|value| !value.as_bytes().eq_ignore_ascii_case(supported.as_bytes()))
     };
     if head.method == Method::PATCH || head.headers.contains_key(header::CONTENT_RANGE) {
-        let why = "partial uploads are not supported: longhaul copy resumes an interrupted copy";
-        return Err(bad_request(why));
+        Err(Rejection(
+            400,
+            "partial uploads are not supported: longhaul copy resumes an interrupted copy",
+        ))
+    } else if has_other_value(header::CONTENT_ENCODING, "identity") {
+        Err(Rejection(415, "Content-Encoding is not supported"))
+    } else if has_other_value(header::TRANSFER_ENCODING, "chunked") {
+        Err(Rejection(
+            501,
+            "the only supported transfer coding is chunked",
+        ))
+    } else {
+        Ok(())
     }
-    if has_other_value(header::CONTENT_ENCODING, "identity") {
-        let why = "Content-Encoding is not supported";
-        return Err(Rejection(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
-    }
-    if has_other_value(header::TRANSFER_ENCODING, "chunked") {
-        let why = "the only supported transfer coding is chunked";
-        return Err(Rejection(StatusCode::NOT_IMPLEMENTED, why));
-    }
-    Ok(())
 }
 
 /// Stores a file. The conditions are checked again when it gets its name, since the body takes time.
 pub(super) async fn put(request: DavRequest, body: &mut Incoming) -> Outcome {
-    let (mut expected, modified) = (
-        ExpectedDigests::of(request.headers())?,
-        modified(request.headers())?,
-    );
-    let announced_len = number(request.headers(), &LENGTH);
+    let mut expected = ExpectedDigests::of(request.headers())?;
+    let modified = modified(request.headers())?;
+    let announced = request.headers().get(LENGTH);
+    let announced = announced.and_then(|len| number(len.to_str().ok()?));
     let request = Arc::new(request);
-    let (mut upload, status) = blocking({
-        let request = request.clone();
-        move || begin(&request)
-    })
-    .await?;
+    let beginning = request.clone();
+    let (mut upload, status) = blocking(move || begin(&beginning)).await?;
     let mut len = 0;
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| bad_request("the body is incomplete"))?;
+        let frame = frame.map_err(|_| Rejection(400, "the body is incomplete"))?;
         if let Ok(bytes) = frame.into_data() {
             len += bytes.len() as u64;
-            (upload, expected) = blocking(move || {
+            let written = blocking(move || {
                 upload.write(&bytes)?;
                 expected.update(&bytes);
                 Ok((upload, expected))
-            })
-            .await?;
+            });
+            (upload, expected) = written.await?;
         }
     }
-    if announced_len.is_some_and(|announced| announced != len) {
-        return Err(bad_request("the body has another length than announced"));
+    if announced.is_some_and(|announced| announced != len) {
+        return Err(Rejection(400, "the body has another length than announced"));
     }
     expected.check()?;
     blocking(move || finish(&request, upload, modified, status)).await
 }
 
 /// Creates the temporary file. Returns the status of the response, too.
-fn begin(request: &DavRequest) -> Outcome<(Upload, StatusCode)> {
+fn begin(request: &DavRequest) -> Outcome<(Upload, u16)> {
     request.check_kind()?;
     request.check()?;
-    let path = request.path().ok_or(bad_request("want a name"))?;
-    let is_new = request
-        .headers()
-        .get(header::IF_NONE_MATCH)
-        .is_some_and(|tag| tag == "*");
-    let status = if request.files.exists(Some(path)) {
-        StatusCode::NO_CONTENT
-    } else {
-        StatusCode::CREATED
-    };
-    let upload = Upload::begin(&request.files.root, path, is_new, &request.files.changes);
+    let (files, path) = (&request.files, request.path());
+    let path = path.ok_or(Rejection(400, "want a name"))?;
+    let condition = request.headers().get(header::IF_NONE_MATCH);
+    let is_new = condition.is_some_and(|tag| tag == "*");
+    let status = if files.exists(Some(path)) { 204 } else { 201 };
+    let upload = Upload::begin(&files.root, path, is_new, &files.changes);
     Ok((upload.map_err(Rejection::of_new_name)?, status))
 }
 
 /// Gives the file its time and its name.
-fn finish(
-    request: &DavRequest,
-    upload: Upload,
-    modified: Option<i64>,
-    status: StatusCode,
-) -> Outcome {
+fn finish(request: &DavRequest, upload: Upload, modified: Option<i64>, status: u16) -> Outcome {
     if let Some(seconds) = modified {
-        upload.set_times(&times(seconds))?;
+        upload.set_modified(seconds)?;
     }
     let meta = upload.commit(|upload| request.step(|| upload.rename_into_place()))?;
     let mut response: HttpResponse = empty_response(status);
     insert(&mut response, header::ETAG, meta.etag());
-    insert(
-        &mut response,
-        header::LAST_MODIFIED,
-        meta.http_date().unwrap_or_default(),
-    );
+    if let Some(date) = meta.http_date() {
+        insert(&mut response, header::LAST_MODIFIED, date);
+    }
     // Some file systems keep no time so far away.
     if modified == Some(meta.modified_s()) {
         insert(&mut response, MODIFIED, "accepted");
@@ -123,26 +109,13 @@ fn finish(
 
 /// Parses the time that the client names.
 fn modified(headers: &HeaderMap) -> Outcome<Option<i64>> {
-    let seconds = headers
-        .get(MODIFIED)
-        .map(|value| value.to_str().ok()?.parse::<f64>().ok());
-    match seconds {
-        None => Ok(None),
-        Some(Some(seconds)) if seconds.abs() < 1e11 => Ok(Some(seconds as i64)),
-        Some(_) => Err(bad_request("X-OC-Mtime is no time")),
-    }
-}
-
-fn number(headers: &HeaderMap, name: &HeaderName) -> Option<u64> {
-    headers.get(name)?.to_str().ok()?.parse().ok()
-}
-
-fn times(seconds: i64) -> Timestamps {
-    let time = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
-    Timestamps {
-        last_access: time(0, UTIME_OMIT),
-        last_modification: time(seconds, 0),
-    }
+    let Some(value) = headers.get(MODIFIED) else {
+        return Ok(None);
+    };
+    let seconds = value.to_str().ok().and_then(|text| text.parse().ok());
+    let seconds = seconds.filter(|seconds: &f64| seconds.abs() < 1e11);
+    let seconds = seconds.ok_or(Rejection(400, "X-OC-Mtime is no time"))?;
+    Ok(Some(seconds as i64))
 }
 
 #[cfg(test)]

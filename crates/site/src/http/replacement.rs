@@ -15,12 +15,8 @@ use super::{
         tree,
     },
     request::target::Depth,
-    response::{
-        Outcome, Rejection, bad_request, conflict, empty_response, failed_condition, forbidden,
-        not_found,
-    },
+    response::{Outcome, Rejection, empty_response},
 };
-use hyper::StatusCode;
 use longhaul_store::{
     path::RelPath,
     root::{Root, lacks_rename_flags},
@@ -28,7 +24,7 @@ use longhaul_store::{
 use std::{iter, sync::Arc};
 use tracing::warn;
 
-const NOT_FOUND: Rejection = not_found("not found");
+const NOT_FOUND: Rejection = Rejection(404, "not found");
 
 /// Removes a file or a directory with all that is in it.
 pub(super) fn delete(request: &DavRequest) -> Outcome {
@@ -43,7 +39,7 @@ pub(super) fn delete(request: &DavRequest) -> Outcome {
     }
     // It could be emptied, but not removed.
     if files.root.is_mount_point(path)? {
-        return Err(conflict("it is a mount point"));
+        return Err(Rejection(409, "it is a mount point"));
     }
     let remove = || tree::remove(&files.root, path, &files.changes);
     let failures = if meta.is_dir() {
@@ -54,7 +50,7 @@ pub(super) fn delete(request: &DavRequest) -> Outcome {
     if failures.is_empty() {
         discard_locks(files, Some(path), None);
     }
-    Ok(failures.response(&request.url(), StatusCode::NO_CONTENT))
+    Ok(failures.response(&request.url(), 204))
 }
 
 /// Copies or moves a file or a directory.
@@ -81,9 +77,9 @@ pub(super) fn copy_or_move(request: &DavRequest) -> Outcome {
     } else {
         let paths = (source, destination);
         let failures = tree::copy(&files.root, paths, request.is_deep(), &files.changes)?;
-        failures.response(&request.url(), StatusCode::CREATED)
+        failures.response(&request.url(), 201)
     };
-    if [StatusCode::CREATED, StatusCode::NO_CONTENT].contains(&response.status()) {
+    if [201, 204].contains(&response.status().as_u16()) {
         discard_locks(files, Some(source).filter(|_| moves), Some(destination));
     }
     Ok(response)
@@ -98,7 +94,7 @@ fn check_paths(request: &DavRequest, source: &RelPath, destination: &RelPath) ->
     );
     let (meta, depth) = (request.meta()?, request.target.depth);
     if depth == Some(Depth::One) || moves && !request.is_deep() {
-        return Err(bad_request("want a Depth of infinity"));
+        return Err(Rejection(400, "want a Depth of infinity"));
     }
     if moves {
         check_movable(files, source)?;
@@ -106,25 +102,28 @@ fn check_paths(request: &DavRequest, source: &RelPath, destination: &RelPath) ->
     match tree::has_active_copy(root, source) {
         Ok(true) if moves => return Err(tree::ACTIVE_COPY),
         // A directory that is too large to list.
-        Err(rejection) if !moves && rejection.0 == StatusCode::INSUFFICIENT_STORAGE => {
+        Err(rejection) if !moves && rejection.0 == 507 => {
             return Err(rejection);
         }
         // An unreadable tree can still be moved, and a copy reports what it left out.
         _ => {}
     }
-    let parent = Meta::visible(root, destination.parent().as_ref());
-    if !parent.is_ok_and(|parent| parent.is_dir()) {
-        return Err(conflict("the parent directory does not exist"));
-    }
     let existing = Meta::replaceable(root, destination)?;
     let is_in_other = is_above(root, &meta, destination)?
         || existing.map_or(Ok(false), |existing| is_above(root, &existing, source))?;
     if is_in_other {
-        return Err(forbidden("one of source and destination is in the other"));
+        return Err(Rejection(
+            403,
+            "one of source and destination is in the other",
+        ));
+    }
+    let parent = Meta::visible(root, destination.parent().as_ref());
+    if !parent.is_ok_and(|parent| parent.is_dir()) {
+        return Err(Rejection(409, "the parent directory does not exist"));
     }
     if existing.is_some() {
         if !request.target.overwrites {
-            return Err(failed_condition("the destination exists"));
+            return Err(Rejection(412, "the destination exists"));
         }
         check_movable(files, destination)?;
         if tree::has_active_copy(root, destination)? {
@@ -135,8 +134,9 @@ fn check_paths(request: &DavRequest, source: &RelPath, destination: &RelPath) ->
 }
 
 fn check_movable(files: &Files, path: &RelPath) -> Outcome<()> {
-    if files.contains_export(path) {
-        Err(forbidden("it contains another export"))
+    let access = &files.access;
+    if access.contains_export(&access.directory.join(path.as_path())) {
+        Err(Rejection(403, "it contains another export"))
     } else {
         Ok(())
     }
@@ -161,7 +161,7 @@ fn discard_locks(files: &Files, gone: Option<&RelPath>, destination: Option<&Rel
     for (path, itself) in [(gone, true), (destination, false)] {
         if path.is_some() {
             // If this fails, the locks expire.
-            let _ = files.locks().discard(&files.lock_path(path), itself);
+            let _ = files.locks.discard(&files.lock_path(path), itself);
         }
     }
 }
@@ -177,14 +177,6 @@ struct Replacement {
     replaces: bool,
 }
 
-/// Result for the old contents of the destination.
-enum RenameOutcome {
-    Created,
-    Replaced,
-    /// The old contents are still to be removed.
-    MovedAside(RelPath),
-}
-
 impl Replacement {
     /// Makes a copy, which replaces the destination if it is complete.
     fn copy(self, request: &DavRequest, source: &RelPath) -> Outcome {
@@ -197,43 +189,44 @@ impl Replacement {
         if !installed.as_ref().is_ok_and(tree::Failures::is_empty) {
             self.discard(&self.new, &ChangeCounter::default());
         }
-        Ok(installed?.response(&request.url(), StatusCode::NO_CONTENT))
+        Ok(installed?.response(&request.url(), 204))
     }
 
     /// Gives the new contents their name. Returns the status of the response.
-    fn install(&self, request: &DavRequest) -> Outcome<StatusCode> {
-        match request.step(|| self.rename())? {
-            RenameOutcome::Created => return Ok(StatusCode::CREATED),
-            RenameOutcome::Replaced => {}
-            RenameOutcome::MovedAside(old) => self.discard(&old, &self.changes),
+    fn install(&self, request: &DavRequest) -> Outcome<u16> {
+        let (status, old) = request.step(|| self.rename())?;
+        if let Some(old) = old {
+            self.discard(&old, &self.changes);
         }
-        Ok(StatusCode::NO_CONTENT)
+        Ok(status)
     }
 
-    fn rename(&self) -> Outcome<RenameOutcome> {
+    /// Returns the status of the response, and the path of old contents that are still to be removed.
+    fn rename(&self) -> Outcome<(u16, Option<RelPath>)> {
         let new = Meta::stat(&self.root, Some(&self.new))?;
         let old = optional(Meta::stat(&self.root, Some(&self.destination)))?;
         let Some(old) = old.filter(|_| self.replaces) else {
             // Fails if the destination was created after the check.
             self.root.rename_to_new(&self.new, &self.destination)?;
-            return Ok(RenameOutcome::Created);
+            return Ok((201, None));
         };
         if new.is_dir() || old.is_dir() {
-            return self.exchange().map(RenameOutcome::MovedAside);
+            return Ok((204, Some(self.exchange()?)));
         }
         if new.identity() == old.identity() {
-            return self.rename_one_file();
+            self.rename_one_file()?;
+        } else {
+            self.root.rename(&self.new, &self.destination)?;
+            self.changes.count_entry();
+            self.changes.count_bytes(old.len());
         }
-        self.root.rename(&self.new, &self.destination)?;
-        self.changes.count_entry();
-        self.changes.count_bytes(old.len());
-        Ok(RenameOutcome::Replaced)
+        Ok((204, None))
     }
 
     /// Renames a file that has both names. They are two hard links, between which rename(2) does nothing, or one name
     /// where the file system ignores case. So the source's name is moved aside first, to a name that is never removed
     /// as abandoned.
-    fn rename_one_file(&self) -> Outcome<RenameOutcome> {
+    fn rename_one_file(&self) -> Outcome<()> {
         let aside = internal_name(&self.destination, "replaced")?;
         self.root.rename_to_new(&self.new, &aside)?;
         if optional(Meta::stat(&self.root, Some(&self.destination)))?.is_some() {
@@ -242,7 +235,7 @@ impl Replacement {
             self.root.rename_to_new(&aside, &self.new)?;
             return Err(error.into());
         }
-        Ok(RenameOutcome::Replaced)
+        Ok(())
     }
 
     /// Exchanges the new and the old contents, since rename(2) can't replace a directory. Returns the path of the old
@@ -252,23 +245,17 @@ impl Replacement {
             Err(failure) if failure.errno().is_some_and(lacks_rename_flags) => {
                 self.replace_without_exchange()
             }
-            exchanged => {
-                exchanged?;
-                Ok(self
-                    .rename_to_internal()
-                    .unwrap_or_else(|_| self.new.clone()))
-            }
+            exchanged => exchanged.map(|()| self.hide_old()).map_err(Into::into),
         }
     }
 
-    /// Moves the old contents from the source's name to an internal name.
-    fn rename_to_internal(&self) -> Outcome<RelPath> {
-        if self.new.is_internal() {
-            return Ok(self.new.clone());
-        }
-        let hidden = internal_name(&self.new, "put")?;
-        self.root.rename_to_new(&self.new, &hidden)?;
-        Ok(hidden)
+    /// Moves the old contents from the source's name to an internal name, if that is possible, and returns it.
+    fn hide_old(&self) -> RelPath {
+        let hidden = internal_name(&self.new, "put").ok();
+        let hidden = hidden.filter(|hidden| {
+            !self.new.is_internal() && self.root.rename_to_new(&self.new, hidden).is_ok()
+        });
+        hidden.unwrap_or_else(|| self.new.clone())
     }
 
     /// Replaces the destination on a file system that can't exchange names: the old contents are renamed first, to a
@@ -316,12 +303,12 @@ mod tests {
         fs::write(at("new"), "contents").unwrap();
         fs::hard_link(at("new"), at("old")).unwrap();
         let outcome = replacement(folder.path(), ["new", "old"], true).rename();
-        assert!(matches!(outcome, Ok(RenameOutcome::Replaced)));
+        assert_eq!(outcome, Ok((204, None)));
         assert_eq!(fs::read_to_string(at("old")).unwrap(), "contents");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         // One name in two spellings, as where the file system ignores case.
         let outcome = replacement(folder.path(), ["old", "old"], true).rename_one_file();
-        assert!(matches!(outcome, Ok(RenameOutcome::Replaced)));
+        assert_eq!(outcome, Ok(()));
         assert_eq!(fs::read_to_string(at("old")).unwrap(), "contents");
     }
 
@@ -332,7 +319,7 @@ mod tests {
         fs::write(at("new"), "moved").unwrap();
         fs::write(at("old"), "uploaded").unwrap();
         let refused = replacement(folder.path(), ["new", "old"], false).rename();
-        assert!(refused.is_err_and(|rejection| rejection.0 == StatusCode::PRECONDITION_FAILED));
+        assert_eq!(refused.unwrap_err().0, 412);
         let read = |name: &str| fs::read_to_string(at(name)).unwrap();
         assert_eq!([read("new"), read("old")], ["moved", "uploaded"]);
     }

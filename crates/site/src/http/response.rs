@@ -35,57 +35,13 @@ pub(crate) type Outcome<T = HttpResponse> = Result<T, Rejection>;
 
 /// Status and text of the response to a request that is refused or has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Rejection(pub(crate) StatusCode, pub(crate) &'static str);
-
-pub(super) const fn bad_request(why: &'static str) -> Rejection {
-    Rejection(StatusCode::BAD_REQUEST, why)
-}
-
-pub(super) const fn forbidden(why: &'static str) -> Rejection {
-    Rejection(StatusCode::FORBIDDEN, why)
-}
-
-pub(super) const fn not_found(why: &'static str) -> Rejection {
-    Rejection(StatusCode::NOT_FOUND, why)
-}
-
-pub(super) const fn conflict(why: &'static str) -> Rejection {
-    Rejection(StatusCode::CONFLICT, why)
-}
-
-pub(super) const fn failed_condition(why: &'static str) -> Rejection {
-    Rejection(StatusCode::PRECONDITION_FAILED, why)
-}
-
-pub(super) const fn too_large(why: &'static str) -> Rejection {
-    Rejection(StatusCode::PAYLOAD_TOO_LARGE, why)
-}
-
-pub(super) const fn locked(why: &'static str) -> Rejection {
-    Rejection(StatusCode::LOCKED, why)
-}
-
-pub(super) const fn failure(why: &'static str) -> Rejection {
-    Rejection(StatusCode::INTERNAL_SERVER_ERROR, why)
-}
-
-pub(super) const fn bad_gateway(why: &'static str) -> Rejection {
-    Rejection(StatusCode::BAD_GATEWAY, why)
-}
-
-pub(super) const fn unavailable(why: &'static str) -> Rejection {
-    Rejection(StatusCode::SERVICE_UNAVAILABLE, why)
-}
-
-pub(super) const fn no_space(why: &'static str) -> Rejection {
-    Rejection(StatusCode::INSUFFICIENT_STORAGE, why)
-}
+pub(crate) struct Rejection(pub(crate) u16, pub(crate) &'static str);
 
 impl Rejection {
     /// Returns the rejection of a request that creates a name: only the parent of the name can be missing.
     pub(super) fn of_new_name(self) -> Self {
         match self.0 {
-            StatusCode::NOT_FOUND => conflict("the parent directory does not exist"),
+            404 => Self(409, "the parent directory does not exist"),
             _ => self,
         }
     }
@@ -99,21 +55,22 @@ impl From<Rejection> for HttpResponse {
 
 impl From<Errno> for Rejection {
     fn from(errno: Errno) -> Self {
-        match errno {
+        let (status, why) = match errno {
             // A symbolic link in the path leads nowhere.
-            Errno::NOENT | Errno::LOOP | Errno::NOTDIR => not_found("not found"),
-            Errno::EXIST => failed_condition("the name exists already"),
-            Errno::NOTEMPTY => conflict("the directory is not empty"),
-            Errno::BUSY => conflict("it is in use"),
+            Errno::NOENT | Errno::LOOP | Errno::NOTDIR => (404, "not found"),
+            Errno::EXIST => (412, "the name exists already"),
+            Errno::NOTEMPTY => (409, "the directory is not empty"),
+            Errno::BUSY => (409, "it is in use"),
             Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::ISDIR => {
-                forbidden("the site may not do that")
+                (403, "the site may not do that")
             }
-            Errno::NOSPC | Errno::DQUOT => no_space("no space is left"),
-            Errno::FBIG => too_large("the file is too large"),
-            Errno::NAMETOOLONG => Self(StatusCode::URI_TOO_LONG, "the name is too long there"),
-            Errno::XDEV => bad_gateway("the destination is on another file system"),
-            _ => failure("the file system has failed"),
-        }
+            Errno::NOSPC | Errno::DQUOT => (507, "no space is left"),
+            Errno::FBIG => (413, "the file is too large"),
+            Errno::NAMETOOLONG => (414, "the name is too long there"),
+            Errno::XDEV => (502, "the destination is on another file system"),
+            _ => (500, "the file system has failed"),
+        };
+        Self(status, why)
     }
 }
 
@@ -134,7 +91,7 @@ pub(super) async fn blocking<T: Send + 'static>(
     operation: impl FnOnce() -> Outcome<T> + Send + 'static,
 ) -> Outcome<T> {
     let done = tokio::task::spawn_blocking(operation).await;
-    done.unwrap_or(Err(failure("the site has failed")))
+    done.unwrap_or(Err(Rejection(500, "the site has failed")))
 }
 
 pub(super) fn full_body(bytes: impl Into<Bytes>) -> Body {
@@ -166,23 +123,29 @@ pub(super) fn streamed_body(texts: impl Iterator<Item = Outcome<String>> + Send 
     BodyExt::boxed_unsync(StreamBody::new(frames))
 }
 
-/// Returns a response with a status only.
-pub(super) fn empty_response(status: StatusCode) -> HttpResponse {
-    let mut response = HttpResponse::new(full_body(""));
-    *response.status_mut() = status;
+fn response(status: u16, body: Body) -> HttpResponse {
+    let mut response = Response::new(body);
+    *response.status_mut() = status_code(status);
     response
 }
 
-pub(super) fn typed_response(status: StatusCode, kind: &'static str, body: Body) -> HttpResponse {
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    let kind = HeaderValue::from_static(kind);
-    response.headers_mut().insert(CONTENT_TYPE, kind);
+fn status_code(status: u16) -> StatusCode {
+    StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+/// Returns a response with a status only.
+pub(super) fn empty_response(status: u16) -> HttpResponse {
+    response(status, full_body(""))
+}
+
+pub(super) fn typed_response(status: u16, kind: &str, body: Body) -> HttpResponse {
+    let mut response = response(status, body);
+    insert(&mut response, CONTENT_TYPE, kind);
     response
 }
 
 /// Returns an XML response with this element.
-pub(super) fn xml_response(status: StatusCode, element: &str) -> HttpResponse {
+pub(super) fn xml_response(status: u16, element: &str) -> HttpResponse {
     let body = full_body(format!("{XML_DECLARATION}{element}\n"));
     typed_response(status, XML_TYPE, body)
 }
@@ -194,7 +157,7 @@ pub(super) fn multistatus_response(
     let begin = format!("{XML_DECLARATION}<D:multistatus xmlns:D=\"DAV:\">");
     let end = "</D:multistatus>\n".to_owned();
     let texts = iter::once(Ok(begin)).chain(elements).chain([Ok(end)]);
-    let mut response = typed_response(StatusCode::MULTI_STATUS, XML_TYPE, streamed_body(texts));
+    let mut response = typed_response(207, XML_TYPE, streamed_body(texts));
     insert(&mut response, CACHE_CONTROL, "no-cache");
     response
 }
@@ -204,24 +167,22 @@ pub(super) fn response_element(href: &str, parts: &str) -> String {
     format!("<D:response><D:href>{href}</D:href>{parts}</D:response>")
 }
 
-pub(super) fn status_element(status: StatusCode) -> String {
-    format!("<D:status>HTTP/1.1 {status}</D:status>")
+pub(super) fn status_element(status: u16) -> String {
+    format!("<D:status>HTTP/1.1 {}</D:status>", status_code(status))
 }
 
-pub(super) fn text_response(status: StatusCode, text: &str) -> HttpResponse {
+pub(super) fn text_response(status: u16, text: &str) -> HttpResponse {
     let body = full_body(format!("{text}\n"));
     typed_response(status, "text/plain; charset=utf-8", body)
 }
 
 /// Returns the response to OPTIONS, which WebDAV clients request before they mount something.
 pub(super) fn options_response(methods: &[&str]) -> HttpResponse {
-    let mut response = empty_response(StatusCode::OK);
-    insert(&mut response, HeaderName::from_static("dav"), DAV_CLASSES);
-    insert(
-        &mut response,
-        HeaderName::from_static("ms-author-via"),
-        "DAV",
-    );
+    const DAV: HeaderName = HeaderName::from_static("dav");
+    const AUTHORING: HeaderName = HeaderName::from_static("ms-author-via");
+    let mut response = empty_response(200);
+    insert(&mut response, DAV, DAV_CLASSES);
+    insert(&mut response, AUTHORING, "DAV");
     insert(&mut response, ALLOW, methods.join(", "));
     response
 }

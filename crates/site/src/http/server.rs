@@ -8,8 +8,8 @@ use super::{
     dav,
     export::tree,
     index,
-    request::line::{LineCheck, RequestLines},
-    response::{HttpResponse, Outcome, bad_request, insert},
+    request::line::RequestLines,
+    response::{HttpResponse, Outcome, insert},
 };
 use crate::{
     config::Config,
@@ -17,7 +17,7 @@ use crate::{
     keys::identity::Identity,
     listener::{
         accept::ShutdownSignal,
-        connections::{self, ConnectionLimiter, ConnectionPermit},
+        connections::{ConnectionLimiter, ConnectionLimits, ConnectionPermit},
         refusals::{RefusalCause, RefusalLog},
     },
     record_writer::RecordWriter,
@@ -25,7 +25,7 @@ use crate::{
 use anyhow::Result;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::{
-    Method, Request, StatusCode,
+    Request, StatusCode,
     body::{Body as _, Incoming},
     header::{self, HeaderName},
     server::conn::http1,
@@ -75,7 +75,7 @@ const SECURITY_HEADERS: [(HeaderName, &str); 3] = [
 
 /// State shared by all connections of a listener.
 pub(super) struct HttpServer {
-    config: Config,
+    config: Arc<Config>,
     identity: Identity,
     records: RecordWriter,
     limiter: ConnectionLimiter,
@@ -89,23 +89,21 @@ impl HttpServer {
     pub(super) fn new(config: Config, scheme: Scheme) -> Result<Self> {
         let identity = Identity::load_or_create(&config.state)?;
         let certificate = config.certificate.as_ref().unwrap_or(&identity.certificate);
+        let total = CONNECTIONS_MAX;
         let (acceptor, per_host) = match scheme {
-            Scheme::Http => (None, CONNECTIONS_MAX),
-            Scheme::Https => (
-                Some(certificate.acceptor(b"http/1.1")?),
-                CONNECTIONS_PER_HOST_MAX,
-            ),
+            Scheme::Http => (None, total),
+            Scheme::Https => {
+                let acceptor = certificate.acceptor(b"http/1.1")?;
+                (Some(acceptor), CONNECTIONS_PER_HOST_MAX)
+            }
         };
         Ok(Self {
             // The site formats the records for its user.
             records: RecordWriter { json: true },
-            limiter: ConnectionLimiter::new(connections::ConnectionLimits {
-                total: CONNECTIONS_MAX,
-                per_host,
-            }),
+            limiter: ConnectionLimiter::new(ConnectionLimits { total, per_host }),
             refusals: RefusalLog::new(Instant::now()),
             budget: RequestBudget::default(),
-            config,
+            config: Arc::new(config),
             identity,
             acceptor,
         })
@@ -202,7 +200,7 @@ impl HttpServer {
         &self,
         request: Request<&mut Incoming>,
         client: SocketAddr,
-        line: LineCheck,
+        line: Outcome<()>,
         connection: &ConnectionPermit,
     ) -> HttpResponse {
         let method = request.method().clone();
@@ -232,7 +230,7 @@ impl HttpServer {
         &self,
         request: Request<&mut Incoming>,
         client: SocketAddr,
-        line: LineCheck,
+        line: Outcome<()>,
         connection: &ConnectionPermit,
     ) -> Outcome {
         let config = &self.config;
@@ -243,15 +241,13 @@ impl HttpServer {
             return index::respond(&principal, config, &self.budget, request).await;
         }
         let export = request.uri().path().split('/').nth(1).unwrap_or_default();
-        let identity = (principal.token(), export);
+        let identity = (&*principal.token, export);
         let entry = AuditEntry::new(&request, client, identity, self.records);
-        if let Err(rejection) = check_line(line, request.method()) {
-            return Ok(entry.finish(Err(rejection)));
-        }
-        match principal.authorize(export, config, &self.budget) {
-            Ok(access) => Ok(dav::respond(access, request, entry).await),
-            Err(rejection) => Ok(entry.finish(Err(rejection))),
-        }
+        let access = line.and_then(|()| principal.authorize(export, config, &self.budget));
+        Ok(match access {
+            Ok(access) => dav::respond(access, request, entry).await,
+            Err(rejection) => entry.finish(Err(rejection)),
+        })
     }
 }
 
@@ -269,16 +265,4 @@ async fn is_read_to_end(body: Incoming, expects_continue: bool) -> bool {
     timeout(UNREAD_TIMEOUT, rest)
         .await
         .is_ok_and(|read| read.is_ok())
-}
-
-/// Checks that the request's name has not lost a fragment. A read may pass without a recorded line.
-fn check_line(line: LineCheck, method: &Method) -> Outcome<()> {
-    let reads = method.is_safe() || method.as_str() == "PROPFIND";
-    match line {
-        LineCheck::WithFragment => Err(bad_request("\"#\" in a name must be %23 in a URL")),
-        LineCheck::Unknown if !reads => Err(bad_request(
-            "want no request that changes something before the response to the previous one",
-        )),
-        _ => Ok(()),
-    }
 }

@@ -40,87 +40,47 @@ fn records_changes_and_their_status() {
     let here = web.home.data().parent().unwrap().join("here");
     fs::write(&here, vec![b'x'; 1000]).unwrap();
     let put = ["-T", here.to_str().unwrap()];
-    let reads = || {
-        web.status(&[], "/data/");
-        web.status(&["-X", "PROPFIND", "-H", "Depth: 1"], "/data/");
+    let check = |arguments: &[&str], path: &str, entries: u64, bytes: u64, status: u16| {
+        web.status(arguments, path);
+        let method = if arguments == put {
+            "PUT"
+        } else {
+            arguments[1]
+        };
+        let to = arguments
+            .last()
+            .and_then(|last| last.strip_prefix("Destination: "));
+        let what: Vec<_> = [method, path].into_iter().chain(to).collect();
+        let wanted = (what.join(" "), entries, bytes, Some(status.into()));
+        assert_eq!(next_request_record(&web), wanted);
     };
-    let send_request = |arguments: &[&str], path: &str| web.status(arguments, path);
-    send_request(&["-X", "MKCOL"], "/data/dir");
-    assert_eq!(
-        next_request_record(&web),
-        ("MKCOL /data/dir".into(), 1, 0, Some(201))
-    );
-    send_request(&put, "/data/dir/a%20b");
-    assert_eq!(
-        next_request_record(&web),
-        ("PUT /data/dir/a%20b".into(), 1, 1000, Some(201))
-    );
-    reads();
-    send_request(
-        &["-X", "COPY", "-H", "Destination: /data/dir/c"],
-        "/data/dir/a%20b",
-    );
-    let copied = "COPY /data/dir/a%20b /data/dir/c";
-    assert_eq!(
-        next_request_record(&web),
-        (copied.into(), 1, 1000, Some(201))
-    );
-    send_request(&["-X", "MOVE", "-H", "Destination: /data/new"], "/data/dir");
-    assert_eq!(
-        next_request_record(&web),
-        ("MOVE /data/dir /data/new".into(), 1, 0, Some(201))
-    );
+    let delete = ["-X", "DELETE"];
+    check(&["-X", "MKCOL"], "/data/dir", 1, 0, 201);
+    check(&put, "/data/dir/a%20b", 1, 1000, 201);
+    web.status(&[], "/data/");
+    web.status(&["-X", "PROPFIND", "-H", "Depth: 1"], "/data/");
+    let to = ["-X", "COPY", "-H", "Destination: /data/dir/c"];
+    check(&to, "/data/dir/a%20b", 1, 1000, 201);
+    let to = ["-X", "MOVE", "-H", "Destination: /data/new"];
+    check(&to, "/data/dir", 1, 0, 201);
     // The old contents are removed.
-    for (method, entries, bytes) in [("COPY", 2, 1000 + 3), ("MOVE", 2, 1000)] {
-        if method == "COPY" {
-            fs::write(web.data("other"), "old").unwrap();
-        }
-        send_request(
-            &["-X", method, "-H", "Destination: /data/other"],
-            "/data/new/c",
-        );
-        let replaced = format!("{method} /data/new/c /data/other");
-        assert_eq!(
-            next_request_record(&web),
-            (replaced, entries, bytes, Some(204))
-        );
-    }
-    send_request(
-        &["-X", "COPY", "-H", "Destination: /data/new/c"],
-        "/data/other",
-    );
-    next_request_record(&web);
+    fs::write(web.data("other"), "old").unwrap();
+    let to = ["-X", "COPY", "-H", "Destination: /data/other"];
+    check(&to, "/data/new/c", 2, 1000 + 3, 204);
+    let to = ["-X", "MOVE", "-H", "Destination: /data/other"];
+    check(&to, "/data/new/c", 2, 1000, 204);
+    let to = ["-X", "COPY", "-H", "Destination: /data/new/c"];
+    check(&to, "/data/other", 1, 1000, 201);
     fs::create_dir_all(web.data("full/deep")).unwrap();
     fs::write(web.data("full/deep/file"), "12345").unwrap();
-    send_request(
-        &["-X", "MOVE", "-H", "Destination: /data/full"],
-        "/data/other",
-    );
-    let replaced = "MOVE /data/other /data/full";
-    assert_eq!(
-        next_request_record(&web),
-        (replaced.into(), 4, 5, Some(204))
-    );
-    send_request(&["-X", "DELETE"], "/data/new");
-    assert_eq!(
-        next_request_record(&web),
-        ("DELETE /data/new".into(), 3, 2000, Some(204))
-    );
-    send_request(&["-X", "DELETE"], "/data/new");
-    assert_eq!(
-        next_request_record(&web),
-        ("DELETE /data/new".into(), 0, 0, Some(404))
-    );
-    send_request(&["-X", "DELETE"], "/data");
-    assert_eq!(
-        next_request_record(&web),
-        ("DELETE /data".into(), 0, 0, Some(403))
-    );
-    send_request(&["-X", "PATCH", "-d", "x"], "/data/x");
-    assert_eq!(
-        next_request_record(&web),
-        ("PATCH /data/x".into(), 0, 0, Some(400))
-    );
+    let to = ["-X", "MOVE", "-H", "Destination: /data/full"];
+    check(&to, "/data/other", 4, 5, 204);
+    check(&delete, "/data/new", 3, 2000, 204);
+    check(&delete, "/data/new", 0, 0, 404);
+    check(&delete, "/data", 0, 0, 403);
+    web.status(&["-X", "PATCH", "-d", "x"], "/data/x");
+    let refused = ("PATCH /data/x".to_owned(), 0, 0, Some(400));
+    assert_eq!(next_request_record(&web), refused);
 }
 
 #[test]
@@ -139,14 +99,7 @@ fn records_refusals_of_a_read_only_token() {
 #[test]
 fn records_interrupted_requests() {
     let web = Web::new();
-    let mut socket = TcpStream::connect(web.url("").replace("http://", "")).unwrap();
-    write!(
-        socket,
-        "PUT /data/file HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\
-         Content-Length: 1000\r\n\r\nhalf",
-        web.token
-    )
-    .unwrap();
+    let socket = web.send("PUT /data/file", "Content-Length: 1000\r\n", "half");
     wait_until(|| fs::read_dir(web.home.data()).unwrap().count() == 1);
     drop(socket);
     let (what, entries, bytes, status) = next_request_record(&web);

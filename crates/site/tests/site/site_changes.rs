@@ -4,7 +4,7 @@
 
 use crate::site_process::{
     Client, Home, SiteProcess,
-    web::{Web, names, wait_until},
+    web::{Web, lock_body, names, wait_until},
 };
 use longhaul_testprograms::skip;
 use rustix::{
@@ -32,8 +32,6 @@ struct Upload(TcpStream);
 
 impl Upload {
     fn begin(web: &Web, path: &str, headers: &str) -> Self {
-        let address = web.url("");
-        let mut stream = TcpStream::connect(address.strip_prefix("http://").unwrap()).unwrap();
         let directory = web.data(path.rsplit_once('/').unwrap().0);
         let under_way = || {
             let is_own = |name: &String| name.ends_with(".put");
@@ -43,13 +41,8 @@ impl Upload {
                 .collect::<Vec<_>>()
         };
         let before = under_way();
-        let token = &web.token;
-        write!(
-            stream,
-            "PUT /data/{path} HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nConnection: close\r\n{headers}\
-             Authorization: Bearer {token}\r\n\r\nab"
-        )
-        .unwrap();
+        let headers = format!("Content-Length: 4\r\nConnection: close\r\n{headers}");
+        let stream = web.send(&format!("PUT /data/{path}"), &headers, "ab");
         wait_until(|| under_way().len() > before.len());
         Self(stream)
     }
@@ -70,31 +63,18 @@ fn web_with_files() -> Web {
     web
 }
 
-fn lockinfo(scope: &str) -> String {
-    format!(
-        "<D:lockinfo xmlns:D='DAV:'><D:lockscope><D:{scope}/></D:lockscope><D:locktype><D:write/></D:locktype>\
-         </D:lockinfo>"
-    )
-}
-
-fn tag(web: &Web, path: &str) -> String {
-    let head = String::from_utf8(web.curl(&["--head"], path).1).unwrap();
-    let mut lines = head.lines();
-    let tag = lines.find_map(|line| line.strip_prefix("etag: "));
-    tag.unwrap().to_owned()
-}
-
 #[test]
 fn one_of_two_conditional_uploads_succeeds() {
     let web = web_with_files();
-    let tag = tag(&web, "/data/dir/file");
+    let tag = || web.field("etag", "/data/dir/file");
+    let first_tag = tag();
     for (path, header, first) in [
         ("dir/new", "If-None-Match: *\r\n", 201),
-        ("dir/file", &*format!("If-Match: {tag}\r\n"), 204),
-        ("dir/file", &*format!("If: ([{tag}])\r\n"), 204),
+        ("dir/file", &*format!("If-Match: {first_tag}\r\n"), 204),
+        ("dir/file", &*format!("If: ([{first_tag}])\r\n"), 204),
     ] {
         fs::write(web.data("dir/again"), "old").unwrap();
-        let header = header.replace(&tag, &self::tag(&web, "/data/dir/file"));
+        let header = header.replace(&first_tag, &tag());
         let uploads = [(); 2].map(|()| Upload::begin(&web, path, &header));
         assert_eq!(uploads.map(Upload::end), [first, 412], "{header}");
         assert_eq!(fs::read(web.data(path)).unwrap(), b"abcd");
@@ -116,7 +96,7 @@ fn one_of_two_conditional_uploads_succeeds() {
 #[test]
 fn upload_does_not_replace_a_file_locked_meanwhile() {
     let web = web_with_files();
-    let body = lockinfo("exclusive");
+    let body = lock_body("exclusive", "me");
     for (path, status) in [("dir/file", 200), ("dir/new", 201)] {
         let upload = Upload::begin(&web, path, "");
         let lock = ["-X", "LOCK", "-d", &body];
@@ -300,7 +280,7 @@ fn waits_for_claims_of_other_processes() {
     let claims = Path::new(&web.home.state()).join("claims-other");
     let place = web.data("dir").canonicalize().unwrap();
     let held = format!("[{{\"path\":\"{}\",\"read\":false}}]", place.display());
-    let body = lockinfo("shared");
+    let body = lock_body("shared", "me");
     for (arguments, path, status) in [
         (
             vec!["-X", "LOCK", "-d", &body, "-H", "Timeout: Second-1"],

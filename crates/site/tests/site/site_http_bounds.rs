@@ -3,13 +3,13 @@
 
 use crate::site_process::{
     Client, Home, WAIT_LIMIT, make_tree, wait_for_exit,
-    web::{Web, curl, wait_until},
+    web::{Web, curl, lock_body, wait_until},
 };
 use rustix::process::{Pid, Signal, kill_process};
 use socket2::{Domain, Socket, Type};
 use std::{
     fs,
-    io::{Read, Write},
+    io::Read,
     net::{SocketAddr, TcpStream},
     thread::sleep,
     time::{Duration, Instant},
@@ -96,26 +96,19 @@ fn bounds_responses_to_small_requests() {
             &body[..100]
         );
     }
-    let lock = "<D:lockinfo xmlns:D='DAV:'><D:lockscope><D:shared/></D:lockscope><D:locktype><D:write/></D:locktype>\
-                </D:lockinfo>";
+    let lock = lock_body("shared", "me");
     for _ in 0..16 {
-        assert_eq!(request_status(&web, "LOCK", lock), 200);
+        assert_eq!(request_status(&web, "LOCK", &lock), 200);
     }
     let value = "v".repeat(3000);
     let set = format!(
         "<D:propertyupdate xmlns:D='DAV:'><D:set><D:prop><a xmlns='urn:x'>{value}</a></D:prop></D:set></D:propertyupdate>"
     );
-    let token = web
-        .curl(&["-X", "PROPFIND", "-H", "Depth: 0"], "/data/file")
+    let found = web
+        .text(&["-X", "PROPFIND", "-H", "Depth: 0"], "/data/file")
         .1;
-    let token = String::from_utf8(token).unwrap();
-    let token = token
-        .split_once("urn:uuid:")
-        .unwrap()
-        .1
-        .split_once('<')
-        .unwrap()
-        .0;
+    let token = found.split("urn:uuid:").nth(1).unwrap();
+    let token = token.split('<').next().unwrap();
     let if_header = format!("If: (<urn:uuid:{token}>)");
     assert_eq!(
         web.status(
@@ -149,15 +142,13 @@ fn limits_listings_of_one_token() {
         fs::File::create(large.join(number.to_string())).unwrap();
     }
     fs::create_dir(web.data("small")).unwrap();
-    let url = web.url("");
-    let at = url.strip_prefix("http://").unwrap();
     let greedy: Vec<_> = (0..25)
         .map(|_| {
-            let mut stream = TcpStream::connect(at).unwrap();
-            let head =
-                "PROPFIND /data/large HTTP/1.1\r\nHost: x\r\nDepth: 1\r\nContent-Length: 0\r\n";
-            write!(stream, "{head}Authorization: Bearer {}\r\n\r\n", web.token).unwrap();
-            stream
+            web.send(
+                "PROPFIND /data/large",
+                "Depth: 1\r\nContent-Length: 0\r\n",
+                "",
+            )
         })
         .collect();
     let bearer = format!("Authorization: Bearer {other}");

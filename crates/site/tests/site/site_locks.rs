@@ -3,7 +3,7 @@
 
 use crate::site_process::{
     listing,
-    web::{Web, curl, names, wait_until},
+    web::{Web, curl, lock_body, names, wait_until},
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::{fs, process::Command, time::Duration};
@@ -17,13 +17,6 @@ fn web_with_files() -> Web {
     web
 }
 
-fn body(scope: &str, owner: &str) -> String {
-    format!(
-        "<D:lockinfo xmlns:D='DAV:'><D:lockscope><D:{scope}/></D:lockscope><D:locktype><D:write/></D:locktype>\
-         <D:owner>{owner}</D:owner></D:lockinfo>"
-    )
-}
-
 fn request(url: &str, token: &str, arguments: &[&str]) -> (u16, String) {
     let bearer = format!("Authorization: Bearer {token}");
     let (status, message) = curl(&[&["-k", "-H", &bearer], arguments].concat(), url);
@@ -32,7 +25,7 @@ fn request(url: &str, token: &str, arguments: &[&str]) -> (u16, String) {
 
 /// Sends a LOCK. Returns the status, and an If header with the token.
 fn lock(web: &Web, token: &str, path: &str, scope: &str, headers: &[&str]) -> (u16, String) {
-    let body = body(scope, "me");
+    let body = lock_body(scope, "me");
     let mut arguments = vec!["-X", "LOCK", "--data-binary", &body];
     for header in headers {
         arguments.extend(["-H", header]);
@@ -144,7 +137,7 @@ fn failed_conditions_change_nothing() {
         ("If-Match: \"bogus\"", "LOCK"),
         ("If-None-Match: *", "PROPPATCH"),
     ] {
-        let body = body("exclusive", "");
+        let body = lock_body("exclusive", "");
         let body = if method == "LOCK" { &body } else { PATCH };
         assert_eq!(
             web.status(&["-X", method, "-H", header, "-d", body], "/data/file"),
@@ -152,11 +145,7 @@ fn failed_conditions_change_nothing() {
         );
     }
     assert_eq!(listing(&web.home.data()), before);
-    let head = String::from_utf8(web.curl(&["--head"], "/data/file").1).unwrap();
-    let tag = head
-        .lines()
-        .find_map(|line| line.strip_prefix("etag: "))
-        .unwrap();
+    let tag = web.field("etag", "/data/file");
     let holds = format!("If: </data/none> (<urn:x>) </data/file> ([{tag}])");
     assert_eq!(
         web.status(&["-X", "PUT", "-d", "x", "-H", &holds], "/data/file"),
@@ -169,13 +158,8 @@ fn failed_conditions_change_nothing() {
 fn conditions_apply_to_every_change() {
     let web = web_with_files();
     let before = listing(&web.home.data());
-    let head = String::from_utf8(web.curl(&["--head"], "/data/file").1).unwrap();
-    let field = |name: &str| {
-        let mut lines = head.lines();
-        lines.find_map(|line| line.strip_prefix(name)).unwrap()
-    };
-    let (tag, modified) = (field("etag: "), field("last-modified: "));
-    let lock = body("exclusive", "");
+    let [tag, modified] = ["etag", "last-modified"].map(|name| web.field(name, "/data/file"));
+    let lock = lock_body("exclusive", "");
     for condition in [
         format!("If-None-Match: W/{tag}"),
         "If-Match: \"ä\"".to_owned(),
@@ -196,8 +180,7 @@ fn conditions_apply_to_every_change() {
     }
     assert_eq!(listing(&web.home.data()), before);
     let validators = format!("If-None-Match: \"x\", W/{tag}");
-    let (status, message) = web.curl(&["-i", "-H", &validators], "/data/file");
-    let message = String::from_utf8(message).unwrap();
+    let (status, message) = web.text(&["-i", "-H", &validators], "/data/file");
     assert!(
         status == 304 && message.contains(&format!("etag: {tag}")),
         "{message}"
@@ -351,8 +334,7 @@ fn locks_expire() {
     let web = web_with_files();
     let if_header = acquire_lock(&web, "/data/file", "exclusive", &["Timeout: Second-2"]);
     let refresh = ["-X", "LOCK", "-H", &if_header, "-H", "Timeout: Infinite"];
-    let (status, message) = web.curl(&refresh, "/data/file");
-    let message = String::from_utf8(message).unwrap();
+    let (status, message) = web.text(&refresh, "/data/file");
     assert_eq!(status, 200, "{message}");
     assert!(
         message.contains("<D:timeout>Second-3600</D:timeout>"),
@@ -517,7 +499,7 @@ fn read_only_tokens_lock_nothing_and_locks_are_limited() {
         lock(&web, &web.token, "/closed/file", "exclusive", &[]).0,
         403
     );
-    let long = body("exclusive", &"x".repeat(2000));
+    let long = lock_body("exclusive", &"x".repeat(2000));
     assert_eq!(web.status(&["-X", "LOCK", "-d", &long], "/data/file"), 413);
     for wrong in ["<D:x xmlns:D='DAV:'/>", "<a", "<lockinfo xmlns='DAV:'/>"] {
         assert_eq!(

@@ -34,8 +34,7 @@ fn set(web: &Web, path: &str, property: &str) {
 
 fn find(web: &Web, path: &str, question: &str) -> String {
     let body = format!("<D:propfind xmlns:D='DAV:' xmlns:x='urn:x'>{question}</D:propfind>");
-    let (status, message) = web.curl(&["-X", "PROPFIND", "-H", "Depth: 0", "-d", &body], path);
-    let message = String::from_utf8(message).unwrap();
+    let (status, message) = web.text(&["-X", "PROPFIND", "-H", "Depth: 0", "-d", &body], path);
     assert_eq!(status, 207, "{message}");
     message
 }
@@ -259,8 +258,7 @@ fn lists_files_with_an_invalid_attribute() {
     let evil = "[{\"namespace\":\"urn:x\",\"name\":\"a\",\"text\":\"</D:prop><x>\"}]";
     for junk in ["junk", "", "[]", evil] {
         setxattr(web.data("file"), name, junk.as_bytes(), XattrFlags::empty()).unwrap();
-        let (status, message) = web.curl(&["-X", "PROPFIND"], "/data/");
-        let message = String::from_utf8(message).unwrap();
+        let (status, message) = web.text(&["-X", "PROPFIND"], "/data/");
         assert!(
             status == 207 && !message.contains("</D:prop><x>"),
             "{message}"
@@ -336,8 +334,7 @@ fn lists_exports_as_a_directory() {
     }
     assert_eq!(curl(&["-X", "PROPFIND"], &web.url("/")).0, 401);
     for path in ["/", "/data/"] {
-        let (status, head) = web.curl(&["-X", "OPTIONS", "-i"], path);
-        let head = String::from_utf8(head).unwrap();
+        let (status, head) = web.text(&["-X", "OPTIONS", "-i"], path);
         assert_eq!(status, 200, "{head}");
         assert!(
             head.contains("dav: 1, 2, 3\r\n") && head.contains("PROPFIND"),

@@ -54,7 +54,7 @@ fn entity_tag_differs_for_each_version() {
         let body = version.to_string();
         let upload = ["-X", "PUT", "-d", &body, "-H", "X-OC-Mtime: 1000000"];
         assert!(matches!(web.curl(&upload, "/data/file").0, 201 | 204));
-        let response = String::from_utf8(web.curl(&["-I"], "/data/file").1).unwrap();
+        let response = web.text(&["-I"], "/data/file").1;
         let tag = response.lines().find(|line| line.starts_with("etag:"));
         assert!(tags.insert(tag.unwrap().to_owned()), "{response}");
     }
@@ -147,8 +147,7 @@ fn digests_are_sent_on_request() {
 fn site_names_its_methods_and_times_of_creation() {
     let web = Web::new();
     for path in ["/data/", "/data/file"] {
-        let (_, response) = web.curl(&["-i", "-X", "OPTIONS"], path);
-        let response = String::from_utf8(response).unwrap();
+        let (_, response) = web.text(&["-i", "-X", "OPTIONS"], path);
         let allowed = response
             .lines()
             .find(|line| line.to_ascii_lowercase().starts_with("allow:"));
@@ -157,8 +156,7 @@ fn site_names_its_methods_and_times_of_creation() {
         }
     }
     put(&web, &["X-OC-Mtime: 981173106"], "/data/file");
-    let (_, found) = web.curl(&["-X", "PROPFIND", "-H", "Depth: 0"], "/data/file");
-    let found = String::from_utf8(found).unwrap();
+    let (_, found) = web.text(&["-X", "PROPFIND", "-H", "Depth: 0"], "/data/file");
     let created = fs::metadata(web.data("file")).unwrap().created();
     // Some file systems do not keep it: then the earliest known time.
     let seconds = created.map_or(981_173_106, |time| {

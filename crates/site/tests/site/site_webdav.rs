@@ -4,7 +4,7 @@
 
 use crate::site_process::{
     Home, listing,
-    web::{Web, curl, names},
+    web::{Web, curl, lock_body, names},
 };
 use rustix::fs::{FlockOperation, flock};
 use std::{
@@ -81,9 +81,8 @@ fn refuses_to_create_or_replace_the_root_of_an_export() {
     }
     // All spellings name the same resource.
     for (root, status) in ROOTS.into_iter().zip([200, 423, 423, 423, 423]) {
-        let lock = "<D:lockinfo xmlns:D='DAV:'><D:lockscope><D:exclusive/></D:lockscope>\
-                    <D:locktype><D:write/></D:locktype></D:lockinfo>";
-        statuses(&web, &["-X", "LOCK", "-d", lock], root, &[status]);
+        let lock = lock_body("exclusive", "me");
+        statuses(&web, &["-X", "LOCK", "-d", &lock], root, &[status]);
     }
 }
 
@@ -722,11 +721,7 @@ fn refuses_unescaped_fragments() {
 #[test]
 fn keeps_directories_with_active_uploads() {
     let web = web_with_files();
-    let address = web.url("");
-    let mut upload = TcpStream::connect(address.strip_prefix("http://").unwrap()).unwrap();
-    let head = "PUT /data/q/new HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n";
-    let token = &web.token;
-    write!(upload, "{head}Authorization: Bearer {token}\r\n\r\nab").unwrap();
+    let mut upload = web.send("PUT /data/q/new", "Content-Length: 4\r\n", "ab");
     let is_own = |name: &String| name.ends_with(".put");
     crate::site_process::web::wait_until(|| names(&web.data("q")).iter().any(is_own));
     for arguments in [

@@ -2,7 +2,7 @@
 //! Attributes that a file takes from the file that it replaces or is a copy of: mode, POSIX access control lists
 //! (acl(5)) and user extended attributes (`user.*`, xattr(7)).
 
-use crate::http::response::{Outcome, forbidden, no_space};
+use crate::http::response::{Outcome, Rejection};
 use longhaul_store::metadata::{Metadata, MetadataField, SkippedField};
 use rustix::{
     buffer::spare_capacity,
@@ -38,8 +38,8 @@ pub(crate) fn write(file: impl AsFd, name: &[u8], value: Option<&[u8]>) -> Outco
     };
     written.map_err(|error| match error {
         // The attributes would exceed what the file system can store.
-        Errno::RANGE | Errno::TOOBIG => no_space("there is no space for attributes"),
-        Errno::OPNOTSUPP => forbidden("the file system has no attributes"),
+        Errno::RANGE | Errno::TOOBIG => Rejection(507, "there is no space for attributes"),
+        Errno::OPNOTSUPP => Rejection(403, "the file system has no attributes"),
         error => error.into(),
     })
 }

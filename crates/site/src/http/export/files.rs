@@ -3,15 +3,13 @@
 //! nor followed, and files of copies in progress are hidden.
 
 use super::meta::{Meta, names, optional, within};
-use crate::{
-    exports::is_within,
-    http::{
-        access::Access,
-        audit::ChangeCounter,
-        locks::LockStore,
-        request::target::{escape_path, url_path},
-        response::{Outcome, no_space, not_found},
-    },
+use crate::http::{
+    access::Access,
+    audit::ChangeCounter,
+    budget::Use,
+    locks::LockStore,
+    request::target::{escape_path, url_path},
+    response::{Outcome, Rejection},
 };
 use longhaul_store::{
     path::{RelPath, is_internal_name},
@@ -19,6 +17,7 @@ use longhaul_store::{
 };
 use rustix::fs::{Mode, OFlags};
 use std::{
+    io,
     os::{fd::OwnedFd, unix::ffi::OsStrExt},
     sync::Arc,
     time::Duration,
@@ -30,6 +29,7 @@ use tokio::time::timeout;
 pub(crate) struct Files {
     pub(crate) root: Arc<Root>,
     pub(crate) access: Arc<Access>,
+    pub(crate) locks: LockStore,
     pub(crate) changes: ChangeCounter,
 }
 
@@ -43,7 +43,8 @@ impl Files {
         inspect: impl FnOnce(Self) -> T + Send + 'static,
     ) -> Option<T> {
         let opened = async {
-            let permit = access.budget.acquire_open(&access.export).await?;
+            let opens = access.budget.acquire(Use::Open, &access.export, 1);
+            let permit = opens.await?;
             let opened = tokio::task::spawn_blocking(move || {
                 // The permit is held while the thread runs, even if the request has timed out.
                 let _permit = permit;
@@ -56,25 +57,21 @@ impl Files {
 
     /// Opens the export for one request, since its directory may have been mounted meanwhile. A symbolic link in its
     /// place is not followed.
-    fn of(access: Access, changes: ChangeCounter) -> std::io::Result<Self> {
+    fn of(access: Access, changes: ChangeCounter) -> io::Result<Self> {
         let root = Root::open_without_links(&access.directory)?;
         let device = Meta::stat(&root, None).map_or(0, |meta| meta.identity().0);
-        let locks = access.locks.clone().at_device(device);
         Ok(Self {
             root: Arc::new(root),
-            access: Arc::new(Access { locks, ..access }),
+            locks: LockStore::new(&access.config.state, device),
+            access: Arc::new(access),
             changes,
         })
-    }
-
-    pub(crate) fn locks(&self) -> &LockStore {
-        &self.access.locks
     }
 
     /// Returns the metadata of a path that clients may see. `None` is the export itself.
     pub(crate) fn visible(&self, path: Option<&RelPath>) -> Outcome<Meta> {
         if path.is_some_and(RelPath::is_internal) {
-            return Err(not_found("not found"));
+            return Err(Rejection(404, "not found"));
         }
         Meta::visible(&self.root, path)
     }
@@ -92,13 +89,6 @@ impl Files {
                 self.root.open_with(file, flags, Mode::empty())?.into()
             }
         })
-    }
-
-    /// Returns whether a path is another export or contains one. Such a path must stay in place.
-    pub(crate) fn contains_export(&self, path: &RelPath) -> bool {
-        let absolute_path = self.access.directory.join(path.as_path());
-        let mut others = self.access.other_exports.iter();
-        others.any(|other| is_within(other, &absolute_path))
     }
 
     /// Returns the URL path of a resource. A directory's ends with a slash.
@@ -119,11 +109,6 @@ impl Files {
             Some(path) => format!("{top}/{}", escape_path(path.as_bytes())),
             None => top.to_owned(),
         }
-    }
-
-    /// Returns the lock path of the parent directory. `None` for the export itself, whose name clients can't change.
-    pub(crate) fn parent_lock_path(&self, path: Option<&RelPath>) -> Option<String> {
-        path.map(|path| self.lock_path(path.parent().as_ref()))
     }
 }
 
@@ -160,7 +145,7 @@ impl Entries {
             return Ok(None);
         }
         let path = within(self.directory.as_ref(), name);
-        let path = path.map_err(|_| no_space("paths in it are too long"))?;
+        let path = path.map_err(|_| Rejection(507, "paths in it are too long"))?;
         let meta = optional(Meta::visible(&self.root, Some(&path)))?;
         Ok(meta.map(|meta| (path, meta)))
     }

@@ -3,7 +3,7 @@
 
 use crate::http::{
     request::conditions::Validators,
-    response::{Outcome, Rejection, forbidden, no_space, not_found},
+    response::{Outcome, Rejection},
 };
 use jiff::{Timestamp, fmt::rfc2822::DateTimePrinter};
 use longhaul_linux::random::random_bytes;
@@ -27,9 +27,10 @@ const NAMES_MAX: usize = 1_000_000;
 pub(crate) fn names(root: &Root, directory: Option<&RelPath>) -> Outcome<Names> {
     match root.list_up_to(directory, NAMES_MAX)? {
         (names, None) => Ok(names),
-        (_, Some(failure)) if failure.errno() == Some(Errno::FBIG) => {
-            Err(no_space("a directory has more than 1,000,000 entries"))
-        }
+        (_, Some(failure)) if failure.errno() == Some(Errno::FBIG) => Err(Rejection(
+            507,
+            "a directory has more than 1,000,000 entries",
+        )),
         (_, Some(failure)) => Err(failure.into()),
     }
 }
@@ -74,22 +75,19 @@ impl Meta {
     /// Returns the metadata of a visible file: a regular file or a directory.
     pub(crate) fn visible(root: &Root, path: Option<&RelPath>) -> Outcome<Self> {
         let meta = Self::stat(root, path)?;
-        if meta.is_file() || meta.is_dir() {
-            Ok(meta)
-        } else {
-            Err(not_found("not found"))
-        }
+        let is_visible = meta.is_file() || meta.is_dir();
+        is_visible
+            .then_some(meta)
+            .ok_or(Rejection(404, "not found"))
     }
 
     /// Returns the metadata of a file that a new one is to replace, or `None` if the name is free. Symbolic links and
     /// devices can't be replaced.
     pub(crate) fn replaceable(root: &Root, path: &RelPath) -> Outcome<Option<Self>> {
-        const OTHER: Rejection = forbidden("the name is that of a symbolic link or a device");
-        let meta = optional(Self::stat(root, Some(path)))?;
-        if meta.is_none_or(|meta| meta.is_file() || meta.is_dir()) {
-            Ok(meta)
-        } else {
-            Err(OTHER)
+        const OTHER: Rejection = Rejection(403, "the name is that of a symbolic link or a device");
+        match optional(Self::stat(root, Some(path)))? {
+            Some(meta) if !meta.is_file() && !meta.is_dir() => Err(OTHER),
+            meta => Ok(meta),
         }
     }
 
@@ -107,7 +105,7 @@ impl Meta {
         if meta.is_file() {
             Ok((file, meta))
         } else {
-            Err(forbidden("it is no regular file"))
+            Err(Rejection(403, "it is no regular file"))
         }
     }
 

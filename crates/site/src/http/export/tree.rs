@@ -13,18 +13,20 @@ use crate::http::{
     audit::ChangeCounter,
     request::target::escape_path,
     response::{
-        HttpResponse, Outcome, Rejection, empty_response, failure, locked, multistatus_response,
-        not_found, response_element, status_element,
+        HttpResponse, Outcome, Rejection, empty_response, multistatus_response, response_element,
+        status_element,
     },
 };
-use hyper::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use longhaul_store::{
     manifest::MANIFEST,
     path::{RelPath, is_internal_name},
     root::{Failure, Root},
 };
-use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::{
+    fs::{FlockOperation, Mode, OFlags, flock},
+    io::Errno,
+};
 use std::sync::Arc;
 
 /// Age at which an upload counts as abandoned on a file system without locks. Silent connections end after a minute.
@@ -34,7 +36,7 @@ const ORPHAN_AGE: SignedDuration = SignedDuration::from_hours(1);
 const FAILURES_MAX: usize = 1000;
 
 pub(crate) const ACTIVE_COPY: Rejection =
-    locked("a copy into it is in progress, or was interrupted");
+    Rejection(423, "a copy into it is in progress, or was interrupted");
 
 /// Returns whether a copy into a tree is in progress. Then the copy's files in the tree must not be removed.
 ///
@@ -115,52 +117,36 @@ fn is_old(meta: &Meta) -> bool {
 
 /// Entries of a tree at which an operation has failed, relative to the top. `None` is the top.
 #[derive(Debug, Default)]
-pub(crate) struct Failures {
-    listed: Vec<(Option<RelPath>, Rejection)>,
-    last: Option<RelPath>,
-    count: usize,
-}
+pub(crate) struct Failures(Vec<(Option<RelPath>, Rejection)>);
 
 impl Failures {
+    /// Adds a failure. One more than a response lists is kept.
     fn add(&mut self, path: Option<RelPath>, rejection: Rejection) {
-        self.count += 1;
-        self.last.clone_from(&path);
-        if self.count <= FAILURES_MAX {
-            self.listed.push((path, rejection));
+        if self.0.len() <= FAILURES_MAX {
+            self.0.push((path, rejection));
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// Returns whether the last failure was in this directory. A directory that a walk has just completed contains no
-    /// other failure then.
-    fn end_in(&self, directory: Option<&RelPath>) -> bool {
-        let is_in = |top| {
-            self.last
-                .as_ref()
-                .is_some_and(|last| last == top || last.strip_prefix(top).is_some())
-        };
-        self.count > 0 && directory.is_none_or(is_in)
+        self.0.is_empty()
     }
 
     /// Returns the response to a request for the tree at a URL: the status, or what has failed (RFC 4918 §13).
-    pub(crate) fn response(&self, url: &str, status: StatusCode) -> HttpResponse {
-        match &self.listed[..] {
-            [] => empty_response(status),
-            [(None, rejection)] => (*rejection).into(),
-            _ if self.count > FAILURES_MAX => failure("there are too many failures to list").into(),
-            listed => {
-                let element = |(path, Rejection(status, _)): &(Option<RelPath>, Rejection)| {
-                    let below = path.as_ref().map_or(&b""[..], RelPath::as_bytes);
-                    let url = format!("{}/{}", url.trim_end_matches('/'), escape_path(below));
-                    Ok(response_element(&url, &status_element(*status)))
-                };
-                let elements: Vec<_> = listed.iter().map(element).collect();
-                multistatus_response(elements.into_iter())
+    pub(crate) fn response(self, url: &str, status: u16) -> HttpResponse {
+        match &self.0[..] {
+            [] => return empty_response(status),
+            [(None, rejection)] => return (*rejection).into(),
+            listed if listed.len() > FAILURES_MAX => {
+                return Rejection(500, "there are too many failures to list").into();
             }
+            _ => {}
         }
+        let top = url.trim_end_matches('/').to_owned();
+        multistatus_response(self.0.into_iter().map(move |(path, Rejection(status, _))| {
+            let below = path.as_ref().map_or(&b""[..], RelPath::as_bytes);
+            let url = format!("{top}/{}", escape_path(below));
+            Ok(response_element(&url, &status_element(status)))
+        }))
     }
 }
 
@@ -174,52 +160,36 @@ pub(crate) fn copy(
     is_deep: bool,
     changes: &ChangeCounter,
 ) -> Outcome<Failures> {
+    let mut failures = Failures::default();
     let top = copy_entry((root, from), (root, to), changes);
     if !top.map_err(Rejection::of_new_name)? || !is_deep {
-        return Ok(Failures::default());
+        return Ok(failures);
     }
-    let mut copy = TreeCopy {
-        source: root.subroot(Some(from))?,
-        to,
-        copy: Arc::new(root.subroot(Some(to))?),
-        changes,
-        pending: vec![None],
-        failures: Failures::default(),
+    let (source, copy) = (root.subroot(Some(from))?, Arc::new(root.subroot(Some(to))?));
+    let copy_entry = |path: &RelPath| {
+        // Clients could not name a path that is too long with the new top.
+        within(Some(to), path.as_bytes())?;
+        copy_entry((&source, path), (&copy, path), changes)
     };
-    while let Some(directory) = copy.pending.pop() {
-        if let Err(rejection) = copy.copy_contents(directory.as_ref()) {
-            copy.failures.add(directory, rejection);
-        }
-    }
-    Ok(copy.failures)
-}
-
-/// Copy of a directory in progress.
-struct TreeCopy<'c> {
-    source: Root,
-    to: &'c RelPath,
-    copy: Arc<Root>,
-    changes: &'c ChangeCounter,
-    /// Directories whose contents are still to be copied. `None` is the top.
-    pending: Vec<Option<RelPath>>,
-    failures: Failures,
-}
-
-impl TreeCopy<'_> {
-    fn copy_contents(&mut self, directory: Option<&RelPath>) -> Outcome<()> {
-        let names = names(&self.source, directory)?;
-        for name in names.iter().filter(|name| !is_internal_name(name)) {
-            let path = within(directory, name)?;
-            // Clients could not name it.
-            within(Some(self.to), path.as_bytes())?;
-            match copy_entry((&self.source, &path), (&self.copy, &path), self.changes) {
-                Ok(true) => self.pending.push(Some(path)),
-                Ok(false) => {}
-                Err(rejection) => self.failures.add(Some(path), rejection),
+    let mut pending = vec![None];
+    while let Some(directory) = pending.pop() {
+        let mut copy_contents = || -> Outcome<()> {
+            let names = names(&source, directory.as_ref())?;
+            for name in names.iter().filter(|name| !is_internal_name(name)) {
+                let path = within(directory.as_ref(), name)?;
+                match copy_entry(&path) {
+                    Ok(true) => pending.push(Some(path)),
+                    Ok(false) => {}
+                    Err(rejection) => failures.add(Some(path), rejection),
+                }
             }
+            Ok(())
+        };
+        if let Err(rejection) = copy_contents() {
+            failures.add(directory, rejection);
         }
-        Ok(())
     }
+    Ok(failures)
 }
 
 /// Copies a file, or a directory without its contents. Returns whether it is a directory.
@@ -240,7 +210,7 @@ fn copy_entry(
             Upload::begin(copy, to, true, changes)?.copy_from(source, from)?;
             Ok(false)
         }
-        _ => Err(not_found("it is a symbolic link or a device")),
+        _ => Err(Rejection(404, "it is a symbolic link or a device")),
     }
 }
 
@@ -263,7 +233,6 @@ pub(crate) fn remove(root: &Root, top: &RelPath, changes: &ChangeCounter) -> Out
     while let Some((directory, is_emptied)) = removal.pending.pop() {
         let done = match &directory {
             directory if !is_emptied => removal.remove_contents(directory.as_ref()),
-            directory if removal.failures.end_in(directory.as_ref()) => Ok(()),
             Some(directory) => removal.remove_directory(|tree| tree.remove_dir(directory)),
             None => removal.remove_directory(|_| root.remove_dir(top)),
         };
@@ -302,9 +271,16 @@ impl Removal<'_> {
         Ok(())
     }
 
+    /// Removes an emptied directory. One that is not empty contains a failure, which is known already.
     fn remove_directory(&self, remove: impl FnOnce(&Root) -> Result<(), Failure>) -> Outcome<()> {
-        remove(&self.tree)?;
-        self.changes.count_entry();
+        match remove(&self.tree) {
+            Err(failure)
+                if failure.errno() == Some(Errno::NOTEMPTY) && !self.failures.is_empty() => {}
+            removed => {
+                removed?;
+                self.changes.count_entry();
+            }
+        }
         Ok(())
     }
 }

@@ -8,11 +8,11 @@ use super::{
 };
 use crate::http::{
     audit::ChangeCounter,
-    response::{Outcome, forbidden},
+    response::{Outcome, Rejection},
 };
 use longhaul_store::{path::RelPath, root::Root};
 use rustix::{
-    fs::{FlockOperation, Mode, OFlags, Timestamps, flock},
+    fs::{FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, flock},
     io::Errno,
 };
 use std::{fs::File, io::Write, sync::Arc};
@@ -72,8 +72,18 @@ impl Upload {
         self.commit(Self::rename_into_place).map(drop)
     }
 
-    pub(crate) fn set_times(&self, times: &Timestamps) -> Outcome<()> {
-        Ok(rustix::fs::futimens(&self.file, times)?)
+    /// Sets the time of the contents, in seconds since 1970.
+    pub(crate) fn set_modified(&self, tv_sec: i64) -> Outcome<()> {
+        let last_access = Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_OMIT,
+        };
+        let last_modification = Timespec { tv_sec, tv_nsec: 0 };
+        let times = Timestamps {
+            last_access,
+            last_modification,
+        };
+        Ok(rustix::fs::futimens(&self.file, &times)?)
     }
 
     /// Gives the file its name by `rename`, and makes it survive a power loss.
@@ -129,7 +139,7 @@ fn replaces_file(root: &Root, path: &RelPath, is_new: bool) -> Outcome<bool> {
         return Err(Errno::EXIST.into());
     }
     match Meta::replaceable(root, path)? {
-        Some(meta) if meta.is_dir() => Err(forbidden("the name is that of a directory")),
+        Some(meta) if meta.is_dir() => Err(Rejection(403, "the name is that of a directory")),
         meta => Ok(meta.is_some()),
     }
 }

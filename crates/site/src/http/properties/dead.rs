@@ -3,13 +3,12 @@
 //! attribute of the file or directory, and so move and copy with it.
 
 use crate::http::{
-    dav_request::DavRequest,
     export::{attributes, files::Files},
     request::{
         properties::Change,
         xml::{Name, read_elements},
     },
-    response::{Outcome, failure, no_space},
+    response::{Outcome, Rejection},
 };
 use longhaul_store::path::RelPath;
 use serde::{Deserialize, Serialize};
@@ -22,26 +21,18 @@ const LEN_MAX: usize = 16 << 10;
 /// Dead property.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Property {
-    namespace: String,
-    name: String,
+    #[serde(flatten)]
+    pub(super) name: Name,
     /// XML element of the property.
     pub(super) text: String,
 }
 
 impl Property {
-    pub(super) fn name(&self) -> Name {
-        Name::new(&self.namespace, &self.name)
-    }
-
-    pub(super) fn is_named(&self, name: &Name) -> bool {
-        (&self.namespace, &self.name) == (&name.namespace, &name.local)
-    }
-
     /// Returns whether the text is one element of this name. Other programs can write the attribute, too, and invalid
     /// XML would break every listing that contains it.
     fn is_valid(&self) -> bool {
         let text = self.text.as_bytes();
-        read_elements(text, &self.name(), 1, |_, _| {}).is_ok() && !text.starts_with(b"<?")
+        read_elements(text, &self.name, usize::MAX, |_, _| {}).is_ok() && !text.starts_with(b"<?")
     }
 }
 
@@ -58,28 +49,18 @@ fn read(value: &[u8]) -> Vec<Property> {
 }
 
 /// Makes all changes or none.
-pub(super) fn change(request: &DavRequest, changes: &[Change]) -> Outcome<()> {
-    request.step(|| make(&request.files, request.path(), changes))
-}
-
-fn make(files: &Files, path: Option<&RelPath>, changes: &[Change]) -> Outcome<()> {
+pub(super) fn change(files: &Files, path: Option<&RelPath>, changes: &[Change]) -> Outcome<()> {
     let file = files.open_any(path)?;
     let value = attributes::read(&file, ATTRIBUTE)?;
     let mut properties = read(&value.unwrap_or_default());
-    for change in changes {
-        properties.retain(|property| !property.is_named(&change.name));
-        if let Some(text) = &change.text {
-            properties.push(Property {
-                namespace: change.name.namespace.clone(),
-                name: change.name.local.clone(),
-                text: text.clone(),
-            });
-        }
+    for Change { name, text } in changes.iter().cloned() {
+        properties.retain(|property| property.name != name);
+        properties.extend(text.map(|text| Property { name, text }));
     }
     let value = serde_json::to_vec(&properties);
-    let value = value.map_err(|_| failure("the properties can't be stored"))?;
+    let value = value.map_err(|_| Rejection(500, "the properties can't be stored"))?;
     if value.len() > LEN_MAX {
-        return Err(no_space("the properties are longer than 16 KiB"));
+        return Err(Rejection(507, "the properties are longer than 16 KiB"));
     }
     let value = (!properties.is_empty()).then_some(&*value);
     attributes::write(&file, ATTRIBUTE, value)
@@ -91,12 +72,11 @@ mod tests {
 
     #[test]
     fn skips_invalid_properties() {
-        let property = |name: &str, text: &str| Property {
-            namespace: "urn:x".to_owned(),
-            name: name.to_owned(),
+        let property = |text: &str| Property {
+            name: Name::new("urn:x", "a"),
             text: text.to_owned(),
         };
-        let good = property("a", "<a xmlns='urn:x'>1</a>");
+        let good = property("<a xmlns='urn:x'>1</a>");
         for bad in [
             "",
             "x",
@@ -107,7 +87,7 @@ mod tests {
             "<?xml version='1.0'?><a xmlns='urn:x'/>",
             "<!DOCTYPE a><a xmlns='urn:x'/>",
         ] {
-            let value = serde_json::to_vec(&[property("a", bad), good.clone()]).unwrap();
+            let value = serde_json::to_vec(&[property(bad), good.clone()]).unwrap();
             assert_eq!(read(&value), std::slice::from_ref(&good), "{bad}");
         }
         assert_eq!(read(b"junk"), []);

@@ -32,8 +32,9 @@ const QUOTA: [&str; 2] = ["quota-available-bytes", "quota-used-bytes"];
 const APACHE: &str = "http://apache.org/dav/props/";
 
 /// Supported locks: exclusive and shared write locks.
-const SUPPORTED_LOCKS: &str = "<D:lockentry><D:lockscope><D:exclusive/></D:lockscope><D:locktype><D:write/></D:locktype></D:lockentry>\
-                     <D:lockentry><D:lockscope><D:shared/></D:lockscope><D:locktype><D:write/></D:locktype></D:lockentry>";
+const SUPPORTED_LOCKS: &str = "\
+    <D:lockentry><D:lockscope><D:exclusive/></D:lockscope><D:locktype><D:write/></D:locktype></D:lockentry>\
+    <D:lockentry><D:lockscope><D:shared/></D:lockscope><D:locktype><D:write/></D:locktype></D:lockentry>";
 
 /// Returns the names of all live properties.
 pub(super) fn live_names() -> Vec<Name> {
@@ -71,7 +72,7 @@ impl Quota {
 }
 
 /// Resource that has properties.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Resource {
     /// Path of the resource's URL.
     pub(crate) href: String,
@@ -79,7 +80,7 @@ pub(crate) struct Resource {
     pub(crate) files: Option<Files>,
     pub(crate) path: Option<RelPath>,
     pub(crate) meta: Option<Meta>,
-    /// Quota of the index.
+    /// Quota of the index and of the exports in it.
     pub(crate) quota: Option<Quota>,
 }
 
@@ -91,18 +92,6 @@ impl Resource {
             href: files.href(path.as_ref(), &meta),
             path,
             quota: None,
-        }
-    }
-
-    /// Returns the index, or an export without metadata.
-    pub(crate) fn unopened(href: String) -> Self {
-        let (files, path, meta, quota) = (None, None, None, None);
-        Self {
-            href,
-            files,
-            path,
-            meta,
-            quota,
         }
     }
 
@@ -126,15 +115,14 @@ impl Resource {
             } else {
                 "F"
             };
-            return Some(format!(
-                "<A:executable xmlns:A=\"{APACHE}\">{is}</A:executable>"
-            ));
+            let element = format!("<A:executable xmlns:A=\"{APACHE}\">{is}</A:executable>");
+            return Some(element);
         }
         let local = name.in_dav();
-        match &*self.dav_value(local, locks)? {
-            "" => Some(format!("<D:{local}/>")),
-            value => Some(format!("<D:{local}>{value}</D:{local}>")),
-        }
+        Some(match &*self.dav_value(local, locks)? {
+            "" => format!("<D:{local}/>"),
+            value => format!("<D:{local}>{value}</D:{local}>"),
+        })
     }
 
     fn dav_value(&self, local: &str, locks: &LockTable) -> Option<String> {
@@ -167,11 +155,11 @@ impl Resource {
 
     /// Returns the quota of a directory. A mount in an export has its own.
     fn disk_quota(&self) -> Option<Quota> {
-        let Some(files) = &self.files else {
-            return self.quota;
-        };
-        self.meta.filter(Meta::is_dir)?;
-        Quota::of(&*files.root.dir_fd(self.path.as_ref()).ok()?)
+        self.quota.or_else(|| {
+            self.meta.filter(Meta::is_dir)?;
+            let root = &self.files.as_ref()?.root;
+            Quota::of(&*root.dir_fd(self.path.as_ref()).ok()?)
+        })
     }
 
     /// Returns the properties that clients have set; none if they can't be read.

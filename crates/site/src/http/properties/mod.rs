@@ -11,6 +11,7 @@ use super::{
     listing::Listing,
     locks::{LockStore, LockTable},
     request::{
+        collect_body,
         properties::{Change, RequestedProperties, parse_changes},
         target::Depth,
         xml::{DAV, Name},
@@ -20,20 +21,20 @@ use super::{
         xml_response,
     },
 };
-use bytes::Bytes;
-use hyper::StatusCode;
+use hyper::body::Incoming;
 use live::{ALLPROP_NAMES, is_settable, live_names};
 use std::iter;
 
 /// Responds to a PROPFIND.
-pub(super) async fn propfind(request: DavRequest, body: Bytes) -> Outcome {
-    let read = blocking(move || {
+pub(super) async fn propfind(request: DavRequest, body: &mut Incoming) -> Outcome {
+    let requested = read_request(body).await?;
+    let checked = blocking(move || {
         request.check_kind()?;
         request.check()?;
-        let (requested, meta) = (RequestedProperties::read(&body)?, request.meta()?);
-        Ok((request, requested, meta))
+        let meta = request.meta()?;
+        Ok((request, meta))
     });
-    let (request, requested, meta) = read.await?;
+    let (request, meta) = checked.await?;
     let (files, path) = (request.files, request.target.path);
     let listing = match request.target.depth {
         Some(Depth::Infinity) => return Ok(infinite_depth_error()),
@@ -43,7 +44,7 @@ pub(super) async fn propfind(request: DavRequest, body: Bytes) -> Outcome {
         }
         _ => None,
     };
-    let (locks, itself) = (files.locks().clone(), Resource::new(&files, path, meta));
+    let (locks, itself) = (files.locks.clone(), Resource::new(&files, path, meta));
     let entries = listing.into_iter().flat_map(Listing::into_entries);
     let members = entries.map(move |entry| {
         let (path, meta) = entry?;
@@ -52,10 +53,16 @@ pub(super) async fn propfind(request: DavRequest, body: Bytes) -> Outcome {
     multistatus(requested, locks, iter::once(Ok(itself)).chain(members)).await
 }
 
+/// Reads the body of a PROPFIND.
+pub(super) async fn read_request(body: &mut Incoming) -> Outcome<RequestedProperties> {
+    let body = collect_body(body).await?;
+    blocking(move || RequestedProperties::read(&body)).await
+}
+
 /// Returns the response to a PROPFIND for a whole tree, whose size is unbounded.
 pub(super) fn infinite_depth_error() -> HttpResponse {
     let error = "<D:error xmlns:D=\"DAV:\"><D:propfind-finite-depth/></D:error>";
-    xml_response(StatusCode::FORBIDDEN, error)
+    xml_response(403, error)
 }
 
 /// Responds to a PROPPATCH.
@@ -71,17 +78,15 @@ pub(super) fn proppatch(request: &DavRequest, body: &[u8]) -> Outcome {
 }
 
 /// Makes all changes or none. Returns the status of each.
-fn change(request: &DavRequest, changes: &[Change]) -> Vec<StatusCode> {
-    if changes.iter().all(|change| is_settable(&change.name)) {
-        let changed = dead::change(request, changes);
-        let status = changed.map_or_else(|rejection| rejection.0, |()| StatusCode::OK);
-        return vec![status; changes.len()];
+fn change(request: &DavRequest, changes: &[Change]) -> Vec<u16> {
+    let is_settable = |change: &Change| is_settable(&change.name);
+    if !changes.iter().all(is_settable) {
+        let status = |change| if is_settable(change) { 424 } else { 403 };
+        return changes.iter().map(status).collect();
     }
-    let status = |change: &Change| match change {
-        change if is_settable(&change.name) => StatusCode::FAILED_DEPENDENCY,
-        _ => StatusCode::FORBIDDEN,
-    };
-    changes.iter().map(status).collect()
+    let changed = request.step(|| dead::change(&request.files, request.path(), changes));
+    let status = changed.map_or_else(|rejection| rejection.0, |()| 200);
+    vec![status; changes.len()]
 }
 
 /// Returns a response that streams the requested properties of resources. One that can't be read any more cuts the
@@ -124,10 +129,10 @@ impl Query {
         };
         let mut parts = String::new();
         if !present.is_empty() || missing.is_empty() {
-            parts += &propstat(&present, StatusCode::OK);
+            parts += &propstat(&present, 200);
         }
         if !missing.is_empty() {
-            parts += &propstat(&missing, StatusCode::NOT_FOUND);
+            parts += &propstat(&missing, 404);
         }
         response_element(&resource.href, &parts)
     }
@@ -141,7 +146,7 @@ impl Query {
         };
         let (mut present, mut missing) = (String::new(), String::new());
         for name in names {
-            let set = || dead.iter().find(|dead| dead.is_named(name));
+            let set = || dead.iter().find(|dead| dead.name == *name);
             let live = resource.live_property(name, &self.locks);
             match live.or_else(|| Some(set()?.text.clone())) {
                 Some(text) => present += &text,
@@ -168,12 +173,12 @@ impl Query {
     fn names(&self, resource: &Resource) -> String {
         let mut names = live_names();
         names.retain(|name| resource.live_property(name, &self.locks).is_some());
-        names.extend(resource.dead_properties().iter().map(dead::Property::name));
+        names.extend(resource.dead_properties().into_iter().map(|dead| dead.name));
         names.iter().map(Name::empty_element).collect()
     }
 }
 
-fn propstat(properties: &str, status: StatusCode) -> String {
+fn propstat(properties: &str, status: u16) -> String {
     let status = status_element(status);
     format!("<D:propstat><D:prop>{properties}</D:prop>{status}</D:propstat>")
 }

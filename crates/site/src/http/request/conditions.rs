@@ -2,15 +2,15 @@
 //! Conditional headers of a request: If (RFC 4918 §10.4), If-Match and If-None-Match (RFC 9110 §13).
 
 use super::target::single_value;
-use crate::http::response::{Outcome, bad_request};
+use crate::http::response::{Outcome, Rejection};
 use hyper::{
-    HeaderMap, StatusCode,
+    HeaderMap,
     header::{
         HeaderName, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
         IF_UNMODIFIED_SINCE,
     },
 };
-use jiff::{civil::DateTime, fmt::rfc2822::DateTimeParser, tz::TimeZone};
+use std::time::SystemTime;
 
 const IF: HeaderName = HeaderName::from_static("if");
 
@@ -41,7 +41,7 @@ impl Conditions {
     /// The header can't be parsed. It must not be treated as missing.
     pub(crate) fn of(headers: &HeaderMap) -> Outcome<Self> {
         match single_value(headers, &IF)? {
-            Some(text) => Self::read(text).ok_or(bad_request("the If header is invalid")),
+            Some(text) => Self::read(text).ok_or(Rejection(400, "the If header is invalid")),
             None => Ok(Self::default()),
         }
     }
@@ -145,31 +145,29 @@ pub(crate) fn failed_status(
     headers: &HeaderMap,
     reads: bool,
     validators: Option<&Validators>,
-) -> Option<StatusCode> {
+) -> Option<u16> {
     let date = |name| headers.get(name).and_then(date);
     let modified = validators.map(|validators| validators.modified);
-    let has_tag = |name, weakly| {
-        let is_one = |tags: Vec<&[u8]>| {
-            let mut tags = tags.into_iter();
-            validators.is_some_and(|validators| tags.any(|tag| validators.match_tag(tag, weakly)))
-        };
-        tags(headers, &name).map(is_one)
+    // Tags may contain any byte but control characters.
+    let has_tag = |name: HeaderName, weakly| {
+        let values = headers.get_all(name).iter();
+        let tags = values.flat_map(|value| value.as_bytes().split(|&byte| byte == b','));
+        let mut tags = tags.map(<[u8]>::trim_ascii).peekable();
+        let matches = |tag| validators.is_some_and(|own| own.match_tag(tag, weakly));
+        tags.peek().is_some().then(|| tags.any(matches))
     };
     let as_it_was = has_tag(IF_MATCH, false).unwrap_or_else(|| {
         date(IF_UNMODIFIED_SINCE).is_none_or(|since| modified.is_some_and(|at| at <= since))
     });
-    if !as_it_was {
-        return Some(StatusCode::PRECONDITION_FAILED);
-    }
     let is_known = has_tag(IF_NONE_MATCH, true).unwrap_or_else(|| {
         let since = date(IF_MODIFIED_SINCE).filter(|_| reads).zip(modified);
         since.is_some_and(|(since, at)| at <= since)
     });
-    is_known.then_some(if reads {
-        StatusCode::NOT_MODIFIED
-    } else {
-        StatusCode::PRECONDITION_FAILED
-    })
+    match (as_it_was, is_known) {
+        (true, false) => None,
+        (true, true) if reads => Some(304),
+        _ => Some(412),
+    }
 }
 
 /// Returns whether a Range applies to the version that the client has (RFC 9110 §13.1.5).
@@ -180,64 +178,47 @@ pub(crate) fn range_applies(headers: &HeaderMap, validators: &Validators) -> boo
     })
 }
 
-/// Returns the entity tags of all fields of a name, as bytes: they may contain any byte but control characters.
-fn tags<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<Vec<&'h [u8]>> {
-    let tags = |value: &'h HeaderValue| {
-        value
-            .as_bytes()
-            .split(|&byte| byte == b',')
-            .map(<[u8]>::trim_ascii)
-    };
-    let all = headers.contains_key(name).then(|| headers.get_all(name));
-    all.map(|all| all.iter().flat_map(tags).collect())
-}
-
-/// Parses a date in one of the three formats of HTTP (RFC 9110 §5.6.7). Returns seconds since 1970.
+/// Parses a date of HTTP (RFC 9110 §5.6.7). Returns seconds since 1970.
 fn date(value: &HeaderValue) -> Option<i64> {
-    let text = value.to_str().ok()?.trim();
-    if let Ok(time) = DateTimeParser::new().parse_timestamp(text) {
-        return Some(time.as_second());
-    }
-    let forms = ["%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
-    let mut read = forms
-        .iter()
-        .filter_map(|form| DateTime::strptime(form, text).ok());
-    let time = read.next()?.to_zoned(TimeZone::UTC).ok()?;
-    Some(time.timestamp().as_second())
+    let time = httpdate::parse_http_date(value.to_str().ok()?.trim()).ok()?;
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    since.as_secs().try_into().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn holds(text: &str, locked: &[&str], tag: &str) -> bool {
+    fn holds(text: &str) -> bool {
         let conditions = Conditions::read(text).unwrap();
         conditions.evaluate(|resource, state| match state {
-            ResourceState::Locked(token) => {
-                resource != Some("/other") && locked.contains(&&**token)
-            }
-            ResourceState::Tagged(one) => one == tag,
+            ResourceState::Locked(token) => resource != Some("/other") && token == "urn:a",
+            ResourceState::Tagged(tag) => tag == "\"t]\"",
         })
     }
 
     #[test]
     fn requires_all_conditions_of_one_list() {
-        for (text, expected) in [
-            ("(<urn:a>)", true),
-            ("(<urn:x>)", false),
-            ("(Not <urn:x>)", true),
-            ("(not<urn:a>)", false),
-            ("(<urn:x>) (<urn:a>)", true),
-            ("(<urn:a> [\"t]\"])", true),
-            ("(<urn:a> [W/\"t]\"])", false),
-            ("(<urn:a> Not [\"u\"])", true),
-            ("(<DAV:no-lock> [\"t]\"])", false),
-            ("(<urn:ax>) (Not <DAV:no-lock>)", true),
-            ("</other> (<urn:a>)", false),
-            ("</other> (<urn:a>) (Not <urn:b>)", true),
-            ("</other> (<urn:a>) </> (<urn:a>)", true),
+        for text in [
+            "(<urn:a>)",
+            "(Not <urn:x>)",
+            "(<urn:x>) (<urn:a>)",
+            "(<urn:a> [\"t]\"])",
+            "(<urn:a> Not [\"u\"])",
+            "(<urn:ax>) (Not <DAV:no-lock>)",
+            "</other> (<urn:a>) (Not <urn:b>)",
+            "</other> (<urn:a>) </> (<urn:a>)",
         ] {
-            assert_eq!(holds(text, &["urn:a"], "\"t]\""), expected, "{text}");
+            assert!(holds(text), "{text}");
+        }
+        for text in [
+            "(<urn:x>)",
+            "(not<urn:a>)",
+            "(<urn:a> [W/\"t]\"])",
+            "(<DAV:no-lock> [\"t]\"])",
+            "</other> (<urn:a>)",
+        ] {
+            assert!(!holds(text), "{text}");
         }
         let parsed = Conditions::read("(<a> [\"b\"]) (Not <c>)").unwrap();
         assert_eq!(parsed.tokens(), ["a", "c"]);
@@ -253,80 +234,54 @@ mod tests {
         assert!(Conditions::read(&"(<a>)".repeat(CONDITIONS_MAX + 1)).is_none());
     }
 
-    fn failed(fields: &[(HeaderName, &[u8])], reads: bool, there: bool) -> Option<u16> {
+    /// Status of a GET, of a change, and of a change of a missing file.
+    fn failed(fields: &[(HeaderName, &'static str)]) -> [Option<u16>; 3] {
         let validators = Validators {
             tag: "\"t\"".to_owned(),
             modified: 784_111_777,
         };
         let mut headers = HeaderMap::new();
         for (name, value) in fields {
-            headers.append(name, HeaderValue::from_bytes(value).unwrap());
+            headers.append(name, HeaderValue::from_static(value));
         }
-        let failed = failed_status(&headers, reads, there.then_some(&validators));
-        failed.map(|status| status.as_u16())
+        [(true, true), (false, true), (false, false)].map(|(reads, exists)| {
+            failed_status(&headers, reads, Some(&validators).filter(|_| exists))
+        })
     }
 
     #[test]
-    fn evaluates_entity_tags() {
-        for (name, value, there, away) in [
-            (IF_MATCH, &b"*"[..], None, Some(412)),
-            (IF_MATCH, b"\"a\", \"t\"", None, Some(412)),
-            (IF_MATCH, b"\"a\"", Some(412), Some(412)),
-            (IF_MATCH, b"W/\"t\"", Some(412), Some(412)),
-            (IF_MATCH, b"\"\xe4\"", Some(412), Some(412)),
-            (IF_MATCH, b"\"\xe4\", \"t\"", None, Some(412)),
-            (IF_NONE_MATCH, b"*", Some(412), None),
-            (IF_NONE_MATCH, b"\"t\"", Some(412), None),
-            (IF_NONE_MATCH, b"\"\xe4\" , W/\"t\"", Some(412), None),
-            (IF_NONE_MATCH, b"\"a\"", None, None),
+    fn evaluates_entity_tags_and_dates() {
+        const THEN: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+        const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+        let (as_it_was, changed) = ([None, None, Some(412)], [Some(412); 3]);
+        let (known, unknown) = ([Some(304), Some(412), None], [None; 3]);
+        for (fields, wanted) in [
+            (&[(IF_MATCH, "*")][..], as_it_was),
+            (&[(IF_MATCH, "\"a\", \"t\"")], as_it_was),
+            (&[(IF_MATCH, "\"a\""), (IF_MATCH, "\"t\"")], as_it_was),
+            (
+                &[(IF_MATCH, "\"t\""), (IF_UNMODIFIED_SINCE, BEFORE)],
+                as_it_was,
+            ),
+            (&[(IF_MATCH, "\"a\"")], changed),
+            (&[(IF_MATCH, "W/\"t\"")], changed),
+            (&[(IF_NONE_MATCH, "*")], known),
+            (&[(IF_NONE_MATCH, "\"a\" , W/\"t\"")], known),
+            (
+                &[(IF_NONE_MATCH, "\"a\""), (IF_MODIFIED_SINCE, THEN)],
+                unknown,
+            ),
+            (&[(IF_UNMODIFIED_SINCE, THEN)], as_it_was),
+            (
+                &[(IF_UNMODIFIED_SINCE, "Sun Nov  6 08:49:37 1994")],
+                as_it_was,
+            ),
+            (&[(IF_UNMODIFIED_SINCE, BEFORE)], changed),
+            (&[(IF_UNMODIFIED_SINCE, "x")], unknown),
+            (&[(IF_MODIFIED_SINCE, THEN)], [Some(304), None, None]),
+            (&[(IF_MODIFIED_SINCE, BEFORE)], unknown),
         ] {
-            let fields = [(name, value)];
-            assert_eq!(failed(&fields, false, true), there, "{fields:?}");
-            assert_eq!(failed(&fields, false, false), away, "{fields:?}");
+            assert_eq!(failed(fields), wanted, "{fields:?}");
         }
-        assert_eq!(
-            failed(&[(IF_NONE_MATCH, b"W/\"t\"")], true, true),
-            Some(304)
-        );
-        let twice: [(_, &[u8]); 2] = [(IF_MATCH, b"\"a\""), (IF_MATCH, b"\"t\"")];
-        assert_eq!(failed(&twice, false, true), None);
-    }
-
-    #[test]
-    fn evaluates_dates_without_entity_tags() {
-        let (then, before) = (
-            "Sun, 06 Nov 1994 08:49:37 GMT",
-            "Sun, 06 Nov 1994 08:49:36 GMT",
-        );
-        for text in [
-            then,
-            "Sunday, 06-Nov-94 08:49:37 GMT",
-            "Sun Nov  6 08:49:37 1994",
-        ] {
-            let since = [(IF_UNMODIFIED_SINCE, text.as_bytes())];
-            assert_eq!(failed(&since, false, true), None, "{text}");
-            assert_eq!(failed(&since, false, false), Some(412), "{text}");
-            let since = [(IF_MODIFIED_SINCE, text.as_bytes())];
-            assert_eq!(failed(&since, true, true), Some(304), "{text}");
-            assert_eq!(failed(&since, false, true), None, "{text}");
-        }
-        let since = [(IF_UNMODIFIED_SINCE, before.as_bytes())];
-        assert_eq!(failed(&since, false, true), Some(412));
-        assert_eq!(failed(&[(IF_UNMODIFIED_SINCE, b"x")], false, true), None);
-        assert_eq!(
-            failed(&[(IF_MODIFIED_SINCE, before.as_bytes())], true, true),
-            None
-        );
-        // Tags take precedence.
-        let both = [
-            (IF_MATCH, &b"\"t\""[..]),
-            (IF_UNMODIFIED_SINCE, before.as_bytes()),
-        ];
-        assert_eq!(failed(&both, false, true), None);
-        let both = [
-            (IF_NONE_MATCH, &b"\"a\""[..]),
-            (IF_MODIFIED_SINCE, then.as_bytes()),
-        ];
-        assert_eq!(failed(&both, true, true), None);
     }
 }

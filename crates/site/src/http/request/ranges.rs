@@ -12,16 +12,17 @@ const RANGES_MAX: usize = 32;
 /// Most ranges that overlap another one.
 const OVERLAPPING_MAX: usize = 2;
 
+/// First and last byte.
+pub(crate) type Range = (u64, u64);
+
 /// Result of parsing a Range header.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RequestedRange {
-    /// The whole file. An invalid Range is ignored, as RFC 9110 §14.2 requires.
+    /// The whole file. An invalid Range is ignored, as RFC 9110 §14.2 requires, and so is one of an empty file.
     Whole,
-    /// First and last byte of each range, all within the file.
-    Parts(Vec<(u64, u64)>),
-    /// No range is within the file.
-    Unsatisfiable,
-    /// Too many or overlapping ranges.
+    /// Ranges within the file.
+    Parts(Vec<Range>),
+    /// The ranges are beyond the end, too many, or overlap.
     Refused,
 }
 
@@ -30,9 +31,9 @@ impl RequestedRange {
     pub(crate) fn of(headers: &HeaderMap, len: u64) -> Self {
         let mut all = headers.get_all(RANGE).iter();
         match (all.next().map(HeaderValue::to_str), all.next()) {
-            (Some(Ok(text)), None) => Self::read(text, len),
-            (None | Some(Err(_)), None) => Self::Whole,
-            _ => Self::Refused,
+            (_, Some(_)) => Self::Refused,
+            (Some(Ok(text)), None) if len > 0 => Self::read(text, len),
+            _ => Self::Whole,
         }
     }
 
@@ -40,71 +41,45 @@ impl RequestedRange {
         let Some((unit, set)) = text.trim().split_once('=') else {
             return Self::Whole;
         };
+        let specs = set.split(',').map(str::trim);
         if !unit.eq_ignore_ascii_case("bytes") {
             return Self::Whole;
-        }
-        let specs: Vec<&str> = set.split(',').map(str::trim).collect();
-        if specs.len() > RANGES_MAX {
+        } else if specs.clone().count() > RANGES_MAX {
             return Self::Refused;
         }
-        let named = specs.into_iter().filter(|spec| !spec.is_empty());
-        let Some(ranges) = named.map(read_range).collect::<Option<Vec<_>>>() else {
+        let named = specs.filter(|spec| !spec.is_empty());
+        let ranges: Option<Vec<_>> = named.map(|spec| read_range(spec, len)).collect();
+        let mut ranges = ranges.unwrap_or_default();
+        if ranges.is_empty() {
             return Self::Whole;
-        };
-        let parts: Vec<_> = ranges
-            .iter()
-            .filter_map(|range| range.within(len))
-            .collect();
-        // All of an empty file is its end.
-        let is_end = |range: &RangeSpec| matches!(range, RangeSpec::Last(1..));
-        match parts.is_empty() {
-            _ if overlapping(&parts) > OVERLAPPING_MAX => Self::Refused,
-            false => Self::Parts(parts),
-            true if ranges.is_empty() || len == 0 && ranges.iter().any(is_end) => Self::Whole,
-            true => Self::Unsatisfiable,
         }
+        ranges.retain(|(first, _)| *first < len);
+        if ranges.is_empty() || overlapping(&ranges) > OVERLAPPING_MAX {
+            return Self::Refused;
+        }
+        Self::Parts(ranges)
     }
 }
 
-/// Range as written.
-enum RangeSpec {
-    /// First and last byte.
-    From(u64, u64),
-    /// Count of bytes at the end.
-    Last(u64),
+/// Parses a range. One that is beyond the end begins there.
+fn read_range(text: &str, len: u64) -> Option<Range> {
+    let (first, last) = match text.split_once('-')? {
+        ("", count) => (len.saturating_sub(number(count)?), u64::MAX),
+        (first, "") => (number(first)?, u64::MAX),
+        (first, last) => (number(first)?, number(last)?),
+    };
+    (first <= last).then_some((first.min(len), last.min(len - 1)))
 }
 
-impl RangeSpec {
-    /// Returns the range within a file of this length.
-    fn within(&self, len: u64) -> Option<(u64, u64)> {
-        let end = len.checked_sub(1)?;
-        match *self {
-            Self::From(first, last) => (first <= end).then_some((first, last.min(end))),
-            Self::Last(count) => (count > 0).then_some((len.saturating_sub(count), end)),
-        }
-    }
-}
-
-fn read_range(text: &str) -> Option<RangeSpec> {
-    match text.split_once('-')? {
-        ("", count) => Some(RangeSpec::Last(number(count)?)),
-        (first, "") => Some(RangeSpec::From(number(first)?, u64::MAX)),
-        (first, last) => {
-            let (first, last) = (number(first)?, number(last)?);
-            (first <= last).then_some(RangeSpec::From(first, last))
-        }
-    }
-}
-
-/// Parses digits only. A number that is too large counts as beyond every file.
-fn number(text: &str) -> Option<u64> {
+/// Parses digits only. A number that is too large counts as the largest.
+pub(crate) fn number(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
 /// Counts the ranges that overlap others.
-fn overlapping(ranges: &[(u64, u64)]) -> usize {
-    let overlap = |one: &(u64, u64), other: &(u64, u64)| one.0 <= other.1 && other.0 <= one.1;
+fn overlapping(ranges: &[Range]) -> usize {
+    let overlap = |one: &Range, other: &Range| one.0 <= other.1 && other.0 <= one.1;
     let count = |range| ranges.iter().filter(|other| overlap(range, other)).count();
     // Each overlaps itself.
     ranges.iter().filter(|range| count(range) > 1).count()
@@ -116,51 +91,35 @@ mod tests {
 
     #[test]
     fn accepts_few_ranges_within_the_file() {
-        let parts = |parts: &[(u64, u64)]| RequestedRange::Parts(parts.to_vec());
-        let (missing, whole) = (RequestedRange::Unsatisfiable, RequestedRange::Whole);
-        let refused = RequestedRange::Refused;
         let many = |count: u64| {
             let specs: Vec<_> = (0..count).map(|at| format!("{0}-{0}", 2 * at)).collect();
-            format!("bytes={}", specs.join(","))
+            specs.join(",")
         };
-        let (most, too_many) = (many(32), many(33));
-        for (header, len, wanted) in [
-            ("bytes=0-0", 1000, &parts(&[(0, 0)])),
-            ("bytes=990-", 1000, &parts(&[(990, 999)])),
-            ("bytes=-5", 1000, &parts(&[(995, 999)])),
-            ("bytes=-2000", 1000, &parts(&[(0, 999)])),
-            ("BYTES=1-2", 1000, &parts(&[(1, 2)])),
-            ("bytes=0-18446744073709551615", 1000, &parts(&[(0, 999)])),
-            ("bytes=1-99999999999999999999", 1000, &parts(&[(1, 999)])),
-            ("bytes=-99999999999999999999", 1000, &parts(&[(0, 999)])),
-            ("bytes=0-0,1000-", 1000, &parts(&[(0, 0)])),
-            ("bytes=5-6,,0-1", 1000, &parts(&[(5, 6), (0, 1)])),
-            ("bytes=0-9,5-14", 1000, &parts(&[(0, 9), (5, 14)])),
-            (&most, 1, &parts(&[(0, 0)])),
-            // Many, or more than two that overlap.
-            (&too_many, 1, &refused),
-            ("bytes=0-9, 5-14 ,14-20", 1000, &refused),
-            ("bytes=-9,-8,-7", 1000, &refused),
-            ("bytes=0-9,5-14,100-109,105-114", 1000, &refused),
-            ("bytes=0-18446744073709551615,1-,2-", u64::MAX, &refused),
-            // No byte is within the file: 416.
-            ("bytes=1000-", 1000, &missing),
-            ("bytes=99999999999999999999-", 1000, &missing),
-            ("bytes=-0", 1000, &missing),
-            ("bytes=0-", 0, &missing),
-            ("bytes=-1", 0, &whole),
-            // Invalid.
-            ("bytes=5-2", 1000, &whole),
-            ("bytes=+1-2", 1000, &whole),
-            ("bytes=-+1", 1000, &whole),
-            ("bytes=1", 1000, &whole),
-            ("bytes=,", 1000, &whole),
-            ("bytes=0-0,x", 1000, &whole),
-            ("bytes", 1000, &whole),
-            ("lines=0-,0-,0-", 1000, &whole),
+        for (set, wanted) in [
+            ("0-0", vec![(0, 0)]),
+            ("990-", vec![(990, 999)]),
+            ("-5", vec![(995, 999)]),
+            ("-99999999999999999999", vec![(0, 999)]),
+            ("1-99999999999999999999", vec![(1, 999)]),
+            ("0-0,1000-", vec![(0, 0)]),
+            ("5-6,,0-1", vec![(5, 6), (0, 1)]),
+            ("0-9,5-14", vec![(0, 9), (5, 14)]),
+            (&many(32), (0..32).map(|at| (2 * at, 2 * at)).collect()),
         ] {
-            let read = RequestedRange::read(header, len);
-            assert_eq!(read, *wanted, "{header} of {len}");
+            let read = RequestedRange::read(&format!("Bytes={set}"), 1000);
+            assert_eq!(read, RequestedRange::Parts(wanted), "{set}");
+        }
+        // Many, more than two that overlap, or beyond the end.
+        let overlapping = ["0-9, 5-14 ,14-20", "-9,-8,-7", "0-9,5-14,100-109,105-114"];
+        let beyond = [&*many(33), "1000-", "99999999999999999999-", "-0"];
+        for set in overlapping.into_iter().chain(beyond) {
+            let read = RequestedRange::read(&format!("bytes={set}"), 1000);
+            assert_eq!(read, RequestedRange::Refused, "{set}");
+        }
+        for invalid in
+            "bytes=5-2 bytes=+1-2 bytes=-+1 bytes=1 bytes=, bytes=0-0,x bytes x=0-".split(' ')
+        {
+            assert_eq!(RequestedRange::read(invalid, 1000), RequestedRange::Whole);
         }
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Target of a request: a path in its export and, for COPY and MOVE, a destination (RFC 4918 §9.8.3).
 
-use crate::http::response::{Outcome, Rejection, bad_gateway, bad_request, forbidden};
+use crate::http::response::{Outcome, Rejection};
 use hyper::{
-    HeaderMap, StatusCode, Uri,
+    HeaderMap, Uri,
     header::{HOST, HeaderName, HeaderValue},
     http::{request::Parts, uri::Authority},
 };
@@ -21,6 +21,9 @@ const ESCAPED: AsciiSet = NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~')
     .remove(b'/');
+
+pub(crate) const INTERNAL_NAME: Rejection =
+    Rejection(403, "names that begin with .longhaul- are the site's own");
 
 /// Depth of a request (RFC 4918 §10.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,11 +89,8 @@ pub(crate) fn resolve_url(url: &str, export: &str) -> Option<Option<RelPath>> {
 /// Refuses to create, move or remove an export itself, which only the operator does.
 fn protect_root(method: &str) -> Outcome<()> {
     match method {
-        "DELETE" | "MOVE" => Err(forbidden("an export itself can't be moved or removed")),
-        "MKCOL" | "PUT" => Err(Rejection(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "an export itself exists already",
-        )),
+        "DELETE" | "MOVE" => Err(Rejection(403, "an export itself can't be moved or removed")),
+        "MKCOL" | "PUT" => Err(Rejection(405, "an export itself exists already")),
         _ => Ok(()),
     }
 }
@@ -99,76 +99,66 @@ fn protect_root(method: &str) -> Outcome<()> {
 fn path_in(path: &str, export: &str) -> Outcome<Option<RelPath>> {
     let mut names = path.split('/').filter(|name| !name.is_empty());
     if names.next() != Some(export) {
-        return Err(bad_request("want a path in the export"));
+        return Err(Rejection(400, "want a path in the export"));
     }
     let names: Vec<Vec<u8>> = names
         .map(|name| percent_decode_str(name).collect())
         .collect();
     if names.iter().any(|name| name.contains(&b'/')) {
-        return Err(bad_request("want names without \"/\""));
+        return Err(Rejection(400, "want names without \"/\""));
     }
     if names.is_empty() {
         return Ok(None);
     }
     let parsed = RelPath::parse(&names.join(&b'/')).map(Some);
     parsed.map_err(|bad_path| match bad_path.reason {
-        Reason::LongName | Reason::TooLong => {
-            Rejection(StatusCode::URI_TOO_LONG, "the path is too long")
-        }
-        Reason::Dots => bad_request("want a path without \".\" and \"..\""),
-        _ => bad_request("want a path that a file can have"),
+        Reason::LongName | Reason::TooLong => Rejection(414, "the path is too long"),
+        Reason::Dots => Rejection(400, "want a path without \".\" and \"..\""),
+        _ => Rejection(400, "want a path that a file can have"),
     })
 }
 
-/// Returns the destination of a COPY or a MOVE. It must be in the same export, and neither the source nor its parent
-/// or child.
+/// Returns the destination of a COPY or a MOVE. It must be in the same export, and not the source.
 fn destination(head: &Parts, export: &str, source: Option<&RelPath>) -> Outcome<RelPath> {
-    const ANCESTOR: Rejection = forbidden("the destination is the source or one of its parents");
-    const DESCENDANT: Rejection = forbidden("the destination is in the source");
+    const SOURCE: Rejection = Rejection(403, "the destination is the source, or contains it");
     let text = single_value(&head.headers, &DESTINATION)?;
-    let uri = read_destination(text.ok_or(bad_request("want a Destination"))?)?;
+    let uri = read_destination(text.ok_or(Rejection(400, "want a Destination"))?)?;
     if uri.authority().is_some() && !is_same_host(&uri, head) {
-        return Err(bad_gateway("the destination is on another host"));
+        return Err(Rejection(502, "the destination is on another host"));
     }
     match uri.path().split('/').find(|name| !name.is_empty()) {
-        None => return Err(forbidden("the destination is above all exports")),
+        None => return Err(Rejection(403, "the destination is above all exports")),
         Some(name) if name != export => {
-            return Err(bad_gateway("the destination is in another export"));
+            return Err(Rejection(502, "the destination is in another export"));
         }
         Some(_) => {}
     }
-    let destination = path_in(uri.path(), export)?.ok_or(ANCESTOR)?;
-    if destination.is_internal() {
-        return Err(forbidden(
-            "names that begin with .longhaul- are the site's own",
-        ));
-    }
-    let source = source.ok_or(DESCENDANT)?;
-    if destination == *source || source.strip_prefix(&destination).is_some() {
-        return Err(ANCESTOR);
-    }
-    match destination.strip_prefix(source) {
-        Some(_) => Err(DESCENDANT),
-        None => Ok(destination),
+    let destination = path_in(uri.path(), export)?.ok_or(SOURCE)?;
+    match source {
+        _ if destination.is_internal() => Err(INTERNAL_NAME),
+        None => Err(Rejection(403, "the destination is in the source")),
+        Some(source) if destination == *source => Err(SOURCE),
+        Some(_) => Ok(destination),
     }
 }
 
 /// Parses an HTTP URL or a path. A query or a fragment most likely is a name whose '?' or '#' was not escaped.
 fn read_destination(text: &str) -> Outcome<Uri> {
     if text.contains(['?', '#']) {
-        return Err(bad_request("want a Destination without '?' and '#'"));
+        return Err(Rejection(400, "want a Destination without '?' and '#'"));
     }
     // RFC 3986 §4.2: two slashes precede a host.
     if text.starts_with("//") {
-        return Err(bad_gateway("the destination is on another host"));
+        return Err(Rejection(502, "the destination is on another host"));
     }
     let uri: Uri = text
         .parse()
-        .map_err(|_| bad_request("the Destination is not a URL"))?;
+        .map_err(|_| Rejection(400, "the Destination is not a URL"))?;
     match uri.scheme_str() {
         None if text.starts_with('/') => Ok(uri),
         Some("http" | "https") => Ok(uri),
-        _ => Err(bad_request(
+        _ => Err(Rejection(
+            400,
             "want a Destination that is a URL of HTTP or a path",
         )),
     }
@@ -198,7 +188,7 @@ pub(crate) fn depth(headers: &HeaderMap) -> Outcome<Option<Depth>> {
         Some("0") => Some(Depth::Zero),
         Some("1") => Some(Depth::One),
         Some(text) if text.eq_ignore_ascii_case("infinity") => Some(Depth::Infinity),
-        Some(_) => return Err(bad_request("want a Depth of 0, 1 or infinity")),
+        Some(_) => return Err(Rejection(400, "want a Depth of 0, 1 or infinity")),
     })
 }
 
@@ -207,12 +197,12 @@ fn overwrites(headers: &HeaderMap) -> Outcome<bool> {
     match single_value(headers, &OVERWRITE)? {
         None | Some("T" | "t") => Ok(true),
         Some("F" | "f") => Ok(false),
-        Some(_) => Err(bad_request("want an Overwrite of T or F")),
+        Some(_) => Err(Rejection(400, "want an Overwrite of T or F")),
     }
 }
 
 /// Returns the only value of a field.
-pub(super) fn single_value<'h>(
+pub(crate) fn single_value<'h>(
     headers: &'h HeaderMap,
     name: &HeaderName,
 ) -> Outcome<Option<&'h str>> {
@@ -220,6 +210,6 @@ pub(super) fn single_value<'h>(
     let value = values.next().map(HeaderValue::to_str).transpose();
     match (value, values.next()) {
         (Ok(value), None) => Ok(value),
-        _ => Err(bad_request("want a header once, in ASCII")),
+        _ => Err(Rejection(400, "want a header once, in ASCII")),
     }
 }

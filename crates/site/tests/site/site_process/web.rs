@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Site accessed over HTTP with curl.
 
-use super::{Home, SiteProcess};
+use super::{Home, SiteProcess, WAIT_LIMIT};
 pub(crate) use longhaul_testprograms::wait::wait_until;
 use std::{
     fs,
+    io::Write,
+    net::TcpStream,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -21,15 +23,8 @@ impl Web {
         let home = Home::new();
         let token = home.token(&["new", "me"]);
         let closed = format!("closed={}", home.data().display());
-        let anywhere = "127.0.0.1:0";
-        let site = home.site(&[
-            "--export-ro",
-            &closed,
-            "--http",
-            anywhere,
-            "--https",
-            anywhere,
-        ]);
+        let at = "127.0.0.1:0";
+        let site = home.site(&["--export-ro", &closed, "--http", at, "--https", at]);
         Self { home, site, token }
     }
 
@@ -43,6 +38,32 @@ impl Web {
         curl(&[&["-H", &bearer][..], arguments].concat(), &self.url(path))
     }
 
+    pub(crate) fn text(&self, arguments: &[&str], path: &str) -> (u16, String) {
+        let (status, text) = self.curl(arguments, path);
+        (status, String::from_utf8(text).unwrap())
+    }
+
+    /// Returns a header field of a file.
+    pub(crate) fn field(&self, name: &str, path: &str) -> String {
+        let head = self.text(&["--head"], path).1;
+        let mut lines = head.lines();
+        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        value.expect(&head).to_owned()
+    }
+
+    /// Sends the head of a request and a part of its body on a connection of its own.
+    pub(crate) fn send(&self, line: &str, headers: &str, body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.url("").replace("http://", "")).unwrap();
+        stream.set_read_timeout(Some(WAIT_LIMIT)).unwrap();
+        let token = &self.token;
+        write!(
+            stream,
+            "{line} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n{headers}\r\n{body}"
+        )
+        .unwrap();
+        stream
+    }
+
     pub(crate) fn status(&self, arguments: &[&str], path: &str) -> u16 {
         self.curl(arguments, path).0
     }
@@ -54,17 +75,19 @@ impl Web {
 
 pub(crate) fn curl(arguments: &[&str], url: &str) -> (u16, Vec<u8>) {
     let mut command = Command::new("curl");
-    command.args([
-        "--silent",
-        "--path-as-is",
-        "--max-time",
-        "60",
-        "--write-out",
-        "%{stderr}%{http_code}",
-    ]);
+    command.args(["--silent", "--path-as-is", "--max-time", "60"]);
+    command.args(["--write-out", "%{stderr}%{http_code}"]);
     let output = command.args(arguments).arg(url).output().unwrap();
     let status = String::from_utf8(output.stderr).unwrap();
     (status.parse().unwrap(), output.stdout)
+}
+
+/// Body of a LOCK.
+pub(crate) fn lock_body(scope: &str, owner: &str) -> String {
+    format!(
+        "<D:lockinfo xmlns:D='DAV:'><D:lockscope><D:{scope}/></D:lockscope><D:locktype><D:write/></D:locktype>\
+         <D:owner>{owner}</D:owner></D:lockinfo>"
+    )
 }
 
 /// Returns the names in a directory, internal ones included.
