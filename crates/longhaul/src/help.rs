@@ -283,12 +283,7 @@ mod tests {
         assert_eq!(left_out(&parser(), &error("--tap")), None);
     }
 
-    #[cfg(all(
-        feature = "link",
-        feature = "tap",
-        feature = "tune",
-        feature = "webdav"
-    ))]
+    #[cfg(all(feature = "copy", feature = "link", feature = "tap", feature = "tune"))]
     #[test]
     fn common_options_exist() {
         let command = command();

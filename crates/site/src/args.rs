@@ -56,8 +56,7 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)))]
     listen: SocketAddr,
 
-    #[cfg_attr(feature = "webdav", command(flatten))]
-    #[cfg_attr(not(feature = "webdav"), arg(skip))]
+    #[command(flatten)]
     pub(super) http: HttpArgs,
 
     /// Copy an export to another site whenever it changes; repeatable. Needs a token for that site in LONGHAUL_TOKEN or
@@ -198,7 +197,6 @@ pub(super) enum Command {
     #[command(subcommand)]
     Token(TokenCommand),
     /// List and break the locks of WebDAV clients
-    #[cfg(feature = "webdav")]
     #[command(subcommand)]
     Lock(super::http_args::LockCommand),
 }
@@ -261,21 +259,6 @@ fn parse_export_name(name: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[cfg(not(feature = "webdav"))]
-    #[test]
-    fn lacks_the_flags_and_subcommands_of_http() {
-        use clap::Args as _;
-        let command = Args::augment_args(clap::Command::new("site"));
-        for flag in ["http", "https", "certificate", "serve"] {
-            assert!(
-                command
-                    .get_arguments()
-                    .all(|argument| argument.get_long() != Some(flag))
-            );
-        }
-        assert!(command.find_subcommand("lock").is_none());
-    }
 
     #[test]
     fn parses_name_and_directory_of_an_export() {

@@ -22,7 +22,6 @@ pub(super) struct Config {
     pub(super) http: Option<SocketAddr>,
     pub(super) https: Option<SocketAddr>,
     /// Certificate for HTTPS. `None` uses the site's own.
-    #[cfg_attr(not(feature = "webdav"), expect(dead_code, reason = "HTTPS uses it"))]
     pub(super) certificate: Option<Certificate>,
     pub(super) mirrors: Vec<MirrorConfig>,
     pub(super) ports: Option<Ports>,

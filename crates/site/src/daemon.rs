@@ -11,7 +11,6 @@ use super::{
     record_writer::RecordWriter,
     session::{CopyServer, serve_client},
 };
-#[cfg(feature = "webdav")]
 use super::{http::process::supervise, http_args::Scheme};
 use anyhow::{Context as _, Result};
 use sd_notify::NotifyState;
@@ -95,7 +94,6 @@ async fn serve(config: Arc<Config>) -> Result<()> {
             shutdown.subscribe(),
         ));
     }
-    #[cfg(feature = "webdav")]
     for (scheme, listener) in [
         (Scheme::Http, listeners.http),
         (Scheme::Https, listeners.https),

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Command line of the HTTP listeners, and of the locks of their clients. A build without the feature `webdav` has
-//! none of it.
+//! Command line of the HTTP listeners, and of the locks of their clients.
 
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
@@ -54,7 +53,6 @@ impl fmt::Display for Scheme {
     }
 }
 
-#[cfg(feature = "webdav")]
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum LockCommand {
     /// List locks with their token, path, holder and expiry

@@ -45,7 +45,6 @@ mod daemon;
 mod export_identity;
 mod export_mounts;
 mod exports;
-#[cfg(feature = "webdav")]
 mod http;
 mod http_args;
 mod keys;
@@ -57,7 +56,6 @@ mod session;
 mod transcript;
 
 pub use args::Args;
-#[cfg(feature = "webdav")]
 pub use http::request::xml;
 
 use anyhow::Result;
@@ -90,19 +88,15 @@ pub fn run(args: &Args) -> Result<()> {
                 TokenCommand::Remove { name } => tokens::remove(&state, name),
             }
         }
-        #[cfg(feature = "webdav")]
         Some(Command::Lock(lock)) => {
             http::locks::run(&StateDir::find(args.state.as_deref())?, lock)
         }
         None => {
             let config = args.config()?;
-            #[cfg(feature = "webdav")]
             let outcome = match args.http.serve {
                 Some(scheme) => http::process::run(config, scheme),
                 None => daemon::run(config),
             };
-            #[cfg(not(feature = "webdav"))]
-            let outcome = daemon::run(config);
             record_writer::flush();
             outcome
         }

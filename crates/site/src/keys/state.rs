@@ -103,7 +103,6 @@ impl StateDir {
     }
 
     /// Opens a file of the directory to lock it, and creates it if it is missing.
-    #[cfg(feature = "webdav")]
     pub(crate) fn open_lock_file(&self, name: &str, lock: &StateLock) -> io::Result<File> {
         use std::os::unix::fs::OpenOptionsExt as _;
         let mut options = File::options();

@@ -110,7 +110,6 @@ impl Table {
 
 impl ConnectionPermit {
     /// Marks the connection as authenticated. It can't be evicted any more.
-    #[cfg(any(feature = "webdav", test))]
     pub(crate) fn mark_authenticated(&self) {
         let mut table = self.table.lock();
         // A connection that was evicted meanwhile is no longer in the table. It is about to be closed.
