@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """test-programs.py [--peers] LIST: runs the test programs in LIST, the output of `cargo test --no-run --message-format=json`.
 
-Two programs run at a time, because the last tests of one program leave a core idle. The output of each is printed as a whole. A
-program that fills the kernel's memory for TCP runs alone. Exits with 101, as cargo does, if a
+Three programs run at a time: many tests wait, and the last tests of one program leave a core idle. The output of each is printed
+as a whole. A program that fills the kernel's memory for TCP runs alone. Exits with 101, as cargo does, if a
 test fails. `--peers` runs the ignored tests, which need programs of others.
 """
 
@@ -18,14 +18,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-CONCURRENT_PROGRAMS = 2
+CONCURRENT_PROGRAMS = 3
 EXCLUSIVE = {"relay_shares"}
-# Its tests mostly wait.
-WAITING = ("relay",)
+# Their tests mostly wait.
+WAITING = ("relay", "site")
 # Ignored tests that take a quarter of an hour or more, or only print.
 LONG = ("hours::", "bbr_flows_share_a_path_with_most_seeds", "speed::measures_a_hundred_thousand_tasks")
-# They start first, so that none of them runs alone at the end.
-SLOWEST = ("relay", "copy", "udt", "site", "tuning", "lab_scenarios")
+# They start first, so that none of them runs alone at the end. The tests of udt compute while the others wait.
+SLOWEST = ("relay", "site", "udt", "copy", "tuning", "lab_scenarios")
 # The slowest program takes 5 minutes on two idle cores.
 SECONDS_MAX = 1500
 

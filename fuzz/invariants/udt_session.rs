@@ -19,6 +19,8 @@ use std::net::SocketAddr;
 const WINDOW: u32 = 32;
 /// Maximum datagrams that an endpoint sends without time passing: a window, its retransmissions and a few replies.
 const BURST_MAX: usize = 4 * WINDOW as usize + 4200;
+/// Maximum bytes that a program reads at once: more than the endpoints buffer.
+const READ_LEN_MAX: usize = 1 << 16;
 /// Maximum datagrams in flight to an endpoint, and maximum delivered datagrams that are recorded for replay.
 const DATAGRAMS_MAX: usize = 256;
 
@@ -35,6 +37,8 @@ struct Simulation {
     /// Bytes that each program wrote, and bytes that each read.
     written: [u64; 2],
     read: [u64; 2],
+    /// What the programs read into. It is allocated once, because a drained connection is read thousands of times.
+    read_buffer: Vec<u8>,
     /// Whether a forged datagram came from the peer's address: nothing is asserted about the data after that.
     forged: bool,
     /// Bytes that third parties sent and received.
@@ -107,6 +111,7 @@ impl Simulation {
             delivered: Vec::new(),
             written: [0; 2],
             read: [0; 2],
+            read_buffer: vec![0; READ_LEN_MAX],
             forged: false,
             third_party_bytes: (0, 0),
         }
@@ -175,14 +180,15 @@ impl Simulation {
     }
 
     fn read(&mut self, end: usize, len: usize) {
-        let mut bytes = vec![0; len];
         let Some(id) = self.ids[end] else {
             return;
         };
+        let mut bytes = std::mem::take(&mut self.read_buffer);
         if let Some(connection) = self.endpoints[end].connection(id) {
-            let read = connection.read(&mut bytes);
+            let read = connection.read(&mut bytes[..len]);
             self.check_read(end, &bytes[..read]);
         }
+        self.read_buffer = bytes;
         self.endpoints[end].wake(id);
     }
 
@@ -360,7 +366,7 @@ impl Simulation {
             for end in 0..2 {
                 self.transmit(end);
                 self.deliver_all(1 - end);
-                self.read(end, 1 << 16);
+                self.read(end, READ_LEN_MAX);
             }
             if self.is_all_read() {
                 return;

@@ -4,7 +4,7 @@
 
 use crate::site_process::{
     Client, Home, SiteProcess,
-    web::{Web, lock_body, names, wait_until},
+    web::{Web, curl, lock_body, names, wait_until},
 };
 use longhaul_testprograms::skip;
 use rustix::{
@@ -24,7 +24,7 @@ use std::{
         process::CommandExt,
     },
     path::Path,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// PUT of "abcd", half of which has been sent.
@@ -273,6 +273,9 @@ fn curl_ignoring_errors(arguments: &[&str], url: &str) {
     command.output().unwrap();
 }
 
+/// Time for which another process holds a claim. A request that does not wait responds far sooner.
+const CLAIM_HELD: Duration = Duration::from_millis(700);
+
 /// Each listener is a process of its own.
 #[test]
 fn waits_for_claims_of_other_processes() {
@@ -299,8 +302,6 @@ fn waits_for_claims_of_other_processes() {
         ),
         (vec!["-X", "DELETE"], "/data/away", 204),
     ] {
-        std::thread::sleep(Duration::from_millis(1100));
-        let begin = Instant::now();
         fs::write(&claims, &held).unwrap();
         let file = File::options()
             .read(true)
@@ -308,16 +309,26 @@ fn waits_for_claims_of_other_processes() {
             .open(&claims)
             .unwrap();
         flock(&file, FlockOperation::LockExclusive).unwrap();
-        let ended = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(1500));
-            drop(file);
+        let (url, bearer) = (
+            web.url(path),
+            format!("Authorization: Bearer {}", web.token),
+        );
+        let request = [&["-H", &bearer][..], &arguments].concat();
+        std::thread::scope(|scope| {
+            let response = scope.spawn(|| curl(&request, &url).0);
+            if path.starts_with("/data/dir") {
+                std::thread::sleep(CLAIM_HELD);
+                assert!(!response.is_finished(), "{arguments:?} does not wait");
+                drop(file);
+                assert_eq!(response.join().unwrap(), status, "{arguments:?}");
+            } else {
+                assert_eq!(response.join().unwrap(), status, "{arguments:?}");
+                drop(file);
+            }
         });
-        assert_eq!(web.status(&arguments, path), status, "{arguments:?}");
-        let waited = begin.elapsed() >= Duration::from_millis(1500);
-        assert_eq!(waited, path.starts_with("/data/dir"), "{arguments:?}");
-        ended.join().unwrap();
     }
-    assert_eq!(web.status(&["-X", "DELETE"], "/data/dir"), 204);
+    // The lock expires.
+    wait_until(|| web.status(&["-X", "DELETE"], "/data/dir") == 204);
     assert!(!claims.exists(), "nobody has it any more");
 }
 

@@ -39,7 +39,7 @@ fn plant(data: &Path) {
 
 fn statuses(web: &Web, arguments: &[&str], path: &str, wanted: &[u16]) {
     let before = listing(&web.home.data());
-    let status = web.status(arguments, path);
+    let status = web.status_without_curl(arguments, path);
     assert!(wanted.contains(&status), "{arguments:?} {path}: {status}");
     assert_eq!(listing(&web.home.data()), before, "{arguments:?} {path}");
 }

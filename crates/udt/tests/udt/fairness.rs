@@ -33,6 +33,31 @@ const BBR: NewControl = |first, window, seed| Box::new(Bbr::new(first, window, s
 struct Flow {
     ends: [Connection; 2],
     received: u64,
+    /// Earliest time at which an end may have something to send. Until then the simulation passes the flow over.
+    due: Time,
+    /// Whether the receiver may have data to read.
+    readable: bool,
+}
+
+impl Flow {
+    /// Keeps the send buffer full, and sends all that is due.
+    fn send(&mut self, now: Time, wires: &mut [Wire; 2], data: &[u8]) {
+        while self.ends[0].send_buffer_free() >= 64 {
+            self.ends[0].write(data);
+        }
+        self.due = Time::MAX;
+        for (end, wire) in self.ends.iter_mut().zip(wires) {
+            loop {
+                let mut datagram = wire.buffer();
+                if !end.transmit(now, &mut datagram) {
+                    wire.free.push(datagram);
+                    break;
+                }
+                wire.send(now, datagram);
+            }
+            self.due = end.deadline().map_or(self.due, |due| self.due.min(due));
+        }
+    }
 }
 
 impl SharedPath {
@@ -56,6 +81,8 @@ impl SharedPath {
         self.flows.push(Flow {
             ends: open_as(config(), first, &control, names, self.now),
             received: 0,
+            due: Time::ZERO,
+            readable: false,
         });
     }
 
@@ -63,20 +90,10 @@ impl SharedPath {
         while self.now < until {
             let mut next = until;
             for flow in &mut self.flows {
-                while flow.ends[0].send_buffer_free() >= 64 {
-                    flow.ends[0].write(&self.buffer);
+                if flow.due <= self.now {
+                    flow.send(self.now, &mut self.wires, &self.buffer);
                 }
-                for (end, wire) in flow.ends.iter_mut().zip(&mut self.wires) {
-                    loop {
-                        let mut datagram = wire.buffer();
-                        if !end.transmit(self.now, &mut datagram) {
-                            wire.free.push(datagram);
-                            break;
-                        }
-                        wire.send(self.now, datagram);
-                    }
-                    next = end.deadline().map_or(next, |deadline| next.min(deadline));
-                }
+                next = next.min(flow.due);
             }
             for wire in &mut self.wires {
                 next = wire
@@ -96,11 +113,15 @@ impl SharedPath {
                 let packet = Packet::read(&datagram).unwrap();
                 let flow = &mut self.flows[packet.destination as usize / 2 - 1];
                 flow.ends[end].handle(&packet, self.now);
+                (flow.due, flow.readable) = (self.now, true);
                 self.wires[wire].free.push(datagram);
             }
         }
-        for flow in &mut self.flows {
-            flow.received += flow.ends[1].read(&mut self.buffer) as u64;
+        for flow in self.flows.iter_mut().filter(|flow| flow.readable) {
+            let read = flow.ends[1].read(&mut self.buffer);
+            flow.received += read as u64;
+            flow.readable = read == self.buffer.len();
+            flow.due = self.now;
         }
     }
 

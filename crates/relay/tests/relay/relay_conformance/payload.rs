@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Payloads whose hash reveals lost, duplicated and reordered bytes.
 
+use longhaul_testnet::payload::RandomBytes;
 use std::{
     io::{Read, Write},
     net::TcpStream,
@@ -21,10 +22,7 @@ pub(crate) fn send(
     bytes: u64,
     on_write: impl Fn(u64),
 ) -> std::io::Result<PayloadDigest> {
-    // Blake3 generates the bytes: unlike code that is inlined, it is optimized in test builds, too.
-    let mut random = blake3::Hasher::new()
-        .update(&seed.to_be_bytes())
-        .finalize_xof();
+    let mut random = RandomBytes::new(seed);
     let (mut hash, mut block, mut left) = (blake3::Hasher::new(), [0; 1 << 16], bytes);
     while left > 0 {
         let part = &mut block[..left.min(1 << 16) as usize];

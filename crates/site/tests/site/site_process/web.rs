@@ -5,7 +5,7 @@ use super::{Home, SiteProcess, WAIT_LIMIT};
 pub(crate) use longhaul_testprograms::wait::wait_until;
 use std::{
     fs,
-    io::Write,
+    io::{Read, Write},
     net::TcpStream,
     path::{Path, PathBuf},
     process::Command,
@@ -68,9 +68,42 @@ impl Web {
         self.curl(arguments, path).0
     }
 
+    /// Returns the status of a request with curl's arguments `-X`, `-H` and `-d`, but starts no process: some tests send
+    /// hundreds of them.
+    pub(crate) fn status_without_curl(&self, arguments: &[&str], path: &str) -> u16 {
+        let (url, token) = (self.url(""), &self.token);
+        let address = url.trim_start_matches("http://");
+        let fields = format!("Host: {address}\r\nAuthorization: Bearer {token}\r\n");
+        let request = format_request(arguments, &fields, path);
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(WAIT_LIMIT)).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut response = Vec::new();
+        stream.read_to_end(&mut response).unwrap();
+        let line = String::from_utf8_lossy(&response);
+        line.split(' ').nth(1).unwrap().parse().unwrap()
+    }
+
     pub(crate) fn data(&self, name: &str) -> PathBuf {
         self.home.data().join(name)
     }
+}
+
+/// Formats a request with curl's arguments `-X`, `-H` and `-d`.
+fn format_request(arguments: &[&str], fields: &str, path: &str) -> String {
+    let (mut method, mut headers, mut body) = ("GET", fields.to_owned(), "");
+    for pair in arguments.chunks(2) {
+        match *pair {
+            ["-X", value] => method = value,
+            ["-H", value] => headers += &format!("{value}\r\n"),
+            ["-d", value] => body = value,
+            _ => panic!("{pair:?}"),
+        }
+    }
+    if !body.is_empty() {
+        headers += &format!("Content-Length: {}\r\n", body.len());
+    }
+    format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n{headers}\r\n{body}")
 }
 
 pub(crate) fn curl(arguments: &[&str], url: &str) -> (u16, Vec<u8>) {
