@@ -13,6 +13,7 @@ use blake3::{
     Hasher,
     hazmat::{HasherExt, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root},
 };
+use serde::{Deserialize, Serialize};
 use std::{fmt, ops::Range, str::FromStr};
 
 /// Bytes in every block of a file except the last: 4 MiB. A receiver needs one buffer of this size for each stream.
@@ -27,7 +28,7 @@ pub const FILE_LEN_MAX: u64 = 64 << 40;
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
 /// BLAKE3 hash of a block at its offset.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct BlockHash(pub [u8; 32]);
 
 impl BlockHash {
@@ -40,7 +41,7 @@ impl BlockHash {
 }
 
 /// BLAKE3 hash of a file.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct FileHash(pub [u8; 32]);
 
 /// Error for a text that is not a hash.

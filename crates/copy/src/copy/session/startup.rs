@@ -14,11 +14,11 @@ use crate::{
         options::Transport,
         report::Report,
         sources::Sources,
-        spread::TreeShare,
     },
 };
 use anyhow::{Result, anyhow, bail};
 use longhaul_command::{errln, exit::Refusal, threads};
+use longhaul_store::tree::spread::TreeShare;
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
     os::unix::ffi::OsStrExt,

@@ -32,7 +32,7 @@ impl Source {
         }
     }
 
-    fn send_hash(&self, file: u64, FileHash(hash): FileHash) {
+    fn send_hash(&self, file: u64, hash: FileHash) {
         self.shared.update(|state| state.hashing.remove(&file));
         self.to_target.push(SourceMsg::HashReply { file, hash });
     }

@@ -161,7 +161,7 @@ impl Source {
                 state.work.requeue(parcel);
                 bail!("the peer has ended the stream");
             }
-            let last = outgoing.record_read(block, BlockHash(header.hash));
+            let last = outgoing.record_read(block, header.hash);
             let sealed = last.then(|| Sealed {
                 hash: outgoing.hash(),
                 to_check: source.may_grow().then(|| outgoing.hashes().clone()),
@@ -187,7 +187,6 @@ impl Source {
                 self.handle_read_error(file, source, &error);
                 return Ok(());
             }
-            let hash = hash.map(|hash| hash.0);
             self.to_target.push(SourceMsg::Sealed { file, hash });
         }
         stream.to.write_all(&header.encode())?;
@@ -307,7 +306,7 @@ impl Stream {
                 BlockContent::Hole => Content::Hole,
                 BlockContent::Data(bytes) => Content::Data(bytes.len() as u32),
             },
-            hash: hash.0,
+            hash,
         })
     }
 }

@@ -35,8 +35,7 @@ impl Target {
         self.to_source.push(TargetMsg::HashRequest { file: number });
     }
 
-    pub(super) fn handle_hash(&self, number: u64, hash: [u8; 32]) {
-        let hash = FileHash(hash);
+    pub(super) fn handle_hash(&self, number: u64, hash: FileHash) {
         self.shared.update(|state| {
             if let Some(entry) = state.comparing.remove(&number) {
                 state.to_compare.push_back(Comparison {

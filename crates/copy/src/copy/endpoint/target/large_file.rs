@@ -175,9 +175,8 @@ impl LargeFile {
         Ok(blocks.iter().map(length).sum())
     }
 
-    pub(super) fn seal(&self, hash: Option<[u8; 32]>) {
-        let sealed = Sealed(hash.map(FileHash));
-        *self.sealed.lock() = Some(sealed);
+    pub(super) fn seal(&self, hash: Option<FileHash>) {
+        *self.sealed.lock() = Some(Sealed(hash));
     }
 
     /// Returns whether all wanted blocks are durable and the source has sealed the file.

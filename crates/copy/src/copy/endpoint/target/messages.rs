@@ -116,10 +116,9 @@ impl Target {
                     number,
                     entry,
                     portion,
-                }) => self.handle_entry(&mut entries, number, entry.into(), portion)?,
-                Some(SourceMsg::RootMetadata(metadata)) => {
+                }) => self.handle_entry(&mut entries, number, entry, portion)?,
+                Some(SourceMsg::RootMetadata(mut metadata)) => {
                     self.add_contents(&mut entries.extras)?;
-                    let mut metadata = metadata.into();
                     self.preserve.strip_metadata(&mut metadata, true);
                     entries.tree_writer.set_top_metadata(metadata);
                 }
@@ -160,7 +159,7 @@ impl Target {
                 number,
                 entry,
                 portion,
-            } => self.handle_reannounced(old, number, entry.into(), portion),
+            } => self.handle_reannounced(old, number, entry, portion),
             SourceMsg::Aborted { file } => self.discard_file(file),
             SourceMsg::StreamAbandoned { stream } => self.shut_down_stream(stream),
             SourceMsg::StreamCount(count) => self.opener.set_wanted(count.into()),

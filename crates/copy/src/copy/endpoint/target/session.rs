@@ -55,7 +55,7 @@ pub(crate) fn run_session(
         root: Arc::new(root),
         top_name,
         planned_directory,
-        preserve: Arc::new(begin.options.preserve.clone().into()),
+        preserve: Arc::new(begin.options.preserve.clone()),
         options: Arc::new(begin.options.clone()),
         task: begin.task,
         shared: Arc::default(),
@@ -67,8 +67,7 @@ pub(crate) fn run_session(
     target
         .shared
         .update_silent(|state| state.open_limits = open_limits);
-    let shares = begin.shares.iter().cloned().map(Into::into);
-    target.record_shares(&shares.collect::<Vec<_>>())?;
+    target.record_shares(&begin.shares)?;
     let outcome = target.connect_and_run(begin, identity, sender);
     target.shared.update(|state| state.over = true);
     target.opener.finish(outcome)?;

@@ -12,7 +12,7 @@ use crate::{
 use anyhow::{Context as _, Result, bail};
 use longhaul_scheduling::Stage;
 use longhaul_store::{
-    blocks::{BLOCK_LEN, BlockHash, FileHash},
+    blocks::{BLOCK_LEN, FileHash},
     vfs::direct::Buffer,
 };
 use std::io::Read;
@@ -60,10 +60,10 @@ impl Target {
         if small {
             // A changed block of a small file has too few bytes, which is an error of its length.
             let bytes = (header.content != Content::Hole).then_some(bytes);
-            return self.write_small(header.file, bytes, hash.map(FileHash));
+            return self.write_small(header.file, bytes, hash.map(|hash| FileHash(hash.0)));
         }
         let Some(large) = large else { return };
-        if let Err(why) = large.write(header.block, header.content, bytes, hash.map(BlockHash)) {
+        if let Err(why) = large.write(header.block, header.content, bytes, hash) {
             self.fail_file(header.file, &large, why);
         }
     }
