@@ -6,7 +6,7 @@ use longhaul_linux::{
     tcp_info::TcpInfo,
 };
 use longhaul_scheduling::{Metrics, Network, Stage, StageTimes};
-use longhaul_transport::blocking::ConnectionHandle;
+use longhaul_transport::blocking;
 use parking_lot::Mutex;
 use rustix::{
     net::sockopt::tcp_congestion,
@@ -49,7 +49,7 @@ struct MeasuredThread {
 /// Socket of a stream that sends, with its last sample.
 #[derive(Debug)]
 struct MeasuredSocket {
-    handle: ConnectionHandle,
+    handle: Arc<blocking::Connection>,
     sampled_at: Instant,
     last_info: TcpInfo,
 }
@@ -94,10 +94,10 @@ impl EndpointMetrics {
     pub(super) fn measure_thread(
         &self,
         stage: Stage,
-        socket: Option<ConnectionHandle>,
+        socket: Option<Arc<blocking::Connection>>,
     ) -> ThreadMeasurement {
         let socket = socket.and_then(|handle| {
-            let last = handle.connection().tcp_info()?;
+            let last = handle.tcp_info()?;
             let at = Instant::now();
             Some(MeasuredSocket {
                 handle,
@@ -105,9 +105,7 @@ impl EndpointMetrics {
                 last_info: last,
             })
         });
-        let tcp = socket
-            .as_ref()
-            .and_then(|socket| socket.handle.connection().tcp());
+        let tcp = socket.as_ref().and_then(|socket| socket.handle.tcp());
         let control = tcp.map(tcp_congestion);
         let runqueue_wait = RunqueueWait::new();
         let mut state = self.0.lock();
@@ -231,7 +229,7 @@ impl MeasuredSocket {
         if elapsed < SAMPLE_INTERVAL_MIN {
             return;
         }
-        let Some(info) = self.handle.connection().tcp_info() else {
+        let Some(info) = self.handle.tcp_info() else {
             return;
         };
         let spent = BusyTimes::between(&self.last_info, &info, elapsed.as_micros() as u64);

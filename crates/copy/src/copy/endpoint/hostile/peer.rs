@@ -2,6 +2,7 @@
 //! Hostile peer: a script that can send any message of the protocol.
 
 use crate::{
+    connection::{Connection, Purpose},
     copy::{
         endpoint::{access_scope::AccessScope, reports::Reporter, source, target},
         fixtures::entry,
@@ -14,7 +15,6 @@ use crate::{
         report::Progress,
         sources::Sources,
     },
-    transport::connection::{Connection, Purpose},
 };
 use anyhow::Result;
 use longhaul_store::{

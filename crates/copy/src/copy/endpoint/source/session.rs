@@ -14,6 +14,7 @@ use super::{
     tuning::StreamTuning,
 };
 use crate::{
+    connection::{Connection, QueueSender, send_queue},
     copy::endpoint::{
         access_scope::AccessScope,
         rendezvous::{ControlConnections, StreamHandler, StreamOpener, connect_endpoints},
@@ -23,10 +24,6 @@ use crate::{
         control::{Begin, Task},
         message::{self, MissingBlocks, Outcome, SourceMsg, TargetMsg},
         report::{Progress, Report},
-    },
-    transport::{
-        connection::Connection,
-        send_queue::{QueueSender, send_queue},
     },
 };
 use anyhow::{Result, bail, ensure};

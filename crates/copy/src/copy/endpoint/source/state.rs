@@ -7,18 +7,18 @@ use super::{
     tuning::StreamTuning,
 };
 use crate::{
+    connection::SendQueue,
     copy::endpoint::{
         limits::{IN_FLIGHT_MAX, XattrBudget},
         rendezvous::StreamOpener,
         reports::{Counters, Reporter},
     },
     protocol::{control::Task, message::SourceMsg, options::Switch, sections::SectionHash},
-    transport::send_queue::SendQueue,
 };
 use longhaul_command::threads::{Ends, Monitor};
 use longhaul_scheduling::{Ledger, Missing, Parcel, Stragglers, StreamRate, Work};
 use longhaul_store::entry::{Entry, Kind};
-use longhaul_transport::blocking::ConnectionHandle;
+use longhaul_transport::blocking;
 use longhaul_units::Time;
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -90,7 +90,7 @@ pub(super) struct State {
     pub(super) to_reannounce: VecDeque<(Instant, u64)>,
     next_number: u64,
     /// Open streams, by number.
-    pub(super) streams: BTreeMap<u64, ConnectionHandle>,
+    pub(super) streams: BTreeMap<u64, Arc<blocking::Connection>>,
     /// Maximum streams: those beyond it end when they have nothing in flight; `None` is no limit.
     pub(super) streams_max: Option<usize>,
     pub(super) over: bool,
@@ -116,7 +116,7 @@ pub(super) fn next_parcel(shared: &Shared, stream: u64) -> Option<Parcel> {
 
 impl State {
     /// Returns the open streams.
-    pub(super) fn streams(&self) -> Vec<(u64, ConnectionHandle)> {
+    pub(super) fn streams(&self) -> Vec<(u64, Arc<blocking::Connection>)> {
         let all = self.streams.iter();
         all.map(|(number, handle)| (*number, handle.clone()))
             .collect()

@@ -6,6 +6,7 @@ use super::{
     state::{Source, next_parcel},
 };
 use crate::{
+    connection::Connection,
     copy::{endpoint::metrics::ThreadMeasurement, open_file::OpenFile},
     protocol::{
         block::{Content, Header},
@@ -13,7 +14,6 @@ use crate::{
         options::Switch,
         sections::{SectionHash, Sections},
     },
-    transport::connection::Connection,
 };
 use anyhow::{Result, bail};
 use longhaul_linux::clock;

@@ -3,6 +3,7 @@
 
 use super::state::Shared;
 use crate::{
+    connection::SendQueue,
     copy::endpoint::{
         rendezvous::StreamOpener,
         reports::{Counters, Reporter},
@@ -12,7 +13,6 @@ use crate::{
         message::{Outcome, TargetMsg},
         options::Options,
     },
-    transport::send_queue::SendQueue,
 };
 use longhaul_store::{path::RelPath, root::Root, tree::preserve::Preserve};
 use std::sync::Arc;

@@ -10,12 +10,12 @@ use super::{
     state::State,
 };
 use crate::{
+    connection::Connection,
     copy::endpoint::limits,
     protocol::{
         control::{Pass, Task},
         message::{self, Outcome, Portion, SourceMsg, TargetMsg},
     },
-    transport::connection::Connection,
 };
 use anyhow::{Context as _, Result, bail, ensure};
 use longhaul_command::{exit::Refusal, threads};

@@ -8,16 +8,13 @@
 
 use super::{context::Target, destination, state::OpenLimits};
 use crate::{
+    connection::{Connection, QueueSender, send_queue},
     copy::endpoint::{
         access_scope::AccessScope,
         rendezvous::{ControlConnections, StreamHandler, StreamOpener, connect_endpoints},
         reports::{Counters, Reporter, exit_at_stdin_eof, report_ready},
     },
     protocol::{control::Begin, message::TargetMsg, report::Progress},
-    transport::{
-        connection::Connection,
-        send_queue::{QueueSender, send_queue},
-    },
 };
 use anyhow::Result;
 use longhaul_command::threads;

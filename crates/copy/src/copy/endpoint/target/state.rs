@@ -13,7 +13,7 @@ use longhaul_store::{
     part::FinishedFile,
     small::SmallFile,
 };
-use longhaul_transport::blocking::ConnectionHandle;
+use longhaul_transport::blocking;
 use longhaul_units::Time;
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -137,7 +137,7 @@ impl WaitingFile {
 
 #[derive(Debug)]
 struct Stream {
-    handle: ConnectionHandle,
+    handle: Arc<blocking::Connection>,
     blocks: u64,
     reported_blocks: u64,
 }
@@ -288,7 +288,7 @@ impl State {
     }
 
     /// Adds a stream; `false` if it is not wanted any more.
-    pub(super) fn add_stream(&mut self, number: u64, handle: ConnectionHandle) -> bool {
+    pub(super) fn add_stream(&mut self, number: u64, handle: Arc<blocking::Connection>) -> bool {
         if self.over || self.ended_streams.contains(&number) {
             return false;
         }

@@ -3,11 +3,11 @@
 
 use super::{context::Target, state::State};
 use crate::{
+    connection::Connection,
     protocol::{
         block::{Content, HEADER_LEN, Header},
         options::Switch,
     },
-    transport::connection::Connection,
 };
 use anyhow::{Context as _, Result, bail};
 use longhaul_scheduling::Stage;
