@@ -17,7 +17,7 @@ use crate::{
     connection::{Connection, QueueSender, send_queue},
     copy::endpoint::{
         access_scope::AccessScope,
-        rendezvous::{ControlConnections, StreamHandler, StreamOpener, connect_endpoints},
+        rendezvous::{ControlConnections, connect_endpoints},
         reports::{Counters, Reporter, exit_at_stdin_eof, report_ready},
     },
     protocol::{
@@ -255,28 +255,5 @@ impl Source {
             _ => None,
         };
         self.complete_file(file.as_deref(), failed);
-    }
-}
-
-impl StreamHandler for Source {
-    fn handle_stream(&self, number: u64, stream: Connection) {
-        let Ok(handle) = stream.handle() else { return };
-        self.tuning.apply(&handle);
-        self.shared
-            .update(|state| state.streams.insert(number, handle));
-        // The peer reports how many blocks arrived, however the stream ended.
-        if self.send(number, stream).is_err() {
-            self.to_target
-                .push(SourceMsg::StreamAbandoned { stream: number });
-        }
-        self.shared.update(|state| state.streams.remove(&number));
-    }
-
-    fn is_over(&self) -> bool {
-        self.shared.is_over()
-    }
-
-    fn opener(&self) -> &StreamOpener {
-        &self.opener
     }
 }

@@ -7,7 +7,13 @@ use super::{
 };
 use crate::{
     connection::Connection,
-    copy::{endpoint::metrics::ThreadMeasurement, open_file::OpenFile},
+    copy::{
+        endpoint::{
+            metrics::ThreadMeasurement,
+            rendezvous::{StreamHandler, StreamOpener},
+        },
+        open_file::OpenFile,
+    },
     protocol::{
         block::{Content, Header},
         message::SourceMsg,
@@ -66,9 +72,32 @@ struct Sealed {
     to_check: Option<HashMap<u64, BlockHash>>,
 }
 
+impl StreamHandler for Source {
+    fn handle_stream(&self, number: u64, stream: Connection) {
+        let Ok(handle) = stream.handle() else { return };
+        self.tuning.apply(&handle);
+        self.shared
+            .update(|state| state.streams.insert(number, handle));
+        // The peer reports how many blocks arrived, however the stream ended.
+        if self.send(number, stream).is_err() {
+            self.to_target
+                .push(SourceMsg::StreamAbandoned { stream: number });
+        }
+        self.shared.update(|state| state.streams.remove(&number));
+    }
+
+    fn is_over(&self) -> bool {
+        self.shared.is_over()
+    }
+
+    fn opener(&self) -> &StreamOpener {
+        &self.opener
+    }
+}
+
 impl Source {
     /// Sends until nothing is left; an error is the stream's.
-    pub(super) fn send(&self, number: u64, stream: Connection) -> Result<()> {
+    fn send(&self, number: u64, stream: Connection) -> Result<()> {
         let handle = stream.handle()?;
         let mut stream = Stream {
             number,

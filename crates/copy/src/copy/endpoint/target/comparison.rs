@@ -3,9 +3,8 @@
 //! the hash is requested; this endpoint reads its own when the hash has arrived.
 
 use super::{
-    context::Target,
     large_file::{copied_outcome, describe_skipped, remove_leftovers_of, size},
-    state::{Comparison, State},
+    state::{Comparison, State, Target},
 };
 use crate::protocol::message::{Outcome, Portion, TargetMsg};
 use anyhow::Result;

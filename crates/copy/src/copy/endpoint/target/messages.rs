@@ -3,11 +3,10 @@
 
 use super::{
     block_set::reduce_version,
-    context::Target,
     extras::{CONTENTS_FOR_SINGLE_NAME, Remover},
     large_file::{copied_outcome, describe_skipped, size},
     link_hashes::{Link, link},
-    state::State,
+    state::{State, Target},
 };
 use crate::{
     connection::Connection,

@@ -6,12 +6,15 @@
 //! written data durable and renames files. One verifies data that an earlier run wrote. The source always
 //! reads the target's messages, so no deadlock is possible.
 
-use super::{context::Target, destination, state::OpenLimits};
+use super::{
+    destination,
+    state::{OpenLimits, Target},
+};
 use crate::{
-    connection::{Connection, QueueSender, send_queue},
+    connection::{QueueSender, send_queue},
     copy::endpoint::{
         access_scope::AccessScope,
-        rendezvous::{ControlConnections, StreamHandler, StreamOpener, connect_endpoints},
+        rendezvous::{ControlConnections, connect_endpoints},
         reports::{Counters, Reporter, exit_at_stdin_eof, report_ready},
     },
     protocol::{control::Begin, message::TargetMsg, report::Progress},
@@ -21,7 +24,6 @@ use longhaul_command::threads;
 use longhaul_scheduling::streams::STREAMS_MAX;
 use longhaul_transport::identity::Identity;
 use std::sync::Arc;
-use tracing::{debug, debug_span};
 
 pub(crate) fn run(
     mut begin: Begin,
@@ -97,36 +99,5 @@ impl Target {
             threads::spawn(move || hasher.hash_other_versions())?;
         }
         self.handle_messages(source_messages)
-    }
-}
-
-impl StreamHandler for Target {
-    fn handle_stream(&self, number: u64, stream: Connection) {
-        let Ok(handle) = stream.handle() else { return };
-        if !self.shared.update(|state| state.add_stream(number, handle)) {
-            return;
-        }
-        let _span = debug_span!("stream", number).entered();
-        debug!("opened");
-        if let Err(error) = self.receive(number, stream)
-            && !self.is_over()
-        {
-            debug!("broke: {error:#}");
-        }
-        if let Some(blocks) = self.shared.update(|state| state.remove_stream(number)) {
-            debug!(blocks, "ended");
-            self.to_source.push(TargetMsg::StreamEnded {
-                stream: number,
-                blocks,
-            });
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.shared.is_over()
-    }
-
-    fn opener(&self) -> &StreamOpener {
-        &self.opener
     }
 }

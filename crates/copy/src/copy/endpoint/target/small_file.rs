@@ -2,9 +2,8 @@
 //! Files of at most one block. Each is written whole; the commit thread renames them in batches.
 
 use super::{
-    context::Target,
     large_file::{apply_metadata, open_directory, retry_while_busy, size, with_directory},
-    state::{State, WrittenFile},
+    state::{State, Target, WrittenFile},
 };
 use crate::protocol::message::Outcome;
 use longhaul_store::{

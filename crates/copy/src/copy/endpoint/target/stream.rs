@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Thread of a stream: receives blocks, checks them and writes them to their places.
 
-use super::{context::Target, state::State};
+use super::state::{State, Target};
 use crate::{
     connection::Connection,
+    copy::endpoint::rendezvous::{StreamHandler, StreamOpener},
     protocol::{
         block::{Content, HEADER_LEN, Header},
+        message::TargetMsg,
         options::Switch,
     },
 };
@@ -16,11 +18,43 @@ use longhaul_store::{
     vfs::direct::Buffer,
 };
 use std::io::Read;
+use tracing::{debug, debug_span};
+
+impl StreamHandler for Target {
+    fn handle_stream(&self, number: u64, stream: Connection) {
+        let Ok(handle) = stream.handle() else { return };
+        if !self.shared.update(|state| state.add_stream(number, handle)) {
+            return;
+        }
+        let _span = debug_span!("stream", number).entered();
+        debug!("opened");
+        if let Err(error) = self.receive(number, stream)
+            && !self.is_over()
+        {
+            debug!("broke: {error:#}");
+        }
+        if let Some(blocks) = self.shared.update(|state| state.remove_stream(number)) {
+            debug!(blocks, "ended");
+            self.to_source.push(TargetMsg::StreamEnded {
+                stream: number,
+                blocks,
+            });
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.shared.is_over()
+    }
+
+    fn opener(&self) -> &StreamOpener {
+        &self.opener
+    }
+}
 
 impl Target {
     /// Receives blocks until the stream ends. An error is the stream's; an error of a file only fails that
     /// file.
-    pub(super) fn receive(&self, number: u64, mut from: Connection) -> Result<()> {
+    fn receive(&self, number: u64, mut from: Connection) -> Result<()> {
         let mut buffer = Buffer::new(BLOCK_LEN as usize);
         let mut measurement = self.counters.metrics.measure_thread(Stage::Receiving, None);
         loop {

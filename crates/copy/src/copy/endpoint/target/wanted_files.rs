@@ -3,9 +3,8 @@
 //! Data of an earlier run is verified.
 
 use super::{
-    context::Target,
     large_file::{LargeFile, OpenedFile, finish_renamed},
-    state::{FinalizedFile, State, WaitingFile},
+    state::{FinalizedFile, State, Target, WaitingFile},
 };
 use crate::protocol::{
     message::{MissingBlocks, Outcome, Portion, TargetMsg},
