@@ -8,7 +8,6 @@ use super::{
     paths::PartPaths,
 };
 use crate::{
-    block_reader::hash_block,
     blocks::{BlockError, BlockHash, Blocks, FileHash},
     entry::Entry,
     part::{
@@ -191,7 +190,7 @@ impl<D: Directory> Part<D> {
         prepare: impl FnOnce(&D::File) -> io::Result<()>,
     ) -> Result<FinishedFile<D>, PartError> {
         self.check_usable()?;
-        let got = self.file_hash()?;
+        let got = self.hash()?;
         let differs = |got: &FileHash| expected.is_some_and(|expected| expected != *got);
         if let (Some(got), Some(expected)) = (got.filter(differs), expected) {
             let name = self.paths.display_name();
@@ -239,13 +238,8 @@ impl<D: Directory> Part<D> {
         hash: BlockHash,
         buffer: &mut Vec<u8>,
     ) -> Result<bool, PartError> {
-        let read = hash_block(&self.file, self.blocks, index, buffer);
+        let read = self.blocks.read_hash(&self.file, index, buffer);
         Ok(self.paths.io_context("read it again", read)? == hash)
-    }
-
-    /// Hash of the file, unless a block came without a hash. All blocks must be durable.
-    pub fn hash(&self) -> Result<Option<FileHash>, PartError> {
-        self.file_hash()
     }
 
     /// Keeps the part as a piece of the file, whose other blocks are on other hosts. Part and
@@ -297,8 +291,8 @@ impl<D: Directory> Part<D> {
         paths.remove_part()
     }
 
-    /// Hash of the file, if all blocks have one.
-    fn file_hash(&self) -> Result<Option<FileHash>, PartError> {
+    /// Hash of the file, unless a block came without a hash. All blocks must be durable.
+    pub fn hash(&self) -> Result<Option<FileHash>, PartError> {
         let state = self.state();
         let states = state.states.iter().zip(state.range.clone());
         let mut unfinished = states.filter(|(state, _)| **state != BlockState::Durable);

@@ -17,7 +17,7 @@ mod kind;
 mod source;
 mod top_names;
 
-pub use source::{Source, SourceError, is_contents_only, source_name};
+pub use source::{OpenFile, Source, SourceError, is_contents_only, source_name};
 
 use crate::{
     entry::{Entry, Kind},

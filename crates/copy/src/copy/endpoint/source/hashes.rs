@@ -45,7 +45,7 @@ fn hash_of(file: &SourceFile) -> Result<FileHash, ReadError> {
         |error: longhaul_store::blocks::BlockError| ReadError::Unreadable(error.to_string());
     for index in 0..blocks.count() {
         let content = file.read(&opened, index, &mut buffer)?;
-        hashes.push(content.hash(blocks, index).map_err(invalid_block)?);
+        hashes.push(blocks.hash_content(index, content).map_err(invalid_block)?);
     }
     blocks.file_hash(&hashes).ok_or(ReadError::Changed)
 }

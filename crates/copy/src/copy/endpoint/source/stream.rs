@@ -7,12 +7,9 @@ use super::{
 };
 use crate::{
     connection::Connection,
-    copy::{
-        endpoint::{
-            metrics::ThreadMeasurement,
-            rendezvous::{StreamHandler, StreamOpener},
-        },
-        open_file::OpenFile,
+    copy::endpoint::{
+        metrics::ThreadMeasurement,
+        rendezvous::{StreamHandler, StreamOpener},
     },
     protocol::{
         block::{Content, Header},
@@ -25,9 +22,9 @@ use anyhow::{Result, bail};
 use longhaul_linux::clock;
 use longhaul_scheduling::{Parcel, Stage, StreamEnded};
 use longhaul_store::{
-    block_reader::BlockContent,
-    blocks::{BLOCK_LEN, BlockHash, FileHash},
+    blocks::{BLOCK_LEN, BlockContent, BlockHash, FileHash},
     piece,
+    tree::scan::OpenFile,
 };
 use std::{
     collections::HashMap,
@@ -316,7 +313,7 @@ impl Stream {
         let read = source.read(&opened, block, &mut self.buffer)?;
         self.measurement.enter(Stage::Hashing);
         let hash = match hash {
-            Switch::On => read.hash(source.blocks(), block),
+            Switch::On => source.blocks().hash_content(block, read),
             Switch::Off => Ok(BlockHash::UNKNOWN),
         };
         self.measurement.enter(Stage::Sending);

@@ -11,7 +11,6 @@ use anyhow::Result;
 use longhaul_command::threads;
 use longhaul_scheduling::Stage;
 use longhaul_store::{
-    block_reader::hash_block,
     blocks::{BLOCK_LEN, Blocks, FileHash},
     entry::{Entry, Kind},
     tree::writer::{Options, TreeWriter, WriteOutcome},
@@ -85,7 +84,7 @@ impl Target {
         }
         let (mut buffer, mut hashes) = (Vec::new(), Vec::new());
         for index in 0..blocks.count() {
-            hashes.push(hash_block(&file, blocks, index, &mut buffer).ok()?);
+            hashes.push(blocks.read_hash(&file, index, &mut buffer).ok()?);
         }
         blocks.file_hash(&hashes).map(|hash| (file, hash))
     }
