@@ -4,7 +4,7 @@
 //! that nothing listens at the address that a flow connects to.
 
 use crate::{
-    network::{Topology, loopback, ports},
+    network::{Topology, loopback, sockets},
     scenario::{
         Flow, Program, Scenario,
         config_error::{CheckResult, ensure, locate_error},
@@ -32,16 +32,19 @@ impl<'a> Listeners<'a> {
     pub(crate) fn of_flows(scenario: &Scenario, topology: &'a Topology) -> Self {
         let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.enabled).collect();
         let mut all = Vec::new();
-        for (host, option_sets) in ports::web_servers(scenario, topology, &flows) {
-            let ports = (0..option_sets.len()).map(ports::web_port);
+        for (host, option_sets) in sockets::web_servers(scenario, topology, &flows) {
+            let ports = (0..option_sets.len()).map(sockets::web_port);
             all.extend(ports.map(|port| on_all_addresses(&host, port, "nginx".to_owned())));
         }
         for (number, flow) in flows.iter().enumerate() {
-            let (host, owner) = (ports::accepting_host(flow), format!("flow {:?}", flow.name));
+            let (host, owner) = (
+                sockets::accepting_host(flow),
+                format!("flow {:?}", flow.name),
+            );
             match flow.program {
-                Program::Ftp => all.push(on_all_addresses(host, ports::FTP, owner)),
+                Program::Ftp => all.push(on_all_addresses(host, sockets::FTP, owner)),
                 Program::Iperf3 => {
-                    all.push(on_all_addresses(host, ports::iperf_port(number), owner));
+                    all.push(on_all_addresses(host, sockets::iperf_port(number), owner));
                 }
                 Program::Command => {
                     let port = flow.server_port.filter(|_| !flow.server.is_empty());
@@ -113,7 +116,7 @@ impl<'a> Listeners<'a> {
         let Some(target) = target.filter(|_| flow.enabled) else {
             return Ok(());
         };
-        let client = ports::opening_host(flow);
+        let client = sockets::opening_host(flow);
         let address = self.topology.address(client, &target.host);
         let host = match loopback(&target.host) {
             Some(_) => client,

@@ -3,8 +3,8 @@
 //! about the machine for the result.
 
 use crate::{
+    experiment::{Cell, ExperimentPlan},
     scenario::{LinkKind, Program, Relay, RelayProgram},
-    source::{Cell, ExperimentPlan},
     testbed::{controls, programs},
 };
 use anyhow::Result;

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Relays on hosts of the testbed: `longhaul relay`, or another program.
 
-use super::{daemon::Daemon, dante, haproxy, proxy_config::ProxyConfig, squid};
+use super::{
+    daemon::Daemon,
+    proxies::{
+        ProxyConfig, dante_command, dante_config, haproxy_command, haproxy_config, squid_command,
+        squid_config,
+    },
+};
 use crate::{
     command_check::{self, Refused, longhaul},
     scenario::{
@@ -254,14 +260,14 @@ async fn start_other(
     fs::set_permissions(&scratch, fs::Permissions::from_mode(0o777))?;
     let file = directory.join(format!("relay-{name}.conf"));
     let (text, command) = match program {
-        RelayProgram::Haproxy => (haproxy::config_file_text(&config), haproxy::command(&file)),
+        RelayProgram::Haproxy => (haproxy_config(&config), haproxy_command(&file)),
         RelayProgram::Dante => (
-            dante::config_file_text(&config, relay_host.addresses),
-            dante::command(&file, &scratch),
+            dante_config(&config, relay_host.addresses),
+            dante_command(&file, &scratch),
         ),
         RelayProgram::Squid => (
-            squid::config_file_text(&config, name, &scratch),
-            squid::command(&file, name),
+            squid_config(&config, name, &scratch),
+            squid_command(&file, name),
         ),
         RelayProgram::Longhaul => bail!("longhaul is not an external program"),
     };
