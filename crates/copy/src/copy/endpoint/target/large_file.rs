@@ -17,7 +17,7 @@ use longhaul_store::{
     vfs::Dir,
 };
 use parking_lot::{Mutex, RwLock};
-use std::{fs::File, io, ops::Range, os::fd::AsFd, sync::Arc, time::Duration};
+use std::{fs::File, io, ops::Range, os::fd::AsFd, sync::Arc};
 
 /// File of several blocks. Threads write it concurrently; one finishes it.
 #[derive(Debug)]
@@ -316,22 +316,6 @@ fn open_part(
         }
         Portion::Whole | Portion::Finalize | Portion::KeepPiece(_) => Part::open(dir, name, origin),
     }
-}
-
-/// Attempts to open a busy part, [`BUSY_RETRY_DELAY`] apart: its holder may have been killed a moment ago.
-const BUSY_ATTEMPTS_MAX: u32 = 30;
-const BUSY_RETRY_DELAY: Duration = Duration::from_millis(100);
-
-/// Repeats `act` while another copy is busy with the file, up to three seconds.
-pub(super) fn retry_while_busy<T>(mut act: impl FnMut() -> T, is_busy: impl Fn(&T) -> bool) -> T {
-    for _ in 1..BUSY_ATTEMPTS_MAX {
-        let result = act();
-        if !is_busy(&result) {
-            return result;
-        }
-        std::thread::sleep(BUSY_RETRY_DELAY);
-    }
-    act()
 }
 
 /// Removes what a killed copy left beside an existing file. Another copy that still runs removes its files

@@ -48,7 +48,7 @@ pub(super) const AT_RISK_MAX: u64 = 128 << 20;
 const IN_FLIGHT_MAX: u64 = crate::copy::endpoint::limits::IN_FLIGHT_MAX as u64 + 1024;
 
 /// Maximum wait for another copy that writes a file. Its process may have been killed a moment ago.
-const BUSY_WAIT_MAX: Time = Time::from_secs(3);
+pub(super) const BUSY_WAIT_MAX: Time = Time::from_secs(3);
 
 pub(super) type Shared = Monitor<State>;
 
