@@ -111,7 +111,8 @@ pub(crate) fn run_session(
     });
     let outcome = source.connect_and_run(
         begin,
-        (prepared.scan, prepared.plan),
+        prepared.scan,
+        prepared.plan,
         prepared.assigned,
         identity,
         sender,
@@ -130,7 +131,8 @@ impl Source {
     fn connect_and_run(
         self: &Arc<Self>,
         begin: Begin,
-        (scan, plan): (Scan, Option<Scan>),
+        scan: Scan,
+        plan: Option<Scan>,
         assigned: Option<Receiver<Assignment>>,
         identity: &Identity,
         sender: QueueSender<SourceMsg>,
@@ -213,7 +215,7 @@ impl Source {
         };
         let is_new = self
             .shared
-            .update(|state| state.request(file, missing, (count, known)));
+            .update(|state| state.request(file, missing, count, known));
         ensure!(is_new, "the target requested a file twice");
         Ok(())
     }

@@ -154,7 +154,8 @@ impl State {
         &mut self,
         file: u64,
         missing: Missing,
-        (count, known): (u64, Vec<SectionHash>),
+        count: u64,
+        known: Vec<SectionHash>,
     ) -> bool {
         if self.outgoing.contains_key(&file) {
             return false;

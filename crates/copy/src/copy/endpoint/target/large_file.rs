@@ -73,7 +73,8 @@ impl LargeFile {
     pub(super) fn open(
         root: &Root,
         entry: &Entry,
-        (portion, compares): (&Portion, bool),
+        portion: &Portion,
+        compares: bool,
     ) -> Result<OpenedFile, String> {
         let Kind::File { version, sparse } = entry.kind else {
             return Err(format!("{}: not a regular file", entry.path));
@@ -386,7 +387,7 @@ mod tests {
         let root = Root::open(directory.path()).unwrap();
         let entry = entry("file", file(2 * BLOCK_LEN));
         let Ok(OpenedFile::Incomplete(large)) =
-            LargeFile::open(&root, &entry, (&Portion::Whole, false))
+            LargeFile::open(&root, &entry, &Portion::Whole, false)
         else {
             panic!("all blocks are missing");
         };

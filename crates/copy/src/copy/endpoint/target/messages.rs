@@ -385,7 +385,9 @@ impl Target {
         if is_named && written.is_ok() {
             self.record_origin(&entry.path);
         }
-        let written = written.map(|written| self.report_foreign(&mut entries.reported, written));
+        let written = written.map(|(written, skipped)| {
+            (written, self.report_foreign(&mut entries.reported, skipped))
+        });
         let outcome = match written {
             Ok((WriteOutcome::Unchanged, _)) if self.options.dry_run => Outcome::Unchanged,
             Ok((written @ (WriteOutcome::Changed | WriteOutcome::Transfer), _))
@@ -480,8 +482,8 @@ impl Target {
     fn report_foreign(
         &self,
         reported: &mut BTreeSet<&'static str>,
-        (written, skipped_metadata): (WriteOutcome, Vec<SkippedField>),
-    ) -> (WriteOutcome, Vec<SkippedField>) {
+        skipped_metadata: Vec<SkippedField>,
+    ) -> Vec<SkippedField> {
         let (foreign, skipped_metadata): (Vec<_>, Vec<_>) = skipped_metadata
             .into_iter()
             .partition(|left| left.field == MetadataField::OwnerOnly);
@@ -489,7 +491,7 @@ impl Target {
         if !foreign.is_empty() && reported.insert(why) {
             self.reporter.send_problem(why.to_owned());
         }
-        (written, skipped_metadata)
+        skipped_metadata
     }
 
     /// Returns whether an entry is the directory that gets the name of the whole copy.

@@ -85,7 +85,8 @@ impl Target {
         let large = match LargeFile::open(
             &self.root,
             &waiting.entry,
-            (portion, !self.options.whole_files),
+            portion,
+            !self.options.whole_files,
         ) {
             Ok(OpenedFile::Incomplete(large)) => large,
             Ok(OpenedFile::Renamed(renamed)) => {
