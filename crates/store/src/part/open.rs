@@ -3,8 +3,7 @@
 
 use super::{
     PartError,
-    block_states::{BlockState, BlockStates},
-    file::Part,
+    file::{BlockState, BlockStates, Part},
     finished::RenamedFile,
     paths::{PartPaths, SourceInfo},
     slices,

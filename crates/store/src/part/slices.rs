@@ -13,8 +13,7 @@
 
 use super::{
     PartError,
-    block_states::{BlockState, BlockStates},
-    file::Part,
+    file::{BlockState, BlockStates, Part},
     paths::{PartPaths, SLICES_MAX},
 };
 use crate::{
