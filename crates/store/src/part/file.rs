@@ -11,7 +11,7 @@ use crate::{
     },
     vfs::{
         Dir, Directory, FileOps,
-        direct::DirectFile,
+        file::DirectFile,
         sparse::{Run, runs},
     },
 };

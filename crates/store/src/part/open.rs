@@ -11,7 +11,7 @@ use super::{
 use crate::{
     blocks::{BLOCK_LEN, BlockHash, Blocks, FileHash},
     part::journal::{self, BlockRecord, Header, Journal},
-    vfs::{Dir, Directory, FileOps, OpenMode, direct::DirectFile},
+    vfs::{Dir, Directory, FileOps, OpenMode, file::DirectFile},
 };
 use parking_lot::Mutex;
 use std::{io, ops::Range};

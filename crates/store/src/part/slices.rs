@@ -19,7 +19,7 @@ use super::{
 use crate::{
     escape::Escaped,
     part::journal::{self, BlockRecord, Header, Journal},
-    vfs::{Directory, FileOps, OpenError, OpenMode, direct::DirectFile},
+    vfs::{Directory, FileOps, OpenError, OpenMode, file::DirectFile},
 };
 use parking_lot::Mutex;
 use std::{collections::HashSet, ops::Range};

@@ -197,6 +197,9 @@ impl OutgoingFile {
 
     /// Returns the hashes of a block's sections in the target's version.
     pub(super) fn known(&self, index: u64) -> Vec<SectionHash> {
+        if self.known.is_empty() {
+            return Vec::new();
+        }
         let sections = Sections::of(self.file.version.size);
         sections.of_block(index, &self.known).to_vec()
     }

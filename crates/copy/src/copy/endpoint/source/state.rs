@@ -16,7 +16,7 @@ use crate::{
     protocol::{control::Task, message::SourceMsg, options::Switch, sections::SectionHash},
 };
 use longhaul_command::threads::{Ends, Monitor};
-use longhaul_scheduling::{Ledger, Missing, Parcel, Stragglers, StreamRate, Work};
+use longhaul_scheduling::{Ledger, Missing, Parcel, StreamRate, Work};
 use longhaul_store::entry::{Entry, Kind};
 use longhaul_transport::blocking;
 use longhaul_units::Time;
@@ -71,7 +71,6 @@ pub(super) type Shared = Monitor<State>;
 pub(super) struct State {
     pub(super) work: Work,
     pub(super) ledger: Ledger,
-    pub(super) stragglers: Stragglers,
     /// Parcels to send a second time, on streams with nothing else in flight.
     resends: VecDeque<Parcel>,
     /// Entries announced and neither completed nor aborted. Only files have further messages.
@@ -185,10 +184,7 @@ impl State {
     /// Queues data in flight on slow streams for other streams, if these have nothing else to carry.
     pub(super) fn queue_resends(&mut self, rates: &BTreeMap<u64, StreamRate>, now: Time) {
         if self.work.is_empty() && self.resends.is_empty() {
-            self.resends = self
-                .stragglers
-                .choose_resends(&self.ledger, rates, now)
-                .into();
+            self.resends = self.ledger.choose_resends(rates, now).into();
         }
     }
 

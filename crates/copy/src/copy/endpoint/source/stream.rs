@@ -178,7 +178,7 @@ impl Source {
                 1 => Parcel::Files(vec![file]),
                 _ => Parcel::Block { file, block },
             };
-            let is_duplicate = state.stragglers.is_resent(&parcel);
+            let is_duplicate = state.ledger.is_resent(&parcel);
             // Before the block is sent: the answer may be quick.
             let recorded = state
                 .ledger

@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, bail};
 use longhaul_scheduling::Stage;
 use longhaul_store::{
     blocks::{BLOCK_LEN, FileHash},
-    vfs::direct::Buffer,
+    vfs::file::Buffer,
 };
 use std::io::Read;
 use tracing::{debug, debug_span};
