@@ -2,11 +2,8 @@
 //! Messages that an endpoint of a copy receives from its peer. A message is read to its last byte and not beyond, reads
 //! the same after it is encoded again, and its paths stay inside the copy.
 
-use longhaul_copy::protocol::{
-    entry::Kind,
-    message::{SourceMsg, TargetMsg, read, write},
-};
-use longhaul_store::path::RelPath;
+use longhaul_copy::protocol::message::{SourceMsg, TargetMsg, read, write};
+use longhaul_store::{entry::Kind, path::RelPath};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt::Debug, path::Component};
 

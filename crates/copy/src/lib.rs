@@ -9,7 +9,7 @@
 //! | folder | subject |
 //! |---|---|
 //! | `protocol` | messages between longhaul processes; `protocol/golden.rs` fixes their bytes |
-//! | `transport` | the connections that carry them: TLS 1.3 over TCP or UDT |
+//! | `connection.rs` | the connections that carry them: TLS 1.3 over TCP or UDT |
 //! | `copy/args`, `copy/config.rs` | the command line, and the checked configuration |
 //! | `copy/run.rs` | the coordinator: starts the endpoints, follows them, starts the next session |
 //! | `copy/session` | the two endpoints as the coordinator sees them: child process, ssh or site |
@@ -18,8 +18,6 @@
 //! | `copy/workers` | `--leases`: several workers share one copy through a database |
 //! | `copy/distributed` | `--distributed`: hosts without a shared file system store a share each |
 //! | `copy/verify` | `copy verify`: a tree compared with its recorded hashes |
-//!
-//! Types on the wire are those of `protocol`, never those of the store or of the command line.
 //!
 //! ```no_run
 //! use clap::Parser;
@@ -37,8 +35,8 @@
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
+mod connection;
 pub mod copy;
 pub mod protocol;
-mod transport;
 
-pub use transport::connection::IDLE_TIMEOUT;
+pub use connection::IDLE_TIMEOUT;

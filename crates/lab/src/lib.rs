@@ -5,15 +5,19 @@
 //!
 //! | folder | subject |
 //! |---|---|
-//! | `source` | scenario files: parameters, the plan of the experiment with its cells |
-//! | `scenario` | the keys of a scenario, as types |
+//! | `scenario` | the keys of a scenario file, as types |
+//! | `experiment` | the file itself, its parameters, and the plan of the experiment with its cells |
+//! | `read.rs` | from the file to the plan: each cell is filled in and checked |
 //! | `check` | refusals before any run, each with file, line and key |
-//! | `network` | hosts, links, routes, ports and senders, computed without I/O |
-//! | `testbed` | hosts and links as namespaces and processes; `testbed/programs` runs nginx, curl, iperf3, relays, commands |
+//! | `network` | hosts, links, routes, and sockets of flows, computed without I/O |
+//! | `testbed` | hosts and links as namespaces and processes; `testbed/programs` runs file servers, curl, iperf3, relays, commands |
 //! | `simulated` | the same flows over `tcpsim` |
 //! | `measure` | samples and captures of a run become metrics and time series |
-//! | `evaluation` | checks, figures, tables, the paper's figures beside ours |
-//! | `run` | order of the runs, the journal that resumes, records, batches, progress |
+//! | `evaluation` | claims of the scenario, figures, tables, the paper's figures beside ours |
+//! | `run` | preparation, execution in order, the journal that resumes, records, batches, progress |
+//!
+//! `longhaul lab run` passes them so: `run/prepare.rs` calls `read.rs`, and `run/execution.rs` for each run `testbed`,
+//! `testbed/transfers.rs`, `measure/figures.rs`. At the end it calls `evaluation`; `run/prepare.rs` writes `result.json`.
 //!
 //! A new key needs a type in `scenario`, a check in `check`, a page entry in `docs/lab.md`, and a case in `tests`. The test of
 //! `scenario/schema.rs` writes `dist/scenario.schema.json` again.
@@ -37,12 +41,13 @@ mod args;
 mod check;
 pub mod command_check;
 mod evaluation;
+mod experiment;
 mod measure;
 mod network;
+mod read;
 mod run;
 mod scenario;
 mod simulated;
-mod source;
 mod testbed;
 #[cfg(test)]
 mod tests;
@@ -52,10 +57,10 @@ pub use scenario::expression;
 
 use anyhow::{Context, Result};
 use args::Command;
+use experiment::{Choices, ExperimentPlan, file};
 use longhaul_command::{errln, outln};
 use longhaul_linux::contained;
 use run::{Batch, PreparedExperiment, Request};
-use source::{Choices, ExperimentPlan, library};
 use std::{collections::BTreeMap, fs, process};
 
 /// Runs `longhaul lab`.
@@ -141,8 +146,8 @@ fn contain(args: &args::ContainArgs) -> Result<()> {
 /// Lists all built-in scenarios, and notes those that this user cannot run.
 fn list() -> Result<()> {
     let mut lacking: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    for name in library::names() {
-        let experiment = ExperimentPlan::open(&library::find(name)?, &Choices::default())?;
+    for name in file::names() {
+        let experiment = ExperimentPlan::open(file::find(name)?, &Choices::default())?;
         outln!("{name}\t{}", experiment.scenario.title);
         if let Err(error) = run::check_permissions(&experiment) {
             lacking.entry(error.to_string()).or_default().push(name);
@@ -158,12 +163,12 @@ fn list() -> Result<()> {
 }
 
 fn show(scenario: &str) -> Result<()> {
-    outln!("{}", library::find(scenario)?.text);
+    outln!("{}", file::find(scenario)?.text);
     Ok(())
 }
 
 fn check(scenario: &str) -> Result<()> {
-    let mut experiment = ExperimentPlan::open(&library::find(scenario)?, &Choices::default())?;
+    let mut experiment = ExperimentPlan::open(file::find(scenario)?, &Choices::default())?;
     run::validate(&experiment)?;
     outln!(
         "{}: {} cells, {} runs each",
@@ -177,7 +182,7 @@ fn check(scenario: &str) -> Result<()> {
 
 fn run_scenarios(args: args::RunArgs) -> Result<()> {
     let scenarios: Vec<String> = if args.all {
-        library::names().map(str::to_owned).collect()
+        file::names().map(str::to_owned).collect()
     } else {
         args.scenarios
     };

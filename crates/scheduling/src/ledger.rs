@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parcels in flight on each stream: sent, and not yet confirmed by the receiver. A stream keeps their order, so the
-//! number of confirmed parcels identifies them.
+//! Parcels in flight on each stream: sent, and not yet confirmed by the receiver. A stream keeps their order, so the number
+//! of confirmed parcels identifies them.
+//!
+//! Some parcels are sent a second time. At the end of a copy, all streams wait for the slowest. Losses may have left its
+//! window so small that its last block takes longer than the rest of the copy. So idle streams send this block as well. The
+//! first arrival counts.
 
-use super::Parcel;
+use super::{Parcel, work::PARCEL_LEN};
 use longhaul_units::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,6 +16,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub struct Ledger {
     streams: BTreeMap<u64, Stream>,
     ended: BTreeSet<u64>,
+    /// Parcels that were sent a second time and are still in flight: a parcel or two for each stream.
+    resent: BTreeSet<Parcel>,
 }
 
 #[derive(Debug)]
@@ -25,11 +31,11 @@ struct Stream {
 
 /// A parcel in flight.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SentParcel {
+struct SentParcel {
     /// The parcel itself.
-    pub parcel: Parcel,
+    parcel: Parcel,
     /// Length in bytes.
-    pub bytes: u64,
+    bytes: u64,
 }
 
 /// An error: the receiver confirmed more parcels than were sent.
@@ -133,13 +139,106 @@ impl Ledger {
         let state = self.streams.get(&stream);
         state.is_none_or(|stream| stream.in_flight.is_empty())
     }
+}
 
-    /// Streams with parcels in flight: the stream's number, the time at which its oldest parcel became the oldest, and
-    /// all its parcels in order.
-    pub fn in_flight(&self) -> impl Iterator<Item = (u64, Time, &VecDeque<SentParcel>)> {
-        let all = self.streams.iter();
-        all.filter(|(_, stream)| !stream.in_flight.is_empty())
-            .map(|(number, stream)| (*number, stream.head_since, &stream.in_flight))
+/// Minimum speedup for a second transmission: the time that the parcel still takes over the time of sending it again.
+const SPEEDUP_MIN: f64 = 1.5;
+
+/// Minimum time that a second transmission must save, in seconds. Streams are sampled only a few times a second.
+const SAVED_MIN_S: f64 = 0.5;
+
+/// The current rate of a stream: a window each round trip.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StreamRate {
+    /// Window, in bytes.
+    pub window_bytes: u64,
+    /// Smoothed round-trip time.
+    pub rtt: Time,
+    /// Rate limit of the stream, in bytes a second; `u64::MAX` without a limit.
+    pub bytes_per_s_max: u64,
+}
+
+impl Ledger {
+    /// Returns the parcels that idle streams should send a second time, now that no other work is left. It returns at
+    /// most one for each idle stream, those first that still take longest. No parcel is sent a third time. Streams
+    /// without an entry in `rates` are ignored.
+    pub fn choose_resends(&mut self, rates: &BTreeMap<u64, StreamRate>, now: Time) -> Vec<Parcel> {
+        self.remove_arrived();
+        let idle: Vec<StreamRate> = rates
+            .iter()
+            .filter(|(stream, _)| self.is_idle(**stream))
+            .map(|(_, rate)| *rate)
+            .collect();
+        let Some(typical) = median(idle.clone()) else {
+            return Vec::new();
+        };
+        let mut late: Vec<(f64, &Parcel)> = self
+            .streams
+            .iter()
+            .filter_map(|(number, stream)| Some((stream, rates.get(number)?)))
+            .flat_map(|(stream, rate)| late_parcels(stream, rate, typical, now))
+            .filter(|(_, parcel)| !self.resent.contains(*parcel))
+            .collect();
+        late.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        late.truncate(idle.len());
+        let late: Vec<Parcel> = late.into_iter().map(|(_, parcel)| parcel.clone()).collect();
+        self.resent.extend(late.iter().cloned());
+        late
+    }
+
+    /// Removes resent parcels that are no longer in flight.
+    fn remove_arrived(&mut self) {
+        let in_flight = || self.streams.values().flat_map(|stream| &stream.in_flight);
+        self.resent
+            .retain(|parcel| in_flight().any(|sent| sent.parcel == *parcel));
+    }
+
+    /// Whether a parcel is in flight for the second time.
+    #[must_use]
+    pub fn is_resent(&self, parcel: &Parcel) -> bool {
+        self.resent.contains(parcel)
+    }
+}
+
+/// The rate of the median idle stream, by the time that a parcel takes. `None` if no stream is idle.
+fn median(mut idle: Vec<StreamRate>) -> Option<StreamRate> {
+    let middle = idle.len() / 2;
+    let seconds = |rate: &StreamRate| rate.seconds_for(PARCEL_LEN);
+    idle.sort_by(|a, b| seconds(a).total_cmp(&seconds(b)));
+    idle.get(middle).copied()
+}
+
+/// Parcels in flight on a stream that would arrive sooner if sent again at the `typical` rate. The first item of a pair
+/// is the seconds that the parcel still takes.
+fn late_parcels<'a>(
+    stream: &'a Stream,
+    rate: &StreamRate,
+    typical: StreamRate,
+    now: Time,
+) -> Vec<(f64, &'a Parcel)> {
+    let mut ahead = 0;
+    let late = stream.in_flight.iter().map(|SentParcel { parcel, bytes }| {
+        ahead += bytes;
+        let left = rate.seconds_left(ahead, now.since(stream.head_since));
+        let instead = typical.seconds_for(*bytes);
+        let is_late = left > SPEEDUP_MIN * instead && left > instead + SAVED_MIN_S;
+        is_late.then_some((left, parcel))
+    });
+    late.flatten().collect()
+}
+
+impl StreamRate {
+    /// Seconds from sending `bytes` until the sender knows that they have arrived.
+    fn seconds_for(&self, bytes: u64) -> f64 {
+        let rtt = self.rtt.as_secs_f64();
+        let rate = self.window_bytes as f64 / rtt.max(1e-6);
+        bytes as f64 / rate.min(self.bytes_per_s_max as f64).max(1.0) + rtt
+    }
+
+    /// Seconds that `bytes` still take if they have been in flight for `since`. Overdue bytes are expected to take as
+    /// long again as they are overdue, because the window does not explain their delay.
+    fn seconds_left(&self, bytes: u64, since: Time) -> f64 {
+        (self.seconds_for(bytes) - since.as_secs_f64()).abs()
     }
 }
 
@@ -154,7 +253,7 @@ mod tests {
     }
 
     fn is_empty(ledger: &Ledger) -> bool {
-        ledger.in_flight().next().is_none()
+        ledger.streams.keys().all(|stream| ledger.is_idle(*stream))
     }
 
     #[test]
@@ -206,5 +305,115 @@ mod tests {
         let error = ledger.confirm(0, 3, NOW).unwrap_err().to_string();
         assert_eq!(error, "stream 0: 3 parcels confirmed of 2 that were sent");
         assert!(ledger.confirm(9, 1, NOW).is_err());
+    }
+}
+
+#[cfg(test)]
+mod resend_tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn block(block: u64) -> Parcel {
+        Parcel::Block { file: 1, block }
+    }
+
+    /// The rate of a stream with this window and an RTT of 350 ms.
+    fn stream_rate(window_bytes: u64) -> StreamRate {
+        StreamRate {
+            window_bytes,
+            rtt: Time::from_millis(350),
+            bytes_per_s_max: u64::MAX,
+        }
+    }
+
+    /// A ledger of streams with these numbers of blocks in flight since time zero.
+    fn ledger(blocks: &[u64]) -> Ledger {
+        let mut ledger = Ledger::default();
+        let mut next = 0;
+        for (stream, count) in (0..).zip(blocks) {
+            for _ in 0..*count {
+                ledger
+                    .record_sent(stream, block(next), 4 * MIB, Time::ZERO)
+                    .unwrap();
+                next += 1;
+            }
+        }
+        ledger
+    }
+
+    fn stream_rates(windows: &[u64]) -> BTreeMap<u64, StreamRate> {
+        (0..)
+            .zip(windows.iter().map(|window| stream_rate(*window)))
+            .collect()
+    }
+
+    #[test]
+    fn idle_streams_repeat_the_latest_parcels() {
+        let mut ledger = ledger(&[2, 1, 0, 0]);
+        // The first stream takes 15 s for a block, the second 1.8 s, the others 1.1 s.
+        let rates = stream_rates(&[100_000, MIB, 2 * MIB, 2 * MIB]);
+        let now = Time::from_millis(500);
+        assert_eq!(ledger.choose_resends(&rates, now), [block(1), block(0)]);
+        assert!(ledger.is_resent(&block(0)) && !ledger.is_resent(&block(2)));
+        assert_eq!(ledger.choose_resends(&rates, now), [], "once");
+    }
+
+    #[test]
+    fn does_not_repeat_parcels_that_would_gain_nothing() {
+        let now = Time::from_millis(500);
+        let repeat = |blocks: &[u64], windows: &[u64]| {
+            ledger(blocks).choose_resends(&stream_rates(windows), now)
+        };
+        assert_eq!(repeat(&[1, 0], &[2 * MIB, 2 * MIB]), []);
+        assert_eq!(repeat(&[1, 0], &[MIB, 2 * MIB]), []);
+        assert_eq!(
+            repeat(&[1, 1], &[100_000, 2 * MIB]),
+            [],
+            "no stream is idle"
+        );
+        assert_eq!(repeat(&[1, 0], &[100_000, 100_000]), [], "all are slow");
+        assert_eq!(repeat(&[1, 0], &[100_000]), [], "the second has no rate");
+    }
+
+    #[test]
+    fn does_not_repeat_parcels_that_arrive_within_moments() {
+        let mut rates = stream_rates(&[100_000, 2 * MIB]);
+        for rate in rates.values_mut() {
+            rate.rtt = Time::from_millis(4);
+        }
+        let late = ledger(&[1, 0]).choose_resends(&rates, Time::ZERO);
+        assert_eq!(late, []);
+    }
+
+    #[test]
+    fn repeats_parcels_of_a_stalled_stream_with_a_large_window() {
+        let rates = stream_rates(&[2 * MIB, 2 * MIB]);
+        let repeat = |seconds| {
+            let now = Time::from_secs(seconds);
+            ledger(&[1, 0]).choose_resends(&rates, now)
+        };
+        // The block is expected after 1.05 s.
+        assert_eq!((repeat(1), repeat(2)), (vec![], vec![]));
+        assert_eq!(repeat(3), [block(0)]);
+    }
+
+    #[test]
+    fn repeats_parcels_of_a_stream_with_a_low_rate_limit() {
+        let mut ledger = ledger(&[1, 0]);
+        let mut rates = stream_rates(&[2 * MIB, 2 * MIB]);
+        rates.get_mut(&0).unwrap().bytes_per_s_max = 100_000;
+        let late = ledger.choose_resends(&rates, Time::ZERO);
+        assert_eq!(late, [block(0)]);
+    }
+
+    #[test]
+    fn forgets_parcels_that_have_arrived() {
+        let mut ledger = ledger(&[1, 0]);
+        let rates = stream_rates(&[100_000, 2 * MIB]);
+        assert_eq!(ledger.choose_resends(&rates, Time::ZERO), [block(0)]);
+        ledger.confirm(0, 1, Time::ZERO).unwrap();
+        assert_eq!(ledger.choose_resends(&rates, Time::ZERO), []);
+        assert!(!ledger.is_resent(&block(0)));
     }
 }

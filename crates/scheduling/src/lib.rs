@@ -2,8 +2,8 @@
 //! The schedule of `longhaul copy`, as decisions without I/O and without a clock.
 //!
 //! - [`Work`] decides which block a stream carries next.
-//! - [`Ledger`] knows which parcels must be retransmitted when a stream breaks.
-//! - [`Stragglers`] decides which parcels are sent twice because a stream is too slow.
+//! - [`Ledger`] knows which parcels must be retransmitted when a stream breaks, and decides which are sent twice
+//!   because a stream is too slow.
 //! - [`streams`] decides how many streams there are.
 //! - [`extents`] divides a copy among several workers.
 //! - [`limit`] shares a rate among several senders.
@@ -18,12 +18,10 @@ mod ledger;
 pub mod limit;
 mod metrics;
 pub mod placement;
-mod stragglers;
 pub mod streams;
 mod work;
 
 pub use bottleneck::{Bottleneck, Endpoint, Verdict};
-pub use ledger::{Ledger, StreamEnded};
+pub use ledger::{Ledger, StreamEnded, StreamRate};
 pub use metrics::{Metrics, Network, Stage, StageTime, StageTimes};
-pub use stragglers::{Stragglers, StreamRate};
 pub use work::{Missing, Parcel, Work};

@@ -2,6 +2,7 @@
 //! Measurements of an endpoint of a copy: the time of its threads by stage, and the state of its sockets.
 
 use longhaul_linux::limiter::Limiter;
+use serde::{Deserialize, Serialize};
 use std::ops::{Index, IndexMut};
 
 /// The activity of a thread of a copy. The first five are activities of the source's streams, the next two of the
@@ -47,7 +48,7 @@ impl Stage {
 }
 
 /// Time in one stage, in microseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageTime {
     /// Time on a CPU.
     pub ran_us: u64,
@@ -56,7 +57,7 @@ pub struct StageTime {
 }
 
 /// Time in all stages, summed over threads.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageTimes([StageTime; Stage::ALL.len()]);
 
 impl Index<Stage> for StageTimes {
@@ -99,7 +100,7 @@ impl StageTimes {
 }
 
 /// State of the source's sockets, over all streams.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
     /// Streams that are open.
     pub streams: u32,
@@ -166,7 +167,7 @@ impl Network {
 }
 
 /// Measurements of an endpoint since its start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metrics {
     /// Time since the start, in microseconds.
     pub elapsed_us: u64,

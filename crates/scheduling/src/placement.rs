@@ -6,6 +6,7 @@
 //! The placement follows from names and sizes alone. So a repeated command finds every file in its place, and no host
 //! has to ask another.
 
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// The shortest stripe, 64 MiB: long enough for a disk to read and write it at full speed.
@@ -19,7 +20,7 @@ pub const STRIPE_MAX: u64 = 64 << 30;
 const STRIPES_PER_FILE: u64 = 1024;
 
 /// The position of one host among those that share a copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
     /// Number of the host, from 0.
     pub host: u16,

@@ -2,7 +2,7 @@
 //! Properties of the schedule when streams break at any moment or are slow. A simulated receiver counts the parcels of
 //! each stream. Every block arrives. No block arrives twice, except those that were resent for a slow stream.
 
-use longhaul_scheduling::{Ledger, Missing, Parcel, Stragglers, StreamEnded, StreamRate, Work};
+use longhaul_scheduling::{Ledger, Missing, Parcel, StreamEnded, StreamRate, Work};
 use longhaul_units::Time;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,7 +27,6 @@ struct Stream {
 struct Simulation {
     work: Work,
     ledger: Ledger,
-    stragglers: Stragglers,
     /// Number of times that each parcel was resent for a slow stream.
     resent: BTreeMap<Parcel, u32>,
     streams: Vec<Stream>,
@@ -100,7 +99,6 @@ impl Simulation {
         let mut simulation = Self {
             work,
             ledger: Ledger::default(),
-            stragglers: Stragglers::default(),
             resent: BTreeMap::new(),
             streams: Vec::new(),
             last_number: 0,
@@ -196,10 +194,7 @@ impl Simulation {
         };
         let all = self.streams.iter().enumerate();
         let rates = all.map(|(index, stream)| (stream.number, rate(index == slow_stream)));
-        for parcel in self
-            .stragglers
-            .choose_resends(&self.ledger, &rates.collect(), NOW)
-        {
+        for parcel in self.ledger.choose_resends(&rates.collect(), NOW) {
             *self.resent.entry(parcel.clone()).or_default() += 1;
             self.work.requeue(parcel);
         }
@@ -269,6 +264,6 @@ proptest! {
         let arrived: BTreeSet<_> = simulation.arrivals.keys().copied().collect();
         prop_assert_eq!(arrived, missing_blocks(&files));
         prop_assert!(simulation.arrivals.iter().all(|(block, times)| *times <= simulation.arrivals_max(*block)));
-        prop_assert!(simulation.ledger.in_flight().next().is_none());
+        prop_assert!((0..=simulation.last_number).all(|stream| simulation.ledger.is_idle(stream)));
     }
 }

@@ -252,7 +252,7 @@ mod tests {
                 one_file_system: false,
                 hard_links: true,
                 rules: Vec::new(),
-                preserve: Preserve::untrusted().into(),
+                preserve: Preserve::untrusted(),
                 into_directory: false,
                 origin: [0; 32],
             },

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Blocks of a file, and the hashes of blocks and files.
+//! Blocks of a file, how they are read, and the hashes of blocks and files.
 //!
 //! A block's hash is the BLAKE3 chaining value of the subtree at its offset. A hash therefore fits
 //! no other offset and no other length. Merged, the hashes of all blocks are the BLAKE3 hash of the
@@ -9,11 +9,13 @@
 //! ([`BlockHash::ZEROS`]) if it has the full length. Holes are such blocks, and are hashed without
 //! being read. The hash of a file with such blocks is therefore not what `b3sum` prints.
 
+use crate::vfs::FileOps;
 use blake3::{
     Hasher,
     hazmat::{HasherExt, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root},
 };
-use std::{fmt, ops::Range, str::FromStr};
+use serde::{Deserialize, Serialize};
+use std::{fmt, io, ops::Range, str::FromStr};
 
 /// Bytes in every block of a file except the last: 4 MiB. A receiver needs one buffer of this size for each stream.
 /// Hashing 4 MiB takes about 1 ms, and sending it 34 ms at 1 Gbit/s. That is short enough that a resumed copy sends
@@ -27,7 +29,7 @@ pub const FILE_LEN_MAX: u64 = 64 << 40;
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
 /// BLAKE3 hash of a block at its offset.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct BlockHash(pub [u8; 32]);
 
 impl BlockHash {
@@ -40,7 +42,7 @@ impl BlockHash {
 }
 
 /// BLAKE3 hash of a file.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct FileHash(pub [u8; 32]);
 
 /// Error for a text that is not a hash.
@@ -71,6 +73,15 @@ pub enum BlockError {
         /// Bytes that were given.
         got: u64,
     },
+}
+
+/// Content of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BlockContent<'a> {
+    /// Bytes of the block.
+    Data(&'a [u8]),
+    /// The file has no data here on disk, and reads as zeros.
+    Hole,
 }
 
 /// Division of a file of a certain length into blocks.
@@ -122,6 +133,57 @@ impl Blocks {
         let start = start.filter(|start| *start < file_len);
         let start = start.ok_or(BlockError::Beyond { index, file_len })?;
         Ok(start..file_len.min(start.saturating_add(self.block_len)))
+    }
+
+    /// Reads block `index` of a file. The buffer grows to a block; a hole leaves it as it is. A hole is not read, so that
+    /// the time for a file with holes depends on its data, not on its length.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::UnexpectedEof`] if the file ends within the block; otherwise as pread(2).
+    pub fn read<'a>(
+        self,
+        file: &impl FileOps,
+        index: u64,
+        buffer: &'a mut Vec<u8>,
+    ) -> io::Result<BlockContent<'a>> {
+        let range = self.range(index).map_err(io::Error::other)?;
+        if file.is_hole(&range) {
+            return Ok(BlockContent::Hole);
+        }
+        buffer.resize((range.end - range.start) as usize, 0);
+        match file.read_at(buffer, range.start)? {
+            read if read == buffer.len() => Ok(BlockContent::Data(buffer)),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// Reads block `index` of a file, and hashes it.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_hash(
+        self,
+        file: &impl FileOps,
+        index: u64,
+        buffer: &mut Vec<u8>,
+    ) -> io::Result<BlockHash> {
+        let content = self.read(file, index, buffer)?;
+        self.hash_content(index, content).map_err(io::Error::other)
+    }
+
+    /// Hashes the content of block `index`.
+    ///
+    /// # Errors
+    /// The file has no such block, or the block has another length.
+    pub fn hash_content(
+        self,
+        index: u64,
+        content: BlockContent<'_>,
+    ) -> Result<BlockHash, BlockError> {
+        match content {
+            BlockContent::Data(bytes) => self.hash(index, bytes),
+            BlockContent::Hole => self.hole_hash(index),
+        }
     }
 
     /// Hashes the bytes of a block.
@@ -244,18 +306,6 @@ pub(crate) fn to_ranges(indexes: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
     runs
 }
 
-/// Hashes block `index` of a file of `file_len` bytes.
-pub fn block_hash(file_len: u64, index: u64, bytes: &[u8]) -> Result<BlockHash, BlockError> {
-    Blocks::new(file_len).hash(index, bytes)
-}
-
-/// Merges the hashes of all blocks of a file of `file_len` bytes, in order, into the hash of the
-/// file. `None` if there are too many or too few.
-#[must_use]
-pub fn file_hash(file_len: u64, hashes: &[BlockHash]) -> Option<FileHash> {
-    Blocks::new(file_len).file_hash(hashes)
-}
-
 fn from_hex(text: &str) -> Result<[u8; 32], BadHash> {
     let hash = blake3::Hash::from_hex(text).map_err(|_| BadHash)?;
     Ok(*hash.as_bytes())
@@ -291,6 +341,7 @@ hexadecimal!(FileHash);
 pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::os::unix::fs::FileExt;
 
     fn content(len: u64) -> Vec<u8> {
         let mut bytes = vec![0; len as usize];
@@ -361,14 +412,20 @@ pub(crate) mod tests {
     #[test]
     fn hash_depends_on_offset_and_length() {
         let (len, ones) = (3 * BLOCK_LEN + 5, vec![1; BLOCK_LEN as usize]);
-        let first = block_hash(len, 0, &ones).unwrap();
-        assert_ne!(first, block_hash(len, 1, &ones).unwrap(), "displaced");
+        let first = Blocks::new(len).hash(0, &ones).unwrap();
+        assert_ne!(first, Blocks::new(len).hash(1, &ones).unwrap(), "displaced");
         assert_ne!(first.0, *blake3::hash(&ones).as_bytes(), "a whole file");
-        assert!(block_hash(len, 0, &ones[1..]).is_err(), "truncated");
-        assert!(block_hash(len, 3, &ones).is_err(), "longer than the rest");
-        assert!(block_hash(len, 4, &ones).is_err(), "beyond the end");
-        assert!(block_hash(len, u64::MAX, &ones).is_err());
-        assert!(block_hash(0, 0, b"").is_err(), "nothing has no blocks");
+        assert!(Blocks::new(len).hash(0, &ones[1..]).is_err(), "truncated");
+        assert!(
+            Blocks::new(len).hash(3, &ones).is_err(),
+            "longer than the rest"
+        );
+        assert!(Blocks::new(len).hash(4, &ones).is_err(), "beyond the end");
+        assert!(Blocks::new(len).hash(u64::MAX, &ones).is_err());
+        assert!(
+            Blocks::new(0).hash(0, b"").is_err(),
+            "nothing has no blocks"
+        );
     }
 
     #[test]
@@ -424,5 +481,40 @@ pub(crate) mod tests {
         for text in ["", "00", &"0g".repeat(32), &"0".repeat(65)] {
             assert_eq!(text.parse::<FileHash>(), Err(BadHash), "{text}");
         }
+    }
+
+    #[test]
+    fn reads_data_and_leaves_holes_unread() {
+        const LEN: u64 = 64 << 10;
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(4 * LEN + 7).unwrap();
+        file.write_all_at(&[1], 2 * LEN + 9).unwrap();
+        let (blocks, mut buffer) = (Blocks::with_block_len(4 * LEN + 7, LEN), Vec::new());
+        let mut holes = Vec::new();
+        for index in 0..5 {
+            let bytes = match blocks.read(&file, index, &mut buffer).unwrap() {
+                BlockContent::Data(bytes) => bytes.to_vec(),
+                BlockContent::Hole => {
+                    holes.push(index);
+                    let range = blocks.range(index).unwrap();
+                    vec![0; (range.end - range.start) as usize]
+                }
+            };
+            let hash = blocks.hash(index, &bytes).unwrap();
+            let hashed = blocks.read_hash(&file, index, &mut buffer).unwrap();
+            assert_eq!(hashed, hash, "{index}");
+        }
+        // On a file system without holes, each block is data.
+        assert!(holes.is_empty() || holes == [0, 1, 3, 4], "{holes:?}");
+    }
+
+    #[test]
+    fn end_within_a_block_is_an_error() {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&[1; 100], 0).unwrap();
+        let read = Blocks::new(101).read_hash(&file, 0, &mut Vec::new());
+        assert_eq!(read.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        let beyond = Blocks::new(100).read_hash(&file, 1, &mut Vec::new());
+        assert_eq!(beyond.unwrap_err().kind(), io::ErrorKind::Other);
     }
 }

@@ -9,7 +9,6 @@
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
-pub mod block_reader;
 pub mod blocks;
 pub mod entry;
 mod escape;

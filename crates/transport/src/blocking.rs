@@ -288,8 +288,8 @@ impl BufferedConnection {
     ///
     /// # Errors
     /// No descriptor is left.
-    pub fn handle(&self) -> io::Result<ConnectionHandle> {
-        Ok(ConnectionHandle(Arc::new(self.writer.try_clone()?)))
+    pub fn handle(&self) -> io::Result<Arc<Connection>> {
+        Ok(Arc::new(self.writer.try_clone()?))
     }
 
     /// Ends the sending direction.
@@ -298,27 +298,6 @@ impl BufferedConnection {
     /// A connection that broke.
     pub fn finish_sending(&self) -> io::Result<()> {
         self.writer.finish_sending()
-    }
-}
-
-/// Handle that closes a connection in which another thread is blocked.
-#[derive(Debug, Clone)]
-pub struct ConnectionHandle(Arc<Connection>);
-
-impl ConnectionHandle {
-    /// Returns the connection.
-    pub fn connection(&self) -> &Connection {
-        &self.0
-    }
-
-    /// Closes both directions: blocked reads and writes fail.
-    pub fn shutdown(&self) {
-        self.0.shutdown();
-    }
-
-    /// Closes the receiving direction: blocked reads return the end of the stream. Over TCP the peer does not notice.
-    pub fn shutdown_read(&self) {
-        self.0.shutdown_read();
     }
 }
 

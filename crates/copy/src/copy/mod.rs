@@ -14,7 +14,6 @@ mod endpoint;
 #[cfg(test)]
 mod fixtures;
 mod location;
-mod open_file;
 mod progress;
 mod run;
 mod session;

@@ -15,7 +15,7 @@
 //!
 //! The data follows the header immediately. A hole has a header and no data, nor has a block that the target has already.
 
-use longhaul_store::blocks::BLOCK_LEN;
+use longhaul_store::blocks::{BLOCK_LEN, BlockHash};
 
 /// Length of a header, in bytes.
 pub const HEADER_LEN: usize = 64;
@@ -37,7 +37,7 @@ pub struct Header {
     /// Content of the block.
     pub content: Content,
     /// BLAKE3 chaining value of the block at its offset in the file. For a file of one block, the hash of the file.
-    pub hash: [u8; 32],
+    pub hash: BlockHash,
 }
 
 /// Content of a block.
@@ -75,7 +75,7 @@ impl Header {
         bytes[8..16].copy_from_slice(&self.block.to_be_bytes());
         bytes[16..20].copy_from_slice(&length.to_be_bytes());
         bytes[20] = kind;
-        bytes[24..56].copy_from_slice(&self.hash);
+        bytes[24..56].copy_from_slice(&self.hash.0);
         bytes[56..].copy_from_slice(&sections.to_be_bytes());
         bytes
     }
@@ -106,7 +106,7 @@ impl Header {
             file: u64::from_be_bytes(*file),
             block,
             content,
-            hash,
+            hash: BlockHash(hash),
         })
     }
 }
@@ -121,7 +121,7 @@ mod tests {
             file: 0x0102,
             block: 3,
             content: Content::Data(4),
-            hash: [9; 32],
+            hash: BlockHash([9; 32]),
         }
     }
 

@@ -4,12 +4,11 @@
 //! separates them from what a login shell prints.
 
 use super::{
-    entry::Version,
     options::{Options, Ports},
     sources::Sources,
-    spread::{Placement, TreeShare},
 };
-use longhaul_store::path::RelPath;
+use longhaul_scheduling::placement::Placement;
+use longhaul_store::{entry::Version, path::RelPath, tree::spread::TreeShare};
 use serde::{Deserialize, Serialize};
 use std::{
     net::{IpAddr, SocketAddr},
@@ -170,10 +169,10 @@ mod tests {
     use crate::protocol::{
         hello::Hello,
         message::{read, write},
-        options::{DeletionLimit, Pacing, Rule, Streams, Switch, Transport},
+        options::{DeletionLimit, Pacing, Streams, Switch, Transport},
         report::{Action, PlannedAction, Progress, Report, StreamStats},
     };
-    use longhaul_store::tree::preserve::Preserve;
+    use longhaul_store::tree::{filter::Rule, preserve::Preserve};
     use proptest::{collection::vec, prelude::*};
     use serde::de::DeserializeOwned;
     use std::{fmt::Debug, net::Ipv4Addr};
@@ -206,7 +205,7 @@ mod tests {
                     Rule::Exclude("*.tmp".to_owned()),
                     Rule::Include(String::new()),
                 ],
-                preserve: Preserve::untrusted().into(),
+                preserve: Preserve::untrusted(),
                 into_directory: true,
             },
             peer_certificate: vec![0x30; 300],

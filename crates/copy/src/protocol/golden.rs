@@ -6,17 +6,22 @@ use super::{
     auth::{self, AuthRequest},
     block::{self, Header},
     control::{Begin, Content, ControlMsg, Extent, Pass, Rendezvous, Role, Task},
-    entry::{Entry, Kind, Metadata, Time, Version, Xattr, Xattrs},
     hello::{GREETING, Hello, PROTOCOL_VERSION},
-    measured::{LimiterTimes, Measured, Network},
     message::{MissingBlocks, Outcome, Portion, SourceMsg, TargetMsg, write},
-    options::{DeletionLimit, Options, Pacing, Ports, Rule, Streams, Switch, Transport},
+    options::{DeletionLimit, Options, Pacing, Ports, Streams, Switch, Transport},
     report::{Action, FoundEntry, PlannedAction, Progress, Report, StreamStats},
     sources::{FileIdentity, SourceLocation, Sources},
-    spread::{self, Placement},
     token::Token,
 };
-use longhaul_store::{path::RelPath, tree::preserve::Preserve};
+use longhaul_linux::limiter::Limiter;
+use longhaul_scheduling::{Metrics, Network, Stage, placement::Placement};
+use longhaul_store::{
+    blocks::{BlockHash, FileHash},
+    entry::{Entry, Kind, Version},
+    metadata::{Metadata, Time, Xattr},
+    path::RelPath,
+    tree::{chmod::Chmod, filter::Rule, preserve::Preserve, spread::TreeShare},
+};
 use serde::Serialize;
 use std::{fmt::Write as _, net::IpAddr};
 
@@ -210,8 +215,7 @@ fn options() -> Options {
         preserve: Preserve {
             chmod: "go-w".parse().unwrap(),
             ..Preserve::untrusted()
-        }
-        .into(),
+        },
         into_directory: true,
         origin: [8; 32],
     }
@@ -233,8 +237,8 @@ fn sources() -> Sources {
     }
 }
 
-fn shares() -> Vec<spread::TreeShare> {
-    vec![spread::TreeShare {
+fn shares() -> Vec<TreeShare> {
+    vec![TreeShare {
         origin: [1; 32],
         top: Some(path("a")),
         rank: 2,
@@ -243,20 +247,14 @@ fn shares() -> Vec<spread::TreeShare> {
 }
 
 fn progress() -> Progress {
-    let mut measured = Measured {
+    let mut measured = Metrics {
         elapsed_us: 13,
         runqueue_wait_us: 14,
         cpus: 15,
         machine: 16,
         network: Network {
             streams: 17,
-            limited_us: LimiterTimes {
-                application: 18,
-                receive_window: 19,
-                send_buffer: 20,
-                congestion_window: 21,
-                pacing: 22,
-            },
+            limited_us: [18, 19, 20, 21, 22],
             ignores_single_losses: true,
             sent_bytes: 23,
             retransmitted_bytes: 24,
@@ -264,10 +262,10 @@ fn progress() -> Progress {
             rtt_us: 26,
             rtt_min_us: 27,
         },
-        ..Measured::default()
+        ..Metrics::default()
     };
-    measured.stages.reading.ran_us = 28;
-    measured.stages.syncing.waited_us = 29;
+    measured.stages[Stage::Reading].ran_us = 28;
+    measured.stages[Stage::Syncing].waited_us = 29;
     Progress {
         entries: 1,
         bytes: 2,
@@ -388,10 +386,10 @@ fn source_msgs() -> Vec<SourceMsg> {
         gid: 2,
         modified: time(-3, 4),
         accessed: time(5, 6),
-        xattrs: Xattrs(vec![Xattr {
+        xattrs: vec![Xattr {
             name: b"user.a".as_slice().into(),
             value: b"b".as_slice().into(),
-        }]),
+        }],
     };
     let entry = |kind: Kind| Entry {
         path: path("a"),
@@ -435,13 +433,13 @@ fn source_msgs() -> Vec<SourceMsg> {
         SourceMsg::ScanEnded,
         SourceMsg::Sealed {
             file: 1,
-            hash: Some([2; 32]),
+            hash: Some(FileHash([2; 32])),
         },
         SourceMsg::Aborted { file: 1 },
         SourceMsg::StreamCount(16),
         SourceMsg::HashReply {
             file: 1,
-            hash: [2; 32],
+            hash: FileHash([2; 32]),
         },
         SourceMsg::StreamAbandoned { stream: 1 },
         SourceMsg::Planned {
@@ -549,25 +547,33 @@ fn messages_have_stable_bytes() {
             file: 1,
             block: 2,
             content,
-            hash: [3; 32],
+            hash: BlockHash([3; 32]),
         };
         lines.bytes(name, &header.encode());
     }
     insta::assert_snapshot!(lines.0);
 }
 
-/// The store's entries have all fields of the entries on the wire.
 #[test]
-fn entries_of_all_kinds_round_trip_through_the_store() {
-    let mut kinds = 0;
-    for message in source_msgs() {
-        if let SourceMsg::Entry { entry, .. } = message {
-            let stored = longhaul_store::entry::Entry::from(entry.clone());
-            assert_eq!(Entry::from(stored), entry);
-            kinds += 1;
-        }
+fn permission_changes_have_stable_bytes() {
+    let changes: Chmod = "Do-x,Fo=w,o+X".parse().unwrap();
+    let bytes = postcard::to_stdvec(&changes).unwrap();
+    let expected = [[1, 1, 7, 1, 0], [2, 2, 7, 2, 0], [0, 0, 7, 0, 1]];
+    assert_eq!(bytes, [&[3], expected.as_flattened()].concat());
+}
+
+#[test]
+fn measurements_keep_their_order() {
+    let mut metrics = Metrics::default();
+    for (stage, us) in Stage::ALL.into_iter().zip(10..) {
+        metrics.stages[stage].ran_us = us;
     }
-    assert_eq!(kinds, 6);
+    let ran = (10..20).flat_map(|us| [us, 0]).collect::<Vec<u8>>();
+    assert_eq!(postcard::to_stdvec(&metrics.stages).unwrap(), ran);
+    for (limiter, us) in Limiter::ALL.into_iter().zip(30..) {
+        metrics.network.add_limited_time(limiter, us);
+    }
+    assert_eq!(metrics.network.limited_us, [30, 31, 32, 33, 34]);
 }
 
 #[test]

@@ -2,12 +2,9 @@
 //! Control messages between the two endpoints of a copy. Each is a length (4 bytes, big-endian) and a message in
 //! postcard encoding.
 
-use super::{
-    entry::{Entry, Metadata},
-    sections::SectionHash,
-};
+use super::sections::SectionHash;
 use anyhow::{Context as _, Result, ensure};
-use longhaul_store::path::RelPath;
+use longhaul_store::{blocks::FileHash, entry::Entry, metadata::Metadata, path::RelPath};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     io::{self, Read, Write},
@@ -57,7 +54,7 @@ pub enum SourceMsg {
         /// Number of the file.
         file: u64,
         /// BLAKE3 hash of the contents, if the whole file was read in this session.
-        hash: Option<[u8; 32]>,
+        hash: Option<FileHash>,
     },
     /// The file changed or became unreadable. The target discards the blocks that it received.
     Aborted {
@@ -71,7 +68,7 @@ pub enum SourceMsg {
         /// Number of the file.
         file: u64,
         /// BLAKE3 hash of the contents.
-        hash: [u8; 32],
+        hash: FileHash,
     },
     /// The source has abandoned a stream. The target replies how many of its blocks arrived.
     StreamAbandoned {

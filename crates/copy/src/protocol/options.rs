@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Options of a copy, as the coordinator sends them to both endpoints.
 
-use super::preserve::Preserve;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_store::tree::{
-    filter::{self, Filter},
+    filter::{Filter, Rule},
     origin::SourceId,
+    preserve::Preserve,
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -64,8 +64,7 @@ pub struct Options {
 impl Options {
     /// Returns the filter of the patterns and of the file systems.
     pub fn filter(&self) -> Result<Filter> {
-        let rules: Vec<_> = self.rules.iter().cloned().map(Into::into).collect();
-        let filter = Filter::new(&rules).map_err(Refusal::usage)?;
+        let filter = Filter::new(&self.rules).map_err(Refusal::usage)?;
         Ok(filter.with_one_file_system(self.one_file_system))
     }
 
@@ -92,24 +91,6 @@ pub enum DeletionLimit {
     Count(u64),
     /// A share of the entries in the copied directories, in percent.
     Percent(u8),
-}
-
-/// Pattern that includes or excludes entries.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Rule {
-    /// Copy entries that match.
-    Include(String),
-    /// Leave out entries that match.
-    Exclude(String),
-}
-
-impl From<Rule> for filter::Rule {
-    fn from(wire: Rule) -> Self {
-        match wire {
-            Rule::Include(pattern) => Self::Include(pattern),
-            Rule::Exclude(pattern) => Self::Exclude(pattern),
-        }
-    }
 }
 
 /// Number of data connections.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reports of an endpoint to the coordinator.
 
-use super::{entry::Kind, measured::Measured, message::Outcome, sources::Sources, spread};
+use super::{message::Outcome, sources::Sources};
 use longhaul_command::console::escape;
-use longhaul_store::path::RelPath;
+use longhaul_scheduling::Metrics;
+use longhaul_store::{entry::Kind, path::RelPath, tree::spread::TreeShare};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -11,7 +12,7 @@ use std::ops::Range;
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Report {
     /// Shares of distributed trees that the sources are.
-    Shares(Vec<spread::TreeShare>),
+    Shares(Vec<TreeShare>),
     /// Locations of the sources. Sent before `Ready` or `Listening`.
     Sources(Sources),
     /// The endpoint is ready, and waits for the instruction to listen or connect.
@@ -127,7 +128,7 @@ pub struct Progress {
     /// Bytes that need not be sent, because the target has them already.
     pub present: u64,
     /// Measurements of the endpoint in this session.
-    pub measured: Measured,
+    pub measured: Metrics,
 }
 
 impl Report {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of the binary's copy commands, with real sockets, files and processes.
+//! Tests of the binary's copy commands, with real sockets, files and processes, and the committed corpora of its fuzz targets.
 
+#[path = "../../../../fuzz/invariants/block.rs"]
+mod block;
 mod copy_bad_disks;
 mod copy_changes;
 mod copy_changing_tree;
@@ -25,4 +27,19 @@ mod copy_through_ssh;
 mod copy_verify;
 #[cfg(feature = "leases")]
 mod copy_workers;
-mod corpus;
+#[path = "../../../../fuzz/invariants/message.rs"]
+mod message;
+#[path = "../../../../fuzz/invariants/replay.rs"]
+mod replay;
+
+use replay::replay;
+
+#[test]
+fn block_headers_round_trip() {
+    replay("block", block::check);
+}
+
+#[test]
+fn messages_round_trip() {
+    replay("message", message::check);
+}

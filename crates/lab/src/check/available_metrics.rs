@@ -3,10 +3,10 @@
 //! is found before the first run, not after the last.
 
 use crate::{
+    experiment::ExperimentPlan,
     measure::captures,
     network::{Topology, probe},
     scenario::{Flow, Program, Scenario, expression::Expression},
-    source::ExperimentPlan,
 };
 use longhaul_report::registry::{self, Producer, metrics_of};
 use std::collections::BTreeSet;

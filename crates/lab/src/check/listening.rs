@@ -4,10 +4,10 @@
 //! that nothing listens at the address that a flow connects to.
 
 use crate::{
-    network::{Topology, loopback, ports},
+    network::{Topology, loopback, sockets},
     scenario::{
-        Flow, Program, Relay, Scenario,
-        config_error::{CheckResult, check_each, ensure, locate_error},
+        Flow, Program, Scenario,
+        config_error::{CheckResult, ensure, locate_error},
     },
 };
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -17,8 +17,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 pub(crate) struct Listeners<'a> {
     topology: &'a Topology,
     all: Vec<Listener>,
-    /// Intercepted ports: host, port and name of the relay.
-    intercepted: Vec<(String, u16, String)>,
 }
 
 #[derive(Debug)]
@@ -34,16 +32,19 @@ impl<'a> Listeners<'a> {
     pub(crate) fn of_flows(scenario: &Scenario, topology: &'a Topology) -> Self {
         let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.enabled).collect();
         let mut all = Vec::new();
-        for (host, option_sets) in ports::web_servers(scenario, topology, &flows) {
-            let ports = (0..option_sets.len()).map(ports::web_port);
+        for (host, option_sets) in sockets::web_servers(scenario, topology, &flows) {
+            let ports = (0..option_sets.len()).map(sockets::web_port);
             all.extend(ports.map(|port| on_all_addresses(&host, port, "nginx".to_owned())));
         }
         for (number, flow) in flows.iter().enumerate() {
-            let (host, owner) = (ports::accepting_host(flow), format!("flow {:?}", flow.name));
+            let (host, owner) = (
+                sockets::accepting_host(flow),
+                format!("flow {:?}", flow.name),
+            );
             match flow.program {
-                Program::Ftp => all.push(on_all_addresses(host, ports::FTP, owner)),
+                Program::Ftp => all.push(on_all_addresses(host, sockets::FTP, owner)),
                 Program::Iperf3 => {
-                    all.push(on_all_addresses(host, ports::iperf_port(number), owner));
+                    all.push(on_all_addresses(host, sockets::iperf_port(number), owner));
                 }
                 Program::Command => {
                     let port = flow.server_port.filter(|_| !flow.server.is_empty());
@@ -52,11 +53,7 @@ impl<'a> Listeners<'a> {
                 Program::Curl | Program::Probe | Program::Udt => {}
             }
         }
-        Self {
-            topology,
-            all,
-            intercepted: Vec::new(),
-        }
+        Self { topology, all }
     }
 
     /// Adds the listeners of a relay, each with its option. Each must be at an address of the relay's host at which
@@ -65,13 +62,8 @@ impl<'a> Listeners<'a> {
         &mut self,
         name: &str,
         host: &str,
-        relay: &Relay,
         listeners: Vec<(String, SocketAddr)>,
     ) -> CheckResult {
-        locate_error(
-            "intercept",
-            self.add_intercepted_ports(name, host, &relay.intercept),
-        )?;
         listeners.into_iter().try_for_each(|(option, address)| {
             locate_error(&option, self.check_listener(host, address))?;
             self.all.push(Listener {
@@ -79,22 +71,6 @@ impl<'a> Listeners<'a> {
                 at: address,
                 owner: format!("relay {name:?}"),
             });
-            Ok(())
-        })
-    }
-
-    /// Adds the intercepted ports of a relay. Two relays on one host may not intercept the same
-    /// port: the first would take all connections.
-    fn add_intercepted_ports(&mut self, name: &str, host: &str, ports: &[u16]) -> CheckResult {
-        check_each(ports, |port| {
-            let mut taken = self.intercepted.iter();
-            let other = taken.find(|(at, taken, _)| at == host && taken == port);
-            ensure(other.is_none(), || {
-                let other = other.map_or("", |(.., other)| other);
-                format!("relay {other:?} already intercepts port {port} on host {host:?}")
-            })?;
-            self.intercepted
-                .push((host.to_owned(), *port, name.to_owned()));
             Ok(())
         })
     }
@@ -140,7 +116,7 @@ impl<'a> Listeners<'a> {
         let Some(target) = target.filter(|_| flow.enabled) else {
             return Ok(());
         };
-        let client = ports::opening_host(flow);
+        let client = sockets::opening_host(flow);
         let address = self.topology.address(client, &target.host);
         let host = match loopback(&target.host) {
             Some(_) => client,
@@ -190,11 +166,9 @@ mod tests {
         let scenario: Scenario = toml::from_str(&text).unwrap();
         let topology = Topology::of(&scenario);
         let mut all = Listeners::of_flows(&scenario, &topology);
-        let spec = &scenario.relays[relay];
         let added = all.add_relay(
             relay,
             relay,
-            spec,
             vec![("socks5".to_owned(), address.parse().unwrap())],
         );
         let checked = added.and_then(|()| all.check_target(&scenario.flows[0]));

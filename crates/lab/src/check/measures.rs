@@ -3,7 +3,7 @@
 //! identified, and a level that has a meaning.
 
 use crate::{
-    measure::{Flows, statistic::MeasureContext},
+    measure::{Flows, figures::MeasureContext},
     network::Topology,
     scenario::{
         MeasureSpec, Scenario,
@@ -181,7 +181,7 @@ fn has_rate_change(scenario: &Scenario) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::statistic::of;
+    use crate::measure::figures::measured_metrics;
     use crate::measure::time_series::tests::{SCENARIO, two_flows};
 
     fn scenario(measure: &str) -> Scenario {
@@ -194,7 +194,7 @@ mod tests {
         let scenario = scenario(measure);
         check(&scenario).map_err(|error| error.to_string())?;
         let recording = two_flows(3_000_000, 1_000_000);
-        let metrics = of(&scenario, &Topology::of(&scenario), &recording);
+        let metrics = measured_metrics(&scenario, &Topology::of(&scenario), &recording);
         Ok(metrics
             .first()
             .map(|(_, value)| (value * 1e4).round() / 1e4))

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks of a scenario before any run. Every problem is one line with the position in the file.
 
-mod available_metrics;
-mod claims;
+pub(crate) mod available_metrics;
+pub(crate) mod claims;
 mod flow;
+pub(crate) mod keys;
 mod listening;
-mod measures;
-mod open;
+pub(crate) mod measures;
 pub(crate) mod program_limits;
-mod reference_values;
-mod scenario;
-mod views;
+pub(crate) mod scenario;
+pub(crate) mod views;

@@ -3,12 +3,12 @@
 //! built, or never ends.
 
 use crate::{
+    experiment::ExperimentPlan,
     network::probe,
     scenario::{
         Flow, Program, Scenario,
         config_error::{CheckResult, check_each, ensure, locate_error},
     },
-    source::ExperimentPlan,
 };
 use anyhow::Result;
 use longhaul_units::Time;

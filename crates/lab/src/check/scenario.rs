@@ -155,7 +155,7 @@ fn check_relay(
     let checked = programs::relay::check(host, relay);
     let own_listeners = checked.map_err(|error| error.with_owner(&place))?;
     listeners
-        .add_relay(name, host, relay, own_listeners)
+        .add_relay(name, host, own_listeners)
         .map_err(|error| error.with_owner(place))
 }
 

@@ -5,6 +5,7 @@
 use super::{available_metrics::AvailableMetrics, measures::check_named_flow};
 use crate::{
     evaluation::view::{CELL, Layout},
+    experiment::{Cell, ExperimentPlan},
     measure::Flows,
     network::Topology,
     scenario::{
@@ -14,7 +15,6 @@ use crate::{
         value::plain_text,
         view::{FigureSpec, Names, ReferenceLineSpec, TableSpec, Values, names_of},
     },
-    source::{Cell, ExperimentPlan},
 };
 use indexmap::IndexSet;
 use longhaul_results::view::FigureKind;

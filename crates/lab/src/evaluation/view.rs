@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tables and figures of a result: cells are arranged on their axes, and titles are filled in.
 
-use super::checks;
+use super::claims;
 use crate::{
+    experiment::{Cell, ExperimentPlan},
     scenario::{
         expression::Expression,
         title_template,
         view::{FigureSpec, OptionalNames, ReferenceLineSpec, TableSpec, Values, names_of},
     },
-    source::{Cell, ExperimentPlan},
 };
 use indexmap::{IndexMap, IndexSet};
 use longhaul_report::metric::Metric;
@@ -165,7 +165,7 @@ fn fill_in_title(
     experiment: &ExperimentPlan,
     cells: &[result::Cell],
 ) -> String {
-    let number = |expression: &Expression| checks::number(expression, experiment, cells);
+    let number = |expression: &Expression| claims::number(expression, experiment, cells);
     let fallback = || format!("{} of the cells that were run", Metric::of(metric).label);
     title_template::fill_in(title, number).unwrap_or_else(fallback)
 }
@@ -269,7 +269,7 @@ fn run_time_max_s(experiment: &ExperimentPlan) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::{Choices, Source};
+    use crate::experiment::{Choices, file::ScenarioFile};
 
     const TEXT: &str = r#"title = "t"
 question = "q"
@@ -299,7 +299,7 @@ size = "1MB"
 
     fn experiment(views: &str, only: &[(&str, &str)]) -> ExperimentPlan {
         let own = |text: &&str| (*text).to_owned();
-        let source = Source {
+        let source = ScenarioFile {
             name: "t".to_owned(),
             origin: "t.toml".to_owned(),
             text: format!("{TEXT}{views}"),
@@ -311,7 +311,7 @@ size = "1MB"
                 .collect(),
             ..Choices::default()
         };
-        ExperimentPlan::open(&source, &choices).unwrap()
+        ExperimentPlan::open(source, &choices).unwrap()
     }
 
     fn cells(experiment: &ExperimentPlan) -> Vec<result::Cell> {

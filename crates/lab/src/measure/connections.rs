@@ -6,7 +6,7 @@ use super::{Recording, Sample};
 use crate::{
     network::{
         SenderOptions, Topology,
-        ports::{accepting_host, iperf_port, server_port, web_servers},
+        sockets::{accepting_host, iperf_port, server_port, web_servers},
     },
     scenario::{Flow, Program, Scenario},
 };

@@ -5,10 +5,8 @@
 pub(crate) mod captures;
 pub(crate) mod connections;
 pub(crate) mod figures;
-pub(crate) mod legs;
 pub(crate) mod links;
 pub(crate) mod recording;
-pub(crate) mod statistic;
 pub(crate) mod time_series;
 
 pub(crate) use connections::Flows;

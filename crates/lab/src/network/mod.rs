@@ -3,13 +3,11 @@
 //! links, ports of servers and options of senders.
 
 pub(crate) mod link;
-pub(crate) mod ports;
 pub(crate) mod probe;
 pub(crate) mod relay_names;
-pub(crate) mod schedule;
-pub(crate) mod sender_options;
+pub(crate) mod sockets;
 pub(crate) mod tcp_settings;
 pub(crate) mod topology;
 
-pub(crate) use sender_options::SenderOptions;
+pub(crate) use sockets::SenderOptions;
 pub(crate) use topology::{AddressedLink, Topology, loopback};

@@ -3,8 +3,8 @@
 //! about the machine for the result.
 
 use crate::{
+    experiment::{Cell, ExperimentPlan},
     scenario::{LinkKind, Program, Relay, RelayProgram},
-    source::{Cell, ExperimentPlan},
     testbed::{controls, programs},
 };
 use anyhow::Result;
@@ -107,7 +107,7 @@ pub(crate) fn check_prerequisites(experiment: &ExperimentPlan) -> Result<Host> {
         .collect();
     let interception = scenarios()
         .flat_map(|s| s.relays.values())
-        .any(|relay| relay.enabled && !relay.intercept.is_empty());
+        .any(|relay| relay.enabled && relay.options.contains_key("intercept"));
     let versions = programs::versions(programs, relays, interception)?;
     controls::check(experiment)?;
     check_windows(experiment)?;

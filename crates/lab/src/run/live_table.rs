@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Live table of an experiment: one line for each cell with its completed runs and their metrics.
 
-use crate::source::ExperimentPlan;
+use crate::experiment::ExperimentPlan;
 use longhaul_report::{metric::Metric, registry};
 use longhaul_results::{
     result::{Metrics, Run},

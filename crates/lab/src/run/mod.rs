@@ -2,14 +2,13 @@
 //! Execution of experiments: preparation, order of the runs, records, and the display of progress.
 
 mod batch;
+mod execution;
 mod host_info;
-mod lab;
 mod live_table;
 mod prepare;
 mod progress;
 mod record_dir;
 mod resume;
-mod run_order;
 
 pub(crate) use batch::Batch;
 pub(crate) use host_info::{

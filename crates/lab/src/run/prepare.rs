@@ -4,17 +4,16 @@
 
 use super::{
     check_prerequisites,
+    execution::{self, run_order},
     host_info::unsupported,
-    lab,
     resume::{self, Journal},
-    run_order::run_order,
     skip_missing_commands,
 };
 use crate::{
     check::program_limits,
+    experiment::{Choices, ExperimentPlan, file},
     network::link,
     simulated,
-    source::{Choices, ExperimentPlan, library},
     testbed::controls,
 };
 use anyhow::{Context, Result, bail};
@@ -65,7 +64,7 @@ pub(crate) struct PreparedExperiment {
 impl PreparedExperiment {
     /// Reads and checks `scenario` with the options of the request.
     pub(crate) fn read(scenario: &str, request: &Request) -> Result<Self> {
-        let mut experiment = ExperimentPlan::open(&library::find(scenario)?, &request.choices)?;
+        let mut experiment = ExperimentPlan::open(file::find(scenario)?, &request.choices)?;
         if request.simulate {
             experiment.simulate();
         }
@@ -125,8 +124,13 @@ impl PreparedExperiment {
                 run_order(&self.experiment).len()
             );
         }
-        let mut result =
-            runtime.block_on(lab::run(&self.experiment, out, self.host, command, journal))?;
+        let mut result = runtime.block_on(execution::run(
+            &self.experiment,
+            out,
+            self.host,
+            command,
+            journal,
+        ))?;
         result.identity = Some(self.identity);
         let text = serde_json::to_string_pretty(&result)?;
         fs::write(out.join("result.json"), &text)

@@ -3,7 +3,7 @@
 //! one line for each run. It is written to stderr; results go to stdout.
 
 use super::live_table::LiveTable;
-use crate::source::ExperimentPlan;
+use crate::experiment::ExperimentPlan;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_command::{console::terminal_size, errln};
 use longhaul_report::{metric::Metric, registry};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Errors of a scenario, each with the path to the wrong value: the keys from the top of the file
 //! down to it. The function that finds an error knows only the last key; each caller adds its own.
-//! [`crate::source::scenario_file`] turns the path into file, line and column.
+//! [`crate::experiment::file`] turns the path into file, line and column.
 
 use crate::command_check::Refused;
 use std::{

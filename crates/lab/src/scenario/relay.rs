@@ -22,9 +22,6 @@ pub(crate) struct Relay {
     pub(crate) host: Option<String>,
     #[serde(default)]
     pub(crate) program: RelayProgram,
-    /// Destination ports whose connections its transparent listener intercepts.
-    #[serde(default)]
-    pub(crate) intercept: Vec<u16>,
     /// Configuration file of `longhaul relay`. Command-line options have precedence.
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "schema::RelayConfig"))]

@@ -3,7 +3,7 @@
 //! of the commands behind its tables, and the schemas of links and of the relay's configuration.
 
 use super::{RelayProgram, Scenario};
-use crate::source::keys;
+use crate::check::keys;
 pub(super) use longhaul_testprograms::schema::{Bytes, Time};
 use longhaul_testprograms::{describe, schema};
 use schemars::{Schema, transform::transform_subschemas};

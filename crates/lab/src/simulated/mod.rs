@@ -9,10 +9,10 @@ mod samples;
 pub(crate) use plan::Plan;
 
 use crate::{
+    experiment::ExperimentPlan,
     measure::{Outcome, figures},
-    network::schedule,
+    network::link,
     scenario::{Flow, Scenario, config_error::ConfigError},
-    source::ExperimentPlan,
 };
 use anyhow::{Result, anyhow, bail};
 use longhaul_report::registry::{self, Producer};
@@ -92,7 +92,7 @@ fn simulate(
         &plan.flows,
         &outcomes,
         &recording,
-        schedule::events(scenario, &[]),
+        link::events(scenario, &[]),
     );
     result.metrics.extend(run.counters());
     Ok(result)

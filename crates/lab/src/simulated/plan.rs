@@ -5,7 +5,7 @@ use super::route::{Route, SharedLeg};
 use crate::{
     network::{
         SenderOptions, Topology,
-        sender_options::segment_size,
+        sockets::segment_size,
         tcp_settings::{receive_window, send_buffer, sender_control},
     },
     scenario::{

@@ -4,7 +4,7 @@
 use super::plan::{Connection, Plan};
 use crate::{
     measure::{Recording, Sample},
-    network::ports::{accepting_host, iperf_port},
+    network::sockets::{accepting_host, iperf_port},
 };
 use anyhow::{Context, Result};
 use longhaul_linux::sock_diag;

@@ -3,12 +3,12 @@
 //! and vanish when it ends or is killed.
 
 use crate::{
+    experiment::ExperimentPlan,
     scenario::{
         CcSpec, Flow, Scenario,
         config_error::{CheckResult, ConfigError, check_each, locate_error},
         relay::{check_leg_controls, leg_controls},
     },
-    source::ExperimentPlan,
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;

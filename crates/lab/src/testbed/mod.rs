@@ -5,12 +5,15 @@
 pub(crate) mod controls;
 pub(crate) mod payload;
 pub(crate) mod programs;
-pub(crate) mod sampler;
 pub(crate) mod transfers;
 
 use crate::{
-    network::{AddressedLink, Topology, link},
-    scenario::{Flow, Link, LinkKind, Program, Scenario},
+    command_check::longhaul,
+    network::{
+        AddressedLink, Topology,
+        link::{self, arguments, capture_file, counters_file},
+    },
+    scenario::{Decp, Flow, Link, LinkKind, Program, Scenario, value::flags},
 };
 use anyhow::{Context, Result};
 use indexmap::IndexMap;
@@ -90,8 +93,7 @@ impl Testbed {
             self.daemons.push(daemon);
         }
         for (host, decp) in scenario.decp.iter().filter(|(_, decp)| decp.enabled) {
-            let daemon =
-                programs::longhaul::start_decp(host, decp, self.host(host)?, directory).await?;
+            let daemon = start_decp(host, decp, self.host(host)?, directory).await?;
             self.daemons.push(daemon);
         }
         Ok(())
@@ -184,8 +186,7 @@ impl Testbed {
         match link.kind {
             LinkKind::Veth => self.make_veth(link, addressed_link),
             LinkKind::Emulated => {
-                let daemon =
-                    programs::longhaul::start_link(link, addressed_link, seed, directory).await?;
+                let daemon = start_link(link, addressed_link, seed, directory).await?;
                 self.links.push(daemon);
                 Ok(())
             }
@@ -242,6 +243,44 @@ impl Testbed {
         }
         Ok(())
     }
+}
+
+/// Starts the emulator, which creates both interfaces; ready on return. `seed` applies to a link
+/// without a seed of its own.
+async fn start_link(
+    link: &Link,
+    addressed_link: &AddressedLink,
+    seed: u64,
+    directory: &Path,
+) -> Result<Daemon> {
+    let mut command = longhaul()?;
+    command
+        .arg("link")
+        .args(arguments(link, addressed_link).map_err(anyhow::Error::msg)?)
+        .arg("--counters")
+        .arg(counters_file(link, directory));
+    if !link.options.contains_key("seed") {
+        command.args(["--seed", &seed.to_string()]);
+    }
+    let name = format!("link-{}", link.name);
+    if link.capture {
+        command.arg("--capture").arg(capture_file(link, directory));
+    }
+    let mut daemon = Daemon::start(&name, command, &Netns::current()?, directory)?;
+    daemon.wait_until_printed("ready").await?;
+    Ok(daemon)
+}
+
+/// Starts `longhaul decp`; it samples connections on return.
+async fn start_decp(host: &str, decp: &Decp, netns: &Netns, directory: &Path) -> Result<Daemon> {
+    let mut command = longhaul()?;
+    command
+        .arg("decp")
+        .args(flags(&decp.options).map_err(anyhow::Error::msg)?);
+    let mut daemon = Daemon::start(&format!("decp-{host}"), command, netns, directory)?;
+    // Any line: the first one follows the first sample.
+    daemon.wait_until_printed("").await?;
+    Ok(daemon)
 }
 
 /// Kernel setting of the initial congestion control of connections.

@@ -5,16 +5,14 @@
 use super::{
     Testbed,
     payload::{self, PayloadStore, Sink, payload_name},
-    programs::{command, curl, daemon::Daemon, ftp, iperf3, nginx, probe, udt},
-    sampler::Sampler,
+    programs::{command, curl, daemon::Daemon, file_servers, iperf3, probe, udt},
 };
 use crate::{
-    measure::{Outcome, Sample, figures::summarize},
+    measure::{Outcome, Sample, figures::summarize, recording::Sampler},
     network::{
-        SenderOptions, Topology,
-        ports::{self, WebServers, accepting_host, iperf_port, opening_host, web_servers},
+        SenderOptions, Topology, link,
         probe::{ExpectedLink, expected_link},
-        schedule,
+        sockets::{self, WebServers, accepting_host, iperf_port, opening_host, web_servers},
     },
     scenario::{Direction, Flow, HostPort, Program, Scenario},
 };
@@ -95,7 +93,7 @@ pub(crate) async fn execute(
         &flows,
         &outcomes,
         &recording,
-        schedule::events(scenario, &offsets),
+        link::events(scenario, &offsets),
     ))
 }
 
@@ -125,14 +123,18 @@ async fn start_servers(
     let mut servers = Vec::new();
     for (host, option_sets) in web {
         let netns = testbed.host(host)?;
-        servers.push(nginx::start(netns, store.directory(), option_sets, directory).await?);
+        servers.push(
+            file_servers::start_nginx(netns, store.directory(), option_sets, directory).await?,
+        );
     }
     let ftp = flows.iter().filter(|flow| flow.program == Program::Ftp);
     for host in ftp
         .map(|flow| accepting_host(flow))
         .collect::<BTreeSet<_>>()
     {
-        servers.push(ftp::start(testbed.host(host)?, store.directory(), directory).await?);
+        servers.push(
+            file_servers::start_vsftpd(testbed.host(host)?, store.directory(), directory).await?,
+        );
     }
     for (number, flow) in flows.iter().enumerate() {
         let (server, port) = (accepting_host(flow), iperf_port(number));
@@ -210,7 +212,7 @@ impl TransferContext<'_> {
                 Some(via) => socket_address(testbed, flow, via)?,
                 None => SocketAddrV4::new(
                     server,
-                    ports::server_port(self.web, number, flow, &sender_options),
+                    sockets::server_port(self.web, number, flow, &sender_options),
                 ),
             },
             proxy: proxy_url(testbed, flow)?,

@@ -2,18 +2,18 @@
 //! Tests of every file under `scenarios/`.
 
 use crate::{
-    evaluation::{reference_values, topology_diagram, view},
-    source::{Choices, ExperimentPlan, library},
+    evaluation::{claims, topology_diagram, view},
+    experiment::{Choices, ExperimentPlan, file},
 };
 use longhaul_results::result::{self, Metrics, Run};
 use std::{collections::BTreeSet, sync::LazyLock};
 
 /// Each built-in scenario, read once for all tests.
 static EXPERIMENTS: LazyLock<Vec<ExperimentPlan>> =
-    LazyLock::new(|| library::names().map(open).collect());
+    LazyLock::new(|| file::names().map(open).collect());
 
 fn open(name: &str) -> ExperimentPlan {
-    let experiment = ExperimentPlan::open(&library::find(name).unwrap(), &Choices::default());
+    let experiment = ExperimentPlan::open(file::find(name).unwrap(), &Choices::default());
     experiment.unwrap_or_else(|error| panic!("{name}: {error:#}"))
 }
 
@@ -21,7 +21,7 @@ fn open(name: &str) -> ExperimentPlan {
 fn scenarios_with_a_source_have_its_figures() {
     for experiment in EXPERIMENTS.iter() {
         let printed = experiment.cells.iter().any(|cell| {
-            !reference_values::reference_of_cell(&experiment.scenario.reference, cell)
+            !claims::reference_of_cell(&experiment.scenario.reference, cell)
                 .values
                 .is_empty()
         });
@@ -84,8 +84,8 @@ fn every_cell_has_a_topology_diagram() {
 /// Regression: a note named `fast:base_rtt_window_s`, which is refused.
 #[test]
 fn parameters_in_scenario_texts_exist() {
-    let texts: Vec<_> = library::names()
-        .map(|name| library::find(name).unwrap().text)
+    let texts: Vec<_> = file::names()
+        .map(|name| file::find(name).unwrap().text)
         .collect();
     let words = texts
         .iter()
@@ -161,7 +161,7 @@ fn one_run() -> result::Cell {
 /// The recipe is README's text, but for the lab's own addresses.
 #[test]
 fn the_first_recipe_is_readmes() {
-    let scenario: toml::Table = library::find("first-recipe").unwrap().text.parse().unwrap();
+    let scenario: toml::Table = file::find("first-recipe").unwrap().text.parse().unwrap();
     let options = |host: &str| {
         let mut options = scenario["relays"][host].as_table().unwrap().clone();
         options.remove("enabled");

@@ -8,20 +8,20 @@ use super::{
     },
 };
 use crate::{
+    experiment::{Choices, ExperimentPlan, file::ScenarioFile},
     run, simulated,
-    source::{Choices, ExperimentPlan, Source},
 };
 
 /// Marks the invalid value in a test case.
 const MARK: char = '¦';
 
 fn open(text: String) -> anyhow::Result<ExperimentPlan> {
-    let source = Source {
+    let source = ScenarioFile {
         name: "t".to_owned(),
         origin: "t.toml".to_owned(),
         text,
     };
-    ExperimentPlan::open(&source, &Choices::default())
+    ExperimentPlan::open(source, &Choices::default())
 }
 
 /// Returns the text without its mark, and the mark's position as error messages print it.

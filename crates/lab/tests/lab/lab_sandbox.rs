@@ -232,7 +232,7 @@ fn finds_programs_outside_path() {
     if !may_use_namespaces() {
         return;
     }
-    let relay = "\n[relays.router]\ntransparent = '0.0.0.0:3129'\nallow_from = '10.9.0.0/16'\nintercept = [80]\n";
+    let relay = "\n[relays.router]\ntransparent = '0.0.0.0:3129'\nallow_from = '10.9.0.0/16'\nintercept = '10.9.0.0/16:80'\n";
     let bench = Bench::new(&["repetitions = 1\n", WIRES, DOWNLOAD, relay]);
     let output = bench
         .command(longhaul())

@@ -74,7 +74,7 @@ delay = "50ms"
 [relays.relay]
 enabled = "${relay}"
 transparent = "0.0.0.0:3129"
-intercept = [5201]
+intercept = "10.9.0.0/16:5201"
 allow_from = "10.9.0.0/16"
 
 [[flows]]
@@ -278,12 +278,12 @@ endpoints = ["r2", "server"]
 enabled = "${relays}"
 transparent = "0.0.0.0:3129"
 allow_from = "10.9.0.0/16"
-intercept = [5201]
+intercept = "10.9.0.0/16:5201"
 [relays.r2]
 enabled = "${relays}"
 transparent = "0.0.0.0:3129"
 allow_from = "10.9.0.0/16"
-intercept = [5201]
+intercept = "10.9.0.0/16:5201"
 cc_downstream = "cubic"
 [[flows]]
 name = "get"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Interfaces, addresses, routes and policy rules of a network namespace, through rtnetlink.
+//! Interfaces, addresses and routes of a network namespace, through rtnetlink.
 //!
 //! Each function opens its netlink socket inside the namespace that it changes, makes one change and
 //! returns when the kernel has acknowledged it.
@@ -8,8 +8,7 @@ use super::netns::Netns;
 use netlink_packet_route::{
     address::AddressHeaderFlags,
     link::{InfoData, InfoVeth},
-    route::{RouteAttribute, RouteMetric, RouteProtocol, RouteScope, RouteType},
-    rule::RuleAction,
+    route::{RouteAttribute, RouteMetric, RouteProtocol, RouteScope},
 };
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use std::{
@@ -145,29 +144,6 @@ pub fn set_congestion_control(
 
 fn metric(congestion_control: &str) -> RouteAttribute {
     RouteAttribute::Metrics(vec![RouteMetric::CcAlgo(congestion_control.to_owned())])
-}
-
-/// Delivers packets with the firewall mark `mark` to this host whatever their destination, through
-/// routing table `table`. It is the second half of a transparent proxy (Linux
-/// `Documentation/networking/tproxy.rst`).
-pub fn deliver_marked_locally(netns: &Netns, mark: u32, table: u32) -> io::Result<()> {
-    let doing = format!("route packets marked {mark} to this host");
-    request(netns, &doing, async |kernel| {
-        let rule = kernel.rule().add().v4().fw_mark(mark).table_id(table);
-        ignore_errno(
-            libc::EEXIST,
-            rule.action(RuleAction::ToTable).execute().await,
-        )
-    })?;
-    let everything = RouteMessageBuilder::<Ipv4Addr>::new()
-        .table_id(table)
-        .kind(RouteType::Local)
-        .scope(RouteScope::Host)
-        .output_interface(index_of(netns, "lo")?)
-        .build();
-    request(netns, &doing, async |kernel| {
-        kernel.route().add(everything).replace().execute().await
-    })
 }
 
 /// Whether this namespace has no IPv6, by module or by `disable_ipv6`.

@@ -151,8 +151,10 @@ impl Comparison {
 /// # Errors
 /// The results have no cell in common: a usage refusal.
 pub(crate) fn compare(
-    (baseline_name, baseline): (&str, &LabResult),
-    (candidate_name, candidate): (&str, &LabResult),
+    baseline_name: &str,
+    baseline: &LabResult,
+    candidate_name: &str,
+    candidate: &LabResult,
 ) -> Result<Comparison> {
     let partner = |cell: &Cell, among: &[Cell]| {
         among

@@ -34,8 +34,7 @@ pub fn run(config: &Config) -> Result<()> {
     let paths = config.results.each_ref();
     let [baseline, candidate] = paths.map(|path| read(path));
     let [baseline_name, candidate_name] = paths.map(|path| path.display().to_string());
-    let comparison =
-        comparison::compare((&baseline_name, &baseline?), (&candidate_name, &candidate?))?;
+    let comparison = comparison::compare(&baseline_name, &baseline?, &candidate_name, &candidate?)?;
     if let Some(page) = &config.html {
         fs::write(page, page::html(&comparison))
             .with_context(|| format!("cannot write {}", page.display()))?;
@@ -107,7 +106,7 @@ mod tests {
     #[test]
     fn matches_cells_by_parameters() {
         let (a, b) = two_results();
-        let comparison = compare(("a", &a), ("b", &b)).unwrap();
+        let comparison = compare("a", &a, "b", &b).unwrap();
         let verdicts: Vec<_> = comparison
             .cells
             .iter()
@@ -147,7 +146,7 @@ mod tests {
         // Not listed, because it follows from the parameter `size`.
         a.resolved["flows"] = json!([flow("1GB")]);
         b.resolved["flows"] = json!([flow("2GB")]);
-        let comparison = compare(("a", &a), ("b", &b)).unwrap();
+        let comparison = compare("a", &a, "b", &b).unwrap();
         let settings = comparison.settings.iter();
         let differences: Vec<_> = settings
             .map(|one| (&*one.name, &*one.baseline, &*one.candidate))
@@ -168,7 +167,7 @@ mod tests {
         for run in &mut b.cells[0].runs {
             run.overload = Some("emulator late".to_owned());
         }
-        let comparison = compare(("a", &a), ("b", &b)).unwrap();
+        let comparison = compare("a", &a, "b", &b).unwrap();
         assert!(comparison.baseline.caveats().is_empty());
         assert_eq!(
             comparison.candidate.caveats(),
@@ -205,7 +204,7 @@ mod tests {
         let (mut a, mut b) = two_results();
         a.checks = vec![check("both", true), check("ours", false)];
         b.checks = vec![check("theirs", true), check("both", false)];
-        let comparison = compare(("a", &a), ("b", &b)).unwrap();
+        let comparison = compare("a", &a, "b", &b).unwrap();
         let found: Vec<_> = comparison
             .checks
             .iter()
@@ -224,14 +223,14 @@ mod tests {
     #[test]
     fn refuses_results_without_common_cell() {
         let (a, b) = (result(&[("1ms", &[1.0])]), result(&[("2ms", &[1.0])]));
-        let refused = compare(("a", &a), ("b", &b)).unwrap_err();
+        let refused = compare("a", &a, "b", &b).unwrap_err();
         assert!(matches!(refused.downcast_ref(), Some(Refusal::Usage(_))));
     }
 
     #[test]
     fn marks_differences_in_the_table() {
         let (a, b) = two_results();
-        let comparison = compare(("out/a", &a), ("out/b", &b)).unwrap();
+        let comparison = compare("out/a", &a, "out/b", &b).unwrap();
         insta::assert_snapshot!(text::render(&comparison, false));
     }
 }

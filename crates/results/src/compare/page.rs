@@ -380,7 +380,7 @@ mod tests {
         }
         b.checks[0].pass = false;
         b.seed += 1;
-        let page = html(&compare(("a", &a), ("b", &b)).unwrap());
+        let page = html(&compare("a", &a, "b", &b).unwrap());
         assert!(page.contains(
             "The candidate is better in <strong>3</strong> metrics and worse in <strong>0</strong>"
         ));
@@ -393,7 +393,7 @@ mod tests {
     fn escapes_names() {
         const EVIL: &str = "</script><script>alert(1)</script>\"'";
         let a = fixtures::every_figure();
-        let comparison = compare((EVIL, &a), (EVIL, &a)).unwrap();
+        let comparison = compare(EVIL, &a, EVIL, &a).unwrap();
         assert!(!html(&comparison).contains(EVIL));
     }
 }

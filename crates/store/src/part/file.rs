@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Partial file: which blocks were written, which are durable, and how the file gets its name.
 
-use super::{
-    PartError,
-    block_states::{BlockState, BlockStates},
-    finished::FinishedFile,
-    paths::PartPaths,
-};
+use super::{PartError, finished::FinishedFile, paths::PartPaths};
 use crate::{
-    block_reader::hash_block,
-    blocks::{BlockError, BlockHash, Blocks, FileHash},
+    blocks::{BlockError, BlockHash, Blocks, FileHash, to_ranges},
     entry::Entry,
     part::{
         journal::{BlockRecord, Header, Journal},
@@ -17,7 +11,7 @@ use crate::{
     },
     vfs::{
         Dir, Directory, FileOps,
-        direct::DirectFile,
+        file::DirectFile,
         sparse::{Run, runs},
     },
 };
@@ -191,7 +185,7 @@ impl<D: Directory> Part<D> {
         prepare: impl FnOnce(&D::File) -> io::Result<()>,
     ) -> Result<FinishedFile<D>, PartError> {
         self.check_usable()?;
-        let got = self.file_hash()?;
+        let got = self.hash()?;
         let differs = |got: &FileHash| expected.is_some_and(|expected| expected != *got);
         if let (Some(got), Some(expected)) = (got.filter(differs), expected) {
             let name = self.paths.display_name();
@@ -239,13 +233,8 @@ impl<D: Directory> Part<D> {
         hash: BlockHash,
         buffer: &mut Vec<u8>,
     ) -> Result<bool, PartError> {
-        let read = hash_block(&self.file, self.blocks, index, buffer);
+        let read = self.blocks.read_hash(&self.file, index, buffer);
         Ok(self.paths.io_context("read it again", read)? == hash)
-    }
-
-    /// Hash of the file, unless a block came without a hash. All blocks must be durable.
-    pub fn hash(&self) -> Result<Option<FileHash>, PartError> {
-        self.file_hash()
     }
 
     /// Keeps the part as a piece of the file, whose other blocks are on other hosts. Part and
@@ -297,8 +286,8 @@ impl<D: Directory> Part<D> {
         paths.remove_part()
     }
 
-    /// Hash of the file, if all blocks have one.
-    fn file_hash(&self) -> Result<Option<FileHash>, PartError> {
+    /// Hash of the file, unless a block came without a hash. All blocks must be durable.
+    pub fn hash(&self) -> Result<Option<FileHash>, PartError> {
         let state = self.state();
         let states = state.states.iter().zip(state.range.clone());
         let mut unfinished = states.filter(|(state, _)| **state != BlockState::Durable);
@@ -381,5 +370,140 @@ impl<D: Directory> Part<D> {
 impl<D: Directory> fmt::Debug for Part<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Part({})", self.paths.display_name())
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BlockState {
+    Missing,
+    Writing,
+    Written,
+    Durable,
+}
+
+/// State and hash of each block. Memory per block: 33 bytes, 40 more if the block is inherited, and
+/// 8 more while it is written but not durable.
+pub(super) struct BlockStates {
+    /// Block numbers that the states cover.
+    pub(super) range: Range<u64>,
+    pub(super) states: Vec<BlockState>,
+    pub(super) hashes: Vec<BlockHash>,
+    pub(super) written: Vec<u64>,
+    /// Blocks that an earlier run made durable, until they are checked: 40 bytes each.
+    pub(super) inherited: Vec<BlockRecord>,
+    /// Whether all missing blocks read as zeros.
+    pub(super) reads_as_zeros: bool,
+    pub(super) commit_failed: bool,
+}
+
+impl BlockStates {
+    pub(super) fn empty(range: Range<u64>) -> Self {
+        let count = (range.end - range.start) as usize;
+        Self {
+            range,
+            states: vec![BlockState::Missing; count],
+            hashes: vec![BlockHash::default(); count],
+            written: Vec::new(),
+            inherited: Vec::new(),
+            reads_as_zeros: true,
+            commit_failed: false,
+        }
+    }
+
+    /// States for the records of an earlier run. Records of blocks outside the range are ignored.
+    pub(super) fn from_records(range: Range<u64>, records: &[BlockRecord]) -> Self {
+        let mut state = Self::empty(range);
+        state.reads_as_zeros = false;
+        for (index, hash) in records {
+            if let Some(at) = state.position(*index) {
+                state.states[at] = BlockState::Durable;
+                state.hashes[at] = *hash;
+            }
+        }
+        state.inherited = state.durable();
+        state
+            .inherited
+            .retain(|(_, hash)| *hash != BlockHash::UNKNOWN);
+        state
+    }
+
+    /// Position of a block in the vectors.
+    pub(super) fn position(&self, index: u64) -> Option<usize> {
+        let range = self.range.contains(&index);
+        range.then(|| (index - self.range.start) as usize)
+    }
+
+    pub(super) fn all_hashed(&self) -> bool {
+        !self.hashes.contains(&BlockHash::UNKNOWN)
+    }
+
+    pub(super) fn is_missing(&self, index: u64) -> bool {
+        let at = self.position(index);
+        at.is_some_and(|at| self.states[at] == BlockState::Missing)
+    }
+
+    pub(super) fn set_state(&mut self, index: u64, kind: BlockState) {
+        if let Some(at) = self.position(index) {
+            self.states[at] = kind;
+        }
+    }
+
+    pub(super) fn claim(&mut self, index: u64) -> bool {
+        let is_missing = self.is_missing(index);
+        if is_missing {
+            self.set_state(index, BlockState::Writing);
+        }
+        is_missing
+    }
+
+    pub(super) fn finish_write(&mut self, index: u64, hash: BlockHash, done: bool) {
+        let Some(at) = self.position(index) else {
+            return;
+        };
+        if done {
+            self.states[at] = BlockState::Written;
+            self.hashes[at] = hash;
+            self.written.push(index);
+        } else {
+            self.states[at] = BlockState::Missing;
+            self.reads_as_zeros = false;
+        }
+    }
+
+    pub(super) fn take_written(&mut self) -> Vec<BlockRecord> {
+        let mut indexes = std::mem::take(&mut self.written);
+        indexes.sort_unstable();
+        let record = |index: u64| Some((index, self.hashes[self.position(index)?]));
+        indexes.into_iter().filter_map(record).collect()
+    }
+
+    /// Ends a commit. The kernel reports a failed sync only once, and then counts the pages as
+    /// clean. So after a failure no block that was not durable before can be trusted.
+    pub(super) fn finish_commit(&mut self, batch: &[BlockRecord], done: bool) {
+        self.commit_failed |= !done;
+        for (index, _) in batch.iter().filter(|_| done) {
+            self.set_state(*index, BlockState::Durable);
+        }
+    }
+
+    pub(super) fn durable(&self) -> Vec<BlockRecord> {
+        let all = self.states.iter().zip(&self.hashes).zip(self.range.clone());
+        all.filter(|((kind, _), _)| **kind == BlockState::Durable)
+            .map(|((_, hash), index)| (index, *hash))
+            .collect()
+    }
+
+    /// Returns whether all blocks of a range are durable.
+    pub(super) fn are_durable(&self, blocks: &Range<u64>) -> bool {
+        blocks.clone().all(|index| {
+            let at = self.position(index);
+            at.is_some_and(|at| self.states[at] == BlockState::Durable)
+        })
+    }
+
+    pub(super) fn missing(&self) -> Vec<Range<u64>> {
+        let all = self.states.iter().zip(self.range.clone());
+        let missing = all.filter(|(kind, _)| **kind == BlockState::Missing);
+        to_ranges(missing.map(|(_, index)| index))
     }
 }

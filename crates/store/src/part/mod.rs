@@ -21,7 +21,6 @@
 //!
 //! Several processes may write one file, each a slice ([`Part::open_slice`]): see `part/slices.rs`.
 
-mod block_states;
 mod error;
 mod file;
 mod finished;

@@ -3,17 +3,15 @@
 
 use super::{
     PartError,
-    block_states::{BlockState, BlockStates},
-    file::Part,
+    file::{BlockState, BlockStates, Part},
     finished::RenamedFile,
     paths::{PartPaths, SourceInfo},
     slices,
 };
 use crate::{
-    block_reader::hash_block,
     blocks::{BLOCK_LEN, BlockHash, Blocks, FileHash},
     part::journal::{self, BlockRecord, Header, Journal},
-    vfs::{Dir, Directory, FileOps, OpenMode, direct::DirectFile},
+    vfs::{Dir, Directory, FileOps, OpenMode, file::DirectFile},
 };
 use parking_lot::Mutex;
 use std::{io, ops::Range};
@@ -226,7 +224,7 @@ fn matches_hashes(file: &impl FileOps, blocks: Blocks, hashes: &[BlockHash]) -> 
     }
     let mut buffer = Vec::new();
     for (index, hash) in hashes.iter().enumerate() {
-        if hash_block(file, blocks, index as u64, &mut buffer)? != *hash {
+        if blocks.read_hash(file, index as u64, &mut buffer)? != *hash {
             return Ok(false);
         }
     }

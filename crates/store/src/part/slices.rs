@@ -13,14 +13,13 @@
 
 use super::{
     PartError,
-    block_states::{BlockState, BlockStates},
-    file::Part,
+    file::{BlockState, BlockStates, Part},
     paths::{PartPaths, SLICES_MAX},
 };
 use crate::{
     escape::Escaped,
     part::journal::{self, BlockRecord, Header, Journal},
-    vfs::{Directory, FileOps, OpenError, OpenMode, direct::DirectFile},
+    vfs::{Directory, FileOps, OpenError, OpenMode, file::DirectFile},
 };
 use parking_lot::Mutex;
 use std::{collections::HashSet, ops::Range};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Changes of permissions in the syntax of chmod(1) and rsync's `--chmod`.
 
+use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
 const SET_USER_ID: u32 = 0o4000;
@@ -11,11 +12,11 @@ const ALL: u32 = 0o7777;
 const CHANGES_MAX: usize = 64;
 
 /// Changes of permissions, applied in order.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Chmod(pub Vec<Change>);
 
 /// Change of permissions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// Entries that the change applies to.
     pub applies_to: AppliesTo,
@@ -31,7 +32,7 @@ pub struct Change {
 }
 
 /// Entries that a change applies to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AppliesTo {
     /// Directories and all other entries.
     Everything,
@@ -42,7 +43,7 @@ pub enum AppliesTo {
 }
 
 /// Operation of a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action {
     /// Adds the bits.
     Add,

@@ -14,6 +14,7 @@ use ignore::{
     Match,
     gitignore::{Gitignore, GitignoreBuilder},
 };
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// Reason for refusing a pattern that consists of nothing or of a slash.
@@ -21,7 +22,7 @@ const EMPTY_PATTERN: &str =
     "matches no entry: give a name such as \"*.tmp\" or a path such as \"/cache\"";
 
 /// Pattern with its effect.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Rule {
     /// Copies matching entries.
     Include(String),

@@ -6,10 +6,11 @@ use crate::{
     metadata::Metadata,
     tree::chmod::Chmod,
 };
+use serde::{Deserialize, Serialize};
 
 /// Metadata and entry types that a target takes over. A source that is not trusted must not choose
 /// owners, devices or privileges.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Preserve {
     /// Owner and group, as far as the target may set them.
     pub owner: bool,

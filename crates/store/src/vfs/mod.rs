@@ -3,8 +3,7 @@
 //! simulated disk that loses power.
 
 mod dir;
-pub mod direct;
-mod file;
+pub mod file;
 #[cfg(test)]
 pub(crate) mod simulated;
 pub(crate) mod sparse;
@@ -41,7 +40,7 @@ pub trait FileOps: Send + Sync {
     /// Sets a range within the file to zeros, without space on the disk if the file system can.
     fn zero(&self, range: Range<u64>) -> io::Result<()>;
     /// Opens a second descriptor of the file that bypasses the page cache, if possible. Writes
-    /// through it must be aligned ([`direct`]), and become durable when the file is synced.
+    /// through it must be aligned ([`file`]), and become durable when the file is synced.
     fn open_direct(&self) -> Option<Self>
     where
         Self: Sized,

@@ -323,7 +323,7 @@ impl Args {
             one_file_system: self.one_file_system,
             hard_links: !self.no_hard_links,
             rules: self.patterns.rules.clone(),
-            preserve: self.preserved.preserve(from_site).into(),
+            preserve: self.preserved.preserve(from_site),
             into_directory: self.is_into_directory(sources, target),
             origin: origin_id(sources),
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Patterns of `--exclude` and `--include`, in the order of the command line. The last match decides.
 
-use crate::protocol::options::Rule;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, error::Error};
+use longhaul_store::tree::filter::Rule;
 
 /// Constructor of a rule from a pattern.
 type RuleConstructor = fn(String) -> Rule;

@@ -15,14 +15,12 @@ use crate::{
     },
     protocol::{
         control::{Role, Task},
-        entry::Kind,
         report::{FoundEntry, Report},
-        spread::TreeShare,
     },
 };
 use anyhow::{Result, bail};
 use longhaul_command::exit::Refusal;
-use longhaul_store::blocks::Blocks;
+use longhaul_store::{blocks::Blocks, entry::Kind, tree::spread::TreeShare};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     ops::Range,
@@ -256,7 +254,7 @@ mod tests {
         FoundEntry {
             source: 0,
             path: RelPath::parse(path.as_bytes()).unwrap(),
-            kind: file(size).into(),
+            kind: file(size),
             piece_blocks: ranges_of_pieces,
         }
     }

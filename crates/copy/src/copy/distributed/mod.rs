@@ -19,15 +19,13 @@ use crate::{
             sharing,
         },
     },
-    protocol::{
-        control::{Pass, Task},
-        spread::Placement,
-    },
+    protocol::control::{Pass, Task},
 };
 use aggregator::ProgressAggregator;
 use anyhow::{Result, anyhow, bail};
 use channel_sink::ChannelSink;
 use longhaul_command::{exit::Refusal, threads};
+use longhaul_scheduling::placement::Placement;
 use std::{sync::mpsc::channel, thread};
 
 /// Share of one host, to copy to it or from it.

@@ -373,7 +373,7 @@ mod tests {
             one_file_system: false,
             hard_links: true,
             rules: Vec::new(),
-            preserve: longhaul_store::tree::preserve::Preserve::default().into(),
+            preserve: longhaul_store::tree::preserve::Preserve::default(),
             into_directory,
             origin: [0; 32],
         }

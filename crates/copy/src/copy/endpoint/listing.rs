@@ -9,12 +9,11 @@ use super::{
 };
 use crate::protocol::{
     control::Begin,
-    entry::Kind,
     report::{FoundEntry, Progress, Report},
 };
 use anyhow::Result;
 use longhaul_command::threads;
-use longhaul_store::tree::scan::ScanItem;
+use longhaul_store::{entry::Kind, tree::scan::ScanItem};
 
 /// Maximum entries in one report; and bytes of their names and ranges, exceeded by one entry at most. Both
 /// are far below the limit of a message.
@@ -69,7 +68,7 @@ fn found_entry(item: ScanItem) -> Option<FoundEntry> {
     Some(FoundEntry {
         source: source as u32,
         path: entry.path,
-        kind: entry.kind.into(),
+        kind: entry.kind,
         piece_blocks,
     })
 }

@@ -15,4 +15,3 @@ pub(super) mod reports;
 mod shared_fs_probe;
 mod source;
 mod target;
-mod thread_timer;

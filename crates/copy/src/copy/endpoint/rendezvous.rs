@@ -4,12 +4,12 @@
 
 use super::reports::Reporter;
 use crate::{
+    connection::{Connection, HANDSHAKE_TIMEOUT, Purpose},
     protocol::{
         control::{Begin, Rendezvous},
         options::{Options, Ports, Switch, Transport},
         report::Report,
     },
-    transport::connection::{Connection, HANDSHAKE_TIMEOUT, Purpose},
 };
 use anyhow::{Context as _, Result, anyhow, bail};
 use longhaul_command::{
@@ -19,7 +19,7 @@ use longhaul_command::{
 use longhaul_linux::tcp_info::TcpInfo;
 use longhaul_scheduling::streams::{STREAMS_MAX as STREAMS_AUTO_MAX, guess};
 use longhaul_transport::{
-    blocking::{self, ConnectionHandle, enable_keepalive},
+    blocking::{self, enable_keepalive},
     identity::{Identity, Initiator, Responder},
     port::{self, UdtCongestionControl},
 };
@@ -74,7 +74,7 @@ struct OpenerState {
     failing_since: Option<Instant>,
     ended: bool,
     /// Handles of the control connections. A connection stays open as long as its handle is here.
-    control_handles: Vec<ConnectionHandle>,
+    control_handles: Vec<Arc<blocking::Connection>>,
     /// Reason why no stream could be opened.
     failure: Option<anyhow::Error>,
 }
@@ -177,7 +177,7 @@ impl OpenerState {
         if self.failure.is_some() {
             self.control_handles
                 .iter()
-                .for_each(ConnectionHandle::shutdown_read);
+                .for_each(|connection| connection.shutdown_read());
         }
     }
 }

@@ -58,7 +58,7 @@ impl Counters {
 
     pub(super) fn snapshot(&self) -> Progress {
         Progress {
-            measured: self.metrics.read().into(),
+            measured: self.metrics.read(),
             ..*self.progress.lock()
         }
     }

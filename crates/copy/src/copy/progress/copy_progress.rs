@@ -129,7 +129,7 @@ impl CopyProgress {
         let mut record = self.record(now);
         record.open_streams = self.streams_max;
         record.streams = Some(streams.into_iter().map(Into::into).collect());
-        let measured = |samples: &RecentSamples| samples.last().measured.into();
+        let measured = |samples: &RecentSamples| samples.last().measured;
         record.limited_by = Verdict::of(&measured(&self.source), &measured(&self.target));
         record
     }
@@ -223,9 +223,8 @@ impl RecentSamples {
 
     /// Returns the measurements over the window of recent reports.
     fn recent(&self) -> Metrics {
-        let first = self.0.front().map(|(_, first)| first.measured.into());
-        let last = Metrics::from(self.last().measured);
-        last.since(&first.unwrap_or_default())
+        let first = self.0.front().map(|(_, first)| first.measured);
+        self.last().measured.since(&first.unwrap_or_default())
     }
 }
 

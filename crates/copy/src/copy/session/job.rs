@@ -10,11 +10,10 @@ use crate::{
     protocol::{
         control::{Role, Task},
         options::Options,
-        spread::TreeShare,
     },
 };
 use anyhow::Result;
-use longhaul_store::tree::scan::source_name;
+use longhaul_store::tree::{scan::source_name, spread::TreeShare};
 use std::{
     fmt,
     path::Path,

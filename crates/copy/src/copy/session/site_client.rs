@@ -3,13 +3,13 @@
 //! with the token. Then the connection carries the endpoint's messages, as the pipes of ssh do.
 
 use crate::{
+    connection::IDLE_TIMEOUT,
     protocol::{
         address::Address,
         auth::{AUTH_TIMEOUT, AuthRequest, AuthResponse, PROTOCOL},
         message,
         token::Token,
     },
-    transport::connection::IDLE_TIMEOUT,
 };
 use anyhow::{Context as _, Result, bail};
 use longhaul_command::{console::escape, exit::Refusal};

@@ -14,11 +14,11 @@ use crate::{
         options::Transport,
         report::Report,
         sources::Sources,
-        spread::TreeShare,
     },
 };
 use anyhow::{Result, anyhow, bail};
 use longhaul_command::{errln, exit::Refusal, threads};
+use longhaul_store::tree::spread::TreeShare;
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
     os::unix::ffi::OsStrExt,
@@ -68,7 +68,11 @@ pub(crate) enum StartOutcome {
 }
 
 /// Locations of the sources, and the shares of them that the target stores.
-type TargetContext = (Sources, Vec<TreeShare>);
+#[derive(Default)]
+struct TargetContext {
+    sources: Sources,
+    shares: Vec<TreeShare>,
+}
 
 impl Job<'_> {
     /// Starts the process of an endpoint.
@@ -97,8 +101,11 @@ impl Job<'_> {
         let host = pair.host(role);
         let mut process = self.start_endpoint(host)?;
         let contact = Contact::of(&mut process, host)?;
-        let context = (sources, Vec::new());
-        process.send(&self.begin_message((role, task), &contact, Rendezvous::Wait, context))?;
+        let context = TargetContext {
+            sources,
+            shares: Vec::new(),
+        };
+        process.send(&self.begin_message(role, task, &contact, Rendezvous::Wait, context))?;
         Ok(process)
     }
 
@@ -117,12 +124,7 @@ impl Job<'_> {
             Rendezvous::Wait
         };
         let none = TargetContext::default();
-        source.send(&self.begin_message(
-            (Role::Source, task),
-            &target_contact,
-            rendezvous,
-            none,
-        ))?;
+        source.send(&self.begin_message(Role::Source, task, &target_contact, rendezvous, none))?;
         let mut shares = match task {
             Task::Spread(placement) => self.target_shares(placement.host),
             _ => Vec::new(),
@@ -137,18 +139,24 @@ impl Job<'_> {
                 other => return failed_start(other, Role::Source),
             }
         };
-        let context = (sources, shares);
-        let as_target = (Role::Target, task);
+        let context = TargetContext { sources, shares };
         match (source.receive_report()?, source_listens) {
             (Some(Report::Listening(port)), true) => {
                 let (way, tunnel) = self.way_to(&source_contact, pair, port)?;
                 target.keep_tunnel(tunnel);
-                target.send(&self.begin_message(as_target, &source_contact, way, context))?;
+                target.send(&self.begin_message(
+                    Role::Target,
+                    task,
+                    &source_contact,
+                    way,
+                    context,
+                ))?;
             }
             (Some(Report::Ready), false) => {
                 let rendezvous = self.listen_on(&target_contact)?;
                 target.send(&self.begin_message(
-                    as_target,
+                    Role::Target,
+                    task,
                     &source_contact,
                     rendezvous,
                     context,
@@ -169,10 +177,11 @@ impl Job<'_> {
 
     fn begin_message(
         &self,
-        (role, task): (Role, Task),
+        role: Role,
+        task: Task,
         peer: &Contact,
         rendezvous: Rendezvous,
-        (sources, shares): TargetContext,
+        TargetContext { sources, shares }: TargetContext,
     ) -> Begin {
         let bytes = |location: &Location| location.path.as_bytes().to_vec();
         let first = |locations: &Vec<Location>| locations.first().map(bytes).unwrap_or_default();

@@ -5,10 +5,9 @@ use super::{
     scan::{FileToRead, Files, Finding, FindingKind, ScanStep},
     verify_report::VerifyReport,
 };
-use crate::copy::open_file::OpenFile;
 use longhaul_store::{
-    block_reader::{BlockContent, read_block},
-    blocks::BlockHash,
+    blocks::{BlockContent, BlockHash},
+    tree::scan::OpenFile,
 };
 use parking_lot::Mutex;
 use std::{
@@ -91,12 +90,14 @@ impl<'a> ReaderPool<'a> {
         buffer: &mut Vec<u8>,
     ) -> io::Result<BlockHash> {
         let blocks = in_progress.file.blocks;
-        let content = read_block(in_progress.open_file.file(), blocks, index, buffer)?;
+        let content = blocks.read(in_progress.open_file.file(), index, buffer)?;
         let range = blocks.range(index).map_err(io::Error::other)?;
         let is_hole = content == BlockContent::Hole;
         let bytes = range.end - range.start;
         self.report.lock().add_bytes(bytes, is_hole);
-        content.hash(blocks, index).map_err(io::Error::other)
+        blocks
+            .hash_content(index, content)
+            .map_err(io::Error::other)
     }
 
     fn report_result(

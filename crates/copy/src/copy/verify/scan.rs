@@ -2,7 +2,6 @@
 //! Scan of a tree, compared with the recorded files.
 
 use super::known_hashes::KnownHashes;
-use crate::copy::open_file::OpenFile;
 use longhaul_store::{
     blocks::{BlockHash, Blocks},
     entry::{Entry, Kind, Version},
@@ -14,7 +13,7 @@ use longhaul_store::{
     tree::{
         abandoned_parts::{self, AbandonedParts},
         filter::Filter,
-        scan::{Options, Scan, ScanItem, Source, SourceError},
+        scan::{OpenFile, Options, Scan, ScanItem, Source, SourceError},
     },
 };
 use std::{borrow::Cow, collections::BTreeSet, ops::Range, path::Path, sync::Arc};
@@ -72,7 +71,7 @@ pub(super) enum Expected {
 impl FileToRead {
     pub(super) fn open(&self) -> Result<OpenFile, Failure> {
         let in_piece = matches!(self.expected, Expected::Piece(_));
-        OpenFile::open(&self.source, &self.path, in_piece)
+        self.source.open_file(&self.path, in_piece)
     }
 
     /// Returns the ranges of blocks that are present.

@@ -6,7 +6,6 @@ use crate::{
     copy::session::{follow::POLL_INTERVAL, startup::SessionOutcome},
     protocol::{
         control::{Content, Extent, Role, Task},
-        entry::{Kind, Version},
         report::{FoundEntry, Report},
     },
 };
@@ -14,7 +13,10 @@ use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_leases::{Lease, NewTask};
 use longhaul_scheduling::extents::{EXTENT_MIN, ExtentFiles, extent_len, split};
-use longhaul_store::blocks::BLOCK_LEN;
+use longhaul_store::{
+    blocks::BLOCK_LEN,
+    entry::{Kind, Version},
+};
 use std::{
     collections::BTreeMap,
     sync::mpsc::{RecvTimeoutError, channel},

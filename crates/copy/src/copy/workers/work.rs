@@ -3,17 +3,16 @@
 
 use crate::{
     copy::{config::Config, location::Location, session::job::Job},
-    protocol::{
-        control::{Content, Extent},
-        options::Rule,
-        preserve::Preserve,
-    },
+    protocol::control::{Content, Extent},
 };
 use anyhow::Result;
 use longhaul_command::errln;
 use longhaul_command::exit::Refusal;
 use longhaul_leases::{JobStatus, JobStore, Lease, NewTask};
-use longhaul_store::path::RelPath;
+use longhaul_store::{
+    path::RelPath,
+    tree::{filter::Rule, preserve::Preserve},
+};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::{collections::BTreeSet, fmt, fs, os::unix::ffi::OsStrExt as _};
@@ -134,7 +133,7 @@ impl Spec {
             one_file_system: false,
             hard_links: true,
             extent: None,
-            preserve: longhaul_store::tree::preserve::Preserve::default().into(),
+            preserve: Preserve::default(),
         })
     }
 }

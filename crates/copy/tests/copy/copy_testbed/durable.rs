@@ -3,7 +3,7 @@
 
 use super::{BLOCK, tree::walk};
 use longhaul_store::{
-    blocks::{Blocks, block_hash},
+    blocks::Blocks,
     entry::Version,
     part::journal::{self, HEADER_LEN, Header, RECORD_LEN},
 };
@@ -84,7 +84,10 @@ fn blocks_in_journal(to: &Path, version: &Version) -> HashSet<u64> {
 /// Returns the name of an internal file beside a file: see `longhaul_store::part`.
 pub(crate) fn internal_name(path: &Path, kind: &str) -> String {
     let name = path.file_name().unwrap().as_bytes();
-    let hash = block_hash(name.len() as u64, 0, name).unwrap().to_string();
+    let hash = Blocks::new(name.len() as u64)
+        .hash(0, name)
+        .unwrap()
+        .to_string();
     format!(
         "{}{}.{kind}",
         longhaul_store::part::INTERNAL_PREFIX,

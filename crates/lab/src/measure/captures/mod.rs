@@ -11,7 +11,7 @@ mod time_series;
 
 use crate::{
     command_check,
-    network::{Topology, link, ports},
+    network::{Topology, link, sockets},
     scenario::{Flow, Link, Program, Scenario},
 };
 use anyhow::{Context, Result};
@@ -137,7 +137,7 @@ fn captured_flow<'a>(
         link,
         end,
         hosts: addresses.concat().into_iter().map(IpAddr::V4).collect(),
-        port: (flow.program == Program::Iperf3).then(|| ports::iperf_port(number)),
+        port: (flow.program == Program::Iperf3).then(|| sockets::iperf_port(number)),
     })
 }
 

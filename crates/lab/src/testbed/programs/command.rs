@@ -44,8 +44,16 @@ impl HostCommand {
         store: &PayloadStore,
         directory: &Path,
     ) -> Result<Self> {
-        let host = (&flow.from, flow.name.clone());
-        Self::build(host, &flow.command, flow, topology, store, directory)
+        let name = flow.name.clone();
+        Self::build(
+            name,
+            &flow.from,
+            &flow.command,
+            flow,
+            topology,
+            store,
+            directory,
+        )
     }
 
     /// Returns the server's command of `flow` and its port, if it has one.
@@ -58,13 +66,22 @@ impl HostCommand {
         let Some(port) = flow.server_port.filter(|_| !flow.server.is_empty()) else {
             return Ok(None);
         };
-        let host = (&flow.to, server_name(flow));
-        let command = Self::build(host, &flow.server, flow, topology, store, directory)?;
+        let name = server_name(flow);
+        let command = Self::build(
+            name,
+            &flow.to,
+            &flow.server,
+            flow,
+            topology,
+            store,
+            directory,
+        )?;
         Ok(Some((command, port)))
     }
 
     fn build(
-        (host, name): (&String, String),
+        name: String,
+        host: &str,
         words: &[String],
         flow: &Flow,
         topology: &Topology,

@@ -4,16 +4,11 @@
 pub(crate) mod command;
 pub(crate) mod curl;
 pub(crate) mod daemon;
-mod dante;
-pub(crate) mod ftp;
-mod haproxy;
+pub(crate) mod file_servers;
 pub(crate) mod iperf3;
-pub(crate) mod longhaul;
-pub(crate) mod nginx;
 pub(crate) mod probe;
-pub(crate) mod proxy_config;
+pub(crate) mod proxies;
 pub(crate) mod relay;
-mod squid;
 pub(crate) mod udt;
 
 use crate::scenario::{Program, RelayProgram};

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Relays on hosts of the testbed: `longhaul relay` with the rules of a transparent listener, or
-//! another program.
+//! Relays on hosts of the testbed: `longhaul relay`, or another program.
 
-use super::{daemon::Daemon, dante, haproxy, proxy_config::ProxyConfig, squid};
+use super::{
+    daemon::Daemon,
+    proxies::{
+        ProxyConfig, dante_command, dante_config, haproxy_command, haproxy_config, squid_command,
+        squid_config,
+    },
+};
 use crate::{
     command_check::{self, Refused, longhaul},
     scenario::{
@@ -13,7 +18,7 @@ use crate::{
     },
 };
 use anyhow::{Context, Result, bail};
-use longhaul_linux::{interface, netfilter::nft, netns::Netns};
+use longhaul_linux::netns::Netns;
 use std::{
     fs,
     net::{Ipv4Addr, SocketAddr},
@@ -22,9 +27,6 @@ use std::{
 };
 use toml::{Table, Value};
 
-/// Mark of packets for the relay, and the routing table that delivers them to it.
-const MARK: u32 = 1;
-const TABLE: u32 = 100;
 /// Directory of certificates inside the sandbox. They are not among the records, because of the
 /// keys.
 const CERTIFICATES: &str = "/run/longhaul/certificates";
@@ -77,24 +79,15 @@ fn without_place(message: &str, file: &Path) -> String {
     format!("config: {}", problem.trim_start())
 }
 
-/// Checks that a transparent listener and intercepted ports go together.
+/// Refuses a transparent listener to which nothing diverts connections.
 fn check_interception(relay: &Relay) -> CheckResult {
-    let is_transparent = relay.options.contains_key("transparent");
-    let (key, problem) = match relay.intercept.is_empty() {
-        true if is_transparent => (
-            "transparent",
-            "a transparent listener needs intercept = [ports]",
-        ),
-        false if transparent_address(relay).is_none() => (
-            "intercept",
-            "intercept needs transparent = 'ADDRESS:PORT'; a listener in config has an intercept of its own",
-        ),
-        _ if lacks_intercept(&relay.config) => (
-            "config",
-            "config: a transparent listener intercepts nothing without intercept = ['NETWORK:PORT']",
-        ),
-        _ => return Ok(()),
+    let has = |key| relay.options.contains_key(key);
+    let key = match lacks_intercept(&relay.config) {
+        true => "config",
+        false if has("transparent") && !has("intercept") => "transparent",
+        false => return Ok(()),
     };
+    let problem = "a transparent listener intercepts nothing without intercept = 'NETWORK:PORT'";
     locate_error(key, Err(problem))
 }
 
@@ -196,11 +189,6 @@ fn lacks_intercept(config: &Table) -> bool {
     })
 }
 
-/// Address of the transparent listener, if it has one.
-fn transparent_address(relay: &Relay) -> Option<SocketAddr> {
-    relay.options.get("transparent")?.as_str()?.parse().ok()
-}
-
 /// Host and directories of a relay.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RelayHost<'a> {
@@ -234,9 +222,6 @@ async fn start_longhaul(relay: &Relay, relay_host: &RelayHost<'_>) -> Result<Dae
         directory,
         ..
     } = *relay_host;
-    if let Some(listener) = transparent_address(relay) {
-        divert(netns, &relay.intercept, listener.port())?;
-    }
     let files = RelayFiles {
         name,
         host: relay_host.host(),
@@ -275,14 +260,14 @@ async fn start_other(
     fs::set_permissions(&scratch, fs::Permissions::from_mode(0o777))?;
     let file = directory.join(format!("relay-{name}.conf"));
     let (text, command) = match program {
-        RelayProgram::Haproxy => (haproxy::config_file_text(&config), haproxy::command(&file)),
+        RelayProgram::Haproxy => (haproxy_config(&config), haproxy_command(&file)),
         RelayProgram::Dante => (
-            dante::config_file_text(&config, relay_host.addresses),
-            dante::command(&file, &scratch),
+            dante_config(&config, relay_host.addresses),
+            dante_command(&file, &scratch),
         ),
         RelayProgram::Squid => (
-            squid::config_file_text(&config, name, &scratch),
-            squid::command(&file, name),
+            squid_config(&config, name, &scratch),
+            squid_command(&file, name),
         ),
         RelayProgram::Longhaul => bail!("longhaul is not an external program"),
     };
@@ -292,25 +277,6 @@ async fn start_other(
         daemon.wait_until_listening(netns, listener.port()).await?;
     }
     Ok(daemon)
-}
-
-/// Sets up TPROXY as in Linux `Documentation/networking/tproxy.rst`. Packets of existing sockets
-/// are marked and so delivered on this host; new connections to the ports go to the listener.
-fn divert(netns: &Netns, ports: &[u16], listener: u16) -> Result<()> {
-    let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
-    let ports = ports.join(", ");
-    let rules = format!(
-        "table ip longhaul {{\n\
-           chain divert {{\n\
-             type filter hook prerouting priority mangle; policy accept;\n\
-             meta l4proto tcp socket transparent 1 meta mark set {MARK} accept\n\
-             tcp dport {{ {ports} }} tproxy to :{listener} meta mark set {MARK} accept\n\
-           }}\n\
-         }}\n"
-    );
-    let loaded = netns.run(|| Ok(nft::load(&rules)))?;
-    loaded.context("cannot divert connections to a transparent relay")?;
-    Ok(interface::deliver_marked_locally(netns, MARK, TABLE)?)
 }
 
 #[cfg(test)]
@@ -381,12 +347,11 @@ mod tests {
     fn transparent_listener_needs_intercept() {
         assert_eq!(
             check(&relay(
-                "transparent = '0.0.0.0:3129'\nintercept = [80]\nallow_from = '10.9.0.0/16'"
+                "transparent = '0.0.0.0:3129'\nintercept = '10.9.0.0/16:80'\nallow_from = '10.9.0.0/16'"
             )),
             Ok(())
         );
         assert!(check(&relay("transparent = '0.0.0.0:3129'")).is_err());
-        assert!(check(&relay("intercept = [80]")).is_err());
-        assert!(check(&relay("transparent = 'here'\nintercept = [80]")).is_err());
+        assert!(check(&relay("intercept = '10.9.0.0/16:80'")).is_err());
     }
 }

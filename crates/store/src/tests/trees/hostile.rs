@@ -107,7 +107,7 @@ fn source_swapped_for_a_link_reveals_nothing() {
         for path in describe_items(&mut scan) {
             assert!(!path.ends_with("secret"), "{path}");
         }
-        let opened = scan.sources()[0].open_file(&rel("d/secret"));
+        let opened = scan.sources()[0].open_file(&rel("d/secret"), false);
         assert!(opened.is_err());
     });
 }

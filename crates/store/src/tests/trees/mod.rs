@@ -147,11 +147,12 @@ fn copy(argument: &Path, to: &Path, filter: &Filter, options: &PlaceOptions) -> 
 }
 
 fn transfer(source: &Source, entry: &Entry, root: &Root) {
-    let from = source.open_file(&entry.path).unwrap();
+    let opened = source.open_file(&entry.path, false).unwrap();
+    let from = opened.file();
     let Kind::File { version, .. } = entry.kind else {
         panic!("no file");
     };
-    assert_eq!(Version::of_file(&from).unwrap(), version);
+    assert_eq!(Version::of_file(from).unwrap(), version);
     let part = match entry.path.parent() {
         Some(dir) => dir.join(b".longhaul-7e57.part").unwrap(),
         None => rel(".longhaul-7e57.part"),

@@ -19,8 +19,13 @@ fn interprets_arguments_like_cp_and_rsync() {
     assert_eq!(all(&src.join("file")), ["file"]);
     assert_eq!(all(&temp.path().join("link to file")), ["link to file"]);
     let source = Source::open(&src.join("file")).unwrap();
-    assert!(source.open_file(&rel("file")).is_ok());
-    assert!(source.open_file(&rel("src")).unwrap_err().is_not_found());
+    assert!(source.open_file(&rel("file"), false).is_ok());
+    assert!(
+        source
+            .open_file(&rel("src"), false)
+            .unwrap_err()
+            .is_not_found()
+    );
     assert!(Source::open(&src.join("none")).is_err());
     assert!(
         Source::open(&contents(&src.join("file"))).is_err(),

@@ -22,14 +22,20 @@ pub(super) struct Frame {
     pub(super) pieces: VecDeque<(usize, Box<[u8]>)>,
 }
 
-/// Directory of one source.
+/// Place of a directory in one source.
 #[derive(Debug)]
-pub(super) struct Layer {
+pub(super) struct Place {
     pub(super) source: usize,
     /// Path in the source's root.
     pub(super) path_in_root: Option<RelPath>,
     /// Device number of the source's top.
-    device: u64,
+    pub(super) device: u64,
+}
+
+/// Directory of one source.
+#[derive(Debug)]
+pub(super) struct Layer {
+    pub(super) place: Place,
     names: Names,
     next: usize,
     pieces: Vec<Box<[u8]>>,
@@ -53,7 +59,7 @@ impl Location {
 impl Layer {
     /// Reads the names in a directory; `path` is its path in the copy. Also returns what could not be read.
     pub(super) fn read(
-        (source, path_in_root, device): (usize, Option<RelPath>, u64),
+        place: Place,
         path: &Option<RelPath>,
         dir: BorrowedFd<'_>,
     ) -> (Self, Vec<Failure>) {
@@ -65,9 +71,7 @@ impl Layer {
             .map(|error| error.into_failure(path.as_ref()));
         let failures = error.into_iter().chain(invalid).collect();
         let layer = Self {
-            source,
-            path_in_root,
-            device,
+            place,
             names,
             next: 0,
             pieces,
@@ -119,12 +123,12 @@ impl Frame {
 
     /// Location of a name in this directory, in a layer.
     pub(super) fn location(&self, layer: usize, name: &[u8]) -> Result<Location, Failure> {
-        let layer = &self.layers[layer];
+        let place = &self.layers[layer].place;
         Ok(Location {
-            source: layer.source,
-            path_in_root: Some(join(layer.path_in_root.as_ref(), name)?),
+            source: place.source,
+            path_in_root: Some(join(place.path_in_root.as_ref(), name)?),
             path: join(self.path.as_ref(), name)?,
-            device: layer.device,
+            device: place.device,
         })
     }
 }

@@ -17,7 +17,7 @@ mod kind;
 mod source;
 mod top_names;
 
-pub use source::{Source, SourceError, is_contents_only, source_name};
+pub use source::{OpenFile, Source, SourceError, is_contents_only, source_name};
 
 use crate::{
     entry::{Entry, Kind},
@@ -34,7 +34,7 @@ use crate::{
     },
     vfs::Dir,
 };
-use frame::{Frame, Layer, Location};
+use frame::{Frame, Layer, Location, Place};
 use rustix::{fd::AsFd, fs::FileType, io::Errno};
 use std::{
     collections::{HashMap, VecDeque, hash_map},
@@ -275,13 +275,13 @@ impl Scan {
             return Ok(());
         };
         let layer = &frame.layers[layer];
-        let source = &self.sources[layer.source];
+        let source = &self.sources[layer.place.source];
         let below = frame
             .path
             .clone()
-            .filter(|_| layer.path_in_root != source.path_in_root);
+            .filter(|_| layer.place.path_in_root != source.path_in_root);
         if let Some(path) = below {
-            let dir = source.root.dir_fd(layer.path_in_root.as_ref())?;
+            let dir = source.root.dir_fd(layer.place.path_in_root.as_ref())?;
             let shares = Dir::new(dir.as_fd()).map_err(SpreadError::from);
             let shares = shares.and_then(|dir| spread::read(&dir));
             self.queue.push_back(ScanItem::Shares { path, shares });
@@ -337,11 +337,12 @@ impl Scan {
         }
         let mut frame = Frame::new(None, Verdict::Unmatched);
         let device = handle.stat.st_dev;
-        self.read_layer(
-            &mut frame,
-            (index, source.path_in_root.clone(), device),
-            &handle,
-        );
+        let place = Place {
+            source: index,
+            path_in_root: source.path_in_root.clone(),
+            device,
+        };
+        self.read_layer(&mut frame, place, &handle);
         self.enter(frame);
         Ok(())
     }
@@ -450,7 +451,7 @@ impl Scan {
         if verdict == Verdict::Excluded {
             return Ok(());
         }
-        let others = self.merged((location, handle), others);
+        let others = self.merged(location, handle, others);
         if handle.kind() == FileType::Socket {
             self.skip(location, SkipReason::Socket);
             return Ok(());
@@ -518,7 +519,8 @@ impl Scan {
     /// unless they are this very entry.
     fn merged<'a>(
         &mut self,
-        (first, handle): (&Location, &Handle),
+        first: &Location,
+        handle: &Handle,
         others: &'a [Location],
     ) -> Vec<(&'a Location, Handle)> {
         let mut merged: Vec<(&Location, Handle)> = Vec::new();
@@ -558,28 +560,19 @@ impl Scan {
                 self.skip(location, SkipReason::OtherFileSystem);
                 continue;
             }
-            let top = (
-                location.source,
-                location.path_in_root.clone(),
-                location.device,
-            );
-            self.read_layer(&mut frame, top, handle);
+            let place = Place {
+                source: location.source,
+                path_in_root: location.path_in_root.clone(),
+                device: location.device,
+            };
+            self.read_layer(&mut frame, place, handle);
         }
         self.enter(frame);
     }
 
     /// Adds the names in a directory to a frame.
-    fn read_layer(
-        &mut self,
-        frame: &mut Frame,
-        (source, path_in_root, device): (usize, Option<RelPath>, u64),
-        handle: &Handle,
-    ) {
-        let (layer, failures) = Layer::read(
-            (source, path_in_root, device),
-            &frame.path,
-            handle.fd.as_fd(),
-        );
+    fn read_layer(&mut self, frame: &mut Frame, place: Place, handle: &Handle) {
+        let (layer, failures) = Layer::read(place, &frame.path, handle.fd.as_fd());
         frame.layers.push(layer);
         for failure in failures {
             self.fail(failure);

@@ -3,6 +3,7 @@
 
 use super::kind;
 use crate::{
+    blocks::BlockHash,
     entry::{Entry, Kind},
     metadata::{Metadata, handle::Handle},
     path::{RelPath, resolve_parent_links},
@@ -61,6 +62,34 @@ pub struct Source {
     pub(super) path_in_root: Option<RelPath>,
     /// Name in the copy; `None` if only the contents are copied.
     pub(super) name: Option<RelPath>,
+}
+
+/// Open file of a source: a whole file, or a piece of a file, whose blocks have recorded hashes.
+#[derive(Debug)]
+pub enum OpenFile {
+    /// The whole file.
+    Whole(File),
+    /// Some blocks of the file.
+    Piece(OpenPiece),
+}
+
+impl OpenFile {
+    /// File that the blocks are read from.
+    pub fn file(&self) -> &File {
+        match self {
+            Self::Whole(file) => file,
+            Self::Piece(piece) => &piece.file,
+        }
+    }
+
+    /// Whether the hash of a block matches the recorded one. A whole file has no recorded block hashes.
+    #[must_use]
+    pub fn hash_matches(&self, index: u64, hash: BlockHash) -> bool {
+        match self {
+            Self::Whole(_) => true,
+            Self::Piece(piece) => piece.may_match(index, hash),
+        }
+    }
 }
 
 impl SourceError {
@@ -176,14 +205,17 @@ impl Source {
         Arc::ptr_eq(&self.root, &other.root)
     }
 
-    /// Opens a file that a scan found, by its name in the copy. Compare its
+    /// Opens a file that a scan found, or the piece of it, by the file's name in the copy. Compare its
     /// [`Version`](crate::entry::Version): it may have been replaced.
     ///
     /// # Errors
-    /// The system's error.
-    pub fn open_file(&self, path: &RelPath) -> Result<File, Failure> {
+    /// The system's error, or the file has no piece header any more.
+    pub fn open_file(&self, path: &RelPath, is_piece: bool) -> Result<OpenFile, Failure> {
+        if is_piece {
+            return self.open_piece(path).map(OpenFile::Piece);
+        }
         match self.resolve(path) {
-            Some(below) => self.root.open_file(&below),
+            Some(below) => self.root.open_file(&below).map(OpenFile::Whole),
             None => Err(Failure::at(Some(path), "open")(Errno::NOENT)),
         }
     }
@@ -212,12 +244,7 @@ impl Source {
         })
     }
 
-    /// Opens the piece of a file that a scan found, by the file's name in the copy. Compare its
-    /// version: it may have been replaced.
-    ///
-    /// # Errors
-    /// The system's error, or the file has no piece header any more.
-    pub fn open_piece(&self, path: &RelPath) -> Result<OpenPiece, Failure> {
+    pub(crate) fn open_piece(&self, path: &RelPath) -> Result<OpenPiece, Failure> {
         let below = self.resolve(path).ok_or(Errno::NOENT);
         let below = below.map_err(Failure::at(Some(path), "open the piece of"))?;
         let (dir, name) = self.root.dir_and_name(&below)?;

@@ -2,6 +2,7 @@
 //! Hostile peer: a script that can send any message of the protocol.
 
 use crate::{
+    connection::{Connection, Purpose},
     copy::{
         endpoint::{access_scope::AccessScope, reports::Reporter, source, target},
         fixtures::entry,
@@ -14,7 +15,6 @@ use crate::{
         report::Progress,
         sources::Sources,
     },
-    transport::connection::{Connection, Purpose},
 };
 use anyhow::Result;
 use longhaul_store::{
@@ -68,7 +68,7 @@ pub(super) fn options() -> Options {
         one_file_system: false,
         hard_links: true,
         rules: Vec::new(),
-        preserve: longhaul_store::tree::preserve::Preserve::default().into(),
+        preserve: longhaul_store::tree::preserve::Preserve::default(),
         into_directory: true,
         origin: [0; 32],
     }
@@ -186,7 +186,7 @@ impl HostilePeer {
     pub(super) fn announce(&mut self, number: u64, path: &str, kind: Kind) {
         self.send_source_message(&SourceMsg::Entry {
             number,
-            entry: entry(path, kind).into(),
+            entry: entry(path, kind),
             portion: Portion::Whole,
         });
     }
@@ -243,7 +243,7 @@ pub(super) fn block(file: u64, size: u64, index: u64) -> (Header, Vec<u8>) {
         file,
         block: index,
         content: Content::Data(bytes.len() as u32),
-        hash: Blocks::new(size).hash(index, &bytes).unwrap().0,
+        hash: Blocks::new(size).hash(index, &bytes).unwrap(),
     };
     (header, bytes)
 }

@@ -8,12 +8,12 @@
 
 use super::peer::HostilePeer;
 use crate::{
+    connection::Connection,
     protocol::{
         block::{Content, HEADER_LEN, Header},
         control::Role,
         message::{MissingBlocks, SourceMsg, TargetMsg},
     },
-    transport::connection::Connection,
 };
 use std::{collections::BTreeSet, io::Read};
 

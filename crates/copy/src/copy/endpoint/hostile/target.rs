@@ -61,7 +61,7 @@ fn rejects_paths_outside_target() {
         let mut bytes = Vec::new();
         let message = SourceMsg::Entry {
             number: 0,
-            entry: entry("abcdefgh", Kind::Directory).into(),
+            entry: entry("abcdefgh", Kind::Directory),
             portion: Portion::Whole,
         };
         message::write(&mut bytes, &message).unwrap();
@@ -80,7 +80,7 @@ fn rejects_paths_outside_target() {
 /// The directory around a single named target must not change, nor lose entries by `--delete`.
 #[test]
 fn rejects_contents_for_single_name() {
-    let root_metadata = || SourceMsg::RootMetadata(entry("a", Kind::Directory).metadata.into());
+    let root_metadata = || SourceMsg::RootMetadata(entry("a", Kind::Directory).metadata);
     let one = entry("a", Kind::Directory).path;
     for messages in [
         vec![SourceMsg::Roots(vec![]), root_metadata()],
@@ -137,7 +137,7 @@ fn rejects_pieces_with_invalid_blocks() {
     for (number, portion) in (0..).zip(all) {
         peer.send_source_message(&SourceMsg::Entry {
             number,
-            entry: entry(&format!("large{number}"), file(BLOCK_LEN + 1)).into(),
+            entry: entry(&format!("large{number}"), file(BLOCK_LEN + 1)),
             portion: portion.clone(),
         });
         let outcome = peer.wait_for_outcome(number);
@@ -350,7 +350,7 @@ fn rejects_excessive_sizes_and_counts() {
     for number in 0..1500 {
         peer.send_source_message(&SourceMsg::Entry {
             number,
-            entry: heavy.clone().into(),
+            entry: heavy.clone(),
             portion: Portion::Whole,
         });
     }

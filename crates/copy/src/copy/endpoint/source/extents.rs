@@ -126,7 +126,7 @@ impl Source {
                 blocks,
                 version,
             } => {
-                planned = Some(version.into());
+                planned = Some(version);
                 vec![(path, Portion::Blocks(blocks))]
             }
             Content::Name(path) => vec![(path, Portion::Finalize)],

@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Files at the source: how they are read, and the state of a file that is being sent.
 
-use crate::{
-    copy::open_file::OpenFile,
-    protocol::{
-        message::Portion,
-        sections::{SectionHash, Sections},
-    },
+use crate::protocol::{
+    message::Portion,
+    sections::{SectionHash, Sections},
 };
 use longhaul_store::{
-    block_reader::{BlockContent, read_block},
-    blocks::{BlockHash, Blocks, FileHash},
+    blocks::{BlockContent, BlockHash, Blocks, FileHash},
     entry::{Entry, Kind, Version},
     path::RelPath,
     root::Failure,
-    tree::scan::Source,
+    tree::scan::{OpenFile, Source},
     vfs::FileOps as _,
 };
 use rustix::fs::{Advice, fadvise};
@@ -89,8 +85,7 @@ impl SourceFile {
     }
 
     pub(super) fn open(&self) -> Result<OpenFile, ReadError> {
-        let scan_source = &self.sources[self.source];
-        match OpenFile::open(scan_source, &self.path, self.is_piece) {
+        match self.sources[self.source].open_file(&self.path, self.is_piece) {
             Ok(OpenFile::Piece(piece)) if piece.version != self.version => Err(ReadError::Changed),
             other => Ok(other?),
         }
@@ -121,7 +116,7 @@ impl SourceFile {
         index: u64,
         buffer: &'a mut Vec<u8>,
     ) -> Result<BlockContent<'a>, ReadError> {
-        match read_block(from.file(), self.blocks(), index, buffer) {
+        match self.blocks().read(from.file(), index, buffer) {
             Ok(content) => self.check_unchanged(from).map(|()| content),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(ReadError::Changed),
             // If the file has changed, that explains the error better.
@@ -164,7 +159,7 @@ impl SourceFile {
         let mut buffer = Vec::new();
         for (index, hash) in read.iter().filter(|(_, hash)| **hash != BlockHash::UNKNOWN) {
             let content = self.read(from, *index, &mut buffer)?;
-            if content.hash(self.blocks(), *index) != Ok(*hash) {
+            if self.blocks().hash_content(*index, content) != Ok(*hash) {
                 return Err(ReadError::Changed);
             }
         }
@@ -202,6 +197,9 @@ impl OutgoingFile {
 
     /// Returns the hashes of a block's sections in the target's version.
     pub(super) fn known(&self, index: u64) -> Vec<SectionHash> {
+        if self.known.is_empty() {
+            return Vec::new();
+        }
         let sections = Sections::of(self.file.version.size);
         sections.of_block(index, &self.known).to_vec()
     }

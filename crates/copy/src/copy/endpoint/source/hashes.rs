@@ -32,7 +32,7 @@ impl Source {
         }
     }
 
-    fn send_hash(&self, file: u64, FileHash(hash): FileHash) {
+    fn send_hash(&self, file: u64, hash: FileHash) {
         self.shared.update(|state| state.hashing.remove(&file));
         self.to_target.push(SourceMsg::HashReply { file, hash });
     }
@@ -45,7 +45,7 @@ fn hash_of(file: &SourceFile) -> Result<FileHash, ReadError> {
         |error: longhaul_store::blocks::BlockError| ReadError::Unreadable(error.to_string());
     for index in 0..blocks.count() {
         let content = file.read(&opened, index, &mut buffer)?;
-        hashes.push(content.hash(blocks, index).map_err(invalid_block)?);
+        hashes.push(blocks.hash_content(index, content).map_err(invalid_block)?);
     }
     blocks.file_hash(&hashes).ok_or(ReadError::Changed)
 }

@@ -11,12 +11,11 @@ use crate::{
         control::{Begin, Task},
         message::Portion,
         sources::Sources,
-        spread::TreeShare as StoredShare,
     },
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
-use longhaul_scheduling::placement::{HostShare, Placement};
+use longhaul_scheduling::placement::HostShare;
 use longhaul_store::{
     blocks::BLOCK_LEN,
     entry::{Entry, Kind},
@@ -25,7 +24,7 @@ use longhaul_store::{
 };
 use longhaul_store::{
     path::Printable,
-    tree::spread::{self, TreeShare as Spread},
+    tree::spread::{self, TreeShare},
 };
 use sha2::{Digest as _, Sha256};
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
@@ -38,7 +37,6 @@ impl Source {
         let Task::Spread(placement) = self.task else {
             return Some(Portion::Whole);
         };
-        let placement = Placement::from(placement);
         let whole = |path| placement.owns(name_hash(path)).then_some(Portion::Whole);
         match &entry.kind {
             Kind::Directory => Some(Portion::Whole),
@@ -112,7 +110,7 @@ pub(crate) fn source_locations(begin: &Begin, scope: &AccessScope) -> Sources {
 }
 
 /// Returns the recorded shares of the sources, each with its name in the copy.
-pub(crate) fn recorded_shares(begin: &Begin, scope: &AccessScope) -> Result<Vec<StoredShare>> {
+pub(crate) fn recorded_shares(begin: &Begin, scope: &AccessScope) -> Result<Vec<TreeShare>> {
     let mut all = Vec::new();
     for path in &begin.paths {
         let (Some(real), Some(top)) = (scope.source_path(path), scope.root_path()) else {
@@ -121,12 +119,9 @@ pub(crate) fn recorded_shares(begin: &Begin, scope: &AccessScope) -> Result<Vec<
         let name = longhaul_store::tree::scan::source_name(Path::new(OsStr::from_bytes(path)));
         let name = name.map_err(Refusal::usage)?;
         let shares = spread::shares_of_tree(&real, &top).map_err(Refusal::usage)?;
-        all.extend(shares.into_iter().map(|share| {
-            let share = StoredShare::from(share);
-            StoredShare {
-                top: name.clone().or(share.top),
-                ..share
-            }
+        all.extend(shares.into_iter().map(|share| TreeShare {
+            top: name.clone().or(share.top),
+            ..share
         }));
     }
     Ok(all)
@@ -164,7 +159,7 @@ pub(super) fn reports_missing_shares(task: Task) -> bool {
 }
 
 /// Describes what is missing here of a tree that was spread over several hosts.
-pub(super) fn describe_missing(share: &Spread, task: Task) -> Option<String> {
+pub(super) fn describe_missing(share: &TreeShare, task: Task) -> Option<String> {
     let hosts = share.hosts.join(", ");
     (share.hosts.len() > 1).then(|| match task {
         // Shares are counted only for the source itself, not for trees below it.

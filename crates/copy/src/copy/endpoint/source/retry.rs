@@ -57,7 +57,7 @@ impl Source {
                 self.to_target.push(SourceMsg::Reannounce {
                     old,
                     number,
-                    entry: entry.into(),
+                    entry,
                     portion,
                 });
             }

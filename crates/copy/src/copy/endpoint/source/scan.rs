@@ -117,8 +117,7 @@ impl Source {
                 }
                 ScanItem::Top { metadata, skipped } => {
                     self.report_skipped(".", &skipped);
-                    self.to_target
-                        .push(SourceMsg::RootMetadata(metadata.into()));
+                    self.to_target.push(SourceMsg::RootMetadata(metadata));
                 }
                 ScanItem::Shares { path, shares } => self.report_missing_shares(&path, shares),
                 ScanItem::Skipped { path, reason: why } => {
@@ -229,7 +228,7 @@ impl Source {
         let portion = file.map_or(Portion::Whole, |file| file.portion.clone());
         self.to_target.push(SourceMsg::Entry {
             number,
-            entry: entry.into(),
+            entry,
             portion,
         });
     }

@@ -14,19 +14,16 @@ use super::{
     tuning::StreamTuning,
 };
 use crate::{
+    connection::{Connection, QueueSender, send_queue},
     copy::endpoint::{
         access_scope::AccessScope,
-        rendezvous::{ControlConnections, StreamHandler, StreamOpener, connect_endpoints},
+        rendezvous::{ControlConnections, connect_endpoints},
         reports::{Counters, Reporter, exit_at_stdin_eof, report_ready},
     },
     protocol::{
         control::{Begin, Task},
         message::{self, MissingBlocks, Outcome, SourceMsg, TargetMsg},
         report::{Progress, Report},
-    },
-    transport::{
-        connection::Connection,
-        send_queue::{QueueSender, send_queue},
     },
 };
 use anyhow::{Result, bail, ensure};
@@ -114,7 +111,8 @@ pub(crate) fn run_session(
     });
     let outcome = source.connect_and_run(
         begin,
-        (prepared.scan, prepared.plan),
+        prepared.scan,
+        prepared.plan,
         prepared.assigned,
         identity,
         sender,
@@ -133,7 +131,8 @@ impl Source {
     fn connect_and_run(
         self: &Arc<Self>,
         begin: Begin,
-        (scan, plan): (Scan, Option<Scan>),
+        scan: Scan,
+        plan: Option<Scan>,
         assigned: Option<Receiver<Assignment>>,
         identity: &Identity,
         sender: QueueSender<SourceMsg>,
@@ -216,7 +215,7 @@ impl Source {
         };
         let is_new = self
             .shared
-            .update(|state| state.request(file, missing, (count, known)));
+            .update(|state| state.request(file, missing, count, known));
         ensure!(is_new, "the target requested a file twice");
         Ok(())
     }
@@ -258,28 +257,5 @@ impl Source {
             _ => None,
         };
         self.complete_file(file.as_deref(), failed);
-    }
-}
-
-impl StreamHandler for Source {
-    fn handle_stream(&self, number: u64, stream: Connection) {
-        let Ok(handle) = stream.handle() else { return };
-        self.tuning.apply(&handle);
-        self.shared
-            .update(|state| state.streams.insert(number, handle));
-        // The peer reports how many blocks arrived, however the stream ended.
-        if self.send(number, stream).is_err() {
-            self.to_target
-                .push(SourceMsg::StreamAbandoned { stream: number });
-        }
-        self.shared.update(|state| state.streams.remove(&number));
-    }
-
-    fn is_over(&self) -> bool {
-        self.shared.is_over()
-    }
-
-    fn opener(&self) -> &StreamOpener {
-        &self.opener
     }
 }

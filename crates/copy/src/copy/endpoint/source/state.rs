@@ -7,18 +7,18 @@ use super::{
     tuning::StreamTuning,
 };
 use crate::{
+    connection::SendQueue,
     copy::endpoint::{
         limits::{IN_FLIGHT_MAX, XattrBudget},
         rendezvous::StreamOpener,
         reports::{Counters, Reporter},
     },
     protocol::{control::Task, message::SourceMsg, options::Switch, sections::SectionHash},
-    transport::send_queue::SendQueue,
 };
 use longhaul_command::threads::{Ends, Monitor};
-use longhaul_scheduling::{Ledger, Missing, Parcel, Stragglers, StreamRate, Work};
+use longhaul_scheduling::{Ledger, Missing, Parcel, StreamRate, Work};
 use longhaul_store::entry::{Entry, Kind};
-use longhaul_transport::blocking::ConnectionHandle;
+use longhaul_transport::blocking;
 use longhaul_units::Time;
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -71,7 +71,6 @@ pub(super) type Shared = Monitor<State>;
 pub(super) struct State {
     pub(super) work: Work,
     pub(super) ledger: Ledger,
-    pub(super) stragglers: Stragglers,
     /// Parcels to send a second time, on streams with nothing else in flight.
     resends: VecDeque<Parcel>,
     /// Entries announced and neither completed nor aborted. Only files have further messages.
@@ -90,7 +89,7 @@ pub(super) struct State {
     pub(super) to_reannounce: VecDeque<(Instant, u64)>,
     next_number: u64,
     /// Open streams, by number.
-    pub(super) streams: BTreeMap<u64, ConnectionHandle>,
+    pub(super) streams: BTreeMap<u64, Arc<blocking::Connection>>,
     /// Maximum streams: those beyond it end when they have nothing in flight; `None` is no limit.
     pub(super) streams_max: Option<usize>,
     pub(super) over: bool,
@@ -116,7 +115,7 @@ pub(super) fn next_parcel(shared: &Shared, stream: u64) -> Option<Parcel> {
 
 impl State {
     /// Returns the open streams.
-    pub(super) fn streams(&self) -> Vec<(u64, ConnectionHandle)> {
+    pub(super) fn streams(&self) -> Vec<(u64, Arc<blocking::Connection>)> {
         let all = self.streams.iter();
         all.map(|(number, handle)| (*number, handle.clone()))
             .collect()
@@ -154,7 +153,8 @@ impl State {
         &mut self,
         file: u64,
         missing: Missing,
-        (count, known): (u64, Vec<SectionHash>),
+        count: u64,
+        known: Vec<SectionHash>,
     ) -> bool {
         if self.outgoing.contains_key(&file) {
             return false;
@@ -184,10 +184,7 @@ impl State {
     /// Queues data in flight on slow streams for other streams, if these have nothing else to carry.
     pub(super) fn queue_resends(&mut self, rates: &BTreeMap<u64, StreamRate>, now: Time) {
         if self.work.is_empty() && self.resends.is_empty() {
-            self.resends = self
-                .stragglers
-                .choose_resends(&self.ledger, rates, now)
-                .into();
+            self.resends = self.ledger.choose_resends(rates, now).into();
         }
     }
 

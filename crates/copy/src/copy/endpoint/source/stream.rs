@@ -6,22 +6,25 @@ use super::{
     state::{Source, next_parcel},
 };
 use crate::{
-    copy::{endpoint::metrics::ThreadMeasurement, open_file::OpenFile},
+    connection::Connection,
+    copy::endpoint::{
+        metrics::ThreadMeasurement,
+        rendezvous::{StreamHandler, StreamOpener},
+    },
     protocol::{
         block::{Content, Header},
         message::SourceMsg,
         options::Switch,
         sections::{SectionHash, Sections},
     },
-    transport::connection::Connection,
 };
 use anyhow::{Result, bail};
 use longhaul_linux::clock;
 use longhaul_scheduling::{Parcel, Stage, StreamEnded};
 use longhaul_store::{
-    block_reader::BlockContent,
-    blocks::{BLOCK_LEN, BlockHash, FileHash},
+    blocks::{BLOCK_LEN, BlockContent, BlockHash, FileHash},
     piece,
+    tree::scan::OpenFile,
 };
 use std::{
     collections::HashMap,
@@ -66,9 +69,32 @@ struct Sealed {
     to_check: Option<HashMap<u64, BlockHash>>,
 }
 
+impl StreamHandler for Source {
+    fn handle_stream(&self, number: u64, stream: Connection) {
+        let Ok(handle) = stream.handle() else { return };
+        self.tuning.apply(&handle);
+        self.shared
+            .update(|state| state.streams.insert(number, handle));
+        // The peer reports how many blocks arrived, however the stream ended.
+        if self.send(number, stream).is_err() {
+            self.to_target
+                .push(SourceMsg::StreamAbandoned { stream: number });
+        }
+        self.shared.update(|state| state.streams.remove(&number));
+    }
+
+    fn is_over(&self) -> bool {
+        self.shared.is_over()
+    }
+
+    fn opener(&self) -> &StreamOpener {
+        &self.opener
+    }
+}
+
 impl Source {
     /// Sends until nothing is left; an error is the stream's.
-    pub(super) fn send(&self, number: u64, stream: Connection) -> Result<()> {
+    fn send(&self, number: u64, stream: Connection) -> Result<()> {
         let handle = stream.handle()?;
         let mut stream = Stream {
             number,
@@ -152,7 +178,7 @@ impl Source {
                 1 => Parcel::Files(vec![file]),
                 _ => Parcel::Block { file, block },
             };
-            let is_duplicate = state.stragglers.is_resent(&parcel);
+            let is_duplicate = state.ledger.is_resent(&parcel);
             // Before the block is sent: the answer may be quick.
             let recorded = state
                 .ledger
@@ -161,7 +187,7 @@ impl Source {
                 state.work.requeue(parcel);
                 bail!("the peer has ended the stream");
             }
-            let last = outgoing.record_read(block, BlockHash(header.hash));
+            let last = outgoing.record_read(block, header.hash);
             let sealed = last.then(|| Sealed {
                 hash: outgoing.hash(),
                 to_check: source.may_grow().then(|| outgoing.hashes().clone()),
@@ -187,7 +213,6 @@ impl Source {
                 self.handle_read_error(file, source, &error);
                 return Ok(());
             }
-            let hash = hash.map(|hash| hash.0);
             self.to_target.push(SourceMsg::Sealed { file, hash });
         }
         stream.to.write_all(&header.encode())?;
@@ -288,7 +313,7 @@ impl Stream {
         let read = source.read(&opened, block, &mut self.buffer)?;
         self.measurement.enter(Stage::Hashing);
         let hash = match hash {
-            Switch::On => read.hash(source.blocks(), block),
+            Switch::On => source.blocks().hash_content(block, read),
             Switch::Off => Ok(BlockHash::UNKNOWN),
         };
         self.measurement.enter(Stage::Sending);
@@ -307,7 +332,7 @@ impl Stream {
                 BlockContent::Hole => Content::Hole,
                 BlockContent::Data(bytes) => Content::Data(bytes.len() as u32),
             },
-            hash: hash.0,
+            hash,
         })
     }
 }

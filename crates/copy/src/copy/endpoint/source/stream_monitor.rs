@@ -12,7 +12,7 @@ use longhaul_scheduling::{
     StreamRate,
     streams::{STREAMS_MAX, StreamCount, StreamSample, sees_queue},
 };
-use longhaul_transport::blocking::ConnectionHandle;
+use longhaul_transport::blocking;
 use longhaul_units::Time;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -36,7 +36,7 @@ impl Source {
         let fixed = begin.options.streams_fixed().is_some();
         while !self.shared.is_over() {
             self.shared.sleep(SAMPLE_INTERVAL);
-            let streams: Vec<(u64, ConnectionHandle)> = self.shared.read(State::streams);
+            let streams: Vec<(u64, Arc<blocking::Connection>)> = self.shared.read(State::streams);
             self.remove_ended(&streams);
             let infos = self.sample(&mut monitor, &streams);
             if !fixed {
@@ -50,11 +50,8 @@ impl Source {
 
     /// Removes streams that the peer closed, or that broke, while nothing was written to them. The target
     /// reports what arrived on them, even if it never started to read one. Then their threads end.
-    fn remove_ended(&self, streams: &[(u64, ConnectionHandle)]) {
-        for (number, _) in streams
-            .iter()
-            .filter(|(_, one)| one.connection().has_ended())
-        {
+    fn remove_ended(&self, streams: &[(u64, Arc<blocking::Connection>)]) {
+        for (number, _) in streams.iter().filter(|(_, one)| one.has_ended()) {
             let removed = self
                 .shared
                 .update_silent(|state| state.streams.remove(number));
@@ -69,17 +66,17 @@ impl Source {
     fn sample(
         &self,
         monitor: &mut StreamMonitor,
-        streams: &[(u64, ConnectionHandle)],
+        streams: &[(u64, Arc<blocking::Connection>)],
     ) -> BTreeMap<u64, TcpInfo> {
         if monitor.count != streams.len() {
             monitor.count = streams.len();
             self.tuning
-                .divide_rate(streams.iter().map(|(_, stream)| stream));
+                .divide_rate(streams.iter().map(|(_, stream)| &**stream));
         }
         let now = clock::now();
         let mut infos = BTreeMap::new();
         for (number, stream) in streams {
-            let Some(info) = stream.connection().tcp_info() else {
+            let Some(info) = stream.tcp_info() else {
                 continue;
             };
             let stream_entry = monitor.streams.entry(*number);

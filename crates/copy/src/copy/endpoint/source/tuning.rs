@@ -11,7 +11,7 @@ use longhaul_congestion::{
     pins::Pins,
 };
 use longhaul_linux::socket;
-use longhaul_transport::blocking::ConnectionHandle;
+use longhaul_transport::blocking;
 
 /// Pacing rate that limits nothing. TCP spaces the packets of a socket with a pacing rate by its window and
 /// RTT (net/core/sock.c, SO_MAX_PACING_RATE).
@@ -58,9 +58,9 @@ impl StreamTuning {
     }
 
     /// Applies the settings to a new stream. UDT paces by itself.
-    pub(super) fn apply(&self, stream: &ConnectionHandle) {
+    pub(super) fn apply(&self, stream: &blocking::Connection) {
         self.limit_unsent(stream, 0);
-        let Some(stream) = stream.connection().tcp() else {
+        let Some(stream) = stream.tcp() else {
             return;
         };
         if let Some(name) = &self.congestion_control {
@@ -74,21 +74,21 @@ impl StreamTuning {
 
     /// Limits unsent data in a socket to what it sends while its thread gets the next block. No other stream
     /// can take that data, and at the end all wait for it.
-    pub(super) fn limit_unsent(&self, stream: &ConnectionHandle, rate: u64) {
+    pub(super) fn limit_unsent(&self, stream: &blocking::Connection, rate: u64) {
         let bytes = (rate / UNSENT_PER_SECOND).clamp(UNSENT_MIN, UNSENT_MAX);
-        stream.connection().limit_unsent(bytes as u32);
+        stream.limit_unsent(bytes as u32);
     }
 
     /// Divides the requested rate equally among the streams.
     pub(super) fn divide_rate<'a>(
         &self,
-        streams: impl ExactSizeIterator<Item = &'a ConnectionHandle>,
+        streams: impl ExactSizeIterator<Item = &'a blocking::Connection>,
     ) {
         let Pacing::Rate(bits) = self.pacing else {
             return;
         };
         let share = bits / 8 / streams.len().max(1) as u64;
-        for stream in streams.filter_map(|stream| stream.connection().tcp()) {
+        for stream in streams.filter_map(|stream| stream.tcp()) {
             let _ = socket::set_pacing_rate(stream, share);
         }
     }

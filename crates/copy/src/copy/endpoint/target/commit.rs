@@ -2,9 +2,8 @@
 //! Commit thread: makes written data durable in batches, and renames files to their final names.
 
 use super::{
-    context::Target,
     large_file::{LargeFile, copied_outcome, size, with_directory},
-    state::{FinalizedFile, State, WrittenFile},
+    state::{FinalizedFile, State, Target, WrittenFile},
 };
 use crate::protocol::{
     message::{Outcome, TargetMsg},

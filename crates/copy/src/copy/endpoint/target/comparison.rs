@@ -3,16 +3,14 @@
 //! the hash is requested; this endpoint reads its own when the hash has arrived.
 
 use super::{
-    context::Target,
     large_file::{copied_outcome, describe_skipped, remove_leftovers_of, size},
-    state::{Comparison, State},
+    state::{Comparison, State, Target},
 };
 use crate::protocol::message::{Outcome, Portion, TargetMsg};
 use anyhow::Result;
 use longhaul_command::threads;
 use longhaul_scheduling::Stage;
 use longhaul_store::{
-    block_reader::hash_block,
     blocks::{BLOCK_LEN, Blocks, FileHash},
     entry::{Entry, Kind},
     tree::writer::{Options, TreeWriter, WriteOutcome},
@@ -35,8 +33,7 @@ impl Target {
         self.to_source.push(TargetMsg::HashRequest { file: number });
     }
 
-    pub(super) fn handle_hash(&self, number: u64, hash: [u8; 32]) {
-        let hash = FileHash(hash);
+    pub(super) fn handle_hash(&self, number: u64, hash: FileHash) {
         self.shared.update(|state| {
             if let Some(entry) = state.comparing.remove(&number) {
                 state.to_compare.push_back(Comparison {
@@ -87,7 +84,7 @@ impl Target {
         }
         let (mut buffer, mut hashes) = (Vec::new(), Vec::new());
         for index in 0..blocks.count() {
-            hashes.push(hash_block(&file, blocks, index, &mut buffer).ok()?);
+            hashes.push(blocks.read_hash(&file, index, &mut buffer).ok()?);
         }
         blocks.file_hash(&hashes).map(|hash| (file, hash))
     }

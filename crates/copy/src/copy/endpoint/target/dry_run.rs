@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Dry run: reports what a copy would do, and changes nothing.
 
-use super::{context::Target, large_file::size};
+use super::{large_file::size, state::Target};
 use crate::protocol::{
     message::Outcome,
     report::{Action, PlannedAction, Report},

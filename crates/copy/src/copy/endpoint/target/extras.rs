@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Entries that the source does not have: `--delete` removes them, and their hashes from the manifest.
 
-use super::{context::Target, deletion_limit::Removal, stale_hashes::StaleHashes};
+use super::{deletion_limit::Removal, stale_hashes::StaleHashes, state::Target};
 use crate::protocol::{
     message::{self, Outcome, SourceMsg},
     report::Report,

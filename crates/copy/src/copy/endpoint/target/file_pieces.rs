@@ -3,8 +3,8 @@
 
 use super::{
     block_set::BlockSet,
-    context::Target,
     large_file::{open_directory, with_directory},
+    state::Target,
 };
 use crate::protocol::message::{Outcome, Portion};
 use anyhow::Result;

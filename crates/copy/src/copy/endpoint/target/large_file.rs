@@ -17,7 +17,7 @@ use longhaul_store::{
     vfs::Dir,
 };
 use parking_lot::{Mutex, RwLock};
-use std::{fs::File, io, ops::Range, os::fd::AsFd, sync::Arc, time::Duration};
+use std::{fs::File, io, ops::Range, os::fd::AsFd, sync::Arc};
 
 /// File of several blocks. Threads write it concurrently; one finishes it.
 #[derive(Debug)]
@@ -73,7 +73,8 @@ impl LargeFile {
     pub(super) fn open(
         root: &Root,
         entry: &Entry,
-        (portion, compares): (&Portion, bool),
+        portion: &Portion,
+        compares: bool,
     ) -> Result<OpenedFile, String> {
         let Kind::File { version, sparse } = entry.kind else {
             return Err(format!("{}: not a regular file", entry.path));
@@ -175,9 +176,8 @@ impl LargeFile {
         Ok(blocks.iter().map(length).sum())
     }
 
-    pub(super) fn seal(&self, hash: Option<[u8; 32]>) {
-        let sealed = Sealed(hash.map(FileHash));
-        *self.sealed.lock() = Some(sealed);
+    pub(super) fn seal(&self, hash: Option<FileHash>) {
+        *self.sealed.lock() = Some(Sealed(hash));
     }
 
     /// Returns whether all wanted blocks are durable and the source has sealed the file.
@@ -319,22 +319,6 @@ fn open_part(
     }
 }
 
-/// Attempts to open a busy part, [`BUSY_RETRY_DELAY`] apart: its holder may have been killed a moment ago.
-const BUSY_ATTEMPTS_MAX: u32 = 30;
-const BUSY_RETRY_DELAY: Duration = Duration::from_millis(100);
-
-/// Repeats `act` while another copy is busy with the file, up to three seconds.
-pub(super) fn retry_while_busy<T>(mut act: impl FnMut() -> T, is_busy: impl Fn(&T) -> bool) -> T {
-    for _ in 1..BUSY_ATTEMPTS_MAX {
-        let result = act();
-        if !is_busy(&result) {
-            return result;
-        }
-        std::thread::sleep(BUSY_RETRY_DELAY);
-    }
-    act()
-}
-
 /// Removes what a killed copy left beside an existing file. Another copy that still runs removes its files
 /// itself.
 pub(super) fn remove_leftovers_of(root: &Root, entry: &Entry) -> Result<(), String> {
@@ -403,7 +387,7 @@ mod tests {
         let root = Root::open(directory.path()).unwrap();
         let entry = entry("file", file(2 * BLOCK_LEN));
         let Ok(OpenedFile::Incomplete(large)) =
-            LargeFile::open(&root, &entry, (&Portion::Whole, false))
+            LargeFile::open(&root, &entry, &Portion::Whole, false)
         else {
             panic!("all blocks are missing");
         };

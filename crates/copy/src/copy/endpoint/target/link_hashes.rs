@@ -2,7 +2,7 @@
 //! Hashes of hard links. The data came under the first name; the manifest has the hash under each name, so that it stays
 //! known when the first name is removed.
 
-use super::context::Target;
+use super::state::Target;
 use longhaul_store::{
     entry::{Entry, Kind},
     manifest::FileRecord,

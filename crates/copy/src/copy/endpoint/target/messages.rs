@@ -3,19 +3,18 @@
 
 use super::{
     block_set::reduce_version,
-    context::Target,
     extras::{CONTENTS_FOR_SINGLE_NAME, Remover},
     large_file::{copied_outcome, describe_skipped, size},
     link_hashes::{Link, link},
-    state::State,
+    state::{State, Target},
 };
 use crate::{
+    connection::Connection,
     copy::endpoint::limits,
     protocol::{
         control::{Pass, Task},
         message::{self, Outcome, Portion, SourceMsg, TargetMsg},
     },
-    transport::connection::Connection,
 };
 use anyhow::{Context as _, Result, bail, ensure};
 use longhaul_command::{exit::Refusal, threads};
@@ -116,10 +115,9 @@ impl Target {
                     number,
                     entry,
                     portion,
-                }) => self.handle_entry(&mut entries, number, entry.into(), portion)?,
-                Some(SourceMsg::RootMetadata(metadata)) => {
+                }) => self.handle_entry(&mut entries, number, entry, portion)?,
+                Some(SourceMsg::RootMetadata(mut metadata)) => {
                     self.add_contents(&mut entries.extras)?;
-                    let mut metadata = metadata.into();
                     self.preserve.strip_metadata(&mut metadata, true);
                     entries.tree_writer.set_top_metadata(metadata);
                 }
@@ -160,7 +158,7 @@ impl Target {
                 number,
                 entry,
                 portion,
-            } => self.handle_reannounced(old, number, entry.into(), portion),
+            } => self.handle_reannounced(old, number, entry, portion),
             SourceMsg::Aborted { file } => self.discard_file(file),
             SourceMsg::StreamAbandoned { stream } => self.shut_down_stream(stream),
             SourceMsg::StreamCount(count) => self.opener.set_wanted(count.into()),
@@ -387,7 +385,9 @@ impl Target {
         if is_named && written.is_ok() {
             self.record_origin(&entry.path);
         }
-        let written = written.map(|written| self.report_foreign(&mut entries.reported, written));
+        let written = written.map(|(written, skipped)| {
+            (written, self.report_foreign(&mut entries.reported, skipped))
+        });
         let outcome = match written {
             Ok((WriteOutcome::Unchanged, _)) if self.options.dry_run => Outcome::Unchanged,
             Ok((written @ (WriteOutcome::Changed | WriteOutcome::Transfer), _))
@@ -482,8 +482,8 @@ impl Target {
     fn report_foreign(
         &self,
         reported: &mut BTreeSet<&'static str>,
-        (written, skipped_metadata): (WriteOutcome, Vec<SkippedField>),
-    ) -> (WriteOutcome, Vec<SkippedField>) {
+        skipped_metadata: Vec<SkippedField>,
+    ) -> Vec<SkippedField> {
         let (foreign, skipped_metadata): (Vec<_>, Vec<_>) = skipped_metadata
             .into_iter()
             .partition(|left| left.field == MetadataField::OwnerOnly);
@@ -491,7 +491,7 @@ impl Target {
         if !foreign.is_empty() && reported.insert(why) {
             self.reporter.send_problem(why.to_owned());
         }
-        (written, skipped_metadata)
+        skipped_metadata
     }
 
     /// Returns whether an entry is the directory that gets the name of the whole copy.

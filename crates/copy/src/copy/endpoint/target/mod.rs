@@ -5,7 +5,6 @@
 mod block_set;
 mod commit;
 mod comparison;
-mod context;
 mod deletion_limit;
 mod destination;
 mod dry_run;

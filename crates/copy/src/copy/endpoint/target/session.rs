@@ -6,25 +6,24 @@
 //! written data durable and renames files. One verifies data that an earlier run wrote. The source always
 //! reads the target's messages, so no deadlock is possible.
 
-use super::{context::Target, destination, state::OpenLimits};
+use super::{
+    destination,
+    state::{OpenLimits, Target},
+};
 use crate::{
+    connection::{QueueSender, send_queue},
     copy::endpoint::{
         access_scope::AccessScope,
-        rendezvous::{ControlConnections, StreamHandler, StreamOpener, connect_endpoints},
+        rendezvous::{ControlConnections, connect_endpoints},
         reports::{Counters, Reporter, exit_at_stdin_eof, report_ready},
     },
     protocol::{control::Begin, message::TargetMsg, report::Progress},
-    transport::{
-        connection::Connection,
-        send_queue::{QueueSender, send_queue},
-    },
 };
 use anyhow::Result;
 use longhaul_command::threads;
 use longhaul_scheduling::streams::STREAMS_MAX;
 use longhaul_transport::identity::Identity;
 use std::sync::Arc;
-use tracing::{debug, debug_span};
 
 pub(crate) fn run(
     mut begin: Begin,
@@ -55,7 +54,7 @@ pub(crate) fn run_session(
         root: Arc::new(root),
         top_name,
         planned_directory,
-        preserve: Arc::new(begin.options.preserve.clone().into()),
+        preserve: Arc::new(begin.options.preserve.clone()),
         options: Arc::new(begin.options.clone()),
         task: begin.task,
         shared: Arc::default(),
@@ -67,8 +66,7 @@ pub(crate) fn run_session(
     target
         .shared
         .update_silent(|state| state.open_limits = open_limits);
-    let shares = begin.shares.iter().cloned().map(Into::into);
-    target.record_shares(&shares.collect::<Vec<_>>())?;
+    target.record_shares(&begin.shares)?;
     let outcome = target.connect_and_run(begin, identity, sender);
     target.shared.update(|state| state.over = true);
     target.opener.finish(outcome)?;
@@ -101,36 +99,5 @@ impl Target {
             threads::spawn(move || hasher.hash_other_versions())?;
         }
         self.handle_messages(source_messages)
-    }
-}
-
-impl StreamHandler for Target {
-    fn handle_stream(&self, number: u64, stream: Connection) {
-        let Ok(handle) = stream.handle() else { return };
-        if !self.shared.update(|state| state.add_stream(number, handle)) {
-            return;
-        }
-        let _span = debug_span!("stream", number).entered();
-        debug!("opened");
-        if let Err(error) = self.receive(number, stream)
-            && !self.is_over()
-        {
-            debug!("broke: {error:#}");
-        }
-        if let Some(blocks) = self.shared.update(|state| state.remove_stream(number)) {
-            debug!(blocks, "ended");
-            self.to_source.push(TargetMsg::StreamEnded {
-                stream: number,
-                blocks,
-            });
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.shared.is_over()
-    }
-
-    fn opener(&self) -> &StreamOpener {
-        &self.opener
     }
 }

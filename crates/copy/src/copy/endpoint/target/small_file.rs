@@ -2,17 +2,20 @@
 //! Files of at most one block. Each is written whole; the commit thread renames them in batches.
 
 use super::{
-    context::Target,
-    large_file::{apply_metadata, open_directory, retry_while_busy, size, with_directory},
-    state::{State, WrittenFile},
+    large_file::{apply_metadata, open_directory, size, with_directory},
+    state::{BUSY_WAIT_MAX, State, Target, WrittenFile},
 };
 use crate::protocol::message::Outcome;
+use longhaul_linux::clock;
 use longhaul_store::{
     blocks::{BLOCK_LEN, Blocks, FileHash},
     entry::{Entry, Kind},
     small::SmallFile,
 };
-use std::{fs::File, sync::Arc};
+use std::{fs::File, sync::Arc, thread, time::Duration};
+
+/// Pause between attempts to write a file that another copy holds. Its data has arrived, so its stream waits with it.
+const BUSY_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 impl Target {
     /// Writes a file without data.
@@ -57,7 +60,7 @@ impl Target {
     ) -> Result<(SmallFile, Vec<String>), String> {
         let dir = open_directory(&self.root, &entry.path)?;
         let mut skipped_metadata = Vec::new();
-        let write = || {
+        let mut write = || {
             let prepare = |file: &File| {
                 skipped_metadata = apply_metadata(&entry.metadata, file)?;
                 Ok(())
@@ -65,10 +68,15 @@ impl Target {
             let sparse = has_holes(entry);
             SmallFile::write(&dir, entry.path.name(), bytes, hash, sparse, prepare)
         };
-        let small = retry_while_busy(
-            write,
-            |small| matches!(small, Err(error) if error.is_busy()),
-        );
+        let deadline = clock::now() + BUSY_WAIT_MAX;
+        let small = loop {
+            match write() {
+                Err(error) if error.is_busy() && clock::now() < deadline => {
+                    thread::sleep(BUSY_RETRY_DELAY);
+                }
+                written => break written,
+            }
+        };
         let small = small.map_err(|error| with_directory(entry, &error))?;
         Ok((small, skipped_metadata))
     }

@@ -2,7 +2,7 @@
 //! Hashes of files that are removed or replaced. They leave the manifest first: a kill in between leaves a file without a
 //! hash, which the next copy removes, but never a hash without a file.
 
-use super::context::Target;
+use super::state::Target;
 use longhaul_store::{
     manifest::{FileRecord, Manifest},
     path::RelPath,

@@ -1,19 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! State shared by all threads of a target.
+//! State shared by all threads of a target, and the completion of entries.
 
 use super::large_file::{CompletedFile, LargeFile, size};
 use crate::{
-    copy::endpoint::limits::{DESCRIPTORS_OTHER, DESCRIPTORS_STREAM, XattrBudget},
-    protocol::message::Portion,
+    connection::SendQueue,
+    copy::endpoint::{
+        limits::{DESCRIPTORS_OTHER, DESCRIPTORS_STREAM, XattrBudget},
+        rendezvous::StreamOpener,
+        reports::{Counters, Reporter},
+    },
+    protocol::{
+        control::Task,
+        message::{Outcome, Portion, TargetMsg},
+        options::Options,
+    },
 };
 use longhaul_command::threads::{Ends, Monitor};
 use longhaul_store::{
     blocks::{Blocks, FileHash},
     entry::Entry,
     part::FinishedFile,
+    path::RelPath,
+    root::Root,
     small::SmallFile,
+    tree::preserve::Preserve,
 };
-use longhaul_transport::blocking::ConnectionHandle;
+use longhaul_transport::blocking;
 use longhaul_units::Time;
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -36,9 +48,60 @@ pub(super) const AT_RISK_MAX: u64 = 128 << 20;
 const IN_FLIGHT_MAX: u64 = crate::copy::endpoint::limits::IN_FLIGHT_MAX as u64 + 1024;
 
 /// Maximum wait for another copy that writes a file. Its process may have been killed a moment ago.
-const BUSY_WAIT_MAX: Time = Time::from_secs(3);
+pub(super) const BUSY_WAIT_MAX: Time = Time::from_secs(3);
 
 pub(super) type Shared = Monitor<State>;
+
+/// Target, shared by all its threads.
+#[derive(Clone)]
+pub(super) struct Target {
+    pub(super) root: Arc<Root>,
+    /// Name of the first path component here, if it differs from the source's.
+    pub(super) top_name: Option<RelPath>,
+    /// Directory that a dry run would have made, and that contains all entries.
+    pub(super) planned_directory: Option<RelPath>,
+    pub(super) options: Arc<Options>,
+    /// Metadata that is copied, by the options.
+    pub(super) preserve: Arc<Preserve>,
+    pub(super) task: Task,
+    pub(super) shared: Arc<Shared>,
+    pub(super) to_source: SendQueue<TargetMsg>,
+    pub(super) counters: Counters,
+    pub(super) reporter: Reporter,
+    pub(super) opener: Arc<StreamOpener>,
+}
+
+impl Target {
+    /// Completes an entry: counts and reports its outcome.
+    pub(super) fn complete(&self, number: u64, path: &RelPath, outcome: Outcome) {
+        self.counters.update(|progress| progress.count(&outcome));
+        match &outcome {
+            Outcome::CopiedWithout(what) => {
+                let what = what.join(", ");
+                self.reporter
+                    .send_problem(format!("{path}: copied without {what}"));
+            }
+            Outcome::Failed(why) => self.reporter.send_problem(why.clone()),
+            _ => {}
+        }
+        // Before the entry counts as completed: the message that ends the session must come after it.
+        self.to_source
+            .push(TargetMsg::EntryDone { number, outcome });
+        self.shared.update_if(
+            |state| {
+                state.in_flight -= 1;
+                state.xattr_budget.remove(number);
+            },
+            |state| state.in_flight <= state.links || state.needs_commit(),
+        );
+    }
+
+    /// Counts and reports an error that belongs to no file.
+    pub(super) fn report_failure(&self, why: String) {
+        self.counters.update(|progress| progress.failed += 1);
+        self.reporter.send_problem(why);
+    }
+}
 
 /// Maximum numbers of open files.
 #[derive(Debug, Clone, Copy)]
@@ -137,7 +200,7 @@ impl WaitingFile {
 
 #[derive(Debug)]
 struct Stream {
-    handle: ConnectionHandle,
+    handle: Arc<blocking::Connection>,
     blocks: u64,
     reported_blocks: u64,
 }
@@ -288,7 +351,7 @@ impl State {
     }
 
     /// Adds a stream; `false` if it is not wanted any more.
-    pub(super) fn add_stream(&mut self, number: u64, handle: ConnectionHandle) -> bool {
+    pub(super) fn add_stream(&mut self, number: u64, handle: Arc<blocking::Connection>) -> bool {
         if self.over || self.ended_streams.contains(&number) {
             return false;
         }

@@ -1,26 +1,60 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Thread of a stream: receives blocks, checks them and writes them to their places.
 
-use super::{context::Target, state::State};
+use super::state::{State, Target};
 use crate::{
+    connection::Connection,
+    copy::endpoint::rendezvous::{StreamHandler, StreamOpener},
     protocol::{
         block::{Content, HEADER_LEN, Header},
+        message::TargetMsg,
         options::Switch,
     },
-    transport::connection::Connection,
 };
 use anyhow::{Context as _, Result, bail};
 use longhaul_scheduling::Stage;
 use longhaul_store::{
-    blocks::{BLOCK_LEN, BlockHash, FileHash},
-    vfs::direct::Buffer,
+    blocks::{BLOCK_LEN, FileHash},
+    vfs::file::Buffer,
 };
 use std::io::Read;
+use tracing::{debug, debug_span};
+
+impl StreamHandler for Target {
+    fn handle_stream(&self, number: u64, stream: Connection) {
+        let Ok(handle) = stream.handle() else { return };
+        if !self.shared.update(|state| state.add_stream(number, handle)) {
+            return;
+        }
+        let _span = debug_span!("stream", number).entered();
+        debug!("opened");
+        if let Err(error) = self.receive(number, stream)
+            && !self.is_over()
+        {
+            debug!("broke: {error:#}");
+        }
+        if let Some(blocks) = self.shared.update(|state| state.remove_stream(number)) {
+            debug!(blocks, "ended");
+            self.to_source.push(TargetMsg::StreamEnded {
+                stream: number,
+                blocks,
+            });
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.shared.is_over()
+    }
+
+    fn opener(&self) -> &StreamOpener {
+        &self.opener
+    }
+}
 
 impl Target {
     /// Receives blocks until the stream ends. An error is the stream's; an error of a file only fails that
     /// file.
-    pub(super) fn receive(&self, number: u64, mut from: Connection) -> Result<()> {
+    fn receive(&self, number: u64, mut from: Connection) -> Result<()> {
         let mut buffer = Buffer::new(BLOCK_LEN as usize);
         let mut measurement = self.counters.metrics.measure_thread(Stage::Receiving, None);
         loop {
@@ -60,10 +94,10 @@ impl Target {
         if small {
             // A changed block of a small file has too few bytes, which is an error of its length.
             let bytes = (header.content != Content::Hole).then_some(bytes);
-            return self.write_small(header.file, bytes, hash.map(FileHash));
+            return self.write_small(header.file, bytes, hash.map(|hash| FileHash(hash.0)));
         }
         let Some(large) = large else { return };
-        if let Err(why) = large.write(header.block, header.content, bytes, hash.map(BlockHash)) {
+        if let Err(why) = large.write(header.block, header.content, bytes, hash) {
             self.fail_file(header.file, &large, why);
         }
     }

@@ -3,9 +3,8 @@
 //! Data of an earlier run is verified.
 
 use super::{
-    context::Target,
     large_file::{LargeFile, OpenedFile, finish_renamed},
-    state::{FinalizedFile, State, WaitingFile},
+    state::{FinalizedFile, State, Target, WaitingFile},
 };
 use crate::protocol::{
     message::{MissingBlocks, Outcome, Portion, TargetMsg},
@@ -86,7 +85,8 @@ impl Target {
         let large = match LargeFile::open(
             &self.root,
             &waiting.entry,
-            (portion, !self.options.whole_files),
+            portion,
+            !self.options.whole_files,
         ) {
             Ok(OpenedFile::Incomplete(large)) => large,
             Ok(OpenedFile::Renamed(renamed)) => {

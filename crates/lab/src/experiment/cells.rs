@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Cells of a scenario: the combinations of parameter values that it runs.
 
-use super::{Choices, scenario_file::ScenarioFile};
+use super::{Choices, file::ScenarioFile};
 use crate::scenario::{
     CellSpec,
     config_error::{CheckResult, ConfigError, check_each, ensure, list_names, locate_error},

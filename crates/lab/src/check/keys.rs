@@ -23,7 +23,7 @@ const SET_FOR_LINKS: [&str; 5] = ["left", "right", "config", "counters", "durati
 /// The lab's own keys of `[relays.HOST]`.
 const RELAY: [&str; 3] = ["enabled", "host", "program"];
 /// The lab's own keys of relays with the program `longhaul`.
-const LONGHAUL: [&str; 2] = ["intercept", "config"];
+const LONGHAUL: [&str; 1] = ["config"];
 /// Options with which `longhaul relay` would not relay.
 const NOT_FOR_RELAYS: [&str; 3] = ["check-config", "make-certificates", "print-default-config"];
 

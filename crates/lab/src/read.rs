@@ -2,22 +2,25 @@
 //! Reading of a scenario: from its text and the command line to the plan of the experiment, with
 //! the scenario of each cell. Each cell is checked when it is read, then the cells together.
 
-use super::{available_metrics::AvailableMetrics, claims, measures, scenario, views};
 use crate::{
+    check::{
+        available_metrics::AvailableMetrics,
+        claims,
+        keys::{self, UnknownKey},
+        measures, scenario, views,
+    },
+    experiment::{
+        Cell, Choices, ExperimentPlan,
+        cells::{
+            ParameterDeclarations, RunParameters, combinations, overrides_of_cell, run_parameters,
+        },
+        file::{Parameters, ScenarioFile},
+    },
     network::{link, relay_names},
     scenario::{
         CellSpec, Scenario,
         config_error::{CheckResult, ConfigError, check_each, ensure, list_names, locate_error},
         value::{self, plain_text},
-    },
-    source::{
-        Cell, Choices, ExperimentPlan, Source,
-        cells::{
-            ParameterDeclarations, RunParameters, combinations, overrides_of_cell, run_parameters,
-        },
-        keys::{self, UnknownKey},
-        parameters::Parameters,
-        scenario_file::ScenarioFile,
     },
 };
 use anyhow::Result;
@@ -30,8 +33,7 @@ impl ExperimentPlan {
     ///
     /// # Errors
     /// Every error is a usage error with file and line.
-    pub(crate) fn open(source: &Source, choices: &Choices) -> Result<Self> {
-        let file = ScenarioFile::new(source);
+    pub(crate) fn open(file: ScenarioFile, choices: &Choices) -> Result<Self> {
         let parsed = file.parse()?;
         let declarations: ParameterDeclarations = file.read(parsed.clone())?;
         let [full, short] = run_parameters(&file, &declarations, choices)?;
@@ -43,7 +45,7 @@ impl ExperimentPlan {
             read_cell(&file, &parsed, [used, &short], spec, &overrides)
         };
         let mut experiment = Self {
-            name: source.name.clone(),
+            name: file.name.clone(),
             scenario: scenario_with(&file, &parsed, &used.values)?,
             cells: specs.into_iter().map(read).collect::<Result<_>>()?,
             quick: choices.quick,
@@ -251,7 +253,7 @@ size = "${size}"
     fn open(text: &str, choices: &Choices) -> Result<ExperimentPlan> {
         let (name, origin) = ("t".to_owned(), "t.toml".to_owned());
         ExperimentPlan::open(
-            &Source {
+            ScenarioFile {
                 name,
                 origin,
                 text: text.to_owned(),

@@ -1,23 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Connection between the two endpoints of a copy: TLS 1.3 over TCP or UDT. A first message states its purpose.
+//! Connection between the two endpoints of a copy: TLS 1.3 over TCP or UDT. A first message states its purpose. Many
+//! threads send control messages over one connection, through a queue.
 //!
 //! With `--encrypt off`, a stream continues without TLS after both endpoints have authenticated. Because TLS may read
 //! ahead, each side marks its last encrypted or first plain byte: the side that accepted sends a last encrypted byte, the
 //! other side a first plain byte.
 //!
 //! Reads and writes block the thread. After the handshake each connection carries data in one direction only, so no
-//! writer waits for a lock that a reader holds. Another thread can end the connection through its [`ConnectionHandle`].
+//! writer waits for a lock that a reader holds. Another thread can end the connection through its handle.
 
-use crate::protocol::options::Switch;
+use crate::protocol::{message, options::Switch};
 use anyhow::{Context as _, Result, bail, ensure};
 use longhaul_transport::{
-    blocking::{self, BufferedConnection, ConnectionHandle},
+    blocking::{self, BufferedConnection},
     identity::{Initiator, Responder},
 };
 use rustls::{ConnectionCommon, SideData, StreamOwned};
+use serde::Serialize;
 use std::{
-    io::{self, Read, Write},
+    io::{self, BufWriter, Read, Write},
     ops::DerefMut,
+    sync::{
+        Arc,
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
     time::Duration,
 };
 
@@ -77,12 +83,12 @@ pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
 impl Connection {
     /// Performs the handshake as the side that connected, and sends the purpose.
     pub(crate) fn open(
-        transport: blocking::Connection,
+        socket: blocking::Connection,
         trust: &Initiator,
         purpose: Purpose,
         encrypt: Switch,
     ) -> Result<Self> {
-        let socket = BufferedConnection::new(transport, HANDSHAKE_TIMEOUT)?;
+        let socket = BufferedConnection::new(socket, HANDSHAKE_TIMEOUT)?;
         let mut stream = StreamOwned::new(trust.connection()?, socket);
         complete_handshake(&mut stream.conn, &mut stream.sock)?;
         stream.write_all(&purpose.encode())?;
@@ -100,11 +106,11 @@ impl Connection {
 
     /// Performs the handshake as the side that accepted, and receives the purpose.
     pub(crate) fn accept(
-        carrier: blocking::Connection,
+        socket: blocking::Connection,
         trust: &Responder,
         encrypt: Switch,
     ) -> Result<(Self, Purpose)> {
-        let socket = BufferedConnection::new(carrier, HANDSHAKE_TIMEOUT)?;
+        let socket = BufferedConnection::new(socket, HANDSHAKE_TIMEOUT)?;
         let mut stream = StreamOwned::new(trust.connection()?, socket);
         complete_handshake(&mut stream.conn, &mut stream.sock)?;
         let mut purpose = [0; 9];
@@ -125,7 +131,7 @@ impl Connection {
     }
 
     /// Returns the handle by which another thread can end the connection.
-    pub(crate) fn handle(&self) -> Result<ConnectionHandle> {
+    pub(crate) fn handle(&self) -> Result<Arc<blocking::Connection>> {
         let socket = match self {
             Self::Initiated(stream) => &stream.sock,
             Self::Accepted(stream) => &stream.sock,
@@ -207,5 +213,51 @@ impl Write for Connection {
             Self::Accepted(stream) => stream.flush(),
             Self::Plain(socket) => socket.flush(),
         }
+    }
+}
+
+/// Maximum number of queued messages. A thread that adds more waits. An entry has about 200 bytes.
+const QUEUE_LEN_MAX: usize = 4096;
+
+/// Handle that adds messages to a send queue.
+#[derive(Debug)]
+pub(crate) struct SendQueue<M>(SyncSender<M>);
+
+impl<M> Clone for SendQueue<M> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<M> SendQueue<M> {
+    /// Adds a message, and waits while the queue is full. After the session has ended, the message is dropped: callers learn
+    /// of the end by other means.
+    pub(crate) fn push(&self, message: M) {
+        let _ = self.0.send(message);
+    }
+}
+
+/// Creates a send queue and its sender. The sender ends when all clones of the queue are dropped.
+pub(crate) fn send_queue<M: Serialize>() -> (SendQueue<M>, QueueSender<M>) {
+    let (into, from) = sync_channel(QUEUE_LEN_MAX);
+    (SendQueue(into), QueueSender(from))
+}
+
+/// Sender of the messages in a queue.
+pub(crate) struct QueueSender<M>(Receiver<M>);
+
+impl<M: Serialize> QueueSender<M> {
+    /// Sends messages until the queue is closed, then closes the connection.
+    pub(crate) fn run(self, to: Connection) -> Result<()> {
+        let mut to = BufWriter::with_capacity(64 << 10, to);
+        while let Ok(first) = self.0.recv() {
+            message::write(&mut to, &first)?;
+            while let Ok(next) = self.0.try_recv() {
+                message::write(&mut to, &next)?;
+            }
+            to.flush()?;
+        }
+        let mut to = to.into_inner().map_err(io::IntoInnerError::into_error)?;
+        Ok(to.close()?)
     }
 }

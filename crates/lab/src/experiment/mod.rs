@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Plan of an experiment: a scenario with its cells, each with the parameters filled in.
 
-use super::scenario_file::ScenarioFile;
+pub(crate) mod cells;
+pub(crate) mod file;
+
 use crate::scenario::{
     Scenario,
     value::{self, plain_text},
 };
 use anyhow::Result;
+use file::ScenarioFile;
 use sha2::{Digest, Sha256};
 use toml::{Table, Value};
 

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! nginx web servers, serving files from memory.
+//! Servers of files in memory: nginx, and vsftpd, which receives files too. vsftpd runs as the lab's own user, because a
+//! user namespace has no other user.
 
 use super::daemon::Daemon;
-use crate::network::{SenderOptions, ports::web_port};
+use crate::network::{
+    SenderOptions,
+    sockets::{FTP, web_port},
+};
 use anyhow::{Context, Result};
 use longhaul_linux::{netns::Netns, programs, socket};
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -15,7 +19,7 @@ use std::{
 
 /// Starts nginx on every address of `netns`, serving `files` on one port for each set of sender
 /// options; ready on return.
-pub(crate) async fn start(
+pub(crate) async fn start_nginx(
     netns: &Netns,
     files: &Path,
     option_sets: &[SenderOptions],
@@ -25,7 +29,10 @@ pub(crate) async fn start(
     let configuration = directory.join(format!("nginx-{host}.conf"));
     let scratch = Path::new("/run").join(format!("nginx-{host}"));
     fs::create_dir_all(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;
-    fs::write(&configuration, text(files, &scratch, option_sets.len()))?;
+    fs::write(
+        &configuration,
+        nginx_config(files, &scratch, option_sets.len()),
+    )?;
     let sockets = netns.run(|| listeners(option_sets))?;
     let mut command = programs::command("nginx");
     command
@@ -71,7 +78,7 @@ fn inherited_sockets(sockets: &[TcpListener]) -> std::io::Result<String> {
 /// Writes the configuration: one worker and no access log, as an operator would serve one big file.
 /// `user root` because a user namespace has no other user; `tcp_nopush` fills segments under
 /// sendfile.
-fn text(files: &Path, scratch: &Path, ports: usize) -> String {
+fn nginx_config(files: &Path, scratch: &Path, ports: usize) -> String {
     let (files, scratch) = (files.display(), scratch.display());
     let ports: String = (0..ports)
         .map(|number| format!("listen {}; ", web_port(number)))
@@ -95,5 +102,49 @@ fn text(files: &Path, scratch: &Path, ports: usize) -> String {
            scgi_temp_path \"{scratch}/scgi\";\n\
            server {{ {ports}root \"{files}\"; }}\n\
          }}\n"
+    )
+}
+
+/// Starts vsftpd on every address of `netns`, serving `files`; ready on return.
+pub(crate) async fn start_vsftpd(netns: &Netns, files: &Path, directory: &Path) -> Result<Daemon> {
+    let host = netns.name().unwrap_or("host");
+    let configuration = directory.join(format!("vsftpd-{host}.conf"));
+    let scratch = Path::new("/run").join(format!("vsftpd-{host}"));
+    fs::create_dir_all(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;
+    fs::write(&configuration, vsftpd_config(files, &scratch))?;
+    let mut command = programs::command("vsftpd");
+    command.arg(fs::canonicalize(&configuration)?);
+    let mut daemon = Daemon::start(&format!("vsftpd-{host}"), command, netns, directory)?;
+    daemon.wait_until_listening(netns, FTP).await?;
+    Ok(daemon)
+}
+
+/// Writes the configuration. Any client may read and write, since all belong to the lab.
+///
+/// `pasv_promiscuous` and `port_promiscuous` allow a relay's control and data connections from
+/// different addresses. `seccomp_sandbox` is off because it kills a session on kernels with system
+/// calls that it does not know.
+fn vsftpd_config(files: &Path, scratch: &Path) -> String {
+    let (files, scratch) = (files.display(), scratch.display());
+    format!(
+        "listen=YES\n\
+         listen_port={FTP}\n\
+         background=NO\n\
+         run_as_launching_user=YES\n\
+         seccomp_sandbox=NO\n\
+         secure_chroot_dir={scratch}\n\
+         anonymous_enable=YES\n\
+         ftp_username=root\n\
+         no_anon_password=YES\n\
+         anon_root={files}\n\
+         anon_world_readable_only=NO\n\
+         write_enable=YES\n\
+         anon_upload_enable=YES\n\
+         anon_other_write_enable=YES\n\
+         connect_from_port_20=NO\n\
+         pasv_promiscuous=YES\n\
+         port_promiscuous=YES\n\
+         use_sendfile=YES\n\
+         xferlog_enable=NO\n"
     )
 }
