@@ -30,7 +30,8 @@ const HEAD: &str = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf
 const PARENT: &str = "<table>\n<tr><th>Name</th><th>Last modified</th><th class=\"size\">Size</th></tr>\n\
     <tr><td><a href=\"..\">Parent directory</a></td></tr>\n";
 
-/// Responds to a GET or a HEAD of a directory. hyper drops the body of a HEAD unread. Without a slash at its end, links on the page would lead elsewhere.
+/// Responds to a GET or a HEAD of a directory; hyper drops the body of a HEAD unread. A URL without a slash at its end is
+/// redirected: links on the page would lead elsewhere.
 pub(super) async fn get(request: DavRequest) -> Outcome {
     let url = request.url().trim_end_matches('/').to_owned() + "/";
     if !request.target.is_directory {

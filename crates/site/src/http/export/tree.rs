@@ -131,6 +131,17 @@ impl Failures {
         self.0.is_empty()
     }
 
+    /// Returns whether a directory or an entry of it has failed. If there are too many failures to list, one may have.
+    fn are_in(&self, directory: Option<&RelPath>) -> bool {
+        let is_in = |(path, _): &(Option<RelPath>, Rejection)| match (path, directory) {
+            (Some(path), Some(directory)) => {
+                path == directory || path.strip_prefix(directory).is_some()
+            }
+            (_, directory) => directory.is_none(),
+        };
+        self.0.len() > FAILURES_MAX || self.0.iter().any(is_in)
+    }
+
     /// Returns the response to a request for the tree at a URL: the status, or what has failed (RFC 4918 §13).
     pub(crate) fn response(self, url: &str, status: u16) -> HttpResponse {
         match &self.0[..] {
@@ -233,8 +244,10 @@ pub(crate) fn remove(root: &Root, top: &RelPath, changes: &ChangeCounter) -> Out
     while let Some((directory, is_emptied)) = removal.pending.pop() {
         let done = match &directory {
             directory if !is_emptied => removal.remove_contents(directory.as_ref()),
-            Some(directory) => removal.remove_directory(|tree| tree.remove_dir(directory)),
-            None => removal.remove_directory(|_| root.remove_dir(top)),
+            Some(path) => {
+                removal.remove_directory(directory.as_ref(), |tree| tree.remove_dir(path))
+            }
+            None => removal.remove_directory(None, |_| root.remove_dir(top)),
         };
         if let Err(rejection) = done {
             removal.failures.add(directory, rejection);
@@ -271,11 +284,15 @@ impl Removal<'_> {
         Ok(())
     }
 
-    /// Removes an emptied directory. One that is not empty contains a failure, which is known already.
-    fn remove_directory(&self, remove: impl FnOnce(&Root) -> Result<(), Failure>) -> Outcome<()> {
+    /// Removes an emptied directory. Where it still contains an entry that has failed, that failure tells of it.
+    fn remove_directory(
+        &self,
+        directory: Option<&RelPath>,
+        remove: impl FnOnce(&Root) -> Result<(), Failure>,
+    ) -> Outcome<()> {
         match remove(&self.tree) {
             Err(failure)
-                if failure.errno() == Some(Errno::NOTEMPTY) && !self.failures.is_empty() => {}
+                if failure.errno() == Some(Errno::NOTEMPTY) && self.failures.are_in(directory) => {}
             removed => {
                 removed?;
                 self.changes.count_entry();

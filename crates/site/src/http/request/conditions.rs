@@ -10,7 +10,7 @@ use hyper::{
         IF_UNMODIFIED_SINCE,
     },
 };
-use std::time::SystemTime;
+use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
 
 const IF: HeaderName = HeaderName::from_static("if");
 
@@ -178,11 +178,15 @@ pub(crate) fn range_applies(headers: &HeaderMap, validators: &Validators) -> boo
     })
 }
 
-/// Parses a date of HTTP (RFC 9110 §5.6.7). Returns seconds since 1970.
+/// Parses a date of HTTP (RFC 9110 §5.6.7). Returns seconds since 1970. Files may be older, and then their dates are in
+/// the first of the three forms.
 fn date(value: &HeaderValue) -> Option<i64> {
-    let time = httpdate::parse_http_date(value.to_str().ok()?.trim()).ok()?;
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-    since.as_secs().try_into().ok()
+    let text = value.to_str().ok()?.trim();
+    if let Ok(time) = DateTimeParser::new().parse_timestamp(text) {
+        return Some(time.as_second());
+    }
+    let time = Timestamp::try_from(httpdate::parse_http_date(text).ok()?);
+    Some(time.ok()?.as_second())
 }
 
 #[cfg(test)]
@@ -235,14 +239,16 @@ mod tests {
     }
 
     /// Status of a GET, of a change, and of a change of a missing file.
-    fn failed(fields: &[(HeaderName, &'static str)]) -> [Option<u16>; 3] {
+    fn failed(fields: &[(HeaderName, &str)]) -> [Option<u16>; 3] {
         let validators = Validators {
             tag: "\"t\"".to_owned(),
             modified: 784_111_777,
         };
         let mut headers = HeaderMap::new();
         for (name, value) in fields {
-            headers.append(name, HeaderValue::from_static(value));
+            // As HeaderValue::from_str, but for the bytes of Latin-1.
+            let bytes: Vec<u8> = value.chars().map(|c| c as u8).collect();
+            headers.append(name, HeaderValue::from_bytes(&bytes).unwrap());
         }
         [(true, true), (false, true), (false, false)].map(|(reads, exists)| {
             failed_status(&headers, reads, Some(&validators).filter(|_| exists))
@@ -265,6 +271,9 @@ mod tests {
             ),
             (&[(IF_MATCH, "\"a\"")], changed),
             (&[(IF_MATCH, "W/\"t\"")], changed),
+            (&[(IF_MATCH, "\"ä\"")], changed),
+            (&[(IF_MATCH, "\"ä\", \"t\"")], as_it_was),
+            (&[(IF_NONE_MATCH, "\"ä\" , W/\"t\"")], known),
             (&[(IF_NONE_MATCH, "*")], known),
             (&[(IF_NONE_MATCH, "\"a\" , W/\"t\"")], known),
             (
@@ -276,7 +285,15 @@ mod tests {
                 &[(IF_UNMODIFIED_SINCE, "Sun Nov  6 08:49:37 1994")],
                 as_it_was,
             ),
+            (
+                &[(IF_UNMODIFIED_SINCE, "Sunday, 06-Nov-94 08:49:37 GMT")],
+                as_it_was,
+            ),
             (&[(IF_UNMODIFIED_SINCE, BEFORE)], changed),
+            (
+                &[(IF_UNMODIFIED_SINCE, "Wed, 31 Dec 1969 23:43:20 GMT")],
+                changed,
+            ),
             (&[(IF_UNMODIFIED_SINCE, "x")], unknown),
             (&[(IF_MODIFIED_SINCE, THEN)], [Some(304), None, None]),
             (&[(IF_MODIFIED_SINCE, BEFORE)], unknown),

@@ -6,9 +6,12 @@
 
 use serde::{Deserialize, Serialize};
 use xml::{
-    EmitterConfig, EventReader, EventWriter, ParserConfig, attribute::Attribute,
-    escape::escape_str_attribute, namespace::Namespace, reader::XmlEvent,
-    writer::XmlEvent as Written,
+    EventReader, ParserConfig,
+    attribute::OwnedAttribute,
+    escape::{escape_str_attribute, escape_str_pcdata},
+    name::OwnedName,
+    namespace::{NS_XML_PREFIX, NS_XMLNS_PREFIX, Namespace},
+    reader::XmlEvent,
 };
 
 /// Longest XML body, in bytes.
@@ -122,7 +125,8 @@ fn check_namespaces(declared: &Namespace) -> Result<(), &'static str> {
 }
 
 /// Reads a body with one root element of this name. Passes each element to `take` when it ends: the names from the
-/// root to it and, for those at the depth of `copied`, the element as XML with the namespaces in scope.
+/// root to it and, for those at the depth of `copied` (`usize::MAX` for none), the element as XML with the namespaces in
+/// scope.
 ///
 /// # Errors
 /// Those of [`read`], or there is another root element.
@@ -132,19 +136,21 @@ pub(crate) fn read_elements(
     copied: usize,
     mut take: impl FnMut(&[Name], &str),
 ) -> Result<(), &'static str> {
-    let (mut open, mut copy, mut roots) = (Vec::new(), None, Vec::new());
+    let (mut open, mut copy, mut roots) = (Vec::new(), ElementCopy::default(), Vec::new());
     read(body, |event| {
         if let XmlEvent::StartElement { name, .. } = &event {
             let namespace = name.namespace_ref().unwrap_or_default();
             open.push(Name::new(namespace, &name.local_name));
         }
+        let is_end = matches!(event, XmlEvent::EndElement { .. });
         if open.len() >= copied {
-            copy.get_or_insert_with(ElementCopy::new).push(&event);
+            copy.push(event);
         }
-        if let XmlEvent::EndElement { .. } = event {
-            let ended = copy.take_if(|_| open.len() <= copied);
-            let text = ended.map(ElementCopy::finish).unwrap_or_default();
-            take(&open, &text);
+        if is_end {
+            take(&open, if open.len() == copied { &copy.text } else { "" });
+            if open.len() == copied {
+                copy = ElementCopy::default();
+            }
             roots.extend(open.pop().filter(|_| open.is_empty()));
         }
     })?;
@@ -156,51 +162,63 @@ pub(crate) fn read_elements(
 }
 
 /// Copy of an element that declares the namespaces in scope itself.
+#[derive(Default)]
 struct ElementCopy {
-    writer: EventWriter<Vec<u8>>,
-    /// Whether each open element has a default namespace.
-    defaults: Vec<bool>,
+    text: String,
+    /// Namespaces in scope of each open element.
+    scopes: Vec<Namespace>,
+    is_empty: bool,
 }
 
 impl ElementCopy {
-    fn new() -> Self {
-        let config = EmitterConfig::new()
-            .write_document_declaration(false)
-            .pad_self_closing(false);
-        Self {
-            writer: config.create_writer(Vec::new()),
-            defaults: Vec::new(),
-        }
-    }
-
-    fn push(&mut self, event: &XmlEvent) {
-        let mut written = event.as_writer_event();
-        match &mut written {
-            Some(Written::StartElement {
+    fn push(&mut self, event: XmlEvent) {
+        let was_empty = std::mem::take(&mut self.is_empty);
+        match event {
+            XmlEvent::StartElement {
+                name,
                 attributes,
                 namespace,
-                ..
-            }) => {
-                let has_default = namespace.get("").is_some_and(|uri| !uri.is_empty());
-                // The library writes a default namespace, but not that there is none any more.
-                if !has_default && self.defaults.last() == Some(&true) {
-                    attributes.to_mut().push(Attribute {
-                        name: "xmlns".into(),
-                        value: "",
-                    });
-                }
-                self.defaults.push(has_default);
+            } => {
+                self.begin(&name, &attributes, namespace);
             }
-            Some(Written::EndElement { .. }) => drop(self.defaults.pop()),
-            Some(Written::Characters(_) | Written::CData(_)) => {}
-            _ => return,
+            XmlEvent::EndElement { .. } if was_empty => {
+                self.text.insert(self.text.len() - 1, '/');
+                self.scopes.pop();
+            }
+            XmlEvent::EndElement { name } => {
+                self.text += &format!("</{}>", name.borrow().repr_display());
+                self.scopes.pop();
+            }
+            // What is between elements.
+            _ if self.scopes.is_empty() => {}
+            XmlEvent::Characters(text) | XmlEvent::Whitespace(text) => {
+                self.text += &escape_str_pcdata(&text);
+            }
+            XmlEvent::CData(text) => self.text += &format!("<![CDATA[{text}]]>"),
+            _ => self.is_empty = was_empty,
         }
-        // Writing to memory does not fail.
-        let _ = written.map(|event| self.writer.write(event));
     }
 
-    fn finish(self) -> String {
-        String::from_utf8(self.writer.into_inner()).unwrap_or_default()
+    fn begin(&mut self, name: &OwnedName, attributes: &[OwnedAttribute], scope: Namespace) {
+        let outer = self.scopes.last();
+        let is_new = |(prefix, uri): &(&str, &str)| match outer.and_then(|outer| outer.get(*prefix))
+        {
+            Some(before) => before != *uri,
+            None => !uri.is_empty() && ![NS_XML_PREFIX, NS_XMLNS_PREFIX].contains(prefix),
+        };
+        self.text += &format!("<{}", name.borrow().repr_display());
+        for (prefix, uri) in scope.iter().filter(is_new) {
+            let colon = if prefix.is_empty() { "" } else { ":" };
+            let uri = escape_str_attribute(uri);
+            self.text += &format!(" xmlns{colon}{prefix}=\"{uri}\"");
+        }
+        for OwnedAttribute { name, value } in attributes {
+            let value = escape_str_attribute(value);
+            self.text += &format!(" {}=\"{value}\"", name.borrow().repr_display());
+        }
+        self.text.push('>');
+        self.scopes.push(scope);
+        self.is_empty = true;
     }
 }
 
@@ -283,5 +301,13 @@ mod tests {
             "<d xmlns:x=\"urn:&lt;\"><x:e xmlns=\"urn:b\" f=\"&quot;\"><g xmlns=\"\"/></x:e></d>",
         ];
         assert_eq!(copies(body, &Name::new(DAV, "a"), 3), wanted);
+        // Below another meaning of a prefix, its former one is declared again.
+        for element in [
+            "<x:a xmlns:x=\"u1\"><x:b xmlns:x=\"u2\"><x:c xmlns:x=\"u1\"/></x:b></x:a>",
+            "<d xmlns=\"u1\"><e xmlns=\"\"><f xmlns=\"u1\"/></e></d>",
+        ] {
+            let body = format!("<a>{element}</a>");
+            assert_eq!(copies(&body, &Name::new("", "a"), 2), [element]);
+        }
     }
 }
