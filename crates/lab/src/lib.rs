@@ -3,7 +3,7 @@
 //!
 //! # Tour
 //!
-//! | folder | subject |
+//! | folder or file | subject |
 //! |---|---|
 //! | `scenario` | the keys of a scenario file, as types |
 //! | `experiment` | the file itself, its parameters, and the plan of the experiment with its cells |
@@ -16,8 +16,9 @@
 //! | `evaluation` | claims of the scenario, figures, tables, the paper's figures beside ours |
 //! | `run` | preparation, execution in order, the journal that resumes, records, batches, progress |
 //!
-//! `longhaul lab run` passes them so: `run/prepare.rs` calls `read.rs`, and `run/execution.rs` for each run `testbed`,
-//! `testbed/transfers.rs`, `measure/figures.rs`. At the end it calls `evaluation`; `run/prepare.rs` writes `result.json`.
+//! `longhaul lab run` goes through them in this order: `run/prepare.rs` calls `read.rs`. For each run, `run/execution.rs`
+//! calls `testbed`, `testbed/transfers.rs` and `measure/figures.rs`. At the end it calls `evaluation`, and
+//! `run/prepare.rs` writes `result.json`.
 //!
 //! A new key needs a type in `scenario`, a check in `check`, a page entry in `docs/lab.md`, and a case in `tests`. The test of
 //! `scenario/schema.rs` writes `dist/scenario.schema.json` again.

@@ -17,6 +17,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 pub(crate) struct Listeners<'a> {
     topology: &'a Topology,
     all: Vec<Listener>,
+    /// Networks and ports that relays intercept: host, text and name of the relay.
+    intercepted: Vec<(String, String, String)>,
 }
 
 #[derive(Debug)]
@@ -53,7 +55,11 @@ impl<'a> Listeners<'a> {
                 Program::Curl | Program::Probe | Program::Udt => {}
             }
         }
-        Self { topology, all }
+        Self {
+            topology,
+            all,
+            intercepted: Vec::new(),
+        }
     }
 
     /// Adds the listeners of a relay, each with its option. Each must be at an address of the relay's host at which
@@ -71,6 +77,26 @@ impl<'a> Listeners<'a> {
                 at: address,
                 owner: format!("relay {name:?}"),
             });
+            Ok(())
+        })
+    }
+
+    /// Adds what a relay intercepts. Of two relays on one host that intercept the same, one would take all connections.
+    pub(crate) fn add_intercepted(
+        &mut self,
+        name: &str,
+        host: &str,
+        targets: Vec<String>,
+    ) -> CheckResult {
+        targets.into_iter().try_for_each(|target| {
+            let mut taken = self.intercepted.iter();
+            if let Some((.., other)) = taken.find(|(at, text, _)| at == host && *text == target) {
+                let problem =
+                    format!("relay {other:?} already intercepts {target} on host {host:?}");
+                return locate_error("intercept", Err(problem));
+            }
+            let taken = (host.to_owned(), target, name.to_owned());
+            self.intercepted.push(taken);
             Ok(())
         })
     }

@@ -156,6 +156,7 @@ fn check_relay(
     let own_listeners = checked.map_err(|error| error.with_owner(&place))?;
     listeners
         .add_relay(name, host, own_listeners)
+        .and_then(|()| listeners.add_intercepted(name, host, programs::relay::intercepted(relay)))
         .map_err(|error| error.with_owner(place))
 }
 

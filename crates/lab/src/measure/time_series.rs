@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Time series of one or more flows over a run, in even bins, from ten samples of TCP_INFO a second. Beside them the
-//! congestion windows and round-trip times of legs: a single flow has all its legs. Of several flows, each has the leg of
-//! its sender, since they may differ only in their congestion control.
+//! Time series of one or more flows over a run, in even bins, from ten samples of TCP_INFO a second. Beside them are
+//! the congestion windows and round-trip times of legs: for a single flow, those of all its legs; for several flows, which may
+//! differ only in their congestion control, only that of each sender.
 
 use super::{
     Flows, Recording, Sample,

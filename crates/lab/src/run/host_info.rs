@@ -107,7 +107,7 @@ pub(crate) fn check_prerequisites(experiment: &ExperimentPlan) -> Result<Host> {
         .collect();
     let interception = scenarios()
         .flat_map(|s| s.relays.values())
-        .any(|relay| relay.enabled && relay.options.contains_key("intercept"));
+        .any(|relay| relay.enabled && !programs::relay::intercepted(relay).is_empty());
     let versions = programs::versions(programs, relays, interception)?;
     controls::check(experiment)?;
     check_windows(experiment)?;

@@ -10,14 +10,14 @@ use schemars::{Schema, transform::transform_subschemas};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeSet;
 
-describe!(Value, "Any value", {});
-describe!(Table, "Values by their names", { "type": "object" });
-describe!(BoolOrAll, "A boolean, or a list of booleans that must all be true", {
+describe!(Value, "Any value.", {});
+describe!(Table, "Values by their names.", { "type": "object" });
+describe!(BoolOrAll, "A boolean, or a list of booleans that must all be true.", {
     "type": ["boolean", "array"],
     "items": { "type": "boolean" },
 });
-describe!(Pacing, "A rate of payload such as 800mbit, or true", { "type": ["boolean", "string"] });
-describe!(FigureKind, "Kind of a figure", { "enum": ["line", "bars", "heatmap", "matrix", "cdf"] });
+describe!(Pacing, "A rate of payload such as 800mbit, or true.", { "type": ["boolean", "string"] });
+describe!(FigureKind, "Kind of a figure.", { "enum": ["line", "bars", "heatmap", "matrix", "cdf"] });
 describe!(
     RelayConfig,
     "Replaced by the schema of the relay's configuration",

@@ -84,6 +84,17 @@ pub(crate) fn flags(options: &Table) -> Result<Vec<String>, ConfigError> {
     Ok(flags)
 }
 
+/// Returns the values of an option, as the command line has them: none if it is absent, `false` or an empty list.
+pub(crate) fn values_of(options: &Table, key: &str) -> Vec<String> {
+    let option = options.get_key_value(key);
+    let option = option.map(|(key, value)| Table::from_iter([(key.clone(), value.clone())]));
+    let flags = option
+        .and_then(|option| flags(&option).ok())
+        .unwrap_or_default();
+    let value = |flag: &String| Some(flag.split_once('=')?.1.to_owned());
+    flags.iter().filter_map(value).collect()
+}
+
 fn scalar(key: &str, value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text.clone()),

@@ -231,6 +231,18 @@ pub(crate) const TESTBED_CASES: &[InvalidCase] = &[
     ("'127.0.0.1:1080'", "¦'here'", "relays.b: "),
     (
         "'127.0.0.1:1080'",
+        "'127.0.0.1:1080'\nintercept = '10.9.0.0/16:80'\ntransparent = '0.0.0.0:5123'\n\
+         allow_from = '10.9.0.0/16'\n[relays.other]\nhost = 'b'\nintercept = ¦'10.9.0.0/16:80'\n\
+         transparent = '0.0.0.0:5124'\nallow_from = '10.9.0.0/16'",
+        "relay \"b\" already intercepts 10.9.0.0/16:80 on host \"b\"",
+    ),
+    (
+        "'127.0.0.1:1080'",
+        "'127.0.0.1:1080'\ntransparent = '0.0.0.0:5123'\nallow_from = '10.9.0.0/16'\nintercept = ¦[80]",
+        "name networks and ports",
+    ),
+    (
+        "'127.0.0.1:1080'",
         "'127.0.0.1:1080'\nallow_from = '10.9.0.0/16'\n\
          config = ¦{ listener = [{ kind = 'transparent', address = '0.0.0.0:5123' }] }",
         "a transparent listener intercepts nothing without intercept",

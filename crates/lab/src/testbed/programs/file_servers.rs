@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Servers of files in memory: nginx, and vsftpd, which receives files too. vsftpd runs as the lab's own user, because a
+//! nginx and vsftpd, which serve files from memory. vsftpd also receives them. vsftpd runs as the lab's own user, because a
 //! user namespace has no other user.
 
 use super::daemon::Daemon;

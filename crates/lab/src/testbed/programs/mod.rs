@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs that a scenario runs, one module each.
+//! Programs that a scenario runs.
 
 pub(crate) mod command;
 pub(crate) mod curl;

@@ -14,7 +14,7 @@ use crate::{
         Relay, RelayProgram,
         config_error::{CheckResult, ConfigError, locate_error},
         relay,
-        value::flags,
+        value::{flags, values_of},
     },
 };
 use anyhow::{Context, Result, bail};
@@ -60,6 +60,13 @@ fn check_longhaul(host: &str, relay: &Relay) -> Result<Vec<(String, SocketAddr)>
     let bare = relay::without_leg_controls(relay);
     let files = RelayFiles::scratch(host, scratch.path());
     flags(&bare.options)?;
+    if let Some(port) = intercepted(relay)
+        .iter()
+        .find(|text| text.parse::<u64>().is_ok())
+    {
+        let problem = format!("{port}: name networks and ports, as in '10.9.0.0/16:5201'");
+        return locate_error("intercept", Err(problem));
+    }
     let arguments = arguments(&bare, &files).map_err(|error| format!("{error:#}"))?;
     match command_check::check("relay", &arguments) {
         Ok(listeners) => check_interception(relay).map(|()| listeners),
@@ -81,13 +88,13 @@ fn without_place(message: &str, file: &Path) -> String {
 
 /// Refuses a transparent listener to which nothing diverts connections.
 fn check_interception(relay: &Relay) -> CheckResult {
-    let has = |key| relay.options.contains_key(key);
+    let has = |key| !values_of(&relay.options, key).is_empty();
     let key = match lacks_intercept(&relay.config) {
         true => "config",
         false if has("transparent") && !has("intercept") => "transparent",
         false => return Ok(()),
     };
-    let problem = "a transparent listener intercepts nothing without intercept = 'NETWORK:PORT'";
+    let problem = "a transparent listener intercepts nothing without intercept = ['NETWORK:PORT']";
     locate_error(key, Err(problem))
 }
 
@@ -181,12 +188,23 @@ fn certificate_files(host: &str, certificates: &Path) -> Result<Value> {
 
 /// Whether the configuration file has a transparent listener without `intercept`.
 fn lacks_intercept(config: &Table) -> bool {
-    let listeners = config.get("listener").and_then(Value::as_array);
-    let mut listeners = listeners.into_iter().flatten();
-    listeners.any(|listener| {
+    listeners(config).any(|listener| {
         let kind = listener.get("kind").and_then(Value::as_str);
-        kind == Some("transparent") && listener.get("intercept").is_none()
+        kind == Some("transparent") && values_of(listener, "intercept").is_empty()
     })
+}
+
+fn listeners(config: &Table) -> impl Iterator<Item = &Table> {
+    let listeners = config.get("listener").and_then(Value::as_array);
+    listeners.into_iter().flatten().filter_map(Value::as_table)
+}
+
+/// Returns the networks and ports that a relay intercepts, by its options and its configuration.
+pub(crate) fn intercepted(relay: &Relay) -> Vec<String> {
+    let tables = [&relay.options].into_iter().chain(listeners(&relay.config));
+    tables
+        .flat_map(|table| values_of(table, "intercept"))
+        .collect()
 }
 
 /// Host and directories of a relay.
@@ -351,7 +369,17 @@ mod tests {
             )),
             Ok(())
         );
-        assert!(check(&relay("transparent = '0.0.0.0:3129'")).is_err());
-        assert!(check(&relay("intercept = '10.9.0.0/16:80'")).is_err());
+        for without in [
+            "transparent = '0.0.0.0:3129'",
+            "transparent = '0.0.0.0:3129'\nintercept = []",
+            "transparent = '0.0.0.0:3129'\nintercept = false",
+            "intercept = '10.9.0.0/16:80'",
+        ] {
+            assert!(check(&relay(without)).is_err(), "{without}");
+        }
+        assert_eq!(
+            check(&relay("socks5 = '127.0.0.1:1080'\ntransparent = []")),
+            Ok(())
+        );
     }
 }
