@@ -28,17 +28,17 @@ macro_rules! describe {
 }
 
 // A number may have a sign and underscores, and blanks around it and its unit.
-describe!(BitRate, "A bit rate, such as 10gbit or 12.5MB/s", {
+describe!(BitRate, "A bit rate, such as 10gbit or 12.5MB/s.", {
     "type": "string",
     "pattern": r"^\s*\+?[0-9._]+\s*[kKmMgGtT]?([bB][iI][tT][sS]?(/[sS])?|[bB]ps|[bB]/s)\s*$",
 });
-describe!(Bytes, "A size in bytes, or with a unit, such as 64KiB or 4.7GB", {
+describe!(Bytes, "A size in bytes, or with a unit, such as 64KiB or 4.7GB.", {
     "oneOf": [
         { "type": "number", "minimum": 0 },
         { "type": "string", "pattern": r"^\s*\+?[0-9._]+\s*([kKmMgGtT]?[iI]?[bB]|[kKmMgGtT]?)\s*$" },
     ],
 });
-describe!(Time, "A time, such as 26ms, 10s, 2m, 3h or 1d", {
+describe!(Time, "A time, such as 26ms, 10s, 2m, 3h or 1d.", {
     "type": "string",
     "pattern": r"^\s*\+?([0-9._]+\s*(ns|us|µs|μs|ms|s|sec|min|m|h|d)|[0._]+)\s*$",
 });

@@ -60,7 +60,7 @@ pub struct Args {
     #[arg(long, value_name = "ADDR:PORT=HOST:PORT", help_heading = "Listeners")]
     pub(crate) forward: Vec<Forward>,
 
-    /// Accept connections that TPROXY rules divert here, and relay them to their original
+    /// Accept connections that TPROXY rules (--intercept makes them) divert here, and relay them to their original
     /// destination (needs CAP_NET_ADMIN); repeatable
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address, help_heading = "Listeners")]
     pub(crate) transparent: Vec<SocketAddr>,

@@ -123,19 +123,15 @@ pub(crate) fn limits(settings: &Settings) -> anyhow::Result<Limits> {
             limits.lookups_per_client.unwrap_or(LOOKUPS_DEFAULT),
             &LOOKUPS_RANGE,
         )? as usize,
-        connections_per_client: connections_per_client(limits.connections_per_client)?,
+        connections_per_client: (limits.connections_per_client)
+            .map(|value| check_range("connections_per_client", value, &CONNECTIONS_RANGE))
+            .transpose()?
+            .map(|value| value as usize),
         memory_per_client: check_memory("memory_per_client", limits.memory_per_client)?,
         stall_timeout: time("stall_timeout", stall, STALL_TIMEOUT_DEFAULT)?,
         password_delay: password_delay(limits.password_delay)?,
         memory: check_memory("memory", limits.memory)?,
     })
-}
-
-fn connections_per_client(value: Option<u32>) -> anyhow::Result<Option<usize>> {
-    match value {
-        Some(0) => Err(refused("connections_per_client", 0, "1 or more")),
-        value => Ok(value.map(|value| value as usize)),
-    }
 }
 
 /// Checks that a value is in its range.

@@ -99,10 +99,14 @@ mod tests {
         }
     }
 
-    /// Name of a type without its modules.
+    /// Definition of a type in the schema, which is that of `Settings`.
     fn definition<T>(schema: &Value) -> &Value {
-        let name = std::any::type_name::<T>().rsplit("::").next().unwrap();
-        schema["$defs"].get(name).unwrap_or(schema)
+        match std::any::type_name::<T>().rsplit("::").next().unwrap() {
+            "Settings" => schema,
+            name => schema["$defs"]
+                .get(name)
+                .unwrap_or_else(|| panic!("no {name}")),
+        }
     }
 
     /// Keys that serde accepts, in the order of the struct.
@@ -177,9 +181,14 @@ mod tests {
             schema,
             tables: Vec::new(),
         };
-        all.add::<Settings>("", "", &[], |key, _| {
-            ["allow_from", "allow_local", "mtu_probing"].contains(&key)
-        });
+        let (values, tables) = (
+            ["allow_from", "allow_local", "mtu_probing"],
+            [
+                "listener", "peer", "route", "profile", "limits", "counters", "admin",
+            ],
+        );
+        assert_eq!(keys::<Settings>(), [&values[..], &tables[..]].concat());
+        all.add::<Settings>("", "", &[], |key, _| values.contains(&key));
         add_listeners(&mut all);
         add_peers(&mut all);
         let text = section("Routes") + &all.comment::<Settings>("route");
@@ -325,6 +334,20 @@ mod tests {
     #[test]
     fn parses_every_example() {
         for_each(Role::Example, |_, _, _| {});
+    }
+
+    #[test]
+    fn help_of_other_flags_has_the_same_defaults() {
+        use clap::Args as _;
+        let command = crate::Args::augment_args(clap::Command::new("relay"));
+        let schema = serde_json::to_value(schema::schema()).unwrap();
+        for (id, key) in [("peer_pool", "pool"), ("streams", "streams")] {
+            let mut arguments = command.get_arguments();
+            let help = arguments.find(|arg| arg.get_id() == id).unwrap().get_help();
+            let default = &definition::<PeerSettings>(&schema)["properties"][key]["default"];
+            let want = format!("[default: {}]", default.to_string().trim_matches('"'));
+            assert!(help.unwrap().to_string().contains(&want), "{id}: {want}");
+        }
     }
 
     #[test]

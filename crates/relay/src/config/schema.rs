@@ -11,14 +11,14 @@ use schemars::{
 };
 use serde_json::Value;
 
-describe!(Streams, "A number of connections, or auto", {
+describe!(Streams, "A number of connections, or auto.", {
     "anyOf": [
         { "const": "auto", "description": "As many as the windows of the hosts make necessary" },
         { "type": "integer", "minimum": 1, "maximum": 16 },
         { "type": "string", "pattern": "^([1-9]|1[0-6])$" },
     ],
 });
-describe!(Ports, "A port, or a range such as 8000-8080", {
+describe!(Ports, "A port, or a range such as 8000-8080.", {
     "anyOf": [
         { "type": "integer", "minimum": 1, "maximum": 65535 },
         { "type": "string", "pattern": r"^[\s+0-9]+(-[\s+0-9]+)?$" },

@@ -208,6 +208,12 @@ impl Chain {
         2 + between_relays * streams
     }
 
+    /// Bytes that the socket buffers and pipes between a client and its server hold.
+    pub(crate) fn room(&self) -> u64 {
+        const PIPE: u64 = 1 << 20;
+        self.sockets() * 2 * BUFFER_MAX + self.relays.len() as u64 * PIPE
+    }
+
     pub(crate) fn origin(&self, family: &Addresses) -> &TcpListener {
         &self.origins[usize::from(family.server.is_ipv6())]
     }

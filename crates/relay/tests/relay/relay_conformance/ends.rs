@@ -3,7 +3,7 @@
 //! becomes a FIN.
 
 use crate::{
-    relay_conformance::chain::{BUFFER_MAX, TestPath, is_reset, wait_until},
+    relay_conformance::chain::{TestPath, is_reset, wait_until},
     relay_conformance::flow::{fill, transfer_and_check},
     relay_conformance::payload::send,
 };
@@ -15,14 +15,11 @@ use std::{
     thread::scope,
 };
 
-/// Bytes of a flow: several times what a socket buffers.
-const DATA_LEN: u64 = 8 * BUFFER_MAX;
-
 pub(crate) fn half_close_then_much_data_back(path: &TestPath<'_>) {
     let (from, mut to) = path.open();
     from.shutdown(Shutdown::Write).unwrap();
     assert_eq!(to.read(&mut [0]).unwrap(), 0);
-    transfer_and_check(&to, &from, DATA_LEN);
+    transfer_and_check(&to, &from, path.chain.room() + (1 << 20));
 }
 
 /// The data fits into the buffers on the path: the sender closes before the receiver has read.
@@ -82,7 +79,7 @@ pub(crate) fn reset_by_a_sender_in_full_flow(path: &TestPath<'_>) {
     let (from, mut to) = path.open();
     scope(|scope| {
         let resetting = scope.spawn(|| {
-            send(&from, 1, DATA_LEN, |_| ()).unwrap();
+            send(&from, 1, path.chain.room() + (1 << 20), |_| ()).unwrap();
             reset(from);
         });
         let mut block = vec![0; 1 << 20];

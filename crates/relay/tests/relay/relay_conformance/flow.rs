@@ -2,7 +2,7 @@
 //! Transfer of bytes: complete, without delay, and with flow control.
 
 use crate::{
-    relay_conformance::chain::{BUFFER_MAX, Chain, LISTENERS, TestPath},
+    relay_conformance::chain::{Chain, LISTENERS, TestPath},
     relay_conformance::payload::{receive, receive_after, send},
 };
 use longhaul_testnet::{
@@ -179,11 +179,9 @@ fn stall_and_resume(from: &TcpStream, mut to: &TcpStream, bytes: u64) {
 /// The reader stalls: the sender may write at most what all buffers on the path hold. When the
 /// reader reads again, all data arrives.
 pub(crate) fn slow_reader_stops_sender(path: &TestPath<'_>) {
-    const PIPE: u64 = 1 << 20;
     let (from, to) = path.open();
-    let relays = path.chain.relays.len() as u64;
     // Twice, as the kernel may allocate more than it reports.
-    let room = 2 * (path.chain.sockets() * 2 * BUFFER_MAX + relays * PIPE);
+    let room = 2 * path.chain.room();
     let bytes = room + (1 << 20);
     let written = AtomicU64::new(0);
     scope(|scope| {
