@@ -37,7 +37,7 @@ struct Simulation {
     /// Bytes that each program wrote, and bytes that each read.
     written: [u64; 2],
     read: [u64; 2],
-    /// What the programs read into. It is allocated once, because a drained connection is read thousands of times.
+    /// Buffer of the programs' reads, allocated once, because a drained connection is read thousands of times.
     read_buffer: Vec<u8>,
     /// Whether a forged datagram came from the peer's address: nothing is asserted about the data after that.
     forged: bool,

@@ -3,8 +3,8 @@
 //! of confirmed parcels identifies them.
 //!
 //! Some parcels are sent a second time. At the end of a copy, all streams wait for the slowest. Losses may have left its
-//! window so small that its last block takes longer than the rest of the copy. So idle streams send this block as well. The
-//! first arrival counts.
+//! window so small that its last block takes longer than the rest of the copy. So idle streams send this block as well. Of
+//! the two, the one that arrives first is used.
 
 use super::{Parcel, work::PARCEL_LEN};
 use longhaul_units::Time;

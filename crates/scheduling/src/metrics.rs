@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::{Index, IndexMut};
 
 /// The activity of a thread of a copy. The first five are activities of the source's streams, the next two of the
-/// target's streams. The others belong to one thread at either end.
+/// target's streams. The others belong to one thread at either end. Their order is part of the protocol of copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// Has nothing to send.

@@ -6,7 +6,8 @@
 //! [`address`] authenticates with a [`token`] first ([`auth`]).
 //!
 //! Messages have the types of the crates `store` and `scheduling`: entries, measurements, placements. `golden.rs` fixes
-//! the bytes of each message, so a changed field of such a type fails there. Then the version of the protocol changes.
+//! the bytes of each message, so a changed field of such a type fails there. Whoever changes one, or adds a variant,
+//! raises the version of the protocol.
 
 pub mod address;
 pub mod auth;

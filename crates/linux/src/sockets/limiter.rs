@@ -38,7 +38,7 @@ pub enum Limiter {
 }
 
 impl Limiter {
-    /// Every limiting factor.
+    /// Every limiting factor. The order is part of the protocol of copies.
     pub const ALL: [Self; 5] = [
         Self::Application,
         Self::ReceiveWindow,

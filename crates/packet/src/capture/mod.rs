@@ -3,7 +3,7 @@
 //! may come from a file, a pipe or memory.
 //!
 //! ```
-//! use longhaul_packet::capture::{FormatError, OddTimes, Reader, Record, Step};
+//! use longhaul_packet::capture::{FormatError, Reader, Record, Step};
 //!
 //! /// Counts the packets of a file in memory.
 //! fn count(file: &[u8]) -> Result<u64, FormatError> {

@@ -23,7 +23,7 @@ pub struct OddTimes {
     pub long_fractions: u64,
     /// Packets whose date is more than a day from those of the packets before and after, which agree. Their time is halfway
     /// between theirs; for the first packet of a file, that of the next. The last packet of a file gets the time of the one
-    /// before, if its own is earlier by a day or later by a year. [`Run::has_estimated_time`](Run::has_estimated_time)
+    /// before, if its own is earlier by a day or later by a year. [`Run::has_estimated_time`]
     /// marks them.
     pub far_off: u64,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! File of the real file system, and blocks that are written to the disk past the page cache.
+//! Files of the real file system, and direct writes of blocks past the page cache.
 //!
 //! Bytes in the page cache are copied, written when the kernel decides, and waited for by every sync. Threads that write
 //! one file wait for each other. A block is large and aligned, so the disk can read it from the caller's memory. Direct

@@ -40,7 +40,7 @@ pub trait FileOps: Send + Sync {
     /// Sets a range within the file to zeros, without space on the disk if the file system can.
     fn zero(&self, range: Range<u64>) -> io::Result<()>;
     /// Opens a second descriptor of the file that bypasses the page cache, if possible. Writes
-    /// through it must be aligned ([`file`]), and become durable when the file is synced.
+    /// through it must be aligned ([`mod@file`]), and become durable when the file is synced.
     fn open_direct(&self) -> Option<Self>
     where
         Self: Sized,

@@ -14,7 +14,8 @@ use longhaul_store::{
 };
 use std::{fs::File, sync::Arc, thread, time::Duration};
 
-/// Pause between attempts to write a file that another copy holds. Its data has arrived, so its stream waits with it.
+/// Pause between attempts to write a file that another copy holds. The data has already arrived, so the
+/// stream's thread waits here.
 const BUSY_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 impl Target {
