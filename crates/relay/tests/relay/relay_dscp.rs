@@ -8,7 +8,10 @@ use longhaul_testnet::{
     relay_testbed::{Addresses, BOTH, INTERCEPT, Testbed, run_with_input},
 };
 use socket2::{Domain, Socket, Type};
-use std::net::{SocketAddr, TcpStream};
+use std::{
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+};
 
 /// Counters of packets at server and client, with and without the expected DSCP.
 const COUNTERS: &str = "table inet seen {
@@ -54,6 +57,10 @@ fn unmarked(bed: &Testbed, family: &Addresses) -> u64 {
     let client = connect(bed, family.server_port(8080));
     let server = accept(&listener);
     socket::set_dscp(&server, AF31).unwrap();
+    // A relay that verifies has the server's connection before the client's. Until it accepts that, the kernel
+    // acknowledges the client's data.
+    (&server).write_all(b"!").unwrap();
+    (&client).read_exact(&mut [0]).unwrap();
     transfer_both_ways(&client, &server, 8);
     drop((client, server));
     let [mut marked, mut unmarked] = [0; 2];

@@ -4,10 +4,11 @@
 use longhaul_testnet::relay_process::{
     Relay, accept, connect, listen_as_origin, read_array, receive, send, transfer_both_ways,
 };
+use longhaul_testprograms::wait::wait_until;
 use rustix::process::Signal;
 use std::{
     io::ErrorKind,
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::Command,
     sync::atomic::{AtomicU32, Ordering},
@@ -80,9 +81,7 @@ fn reload_adds_and_removes_listeners() {
         assert!(log.contains(&format!("listening forward {comes}")), "{log}");
         assert!(!log.contains(&stays.to_string()), "{log}");
         // Workers close their sockets asynchronously.
-        while listening_sockets(goes) > 0 {
-            std::thread::yield_now();
-        }
+        wait_until(|| listening_sockets(goes) == 0);
         assert!(refuses(goes));
         drain(&over_going.1, (64 << 20) - 4096);
     });
@@ -156,9 +155,7 @@ fn new_settings_apply_to_later_connections() {
         let tight = "[profile.tight]\nnotsent_lowat = '16KiB'\n";
         let held = (connect(at), accept(&new));
         relay.reload(&(forward(at, new_to, &named) + tight), DONE);
-        while listening_sockets(at) > WORKERS {
-            std::thread::yield_now();
-        }
+        wait_until(|| listening_sockets(at) <= WORKERS);
         let client = connect(at);
         transfer_both_ways(&client, &accept(&new), 1);
         transfer_both_ways(&held.0, &held.1, 1);
@@ -171,10 +168,15 @@ const WORKERS: usize = 2;
 /// is TCP_LISTEN).
 fn listening_sockets(address: SocketAddr) -> usize {
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-    let port = format!(":{:04X}", address.port());
+    let IpAddr::V4(host) = address.ip() else {
+        panic!("{address} is no IPv4 address");
+    };
+    // Sockets of other tests may have the same port at other addresses.
+    let host = u32::from_ne_bytes(host.octets());
+    let local = format!("{host:08X}:{:04X}", address.port());
     let listens = |line: &&str| {
         let fields: Vec<_> = line.split_whitespace().collect();
-        fields[1].ends_with(&port) && fields[3] == "0A"
+        fields[1] == local && fields[3] == "0A"
     };
     table.lines().skip(1).filter(listens).count()
 }
