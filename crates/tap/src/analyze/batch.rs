@@ -8,7 +8,7 @@ use longhaul_flow::{
     bin::Bin,
     decode::Undecoded,
     record::{Flow, TwoPointComparison},
-    segment::{CapturePoint, CapturedSegment, Segment},
+    segment::{CapturePoint, CapturedSegment},
     udp::CapturedDatagram,
 };
 use longhaul_packet::capture::{DamagedRange, Run, Statistics};
@@ -85,8 +85,8 @@ pub(super) struct BatchStats {
 
 impl BatchStats {
     /// Counts a segment of this capture point.
-    pub(super) fn count_segment(&mut self, capture_point: CapturePoint, segment: &Segment) {
-        self.beyond_frame += u64::from(segment.exceeds_frame);
+    pub(super) fn count_segment(&mut self, capture_point: CapturePoint, exceeds_frame: bool) {
+        self.beyond_frame += u64::from(exceeds_frame);
         let index = capture_point.0 as usize;
         if self.capture_points.len() <= index {
             self.capture_points.resize(index + 1, 0);

@@ -20,7 +20,7 @@ use anyhow::Result;
 use longhaul_flow::{
     decode::{Undecoded, decode, decode_datagram},
     record::{Flow, TwoPointComparison},
-    segment::CapturedSegment,
+    segment::{CapturedSegment, Segment},
     udp::{CapturedDatagram, UdpFlows},
 };
 use longhaul_packet::{
@@ -146,8 +146,13 @@ impl Batch {
         let segment = decode(frame, udp_tunnels);
         match (segment, self.capture_points.get(frame.interface as usize)) {
             (Ok((key, segment)), Some(&capture_point)) => {
-                self.stats.count_segment(capture_point, &segment);
-                if segment.options_cut {
+                let Segment {
+                    exceeds_frame,
+                    options_cut,
+                    ..
+                } = segment;
+                self.stats.count_segment(capture_point, exceeds_frame);
+                if options_cut {
                     self.stats.cut_options.add(CutOptions {
                         packets: 1,
                         snaplen: frame.bytes.len(),

@@ -5,6 +5,7 @@
 //!
 //! The stored captures are the same in each run; real programs make different traffic each time.
 
+mod counts;
 mod ours;
 mod out_of_order;
 mod ranges;

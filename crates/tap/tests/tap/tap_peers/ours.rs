@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Figures of `longhaul tap analyze`.
 
-use crate::tap_peers::Direction;
+use crate::tap_peers::{Direction, counts::Counts};
 use serde_json::Value;
-use std::{collections::BTreeMap, net::IpAddr, path::Path, process::Command};
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    path::Path,
+    process::{Command, Output},
+};
 
 /// Figures of what one end sent.
 #[derive(Debug, PartialEq)]
@@ -58,19 +63,33 @@ fn number(of: &Value, name: &str) -> u64 {
 
 /// Reads both directions of every flow.
 pub(crate) fn read(file: &Path) -> BTreeMap<Direction, Ours> {
-    let output = Command::new(longhaul_testprograms::longhaul())
-        .args(["tap", "analyze", "--json"])
-        .arg(file)
-        .output()
-        .unwrap();
+    let output = analyze(file);
     assert!(output.status.success(), "{output:?}");
     let analysis: Value = serde_json::from_slice(&output.stdout).unwrap();
-    analysis["flows"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .flat_map(both)
-        .collect()
+    directions(&analysis).collect()
+}
+
+/// Returns packets and bytes of payload of each direction, of all flows between the same ends together; `None` if the
+/// file is no capture.
+pub(crate) fn counts(file: &Path) -> Option<Counts> {
+    let analysis: Value = serde_json::from_slice(&analyze(file).stdout).ok()?;
+    let mut counts = Counts::new();
+    for (direction, ours) in directions(&analysis) {
+        let [packets, payload_bytes] = counts.entry(direction).or_default();
+        *packets += ours.data("packets");
+        *payload_bytes += ours.data("payload_bytes");
+    }
+    Some(counts)
+}
+
+fn analyze(file: &Path) -> Output {
+    let mut command = Command::new(longhaul_testprograms::longhaul());
+    command.args(["tap", "analyze", "--json"]).arg(file);
+    command.output().unwrap()
+}
+
+fn directions(analysis: &Value) -> impl Iterator<Item = (Direction, Ours)> {
+    analysis["flows"].as_array().unwrap().iter().flat_map(both)
 }
 
 fn both(flow: &Value) -> [(Direction, Ours); 2] {

@@ -2,7 +2,7 @@
 //! Sums of tshark's analysis of each packet (`tcp.analysis.*`), and how counts of the same packets differ by other
 //! definitions (docs/tap-peers.md).
 
-use crate::tap_peers::{Direction, ranges::Ranges};
+use crate::tap_peers::{Direction, counts::Counts, ranges::Ranges};
 use std::{collections::BTreeMap, net::IpAddr, ops::Range, path::Path, process::Command};
 
 /// Figures of what one end sent.
@@ -183,6 +183,57 @@ fn number(fields: &BTreeMap<&str, &str>, name: &str) -> u64 {
         .strip_prefix("0x")
         .map(|hex| u64::from_str_radix(hex, 16));
     hex.map_or_else(|| text.parse().unwrap_or(0), |number| number.unwrap())
+}
+
+/// Returns packets and bytes of payload of each direction. In tunnels, the innermost addresses count.
+pub(crate) fn counts(file: &Path) -> Counts {
+    let names = ["src", "dst"];
+    let fields = names.map(|name| {
+        [
+            format!("ip.{name}"),
+            format!("ipv6.{name}"),
+            format!("tcp.{name}port"),
+        ]
+    });
+    let mut command = Command::new("tshark");
+    command
+        .arg("-r")
+        .arg(file)
+        .args(["-Y", "tcp", "-T", "fields"]);
+    command.args(["-E", "separator=|", "-E", "occurrence=l"]);
+    command.args([
+        "-o",
+        "ip.defragment:FALSE",
+        "-o",
+        "tcp.desegment_tcp_streams:FALSE",
+    ]);
+    for field in fields
+        .iter()
+        .flatten()
+        .map(String::as_str)
+        .chain(["tcp.len"])
+    {
+        command.args(["-e", field]);
+    }
+    // tshark fails at the end of a damaged file. What it has read until then is compared.
+    let output = command.output().unwrap();
+    let mut counts = Counts::new();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let texts: Vec<_> = line.split('|').collect();
+        let end = |at: usize| {
+            let address = [texts[at + 1], texts[at]];
+            let address = address.into_iter().find_map(|text| text.parse().ok())?;
+            Some((address, texts[at + 2].parse().ok()?))
+        };
+        let (Some(from), Some(to)) = (end(0), end(3)) else {
+            continue;
+        };
+        let [packets, payload_bytes] = counts.entry((from, to)).or_default();
+        *packets += 1;
+        // There is no length of a header that is cut off.
+        *payload_bytes += texts[6].parse().unwrap_or(0);
+    }
+    counts
 }
 
 /// Reads both directions of every connection.
