@@ -30,6 +30,9 @@ const WITNESSES_MAX: usize = 32;
 /// Fewest such packets, unless they begin with the SYN.
 const WITNESSES_MIN: usize = 8;
 
+/// Fewest of them with data that say whether data has copies: macOS sends some ACKs several times.
+const DATA_WITNESSES_MIN: usize = 4;
+
 /// Packet whose copies may follow.
 #[derive(Debug, Clone, Copy)]
 struct SeenPacket {
@@ -46,6 +49,8 @@ struct SeenPacket {
     ttl: u8,
     /// Number of copies so far.
     copies: u8,
+    /// Whether a copy of its beginning has come.
+    has_copied_beginning: bool,
     /// By how much the TTL of these copies was less: bit 0 for equal, bit 7 for 7 and more.
     ttl_drops: u8,
 }
@@ -65,6 +70,7 @@ impl SeenPacket {
             flags: segment.flags,
             ttl: segment.ttl,
             copies: 0,
+            has_copied_beginning: false,
             ttl_drops: 0,
         }
     }
@@ -102,12 +108,18 @@ impl SeenPacket {
     }
 
     /// Returns whether the identification of `segment` is that of this packet. The segments of a super-packet have
-    /// consecutive ones.
+    /// consecutive ones, and the first comes first: without it, they are retransmissions whose identifications happen to
+    /// follow.
     fn has_id_of(&self, segment: &Segment) -> bool {
         let offset = self.offset_of(segment);
         match u32::from(segment.ip_id.wrapping_sub(self.ip_id)) {
             0 => offset == 0,
-            step => offset > 0 && offset.is_multiple_of(step) && offset / step >= segment.payload,
+            step => {
+                self.has_copied_beginning
+                    && offset > 0
+                    && offset.is_multiple_of(step)
+                    && offset / step >= segment.payload
+            }
         }
     }
 
@@ -288,20 +300,35 @@ impl DirectionFilter {
                 .any(|before| before.ttl_drops & drop != 0)
     }
 
-    /// Returns how many copies at least half of the packets before `at` have. Few packets say nothing, unless they begin
-    /// with the SYN.
+    /// Returns how many copies at least half of the packets before `at` have, and half of those with data. Few packets
+    /// say nothing, unless they begin with the SYN.
     fn usual_copies(&self, at: usize) -> u8 {
         let first = self.seen.front();
         let begins = first.is_some_and(|first| first.flags & SYN != 0);
         if at == 0 || at < WITNESSES_MIN && !begins {
             return 0;
         }
+        let of_all = self.median_copies(at, 1, |_| true);
+        let of_data = self.median_copies(at, DATA_WITNESSES_MIN, |packet| packet.payload > 0);
+        of_all.min(of_data)
+    }
+
+    /// Returns how many copies at least half of the chosen packets before `at` have; the greatest number if they are
+    /// fewer than `min`.
+    fn median_copies(&self, at: usize, min: usize, is_chosen: fn(&SeenPacket) -> bool) -> u8 {
         let mut copies = [u8::MAX; WITNESSES_MAX];
-        for (into, packet) in copies.iter_mut().zip(self.witnesses(at)) {
-            *into = packet.copies;
-        }
+        let chosen = self.witnesses(at).filter(|packet| is_chosen(packet));
+        let count = copies
+            .iter_mut()
+            .zip(chosen)
+            .map(|(into, packet)| *into = packet.copies)
+            .count();
         copies.sort_unstable();
-        copies[(at.min(WITNESSES_MAX) - 1) / 2]
+        if count < min {
+            u8::MAX
+        } else {
+            copies[(count - 1) / 2]
+        }
     }
 
     fn witnesses(&self, at: usize) -> impl Iterator<Item = &SeenPacket> {
@@ -318,6 +345,7 @@ impl DirectionFilter {
     /// Counts a copy of the packet `at`. Of the segments of a super-packet, the last counts.
     fn count(&mut self, at: usize, segment: &Segment) {
         let packet = &mut self.seen[at];
+        packet.has_copied_beginning |= segment.seq == packet.seq;
         if packet.ends_after(segment) && end_of(segment) != packet.end() {
             return;
         }

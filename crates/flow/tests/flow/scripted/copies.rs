@@ -167,6 +167,10 @@ fn segments_of_a_super_packet_are_its_copy() {
     let flow = run_one(&script(&[&[whole(1, 10)], &parts(1, 13)]));
     assert_eq!(flow.upload.data.retransmissions, 3);
     assert_eq!(flow.upload.copies, None);
+    // Only its end: retransmissions whose identifications happen to follow.
+    let flow = run_one(&script(&[&[whole(1, 10)], &parts(1, 10)[1..]]));
+    assert_eq!(flow.upload.data.retransmissions, 2);
+    assert_eq!(flow.upload.copies, None);
 }
 
 /// With IPv6 and a round trip below a millisecond, retransmissions and duplicate ACKs may be equal to packets before.
@@ -185,6 +189,26 @@ fn equal_packets_of_ipv6_are_no_copies_by_themselves() {
     let (unknown_ttl, packets) = (run_one(&packets), sent(&packets, true));
     assert_eq!(unknown_ttl.upload.data.retransmissions, 10);
     assert!(run_one(&packets) == unknown_ttl);
+}
+
+/// macOS sends some ACKs several times, at once. Its data comes once, so these are no copies.
+#[test]
+fn repeated_acks_beside_data_are_no_copies() {
+    let mut packets = handshake(100 * US);
+    for number in 0..30u32 {
+        let at_ns = MS + u64::from(number) * MS;
+        let (seq, ack) = (1 + number * 100, 1 + number * 200);
+        packets.push(client(at_ns, seq, ack).data(100));
+        for half in 1..3 {
+            let at_ns = at_ns + u64::from(half) * 100 * US;
+            packets.push(server(at_ns, ack + (half - 1) * 100, seq + 100).data(100));
+            let repeated = |n: u64| client(at_ns + n * 8 * US, seq + 100, ack + half * 100);
+            packets.extend((1..4_u64).map(repeated));
+        }
+    }
+    let flow = run_one(&sent(&packets, true));
+    assert_eq!(flow.upload.copies, None);
+    assert_eq!(flow.download.acks.pure, 1 + 30 * 2 * 3);
 }
 
 /// Equal SYNs come a second later at the earliest. One that comes at once was captured twice.
