@@ -96,7 +96,9 @@ impl AceCounter {
             return least;
         }
         let most = packets - (packets - least) % MODULUS;
-        let wraps = (self.likely(report, packets).saturating_sub(least) + MODULUS / 2) / MODULUS;
+        // A damaged report may tell of more marks than packets.
+        let likely = self.likely(report, packets).min(packets);
+        let wraps = (likely.saturating_sub(least) + MODULUS / 2) / MODULUS;
         (least + wraps * MODULUS).min(most)
     }
 
