@@ -66,30 +66,29 @@ pub(crate) fn read(file: &Path) -> BTreeMap<Direction, Ours> {
     let output = analyze(file);
     assert!(output.status.success(), "{output:?}");
     let analysis: Value = serde_json::from_slice(&output.stdout).unwrap();
-    directions(&analysis).collect()
+    let flows = analysis["flows"].as_array().unwrap();
+    flows.iter().flat_map(both).collect()
 }
 
-/// Returns packets and bytes of payload of each direction, of all flows between the same ends together; `None` if the
-/// file is no capture.
-pub(crate) fn counts(file: &Path) -> Option<Counts> {
+/// Returns the packets of each direction, copies included, of all flows between the same ends together, and whether
+/// all flows are listed; `None` if the file is no capture.
+pub(crate) fn counts(file: &Path) -> Option<(Counts, bool)> {
     let analysis: Value = serde_json::from_slice(&analyze(file).stdout).ok()?;
     let mut counts = Counts::new();
-    for (direction, ours) in directions(&analysis) {
-        let [packets, payload_bytes] = counts.entry(direction).or_default();
-        *packets += ours.data("packets");
-        *payload_bytes += ours.data("payload_bytes");
+    for flow in analysis["flows"].as_array().unwrap() {
+        for ((direction, ours), way) in both(flow).into_iter().zip(["upload", "download"]) {
+            // There is no record without copies.
+            let copies = flow[way]["copies"]["copies"].as_u64().unwrap_or(0);
+            *counts.entry(direction).or_default() += ours.data("packets") + copies;
+        }
     }
-    Some(counts)
+    Some((counts, analysis["remainder"]["flows"] == 0))
 }
 
 fn analyze(file: &Path) -> Output {
     let mut command = Command::new(longhaul_testprograms::longhaul());
     command.args(["tap", "analyze", "--json"]).arg(file);
     command.output().unwrap()
-}
-
-fn directions(analysis: &Value) -> impl Iterator<Item = (Direction, Ours)> {
-    analysis["flows"].as_array().unwrap().iter().flat_map(both)
 }
 
 fn both(flow: &Value) -> [(Direction, Ours); 2] {

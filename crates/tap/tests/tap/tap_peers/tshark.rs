@@ -185,53 +185,30 @@ fn number(fields: &BTreeMap<&str, &str>, name: &str) -> u64 {
     hex.map_or_else(|| text.parse().unwrap_or(0), |number| number.unwrap())
 }
 
-/// Returns packets and bytes of payload of each direction. In tunnels, the innermost addresses count.
+/// Returns the packets of each direction. In tunnels, the innermost addresses count.
 pub(crate) fn counts(file: &Path) -> Counts {
-    let names = ["src", "dst"];
-    let fields = names.map(|name| {
-        [
-            format!("ip.{name}"),
-            format!("ipv6.{name}"),
-            format!("tcp.{name}port"),
-        ]
-    });
     let mut command = Command::new("tshark");
     command
         .arg("-r")
         .arg(file)
         .args(["-Y", "tcp", "-T", "fields"]);
     command.args(["-E", "separator=|", "-E", "occurrence=l"]);
-    command.args([
-        "-o",
-        "ip.defragment:FALSE",
-        "-o",
-        "tcp.desegment_tcp_streams:FALSE",
-    ]);
-    for field in fields
-        .iter()
-        .flatten()
-        .map(String::as_str)
-        .chain(["tcp.len"])
-    {
-        command.args(["-e", field]);
-    }
+    command.args(["-o", "ip.defragment:FALSE"]);
+    command.args(FIELDS[..6].iter().flat_map(|field| ["-e", field]));
     // tshark fails at the end of a damaged file. What it has read until then is compared.
     let output = command.output().unwrap();
     let mut counts = Counts::new();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         let texts: Vec<_> = line.split('|').collect();
         let end = |at: usize| {
-            let address = [texts[at + 1], texts[at]];
-            let address = address.into_iter().find_map(|text| text.parse().ok())?;
+            let addresses = [texts[at + 1], texts[at]];
+            let address = addresses.iter().find_map(|text| text.parse().ok())?;
             Some((address, texts[at + 2].parse().ok()?))
         };
-        let (Some(from), Some(to)) = (end(0), end(3)) else {
-            continue;
-        };
-        let [packets, payload_bytes] = counts.entry((from, to)).or_default();
-        *packets += 1;
-        // There is no length of a header that is cut off.
-        *payload_bytes += texts[6].parse().unwrap_or(0);
+        // Of a header that is cut off, tshark shows no port.
+        if let (Some(from), Some(to)) = (end(0), end(3)) {
+            *counts.entry((from, to)).or_default() += 1;
+        }
     }
     counts
 }
