@@ -4,7 +4,7 @@
 //! part end last. Within each of these groups, the client that holds most comes first, with its largest connections
 //! first.
 
-use crate::accounts::Holder;
+use crate::accounts::ClientNetwork;
 use std::{
     cmp::Reverse,
     collections::{HashMap, HashSet},
@@ -17,7 +17,7 @@ pub struct ConnectionMemory {
     /// The connection's number.
     pub number: u64,
     /// Its client.
-    pub holder: Holder,
+    pub client_network: ClientNetwork,
     /// Number of bytes in socket buffers and pipes.
     pub bytes: u64,
     /// Whether one end has not read its buffered bytes for a while, or an HTTP client has made no request for a while.
@@ -60,23 +60,31 @@ pub fn choose(
     if total < bounds.budget {
         return Vec::new();
     }
-    let mut held: HashMap<Holder, u64> = HashMap::new();
+    let mut held: HashMap<ClientNetwork, u64> = HashMap::new();
     for holding in &holdings {
-        *held.entry(holding.holder).or_default() += holding.bytes;
+        *held.entry(holding.client_network).or_default() += holding.bytes;
     }
-    holdings.sort_by_key(|holding| Reverse((held[&holding.holder], holding.holder, holding.bytes)));
-    let is_alone = |holder: &Holder| {
-        let is_own = |address: &IpAddr| *address == holder.address;
+    holdings.sort_by_key(|holding| {
+        Reverse((
+            held[&holding.client_network],
+            holding.client_network,
+            holding.bytes,
+        ))
+    });
+    let is_alone = |client_network: &ClientNetwork| {
+        let is_own = |address: &IpAddr| *address == client_network.address;
         held.len() == 1 && !waiting.waited_long && waiting.addresses.iter().all(is_own)
     };
     let equal_part = equal_part(&held, bounds, waiting);
     let is_due = |reason, holding: &ConnectionMemory, remaining| {
-        let holder = &holding.holder;
+        let client_network = &holding.client_network;
         match reason {
             Reason::Inactive => holding.is_inactive,
-            Reason::AboveShare => !holder.is_relay && remaining > bounds.share && !is_alone(holder),
+            Reason::AboveShare => {
+                !client_network.is_relay && remaining > bounds.share && !is_alone(client_network)
+            }
             Reason::AboveEqualPart => {
-                !holder.is_relay && remaining > equal_part && waiting.waited_long
+                !client_network.is_relay && remaining > equal_part && waiting.waited_long
             }
         }
     };
@@ -85,8 +93,8 @@ pub fn choose(
     for reason in [Reason::Inactive, Reason::AboveShare, Reason::AboveEqualPart] {
         holdings.retain(|holding| {
             let remaining = remaining
-                .get_mut(&holding.holder)
-                .expect("each holder has a sum");
+                .get_mut(&holding.client_network)
+                .expect("each client has a sum");
             let is_evicted = total > bounds.low_watermark() && is_due(reason, holding, *remaining);
             if is_evicted {
                 total -= holding.bytes;
@@ -101,8 +109,12 @@ pub fn choose(
 
 /// Returns the budget divided by the number of clients: those that hold memory, those that wait, and one unknown client
 /// behind them.
-fn equal_part(held: &HashMap<Holder, u64>, bounds: Bounds, waiting: WaitingClients<'_>) -> u64 {
-    let holders = held.keys().map(|holder| &holder.address);
+fn equal_part(
+    held: &HashMap<ClientNetwork, u64>,
+    bounds: Bounds,
+    waiting: WaitingClients<'_>,
+) -> u64 {
+    let holders = held.keys().map(|client_network| &client_network.address);
     let clients: HashSet<_> = holders.chain(waiting.addresses).collect();
     bounds.budget / (clients.len() as u64 + 1)
 }
@@ -132,7 +144,7 @@ mod tests {
     fn holding(number: u64, client: u8, bytes: u64) -> ConnectionMemory {
         ConnectionMemory {
             number,
-            holder: Holder {
+            client_network: ClientNetwork {
                 address: [192, 0, 2, client].into(),
                 is_relay: false,
             },
@@ -200,7 +212,7 @@ mod tests {
         assert_eq!(choose_numbers_after_wait(&holdings, &waiting, true), [5, 4]);
         holdings
             .iter_mut()
-            .for_each(|holding| holding.holder.is_relay = true);
+            .for_each(|holding| holding.client_network.is_relay = true);
         assert_eq!(
             choose_numbers_after_wait(&holdings, &waiting, true),
             NO_CONNECTIONS
@@ -234,7 +246,7 @@ mod tests {
     #[test]
     fn applies_no_share_to_relays() {
         let mut relay = holding(1, 1, 99);
-        relay.holder.is_relay = true;
+        relay.client_network.is_relay = true;
         assert_eq!(
             choose_numbers(&[relay, holding(2, 2, 9)], &[]),
             NO_CONNECTIONS

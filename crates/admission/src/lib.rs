@@ -2,7 +2,7 @@
 //! Bounds on each client's use of the resources that all clients of a relay share, and what happens when a resource is
 //! exhausted.
 //!
-//! A client is one address, or one /64 of IPv6 ([`accounts::Holder`]).
+//! A client is one address, or one /64 of IPv6 ([`accounts::ClientNetwork`]).
 //!
 //! | shared | bound | when it is used up |
 //! |---|---|---|

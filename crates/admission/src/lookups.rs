@@ -3,7 +3,7 @@
 //! clients together is reached, the oldest lookup of the client that has most is cancelled. So a name server that does
 //! not answer one client's lookups blocks no other client.
 
-use crate::accounts::{Account, Holder};
+use crate::accounts::{Account, ClientNetwork};
 use longhaul_protocol::failure::Failure;
 use parking_lot::{Mutex, MutexGuard};
 use std::{collections::HashMap, sync::Arc};
@@ -32,7 +32,7 @@ struct List {
 #[derive(Debug)]
 struct InFlight {
     number: u64,
-    holder: Holder,
+    client_network: ClientNetwork,
     cancelled: Arc<Notify>,
 }
 
@@ -81,7 +81,7 @@ impl<'a> LookupQuota<'a> {
         list.next_number += 1;
         list.in_flight.push(InFlight {
             number,
-            holder: self.account.holder,
+            client_network: self.account.client_network,
             cancelled: cancelled.clone(),
         });
         LookupPermit {
@@ -97,10 +97,10 @@ impl List {
     fn cancel_oldest_of_largest_client(&mut self) {
         let mut counts = HashMap::new();
         for lookup in &self.in_flight {
-            *counts.entry(lookup.holder).or_insert(0) += 1;
+            *counts.entry(lookup.client_network).or_insert(0) += 1;
         }
         let most = counts.values().copied().max();
-        let is_of_largest = |lookup: &InFlight| counts.get(&lookup.holder).copied() == most;
+        let is_of_largest = |lookup: &InFlight| counts.get(&lookup.client_network).copied() == most;
         if let Some(index) = self.in_flight.iter().position(is_of_largest) {
             self.in_flight.remove(index).cancelled.notify_one();
         }
@@ -139,11 +139,11 @@ mod tests {
     use tokio::time::{Duration, timeout};
 
     fn account(n: u8, lookups: usize) -> Arc<Account> {
-        let holder = Holder {
+        let client_network = ClientNetwork {
             address: [192, 0, 2, n].into(),
             is_relay: false,
         };
-        Accounts::default().get_or_create(holder, lookups)
+        Accounts::default().get_or_create(client_network, lookups)
     }
 
     #[tokio::test]

@@ -175,7 +175,7 @@ impl Memory {
             warn!(
                 "memory is short (limits.memory): closed {} connections that stall or whose clients \
                  hold most, first one of {}",
-                log.unlogged, first.holder
+                log.unlogged, first.client_network
             );
             log.last = Some(now);
             log.unlogged = 0;

@@ -14,7 +14,7 @@ use crate::{
 use jiff::Timestamp;
 use longhaul_admin::relay_record::{LimitCounts, Limits, RelayRecord};
 use longhaul_admission::{
-    accounts::{Accounts, Holder},
+    accounts::{Accounts, ClientNetwork},
     descriptors::DescriptorBudget,
     exhaustion,
     idle_clients::IdleClients,
@@ -88,15 +88,19 @@ impl Relay {
         self.setup().config
     }
 
-    /// Returns the number of connections that `holder` may have at a time while `permits_left`
+    /// Returns the number of connections that `client_network` may have at a time while `permits_left`
     /// permits are free. The default is a multiple of what is left for others. A single client gets
     /// three quarters of all permits, and some permits are left however many clients are greedy.
     /// Programs of this machine and other relays act for many clients and have no limit by default.
-    pub(crate) fn connections_max(config: &Config, holder: Holder, permits_left: usize) -> usize {
+    pub(crate) fn connections_max(
+        config: &Config,
+        client_network: ClientNetwork,
+        permits_left: usize,
+    ) -> usize {
         match config.limits.connections_per_client {
-            _ if holder.is_relay => usize::MAX,
+            _ if client_network.is_relay => usize::MAX,
             Some(most) => most,
-            None if holder.address.is_loopback() => usize::MAX,
+            None if client_network.address.is_loopback() => usize::MAX,
             None => CLIENT_SHARE * (permits_left + 1),
         }
     }

@@ -15,7 +15,7 @@ use crate::{
         upstream_leg::UpstreamLeg,
     },
 };
-use longhaul_admission::accounts::Holder;
+use longhaul_admission::accounts::ClientNetwork;
 use longhaul_interception::{
     flow::Flow,
     held::{Arrival, Decision, HeldSyns, PENDING_MAX},
@@ -238,7 +238,7 @@ impl SynHolder {
         // Each SYN may become a connection, so it takes a part of the budget of descriptors.
         let free_permits = self.relay.connection_permits.available_permits();
         let left = free_permits.saturating_sub(1 + legs_waiting + self.held.count());
-        let client = Holder::new(flow.client().ip(), false);
+        let client = ClientNetwork::new(flow.client().ip(), false);
         let client_max = Relay::connections_max(&self.relay.config(), client, left);
         let open = self.relay.accounts.connections(client);
         let arrival = Arrival {

@@ -50,9 +50,9 @@ impl Session {
             self.admission.rate_limits = self
                 .listener
                 .rate_limits(&self.setup.listener_config, source.ip());
-            let holder = Self::holder(&self.setup.listener_config, source);
+            let client_network = Self::client_network(&self.setup.listener_config, source);
             let lookups = self.setup.config.limits.lookups_per_client;
-            self.admission.account = self.relay.accounts.get_or_create(holder, lookups);
+            self.admission.account = self.relay.accounts.get_or_create(client_network, lookups);
         }
         Ok(())
     }
@@ -67,7 +67,11 @@ impl Session {
     /// Acquires a permit of the client's limit on connections.
     pub(crate) fn acquire_connection_permit(&self) -> Result<(), Failure> {
         let left = self.relay.connection_permits.available_permits();
-        let most = Relay::connections_max(&self.setup.config, self.admission.account.holder, left);
+        let most = Relay::connections_max(
+            &self.setup.config,
+            self.admission.account.client_network,
+            left,
+        );
         let Some(permit) = self.admission.account.acquire_connection(most) else {
             let listener = format!(
                 "{} {}",
@@ -79,7 +83,7 @@ impl Session {
             let open = self
                 .relay
                 .accounts
-                .connections(self.admission.account.holder);
+                .connections(self.admission.account.client_network);
             warnings.log_client_limit(&listener, client, open);
             return Err(Failure::Exhausted);
         };

@@ -139,7 +139,7 @@ impl Session {
     pub(crate) fn memory_usage(&self, now: Instant, inactive_min: Duration) -> ConnectionMemory {
         ConnectionMemory {
             number: self.records.number,
-            holder: self.admission.account.holder,
+            client_network: self.admission.account.client_network,
             bytes: self.memory(),
             is_inactive: self.stalled_for(now).max(self.http.idle_for(now)) >= inactive_min,
         }

@@ -35,7 +35,7 @@ use crate::{
     },
 };
 use longhaul_admission::{
-    accounts::{Account, ConnectionPermit, Holder},
+    accounts::{Account, ClientNetwork, ConnectionPermit},
     rate_limits::{Direction, RateLimits},
 };
 use longhaul_linux::pipe_pool::Pool;
@@ -216,13 +216,13 @@ impl Session {
     ) -> Self {
         let listener_config = listener.config();
         let Setup { config, peers } = relay.setup();
-        let holder = Self::holder(&listener_config, client_address);
+        let client_network = Self::client_network(&listener_config, client_address);
         let lookups = config.limits.lookups_per_client;
         debug!(client = %client_address, listener = %listener.address, "accepted");
         Self {
             client: Client::new(client, client_address),
             admission: Admission {
-                account: relay.accounts.get_or_create(holder, lookups),
+                account: relay.accounts.get_or_create(client_network, lookups),
                 connection_permit: OnceLock::new(),
                 rate_limits: listener.rate_limits(&listener_config, client_address.ip()),
             },
@@ -312,9 +312,9 @@ impl Session {
         self.client.acts_for_remote.store(true, Relaxed);
     }
 
-    /// Returns the holder of the client's account.
-    fn holder(listener: &ListenerConfig, client: SocketAddr) -> Holder {
-        Holder::new(client.ip(), listener.kind == Kind::Convert)
+    /// Returns the client_network of the client's account.
+    fn client_network(listener: &ListenerConfig, client: SocketAddr) -> ClientNetwork {
+        ClientNetwork::new(client.ip(), listener.kind == Kind::Convert)
     }
 
     /// Tries to acquire permits for descriptors beyond the two of every connection; a permit stands
