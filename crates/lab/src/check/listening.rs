@@ -17,8 +17,15 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 pub(crate) struct Listeners<'a> {
     topology: &'a Topology,
     all: Vec<Listener>,
-    /// Networks and ports that relays intercept: host, text and name of the relay.
-    intercepted: Vec<(String, String, String)>,
+    intercepted: Vec<Intercepted>,
+}
+
+/// Networks and ports that a relay intercepts.
+#[derive(Debug)]
+struct Intercepted {
+    relay: String,
+    host: String,
+    target: String,
 }
 
 #[derive(Debug)]
@@ -89,14 +96,17 @@ impl<'a> Listeners<'a> {
         targets: Vec<String>,
     ) -> CheckResult {
         targets.into_iter().try_for_each(|target| {
-            let mut taken = self.intercepted.iter();
-            if let Some((.., other)) = taken.find(|(at, text, _)| at == host && *text == target) {
+            let same = |other: &&Intercepted| other.host == host && other.target == target;
+            if let Some(Intercepted { relay, .. }) = self.intercepted.iter().find(same) {
                 let problem =
-                    format!("relay {other:?} already intercepts {target} on host {host:?}");
+                    format!("relay {relay:?} already intercepts {target} on host {host:?}");
                 return locate_error("intercept", Err(problem));
             }
-            let taken = (host.to_owned(), target, name.to_owned());
-            self.intercepted.push(taken);
+            self.intercepted.push(Intercepted {
+                relay: name.to_owned(),
+                host: host.to_owned(),
+                target,
+            });
             Ok(())
         })
     }

@@ -204,7 +204,7 @@ fn health_reports_failed_interception() {
         let listener = &listeners[usize::from(family.server.is_ipv6())];
         accept(listener).peer_addr().unwrap().ip()
     };
-    let mut holder = bed
+    let mut client_network = bed
         .command_on_router("nft")
         .arg("-i")
         .stdin(Stdio::piped())
@@ -212,13 +212,13 @@ fn health_reports_failed_interception() {
         .unwrap();
     let table = "table ip longhaul-3129";
     let hold = format!("delete {table}; add {table} {{ flags owner; }}");
-    writeln!(holder.stdin.as_ref().unwrap(), "{hold}").unwrap();
+    writeln!(client_network.stdin.as_ref().unwrap(), "{hold}").unwrap();
     relay.wait_for_stderr("not intercepting: ");
     assert!(health(&bed).contains(r#""status":"not_intercepting""#));
     // The other address family has its own table.
     assert_eq!(BOTH.each_ref().map(source), [IPV4.client, IPV6.upstream]);
-    drop(holder.stdin.take());
-    holder.wait().unwrap();
+    drop(client_network.stdin.take());
+    client_network.wait().unwrap();
     relay.wait_for_stderr("removed by another program, restored: the nft rules of 127.0.0.1:3129");
     assert!(health(&bed).contains(r#""status":"serving""#));
     assert!(BOTH.iter().all(|family| source(family) == family.upstream));

@@ -209,7 +209,7 @@ impl Chain {
     }
 
     /// Bytes that the socket buffers and pipes between a client and its server hold.
-    pub(crate) fn room(&self) -> u64 {
+    pub(crate) fn buffered_max(&self) -> u64 {
         const PIPE: u64 = 1 << 20;
         self.sockets() * 2 * BUFFER_MAX + self.relays.len() as u64 * PIPE
     }

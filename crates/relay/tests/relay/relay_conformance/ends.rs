@@ -19,7 +19,7 @@ pub(crate) fn half_close_then_much_data_back(path: &TestPath<'_>) {
     let (from, mut to) = path.open();
     from.shutdown(Shutdown::Write).unwrap();
     assert_eq!(to.read(&mut [0]).unwrap(), 0);
-    transfer_and_check(&to, &from, path.chain.room() + (1 << 20));
+    transfer_and_check(&to, &from, path.chain.buffered_max() + (1 << 20));
 }
 
 /// The data fits into the buffers on the path: the sender closes before the receiver has read.
@@ -79,7 +79,7 @@ pub(crate) fn reset_by_a_sender_in_full_flow(path: &TestPath<'_>) {
     let (from, mut to) = path.open();
     scope(|scope| {
         let resetting = scope.spawn(|| {
-            send(&from, 1, path.chain.room() + (1 << 20), |_| ()).unwrap();
+            send(&from, 1, path.chain.buffered_max() + (1 << 20), |_| ()).unwrap();
             reset(from);
         });
         let mut block = vec![0; 1 << 20];

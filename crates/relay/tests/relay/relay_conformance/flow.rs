@@ -181,7 +181,7 @@ fn stall_and_resume(from: &TcpStream, mut to: &TcpStream, bytes: u64) {
 pub(crate) fn slow_reader_stops_sender(path: &TestPath<'_>) {
     let (from, to) = path.open();
     // Twice, as the kernel may allocate more than it reports.
-    let room = 2 * path.chain.room();
+    let room = 2 * path.chain.buffered_max();
     let bytes = room + (1 << 20);
     let written = AtomicU64::new(0);
     scope(|scope| {
