@@ -188,10 +188,10 @@ fn number(fields: &BTreeMap<&str, &str>, name: &str) -> u64 {
 /// Returns the packets of each direction. In tunnels, the innermost addresses count.
 pub(crate) fn counts(file: &Path) -> Counts {
     let mut command = Command::new("tshark");
-    command
-        .arg("-r")
-        .arg(file)
-        .args(["-Y", "tcp", "-T", "fields"]);
+    // ICMP errors quote TCP headers.
+    let filter = "tcp && !icmp && !icmpv6";
+    command.arg("-r").arg(file);
+    command.args(["-Y", filter, "-T", "fields"]);
     command.args(["-E", "separator=|", "-E", "occurrence=l"]);
     command.args(["-o", "ip.defragment:FALSE"]);
     command.args(FIELDS[..6].iter().flat_map(|field| ["-e", field]));
