@@ -80,8 +80,8 @@ impl Contents {
     fn add(&mut self, record: Record<'_>) {
         match record {
             Record::Frame(frame) => self.frames.push(owned_frame(&frame)),
-            Record::Statistics(statistics) => self.statistics.push(statistics),
-            Record::Damage(damage) => self.damages.push(damage),
+            Record::Statistics(statistics) => self.statistics.push(*statistics),
+            Record::Damage(damage) => self.damages.push(*damage),
         }
     }
 }

@@ -23,54 +23,75 @@ pub(crate) struct EchoedAck {
 
 /// ACKs that a packet may still echo, by TSval.
 #[derive(Debug, Default)]
-pub(crate) struct EchoedAcks(VecDeque<EchoedAck>);
+pub(crate) struct EchoedAcks {
+    /// Newest ACK. Beside the sender nearly every packet echoes it, and the table stays empty.
+    last: Option<EchoedAck>,
+    /// ACKs before it, the oldest first.
+    older: VecDeque<EchoedAck>,
+}
 
 impl EchoedAcks {
     /// Records an ACK. Of those with the same TSval the last one stays, with the time of the first: the first data that
     /// echoes them answers the first. If too many are pending, the oldest is dropped.
     #[inline]
     pub(crate) fn record(&mut self, ack: EchoedAck, budget: &mut MemoryBudget) {
-        match self.0.back_mut() {
+        match &mut self.last {
             Some(last) if last.tsval == ack.tsval => {
-                let at_ns = last.at_ns;
-                *last = EchoedAck { at_ns, ..ack };
+                (last.ack, last.window_end) = (ack.ack, ack.window_end);
             }
             Some(last) if !is_newer(ack.tsval, last.tsval) => {}
-            _ => self.push(ack, budget),
+            Some(last) => {
+                let last = std::mem::replace(last, ack);
+                self.push_older(last, budget);
+            }
+            last @ None => *last = Some(ack),
         }
     }
 
-    fn push(&mut self, ack: EchoedAck, budget: &mut MemoryBudget) {
-        if !budget.ensure_room(&mut self.0, budget.settings.timestamps_max) {
-            self.0.pop_front();
+    fn push_older(&mut self, ack: EchoedAck, budget: &mut MemoryBudget) {
+        if !budget.ensure_room(&mut self.older, budget.settings.timestamps_max) {
+            self.older.pop_front();
         }
-        if self.0.len() < self.0.capacity() {
-            self.0.push_back(ack);
+        if self.older.len() < self.older.capacity() {
+            self.older.push_back(ack);
         }
+    }
+
+    /// Returns whether the newest ACK has this TSval.
+    #[inline]
+    pub(crate) fn is_last(&self, tsval: u32) -> bool {
+        self.last.is_some_and(|last| last.tsval == tsval)
     }
 
     /// Returns the last ACK that the sender of a packet with `tsecr` had received. Older ones are forgotten.
     #[inline]
     pub(crate) fn take(&mut self, tsecr: u32) -> Option<EchoedAck> {
-        while self
-            .0
-            .get(1)
-            .is_some_and(|next| !is_newer(next.tsval, tsecr))
-        {
-            self.0.pop_front();
+        match self.last {
+            Some(last) if is_newer(last.tsval, tsecr) => self.take_older(tsecr),
+            last => {
+                self.older.clear();
+                last
+            }
         }
-        let first = self.0.front()?;
+    }
+
+    fn take_older(&mut self, tsecr: u32) -> Option<EchoedAck> {
+        while (self.older.get(1)).is_some_and(|next| !is_newer(next.tsval, tsecr)) {
+            self.older.pop_front();
+        }
+        let first = self.older.front()?;
         (!is_newer(first.tsval, tsecr)).then_some(*first)
     }
 
     /// Forgets all ACKs, after a break of the sequence numbers.
     pub(crate) fn clear(&mut self) {
-        self.0.clear();
+        self.last = None;
+        self.older.clear();
     }
 
     /// Returns the memory of the table, bytes.
     pub(crate) fn table_bytes(&self) -> usize {
-        capacity_bytes(&self.0)
+        capacity_bytes(&self.older)
     }
 }
 
@@ -122,7 +143,7 @@ mod tests {
 
     #[test]
     fn forgets_the_oldest_beyond_its_bound() {
-        let mut acks = echoed(&[ack(1, 1), ack(2, 2), ack(3, 3)], 2);
+        let mut acks = echoed(&[ack(1, 1), ack(2, 2), ack(3, 3)], 1);
         assert_eq!(acks.take(1), None);
         assert_eq!(acks.take(2), Some(ack(2, 2)));
     }

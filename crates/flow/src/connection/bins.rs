@@ -114,7 +114,7 @@ impl Bins {
 
     /// Adds the current bin to the time series.
     fn flush_to_time_series(&mut self, packets: u64, budget: &mut MemoryBudget) {
-        self.current = self.current.map(Bin::finest);
+        self.current.iter_mut().for_each(Bin::set_finest_maxima);
         for (series, now) in self.time_series.iter_mut().zip(&self.current) {
             if !now.is_empty() {
                 let most = budget.settings.time_series_bins(packets);

@@ -12,10 +12,7 @@ use crate::ecn::EcnState;
 use crate::memory_budget::MemoryBudget;
 use crate::packet_windows::{IN_FLIGHT_EVENTS_MAX, WindowHandle, unwrapped_range};
 use crate::record::{self, PacketEventKind, PacketWindow, SynOptions, WindowTrigger};
-use crate::round_trips::{
-    RoundTrips,
-    round_trip::{PathRoundTrip, RoundTrip},
-};
+use crate::round_trips::{RoundTrips, round_trip::PathRoundTrip};
 use crate::segment::{Segment, unwrap_near};
 use crate::time_series::{TimeSeries, bin::Bin, sender_view::SenderView};
 use longhaul_packet::tcp::{ACK, FIN, RST, SYN};
@@ -35,6 +32,8 @@ pub(super) struct Direction {
     burst_tracker: BurstTracker,
     /// Delay from the sender to the capture point, by its timestamps.
     path_delay: PathDelay,
+    /// TSval and TSecr of the last data.
+    last_stamps: (u32, u32),
     in_flight_max: u64,
 }
 
@@ -80,19 +79,19 @@ impl Direction {
         (syn + 1..=self.send_state.next).contains(&ack)
     }
 
-    /// Processes a segment from the sender, and returns the number of its segments on the wire. `sender_rtt` is the
-    /// round trip between the capture point and the sender.
+    /// Processes a segment from the sender, and returns the number of its segments on the wire. `to_sender` are the
+    /// round trips between the capture point and the sender.
     #[inline]
     pub(super) fn process_sent(
         &mut self,
         segment: &Segment,
-        sender_rtt: RoundTrip,
+        to_sender: &RoundTrips,
         budget: &mut MemoryBudget,
         bin: &mut Bin,
     ) -> u32 {
         let segments = self.send_state.count_packet(segment);
         if segment.flags & RST == 0 {
-            self.process_numbers(segment, segments, sender_rtt, budget, bin);
+            self.process_numbers(segment, segments, to_sender, budget, bin);
         }
         segments
     }
@@ -103,7 +102,7 @@ impl Direction {
         &mut self,
         segment: &Segment,
         segments: u32,
-        sender_rtt: RoundTrip,
+        to_sender: &RoundTrips,
         budget: &mut MemoryBudget,
         bin: &mut Bin,
     ) {
@@ -127,7 +126,7 @@ impl Direction {
         if range.start == self.send_state.next {
             self.process_in_order(segment, range, budget);
         } else {
-            self.process_out_of_order(segment, range, sender_rtt, budget, bin);
+            self.process_out_of_order(segment, range, to_sender, budget, bin);
         }
         if segment.payload > 0 {
             self.count_data(segment, segments, budget, bin);
@@ -179,14 +178,19 @@ impl Direction {
     }
 
     /// Records what a packet with timestamps tells about its sender by the ACK that it echoes.
-    #[inline]
+    #[inline(always)]
     fn record_sender_view(&mut self, segment: &Segment, view: &mut SenderView) {
-        let delay_us = self.path_delay.delay_ns(segment) / 1_000;
-        view.record_delay(delay_us.clamp(i32::MIN.into(), i32::MAX.into()) as i32);
+        // Of packets with the same TSval, the first has the least delay.
+        if self.last_stamps.0 != segment.tsval || view.data_path_delay_us.is_none() {
+            let delay_us = self.path_delay.delay_ns(segment) / 1_000;
+            view.record_delay(delay_us.clamp(i32::MIN.into(), i32::MAX.into()) as i32);
+        }
+        let repeats_echo = self.last_stamps.1 == segment.tsecr;
+        self.last_stamps = (segment.tsval, segment.tsecr);
         let Some(echoed) = self.ack_state.echoed.take(segment.tsecr) else {
             return;
         };
-        if echoed.tsval == segment.tsecr {
+        if echoed.tsval == segment.tsecr && !(repeats_echo && view.rtt_min_us > 0) {
             let rtt_us = segment.at_ns.saturating_sub(echoed.at_ns) / 1_000;
             view.record_rtt(u32::try_from(rtt_us).unwrap_or(u32::MAX).max(1));
         }
@@ -256,7 +260,7 @@ impl Direction {
         &mut self,
         segment: &Segment,
         range: SequenceRange,
-        sender_rtt: RoundTrip,
+        to_sender: &RoundTrips,
         budget: &mut MemoryBudget,
         bin: &mut Bin,
     ) {
@@ -265,12 +269,12 @@ impl Direction {
             self.open_gap(range.start, segment.at_ns, tsval, budget);
             self.advance(segment, range, budget);
             self.send_state.data.unique_bytes += u64::from(segment.payload);
-        } else if self.is_probe(segment, range) && !self.is_late_in_gap(segment, sender_rtt) {
+        } else if self.is_probe(segment, range) && !self.is_late_in_gap(segment, to_sender) {
             self.send_state.data.window_probes_and_keep_alives += 1;
             self.round_trips
                 .record_retransmission(range.start..range.end);
         } else {
-            self.process_below_next(segment, range, sender_rtt, budget, bin);
+            self.process_below_next(segment, range, to_sender, budget, bin);
         }
     }
 
@@ -301,12 +305,12 @@ impl Direction {
     }
 
     /// Returns whether the last number is in a gap, and the segment comes so soon that it is reordered.
-    fn is_late_in_gap(&self, segment: &Segment, sender_rtt: RoundTrip) -> bool {
+    fn is_late_in_gap(&self, segment: &Segment, to_sender: &RoundTrips) -> bool {
         let gap = self
             .send_state
             .sequence_gaps
             .last_ending_at(self.send_state.next);
-        let round_trip = self.round_trips.smoothed().plus(sender_rtt);
+        let round_trip = (self.round_trips.smoothed()).plus(to_sender.smoothed());
         gap.is_some_and(|gap| is_reordered_segment(segment, gap, round_trip))
     }
 
@@ -315,7 +319,7 @@ impl Direction {
         &mut self,
         segment: &Segment,
         range: SequenceRange,
-        sender_rtt: RoundTrip,
+        to_sender: &RoundTrips,
         budget: &mut MemoryBudget,
         bin: &mut Bin,
     ) {
@@ -328,7 +332,7 @@ impl Direction {
             self.send_state.zero_window_probe = 0; // From now on it is ordinary data.
         }
         let seen = old_end - range.start - unseen - u64::from(probed);
-        let round_trip = self.round_trips.smoothed().plus(sender_rtt);
+        let round_trip = (self.round_trips.smoothed()).plus(to_sender.smoothed());
         let seen_bytes = seen.saturating_sub(syn_fin); // A FIN may have the number of a probe.
         if seen > 0 || gap.is_some_and(|gap| !is_reordered_segment(segment, &gap, round_trip)) {
             self.count_retransmission(

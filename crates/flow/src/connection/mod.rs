@@ -184,7 +184,7 @@ impl Connection {
     }
 
     /// Processes a segment. Returns false if it is a copy of one before, which only counts as a copy.
-    #[inline]
+    #[inline(always)]
     pub(super) fn process(
         &mut self,
         segment: &Segment,
@@ -218,7 +218,7 @@ impl Connection {
         if let Some(record) = segment.emulator_record {
             count_emulator_record(record, own_bin);
         }
-        let segments = own.process_sent(segment, other.round_trips.smoothed(), budget, own_bin);
+        let segments = own.process_sent(segment, &other.round_trips, budget, own_bin);
         if segment.flags & (ACK | RST) == ACK {
             other.process_ack(segment, budget, other_bin);
         }
@@ -251,7 +251,7 @@ impl Connection {
     }
 
     /// Reports the bins that end before `now_ns`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn close_bins(
         &mut self,
         now_ns: u64,
@@ -259,11 +259,16 @@ impl Connection {
         sink: &mut impl Sink,
     ) {
         if self.bins.is_over(now_ns) {
-            let packets = self.packets();
-            (self.bins).close(now_ns, self.number, packets, budget, sink);
-            if packets >= self.next_window_update {
-                self.update_packet_windows(packets, budget);
-            }
+            self.close_open_bins(now_ns, budget, sink);
+        }
+    }
+
+    #[inline(never)]
+    fn close_open_bins(&mut self, now_ns: u64, budget: &mut MemoryBudget, sink: &mut impl Sink) {
+        let packets = self.packets();
+        (self.bins).close(now_ns, self.number, packets, budget, sink);
+        if packets >= self.next_window_update {
+            self.update_packet_windows(packets, budget);
         }
     }
 

@@ -19,20 +19,24 @@ pub(crate) struct PacketGaps {
 impl PacketGaps {
     /// Records a data packet of `segments` segments on the wire. Returns whether it begins a burst. Time that runs
     /// backwards is a gap of 0.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn record_data(&mut self, at_ns: u64, segments: u64, burst_gap_ns: u64) -> bool {
         if self.burst > 0 {
             let gap = at_ns.saturating_sub(self.last_ns);
             self.gaps.record(gap);
             if gap >= burst_gap_ns {
-                self.bursts.record(self.burst);
-                self.burst = 0;
+                self.end_burst();
             }
         }
         let begins = self.burst == 0;
         self.burst += segments;
         self.last_ns = self.last_ns.max(at_ns);
         begins
+    }
+
+    #[inline(never)]
+    fn end_burst(&mut self) {
+        self.bursts.record(std::mem::take(&mut self.burst));
     }
 
     /// Records a SYN or a FIN without data, which ends a silence but no burst.

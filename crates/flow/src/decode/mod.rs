@@ -26,92 +26,158 @@ type Decoded = Result<(FlowKey, Segment), Undecoded>;
 /// # Errors
 ///
 /// Returns the reason if the frame has no segment: see [`Undecoded`].
-#[inline(always)]
+#[inline]
 pub fn decode(frame: &Frame<'_>, udp_tunnels: &UdpTunnels) -> Decoded {
-    let at = frame.link_type.ip_offset(frame.bytes)?;
-    let packet = &frame.bytes[at..];
-    let wire_len = frame.wire_len.saturating_sub(at as u32);
-    match packet.first().map(|first| first >> 4) {
-        Some(4) => decode_v4(frame, packet, wire_len, udp_tunnels),
-        _ => decode_v6(frame, packet, wire_len, udp_tunnels),
+    Ok(match TcpPacket::find(frame, udp_tunnels)? {
+        TcpPacket::V4(headers) => headers.decode(frame),
+        TcpPacket::V6(headers) => headers.decode(frame),
+    })
+}
+
+/// A TCP packet that was found in a frame.
+///
+/// Its headers are decoded by a function for each version of IP, which is inlined. So a segment is built where the caller
+/// puts it. Writing it field by field and then copying it as a whole stalls the processor for as long as all the rest
+/// takes; that also happens to a connection that may be of either version.
+#[derive(Debug, Clone, Copy)]
+pub enum TcpPacket<'a> {
+    /// TCP in IPv4.
+    V4(Headers<'a, 20>),
+    /// TCP in IPv6.
+    V6(Headers<'a, 40>),
+}
+
+/// Headers of a TCP packet; `IP_LEN` is the length of the IP header without options, bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Headers<'a, const IP_LEN: usize> {
+    ip: &'a [u8; IP_LEN],
+    tcp: Tcp<'a>,
+    /// Whether IP's length reaches beyond the end of the frame on the wire.
+    exceeds_frame: bool,
+}
+
+impl<'a> TcpPacket<'a> {
+    /// Finds the TCP packet in a frame, as [`decode`] does.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason if the frame has none.
+    #[inline(always)]
+    pub fn find(frame: &Frame<'a>, udp_tunnels: &UdpTunnels) -> Result<Self, Undecoded> {
+        let at = frame.link_type.ip_offset(frame.bytes)?;
+        let packet = &frame.bytes[at..];
+        let wire_len = frame.wire_len.saturating_sub(at as u32);
+        match packet.first().map(|first| first >> 4) {
+            Some(4) => {
+                let header = packet.first_chunk::<20>().ok_or(Undecoded::Short)?;
+                let header_len = header_len_v4(header)?;
+                if header[9] == ip::TCP {
+                    return Headers::parse_v4(packet, header_len, wire_len).map(Self::V4);
+                }
+            }
+            _ => {
+                let header = packet.first_chunk::<40>().ok_or(Undecoded::Short)?;
+                if header[6] == ip::TCP {
+                    return Headers::parse_v6(packet, 40, wire_len).map(Self::V6);
+                }
+            }
+        }
+        Self::find_innermost(packet, wire_len, udp_tunnels)
+    }
+
+    /// Finds the TCP header behind extension headers or in tunnels.
+    #[cold]
+    #[inline(never)]
+    fn find_innermost(
+        packet: &'a [u8],
+        wire_len: u32,
+        udp_tunnels: &UdpTunnels,
+    ) -> Result<Self, Undecoded> {
+        let InnermostPacket {
+            packet,
+            wire_len,
+            payload,
+        } = InnermostPacket::find(packet, wire_len, udp_tunnels)?;
+        match (payload.protocol, ip::version(packet)) {
+            (ip::TCP, Some(ip::Version::V4)) => {
+                Headers::parse_v4(packet, payload.offset, wire_len).map(Self::V4)
+            }
+            (ip::TCP, _) => Headers::parse_v6(packet, payload.offset, wire_len).map(Self::V6),
+            _ => Err(Undecoded::NotTcp),
+        }
     }
 }
 
-/// Decodes an IPv4 packet. All functions on this path are inlined, so that a segment is built in its final place.
-/// Writing it field by field and then copying it as a whole stalls the processor for as long as all the rest takes.
-#[inline(always)]
-fn decode_v4(frame: &Frame<'_>, packet: &[u8], wire_len: u32, udp_tunnels: &UdpTunnels) -> Decoded {
-    let header = packet.first_chunk::<20>().ok_or(Undecoded::Short)?;
-    let header_len = header_len_v4(header)?;
-    match header[9] {
-        ip::TCP => tcp_v4(frame, packet, header_len, wire_len),
-        _ => decode_innermost(frame, packet, wire_len, udp_tunnels),
+impl<'a, const IP_LEN: usize> Headers<'a, IP_LEN> {
+    #[inline(always)]
+    fn parse(
+        packet: &'a [u8],
+        at: usize,
+        wire_len: u32,
+        total_of: impl FnOnce(&[u8; IP_LEN]) -> Option<u32>,
+    ) -> Result<Self, Undecoded> {
+        let ip = packet.first_chunk().ok_or(Undecoded::Short)?;
+        let total = total_of(ip).unwrap_or(wire_len);
+        Ok(Self {
+            ip,
+            tcp: Tcp::parse(packet, at, total)?,
+            exceeds_frame: total > wire_len,
+        })
     }
 }
 
-#[inline(always)]
-fn decode_v6(frame: &Frame<'_>, packet: &[u8], wire_len: u32, udp_tunnels: &UdpTunnels) -> Decoded {
-    let header = packet.first_chunk::<40>().ok_or(Undecoded::Short)?;
-    match header[6] {
-        ip::TCP => tcp_v6(frame, packet, 40, wire_len),
-        _ => decode_innermost(frame, packet, wire_len, udp_tunnels),
+impl<'a> Headers<'a, 20> {
+    /// Parses an IPv4 packet with its TCP header at `at`.
+    #[inline(always)]
+    fn parse_v4(packet: &'a [u8], at: usize, wire_len: u32) -> Result<Self, Undecoded> {
+        Self::parse(packet, at, wire_len, |ip| match be16(ip, 2) {
+            0 => None,
+            total => Some(total.into()),
+        })
+    }
+
+    /// Returns the connection and the segment.
+    #[inline(always)]
+    #[must_use]
+    pub fn decode(&self, frame: &Frame<'_>) -> (FlowKey, Segment) {
+        let (key, from_low) = key_v4(self.ip, &self.tcp);
+        let segment = Segment {
+            from_low,
+            ip_id: be16(self.ip, 4),
+            ecn: self.ip[1] & 3,
+            ttl: self.ip[8],
+            exceeds_frame: self.exceeds_frame,
+            ..segment(frame, &self.tcp)
+        };
+        (key, segment)
     }
 }
 
-/// Decodes a packet with extension headers or in tunnels.
-#[cold]
-#[inline(never)]
-fn decode_innermost(
-    frame: &Frame<'_>,
-    packet: &[u8],
-    wire_len: u32,
-    udp_tunnels: &UdpTunnels,
-) -> Decoded {
-    let innermost = InnermostPacket::find(packet, wire_len, udp_tunnels)?;
-    let InnermostPacket {
-        packet,
-        wire_len,
-        payload,
-    } = innermost;
-    match (payload.protocol, ip::version(packet)) {
-        (ip::TCP, Some(ip::Version::V4)) => tcp_v4(frame, packet, payload.offset, wire_len),
-        (ip::TCP, _) => tcp_v6(frame, packet, payload.offset, wire_len),
-        _ => Err(Undecoded::NotTcp),
+impl<'a> Headers<'a, 40> {
+    /// Parses an IPv6 packet with its TCP header at `at`.
+    #[inline(always)]
+    fn parse_v6(packet: &'a [u8], at: usize, wire_len: u32) -> Result<Self, Undecoded> {
+        Self::parse(packet, at, wire_len, |ip| match be16(ip, 4) {
+            0 => None,
+            payload => Some(40 + u32::from(payload)),
+        })
     }
-}
 
-#[inline(always)]
-fn tcp_v4(frame: &Frame<'_>, packet: &[u8], at: usize, wire_len: u32) -> Decoded {
-    let header = packet.first_chunk::<20>().ok_or(Undecoded::Short)?;
-    let total = match u16::from_be_bytes([header[2], header[3]]) {
-        0 => wire_len,
-        total => u32::from(total),
-    };
-    let tcp = Tcp::parse(packet, at, total)?;
-    let (key, from_low) = key_v4(header, &tcp);
-    let ip = IpFields {
-        id: be16(header, 4),
-        ecn: header[1] & 3,
-        ttl: header[8],
-    };
-    Ok((key, segment(frame, &tcp, ip, from_low, total > wire_len)))
-}
-
-#[inline(always)]
-fn tcp_v6(frame: &Frame<'_>, packet: &[u8], at: usize, wire_len: u32) -> Decoded {
-    let header = packet.first_chunk::<40>().ok_or(Undecoded::Short)?;
-    let total = match u16::from_be_bytes([header[4], header[5]]) {
-        0 => wire_len,
-        payload => 40 + u32::from(payload),
-    };
-    let tcp = Tcp::parse(packet, at, total)?;
-    let (key, from_low) = key_v6(header, &tcp);
-    let ip = IpFields {
-        id: 0,
-        ecn: header[1] >> 4 & 3,
-        ttl: header[7],
-    };
-    Ok((key, segment(frame, &tcp, ip, from_low, total > wire_len)))
+    /// Returns the connection and the segment.
+    #[inline(always)]
+    #[must_use]
+    pub fn decode(&self, frame: &Frame<'_>) -> (FlowKey, Segment) {
+        let (key, from_low) = key_v6(self.ip, &self.tcp);
+        let segment = Segment {
+            from_low,
+            ip_id: 0,
+            ecn: self.ip[1] >> 4 & 3,
+            ttl: self.ip[7],
+            exceeds_frame: self.exceeds_frame,
+            ..segment(frame, &self.tcp)
+        };
+        (key, segment)
+    }
 }
 
 /// Returns the connection, and whether its lesser end is the sender. Ends are compared as numbers without a branch: the
@@ -151,29 +217,15 @@ fn key_v6(header: &[u8; 40], tcp: &Tcp<'_>) -> (FlowKey, bool) {
     (FlowKey { low, high }, from_low)
 }
 
-/// Fields of an IP header that are part of a segment.
-#[derive(Clone, Copy)]
-struct IpFields {
-    id: u16,
-    ecn: u8,
-    ttl: u8,
-}
-
+/// Returns the segment without the fields of IP.
 #[inline(always)]
-fn segment(
-    frame: &Frame<'_>,
-    tcp: &Tcp<'_>,
-    ip: IpFields,
-    from_low: bool,
-    exceeds_frame: bool,
-) -> Segment {
+fn segment(frame: &Frame<'_>, tcp: &Tcp<'_>) -> Segment {
     let payload = tcp.total - tcp.headers;
     let wire_segments = wire_segments(payload, frame.segment_size);
     let repeated = tcp.headers.saturating_mul(u32::from(wire_segments) - 1);
     let options = Options::parse(tcp.options, tcp.options_cut);
     Segment {
         at_ns: frame.timestamp_ns,
-        time_is_estimated: false,
         seq: be32(tcp.fixed, 4),
         ack: be32(tcp.fixed, 8),
         payload,
@@ -182,10 +234,7 @@ fn segment(
         window: be16(tcp.fixed, 14),
         flags: tcp.fixed[13],
         ae: tcp.ae(),
-        ecn: ip.ecn,
         sack_blocks: options.sack_blocks,
-        from_low,
-        exceeds_frame,
         options_cut: tcp.options_cut,
         window_scale: options.window_scale,
         mss: options.mss,
@@ -194,10 +243,9 @@ fn segment(
         tsval: options.timestamps.map_or(0, |(tsval, _)| tsval),
         tsecr: options.timestamps.map_or(0, |(_, tsecr)| tsecr),
         reported_ce_bytes: options.reported_ce_bytes,
-        ip_id: ip.id,
-        ttl: ip.ttl,
         emulator_record: frame.emulator_record,
         sack: options.sack,
+        ..Segment::default()
     }
 }
 

@@ -5,6 +5,7 @@ use super::ip_packet::Undecoded;
 use crate::segment::{NO_SCALE, SACK_BLOCKS_MAX};
 
 /// A TCP header, with lengths in bytes.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Tcp<'a> {
     pub(super) fixed: &'a [u8; 20],
     /// Options, as far as captured.

@@ -174,15 +174,14 @@ impl Flows {
 
     /// Returns the slot of a segment's flow, which may begin with it. Decisions that depend on a flow's state first
     /// process its pending segments in `batch`.
-    #[inline]
+    #[inline(always)]
     fn slot_of(
         &mut self,
         item: &CapturedSegment,
         batch: &[CapturedSegment],
         sink: &mut impl Sink,
     ) -> u32 {
-        let id = (item.capture_point, item.key);
-        let slot = match self.find(&id) {
+        let slot = match self.find(item.capture_point, &item.key) {
             Some(slot) if item.segment.flags & SYN == 0 => slot,
             Some(slot) => self.slot_of_syn(slot, item, batch, sink),
             None => self.start_flow(item, batch, sink),
@@ -212,20 +211,20 @@ impl Flows {
     }
 
     #[inline]
-    fn find(&self, id: &FlowId) -> Option<u32> {
-        let slot = self.recent_slots[id.0.0 as usize % RECENT_SLOTS];
-        if self.is_flow_at(slot, id) {
+    fn find(&self, capture_point: CapturePoint, key: &FlowKey) -> Option<u32> {
+        let slot = self.recent_slots[capture_point.0 as usize % RECENT_SLOTS];
+        if self.is_flow_at(slot, capture_point, key) {
             return Some(slot);
         }
-        let hash = self.hash.of(id.0, &id.1);
+        let hash = self.hash.of(capture_point, key);
         (self.table)
-            .find(hash, |&slot| self.is_flow_at(slot, id))
+            .find(hash, |&slot| self.is_flow_at(slot, capture_point, key))
             .copied()
     }
 
     #[inline]
-    fn is_flow_at(&self, slot: u32, id: &FlowId) -> bool {
-        matches!(self.ids.get(slot as usize), Some(Some(found)) if found == id)
+    fn is_flow_at(&self, slot: u32, capture_point: CapturePoint, key: &FlowKey) -> bool {
+        matches!(self.ids.get(slot as usize), Some(Some((at, found))) if *at == capture_point && found == key)
     }
 
     /// Starts a flow and returns its slot.

@@ -87,6 +87,9 @@ impl Bin {
     /// Returns whether the bin has no events; `all_acked` alone is not an event.
     #[must_use]
     pub fn is_empty(&self) -> bool {
+        if self.data_segments > 0 || self.acks > 0 {
+            return false; // As nearly every bin with events: no more is compared.
+        }
         let all_acked = None;
         Self { all_acked, ..*self } == Self::default()
     }
@@ -112,13 +115,9 @@ impl Bin {
         };
     }
 
-    /// Returns this bin as a finest bin, whose maxima are its sums.
-    pub(crate) fn finest(self) -> Self {
-        Self {
-            data_bytes_max: self.data_bytes,
-            acked_bytes_max: self.acked_bytes,
-            ..self
-        }
+    /// Sets the maxima of a finest bin, which are its sums.
+    pub(crate) fn set_finest_maxima(&mut self) {
+        (self.data_bytes_max, self.acked_bytes_max) = (self.data_bytes, self.acked_bytes);
     }
 
     /// Merges a later bin of the same direction; counts saturate.

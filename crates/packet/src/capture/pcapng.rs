@@ -332,7 +332,7 @@ impl SectionContext<'_> {
                 _ => {}
             }
         }
-        Ok(Record::Statistics(statistics))
+        Ok(Record::Statistics(Box::new(statistics)))
     }
 
     /// Returns the number in the file and the description of the section's interface `number`.

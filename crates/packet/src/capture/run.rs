@@ -103,7 +103,8 @@ impl<'a> Records<'a> {
                 Ok(Some(record)) => return Some(record),
                 Err(kind) => {
                     let skipped = len as u64;
-                    return Some(Record::Damage(DamagedRange { at, skipped, kind }));
+                    let damage = DamagedRange { at, skipped, kind };
+                    return Some(Record::Damage(Box::new(damage)));
                 }
             }
         }

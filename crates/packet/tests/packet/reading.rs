@@ -46,8 +46,8 @@ impl Contents {
     fn push(&mut self, record: Record<'_>) {
         match record {
             Record::Frame(frame) => self.packets.push(frame.into()),
-            Record::Statistics(statistics) => self.statistics.push(statistics),
-            Record::Damage(damage) => self.damages.push(damage),
+            Record::Statistics(statistics) => self.statistics.push(*statistics),
+            Record::Damage(damage) => self.damages.push(*damage),
         }
     }
 

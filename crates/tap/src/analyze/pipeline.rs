@@ -18,9 +18,9 @@ use crate::report::{
 };
 use anyhow::Result;
 use longhaul_flow::{
-    decode::{Undecoded, decode, decode_datagram},
+    decode::{TcpPacket, Undecoded, decode_datagram},
     record::{Flow, TwoPointComparison},
-    segment::{CapturedSegment, Segment},
+    segment::{CapturePoint, CapturedSegment, FlowKey, Segment},
     udp::{CapturedDatagram, UdpFlows},
 };
 use longhaul_packet::{
@@ -128,8 +128,8 @@ fn assign_shards(batch: &mut Batch, udp_tunnels: &UdpTunnels) {
                     batch.add_packet(number, &frame, udp_tunnels);
                     number += 1;
                 }
-                Record::Statistics(statistics) => batch.stats.statistics.push(statistics),
-                Record::Damage(damage) => batch.stats.damaged_records.push(damage),
+                Record::Statistics(statistics) => batch.stats.statistics.push(*statistics),
+                Record::Damage(damage) => batch.stats.damaged_records.push(*damage),
             }
         }
         if records.run.has_estimated_time() {
@@ -143,32 +143,43 @@ impl Batch {
     fn add_packet(&mut self, number: u64, frame: &Frame<'_>, udp_tunnels: &UdpTunnels) {
         self.stats.packets += 1;
         self.stats.times = extend_span(self.stats.times, frame.timestamp_ns);
-        let segment = decode(frame, udp_tunnels);
-        match (segment, self.capture_points.get(frame.interface as usize)) {
-            (Ok((key, segment)), Some(&capture_point)) => {
-                let Segment {
-                    exceeds_frame,
-                    options_cut,
-                    ..
-                } = segment;
-                self.stats.count_segment(capture_point, exceeds_frame);
-                if options_cut {
-                    self.stats.cut_options.add(CutOptions {
-                        packets: 1,
-                        snaplen: frame.bytes.len(),
-                    });
-                }
-                self.shard_items[shard_of(&key)].push(CapturedSegment {
-                    number,
-                    capture_point,
-                    key,
-                    segment,
-                });
+        // The reader returns no record of an interface that was not described.
+        let Some(&capture_point) = self.capture_points.get(frame.interface as usize) else {
+            return;
+        };
+        match TcpPacket::find(frame, udp_tunnels) {
+            Ok(TcpPacket::V4(headers)) => {
+                self.add_segment(number, capture_point, frame, headers.decode(frame));
             }
-            (Err(reason), _) => self.add_datagram(number, frame, udp_tunnels, reason),
-            // Cannot happen: the reader returns no record of an interface that was not described.
-            (Ok(_), None) => {}
+            Ok(TcpPacket::V6(headers)) => {
+                self.add_segment(number, capture_point, frame, headers.decode(frame));
+            }
+            Err(reason) => self.add_datagram(number, capture_point, frame, udp_tunnels, reason),
         }
+    }
+
+    /// Adds a segment to the list of its shard, where it is built.
+    #[inline(always)]
+    fn add_segment(
+        &mut self,
+        number: u64,
+        capture_point: CapturePoint,
+        frame: &Frame<'_>,
+        (key, segment): (FlowKey, Segment),
+    ) {
+        (self.stats).count_segment(capture_point, segment.exceeds_frame);
+        if segment.options_cut {
+            self.stats.cut_options.add(CutOptions {
+                packets: 1,
+                snaplen: frame.bytes.len(),
+            });
+        }
+        self.shard_items[shard_of(&key)].push(CapturedSegment {
+            number,
+            capture_point,
+            key,
+            segment,
+        });
     }
 
     /// Marks the packet that was added last, if it has a segment, as one whose time is an estimate.
@@ -189,6 +200,7 @@ impl Batch {
     fn add_datagram(
         &mut self,
         number: u64,
+        capture_point: CapturePoint,
         frame: &Frame<'_>,
         udp_tunnels: &UdpTunnels,
         reason: Undecoded,
@@ -197,15 +209,14 @@ impl Batch {
             Undecoded::NotTcp => decode_datagram(frame, udp_tunnels),
             _ => Err(reason),
         };
-        match (datagram, self.capture_points.get(frame.interface as usize)) {
-            (Ok((key, datagram)), Some(&capture_point)) => self.datagrams.push(CapturedDatagram {
+        match datagram {
+            Ok((key, datagram)) => self.datagrams.push(CapturedDatagram {
                 number,
                 capture_point,
                 key,
                 datagram,
             }),
-            (Err(reason), _) => *self.stats.skipped.entry(reason).or_default() += 1,
-            (Ok(_), None) => {}
+            Err(reason) => *self.stats.skipped.entry(reason).or_default() += 1,
         }
     }
 }

@@ -65,8 +65,8 @@ impl CaptureFile {
                 headers: frame.bytes.to_vec(),
                 emulator_record: frame.emulator_record,
             }),
-            Record::Statistics(statistics) => self.statistics.push(statistics),
-            Record::Damage(damage) => self.damage.push(damage),
+            Record::Statistics(statistics) => self.statistics.push(*statistics),
+            Record::Damage(damage) => self.damage.push(*damage),
         }
     }
 

@@ -217,7 +217,7 @@ impl Contents {
     fn add(&mut self, record: &Record<'_>) {
         match record {
             Record::Frame(frame) => self.add_frame(frame),
-            Record::Statistics(statistics) => self.statistics.push(*statistics),
+            Record::Statistics(statistics) => self.statistics.push(**statistics),
             Record::Damage(damage) => self.damage.push(damage.to_string()),
         }
     }
