@@ -2,14 +2,20 @@
 //! Position of a capture point on the path from a sender to its receiver, and what cannot be known from there.
 //!
 //! The round trips from the capture point to both ends add up to the whole. The capture point sees the sender's packets
-//! later by half of the round trip to the sender; it does not see what is in flight between the sender and itself.
+//! later by half of the round trip to the sender; it does not see what is in flight between the sender and itself. A queue
+//! between them is a distance, too.
 
+use crate::acks::path_delay;
 use crate::record::{CaptureLocation, CapturePosition, Direction};
+use crate::time_series::change_points::median;
 
 /// Divisor of the whole round trip for a part that is negligible.
 const NEAR_DIVISOR: u64 = 10;
 /// Round trip within a host or a room, ns.
 const NEAR_NS: u64 = 500_000;
+/// Least delay of data before the capture point that is a queue, ns: timestamps have a resolution of a millisecond, and a
+/// sender that paces may hold a packet for as long.
+const QUEUE_MIN_NS: f64 = 3e6;
 
 /// Returns the least round trip of the data of `direction`, or of its half of the handshake.
 pub(super) fn least_rtt(handshake_ns: Option<u64>, direction: &Direction) -> Option<u64> {
@@ -21,9 +27,37 @@ pub(super) fn least_rtt(handshake_ns: Option<u64>, direction: &Direction) -> Opt
     found.chain(handshake_ns).min()
 }
 
-/// Returns the position of a capture point with these round trips to the sender and to the receiver.
-pub(super) fn locate(to_sender_ns: Option<u64>, to_receiver_ns: Option<u64>) -> CapturePosition {
-    let location = match to_sender_ns.zip(to_receiver_ns) {
+/// Returns the delay of the queue in which most data of `direction` waited between its sender and the capture point, by
+/// TSval, ns; 0 if there is none.
+pub(super) fn queue_before_ns(direction: &Direction) -> u64 {
+    let series = &direction.time_series;
+    let delay_us = series.bins.iter().map(|bin| bin.sender.data_path_delay_us);
+    let delays: Vec<_> = delay_us
+        .map(|us| us.map(|us| f64::from(us) * 1e3))
+        .collect();
+    let excess = path_delay::excess_ns(&delays, series.width_ns).unwrap_or_default();
+    let excess: Vec<_> = excess.into_iter().flatten().collect();
+    let queue_ns = if excess.is_empty() {
+        0.0
+    } else {
+        median(excess)
+    };
+    if queue_ns < QUEUE_MIN_NS {
+        0
+    } else {
+        queue_ns as u64
+    }
+}
+
+/// Returns the position of a capture point with these least round trips to the sender and to the receiver, and this queue
+/// between the sender and itself.
+pub(super) fn locate(
+    to_sender_ns: Option<u64>,
+    to_receiver_ns: Option<u64>,
+    queue_ns: u64,
+) -> CapturePosition {
+    let with_queue = to_sender_ns.map(|ns| ns.saturating_add(queue_ns));
+    let location = match with_queue.zip(to_receiver_ns) {
         Some((sender, receiver)) if sender <= receiver => {
             near_or_middle(sender, receiver, CaptureLocation::NearSender)
         }
@@ -95,22 +129,30 @@ mod tests {
 
     #[test]
     fn tenth_of_round_trip_counts_as_near() {
-        let location = |sender, receiver| locate(Some(sender * MS), Some(receiver * MS)).location;
+        let location =
+            |sender, receiver| locate(Some(sender * MS), Some(receiver * MS), 0).location;
         assert_eq!(location(10, 90), CaptureLocation::NearSender);
         assert_eq!(location(11, 89), CaptureLocation::Middle);
         assert_eq!(location(89, 11), CaptureLocation::Middle);
         assert_eq!(location(90, 10), CaptureLocation::NearReceiver);
-        assert_eq!(locate(None, Some(MS)).location, CaptureLocation::Unknown);
+        assert_eq!(locate(None, Some(MS), 0).location, CaptureLocation::Unknown);
+    }
+
+    #[test]
+    fn queue_before_capture_point_counts_as_distance() {
+        let location = |queue| locate(Some(MS), Some(50 * MS), queue * MS).location;
+        assert_eq!(location(0), CaptureLocation::NearSender);
+        assert_eq!(location(30), CaptureLocation::Middle);
     }
 
     #[test]
     fn nearer_end_counts_within_room() {
         assert_eq!(
-            locate(Some(100_000), Some(300_000)).location,
+            locate(Some(100_000), Some(300_000), 0).location,
             CaptureLocation::NearSender
         );
         assert_eq!(
-            locate(Some(300_000), Some(100_000)).location,
+            locate(Some(300_000), Some(100_000), 0).location,
             CaptureLocation::NearReceiver
         );
     }

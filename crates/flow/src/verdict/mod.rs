@@ -37,8 +37,9 @@ pub fn assess(flow: &mut Flow) {
     let to_client = capture_position::least_rtt(handshake.syn_ack_to_ack_ns, down)
         .or_else(|| least_echoed_rtt(up));
     let whole = handshake.round_trip_ns();
-    flow.upload.tap_position = capture_position::locate(to_client, to_server);
-    flow.download.tap_position = capture_position::locate(to_server, to_client);
+    let queues = [up, down].map(capture_position::queue_before_ns);
+    flow.upload.tap_position = capture_position::locate(to_client, to_server, queues[0]);
+    flow.download.tap_position = capture_position::locate(to_server, to_client, queues[1]);
     assess_direction(&mut flow.upload, whole);
     assess_direction(&mut flow.download, whole);
     if flow.clock_steps_back > 0 {

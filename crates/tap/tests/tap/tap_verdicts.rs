@@ -3,6 +3,7 @@
 //! for each; its name is LIMIT.CAUSE-CONTROL.CAPTURE-POINT. `bench/verdicts/run.py` made most of them, and judges hundreds more.
 
 use longhaul_flow::{
+    ecn::negotiation::EcnNegotiation,
     record::{ControlName, Direction, Limit},
     verdict::limit_shares,
 };
@@ -69,4 +70,23 @@ fn congestion_control_of_recorded_transfers_is_right_or_unknown() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(known >= 5, "{known} known");
+}
+
+/// What a Linux receiver reports by AccECN is what a capture between the queue and the receiver sees.
+#[test]
+fn accecn_reports_of_linux_equal_the_marks() {
+    let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captures");
+    let analyse = |file: &str| capture(&captures.join(file)).unwrap().analysis.flows;
+    let [sender] = &analyse("accecn-sender.pcap.gz")[..] else {
+        panic!("not one flow");
+    };
+    let [marked] =
+        &analyse("verdicts/bottleneck-bandwidth.queue-before-tap-cubic.middle.pcap.gz")[..]
+    else {
+        panic!("not one flow");
+    };
+    assert_eq!(sender.handshake.ecn, EcnNegotiation::Accurate);
+    assert_eq!(marked.upload.ecn.ce_data_segments, 16);
+    assert_eq!(sender.upload.ecn.reported_ce_packets, 16);
+    assert_eq!(marked.upload.ecn.reported_ce_packets, 16);
 }
