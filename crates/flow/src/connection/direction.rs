@@ -41,6 +41,7 @@ impl Direction {
     /// Restarts the sequence space, because the sender chose a new initial number; counts stay.
     #[cold]
     pub(super) fn restart_sequence(&mut self) {
+        (self.send_state.sequence_gaps).clear(self.ack_state.acked);
         self.send_state.next = 0;
         self.send_state.syn_fin = SynFinNumbers::default();
         self.ack_state.reset();

@@ -40,6 +40,13 @@ impl SequenceGaps {
         }
     }
 
+    /// Removes all gaps, after a break of the sequence numbers: later ones may be less. Numbers below `acked` were never
+    /// seen.
+    pub(crate) fn clear(&mut self, acked: u64) {
+        let unseen = self.gaps.drain(..).map(|gap| below(&gap, acked));
+        self.forgotten_acked += unseen.sum::<u64>();
+    }
+
     /// Returns the last gap, if it ends at `end`.
     pub(crate) fn last_ending_at(&self, end: u64) -> Option<&SequenceGap> {
         self.gaps.back().filter(|gap| gap.end == end)
@@ -171,6 +178,14 @@ mod tests {
             [0, 5, 15, 20]
         );
         assert_eq!(sequence_gaps.acked_unseen(99, 10), 10);
+    }
+
+    #[test]
+    fn counts_gaps_before_a_break_as_unseen() {
+        let mut sequence_gaps = with(&[(10, 20), (30, 40)], 2);
+        sequence_gaps.clear(35);
+        assert_eq!(sequence_gaps.acked_unseen(1_000, 0), 15);
+        assert_eq!(sequence_gaps.fill(0, 100, &mut budget(2)), (0, None));
     }
 
     #[test]
