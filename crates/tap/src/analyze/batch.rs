@@ -21,7 +21,7 @@ use std::{
 /// Complete records of one file. A batch is reused when its output is written, so that its large buffers are allocated
 /// only once.
 ///
-/// Memory: the bytes (256 KiB, up to 20 MiB if a record is that long), 144 bytes for each packet in them, and
+/// Memory: the bytes (256 KiB, up to 20 MiB if a record is that long), 160 bytes for each packet in them, and
 /// the output of the shards. A batch usually has 2,500 packets. It has at most 16,000, if all packets are empty.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
