@@ -273,7 +273,9 @@ fn replace_by_saturation(
     let saturation = if is_near_receiver {
         Saturation::Unknown
     } else {
-        saturation(rtt_windows, stretch)
+        saturation(rtt_windows, stretch, |bin| {
+            evidence.queues.least_rtt(rtt_windows, bin)
+        })
     };
     let is_window = duration_of(&spans, window) > duration_of(&spans, Limit::Application);
     let keeps_rate =

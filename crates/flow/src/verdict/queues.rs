@@ -79,9 +79,14 @@ impl<'a> Queues<'a> {
 
     fn baseline_of(&self, rtt_windows: &RttWindows<'_>) -> Baseline {
         let steps = rtt_windows.steps().filter_map(|bins| {
+            let above_least = self.above_least(rtt_windows, &bins);
             Some(StepDelay {
                 bin: bins.start,
-                excess_ns: self.above_least(rtt_windows, &bins).excess_min?.max(0.0),
+                excess_ns: above_least.excess_min?.max(0.0),
+                rtt_excess_ns: rtt_windows.bins()[bins.clone()]
+                    .iter()
+                    .any(|bin| bin.rtt_samples > 0)
+                    .then_some(above_least.rtt_excess.max(0.0)),
                 acked: rtt_windows.acked_in(bins.start as f64..bins.end as f64),
                 is_lossy: rtt_windows.bins()[bins.clone()]
                     .iter()
@@ -106,13 +111,24 @@ impl<'a> Queues<'a> {
         }
     }
 
+    /// Returns the least round trip behind a capture point near the sender on the path of `bin`, bins. Far from it, a
+    /// longer path may be longer before the capture point.
+    pub(super) fn least_rtt(&self, rtt_windows: &RttWindows<'_>, bin: usize) -> f64 {
+        let more_ns = match self.capture_points {
+            CapturePoints::NearSender => self.baseline.of_bin(bin).least_ns.max(0.0),
+            CapturePoints::FarFromSender | CapturePoints::BothEnds(_) => 0.0,
+        };
+        rtt_windows.tap_rtt + more_ns / rtt_windows.bins_to_ns(1.0)
+    }
+
     /// Returns whether round trips or the delay of data fluctuate in the bins `range`, as a queue makes them. A sender that
-    /// paces below the path's rate has constant ones.
+    /// paces below the path's rate has constant ones, and so has each of two paths in turn.
     pub(super) fn fluctuate(&self, rtt_windows: &RttWindows<'_>, range: &Range<usize>) -> bool {
-        let least_ns = rtt_windows.bins_to_ns(rtt_windows.tap_rtt);
-        let bins = &rtt_windows.bins()[range.clone()];
-        let rtts = bins.iter().map(|bin| bin.rtt_min_ns).filter(|ns| *ns > 0);
-        let rtts = sample::sorted(rtts.map(|ns| ns as f64 - least_ns));
+        let excess = |bin: usize| {
+            let rtt_ns = Some(rtt_windows.bins()[bin].rtt_min_ns).filter(|ns| *ns > 0)?;
+            Some(rtt_ns as f64 - rtt_windows.bins_to_ns(self.least_rtt(rtt_windows, bin)))
+        };
+        let rtts = sample::sorted(range.clone().filter_map(excess));
         let delays = (self.data_excess.iter()).flat_map(|excess| &excess[range.clone()]);
         let delays = sample::sorted(delays.flatten().copied());
         let slowest_tenth = |excess: &[f64]| sample::quantile(excess, 0.9);

@@ -52,7 +52,11 @@ pub(super) enum Saturation {
 
 /// A period of some round trips.
 struct Period {
+    /// Data in flight, bytes.
     in_flight: f64,
+    /// What the data in flight would send in the period without a queue, bytes.
+    possible: f64,
+    /// Bytes sent.
     sent: f64,
     is_lossy: bool,
 }
@@ -66,20 +70,25 @@ fn period_bins(rtt_windows: &RttWindows<'_>) -> f64 {
     (PERIOD_RTTS * rtt_windows.path_rtt).max(PERIOD_RTTS)
 }
 
-/// Returns what the stretch `bins` shows by the data in flight behind the capture point.
-pub(super) fn saturation(rtt_windows: &RttWindows<'_>, bins: &Range<usize>) -> Saturation {
+/// Returns what the stretch `bins` shows by the data in flight behind the capture point. `least_rtt` is the least round
+/// trip behind it on the path of a bin, bins.
+pub(super) fn saturation(
+    rtt_windows: &RttWindows<'_>,
+    bins: &Range<usize>,
+    least_rtt: impl Fn(usize) -> f64,
+) -> Saturation {
     let width = period_bins(rtt_windows);
     let count = (bins.len() as f64 / width) as usize;
     let periods: Vec<Period> = (FIRST_PERIODS..count)
         .map(|number| bins.start as f64 + number as f64 * width)
-        .map(|from| Period::of(rtt_windows, from..from + width))
+        .map(|from| Period::of(rtt_windows, from..from + width, least_rtt(from as usize)))
         .filter(|period| period.sent > 0.0 && period.in_flight > 0.0)
         .collect();
     if periods.len() < PERIODS_MIN {
         return Saturation::Unknown;
     }
     let lossy = periods.iter().filter(|period| period.is_lossy).count();
-    let has_queue = |factor| has_queue(&periods, width / rtt_windows.tap_rtt, factor);
+    let has_queue = |factor| has_queue(&periods, factor);
     let may_be_full = has_queue(QUEUES.0) && keeps_rate(&periods);
     match slope(&periods) {
         // Losses go on, and nothing changes.
@@ -138,7 +147,7 @@ fn has_pauses(rtt_windows: &RttWindows<'_>, range: Range<usize>) -> bool {
 }
 
 impl Period {
-    fn of(rtt_windows: &RttWindows<'_>, range: Range<f64>) -> Self {
+    fn of(rtt_windows: &RttWindows<'_>, range: Range<f64>, least_rtt: f64) -> Self {
         let bins = &rtt_windows.bins()[range.start as usize..range.end as usize];
         let in_flight = bins
             .iter()
@@ -147,8 +156,10 @@ impl Period {
         let (count, sum) = in_flight.fold((0_u64, 0.0), |(count, sum), bytes| {
             (count + 1, sum + bytes as f64)
         });
+        let in_flight = sum / count.max(1) as f64;
         Self {
-            in_flight: sum / count.max(1) as f64,
+            in_flight,
+            possible: in_flight * (range.end - range.start) / least_rtt,
             sent: rtt_windows.sent_in(range),
             is_lossy: bins.iter().any(|bin| bin.retransmissions > 0),
         }
@@ -163,14 +174,14 @@ fn keeps_rate(periods: &[Period]) -> bool {
     rates[rates.len() / 2] >= KEPT_RATE * rates[rates.len() * 9 / 10]
 }
 
-/// Returns the slope of the logarithm of the rate over that of the data in flight, by least squares; `None` if the data
-/// in flight hardly changes.
+/// Returns the slope of the logarithm of the rate over that of the data in flight over the least round trip, by least
+/// squares; `None` if that hardly changes.
 fn slope(periods: &[Period]) -> Option<f64> {
     let mean = |of: fn(&Period) -> f64| periods.iter().map(of).sum::<f64>() / periods.len() as f64;
-    let (in_flight, sent) = (mean(|one| one.in_flight.ln()), mean(|one| one.sent.ln()));
+    let (possible, sent) = (mean(|one| one.possible.ln()), mean(|one| one.sent.ln()));
     let deviations = periods
         .iter()
-        .map(|one| (one.in_flight.ln() - in_flight, one.sent.ln() - sent));
+        .map(|one| (one.possible.ln() - possible, one.sent.ln() - sent));
     let (variance, covariance) = deviations.fold((0.0, 0.0), |(variance, covariance), (x, y)| {
         (variance + x * x, covariance + x * y)
     });
@@ -178,11 +189,10 @@ fn slope(periods: &[Period]) -> Option<f64> {
     (spread >= SPREAD_MIN).then(|| covariance / variance)
 }
 
-/// Returns whether more was in flight in most periods, each of `rtts` least round trips, than `factor` times what the
-/// path holds without a queue.
-fn has_queue(periods: &[Period], rtts: f64, factor: f64) -> bool {
+/// Returns whether more was in flight in most periods than `factor` times what the path holds without a queue.
+fn has_queue(periods: &[Period], factor: f64) -> bool {
     let queued = periods
         .iter()
-        .filter(|period| period.in_flight > factor * period.sent / rtts);
+        .filter(|period| period.possible > factor * period.sent);
     2 * queued.count() > periods.len()
 }

@@ -362,6 +362,19 @@ fn even_data_with_losses_below_the_rate_of_the_path_is_not_its_limit() {
     }
 }
 
+#[test]
+fn losses_on_a_path_that_becomes_longer_or_shorter_are_not_its_rate() {
+    let path = [("rate", "25mbit"), ("loss", "0.8%")];
+    for (delay, change) in [("10ms", "5s: delay 25ms"), ("40ms", "5s: delay 15ms")] {
+        let found = assess(
+            case(delay, &path, 10.0)
+                .change(change)
+                .control(Cubic::new(false)),
+        );
+        assert!(found.share(CongestionWindow) > 0.9, "{change}: {found}");
+    }
+}
+
 /// Fills the path all the time; the queue stands in every other second, as BBR empties it.
 struct QueueNowAndThen;
 
