@@ -54,12 +54,16 @@ fn share_while(direction: &Direction, limit: Limit) -> Option<String> {
 }
 
 /// Returns the share of marked packets as far as the capture point shows it. Near the receiver all marks of the path
-/// pass it, and AccECN reports all. Elsewhere only marks before the capture point can be counted; an ACK with ECE says
-/// that there was one.
+/// pass it, and AccECN reports all. Elsewhere only marks before the capture point can be counted. An ACK with ECE says
+/// that there was one, and so do all further ACKs until the sender's answer by CWR (RFC 3168 §6.1.3): the answers count.
 fn share(direction: &Direction) -> String {
     let (ecn, segments) = (&direction.ecn, direction.data.data_segments);
     let at_receiver = direction.tap_position.location == CaptureLocation::NearReceiver;
     match (ecn.reported_ce_packets, ecn.ce_data_segments) {
+        (0, 0) if ecn.cwr_packets == 1 => "answered by the sender once".to_owned(),
+        (0, 0) if ecn.cwr_packets > 0 => {
+            format!("answered by the sender {} times", ecn.cwr_packets)
+        }
         (0, 0) => {
             let acks = direction.acks.pure.max(ecn.ece_acks);
             format!("ECE in {} of ACKs", percent(ecn.ece_acks, acks))

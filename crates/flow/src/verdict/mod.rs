@@ -59,7 +59,11 @@ pub fn assess_direction(direction: &mut Direction, handshake_ns: Option<u64>) {
     };
     let series = &direction.time_series;
     let whole_ns = handshake_ns.or(direction.tap_position.round_trip_ns());
-    direction.limits = limits::classify(series, windows, whole_ns, capture_points);
+    direction.limits = if has_acks(direction) {
+        limits::classify(series, windows, whole_ns, capture_points)
+    } else {
+        Vec::new()
+    };
     direction.path_rtt_ns = path_rtt_ns(direction, handshake_ns);
     let (shares, shows_sender) = (limit_shares(&direction.limits), shows_sender(direction));
     direction.congestion_control =
@@ -170,6 +174,9 @@ fn format_verdict(direction: &Direction, prefix: &str, caveat: &str) -> String {
     let shares = limit_shares(&direction.limits);
     match (shares.is_empty(), direction.data.unique_bytes) {
         (true, 0) => String::new(),
+        (true, _) if !has_acks(direction) => {
+            "The capture has no ACKs for this data, so what limited it does not show.".to_owned()
+        }
         (true, _) => "Too few packets to say what limited it.".to_owned(),
         (false, _) => {
             let limited_by = limited_by(direction, &shares);
@@ -178,6 +185,11 @@ fn format_verdict(direction: &Direction, prefix: &str, caveat: &str) -> String {
             [prefix, &limited_by, scale_caveat, caveat, &missing_caveat].concat()
         }
     }
+}
+
+/// Returns whether the capture has any ACK for the data of `direction`.
+fn has_acks(direction: &Direction) -> bool {
+    direction.acks.pure + direction.acks.advancing > 0
 }
 
 /// Returns what a verdict without the window scale cannot take into account.

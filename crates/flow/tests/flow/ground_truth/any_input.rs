@@ -157,6 +157,7 @@ proptest! {
         }
         prop_assert_eq!(phases.is_empty(), limits.is_empty());
         let mut direction = Direction { time_series, ..Direction::default() };
+        direction.acks.pure = 1;
         verdict::assess_direction(&mut direction, handshake);
         prop_assert_eq!(direction.phases.is_empty(), direction.verdict.is_empty() || direction.limits.is_empty());
     }

@@ -324,7 +324,10 @@ fn joint_verdict_has_the_share_of_marked_packets_at_the_receiver() {
     let run = MarkedFlow::new(Feedback::Classic, 5).run(4);
     let [mut sender, _, mut receiver] = run.flows();
     let of_acks = sender.upload.verdict.clone();
-    assert!(of_acks.contains("by ECN marks (ECE in "), "{of_acks}");
+    assert!(
+        of_acks.contains("by ECN marks (answered by the sender "),
+        "{of_acks}"
+    );
     let pair = TwoPointComparison {
         left: 0,
         right: 1,

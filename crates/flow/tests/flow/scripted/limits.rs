@@ -137,3 +137,25 @@ fn rate_counts_what_was_acknowledged() {
     let bps = upload.goodput_bps().unwrap();
     assert!((bps / (100_000.0 * 8.0 / 0.11) - 1.0).abs() < 1e-9, "{bps}");
 }
+
+/// A capture of one direction alone has no limits, and says why.
+#[test]
+fn data_without_acks_has_no_limits() {
+    let mut sender = Sender {
+        next: 1,
+        segments: handshake(10 * MS),
+    };
+    (0..20).for_each(|n| sender.burst(20 + 100 * n, 20));
+    let is_data =
+        |sent: &ScriptSegment| sent.segment.from_low == sender.segments[0].segment.from_low;
+    let data: Vec<_> = sender
+        .segments
+        .iter()
+        .filter(|sent| is_data(sent))
+        .copied()
+        .collect();
+    let upload = run_one(&data).upload;
+    assert_eq!(upload.limits, []);
+    assert!(upload.verdict.contains("no ACKs"), "{}", upload.verdict);
+    assert!(!run_one(&sender.segments).upload.limits.is_empty());
+}
