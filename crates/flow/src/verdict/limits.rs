@@ -72,9 +72,6 @@ const CUT_RATIO: f64 = 0.85;
 const CUT_STEPS: usize = 8;
 /// Part of the path's rate that counts as full.
 const FULL_RATE: f64 = 0.97;
-/// Part of the time with a queue from which on a sender with full segments fills the path in the rest, too, if it is as
-/// fast there.
-const OFTEN_FULL: f64 = 1.0 / 3.0;
 /// Full windows a step in a span that the receive window may limit.
 const FULL_WINDOWS: f64 = 0.5;
 /// Part of the rate without a queue below which a flow with a queue is slower.
@@ -327,8 +324,7 @@ fn replace_from(spans: Vec<Span>, from: usize, old: Limit, new: Limit) -> Vec<Sp
     parts.map(|(kind, bins)| Span { kind, bins }).collect()
 }
 
-/// Turns congestion-window spans that do not reduce the path's rate into bottleneck-bandwidth spans. The same holds for
-/// application spans with full segments, where a queue stands for much of the time: BBR empties it now and then.
+/// Turns congestion-window spans that do not reduce the path's rate into bottleneck-bandwidth spans.
 fn absorb_into_bandwidth_spans(rtt_windows: &RttWindows<'_>, mut spans: Vec<Span>) -> Vec<Span> {
     let full = |at: usize, beside: Option<&Span>| {
         let path = beside.filter(|span| span.kind == Limit::BottleneckBandwidth);
@@ -338,14 +334,7 @@ fn absorb_into_bandwidth_spans(rtt_windows: &RttWindows<'_>, mut spans: Vec<Span
             own.unwrap_or_else(|| mean_rate(rtt_windows, &spans[at].bins)) >= FULL_RATE * path
         })
     };
-    let bandwidth = duration_of(&spans, Limit::BottleneckBandwidth) as f64;
-    let all: usize = spans.iter().map(|span| span.bins.len()).sum();
-    let is_often_full = bandwidth >= OFTEN_FULL * all as f64;
-    let window = |at: &usize| match spans[*at].kind {
-        Limit::CongestionWindow => true,
-        Limit::Application => is_often_full && !has_short_segments(rtt_windows, &spans[*at].bins),
-        _ => false,
-    };
+    let window = |at: &usize| spans[*at].kind == Limit::CongestionWindow;
     let before = |at: usize| at.checked_sub(1).and_then(|at| spans.get(at));
     let beside = |at: &usize| full(*at, before(*at)) || full(*at, spans.get(at + 1));
     let filled: Vec<usize> = (0..spans.len()).filter(window).filter(beside).collect();
@@ -353,13 +342,6 @@ fn absorb_into_bandwidth_spans(rtt_windows: &RttWindows<'_>, mut spans: Vec<Span
         spans[at].kind = Limit::BottleneckBandwidth;
     }
     spans
-}
-
-/// Returns whether half of the segments in `bins` are shorter than the largest: the sender had no more data.
-fn has_short_segments(rtt_windows: &RttWindows<'_>, bins: &Range<usize>) -> bool {
-    let bins = &rtt_windows.bins()[bins.clone()];
-    let short = sum_bins(bins, |bin| u64::from(bin.short_segments));
-    2 * short >= sum_bins(bins, |bin| u64::from(bin.data_segments))
 }
 
 /// Returns the median rate of newly acknowledged data over the steps of `bins` without loss or repair, bytes a step;

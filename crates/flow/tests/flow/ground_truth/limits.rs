@@ -374,32 +374,3 @@ fn losses_on_a_path_that_becomes_longer_or_shorter_are_not_its_rate() {
         assert!(found.share(CongestionWindow) > 0.9, "{change}: {found}");
     }
 }
-
-/// Fills the path all the time; the queue stands in every other second, as BBR empties it.
-struct QueueNowAndThen;
-
-impl CongestionControl for QueueNowAndThen {
-    fn init(&mut self, window: &mut Window, _now: Time) {
-        window.cwnd = 10;
-    }
-
-    fn ssthresh(&mut self, window: &Window, _now: Time) -> u32 {
-        window.cwnd
-    }
-
-    fn cong_avoid(&mut self, window: &mut Window, ack: &Ack) {
-        window.cwnd = match ack.now.as_secs_f64() as u32 % 2 {
-            0 => 68,
-            _ => 130,
-        };
-    }
-}
-
-#[test]
-fn sender_that_fills_the_path_without_a_queue_is_limited_by_it() {
-    let path = [("rate", "20mbit"), ("queue", "1000p")];
-    let found = assess(case("20ms", &path, 10.0).control(QueueNowAndThen));
-    let queued = found.true_share(|sample| sample.queue > 10 * MSS);
-    assert!((0.3..0.7).contains(&queued), "{queued}");
-    assert!(found.share(BottleneckBandwidth) > 0.9, "{found}");
-}
