@@ -6,8 +6,9 @@
 //! The other capture gets the same limits and the same sentence.
 
 use super::advertised_window::Windows;
+use super::limit_shares;
 use super::limits::{self, CapturePoints, PathDelays};
-use crate::record::{CaptureLocation, Direction, Flow, LimitPeriod, TwoPointComparison};
+use crate::record::{CaptureLocation, Direction, Flow, Limit, LimitPeriod, TwoPointComparison};
 
 /// Assesses both directions of a connection, seen as `left` and as `right`. `pair` is their comparison. Limits use the
 /// clock of the capture that they are stored in.
@@ -63,12 +64,15 @@ impl SenderCapture {
                 acks: &acks.time_series,
                 clock_ahead_ns: self.delay_clock_ahead_ns,
             };
-            near.limits = limits::classify(
+            let joint = limits::classify(
                 &near.time_series,
                 Windows::of(&near.acks),
                 self.round_trip_ns,
                 CapturePoints::BothEnds(&delays),
             );
+            if !adds_ack_queue(&near.limits, &joint) {
+                near.limits = joint;
+            }
             near.verdict = verdict_text(near, far);
             near.remedy = super::remedy_text(near, self.round_trip_ns);
         }
@@ -92,6 +96,14 @@ impl SenderCapture {
     }
 }
 
+/// Returns whether both captures show a queue of ACKs as the main limit, and the sender's own shows no queue. It would: such
+/// a queue lengthens its round trips. Delays that fluctuate slowly look like one between the captures.
+fn adds_ack_queue(own: &[LimitPeriod], joint: &[LimitPeriod]) -> bool {
+    let main = |limits| limit_shares(limits).first().map(|(limit, _)| *limit);
+    let has_queue = |limit| matches!(limit, Limit::AckStream | Limit::BottleneckBandwidth);
+    main(joint) == Some(Limit::AckStream) && main(own).is_some_and(|own| !has_queue(own))
+}
+
 /// Returns the verdict on a direction, captured `near` its sender and `far` from it. All ECN marks of the path pass the
 /// capture near the receiver: its count replaces what ACKs report of them.
 fn verdict_text(near: &mut Direction, far: &Direction) -> String {
@@ -102,4 +114,27 @@ fn verdict_text(near: &mut Direction, far: &Direction) -> String {
     let text = super::two_point_verdict_text(near);
     near.ecn = own;
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(limit: Limit) -> Vec<LimitPeriod> {
+        vec![LimitPeriod {
+            limit,
+            from_ns: 0,
+            to_ns: 1,
+        }]
+    }
+
+    #[test]
+    fn ack_queue_that_the_sender_does_not_see_is_none() {
+        let adds = |own, joint| adds_ack_queue(&limits(own), &limits(joint));
+        assert!(adds(Limit::CongestionWindow, Limit::AckStream));
+        assert!(adds(Limit::Application, Limit::AckStream));
+        assert!(!adds(Limit::BottleneckBandwidth, Limit::AckStream));
+        assert!(!adds(Limit::CongestionWindow, Limit::BottleneckBandwidth));
+        assert!(!adds_ack_queue(&[], &limits(Limit::AckStream)));
+    }
 }
