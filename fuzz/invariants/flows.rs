@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks the analysis of connections, from segments to verdicts: every packet is in one flow, the bins of a flow add up
-//! to its record, periods follow one another, and no text has a number that is not finite.
+//! Checks the analysis of connections, from segments to verdicts. Every packet is in one flow. The bins of a flow add up to
+//! its record, and periods follow one another. No text has a number that is not finite.
 //!
 //! The input has [`RECORD_LEN`] bytes a segment. Fields are relative to what the connection would send next: a record of
 //! zeros is an ACK in order. So most inputs are connections with irregularities, and not noise.
@@ -63,7 +63,7 @@ impl Sink for Results {
     }
 }
 
-/// What each end of two connections would send next.
+/// Next numbers of each end of two connections.
 #[derive(Default)]
 struct Script {
     at_ns: u64,

@@ -54,7 +54,7 @@ pub(super) enum Saturation {
 struct Period {
     /// Data in flight, bytes.
     in_flight: f64,
-    /// What the data in flight would send in the period without a queue, bytes.
+    /// Bytes that the data in flight would send in the period without a queue.
     possible: f64,
     /// Bytes sent.
     sent: f64,

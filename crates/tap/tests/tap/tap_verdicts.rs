@@ -72,7 +72,7 @@ fn congestion_control_of_recorded_transfers_is_right_or_unknown() {
     assert!(known >= 5, "{known} known");
 }
 
-/// What a Linux receiver reports by AccECN is what a capture between the queue and the receiver sees.
+/// A Linux receiver reports by AccECN as many marks as a capture between the queue and the receiver sees.
 #[test]
 fn accecn_reports_of_linux_equal_the_marks() {
     let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captures");
