@@ -5,8 +5,8 @@ use super::{LinkType, Statistics};
 use std::fmt;
 use thiserror::Error;
 
-/// Contents of a record. The rare ones are boxed: with their fields beside its own, a frame's time would be written byte by
-/// byte, and to read it as a whole would stall the processor for a third of the time of decoding.
+/// Contents of a record. The rare ones are boxed. With their fields beside its own, a frame's time would be written byte by
+/// byte. Reading it as a whole would then stall the processor for a third of the time of decoding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record<'a> {
     /// A captured packet. A pcapng simple packet block has no time; its [`Frame::timestamp_ns`] is 0.
