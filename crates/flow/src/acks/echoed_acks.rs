@@ -57,12 +57,6 @@ impl EchoedAcks {
         }
     }
 
-    /// Returns whether the newest ACK has this TSval.
-    #[inline]
-    pub(crate) fn is_last(&self, tsval: u32) -> bool {
-        self.last.is_some_and(|last| last.tsval == tsval)
-    }
-
     /// Returns the last ACK that the sender of a packet with `tsecr` had received. Older ones are forgotten.
     #[inline]
     pub(crate) fn take(&mut self, tsecr: u32) -> Option<EchoedAck> {

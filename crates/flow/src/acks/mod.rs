@@ -125,13 +125,11 @@ impl AckState {
         if segment.window == 0 {
             self.acks.last_zero_window_ns = Some(segment.at_ns);
         }
+        let least = bin.ack_path_delay_ns;
         if segment.has_timestamps
-            && (bin.ack_path_delay_ns.is_none() || !self.echoed.is_last(segment.tsval))
+            && let Some(delay_ns) = self.path_delay.least_delay_ns(segment, least.is_some())
         {
-            // Of ACKs with the same TSval, the first has the least delay.
-            let delay_ns = self.path_delay.delay_ns(segment);
-            let least = bin.ack_path_delay_ns.unwrap_or(delay_ns);
-            bin.ack_path_delay_ns = Some(least.min(delay_ns));
+            bin.ack_path_delay_ns = Some(least.unwrap_or(delay_ns).min(delay_ns));
         }
     }
 

@@ -18,9 +18,18 @@ const NO_MILLISECONDS: f64 = 0.2;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PathDelay {
     first: Option<(u64, u32)>,
+    last_tsval: u32,
 }
 
 impl PathDelay {
+    /// Returns the delay of a packet as [`PathDelay::delay_ns`] does. `None` if a packet with the same TSval came just
+    /// before it, which had less, and `is_known` says that it counts.
+    #[inline]
+    pub(crate) fn least_delay_ns(&mut self, packet: &Segment, is_known: bool) -> Option<i64> {
+        let repeats = std::mem::replace(&mut self.last_tsval, packet.tsval) == packet.tsval;
+        (!repeats || !is_known).then(|| self.delay_ns(packet))
+    }
+
     /// Returns the delay of a packet with timestamps relative to the first one, ns; below zero if it was faster. The
     /// timestamps must count milliseconds, as those of Linux, FreeBSD, macOS and Windows do.
     #[inline]

@@ -32,8 +32,8 @@ pub(super) struct Direction {
     burst_tracker: BurstTracker,
     /// Delay from the sender to the capture point, by its timestamps.
     path_delay: PathDelay,
-    /// TSval and TSecr of the last data.
-    last_stamps: (u32, u32),
+    /// TSecr of the last data.
+    last_tsecr: u32,
     in_flight_max: u64,
 }
 
@@ -181,13 +181,13 @@ impl Direction {
     /// Records what a packet with timestamps tells about its sender by the ACK that it echoes.
     #[inline(always)]
     fn record_sender_view(&mut self, segment: &Segment, view: &mut SenderView) {
-        // Of packets with the same TSval, the first has the least delay.
-        if self.last_stamps.0 != segment.tsval || view.data_path_delay_us.is_none() {
-            let delay_us = self.path_delay.delay_ns(segment) / 1_000;
+        let is_known = view.data_path_delay_us.is_some();
+        if let Some(delay_ns) = self.path_delay.least_delay_ns(segment, is_known) {
+            let delay_us = delay_ns / 1_000;
             view.record_delay(delay_us.clamp(i32::MIN.into(), i32::MAX.into()) as i32);
         }
-        let repeats_echo = self.last_stamps.1 == segment.tsecr;
-        self.last_stamps = (segment.tsval, segment.tsecr);
+        // Of packets with the same TSecr, the first came soonest after the ACK.
+        let repeats_echo = std::mem::replace(&mut self.last_tsecr, segment.tsecr) == segment.tsecr;
         let Some(echoed) = self.ack_state.echoed.take(segment.tsecr) else {
             return;
         };

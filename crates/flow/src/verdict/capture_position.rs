@@ -5,7 +5,7 @@
 //! later by half of the round trip to the sender; it does not see what is in flight between the sender and itself. A queue
 //! between them is a distance, too.
 
-use crate::acks::path_delay;
+use super::queues::data_excess_ns;
 use crate::record::{CaptureLocation, CapturePosition, Direction};
 use crate::time_series::change_points::median;
 
@@ -31,21 +31,14 @@ pub(super) fn least_rtt(handshake_ns: Option<u64>, direction: &Direction) -> Opt
 /// TSval, ns; 0 if there is none.
 pub(super) fn queue_before_ns(direction: &Direction) -> u64 {
     let series = &direction.time_series;
-    let delay_us = series.bins.iter().map(|bin| bin.sender.data_path_delay_us);
-    let delays: Vec<_> = delay_us
-        .map(|us| us.map(|us| f64::from(us) * 1e3))
-        .collect();
-    let excess = path_delay::excess_ns(&delays, series.width_ns).unwrap_or_default();
+    let excess = data_excess_ns(&series.bins, series.width_ns).unwrap_or_default();
     let excess: Vec<_> = excess.into_iter().flatten().collect();
-    let queue_ns = if excess.is_empty() {
-        0.0
-    } else {
-        median(excess)
-    };
-    if queue_ns < QUEUE_MIN_NS {
-        0
-    } else {
-        queue_ns as u64
+    if excess.is_empty() {
+        return 0;
+    }
+    match median(excess) {
+        queue_ns if queue_ns < QUEUE_MIN_NS => 0,
+        queue_ns => queue_ns as u64,
     }
 }
 

@@ -63,13 +63,13 @@ pub(super) struct Queues<'a> {
 impl<'a> Queues<'a> {
     pub(super) fn of(rtt_windows: &RttWindows<'_>, capture_points: CapturePoints<'a>) -> Self {
         let width_ns = rtt_windows.bins_to_ns(1.0) as u64;
-        let excess = |delay: fn(&Bin) -> Option<f64>| {
-            let delays: Vec<_> = rtt_windows.bins().iter().map(delay).collect();
-            path_delay::excess_ns(&delays, width_ns)
-        };
+        let bins = rtt_windows.bins().iter();
+        let ack_delays: Vec<_> = bins
+            .map(|bin| bin.ack_path_delay_ns.map(|ns| ns as f64))
+            .collect();
         let mut queues = Self {
-            ack_excess: excess(|bin| bin.ack_path_delay_ns.map(|ns| ns as f64)),
-            data_excess: excess(|bin| bin.sender.data_path_delay_us.map(|us| f64::from(us) * 1e3)),
+            ack_excess: path_delay::excess_ns(&ack_delays, width_ns),
+            data_excess: data_excess_ns(rtt_windows.bins(), width_ns),
             capture_points,
             baseline: Baseline::default(),
         };
@@ -179,6 +179,14 @@ impl<'a> Queues<'a> {
             ..to_receiver
         }
     }
+}
+
+/// Returns the delay of each bin's data from the sender to the capture point above that of the fastest, ns; `None` without
+/// timestamps that count milliseconds.
+pub(super) fn data_excess_ns(bins: &[Bin], width_ns: u64) -> Option<Vec<Option<f64>>> {
+    let delay = |bin: &Bin| bin.sender.data_path_delay_us.map(|us| f64::from(us) * 1e3);
+    let delays: Vec<_> = bins.iter().map(delay).collect();
+    path_delay::excess_ns(&delays, width_ns)
 }
 
 /// Returns the least value of the bins `range`.

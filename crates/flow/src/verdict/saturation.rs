@@ -52,8 +52,6 @@ pub(super) enum Saturation {
 
 /// A period of some round trips.
 struct Period {
-    /// Data in flight, bytes.
-    in_flight: f64,
     /// Bytes that the data in flight would send in the period without a queue.
     possible: f64,
     /// Bytes sent.
@@ -82,7 +80,7 @@ pub(super) fn saturation(
     let periods: Vec<Period> = (FIRST_PERIODS..count)
         .map(|number| bins.start as f64 + number as f64 * width)
         .map(|from| Period::of(rtt_windows, from..from + width, least_rtt(from as usize)))
-        .filter(|period| period.sent > 0.0 && period.in_flight > 0.0)
+        .filter(|period| period.sent > 0.0 && period.possible > 0.0)
         .collect();
     if periods.len() < PERIODS_MIN {
         return Saturation::Unknown;
@@ -158,7 +156,6 @@ impl Period {
         });
         let in_flight = sum / count.max(1) as f64;
         Self {
-            in_flight,
             possible: in_flight * (range.end - range.start) / least_rtt,
             sent: rtt_windows.sent_in(range),
             is_lossy: bins.iter().any(|bin| bin.retransmissions > 0),
