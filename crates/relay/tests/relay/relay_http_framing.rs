@@ -8,7 +8,7 @@ use longhaul_testnet::relay_process::{
 };
 use std::{
     fs,
-    io::{Read, Write},
+    io::{ErrorKind, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     os::unix::fs::PermissionsExt,
     time::{Duration, Instant},
@@ -249,6 +249,34 @@ fn response_without_a_status_line_is_named() {
         let body = String::from_utf8(body).unwrap();
         assert!(body.contains("must be HTTP/1.1, HTTP/1.0 or ICY"), "{body}");
     }
+}
+
+/// The client's connection goes on, so the origin must not wait for its end.
+#[test]
+fn origin_that_sends_no_http_is_reset() {
+    let mut fixture = fixture(&[]);
+    fixture.ask("GET http://AT/ HTTP/1.1\nHost: x\n\n");
+    let mut server = accept(&fixture.listener);
+    read_http_head(&mut server);
+    let error = loop {
+        if let Err(error) = server.write_all(&[b'x'; 1 << 16]) {
+            break error.kind();
+        }
+    };
+    let is_reset = matches!(error, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe);
+    assert!(is_reset, "{error}");
+    assert_eq!(parse_http_status(&read_http_head(&mut fixture.client)), 502);
+}
+
+/// An origin that does not wait for the request is served like any other.
+#[test]
+fn response_before_the_request_is_forwarded() {
+    let mut fixture = fixture(&[]);
+    fixture.ask("GET http://AT/ HTTP/1.1\nHost: x\n\n");
+    let mut server = accept(&fixture.listener);
+    send(&mut server, "HTTP/1.1 200 OK\nContent-Length: 2\n\n");
+    server.write_all(b"ab").unwrap();
+    assert_eq!(parse_http_status(&read_http_head(&mut fixture.client)), 200);
 }
 
 /// A long poll: the origin learns that the client has gone, directly and over a peer.

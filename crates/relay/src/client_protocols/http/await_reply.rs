@@ -18,7 +18,7 @@ use std::{
     io::{self, IoSlice},
     pin::Pin,
     sync::{Arc, OnceLock},
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker, ready},
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -34,6 +34,7 @@ pub(crate) struct AwaitReply {
     /// Progress of the current request.
     progress: Arc<Mutex<Arc<RequestProgress>>>,
     pending: PendingWrite,
+    turn: Turn,
     /// Start of the first response, until its status line is known.
     start: Option<ResponseStart>,
     /// Bytes of the first response that are not read yet.
@@ -55,6 +56,7 @@ impl AwaitReply {
             fault,
             progress,
             pending: PendingWrite::default(),
+            turn: Turn::default(),
             start: Some(ResponseStart::default()),
             unread: Bytes::new(),
         }
@@ -92,6 +94,39 @@ impl AwaitReply {
     }
 }
 
+/// Whose turn it is to send first. hyper fails if an origin speaks before its first request.
+#[derive(Debug)]
+enum Turn {
+    /// The relay's: nothing is read yet. Holds the waker of the reader.
+    Request(Waker),
+    Any,
+}
+
+impl Default for Turn {
+    fn default() -> Self {
+        Self::Request(Waker::noop().clone())
+    }
+}
+
+impl Turn {
+    /// Ready once a request was sent.
+    fn poll_read(&mut self, cx: &Context<'_>) -> Poll<()> {
+        match self {
+            Self::Request(reader) => {
+                reader.clone_from(cx.waker());
+                Poll::Pending
+            }
+            Self::Any => Poll::Ready(()),
+        }
+    }
+
+    fn on_write(&mut self) {
+        if let Self::Request(reader) = std::mem::replace(self, Self::Any) {
+            reader.wake();
+        }
+    }
+}
+
 /// Bytes of the read in which a response starts: a usual head fits.
 const START_LEN: usize = 1024;
 
@@ -101,6 +136,7 @@ impl AsyncRead for AwaitReply {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        ready!(self.turn.poll_read(cx));
         ready!(self.poll_reply(cx))?;
         ready!(self.poll_start(cx))?;
         if self.unread.has_remaining() {
@@ -130,6 +166,7 @@ impl AsyncWrite for AwaitReply {
             pending, stream, ..
         } = &mut *self;
         ready!(pending.poll_write(cx, stream))?;
+        self.turn.on_write();
         let progress = self.progress.lock().clone();
         let mut trailers = progress.trailers.lock();
         let slices = match *trailers {
@@ -164,5 +201,33 @@ impl AsyncWrite for AwaitReply {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{sync::atomic::AtomicUsize, task::Wake};
+
+    #[derive(Default)]
+    struct CountingWaker(AtomicUsize);
+
+    impl Wake for CountingWaker {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn nothing_is_read_before_the_first_request() {
+        let wakes = Arc::new(CountingWaker::default());
+        let waker = wakes.clone().into();
+        let cx = Context::from_waker(&waker);
+        let mut turn = Turn::default();
+        assert!(turn.poll_read(&cx).is_pending());
+        turn.on_write();
+        turn.on_write();
+        assert_eq!(wakes.0.load(std::sync::atomic::Ordering::Relaxed), 1);
+        assert!(turn.poll_read(&cx).is_ready());
     }
 }

@@ -208,12 +208,13 @@ impl Proxy {
             }
             Err(error) => error,
         };
-        match error.take_message() {
-            Some(request) if origin.fault.get().is_none() => {
-                Err(SendError::NotSent(Box::new(request)))
-            }
-            _ => Err(self.classify_loss(&origin, &error.into_error()).await),
-        }
+        let loss = match error.take_message() {
+            Some(request) if origin.fault.get().is_none() => SendError::NotSent(Box::new(request)),
+            _ => self.classify_loss(&origin, &error.into_error()).await,
+        };
+        // The session keeps the socket for its record: an origin that still sends would wait.
+        origin.upstream.reset();
+        Err(loss)
     }
 
     /// Classifies the loss of a request that was sent and had no response.
