@@ -17,6 +17,8 @@ use sequence_gaps::SequenceGaps;
 
 /// Largest payload of one segment if no MSS is known: jumbo frames of 9,000 bytes.
 const DEFAULT_PAYLOAD_MAX: u32 = 8_960;
+/// Least payload of a full jumbo frame. Segments of Ethernet are never merged to a length from here to the largest one.
+const JUMBO_PAYLOAD_MIN: u32 = 8_900;
 /// MSS that is assumed if none is known: Ethernet with IPv4.
 const DEFAULT_MSS: u16 = 1_460;
 /// Least MSS of Linux (`TCP_MIN_MSS`, `include/net/tcp.h`): a smaller option value counts as damaged.
@@ -118,9 +120,14 @@ impl SendState {
     }
 
     /// Estimates the number of segments of a super-packet whose segment size the capture does not have, and counts
-    /// their headers.
+    /// their headers. Without a SYN, the first such packet shows that shorter ones may have been super-packets, too.
     #[cold]
     fn estimate_segments(&mut self, segment: &Segment) -> u32 {
+        let longest = self.data.segment_max_bytes;
+        if self.mss.is_none() && longest < JUMBO_PAYLOAD_MIN {
+            self.mss = Some(DEFAULT_MSS);
+            self.data.segment_max_bytes = longest.min(self.segment_len(segment.has_timestamps));
+        }
         let segments = segment
             .payload
             .div_ceil(self.segment_len(segment.has_timestamps));

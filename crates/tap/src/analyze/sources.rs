@@ -10,10 +10,12 @@ use super::{
     source::{self, Source},
 };
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use longhaul_flow::segment::CapturePoint;
 use longhaul_packet::capture::{Interface, LinkType, OddTimes};
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -91,8 +93,9 @@ impl Sources {
     /// Reads the beginning of every file.
     ///
     /// # Errors
-    /// A file cannot be read or is not a capture: a refusal that names it.
+    /// A file cannot be read, is not a capture, or is named twice: a refusal that names it.
     pub(super) fn open(paths: &[PathBuf]) -> Result<Self> {
+        refuse_repeated_files(paths)?;
         let inspect = |(file, path): (usize, &PathBuf)| PendingFile::inspect(file, path);
         let pending: Result<Vec<_>> = paths.iter().enumerate().map(inspect).collect();
         let mut pending = pending?;
@@ -327,6 +330,23 @@ impl PendingFile {
             opened,
         })
     }
+}
+
+/// Refuses a file that is named twice: it would pass for a second capture point without any delay.
+fn refuse_repeated_files(paths: &[PathBuf]) -> Result<()> {
+    let mut known = HashMap::new();
+    for path in paths {
+        let Ok(meta) = std::fs::metadata(path) else {
+            continue; // Standard input, or an error that opening it reports.
+        };
+        if let Some(first) = known.insert((meta.dev(), meta.ino()), path) {
+            let (first, path) = (first.display(), path.display());
+            return Err(Refusal::usage(format!(
+                "{first} and {path} are one file; name each capture once"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn identities(interfaces: &[Interface]) -> Vec<InterfaceIdentity> {

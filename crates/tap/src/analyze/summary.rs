@@ -180,8 +180,23 @@ fn format_ends(analysis: &Analysis, connection: Connection<'_>) -> String {
     if !points.is_empty() {
         let _ = write!(text, ", captured at {}", points.join(" and "));
     }
+    if connection.at_server.is_none() && was_compared_elsewhere(analysis, connection.at_client) {
+        text += ", which lies between the two points that are compared";
+    }
     text.push('\n');
     text
+}
+
+/// Returns whether other flows of the same connection are compared: of more than two points, the two farthest apart.
+fn was_compared_elsewhere(analysis: &Analysis, flow: &Flow) -> bool {
+    let compared = analysis.two_point_comparisons.iter();
+    let compared = compared.flat_map(|pair| [pair.left, pair.right]);
+    let compared: Vec<_> = compared.collect();
+    analysis.flows.iter().any(|other| {
+        compared.contains(&other.number)
+            && (other.client, other.server) == (flow.client, flow.server)
+            && other.capture_point != flow.capture_point
+    })
 }
 
 /// Returns the lines of a direction: its figures, the verdict, what would help, and its congestion control.
@@ -382,6 +397,27 @@ mod tests {
         assert_eq!(text.lines().count(), 1 + UDP_FLOWS_SHOWN + 1, "{text}");
         assert!(text.ends_with("\nand 1,003 smaller UDP flows\n"), "{text}");
         assert_eq!(udp_lines(&Analysis::default()), "");
+    }
+
+    #[test]
+    fn names_the_point_that_is_not_compared() {
+        use crate::report::fixtures::{short_flow, two_point_comparison};
+        use longhaul_flow::segment::CapturePoint;
+        let mut pair = two_point_comparison();
+        (pair.left, pair.right) = (1, 3);
+        let flow = |number: u64| Flow {
+            capture_point: CapturePoint(number as u32),
+            ..short_flow(number)
+        };
+        let analysis = Analysis {
+            flows: [1, 2, 3].map(flow).to_vec(),
+            two_point_comparisons: vec![pair],
+            ..Analysis::default()
+        };
+        let text = summary(&analysis, 5);
+        let (between, lines) = (", which lies between", text.lines());
+        let with: Vec<_> = lines.filter(|line| line.contains(between)).collect();
+        assert!(with.len() == 1 && with[0].starts_with("2 "), "{text}");
     }
 
     #[test]

@@ -295,6 +295,19 @@ fn refuses_files_that_are_not_captures() {
 }
 
 #[test]
+fn refuses_a_file_named_twice() {
+    let files = CaptureDir::new();
+    let capture = files.put("a.pcap", &pcap_header());
+    let link = files.path("b.pcap");
+    std::os::unix::fs::symlink(&capture, &link).unwrap();
+    refused(&[&capture, &capture], &["a.pcap", "are one file"]);
+    refused(
+        &[&capture, link.to_str().unwrap()],
+        &["a.pcap and ", "b.pcap are one file"],
+    );
+}
+
+#[test]
 fn refuses_flags_out_of_range() {
     let directory = CaptureDir::new();
     let file = directory.put("good.pcap", &Trace::many(1, 5).pcap());

@@ -125,6 +125,19 @@ fn assumes_jumbo_frames_without_handshake() {
     assert_eq!((data.data_segments, data.estimated_packets), (1 + 10, 1));
 }
 
+/// A capture that begins in the middle of a connection: no SYN has the size of a segment.
+#[test]
+fn longest_super_packet_shows_merged_ones_without_handshake() {
+    let flow = run_one(&[
+        client(0, 1, 1).data(4_380),
+        client(1, 4_381, 1).data(14_600),
+        client(2, 18_981, 1).data(4_380),
+    ]);
+    let data = flow.upload.data;
+    assert_eq!((data.data_segments, data.estimated_packets), (1 + 10 + 3, 2));
+    assert_eq!(data.segment_max_bytes, 1_460);
+}
+
 #[test]
 fn counts_acked_unseen_bytes() {
     let flow = run_one(&script(&[
