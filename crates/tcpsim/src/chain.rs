@@ -17,7 +17,10 @@ use super::{
     simulation::{Drops, FlowConfig, Observer, Path, Simulation},
 };
 use longhaul_units::Time;
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, VecDeque},
+};
 
 /// Hop of the chain: a path, and a connection of each flow over it.
 pub struct Leg {
@@ -54,6 +57,8 @@ struct Connection {
     total: u64,
     /// Packets that the sink has, in order.
     delivered: u64,
+    /// Advances of `delivered` that were reported before their time: time and new value.
+    arriving: VecDeque<(Time, u64)>,
     /// Arrival of the last packet at the sink.
     finished_at: Option<Time>,
     /// Packets written to the sender of each leg.
@@ -86,7 +91,7 @@ enum EventKind {
 struct Progress {
     /// First packet missing at the receiver, for each flow.
     received: Vec<u64>,
-    /// First packet unacknowledged at the sender, for each flow.
+    /// First packet unacknowledged at the sender, for each flow. Empty on the first leg: no relay waits for room there.
     acked: Vec<u64>,
     /// Advances of `received`: time, flow and new value.
     arrivals: Vec<(Time, usize, u64)>,
@@ -103,18 +108,24 @@ impl Observer for Progress {
     }
 
     fn ack_arrived(&mut self, flow: usize, ack: &Ack) {
-        if ack.una > self.acked[flow] {
-            self.acked[flow] = ack.una;
+        if let Some(acked) = self.acked.get_mut(flow)
+            && ack.una > *acked
+        {
+            *acked = ack.una;
             self.acks.push((ack.at, flow, ack.una));
         }
     }
 }
 
 impl Progress {
-    fn new(flows: usize) -> Self {
+    fn new(flows: usize, is_first_leg: bool) -> Self {
         Self {
             received: vec![0; flows],
-            acked: vec![0; flows],
+            acked: if is_first_leg {
+                Vec::new()
+            } else {
+                vec![0; flows]
+            },
             ..Self::default()
         }
     }
@@ -146,7 +157,8 @@ impl Chain {
             relays,
             legs: legs
                 .into_iter()
-                .map(|leg| leg.into_simulation(count > 1))
+                .enumerate()
+                .map(|(number, leg)| leg.into_simulation(number, count > 1))
                 .collect(),
             events: BinaryHeap::new(),
         };
@@ -229,23 +241,33 @@ impl Chain {
             self.events.pop();
             self.apply(event);
         }
+        for connection in &mut self.connections {
+            connection.deliver_until(now);
+        }
     }
 
     /// Queues an event for each advance that the two ends of a leg saw. An arrival may be reported before its
     /// time.
     fn collect_events(&mut self, leg: usize) {
+        let is_last = leg + 1 == self.legs.len();
         let progress = self.legs[leg].observer_mut();
         let arrivals = progress.arrivals.drain(..);
-        let arrived = |(at, flow, packets)| Event {
-            at,
-            leg,
-            flow,
-            kind: EventKind::Arrived(packets),
-        };
-        self.events.extend(arrivals.map(arrived).map(Reverse));
-        let acks = progress.acks.drain(..);
+        if is_last {
+            for (at, flow, packets) in arrivals {
+                self.connections[flow].arriving.push_back((at, packets));
+            }
+        } else {
+            self.events.extend(arrivals.map(|(at, flow, packets)| {
+                Reverse(Event {
+                    at,
+                    leg,
+                    flow,
+                    kind: EventKind::Arrived(packets),
+                })
+            }));
+        }
         let Some(previous) = leg.checked_sub(1) else {
-            return acks.for_each(drop);
+            return;
         };
         let relay = &self.relays[previous];
         let room = |(at, flow, packets): (Time, usize, u64)| Event {
@@ -254,24 +276,16 @@ impl Chain {
             flow,
             kind: EventKind::Room(packets.saturating_add(relay.buffer)),
         };
+        let acks = progress.acks.drain(..);
         self.events.extend(acks.map(room).map(Reverse));
     }
 
     fn apply(&mut self, event: Event) {
         let Event {
-            at,
-            leg,
-            flow,
-            kind,
+            leg, flow, kind, ..
         } = event;
         let connection = &mut self.connections[flow];
         match kind {
-            EventKind::Arrived(packets) if leg + 1 == self.legs.len() => {
-                connection.delivered = packets;
-                if packets >= connection.total {
-                    connection.finished_at.get_or_insert(at);
-                }
-            }
             EventKind::Arrived(packets) => {
                 connection.available[leg + 1] = packets;
                 self.write_available(leg + 1, flow);
@@ -300,14 +314,14 @@ impl Chain {
 }
 
 impl Leg {
-    fn into_simulation(mut self, relayed: bool) -> Simulation<Progress> {
+    fn into_simulation(mut self, number: usize, relayed: bool) -> Simulation<Progress> {
         if relayed {
             // Senders get their packets from `Chain::write_available`.
             for flow in &mut self.flows {
                 flow.sender.packets = Some(0);
             }
         }
-        let progress = Progress::new(self.flows.len());
+        let progress = Progress::new(self.flows.len(), number == 0);
         Simulation::with_observer(self.path, self.flows, progress)
     }
 }
@@ -331,10 +345,20 @@ impl Connection {
         Self {
             total,
             delivered: 0,
+            arriving: VecDeque::new(),
             finished_at: None,
             written: vec![0; legs],
             available: vec![0; legs],
             room,
+        }
+    }
+    /// Counts what has arrived at the sink by `now`.
+    fn deliver_until(&mut self, now: Time) {
+        while let Some((at, packets)) = self.arriving.pop_front_if(|(at, _)| *at <= now) {
+            self.delivered = packets;
+            if packets >= self.total {
+                self.finished_at.get_or_insert(at);
+            }
         }
     }
 }

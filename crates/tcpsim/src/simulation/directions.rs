@@ -141,6 +141,8 @@ impl ForwardPath {
 pub(crate) enum ReversePath {
     /// Constant delay and nothing else.
     Delay(Time),
+    /// Emulated line that decides on an ACK when it is sent.
+    Trains(Box<TrainLine>),
     /// Emulated line, ACK by ACK.
     Segments(Box<AckLine>),
 }
@@ -214,19 +216,19 @@ const SACK_LEN: u32 = 80;
 
 impl ReversePath {
     pub(crate) fn new(link_config: LinkConfig, schedule: Schedule, seed: u64) -> Self {
-        let delay = link_config.delay;
-        let is_simple = schedule.iter().next().is_none() && is_delay_only(&link_config);
-        if is_simple {
-            Self::Delay(delay)
-        } else {
-            Self::Segments(Box::new(AckLine::new(link_config, schedule, seed)))
+        let is_simple = schedule.iter().next().is_none();
+        let trains = is_simple.then(|| TrainLine::new(link_config.clone(), seed));
+        match trains {
+            Some(Ok(_)) if is_delay_only(&link_config) => Self::Delay(link_config.delay),
+            Some(Ok(line)) => Self::Trains(Box::new(line)),
+            _ => Self::Segments(Box::new(AckLine::new(link_config, schedule, seed))),
         }
     }
 
     #[inline]
     pub(crate) fn next_deadline(&mut self) -> Time {
         match self {
-            Self::Delay(_) => Time::MAX,
+            Self::Delay(_) | Self::Trains(_) => Time::MAX,
             Self::Segments(acks) => acks.line.next_deadline().unwrap_or(Time::MAX),
         }
     }
@@ -243,8 +245,7 @@ impl AckLine {
     /// Sends an ACK at `ack.at`, from a receiver of packets with `mss` bytes.
     pub(crate) fn send(&mut self, flow: usize, mss: u32, ack: Ack) {
         let number = self.in_flight.push(flow, ack);
-        let sack = ack.blocks[0].count > 0;
-        let acking = if sack {
+        let acking = if has_sack(&ack) {
             AckClass::Other { flow: flow as u64 }
         } else {
             AckClass::Pure(PureAck {
@@ -253,7 +254,7 @@ impl AckLine {
                 window: u16::MAX,
             })
         };
-        let packet = segment(number, if sack { SACK_LEN } else { ACK_LEN });
+        let packet = segment(number, ack_len(&ack));
         let in_flight = &mut self.in_flight;
         self.line.offer(ack.at, packet, Some(acking), &mut |event| {
             in_flight.on_event(event);
@@ -273,16 +274,33 @@ impl AckLine {
     }
 }
 
-/// Whether the settings do nothing but delay.
-fn is_delay_only(link_config: &LinkConfig) -> bool {
-    let without_delay = LinkConfig {
-        delay: Time::ZERO,
-        ..link_config.clone()
+/// Sends an ACK at `ack.at`, and returns it as it arrives; `None` if it is lost.
+pub(crate) fn send_ack(line: &mut TrainLine, ack: Ack) -> Option<Ack> {
+    let train = Train {
+        count: 1,
+        len: ack_len(&ack),
     };
-    without_delay.rate.mean().is_none()
-        && without_delay.loss.mean() == 0.0
-        && TrainLine::new(without_delay.clone(), 0).is_ok()
-        && without_delay.loss == longhaul_netem::loss::Loss::None
+    let mut at = None;
+    line.offer(ack.at, train, |verdict| {
+        if let TrainVerdict::Out(out) = verdict {
+            at = Some(out.at(0));
+        }
+    });
+    let at = at?;
+    Some(Ack { at, ..ack })
+}
+
+fn has_sack(ack: &Ack) -> bool {
+    ack.blocks[0].count > 0
+}
+
+fn ack_len(ack: &Ack) -> u32 {
+    if has_sack(ack) { SACK_LEN } else { ACK_LEN }
+}
+
+/// Whether the settings, which trains can follow, do nothing but delay.
+fn is_delay_only(link_config: &LinkConfig) -> bool {
+    link_config.rate.mean().is_none() && link_config.loss == longhaul_netem::loss::Loss::None
 }
 
 fn segment(packet: u64, len: u32) -> Segment {
@@ -384,6 +402,29 @@ mod tests {
             let (out, expected) = poll(&mut acks, &mut line, Time::MAX);
             prop_assert_eq!(out, expected);
             prop_assert!(acks.in_flight.acks.is_empty());
+        }
+
+        #[test]
+        fn trains_carry_acks_as_the_line_does(
+            gaps in prop::collection::vec(0_u64..20_000, 1..200),
+            seed: u64,
+        ) {
+            let mut link_config = LinkConfig::default();
+            for (key, value) in [("delay", "3ms"), ("rate", "50mbit"), ("queue", "10p"), ("loss", "5%")] {
+                link_config.apply(Setting::parse(key, value).unwrap());
+            }
+            let mut acks = AckLine::new(link_config.clone(), Schedule::default(), seed);
+            let mut line = TrainLine::new(link_config, seed).unwrap();
+            let (mut out, mut expected) = (Vec::new(), Vec::new());
+            let mut now = Time::ZERO;
+            for gap in gaps {
+                now += Time::from_nanos(gap);
+                acks.poll(now, |_, ack| expected.push(ack.at));
+                acks.send(0, 1448, ack(now));
+                out.extend(send_ack(&mut line, ack(now)).map(|ack| ack.at));
+            }
+            acks.poll(Time::from_millis(1_000), |_, ack| expected.push(ack.at));
+            prop_assert_eq!(out, expected);
         }
     }
 }

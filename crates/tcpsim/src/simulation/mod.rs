@@ -334,9 +334,20 @@ impl Flow {
             context.observer.acknowledged(context.number, &ack);
             queue_ack(ack, delay, acks_in_flight, acks_to_send);
         });
-        if let ReversePath::Segments(line) = context.reverse {
-            while let Some(ack) = pop_due(&mut self.acks_to_send, now) {
-                line.send(context.number, self.mss, ack);
+        match context.reverse {
+            ReversePath::Delay(_) => {}
+            ReversePath::Trains(line) => {
+                while let Some(ack) = pop_due(&mut self.acks_to_send, now) {
+                    if let Some(mut ack) = directions::send_ack(line, ack) {
+                        ack.at += self.extra_rtt;
+                        self.acks_in_flight.push_back(ack);
+                    }
+                }
+            }
+            ReversePath::Segments(line) => {
+                while let Some(ack) = pop_due(&mut self.acks_to_send, now) {
+                    line.send(context.number, self.mss, ack);
+                }
             }
         }
     }
@@ -389,7 +400,7 @@ impl Flow {
 fn ack_delay(reverse: &ReversePath, extra_rtt: Time) -> Option<Time> {
     match reverse {
         ReversePath::Delay(delay) => Some(*delay + extra_rtt),
-        ReversePath::Segments(_) => None,
+        ReversePath::Trains(_) | ReversePath::Segments(_) => None,
     }
 }
 

@@ -4,9 +4,9 @@
 use longhaul_netem::{LinkConfig, Schedule, Setting};
 use longhaul_tcpsim::{
     congestion_control::{Ack, CongestionControl, State, Window, cubic::Cubic, reno::Reno},
-    receiver::AckPolicy,
+    receiver::{self, AckPolicy},
     sender::{Backoff, Counters, SenderConfig},
-    simulation::{FlowConfig, Path, Simulation},
+    simulation::{FlowConfig, Observer, Path, Simulation},
 };
 use longhaul_units::{BitRate, Bytes, Time};
 use proptest::prelude::*;
@@ -113,6 +113,45 @@ fn trains_give_the_results_of_their_segments() {
             assert_eq!(trains, segments, "{forth:?} paced {paced}");
         }
     }
+}
+
+/// Times at which ACKs are sent and arrive.
+#[derive(Default)]
+struct AckTimes {
+    sent: Vec<Time>,
+    arrived: Vec<Time>,
+}
+
+impl Observer for AckTimes {
+    fn acknowledged(&mut self, _flow: usize, ack: &receiver::Ack) {
+        self.sent.push(ack.at);
+    }
+
+    fn ack_arrived(&mut self, _flow: usize, ack: &receiver::Ack) {
+        self.arrived.push(ack.at);
+    }
+}
+
+/// A change of the path that never comes makes it decide ACK by ACK. The delay is such that no ACK arrives in the very
+/// nanosecond of another event, whose order differs.
+#[test]
+fn acks_in_trains_arrive_when_each_alone_does() {
+    let run = |is_ack_by_ack: bool| {
+        let mut path = Path {
+            reverse: shape(&[("delay", "50013us"), ("rate", "20mbit"), ("queue", "1bdp")]),
+            ..path(&[("rate", "20mbit"), ("queue", "1bdp")])
+        };
+        if is_ack_by_ack {
+            path.reverse_changes.add_text("1h: delay 1ms").unwrap();
+        }
+        let flows = vec![reno(), flow(Box::new(Cubic::new(false)))];
+        let mut simulation = Simulation::with_observer(path, flows, AckTimes::default());
+        simulation.run_until(seconds(20.0));
+        std::mem::take(simulation.observer_mut())
+    };
+    let (trains, alone) = (run(false), run(true));
+    assert!(trains.arrived.len() > 1_000);
+    assert!(trains.sent == alone.sent && trains.arrived == alone.arrived);
 }
 
 #[test]
