@@ -134,7 +134,10 @@ fn longest_super_packet_shows_merged_ones_without_handshake() {
         client(2, 18_981, 1).data(4_380),
     ]);
     let data = flow.upload.data;
-    assert_eq!((data.data_segments, data.estimated_packets), (1 + 10 + 3, 2));
+    assert_eq!(
+        (data.data_segments, data.estimated_packets),
+        (1 + 10 + 3, 2)
+    );
     assert_eq!(data.segment_max_bytes, 1_460);
 }
 
