@@ -65,6 +65,7 @@ fn installs_and_uninstalls_everything_below_destdir() {
         "lib/tmpfiles.d/longhaul.conf",
         "share/bash-completion/completions/longhaul",
         "share/doc/longhaul/decisions/striping.md",
+        "share/doc/longhaul/start/slow-path.md",
         "share/fish/vendor_completions.d/longhaul.fish",
         "share/longhaul/link.schema.json",
         "share/longhaul/relay.schema.json",

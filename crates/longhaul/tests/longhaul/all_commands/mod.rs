@@ -6,3 +6,4 @@ mod output;
 mod rates;
 #[cfg(feature = "bpf")]
 mod rights;
+mod tutorials;
