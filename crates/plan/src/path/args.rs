@@ -79,6 +79,9 @@ pub(crate) struct Args {
     /// Simulate this time from the start, and print the mean rate instead of the steady state
     #[arg(long, value_name = "TIME", conflicts_with = "method")]
     duration: Option<Time>,
+    /// Also print each formula, its source and range
+    #[arg(long)]
+    formulas: bool,
     /// Print the result as one JSON object
     #[arg(long)]
     json: bool,
@@ -110,6 +113,7 @@ impl Args {
                 None => self.method,
             },
             span: self.duration.map(span).transpose()?,
+            prints_formulas: self.formulas,
             json: self.json,
         })
     }

@@ -18,6 +18,8 @@ pub(crate) struct Config {
     pub(super) initial_window: u32,
     pub(super) method: Method,
     pub(super) span: Option<Span>,
+    /// Whether the text has each formula, with its source and its range.
+    pub(super) prints_formulas: bool,
     pub(super) json: bool,
 }
 

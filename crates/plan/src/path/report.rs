@@ -7,7 +7,7 @@ use super::{
 };
 use longhaul_report::columns::{self, align};
 use longhaul_tcpsim::formulas::{
-    Control, Formula,
+    Control, Formula, HEADERS,
     slow_start::{self, Completion, Transfer},
     streams::{self, Streams},
 };
@@ -37,7 +37,7 @@ impl Row {
             Figures {
                 estimate,
                 streams: streams::of(count, &single, &config.path),
-                completion: completion(config, estimate.goodput_bps),
+                completion: completion(config, &estimate),
             }
         });
         Self { control, found }
@@ -45,13 +45,18 @@ impl Row {
 }
 
 /// Returns the completion time of one connection: no formula covers slow start of several connections.
-fn completion(config: &Config, steady_bps: f64) -> Option<Completion> {
+fn completion(config: &Config, estimate: &Estimate) -> Option<Completion> {
     let transfer = Transfer {
         bytes: config.size?.get(),
         initial_window: config.initial_window,
         connected: false,
     };
-    Some(slow_start::completion(transfer, &config.path, steady_bps))
+    Some(slow_start::completion(
+        transfer,
+        &config.path,
+        estimate.goodput_bps,
+        estimate.control,
+    ))
 }
 
 /// Returns the report as text.
@@ -63,7 +68,7 @@ pub(super) fn text(config: &Config, rows: &[Row]) -> String {
         path.rtt,
         bdp(path.rate, path.rtt),
         path.bdp_packets(),
-        path.mss,
+        path.mss + HEADERS,
         path.loss * 100.0,
         path.queue,
         path.window
@@ -132,7 +137,7 @@ fn line(row: &Row, config: &Config) -> Vec<String> {
     line
 }
 
-/// Returns notes: each formula once, and each use outside of its range.
+/// Returns notes: each use of a formula outside of its range, and, if asked for, each formula once.
 fn formula_notes(config: &Config, rows: &[Row]) -> String {
     let mut out = String::new();
     for row in rows {
@@ -144,7 +149,10 @@ fn formula_notes(config: &Config, rows: &[Row]) -> String {
             let _ = writeln!(out, "{}: out of its formula's range: {reason}", row.control);
         }
     }
-    for formula in formulas(config, rows) {
+    for formula in formulas(config, rows)
+        .iter()
+        .filter(|_| config.prints_formulas)
+    {
         let _ = writeln!(
             out,
             "{}: {}\n    source: {}\n    holds for: {}",

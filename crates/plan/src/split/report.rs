@@ -231,7 +231,7 @@ fn completion(plan: &Plan, chain: &Chain, size: Bytes) -> Time {
     };
     let of = |hop: &HopEstimate| {
         let steady = hop.all_streams.goodput_bps.min(chain.throughput_bps);
-        slow_start::completion(transfer, &hop.path, steady)
+        slow_start::completion(transfer, &hop.path, steady, hop.single.control)
     };
     let all: Vec<_> = chain_hops(plan, chain).map(|(_, hop)| of(hop)).collect();
     let first = all

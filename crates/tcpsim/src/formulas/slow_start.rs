@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Duration of a transfer: short ones never leave slow start.
 
-use super::{Formula, Path};
+use super::{Control, Formula, Path};
 use longhaul_units::Time;
 
 /// Doubling from the initial window.
 pub const FORMULA: Formula = Formula {
     name: "slow start",
-    equation: "after k round trips IW (2^k - 1) packets, until the window is BDP + queue or the steady one, or a loss is due (1/p packets)",
+    equation: "after k round trips IW (2^k - 1) packets, until the window is BDP + queue or the steady one, or, but for BBR, a loss is due (1/p packets)",
     source: "RFC 6928 section 2, RFC 5681 section 3.1; Cardwell, Savage, Anderson, Modeling TCP Latency, INFOCOM 2000, section II",
     range: "the window counts packets (Linux), nothing else uses the line; HyStart may end it earlier, at a queue of RTT/8 within 4 to 16 ms, or at half a round trip of back-to-back ACKs",
 };
@@ -36,13 +36,24 @@ pub struct Completion {
     pub all_in_slow_start: bool,
 }
 
-/// Returns the times of a transfer over `path`, which carries `steady_bps` after slow start.
+/// Returns the times of a transfer over `path`, which carries `steady_bps` after slow start by `control`.
 ///
-/// With loss, slow start ends after the mean number of packets before a first loss, or with the transfer
+/// BBR's start-up does not end at a loss (draft-cardwell-iccrg-bbr-congestion-control-00 §4.3.2). For others, slow start ends after the mean number of packets before a first loss, or with the transfer
 /// (Cardwell, Savage and Anderson). The rest goes with half of the window that was reached until the next loss
 /// is due, and then at the steady rate.
 #[must_use]
-pub fn completion(transfer: Transfer, path: &Path, steady_bps: f64) -> Completion {
+pub fn completion(
+    transfer: Transfer,
+    path: &Path,
+    steady_bps: f64,
+    control: Control,
+) -> Completion {
+    let loss = if control == Control::Bbr {
+        0.0
+    } else {
+        path.loss
+    };
+    let path = &Path { loss, ..*path };
     let rtt = path.rtt_s();
     let packets = (transfer.bytes as f64 / f64::from(path.mss)).max(1.0);
     let before_loss = packets_before_first_loss(packets, path.loss);
@@ -145,7 +156,7 @@ mod tests {
             initial_window,
             connected,
         };
-        let done = completion(transfer, &PATH, PATH.payload_bps());
+        let done = completion(transfer, &PATH, PATH.payload_bps(), Control::Cubic);
         [done.first_byte, done.last_byte].map(|time| time.as_secs_f64() * 1e3)
     }
 
@@ -192,7 +203,9 @@ mod tests {
                 initial_window: 10,
                 connected: false,
             };
-            completion(transfer, path, 3e6).last_byte.as_secs_f64()
+            completion(transfer, path, 3e6, Control::Cubic)
+                .last_byte
+                .as_secs_f64()
         };
         // On average 999 packets come before the first loss: 10, 20 … 320 and a part of the seventh round.
         // Of the other 6,276 packets a thousand go with half of 640 a round trip, the rest at 3 Mbit/s.
@@ -204,6 +217,22 @@ mod tests {
         );
         assert!((packets_before_first_loss(1e9, 1e-3) - 1000.0).abs() < 1e-6);
         assert!((packets_before_first_loss(10.0, 1e-9) - 11.0).abs() < 1e-3);
+    }
+
+    /// The first loss ended the start-up once, and with it the bound by the steady rate.
+    #[test]
+    fn losses_do_not_make_bbr_faster() {
+        let transfer = Transfer {
+            bytes: 100_000_000,
+            initial_window: 10,
+            connected: false,
+        };
+        let done = |loss: f64| {
+            let path = Path { loss, ..PATH };
+            completion(transfer, &path, 900e6, Control::Bbr)
+        };
+        assert_eq!(done(1e-3), done(0.0));
+        assert_eq!(done(1e-2), done(0.0));
     }
 
     #[test]
