@@ -51,7 +51,7 @@ const BUFFER_BYTES: usize = 256 * 1024;
 /// reads takes 16 KiB.
 const IDLE_BUFFERS_MAX: usize = 64;
 
-const CONNECTIONS_DEFAULT: u32 = 16384;
+pub(crate) const CONNECTIONS_DEFAULT: u32 = 16384;
 pub(super) const CONNECTIONS_RANGE: RangeInclusive<u32> = 1..=1_000_000;
 pub(super) const WORKERS_RANGE: RangeInclusive<u16> = 1..=1024;
 /// Smallest memory limit, in bytes: about what the sockets of one connection use while bytes move.

@@ -8,6 +8,7 @@ use crate::{
     config::{
         Config,
         file::{self, File},
+        limits::CONNECTIONS_DEFAULT,
         reference,
         settings::Settings,
     },
@@ -101,7 +102,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     config.pool.pipes_max = budget.pipes_per_worker;
     let endpoints = open_endpoints(&config)?;
     let opened = open_listeners(&config, &mut passed)?;
-    warn_of_descriptor_limit(budget.connections, config.limits.connections_max);
+    report_descriptor_limit(budget.connections, config.limits.connections_max);
     let verifiers = open_verifiers(&opened)?;
     let (journal, writer) = counters.map(Journal::start).unzip();
     let (access_log, access_log_writer) = access_log.map(Journal::start).unzip();
@@ -194,12 +195,18 @@ fn enable_mtu_probing() -> anyhow::Result<MtuProbing> {
     })
 }
 
-fn warn_of_descriptor_limit(available: usize, wanted: u32) {
-    if available < wanted as usize {
-        warn!(
-            "RLIMIT_NOFILE has room for {available} connections at once, not \
-             {wanted}: others wait"
-        );
+/// Reports a limit below the number of connections. Only a number that somebody chose is worth a warning.
+fn report_descriptor_limit(available: usize, wanted: u32) {
+    if available >= wanted as usize {
+        return;
+    }
+    let text = format!(
+        "RLIMIT_NOFILE has room for {available} connections at once, not {wanted}: others wait"
+    );
+    if wanted == CONNECTIONS_DEFAULT {
+        info!("{text}");
+    } else {
+        warn!("{text}");
     }
 }
 
