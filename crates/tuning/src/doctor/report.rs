@@ -9,6 +9,7 @@ use super::{
 };
 use anyhow::{Context, bail};
 use longhaul_command::outln;
+use longhaul_report::count::counted;
 use serde_json::json;
 use std::fmt::Write;
 
@@ -32,10 +33,10 @@ pub(super) fn text(path: Path, findings: &[Finding], colour: bool) -> String {
     let count = |severity| findings.iter().filter(|f| f.severity == severity).count();
     let _ = writeln!(
         out,
-        "\n{} ok, {} notes, {} limits",
+        "\n{} ok, {}, {}",
         count(Severity::Ok),
-        count(Severity::Note),
-        count(Severity::Limit)
+        counted(count(Severity::Note) as u64, "note"),
+        counted(count(Severity::Limit) as u64, "limit")
     );
     out
 }
@@ -154,7 +155,7 @@ mod tests {
              limit  fs.nr_open         10\n\
              \x20      too few\n\
              \x20      fix: sysctl -w fs.nr_open='20'\n\n\
-             1 ok, 0 notes, 1 limits\n"
+             1 ok, 0 notes, 1 limit\n"
         );
         assert!(text(path(), &findings, true).contains("\x1b[31mlimit\x1b[0m"));
     }
