@@ -6,7 +6,7 @@ use clap::{
     error::{ContextKind, ContextValue},
 };
 use longhaul_command::manual;
-use std::path::Path;
+use std::{fmt::Write as _, path::Path};
 
 /// Examples that `-h` shows, at most.
 const SHORT_EXAMPLES: usize = 2;
@@ -30,6 +30,18 @@ const PAGES: [(&str, &str); 16] = [
     ("demo", "experiments/papers"),
     ("generate", "README"),
 ];
+
+/// Commands by purpose, in the order of the help.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Move data", &["relay", "copy", "site", "udt"]),
+    ("Tune hosts", &["doctor", "cc", "run", "decp"]),
+    ("Predict and measure", &["plan", "tap", "probe"]),
+    ("Emulate and experiment", &["link", "lab", "demo"]),
+    ("Other", &["generate", "help"]),
+];
+
+/// Column at which descriptions of commands begin.
+const DESCRIPTION_COLUMN: usize = 12;
 
 /// Subcommands with a page of their own. The others are on the page of their command.
 const SUBCOMMAND_PAGES: [(&str, &str); 1] = [("tap capture", "tap-capture")];
@@ -106,8 +118,9 @@ const COMMON_OPTIONS: [(&str, &[&str]); 6] = [
 
 /// Completes the help of each command. `directory` has the pages of the manual.
 pub(crate) fn complete(command: Command, directory: &Path) -> Command {
-    // The options of the log are the same for all commands; the help of `longhaul` itself shows them.
+    // The options of the log are the same for all commands; the long help of `longhaul` itself shows them.
     let command = command.mut_args(|argument| argument.hide_short_help(true));
+    let command = group_subcommands(command, directory);
     let pages = PAGES.into_iter().chain(SUBCOMMAND_PAGES);
     pages.fold(command, |command, (name, page)| {
         let path = manual::page_in(directory, page);
@@ -116,6 +129,36 @@ pub(crate) fn complete(command: Command, directory: &Path) -> Command {
             end_with_page(command, name, &path)
         })
     })
+}
+
+/// Lists the subcommands by purpose, with the page to begin with.
+fn group_subcommands(command: Command, directory: &Path) -> Command {
+    let begin = manual::page_in(directory, "start/slow-path");
+    let mut text = String::new();
+    for (title, names) in GROUPS {
+        let lines: String = names
+            .iter()
+            .filter_map(|name| describe(&command, name))
+            .collect();
+        if !lines.is_empty() {
+            let _ = write!(text, "{title}:\n{lines}\n");
+        }
+    }
+    let template = format!(
+        "{{about-with-newline}}\nUsage: {{name}} <COMMAND>\n\n{text}Options:\n{{options}}\n\n\
+         longhaul COMMAND -h has the options of a command. Begin with {begin}\n"
+    );
+    command.help_template(template)
+}
+
+/// Returns the line of a subcommand, unless a Cargo feature left it out.
+fn describe(command: &Command, name: &str) -> Option<String> {
+    let about = match command.find_subcommand(name) {
+        Some(subcommand) => subcommand.get_about()?.to_string(),
+        None if name == "help" => "Print the help of a command".to_owned(),
+        None => return None,
+    };
+    Some(format!("  {name:DESCRIPTION_COLUMN$}{about}\n"))
 }
 
 /// Returns the path of the page that explains a command, such as `tap capture`. The empty name is `longhaul` itself.
@@ -227,6 +270,16 @@ mod tests {
             let help = command.term_width(COLUMNS).render_help().to_string();
             let lines = help.lines().count();
             assert!(lines <= SCREEN, "{lines} lines:\n{help}");
+        }
+    }
+
+    #[test]
+    fn each_visible_command_is_in_a_group() {
+        let command = command();
+        let visible = command.get_subcommands().filter(|one| !one.is_hide_set());
+        for name in visible.map(Command::get_name) {
+            let is_listed = GROUPS.iter().any(|(_, names)| names.contains(&name));
+            assert!(is_listed, "{name} is in no group");
         }
     }
 

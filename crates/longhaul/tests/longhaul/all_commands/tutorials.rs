@@ -179,6 +179,11 @@ fn a_slow_path() {
 }
 
 #[test]
+fn a_first_experiment() {
+    assert_page_holds("first-experiment.md");
+}
+
+#[test]
 fn shown_lines_match_with_other_numbers() {
     assert!(matches_line(
         "12.5 Mbit/s in 3 s …",
