@@ -354,7 +354,8 @@ impl Connection {
     }
     /// Counts what has arrived at the sink by `now`.
     fn deliver_until(&mut self, now: Time) {
-        while let Some((at, packets)) = self.arriving.pop_front_if(|(at, _)| *at <= now) {
+        while let Some(&(at, packets)) = self.arriving.front().filter(|(at, _)| *at <= now) {
+            self.arriving.pop_front();
             self.delivered = packets;
             if packets >= self.total {
                 self.finished_at.get_or_insert(at);

@@ -94,10 +94,10 @@ impl AwaitReply {
     }
 }
 
-/// Whose turn it is to send first. hyper fails if an origin speaks before its first request.
+/// Order of the first bytes. hyper fails if an origin speaks before its first request.
 #[derive(Debug)]
 enum Turn {
-    /// The relay's: nothing is read yet. Holds the waker of the reader.
+    /// Nothing is read before a request is written. Holds the waker of the reader.
     Request(Waker),
     Any,
 }
