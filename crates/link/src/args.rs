@@ -61,8 +61,8 @@ pub(super) enum Command {
     },
     /// Print the current settings and the counters of a running link
     Show {
-        /// Name of the link, as given by --name
-        name: String,
+        /// Name of the link, as given by --name [default: the only one that runs]
+        name: Option<String>,
         /// Print one JSON object per direction
         #[arg(long)]
         json: bool,

@@ -86,15 +86,37 @@ fn running_links() -> BTreeSet<String> {
 }
 
 fn unknown_link(link: &str) -> anyhow::Error {
-    let names: Vec<_> = running_links().into_iter().take(NAMES_SHOWN_MAX).collect();
-    let advice = if names.is_empty() {
-        "run this in the namespace in which `longhaul link` was started".to_owned()
-    } else {
-        format!("there are: {}", names.join(", "))
-    };
+    let advice = links_to_name(&running_links());
     Refusal::usage(format!(
         "no link named {link:?} runs in this network namespace; {advice}"
     ))
+}
+
+/// Returns the name of the only link that runs in this network namespace.
+fn only_link() -> Result<String> {
+    let names = running_links();
+    match names.first() {
+        Some(name) if names.len() == 1 => Ok(name.clone()),
+        first => {
+            let count = first.map_or("no link runs", |_| "several links run");
+            let advice = links_to_name(&names);
+            Err(Refusal::usage(format!(
+                "{count} in this network namespace; {advice}"
+            )))
+        }
+    }
+}
+
+fn links_to_name(names: &BTreeSet<String>) -> String {
+    if names.is_empty() {
+        return "run this in the namespace in which `longhaul link` was started".to_owned();
+    }
+    let shown: Vec<_> = names
+        .iter()
+        .take(NAMES_SHOWN_MAX)
+        .map(String::as_str)
+        .collect();
+    format!("there are: {}", shown.join(", "))
 }
 
 /// Binds the socket of the link. If the name is in use, a link of that name is running.
@@ -182,9 +204,10 @@ pub(super) fn set(
     Ok(())
 }
 
-/// Runs `longhaul link show`.
-pub(super) fn show(link: &str, as_json: bool) -> Result<()> {
-    if let Response::States(states) = refusal_to_error(send_request(link, &Request::Show {})?)? {
+/// Runs `longhaul link show`. Without a name it shows the only link.
+pub(super) fn show(link: Option<&str>, as_json: bool) -> Result<()> {
+    let link = link.map_or_else(only_link, |name| Ok(name.to_owned()))?;
+    if let Response::States(states) = refusal_to_error(send_request(&link, &Request::Show {})?)? {
         for state in states {
             if as_json {
                 outln!("{}", state.to_json()?);

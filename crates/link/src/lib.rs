@@ -28,7 +28,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             value,
             direction,
         }) => control::set(&name, key, value, direction.map(DirectionArg::direction)),
-        Some(Command::Show { name, json }) => control::show(&name, json),
+        Some(Command::Show { name, json }) => control::show(name.as_deref(), json),
     }
 }
 

@@ -8,7 +8,7 @@ use longhaul_testnet::{
     },
     namespace::{run, run_ip},
 };
-use longhaul_testprograms::wait::wait_until;
+use longhaul_testprograms::{process::assert_refused, wait::wait_until};
 use rustix::process::Signal;
 use std::{
     net::UdpSocket,
@@ -486,4 +486,14 @@ fn counts_segments_that_the_receiver_refuses() {
         (&report["segments"], &report["refused"]),
         (&5.into(), &5.into())
     );
+}
+
+/// `docs/start/slow-path.md`, which a test runs, shows the only link without its name.
+#[test]
+fn show_without_a_name_and_a_link_is_refused() {
+    let output = Command::new("unshare")
+        .args(["--net", longhaul_testprograms::longhaul(), "link", "show"])
+        .output()
+        .unwrap();
+    assert_refused(&output, 2, &["no link runs in this network namespace"]);
 }
