@@ -34,7 +34,7 @@ pub(crate) struct AwaitReply {
     /// Progress of the current request.
     progress: Arc<Mutex<Arc<RequestProgress>>>,
     pending: PendingWrite,
-    turn: Turn,
+    first_request: FirstRequest,
     /// Start of the first response, until its status line is known.
     start: Option<ResponseStart>,
     /// Bytes of the first response that are not read yet.
@@ -56,7 +56,7 @@ impl AwaitReply {
             fault,
             progress,
             pending: PendingWrite::default(),
-            turn: Turn::default(),
+            first_request: FirstRequest::default(),
             start: Some(ResponseStart::default()),
             unread: Bytes::new(),
         }
@@ -94,34 +94,34 @@ impl AwaitReply {
     }
 }
 
-/// Order of the first bytes. hyper fails if an origin speaks before its first request.
+/// Whether the first request was sent. hyper fails if an origin speaks before it.
 #[derive(Debug)]
-enum Turn {
-    /// Nothing is read before a request is written. Holds the waker of the reader.
-    Request(Waker),
-    Any,
+enum FirstRequest {
+    /// Nothing is read yet. Holds the waker of the reader.
+    Awaited(Waker),
+    Sent,
 }
 
-impl Default for Turn {
+impl Default for FirstRequest {
     fn default() -> Self {
-        Self::Request(Waker::noop().clone())
+        Self::Awaited(Waker::noop().clone())
     }
 }
 
-impl Turn {
-    /// Ready once a request was sent.
-    fn poll_read(&mut self, cx: &Context<'_>) -> Poll<()> {
+impl FirstRequest {
+    /// Ready once it was sent.
+    fn poll_sent(&mut self, cx: &Context<'_>) -> Poll<()> {
         match self {
-            Self::Request(reader) => {
+            Self::Awaited(reader) => {
                 reader.clone_from(cx.waker());
                 Poll::Pending
             }
-            Self::Any => Poll::Ready(()),
+            Self::Sent => Poll::Ready(()),
         }
     }
 
     fn on_write(&mut self) {
-        if let Self::Request(reader) = std::mem::replace(self, Self::Any) {
+        if let Self::Awaited(reader) = std::mem::replace(self, Self::Sent) {
             reader.wake();
         }
     }
@@ -136,7 +136,7 @@ impl AsyncRead for AwaitReply {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        ready!(self.turn.poll_read(cx));
+        ready!(self.first_request.poll_sent(cx));
         ready!(self.poll_reply(cx))?;
         ready!(self.poll_start(cx))?;
         if self.unread.has_remaining() {
@@ -166,7 +166,7 @@ impl AsyncWrite for AwaitReply {
             pending, stream, ..
         } = &mut *self;
         ready!(pending.poll_write(cx, stream))?;
-        self.turn.on_write();
+        self.first_request.on_write();
         let progress = self.progress.lock().clone();
         let mut trailers = progress.trailers.lock();
         let slices = match *trailers {
@@ -207,14 +207,17 @@ impl AsyncWrite for AwaitReply {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{sync::atomic::AtomicUsize, task::Wake};
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering::Relaxed},
+        task::Wake,
+    };
 
     #[derive(Default)]
     struct CountingWaker(AtomicUsize);
 
     impl Wake for CountingWaker {
         fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            self.0.fetch_add(1, Relaxed);
         }
     }
 
@@ -223,11 +226,11 @@ mod tests {
         let wakes = Arc::new(CountingWaker::default());
         let waker = wakes.clone().into();
         let cx = Context::from_waker(&waker);
-        let mut turn = Turn::default();
-        assert!(turn.poll_read(&cx).is_pending());
-        turn.on_write();
-        turn.on_write();
-        assert_eq!(wakes.0.load(std::sync::atomic::Ordering::Relaxed), 1);
-        assert!(turn.poll_read(&cx).is_ready());
+        let mut first_request = FirstRequest::default();
+        assert!(first_request.poll_sent(&cx).is_pending());
+        first_request.on_write();
+        first_request.on_write();
+        assert_eq!(wakes.0.load(Relaxed), 1);
+        assert!(first_request.poll_sent(&cx).is_ready());
     }
 }
