@@ -149,10 +149,10 @@ fn formula_notes(config: &Config, rows: &[Row]) -> String {
             let _ = writeln!(out, "{}: out of its formula's range: {reason}", row.control);
         }
     }
-    for formula in formulas(config, rows)
-        .iter()
-        .filter(|_| config.prints_formulas)
-    {
+    if !config.prints_formulas {
+        return out;
+    }
+    for formula in formulas(config, rows) {
         let _ = writeln!(
             out,
             "{}: {}\n    source: {}\n    holds for: {}",

@@ -40,11 +40,17 @@ impl Fixture {
         send(&mut self.client, &text.replace("AT", &self.at.to_string()));
     }
 
-    /// Sends a GET, and `answer` back. Returns the head that the client gets.
-    fn exchange(&mut self, answer: &str) -> String {
+    /// Sends a GET. Returns the origin's connection, from which its head is read.
+    fn request(&mut self) -> TcpStream {
         self.ask("GET http://AT/ HTTP/1.1\nHost: x\n\n");
         let mut server = accept(&self.listener);
         read_http_head(&mut server);
+        server
+    }
+
+    /// Sends a GET, and `answer` back. Returns the head that the client gets.
+    fn exchange(&mut self, answer: &str) -> String {
+        let mut server = self.request();
         send(&mut server, answer);
         read_http_head(&mut self.client)
     }
@@ -255,9 +261,7 @@ fn response_without_a_status_line_is_named() {
 #[test]
 fn origin_that_sends_no_http_is_reset() {
     let mut fixture = fixture(&[]);
-    fixture.ask("GET http://AT/ HTTP/1.1\nHost: x\n\n");
-    let mut server = accept(&fixture.listener);
-    read_http_head(&mut server);
+    let mut server = fixture.request();
     let error = loop {
         if let Err(error) = server.write_all(&[b'x'; 1 << 16]) {
             break error.kind();
@@ -286,9 +290,7 @@ fn origin_learns_that_a_waiting_client_has_gone() {
     let peer = far.address("convert").to_string();
     for flags in [&[][..], &["--peer", &peer]] {
         let mut fixture = fixture(flags);
-        fixture.ask("GET http://AT/ HTTP/1.1\nHost: x\n\n");
-        let mut server = accept(&fixture.listener);
-        read_http_head(&mut server);
+        let mut server = fixture.request();
         let start = Instant::now();
         drop(fixture.client);
         assert_reset(&mut server);

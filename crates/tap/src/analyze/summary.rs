@@ -181,7 +181,7 @@ fn format_ends(analysis: &Analysis, connection: Connection<'_>) -> String {
         let _ = write!(text, ", captured at {}", points.join(" and "));
     }
     if connection.at_server.is_none() && was_compared_elsewhere(analysis, connection.at_client) {
-        text += ", which lies between the two points that are compared";
+        text += ", not compared with the other points";
     }
     text.push('\n');
     text
@@ -189,13 +189,14 @@ fn format_ends(analysis: &Analysis, connection: Connection<'_>) -> String {
 
 /// Returns whether other flows of the same connection are compared: of more than two points, the two farthest apart.
 fn was_compared_elsewhere(analysis: &Analysis, flow: &Flow) -> bool {
-    let compared = analysis.two_point_comparisons.iter();
-    let compared = compared.flat_map(|pair| [pair.left, pair.right]);
-    let compared: Vec<_> = compared.collect();
+    let is_compared = |number: u64| {
+        let mut pairs = analysis.two_point_comparisons.iter();
+        pairs.any(|pair| [pair.left, pair.right].contains(&number))
+    };
     analysis.flows.iter().any(|other| {
-        compared.contains(&other.number)
-            && (other.client, other.server) == (flow.client, flow.server)
+        (other.client, other.server) == (flow.client, flow.server)
             && other.capture_point != flow.capture_point
+            && is_compared(other.number)
     })
 }
 
@@ -415,7 +416,7 @@ mod tests {
             ..Analysis::default()
         };
         let text = summary(&analysis, 5);
-        let (between, lines) = (", which lies between", text.lines());
+        let (between, lines) = (", not compared", text.lines());
         let with: Vec<_> = lines.filter(|line| line.contains(between)).collect();
         assert!(with.len() == 1 && with[0].starts_with("2 "), "{text}");
     }

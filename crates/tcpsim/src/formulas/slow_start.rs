@@ -38,7 +38,8 @@ pub struct Completion {
 
 /// Returns the times of a transfer over `path`, which carries `steady_bps` after slow start by `control`.
 ///
-/// BBR's start-up does not end at a loss (draft-cardwell-iccrg-bbr-congestion-control-00 §4.3.2). For others, slow start ends after the mean number of packets before a first loss, or with the transfer
+/// BBR's start-up does not end at a loss (draft-cardwell-iccrg-bbr-congestion-control-00 §4.3.2). For others, slow
+/// start ends after the mean number of packets before a first loss, or with the transfer
 /// (Cardwell, Savage and Anderson). The rest goes with half of the window that was reached until the next loss
 /// is due, and then at the steady rate.
 #[must_use]
